@@ -230,7 +230,7 @@ inline void make_dirs(const std::string& path) { // mkdir -p
         if (!mkdir(p.c_str(), 0777)) { continue; }
         const int e = errno;                             // before the next call sets another
         if (!is_dir(p)) {
-            die(blame(e), strf("%s: cannot make this directory (%s)", p.c_str(), strerror(e)),
+            die(blame(e), strf("%s: cannot create this directory (%s)", p.c_str(), strerror(e)),
                 blame(e) == EXIT_MACHINE ? "free some disk space" : "choose another place");
         }
     }

@@ -37,14 +37,14 @@ enum FlagGroup {
 #define MANY INFINITY
 typedef std::string str;
 #define FLAGS(X) \
-    X("tpbe", DATA, str,    data,            'd', "bb",       0, 0,       "bb, .txt, .jsonl, a DIR of shards or NAME in data/; A:3,B:1 mix") \
-    X("tpgske", DATA, str,   tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it text is bytes (257 ids)") \
+    X("tpbe", DATA, str,    data,            'd', "bb",       0, 0,       "bb, a .txt or .jsonl, a directory of shards, or NAME in data/; A:3,B:1 mixes") \
+    X("tpgske", DATA, str,   tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it, text is read as bytes (257 ids)") \
     X("Tpske", DATA, str,   bos,             0,   "none",     0, 0,       "BOS: none, seq or doc (before every sequence or document); probe also: default (the tokenizer's), a token; score: default, none") \
-    X("Tpe", DATA, str,    sft,             0,   "",         0, 0,       "-d is a .jsonl of {messages}; template: zephyr or chatml") \
-    X("Tpe", DATA, str,    sft_loss,        0,   "assistant", 0, 0,      "--sft: loss on assistant (its tokens and their end) or all") \
-    X("Tk", DATA, long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, again and again (0: all)") \
+    X("Tpe", DATA, str,    sft,             0,   "",         0, 0,       "-d is a .jsonl of {messages}; the template is zephyr or chatml") \
+    X("Tpe", DATA, str,    sft_loss,        0,   "assistant", 0, 0,      "--sft: the loss counts assistant (its tokens and their end) or all") \
+    X("Tk", DATA, long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, repeated (0: all)") \
     X("Tpe", DATA, str,    random_token,    0,   "",         0, 0,       "positions, from 1, that get a random token: 1,2 (section 5)") \
-    X("Tpe", DATA, str,    fix_token,       0,   "",         0, 0,       "POS:ID, this token at this position, from 1 (Table 10)") \
+    X("Tpe", DATA, str,    fix_token,       0,   "",         0, 0,       "POS:ID puts this token at this position, from 1 (Table 10)") \
     X("Tpke", DATA, bool,   skip_bad,        0,   false,      0, 0,       "count and skip broken .jsonl records instead of stopping") \
     X("Tpbe", BB, long,   bb_vocab,        0,   256,        2, 65535,   "bb: ordinary tokens; one more id is <s>") \
     X("Tpe", BB, long,   bb_triggers,     0,   1,          0, 65535,   "bb: how many of them are triggers") \
@@ -69,7 +69,7 @@ typedef std::string str;
     X("t", TRAINING, double, grad_clip,       0,   1.0,        0, MANY,    "largest norm of the gradient (0: any)") \
     X("t", MEASURING, long,   eval_every,      0,   100,        0, MOST,    "steps between evaluations (0: only the first and the last)") \
     X("t", RUN, long,   save_every,      0,   0,          0, MOST,    "steps between checkpoints that are kept (0: only the last)") \
-    X("t", RUN, double, save_minutes,    0,   10.0,       0, MANY,    "minutes between automatic checkpoints, each in place of the one before (0: none)") \
+    X("t", RUN, double, save_minutes,    0,   10.0,       0, MANY,    "minutes between automatic checkpoints; each replaces the one before (0: none)") \
     X("t", RUN, str,    save_optimizer,  0,   "last",     0, 0,       "which checkpoints keep what --resume needs: last, all or none") \
     X("t", RUN, long,   print_every,     0,   0,          0, MOST,    "steps between printed lines (0: about one line a second)") \
     X("t", MEASURING, long,   sample,          0,   64,         0, 1<<20,   "tokens of the sample that every evaluation writes (0: none)") \
@@ -81,14 +81,14 @@ typedef std::string str;
     X("Tpgbce", RUN, long,  seed,            0,   1,          0, MOST,    "seed of the initial weights, the order of the data and the samples") \
     X("tkx", RUN, str,    out,             'o', "",         0, 0,       "directory of the run (empty: runs/NNNN-<switches>), shards or export") \
     X("T", MODEL, str,    init,            0,   "",         0, 0,       "start from a checkpoint: ours, a Hugging Face directory or a GGUF file") \
-    X("Tpegsx", MODEL, str,    adapter,         0,   "",         0, 0,       "a LoRA adapter that peft saved, added to the weights; none: leave out one that lies beside them") \
+    X("Tpegsx", MODEL, str,    adapter,         0,   "",         0, 0,       "a LoRA adapter that peft saved, added to the weights; none: ignore one beside them") \
     X("T", MODEL, double, init_logit,      0,   0.0,        -1e6, 1e6,  "BIAS=logit: initial z of every head; -30 amounts to none") \
     X("T", TRAINING, str,    only,            0,   "",         0, 0,       "train only the tensors whose names contain one of these words: sinks,k_star") \
     X("t", RUN, bool,   resume,          0,   false,      0, 0,       "continue from the newest checkpoint in --out: flags that are not given are the run's own") \
-    X("tb", RUN, bool,   graph,           0,   false,      0, 0,       "CUDA: record a micro-batch and start it by one call, for small models") \
+    X("tb", RUN, bool,   graph,           0,   false,      0, 0,       "CUDA: record a micro-batch and start it with one call, for small models") \
     X("t", RUN, double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
     X("x", OWN, str,    to,              0,   "",         0, 0,       "a family of transformers (empty: the first that can express the model), train_sink (our own code) or gguf (for llama.cpp)") \
-    X("x", OWN, str,    type,            0,   "f32",      0, 0,       "--to gguf: what its matrices are stored as: f32, f16, bf16 or q8_0") \
+    X("x", OWN, str,    type,            0,   "f32",      0, 0,       "--to gguf: store its matrices as f32, f16, bf16 or q8_0") \
     X("pe", DATA, str,    probe_from,      0,   "",         0, 0,       "from a .jsonl: start (of each record, default) or windows (of all)") \
     X("pe", DATA, str,    probe_input,     0,   "natural",  0, 0,       "natural (from -d), random, or repeated (one token each)") \
     X("psbe", RUN, str,    json,            0,   "",         0, 0,       "write the eval object, or what score or bench measured, here") \
@@ -105,9 +105,9 @@ typedef std::string str;
     X("e", OWN, str,    edit,            0,   "",         0, 0,       "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
     X("tpgsbce", RUN, str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the one timed as the fastest here)") \
     X("b", OWN, bool,   ops,             0,   false,      0, 0,       "also time every operation against its roofline, and memory") \
-    X("b", OWN, bool,   products,        0,   false,      0, 0,       "only the CPU's matrix products, in fp32 and in bf16: which is faster here") \
+    X("b", OWN, bool,   products,        0,   false,      0, 0,       "time only the CPU's matrix products: is fp32 or bf16 faster here?") \
     X("g", OWN, str,    prompt,          0,   "",         0, 0,       "text to continue") \
-    X("g", OWN, bool,   chat,            0,   false,      0, 0,       "the prompt is a question, asked as the model's chat template does") \
+    X("g", OWN, bool,   chat,            0,   false,      0, 0,       "the prompt is a question: write it as the model's chat template does") \
     X("g", OWN, str,    system,          0,   "",         0, 0,       "--chat: the system message (empty: the template's own)") \
     X("g", OWN, long,   tokens,          0,   200,        0, 1<<24,   "tokens to write") \
     X("g", OWN, double, temperature,     0,   1.0,        0, MANY,    "0: always the likeliest token") \
@@ -115,11 +115,11 @@ typedef std::string str;
     X("s", OWN, str,    task,            0,   "",         0, 0,       ".jsonl of contexts and choices, or several: A,B (scripts/tasks.py)") \
     X("s", OWN, str,    items,           0,   "",         0, 0,       "write the log-likelihoods of every item here, one line per item") \
     X("s", OWN, long,   limit,           0,   0,          0, MOST,    "only the first N items of a task (0: all)") \
-    X("s", OWN, long,   max_length,      0,   0,          0, 1<<30,   "tokens that are read at once (0: the positions of the model)") \
+    X("s", OWN, long,   max_length,      0,   0,          0, 1<<30,   "tokens that are read at once (0: as many as the model has positions)") \
     X("k", OWN, str,    val,             0,   "",         0, 0,       "files whose documents go into val shards, separated by commas") \
-    X("k", OWN, double, val_fraction,    0,   0.0,        0, 1,       "share of the documents that goes into val shards") \
+    X("k", OWN, double, val_fraction,    0,   0.0,        0, 1,       "share of the documents that go into val shards") \
     X("k", OWN, str,    domains,         0,   "",         0, 0,       "by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,..") \
-    X("k", OWN, long,   shard_tokens,    0,   100000000,  1, 2000000000, "tokens in a shard") \
+    X("k", OWN, long,   shard_tokens,    0,   100000000,  1, 2000000000, "tokens per shard") \
     X("k", OWN, long,   threads,         0,   0,          0, 4096,    "threads (0: all cores); the shards do not depend on it")
 
 struct Flags {
@@ -143,14 +143,14 @@ struct Flags {
 #define COMMANDS(X) \
     X(train,    't', "", "train a model (the default command)") \
     X(probe,    'p', "CHECKPOINT", \
-      "measure the sink in a checkpoint, ours, a Hugging Face directory or a GGUF file") \
+      "measure the sink in a checkpoint: ours, a Hugging Face directory or a GGUF file") \
     X(eval,     'e', "CHECKPOINT", \
-      "what a checkpoint loses: a shorter cache, fewer bits, edited numbers") \
+      "measure what a checkpoint loses: a shorter cache, fewer bits, edited numbers") \
     X(generate, 'g', "CHECKPOINT", "write text with a checkpoint") \
     X(score,    's', "CHECKPOINT", "log-likelihood of choices, and perplexity: --task FILE.jsonl") \
     X(tokenize, 'k', "FILE...", \
-      "text (.txt .jsonl .jsonl.zst .jsonl.gz, - standard input) to shards in --out") \
-    X(export,   'x', "CHECKPOINT", "write it as transformers opens it, to the directory --out") \
+      "turn text (.txt .jsonl .jsonl.zst .jsonl.gz; - is standard input) into shards in --out") \
+    X(export,   'x', "CHECKPOINT", "write a checkpoint for transformers, to the directory --out") \
     X(bench,    'b', "", "time training steps on random tokens") \
     X(check,    'c', "", "check this build's gradients against finite differences")
 struct CommandRow {

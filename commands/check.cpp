@@ -137,7 +137,7 @@ int command_check(Flags f) {
     model_free(&m);
     if (!bad.empty()) {
         die(EXIT_MACHINE,
-            strf("gradients: more than %g of their length from the slopes of the loss: ",
+            strf("gradients: differ by more than %g of their length from the slopes of the loss: ",
                  test.tolerance) +
                 bad,
             "look at the backward pass of the first stage whose weights these are");

@@ -27,7 +27,7 @@ static FamilyFile export_family(const Flags& f, const Arch& c, const std::vector
     FamilyFile file = family_file(c, type, ours, tok, path);
     if (!file.family && !f.to.empty()) {
         die(EXIT_USER, f.words[0] + ": cannot be written exactly as a model of " + f.to,
-            "leave --to out: the family that can is found, or our own code goes with it");
+            "leave --to out: export then finds the family that can, or adds our own code");
     }
     if (!file.family) { file = family_file(c, "", ours, tok, path); }
     return file;
@@ -48,7 +48,7 @@ static void export_gguf_check(const Flags& f) {
     require(gguf_stored(f.type), "--type " + f.type, gguf_stored_names());
     require(ends_with(f.out, ".gguf"), "--out " + f.out, "a file, such as --out my-model.gguf");
     if (!is_there(f.out)) { file_check(f.out); return; }
-    die(EXIT_USER, f.out + ": is there already, wanted a new file", "choose another --out");
+    die(EXIT_USER, f.out + ": already exists, wanted a new file", "choose another --out");
 }
 
 static void export_gguf(const Flags& f, const Model& m, const std::vector<StOut>& ours,

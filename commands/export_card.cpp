@@ -73,7 +73,7 @@ static std::string card_model(const Arch& c, long params) {
 
 static std::string card_run(const RunStory& r) {
     const Json *config = r.config.get("flags"), *flags = config ? config : r.state.get("flags");
-    if (!flags) { return "Which run made it is not known here.\n"; }
+    if (!flags) { return "The run that made it is not known.\n"; }
     const Json* description = r.config.get("data");
     const double tokens = json_number(r.state, "tokens_per_step", 0) *
                           json_number(r.state, "step", 0);

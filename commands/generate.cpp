@@ -44,7 +44,7 @@ static std::string first_not_finite(Model* m) {
 [[noreturn]] void die_not_finite(Model* m) {
     const std::string where = first_not_finite(m);
     die(EXIT_DIVERGED, "the model's values are not finite, first in " + where,
-        "the run it is from diverged: use an earlier checkpoint");
+        "its run diverged: use an earlier checkpoint");
 }
 
 // A token and its logit, or its share.
@@ -211,7 +211,7 @@ static std::vector<int> generation_config(const std::string& dir, int V, int* fi
     directory_check(name, path, config);
     const std::string said = directory_said(name, config);
     if (!said.empty()) {
-        fprintf(stderr, "note   %s: %s: not done here\n", path.c_str(), printable(said).c_str());
+        fprintf(stderr, "note   %s: %s: not applied here\n", path.c_str(), printable(said).c_str());
     }
     const std::vector<int> ends = directory_ends(dir);
     for (int id : ends) {

@@ -212,7 +212,7 @@ static void sft_note(const Flags& f, const Tokenizer& tok) {
     std::string own;
     const std::string wrong = chat_conversation(chat, question, answer, &own);
     if (wrong.empty() && own.find(turns) != std::string::npos) { return; }
-    printf("note   the chat template of %s writes a conversation in another way than --sft %s\n",
+    printf("note   the chat template of %s does not write a conversation as --sft %s does\n",
            f.init.c_str(), f.sft.c_str());
 }
 

@@ -35,7 +35,7 @@ static void run_none(const std::string& out) {
     for (const std::string name : { "state.json", "config.json", "manifest.json" }) {
         if (!file_exists(out + "/" + name)) { continue; }
         const std::string run = run_of_step(out);
-        std::string hint = "its run goes on with --resume -o " + run;
+        std::string hint = "continue its run with --resume -o " + run;
         if (run.empty()) { hint = list_beside(out, "-d */"); }
         die(EXIT_USER, out + ": holds " + name + " and no log, so there is no run to resume", hint);
     }
@@ -46,7 +46,7 @@ static void run_there(const Flags& f, const std::string& newest) {
     if (!f.resume && !f.out.empty() && file_exists(f.out + "/log.jsonl")) {
         std::string hint = "choose another --out";
         if (!newest.empty()) { hint = "--resume -o " + f.out + " continues it; or " + hint; }
-        die(EXIT_USER, f.out + ": holds a run already", hint);
+        die(EXIT_USER, f.out + ": already holds a run", hint);
     }
 }
 
@@ -252,7 +252,7 @@ static const Json& state_position(const Json& state, const std::string& from, lo
 
 // Ends the program if a flag that the run must keep is another now, or its step has another size.
 static void same_run_check(const Run& r, const Json& state) {
-    const std::string again = "begin another run in another --out";
+    const std::string again = "begin a new run in another --out";
     const Json* flags = state.get("flags");
     JsonObject may_change;
     std::string kept;

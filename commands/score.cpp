@@ -467,7 +467,7 @@ static void score_left_check(const std::vector<ScoreLeft>& left, long all) {
     }
     if (left.size() > most) { fprintf(stderr, "and %zu more\n", left.size() - most); }
     die(EXIT_USER, strf("%zu of %ld items could not be scored and were left out", left.size(), all),
-        "the numbers are those of the others; mend these records to score all");
+        "the numbers are of the other items; fix these records to score all");
 }
 
 // Ends the program if a score is not finite.

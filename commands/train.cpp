@@ -446,6 +446,6 @@ void run_finish(Run* r, long step) {
     printf("%s at step %ld%s %s, params_hash %s\n", how, step, saved, dir.c_str(), hash.c_str());
     fflush(stdout);
     if (stop_signal == SIGPIPE && ferror(stdout)) {
-        die(EXIT_MACHINE, "standard output: nobody reads it any more", run_rescue(*r));
+        die(EXIT_MACHINE, "standard output: nobody reads it anymore", run_rescue(*r));
     }
 }

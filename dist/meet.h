@@ -50,7 +50,7 @@ inline std::string hello_fault(const Place& p, const Hello& h) {
                     h.rank, h.host, h.world, p.world);
     }
     if (*connection_of(h) >= 0) {
-        return strf("two processes are rank %d, one of them on %s: give each a RANK of its own",
+        return strf("two processes are rank %d, one of them on %s: give each its own RANK",
                     h.rank, h.host);
     }
     return "";
@@ -104,7 +104,7 @@ inline bool caller_read(Caller* c) {
         strf("%d processes were started, and after %d s these ranks have not come:", p.world,
              patience()) +
             who + also,
-        strf("see whether they run, and reach %s port %d; DIST_TIMEOUT=300 waits longer",
+        strf("see whether they run and can reach %s port %d; DIST_TIMEOUT=300 waits longer",
              p.address.c_str(), p.port));
 }
 
@@ -158,7 +158,7 @@ inline void meet_answer(const Place& p) {
     socket_wait(first.talk, patience() + 10);
     const bool answered = receive_message(first.talk, &number, &text, WATCH_BYTES);
     if (answered && number == REFUSED) {
-        die(EXIT_USER, "rank 0 refuses this process: " + text, "start all ranks anew");
+        die(EXIT_USER, "rank 0 refuses this process: " + text, "start all ranks again");
     }
     if (!answered) {
         if (p.rank == 1) {
@@ -190,7 +190,7 @@ inline void meet_first(const Place& p) {
         if (fd >= 0) { close(fd); }
         if (wait.over()) {
             die(EXIT_MACHINE,
-                strf("rank %d (%s) does not reach rank 0 at %s port %d (%s)", p.rank,
+                strf("rank %d (%s) cannot reach rank 0 at %s port %d (%s)", p.rank,
                      host_name().c_str(), p.address.c_str(), p.port, strerror(errno)),
                 "set MASTER_ADDR to the name of rank 0's machine on all ranks");
         }

@@ -29,7 +29,7 @@ inline int environment_int(const char* key, int otherwise) {
     const std::string text = environment(key);
     if (!text.empty() && (!parse_long(text, &v) || v < 0 || v > 1 << 24)) {
         die(EXIT_USER, strf("%s: got '%s', wanted a number", key, text.c_str()),
-            strf("unset %s, or mend it", key));
+            strf("unset %s, or correct it", key));
     }
     return (int)v;
 }

@@ -164,7 +164,7 @@ inline void watch_check() {
         const char* what = waiting_for.load();
         end_without(strf("all ranks have waited for each other for %d s (%s)", patience(),
                          what ? what : ""),
-                    "is the network between them up, and open to MPI and NCCL? "
+                    "see whether the network between them is up and open to MPI and NCCL; "
                     "DIST_TIMEOUT=600 waits longer");
     }
 }

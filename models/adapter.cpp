@@ -53,8 +53,8 @@ static double pattern_of(const Adapter& a, const char* key, const std::string& m
         try {
             fits = std::regex_match(module, std::regex("(.*\\.)?(" + p.first + ")"));
         } catch (const std::regex_error&) {
-            die(EXIT_USER, a.where + ": " + key + ": '" + p.first + "' is no regular expression "
-                "that this program reads", MERGE);
+            die(EXIT_USER, a.where + ": " + key + ": '" + p.first + "' is not a regular "
+                "expression that this program reads", MERGE);
         }
         if (!fits) { continue; }
         if (p.second.type != Json::NUMBER || !(p.second.number > 0)) {
@@ -213,7 +213,9 @@ static void add_product(const LowRank& m, double s, bool turned, long rows, long
 static void module_apply(const Adapter& a, const LowRank& m, const Family* family, bool tied,
                          Weights* weights) {
     Weight* W = tensor_of(family, weights, m.module);
-    if (!W) { fail(a.file.path + ": is of a module " + m.module + ", which the model has not"); }
+    if (!W) {
+        fail(a.file.path + ": is of a module " + m.module + ", which the model does not have");
+    }
     const bool head = ends_with(m.module, "lm_head") || ends_with(m.module, "embed_out");
     if (tied && (m.embedding || head)) {
         die(EXIT_USER, a.file.path + ": changes " + m.module + ", and in this model head and "

@@ -90,7 +90,7 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
                       ours = words(build::Attn::name, BIAS_ROWS[BUILD_BIAS].name,
                                    PE_ROWS[BUILD_PE].name);
     die(EXIT_USER,
-        dir + ": this checkpoint is of another build, wanted " + theirs +
+        dir + ": this checkpoint belongs to another build, wanted " + theirs +
             ", this binary has " + ours,
         "make train_sink " + theirs);
 }
@@ -134,7 +134,7 @@ static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::strin
             }
             if (!known) {
                 die(EXIT_USER, where + ": the key '" + f.first + "' is not understood",
-                    "it may be of a newer train_sink: git pull, then make");
+                    "it may come from a newer train_sink: git pull, then make");
             }
         }
     }
@@ -280,8 +280,8 @@ Checkpoint checkpoint_open(const std::string& dir, const std::string& adapter, b
         if (!k.c.tied && !head) {
             const std::string is = said ? json_short(*said) : "missing";
             die(EXIT_USER, k.where + ": tie_word_embeddings is " + is + ", and there is no lm_head",
-                "is a file of its weights missing? only if its head is the embedding, set it to "
-                "true");
+                "is a file of its weights missing? set it to true only if its head is the "
+                "embedding");
         }
         k.c.tied = k.c.tied && !projected;
     }

@@ -38,7 +38,7 @@ void export_check(const std::string& path) {
     }
     if (!is_there(path)) { return; }
     if (!is_dir(path)) {
-        die(EXIT_USER, path + ": is there already, wanted a new directory", "choose another --out");
+        die(EXIT_USER, path + ": already exists, wanted a new directory", "choose another --out");
     }
     const std::vector<std::string> known = exported_files(path);
     for (auto& name : dir_list(path)) {
@@ -61,7 +61,7 @@ ExportDir export_begin(const std::string& given) {
     }
     std::string name = o.path + ".XXXXXX";
     if (!mkdtemp(&name[0])) {
-        die(blame(errno), o.path + strf(": cannot make this directory (%s)", strerror(errno)),
+        die(blame(errno), o.path + strf(": cannot create this directory (%s)", strerror(errno)),
             "choose another --out");
     }
     o.tmp = name;

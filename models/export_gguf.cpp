@@ -287,7 +287,7 @@ static Attempt gguf_family(const std::string& from, const Arch& c, const std::ve
         }
     }
     if (!any) {
-        die(EXIT_USER, from + ": is no model that a GGUF file can say",
+        die(EXIT_USER, from + ": is not a model that a GGUF file can express",
             "leave --to out: transformers opens every model that train_sink exports");
     }
     not_llama_cpp(from, nearest);

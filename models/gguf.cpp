@@ -383,7 +383,7 @@ std::vector<float> gguf_floats(const Gguf& g, const std::string& key) {
     const GgufValue* v = g.find(key);
     if (!v) { return out; }
     if (v->kind != GGUF_F32 && v->kind != GGUF_I32 && v->kind != GGUF_U32) {
-        die(EXIT_USER, g.weights.path + ": key " + key + " is no list of numbers", GGUF_DAMAGED);
+        die(EXIT_USER, g.weights.path + ": key " + key + " is not a list of numbers", GGUF_DAMAGED);
     }
     for (uint64_t i = 0; i < v->count; i++) {
         const unsigned char* p = v->data + 4 * i;

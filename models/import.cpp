@@ -293,7 +293,7 @@ static void reject_unread_keys(const Import& in) {
         die(EXIT_USER,
             in.where + ": the key '" + f.first +
                 "' is not understood, and may change what the model computes",
-            "does the code of its authors read it? only if not, take it out of a copy of the file");
+            "if the code of its authors does not read it, take it out of a copy of the file");
     }
 }
 

@@ -136,7 +136,7 @@ static Weights safetensors_open_index(const std::string& dir) {
         }
         if (!shards.count(file)) {
             if (!file_exists(dir + "/" + file)) {
-                die(EXIT_USER, dir + "/" + file + ": is not there, but the index names it",
+                die(EXIT_USER, dir + "/" + file + ": is missing, but the index names it",
                     "get the missing files of the model");
             }
             shards[file] = safetensors_open(dir + "/" + file);

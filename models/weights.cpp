@@ -128,7 +128,7 @@ void mxfp4_rows(const Weight& blocks, const Weight& scales, long r0, long r1, fl
     const WeightType* u8 = number_type("U8");
     if (blocks.type != u8 || scales.type != u8 || blocks.shape != wanted || scales.shape.empty()) {
         die(EXIT_USER, blocks.file + ": tensors '" + blocks.name + "' and '" + scales.name
-            + "' are no MXFP4, wanted U8 [.., n, 16] and U8 [.., n]",
+            + "' are not MXFP4, wanted U8 [.., n, 16] and U8 [.., n]",
             "the file is damaged: get it again");
     }
     const long n = scales.cols();

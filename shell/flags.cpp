@@ -184,7 +184,7 @@ void usage(char command) {
     usage_commands(command);
     if (!command) {
         printf("\nflags of a command:  train_sink COMMAND --help\n"
-               "version, commit:      train_sink --version\n"
+               "version, commit:     train_sink --version\n"
                "switches of a build: make help\n"
                "where to begin:      README.md; words: docs/glossary.md\n");
         return;

@@ -79,7 +79,7 @@ void process_begin(char** argv) {
     on_exit([](int code, void*) {                                // > /dev/full, say
         if (code || (fflush(stdout) == 0 && !ferror(stdout))) { return; }
         fprintf(stderr, "error: the output could not be written (%s)\n"
-                        "---> HINT: where does the output go, and is there room?\n",
+                        "---> HINT: check where the output goes, and whether there is room\n",
                 strerror(errno));
         _exit(EXIT_MACHINE);
     }, NULL);

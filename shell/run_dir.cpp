@@ -35,7 +35,7 @@ std::string next_run_dir() {
     std::string dir = strf("runs/%04ld%s", number, name.c_str());
     while (mkdir(dir.c_str(), 0777)) {                   // made here, and by nobody else
         if (errno != EEXIST) {
-            die(blame(errno), dir + ": cannot make this directory (" + strerror(errno) + ")",
+            die(blame(errno), dir + ": cannot create this directory (" + strerror(errno) + ")",
                 "choose another place with --out");
         }
         dir = strf("runs/%04ld%s", ++number, name.c_str());

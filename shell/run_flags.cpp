@@ -140,6 +140,6 @@ void source_there(const std::string& name, const std::string& again) {
         return;
     }
     hint_also().clear();                                 // the checkpoint has no fault
-    die(EXIT_USER, bare + ": the run was trained on this, and it is not there any more",
+    die(EXIT_USER, bare + ": the run was trained on this, and it is not there anymore",
         "if it was moved: " + again + " -d PATH");
 }

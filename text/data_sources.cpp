@@ -129,7 +129,7 @@ static int shards_vocab(const Source& s, const std::string& dir, int given) {
     const bool raw = s.format == RAW_FORMAT;
     if (!given && raw) {
         die(EXIT_USER, dir + ": got " RAW_FORMAT ", wanted the vocabulary too, which such files do "
-                             "not tell",
+                             "not contain",
             "add --tokenizer tokenizer.json, or --vocab 50257 for GPT-2 ids");
     }
     for (const Tokens* t : { &s.train, &s.val }) {

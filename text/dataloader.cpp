@@ -283,7 +283,7 @@ int data_prompts(const std::string& path, const Tokenizer& tok, const PromptOpti
     while (wants_more(p) && text_next(&file, tok, &block)) {
         text_encode(tok, o, &block);
         if (!block.error.empty()) {
-            die(EXIT_USER, block.error, "mend the record, or add --skip-bad");
+            die(EXIT_USER, block.error, "fix the record, or add --skip-bad");
         }
         counts->begun += block.counts.begun;
         if (wanted.windows) { take_windows(&p, block); } else { take_records(&p, block, counts); }
@@ -349,8 +349,8 @@ void data_unchanged(Data* d) {
         return;
     }
     die(EXIT_USER, path + ": was written to while it was trained on, so this is not saved",
-        "put the data back as they were and go on with --resume, or begin again; write new data "
-        "under another name");
+        "put the data back as they were and continue with --resume, or begin again; write new "
+        "data under another name");
 }
 
 static std::string unsigned_text(uint64_t n) { return strf("%llu", (unsigned long long)n); }

@@ -100,7 +100,7 @@ static Value split_text(const std::string& s, const Arguments& a) {
     const Value* most = a.get(1, "maxsplit");
     const std::string separator = a.text(0, "sep", "");
     if (separator.empty()) {
-        if (most) { jinja_fail("splits at white space a given number of times"); }
+        if (most) { jinja_fail("splits at whitespace a given number of times"); }
         return list_of(split_at_spaces(s));
     }
     long left = -1;                      // without a limit

@@ -106,7 +106,7 @@ ends alone "after 2 s these ranks have not come: 1" 10
 began=$(date +%s)
 RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_PORT=$((port + 2)) DIST_TIMEOUT=2 \
     "$built/none-bf16" $FLAGS -n 10 -o "$dir/lonely" > "$dir/lonely.txt" 2>&1
-ends lonely "rank 1 .* does not reach rank 0" 12
+ends lonely "rank 1 .* cannot reach rank 0" 12
 
 rm -rf "$dir"
 echo "$passed passed, $failed failed"

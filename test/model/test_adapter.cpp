@@ -108,11 +108,11 @@ static void refusals_check() {
         { "\"r\": 2", "\"r\": 4", "r is 4 for model.layers.0.mlp.down_proj" },
         { "\"r\": 2", "\"r\": \"two\"", "r is \"two\", wanted a number above 0" },
         { "\"lora_alpha\": 5", "\"lora_alpha\": -5", "lora_alpha is -5, wanted" },
-        { "\"k_proj\": 3", "\"k_(proj\": 3", "'k_(proj' is no regular expression" },
+        { "\"k_proj\": 3", "\"k_(proj\": 3", "'k_(proj' is not a regular expression" },
         { "\"q_proj\"", "\"z_proj\"", "target_modules names \"z_proj\"" },
     };
     for (auto& k : KEYS) { refused(BASE, "--adapter " + changed(k.from, k.to), k.says); }
-    refused("test/families/gpt_neox", "--adapter " + ADAPTER, "which the model has not");
+    refused("test/families/gpt_neox", "--adapter " + ADAPTER, "which the model does not have");
     refused("test/families/qwen3", "--adapter " + ADAPTER, "changes a matrix (");
     refused(BASE, "--adapter /nowhere", "/nowhere: got no adapter_config.json");
     // beside its base

@@ -437,7 +437,7 @@ static void program_check() {
     const Ran cut = generate(dir, "--prompt '" + prompt + "'");
     const std::string want = tokenizer_decode(tok, made.data(), stop, true) + "\n";
     CHECK(cut.code == 0 && cut.out == want &&
-              cut.err.find("repetition_penalty 1.3: not done here") != std::string::npos,
+              cut.err.find("repetition_penalty 1.3: not applied here") != std::string::npos,
           "got '%s', wanted '%s'; %s", cut.out.c_str(), want.c_str(), cut.err.c_str());
     put("generation_config.json", "{\"eos_token_id\": 99999}");
     CHECK(generate(dir, "--prompt a").says("eos_token_id 99999: wanted below"),

@@ -203,7 +203,7 @@ static void card_check() {
     check_run("cp -r " + SCRATCH + "bytes/step_6 " + SCRATCH + "alone && rm " + SCRATCH +
               "alone/state.json");
     exported(SCRATCH + "alone", SCRATCH + "alone-out");
-    CHECK(file_read(SCRATCH + "alone-out/README.md").find("is not known here") != std::string::npos,
+    CHECK(file_read(SCRATCH + "alone-out/README.md").find("is not known.") != std::string::npos,
           "README.md of a checkpoint without a run speaks of one");
     const std::string one = SCRATCH + "one";
     program("train --steps 1 --layers 1 --heads 1 --width 8 --ffn-width 8 --seq 4 -b 4 --sample 0 "
@@ -247,7 +247,7 @@ static void refusals_check() {
     refused("test/families/jamba", mine, "Mamba");
     CHECK(!is_there(mine), "a refused export left a directory");
     refused(from, "''", "--out");
-    refused(from, TEXT, "is there already");
+    refused(from, TEXT, "already exists");
     refused(from, from, "which no export wrote");
     make_dirs(mine);
     file_write(mine + "/notes.txt", "mine");

@@ -179,7 +179,7 @@ static void refusals_check(const std::string& from) {
     const std::string no = SCRATCH + "no.gguf";
     refused(from, SCRATCH + "no", "", "wanted a file, such as");
     refused(from, no, "--type q4_0", "--type q4_0: wanted f32, f16, bf16, q8_0");
-    refused(from, SCRATCH + "f32.gguf", "", "is there already, wanted a new file");
+    refused(from, SCRATCH + "f32.gguf", "", "already exists, wanted a new file");
     refused(from, "/nowhere/no.gguf", "", "/nowhere/no.gguf");
     refused("test/families/mixtral", no, "", "experts");
     const Ran r = program("export " + from + " --type f16 --out " + no);

@@ -1076,7 +1076,7 @@ static void test_directory() {
     status("[", "not JSON");
     status("{\"weight_map\":{\"b\":" + s1 + "}}", "has no tensor 'b', but the index says so");
     status("{\"weight_map\":{\"a\":\"model-00003-of-00003.safetensors\"}}",
-           "is not there, but the index names it");
+           "is missing, but the index names it");
     status("{\"weight_map\":{\"a\":" + s1 + ",\"a\":" + s1 + "}}", "occurs twice");
     // one file goes before an index
     safetensors_write(at + "/model.safetensors", { { "a", { 2 }, three } }, "{}");

@@ -466,7 +466,7 @@ static void test_directory() {
     const std::string pid = at == std::string::npos
                                 ? "none"
                                 : r.out.substr(at + 4, r.out.find('\n', at) - at - 4);
-    CHECK(r.code == 0 && r.says("mine: holds a run already") &&
+    CHECK(r.code == 0 && r.says("mine: already holds a run") &&
               r.says(("mine: process " + pid + " on " + host_name() + " is writing to it").c_str()),
           "two runs in one directory: %d, pid %s, %s", r.code, pid.c_str(), r.err.c_str());
     // its directory is moved away, or its log removed: it ends with an error at the next write

@@ -123,9 +123,9 @@ MANY="$FLAGS -n 100000 --save-every 5"
 DIST_TIMEOUT=3 two never "$dir/a" $MANY -o "$dir/run.never" : -np 1 sleep 30
 ends never "not all have come" 20
 two flags "$dir/a" $MANY -o "$dir/run.flags" : -np 1 "$dir/rank" "$dir/a" $MANY --lr 3e-3 -o "$dir/run.flags"
-ends flags "rank 1 .* has another command line than rank 0: got .*\"lr\":0.003" 20
+ends flags "rank 1 .* differs from rank 0 in its command line: got .*\"lr\":0.003" 20
 two build "$dir/a" $MANY -o "$dir/run.build" : -np 1 "$dir/rank" "$dir/other" $MANY -o "$dir/run.build"
-ends build "rank 1 .* has another build than rank 0: .*one-and-another!" 20
+ends build "rank 1 .* differs from rank 0 in its build: .*one-and-another!" 20
 mkdir -p "$dir/here" "$dir/there"
 seq 1 4000 > "$dir/here/text.txt"; seq 4001 8000 > "$dir/there/text.txt"
 cat > "$dir/in" <<'END'
@@ -135,7 +135,7 @@ END
 chmod +x "$dir/in"
 two data "$dir/in" "$dir/here" "$dir/a" $MANY -d text.txt -o "$dir/run.data" : \
     -np 1 "$dir/rank" "$dir/in" "$dir/there" "$dir/a" $MANY -d text.txt -o "$dir/run.data"
-ends data "rank 1 .* has another data than rank 0" 20
+ends data "rank 1 .* differs from rank 0 in its data" 20
 began=$(date +%s); ranks 2 "$dir/missing" -n 10 -d /nowhere/text.txt
 ends missing "no such file" 20                                   # all ranks meet it, one says it
 began=$(date +%s); ranks 3 "$dir/share" -n 10

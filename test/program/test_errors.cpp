@@ -257,8 +257,8 @@ static const struct {
     { "-d bad.jsonl", "bad.jsonl: line 2: byte 10" },
     { "-d shards", "shards/train.bin: got 2048 bytes, wanted 3024" },
     { "-d magic", "magic/train.bin: got magic 1, wanted 20240520" },
-    { "-o run", "run: holds a run already" },
-    { "-o run/log.jsonl", "run/log.jsonl: cannot make this directory" },
+    { "-o run", "run: already holds a run" },
+    { "-o run/log.jsonl", "run/log.jsonl: cannot create this directory" },
     { "probe", "got 0 checkpoints, wanted one" },
     { "probe run/step_4 run/step_4", "got 2 checkpoints, wanted one" },
     { "probe nowhere", "nowhere: no such directory" },
@@ -276,7 +276,7 @@ static const struct {
     { "probe run/step_4 --json nowhere/x.json", "nowhere/x.json: cannot write (No such file" },
     { "probe run/step_4 -d ./short.txt:2 --json short.txt", "short.txt: already an input" },
     { "probe run/step_4 --json run", "run: got a directory, wanted a file" },
-    { "probe run/step_4 --dump run/log.jsonl", "run/log.jsonl: cannot make this directory" },
+    { "probe run/step_4 --dump run/log.jsonl", "run/log.jsonl: cannot create this directory" },
     { "bench --json nowhere/x.json", "nowhere/x.json: cannot write" },
     { "--resume -o nothere", "nothere: no such directory, so there is no run" },
     { "probe run/step_4 --bb-vocab 24 --probe-input odd",
@@ -719,7 +719,7 @@ static void test_disk() {
           "after a full disk: %s, wanted %s", hash(rest).c_str(), hash(whole).c_str());
     if (getuid()) {                                      // root may write anywhere
         check_run("mkdir " + dir + "/locked && chmod 500 " + dir + "/locked");
-        refused("-o locked/run", "locked/run: cannot make this directory");
+        refused("-o locked/run", "locked/run: cannot create this directory");
     }
 }
 static void test_memory() {

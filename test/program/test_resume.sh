@@ -191,7 +191,7 @@ fi
 cp -r told lost; rm -r lost/step_*; cp lost/log.jsonl log.before
 refuses "lost: holds the log of a run and no checkpoint" --resume -o lost
 says "mv lost lost.old" "what to type"
-refuses "lost: holds a run already" $TINY -n 4 -o lost
+refuses "lost: already holds a run" $TINY -n 4 -o lost
 cmp -s lost/log.jsonl log.before; ok $? "the log of a run without a checkpoint was changed"
 # one that has not made a step has lost nothing
 mkdir none; head -n 2 lost/log.jsonl > none/log.jsonl
@@ -282,7 +282,7 @@ says "^done at step 3 already: sound/step_3" "a finished run"
 for i in 1 2 3 4 5 6 7 8 9; do echo "line $i of a text that will be moved"; done > text.txt
 cat text.txt text.txt text.txt > text2.txt; cat text2.txt text2.txt text2.txt > text.txt
 train $TINY -n 2 -d text.txt -o texts; mv text.txt newer.txt
-refuses "text.txt: the run was trained on this, and it is not there any more" --resume -n 3 -o texts
+refuses "text.txt: the run was trained on this, and it is not there anymore" --resume -n 3 -o texts
 says "HINT: if it was moved: ./train_sink train --resume -o texts -d PATH$" "moved text"
 "$program" probe texts > out 2> err; says "if it was moved: the same command with -d PATH" "probe, moved text"
 train --resume -n 3 -o texts -d newer.txt
@@ -291,8 +291,8 @@ refuses "the data changed" --resume -n 4 -o texts -d newer.txt
 says "name the data as they were: -d PATH" "changed text"
 
 # ---- a directory that is no run is not begun in: the checkpoint's instead of the run's, a model
-refuses "its run goes on with --resume -o sound$" --resume -o sound/step_3
-refuses "its run goes on with --resume -o sound$" --resume -o sound/step_3/
+refuses "continue its run with --resume -o sound$" --resume -o sound/step_3
+refuses "continue its run with --resume -o sound$" --resume -o sound/step_3/
 mkdir model; echo '{}' > model/config.json
 refuses "no run to resume" --resume -o model
 [ "$(ls model sound/step_3 | grep -c log.jsonl)" = 0 ]; ok $? "a run began in what is none"
