@@ -226,35 +226,48 @@ static const PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
 // gradients 1e-5 off.)
 
 struct AttnShape {
-    int B, T, NH, KV, HS;     // KV key/value heads; query head h reads key/value head h / (NH / KV)
-    int window, prefix; // query t sees keys t-window+1..t (0: all up to t), and every key < prefix
-    int bias_shared;          // 1: one k*, v* or z for all heads of a layer (Table 12)
-    int k_dims;               // learnable entries of k*, 1..HS (Table 13)
-    float p, alpha;           // --attn-p, --attn-alpha
-    double scale = 1;         // of q . k: 1 / sqrt(HS), unless the model says otherwise
-    float cap = 0;            // ATTN=softcap: scores stay within +-cap
-    float shift = 0;         // added to the score of every token's key; no effect where f = exp
-    int slope_heads = 0;      // PE=alibi: heads with even slopes, the others lie between; 0: NH
-    int rot = 0;              // channels at the front of every head that rope turns: HS, or fewer
+    int B;
+    int T;
+    int NH;
+    int KV;                // key/value heads; query head h reads key/value head h / (NH / KV)
+    int HS;
+    int window;            // query t sees keys t-window+1..t; 0: all up to t
+    int prefix;            // and every key < prefix
+    int bias_shared;       // 1: one k*, v* or z for all heads of a layer (Table 12)
+    int k_dims;            // learnable entries of k*, 1..HS (Table 13)
+    float p;               // --attn-p
+    float alpha;           // --attn-alpha
+    double scale = 1;      // of q . k: 1 / sqrt(HS), unless the model says otherwise
+    float cap = 0;         // ATTN=softcap: scores stay within +-cap
+    float shift = 0;       // added to the score of every token's key; no effect where f = exp
+    int slope_heads = 0;   // PE=alibi: heads with even slopes, the others lie between; 0: NH
+    int rot = 0;           // channels at the front of every head that rope rotates: HS, or fewer
 };
-// one row of qkv: q heads, k heads, v heads
-HD int  attn_row(AttnShape s) { return (s.NH + 2 * s.KV) * s.HS; }
-// the learned key or value of key/value head g, or its gradient; NULL where there is none
+
+// Returns the width of a row of qkv: q heads, k heads, v heads.
+HD int attn_row(AttnShape s) { return (s.NH + 2 * s.KV) * s.HS; }
+
+// Returns the learned key or value of key/value head g, or its gradient; NULL where there is none.
 template <class P> HD P* attn_star(P* star, AttnShape s, int g) {
-    return star && !s.bias_shared ? star + g * s.HS : star;
+    if (!star || s.bias_shared) { return star; }
+    return star + g * s.HS;
 }
 
-// what the score of query head h's extra column is made of: its z, or the k* of its key/value head
+// Returns what the score of query head h's extra column is made of: its z, or the k* of its
+// key/value head; or the gradient of that.
 template <class Bi, class P> HD P* attn_column(P* star, AttnShape s, int h) {
     if (Bi::column != LOGIT_COLUMN) { return attn_star(star, s, h / (s.NH / s.KV)); }
-    return star && !s.bias_shared ? star + h : star;
+    if (!star || s.bias_shared) { return star; }
+    return star + h;
 }
 
+// Tells whether query t sees key j.
 HD bool attn_sees(AttnShape s, int t, int j) {
     return ((j <= t) & (!s.window | (j > t - s.window))) | (j < s.prefix);
 }
 
-// in a tile of queries t0 <= t < t1 and keys j0 <= j < j1: is no key visible? are all?
+// Tell whether in a tile of queries t0 <= t < t1 and keys j0 <= j < j1 no query sees a key, or
+// every query sees all.
 HD bool attn_tile_empty(AttnShape s, int t0, int t1, int j0, int j1) {
     const bool behind = (s.window != 0) & (j1 - 1 <= t0 - s.window);
     return ((j0 >= t1) | behind) & (j0 >= s.prefix);
@@ -266,103 +279,137 @@ HD bool attn_tile_full(AttnShape s, int t0, int t1, int j0, int j1) {
 
 // Returns the slope of head h, which its loop over keys needs once.
 template <class Pe> HD float pe_slope(AttnShape s, int h) {
-    return Pe::slope(h, s.slope_heads ? s.slope_heads : s.NH);
+    if (s.slope_heads) { return Pe::slope(h, s.slope_heads); }
+    return Pe::slope(h, s.NH);
 }
 
 // Returns what is added to scale q . k: PE's bias and the shift.
 template <class A, class Pe, class F> HD F attn_bias(AttnShape s, int distance, float slope) {
     const F bias = Pe::template bias<F>(distance, slope);
-    return A::exp_family ? bias : bias + F(s.shift);
+    if (A::exp_family) { return bias; }
+    return bias + F(s.shift);
 }
 
-// what a masked score is set to, so that its weight is 0. (Where w is signed f' is not 0: backward
-// masks ds itself)
-template <class A, class F> HD F attn_masked() { return A::is_signed ? F(0) : F(-INFINITY); }
-
-// the score from scale q . k + bias, and its derivative from the score itself; 0 where the score is
-// masked
-template <class A, class F>
-HD F attn_capped(F s, F cap) {
-    return A::capped ? cap * tanh_(s / cap) : s;
+// Returns what a masked score is set to, so that its weight is 0. (Where w is signed f' is not 0:
+// backward masks ds itself.)
+template <class A, class F> HD F attn_masked() {
+    if (A::is_signed) { return F(0); }
+    return F(-INFINITY);
 }
 
+// Returns the score from scale q . k + bias.
+template <class A, class F> HD F attn_capped(F s, F cap) {
+    if (!A::capped) { return s; }
+    return cap * tanh_(s / cap);
+}
+
+// Returns its derivative from the score itself; 0 where the score is masked.
 template <class A, class F> HD F attn_slope(F s, F cap) {
-    return A::capped ? max_(F(1) - s / cap * (s / cap), F(0)) : F(1);
+    if (!A::capped) { return F(1); }
+    const F y = s / cap;
+    return max_(F(1) - y * y, F(0));
 }
 
-// initial value of m, the largest score
-template <class A, class F> HD F attn_least() { return A::Z == Z_ABS ? F(0) : F(-INFINITY); }
-// f(s); for the exp family f(s) exp(-m), which is what its loop sums
+// Returns the value that m, the largest score, starts from.
+template <class A, class F> HD F attn_least() {
+    if (A::Z == Z_ABS) { return F(0); }
+    return F(-INFINITY);
+}
+
+// Returns f(s); for the exp family f(s) exp(-m), which is what its loop sums.
 template <class A, class F> HD F attn_term(F s, F m) {
     if (!A::exp_family) { return A::sim(s); }
-    return A::Z == Z_ABS ? exp_(s - m) - exp_(-m) : exp_(s - m);
+    const F w = exp_(s - m);
+    if (A::Z == Z_ABS) { return w - exp_(-m); }
+    return w;
 }
 
-// what that adds to the sum in Z
+// Returns what a term w adds to the sum in Z.
 template <class A, class F> HD F attn_mass(F w, F p) {
-    if (A::Z == Z_ABS) { return w < 0 ? -w : w; }
-    return A::Z == Z_PNORM ? exp_(p * log_(w)) : w;         // w = 0: exp(-inf)
+    if (A::Z == Z_ABS) { return abs_(w); }
+    if (A::Z == Z_PNORM) { return exp_(p * log_(w)); }      // w = 0: exp(-inf)
+    return w;
 }
 
-// and what v is multiplied by
-template <class A, class F> HD F attn_share(F w) { return A::Z == Z_ABS ? max_(w, F(0)) : w; }
-// Z from that sum, for all but the exp family. 1e-8 as in the official code. The floor of the
-// p-norm is for rows whose w^p all underflow in fp32: then w < e^(-87/p), so no A_j exceeds alpha
-// (with a floor of 1e-30 A_j reached 1e19: s = -25, p = 4)
+// Returns what v is multiplied by.
+template <class A, class F> HD F attn_share(F w) {
+    if (A::Z == Z_ABS) { return max_(w, F(0)); }
+    return w;
+}
+
+// Returns Z from the sum l, for all but the exp family. 1e-8 as in the official code. The floor of
+// the p-norm is for rows whose w^p all underflow in fp32: then w < e^(-87/p), so no A_j exceeds
+// alpha (with a floor of 1e-30 A_j reached 1e19: s = -25, p = 4).
 template <class A, class F> HD F attn_Z(F l, F p) {
     if (A::Z == Z_ONE) { return F(1); }
     if (A::Z == Z_SUM) { return l + F(1e-8); }
-    if (A::Z == Z_MAX1) { return max_(l < 0 ? -l : l, F(1)); }
+    if (A::Z == Z_MAX1) { return max_(abs_(l), F(1)); }
     const F norm = l > 0 ? exp_(log_(l) / p) : F(0);
     return max_(norm, max_(exp_(F(-87) / p), F(1e-37)));
 }
 
-template <class A, class F>
-HD F attn_alpha(AttnShape s) {
-    return A::Z == Z_ONE ? F(1) : F(s.alpha);
+// Returns alpha, which is 1 where there is no Z to multiply.
+template <class A, class F> HD F attn_alpha(AttnShape s) {
+    if (A::Z == Z_ONE) { return F(1); }
+    return F(s.alpha);
 }
 
-// stat from m, the largest score, and l, the sum in Z; returns alpha / Z, with which the loop's
-// sum of w_j v_j is the output. For the exp family both are relative to m
+// Returns ln(Z / alpha) of the exp family, relative to m, from the sum l in Z.
+template <class A, class F> HD F attn_ln_Z(F m, F l, F p, F alpha) {
+    if (A::Z == Z_ABS) { return log_(l + F(1e-6) * exp_(-m)) - log_(alpha); }
+    if (A::Z == Z_PNORM) { return log_(l) / p - log_(alpha); }
+    return log_(l) - log_(alpha);
+}
+
+// Sets stat from m, the largest score, and l, the sum in Z; returns alpha / Z, with which the loop's
+// sum of w_j v_j is the output. For the exp family both are relative to m.
 template <class A, class F> HD F attn_stat(F (&stat)[2], F m, F l, F p, F alpha) {
-    const F sum = A::Z == Z_ABS ? l + F(1e-6) * exp_(-m) : l;
-    const F ln_Z = (A::Z == Z_PNORM ? log_(sum) / p : log_(sum)) - log_(alpha);
-    const F factor = A::exp_family ? exp_(-ln_Z) : alpha / attn_Z<A>(l, p);
-    stat[0] = A::exp_family ? m : factor;
-    stat[1] = A::exp_family ? ln_Z : l;
+    if (A::exp_family) {
+        const F ln_Z = attn_ln_Z<A>(m, l, p, alpha);
+        stat[0] = m;
+        stat[1] = ln_Z;
+        return exp_(-ln_Z);
+    }
+    const F factor = alpha / attn_Z<A>(l, p);
+    stat[0] = factor;
+    stat[1] = l;
     return factor;
 }
 
-// A_j from its score
+// Returns A_j from its score.
 template <class A, class F> HD F attn_weight(F s, F stat0, F stat1) {
     if (!A::exp_family) { return A::sim(s) * stat0; }
     const F w = exp_((s - stat0) - stat1);
-    return A::Z == Z_ABS ? max_(w - exp_(-stat0 - stat1), F(0)) : w;
+    if (A::Z == Z_ABS) { return max_(w - exp_(-stat0 - stat1), F(0)); }
+    return w;
 }
 
-// delta = (dZ/dw) (do . o) / alpha, the one number per row that backward needs besides stat.
-// For Z_PNORM the factor dZ/dw_j = (w_j / Z)^(p-1) depends on j and stays in attn_ds
+// Returns delta = (dZ/dw) (do . o) / alpha, the one number per row that backward needs besides stat.
+// For Z_PNORM the factor dZ/dw_j = (w_j / Z)^(p-1) depends on j and stays in attn_ds.
 template <class A, class F> HD F attn_delta(F do_o, F stat1, F alpha) {
-    F g = A::Z == Z_ONE ? F(0) : F(1);
-    if (A::Z == Z_MAX1 && stat1 <= F(1)) { g = stat1 < F(-1) ? F(-1) : F(0); }
-    return g * do_o / alpha;
+    F slope = F(1);
+    if (A::Z == Z_ONE) { slope = F(0); }
+    if (A::Z == Z_MAX1 && stat1 <= F(1)) { slope = stat1 < F(-1) ? F(-1) : F(0); }
+    return slope * do_o / alpha;
 }
 
-// from o = sum_j A_j v_j, A_j = alpha f(s_j) / Z:
+// Returns the gradient of a score. In the forward pass this was:
+//     o = sum_j A_j v_j,  A_j = alpha f(s_j) / Z,   so
 //     ds_j = f'(s_j) (alpha/Z) (dA_j - delta (w_j/Z)^(p-1)),  p = 1 unless Z_PNORM
-// weight = A_j, dweight = do . v_j
+// weight = A_j, dweight = dA_j = do . v_j
 template <class A, class F>
 HD F attn_ds(F s, F weight, F dweight, F stat0, F stat1, F delta, F p, F alpha) {
     // f' (w/Z)^(p-1) / Z = (f'/f) (w/Z)^p, finite also where w -> 0 and p < 1
     if constexpr (A::Z == Z_PNORM) {
-        F share = exp_(p * log_(weight / alpha));          // weight 0: exp(-inf)
-        F w = A::exp_family ? F(1) : weight / stat0;
+        const F share = exp_(p * log_(weight / alpha));    // weight 0: exp(-inf)
+        const F w = A::exp_family ? F(1) : weight / stat0;
         return (weight * dweight - alpha * delta * share) * A::dlog(w);
     }
-    // f = e^s - 1 weighs v where s > 0, and adds |f| to Z: f' (alpha/Z) ([s > 0] dA_j - sign(s)
-    // delta)
+    // f = e^s - 1 weighs v where s > 0, and adds |f| to Z:
+    //     f' (alpha/Z) ([s > 0] dA_j - sign(s) delta)
     if (A::Z == Z_ABS) {
-        const F below = s < 0 ? delta : F(0), d = s > 0 ? dweight - delta : below;
+        const F below = s < 0 ? delta : F(0);
+        const F d = s > 0 ? dweight - delta : below;
         return exp_((s - stat0) - stat1) * d;
     }
     if (A::exp_family) { return weight * (dweight - delta); }

@@ -72,12 +72,13 @@ HD bool metric_is_mean(int metric) {
     return false;
 }
 
-// do the rows of this map sum to 1 by construction? if not, Sink is computed from the proxy
+// Tells whether the rows of the map sum to 1 by construction. If not, Sink is computed from the
+// proxy.
 template <class A> bool attn_sums_to_one(float alpha) { return A::Z == Z_SUM && alpha == 1.0f; }
 
 namespace ref {
-// the sums that HeadMetrics are made from; each query t adds a row of weights (T tokens, then the
-// extra column). The star is the extra column, or the sink token: then skip is 1
+// The sums that HeadMetrics are made from. Each query t adds a row of weights: T tokens, then the
+// extra column. The star is the extra column, or the sink token: then skip is 1.
 struct HeadSums {
     double alpha[METRIC_K + 1] = {};
     double proxy[METRIC_K + 1] = {};
@@ -85,14 +86,16 @@ struct HeadSums {
     HEAD_METRICS(X)
     #undef X
 
-    // the gate of query t, `width` numbers before their sigmoid; first: its weight on the first
-    // token
+    // Adds the gate of a query, `width` numbers before their sigmoid. first: the query's weight on
+    // the first token; is_first: it is the query of the first token
     template <class R> void add_gate(const R* pre, int width, double first, bool is_first) {
-        double mean = 0, low = 0;
+        double mean = 0;
+        double low = 0;
         for (int i = 0; i < width; i++) {
             const double g = 1 / (1 + exp(-(double)pre[i]));
+            const double is_low = g < 0.1;
             mean += g / width;
-            low += (g < 0.1) / (double)width;
+            low += is_low / width;
         }
         effective += mean * first;
         gate += mean;
@@ -100,8 +103,8 @@ struct HeadSums {
         if (is_first) { gate_first = mean; }
     }
 
-    // query t joins them by its row's weights of tokens 1.. (METRIC_K of them) and of the star, the
-    // sum of all |w|, that of w over the tokens, and the row's entropy
+    // Adds query t by its row's weights of tokens 1.. (METRIC_K of them) and of the star, the sum of
+    // all |w|, that of w over the tokens, and the row's entropy
     template <class W>
     void add_row(const W* token, double star, int t, int skip, double sum_abs, double sum,
                  double h) {
@@ -111,37 +114,45 @@ struct HeadSums {
         if (t < skip) { return; } // the sink token's own query is no real query
         const int i = t - skip + 1; // query i counts for tokens k <= i only, also with a prefix
         for (int k = 1; k <= std::min<int>(METRIC_K, i); k++) {
-            alpha[k] += token[k - 1];
-            proxy[k] += fabs(token[k - 1]) * inv;
+            const double w = token[k - 1];
+            alpha[k] += w;
+            proxy[k] += fabs(w) * inv;
         }
         mass += sum;
         entropy += h;
     }
 
+    // Adds query t by all weights w (T + 1) of its row.
     void add(const std::vector<double>& w, int t, int T, int skip) {
-        double sum_abs = 0, sum = 0, plogp = 0;
+        double sum_abs = 0;
+        double sum = 0;
         for (int j = 0; j <= T; j++) {
             sum_abs += fabs(w[j]);
-            sum += j >= skip && j < T ? w[j] : 0;
+            if (j >= skip && j < T) { sum += w[j]; }
         }
-        for (int j = 0; j <= T; j++) {
-            const double P = sum_abs > 0 ? fabs(w[j]) / sum_abs : 0;
-            plogp += P > 0 ? P * log(P) : 0;
+
+        double p_log_p = 0;
+        for (int j = 0; j <= T && sum_abs > 0; j++) {
+            const double P = fabs(w[j]) / sum_abs;
+            if (P > 0) { p_log_p += P * log(P); }
         }
-        add_row(&w[skip], skip ? w[0] : w[T], t, skip, sum_abs, sum, -plogp);
+        const double star = skip ? w[0] : w[T];
+        add_row(&w[skip], star, t, skip, sum_abs, sum, -p_log_p);
     }
 
-    // means over the queries of `tokens` tokens; own: what the star's own query row gives it, if
-    // there is such a row
+    // Returns means over the queries of `tokens` tokens. own: what the star's own query row gives
+    // it, if there is such a row
     HeadMetrics means(int tokens, bool has_star, int own) const {
         HeadMetrics o = {};
         if (has_star) {
-            o.alpha[0] = (alpha[0] + own) / (tokens + 1);
-            o.proxy[0] = (proxy[0] + own) / (tokens + 1);
+            const double queries = tokens + 1;
+            o.alpha[0] = (alpha[0] + own) / queries;
+            o.proxy[0] = (proxy[0] + own) / queries;
         }
         for (int k = 1; k <= std::min<int>(METRIC_K, tokens); k++) {
-            o.alpha[k] = alpha[k] / (tokens - k + 1);
-            o.proxy[k] = proxy[k] / (tokens - k + 1);
+            const double queries = tokens - k + 1;
+            o.alpha[k] = alpha[k] / queries;
+            o.proxy[k] = proxy[k] / queries;
         }
         #define X(field, over, ...) o.field = over == QUERY_MEAN ? field / tokens : field;
         HEAD_METRICS(X)
@@ -150,26 +161,27 @@ struct HeadSums {
     }
 };
 
-// out (B, NH) <- qkv, stat and star of the forward pass; skip = 1 if row 0 is a sink token. O(T)
-// memory per thread
+// Measures every head on every sequence: out (B, NH) <- qkv, stat and star of the forward pass;
+// skip = 1 if row 0 is a sink token. O(T) memory per thread
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
                        StarColumn<const real> star, HeadGate<const real> gate, int skip,
                        AttnShape s) {
 #pragma omp parallel for schedule(dynamic)
     for (int bh = 0; bh < s.B * s.NH; bh++) {
-        const Head<A, Bi, Pe> head(qkv, star, bh / s.NH, bh % s.NH, s);
+        const int b = bh / s.NH;
+        const int h = bh % s.NH;
+        const Head<A, Bi, Pe> head(qkv, star, b, h, s);
         HeadSums sums;
-        std::vector<double> weight(s.T + 1);                             // one row
         for (int t = 0; t < s.T; t++) {
-            const acc* st = stat + ((long)bh * s.T + t) * 2;
-            for (int j = 0; j <= s.T; j++) {
-                weight[j] = head.sees(t, j) ? attn_weight<A>(head.score(t, j), st[0], st[1]) : 0;
-            }
+            const acc* st = stat + stat_at(b, t, h, s);
+            std::vector<double> weight(s.T + 1);
+            head.each_seen(t, [&](int j) {
+                weight[j] = attn_weight<A>(head.score(t, j), st[0], st[1]);
+            });
             sums.add(weight, t, s.T, skip);
-            const long row = (long)(bh / s.NH) * s.T + t;
             if (gate.values && t >= skip) {
-                const real* values = gate.values + (row * s.NH + bh % s.NH) * gate.width;
+                const real* values = gate.values + head_at(b, t, h, s) / s.HS * gate.width;
                 sums.add_gate(values, gate.width, weight[skip], t == skip);
             }
         }
@@ -179,28 +191,30 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
 }
 
 // ----------------------------------------------------------------------------
-// 2 norms: out (N, G) = l2 norm of x[n * stride + g * len .. + len]
+// 2 norms
+
+// Computes l2 norms:  out (N, G) <- x[n * stride + g * len .. + len]
 inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N) {
     #pragma omp parallel for
     for (int n = 0; n < N; n++) {
         for (int g = 0; g < G; g++) {
-            const real* y = x + (long)n * stride + g * len;
+            const real* y = row_of(x, n, stride) + g * len;
             double sum = 0;
             for (int i = 0; i < len; i++) { sum += (double)y[i] * (double)y[i]; }
-            out[(long)n * G + g] = sqrt(sum);
+            row_of(out, n, G)[g] = sqrt(sum);
         }
     }
 }
 
-// out (B, 2) = the largest and the median |x| of rows skip.. of each sequence of x (B, T, C); of an
-// even number of values the median is the larger of the two in the middle
+// Computes the largest and the median |x| of rows skip.. of each sequence:  out (B, 2) <- x (B, T,
+// C). Of an even number of values the median is the larger of the two in the middle.
 inline void magnitudes(acc* out, const real* x, int skip, int B, int T, int C) {
     #pragma omp parallel for
     for (int b = 0; b < B; b++) {
-        std::vector<real> a;
-        for (long i = ((long)b * T + skip) * C; i < (long)(b + 1) * T * C; i++) {
-            a.push_back(x[i] < 0 ? -x[i] : x[i]);
-        }
+        const real* begin = row_of(x, (long)b * T + skip, C);
+        const real* end = row_of(x, (long)(b + 1) * T, C);
+        std::vector<real> a(begin, end);
+        for (real& v : a) { v = std::abs(v); }
         std::nth_element(a.begin(), a.begin() + a.size() / 2, a.end());
         out[b * 2] = *std::max_element(a.begin(), a.end());
         out[b * 2 + 1] = a[a.size() / 2];
@@ -211,30 +225,60 @@ inline void magnitudes(acc* out, const real* x, int skip, int B, int T, int C) {
 // ----------------------------------------------------------------------------
 // 3 reports, on the host, from the heads of all probe sequences: heads (n, L, NH)
 
-// the mean of x and its standard error, sqrt(sum (x - mean)^2 / (n - 1) / n); NAN of too few
-struct Mean { double mean, error; };
+// A mean and its standard error, sqrt(sum (x - mean)^2 / (n - 1) / n).
+struct Mean {
+    double mean;
+    double error;
+};
+
+// Returns the mean of x; the error is NAN for fewer than two numbers.
 inline Mean mean_of(const std::vector<double>& x) {
-    double sum = 0, squares = 0;
+    const double n = x.size();
+    double sum = 0;
     for (double one : x) { sum += one; }
-    const double n = x.size(), mean = sum / n;
+    const double mean = sum / n;
+    if (n < 2) { return { mean, NAN }; }
+
+    double squares = 0;
     for (double one : x) { squares += (one - mean) * (one - mean); }
-    return { mean, n > 1 ? sqrt(squares / (n - 1) / n) : NAN };
+    return { mean, sqrt(squares / (n - 1) / n) };
 }
 
-struct NormPair { std::vector<double> first, rest; };                    // by layer
+// Norms by layer: of the first token, and the mean of the others.
+struct NormPair {
+    std::vector<double> first;
+    std::vector<double> rest;
+};
+
+// All that is measured of a model on n sequences.
 struct Metrics {
-    int n = 0, T = 0, L = 0, NH = 0; // sequences, their length, layers with attention, heads
-    std::vector<int> layers;         // which layers those are: L numbers
-    bool sums_to_one = true, has_star = false, has_gate = false;
-    double loss = 0; // mean over the probe sequences
-    std::vector<HeadMetrics> heads;                                      // (n, L, NH)
-    NormPair h, k, v, pre; // k, v: L rows; h: all layers + 1; pre: 2 of all layers, post-norm
-    std::vector<double> h_star, h_max, h_median;                         // as h
-    bool without_attention() const { return h.first.size() > layers.size() + 1; } // some layers
-    const HeadMetrics& at(int i, int l, int h_) const {
-        return heads[((size_t)i * L + l) * NH + h_];
+    int n = 0;
+    int T = 0;                       // length of the sequences
+    int L = 0;                       // layers with attention
+    int NH = 0;
+    std::vector<int> layers;         // which layers have attention, (L)
+    bool sums_to_one = true;
+    bool has_star = false;
+    bool has_gate = false;
+    double loss = 0;                 // mean over the probe sequences
+    std::vector<HeadMetrics> heads;  // (n, L, NH)
+    NormPair h;                      // of all layers, and of the embedding
+    NormPair k;                      // (L)
+    NormPair v;                      // (L)
+    NormPair pre;                    // of both branches of all layers; NORM=post only
+    std::vector<double> h_star;      // as h, if there is a sink token
+    std::vector<double> h_max;       // as h
+    std::vector<double> h_median;    // as h
+
+    // Tells whether some layers have no attention.
+    bool without_attention() const { return h.first.size() > layers.size() + 1; }
+
+    const HeadMetrics& at(int i, int l, int head) const {
+        const size_t layer = (size_t)i * L + l;
+        return heads[layer * NH + head];
     }
 };
+
 // Returns the largest entry of h after layer l - 1, over the median.
 inline double spike_at(const Metrics& m, size_t l) { return m.h_max[l] / m.h_median[l]; }
 
@@ -247,115 +291,170 @@ inline size_t spike_layer(const Metrics& m) {
     return most;
 }
 
-// Sink_k^eps; k = 0 is the star
-inline double sink_rate(const std::vector<HeadMetrics>& heads, int k, double eps, bool proxy) {
+// Returns the share of heads for which get(head) is above eps, NAN if there are none.
+template <class Get>
+double share_above(const std::vector<HeadMetrics>& heads, double eps, Get get) {
+    if (heads.empty()) { return NAN; }
     double hits = 0;
-    for (auto& x : heads) { hits += (proxy ? x.proxy[k] : x.alpha[k]) > eps; }
-    return heads.empty() ? NAN : hits / heads.size();
+    for (auto& head : heads) { hits += get(head) > eps; }
+    return hits / heads.size();
 }
+
+// Returns Sink_k^eps; k = 0 is the star.
+inline double sink_rate(const std::vector<HeadMetrics>& heads, int k, double eps, bool proxy) {
+    if (proxy) { return share_above(heads, eps, [=](auto& head) { return head.proxy[k]; }); }
+    return share_above(heads, eps, [=](auto& head) { return head.alpha[k]; });
+}
+
 inline double sink_rate(const Metrics& m, int k, double eps, bool proxy) {
     return sink_rate(m.heads, k, eps, proxy);
 }
 
-// Sink_1^eps of what passes the gate
+// Returns Sink_1^eps of what passes the gate.
 inline double gated_sink_rate(const Metrics& m, double eps) {
-    double hits = 0;
-    for (auto& x : m.heads) { hits += x.effective > eps; }
-    return m.heads.empty() ? NAN : hits / m.heads.size();
+    return share_above(m.heads, eps, [](auto& head) { return head.effective; });
 }
 
-// mean over sequences of one number of every head: (L, NH)
+// Returns the mean over sequences of one number of every head, (L, NH).
 template <class Get> std::vector<double> head_means(const Metrics& m, Get get) {
     std::vector<double> out((size_t)m.L * m.NH);
     for (size_t i = 0; i < m.heads.size(); i++) {
-        out[i % out.size()] += (double)get(m.heads[i]) / m.n;
+        const double x = get(m.heads[i]);
+        out[i % out.size()] += x / m.n;
     }
     return out;
 }
 
-// adds the norms of one batch, norms (B, T, G), to layer l: first real token against the mean of
-// the others
+// Adds the norms of one batch, norms (B, T, G), to layer l: the first real token's, and the mean of
+// the others'.
 template <class F>
 void norms_add(NormPair* p, int l, const F* norms, int B, int T, int G, int skip, int n_total) {
-    if ((int)p->first.size() <= l) { p->first.resize(l + 1); p->rest.resize(l + 1); }
+    if ((int)p->first.size() <= l) {
+        p->first.resize(l + 1);
+        p->rest.resize(l + 1);
+    }
     for (int b = 0; b < B; b++) {
-        double first = 0, rest = 0;
+        double first = 0;
+        double rest = 0;
         for (int t = skip; t < T; t++) {
-            for (int g = 0; g < G; g++) {
-                (t == skip ? first : rest) += norms[((size_t)b * T + t) * G + g] / G;
-            }
+            const F* of_token = norms + ((size_t)b * T + t) * G;
+            double& sum = t == skip ? first : rest;
+            for (int g = 0; g < G; g++) { sum += of_token[g] / G; }
         }
+        const int others = T - skip - 1;
         p->first[l] += first / n_total;
-        p->rest[l] += T - skip > 1 ? rest / (T - skip - 1) / n_total : NAN;
+        p->rest[l] += others > 0 ? rest / others / n_total : NAN;
     }
 }
 
 // ----------------------------------------------------------------------------
-// 4 maps of one head on one sequence: qkv (T, W), stat (NH, T, 2), in host memory
+// 4 maps of one head on one sequence, in host memory
 
-// q . k of query t and key j, -1 the extra one; also the squares of their lengths
-struct QueryKey { double qk, qq, kk; };
+template <class R, class S> struct HostHead {
+    const R* qkv;          // (T, (NH + 2 KV) HS)
+    const S* stat;         // (T, 2)
+    const R* star;         // k* or z, or NULL
+    int h;
+    AttnShape s;
+};
 
-template <class Bi, class R>
-QueryKey query_key(const R* qkv, const R* star, int t, int j, int h, AttnShape s) {
-    const int W = attn_row(s), g = h / (s.NH / s.KV);
-    const R* q = qkv + (long)t * W + h * s.HS;
-    const R* k_star = Bi::column == KEY_COLUMN ? star : NULL;
-    const R* k = j >= 0 ? qkv + (long)j * W + (s.NH + g) * s.HS : k_star;
-    QueryKey o = { 0, 0, 0 };
+// Returns head h; stat (NH, T, 2) and kstar are those of all heads.
+template <class Bi, class R, class S>
+HostHead<R, S> host_head(const R* qkv, const S* stat, const R* kstar, int h, AttnShape s) {
+    return { qkv, stat + (long)h * s.T * 2, attn_column<Bi>(kstar, s, h), h, s };
+}
+
+// A query and a key: their product, and the squares of their lengths.
+struct QueryKey {
+    double qk = 0;
+    double qq = 0;
+    double kk = 0;
+};
+
+// Returns query t and key j; j = -1 is the extra one.
+template <class Bi, class R, class S>
+QueryKey query_key(const HostHead<R, S>& head, int t, int j) {
+    const AttnShape& s = head.s;
+    const int W = attn_row(s);
+    const int g = head.h / (s.NH / s.KV);
+    const R* q = head.qkv + (long)t * W + head.h * s.HS;
+    const R* k = NULL;
+    if (j >= 0) {
+        k = head.qkv + (long)j * W + (s.NH + g) * s.HS;
+    } else if (Bi::column == KEY_COLUMN) {
+        k = head.star;
+    }
+    QueryKey o;
     for (int i = 0; i < s.HS; i++) {
-        const double a = (float)q[i], b = k ? (double)(float)k[i] : 0.0;
-        o.qk += a * b; o.qq += a * a; o.kk += b * b;
+        const double a = (float)q[i];
+        const double b = k ? (float)k[i] : 0.0f;
+        o.qk += a * b;
+        o.qq += a * a;
+        o.kk += b * b;
     }
     return o;
 }
 
-// A of query t and key j, whose dot product is qk; stat: of head h
+// Returns the score of query t and key j, whose dot product is qk.
 template <class A, class Bi, class Pe, class R, class S>
-double map_weight(double qk, const R* star, const S* stat, int t, int j, int h, AttnShape s) {
-    const bool sees = j >= 0 ? attn_sees(s, t, j) : (bool)Bi::column;
-    const float slope = pe_slope<Pe>(s, h);
-    double score = qk * s.scale + (j >= 0 ? attn_bias<A, Pe, double>(s, t - j, slope) : 0.0);
-    score = j < 0 && Bi::column == LOGIT_COLUMN ? (double)(float)star[0]
-                                                : attn_capped<A>(score, (double)s.cap);
-    return sees ? attn_weight<A, double>(score, stat[2 * t], stat[2 * t + 1]) : 0.0;
+double map_score(const HostHead<R, S>& head, double qk, int t, int j) {
+    const AttnShape& s = head.s;
+    if (j < 0 && Bi::column == LOGIT_COLUMN) { return (float)head.star[0]; }
+    double score = qk * s.scale;
+    if (j >= 0) { score += attn_bias<A, Pe, double>(s, t - j, pe_slope<Pe>(s, head.h)); }
+    return attn_capped<A>(score, (double)s.cap);
 }
 
-// map, cosine, product (T, T + 1), column 0 the extra key: A; cosine of q_t and k_j; product of
-// their norms (Figure 2, bottom). What a query does not see is 0 in A only
+// Returns A of query t and key j, whose dot product is qk.
+template <class A, class Bi, class Pe, class R, class S>
+double map_weight(const HostHead<R, S>& head, double qk, int t, int j) {
+    const bool sees = j >= 0 ? attn_sees(head.s, t, j) : Bi::column != NO_COLUMN;
+    if (!sees) { return 0; }
+    const S* st = head.stat + 2 * t;
+    const double score = map_score<A, Bi, Pe>(head, qk, t, j);
+    return attn_weight<A, double>(score, st[0], st[1]);
+}
+
+// Makes map, cosine and product (T, T + 1), column 0 the extra key: A; the cosine of q_t and k_j;
+// the product of their norms (Figure 2, bottom). What a query does not see is 0 in A only.
 template <class A, class Bi, class Pe, class R, class S>
 void head_maps(float* map, float* cosine, float* product, const R* qkv, const S* stat,
                const R* kstar, int h, AttnShape s) {
-    const R* star = attn_column<Bi>(kstar, s, h);
+    const HostHead<R, S> head = host_head<Bi>(qkv, stat, kstar, h, s);
     for (int t = 0; t < s.T; t++) {
         for (int j = -1; j < s.T; j++) {
-            const QueryKey x = query_key<Bi>(qkv, star, t, j, h, s);
             const long at = (long)t * (s.T + 1) + j + 1;
-            map[at] = map_weight<A, Bi, Pe>(x.qk, star, stat + (long)h * s.T * 2, t, j, h, s);
-            cosine[at] = x.qq > 0 && x.kk > 0 ? x.qk / sqrt(x.qq * x.kk) : 0.0;
-            product[at] = sqrt(x.qq * x.kk);
+            const QueryKey x = query_key<Bi>(head, t, j);
+            const double norms = sqrt(x.qq * x.kk);
+            map[at] = map_weight<A, Bi, Pe>(head, x.qk, t, j);
+            product[at] = norms;
+            cosine[at] = x.qq > 0 && x.kk > 0 ? x.qk / norms : 0.0;
         }
     }
 }
 
-// alpha_k, or the proxy where rows do not sum to 1, of any tokens k, as HeadMetrics has them of the
-// first METRIC_K; skip = 1 if row 0 is a sink token
+// Returns alpha_k, or the proxy where rows do not sum to 1, of any tokens k, as HeadMetrics has them
+// of the first METRIC_K; skip = 1 if row 0 is a sink token.
 template <class A, class Bi, class Pe, class R, class S>
 std::vector<double> head_alphas(const std::vector<int>& tokens, const R* qkv, const S* stat,
                                 const R* kstar, int skip, int h, AttnShape s) {
+    const HostHead<R, S> head = host_head<Bi>(qkv, stat, kstar, h, s);
     const bool sums_to_one = attn_sums_to_one<A>(s.alpha);
-    const R* star = attn_column<Bi>(kstar, s, h);
     std::vector<double> alpha(tokens.size());
     for (int t = skip; t < s.T; t++) {
         auto weight = [&](int j) {
-            const double qk = query_key<Bi>(qkv, star, t, j, h, s).qk;
-            return map_weight<A, Bi, Pe>(qk, star, stat + (long)h * s.T * 2, t, j, h, s);
+            const double qk = query_key<Bi>(head, t, j).qk;
+            return fabs(map_weight<A, Bi, Pe>(head, qk, t, j));
         };
         double all = sums_to_one;
-        for (int j = -1; !sums_to_one && j < s.T; j++) { all += fabs(weight(j)); }
+        for (int j = -1; !sums_to_one && j < s.T; j++) { all += weight(j); }
+        if (all <= 0) { continue; }
+
         for (size_t i = 0; i < tokens.size(); i++) {
-            const int k = tokens[i], queries = s.T - skip - k + 1, j = k - 1 + skip;
-            if (j <= t && all > 0) { alpha[i] += fabs(weight(j)) / all / queries; }
+            const int k = tokens[i];
+            const int queries = s.T - skip - k + 1;
+            const int j = k - 1 + skip;
+            if (j <= t) { alpha[i] += weight(j) / all / queries; }
         }
     }
     return alpha;

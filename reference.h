@@ -33,31 +33,53 @@ typedef REAL real, acc;
 static const char* const name = "ref";
 enum { large = 256, piece_rows = 0 }; // side of matrices that are large here; a batch is never cut
 
-// Returns row n of x (.., C).
-template <class X> X* row_of(X* x, long n, long C) { return x + n * C; }
+// Returns row n of x (.., C), or NULL where the model has no such tensor.
+template <class X> X* row_of(X* x, long n, long C) {
+    if (!x) { return NULL; }
+    return x + n * C;
+}
 
 // Returns x[i], or 0 where the model has no such bias.
-inline real or_zero(const real* x, long i) { return x ? x[i] : real(0); }
+inline real or_zero(const real* x, long i) {
+    if (!x) { return 0; }
+    return x[i];
+}
 
 // Returns x[i], or 1 where the model has no such weight.
-inline real or_one(const real* x, long i) { return x ? x[i] : real(1); }
+inline real or_one(const real* x, long i) {
+    if (!x) { return 1; }
+    return x[i];
+}
+
+// Sets x (n) to zero.
+inline void zero(real* x, long n) {
+    memset(x, 0, n * sizeof(real));
+}
 
 // Scales y (n) and adds x:  y = by y + x.  A NULL x counts as zeros.
 inline void add(real* y, const real* x, long n, acc by = 1) {
-    for (long i = 0; i < n; i++) { y[i] = by * y[i] + or_zero(x, i); }
+    for (long i = 0; i < n; i++) {
+        y[i] = by * y[i] + or_zero(x, i);
+    }
 }
 
 // Returns a . b, of n numbers each. A NULL b counts as zeros.
 inline acc dot(const real* a, const real* b, int n) {
+    if (!b) { return 0; }
     acc sum = 0;
     #pragma omp simd reduction(+ : sum)
-    for (int i = 0; i < (b ? n : 0); i++) { sum += a[i] * b[i]; }
+    for (int i = 0; i < n; i++) {
+        sum += a[i] * b[i];
+    }
     return sum;
 }
 
 // Adds a multiple:  y (n) += a x.  Does nothing if y or x is NULL.
 inline void add_times(real* y, acc a, const real* x, int n) {
-    for (int i = 0; x && y && i < n; i++) { y[i] += a * x[i]; }
+    if (!x || !y) { return; }
+    for (int i = 0; i < n; i++) {
+        y[i] += a * x[i];
+    }
 }
 
 // ----------------------------------------------------------------------------
@@ -70,11 +92,12 @@ inline void matmul_forward(real* out, const real* inp, const real* weight, const
 #pragma omp parallel for
     for (int n = 0; n < N; n++) {
         const real* x = row_of(inp, n, C);
+        const real* res = row_of(residual, n, OC);
+        real* y = row_of(out, n, OC);
         for (int o = 0; o < OC; o++) {
-            const long at = (long)n * OC + o;
-            out[at] = dot(x, row_of(weight, o, C), C);
-            if (bias) { out[at] += bias[o]; }
-            if (residual) { out[at] += residual[at]; }
+            y[o] = dot(x, row_of(weight, o, C), C);
+            if (bias) { y[o] += bias[o]; }
+            if (residual) { y[o] += res[o]; }
         }
     }
 }
@@ -87,8 +110,10 @@ inline void matmul_backward_input(real* dinp, const real* dout, const real* weig
     for (int n = 0; n < N; n++) {
         real* dx = row_of(dinp, n, C);
         const real* d = row_of(dout, n, OC);
-        for (int c = 0; c < C && !add; c++) { dx[c] = 0; }
-        for (int o = 0; o < OC; o++) { add_times(dx, d[o], row_of(weight, o, C), C); }
+        if (!add) { zero(dx, C); }
+        for (int o = 0; o < OC; o++) {
+            add_times(dx, d[o], row_of(weight, o, C), C);
+        }
     }
 }
 
@@ -99,15 +124,17 @@ inline void matmul_backward_weight(acc* dweight, const real* dout, const real* i
     for (int o = 0; o < OC; o++) {
         acc* dw = row_of(dweight, o, C);
         for (int n = 0; n < N; n++) {
-            const real d = dout[(long)n * OC + o];
-            add_times(dw, d, row_of(inp, n, C), C);
+            const real* d = row_of(dout, n, OC);
+            add_times(dw, d[o], row_of(inp, n, C), C);
         }
     }
 }
 
 // Adds the gradient of the bias, of the same forward line:  dbias_o += sum_n dout_no
 inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
-    for (int n = 0; n < N; n++) { add_times(dbias, 1, row_of(dout, n, OC), OC); }
+    for (int n = 0; n < N; n++) {
+        add_times(dbias, 1, row_of(dout, n, OC), OC);
+    }
 }
 
 // ----------------------------------------------------------------------------
@@ -117,20 +144,22 @@ inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
 // sink + position_0 and token t has row t + 1. out (B, T, C); tokens (B, T), or (B, T - 1) if sink
 inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> tables, float scale,
                           int B, int T, int C) {
-    const int skip = tables.sink ? 1 : 0;
+    const int skip = tables.sink != NULL;          // rows before the first token's
     for (int b = 0; b < B; b++) {
+        const int* ids = tokens + b * (T - skip);
         for (int t = 0; t < T; t++) {
             const real* x = tables.sink;
             acc by = 1;
             if (t >= skip) {
-                const int id = tokens[b * (T - skip) + t - skip];
-                x = row_of(tables.token, id, C);
+                x = row_of(tables.token, ids[t - skip], C);
                 by = scale;
             }
 
+            const real* position = row_of(tables.position, t, C);
             real* o = row_of(out, (long)b * T + t, C);
-            const real* p = tables.position ? row_of(tables.position, t, C) : NULL;
-            for (int c = 0; c < C; c++) { o[c] = x[c] * by + or_zero(p, c); }
+            for (int c = 0; c < C; c++) {
+                o[c] = x[c] * by + or_zero(position, c);
+            }
         }
     }
 }
@@ -140,17 +169,16 @@ inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> 
 //      dposition_t += dout_t,   and for the sink token   dsink += dout_0
 inline void embed_backward(EmbedTables<acc> grads, const real* dout, const int* tokens, float scale,
                            int B, int T, int C) {
-    const int skip = grads.sink ? 1 : 0;
+    const int skip = grads.sink != NULL;
     for (int b = 0; b < B; b++) {
+        const int* ids = tokens + b * (T - skip);
         for (int t = 0; t < T; t++) {
             const real* d = row_of(dout, (long)b * T + t, C);
-            if (grads.position) { add_times(row_of(grads.position, t, C), 1, d, C); }
-
+            add_times(row_of(grads.position, t, C), 1, d, C);
             if (t < skip) {
                 add_times(grads.sink, 1, d, C);
             } else {
-                const int id = tokens[b * (T - skip) + t - skip];
-                add_times(row_of(grads.token, id, C), scale, d, C);
+                add_times(row_of(grads.token, ids[t - skip], C), scale, d, C);
             }
         }
     }
@@ -158,8 +186,16 @@ inline void embed_backward(EmbedTables<acc> grads, const real* dout, const int* 
 
 // Returns the statistics of row n.
 template <class P> NormStats<P> stats_of(NormStats<P> all, long n) {
-    P* const mean = all.mean ? all.mean + n : NULL;
-    return { mean, all.rstd + n };
+    return { row_of(all.mean, n, 1), all.rstd + n };
+}
+
+// Returns the mean of f(c) over C channels.
+template <class F> acc channel_mean(int C, F f) {
+    acc mean = 0;
+    for (int c = 0; c < C; c++) {
+        mean += f(c) / C;
+    }
+    return mean;
 }
 
 // Normalizes one row:  out = x^ weight + bias,  x^ = (x - mean) rstd,  where
@@ -168,17 +204,21 @@ template <class P> NormStats<P> stats_of(NormStats<P> all, long n) {
 inline void norm_row(real* out, NormStats<acc> stats, const real* x, NormWeights<const real> w,
                      float eps, int C) {
     acc mean = 0;
-    for (int c = 0; c < C && stats.mean; c++) { mean += x[c] / C; }
-
-    acc variance = 0;
-    for (int c = 0; c < C; c++) { variance += (x[c] - mean) * (x[c] - mean) / C; }
+    if (stats.mean) {
+        mean = channel_mean(C, [=](int c) { return x[c]; });
+        *stats.mean = mean;
+    }
+    const acc variance = channel_mean(C, [=](int c) {
+        const acc from_mean = x[c] - mean;
+        return from_mean * from_mean;
+    });
     const acc rstd = acc(1) / sqrt(variance + acc(eps));
+    *stats.rstd = rstd;
 
     for (int c = 0; c < C; c++) {
-        out[c] = (x[c] - mean) * rstd * or_one(w.weight, c) + or_zero(w.bias, c);
+        const acc normed = (x[c] - mean) * rstd;
+        out[c] = normed * or_one(w.weight, c) + or_zero(w.bias, c);
     }
-    *stats.rstd = rstd;
-    if (stats.mean) { *stats.mean = mean; }
 }
 
 // Computes the gradients of one row. In the forward pass this was:
@@ -188,23 +228,27 @@ inline void norm_row(real* out, NormStats<acc> stats, const real* x, NormWeights
 //      dw += dout x^,   db += dout
 inline void norm_row_backward(real* dx, NormWeights<acc> grads, const real* dout, const real* x,
                               const real* weight, NormStats<const acc> stats, bool add, int C) {
-    const acc m = stats.mean ? *stats.mean : acc(0);
+    const acc mean = or_zero(stats.mean, 0);
     const acc r = *stats.rstd;
     auto g = [=](int c) { return dout[c] * or_one(weight, c); };
-    auto normed = [=](int c) { return (x[c] - m) * r; };
+    auto normed = [=](int c) { return (x[c] - mean) * r; };
 
     acc mean_g = 0;
-    acc mean_gx = 0;
-    for (int c = 0; c < C; c++) {
-        mean_g += stats.mean ? g(c) / C : acc(0);
-        mean_gx += g(c) * normed(c) / C;
-    }
+    if (stats.mean) { mean_g = channel_mean(C, g); }
+    const acc mean_gx = channel_mean(C, [=](int c) {
+        return g(c) * normed(c);
+    });
 
     for (int c = 0; c < C; c++) {
         const acc d = r * (g(c) - mean_g - normed(c) * mean_gx);
         if (grads.weight) { grads.weight[c] += dout[c] * normed(c); }
-        if (grads.bias)   { grads.bias[c] += dout[c]; }
-        dx[c] = add ? dx[c] + d : d;              // the last to be written: dx may be dout
+        if (grads.bias) { grads.bias[c] += dout[c]; }
+        // the last to be written: dx may be dout
+        if (add) {
+            dx[c] += d;
+        } else {
+            dx[c] = d;
+        }
     }
 }
 
@@ -221,9 +265,9 @@ inline void norm_forward(real* out, NormStats<acc> stats, const real* inp,
 inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, const real* x,
                           const real* weight, NormStats<const acc> stats, bool add, NormShape s) {
     for (int n = 0; n < s.N; n++) {
-        const long row = (long)n * s.C;
-        norm_row_backward(dx + row, grads, dout + row, x + row, weight, stats_of(stats, n), add,
-                          s.C);
+        const real* d = row_of(dout, n, s.C);
+        const real* x_n = row_of(x, n, s.C);
+        norm_row_backward(row_of(dx, n, s.C), grads, d, x_n, weight, stats_of(stats, n), add, s.C);
     }
 }
 
@@ -231,10 +275,17 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
 // 3 before attention. A row of qkv is (q of NH heads | k of KV heads | v of KV heads), HS channels
 // each
 
+inline long row_count(AttnShape s) { return (long)s.B * s.T; }
+inline int q_width(AttnShape s)    { return s.NH * s.HS; }
+inline int qk_width(AttnShape s)   { return (s.NH + s.KV) * s.HS; }
+
 // Calls f(at, i) for every number of q and k: its places in qkv and in a tensor (N, (NH + KV) HS)
 template <class F> void each_qk(AttnShape s, F f) {
-    const long QK = (s.NH + s.KV) * s.HS;
-    for (long i = 0; i < s.B * s.T * QK; i++) { f(i / QK * attn_row(s) + i % QK, i); }
+    const int QK = qk_width(s);
+    for (long i = 0; i < row_count(s) * QK; i++) {
+        const long row = i / QK;
+        f(row * attn_row(s) + i % QK, i);
+    }
 }
 
 // Copies q and k out of qkv into that tensor. ATTN=mlp computes phi from it in two matrix products
@@ -247,27 +298,46 @@ inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
     each_qk(s, [=](long at, long i) { qkv[at] = qk[i]; });
 }
 
-// what qk_norm normalizes together: a head, or `all` heads of q, or of k
-struct QkGroup { int from, C; bool is_q; };
-inline int qk_groups(bool all, AttnShape s) { return all ? 2 : s.NH + s.KV; }
+// The channels of a row that qk_norm normalizes together: a head, or `all` heads of q, or of k.
+struct QkGroup {
+    int from;
+    int C;
+    bool is_q;
+};
+
+// Returns how many groups a row has.
+inline int qk_groups(bool all, AttnShape s) {
+    if (all) { return 2; }
+    return s.NH + s.KV;
+}
+
+// Returns group g of a row.
 inline QkGroup qk_group(int g, bool all, AttnShape s) {
     if (!all) { return { g * s.HS, s.HS, g < s.NH }; }
-    return g == 0 ? QkGroup{ 0, s.NH * s.HS, true } : QkGroup{ s.NH * s.HS, s.KV * s.HS, false };
+    if (g == 0) { return { 0, q_width(s), true }; }
+    return { q_width(s), s.KV * s.HS, false };
+}
+
+// Returns the weight of a group, or its gradient.
+template <class P> P* weight_of(QkWeights<P> weights, QkGroup group) {
+    if (group.is_q) { return weights.q; }
+    return weights.k;
 }
 
 // Normalizes q and k by RMSNorm, in place: every head, or `all` heads together.
 // qk_in (N, (NH + KV) HS) <- q and k as they were; rstd (N, NH + KV), or (N, 2) for all
 inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, QkWeights<const real> weights,
                             bool all, float eps, AttnShape s) {
-    const int QK = (s.NH + s.KV) * s.HS;
-    const int G = qk_groups(all, s);
+    const int QK = qk_width(s);
+    const int groups = qk_groups(all, s);
     qk_gather(qk_in, qkv, s);
-    for (int i = 0; i < s.B * s.T * G; i++) {
-        const QkGroup a = qk_group(i % G, all, s);
-        const real* x = row_of(qk_in, i / G, QK) + a.from;
-        const real* w = a.is_q ? weights.q : weights.k;
-        real* out = row_of(qkv, i / G, attn_row(s)) + a.from;
-        norm_row(out, { NULL, rstd + i }, x, { w, NULL }, eps, a.C);
+    for (int i = 0; i < row_count(s) * groups; i++) {
+        const int n = i / groups;
+        const QkGroup group = qk_group(i % groups, all, s);
+        const real* x = row_of(qk_in, n, QK) + group.from;
+        const real* w = weight_of(weights, group);
+        real* out = row_of(qkv, n, attn_row(s)) + group.from;
+        norm_row(out, { NULL, rstd + i }, x, { w, NULL }, eps, group.C);
     }
 }
 
@@ -276,15 +346,28 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, QkWeights<const r
 //      q = x r w   of every group;   norm_row_backward has its gradients
 inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in, const acc* rstd,
                              QkWeights<const real> weights, bool all, AttnShape s) {
-    const int QK = (s.NH + s.KV) * s.HS;
-    const int G = qk_groups(all, s);
-    for (int i = 0; i < s.B * s.T * G; i++) {
-        const QkGroup a = qk_group(i % G, all, s);
-        const real* x = row_of(qk_in, i / G, QK) + a.from;
-        const real* w = a.is_q ? weights.q : weights.k;
-        acc* dw = a.is_q ? grads.q : grads.k;
-        real* d = row_of(dqkv, i / G, attn_row(s)) + a.from;
-        norm_row_backward(d, { dw, NULL }, d, x, w, { NULL, rstd + i }, false, a.C);
+    const int QK = qk_width(s);
+    const int groups = qk_groups(all, s);
+    for (int i = 0; i < row_count(s) * groups; i++) {
+        const int n = i / groups;
+        const QkGroup group = qk_group(i % groups, all, s);
+        const real* x = row_of(qk_in, n, QK) + group.from;
+        const real* w = weight_of(weights, group);
+        acc* dw = weight_of(grads, group);
+        real* d = row_of(dqkv, n, attn_row(s)) + group.from;
+        norm_row_backward(d, { dw, NULL }, d, x, w, { NULL, rstd + i }, false, group.C);
+    }
+}
+
+// Rotates the pairs (x_i, x_{i+half}) of one head. turn (half, 2) holds cos and sin.
+inline void rotate_head(real* x, const acc* turn, int sign, int half) {
+    for (int i = 0; i < half; i++) {
+        const acc co = turn[2 * i];
+        const acc si = sign * turn[2 * i + 1];
+        const acc a = x[i];
+        const acc b = x[i + half];
+        x[i] = a * co - b * si;
+        x[i + half] = a * si + b * co;
     }
 }
 
@@ -293,18 +376,11 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
 // (Eq. 8; pairs as in LLaMA). Backward is the turn the other way: sign -1, on the gradient
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
     const int half = s.rot / 2;
-    for (int n = 0; n < s.B * s.T; n++) {
-        const acc* turn = table + (long)(n % s.T) * half * 2;
+    for (int n = 0; n < row_count(s); n++) {
+        const acc* turn = row_of(table, n % s.T, half * 2);
+        real* row = row_of(qkv, n, attn_row(s));
         for (int h = 0; h < s.NH + s.KV; h++) {
-            real* x = row_of(qkv, n, attn_row(s)) + h * s.HS;
-            for (int i = 0; i < half; i++) {
-                const acc co = turn[2 * i];
-                const acc si = sign * turn[2 * i + 1];
-                const acc a = x[i];
-                const acc b = x[i + half];
-                x[i] = a * co - b * si;
-                x[i + half] = a * si + b * co;
-            }
+            rotate_head(row + h * s.HS, turn, sign, half);
         }
     }
 }
@@ -312,7 +388,10 @@ inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
 // Applies the kernel of ATTN=kernel_elu to q and k, in place: phi(x) = elu(x) + 1, that is x + 1
 // above 0 and e^x below
 inline void phi_elu1_forward(real* qkv, AttnShape s) {
-    each_qk(s, [=](long at, long) { qkv[at] = qkv[at] > 0 ? qkv[at] + real(1) : exp_(qkv[at]); });
+    each_qk(s, [=](long at, long) {
+        const real x = qkv[at];
+        qkv[at] = x > 0 ? x + real(1) : exp_(x);
+    });
 }
 
 // Turns dqkv from dy into dx; y is qkv. In the forward pass this was:
@@ -324,33 +403,87 @@ inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
 // ----------------------------------------------------------------------------
 // 4 attention
 
-// What query head h of sequence b sees. Column j < T is token j; column T is the extra one of BIAS,
-// which has no position
-template <class A, class Bi, class Pe> struct Head {
-    const real *qkv, *star, *v_star;             // star: k*, or the logit z; NULL is zero
+// Where the numbers of query head h of sequence b stand, or their gradients. Column j < T is token
+// j; column T is the extra one of BIAS, which has no position.
+template <class Bi, class P> struct HeadRows {
     AttnShape s;
-    int h, g;                                    // query head h reads key/value head g
-    float slope;                                 // of PE's bias
+    int h;
+    int g;                         // the key/value head that it reads
+    P* qkv;                        // row 0 of the sequence
+    StarColumn<P> star;            // the extra column of this head
 
-    Head(const real* all, StarColumn<const real> column, int b, int h, AttnShape s)
-        : qkv(all + (long)b * s.T * attn_row(s)), star(attn_column<Bi>(column.k, s, h)),
-          v_star(attn_star(column.v, s, h / (s.NH / s.KV))), s(s), h(h), g(h / (s.NH / s.KV)),
-          slope(pe_slope<Pe>(s, h)) {}
-    const real* row(int t, int head) const { return qkv + (long)t * attn_row(s) + head * s.HS; }
-    const real* q(int t) const { return row(t, h); }
-    const real* k(int j) const {
-        if (j < s.T) { return row(j, s.NH + g); }
-        return Bi::column == KEY_COLUMN ? star : NULL;
+    HeadRows(P* all, StarColumn<P> column, int b, int h, AttnShape s) : s(s), h(h) {
+        g = h / (s.NH / s.KV);
+        qkv = row_of(all, (long)b * s.T, attn_row(s));
+        star.k = attn_column<Bi>(column.k, s, h);
+        star.v = attn_star(column.v, s, g);
     }
-    const real* v(int j) const { return j < s.T ? row(j, s.NH + s.KV + g) : v_star; }
-    bool sees(int t, int j) const { return j < s.T ? attn_sees(s, t, j) : Bi::column != NO_COLUMN; }
 
-    real score(int t, int j) const {
-        if (j == s.T && Bi::column == LOGIT_COLUMN) { return *star; }
-        const real bias = j < s.T ? attn_bias<A, Pe, real>(s, t - j, slope) : real(0);
-        return attn_capped<A>(dot(q(t), k(j), s.HS) * real(s.scale) + bias, real(s.cap));
+    // Returns q of token t, (HS).
+    P* q(int t) const { return head_of(t, h); }
+
+    // Returns k of column j, or NULL if it has none.
+    P* k(int j) const {
+        if (j < s.T) { return head_of(j, s.NH + g); }
+        if (Bi::column == KEY_COLUMN) { return star.k; }
+        return NULL;
     }
+
+    // Returns v of column j, or NULL if it has none.
+    P* v(int j) const {
+        if (j < s.T) { return head_of(j, s.NH + s.KV + g); }
+        return star.v;
+    }
+
+    // Returns one head of row t. The heads of q come first, then those of k, then those of v.
+    P* head_of(int t, int head) const { return row_of(qkv, t, attn_row(s)) + head * s.HS; }
 };
+
+// What query head h of sequence b sees.
+template <class A, class Bi, class Pe> struct Head : HeadRows<Bi, const real> {
+    typedef HeadRows<Bi, const real> Rows;
+    using Rows::s, Rows::h, Rows::q, Rows::k, Rows::star;
+
+    Head(const real* qkv, StarColumn<const real> column, int b, int h, AttnShape s)
+        : Rows(qkv, column, b, h, s), slope(pe_slope<Pe>(s, h)) {}
+
+    // Tells whether query t sees column j.
+    bool sees(int t, int j) const {
+        if (j < s.T) { return attn_sees(s, t, j); }
+        return Bi::column != NO_COLUMN;
+    }
+
+    // Calls f(j) for every column that query t sees.
+    template <class F> void each_seen(int t, F f) const {
+        for (int j = 0; j <= s.T; j++) {
+            if (sees(t, j)) { f(j); }
+        }
+    }
+
+    // Returns the score of query t and column j:  s_j = scale q_t . k_j + bias(t, j), capped
+    real score(int t, int j) const {
+        const bool extra = j == s.T;
+        if (extra && Bi::column == LOGIT_COLUMN) { return *star.k; }
+        real bias = 0;
+        if (!extra) { bias = attn_bias<A, Pe, real>(s, t - j, slope); }
+        const real product = dot(q(t), k(j), s.HS) * real(s.scale);
+        return attn_capped<A>(product + bias, real(s.cap));
+    }
+
+    float slope;                   // of PE's bias
+};
+
+// Returns where head h of row (b, t) begins in a tensor (B, T, NH, HS).
+inline long head_at(int b, int t, int h, AttnShape s) {
+    const long row = (long)b * s.T + t;
+    return (row * s.NH + h) * s.HS;
+}
+
+// Returns where the statistics of that row begin in stat (B, NH, T, 2).
+inline long stat_at(int b, int t, int h, AttnShape s) {
+    const long head = (long)b * s.NH + h;
+    return (head * s.T + t) * 2;
+}
 
 // Attends:  out_t = sum_j A_j v_j,  A_j the weights.
 // out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra column
@@ -359,34 +492,33 @@ void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const r
                        AttnShape s) {
 #pragma omp parallel for
     for (int bh = 0; bh < s.B * s.NH; bh++) {
-        const int b = bh / s.NH, h = bh % s.NH;
+        const int b = bh / s.NH;
+        const int h = bh % s.NH;
         const Head<A, Bi, Pe> head(qkv, star, b, h, s);
         std::vector<real> score(s.T + 1);                        // of one row
         for (int t = 0; t < s.T; t++) {
             // pass 1: the scores, and the largest of them
             real m = attn_least<A, real>();
-            for (int j = 0; j <= s.T; j++) {
-                if (!head.sees(t, j)) { continue; }
+            head.each_seen(t, [&](int j) {
                 score[j] = head.score(t, j);
                 m = max_(m, score[j]);
-            }
+            });
 
             // pass 2: the weights w_j = f(s_j), their sum in Z, and sum_j w_j v_j
-            real* o = out + (((long)b * s.T + t) * s.NH + h) * s.HS;
+            real* o = out + head_at(b, t, h, s);
+            zero(o, s.HS);
             real sum = 0;
-            for (int i = 0; i < s.HS; i++) { o[i] = 0; }
-            for (int j = 0; j <= s.T; j++) {
-                if (!head.sees(t, j)) { continue; }
+            head.each_seen(t, [&](int j) {
                 const real w = attn_term<A>(score[j], m);
                 sum += attn_mass<A>(w, real(s.p));
                 add_times(o, attn_share<A>(w), head.v(j), s.HS);
-            }
+            });
 
             // o_t = sum_j A_j v_j,  A_j = alpha w_j / Z
             acc row[2];
             const real factor = attn_stat<A>(row, m, sum, real(s.p), attn_alpha<A, real>(s));
             for (int i = 0; i < s.HS; i++) { o[i] *= factor; }
-            memcpy(stat + ((long)bh * s.T + t) * 2, row, sizeof row);
+            memcpy(stat + stat_at(b, t, h, s), row, sizeof row);
         }
     }
 }
@@ -400,36 +532,35 @@ template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
                         AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
                         const acc* turns, AttnShape s) {
-    const int W = attn_row(s), HS = s.HS;
     const real alpha = attn_alpha<A, real>(s);
-    memset(dqkv, 0, (size_t)s.B * s.T * W * sizeof(real));
+    zero(dqkv, row_count(s) * attn_row(s));
     for (int bh = 0; bh < s.B * s.NH; bh++) {
-        const int b = bh / s.NH, h = bh % s.NH;
+        const int b = bh / s.NH;
+        const int h = bh % s.NH;
         const Head<A, Bi, Pe> head(qkv, star, b, h, s);
-        acc* d_star = attn_column<Bi>(dstar.k, s, h);
-        acc* dv_star = attn_star(dstar.v, s, head.g);
-        acc* dk_star = Bi::column == KEY_COLUMN ? d_star : NULL;
-        acc* dz = Bi::column == LOGIT_COLUMN ? d_star : NULL;
+        const HeadRows<Bi, real> grads(dqkv, dstar, b, h, s);
+        acc* dz = NULL;
+        if (Bi::column == LOGIT_COLUMN) { dz = grads.star.k; }
         for (int t = 0; t < s.T; t++) {
-            const long at = (((long)b * s.T + t) * s.NH + h) * HS;
-            const real* do_t = dout + at;
-            const real* st = result.stat + ((long)bh * s.T + t) * 2;
-            const real delta = attn_delta<A>(dot(do_t, result.out + at, HS), st[1], alpha);
-            real* dq = dqkv + ((long)b * s.T + t) * W + h * HS;
-            for (int j = 0; j <= s.T; j++) {
-                if (!head.sees(t, j)) { continue; }
+            const real* o = result.out + head_at(b, t, h, s);
+            const real* d_o = dout + head_at(b, t, h, s);
+            const acc* st = result.stat + stat_at(b, t, h, s);
+            const real delta = attn_delta<A>(dot(d_o, o, s.HS), st[1], alpha);
+            head.each_seen(t, [&](int j) {
                 const bool extra = j == s.T;
                 const real s_j = head.score(t, j);
                 const real A_j = attn_weight<A>(s_j, st[0], st[1]);
-                const real dA = dot(do_t, head.v(j), HS);
+                const real dA = dot(d_o, head.v(j), s.HS);
                 const real ds = attn_ds<A>(s_j, A_j, dA, st[0], st[1], delta, real(s.p), alpha);
                 const real d = ds * attn_slope<A>(s_j, real(s.cap)) * real(s.scale);
-                real* dk = extra ? dk_star : dqkv + ((long)b * s.T + j) * W + (s.NH + head.g) * HS;
-                add_times(extra ? dv_star : dk + s.KV * HS, A_j, do_t, HS);
-                add_times(dk, d, head.q(t), extra ? s.k_dims : HS);
-                add_times(dq, d, head.k(j), HS);
+
+                int learned = s.HS;                              // channels of k_j
+                if (extra) { learned = s.k_dims; }
+                add_times(grads.v(j), A_j, d_o, s.HS);
+                add_times(grads.k(j), d, head.q(t), learned);
+                add_times(grads.q(t), d, head.k(j), s.HS);
                 if (extra && dz) { *dz += ds; }
-            }
+            });
         }
     }
     if (turns) { rope(dqkv, turns, -1, s); }
@@ -438,13 +569,20 @@ void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
 // ----------------------------------------------------------------------------
 // 5 after attention
 
-// Gates the heads:  out = att sigma(gate).  out, att (N, NH HS); gate (N, NH width): width 1 gates
-// heads, width HS channels
-inline void gate_forward(real* out, const real* att, const real* gate, int width, AttnShape s) {
-    for (long i = 0; i < (long)s.B * s.T * s.NH * s.HS; i++) {
-        const long at = width == 1 ? i / s.HS : i;
-        out[i] = att[i] * sigmoid_(gate[at]);
+// Calls f(i, g) for every number i of the heads' outputs, (N, NH, HS), and its gate g, (N, NH,
+// width): width 1 gates heads, width HS channels
+template <class F> void each_gated(int width, AttnShape s, F f) {
+    for (long i = 0; i < row_count(s) * q_width(s); i++) {
+        const long head = i / s.HS;
+        f(i, head * width + i % width);
     }
+}
+
+// Gates the heads:  out = att sigma(gate).  out, att (N, NH HS); gate (N, NH width)
+inline void gate_forward(real* out, const real* att, const real* gate, int width, AttnShape s) {
+    each_gated(width, s, [=](long i, long g) {
+        out[i] = att[i] * sigmoid_(gate[g]);
+    });
 }
 
 // Computes both gradients. In the forward pass this was:
@@ -452,55 +590,61 @@ inline void gate_forward(real* out, const real* att, const real* gate, int width
 // dgate is summed over the channels of a head that share one number. datt may be dout
 inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att,
                           const real* gate, int width, AttnShape s) {
-    const long n = (long)s.B * s.T * s.NH * s.HS;
-    memset(dgate, 0, n / s.HS * width * sizeof(real));
-    for (long i = 0; i < n; i++) {
-        const long at = width == 1 ? i / s.HS : i;
-        const real g = sigmoid_(gate[at]);
+    zero(dgate, row_count(s) * s.NH * width);
+    each_gated(width, s, [=](long i, long g) {
+        const real sigma = sigmoid_(gate[g]);
         const real d = dout[i];
+        dgate[g] += d * att[i] * sigma * (real(1) - sigma);
+        datt[i] = d * sigma;
+    });
+}
 
-        dgate[at] += d * att[i] * g * (real(1) - g);
-        datt[i] = d * g;
-    }
+// Returns the width of a row of heads: of one if they are summed or share a row, else of all.
+inline long heads_width(bool one, AttnShape s) {
+    if (one) { return s.HS; }
+    return q_width(s);
 }
 
 // Combines the heads:  out_h = att_h + v*_h, side by side (N, NH HS), or their sum (N, HS).
 // vstar (NH or 1, HS) may be NULL
 inline void heads_forward(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
-    const long N = s.B * s.T;
-    const long W = s.NH * s.HS;
-    const long OC = sum ? s.HS : W;
-    const long S = s.bias_shared ? s.HS : W;
-    memset(out, 0, N * OC * sizeof(real));
+    const long N = row_count(s);
+    const long W = q_width(s);
+    const long OC = heads_width(sum, s);
+    const long V = heads_width(s.bias_shared, s);
+    zero(out, N * OC);
     for (long i = 0; i < N * W; i++) {
-        const long row = i / W;
-        out[row * OC + i % OC] += att[i] + or_zero(vstar, i % S);
+        real* row = row_of(out, i / W, OC);
+        row[i % OC] += att[i] + or_zero(vstar, i % V);
     }
 }
 
 // Hands the gradient back to the heads. In the forward pass this was:
 //      out_h = att_h + v*_h, or their sum,   so   datt_h = dout_h, or dout,   dvstar_h += datt_h
 inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, AttnShape s) {
-    const long N = s.B * s.T;
-    const long W = s.NH * s.HS;
-    const long OC = sum ? s.HS : W;
-    const long S = s.bias_shared ? s.HS : W;
+    const long N = row_count(s);
+    const long W = q_width(s);
+    const long OC = heads_width(sum, s);
+    const long V = heads_width(s.bias_shared, s);
     for (long i = 0; i < N * W; i++) {
-        const long row = i / W;
-        datt[i] = dout[row * OC + i % OC];
-        if (dvstar) { dvstar[i % S] += datt[i]; }
+        const real* row = row_of(dout, i / W, OC);
+        datt[i] = row[i % OC];
+        if (dvstar) { dvstar[i % V] += datt[i]; }
     }
 }
 
 // Applies the activation:  out = act(inp);  gated:  out = act(gate) up  with inp = gate | up.
 // out (N, F); inp (N, F), or (N, 2 F) if gated. out may be inp unless gated
 inline void ffn_forward(real* out, const real* inp, Activation act, bool gated, int N, int F) {
+    const int width = gated ? 2 * F : F;
     with_activation(act, [=](auto f) {
         for (int n = 0; n < N; n++) {
-            const real* gate = row_of(inp, n, gated ? 2 * F : F);
+            const real* gate = row_of(inp, n, width);
             const real* up = gated ? gate + F : NULL;
             real* o = row_of(out, n, F);
-            for (int i = 0; i < F; i++) { o[i] = f.act(gate[i]) * or_one(up, i); }
+            for (int i = 0; i < F; i++) {
+                o[i] = f.act(gate[i]) * or_one(up, i);
+            }
         }
     });
 }
@@ -509,36 +653,45 @@ inline void ffn_forward(real* out, const real* inp, Activation act, bool gated, 
 //      out = act(g) u,   so   dg = dout act'(g) u,   du = dout act(g)
 inline void ffn_backward(real* dinp, const real* dout, const real* inp, Activation act,
                          bool gated, int N, int F) {
+    const int width = gated ? 2 * F : F;
     with_activation(act, [=](auto f) {
         for (int n = 0; n < N; n++) {
-            const real* gate = row_of(inp, n, gated ? 2 * F : F);
+            const real* d = row_of(dout, n, F);
+            const real* gate = row_of(inp, n, width);
             const real* up = gated ? gate + F : NULL;
-            real* dgate = row_of(dinp, n, gated ? 2 * F : F);
+            real* dgate = row_of(dinp, n, width);
             real* dup = dgate + F;
             for (int i = 0; i < F; i++) {
+                const real d_i = d[i];                   // dinp may be dout
                 const real g = gate[i];
                 const real u = or_one(up, i);
-                const real d = dout[(long)n * F + i];
-                dgate[i] = d * f.dact(g) * u;
-                if (gated) { dup[i] = d * f.act(g); }
+                dgate[i] = d_i * f.dact(g) * u;
+                if (gated) { dup[i] = d_i * f.act(g); }
             }
         }
     });
 }
 } // namespace ref
-// the parameters of an optimizer step; step counts from 1
-struct Update { float lr, beta1, beta2, eps, weight_decay; long step; };
+// The parameters of an optimizer step.
+struct Update {
+    float lr, beta1, beta2, eps, weight_decay;
+    long step;             // from 1
+};
 
-// what it needs to know of all gradients: the mean loss, their squared norm, and the factor to
-// multiply them by. In device memory, so that the host need not wait for it
-struct StepSums { double loss, squares; float grad_scale; };
+// What an optimizer step needs to know of all gradients. It is in device memory, so that the host
+// need not wait for it.
+struct StepSums {
+    double loss;           // the mean
+    double squares;        // of the gradients
+    float grad_scale;      // the factor that brings their norm down
+};
 
 // Returns the factor that brings the gradients' norm down to clip (0: off). Returns NAN, which
 // means no update, if the loss or the norm is not finite
 HD float grad_scale(double loss, double squares, float clip) {
     if (loss - loss != 0 || squares - squares != 0) { return NAN; }
-    const double scale = clip > 0 ? clip / (sqrt(squares) + 1e-6) : 1.0;
-    return scale < 1 ? scale : 1.0;
+    if (clip <= 0) { return 1; }
+    return min_(clip / (sqrt(squares) + 1e-6), 1.0);
 }
 
 // ---- Muon's part in elementwise steps, for a matrix of weights (rows, cols). x is wide, (r, c)
@@ -546,16 +699,34 @@ HD float grad_scale(double loss, double squares, float clip) {
 
 // Returns the index in x of element (i, j) of the weights
 HD long muon_place(int i, int j, int rows, int cols) {
-    return rows > cols ? (long)j * rows + i : (long)i * cols + j;
+    if (rows > cols) { return (long)j * rows + i; }
+    return (long)i * cols + j;
 }
 
 // coefficients of a Newton-Schulz step, the momentum, and the length of a step
-static constexpr double MUON_A = 3.4445, MUON_B = -4.7750, MUON_C = 2.0315;
-static constexpr double MUON_BETA = 0.95, MUON_LENGTH = 0.2;
+static constexpr double MUON_A = 3.4445;
+static constexpr double MUON_B = -4.7750;
+static constexpr double MUON_C = 2.0315;
+static constexpr double MUON_BETA = 0.95;
+static constexpr double MUON_LENGTH = 0.2;
 
 namespace ref {
 // ----------------------------------------------------------------------------
-// 6 classifier
+// 6 the loss
+
+// Caps the logits y (V):  y = cap tanh(logit / cap);  a cap of 0 is none
+inline void cap_logits(real* y, float cap, int V) {
+    if (cap == 0) { return; }
+    for (int v = 0; v < V; v++) {
+        y[v] = cap * tanh_(y[v] / cap);
+    }
+}
+
+// Returns dy/dlogit from y:  1 - (y / cap)^2
+inline acc cap_slope(real y, float cap) {
+    if (cap == 0) { return 1; }
+    return acc(1) - y / cap * (y / cap);
+}
 
 // Computes losses (N) = -ln softmax(y)[target],  y = logits, or cap tanh(logits / cap) if cap
 // is not 0. logits (N, V) become y and then, unless dloss is 0, dloss dlosses/dlogits. A target
@@ -564,31 +735,42 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
                        int V) {
 #pragma omp parallel for
     for (int n = 0; n < N; n++) {
-        real* y = logits + (long)n * V;
+        real* y = row_of(logits, n, V);
+        cap_logits(y, cap, V);
         const int target = targets[n];
+        if (target < 0) {
+            losses[n] = 0;
+            if (dloss != 0) { zero(y, V); }
+            continue;
+        }
+
         acc top = -INFINITY;
-        double sum = 0;
         for (int v = 0; v < V; v++) {
-            if (cap != 0) { y[v] = cap * tanh_(y[v] / cap); }
             top = max_(top, y[v]);
         }
-        for (int v = 0; v < V; v++) { sum += exp_(y[v] - top); }
-        losses[n] = target < 0 ? acc(0) : acc(log_(sum)) - (y[target] - top);
-        // dloss/dy_v = softmax(y)_v - [v is the target],  dy/dlogit = 1 - (y / cap)^2
-        for (int v = 0; v < V && dloss != 0; v++) {
-            const acc slope = cap != 0 ? acc(1) - y[v] / cap * (y[v] / cap) : acc(1);
-            const acc d = (exp_(y[v] - top) / sum - (v == target)) * slope;
-            y[v] = target < 0 ? acc(0) : dloss * d;
+        double sum = 0;
+        for (int v = 0; v < V; v++) {
+            sum += exp_(y[v] - top);
+        }
+        losses[n] = acc(log_(sum)) - (y[target] - top);
+        if (dloss == 0) { continue; }
+
+        // dloss/dy_v = softmax(y)_v - [v is the target]
+        for (int v = 0; v < V; v++) {
+            const double softmax = exp_(y[v] - top) / sum;
+            const acc d = (softmax - (v == target)) * cap_slope(y[v], cap);
+            y[v] = dloss * d;
         }
     }
 }
 
 // ----------------------------------------------------------------------------
-// 7 optimizer
+// 7 the optimizers
 
 // Copies the weights as `real`: the same numbers, where `acc` is no wider
 inline void cast_to_real(real* dst, const acc* src, long n) {
-    for (long i = 0; i < n && dst != src; i++) { dst[i] = src[i]; }
+    if (dst == src) { return; }
+    for (long i = 0; i < n; i++) { dst[i] = src[i]; }
 }
 
 // Adds the mean loss:  sums->loss += sum of losses (n) / count
@@ -601,7 +783,9 @@ inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
 // Computes sums->squares = sum of x^2, and the grad_scale that follows from it and from the loss
 inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
     double sum = 0;
-    for (long i = 0; i < n; i++) { sum += (double)x[i] * x[i]; }
+    for (long i = 0; i < n; i++) {
+        sum += (double)x[i] * x[i];
+    }
     sums->squares = sum;
     sums->grad_scale = grad_scale(sums->loss, sum, clip);
 }
@@ -613,6 +797,8 @@ inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
 inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
                          const StepSums* sums, Update o, long n) {
     if (std::isnan(sums->grad_scale)) { return; }
+    const acc lr = o.lr;
+    const acc decay = o.weight_decay;
     const acc b1 = o.beta1;
     const acc b2 = o.beta2;
     const acc c1 = 1 - pow((double)o.beta1, o.step);
@@ -622,8 +808,9 @@ inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* g
         m[i] = b1 * m[i] + (1 - b1) * g;
         v[i] = b2 * v[i] + (1 - b2) * g * g;
 
-        const acc direction = m[i] / c1 / (sqrt(v[i] / c2) + acc(o.eps));
-        master[i] -= acc(o.lr) * (direction + acc(o.weight_decay) * master[i]);
+        const acc size = sqrt(v[i] / c2) + acc(o.eps);
+        const acc direction = m[i] / c1 / size;
+        master[i] -= lr * (direction + decay * master[i]);
         params[i] = master[i];
     }
 }
@@ -632,9 +819,13 @@ inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* g
 inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads,
                        const StepSums* sums, Update o, long n) {
     if (std::isnan(sums->grad_scale)) { return; }
+    const acc lr = o.lr;
+    const acc decay = o.weight_decay;
+    const acc beta = o.beta1;
+    const acc scale = sums->grad_scale;
     for (long i = 0; i < n; i++) {
-        m[i] = acc(o.beta1) * m[i] + grads[i] * acc(sums->grad_scale);
-        master[i] -= acc(o.lr) * (m[i] + acc(o.weight_decay) * master[i]);
+        m[i] = beta * m[i] + grads[i] * scale;
+        master[i] -= lr * (m[i] + decay * master[i]);
         params[i] = master[i];
     }
 }
@@ -643,7 +834,8 @@ inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads
 inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, int rows,
                        int cols) {
     if (std::isnan(sums->grad_scale)) { return; }
-    const acc beta = MUON_BETA, scale = sums->grad_scale;
+    const acc beta = MUON_BETA;
+    const acc scale = sums->grad_scale;
     double squares = 0;
     for (long k = 0; k < (long)rows * cols; k++) {
         m[k] = beta * m[k] + grads[k] * scale;
@@ -652,14 +844,20 @@ inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, 
     }
     for (long k = 0; k < (long)rows * cols; k++) {
         const acc u = grads[k] * scale + beta * m[k];
-        x[muon_place(k / cols, k % cols, rows, cols)] = u / (sqrt(squares) + 1e-7);
+        const long at = muon_place(k / cols, k % cols, rows, cols);
+        x[at] = u / (sqrt(squares) + 1e-7);
     }
 }
 
-// Mixes a Newton-Schulz step:  aa (r, r), which is A A, becomes  a I + b A + c A A
+// Mixes a Newton-Schulz step:  aa (r, r), which is A A, becomes
+//      MUON_A I + MUON_B A + MUON_C A A
 inline void muon_mix(real* aa, const real* a, int r) {
-    for (long k = 0; k < (long)r * r; k++) {
-        aa[k] = MUON_C * aa[k] + MUON_B * a[k] + (k / r == k % r ? MUON_A : 0);
+    for (int i = 0; i < r; i++) {
+        for (int j = 0; j < r; j++) {
+            const long at = (long)i * r + j;
+            const double identity = i == j;
+            aa[at] = MUON_C * aa[at] + MUON_B * a[at] + MUON_A * identity;
+        }
     }
 }
 
@@ -667,10 +865,13 @@ inline void muon_mix(real* aa, const real* a, int r) {
 inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, Update o,
                      int rows, int cols) {
     if (std::isnan(sums->grad_scale)) { return; }
+    const acc lr = o.lr;
+    const acc decay = o.weight_decay;
     const acc length = MUON_LENGTH * sqrt((double)max_(rows, cols));
     for (long k = 0; k < (long)rows * cols; k++) {
-        const acc step = length * x[muon_place(k / cols, k % cols, rows, cols)];
-        master[k] -= acc(o.lr) * (step + acc(o.weight_decay) * master[k]);
+        const long at = muon_place(k / cols, k % cols, rows, cols);
+        const acc step = length * x[at];
+        master[k] -= lr * (step + decay * master[k]);
         params[k] = master[k];
     }
 }
