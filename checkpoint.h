@@ -10,8 +10,8 @@ state.json; in and out. What config.json says: models/config.h.
 
 typedef std::vector<std::pair<std::string, acc*>> NamedArrays;
 
-// arrays of num_params numbers as named tensors, each name with its array's prefix; in *copies
-// where they are not in place. All ranks give their shards
+// Returns arrays of num_params numbers as named tensors, each name with its array's prefix; in
+// *copies where they are not in place. All ranks give their shards.
 std::vector<StOut> tensors_of(const Model* m, const NamedArrays& arrays,
                               std::vector<std::vector<float>>* copies);
 
@@ -20,14 +20,15 @@ std::vector<StOut> tensors_of(const Model* m, const NamedArrays& arrays,
 void checkpoint_save(const Model* m, const std::string& out, long step,
                      const JsonObject& state, const Tokenizer& tok, bool optimizer);
 
-// the weights of an opened checkpoint, which is closed then
+// Reads the weights of an opened checkpoint and closes it.
 void checkpoint_read(Model* m, Checkpoint* k);
 
+// Reads the weights of a checkpoint's directory.
 void checkpoint_load(Model* m, const std::string& dir);
 
 // Reads the optimizer's state; returns false if the checkpoint has none.
 bool optimizer_load(Model* m, const std::string& dir);
 
-// of the bits that a checkpoint keeps of an array. All ranks give their shards
+// Hashes the bits that a checkpoint keeps of an array. All ranks give their shards.
 std::string array_hash(const Model* m, acc* shard);
 #endif // CHECKPOINT_H

@@ -33,8 +33,17 @@ random numbers, a hash; JSON and UTF-8 from text/json.h. Nothing here knows what
 // ----------------------------------------------------------------------------
 // the 32 bits of a float
 
-HD float float_of_bits(uint32_t u) { float x; memcpy(&x, &u, sizeof x); return x; }
-HD uint32_t bits_of_float(float x) { uint32_t u; memcpy(&u, &x, sizeof u); return u; }
+HD float float_of_bits(uint32_t u) {
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+HD uint32_t bits_of_float(float x) {
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
 
 // ----------------------------------------------------------------------------
 // errors: `error: what: got X, wanted Y`, then `---> HINT: what to type next`.
@@ -43,14 +52,16 @@ HD uint32_t bits_of_float(float x) { uint32_t u; memcpy(&u, &x, sizeof u); retur
 
 enum { EXIT_MACHINE = 1, EXIT_USER = 2, EXIT_DIVERGED = 3 };
 
+// Formats as printf does.
 __attribute__((format(printf, 1, 2))) inline std::string strf(const char* fmt, ...) {
-    va_list ap; va_start(ap, fmt);
-    char small[512];
-    int n = vsnprintf(small, sizeof small, fmt, ap);
+    va_list ap;
+    va_start(ap, fmt);
+    const int n = std::max(0, vsnprintf(NULL, 0, fmt, ap));
     va_end(ap);
-    if (n < (int)sizeof small) { return std::string(small, n < 0 ? 0 : n); }
     std::string s(n + 1, 0);
-    va_start(ap, fmt); vsnprintf(&s[0], n + 1, fmt, ap); va_end(ap);
+    va_start(ap, fmt);
+    vsnprintf(&s[0], n + 1, fmt, ap);
+    va_end(ap);
     s.resize(n);
     return s;
 }
@@ -61,14 +72,25 @@ inline void list_add(std::string* list, const std::string& item, const char* bet
     *list += item;
 }
 
-// A line of progress that is not ended yet: whatever is printed next begins a line of its own.
-inline bool& progress_open() { static bool open = false; return open; }
-// Where it is shown: a command whose output may go into a file shows it on standard error.
-inline FILE*& progress_to() { static FILE* to = stdout; return to; }
+// Remembers that a line of progress is not ended yet.
+inline bool& progress_open() {
+    static bool open = false;
+    return open;
+}
+
+// Remembers where it is shown: a command whose output may go into a file shows it on standard
+// error.
+inline FILE*& progress_to() {
+    static FILE* to = stdout;
+    return to;
+}
+
+// Ends the line: whatever is printed next begins a line of its own.
 inline void progress_end() {
     if (progress_open()) { fprintf(progress_to(), "\n"); }
     progress_open() = false;
 }
+
 // Takes the line away again.
 inline void progress_clear() {
     if (progress_open()) { fprintf(progress_to(), "\r\033[K"); }
@@ -76,31 +98,42 @@ inline void progress_clear() {
     progress_open() = false;
 }
 
-// Text that comes from a file, or is a path, as the terminal may see it: control characters, those
+// Makes text that comes from a file, or is a path, safe for a terminal: control characters, those
 // that turn the direction of writing, and what is not UTF-8 become ?, but for those in `kept`.
 std::string printable(const std::string& s, const char* kept = "");
 
-// Added to the hint of whatever goes wrong, while the program knows more than the place that fails.
-inline std::string& hint_also() { static std::string also; return also; }
+// Remembers what is added to the hint of whatever goes wrong, while the program knows more than the
+// place that fails.
+inline std::string& hint_also() {
+    static std::string also;
+    return also;
+}
 
-// With many processes (dist/processes.h) this ends all of them with one error: what went wrong, and
-// the full message.
+// Ends all of many processes (dist/processes.h) with one error: what went wrong, and the full
+// message.
 typedef void (*DieHook)(int code, const std::string& what, const std::string& message);
-inline DieHook& die_hook() { static DieHook hook = NULL; return hook; }
 
-// Where a user's mistake without a hint of its own leads: the flags of the command that runs.
-inline std::string& help_page() { static std::string page = "./train_sink --help"; return page; }
+inline DieHook& die_hook() {
+    static DieHook hook = NULL;
+    return hook;
+}
+
+// Remembers where a user's mistake without a hint of its own leads: the flags of the command that
+// runs.
+inline std::string& help_page() {
+    static std::string page = "./train_sink --help";
+    return page;
+}
 
 // Ends the program; a user's mistake always gets a hint.
 [[noreturn]] inline void die(int code, const std::string& what, const std::string& hint = "") {
     progress_end();
     fflush(stdout);
-    const std::string tip = hint.empty() && code == EXIT_USER ? help_page() : hint;
-    const char* also = tip.empty() || hint_also().empty() ? "" : "; ";
+    std::string tip = hint;
+    if (hint.empty() && code == EXIT_USER) { tip = help_page(); }
+    if (!hint_also().empty()) { list_add(&tip, hint_also(), "; "); }
     std::string message = "error: " + printable(what) + "\n";
-    if (!tip.empty() || !hint_also().empty()) {
-        message += "---> HINT: " + printable(tip + also + hint_also()) + "\n";
-    }
+    if (!tip.empty()) { message += "---> HINT: " + printable(tip) + "\n"; }
     if (die_hook()) { die_hook()(code, printable(what), message); }
     fputs(message.c_str(), stderr);
     exit(code);
@@ -111,8 +144,8 @@ inline void require(bool ok, const std::string& got, const std::string& wanted) 
     if (!ok) { die(EXIT_USER, got + ": wanted " + wanted); }
 }
 
-// Whose fault a failed call is: the machine's (a full disk, no memory, no file descriptors) or the
-// user's.
+// Decides whose fault a failed call is: the machine's (a full disk, no memory, no file descriptors)
+// or the user's.
 inline int blame(int error) {
     for (int e : { ENOSPC, EDQUOT, EFBIG, EIO, ENOMEM, EMFILE, ENFILE }) {
         if (error == e) { return EXIT_MACHINE; }
@@ -125,8 +158,9 @@ inline int blame(int error) {
         "lower --batch, --seq or the model size");
 }
 
-inline void* xmalloc(size_t n) { // zeroed
-    void* p = calloc(n ? n : 1, 1);
+// Allocates n bytes of zeros.
+inline void* xmalloc(size_t n) {
+    void* p = calloc(std::max<size_t>(n, 1), 1);
     if (!p) { out_of_memory(n); }
     return p;
 }
@@ -135,44 +169,51 @@ inline void* xmalloc(size_t n) { // zeroed
 // strings
 
 inline bool ends_with(const std::string& s, const std::string& tail) {
-    return s.size() >= tail.size() && s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
+    if (s.size() < tail.size()) { return false; }
+    return s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
 }
 
-// "a,,b" -> a, "", b;  "" -> nothing
+// Splits "a,,b" into a, "", b, and "" into nothing.
 inline std::vector<std::string> split(const std::string& s, char by) {
     std::vector<std::string> out;
-    for (size_t i = 0; !s.empty() && i <= s.size();) {
-        size_t j = s.find(by, i);
-        if (j == std::string::npos) { j = s.size(); }
-        out.push_back(s.substr(i, j - i));
-        i = j + 1;
+    if (s.empty()) { return out; }
+    size_t begin = 0;
+    for (size_t end = s.find(by); end != std::string::npos; end = s.find(by, begin)) {
+        out.push_back(s.substr(begin, end - begin));
+        begin = end + 1;
     }
+    out.push_back(s.substr(begin));
     return out;
 }
 
-// strict numbers: the whole text or nothing
+// Parses a whole number; false unless it is the whole text.
 inline bool parse_long(const std::string& s, long* out) {
-    char* end; errno = 0;
-    long v = strtol(s.c_str(), &end, 10);
+    char* end;
+    errno = 0;
+    const long v = strtol(s.c_str(), &end, 10);
     if (s.empty() || *end || errno || isspace((unsigned char)s[0])) { return false; }
     *out = v;
     return true;
 }
 
-// What is too small for a double is the smallest one, so that it is not taken for 0.
+// Parses a number; false unless it is the whole text and finite. What is too small for a double is
+// the smallest one, so that it is not taken for 0.
 inline bool parse_double(const std::string& s, double* out) {
-    char* end; errno = 0;
+    char* end;
+    errno = 0;
     double v = strtod(s.c_str(), &end);
-    if (s.empty() || *end || isspace((unsigned char)s[0]) || !(v - v == 0)) { return false; }
-    if (errno == ERANGE) { v = s[0] == '-' ? -DBL_MIN : DBL_MIN; }
+    const bool too_small = errno == ERANGE;
+    if (s.empty() || *end || isspace((unsigned char)s[0])) { return false; }
+    if (!(v - v == 0)) { return false; }         // infinite, or no number
+    if (too_small) { v = s[0] == '-' ? -DBL_MIN : DBL_MIN; }
     *out = v;
     return true;
 }
 
-// is it 0 as a float, and yet not 0?
+// Tells whether a number is 0 as a float, and yet not 0.
 inline bool float_loses(double v) { return v != 0 && fabs(v) < FLT_MIN; }
 
-// the shortest decimal that reads back to the same float: 1e-05, 0.3, 10000
+// Returns the shortest decimal that reads back to the same float: 1e-05, 0.3, 10000.
 inline std::string float_text(float v) {
     if (v == floorf(v) && fabsf(v) < 1e9f) { return strf("%.0f", v); }
     for (int digits = 1; digits < 9; digits++) {
@@ -182,9 +223,10 @@ inline std::string float_text(float v) {
     return strf("%.9g", v);
 }
 
-// the shortest text of a number: 16777216, 0.3, 1e+20
+// Returns the shortest text of a number: 16777216, 0.3, 1e+20.
 inline std::string number_text(double v) {
-    return v == floor(v) && fabs(v) < 1e15 ? strf("%.0f", v) : strf("%g", v);
+    const bool whole = v == floor(v) && fabs(v) < 1e15;
+    return strf(whole ? "%.0f" : "%g", v);
 }
 
 // ----------------------------------------------------------------------------
@@ -195,7 +237,8 @@ inline bool file_exists(const std::string& path) {
     return stat(path.c_str(), &st) == 0;
 }
 
-inline bool is_there(const std::string& path) { // also a symlink that leads nowhere
+// Tells whether a path exists, also as a symlink that leads nowhere.
+inline bool is_there(const std::string& path) {
     struct stat st;
     return lstat(path.c_str(), &st) == 0;
 }
@@ -205,71 +248,85 @@ inline bool is_dir(const std::string& path) {
     return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-inline long file_size(const std::string& path) { // -1 if there is none
+// Returns the size of a file, -1 if there is none.
+inline long file_size(const std::string& path) {
     struct stat st;
     return stat(path.c_str(), &st) == 0 ? (long)st.st_size : -1;
 }
 
-// the names in a directory, sorted, without . and ..
+// Lists the names in a directory, sorted, without . and ..
 inline std::vector<std::string> dir_list(const std::string& path) {
     std::vector<std::string> names;
-    if (DIR* d = opendir(path.c_str())) {
-        while (struct dirent* e = readdir(d)) {
-            if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..")) { names.push_back(e->d_name); }
-        }
-        closedir(d);
+    DIR* dir = opendir(path.c_str());
+    if (!dir) { return names; }
+    while (struct dirent* entry = readdir(dir)) {
+        const std::string name = entry->d_name;
+        if (name != "." && name != "..") { names.push_back(name); }
     }
+    closedir(dir);
     std::sort(names.begin(), names.end());
     return names;
 }
 
-inline void make_dirs(const std::string& path) { // mkdir -p
-    for (size_t i = 1; i <= path.size(); i++) {
-        if (i < path.size() && path[i] != '/') { continue; }
-        std::string p = path.substr(0, i);
-        if (!mkdir(p.c_str(), 0777)) { continue; }
-        const int e = errno;                             // before the next call sets another
-        if (!is_dir(p)) {
-            die(blame(e), strf("%s: cannot create this directory (%s)", p.c_str(), strerror(e)),
-                blame(e) == EXIT_MACHINE ? "free some disk space" : "choose another place");
-        }
-    }
+// Makes one directory, unless it is there.
+inline void make_dir(const std::string& path) {
+    if (!mkdir(path.c_str(), 0777)) { return; }
+    const int error = errno;                             // before the next call sets another
+    if (is_dir(path)) { return; }
+    const int code = blame(error);
+    const char* hint = "choose another place";
+    if (code == EXIT_MACHINE) { hint = "free some disk space"; }
+    die(code, strf("%s: cannot create this directory (%s)", path.c_str(), strerror(error)), hint);
 }
 
+// Makes a directory and all those that it is in.
+inline void make_dirs(const std::string& path) {
+    for (size_t i = 1; i < path.size(); i++) {
+        if (path[i] == '/') { make_dir(path.substr(0, i)); }
+    }
+    if (!path.empty()) { make_dir(path); }
+}
+
+// Opens a file; dies if that fails, or if it is a directory.
 inline FILE* xfopen(const std::string& path, const char* mode, const std::string& hint = "") {
     FILE* f = fopen(path.c_str(), mode);
-    if (f && is_dir(path)) { fclose(f); f = NULL; errno = EISDIR; }
-    if (!f) {
-        die(blame(errno), strf("%s: cannot open (%s)", path.c_str(), strerror(errno)), hint);
+    if (f && is_dir(path)) {
+        fclose(f);
+        f = NULL;
+        errno = EISDIR;
     }
-    return f;
+    if (f) { return f; }
+    die(blame(errno), strf("%s: cannot open (%s)", path.c_str(), strerror(errno)), hint);
 }
 
 // Opens a file to read it. A pipe with a name, a socket or a device is an error: to wait for
 // somebody who writes there may take for ever. What the shell makes of <(..) has no name.
 int file_open(const std::string& path, const std::string& hint = "");
 
+// Reads a whole file.
 std::string file_read(const std::string& path, const std::string& hint = "");
 
-// Where a file of this name ends up: the target of a symlink, existing or not.
+// Returns where a file of this name ends up: the target of a symlink, existing or not.
 inline std::string link_target(std::string path) {
     char to[4096];
     for (int hops = 0; hops < 40; hops++) {
         const ssize_t n = readlink(path.c_str(), to, sizeof to);
         if (n < 0 || n == (ssize_t)sizeof to) { break; }
         const std::string target(to, n);
-        path = target[0] == '/' ? target : path.substr(0, path.rfind('/') + 1) + target;
+        const std::string dir = path.substr(0, path.rfind('/') + 1);
+        path = target[0] == '/' ? target : dir + target;
     }
     return path;
 }
 
-// a device, a FIFO: there, but neither a file nor a directory
+// Tells whether a path is there, but neither a file nor a directory: a device, a FIFO.
 inline bool is_special(const std::string& path) {
     struct stat st;
-    return stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+    if (stat(path.c_str(), &st)) { return false; }
+    return !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
-// the machine's name, without what a file's name could not hold
+// Returns the machine's name, without what a file's name could not hold.
 inline std::string host_name() {
     char name[256] = "";
     gethostname(name, sizeof name - 1);
@@ -279,39 +336,48 @@ inline std::string host_name() {
     return name;
 }
 
-// What a file is called until it is whole: NAME.HOST-PROCESS-NUMBER.tmp, beside its place, so that
-// no other process has the same. A name too long for the disk is cut.
+// Names a file until it is whole: NAME.HOST-PROCESS-NUMBER.tmp, beside its place, so that no other
+// process has the same. A name too long for the disk is cut.
 inline std::string temporary_name(const std::string& path, int number) {
-    const size_t name = path.rfind('/') + 1, most = 255;
-    const std::string host = host_name().substr(0, 40),
-                      tail = strf(".%s-%d-%d.tmp", host.c_str(), (int)getpid(), number);
+    const size_t name = path.rfind('/') + 1;
+    const size_t most = 255;
+    const std::string host = host_name().substr(0, 40);
+    const std::string tail = strf(".%s-%d-%d.tmp", host.c_str(), (int)getpid(), number);
     return path.substr(0, name + most - tail.size()) + tail;
 }
 
-// Is `name` what temporary_name calls a file that is `whole` when it is done? Older programs left
-// the middle out: NAME.tmp.
+// Tells whether text is what temporary_name puts into the middle: .HOST-PROCESS-NUMBER.
+inline bool is_temporary_middle(const std::string& text) {
+    const auto parts = split(text, '-');
+    if (parts.size() < 3 || text[0] != '.') { return false; }
+    long process;
+    long number;
+    return parse_long(parts[parts.size() - 2], &process) && parse_long(parts.back(), &number);
+}
+
+// Tells whether `name` is what temporary_name calls a file that is `whole` when it is done. Older
+// programs left the middle out: NAME.tmp.
 inline bool is_temporary(const std::string& name, const std::string& whole) {
-    const size_t tail = strlen(".tmp");
-    const bool around = name.compare(0, whole.size(), whole) == 0 && ends_with(name, ".tmp") &&
-                        name.size() >= whole.size() + tail;
-    if (!around) { return false; }
-    const std::string middle = name.substr(whole.size(), name.size() - whole.size() - tail);
-    const size_t last = middle.rfind('-'), first = last ? middle.rfind('-', last - 1) : last;
-    long process, number;
-    if (middle.empty()) { return true; }
-    return middle[0] == '.' && last != std::string::npos && first != std::string::npos &&
-           parse_long(middle.substr(first + 1, last - first - 1), &process) &&
-           parse_long(middle.substr(last + 1), &number);
+    const std::string tail = ".tmp";
+    if (name.size() < whole.size() + tail.size()) { return false; }
+    if (name.compare(0, whole.size(), whole) != 0 || !ends_with(name, tail)) { return false; }
+    const size_t length = name.size() - whole.size() - tail.size();
+    const std::string middle = name.substr(whole.size(), length);
+    return middle.empty() || is_temporary_middle(middle);
 }
 
 inline std::string directory_of(const std::string& path) {
     const size_t slash = path.rfind('/');
-    return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    if (slash == std::string::npos) { return "."; }
+    return path.substr(0, slash + 1);
 }
 
-inline void dir_sync(const std::string& path) { // makes renames inside it durable
+// Makes renames inside a directory durable.
+inline void dir_sync(const std::string& path) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) { fsync(fd); close(fd); }
+    if (fd < 0) { return; }
+    fsync(fd);
+    close(fd);
 }
 
 // A file that is written whole or not at all: the caller writes to f, then file_commit flushes,
@@ -319,7 +385,24 @@ inline void dir_sync(const std::string& path) { // makes renames inside it durab
 // was at `path` before is untouched. A symlink stays one: its target is written. What is no
 // regular file is written directly, and tmp is empty. The temporary is a file that was not there
 // before, so nothing else is overwritten.
-struct FileOut { std::string path, tmp; FILE* f; };
+struct FileOut {
+    std::string path;
+    std::string tmp;
+    FILE* f;
+};
+
+// Opens a new file beside the place of o->path for writing: o->tmp, o->f; NULL if that fails.
+inline void temporary_open(FileOut* o) {
+    for (int number = 0; number < 1000; number++) {
+        o->tmp = temporary_name(o->path, number);
+        const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+        const int fd = open(o->tmp.c_str(), flags, 0666);
+        if (fd >= 0) { o->f = fdopen(fd, "wb"); }
+        if (fd >= 0 || errno != EEXIST) { return; }
+    }
+}
+
+// Begins to write a file.
 inline FileOut file_begin(const std::string& given) {
     const char* hint = "choose another place to write to";
     const std::string path = link_target(given);
@@ -327,40 +410,40 @@ inline FileOut file_begin(const std::string& given) {
     if (is_dir(path)) { die(EXIT_USER, given + ": got a directory, wanted a file to write", hint); }
     const bool locked = file_exists(path) && access(path.c_str(), W_OK);
     FileOut o = { path, "", NULL };
-    int fd = -1;
-    for (int number = 0; !locked && fd < 0 && number < 1000; number++) {
-        o.tmp = temporary_name(path, number);
-        fd = open(o.tmp.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        if (fd < 0 && errno != EEXIST) { break; }
-    }
-    o.f = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (!locked) { temporary_open(&o); }
     if (!o.f) {
         die(blame(errno), strf("%s: cannot write (%s)", given.c_str(), strerror(errno)), hint);
     }
     return o;
 }
 
+// Removes the temporary file and dies of the error that was last.
 [[noreturn]] inline void file_abort(FileOut* o) {
-    const int e = errno ? errno : EIO;
+    const int error = errno ? errno : EIO;
     fclose(o->f);
     if (!o->tmp.empty()) { unlink(o->tmp.c_str()); }
     die(EXIT_MACHINE,
         strf("%s: cannot write (%s); what was there before is untouched", o->path.c_str(),
-             strerror(e)),
+             strerror(error)),
         "free some disk space, then run again with --resume");
 }
 
+// Writes n bytes.
 inline void file_put(FileOut* o, const void* p, size_t n) {
     if (n && fwrite(p, 1, n, o->f) != n) { file_abort(o); }
 }
 
+// Ends a file: now it is whole, and in its place.
 inline void file_commit(FileOut* o) {
     const bool direct = o->tmp.empty();
-    if (fflush(o->f) || (!direct && fsync(fileno(o->f)))) { file_abort(o); }
-    if (fclose(o->f) || (!direct && rename(o->tmp.c_str(), o->path.c_str()))) {
-        const int e = errno;
+    if (fflush(o->f)) { file_abort(o); }
+    if (!direct && fsync(fileno(o->f))) { file_abort(o); }
+    bool failed = fclose(o->f) != 0;
+    if (!failed && !direct) { failed = rename(o->tmp.c_str(), o->path.c_str()) != 0; }
+    if (failed) {
+        const int error = errno;
         if (!direct) { unlink(o->tmp.c_str()); }
-        die(EXIT_MACHINE, strf("%s: cannot write (%s)", o->path.c_str(), strerror(e)),
+        die(EXIT_MACHINE, strf("%s: cannot write (%s)", o->path.c_str(), strerror(error)),
             "free some disk space, then run again with --resume");
     }
     if (!direct) { dir_sync(directory_of(o->path)); }
@@ -380,6 +463,7 @@ inline void file_check(const std::string& path) {
     unlink(o.tmp.c_str());
 }
 
+// Writes a whole file, or none.
 inline void file_write(const std::string& path, const std::string& content) {
     FileOut o = file_begin(path);
     file_put(&o, content.data(), content.size());
@@ -387,7 +471,8 @@ inline void file_write(const std::string& path, const std::string& content) {
 }
 
 // Removes from a directory the files whose names are one of ours, or a temporary's of ours, and the
-// directory if nothing else is in it. What somebody else put there stays. Says whether it is gone.
+// directory if nothing else is in it. What somebody else put there stays. Returns whether it is
+// gone.
 template <class Ours> bool remove_ours(const std::string& dir, Ours is_ours) {
     struct stat st;
     if (lstat(dir.c_str(), &st)) { return true; }
@@ -414,10 +499,13 @@ inline uint64_t rng_next(Rng* r) {
 // Skips n numbers.
 inline void rng_skip(Rng* r, uint64_t n) { r->state += n * RNG_STEP; }
 
-// an independent stream for each (seed, purpose)
+// Returns an independent stream for each (seed, purpose).
 inline Rng rng_stream(uint64_t seed, uint64_t purpose) {
-    Rng a{seed}; Rng b{purpose ^ 0xD1B54A32D192ED03ull};
-    return Rng{ rng_next(&a) ^ (rng_next(&b) << 1) };
+    Rng a{seed};
+    Rng b{purpose ^ 0xD1B54A32D192ED03ull};
+    const uint64_t low = rng_next(&a);
+    const uint64_t high = rng_next(&b) << 1;
+    return Rng{ low ^ high };
 }
 
 // what a random stream is for: streams of different purposes never meet. Those of the data are
@@ -430,19 +518,26 @@ inline uint64_t mix64(uint64_t a, uint64_t b) {
     return rng_next(&r);
 }
 
-inline double rng_uniform(Rng* r) { return (rng_next(r) >> 11) * 0x1p-53; } // [0, 1)
-inline uint64_t rng_below(Rng* r, uint64_t n) {                             // 0 .. n-1
-    return (uint64_t)(((unsigned __int128)rng_next(r) * n) >> 64);
+// Draws a number in [0, 1).
+inline double rng_uniform(Rng* r) { return (rng_next(r) >> 11) * 0x1p-53; }
+
+// Draws a whole number in 0 .. n-1.
+inline uint64_t rng_below(Rng* r, uint64_t n) {
+    const unsigned __int128 product = (unsigned __int128)rng_next(r) * n;
+    return (uint64_t)(product >> 64);
 }
 
-enum { NORMAL_DRAWS = 2 };         // numbers that rng_normal takes
-inline double rng_normal(Rng* r) { // Box-Muller, one of the pair
-    double u = 1.0 - rng_uniform(r), v = rng_uniform(r);
+// Draws a normal number: one of the pair of Box and Muller, from NORMAL_DRAWS others.
+enum { NORMAL_DRAWS = 2 };
+inline double rng_normal(Rng* r) {
+    const double u = 1.0 - rng_uniform(r);
+    const double v = rng_uniform(r);
     return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
 }
 
 // ----------------------------------------------------------------------------
-// a variant of FNV-1a, by 64-bit words: did two runs end in the same bits? (not cryptographic)
+// Hashes bytes by a variant of FNV-1a, by 64-bit words: did two runs end in the same bits? (not
+// cryptographic)
 inline uint64_t hash_bytes(const void* data, size_t n, uint64_t h = 0xCBF29CE484222325ull) {
     const unsigned char* p = (const unsigned char*)data;
     for (; n >= 8; n -= 8, p += 8) {
@@ -451,7 +546,9 @@ inline uint64_t hash_bytes(const void* data, size_t n, uint64_t h = 0xCBF29CE484
         h = (h ^ w) * 0x100000001B3ull;
         h ^= h >> 29;
     }
-    for (; n; n--, p++) { h = (h ^ *p) * 0x100000001B3ull; }
+    for (; n; n--, p++) {
+        h = (h ^ *p) * 0x100000001B3ull;
+    }
     return h;
 }
 

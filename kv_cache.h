@@ -18,7 +18,8 @@ inline int cached_rows(const Model* m) {
 // Loads one token, the next after `past` rows whose keys and values are in the cache. The sink
 // token, if there is one, is among those rows.
 inline void model_load_next(Model* m, int token, int past) {
-    if (m->B != 1 || m->T != 1 || !m->arena) { model_resize(m, 1, 1 - m->sizes.bias.token); }
+    const bool same_shape = m->B == 1 && m->T == 1;
+    if (!same_shape || !m->arena) { model_resize(m, 1, 1 - m->sizes.bias.token); }
     m->spans = { { 0, 1, 1, past, -1 } };
     model_reach(m, past + 1L);
     ops::to_device(m->tokens, &token, sizeof token);
@@ -27,7 +28,9 @@ inline void model_load_next(Model* m, int token, int past) {
 // Tells whether sequences can share a beginning: attention must run on the host, all layers must
 // have it, and there must be neither a sink token nor a prefix (whose rows see what comes later).
 inline bool forest_fits(const Model* m) {
-    return ops::on_host && !m->sizes.bias.token && !m->arch.prefix && !mixer_of(m->arch);
+    const bool all_attend = mixer_of(m->arch) == NULL;
+    const bool sees_later = m->arch.prefix > 0;
+    return ops::on_host && all_attend && !m->sizes.bias.token && !sees_later;
 }
 
 // Loads the tokens of a forest, for a forward pass alone.
@@ -73,7 +76,8 @@ inline void model_cache(Model* m, int T) {
 
 // Returns the cache of layer l from `row` on: the keys and values of each row, 2 KV HS numbers.
 inline real* layer_cache(const Model* m, int l, size_t row = 0) {
-    return m->cache + ((size_t)l * m->cache_room + row) * 2 * m->sizes.kv_width;
+    const size_t width = 2 * m->sizes.kv_width;
+    return m->cache + (l * (size_t)m->cache_room + row) * width;
 }
 
 // Copies the keys and values of n loaded rows of layer l, from `row` on, to out (n, 2 KV HS).

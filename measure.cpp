@@ -25,9 +25,10 @@ struct Measured {
 
 // Lays the rows out from `base` on; with base NULL it only counts the bytes.
 static Measured measured_layout(const Model* m, char* base) {
-    const size_t attention_layers = m->sizes.attending(m->sizes.L);
-    const size_t states = m->sizes.L + 1;
-    const size_t branches = m->sizes.norm.stream ? 2 * m->sizes.L : 0;
+    const Sizes& sizes = m->sizes;
+    const size_t attention_layers = sizes.attending(sizes.L);
+    const size_t states = sizes.L + 1;
+    const size_t branches = sizes.norm.stream ? 2 * sizes.L : 0;
     const size_t N = rows(m);
     Measured r = Measured();
     auto place = [&](auto* table, size_t rows, size_t width) {
@@ -35,9 +36,9 @@ static Measured measured_layout(const Model* m, char* base) {
         table->width = width;
         r.bytes += aligned(rows * width * sizeof(*table->rows));
     };
-    place(&r.heads, attention_layers, m->B * m->sizes.NH);
-    place(&r.k, attention_layers, N * m->sizes.KV);
-    place(&r.v, attention_layers, N * m->sizes.KV);
+    place(&r.heads, attention_layers, m->B * sizes.NH);
+    place(&r.k, attention_layers, N * sizes.KV);
+    place(&r.v, attention_layers, N * sizes.KV);
     place(&r.h, states, N);
     place(&r.sizes, states, m->B * 2);
     place(&r.pre, branches, N);
@@ -77,21 +78,29 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
 
 // ---- on the host, into the report
 
+// Counts the rows of a sequence without the sink token's.
+static int text_rows(const Model* m) { return m->T - m->sizes.bias.token; }
+
+static bool has_global_layer(const Arch& arch) {
+    for (int l = 0; l < arch.L; l++) {
+        if (!is_local(arch, l)) { return true; }
+    }
+    return false;
+}
+
 // Returns by what alpha_k of layer l is scaled. In a model that mixes local and global layers, it
 // counts in a local layer only the queries that still see token k. The others add zeros to the mean
 // over i >= k.
 static float seen_factor(const Model* m, int l, int k) {
     const Arch& arch = m->arch;
-    bool mixed = false;
-    for (int i = 0; i < arch.L; i++) { mixed = mixed || !is_local(arch, i); }
-    if (!mixed || !is_local(arch, l) || arch.prefix) { return 1; }
-    const int all = m->T - m->sizes.bias.token - k + 1;
+    if (!is_local(arch, l) || !has_global_layer(arch) || arch.prefix) { return 1; }
+    const int all = text_rows(m) - k + 1;
     return (float)all / std::min(all, arch.window);
 }
 
 // Scales what the heads of layer l give to tokens, to the queries that see them.
 static void scale_to_seen(const Model* m, int l, HeadMetrics* heads) {
-    const int most = std::min<int>(METRIC_K, m->T - m->sizes.bias.token);
+    const int most = std::min<int>(METRIC_K, text_rows(m));
     for (int k = 1; k <= most; k++) {
         const float factor = seen_factor(m, l, k);
         for (int h = 0; h < m->sizes.NH; h++) {
@@ -100,6 +109,11 @@ static void scale_to_seen(const Model* m, int l, HeadMetrics* heads) {
             if (k == 1) { heads[h].effective *= factor; }
         }
     }
+}
+
+// Adds the norms of the loaded rows, (N, width), to those of layer l.
+static void add_norms(NormPair* norms, int l, const Model* m, const acc* x, int width, int n) {
+    norms_add(norms, l, x, m->B, m->T, width, m->sizes.bias.token, n);
 }
 
 // Adds the sequences from `first` on to the report: their heads, keys and values.
@@ -113,28 +127,27 @@ static void add_attention(Metrics* out, const Model* m, const Measured& r, int f
             std::copy_n(r.heads[layer] + b * NH, NH, heads);
             scale_to_seen(m, out->layers[layer], heads);
         }
-        norms_add(&out->k, layer, r.k[layer], m->B, m->T, KV, m->sizes.bias.token, out->n);
-        norms_add(&out->v, layer, r.v[layer], m->B, m->T, KV, m->sizes.bias.token, out->n);
+        add_norms(&out->k, layer, m, r.k[layer], KV, out->n);
+        add_norms(&out->v, layer, m, r.v[layer], KV, out->n);
     }
 }
 
 // Adds the stream of the same sequences.
 static void add_stream(Metrics* out, const Model* m, const Measured& r) {
     const Sizes& sizes = m->sizes;
-    const int sink = sizes.bias.token;
     for (int l = 0; l <= sizes.L; l++) {
         for (int b = 0; b < m->B; b++) {
             const acc* size = r.sizes[l] + b * 2;
             const acc star = r.h[l][b * m->T];   // position 0
-            if (sink) { out->h_star[l] += star / out->n; }
+            if (sizes.bias.token) { out->h_star[l] += star / out->n; }
             out->h_max[l] = std::max<double>(out->h_max[l], size[0]);
             out->h_median[l] += (double)size[1] / out->n;
         }
-        norms_add(&out->h, l, r.h[l], m->B, m->T, 1, sink, out->n);
+        add_norms(&out->h, l, m, r.h[l], 1, out->n);
     }
     if (!sizes.norm.stream) { return; }
     for (int i = 0; i < 2 * sizes.L; i++) {
-        norms_add(&out->pre, i, r.pre[i], m->B, m->T, 1, sink, out->n);
+        add_norms(&out->pre, i, m, r.pre[i], 1, out->n);
     }
 }
 

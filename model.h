@@ -127,16 +127,16 @@ struct Tensor {
     Init init;
 };
 
+// Tells whether the name of a tensor contains a word, such as one of --only.
+inline bool has_word(const Tensor& t, const std::string& word) {
+    return t.name.find(word) != t.name.npos;
+}
+
 // Tells whether a tensor is the matrix of a product inside a layer: those are what --optimizer muon
 // is for.
 inline bool is_hidden_matrix(const Tensor& t) {
-    const bool product = ends_with(t.name, "proj.weight") || t.name.find(".phi_fc") != t.name.npos;
-    return product && !ends_with(t.name, "self_attn.gate_proj.weight");
-}
-
-// Tells whether the name of a tensor contains this word of --only.
-inline bool has_word(const Tensor& t, const std::string& word) {
-    return t.name.find(word) != t.name.npos;
+    if (ends_with(t.name, "self_attn.gate_proj.weight")) { return false; }
+    return ends_with(t.name, "proj.weight") || has_word(t, ".phi_fc");
 }
 
 struct Acts {
@@ -346,7 +346,10 @@ inline real* act_x(const Model* m, int i, size_t row = 0) {
 }
 
 // Returns the state of the stream that branch i reads.
-inline real* branch_x(const Model* m, int i) { return act_x(m, m->arch.parallel ? i / 2 * 2 : i); }
+inline real* branch_x(const Model* m, int i) {
+    const int attention_branch = i / 2 * 2;
+    return act_x(m, m->arch.parallel ? attention_branch : i);
+}
 
 // Returns what the products of branch i read: the norm of the stream, or the stream as it is.
 inline real* act_n(const Model* m, int i) {
@@ -454,7 +457,8 @@ void model_free(Model* m);
 // Tells whether the loss counts the target after token i of a sequence: not within the prefix, not
 // with fewer than min_context tokens before it, not where it is given as ~id.
 inline bool target_counts(const Model* m, const int* seq, int i, int min_context) {
-    return i >= std::max(m->arch.prefix, min_context) - 1 && seq[i + 1] >= 0;
+    const int first = std::max(m->arch.prefix, min_context) - 1;
+    return i >= first && seq[i + 1] >= 0;
 }
 
 // Counts the targets of n sequences, seqs (n, T+1), that count in training.
@@ -472,7 +476,8 @@ inline long targets_count(const Model* m, const int* seqs, long n, int T) {
 // token p + 1; a target with fewer than min_context tokens before it does not count.
 inline long model_load(Model* m, const int* seqs, int B, int T, int min_context = 0) {
     const bool sink = m->sizes.bias.token;
-    if (m->B != B || m->T != T + sink || !m->arena) { model_resize(m, B, T); }
+    const bool same_shape = m->B == B && m->T == T + sink;
+    if (!same_shape || !m->arena) { model_resize(m, B, T); }
     m->spans = { { 0, B, m->T, 0, -1 } };
     std::vector<int> tokens;
     std::vector<int> targets;

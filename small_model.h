@@ -11,6 +11,9 @@ alone, so the bits are the same for any number of threads.
 #include "model.h"      // Model, model_load
 #include "train_sink.h" // accumulate_loaded, model_zero
 
+// Divides and rounds up.
+inline long divide_up(long a, long b) { return (a + b - 1) / b; }
+
 // Returns how many of B sequences of T tokens one thread takes. Returns B (no split) for larger
 // models, where a gradient copy for each piece costs more than the barriers.
 inline int piece_sequences(const Model* m, int B, int T) {
@@ -18,8 +21,8 @@ inline int piece_sequences(const Model* m, int B, int T) {
     const long most_pieces = 64;
     if (ops::piece_rows == 0 || m->num_params > small_model) { return B; }
     const long rows = T + m->sizes.bias.token;        // of a sequence
-    const long enough = (ops::piece_rows + rows - 1) / rows;
-    const long least = (B + most_pieces - 1) / most_pieces;
+    const long enough = divide_up(ops::piece_rows, rows);
+    const long least = divide_up(B, most_pieces);
     return std::min<long>(B, std::max(enough, least));
 }
 
@@ -27,37 +30,45 @@ inline int piece_sequences(const Model* m, int B, int T) {
 inline Model piece_new(const Model& m) {
     Model p = m;
     p.pieces.clear();
-    p.B = p.T = 0;
+    p.B = 0;
+    p.T = 0;
     p.arena = NULL;
-    p.arena_bytes = p.token_room = 0;
-    p.tokens = p.targets = NULL;
+    p.arena_bytes = 0;
+    p.tokens = NULL;
+    p.targets = NULL;
+    p.token_room = 0;
     p.grads_memory = (acc*)ops::device_malloc(m.num_params * sizeof(acc));
     p.sums = (StepSums*)ops::device_malloc(sizeof(StepSums));
     Layout(m.arch).params<acc>(&p.grads, NULL, p.grads_memory);
     return p;
 }
 
-// grads (n) += those of the pieces, in their order
+// Adds the gradients of the pieces to grads (n), in their order.
 inline void pieces_add(acc* grads, const std::vector<Model>& pieces, long n) {
     const long chunk = 1024;                          // stays in the first cache
     #pragma omp parallel for schedule(static)
     for (long k = 0; k < n; k += chunk) {
         const long end = std::min(n, k + chunk);
         for (const Model& p : pieces) {
-            for (long i = k; i < end; i++) { grads[i] += p.grads_memory[i]; }
+            const acc* piece = p.grads_memory;
+            for (long i = k; i < end; i++) { grads[i] += piece[i]; }
         }
     }
 }
 
+// Makes m have n pieces.
+inline void pieces_resize(Model* m, size_t n) {
+    if (m->pieces.size() == n) { return; }
+    pieces_free(m);
+    std::vector<Model> pieces;
+    for (size_t i = 0; i < n; i++) { pieces.push_back(piece_new(*m)); }
+    m->pieces = std::move(pieces);
+}
+
 // Runs one micro-batch, seqs (B, T + 1), in pieces of `size` sequences: as model_accumulate.
 inline void accumulate_pieces(Model* m, const int* seqs, int B, int T, int size, long count) {
-    const int n = (B + size - 1) / size;
-    if ((int)m->pieces.size() != n) {
-        pieces_free(m);
-        std::vector<Model> pieces;
-        for (int i = 0; i < n; i++) { pieces.push_back(piece_new(*m)); }
-        m->pieces = std::move(pieces);
-    }
+    const int n = divide_up(B, size);
+    pieces_resize(m, n);
     for (int i = 0; i < n; i++) {
         const int first = i * size;
         const int sequences = std::min(size, B - first);

@@ -80,7 +80,8 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
                        const AttnShape& s) {
     constexpr bool may_idle = column_idle(Attn::Z, Bias::column, Bias::learn_v);
     using Without = std::conditional_t<may_idle, Bias_none, Bias>;   // only then a second instance
-    (idle ? ops::attention_metrics<Attn, Without, Pe> : ops::attention_metrics<Attn, Bias, Pe>)(
-        out, qkv, stat, star, gate, skip, s);
+    const auto metrics = idle ? ops::attention_metrics<Attn, Without, Pe>
+                              : ops::attention_metrics<Attn, Bias, Pe>;
+    metrics(out, qkv, stat, star, gate, skip, s);
 }
 } // namespace variant
