@@ -72,7 +72,7 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
     if (sizes.attends(l)) { measure_attention(m, r, l); }
     if (!sizes.norm.stream) { return; }
     for (int i : { 2 * l, 2 * l + 1 }) {
-        ops::row_norms(r.pre[i], of_branch(m->acts.f, m, i, C), C, C, 1, rows(m));
+        ops::row_norms(r.pre[i], act_f(m, i), C, C, 1, rows(m));
     }
 }
 

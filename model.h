@@ -357,6 +357,9 @@ inline real* act_n(const Model* m, int i) {
     return of_branch(m->acts.n, m, i, m->sizes.C);
 }
 
+// Returns what the norm after branch i reads.
+inline real* act_f(const Model* m, int i) { return of_branch(m->acts.f, m, i, m->sizes.C); }
+
 // Returns what lm_head reads.
 inline real* act_top(const Model* m, size_t row = 0) {
     const Sizes& sizes = m->sizes;

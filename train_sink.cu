@@ -106,13 +106,15 @@ static Norm norm_after(const Model* m, int i) {
 }
 
 static Norm norm_final(const Model* m) {
-    const NormStats<acc> stats = norm_stats(m, branches_kept(m));
-    return { { m->weights.lnfw, m->weights.lnfb }, { m->grads.lnfw, m->grads.lnfb }, stats };
+    const auto& w = m->weights;
+    const auto& g = m->grads;
+    return { { w.lnfw, w.lnfb }, { g.lnfw, g.lnfb }, norm_stats(m, branches_kept(m)) };
 }
 
 static Norm norm_embed(const Model* m) {
-    const NormStats<acc> stats = norm_stats(m, branches_kept(m) + 1);
-    return { { m->weights.lnew, m->weights.lneb }, { m->grads.lnew, m->grads.lneb }, stats };
+    const auto& w = m->weights;
+    const auto& g = m->grads;
+    return { { w.lnew, w.lneb }, { g.lnew, g.lneb }, norm_stats(m, branches_kept(m) + 1) };
 }
 
 static NormShape norm_shape(const Model* m) { return { rows(m), m->arch.C, m->arch.eps }; }
@@ -128,25 +130,31 @@ static void norm_backward(Model* m, real* dx, const real* dout, const real* x, c
     ops::norm_backward(dx, norm.grads, dout, x, norm.weights.weight, stats, add, norm_shape(m));
 }
 
+// Adds rows of the stream: y = by y + x (N, C); x NULL counts as zeros.
+static void stream_add(const Model* m, real* y, const real* x, acc by = 1) {
+    ops::add(y, x, rows(m) * m->sizes.C, by);
+}
+
 // -- the beginning of a branch: n_i = norm(x_i), or x_i itself
 
 static void input_forward(Model* m, int i) {
     if (m->sizes.norm.in) { norm_forward(m, act_n(m, i), branch_x(m, i), norm_before(m, i)); }
 }
 
-// acts.dn -> acts.dx.  in the forward pass this was:  n_i = norm(x_i);  x_{i+1} = x_i + .. reads
-// x_i too
+// Computes acts.dx from acts.dn.  in the forward pass this was:  n_i = norm(x_i);
+// x_{i+1} = x_i + .. reads x_i too
 static void input_backward(Model* m, int i) {
     const Acts& a = m->acts;
-    const long n = (long)rows(m) * m->sizes.C;
+    const bool parallel = m->arch.parallel;
     // attention comes next on the way back, and must find dx as it is
-    const bool side = m->arch.parallel && i % 2;
-    if (!m->sizes.norm.in) { ops::add(a.dx, a.dn, n); }
+    const bool side = parallel && i % 2;
     if (m->sizes.norm.in) {
         real* dx = side ? a.dside : a.dx;
         norm_backward(m, dx, a.dn, branch_x(m, i), norm_before(m, i), !side);
+    } else {
+        stream_add(m, a.dx, a.dn);
     }
-    if (m->arch.parallel && !side) { ops::add(a.dx, a.dside, n); }
+    if (parallel && !side) { stream_add(m, a.dx, a.dside); }
 }
 
 // -- the end of a branch: x_{i+1} = x_i + inp W^T + b, through the norm after it if there is one
@@ -154,32 +162,31 @@ static void input_backward(Model* m, int i) {
 void output_forward(Model* m, int i, const real* inp, const Linear& w) {
     const NormRow& norm = m->sizes.norm;
     const float scale = m->arch.residual_scale;     // 1, or NORM=pre
-    const long n = (long)rows(m) * m->sizes.C;
     const real* x = act_x(m, i);
     real* next = act_x(m, i + 1);
-    real* out = norm.out ? of_branch(m->acts.f, m, i, m->sizes.C) : next;
+    real* out = norm.out ? act_f(m, i) : next;
     const bool x_joins_later = (norm.out && !norm.stream) || scale != 1;
     linear_forward(out, inp, w, rows(m), x_joins_later ? NULL : x);
-    if (scale != 1) { ops::add(out, x, n, scale); }
+    if (scale != 1) { stream_add(m, out, x, scale); }
     if (!norm.out) { return; }
     norm_forward(m, next, out, norm_after(m, i));
-    if (!norm.stream) { ops::add(next, x, n); }
+    if (!norm.stream) { stream_add(m, next, x); }
 }
 
-// acts.dx -> dinp.  in the forward pass this was:  x_{i+1} = x_i + inp W^T + b
+// Computes dinp from acts.dx.  in the forward pass this was:  x_{i+1} = x_i + inp W^T + b
 static void output_backward(Model* m, int i, real* dinp, const real* inp, const Linear& w) {
     Acts& a = m->acts;
     const NormRow& norm = m->sizes.norm;
-    const long n = (long)rows(m) * m->sizes.C;
+    const float scale = m->arch.residual_scale;
     real* df = a.dx;
-    if (m->arch.residual_scale != 1) {
+    if (scale != 1) {
         df = a.df;
-        ops::device_copy(df, a.dx, n * sizeof(real));
-        ops::add(df, NULL, n, m->arch.residual_scale);
+        ops::device_copy(df, a.dx, rows(m) * m->sizes.C * sizeof(real));
+        stream_add(m, df, NULL, scale);
     }
     if (norm.out) {
         df = norm.stream ? a.dn : a.df;
-        norm_backward(m, df, a.dx, of_branch(a.f, m, i, m->sizes.C), norm_after(m, i));
+        norm_backward(m, df, a.dx, act_f(m, i), norm_after(m, i));
     }
     // NORM=post: what came through the norm is dx_i's first part
     if (norm.stream) { std::swap(a.dx, a.dn); }
@@ -194,10 +201,11 @@ static void ffn_input_backward(Model* m, int l)  { input_backward(m, 2 * l + 1);
 static StageCost norm_cost(const Sizes& sizes) { return { 0, 2.0 * sizes.C }; }
 static StageCost no_cost(const Sizes&)         { return { 0, 0 }; }
 
-// what the products read that begin a branch
-static StageInput no_product(const Model*, int)      { return { NULL, 0 }; }
-static StageInput attn_input(const Model* m, int l)  { return { act_n(m, 2 * l), m->arch.C }; }
-static StageInput ffn_input(const Model* m, int l)   { return { act_n(m, 2 * l + 1), m->arch.C }; }
+// Returns what the products read that begin a branch.
+static StageInput branch_input(const Model* m, int i) { return { act_n(m, i), m->arch.C }; }
+static StageInput attn_input(const Model* m, int l)   { return branch_input(m, 2 * l); }
+static StageInput ffn_input(const Model* m, int l)    { return branch_input(m, 2 * l + 1); }
+static StageInput no_product(const Model*, int)       { return { NULL, 0 }; }
 
 // -- q, k, v = n W^T + b
 
@@ -211,7 +219,7 @@ static void qkv_forward(Model* m, int l) {
     linear_forward(act_qkv(m, l), act_n(m, 2 * l), qkv_linear(m, l), rows(m));
 }
 
-// acts.dqkv -> acts.dn;  the gate, if there is one, has already written dn
+// Computes acts.dn from acts.dqkv. The gate, if there is one, has already written to it.
 static void qkv_backward(Model* m, int l) {
     const bool add = m->sizes.gate;
     linear_backward(m->acts.dn, m->acts.dqkv, act_n(m, 2 * l), qkv_linear(m, l), rows(m), add);
@@ -277,12 +285,16 @@ static StageCost rotary_cost(const Sizes& sizes) { return { 0, 2.0 * sizes.qk_wi
 
 // -- phi, the kernel of linear attention, on every head of q and k: elu + 1, or W2 relu(W1 x)
 
-static Linear phi1_linear(const Model* m, int l) {
-    return { m->weights.layer[l].phi1w, NULL, NULL, NULL, m->sizes.HS, m->sizes.HS };
+static Linear phi_linear(const Model* m, const real* weight, acc* dweight = NULL) {
+    return { weight, NULL, dweight, NULL, m->sizes.HS, m->sizes.HS };
 }
 
-static Linear phi2_linear(const Model* m, int l) {
-    return { m->weights.layer[l].phi2w, NULL, NULL, NULL, m->sizes.HS, m->sizes.HS };
+static real* act_phi_in(const Model* m, int l, size_t row) {
+    return of_layer(m->acts.phi_in, m, l, m->sizes.qk_width, row);
+}
+
+static real* act_phi_hidden(const Model* m, int l, size_t row) {
+    return of_layer(m->acts.phi_hid, m, l, m->sizes.qk_width, row);
 }
 
 static void phi_forward(Model* m, int l) {
@@ -290,52 +302,50 @@ static void phi_forward(Model* m, int l) {
         ops::phi_elu1_forward(act_qkv(m, l), attn_shape(m, l));
         return;
     }
+    const auto& w = m->weights.layer[l];
     const long width = m->sizes.qk_width;
-    const Linear phi1 = phi1_linear(m, l);
-    const Linear phi2 = phi2_linear(m, l);
     ops::in_parts(rows(m), [&](long row, int n) {
         const AttnShape s = only_rows(m, l, n);
         const int heads = n * (s.NH + s.KV);
         real* qkv = act_qkv(m, l, row);
-        real* in = of_layer(m->acts.phi_in, m, l, width, row);
-        real* hidden = of_layer(m->acts.phi_hid, m, l, width, row);
+        real* in = act_phi_in(m, l, row);
+        real* hidden = act_phi_hidden(m, l, row);
         real* out = m->acts.dphi + row * width;
         ops::qk_gather(in, qkv, s);
-        linear_forward(hidden, in, phi1, heads);
+        linear_forward(hidden, in, phi_linear(m, w.phi1w), heads);
         ops::ffn_forward(hidden, hidden, ACT_relu, false, n, width);
-        linear_forward(out, hidden, phi2, heads);
+        linear_forward(out, hidden, phi_linear(m, w.phi2w), heads);
         ops::qk_scatter(qkv, out, s);
     });
 }
 
-// acts.dqkv in place.  in the forward pass this was:  q, k = W2 hidden,  hidden = relu(W1 in)
+// Computes acts.dqkv in place.  in the forward pass this was:  q, k = W2 hidden,
+// hidden = relu(W1 in)
 static void phi_backward(Model* m, int l) {
     if (Attn::phi == PHI_ELU1) {
         ops::phi_elu1_backward(m->acts.dqkv, act_qkv(m, l), attn_shape(m, l));
         return;
     }
+    const auto& w = m->weights.layer[l];
     const auto& g = m->grads.layer[l];
     const long width = m->sizes.qk_width;
     const long count = m->sizes.HS * m->sizes.HS;    // of each of the two matrices
-    ops::in_parts(rows(m), g.phi1w, g.phi2w, count, [&](long row, int n, acc* dw1, acc* dw2) {
-        Linear phi1 = phi1_linear(m, l);
-        Linear phi2 = phi2_linear(m, l);
-        phi1.dweight = dw1;
-        phi2.dweight = dw2;
+    auto backward = [&](long row, int n, acc* dw1, acc* dw2) {
         const AttnShape s = only_rows(m, l, n);
         const int heads = n * (s.NH + s.KV);
-        const real* in = of_layer(m->acts.phi_in, m, l, width, row);
-        const real* hidden = of_layer(m->acts.phi_hid, m, l, width, row);
+        const real* in = act_phi_in(m, l, row);
+        const real* hidden = act_phi_hidden(m, l, row);
         real* dqkv = m->acts.dqkv + row * m->sizes.qkv_width;
         real* dout = m->acts.dphi + row * width;
         real* dhidden = dout + rows(m) * width;
         real* din = dout;
         ops::qk_gather(dout, dqkv, s);
-        linear_backward(dhidden, dout, hidden, phi2, heads);
+        linear_backward(dhidden, dout, hidden, phi_linear(m, w.phi2w, dw2), heads);
         ops::ffn_backward(dhidden, dhidden, hidden, ACT_relu, false, n, width);
-        linear_backward(din, dhidden, in, phi1, heads);
+        linear_backward(din, dhidden, in, phi_linear(m, w.phi1w, dw1), heads);
         ops::qk_scatter(dqkv, din, s);
-    });
+    };
+    ops::in_parts(rows(m), g.phi1w, g.phi2w, count, backward);
 }
 
 static StageCost phi_cost(const Sizes& sizes) {
@@ -386,7 +396,7 @@ static void gate_forward(Model* m, int l) {
     ops::gate_forward(act_gated(m, l), act_att(m, l), gate, gates_per_head(m), attn_shape(m, l));
 }
 
-// acts.dgated -> acts.datt and, through the gate, acts.dn
+// Computes acts.datt and, through the gate, acts.dn from acts.dgated.
 static void gate_backward(Model* m, int l) {
     const Acts& a = m->acts;
     ops::gate_backward(a.datt, a.dgate, a.dgated, act_att(m, l), act_gate(m, l), gates_per_head(m),
@@ -398,7 +408,7 @@ static StageCost gate_cost(const Sizes& sizes) {
     return { 2.0 * sizes.C * sizes.gate_width, sizes.C + 2.0 * sizes.q_width };
 }
 
-// the gradient of the heads' output
+// Returns the gradient of the heads' output.
 static real* dact_out(const Model* m) {
     return m->sizes.gate ? m->acts.dgated : m->acts.datt;
 }
@@ -406,13 +416,15 @@ static real* dact_out(const Model* m) {
 // -- COMBINE and BIAS=v: the heads plus v*, side by side or summed
 
 static void combine_forward(Model* m, int l) {
-    const real* v = m->sizes.bias.add_v ? m->weights.layer[l].vstar : NULL;
+    const auto& w = m->weights.layer[l];
+    const real* v = m->sizes.bias.add_v ? w.vstar : NULL;
     const bool sum = m->arch.combine == COMBINE_sum;
     ops::heads_forward(act_heads(m, l), act_out(m, l), v, sum, attn_shape(m, l));
 }
 
 static void combine_backward(Model* m, int l) {
-    acc* dv = m->sizes.bias.add_v ? m->grads.layer[l].vstar : NULL;
+    const auto& g = m->grads.layer[l];
+    acc* dv = m->sizes.bias.add_v ? g.vstar : NULL;
     const bool sum = m->arch.combine == COMBINE_sum;
     ops::heads_backward(dact_out(m), dv, m->acts.dheads, sum, attn_shape(m, l));
 }
@@ -484,9 +496,10 @@ static void activation_forward(Model* m, int l) {
 }
 
 static void activation_backward(Model* m, int l) {
+    const Acts& a = m->acts;
     const FfnRow& ffn = m->sizes.ffn;
-    ops::ffn_backward(m->acts.dfch, m->acts.dfca, act_fch(m, l), ffn.act, ffn.gated, rows(m),
-                      m->sizes.F);
+    const real* fch = act_fch(m, l);
+    ops::ffn_backward(a.dfch, a.dfca, fch, ffn.act, ffn.gated, rows(m), m->sizes.F);
 }
 
 static StageCost activation_cost(const Sizes& sizes) {
@@ -578,7 +591,7 @@ void embed_backward(Model* m) {
 // Divides the logits by --logit-divisor: x (N, C) is what lm_head reads, or its gradient.
 static void divide_logits(const Model* m, real* x) {
     const acc divisor = m->arch.logit_divisor;
-    if (divisor != 1) { ops::add(x, NULL, (long)rows(m) * m->sizes.C, 1 / divisor); }
+    if (divisor != 1) { stream_add(m, x, NULL, 1 / divisor); }
 }
 
 static void layer_forward(Model* m, int l) {
@@ -657,7 +670,10 @@ void lm_head_losses(Model* m, acc* losses, const real* x, const int* targets, in
         cpu::classifier_part(rows_of.data(), m->acts.logits, targets, m->arch.logit_cap, first,
                              lm_head.OC, N);
     }
-    for (int n = 0; n < N; n++) { losses[n] = targets[n] < 0 ? acc(0) : rows_of[n].loss(); }
+    for (int n = 0; n < N; n++) {
+        const bool counts = targets[n] >= 0;
+        losses[n] = counts ? rows_of[n].loss() : acc(0);
+    }
 }
 
 // Returns where the gradient of what lm_head reads goes, from row `row` on.
