@@ -12,8 +12,7 @@ static const float* host_floats(const Model* m, acc* shard, std::vector<float>* 
     const acc* array = gather_array(m, shard);
     const bool here = array == shard && ops::on_host;
     if (here && std::is_same<acc, float>::value) { return (const float*)array; }
-    std::vector<acc> x(m->num_params);
-    ops::to_host(x.data(), array, m->num_params * sizeof(acc));
+    const std::vector<acc> x = copy_to_host(array, m->num_params);
     copy->assign(x.begin(), x.end());
     return copy->data();
 }
@@ -70,8 +69,7 @@ void checkpoint_save(const Model* m, const std::string& out, long step,
 
 // Copies the floats of a tensor to its place in an array on the device.
 static void tensor_to_device(acc* array, const Tensor& t, const std::vector<float>& values) {
-    const std::vector<acc> x(values.begin(), values.end());
-    ops::to_device(array + t.at, x.data(), t.count * sizeof(acc));
+    copy_to_device(array + t.at, std::vector<acc>(values.begin(), values.end()));
 }
 
 [[noreturn]] static void die_of_other_model(const std::string& what) {

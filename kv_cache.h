@@ -38,7 +38,7 @@ inline void model_load_forest(Model* m, const std::vector<int>& tokens,
                               const std::vector<Span>& forest) {
     model_resize(m, tokens.size(), 1);
     for (const Span& span : forest) { model_reach(m, (long)span.position + span.length); }
-    ops::to_device(m->tokens, tokens.data(), tokens.size() * sizeof(int));
+    copy_to_device(m->tokens, tokens);
     m->spans = forest;
 }
 
@@ -69,9 +69,9 @@ inline void model_cache(Model* m, int T) {
     m->cache_room = T + sizes.bias.token;
     if (!T || !ops::on_host) { return; }
     const size_t cache_rows = sizes.L * m->cache_room;
-    m->cache = (real*)ops::device_malloc(cache_rows * 2 * sizes.kv_width * sizeof(real));
+    m->cache = device_array<real>(cache_rows * 2 * sizes.kv_width);
     if (!mixer_of(m->arch)) { return; }
-    m->mixer_state = (acc*)ops::device_malloc(sizes.L * mixer_numbers(m) * sizeof(acc));
+    m->mixer_state = device_array<acc>(sizes.L * mixer_numbers(m));
 }
 
 // Returns the cache of layer l from `row` on: the keys and values of each row, 2 KV HS numbers.

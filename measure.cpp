@@ -155,11 +155,10 @@ static void add_stream(Metrics* out, const Model* m, const Measured& r) {
 // mean loss over the `count` targets that count.
 static double measure_batch(Metrics* out, Model* m, int first, long count) {
     const size_t bytes = measured_layout(m, NULL).bytes;
-    char* device = (char*)ops::device_malloc(bytes);
+    char* device = device_array<char>(bytes);
     const Measured there = measured_layout(m, device);
     const double loss = model_forward(m, count, 0, [&](int l) { measure_layer(m, there, l); });
-    std::vector<char> host(bytes);
-    ops::to_host(host.data(), device, bytes);
+    std::vector<char> host = copy_to_host(device, bytes);
     ops::device_free(device);
     const Measured here = measured_layout(m, host.data());
     add_attention(out, m, here, first);
@@ -269,14 +268,13 @@ AttentionHost attention_host(const Model* m, int l) {
     const Sizes& sizes = m->sizes;
     const size_t N = rows(m);
     AttentionHost x;
-    x.qkv.resize(N * sizes.qkv_width);
-    x.stat.resize(N * sizes.NH * 2);
-    ops::to_host(x.qkv.data(), act_qkv(m, l), x.qkv.size() * sizeof(real));
-    ops::to_host(x.stat.data(), act_stat(m, l), x.stat.size() * sizeof(acc));
-    if (!star_k(m, l)) { return x; }
+    x.qkv = copy_to_host(act_qkv(m, l), N * sizes.qkv_width);
+    x.stat = copy_to_host(act_stat(m, l), N * sizes.NH * 2);
+    const real* star = star_k(m, l);
+    if (!star) { return x; }
     const bool logit = sizes.bias.column == LOGIT_COLUMN;
-    x.star.resize(logit ? sizes.NH : bias_rows(m->arch) * sizes.HS);
-    ops::to_host(x.star.data(), star_k(m, l), x.star.size() * sizeof(real));
+    const size_t count = logit ? sizes.NH : bias_rows(m->arch) * sizes.HS;
+    x.star = copy_to_host(star, count);
     return x;
 }
 

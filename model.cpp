@@ -94,7 +94,7 @@ void model_resize(Model* m, int B, int T) {
     const size_t bytes = layout.acts(&none, NULL, shape);
     if (bytes > m->arena_bytes) {
         ops::device_free(m->arena);
-        m->arena = (char*)ops::device_malloc(bytes);
+        m->arena = device_array<char>(bytes);
         m->arena_bytes = bytes;
     }
     layout.acts(&m->acts, m->arena, shape);
@@ -102,8 +102,8 @@ void model_resize(Model* m, int B, int T) {
     if (n > m->token_room) {
         ops::device_free(m->tokens);
         ops::device_free(m->targets);
-        m->tokens = (int*)ops::device_malloc(n * sizeof(int));
-        m->targets = (int*)ops::device_malloc(n * sizeof(int));
+        m->tokens = device_array<int>(n);
+        m->targets = device_array<int>(n);
         m->token_room = n;
     }
 }
@@ -130,15 +130,15 @@ static std::vector<long> layers_at(const Model& m) {
 static void model_training(Model* m) {
     const long all = m->shard.whole;
     const long mine = m->shard.mine;
-    m->grads_memory = (acc*)ops::device_malloc((all + 2 * mine) * sizeof(acc));
+    m->grads_memory = device_array<acc>(all + 2 * mine);
     m->adam_m = m->grads_memory + all;
     m->adam_v = m->adam_m + mine;
-    m->sums = (StepSums*)ops::device_malloc(sizeof(StepSums));
+    m->sums = device_array<StepSums>(1);
     m->shard_grads = m->grads_memory;
     m->shard_params = m->params_memory;
     if (mine == m->num_params) { return; }
-    m->shard_grads = (acc*)ops::device_malloc(mine * sizeof(acc));
-    m->shard_params = (real*)ops::device_malloc(mine * sizeof(real));
+    m->shard_grads = device_array<acc>(mine);
+    m->shard_params = device_array<real>(mine);
 }
 
 // Dies if this program cannot run a model that other families have and it does not train.
@@ -160,11 +160,11 @@ Model model_new(const Arch& arch, int T_max, bool train) {
     m.num_params = layout.params<real>(&m.weights, &m.tensors, NULL);
     m.layer_at = layers_at(m);
     m.shard = shard_of(m.num_params, train);
-    m.params_memory = (real*)ops::device_malloc(m.shard.whole * sizeof(real));
+    m.params_memory = device_array<real>(m.shard.whole);
     layout.params<real>(&m.weights, NULL, m.params_memory);
     const bool copied = !std::is_same<real, acc>::value || m.shard.mine < m.num_params;
     m.master = (acc*)m.params_memory;
-    if (copied) { m.master = (acc*)ops::device_malloc(m.shard.mine * sizeof(acc)); }
+    if (copied) { m.master = device_array<acc>(m.shard.mine); }
     if (train) { model_training(&m); }
     layout.params<acc>(&m.grads, NULL, m.grads_memory);
     m.longest = m.sizes.pe.learnable ? arch.T : std::max(arch.T, T_max);
@@ -203,7 +203,7 @@ void model_init(Model* m, uint64_t seed) {
         host.assign(t.count, acc(t.init.mean));
         if (t.init.std != 0) { normal_fill(host, t.init.std, rng); }
         if (ends_with(t.name, ".k_star")) { clear_k_dims(&host, m->arch); }
-        ops::to_device(full_array(m, m->master) + t.at, host.data(), t.count * sizeof(acc));
+        copy_to_device(full_array(m, m->master) + t.at, host);
     }
     publish_weights(m);
 }

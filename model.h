@@ -327,22 +327,25 @@ inline const acc* layer_rope(const Model* m, int l) {
 
 inline int rows(const Model* m) { return m->B * m->T; }
 
+// Returns row `row` of an array of shape (.., width); of none, NULL.
+template <class A> A* row_at(A* x, size_t row, long width) { return x ? x + row * width : NULL; }
+
 // Returns where layer l keeps its rows of an activation of shape (.., N, width), from `row` on.
 template <class A> A* of_layer(A* t, const Model* m, int l, long width, size_t row = 0) {
     const size_t kept = m->train ? l : 0;
-    return t + (kept * rows(m) + row) * width;
+    return row_at(t, kept * rows(m) + row, width);
 }
 
 // Returns the same for branch i, of which a layer has two.
 template <class A> A* of_branch(A* t, const Model* m, int i, long width) {
     const size_t kept = m->train ? i : i % 2;
-    return t + kept * rows(m) * width;
+    return row_at(t, kept * rows(m), width);
 }
 
 // Returns state i of the stream, x_i.
 inline real* act_x(const Model* m, int i, size_t row = 0) {
     const size_t kept = m->train ? i : i % 3;
-    return m->acts.x + (kept * rows(m) + row) * m->sizes.C;
+    return row_at(m->acts.x, kept * rows(m) + row, m->sizes.C);
 }
 
 // Returns the state of the stream that branch i reads.
@@ -366,7 +369,7 @@ inline real* act_top(const Model* m, size_t row = 0) {
     if (sizes.norm.stream) { return act_x(m, 2 * sizes.L, row); }
     const size_t layers_kept = m->train ? sizes.L : 1;
     const size_t norms_before = sizes.norm.in ? 2 * layers_kept : 0;
-    return m->acts.n + (norms_before * rows(m) + row) * sizes.C;
+    return row_at(m->acts.n, norms_before * rows(m) + row, sizes.C);
 }
 
 inline real* act_qkv(const Model* m, int l, size_t row = 0) {
@@ -497,8 +500,8 @@ inline long model_load(Model* m, const int* seqs, int B, int T, int min_context 
             count += counts;
         }
     }
-    ops::to_device(m->tokens, tokens.data(), tokens.size() * sizeof(int));
-    ops::to_device(m->targets, targets.data(), targets.size() * sizeof(int));
+    copy_to_device(m->tokens, tokens);
+    copy_to_device(m->targets, targets);
     return count;
 }
 #endif // MODEL_H

@@ -54,7 +54,7 @@ inline void muon_allocate(Model* m) {
     for (auto& t : m->tensors) {
         if (is_hidden_matrix(t)) { most = std::max(most, muon_numbers(t)); }
     }
-    m->muon = (real*)ops::device_malloc(most * sizeof(real));
+    m->muon = device_array<real>(most);
 }
 
 // Updates a matrix by Muon (Jordan et al. 2024): by its momentum, with singular values brought near

@@ -69,12 +69,11 @@ inline std::vector<double> rope_angles(const Arch& arch, double base, bool scale
     return angles;
 }
 
-// Copies a table of D from the host to device memory.
-template <class D> D* device_table(const std::vector<double>& host) {
-    std::vector<D> x(host.begin(), host.end());
-    D* p = (D*)ops::device_malloc(x.size() * sizeof(D));
-    ops::to_device(p, x.data(), x.size() * sizeof(D));
-    return p;
+// Copies a table to device memory, as numbers of type X.
+template <class X> X* device_table(const std::vector<double>& table) {
+    X* x = device_array<X>(table.size());
+    copy_to_device(x, std::vector<X>(table.begin(), table.end()));
+    return x;
 }
 
 // Computes cos and sin of T positions: (T, rot/2, 2).

@@ -37,8 +37,8 @@ inline Model piece_new(const Model& m) {
     p.tokens = NULL;
     p.targets = NULL;
     p.token_room = 0;
-    p.grads_memory = (acc*)ops::device_malloc(m.num_params * sizeof(acc));
-    p.sums = (StepSums*)ops::device_malloc(sizeof(StepSums));
+    p.grads_memory = device_array<acc>(m.num_params);
+    p.sums = device_array<StepSums>(1);
     Layout(m.arch).params<acc>(&p.grads, NULL, p.grads_memory);
     return p;
 }

@@ -60,7 +60,8 @@ static void linear_forward(real* out, const real* inp, const Linear& w, int N,
     ops::matmul_forward(out, inp, w.weight, w.bias, residual, N, w.C, w.OC);
 }
 
-// in the forward pass this was:  out = inp W^T + b;  dinp = or += its gradient
+// Computes dinp, or adds to it, and the gradients of the weights.  in the forward pass this was:
+// out = inp W^T + b
 static void linear_backward(real* dinp, const real* dout, const real* inp, const Linear& w, int N,
                             bool add = false) {
     ops::matmul_backward_weight(w.dweight, dout, inp, N, w.C, w.OC);
@@ -123,7 +124,8 @@ static void norm_forward(Model* m, real* out, const real* x, const Norm& norm) {
     ops::norm_forward(out, norm.stats, x, norm.weights, norm_shape(m));
 }
 
-// in the forward pass this was:  out = norm(x);  dx = or += its gradient
+// Computes dx, or adds to it, and the gradients of the weights.  in the forward pass this was:
+// out = norm(x)
 static void norm_backward(Model* m, real* dx, const real* dout, const real* x, const Norm& norm,
                           bool add = false) {
     const NormStats<const acc> stats = { norm.stats.mean, norm.stats.rstd };
@@ -173,6 +175,11 @@ void output_forward(Model* m, int i, const real* inp, const Linear& w) {
     if (!norm.stream) { stream_add(m, next, x); }
 }
 
+// Counts what the end of a branch costs, whose product reads `width` channels.
+static StageCost output_cost(const Sizes& sizes, double width) {
+    return { 2 * width * sizes.C, width + 2.0 * sizes.C };
+}
+
 // Computes dinp from acts.dx.  in the forward pass this was:  x_{i+1} = x_i + inp W^T + b
 static void output_backward(Model* m, int i, real* dinp, const real* inp, const Linear& w) {
     Acts& a = m->acts;
@@ -198,8 +205,9 @@ static void attn_input_backward(Model* m, int l) { input_backward(m, 2 * l); }
 static void ffn_input_forward(Model* m, int l)   { input_forward(m, 2 * l + 1); }
 static void ffn_input_backward(Model* m, int l)  { input_backward(m, 2 * l + 1); }
 
-static StageCost norm_cost(const Sizes& sizes) { return { 0, 2.0 * sizes.C }; }
-static StageCost no_cost(const Sizes&)         { return { 0, 0 }; }
+static StageCost norm_cost(const Sizes& sizes)    { return { 0, 2.0 * sizes.C }; }
+static StageCost no_cost(const Sizes&)            { return { 0, 0 }; }
+static StageCost linear_cost(double C, double OC) { return { 2 * C * OC, C + OC }; }
 
 // Returns what the products read that begin a branch.
 static StageInput branch_input(const Model* m, int i) { return { act_n(m, i), m->arch.C }; }
@@ -221,20 +229,30 @@ static void qkv_forward(Model* m, int l) {
 
 // Computes acts.dn from acts.dqkv. The gate, if there is one, has already written to it.
 static void qkv_backward(Model* m, int l) {
+    const Acts& a = m->acts;
     const bool add = m->sizes.gate;
-    linear_backward(m->acts.dn, m->acts.dqkv, act_n(m, 2 * l), qkv_linear(m, l), rows(m), add);
+    linear_backward(a.dn, a.dqkv, act_n(m, 2 * l), qkv_linear(m, l), rows(m), add);
 }
 
 static StageCost qkv_cost(const Sizes& sizes) {
-    return { 2.0 * sizes.C * sizes.qkv_width, double(sizes.C + sizes.qkv_width) };
+    return linear_cost(sizes.C, sizes.qkv_width);
 }
 
 // -- QKNORM: q and k become norm(q), norm(k), of each head or of all heads together
 
+static real* act_qk_in(const Model* m, int l) {
+    return of_layer(m->acts.qk_in, m, l, m->sizes.qk_width);
+}
+
+static acc* act_qk_rstd(const Model* m, int l) {
+    const long heads = m->sizes.NH + m->sizes.KV;
+    return of_layer(m->acts.qk_rstd, m, l, heads);
+}
+
 static void qk_norm_forward(Model* m, int l) {
     const auto& w = m->weights.layer[l];
-    real* saved = of_layer(m->acts.qk_in, m, l, m->sizes.qk_width);
-    acc* rstd = of_layer(m->acts.qk_rstd, m, l, m->sizes.NH + m->sizes.KV);
+    real* saved = act_qk_in(m, l);
+    acc* rstd = act_qk_rstd(m, l);
     const bool all = m->arch.qk_norm == QKNORM_all;
     const AttnShape s = attn_shape(m, l);
     ops::qk_norm_forward(act_qkv(m, l), saved, rstd, { w.qnw, w.knw }, all, m->arch.eps, s);
@@ -243,8 +261,8 @@ static void qk_norm_forward(Model* m, int l) {
 static void qk_norm_backward(Model* m, int l) {
     const auto& w = m->weights.layer[l];
     const auto& g = m->grads.layer[l];
-    const real* saved = of_layer(m->acts.qk_in, m, l, m->sizes.qk_width);
-    const acc* rstd = of_layer(m->acts.qk_rstd, m, l, m->sizes.NH + m->sizes.KV);
+    const real* saved = act_qk_in(m, l);
+    const acc* rstd = act_qk_rstd(m, l);
     const bool all = m->arch.qk_norm == QKNORM_all;
     ops::qk_norm_backward(m->acts.dqkv, { g.qnw, g.knw }, saved, rstd, { w.qnw, w.knw }, all,
                           attn_shape(m, l));
@@ -259,7 +277,7 @@ static void rotary_forward(Model* m, int l) {
     const acc* table = layer_rope(m, l);
     if (!table) { return; }
     each_span(m, [&](const Span& span) {
-        const acc* from = table + (size_t)span.position * rotated(m->arch);
+        const acc* from = row_at(table, span.position, rotated(m->arch));
         ops::rope(act_qkv(m, l, span.row), from, +1, span_shape(m, l, span));
     });
 }
@@ -272,7 +290,8 @@ static bool rotates_in_attention(const Model* m) {
         if (stage.role == ROLE_ATTENTION) { break; }
         previous = &stage;
     }
-    return previous->forward == rotary_forward && rotated(m->arch) == m->sizes.HS;
+    const bool whole_heads = rotated(m->arch) == m->sizes.HS;
+    return whole_heads && previous->forward == rotary_forward;
 }
 
 static void rotary_backward(Model* m, int l) {
@@ -310,7 +329,7 @@ static void phi_forward(Model* m, int l) {
         real* qkv = act_qkv(m, l, row);
         real* in = act_phi_in(m, l, row);
         real* hidden = act_phi_hidden(m, l, row);
-        real* out = m->acts.dphi + row * width;
+        real* out = row_at(m->acts.dphi, row, width);
         ops::qk_gather(in, qkv, s);
         linear_forward(hidden, in, phi_linear(m, w.phi1w), heads);
         ops::ffn_forward(hidden, hidden, ACT_relu, false, n, width);
@@ -335,9 +354,9 @@ static void phi_backward(Model* m, int l) {
         const int heads = n * (s.NH + s.KV);
         const real* in = act_phi_in(m, l, row);
         const real* hidden = act_phi_hidden(m, l, row);
-        real* dqkv = m->acts.dqkv + row * m->sizes.qkv_width;
-        real* dout = m->acts.dphi + row * width;
-        real* dhidden = dout + rows(m) * width;
+        real* dqkv = row_at(m->acts.dqkv, row, m->sizes.qkv_width);
+        real* dout = row_at(m->acts.dphi, row, width);
+        real* dhidden = row_at(dout, rows(m), width);
         real* din = dout;
         ops::qk_gather(dout, dqkv, s);
         linear_backward(dhidden, dout, hidden, phi_linear(m, w.phi2w, dw2), heads);
@@ -366,7 +385,7 @@ static void attention_forward(Model* m, int l) {
     attention_continued(m, l);
 }
 
-// acts.datt -> acts.dqkv
+// Computes acts.dqkv from acts.datt.
 static void attention_backward(Model* m, int l) {
     const BiasRow& bias = m->sizes.bias;
     const auto& g = m->grads.layer[l];
@@ -410,7 +429,8 @@ static StageCost gate_cost(const Sizes& sizes) {
 
 // Returns the gradient of the heads' output.
 static real* dact_out(const Model* m) {
-    return m->sizes.gate ? m->acts.dgated : m->acts.datt;
+    const Acts& a = m->acts;
+    return m->sizes.gate ? a.dgated : a.datt;
 }
 
 // -- COMBINE and BIAS=v: the heads plus v*, side by side or summed
@@ -455,9 +475,7 @@ static void attn_output_backward(Model* m, int l) {
     output_backward(m, 2 * l, dheads, heads_input(m, l).x, out_linear(m, l));
 }
 
-static StageCost attn_output_cost(const Sizes& sizes) {
-    return { 2.0 * sizes.OC * sizes.C, sizes.OC + 2.0 * sizes.C };
-}
+static StageCost attn_output_cost(const Sizes& sizes) { return output_cost(sizes, sizes.OC); }
 
 // -- FFN: gate | up, the activation, down
 
@@ -482,17 +500,18 @@ static void up_forward(Model* m, int l) {
 }
 
 static void up_backward(Model* m, int l) {
-    const real* input = act_n(m, 2 * l + 1);
-    linear_backward(m->acts.dn, m->acts.dfch, input, up_linear(m, l), rows(m));
+    const Acts& a = m->acts;
+    linear_backward(a.dn, a.dfch, act_n(m, 2 * l + 1), up_linear(m, l), rows(m));
 }
 
 static StageCost up_cost(const Sizes& sizes) {
-    return { 2.0 * sizes.C * sizes.up_width, double(sizes.C + sizes.up_width) };
+    return linear_cost(sizes.C, sizes.up_width);
 }
 
 static void activation_forward(Model* m, int l) {
     const FfnRow& ffn = m->sizes.ffn;
-    ops::ffn_forward(act_fca(m, l), act_fch(m, l), ffn.act, ffn.gated, rows(m), m->sizes.F);
+    real* fca = act_fca(m, l);
+    ops::ffn_forward(fca, act_fch(m, l), ffn.act, ffn.gated, rows(m), m->sizes.F);
 }
 
 static void activation_backward(Model* m, int l) {
@@ -514,9 +533,7 @@ static void down_backward(Model* m, int l) {
     output_backward(m, 2 * l + 1, m->acts.dfca, act_fca(m, l), down_linear(m, l));
 }
 
-static StageCost down_cost(const Sizes& sizes) {
-    return { 2.0 * sizes.F * sizes.C, sizes.F + 2.0 * sizes.C };
-}
+static StageCost down_cost(const Sizes& sizes) { return output_cost(sizes, sizes.F); }
 
 static StageInput down_input(const Model* m, int l) { return { act_fca(m, l), m->arch.F }; }
 
@@ -563,14 +580,15 @@ const std::vector<Stage> LAYER_STAGES = {
 // Embeds the tokens: x_0.
 void embed_forward(Model* m) {
     const Arch& arch = m->arch;
-    const real* positions = m->sizes.pe.learnable ? m->weights.wpe : m->positions;
+    const auto& w = m->weights;
+    const real* positions = m->sizes.pe.learnable ? w.wpe : m->positions;
     real* out = arch.norm_embed ? m->acts.embed : act_x(m, 0);
     each_span(m, [&](const Span& span) {
-        real* x = out + (size_t)span.row * arch.C;
+        real* x = row_at(out, span.row, arch.C);
         const int* tokens = m->tokens + span.row;
-        const real* from = positions ? positions + (size_t)span.position * arch.C : NULL;
-        const real* sink = span.position ? NULL : m->weights.sink;
-        ops::embed_forward(x, tokens, { m->weights.wte, from, sink }, arch.embed_scale,
+        const real* from = row_at(positions, span.position, arch.C);
+        const real* sink = span.position ? NULL : w.sink;
+        ops::embed_forward(x, tokens, { w.wte, from, sink }, arch.embed_scale,
                            span.sequences, span.length, arch.C);
     });
     if (arch.norm_embed) { norm_forward(m, act_x(m, 0), out, norm_embed(m)); }
@@ -578,11 +596,12 @@ void embed_forward(Model* m) {
 
 void embed_backward(Model* m) {
     const Arch& arch = m->arch;
-    const Params<acc>& g = m->grads;
-    const real* dout = m->acts.dx;
+    const Acts& a = m->acts;
+    const auto& g = m->grads;
+    const real* dout = a.dx;
     if (arch.norm_embed) {
-        norm_backward(m, m->acts.dn, m->acts.dx, m->acts.embed, norm_embed(m));
-        dout = m->acts.dn;
+        norm_backward(m, a.dn, a.dx, a.embed, norm_embed(m));
+        dout = a.dn;
     }
     ops::embed_backward({ g.wte, g.wpe, g.sink }, dout, m->tokens, arch.embed_scale, m->B, m->T,
                         arch.C);
@@ -678,8 +697,9 @@ void lm_head_losses(Model* m, acc* losses, const real* x, const int* targets, in
 
 // Returns where the gradient of what lm_head reads goes, from row `row` on.
 static real* dact_top(const Model* m, size_t row) {
-    real* dtop = m->sizes.norm.stream ? m->acts.dx : m->acts.dn;
-    return dtop + row * m->sizes.C;
+    const Acts& a = m->acts;
+    real* dtop = m->sizes.norm.stream ? a.dx : a.dn;
+    return row_at(dtop, row, m->sizes.C);
 }
 
 // Runs lm_head and the classifier, some rows at a time so that the logits never exist whole. Fills
@@ -708,9 +728,7 @@ void model_lm_head(Model* m, float dloss) {
 
 // Returns the losses of the loaded batch, (B, T); those that do not count are 0.
 std::vector<acc> model_losses(Model* m) {
-    std::vector<acc> x((size_t)rows(m));
-    ops::to_host(x.data(), m->acts.losses, x.size() * sizeof(acc));
-    return x;
+    return copy_to_host(m->acts.losses, rows(m));
 }
 
 // Runs the loaded batch forward; returns the mean loss over the `count` targets that count, 0 if
@@ -723,6 +741,11 @@ double model_forward(Model* m, long count, float dloss, const Watch& watch) {
     return count ? sum / count : 0;
 }
 
+// Sends the gradients from number `from` on to the other ranks: they are final.
+static void send_gradients(Model* m, long from) {
+    shard_send(m->shard, m->shard_grads, m->grads_memory, from, &m->sent);
+}
+
 // Adds the gradient of dloss * sum of losses to every tensor of grads, after the forward pass and
 // model_lm_head with dloss. last: no more is added in this step, so what is done goes to the other
 // ranks. Calls watch(l) when acts.dx is the gradient of x_2l, the stream before layer l, or, with
@@ -730,7 +753,7 @@ double model_forward(Model* m, long count, float dloss, const Watch& watch) {
 void model_backward(Model* m, bool last, const Watch& watch) {
     const int L = m->sizes.L;
     auto done = [=](long from) {
-        if (last) { shard_send(m->shard, m->shard_grads, m->grads_memory, from, &m->sent); }
+        if (last) { send_gradients(m, from); }
     };
     if (!m->sizes.norm.stream) {
         divide_logits(m, m->acts.dn);
@@ -781,7 +804,7 @@ void model_accumulate(Model* m, const int* seqs, int B, int T, long count, bool 
     const int piece = piece_sequences(m, B, T);
     if (piece < B) {
         accumulate_pieces(m, seqs, B, T, piece, count);
-        if (last) { shard_send(m->shard, m->shard_grads, m->grads_memory, 0, &m->sent); }
+        if (last) { send_gradients(m, 0); }
         return;
     }
     model_load(m, seqs, B, T, m->min_context);

@@ -27,10 +27,10 @@ void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const r
 void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
                         AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
                         const acc* turns, const AttnShape& s);
-// one query at position t, in host memory: cpu/attention.h
+// Computes attention of one query at position t, in host memory: cpu/attention.h.
 void attention_row(real* out, const real* q, const real* kv, StarColumn<const real> star, int t,
                    const AttnShape& s);
-// idle: as if there were no extra column (column_idle)
+// Measures all heads of a layer. idle: as if there were no extra column (column_idle).
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
                        StarColumn<const real> star, HeadGate<const real> gate, int skip, bool idle,
                        const AttnShape& s);
