@@ -19,7 +19,7 @@ inline int cached_rows(const Model* m) {
 // token, if there is one, is among those rows.
 inline void model_load_next(Model* m, int token, int past) {
     const bool same_shape = m->B == 1 && m->T == 1;
-    if (!same_shape || !m->arena) { model_resize(m, 1, 1 - m->sizes.bias.token); }
+    if (!same_shape || !m->arena) { model_resize(m, 1, 1 - sink_rows(m)); }
     m->spans = { { 0, 1, 1, past, -1 } };
     model_reach(m, past + 1L);
     ops::to_device(m->tokens, &token, sizeof token);
@@ -30,7 +30,7 @@ inline void model_load_next(Model* m, int token, int past) {
 inline bool forest_fits(const Model* m) {
     const bool all_attend = mixer_of(m->arch) == NULL;
     const bool sees_later = m->arch.prefix > 0;
-    return ops::on_host && all_attend && !m->sizes.bias.token && !sees_later;
+    return ops::on_host && all_attend && !sink_rows(m) && !sees_later;
 }
 
 // Loads the tokens of a forest, for a forward pass alone.
@@ -66,7 +66,7 @@ inline void model_cache(Model* m, int T) {
     m->mixer_state = NULL;
     m->T = 0;
     m->spans.clear();
-    m->cache_room = T + sizes.bias.token;
+    m->cache_room = T + sink_rows(m);
     if (!T || !ops::on_host) { return; }
     const size_t cache_rows = sizes.L * m->cache_room;
     m->cache = device_array<real>(cache_rows * 2 * sizes.kv_width);

@@ -56,7 +56,7 @@ static void measure_attention(const Model* m, const Measured& r, int l) {
     const real* v = qkv + sizes.qk_width;
     const HeadGate<const real> gate = { sizes.gate ? act_gate(m, l) : NULL, gates_per_head(m) };
     variant::attention_metrics(r.heads[layer], qkv, act_stat(m, l), star_column(m, l), gate,
-                               sizes.bias.token, column_idle(m->arch), attn_shape(m, l));
+                               sink_rows(m), column_idle(m->arch), attn_shape(m, l));
     ops::row_norms(r.k[layer], k, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
     ops::row_norms(r.v[layer], v, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
 }
@@ -67,7 +67,7 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
     const int C = sizes.C;
     const real* h = act_x(m, 2 * l + 2);
     ops::row_norms(r.h[l + 1], h, C, C, 1, rows(m));
-    ops::magnitudes(r.sizes[l + 1], h, sizes.bias.token, m->B, m->T, C);
+    ops::magnitudes(r.sizes[l + 1], h, sink_rows(m), m->B, m->T, C);
     if (l < 0) { return; }
     if (sizes.attends(l)) { measure_attention(m, r, l); }
     if (!sizes.norm.stream) { return; }
@@ -79,7 +79,7 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
 // ---- on the host, into the report
 
 // Counts the rows of a sequence without the sink token's.
-static int text_rows(const Model* m) { return m->T - m->sizes.bias.token; }
+static int text_rows(const Model* m) { return m->T - sink_rows(m); }
 
 static bool has_global_layer(const Arch& arch) {
     for (int l = 0; l < arch.L; l++) {
@@ -113,7 +113,7 @@ static void scale_to_seen(const Model* m, int l, HeadMetrics* heads) {
 
 // Adds the norms of the loaded rows, (N, width), to those of layer l.
 static void add_norms(NormPair* norms, int l, const Model* m, const acc* x, int width, int n) {
-    norms_add(norms, l, x, m->B, m->T, width, m->sizes.bias.token, n);
+    norms_add(norms, l, x, m->B, m->T, width, sink_rows(m), n);
 }
 
 // Adds the sequences from `first` on to the report: their heads, keys and values.
@@ -139,7 +139,7 @@ static void add_stream(Metrics* out, const Model* m, const Measured& r) {
         for (int b = 0; b < m->B; b++) {
             const acc* size = r.sizes[l] + b * 2;
             const acc star = r.h[l][b * m->T];   // position 0
-            if (sizes.bias.token) { out->h_star[l] += star / out->n; }
+            if (sink_rows(m)) { out->h_star[l] += star / out->n; }
             out->h_max[l] = std::max<double>(out->h_max[l], size[0]);
             out->h_median[l] += (double)size[1] / out->n;
         }
@@ -180,12 +180,12 @@ static Metrics metrics_new(const Model* m, int n, int T) {
     r.NH = sizes.NH;
     r.L = r.layers.size();
     r.sums_to_one = attn_sums_to_one<Attn>(m->arch.attn_alpha);
-    r.has_star = (Bias::column && !column_idle(m->arch)) || sizes.bias.token;
+    r.has_star = (Bias::column && !column_idle(m->arch)) || sink_rows(m);
     r.has_gate = sizes.gate;
     r.heads.resize((size_t)n * r.L * r.NH);
     r.h_max.resize(sizes.L + 1);
     r.h_median.resize(sizes.L + 1);
-    if (sizes.bias.token) { r.h_star.resize(sizes.L + 1); }
+    if (sink_rows(m)) { r.h_star.resize(sizes.L + 1); }
     return r;
 }
 
@@ -282,7 +282,7 @@ void sink_at_add(SinkAt* at, const Model* m, int l) {
     if (at->tokens.empty()) { return; }
     const AttentionHost x = attention_host(m, l);
     const AttnShape s = attn_shape(m, l);
-    const int skip = m->sizes.bias.token;
+    const int skip = sink_rows(m);
     const real* star = x.star.empty() ? NULL : x.star.data();
     const auto alphas = column_idle(m->arch) ? head_alphas<Attn, Bias_none, Pe, real, acc>
                                              : head_alphas<Attn, Bias, Pe, real, acc>;

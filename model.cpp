@@ -67,7 +67,7 @@ void model_reach(Model* m, long T) {
     const Arch& arch = m->arch;
     const PeRow& pe = m->sizes.pe;
     if (T <= m->reach) { return; }
-    const long most = (long)m->longest + m->sizes.bias.token;
+    const long most = (long)m->longest + sink_rows(m);
     m->reach = std::max(T, std::min(2L * m->reach, most));
     ops::device_free(m->positions);
     ops::device_free(m->rope);
@@ -169,7 +169,7 @@ Model model_new(const Arch& arch, int T_max, bool train) {
     layout.params<acc>(&m.grads, NULL, m.grads_memory);
     m.longest = m.sizes.pe.learnable ? arch.T : std::max(arch.T, T_max);
     const int first = train ? m.longest : std::min(m.longest, T_max); // more, when it is read
-    model_reach(&m, first + m.sizes.bias.token);
+    model_reach(&m, first + sink_rows(&m));
     if (!arch.v_star.empty()) { m.v_fixed = fixed_v_star(arch); }
     return m;
 }

@@ -253,6 +253,9 @@ struct Model {
     Around around;              // if it is set, every stage of a forward pass goes through it
 };
 
+// Counts the rows of the sink token before each sequence: one, or none.
+inline int sink_rows(const Model* m) { return m->sizes.bias.token; }
+
 // ---- attention's shape in layer l, and its learned column
 
 // Returns the shape of attention in layer l on all rows that are loaded.
@@ -264,8 +267,8 @@ inline AttnShape attn_shape(const Model* m, int l) {
     s.NH = arch.NH;
     s.KV = arch.KV;
     s.HS = arch.HS;
-    s.window = is_local(arch, l) ? arch.window : 0;
-    s.prefix = arch.prefix ? arch.prefix + m->sizes.bias.token : 0;
+    if (is_local(arch, l)) { s.window = arch.window; }
+    if (arch.prefix) { s.prefix = arch.prefix + sink_rows(m); }
     s.bias_shared = arch.bias_share == SHARE_heads;
     s.k_dims = arch.k_dims;
     s.p = arch.attn_p;
@@ -320,7 +323,8 @@ template <class F> void each_span(const Model* m, F f) {
 inline const acc* layer_rope(const Model* m, int l) {
     const Arch& arch = m->arch;
     if (!m->sizes.pe.rotary || !in_pattern(arch.rope_layers, l)) { return NULL; }
-    return is_local(arch, l) && m->rope_local ? m->rope_local : m->rope;
+    const bool own = is_local(arch, l) && m->rope_local;
+    return own ? m->rope_local : m->rope;
 }
 
 // ---- where the activations of a layer, or of a branch, are
@@ -336,10 +340,13 @@ template <class A> A* of_layer(A* t, const Model* m, int l, long width, size_t r
     return row_at(t, kept * rows(m) + row, width);
 }
 
-// Returns the same for branch i, of which a layer has two.
+// Counts the branches whose activations are kept, and returns the place of branch i among them.
+inline size_t branches_kept(const Model* m) { return m->train ? 2 * m->sizes.L : 2; }
+inline size_t kept_branch(const Model* m, int i) { return i % branches_kept(m); }
+
+// Returns where branch i keeps its rows.
 template <class A> A* of_branch(A* t, const Model* m, int i, long width) {
-    const size_t kept = m->train ? i : i % 2;
-    return row_at(t, kept * rows(m), width);
+    return row_at(t, kept_branch(m, i) * rows(m), width);
 }
 
 // Returns state i of the stream, x_i.
@@ -367,8 +374,7 @@ inline real* act_f(const Model* m, int i) { return of_branch(m->acts.f, m, i, m-
 inline real* act_top(const Model* m, size_t row = 0) {
     const Sizes& sizes = m->sizes;
     if (sizes.norm.stream) { return act_x(m, 2 * sizes.L, row); }
-    const size_t layers_kept = m->train ? sizes.L : 1;
-    const size_t norms_before = sizes.norm.in ? 2 * layers_kept : 0;
+    const size_t norms_before = sizes.norm.in ? branches_kept(m) : 0;
     return row_at(m->acts.n, norms_before * rows(m) + row, sizes.C);
 }
 
@@ -481,7 +487,7 @@ inline long targets_count(const Model* m, const int* seqs, long n, int T) {
 // token that no loss asks for is given as ~id. With a prefix p the loss starts at the prediction of
 // token p + 1; a target with fewer than min_context tokens before it does not count.
 inline long model_load(Model* m, const int* seqs, int B, int T, int min_context = 0) {
-    const bool sink = m->sizes.bias.token;
+    const bool sink = sink_rows(m);
     const bool same_shape = m->B == B && m->T == T + sink;
     if (!same_shape || !m->arena) { model_resize(m, B, T); }
     m->spans = { { 0, B, m->T, 0, -1 } };

@@ -20,7 +20,7 @@ inline int piece_sequences(const Model* m, int B, int T) {
     const long small_model = 1 << 19;                 // parameters
     const long most_pieces = 64;
     if (ops::piece_rows == 0 || m->num_params > small_model) { return B; }
-    const long rows = T + m->sizes.bias.token;        // of a sequence
+    const long rows = T + sink_rows(m);        // of a sequence
     const long enough = divide_up(ops::piece_rows, rows);
     const long least = divide_up(B, most_pieces);
     return std::min<long>(B, std::max(enough, least));

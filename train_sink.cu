@@ -53,6 +53,8 @@ N = B T rows.
 // x_2l. On the way back acts.dx holds the gradient of x_{i+1} when branch i begins and of x_i when
 // it ends; every stage overwrites the gradient of what it read and adds to those of its weights.
 
+// ---- what the stages are made of: products, norms, and the two ends of a branch
+
 // -- a product:  out = inp W^T + b
 
 static void linear_forward(real* out, const real* inp, const Linear& w, int N,
@@ -84,9 +86,6 @@ static NormStats<acc> norm_stats(const Model* m, int number) {
     acc* mean = m->sizes.ln ? m->acts.mean + row : NULL;
     return { mean, m->acts.rstd + row };
 }
-
-static int branches_kept(const Model* m)     { return m->train ? 2 * m->sizes.L : 2; }
-static int kept_branch(const Model* m, int i) { return m->train ? i : i % 2; }
 
 static Norm norm_before(const Model* m, int i) {
     const auto& w = m->weights.layer[i / 2];
@@ -175,11 +174,6 @@ void output_forward(Model* m, int i, const real* inp, const Linear& w) {
     if (!norm.stream) { stream_add(m, next, x); }
 }
 
-// Counts what the end of a branch costs, whose product reads `width` channels.
-static StageCost output_cost(const Sizes& sizes, double width) {
-    return { 2 * width * sizes.C, width + 2.0 * sizes.C };
-}
-
 // Computes dinp from acts.dx.  in the forward pass this was:  x_{i+1} = x_i + inp W^T + b
 static void output_backward(Model* m, int i, real* dinp, const real* inp, const Linear& w) {
     Acts& a = m->acts;
@@ -200,20 +194,30 @@ static void output_backward(Model* m, int i, real* dinp, const real* inp, const 
     linear_backward(dinp, df, inp, w, rows(m));
 }
 
-static void attn_input_forward(Model* m, int l)  { input_forward(m, 2 * l); }
-static void attn_input_backward(Model* m, int l) { input_backward(m, 2 * l); }
-static void ffn_input_forward(Model* m, int l)   { input_forward(m, 2 * l + 1); }
-static void ffn_input_backward(Model* m, int l)  { input_backward(m, 2 * l + 1); }
+// ---- the stages of a layer, in their order: what each computes, and what it costs
 
-static StageCost norm_cost(const Sizes& sizes)    { return { 0, 2.0 * sizes.C }; }
 static StageCost no_cost(const Sizes&)            { return { 0, 0 }; }
 static StageCost linear_cost(double C, double OC) { return { 2 * C * OC, C + OC }; }
+
+// Counts what the end of a branch costs, whose product reads `width` channels.
+static StageCost output_cost(const Sizes& sizes, double width) {
+    return { 2 * width * sizes.C, width + 2.0 * sizes.C };
+}
 
 // Returns what the products read that begin a branch.
 static StageInput branch_input(const Model* m, int i) { return { act_n(m, i), m->arch.C }; }
 static StageInput attn_input(const Model* m, int l)   { return branch_input(m, 2 * l); }
 static StageInput ffn_input(const Model* m, int l)    { return branch_input(m, 2 * l + 1); }
 static StageInput no_product(const Model*, int)       { return { NULL, 0 }; }
+
+// -- the norm that begins a branch
+
+static void attn_input_forward(Model* m, int l)  { input_forward(m, 2 * l); }
+static void attn_input_backward(Model* m, int l) { input_backward(m, 2 * l); }
+static void ffn_input_forward(Model* m, int l)   { input_forward(m, 2 * l + 1); }
+static void ffn_input_backward(Model* m, int l)  { input_backward(m, 2 * l + 1); }
+
+static StageCost norm_cost(const Sizes& sizes)   { return { 0, 2.0 * sizes.C }; }
 
 // -- q, k, v = n W^T + b
 
@@ -651,7 +655,7 @@ void model_body(Model* m, const Watch& watch) {
 // later ones, and change.
 const real* model_read(Model* m, const std::vector<int>& tokens) {
     const int T = std::min<size_t>(tokens.size(), m->arch.T);
-    const int row = T - 1 + m->sizes.bias.token;
+    const int row = T - 1 + sink_rows(m);
     const bool cached = row > 0 && cached_rows(m) == row;
     if (cached && row >= attn_shape(m, 0).prefix) {
         model_load_next(m, tokens.back(), row);
