@@ -121,8 +121,8 @@ text) cat <<'END'
 One novel, Bleak House. Uniform attention would give the first token 0.07. Sink_1: in how many
 of the 100 sequences x 2 heads it gets more than 0.3.
 Shown: on natural text softmax comes to put its spare attention on the token that begins every
-sequence, whose value shrinks; a key of value 0 takes all of that over, at no loss; sigmoid gives
-the first token little more than its even share.
+sequence, whose value shrinks; a key of value 0 takes over all of that, at no cost; sigmoid gives
+the first token little more than uniform attention would.
 Not shown: a sink on an ordinary first token, massive activations, a deep model: docs/text.md.
 END
 ;;
