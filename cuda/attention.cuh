@@ -51,11 +51,13 @@ void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
     // One piece of memory holds, in this order: cells of ds, rows, panels, the extra column's
     // numbers of each row, and its partial sums.
     const bool column = Bi::column != NO_COLUMN;
-    const long rows = (long)s.B * s.NH * s.T, all_rows = rows_all(s);
+    const long rows = query_count(s);
+    const long all_rows = rows_all(s);
     const long panels = mma ? 0 : panels_scratch(s);
     const long stars = column ? 2 * rows + star_floats(s) : 0;
     const size_t ds = mma ? ds_bytes(s) : 0;
-    bf16* cells = (bf16*)device_scratch(ds + (2 * all_rows + panels + stars) * sizeof(float));
+    const long floats = 2 * all_rows + panels + stars;
+    bf16* cells = (bf16*)device_scratch(ds + floats * sizeof(float));
     float* row = (float*)((char*)cells + ds);
     float* panel = row + 2 * all_rows;
     float* star_memory = panel + panels;

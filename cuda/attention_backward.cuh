@@ -41,28 +41,30 @@ DEVICE void weight_ds(float& x, float& y, const TileScore<A, Pe>& score, const R
         const float one = ex2_approx(-row.log2_Z());
         const float e = score.power(x, row.log2_Z());
         const float d = x > 0 ? y - row.delta : row.delta;
-        y = sees & (x != 0) ? e * d : 0.0f;
-        x = sees ? fmaxf(e - one, 0) : 0.0f;
+        y = where(sees & (x != 0), e * d);
+        x = where(sees, fmaxf(e - one, 0));
     } else if (A::exp_family && A::Z != Z_PNORM) {
-        const float slope = A::capped ? score.slope(x, s) : 1.0f;
+        const float slope = score.slope(x, s);
         x = score.power(sees ? x : -INFINITY, row.log2_Z());
         y = x * (y - row.delta) * slope;
     } else {
-        const Fast by_f = A::sim(Fast(x)) * Fast(row.factor());
-        const Fast w = A::exp_family ? Fast(score.power(x, row.log2_Z())) : by_f;
-        const Fast alpha(attn_alpha<A, float>(s)), no_second(0);
-        y = attn_ds<A>(Fast(x), w, Fast(y), Fast(row.norm), no_second, Fast(row.delta), Fast(s.p),
-                       alpha)
-                .v;
-        x = sees ? w.v : 0.0f;
-        y = sees ? y : 0.0f;
+        const Fast log2_Z_or_factor(row.norm);
+        const Fast by_f = A::sim(Fast(x)) * log2_Z_or_factor;
+        const Fast w = A::exp_family ? Fast(score.power(x, row.norm)) : by_f;
+        const Fast alpha(attn_alpha<A, float>(s));
+        const Fast no_second(0);
+        const Fast ds = attn_ds<A>(Fast(x), w, Fast(y), log2_Z_or_factor, no_second,
+                                   Fast(row.delta), Fast(s.p), alpha);
+        x = where(sees, w.v);
+        y = where(sees, ds.v);
     }
 }
 
 // 128 keys a block, 32 a warp, where the registers allow, so that what is read of a query from
 // shared memory serves two products. Keys and values stay in registers where there is room. MANY:
 // the mathematics of a row takes many registers.
-template <class A, class Pe> constexpr bool many_registers = A::Z == Z_PNORM && Pe::score_bias;
+template <class A> constexpr bool is_pnorm = A::Z == Z_PNORM;
+template <class A, class Pe> constexpr bool many_registers = is_pnorm<A> && Pe::score_bias;
 template <int HS, bool MANY = false> struct DvTile {
     enum {
         MT = HS > 96 || MANY ? 1 : 2,
@@ -76,26 +78,27 @@ template <int HS, bool MANY = false> struct DvTile {
 };
 
 // Pieces of the keys in registers.
-template <class A, class Pe>
-constexpr bool few_registers = TileScore<A, Pe>::plain && A::Z != Z_PNORM;
+template <class A, class Pe> constexpr bool few_registers = TileScore<A, Pe>::plain && !is_pnorm<A>;
 template <class A, class Pe, int HS>
-constexpr int keep_keys =
-    HS == 96 && DvTile<HS, many_registers<A, Pe>>::MT == 2 && !few_registers<A, Pe> ? 0 : HS / 16;
+constexpr bool two_tiles = DvTile<HS, many_registers<A, Pe>>::MT == 2;
+template <class A, class Pe, int HS>
+constexpr bool keys_fit = HS != 96 || !two_tiles<A, Pe, HS> || few_registers<A, Pe>;
+template <class A, class Pe, int HS> constexpr int keep_keys = keys_fit<A, Pe, HS> ? HS / 16 : 0;
 
 // Turns a tile of both dot products into weights and ds; the lane's first query is t, its first key
 // own. rows: of the tile's queries, from the lane's first on.
 template <bool FULL, class A, class Pe, int MT, int BQ>
 DEVICE void tile_weights_ds(Sums<MT, BQ>& w, Sums<MT, BQ>& ds, const TileScore<A, Pe>& score,
                             const float* rows, int t, int own, const AttnShape& s) {
-    #pragma unroll
-    for (int n = 0; n < BQ / 8; n++) {
+    UNROLL(n, BQ / 8) {
         const Vec<float, 4> two = load<4>(rows + 8 * n * 2);     // of two queries
-        #pragma unroll
-        for (int i = 0; i < 4 * MT; i++) {
-            const int m = i / 4, e = i % 4, query = e % 2;
-            const RowStat row = { two[query * 2], two[query * 2 + 1] };
-            weight_ds<FULL>(w[m][n][e], ds[m][n][e], score, row, t + 8 * n + query,
-                            own + 16 * m + e / 2 * 8, s);
+        UNROLL(r, 2 * MT) {
+            UNROLL(query, 2) {
+                const RowStat row = { two[query * 2], two[query * 2 + 1] };
+                float& x = w[r / 2][n][r % 2 * 2 + query];
+                float& y = ds[r / 2][n][r % 2 * 2 + query];
+                weight_ds<FULL>(x, y, score, row, t + 8 * n + query, own + 8 * r, s);
+            }
         }
     }
 }
@@ -103,13 +106,13 @@ DEVICE void tile_weights_ds(Sums<MT, BQ>& w, Sums<MT, BQ>& ds, const TileScore<A
 // Stores a tile of ds as cells; `cells` is the lane's pair in the first of them.
 template <int MT, int BQ>
 DEVICE void ds_store(uint32_t* cells, unsigned width, const Sums<MT, BQ>& ds) {
-    #pragma unroll
-    for (int i = 0; i < MT * BQ / CELL_SIDE; i++) {
-        const int m = i % MT, n = i / MT;
-        uint32_t pairs[4];
-        pack_left<BQ>(pairs, ds[m], n);
-        #pragma unroll
-        for (int k = 0; k < 4; k++) { cells[(n * width + m) * (CELL / 2) + k * 32] = pairs[k]; }
+    UNROLL(n, BQ / CELL_SIDE) {
+        UNROLL(m, MT) {
+            uint32_t* cell = cells + (n * width + m) * (CELL / 2);
+            uint32_t pairs[4];
+            pack_left<BQ>(pairs, ds[m], n);
+            UNROLL(k, 4) { cell[k * 32] = pairs[k]; }
+        }
     }
 }
 
@@ -118,14 +121,26 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     attention_dv_mma_kernel(bf16* dqkv, DsChunk c, const bf16* dout, RowStats r, const bf16* qkv,
                             AttnShape s) {
     typedef DvTile<HS, many_registers<A, Pe>> Tile;
-    constexpr int MT = Tile::MT, BQ = Tile::BQ, BK = Tile::BK, TILE = BQ * HS, ROWS = Tile::ROWS;
-    bf16 *sk = dynamic_smem<bf16>(), *sv = sk + BK * HS, *sq = sv + BK * HS, *sd = sq + 2 * TILE;
+    constexpr int MT = Tile::MT;
+    constexpr int BQ = Tile::BQ;
+    constexpr int BK = Tile::BK;
+    constexpr int TILE = BQ * HS;
+    constexpr int ROWS = Tile::ROWS;
+    bf16* sk = dynamic_smem<bf16>();
+    bf16* sv = sk + BK * HS;
+    bf16* sq = sv + BK * HS;             // two tiles
+    bf16* sd = sq + 2 * TILE;            // two tiles
     float* rows = (float*)(sd + 2 * TILE);
-    const int bg = c.g0 + blockIdx.y, j0 = c.j0 + blockIdx.x * BK;
-    const int b = bg / s.KV, W = attn_row(s), G = s.NH / s.KV;
+    const int bg = c.g0 + blockIdx.y;
+    const int b = bg / s.KV;
+    const int j0 = c.j0 + blockIdx.x * BK;
+    const int W = attn_row(s);
+    const int G = group_size(s);
     const int row0 = threadIdx.x / 32 * 16 * MT;
-    const bf16 *k = head_k(qkv, s, b, bg % s.KV), *v = k + s.KV * HS;
-    const LaneChunks<HS> by_column = lanes_by_column<HS>(), by_row = lanes_by_row<HS>();
+    const bf16* k = head_k(qkv, s, b, bg % s.KV);
+    const bf16* v = k + s.KV * HS;
+    const LaneChunks<HS> by_column = lanes_by_column<HS>();
+    const LaneChunks<HS> by_row = lanes_by_row<HS>();
     // The sequence's first row and first head. They are wanted once a tile and must not take
     // registers from the products.
     SMEM(int[2], sequence);
@@ -137,10 +152,12 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     // bh: the query head, counted through all sequences
     auto load = [&](int buf, int bh, int t0) {
         const volatile int* begin = sequence;
-        const int row = begin[0], h = bh - begin[1], end = row + s.T;
+        const int row = begin[0];
+        const int end = row + s.T;
+        const int column = (bh - begin[1]) * HS;
         const unsigned thread = again(threadIdx.x);
-        tile_load<HS, BQ>(sq + buf * TILE, qkv + h * HS, W, row + t0, end, thread);
-        tile_load<HS, BQ>(sd + buf * TILE, dout + h * HS, s.NH * HS, row + t0, end, thread);
+        tile_load<HS, BQ>(sq + buf * TILE, qkv + column, W, row + t0, end, thread);
+        tile_load<HS, BQ>(sd + buf * TILE, dout + column, s.NH * HS, row + t0, end, thread);
         const float* from = r.row + ((long)bh * r.TP + t0) * 2;
         cp_async_float(rows + buf * ROWS + threadIdx.x, from + threadIdx.x);
     };
@@ -148,7 +165,8 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     tile_load<HS, BK>(sv, v, W, j0, s.T, again(threadIdx.x));
     cp_async_commit();
     const int first = next_queries(s, j0, BK, 0, BQ);
-    int bh = bg * G, t0 = first;
+    int bh = bg * G;
+    int t0 = first;
     if (t0 < s.T) { load(0, bh, t0); }
     cp_async_commit();
     cp_async_wait<1>();
@@ -160,9 +178,12 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     Sums<MT, HS> dv = {};
     for (int buf = 0, heads = G; heads && first < s.T; buf ^= 1) {
         const unsigned thread = again(threadIdx.x);
-        const int lane = thread % 32, t2 = lane % 4 * 2;
-        const int j = j0 + thread / 32 * 16 * MT, own = j + lane / 4;
-        int next = next_queries(s, j0, BK, t0 + BQ, BQ), next_bh = bh;
+        const int lane = thread % 32;
+        const int t2 = lane % 4 * 2;
+        const int j = j0 + thread / 32 * 16 * MT;
+        const int own = j + lane / 4;
+        int next = next_queries(s, j0, BK, t0 + BQ, BQ);
+        int next_bh = bh;
         if (next >= s.T) {
             next = first;
             next_bh++;
@@ -177,24 +198,25 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
         product_rows<HS, MT, BQ>(ds, values, sd + buf * TILE, by_row);
         const TileScore<A, Pe> score(bh % s.NH, s);
         const float* own_rows = rows + buf * ROWS + t2 * 2;
+        const int t = t0 + t2;
         if (tile_full(s, t0, j0, BQ, BK)) {
-            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t0 + t2, own, s);
+            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, own, s);
         } else {
-            tile_weights_ds<false, A, Pe, MT, BQ>(w, ds, score, own_rows, t0 + t2, own, s);
+            tile_weights_ds<false, A, Pe, MT, BQ>(w, ds, score, own_rows, t, own, s);
         }
-        ds_store<MT, BQ>((uint32_t*)c.cell(bh - c.h0, t0, j) + lane, c.width(), ds);
+        uint32_t* cells = (uint32_t*)c.cell(bh - c.h0, t0, j);
+        ds_store<MT, BQ>(cells + lane, c.width(), ds);
         product_weights<HS, MT, BQ>(dv, w, sd + buf * TILE, by_column);
         __syncthreads();
         t0 = next;
         bh = next_bh;
     }
     cp_async_wait<0>(); // keys that no query sees: nothing has been waited for
-    const int g = (c.g0 + blockIdx.y) % s.KV, row = *(volatile int*)sequence;
-    bf16* dx = dqkv + (long)row * W + (s.NH + s.KV + g) * HS;
-    #pragma unroll
-    for (int i = 0; i < MT; i++) {
-        rows_store<HS>(OutRows{ dx, W, j0, s.T }, sv, row0 + 16 * i, dv[i], 1.0f, 1.0f);
-    }
+    const int g = (c.g0 + blockIdx.y) % s.KV;
+    const int row = *(volatile int*)sequence;
+    bf16* to = dqkv + (long)row * W + value_head(s, g) * HS;
+    const OutRows out = { to, W, j0, s.T };
+    UNROLL(i, MT) { rows_store<HS>(out, sv, row0 + 16 * i, dv[i], 1.0f, 1.0f); }
 }
 
 // ----------------------------------------------------------------------------
@@ -203,19 +225,23 @@ template <class A, class Bi, class Pe, int HS>
 void attention_dqkv_mma(bf16* dqkv, const bf16* dout, RowStats r, const AttnInputs& in,
                         const acc* turns, bf16* ds) {
     typedef DvTile<HS, many_registers<A, Pe>> Keys;
-    static_assert((int)Keys::SMEM <= SMEM_MOST, "as above");
+    static_assert((int)Keys::SMEM <= SMEM_MOST, "as in attention_forward.cuh");
     const AttnShape& s = in.s;
     const bf16* qkv = (const bf16*)in.qkv;
-    const bf16* ks = Bi::column == KEY_COLUMN ? (const bf16*)in.kstar : NULL;
-    const DqkInputs rows = { qkv, ks, ks ? r.ds_star : NULL, turns, s };
+    DqkInputs rows = { qkv, NULL, NULL, turns, s };
+    if (Bi::column == KEY_COLUMN && in.kstar) {
+        rows.kstar = (const bf16*)in.kstar;
+        rows.ds_star = r.ds_star;
+    }
     for (int g0 = 0, count; g0 < s.B * s.KV; g0 += count) {
         count = ds_chunk(s, g0, 0).count;
         for (int j0 = 0, j1; j0 < s.T; j0 = j1) {
             DsChunk c = ds_chunk(s, g0, j0);
             c.ds = ds;
             j1 = c.j1;
-            LAUNCH((attention_dv_mma_kernel<A, Pe, HS>), dim3(CEIL_DIV(j1 - j0, Keys::BK), count),
-                   dim3(MMA_BLOCK), Keys::SMEM, dqkv, c, dout, r, qkv, s);
+            const int tiles = CEIL_DIV(j1 - j0, Keys::BK);
+            LAUNCH((attention_dv_mma_kernel<A, Pe, HS>), dim3(tiles, count), dim3(MMA_BLOCK),
+                   Keys::SMEM, dqkv, c, dout, r, qkv, s);
             attention_dqk(dqkv, c, rows);
         }
     }

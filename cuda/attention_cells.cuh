@@ -16,6 +16,7 @@ namespace cuda {
 //        keys 0-7        [0]         [2]
 //        keys 8-15       [1]         [3]
 enum { CELL_SIDE = 16, CELL_MATRIX = 8 * 8, CELL = 4 * CELL_MATRIX };
+const size_t CELL_BYTES = CELL * sizeof(bf16);
 enum { CHUNK_KEYS = 128 };                               // a chunk ends at a multiple of it
 const size_t CHUNK_BYTES = shrunk ? 1 << 17 : 1 << 29;   // at T 2048: 64 query heads
 
@@ -38,13 +39,15 @@ struct DsChunk {
 
 // Returns the chunk that begins at key head g0 and key j0.
 inline DsChunk ds_chunk(const AttnShape& s, int g0, int j0) {
-    const int G = s.NH / s.KV, heads = s.B * s.KV;
+    const int G = group_size(s);
+    const int heads = s.B * s.KV;
     const int keys = CEIL_DIV(s.T, CHUNK_KEYS) * CHUNK_KEYS;
     const int QT = rows_padded(s.T) / CELL_SIDE;
-    const size_t key_bytes = (size_t)G * QT * CELL * sizeof(bf16) / CELL_SIDE;   // all its queries
-    const size_t fit_keys = CHUNK_BYTES / key_bytes / CHUNK_KEYS * CHUNK_KEYS;
-    const int keys_at_once = (int)std::min<size_t>(keys, std::max<size_t>(CHUNK_KEYS, fit_keys));
-    const int fit_heads = (int)std::max<size_t>(1, CHUNK_BYTES / key_bytes / keys);
+    const size_t key_bytes = (size_t)G * QT * CELL_BYTES / CELL_SIDE;    // of all its queries
+    const size_t keys_in_chunk = CHUNK_BYTES / key_bytes;
+    const size_t fit_keys = std::max<size_t>(CHUNK_KEYS, keys_in_chunk / CHUNK_KEYS * CHUNK_KEYS);
+    const int keys_at_once = (int)std::min<size_t>(keys, fit_keys);
+    const int fit_heads = (int)std::max<size_t>(1, keys_in_chunk / keys);
     const int even = CEIL_DIV(heads, CEIL_DIV(heads, fit_heads));   // chunks of about one size
     DsChunk c = {};
     c.g0 = g0;
@@ -59,13 +62,25 @@ inline DsChunk ds_chunk(const AttnShape& s, int g0, int j0) {
 // Returns the bytes of the largest chunk: no later one is larger than the first.
 inline size_t ds_bytes(const AttnShape& s) {
     const DsChunk c = ds_chunk(s, 0, 0);
-    return (size_t)c.count * (s.NH / s.KV) * c.QT * c.width() * CELL * sizeof(bf16);
+    const size_t heads = c.count * group_size(s);
+    return heads * c.QT * c.width() * CELL_BYTES;
 }
 
 // ----------------------------------------------------------------------------
 // The second kernel is the same for every variant: attention_dqk.cu.
 
-// What the second kernel reads beside ds.
+// How it is cut.
+template <int HS> struct DqkTile {
+    enum {
+        MT = HS > 128 ? 1 : 2,
+        ROWS = 64 * MT,
+        BX = 64,           // of the others at a time
+        // bytes: two tiles each of ds and of the others
+        SMEM = (2 * ROWS * BX + 2 * BX * HS) * 2
+    };
+};
+
+// What it reads beside ds.
 struct DqkInputs {
     const bf16* qkv;
     const bf16* kstar;     // the extra column's key, or NULL,

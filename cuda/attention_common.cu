@@ -18,18 +18,25 @@ enum { STAR_THREADS = 128 };
 __global__ void __launch_bounds__(STAR_THREADS)
     attention_dstar_kernel(float* part_k, float* part_v, const real* dout, RowStats r,
                            const real* qkv, AttnShape s) {
-    const int G = s.NH / s.KV, b = blockIdx.x / s.NH, h = blockIdx.x % s.NH, g = h / G;
-    const int t0 = blockIdx.y * STAR_ROWS, t1 = min(s.T, t0 + STAR_ROWS);
-    const long group = b * G + h % G, part = (group * gridDim.y + blockIdx.y) * s.KV + g;
+    const int G = group_size(s);
+    const int b = blockIdx.x / s.NH;
+    const int h = blockIdx.x % s.NH;
+    const int t0 = blockIdx.y * STAR_ROWS;
+    const int t1 = min(s.T, t0 + STAR_ROWS);
+    const long group = (long)b * G + h % G;
+    const long block = group * gridDim.y + blockIdx.y;
+    const long part = (block * s.KV + kv_head(s, h)) * s.HS;
     for (int c = threadIdx.x; c < s.HS; c += STAR_THREADS) {
         float dk = 0, dv = 0;
         for (int t = t0; t < t1; t++) {
             const long row = row_at(s, b, h, t);
-            dk += r.ds_star[row] * (float)query_at(qkv, s, b, t, h)[c];
-            dv += r.w_star[row] * (float)dout[out_at(s, b, t, h) + c];
+            const float q = (float)query_at(qkv, s, b, t, h)[c];
+            const float d = (float)dout[out_at(s, b, t, h) + c];
+            dk += r.ds_star[row] * q;
+            dv += r.w_star[row] * d;
         }
-        part_k[part * s.HS + c] = dk * (float)s.scale;
-        part_v[part * s.HS + c] = dv;
+        part_k[part + c] = dk * (float)s.scale;
+        part_v[part + c] = dv;
     }
 }
 
@@ -49,16 +56,20 @@ __global__ void __launch_bounds__(STAR_THREADS)
 void attention_star_backward(Column column, acc* dkstar, acc* dvstar, float* part, const real* dout,
                              RowStats r, const AttnInputs& in) {
     const AttnShape& s = in.s;
-    const long parts = star_parts(s), width = s.KV * s.HS;
-    float *part_k = part, *part_v = part + parts * width;
-    LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, CEIL_DIV(s.T, STAR_ROWS)), dim3(STAR_THREADS),
-           0, part_k, part_v, dout, r, in.qkv, s);
-    // where all heads share k* and v*, the same floats are read as (parts KV, HS)
-    const long rows = s.bias_shared ? parts * s.KV : parts;
-    const int columns = s.bias_shared ? s.HS : width;
+    const int blocks = CEIL_DIV(s.T, STAR_ROWS);
+    long rows = star_parts(s);
+    int columns = s.KV * s.HS;
+    float* part_k = part;
+    float* part_v = part + rows * columns;
+    LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, blocks), dim3(STAR_THREADS), 0, part_k, part_v,
+           dout, r, in.qkv, s);
+    if (s.bias_shared) {   // the same floats, read as (parts KV, HS)
+        rows *= s.KV;
+        columns = s.HS;
+    }
     if (column == LOGIT_COLUMN && dkstar) {
-        LAUNCH(attention_dlogit_kernel, dim3(s.bias_shared ? 1 : s.NH), dim3(STAR_THREADS), 0,
-               dkstar, r, s);
+        const int logits = s.bias_shared ? 1 : s.NH;
+        LAUNCH(attention_dlogit_kernel, dim3(logits), dim3(STAR_THREADS), 0, dkstar, r, s);
     } else if (dkstar) {
         column_sum_part(dkstar, part_k, rows, columns, s.HS, s.k_dims);
     }
@@ -72,9 +83,11 @@ enum { PANEL_KEY_THREADS = 128 };
 __global__ void __launch_bounds__(PANEL_KEY_THREADS)
     attention_panel_keys_kernel(real* dqkv, const float* dk, const float* dv, int b0, int g,
                                 AttnShape s) {
-    const long row = blockIdx.x, from = row * s.HS;
-    real* dk_j = dqkv + ((long)b0 * s.T + row) * attn_row(s) + (s.NH + g) * s.HS;
-    real* dv_j = dk_j + s.KV * s.HS;
+    const long row = blockIdx.x;
+    const long from = row * s.HS;
+    real* dqkv_j = dqkv + qkv_at(s, b0, 0, 0) + row * attn_row(s);
+    real* dk_j = dqkv_j + key_head(s, g) * s.HS;
+    real* dv_j = dqkv_j + value_head(s, g) * s.HS;
     for (int i = threadIdx.x; i < s.HS; i += PANEL_KEY_THREADS) {
         dk_j[i] = real(dk[from + i]);
         dv_j[i] = real(dv[from + i]);
@@ -94,31 +107,37 @@ void attention_turn_back(real* dqkv, const acc* turns, const AttnShape& s) {
 // ----------------------------------------------------------------------------
 // The metrics of heads.
 
+// Returns sum i of a head, in the order of HeadMetrics, as what it is there: a mean over `rows`
+// queries, or over those that may see token k.
+DEVICE float mean_of(float sum, int i, int rows, int skip, bool column) {
+    if (i >= FIRST_METRIC) {
+        return metric_is_mean(i - FIRST_METRIC) ? sum / rows : sum;
+    }
+    const int k = i % (METRIC_K + 1);                // 0: the extra column, or the sink token
+    if (k > rows) { return 0; }
+    if (k > 0) { return sum / (rows - k + 1); }
+    const int own_query = column ? 1 : 0;            // the extra column's own query is one-hot
+    return column || skip ? (sum + own_query) / (rows + 1) : 0.0f;
+}
+
 // Makes the means of a head in a sequence, a block each. A warp adds every eighth query, then one
 // warp adds the eight sums: always in this order.
 __global__ void __launch_bounds__(32 * METRIC_WARPS)
 attention_metrics_mean_kernel(HeadMetrics* out, const float* sums, int skip, bool column, int T) {
     SMEM(float[METRIC_WARPS][METRIC_SUMS], part);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = T - skip,
-              i = lane % (METRIC_K + 1);
+    const int warp = warp_id();
+    const int lane = lane_id();
+    const float* sums_of_head = sums + (long)blockIdx.x * T * METRIC_SUMS;
     float total = 0;
     for (int t = warp; lane < METRIC_SUMS && t < T; t += METRIC_WARPS) {
-        total += sums[((long)blockIdx.x * T + t) * METRIC_SUMS + lane];
+        total += sums_of_head[(long)t * METRIC_SUMS + lane];
     }
     if (lane < METRIC_SUMS) { part[warp][lane] = total; }
     __syncthreads();
     if (threadIdx.x >= METRIC_SUMS) { return; }
     for (int w = 1; w < METRIC_WARPS; w++) { total += part[w][lane]; }
-    float* o = (float*)(out + blockIdx.x) + lane;
-    if (lane >= FIRST_METRIC) {
-        *o = metric_is_mean(lane - FIRST_METRIC) ? total / rows : total;
-    } else if (i > 0) {
-        *o = i <= rows ? total / (rows - i + 1) : 0.0f;
-    } else if (column) {
-        *o = (total + 1) / (rows + 1);       // the extra column's own query is one-hot
-    } else {
-        *o = skip ? total / (rows + 1) : 0.0f;
-    }
+    float* mean = (float*)(out + blockIdx.x) + lane;
+    *mean = mean_of(total, lane, T - skip, skip, column);
 }
 
 void attention_metrics_mean(HeadMetrics* out, int heads, const float* sums, int skip, bool column,

@@ -8,20 +8,10 @@ them, with the program.
 #include "rope.cuh"
 
 namespace cuda {
-// A block's rows are queries, and it walks over the keys that they
-// see, or keys, and it walks over the queries, of all heads that share the key, that see them.
-// Those of a head run at about the same time, so that part of what both read of ds is still in L2
-// for the second.
+// A block's rows are queries, and it walks over the keys that they see, or keys, and it walks over
+// the queries, of all heads that share the key, that see them. Those of a head run at about the
+// same time, so that part of what both read of ds is still in L2 for the second.
 enum Side { QUERIES, KEYS };
-template <int HS> struct DqkTile {
-    enum {
-        MT = HS > 128 ? 1 : 2,
-        ROWS = 64 * MT,
-        BX = 64,           // of the others at a time
-        // bytes: two tiles each of ds and of the others
-        SMEM = (2 * ROWS * BX + 2 * BX * HS) * 2
-    };
-};
 
 // Rows r.. and others at.. as queries and keys.
 template <Side SIDE> struct Walk;
@@ -71,7 +61,7 @@ template <int HS, Side SIDE> struct DsCells {
     uint32_t kept[IN_REGISTERS ? N : 1][4];
 
     DEVICE DsCells(const DsChunk& c, int r, bf16* shared)
-        : c(c), r(r), lane(threadIdx.x % 32), shared(shared), stored(0) {}
+        : c(c), r(r), lane(lane_id()), shared(shared), stored(0) {}
 
     // Points to the tile of a head of the chunk and others from `at` on. full: nothing of it is
     // masked.
@@ -79,13 +69,12 @@ template <int HS, Side SIDE> struct DsCells {
         first = Walk<SIDE>::cell(c, head, r, at);
         stored = ~0u;
         if (full) { return; }
-        #pragma unroll
-        for (int i = 0; i < N; i++) {
-            const int own = r + CELL_SIDE * (i % MT), other = at + CELL_SIDE * (i / MT);
+        UNROLL(i, N) {
+            const int own = r + CELL_SIDE * (i % MT);
+            const int other = at + CELL_SIDE * (i / MT);
             const bool outside = max(own, other) >= s.T;
-            if (outside | Walk<SIDE>::empty(s, own, CELL_SIDE, other, CELL_SIDE)) {
-                stored &= ~(1u << i);
-            }
+            const bool empty = Walk<SIDE>::empty(s, own, CELL_SIDE, other, CELL_SIDE);
+            if (outside | empty) { stored &= ~(1u << i); }
         }
     }
 
@@ -93,46 +82,48 @@ template <int HS, Side SIDE> struct DsCells {
 
     // In place of what was not stored, the chunk's first cell, which always was, may be read.
     DEVICE const bf16* cell(int i) const {
-        const int W = c.width();
         if (!is_stored(i)) { return c.ds; }
-        return first + Walk<SIDE>::cells_apart(i % MT, i / MT, W) * CELL;
+        return first + Walk<SIDE>::cells_apart(i % MT, i / MT, c.width()) * CELL;
     }
 
+    // Returns where cell i stands in shared memory, one buffer for the four warps after the other.
+    DEVICE bf16* buffer(int buf, int i) const { return shared + (buf * 4 * N + i) * CELL; }
+
     DEVICE void load(int buf) {
-        #pragma unroll
-        for (int i = 0; !IN_REGISTERS && i < N; i++) {
-            bf16* to = shared + (buf * 4 * N + i) * CELL;
-            cp_async(to + lane * CHUNK, cell(i) + lane * CHUNK, is_stored(i));
+        if constexpr (!IN_REGISTERS) {
+            UNROLL(i, N) {
+                bf16* to = buffer(buf, i) + lane * CHUNK;
+                cp_async(to, cell(i) + lane * CHUNK, is_stored(i));
+            }
         }
     }
 
     DEVICE void keep(int i) {
-        if (!IN_REGISTERS) { return; }
-        const uint32_t* from = (const uint32_t*)cell(i) + lane;
-        #pragma unroll
-        for (int m = 0; m < 4; m++) {
-            const uint32_t pair = from[m * 32];
-            kept[i][m] = is_stored(i) ? pair : 0;
+        if constexpr (IN_REGISTERS) {
+            const uint32_t* from = (const uint32_t*)cell(i) + lane;
+            UNROLL(m, 4) {
+                const uint32_t pair = from[m * 32];
+                kept[i][m] = is_stored(i) ? pair : 0;
+            }
         }
     }
 
     // Gives cell i of the tile in use as the left side of a product. To transpose a cell is to
     // transpose its matrices and to exchange [1] and [2].
     DEVICE void piece(uint32_t (&a)[4], int buf, int i) const {
-        const bf16* cell = shared + (buf * 4 * N + i) * CELL;
         const int exchanged = lane / 8 % 2 * 2 + lane / 16;
         const int at = exchanged * CELL_MATRIX + lane % 8 * 8;
         if constexpr (SIDE == QUERIES) {
-            ldmatrix_trans(a, cell + at);
+            ldmatrix_trans(a, buffer(buf, i) + at);
         } else if constexpr (!IN_REGISTERS) {
-            ldmatrix(a, cell + lane * CHUNK);
+            ldmatrix(a, buffer(buf, i) + lane * CHUNK);
+        } else {
+            UNROLL(m, 4) { a[m] = kept[i][m]; }
         }
-        #pragma unroll
-        for (int m = 0; IN_REGISTERS && m < 4; m++) { a[m] = kept[i][m]; }
     }
 };
 
-// What a block of the second kernel sums up.
+// What a block sums up.
 struct DqkRows {
     int b;                 // sequence
     int h, h_end;          // its query heads
@@ -142,58 +133,66 @@ struct DqkRows {
     int others;            // head of qkv that a row of queries is multiplied with
 };
 
+// Returns the rows of a tile; head: a query head of the chunk, or a key head.
 template <Side SIDE, int ROWS>
 DEVICE DqkRows dqk_rows_at(int head, int tile, const DsChunk& c, const AttnShape& s) {
-    const int G = s.NH / s.KV;
-    if constexpr (SIDE == QUERIES) {
-        const int bg = c.g0 + head / G, g = bg % s.KV, h = g * G + head % G, r0 = tile * ROWS;
-        const int end = min(min(s.T, c.j1), max(r0 + ROWS, s.prefix));
-        return { bg / s.KV, h, h + 1, r0, c.j0, end, h, s.NH + g };
+    const int G = group_size(s);
+    const bool queries = SIDE == QUERIES;
+    const int bg = c.g0 + (queries ? head / G : head);   // key head, counted through all sequences
+    const int g = bg % s.KV;
+    DqkRows x = {};
+    x.b = bg / s.KV;
+    if (queries) {
+        x.h = g * G + head % G;
+        x.h_end = x.h + 1;
+        x.r0 = tile * ROWS;
+        x.begin = c.j0;
+        x.end = min(min(s.T, c.j1), max(x.r0 + ROWS, s.prefix));
+        x.column = x.h;
+        x.others = key_head(s, g);
     } else {
-        const int bg = c.g0 + head, g = bg % s.KV;
-        return { bg / s.KV, g * G, g * G + G, c.j0 + tile * ROWS, 0, s.T, s.NH + g, 0 };
+        x.h = g * G;
+        x.h_end = x.h + G;
+        x.r0 = c.j0 + tile * ROWS;
+        x.end = s.T;
+        x.column = key_head(s, g);
     }
+    return x;
 }
 
 // Begins the sums of dq: with the extra column's part, ds* k*, or, in a later chunk, with what the
 // chunks before have stored in `before`. row: of the head's first query in ds_star.
 template <int HS, int MT>
 DEVICE void dq_start(Sums<MT, HS>& d, const DqkInputs& in, int g, long row, const bf16* before,
-                     int own, int t2) {
+                     int own) {
     const AttnShape& s = in.s;
-    const int W = attn_row(s);
-    #pragma unroll
-    for (int i = 0; i < 2 * MT; i++) {
-        const int t = min(own + 8 * i, s.T - 1);
+    const int column = lane_column();
+    UNROLL(r, 2 * MT) {
+        const int t = min(own + 8 * r, s.T - 1);
         // before this loop it would make the main loop a tenth longer
         const bf16* ks = attn_star(in.kstar, s, g);
         const float star = ks ? in.ds_star[row + t] : 0.0f;
-        #pragma unroll
-        for (int n = 0; n < HS / 8; n++) {
-            for (int e = 0; e < 2; e++) {
-                const int column = 8 * n + t2 + e;
-                float& y = d[i / 2][n][i % 2 * 2 + e];
-                y = ks ? star * (float)ks[column] : 0.0f;
-                if (before) { y = before[(long)t * W + column]; }
-            }
+        const long row_t = (long)t * attn_row(s);
+        UNROLL(i, HS / 4) {
+            float& sum = number_of(d, r, i);
+            const int at = column + columns_on(i);
+            sum = ks ? star * (float)ks[at] : 0.0f;
+            if (before) { sum = before[row_t + at]; }
         }
     }
 }
 
 // Turns 16 rows of the warp back by the table (T, HS/2, 2), rounded to bf16 first: the same bits as
 // rope(.., -1, ..) on what rows_store would have stored. A lane holds both numbers of a pair, so
-// none has to move. own: the lane's first row; t2: its first column.
+// none has to move. own: the lane's first row.
 template <int HS>
-DEVICE void rows_turn(float (&c)[HS / 8][4], const float* turns, int own, int t2, int T) {
-    #pragma unroll
-    for (int r = 0; r < 2; r++) {
+DEVICE void rows_turn(float (&c)[HS / 8][4], const float* turns, int own, int T) {
+    UNROLL(r, 2) {
         const int t = min(own + 8 * r, T - 1);
-        const float* turn = turns + (long)t * HS + 2 * t2;
-        #pragma unroll
-        for (int n = 0; n < HS / 16; n++) {
+        const float* turn = turns + (long)t * HS + 2 * lane_column();
+        UNROLL(n, HS / 16) {
             const Vec<float, 4> cos_sin = load<4>(turn + 16 * n);
-            #pragma unroll
-            for (int e = 0; e < 2; e++) {
+            UNROLL(e, 2) {
                 float& a = c[n][2 * r + e];
                 float& b = c[n + HS / 16][2 * r + e];
                 a = (float)bf16(a);
@@ -209,23 +208,31 @@ template <int HS, Side SIDE>
 DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const DqkInputs& in) {
     typedef DqkTile<HS> Tile;
     typedef DsCells<HS, SIDE> Cells;
-    constexpr int MT = Tile::MT, ROWS = Tile::ROWS, BX = Tile::BX, N = Cells::N;
+    constexpr int MT = Tile::MT;
+    constexpr int ROWS = Tile::ROWS;
+    constexpr int BX = Tile::BX;
+    constexpr int TILE = BX * HS;
+    constexpr int N = Cells::N;
     const AttnShape& s = in.s;
-    bf16 *sx = dynamic_smem<bf16>(), *sc = sx + 2 * BX * HS;
+    bf16* sx = dynamic_smem<bf16>();     // two tiles
+    bf16* sc = sx + 2 * TILE;
     const DqkRows x = dqk_rows_at<SIDE, ROWS>(head, tile, c, s);
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, t2 = lane % 4 * 2, W = attn_row(s);
-    const int row0 = warp * 16 * MT, own = x.r0 + row0 + lane / 4;
+    const int W = attn_row(s);
+    const int row0 = warp_id() * 16 * MT;
+    const int own = x.r0 + row0 + lane_row();
     const bf16* sequence = in.qkv + (long)x.b * s.T * W;
     bf16* out = dqkv + (long)x.b * s.T * W + x.column * HS;
     const LaneChunks<HS> by_column = lanes_by_column<HS>();
-    Cells cells(c, x.r0 + row0, sc + warp * N * CELL);
+    Cells cells(c, x.r0 + row0, sc + warp_id() * N * CELL);
 
     auto next_tile = [&](int at) { return Walk<SIDE>::next(s, x.r0, ROWS, at, x.end, BX); };
     auto load = [&](int buf, int h, int at) {
         const int other = SIDE == QUERIES ? x.others : h;
-        tile_load<HS, BX>(sx + buf * BX * HS, sequence + other * HS, W, at, s.T,
-                          again(threadIdx.x));
-        cells.point(s, x.b * s.NH + h - c.h0, at, Walk<SIDE>::full(s, x.r0, ROWS, at, BX));
+        const int head_of_chunk = x.b * s.NH + h - c.h0;
+        const bool full = Walk<SIDE>::full(s, x.r0, ROWS, at, BX);
+        const unsigned thread = again(threadIdx.x);
+        tile_load<HS, BX>(sx + buf * TILE, sequence + other * HS, W, at, s.T, thread);
+        cells.point(s, head_of_chunk, at, full);
         cells.load(buf);
     };
     int h = x.h;
@@ -233,15 +240,15 @@ DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const Dqk
     int at = first;
     if (at < x.end) { load(0, h, at); }
     cp_async_commit();
-    #pragma unroll
-    for (int i = 0; i < N; i++) { cells.keep(i); }
+    UNROLL(i, N) { cells.keep(i); }
     Sums<MT, HS> d = {};
     if constexpr (SIDE == QUERIES) {
         const bf16* before = c.j0 ? out : NULL;
-        dq_start<HS, MT>(d, in, x.others - s.NH, row_at(s, x.b, h, 0), before, own, t2);
+        dq_start<HS, MT>(d, in, x.others - s.NH, row_at(s, x.b, h, 0), before, own);
     }
     for (int buf = 0; h < x.h_end && first < x.end; buf ^= 1) {
-        int next = next_tile(at + BX), next_h = h;
+        int next = next_tile(at + BX);
+        int next_h = h;
         if (next >= x.end) {
             next = first;
             next_h++;
@@ -254,14 +261,11 @@ DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const Dqk
         cp_async_commit();
         cp_async_wait<1>();
         __syncthreads();
-        #pragma unroll
-        for (int k = 0; k < BX / 16; k++) {
+        UNROLL(k, BX / 16) {
             Lefts<MT> left;
-            #pragma unroll
-            for (int m = 0; m < MT; m++) { cells.piece(left[m], buf, k * MT + m); }
-            product_step<HS, MT>(d, left, sx + buf * BX * HS, 16 * k, by_column);
-            #pragma unroll
-            for (int m = 0; m < MT; m++) { cells.keep(k * MT + m); }
+            UNROLL(m, MT) { cells.piece(left[m], buf, k * MT + m); }
+            product_step<HS, MT>(d, left, sx + buf * TILE, 16 * k, by_column);
+            UNROLL(m, MT) { cells.keep(k * MT + m); }
         }
         __syncthreads();
         at = next;
@@ -269,11 +273,11 @@ DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const Dqk
     }
     cp_async_wait<0>();
     const bool last = SIDE == KEYS || c.j1 >= s.T;      // of the chunks that add to these rows
-    #pragma unroll
-    for (int i = 0; i < MT; i++) {
+    const OutRows rows = { out, W, x.r0, s.T };
+    UNROLL(i, MT) {
         if (last) { rows_scale<HS>(d[i], s.scale); }
-        if (last && in.turns) { rows_turn<HS>(d[i], in.turns, own + 16 * i, t2, s.T); }
-        rows_store<HS>(OutRows{ out, W, x.r0, s.T }, sx, row0 + 16 * i, d[i], 1.0f, 1.0f);
+        if (last && in.turns) { rows_turn<HS>(d[i], in.turns, own + 16 * i, s.T); }
+        rows_store<HS>(rows, sx, row0 + 16 * i, d[i], 1.0f, 1.0f);
     }
 }
 
@@ -284,13 +288,17 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     attention_dqk_mma_kernel(bf16* dqkv, DsChunk c, DqkInputs in) {
     const AttnShape& s = in.s;
     constexpr int ROWS = DqkTile<HS>::ROWS;
-    const int keys = CEIL_DIV(c.j1 - c.j0, ROWS), queries = CEIL_DIV(s.T, ROWS);
-    const int g = blockIdx.y, tile = blockIdx.x, i = tile - keys;
+    const int key_tiles = CEIL_DIV(c.j1 - c.j0, ROWS);
+    const int query_tiles = CEIL_DIV(s.T, ROWS);
+    const int g = blockIdx.y;
+    const int tile = blockIdx.x;
+    const int i = tile - key_tiles;
     if (i < 0) {
         dqk_rows<HS, KEYS>(g, tile, dqkv, c, in);
     } else {
-        const int head = g * (s.NH / s.KV) + i / queries, last = queries - 1;
-        dqk_rows<HS, QUERIES>(head, last - i % queries, dqkv, c, in);
+        const int head = g * group_size(s) + i / query_tiles;
+        const int from_last = i % query_tiles;
+        dqk_rows<HS, QUERIES>(head, query_tiles - 1 - from_last, dqkv, c, in);
     }
 }
 
@@ -298,8 +306,8 @@ template <int HS> void dqk_launch(bf16* dqkv, const DsChunk& c, const DqkInputs&
     typedef DqkTile<HS> Tile;
     static_assert((int)Tile::SMEM <= SMEM_MOST,
                   "the tiles do not fit the shared memory of sm_86 and sm_89");
-    const int query_tiles = in.s.NH / in.s.KV * CEIL_DIV(in.s.T, Tile::ROWS);
     const int key_tiles = CEIL_DIV(c.j1 - c.j0, Tile::ROWS);
+    const int query_tiles = group_size(in.s) * CEIL_DIV(in.s.T, Tile::ROWS);
     LAUNCH(attention_dqk_mma_kernel<HS>, dim3(key_tiles + query_tiles, c.count), dim3(MMA_BLOCK),
            Tile::SMEM, dqkv, c, in);
 }

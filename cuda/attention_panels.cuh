@@ -31,6 +31,11 @@ struct Panel {
     HD int keys() const { return j1 - j0; }
     HD long size() const { return (long)queries() * ld; }         // of one sequence
     HD long floats() const { return count * size(); }
+
+    // Row n of all sequences' queries: whether there is one, its sequence and its place there.
+    HD bool has(int n) const { return n < count * queries(); }
+    HD int sequence(int n) const { return b + n / queries(); }
+    HD int query(int n) const { return t0 + n % queries(); }
 };
 
 inline Panel panel_at(const AttnShape& s, int b, int h, int t0) {
@@ -43,7 +48,8 @@ inline Panel panel_at(const AttnShape& s, int b, int h, int t0) {
     x.h = h;
     x.t0 = t0;
     x.t1 = std::min(s.T, t0 + rows);
-    if (s.window && !s.prefix) { x.j0 = std::max(0, t0 - s.window + 1) / 8 * 8; }
+    const int first_key = std::max(0, t0 - s.window + 1);
+    if (s.window && !s.prefix) { x.j0 = first_key / 8 * 8; }
     x.j1 = std::min(s.T, std::max(x.t1, s.prefix));
     x.ld = ld;
     return x;
@@ -58,46 +64,80 @@ template <class F> void each_panel(const AttnShape& s, int b, int h, F f) {
 }
 
 // ----------------------------------------------------------------------------
-// Three products. Of a tensor (B, T, *) a head's columns begin at p, and rows are `width` apart.
+// Three products of a panel.
 
+// A head's columns of a tensor (B, T, width).
 template <class T> struct Columns {
-    T* p;
+    T* p;                  // in the first row
     int width;
-    T* row(const AttnShape& s, int b, int t) const { return p + ((long)b * s.T + t) * width; }
+    long apart;            // numbers from one sequence to the next
+
+    // Returns the rows from row t of sequence b on, and the same of all sequences behind it.
+    Matrix<T> from(int b, int t) const {
+        T* first = p + b * apart + (long)t * width;
+        return matrix(first, width, apart);
+    }
 };
+
+template <class T> Columns<T> columns_of(T* p, int width, const AttnShape& s) {
+    return { p, width, (long)s.T * width };
+}
+
+// Returns the columns of a head of qkv: of queries, keys or values.
+inline Columns<const real> qkv_columns(const real* qkv, int head, const AttnShape& s) {
+    return columns_of(qkv + head * s.HS, attn_row(s), s);
+}
+
+template <class T> Matrix<T> transpose(Matrix<T> m) {
+    m.transposed = !m.transposed;
+    return m;
+}
 
 // Computes dots = a_t . b_j.
 inline void panel_dots(float* dots, Columns<const real> a, Columns<const real> b, const Panel& x,
                        const AttnShape& s) {
-    const real* queries = a.row(s, x.b, x.t0);
-    const real* keys = b.row(s, x.b, x.j0);
-    gemm(matrix(dots, x.ld, x.size()), NULL, matrix(queries, a.width, (long)s.T * a.width),
-         transposed(keys, b.width, (long)s.T * b.width),
-         { x.queries(), x.keys(), s.HS, x.count });
+    const ProductShape shape = { x.queries(), x.keys(), s.HS, x.count };
+    const Matrix<const real> queries = a.from(x.b, x.t0);
+    const Matrix<const real> keys = b.from(x.b, x.j0);
+    gemm(matrix(dots, x.ld, x.size()), NULL, queries, transpose(keys), shape);
 }
 
 // Computes out_t = [out_t +] sum_j w_tj b_j.
 inline void panel_rows(Columns<real> out, bool add, const real* w, Columns<const real> b,
                        const Panel& x, const AttnShape& s) {
-    real* rows = out.row(s, x.b, x.t0);
-    const real* keys = b.row(s, x.b, x.j0);
-    gemm(matrix(rows, out.width, (long)s.T * out.width), add ? rows : NULL,
-         matrix(w, x.ld, x.size()), matrix(keys, b.width, (long)s.T * b.width),
-         { x.queries(), s.HS, x.keys(), x.count });
+    const ProductShape shape = { x.queries(), s.HS, x.keys(), x.count };
+    const Matrix<real> rows = out.from(x.b, x.t0);
+    const real* added = add ? rows.p : NULL;
+    gemm(rows, added, matrix(w, x.ld, x.size()), b.from(x.b, x.j0), shape);
 }
 
 // Adds sum_t w_tj a_t to sums_j; sums (count, T, HS).
 inline void panel_columns(float* sums, const real* w, Columns<const real> a, const Panel& x,
                           const AttnShape& s) {
-    const real* queries = a.row(s, x.b, x.t0);
-    float* keys = sums + (long)x.j0 * s.HS;
-    gemm(matrix(keys, s.HS, (long)s.T * s.HS), keys, transposed(w, x.ld, x.size()),
-         matrix(queries, a.width, (long)s.T * a.width),
-         { x.keys(), s.HS, x.queries(), x.count });
+    const ProductShape shape = { x.keys(), s.HS, x.queries(), x.count };
+    const Matrix<float> keys = columns_of(sums, s.HS, s).from(0, x.j0);
+    gemm(keys, keys.p, transposed(w, x.ld, x.size()), a.from(x.b, x.t0), shape);
 }
 
 // ----------------------------------------------------------------------------
 // Forward.
+
+// The scores of row n of a panel, from its dot products.
+template <class A, class Pe> struct PanelScores {
+    const AttnShape& s;
+    const float* dots;
+    int t, j0;
+    float scale, slope;
+
+    DEVICE PanelScores(const float* panel, const Panel& x, int n, const AttnShape& s)
+        : s(s), dots(panel + (long)n * x.ld), t(x.query(n)), j0(x.j0), scale(s.scale),
+          slope(pe_slope<Pe>(s, x.h)) {}
+
+    // Returns the score of key j of the panel.
+    DEVICE float operator()(int j) const {
+        return attn_score<A, Pe>(dots[j], scale, t, j0 + j, slope, s);
+    }
+};
 
 // Makes weights and stat from dot products; with a v*, out_t = w* v*, to which the product adds the
 // rest.
@@ -106,35 +146,32 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     attention_panel_forward_kernel(real* w, real* out, acc* stat, const float* dots, AttnInputs in,
                                    Panel x) {
     const AttnShape& s = in.s;
-    const int n = warp_number(), lane = threadIdx.x % 32, rows = x.queries(), keys = x.keys();
-    if (n >= x.count * rows) { return; }
-    const int b = x.b + n / rows, t = x.t0 + n % rows;
-    const float scale = s.scale, alpha = attn_alpha<A, float>(s);
-    const float* dots_t = dots + (long)n * x.ld;
-    const float slope = pe_slope<Pe>(s, x.h);
-    auto score = [&](int j) { return attn_score<A, Pe>(dots_t[j], scale, t, x.j0 + j, slope, s); };
-
-    float s_star = 0, m = attn_least<A, float>();
+    const int n = warp_number();
+    if (!x.has(n)) { return; }
+    const int b = x.sequence(n);
+    const int t = x.query(n);
+    const PanelScores<A, Pe> score(dots, x, n, s);
+    float s_star = 0;
+    float top = attn_least<A, float>();
     if (Bi::column) {
-        s_star = star_score<A, Bi>(query_at(in.qkv, s, b, t, x.h), in.kstar, x.h, s);
-        m = max_(m, s_star);
+        const real* q = query_at(in.qkv, s, b, t, x.h);
+        s_star = star_score<A, Bi>(q, in.kstar, x.h, s);
+        top = max_(top, s_star);
     }
     if (A::exp_family) {
-        FOR_LANES(j, keys) { m = fmaxf(m, score(j)); }
-        m = warp_max(m);
+        FOR_LANES(j, x.keys()) { top = fmaxf(top, score(j)); }
+        top = warp_max(top);
     }
-    float l = 0;
-    FOR_LANES(j, keys) { l += attn_mass<A>(attn_term<A>(score(j), m), s.p); }
-    l = warp_sum(l);
-    if (Bi::column) { l += attn_mass<A>(attn_term<A>(s_star, m), s.p); }
+    float sum = 0;
+    FOR_LANES(j, x.keys()) { sum += score_mass<A>(score(j), top, s); }
+    sum = warp_sum(sum);
+    if (Bi::column) { sum += score_mass<A>(s_star, top, s); }
     float st[2];
-    attn_stat<A>(st, m, l, s.p, alpha);
+    attn_stat<A>(st, top, sum, s.p, attn_alpha<A, float>(s));
+    if (first_lane()) { stat_store(stat, row_at(s, b, x.h, t), st); }
 
     real* w_t = w + (long)n * x.ld;
-    FOR_LANES(j, keys) {
-        w_t[j] = real(attn_weight<A>(score(j), st[0], st[1]));
-    }
-    if (lane < 2) { stat[row_at(s, b, x.h, t) * 2 + lane] = lane ? st[1] : st[0]; }
+    FOR_LANES(j, x.keys()) { w_t[j] = real(attn_weight<A>(score(j), st[0], st[1])); }
     const real* vs = attn_star(in.vstar, s, kv_head(s, x.h));
     if (!Bi::column || !vs) { return; }
     const float w_star = attn_weight<A>(s_star, st[0], st[1]);
@@ -145,7 +182,6 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
 template <class A, class Bi, class Pe>
 void attention_forward_panels(real* out, acc* stat, const AttnInputs& in) {
     const AttnShape& s = in.s;
-    const int width = attn_row(s);
     const bool add = Bi::column && in.vstar;
     const long size = panel_most(s).floats();
     float* dots = (float*)device_scratch(size * (sizeof(float) + sizeof(real)));
@@ -153,10 +189,10 @@ void attention_forward_panels(real* out, acc* stat, const AttnInputs& in) {
     for (int b = 0; b < s.B; b += panel_at(s, b, 0, 0).count) {
         for (int h = 0; h < s.NH; h++) {
             const int g = kv_head(s, h);
-            const Columns<const real> q = { head_q(in.qkv, s, 0, h), width };
-            const Columns<const real> k = { head_k(in.qkv, s, 0, g), width };
-            const Columns<const real> v = { head_v(in.qkv, s, 0, g), width };
-            const Columns<real> o = { out + h * s.HS, s.NH * s.HS };
+            const Columns<const real> q = qkv_columns(in.qkv, h, s);
+            const Columns<const real> k = qkv_columns(in.qkv, key_head(s, g), s);
+            const Columns<const real> v = qkv_columns(in.qkv, value_head(s, g), s);
+            const Columns<real> o = columns_of(out + h * s.HS, s.NH * s.HS, s);
             each_panel(s, b, h, [&](const Panel& x) {
                 panel_dots(dots, q, k, x, s);
                 LAUNCH_WARPS((attention_panel_forward_kernel<A, Bi, Pe>), x.count * x.queries(),
@@ -182,8 +218,10 @@ inline long panel_sums(const AttnShape& s) { return (long)panel_most(s).count * 
 
 // Returns how many floats dots, dw, w and ds take.
 inline long panel_scores(const AttnShape& s) {
-    return panel_most(s).floats() * (sizeof(real) == 4 ? 4 : 3);
+    const int floats_each = sizeof(real) == 4 ? 4 : 3;
+    return panel_most(s).floats() * floats_each;
 }
+
 inline long panels_scratch(const AttnShape& s) { return panel_scores(s) + 2 * panel_sums(s); }
 
 inline PanelMemory panel_memory(float* scratch, const AttnShape& s) {
@@ -203,29 +241,32 @@ template <class A, class Bi, class Pe>
 __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     attention_panel_backward_kernel(PanelMemory memory, real* dqkv, const acc* stat, RowStats r,
                                     const real* kstar, Panel x, AttnShape s) {
-    const int n = warp_number(), rows = x.queries();
-    if (n >= x.count * rows) { return; }
-    const int b = x.b + n / rows, t = x.t0 + n % rows;
-    const long row = row_at(s, b, x.h, t), at = (long)n * x.ld;
-    const float scale = s.scale, alpha = attn_alpha<A, float>(s);
-    const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1];
+    const int n = warp_number();
+    if (!x.has(n)) { return; }
+    const int b = x.sequence(n);
+    const int t = x.query(n);
+    const long row = row_at(s, b, x.h, t);
+    const long at = (long)n * x.ld;
+    const float scale = s.scale;
+    const float alpha = attn_alpha<A, float>(s);
+    const Vec<float, 2> st = stat_at(stat, row);
     const float delta = row_stat(r, b * s.NH + x.h, t).delta;
-    const float bias_slope = pe_slope<Pe>(s, x.h);
+    const PanelScores<A, Pe> scores(memory.dots, x, n, s);
     FOR_LANES(j, x.keys()) {
-        const int key = x.j0 + j;
-        const bool sees = attn_sees(s, t, key);
-        const float dot = memory.dots[at + j], dweight = memory.dw[at + j];
-        const float score = attn_score<A, Pe>(dot, scale, t, key, bias_slope, s);
-        const float weight = attn_weight<A>(score, stat0, stat1);
-        memory.w[at + j] = real(sees ? weight : 0.0f);
-        const float ds = attn_ds<A>(score, weight, dweight, stat0, stat1, delta, s.p, alpha);
+        const bool sees = attn_sees(s, t, x.j0 + j);
+        const float dweight = memory.dw[at + j];
+        const float score = scores(j);
+        const float weight = attn_weight<A>(score, st[0], st[1]);
+        const float ds = attn_ds<A>(score, weight, dweight, st[0], st[1], delta, s.p, alpha);
         const float slope = attn_slope<A>(score, s.cap);
-        memory.ds[at + j] = real(sees ? ds * slope * scale : 0.0f);
+        memory.w[at + j] = real(where(sees, weight));
+        memory.ds[at + j] = real(where(sees, ds * slope * scale));
     }
-    const real* ks = Bi::column == KEY_COLUMN ? attn_column<Bi>(kstar, s, x.h) : NULL;
+    if (Bi::column != KEY_COLUMN) { return; }
+    const real* ks = attn_column<Bi>(kstar, s, x.h);
     if (!ks) { return; }
-    real* dq = dqkv + ((long)b * s.T + t) * attn_row(s) + x.h * s.HS;
     const float ds_star = r.ds_star[row] * scale;
+    real* dq = dqkv + qkv_at(s, b, t, x.h);
     FOR_LANES(i, s.HS) { dq[i] = real(ds_star * (float)ks[i]); }
 }
 
@@ -233,19 +274,19 @@ template <class A, class Bi, class Pe>
 void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowStats r,
                            const AttnInputs& in, float* scratch) {
     const AttnShape& s = in.s;
-    const int width = attn_row(s), G = s.NH / s.KV;
+    const int G = group_size(s);
     const bool add = Bi::column == KEY_COLUMN && in.kstar;
     const PanelMemory memory = panel_memory(scratch, s);
     for (int b = 0, count; b < s.B; b += count) {
         count = panel_at(s, b, 0, 0).count;
         for (int g = 0; g < s.KV; g++) {
-            const Columns<const real> k = { head_k(in.qkv, s, 0, g), width };
-            const Columns<const real> v = { head_v(in.qkv, s, 0, g), width };
+            const Columns<const real> k = qkv_columns(in.qkv, key_head(s, g), s);
+            const Columns<const real> v = qkv_columns(in.qkv, value_head(s, g), s);
             device_zero(memory.dk, 2 * panel_sums(s) * sizeof(float));
             for (int h = g * G; h < (g + 1) * G; h++) {
-                const Columns<const real> q = { head_q(in.qkv, s, 0, h), width };
-                const Columns<const real> d = { dout + h * s.HS, s.NH * s.HS };
-                const Columns<real> dq = { dqkv + h * s.HS, width };
+                const Columns<const real> q = qkv_columns(in.qkv, h, s);
+                const Columns<const real> d = columns_of(dout + h * s.HS, s.NH * s.HS, s);
+                const Columns<real> dq = columns_of(dqkv + h * s.HS, attn_row(s), s);
                 each_panel(s, b, h, [&](const Panel& x) {
                     panel_dots(memory.dots, q, k, x, s);
                     panel_dots(memory.dw, d, v, x, s);

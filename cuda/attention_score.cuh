@@ -25,35 +25,60 @@ struct AttnInputs {
 // ----------------------------------------------------------------------------
 // Where things stand.
 
-// Returns the key/value head that query head h reads.
-HD int kv_head(const AttnShape& s, int h) { return h / (s.NH / s.KV); }
+// Returns how many query heads read one key/value head.
+HD int group_size(const AttnShape& s) { return s.NH / s.KV; }
 
-// Return where a head of queries, keys or values begins in qkv, in the first row of sequence b.
+// Returns the key/value head that query head h reads.
+HD int kv_head(const AttnShape& s, int h) { return h / group_size(s); }
+
+// A row of qkv has NH heads of queries, then KV of keys, then KV of values. Return the place of key
+// head g, and of value head g, among all.
+HD int key_head(const AttnShape& s, int g) { return s.NH + g; }
+HD int value_head(const AttnShape& s, int g) { return s.NH + s.KV + g; }
+
+// Returns where a head begins in qkv, in row t of sequence b.
+HD long qkv_at(const AttnShape& s, int b, int t, int head) {
+    const long row = (long)b * s.T + t;
+    return row * attn_row(s) + head * s.HS;
+}
+
+// Return where a head of queries, keys or values begins in the first row of sequence b.
 template <class X> HD const X* head_q(const X* qkv, const AttnShape& s, int b, int h) {
-    return qkv + (long)b * s.T * attn_row(s) + h * s.HS;
+    return qkv + qkv_at(s, b, 0, h);
 }
 
 template <class X> HD const X* head_k(const X* qkv, const AttnShape& s, int b, int g) {
-    return head_q(qkv, s, b, s.NH + g);
+    return head_q(qkv, s, b, key_head(s, g));
 }
 
 template <class X> HD const X* head_v(const X* qkv, const AttnShape& s, int b, int g) {
-    return head_q(qkv, s, b, s.NH + s.KV + g);
+    return head_q(qkv, s, b, value_head(s, g));
 }
 
 // Returns where query t of a head begins in qkv.
 HD const real* query_at(const real* qkv, const AttnShape& s, int b, int t, int h) {
-    return head_q(qkv, s, b, h) + (long)t * attn_row(s);
+    return qkv + qkv_at(s, b, t, h);
 }
 
 // Returns where a query's output begins in out, and in dout: (B, T, NH, HS).
 HD long out_at(const AttnShape& s, int b, int t, int h) {
-    return (((long)b * s.T + t) * s.NH + h) * s.HS;
+    const long row = (long)b * s.T + t;
+    return (row * s.NH + h) * s.HS;
 }
 
-// Returns a query's place among all: of stat it has two numbers there, (B, NH, T, 2).
+// Returns the number of queries of all heads and sequences.
+HD long query_count(const AttnShape& s) { return (long)s.B * s.NH * s.T; }
+
+// Returns a query's place among all, (B, NH, T).
 HD long row_at(const AttnShape& s, int b, int h, int t) {
-    return ((long)b * s.NH + h) * s.T + t;
+    const long head = (long)b * s.NH + h;
+    return head * s.T + t;
+}
+
+// Read and write the two numbers that stat has for a query.
+DEVICE Vec<float, 2> stat_at(const acc* stat, long row) { return load<2>(stat + row * 2); }
+DEVICE void stat_store(acc* stat, long row, const float (&two)[2]) {
+    store<2>(stat + row * 2, Vec<float, 2>{ { two[0], two[1] } });
 }
 
 // ----------------------------------------------------------------------------
@@ -67,11 +92,17 @@ DEVICE float attn_score(float dot, float scale, int t, int j, float slope, const
     return attn_sees(s, t, j) ? score : attn_masked<A, float>();
 }
 
+// Returns what a score adds to the sum in Z, relative to the largest score.
+template <class A> DEVICE float score_mass(float score, float top, const AttnShape& s) {
+    return attn_mass<A>(attn_term<A>(score, top), s.p);
+}
+
 // Returns a . b in every lane of a warp; NULL counts as zero.
 DEVICE float warp_dot(const real* a, const real* b, int HS) {
-    const bool both = a && b;
     float sum = 0;
-    for (int i = threadIdx.x % 32; both && i < HS; i += 32) { sum += (float)a[i] * (float)b[i]; }
+    if (a && b) {
+        FOR_LANES(i, HS) { sum += (float)a[i] * (float)b[i]; }
+    }
     return warp_sum(sum);
 }
 
@@ -117,10 +148,10 @@ inline long rows_all(const AttnShape& s) {
 
 // Lays out the rows: `row` has room for 2 rows_all floats, `star` for 2 of each query.
 inline RowStats rows_in(float* row, float* star, const AttnShape& s) {
-    const long queries = (long)s.B * s.NH * s.T;
-    return { row, star, star + queries, rows_padded(s.T) };
+    return { row, star, star + query_count(s), rows_padded(s.T) };
 }
 
+// Returns the row of query t. bh: its head, counted through all sequences.
 DEVICE RowStat row_stat(const RowStats& r, int bh, int t) {
     const long at = (long)bh * r.TP + t;
     const Vec<float, 2> x = load<2>(r.row + at * 2);
@@ -131,6 +162,25 @@ DEVICE void row_stat_store(const RowStats& r, long at, float norm, float delta) 
     store<2>(r.row + at * 2, Vec<float, 2>{ { norm, delta } });
 }
 
+// Writes what the backward pass needs of the extra column, of one query.
+template <class A, class Bi>
+DEVICE void row_star(const RowStats& r, const real* dout, Vec<float, 2> st, float delta, int b,
+                     int h, int t, const AttnInputs& in) {
+    const AttnShape& s = in.s;
+    const long row = row_at(s, b, h, t);
+    const real* v_star = attn_star(in.vstar, s, kv_head(s, h));
+    const float alpha = attn_alpha<A, float>(s);
+    const float score = star_score<A, Bi>(query_at(in.qkv, s, b, t, h), in.kstar, h, s);
+    const float weight = attn_weight<A>(score, st[0], st[1]);
+    const float dweight = warp_dot(dout + out_at(s, b, t, h), v_star, s.HS);
+    float ds = attn_ds<A>(score, weight, dweight, st[0], st[1], delta, s.p, alpha);
+    if (Bi::column == KEY_COLUMN) { ds *= attn_slope<A>(score, s.cap); }
+    if (first_lane()) {
+        r.w_star[row] = weight;
+        r.ds_star[row] = ds;
+    }
+}
+
 // Makes the rows, a warp each.
 template <class A, class Bi>
 __global__ void __launch_bounds__(32 * ROW_WARPS)
@@ -138,31 +188,24 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
                           AttnInputs in) {
     const AttnShape& s = in.s;
     const long padded = warp_number();
-    const int bh = padded / r.TP, t = padded % r.TP, heads = s.B * s.NH;
-    const bool first = threadIdx.x % 32 == 0;
+    const int bh = padded / r.TP;
+    const int t = padded % r.TP;
+    const int heads = s.B * s.NH;
     if (bh > heads || (bh == heads && t >= ROW_PAD)) { return; }
     if (t >= s.T || bh == heads) {
-        if (first) { row_stat_store(r, padded, A::exp_family ? INFINITY : 0.0f, 0); }
+        const float no_weight = A::exp_family ? INFINITY : 0.0f;
+        if (first_lane()) { row_stat_store(r, padded, no_weight, 0); }
         return;
     }
-    const int b = bh / s.NH, h = bh % s.NH, g = kv_head(s, h);
-    const long row = row_at(s, b, h, t), o = out_at(s, b, t, h);
-    const float alpha = attn_alpha<A, float>(s);
-    const float stat0 = stat[row * 2], stat1 = stat[row * 2 + 1];
-    const float delta = attn_delta<A>(warp_dot(dout + o, out + o, s.HS), stat1, alpha);
-    const float log2_Z = (stat0 + stat1) * LOG2_E;
-    if (first) { row_stat_store(r, padded, A::exp_family ? log2_Z : stat0, delta); }
-    if (Bi::column) {
-        const float s_star = star_score<A, Bi>(query_at(in.qkv, s, b, t, h), in.kstar, h, s);
-        const float w_star = attn_weight<A>(s_star, stat0, stat1);
-        const float dw_star = warp_dot(dout + o, attn_star(in.vstar, s, g), s.HS);
-        float ds_star = attn_ds<A>(s_star, w_star, dw_star, stat0, stat1, delta, s.p, alpha);
-        if (Bi::column == KEY_COLUMN) { ds_star *= attn_slope<A>(s_star, s.cap); }
-        if (first) {
-            r.w_star[row] = w_star;
-            r.ds_star[row] = ds_star;
-        }
-    }
+    const int b = bh / s.NH;
+    const int h = bh % s.NH;
+    const long o = out_at(s, b, t, h);
+    const Vec<float, 2> st = stat_at(stat, row_at(s, b, h, t));
+    const float do_o = warp_dot(dout + o, out + o, s.HS);
+    const float delta = attn_delta<A>(do_o, st[1], attn_alpha<A, float>(s));
+    const float log2_Z = (st[0] + st[1]) * LOG2_E;
+    if (first_lane()) { row_stat_store(r, padded, A::exp_family ? log2_Z : st[0], delta); }
+    if (Bi::column) { row_star<A, Bi>(r, dout, st, delta, b, h, t, in); }
 }
 
 // ----------------------------------------------------------------------------
@@ -172,7 +215,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
 // Returns how many sums of k* or v* there are, one for each block of queries.
 enum { STAR_ROWS = 64 };
 inline long star_parts(const AttnShape& s) {
-    return (long)s.B * (s.NH / s.KV) * CEIL_DIV(s.T, STAR_ROWS);
+    return (long)s.B * group_size(s) * CEIL_DIV(s.T, STAR_ROWS);
 }
 
 inline long star_floats(const AttnShape& s) { return 2 * star_parts(s) * s.KV * s.HS; }

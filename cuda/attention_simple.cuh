@@ -13,18 +13,68 @@ two.
 #include "attention_score.cuh"
 
 namespace cuda {
-// A warp's query, or its key: row t of head h, of `heads` heads.
+// Row t of a head in sequence b: a warp's query, or its key.
 struct SimpleRow {
-    int b, h, t;
-    DEVICE SimpleRow(long row, int heads, int T)
-        : b(row / T / heads), h(row / T % heads), t(row % T) {}
+    int b, head, t;
+    DEVICE SimpleRow(long row, int heads, int T) {
+        t = row % T;
+        head = row / T % heads;
+        b = row / T / heads;
+    }
 };
 
-// Returns the memory of a warp: n floats, each lane's its own.
-DEVICE float* simple_sums(int n) { return dynamic_smem<float>() + threadIdx.x / 32 * n; }
+// ----------------------------------------------------------------------------
+// Sums of n floats, in the shared memory of a warp. Lane l has numbers l, l + 32, .. to itself.
 
-// Returns where the keys end that query t may see.
-DEVICE int simple_end(const AttnShape& s, int t) { return min(s.T, max(t + 1, s.prefix)); }
+// Returns where they stand.
+DEVICE float* simple_sums(int n) { return dynamic_smem<float>() + warp_id() * n; }
+
+// Begins them with `by` times x, or with 0 if there is no x.
+DEVICE void simple_begin(float* sums, float by, const real* x, int n) {
+    FOR_LANES(i, n) { sums[i] = x ? by * (float)x[i] : 0.0f; }
+}
+
+// Adds `by` times x.
+DEVICE void simple_add(float* sums, float by, const real* x, int n) {
+    FOR_LANES(i, n) { sums[i] += by * (float)x[i]; }
+}
+
+// Rounds and stores them.
+DEVICE void simple_store(real* to, const float* sums, int n) {
+    FOR_LANES(i, n) { to[i] = real(sums[i]); }
+}
+
+// ----------------------------------------------------------------------------
+// A query, and the keys and values that its head reads.
+template <class A, class Pe> struct SimpleQuery {
+    const AttnShape& s;
+    int b, h, t;
+    int end;               // it sees no key from here on
+    long row, out;         // its place in stat, and in out and dout
+    const real* q;
+    const real *k, *v;     // the first key and value
+    float slope;           // of PE=alibi
+
+    DEVICE SimpleQuery(const AttnInputs& in, int b, int h, int t) : s(in.s), b(b), h(h), t(t) {
+        const int g = kv_head(s, h);
+        end = min(s.T, max(t + 1, s.prefix));
+        row = row_at(s, b, h, t);
+        out = out_at(s, b, t, h);
+        q = query_at(in.qkv, s, b, t, h);
+        k = head_k(in.qkv, s, b, g);
+        v = head_v(in.qkv, s, b, g);
+        slope = pe_slope<Pe>(s, h);
+    }
+
+    DEVICE const real* key(int j) const { return k + (long)j * attn_row(s); }
+    DEVICE const real* value(int j) const { return v + (long)j * attn_row(s); }
+
+    // Returns the score of key j. That of a masked key is such that its weight is 0.
+    DEVICE float score(int j) const {
+        const float dot = warp_dot(q, key(j), s.HS);
+        return attn_score<A, Pe>(dot, s.scale, t, j, slope, s);
+    }
+};
 
 // Computes out and stat of a query in three passes over its keys: the largest score, the sum in Z,
 // the output.
@@ -33,48 +83,39 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     attention_simple_forward_kernel(real* out, acc* stat, AttnInputs in) {
     const AttnShape& s = in.s;
     const long row = warp_number();
-    if (row >= (long)s.B * s.NH * s.T) { return; }
-    const SimpleRow x(row, s.NH, s.T);
-    const int b = x.b, h = x.h, t = x.t, g = kv_head(s, h), lane = threadIdx.x % 32;
-    const int end = simple_end(s, t), W = attn_row(s);
-    const real* q = query_at(in.qkv, s, b, t, h);
-    const real *k = head_k(in.qkv, s, b, g), *v = head_v(in.qkv, s, b, g);
-    const real* vstar = attn_star(in.vstar, s, g);
-    const float slope = pe_slope<Pe>(s, h);
-    auto score = [&](int j) {
-        const float dot = warp_dot(q, k + (long)j * W, s.HS);
-        return attn_score<A, Pe>(dot, s.scale, t, j, slope, s);
-    };
+    if (row >= query_count(s)) { return; }
+    const SimpleRow own(row, s.NH, s.T);
+    const SimpleQuery<A, Pe> query(in, own.b, own.head, own.t);
     constexpr bool column = Bi::column != NO_COLUMN;
-    const float s_star = column ? star_score<A, Bi>(q, in.kstar, h, s) : 0.0f;
+    float s_star = 0;
+    if (column) { s_star = star_score<A, Bi>(query.q, in.kstar, query.h, s); }
 
-    float m = attn_least<A, float>();
-    if (column) { m = max_(m, s_star); }
-    for (int j = 0; j < end; j++) { m = max_(m, score(j)); }
+    float top = attn_least<A, float>();
+    if (column) { top = max_(top, s_star); }
+    for (int j = 0; j < query.end; j++) { top = max_(top, query.score(j)); }
 
-    float l = column ? attn_mass<A>(attn_term<A>(s_star, m), s.p) : 0.0f;
-    for (int j = 0; j < end; j++) {
-        if (attn_sees(s, t, j)) { l += attn_mass<A>(attn_term<A>(score(j), m), s.p); }
-    }
+    float sum = 0;
+    if (column) { sum = score_mass<A>(s_star, top, s); }
+    for (int j = 0; j < query.end; j++) { sum += score_mass<A>(query.score(j), top, s); }
     float st[2];
-    attn_stat<A>(st, m, l, s.p, attn_alpha<A, float>(s));
-    if (lane < 2) { stat[row * 2 + lane] = lane ? st[1] : st[0]; }
+    attn_stat<A>(st, top, sum, s.p, attn_alpha<A, float>(s));
+    if (first_lane()) { stat_store(stat, row, st); }
 
+    float w_star = 0;
+    if (column) { w_star = attn_weight<A>(s_star, st[0], st[1]); }
     float* o = simple_sums(s.HS);
-    const bool value = column && vstar;
-    const float w_star = value ? attn_weight<A>(s_star, st[0], st[1]) : 0.0f;
-    FOR_LANES(i, s.HS) { o[i] = value ? w_star * (float)vstar[i] : 0.0f; }
-    for (int j = 0; j < end; j++) {
-        if (!attn_sees(s, t, j)) { continue; }
-        const float w = attn_weight<A>(score(j), st[0], st[1]);
-        const real* v_j = v + (long)j * W;
-        FOR_LANES(i, s.HS) { o[i] += w * (float)v_j[i]; }
+    simple_begin(o, w_star, attn_star(in.vstar, s, kv_head(s, query.h)), s.HS);
+    for (int j = 0; j < query.end; j++) {
+        const float weight = attn_weight<A>(query.score(j), st[0], st[1]);
+        simple_add(o, weight, query.value(j), s.HS);
     }
-    real* out_t = out + out_at(s, b, t, h);
-    FOR_LANES(i, s.HS) { out_t[i] = real(o[i]); }
+    simple_store(out + query.out, o, s.HS);
 }
 
-// What the backward pass is given.
+// ----------------------------------------------------------------------------
+// Backward.
+
+// What it is given.
 struct SimpleBackward {
     AttnInputs in;
     const real* dout;      // (B, T, NH, HS)
@@ -82,22 +123,20 @@ struct SimpleBackward {
     RowStats r;
 };
 
-// Computes the weight of query t and key j, which it sees, and scale ds.
+// What a query and a key that it sees have in common: A_tj, and scale ds_tj.
+struct SimplePair { float weight, ds; };
+
 template <class A, class Pe>
-DEVICE void simple_pair(float* weight, float* ds, const SimpleBackward& x, int b, int t, int h,
-                        int j) {
-    const AttnShape& s = x.in.s;
-    const int g = kv_head(s, h);
-    const long at = (long)j * attn_row(s), row = row_at(s, b, h, t);
-    const real *k = head_k(x.in.qkv, s, b, g) + at, *v = head_v(x.in.qkv, s, b, g) + at;
-    const float stat0 = x.stat[row * 2], stat1 = x.stat[row * 2 + 1];
-    const float delta = row_stat(x.r, b * s.NH + h, t).delta, alpha = attn_alpha<A, float>(s);
-    const float dot = warp_dot(query_at(x.in.qkv, s, b, t, h), k, s.HS);
-    const float dweight = warp_dot(x.dout + out_at(s, b, t, h), v, s.HS);
-    const float score = attn_score<A, Pe>(dot, s.scale, t, j, pe_slope<Pe>(s, h), s);
-    *weight = attn_weight<A>(score, stat0, stat1);
-    const float d = attn_ds<A>(score, *weight, dweight, stat0, stat1, delta, s.p, alpha);
-    *ds = d * attn_slope<A>(score, s.cap) * (float)s.scale;
+DEVICE SimplePair simple_pair(const SimpleBackward& x, const SimpleQuery<A, Pe>& query, int j) {
+    const AttnShape& s = query.s;
+    const Vec<float, 2> st = stat_at(x.stat, query.row);
+    const float delta = row_stat(x.r, query.b * s.NH + query.h, query.t).delta;
+    const float alpha = attn_alpha<A, float>(s);
+    const float score = query.score(j);
+    const float weight = attn_weight<A>(score, st[0], st[1]);
+    const float dweight = warp_dot(x.dout + query.out, query.value(j), s.HS);
+    const float ds = attn_ds<A>(score, weight, dweight, st[0], st[1], delta, s.p, alpha);
+    return { weight, ds * attn_slope<A>(score, s.cap) * (float)s.scale };
 }
 
 // Computes dq of a query, dq_t = sum_j scale ds_tj k_j, with the extra column's part.
@@ -106,23 +145,21 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     attention_simple_dq_kernel(real* dqkv, SimpleBackward x) {
     const AttnShape& s = x.in.s;
     const long row = warp_number();
-    if (row >= (long)s.B * s.NH * s.T) { return; }
+    if (row >= query_count(s)) { return; }
     const SimpleRow own(row, s.NH, s.T);
-    const int b = own.b, h = own.h, t = own.t, end = simple_end(s, t), W = attn_row(s);
-    const real* k = head_k(x.in.qkv, s, b, kv_head(s, h));
-    const real* kstar = Bi::column == KEY_COLUMN ? attn_column<Bi>(x.in.kstar, s, h) : NULL;
+    const SimpleQuery<A, Pe> query(x.in, own.b, own.head, own.t);
+    const real* k_star = NULL;
+    if (Bi::column == KEY_COLUMN) { k_star = attn_column<Bi>(x.in.kstar, s, query.h); }
+    float ds_star = 0;
+    if (k_star) { ds_star = x.r.ds_star[row] * (float)s.scale; }
     float* dq = simple_sums(s.HS);
-    const float ds_star = kstar ? x.r.ds_star[row] * (float)s.scale : 0.0f;
-    FOR_LANES(i, s.HS) { dq[i] = kstar ? ds_star * (float)kstar[i] : 0.0f; }
-    for (int j = 0; j < end; j++) {
-        if (!attn_sees(s, t, j)) { continue; }
-        float weight, ds;
-        simple_pair<A, Pe>(&weight, &ds, x, b, t, h, j);
-        const real* k_j = k + (long)j * W;
-        FOR_LANES(i, s.HS) { dq[i] += ds * (float)k_j[i]; }
+    simple_begin(dq, ds_star, k_star, s.HS);
+    for (int j = 0; j < query.end; j++) {
+        if (attn_sees(s, query.t, j)) {
+            simple_add(dq, simple_pair(x, query, j).ds, query.key(j), s.HS);
+        }
     }
-    real* to = dqkv + ((long)b * s.T + t) * W + h * s.HS;
-    FOR_LANES(i, s.HS) { to[i] = real(dq[i]); }
+    simple_store(dqkv + qkv_at(s, query.b, query.t, query.h), dq, s.HS);
 }
 
 // Computes dk and dv of a key, from all query heads that read it:
@@ -134,36 +171,37 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     const long row = warp_number();
     if (row >= (long)s.B * s.KV * s.T) { return; }
     const SimpleRow own(row, s.KV, s.T);
-    const int b = own.b, g = own.h, j = own.t, G = s.NH / s.KV;
+    const int g = own.head;
+    const int j = own.t;
+    const int first = g * group_size(s);
     float* dk = simple_sums(2 * s.HS);
     float* dv = dk + s.HS;
-    FOR_LANES(i, s.HS) { dk[i] = dv[i] = 0; }
-    for (int n = 0; n < G * s.T; n++) {
-        const int h = g * G + n / s.T, t = n % s.T;
-        if (!attn_sees(s, t, j)) { continue; }
-        float weight, ds;
-        simple_pair<A, Pe>(&weight, &ds, x, b, t, h, j);
-        const real *q = query_at(x.in.qkv, s, b, t, h), *d = x.dout + out_at(s, b, t, h);
-        FOR_LANES(i, s.HS) {
-            dk[i] += ds * (float)q[i];
-            dv[i] += weight * (float)d[i];
+    simple_begin(dk, 0, NULL, s.HS);
+    simple_begin(dv, 0, NULL, s.HS);
+    for (int h = first; h < first + group_size(s); h++) {
+        for (int t = 0; t < s.T; t++) {
+            if (!attn_sees(s, t, j)) { continue; }
+            const SimpleQuery<A, Pe> query(x.in, own.b, h, t);
+            const SimplePair pair = simple_pair(x, query, j);
+            simple_add(dk, pair.ds, query.q, s.HS);
+            simple_add(dv, pair.weight, x.dout + query.out, s.HS);
         }
     }
-    real* to = dqkv + ((long)b * s.T + j) * attn_row(s) + (s.NH + g) * s.HS;
-    FOR_LANES(i, s.HS) {
-        to[i] = real(dk[i]);
-        to[s.KV * s.HS + i] = real(dv[i]);
-    }
+    simple_store(dqkv + qkv_at(s, own.b, j, key_head(s, g)), dk, s.HS);
+    simple_store(dqkv + qkv_at(s, own.b, j, value_head(s, g)), dv, s.HS);
 }
 
 // ----------------------------------------------------------------------------
 // The parameters of attention.cuh's two operations.
 
+// Returns the shared memory of a block whose warps have n sums each.
+inline size_t simple_bytes(int n) { return ROW_WARPS * n * sizeof(float); }
+
 template <class A, class Bi, class Pe>
 void attention_simple_forward(real* out, acc* stat, const AttnInputs& in) {
     const AttnShape& s = in.s;
-    LAUNCH((attention_simple_forward_kernel<A, Bi, Pe>), warp_grid((long)s.B * s.NH * s.T),
-           dim3(32 * ROW_WARPS), ROW_WARPS * s.HS * sizeof(float), out, stat, in);
+    LAUNCH((attention_simple_forward_kernel<A, Bi, Pe>), warp_grid(query_count(s)),
+           dim3(32 * ROW_WARPS), simple_bytes(s.HS), out, stat, in);
 }
 
 // Computes dqkv, but not the extra column's gradients: all ways share that code.
@@ -171,16 +209,16 @@ template <class A, class Bi, class Pe>
 void attention_simple_backward(real* dqkv, const real* dout, const real* out, const acc* stat,
                                const AttnInputs& in) {
     const AttnShape& s = in.s;
-    const long rows = (long)s.B * s.NH * s.T, all_rows = rows_all(s);
+    const long rows = query_count(s);
+    const long all_rows = rows_all(s);
     float* scratch = (float*)device_scratch((2 * all_rows + 2 * rows) * sizeof(float));
     const RowStats r = rows_in(scratch, scratch + 2 * all_rows, s);
     const SimpleBackward x = { in, dout, stat, r };
-    const size_t smem = ROW_WARPS * s.HS * sizeof(float);
     LAUNCH_WARPS((attention_rows_kernel<A, Bi>), all_rows, r, dout, out, stat, in);
-    LAUNCH((attention_simple_dq_kernel<A, Bi, Pe>), warp_grid(rows), dim3(32 * ROW_WARPS), smem,
-           dqkv, x);
+    LAUNCH((attention_simple_dq_kernel<A, Bi, Pe>), warp_grid(rows), dim3(32 * ROW_WARPS),
+           simple_bytes(s.HS), dqkv, x);
     LAUNCH((attention_simple_dkv_kernel<A, Pe>), warp_grid((long)s.B * s.KV * s.T),
-           dim3(32 * ROW_WARPS), 2 * smem, dqkv, x);
+           dim3(32 * ROW_WARPS), simple_bytes(2 * s.HS), dqkv, x);
 }
 } // namespace cuda
 #endif // CUDA_ATTENTION_SIMPLE_CUH

@@ -86,6 +86,18 @@ template <class A, class Pe> struct TileScore {
         return ex2_approx(fmaf(score, unit, -base));
     }
 
+    // Returns f(score) relative to the base; for softpick e^score.
+    DEVICE float weight(float score, float base) const {
+        if (A::exp_family) { return power(score, base); }
+        return A::sim(Fast(score)).v;
+    }
+
+    // Returns what a weight adds to the sum in Z.
+    DEVICE float mass(float weight, const AttnShape& s) const {
+        if (A::Z == Z_ABS) { return fabsf(weight); }
+        return attn_mass<A>(Fast(weight), Fast(s.p)).v;
+    }
+
     DEVICE float slope(float score, const AttnShape& s) const {
         return attn_slope<A>(Fast(score * LN_2), Fast(s.cap)).v;
     }

@@ -13,16 +13,19 @@ __global__ void __launch_bounds__(ROW_THREADS)
                          int rows, int T, int C) {
     const int bt = own_row();
     if (bt >= rows) { return; }
-    const int b = bt / T, t = bt % T, skip = tables.sink ? 1 : 0;
-    const bool is_token = t >= skip;
-    const int* tokens_b = tokens + b * (T - skip);
-    const real* x = is_token ? tables.token + (long)tokens_b[t - skip] * C : tables.sink;
-    const float by = is_token ? scale : 1.0f;
+    const int b = bt / T;
+    const int t = bt % T;
+    const int skip = tables.sink ? 1 : 0;
+    const real* x = tables.sink;
+    float by = 1;
+    if (t >= skip) {
+        const int token = tokens[b * (T - skip) + t - skip];
+        x = tables.token + (long)token * C;
+        by = scale;
+    }
     FOR_COLUMNS(c, N, C) {
-        Vec<float, N> v = load_real<N>(x + c);
-        const Vec<float, N> p = load_real_or<N>(0, tables.position, (long)t * C + c);
-        for (int i = 0; i < N; i++) { v[i] = v[i] * by + p[i]; }
-        store_real<N>(out + (long)bt * C + c, v);
+        const Floats<N> position = load_real_or<N>(0, tables.position, (long)t * C + c);
+        store_real<N>(out + (long)bt * C + c, load_real<N>(x + c) * by + position);
     }
 }
 
@@ -42,16 +45,22 @@ DEVICE void sort_pair(uint64_t& lo, uint64_t& hi, bool up) {
     if ((a > b) == up) { lo = b; hi = a; }
 }
 
+DEVICE uint64_t sort_key(int token, long position) { return (uint64_t)token << 32 | position; }
+
+// Returns the place of the first key of pair i; the second is `apart` behind it, a power of 2.
+template <class I> DEVICE I first_of_pair(I i, int apart) { return 2 * i - (i & (apart - 1)); }
+
 __global__ void __launch_bounds__(256)
     sort_keys_kernel(uint64_t* keys, const int* tokens, int n, int padded) {
-    FOR_FLAT(i, 1, padded) { keys[i] = i < n ? (uint64_t)tokens[i] << 32 | (uint64_t)i : ~0ull; }
+    const uint64_t last = ~0ull;
+    FOR_FLAT(i, 1, padded) { keys[i] = i < n ? sort_key(tokens[i], i) : last; }
 }
 
 // Runs one stage: joins runs of `size` by comparing keys that are `apart` from each other.
 __global__ void __launch_bounds__(256)
     sort_stage_kernel(uint64_t* keys, int size, int apart, int pairs) {
     FOR_FLAT(i, 1, pairs) {
-        const long lo = 2 * i - (i & (apart - 1));
+        const long lo = first_of_pair(i, apart);
         sort_pair(keys[lo], keys[lo + apart], (lo & size) == 0);
     }
 }
@@ -60,18 +69,18 @@ __global__ void __launch_bounds__(256)
 __global__ void __launch_bounds__(256) sort_chunk_kernel(uint64_t* keys, int size, int last) {
     SMEM(uint64_t[SORT_CHUNK], x);
     const int from = blockIdx.x * SORT_CHUNK;
-    for (int i = threadIdx.x; i < SORT_CHUNK; i += SORT_THREADS) { x[i] = keys[from + i]; }
+    FOR_STRIDE(i, threadIdx.x, SORT_CHUNK, SORT_THREADS) { x[i] = keys[from + i]; }
     __syncthreads();
     for (; size <= last; size *= 2) {
         for (int apart = min(size, (int)SORT_CHUNK) / 2; apart; apart /= 2) {
-            for (int i = threadIdx.x; i < SORT_CHUNK / 2; i += SORT_THREADS) {
-                const int lo = 2 * i - (i & (apart - 1));
+            FOR_STRIDE(i, threadIdx.x, SORT_CHUNK / 2, SORT_THREADS) {
+                const int lo = first_of_pair(i, apart);
                 sort_pair(x[lo], x[lo + apart], ((from + lo) & size) == 0);
             }
             __syncthreads();
         }
     }
-    for (int i = threadIdx.x; i < SORT_CHUNK; i += SORT_THREADS) { keys[from + i] = x[i]; }
+    FOR_STRIDE(i, threadIdx.x, SORT_CHUNK, SORT_THREADS) { keys[from + i] = x[i]; }
 }
 
 // Returns how many keys are sorted for n of them: a power of two.
@@ -83,7 +92,8 @@ inline int sort_padded(int n) {
 
 // Fills keys (sort_padded(n)) and sorts them.
 inline void sort_positions(uint64_t* keys, const int* tokens, int n) {
-    const int padded = sort_padded(n), chunks = padded / SORT_CHUNK;
+    const int padded = sort_padded(n);
+    const int chunks = padded / SORT_CHUNK;
     LAUNCH_FLAT(1, sort_keys_kernel, padded, keys, tokens, n, padded);
     LAUNCH(sort_chunk_kernel, dim3(chunks), dim3(SORT_THREADS), 0, keys, 2, (int)SORT_CHUNK);
     for (int size = 2 * SORT_CHUNK; size <= padded; size *= 2) {
@@ -119,7 +129,8 @@ struct SortedTokens {
 
     // Returns the row of the token at sorted position i.
     DEVICE int row(int i) const {
-        const int j = (int)keys[i], tokens = T - skip;               // of a sequence
+        const int j = (int)keys[i];
+        const int tokens = T - skip;                                 // of a sequence
         return j / tokens * T + j % tokens + skip;
     }
 };
@@ -134,15 +145,15 @@ __global__ void __launch_bounds__(256)
         bool begun_before = p.before;
         for (int i = p.from; i < p.to; i++) {
             const int token = p.token(i);
-            const Vec<float, N> d = load_real<N>(dout + (long)sorted.row(i) * C + c);
-            for (int k = 0; k < N; k++) { sum[k] += d[k]; }
+            sum += load_real<N>(dout + (long)sorted.row(i) * C + c);
             const bool last = i + 1 == p.to;
             if (!last && p.token(i + 1) == token) { continue; }
             if (begun_before || (last && p.after)) {
-                store_floats(part + ((long)blockIdx.x * 2 + !begun_before) * C + c, sum);
+                const long place = (long)blockIdx.x * 2 + !begun_before;
+                store_floats(part + place * C + c, sum);
             } else {
                 acc* to = dwte + (long)token * C + c;
-                for (int k = 0; k < N; k++) { to[k] += scale * sum[k]; }
+                UNROLL(k, N) { to[k] += scale * sum[k]; }
             }
             begun_before = false;
             sum = {};
@@ -160,7 +171,8 @@ __global__ void __launch_bounds__(256)
     const int token = p.token(p.to - 1);
     FOR_COLUMNS(c, 1, C) {
         float sum = part[((long)blockIdx.x * 2 + 1) * C + c];
-        for (int k = blockIdx.x + 1; k * PIECE < n && p.token(k * PIECE) == token; k++) {
+        for (int k = blockIdx.x + 1; k * PIECE < n; k++) {
+            if (p.token(k * PIECE) != token) { break; }
             sum += part[(long)k * 2 * C + c];
         }
         dwte[(long)token * C + c] += scale * sum;
@@ -174,7 +186,10 @@ position_backward_kernel(acc* dpos, acc* dsink, const real* dout, int B, int row
     if (t >= rows) { return; }
     FOR_COLUMNS(c, 1, C) {
         float sum = 0;
-        for (int b = 0; b < B; b++) { sum += (float)dout[((long)b * T + t) * C + c]; }
+        for (int b = 0; b < B; b++) {
+            const long row = (long)b * T + t;
+            sum += (float)dout[row * C + c];
+        }
         if (dpos) { dpos[(long)t * C + c] += sum; }
         if (dsink && t == 0) { dsink[c] += sum; }
     }

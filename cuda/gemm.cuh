@@ -60,13 +60,21 @@ struct ProductKey {
 };
 static_assert(sizeof(ProductKey) == 16 * sizeof(int) + 3 * sizeof(long), "a gap between numbers");
 
+// Writes a product for people: its sizes, and what is transposed or added.
+inline std::string product_name(const ProductKey& k) {
+    std::string name = strf("(%d, %d) x (%d, %d)", k.M, k.K, k.K, k.N);
+    if (k.transposed_a) { name += " A^T"; }
+    if (k.transposed_b) { name += " B^T"; }
+    if (k.add) { name += " +C"; }
+    return name + strf(" %d->%d", k.bytes_in, k.bytes_out);
+}
+
 // Writes a product as the file of algorithms and messages name it.
 inline std::string product_text(const ProductKey& k) {
-    return strf("(%d, %d) x (%d, %d)%s%s%s %d->%d strides %d,%d,%d of %d: %ld,%ld,%ld aligned "
-                "%u,%u,%u",
-                k.M, k.K, k.K, k.N, k.transposed_a ? " A^T" : "", k.transposed_b ? " B^T" : "",
-                k.add ? " +C" : "", k.bytes_in, k.bytes_out, k.stride_a, k.stride_b, k.stride_d,
-                k.count, k.apart_a, k.apart_b, k.apart_d, k.align_b, k.align_a, k.align_d);
+    return product_name(k) +
+           strf(" strides %d,%d,%d of %d: %ld,%ld,%ld aligned %u,%u,%u", k.stride_a, k.stride_b,
+                k.stride_d, k.count, k.apart_a, k.apart_b, k.apart_d, k.align_b, k.align_a,
+                k.align_d);
 }
 
 typedef cublasLtMatmulAlgo_t Algo;
@@ -125,11 +133,13 @@ inline void product_describe(Product* p, const ProductKey& k) {
     const int32_t op_second = k.transposed_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const char* doing = "describing a product";
     p->text = product_text(k);
-    p->name = p->text.substr(0, p->text.find(" strides"));
+    p->name = product_name(k);
     p->beta = k.add ? 1.0f : 0.0f;
     p->flops = 2.0 * k.M * k.N * k.K * k.count;
-    const size_t ldd = k.stride_d ? k.stride_d : k.N;
-    p->bytes = ((k.count - 1) * (size_t)k.apart_d + (k.M - 1) * ldd + k.N) * k.bytes_out;
+    const size_t stride_d = k.stride_d ? k.stride_d : k.N;
+    const size_t last_matrix = (k.count - 1) * (size_t)k.apart_d;
+    const size_t last_row = (k.M - 1) * stride_d;
+    p->bytes = (last_matrix + last_row + k.N) * k.bytes_out;
     blas_check(cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), doing);
     blas_check(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_first,
                                               sizeof op_first),
@@ -137,10 +147,12 @@ inline void product_describe(Product* p, const ProductKey& k) {
     blas_check(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_second,
                                               sizeof op_second),
                doing);
-    p->first = product_layout(k, k.bytes_in, k.transposed_b ? k.N : k.K, k.transposed_b ? k.K : k.N,
-                              k.stride_b, k.apart_b);
-    p->second = product_layout(k, k.bytes_in, k.transposed_a ? k.K : k.M,
-                               k.transposed_a ? k.M : k.K, k.stride_a, k.apart_a);
+    int rows_a = k.M, columns_a = k.K;   // as they are stored
+    int rows_b = k.K, columns_b = k.N;
+    if (k.transposed_a) { std::swap(rows_a, columns_a); }
+    if (k.transposed_b) { std::swap(rows_b, columns_b); }
+    p->first = product_layout(k, k.bytes_in, rows_b, columns_b, k.stride_b, k.apart_b);
+    p->second = product_layout(k, k.bytes_in, rows_a, columns_a, k.stride_a, k.apart_a);
     p->result = product_layout(k, k.bytes_out, k.M, k.N, k.stride_d, k.apart_d);
 }
 
@@ -187,10 +199,13 @@ inline GemmKept gemm_read(const std::string& path, bool complain) {
     for (auto& line : split(file_exists(path) ? file_read(path) : "", '\n')) {
         if (line.empty()) { continue; }
         const size_t colon = line.find(" : ");
+        const std::string words = colon == std::string::npos ? "" : line.substr(colon + 3);
         Algo algo;
-        const bool good = colon != std::string::npos && algo_read(line.c_str() + colon + 3, &algo);
-        if (good) { out[line.substr(0, colon)].push_back(algo); }
-        bad += !good;
+        if (algo_read(words.c_str(), &algo)) {
+            out[line.substr(0, colon)].push_back(algo);
+        } else {
+            bad++;
+        }
     }
     if (bad && complain) {
         fprintf(stderr,

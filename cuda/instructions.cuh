@@ -9,6 +9,18 @@ nvcc and as C++ for the emulator, and dev/emulator/selftest.cu compares the two.
 
 namespace cuda {
 // ----------------------------------------------------------------------------
+// Names for what every kernel says.
+
+// A loop over 0 .. n - 1, which the compiler writes out: n is known to it.
+#define UNROLL(i, n) _Pragma("unroll") for (int i = 0; i < (n); i++)
+// Return the thread's place in its warp, and the warp's place in its block.
+DEVICE int lane_id() { return threadIdx.x % 32; }
+DEVICE int warp_id() { return threadIdx.x / 32; }
+DEVICE bool first_lane() { return lane_id() == 0; }
+// Returns x where a condition holds, and 0 elsewhere. Both are computed.
+DEVICE float where(bool holds, float x) { return holds ? x : 0.0f; }
+
+// ----------------------------------------------------------------------------
 // instructions. cp.async copies 16 bytes to shared memory behind the threads' back (zeros if
 // !valid); ldmatrix loads four 8x8 matrices of 16-bit values, lane 8m + i giving the address of row
 // i of matrix m; mma multiplies 16x16 by 16x8, with lane l holding of c the rows l/4 and l/4 + 8,
@@ -104,9 +116,12 @@ inline float rcp_approx(float x) {
 
 inline float lg2_approx(float x) {
     x = flushed(x);
-    const double exact = log2((double)x), error = 0x1p-22 * (x > 0.5f && x < 2 ? 1 : fabs(exact));
-    return x > 0 && x < INFINITY ? (float)(exact + error * (approximate(1, x, 0.5) * 2 - 2))
-                                 : (float)exact;
+    const double exact = log2((double)x);
+    if (!(x > 0 && x < INFINITY)) { return (float)exact; }
+    const bool near_1 = x > 0.5f && x < 2;
+    const double error = 0x1p-22 * (near_1 ? 1 : fabs(exact));
+    const double part = approximate(1, x, 0.5) * 2 - 2;
+    return (float)(exact + error * part);
 }
 #else
 DEVICE float ex2_approx(float x) {
@@ -192,31 +207,35 @@ template <int N, class T> DEVICE void store(T* p, const Vec<T, N>& v) {
 // Reductions, in a fixed order. Every lane of the warp, or thread of the block, takes part and gets
 // the result.
 
-template <class F> DEVICE F warp_sum(F v) {
+struct Add {
+    template <class F> DEVICE F operator()(F a, F b) const { return a + b; }
+};
+struct Most {
+    template <class F> DEVICE F operator()(F a, F b) const { return max(a, b); }
+};
+
+template <class Join, class F> DEVICE F warp_reduce(F v) {
     #pragma unroll
-    for (int o = 16; o; o >>= 1) { v += __shfl_xor_sync(~0u, v, o); }
+    for (int apart = 16; apart; apart >>= 1) { v = Join()(v, __shfl_xor_sync(~0u, v, apart)); }
     return v;
 }
 
-template <class F> DEVICE F warp_max(F v) {
-    #pragma unroll
-    for (int o = 16; o; o >>= 1) { v = max(v, __shfl_xor_sync(~0u, v, o)); }
-    return v;
-}
+template <class F> DEVICE F warp_sum(F v) { return warp_reduce<Add>(v); }
+template <class F> DEVICE F warp_max(F v) { return warp_reduce<Most>(v); }
 
-template <int THREADS, bool MAX, class F> DEVICE F block_reduce(F v) {
+template <int THREADS, class Join, class F> DEVICE F block_reduce(F v) {
     SMEM(F[THREADS / 32], part);
-    v = MAX ? warp_max(v) : warp_sum(v);
+    v = warp_reduce<Join>(v);
     __syncthreads();                                 // part may still be read by the call before
-    if (threadIdx.x % 32 == 0) { part[threadIdx.x / 32] = v; }
+    if (first_lane()) { part[warp_id()] = v; }
     __syncthreads();
     v = part[0];
     #pragma unroll
-    for (int i = 1; i < THREADS / 32; i++) { v = MAX ? max(v, part[i]) : v + part[i]; }
+    for (int i = 1; i < THREADS / 32; i++) { v = Join()(v, part[i]); }
     return v;
 }
 
-template <int THREADS, class F> DEVICE F block_sum(F v) { return block_reduce<THREADS, false>(v); }
-template <int THREADS, class F> DEVICE F block_max(F v) { return block_reduce<THREADS, true>(v); }
+template <int THREADS, class F> DEVICE F block_sum(F v) { return block_reduce<THREADS, Add>(v); }
+template <int THREADS, class F> DEVICE F block_max(F v) { return block_reduce<THREADS, Most>(v); }
 } // namespace cuda
 #endif // CUDA_INSTRUCTIONS_CUH

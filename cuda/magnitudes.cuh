@@ -14,9 +14,12 @@ __global__ void __launch_bounds__(128)
     if (i >= n) { return; }
     const real* y = x + i / G * stride + i % G * len;
     float sum = 0;
-    FOR_LANES(c, len) { sum += (float)y[c] * (float)y[c]; }
+    FOR_LANES(c, len) {
+        const float number = (float)y[c];
+        sum += number * number;
+    }
     sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) { out[i] = sqrtf(sum); }
+    if (first_lane()) { out[i] = sqrtf(sum); }
 }
 
 inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N) {
@@ -32,15 +35,16 @@ __global__ void __launch_bounds__(512)
     magnitudes_kernel(acc* out, const real* x, int skip, int T, int C) {
     const real* x_b = x + ((long)blockIdx.x * T + skip) * C;
     const long n = (long)(T - skip) * C;
+    const int last_bit = sizeof(real) == 2 ? 16 : 0;
     float top = 0;
     unsigned median = 0;
     // The first round finds the largest.
-    for (int bit = 31; bit >= (sizeof(real) == 2 ? 16 : 0); bit--) {
+    for (int bit = 31; bit >= last_bit; bit--) {
         const float pivot = __uint_as_float(median | 1u << bit);
         double below = 0;
         for (long i = threadIdx.x * N; i < n; i += 512 * N) {
-            const Vec<float, N> v = load_real<N>(x_b + i);
-            for (int k = 0; k < N; k++) {
+            const Floats<N> v = load_real<N>(x_b + i);
+            UNROLL(k, N) {
                 const float size = fabsf(v[k]);
                 if (bit == 31) {
                     top = max(top, size);

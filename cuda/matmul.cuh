@@ -14,10 +14,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
     if (n >= rows) { return; }
     real* out_n = out + (long)n * OC;
     FOR_COLUMNS(o, N, OC) {
-        Vec<float, N> x = load_real<N>(out_n + o);
-        const Vec<float, N> b = load_real<N>(bias + o);
-        for (int i = 0; i < N; i++) { x[i] += b[i]; }
-        store_real<N>(out_n + o, x);
+        store_real<N>(out_n + o, load_real<N>(out_n + o) + load_real<N>(bias + o));
     }
 }
 

@@ -25,28 +25,31 @@ template <class A, class Bi, class Pe>
 __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     attention_metrics_kernel(float* sums, const float* dots, MetricInputs in, Panel x) {
     const AttnShape& s = in.attn.s;
-    const int n = warp_number(), lane = threadIdx.x % 32, rows = x.queries(), skip = in.skip;
-    if (n >= x.count * rows) { return; }
-    const int b = x.b + n / rows, t = x.t0 + n % rows;
-    const float* dots_t = dots + (long)n * x.ld;
-    const acc* st = in.stat + row_at(s, b, x.h, t) * 2;
-    const float stat0 = st[0], stat1 = st[1];
-    const float scale = s.scale, slope = pe_slope<Pe>(s, x.h);
+    const int n = warp_number();
+    const int lane = lane_id();
+    const int skip = in.skip;
+    if (!x.has(n)) { return; }
+    const int b = x.sequence(n);
+    const int t = x.query(n);
+    const Vec<float, 2> st = stat_at(in.stat, row_at(s, b, x.h, t));
+    const PanelScores<A, Pe> score(dots, x, n, s);
     float w_star = 0;
     if (Bi::column) {
         const real* q = query_at(in.attn.qkv, s, b, t, x.h);
-        w_star = attn_weight<A>(star_score<A, Bi>(q, in.attn.kstar, x.h, s), stat0, stat1);
+        const float s_star = star_score<A, Bi>(q, in.attn.kstar, x.h, s);
+        w_star = attn_weight<A>(s_star, st[0], st[1]);
     }
     auto weight = [&](int j) {                      // -1: of the extra column
         if (j < 0) { return w_star; }
         if (j < x.j0 || j >= x.j1) { return 0.0f; } // a panel has all keys that its queries see
-        const float score = attn_score<A, Pe>(dots_t[j - x.j0], scale, t, j, slope, s);
-        return attn_weight<A>(score, stat0, stat1);
+        return attn_weight<A>(score(j - x.j0), st[0], st[1]);
     };
-    float sum = 0, sum_abs = lane == 0 ? fabsf(w_star) : 0.0f, wlogw = x_log_x(sum_abs);
-    for (int j = x.j0 + lane; j < x.j1; j += 32) {
+    float sum = 0;
+    float sum_abs = where(lane == 0, fabsf(w_star));
+    float wlogw = x_log_x(sum_abs);
+    FOR_STRIDE(j, x.j0 + lane, x.j1, 32) {
         const float w = weight(j);
-        sum += j >= skip ? w : 0.0f;
+        sum += where(j >= skip, w);
         sum_abs += fabsf(w);
         wlogw += x_log_x(fabsf(w));
     }
@@ -57,15 +60,17 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     float* out = sums + row_at(s, b - x.b, x.h, t) * METRIC_SUMS;
     if (lane <= METRIC_K) {
         // a query has an alpha of token k if it stands at k or later
-        const float own = lane == 0 || t - skip + 1 >= lane ? weight(skip + lane - 1) : 0.0f;
+        const bool has_alpha = lane == 0 || t - skip + 1 >= lane;
+        const float own = has_alpha ? weight(skip + lane - 1) : 0.0f;
         out[lane] = own;
         out[METRIC_K + 1 + lane] = fabsf(own) * inv;
     }
     float mean = 0, low = 0;                         // of the gate of this query
-    const real* gate = in.gate.values + (((long)b * s.T + t) * s.NH + x.h) * in.gate.width;
+    const long gate_row = ((long)b * s.T + t) * s.NH + x.h;
+    const real* gate = in.gate.values + gate_row * in.gate.width;
     const int width = in.gate.values ? in.gate.width : 0;
     FOR_LANES(i, width) {
-        const float g = 1.0f / (1.0f + expf(-(float)gate[i]));
+        const float g = sigmoid_((float)gate[i]);
         mean += g / width;
         low += (g < 0.1f) / (float)width;
     }
@@ -75,13 +80,13 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     if (lane == 0) { // the sink token's own query is no real query
         const bool real_query = t >= skip;
         float* metric = out + FIRST_METRIC;
-        metric[METRIC_mass] = real_query ? sum : 0.0f;
-        // P = |w| / sum_abs
-        metric[METRIC_entropy] = real_query && inv != 0 ? logf(sum_abs) - wlogw * inv : 0.0f;
-        metric[METRIC_effective] = real_query ? mean * first : 0.0f;
-        metric[METRIC_gate] = real_query ? mean : 0.0f;
-        metric[METRIC_gate_low] = real_query ? low : 0.0f;
-        metric[METRIC_gate_first] = t == skip ? mean : 0.0f;
+        const float entropy = logf(sum_abs) - wlogw * inv;   // of P = |w| / sum_abs
+        metric[METRIC_mass] = where(real_query, sum);
+        metric[METRIC_entropy] = where(real_query && inv != 0, entropy);
+        metric[METRIC_effective] = where(real_query, mean * first);
+        metric[METRIC_gate] = where(real_query, mean);
+        metric[METRIC_gate_low] = where(real_query, low);
+        metric[METRIC_gate_first] = where(t == skip, mean);
     }
 }
 
@@ -89,22 +94,22 @@ template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
                        StarColumn<const real> star, HeadGate<const real> gate, int skip,
                        AttnShape s) {
-    const int W = attn_row(s);
-    const Panel most = panel_at(s, 0, 0, 0); // no later one is larger
+    const Panel most = panel_most(s);
     const MetricInputs in = { { qkv, star.k, star.v, s }, stat, gate, skip };
-    const long size = most.floats(), size_sums = (long)most.count * s.NH * s.T * METRIC_SUMS;
-    float* dots = (float*)device_scratch((size + size_sums) * sizeof(float));
-    float* sums = dots + size;
+    const long queries = (long)most.count * s.NH * s.T;
+    const long floats = most.floats() + queries * METRIC_SUMS;
+    float* dots = (float*)device_scratch(floats * sizeof(float));
+    float* sums = dots + most.floats();
     for (int b = 0, count; b < s.B; b += count) {
         count = panel_at(s, b, 0, 0).count;
         for (int h = 0; h < s.NH; h++) {
-            for (int t0 = 0; t0 < s.T; t0 += PANEL_ROWS) {
-                const Panel x = panel_at(s, b, h, t0);
-                const real *q = head_q(qkv, s, 0, h), *k = head_k(qkv, s, 0, kv_head(s, h));
-                panel_dots(dots, { q, W }, { k, W }, x, s);
+            const Columns<const real> q = qkv_columns(qkv, h, s);
+            const Columns<const real> k = qkv_columns(qkv, key_head(s, kv_head(s, h)), s);
+            each_panel(s, b, h, [&](const Panel& x) {
+                panel_dots(dots, q, k, x, s);
                 LAUNCH_WARPS((attention_metrics_kernel<A, Bi, Pe>), x.count * x.queries(), sums,
                              dots, in, x);
-            }
+            });
         }
         attention_metrics_mean(out + (long)b * s.NH, count * s.NH, sums, skip, Bi::column, s.T);
     }

@@ -48,10 +48,22 @@ enum { CHUNK = 8 };                      // bf16 in 16 bytes
 template <int MT, int N> using Sums = float[MT][N / 8][4];
 template <int MT> using Lefts = uint32_t[MT][4];
 
+// Return the lane's first row and first column of C.
+DEVICE int lane_row() { return lane_id() / 4; }
+DEVICE int lane_column() { return lane_id() % 4 * 2; }
+
+// Returns number i of a row of C (16 MT, N): a lane has 2 MT rows, 8 apart, of N / 4 numbers each.
+// Number i stands columns_on(i) columns right of the lane's first.
+template <class C> DEVICE float& number_of(C& c, int row, int i) {
+    return c[row / 2][i / 2][row % 2 * 2 + i % 2];
+}
+
+HD constexpr int columns_on(int i) { return i / 2 * 8 + i % 2; }
+
 // ----------------------------------------------------------------------------
 // Where things stand in a tile.
 
-// Does a row of HS numbers cover all banks, once or several times?
+// Whether a row of HS numbers covers all banks, once or several times.
 template <int HS> constexpr bool whole_rows = HS % 64 == 0;
 
 // Returns where a chunk of a row stands in a tile (rows, HS).
@@ -80,14 +92,13 @@ template <int HS> struct LaneChunks {
 
 // Returns the chunks for A, and with .trans for B: rows 0-7, rows 8-15, then their right halves.
 template <int HS> DEVICE LaneChunks<HS> lanes_by_column() {
-    const int lane = threadIdx.x % 32;
-    return LaneChunks<HS>(lane % 16, lane / 16);
+    return LaneChunks<HS>(lane_id() % 16, lane_id() / 16);
 }
 
 // Returns the chunks for B as it is: rows 0-7, their right half, then rows 8-15.
 template <int HS> DEVICE LaneChunks<HS> lanes_by_row() {
-    const int row = threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8;
-    return LaneChunks<HS>(row, threadIdx.x / 8 % 2);
+    const int row = lane_id() / 16 * 8 + lane_id() % 8;
+    return LaneChunks<HS>(row, lane_id() / 8 % 2);
 }
 
 // ----------------------------------------------------------------------------
@@ -108,8 +119,10 @@ DEVICE unsigned again(unsigned x) {
 // fewer instructions to divide and to address by.)
 template <bool WHOLE, int HS, int ROWS>
 DEVICE void tile_load_part(bf16* tile, const bf16* x, unsigned stride, int rows, unsigned thread) {
-    constexpr int ACROSS = whole_rows<HS> ? 8 : 4, DOWN = MMA_BLOCK / ACROSS;
-    const int row = thread / ACROSS, chunk = thread % ACROSS;
+    constexpr int ACROSS = whole_rows<HS> ? 8 : 4;
+    constexpr int DOWN = MMA_BLOCK / ACROSS;
+    const int row = thread / ACROSS;
+    const int chunk = thread % ACROSS;
     const bf16* from = x + row * stride + chunk * CHUNK;
     bf16* to = tile_at<HS>(tile, row, chunk);
     #pragma unroll
@@ -150,18 +163,15 @@ template <int HS, int MT, int KEEP = 0> struct LeftRows {
     DEVICE LeftRows(bf16* rows, LaneChunks<HS> by_column) : rows(rows), by_column(by_column) {}
 
     DEVICE void hold() {
-        #pragma unroll
-        for (int k = 0; k < KEEP; k++) {
-            #pragma unroll
-            for (int m = 0; m < MT; m++) { ldmatrix(kept[k][m], rows + by_column(16 * m, k)); }
+        UNROLL(k, KEEP) {
+            UNROLL(m, MT) { ldmatrix(kept[k][m], rows + by_column(16 * m, k)); }
         }
     }
 
     DEVICE void piece(uint32_t (&a)[4], int m, int k) const {
         if constexpr (KEEP > 0) {
             if (k < KEEP) {
-                #pragma unroll
-                for (int i = 0; i < 4; i++) { a[i] = kept[k][m][i]; }
+                UNROLL(i, 4) { a[i] = kept[k][m][i]; }
                 return;
             }
         }
@@ -173,19 +183,16 @@ template <int HS, int MT, int KEEP = 0> struct LeftRows {
 template <int HS, int MT, int N, int KEEP>
 DEVICE void product_rows(Sums<MT, N>& c, const LeftRows<HS, MT, KEEP>& a, bf16* b,
                          LaneChunks<HS> by_row) {
-    #pragma unroll
-    for (int i = 0; i < MT * N / 2; i++) { c[i / (N / 2)][i / 4 % (N / 8)][i % 4] = 0; }
-    #pragma unroll
-    for (int k = 0; k < HS / 16; k++) {
+    UNROLL(row, 2 * MT) {
+        UNROLL(i, N / 4) { number_of(c, row, i) = 0; }
+    }
+    UNROLL(k, HS / 16) {
         Lefts<MT> left;
-        #pragma unroll
-        for (int m = 0; m < MT; m++) { a.piece(left[m], m, k); }
-        #pragma unroll
-        for (int n = 0; n < N / 16; n++) {
+        UNROLL(m, MT) { a.piece(left[m], m, k); }
+        UNROLL(n, N / 16) {
             uint32_t right[4];
             ldmatrix(right, b + by_row(16 * n, k));
-            #pragma unroll
-            for (int m = 0; m < MT; m++) {
+            UNROLL(m, MT) {
                 mma(c[m][2 * n], left[m], right[0], right[1]);
                 mma(c[m][2 * n + 1], left[m], right[2], right[3]);
             }
@@ -207,12 +214,10 @@ template <int N> DEVICE void pack_left(uint32_t (&a)[4], const float (&w)[N / 8]
 template <int HS, int MT>
 DEVICE void product_step(Sums<MT, HS>& c, const Lefts<MT>& a, bf16* x, int row,
                          LaneChunks<HS> by_column) {
-    #pragma unroll
-    for (int n = 0; n < HS / 16; n++) {
+    UNROLL(n, HS / 16) {
         uint32_t right[4];
         ldmatrix_trans(right, x + by_column(row, n));
-        #pragma unroll
-        for (int m = 0; m < MT; m++) {
+        UNROLL(m, MT) {
             mma(c[m][2 * n], a[m], right[0], right[1]);
             mma(c[m][2 * n + 1], a[m], right[2], right[3]);
         }
@@ -223,11 +228,9 @@ DEVICE void product_step(Sums<MT, HS>& c, const Lefts<MT>& a, bf16* x, int row,
 template <int HS, int MT, int N>
 DEVICE void product_weights(Sums<MT, HS>& c, const Sums<MT, N>& w, bf16* x,
                             LaneChunks<HS> by_column) {
-    #pragma unroll
-    for (int k = 0; k < N / 16; k++) {
+    UNROLL(k, N / 16) {
         Lefts<MT> left;
-        #pragma unroll
-        for (int m = 0; m < MT; m++) { pack_left<N>(left[m], w[m], k); }
+        UNROLL(m, MT) { pack_left<N>(left[m], w[m], k); }
         product_step<HS, MT>(c, left, x, 16 * k, by_column);
     }
 }
@@ -249,10 +252,10 @@ template <int HS>
 DEVICE void rows_store(const OutRows& out, bf16* tile, int row0, const float (&c)[HS / 8][4],
                        float f0, float f1) {
     constexpr int CHUNKS = HS / CHUNK;
-    const int lane = threadIdx.x % 32, own = row0 + lane / 4, pair = lane % 4 * 2;
+    const int own = row0 + lane_row();
+    const int pair = lane_column();
     __syncwarp();
-    #pragma unroll
-    for (int n = 0; n < CHUNKS; n++) {
+    UNROLL(n, CHUNKS) {
         bf16* upper = tile_at<HS>(tile, own, n) + pair;
         bf16* lower = tile_at<HS>(tile, own + 8, n) + pair;
         *(uint32_t*)upper = pack(c[n][0] * f0, c[n][1] * f0);
@@ -260,7 +263,9 @@ DEVICE void rows_store(const OutRows& out, bf16* tile, int row0, const float (&c
     }
     __syncwarp();
     FOR_LANES(i, 16 * CHUNKS) {
-        const int row = row0 + i / CHUNKS, chunk = i % CHUNKS, t = out.t0 + row;
+        const int row = row0 + i / CHUNKS;
+        const int chunk = i % CHUNKS;
+        const int t = out.t0 + row;
         if (t < out.T) {
             const Vec<bf16, CHUNK> numbers = load<CHUNK>(tile_at<HS>(tile, row, chunk));
             store<CHUNK>(out.p + t * out.stride + chunk * CHUNK, numbers);
@@ -269,8 +274,9 @@ DEVICE void rows_store(const OutRows& out, bf16* tile, int row0, const float (&c
 }
 
 template <int HS> DEVICE void rows_scale(float (&c)[HS / 8][4], float f) {
-    #pragma unroll
-    for (int i = 0; i < HS / 2; i++) { c[i / 4][i % 4] *= f; }
+    UNROLL(n, HS / 8) {
+        UNROLL(e, 4) { c[n][e] *= f; }
+    }
 }
 
 // Sums and maxima over the 4 lanes that share a row.

@@ -6,13 +6,16 @@ norms.cuh -- norms of rows, and of queries and keys.
 #include "../attention_variants.cuh"
 #include "../operands.h"
 #include "matmul.cuh"
+#include "rope.cuh"
 
 namespace cuda {
 // A warp normalizes a row. Its lanes hold the row in K registers of N values each, so that they
 // read it once. Where it is too long for that, K is 0 and they read it again in each pass. FOR_ROW:
 // c is the first column of the lane's chunk k.
-#define FOR_ROW(k, c, N, K, C) \
-    for (int k = 0, c = threadIdx.x % 32 * N; K ? k < K : c < C; k++, c += 32 * N) if (c < C)
+template <int K> DEVICE bool row_goes_on(int k, int c, int C) { return K ? k < K : c < C; }
+#define FOR_ROW(k, c, N, K, C)                                                   \
+    for (int k = 0, c = lane_id() * N; row_goes_on<K>(k, c, C); k++, c += 32 * N) \
+        if (c < C)
 template <int N, int K> struct WarpRow {
     const real* x;
     Vec<real, N> own[K ? K : 1];
@@ -24,7 +27,7 @@ template <int N, int K> struct WarpRow {
         }
     }
 
-    DEVICE Vec<float, N> at(int k, int c) const {
+    DEVICE Floats<N> at(int k, int c) const {
         if constexpr (K > 0) { return to_floats<N>(own[k]); } else { return load_real<N>(x + c); }
     }
 };
@@ -49,29 +52,24 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     if (stats.mean) {
         float sum = 0;
         #pragma unroll
-        FOR_ROW(k, c, N, K, C) {
-            const Vec<float, N> v = row.at(k, c);
-            for (int i = 0; i < N; i++) { sum += v[i]; }
-        }
+        FOR_ROW(k, c, N, K, C) { add_numbers(sum, row.at(k, c)); }
         m = warp_sum(sum) / C;
     }
     float squares = 0;
     #pragma unroll
     FOR_ROW(k, c, N, K, C) {
-        const Vec<float, N> v = row.at(k, c);
-        for (int i = 0; i < N; i++) { squares += (v[i] - m) * (v[i] - m); }
+        const Floats<N> x = row.at(k, c) - m;
+        add_numbers(squares, x * x);
     }
     const float r = 1.0f / sqrtf(warp_sum(squares) / C + s.eps);
     real* out_n = out + (long)n * C;
     #pragma unroll
     FOR_ROW(k, c, N, K, C) {
-        Vec<float, N> v = row.at(k, c);
-        const Vec<float, N> w = load_real_or<N>(1, weights.weight, c);
-        const Vec<float, N> b = load_real_or<N>(0, weights.bias, c);
-        for (int i = 0; i < N; i++) { v[i] = (v[i] - m) * r * w[i] + b[i]; }
-        store_real<N>(out_n + c, v);
+        const Floats<N> w = load_real_or<N>(1, weights.weight, c);
+        const Floats<N> b = load_real_or<N>(0, weights.bias, c);
+        store_real<N>(out_n + c, (row.at(k, c) - m) * r * w + b);
     }
-    if (threadIdx.x % 32 > 0) { return; }
+    if (!first_lane()) { return; }
     stats.rstd[n] = r;
     if (stats.mean) { stats.mean[n] = m; }
 }
@@ -88,29 +86,36 @@ inline void norm_forward(real* out, NormStats<acc> stats, const real* inp,
 // SUM_BIAS (blocks, 2, C) for dweight and dbias.
 enum { NORM_ROWS = 64 };
 
+DEVICE int block_warps() { return blockDim.x / 32; }
+
 // A warp's sums over rows, C floats.
 template <int N, int K> struct WarpSums {
-    Vec<float, N> kept[K ? K : 1];
+    Floats<N> kept[K ? K : 1];
     float* own;
 
     DEVICE WarpSums(float* own, int C) : kept{}, own(own) {
-        if (!K) { FOR_ROW(k, c, N, K, C) { store_floats(own + c, Vec<float, N>{}); } }
+        if constexpr (K == 0) {
+            FOR_ROW(k, c, N, K, C) { store_floats(own + c, all_of<N>(0)); }
+        }
     }
-    DEVICE Vec<float, N> at(int k, int c) const {
-        if constexpr (K > 0) { return kept[k]; } else { return load_floats<N>(own + c); }
-    }
-    DEVICE void set(int k, int c, const Vec<float, N>& x) {
-        if (K) { kept[K ? k : 0] = x; } else { store_floats(own + c, x); }
+    DEVICE void add(int k, int c, const Floats<N>& x) {
+        if constexpr (K > 0) {
+            kept[k] += x;
+        } else {
+            store_floats(own + c, load_floats<N>(own + c) + x);
+        }
     }
 
     // Adds up the sums of all warps, which stand C floats apart from `all` on: out (C).
     DEVICE void join(float* out, const float* all, int C) {
         #pragma unroll
-        FOR_ROW(k, c, N, K, C) { if (K) { store_floats(own + c, kept[K ? k : 0]); } }
+        FOR_ROW(k, c, N, K, C) {
+            if constexpr (K > 0) { store_floats(own + c, kept[k]); }
+        }
         __syncthreads();
-        for (int c = threadIdx.x; c < C; c += blockDim.x) {
+        FOR_STRIDE(c, threadIdx.x, C, blockDim.x) {
             float sum = 0;
-            for (int w = 0; w < (int)blockDim.x / 32; w++) { sum += all[w * C + c]; }
+            for (int w = 0; w < block_warps(); w++) { sum += all[w * C + c]; }
             out[c] = sum;
         }
         __syncthreads();
@@ -129,50 +134,46 @@ struct NormBackward {
 
 template <int N, int K, bool SUM_BIAS>
 DEVICE void norm_backward_rows(real* dx, float* part, const NormBackward& a) {
-    const int warps = blockDim.x / 32, warp = threadIdx.x / 32, C = a.C;
-    float *all = dynamic_smem<float>(), *out = part + (long)blockIdx.x * C * (SUM_BIAS ? 2 : 1);
-    WarpSums<N, K> dw(all + warp * C, C);
-    // registers would not hold both
-    WarpSums<N, K <= 4 ? K : 0> db(all + ((SUM_BIAS ? warps : 0) + warp) * C, SUM_BIAS ? C : 0);
-    const int n1 = min(a.rows, (int)(blockIdx.x + 1) * NORM_ROWS);
-    for (int n = blockIdx.x * NORM_ROWS + warp; n < n1; n += warps) {
+    constexpr int KEPT = K <= 4 ? K : 0;             // registers would not hold both sums
+    const int warps = block_warps();
+    const int C = a.C;
+    const int width = SUM_BIAS ? 2 * C : C;
+    float* all = dynamic_smem<float>();
+    float* all_bias = SUM_BIAS ? all + warps * C : all;
+    float* out = part + (long)blockIdx.x * width;
+    WarpSums<N, K> dw(all + warp_id() * C, C);
+    WarpSums<N, KEPT> db(all_bias + warp_id() * C, SUM_BIAS ? C : 0);
+    const int first = blockIdx.x * NORM_ROWS;
+    const int end = min(a.rows, first + NORM_ROWS);
+    for (int n = first + warp_id(); n < end; n += warps) {
         const long at = (long)n * C;
-        const WarpRow<N, K> d_n(a.dout + at, C), x_n(a.x + at, C);
+        const WarpRow<N, K> d_n(a.dout + at, C);
+        const WarpRow<N, K> x_n(a.x + at, C);
         real* dx_n = dx + at;
-        const float m = a.mean ? a.mean[n] : 0.0f, r = a.rstd[n];
+        const float m = a.mean ? a.mean[n] : 0.0f;
+        const float r = a.rstd[n];
         float dot = 0, sum = 0;
         #pragma unroll
         FOR_ROW(k, c, N, K, C) {
-            const Vec<float, N> d = d_n.at(k, c), v = x_n.at(k, c);
-            const Vec<float, N> w = load_real_or<N>(1, a.weight, c);
-            for (int i = 0; i < N; i++) {
-                const float dy = d[i] * w[i];
-                dot += dy * (v[i] - m);
-                sum += dy;
-            }
+            const Floats<N> dy = d_n.at(k, c) * load_real_or<N>(1, a.weight, c);
+            add_numbers(dot, dy * (x_n.at(k, c) - m));
+            add_numbers(sum, dy);
         }
         const float f = r * r * r * warp_sum(dot) / C;
         const float r_mean = a.mean ? r * warp_sum(sum) / C : 0.0f;
         #pragma unroll
         FOR_ROW(k, c, N, K, C) {
-            const Vec<float, N> d = d_n.at(k, c), v = x_n.at(k, c);
-            const Vec<float, N> w = load_real_or<N>(1, a.weight, c);
-            Vec<float, N> g = a.add ? load_real<N>(dx_n + c) : all_of<N>(0);
-            Vec<float, N> dw_c = dw.at(k, c), db_c;
-            if (SUM_BIAS) { db_c = db.at(k, c); }
-            for (int i = 0; i < N; i++) {
-                const float x = v[i] - m;
-                dw_c[i] += d[i] * x * r;
-                if (SUM_BIAS) { db_c[i] += d[i]; }
-                g[i] += d[i] * w[i] * r - x * f - r_mean;
-            }
-            dw.set(k, c, dw_c);
-            if (SUM_BIAS) { db.set(k, c, db_c); }
-            store_real<N>(dx_n + c, g);
+            const Floats<N> d = d_n.at(k, c);
+            const Floats<N> x = x_n.at(k, c) - m;
+            const Floats<N> w = load_real_or<N>(1, a.weight, c);
+            const Floats<N> g = a.add ? load_real<N>(dx_n + c) : all_of<N>(0);
+            dw.add(k, c, d * x * r);
+            if (SUM_BIAS) { db.add(k, c, d); }
+            store_real<N>(dx_n + c, g + (d * w * r - x * f - r_mean));
         }
     }
     dw.join(out, all, C);
-    if (SUM_BIAS) { db.join(out + C, all + warps * C, C); }
+    if (SUM_BIAS) { db.join(out + C, all_bias, C); }
 }
 
 template <int N, int K>
@@ -195,7 +196,9 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
     const bool both = grads.bias && ok && C <= 8 * 32 * VN;
     // before dx, which may be dout
     if (grads.bias && !both) { matmul_backward_bias(grads.bias, dout, N, C); }
-    const int W = both ? 2 * C : C, blocks = CEIL_DIV(N, NORM_ROWS), warps = sum_warps(W);
+    const int W = both ? 2 * C : C;
+    const int blocks = CEIL_DIV(N, NORM_ROWS);
+    const int warps = sum_warps(W);
     const size_t smem = warps * W * sizeof(float);
     float* part = (float*)device_scratch((size_t)blocks * W * sizeof(float));
     const NormBackward a = { dout, x, weight, stats.mean, stats.rstd, add, N, C };
@@ -219,9 +222,16 @@ struct QkSide {
     int first, G;          // and its number among the G groups of a row
 };
 HD QkSide qk_side(int side, bool all, const AttnShape& s) {
-    const int heads = side ? s.KV : s.NH, groups_q = all ? 1 : s.NH;
-    return { all ? 1 : heads, all ? heads * s.HS : s.HS, side ? s.NH * s.HS : 0,
-             side ? groups_q : 0, all ? 2 : s.NH + s.KV };
+    const int heads = side ? s.KV : s.NH;
+    const int queries = s.NH * s.HS;
+    QkSide x = { heads, s.HS, side * queries, side * s.NH, s.NH + s.KV };
+    if (all) {
+        x.groups = 1;
+        x.C = heads * s.HS;
+        x.first = side;
+        x.G = 2;
+    }
+    return x;
 }
 
 // Normalizes queries and keys in place, a warp per group of a row.
@@ -230,30 +240,32 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     qk_norm_forward_kernel(real* qkv, real* qk_in, acc* rstd, QkWeights<const real> weights,
                            bool all, float eps, AttnShape s) {
     const int G = qk_side(0, all, s).G;
-    const long i = warp_number(), bt = i / G;
+    const long i = warp_number();
+    const long bt = i / G;
     if (bt >= (long)s.B * s.T) { return; }
-    const int g = i % G, side = g >= qk_side(1, all, s).first;
+    const int g = i % G;
+    const int side = g >= qk_side(1, all, s).first;
     const QkSide q = qk_side(side, all, s);
     const int at = q.from + (g - q.first) * q.C;
-    real *x = qkv + bt * attn_row(s) + at, *saved = qk_in + bt * (s.NH + s.KV) * s.HS + at;
+    real* x = qkv + bt * attn_row(s) + at;
+    real* saved = qk_in + bt * qk_width(s) + at;
     const real* weight = side ? weights.k : weights.q;
     const WarpRow<N, K> row(x, q.C);
-    float sum = 0;
+    float squares = 0;
     #pragma unroll
     FOR_ROW(k, c, N, K, q.C) {
-        const Vec<float, N> v = row.at(k, c);
-        for (int i = 0; i < N; i++) { sum += v[i] * v[i]; }
+        const Floats<N> v = row.at(k, c);
+        add_numbers(squares, v * v);
     }
-    const float r = 1.0f / sqrtf(warp_sum(sum) / q.C + eps);
+    const float r = 1.0f / sqrtf(warp_sum(squares) / q.C + eps);
     #pragma unroll
     FOR_ROW(k, c, N, K, q.C) {
-        Vec<float, N> v = row.at(k, c);
-        const Vec<float, N> w = load_real<N>(weight + c);
+        const Floats<N> v = row.at(k, c);
+        const Floats<N> w = load_real<N>(weight + c);
         store_real<N>(saved + c, v);
-        for (int i = 0; i < N; i++) { v[i] = v[i] * r * w[i]; }
-        store_real<N>(x + c, v);
+        store_real<N>(x + c, v * r * w);
     }
-    if (threadIdx.x % 32 == 0) { rstd[i] = r; }
+    if (first_lane()) { rstd[i] = r; }
 }
 
 inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, QkWeights<const real> weights,
@@ -271,37 +283,36 @@ template <int N, int K>
 __global__ void __launch_bounds__(256)
     qk_norm_backward_kernel(real* dqkv, float* part, const real* qk_in, const acc* rstd,
                             QkWeights<const real> weights, bool all, AttnShape s) {
-    const int n0 = blockIdx.x * ROW_BLOCK, rows = min(s.B * s.T - n0, (int)ROW_BLOCK);
-    const int warp = threadIdx.x / 32, width = qk_side(0, all, s).C;
+    const int n0 = blockIdx.x * ROW_BLOCK;
+    const int rows = min(s.B * s.T - n0, (int)ROW_BLOCK);
+    const int width = qk_side(0, all, s).C;
     float* sums = dynamic_smem<float>();
     for (int side = 0; side < 2; side++) {
         const QkSide q = qk_side(side, all, s);
         const real* weight = side ? weights.k : weights.q;
-        WarpSums<N, K> dw(sums + warp * q.C, q.C);
-        for (int i = warp; i < rows * q.groups; i += blockDim.x / 32) {
+        WarpSums<N, K> dw(sums + warp_id() * q.C, q.C);
+        for (int i = warp_id(); i < rows * q.groups; i += block_warps()) {
             const long bt = n0 + i / q.groups;
-            const int g = i % q.groups, at = q.from + g * q.C;
+            const int g = i % q.groups;
+            const int at = q.from + g * q.C;
             real* d = dqkv + bt * attn_row(s) + at;
-            const WarpRow<N, K> d_n(d, q.C), x_n(qk_in + bt * (s.NH + s.KV) * s.HS + at, q.C);
+            const WarpRow<N, K> d_n(d, q.C);
+            const WarpRow<N, K> x_n(qk_in + bt * qk_width(s) + at, q.C);
             const float r = rstd[bt * q.G + q.first + g];
             float dot = 0;
             #pragma unroll
             FOR_ROW(k, c, N, K, q.C) {
-                const Vec<float, N> dy = d_n.at(k, c), x = x_n.at(k, c);
-                const Vec<float, N> w = load_real<N>(weight + c);
-                for (int e = 0; e < N; e++) { dot += dy[e] * w[e] * x[e]; }
+                const Floats<N> w = load_real<N>(weight + c);
+                add_numbers(dot, d_n.at(k, c) * w * x_n.at(k, c));
             }
             const float f = r * r * r * warp_sum(dot) / q.C;
             #pragma unroll
             FOR_ROW(k, c, N, K, q.C) {
-                Vec<float, N> dy = d_n.at(k, c), dw_c = dw.at(k, c);
-                const Vec<float, N> x = x_n.at(k, c), w = load_real<N>(weight + c);
-                for (int e = 0; e < N; e++) {
-                    dw_c[e] += dy[e] * x[e] * r;
-                    dy[e] = dy[e] * w[e] * r - x[e] * f;
-                }
-                dw.set(k, c, dw_c);
-                store_real<N>(d + c, dy);
+                const Floats<N> dy = d_n.at(k, c);
+                const Floats<N> x = x_n.at(k, c);
+                const Floats<N> w = load_real<N>(weight + c);
+                dw.add(k, c, dy * x * r);
+                store_real<N>(d + c, dy * w * r - x * f);
             }
         }
         dw.join(part + ((long)blockIdx.x * 2 + side) * width, sums, q.C);

@@ -31,9 +31,9 @@ template <int N>
 __global__ void __launch_bounds__(ROW_THREADS)
     add_kernel(real* y, const real* x, long n, float by) {
     FOR_FLAT(i, N, n) {
-        Vec<float, N> a = load_real<N>(y + i);
-        const Vec<float, N> b = load_real_or<N>(0, x, i);
-        for (int k = 0; k < N; k++) { a[k] = fmaf(by, a[k], b[k]); }
+        Floats<N> a = load_real<N>(y + i);
+        const Floats<N> b = load_real_or<N>(0, x, i);
+        UNROLL(k, N) { a[k] = fmaf(by, a[k], b[k]); }
         store_real<N>(y + i, a);
     }
 }
@@ -61,18 +61,30 @@ typedef std::conditional_t<sizeof(real) == 2, Fast, float> Elem;
 DEVICE float number(float x) { return x; }
 DEVICE float number(Fast x)  { return x.v; }
 
+// Where row n of the FFN begins: the gates, and behind them, if it is gated, what they multiply.
+struct FfnRow {
+    long gate, up;
+    DEVICE FfnRow(int n, bool gated, int F) {
+        const int width = gated ? 2 * F : F;
+        gate = (long)n * width;
+        up = gate + F;
+    }
+};
+
 template <class A, int N>
 __global__ void __launch_bounds__(256)
     ffn_forward_kernel(real* out, const real* inp, bool gated, int rows, int F) {
     const int n = own_row();
     if (n >= rows) { return; }
-    const real* gate = inp + (long)n * F * (gated ? 2 : 1);
-    const real* up = gated ? gate + F : NULL;
+    const FfnRow row(n, gated, F);
+    const real* gate = inp + row.gate;
+    const real* up = gated ? inp + row.up : NULL;
+    real* out_n = out + (long)n * F;
     FOR_COLUMNS(i, N, F) {
-        Vec<float, N> g = load_real<N>(gate + i);
-        const Vec<float, N> u = load_real_or<N>(1, up, i);
-        for (int k = 0; k < N; k++) { g[k] = number(A::act(Elem(g[k]))) * u[k]; }
-        store_real<N>(out + (long)n * F + i, g);
+        const Floats<N> g = load_real<N>(gate + i);
+        const Floats<N> u = load_real_or<N>(1, up, i);
+        const Floats<N> open = each_of(g, [](float x) { return number(A::act(Elem(x))); });
+        store_real<N>(out_n + i, open * u);
     }
 }
 
@@ -93,19 +105,21 @@ __global__ void __launch_bounds__(256)
                         int F) {
     const int n = own_row();
     if (n >= rows) { return; }
-    const long row = (long)n * F * (gated ? 2 : 1);
-    const real* up = gated ? inp + row + F : NULL;
-    real *dgate = dinp + row, *dup = dgate + F;
+    const FfnRow row(n, gated, F);
+    const real* gate = inp + row.gate;
+    const real* up = gated ? inp + row.up : NULL;
+    const real* dout_n = dout + (long)n * F;
     FOR_COLUMNS(i, N, F) {
-        Vec<float, N> g = load_real<N>(inp + row + i), u = load_real_or<N>(1, up, i);
-        const Vec<float, N> d = load_real<N>(dout + (long)n * F + i);
-        for (int k = 0; k < N; k++) {
+        Floats<N> g = load_real<N>(gate + i);
+        Floats<N> u = load_real_or<N>(1, up, i);
+        const Floats<N> d = load_real<N>(dout_n + i);
+        UNROLL(k, N) {                 // gradients in place of what they belong to
             const Elem x(g[k]);
             g[k] = d[k] * number(A::dact(x)) * u[k];
             u[k] = d[k] * number(A::act(x));
         }
-        store_real<N>(dgate + i, g);
-        if (gated) { store_real<N>(dup + i, u); }
+        store_real<N>(dinp + row.gate + i, g);
+        if (gated) { store_real<N>(dinp + row.up + i, u); }
     }
 }
 
@@ -126,12 +140,13 @@ inline void ffn_backward(real* dinp, const real* dout, const real* inp, Activati
 // once; a thread takes back only what it has copied itself. Any other row is read twice.
 
 enum { CLASSIFIER_THREADS = 512 };
-#define FOR_LOGITS(v, N, V) for (int v = threadIdx.x * N; v < V; v += CLASSIFIER_THREADS * N)
+#define FOR_LOGITS(v, N, V) FOR_STRIDE(v, threadIdx.x * N, V, CLASSIFIER_THREADS * N)
 template <int N, bool KEEP>
 __global__ void __launch_bounds__(CLASSIFIER_THREADS)
     classifier_kernel(acc* losses, real* logits, const int* targets, float dloss, float cap,
                       int V) {
-    real *x = logits + (long)blockIdx.x * V, *kept = KEEP ? dynamic_smem<real>() : x;
+    real* x = logits + (long)blockIdx.x * V;
+    real* kept = KEEP ? dynamic_smem<real>() : x;
     const int y = targets[blockIdx.x];
     const bool counts = y >= 0;
     auto capped = [=](float logit) { return cap != 0 ? cap * tanh_(logit / cap) : logit; };
@@ -144,30 +159,34 @@ __global__ void __launch_bounds__(CLASSIFIER_THREADS)
     // the sum is kept relative to the largest value so far
     float top = -INFINITY, sum = 0;
     FOR_LOGITS(v, N, V) {
-        const Vec<float, N> l = load_real<N>(kept + v);
+        const Floats<N> l = load_real<N>(kept + v);
         float most = top;
-        for (int i = 0; i < N; i++) { most = max_(most, capped(l[i])); }
+        UNROLL(i, N) { most = max_(most, capped(l[i])); }
         if (most > top) {
             sum *= exp_(top - most);
             top = most;
         }
-        for (int i = 0; i < N; i++) { sum += number(exp_(Elem(capped(l[i]) - top))); }
+        UNROLL(i, N) { sum += number(exp_(Elem(capped(l[i]) - top))); }
     }
     const float all = block_max<CLASSIFIER_THREADS>(top);
     const bool any = top != -INFINITY;                   // a thread may have no value
     sum = block_sum<CLASSIFIER_THREADS>(any ? sum * exp_(top - all) : 0.0f);
-    if (threadIdx.x == 0) { losses[blockIdx.x] = counts ? log_(sum) - (x_y - all) : 0.0f; }
+    if (threadIdx.x == 0) {
+        const float loss = log_(sum) - (x_y - all);
+        losses[blockIdx.x] = where(counts, loss);
+    }
     if (dloss == 0 && cap == 0) { return; }
 
     const float f = counts ? dloss / sum : 0.0f;
     FOR_LOGITS(v, N, V) {
-        Vec<float, N> l = load_real<N>(kept + v);
-        for (int i = 0; i < N; i++) {
-            const float logit = capped(l[i]), part = logit / cap;
+        Floats<N> l = load_real<N>(kept + v);
+        UNROLL(i, N) {
+            const float logit = capped(l[i]);
+            const float part = logit / cap;
             const float slope = cap != 0 ? 1.0f - part * part : 1.0f;
             const float p = number(exp_(Elem(logit - all))) * f;
-            const float is_target = v + i == y ? dloss : 0.0f;
-            const float d = counts ? (p - is_target) * slope : 0.0f;
+            const float is_target = where(v + i == y, dloss);
+            const float d = where(counts, (p - is_target) * slope);
             l[i] = dloss == 0 ? logit : d;
         }
         store_real<N>(x + v, l);

@@ -7,11 +7,22 @@ optimizer.cuh -- sums of a step, and the optimizers.
 #include "rows.cuh"
 
 namespace cuda {
+// What a block of 256 threads takes of n numbers, to add up their squares.
 enum { SQUARE_BLOCK = 1 << 14 };
+struct SquareBlock {
+    long first, end;       // the thread's first number; the end of the block's
+    DEVICE SquareBlock(long n) {
+        const long begin = (long)blockIdx.x * SQUARE_BLOCK;
+        first = begin + threadIdx.x;
+        end = min(n, begin + SQUARE_BLOCK);
+    }
+};
+inline int square_blocks(long n) { return CEIL_DIV(n, (long)SQUARE_BLOCK); }
+
 __global__ void __launch_bounds__(256) square_norm_kernel(double* part, const acc* x, long n) {
-    const long from = (long)blockIdx.x * SQUARE_BLOCK, to = min(n, from + SQUARE_BLOCK);
+    const SquareBlock block(n);
     double sum = 0;
-    for (long i = from + threadIdx.x; i < to; i += 256) { sum += (double)x[i] * x[i]; }
+    for (long i = block.first; i < block.end; i += 256) { sum += (double)x[i] * x[i]; }
     sum = block_sum<256>(sum);
     if (threadIdx.x == 0) { part[blockIdx.x] = sum; }
 }
@@ -28,7 +39,7 @@ __global__ void __launch_bounds__(1024)
 }
 
 inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
-    const int blocks = CEIL_DIV(n, (long)SQUARE_BLOCK);
+    const int blocks = square_blocks(n);
     double* part = (double*)device_scratch(blocks * sizeof(double));
     LAUNCH(square_norm_kernel, dim3(blocks), dim3(256), 0, part, x, n);
     LAUNCH(square_norm_sum_kernel, dim3(1), dim3(1024), 0, sums, part, blocks, clip);
@@ -59,19 +70,22 @@ __global__ void __launch_bounds__(ROW_THREADS)
     const float scale = sums->grad_scale;
     if (isnan(scale)) { return; }
     FOR_FLAT(i, N, n) {
-        const Vec<acc, N> g = load<N>(grads + i);
-        Vec<acc, N> w = load<N>(to.master + i), m = load<N>(to.m + i), v;
+        const Floats<N> g = load<N>(grads + i);
+        Floats<N> w = load<N>(to.master + i);
+        Floats<N> m = load<N>(to.m + i);
+        Floats<N> v;
         if (ADAM) { v = load<N>(to.v + i); }
-        #pragma unroll
-        for (int k = 0; k < N; k++) {
+        UNROLL(k, N) {
             const float g_k = g[k] * scale;
             float step;
             if (ADAM) {
                 m[k] = o.beta1 * m[k] + (1 - o.beta1) * g_k;
                 v[k] = o.beta2 * v[k] + (1 - o.beta2) * g_k * g_k;
-                step = m[k] * c1 / (sqrtf(v[k] * c2) + o.eps);
+                const float root = sqrtf(v[k] * c2);
+                step = m[k] * c1 / (root + o.eps);
             } else {
-                step = m[k] = o.beta1 * m[k] + g_k;
+                m[k] = o.beta1 * m[k] + g_k;
+                step = m[k];
             }
             w[k] -= o.lr * (step + o.weight_decay * w[k]);
         }
@@ -107,12 +121,15 @@ inline void sgd_update(real* params, acc* master, acc* m, acc* v, const acc* gra
 // Computes Muon's m = beta m + g, and in part (blocks) the squares of u = g + beta m.
 __global__ void __launch_bounds__(256)
     muon_momentum_kernel(double* part, acc* m, const acc* grads, const StepSums* sums, long n) {
-    const long from = (long)blockIdx.x * SQUARE_BLOCK, to = min(n, from + SQUARE_BLOCK);
-    const float beta = MUON_BETA, scale = sums->grad_scale;
+    const SquareBlock block(n);
+    const float beta = MUON_BETA;
+    const float scale = sums->grad_scale;
     if (isnan(scale)) { return; }
     double sum = 0;
-    for (long k = from + threadIdx.x; k < to; k += 256) {
-        const float m_k = beta * m[k] + grads[k] * scale, u = grads[k] * scale + beta * m_k;
+    for (long k = block.first; k < block.end; k += 256) {
+        const float g = grads[k] * scale;
+        const float m_k = beta * m[k] + g;
+        const float u = g + beta * m_k;
         m[k] = m_k;
         sum += (double)u * u;
     }
@@ -131,19 +148,21 @@ __global__ void __launch_bounds__(1024) muon_sum_kernel(double* part, int n) {
 __global__ void __launch_bounds__(256)
     muon_begin_kernel(real* x, const acc* m, const acc* grads, const double* squares,
                       const StepSums* sums, int rows, int cols) {
-    const float beta = MUON_BETA, scale = sums->grad_scale;
+    const float beta = MUON_BETA;
+    const float scale = sums->grad_scale;
     if (isnan(scale)) { return; }
     const float by = 1 / (sqrt(*squares) + 1e-7);
     FOR_FLAT(k, 1, (long)rows * cols) {
         const float u = grads[k] * scale + beta * m[k];
-        x[muon_place(k / cols, k % cols, rows, cols)] = real(u * by);
+        const long place = muon_place(k / cols, k % cols, rows, cols);
+        x[place] = real(u * by);
     }
 }
 
 inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, int rows,
                        int cols) {
     const long n = (long)rows * cols;
-    const int blocks = CEIL_DIV(n, (long)SQUARE_BLOCK);
+    const int blocks = square_blocks(n);
     double* part = (double*)device_scratch(blocks * sizeof(double));
     LAUNCH(muon_momentum_kernel, dim3(blocks), dim3(256), 0, part, m, grads, sums, n);
     LAUNCH(muon_sum_kernel, dim3(1), dim3(1024), 0, part, blocks);
@@ -152,8 +171,10 @@ inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, 
 
 __global__ void __launch_bounds__(256) muon_mix_kernel(real* aa, const real* a, int r) {
     FOR_FLAT(k, 1, (long)r * r) {
-        const float one = k / r == k % r ? (float)MUON_A : 0.0f;
-        aa[k] = real((float)MUON_C * (float)aa[k] + (float)MUON_B * (float)a[k] + one);
+        const float once = where(k / r == k % r, MUON_A);        // of the unit matrix
+        const float twice = MUON_B * (float)a[k];
+        const float four_times = MUON_C * (float)aa[k];
+        aa[k] = real(four_times + twice + once);
     }
 }
 
@@ -166,7 +187,8 @@ __global__ void __launch_bounds__(256)
                     float length, int rows, int cols) {
     if (isnan(sums->grad_scale)) { return; }
     FOR_FLAT(k, 1, (long)rows * cols) {
-        const float step = length * (float)x[muon_place(k / cols, k % cols, rows, cols)];
+        const long place = muon_place(k / cols, k % cols, rows, cols);
+        const float step = length * (float)x[place];
         const float w = master[k] - o.lr * (step + o.weight_decay * master[k]);
         master[k] = w;
         params[k] = real(w);

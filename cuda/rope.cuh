@@ -7,6 +7,9 @@ rope.cuh -- rope: by itself, and for the attention kernels that turn what they h
 #include "../attention_variants.cuh"
 
 namespace cuda {
+// Returns how many numbers of a row of qkv are queries and keys.
+HD int qk_width(const AttnShape& s) { return (s.NH + s.KV) * s.HS; }
+
 // Turns a pair. It rounds after every operation and fuses none, so that all who turn give the same
 // bits.
 DEVICE void turn_pair(float& a, float& b, float co, float si) {
@@ -18,14 +21,17 @@ DEVICE void turn_pair(float& a, float& b, float co, float si) {
 template <int N>
 __global__ void __launch_bounds__(256)
     rope_kernel(real* qkv, const acc* table, int sign, AttnShape s) {
-    const int bt = own_row(), half = s.rot / 2;
+    const int bt = own_row();
+    const int half = s.rot / 2;
     if (bt >= s.B * s.T) { return; }
     const acc* turn = table + (long)(bt % s.T) * half * 2;
     FOR_COLUMNS(k, N, (s.NH + s.KV) * half) {
-        const int h = k / half, i = k % half;
+        const int h = k / half;
+        const int i = k % half;
         real* x = qkv + (long)bt * attn_row(s) + h * s.HS + i;
-        Vec<float, N> a = load_real<N>(x), b = load_real<N>(x + half);
-        for (int n = 0; n < N; n++) {
+        Floats<N> a = load_real<N>(x);
+        Floats<N> b = load_real<N>(x + half);
+        UNROLL(n, N) {
             const Vec<acc, 2> cos_sin = load<2>(turn + 2 * (i + n));
             turn_pair(a[n], b[n], cos_sin[0], sign * cos_sin[1]);
         }
@@ -36,7 +42,8 @@ __global__ void __launch_bounds__(256)
 
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
     const bool ok = wide(s.rot / 2, {qkv}) && s.HS % VN == 0;
-    LAUNCH_WIDE_ROWS(ok, rope_kernel, s.B * s.T, (s.NH + s.KV) * s.rot / 2, qkv, table, sign, s)
+    const int pairs = (s.NH + s.KV) * s.rot / 2;
+    LAUNCH_WIDE_ROWS(ok, rope_kernel, s.B * s.T, pairs, qkv, table, sign, s)
 }
 } // namespace cuda
 #endif // CUDA_ROPE_CUH

@@ -51,7 +51,8 @@ struct RowBlocks {
         LAUNCH_ROWS(1, kernel<1>, rows, C, __VA_ARGS__)                   \
     }
 DEVICE int own_row() { return blockIdx.x * blockDim.y + threadIdx.y; }
-#define FOR_COLUMNS(c, N, C) for (int c = threadIdx.x * N; c < C; c += blockDim.x * N)
+#define FOR_STRIDE(i, from, n, by) for (int i = from; i < (n); i += by)
+#define FOR_COLUMNS(c, N, C) FOR_STRIDE(c, threadIdx.x * N, C, blockDim.x * N)
 
 // Flat: LAUNCH_FLAT(N, kernel, n, arguments...). Where there is more, a thread goes around again.
 const long FLAT_BLOCKS = shrunk ? 3 : 1L << 16;
@@ -61,68 +62,97 @@ inline dim3 flat_grid(long n, int N) {
 }
 #define LAUNCH_FLAT(N, kernel, n, ...) \
     LAUNCH(kernel, flat_grid(n, N), dim3(ROW_THREADS), 0, __VA_ARGS__)
+DEVICE long flat_first() { return (long)blockIdx.x * ROW_THREADS + threadIdx.x; }
 #define FOR_FLAT(i, N, n)                                                    \
-    for (long i = ((long)blockIdx.x * ROW_THREADS + threadIdx.x) * N; i < n; \
-         i += (long)gridDim.x * ROW_THREADS * N)
+    for (long i = flat_first() * N; i < n; i += (long)gridDim.x * ROW_THREADS * N)
 
 // By warps: LAUNCH_WARPS(kernel, n, arguments...).
-DEVICE long warp_number() { return (long)blockIdx.x * ROW_WARPS + threadIdx.x / 32; }
+DEVICE long warp_number() { return (long)blockIdx.x * ROW_WARPS + warp_id(); }
 inline dim3 warp_grid(long n) { return dim3((unsigned)CEIL_DIV(n, ROW_WARPS)); }
 #define LAUNCH_WARPS(kernel, n, ...) \
     LAUNCH(kernel, warp_grid(n), dim3(32 * ROW_WARPS), 0, __VA_ARGS__)
 // A loop over 0 .. n - 1 that the lanes of a warp share.
-#define FOR_LANES(i, n) for (int i = threadIdx.x % 32; i < (n); i += 32)
+#define FOR_LANES(i, n) FOR_STRIDE(i, lane_id(), n, 32)
 
 // ----------------------------------------------------------------------------
 // N numbers of a tensor, moved at once. Kernels compute with floats.
 
-template <int N> DEVICE Vec<float, N> all_of(float x) {
-    Vec<float, N> all;
-    for (int i = 0; i < N; i++) { all[i] = x; }
-    return all;
-}
+template <int N> using Floats = Vec<float, N>;
 
-template <int N> DEVICE Vec<float, N> to_floats(const Vec<real, N>& x) {
-    Vec<float, N> y;
-    for (int i = 0; i < N; i++) { y[i] = (float)x[i]; }
+// Returns f(x), number by number.
+template <class F, class T, int N> DEVICE Floats<N> each_of(const Vec<T, N>& x, F f) {
+    Floats<N> y;
+    UNROLL(i, N) { y[i] = f(x[i]); }
     return y;
 }
 
-template <int N> DEVICE Vec<float, N> load_real(const real* p) { return to_floats<N>(load<N>(p)); }
+template <int N> DEVICE Floats<N> all_of(float x) {
+    Floats<N> all;
+    UNROLL(i, N) { all[i] = x; }
+    return all;
+}
+
+template <int N> DEVICE Floats<N> to_floats(const Vec<real, N>& x) {
+    return each_of(x, [](real number) { return (float)number; });
+}
+
+template <int N> DEVICE Floats<N> load_real(const real* p) { return to_floats<N>(load<N>(p)); }
 
 // Reads a tensor from `at` on; one that is not there (NULL) holds `otherwise` everywhere.
-template <int N> DEVICE Vec<float, N> load_real_or(float otherwise, const real* p, long at) {
+template <int N> DEVICE Floats<N> load_real_or(float otherwise, const real* p, long at) {
     return p ? load_real<N>(p + at) : all_of<N>(otherwise);
 }
 
 // Rounds x and stores it.
-template <int N> DEVICE void store_real(real* p, const Vec<float, N>& x) {
+template <int N> DEVICE void store_real(real* p, const Floats<N>& x) {
     Vec<real, N> y;
-    for (int i = 0; i < N; i++) { y[i] = real(x[i]); }
+    UNROLL(i, N) { y[i] = real(x[i]); }
     store<N>(p, y);
+}
+
+// Arithmetic goes number by number.
+#define ELEMENTWISE(op)                                                          \
+    template <int N> DEVICE Floats<N>& operator op##=(Floats<N>& a, Floats<N> b) { \
+        UNROLL(i, N) { a[i] op##= b[i]; }                                        \
+        return a;                                                                \
+    }                                                                            \
+    template <int N> DEVICE Floats<N>& operator op##=(Floats<N>& a, float b) {   \
+        UNROLL(i, N) { a[i] op##= b; }                                           \
+        return a;                                                                \
+    }                                                                            \
+    template <int N> DEVICE Floats<N> operator op(Floats<N> a, Floats<N> b) { return a op##= b; } \
+    template <int N> DEVICE Floats<N> operator op(Floats<N> a, float b) { return a op##= b; }
+ELEMENTWISE(+)
+ELEMENTWISE(-)
+ELEMENTWISE(*)
+#undef ELEMENTWISE
+
+// Adds to sum the numbers of x, first to last.
+template <int N> DEVICE void add_numbers(float& sum, const Floats<N>& x) {
+    UNROLL(i, N) { sum += x[i]; }
 }
 
 // ----------------------------------------------------------------------------
 // N floats, N = 1 or a multiple of 4, 16 bytes at a time.
 
-template <int N> DEVICE Vec<float, N> load_floats(const float* p) {
-    constexpr int M = N < 4 ? N : 4;
-    Vec<float, N> x;
-    #pragma unroll
-    for (int i = 0; i < N; i += M) {
-        const Vec<float, M> part = load<M>(p + i);
-        for (int k = 0; k < M; k++) { x[i + k] = part[k]; }
+template <int N> constexpr int at_once = N < 4 ? N : 4;
+
+template <int N> DEVICE Floats<N> load_floats(const float* p) {
+    constexpr int M = at_once<N>;
+    Floats<N> x;
+    UNROLL(i, N / M) {
+        const Floats<M> part = load<M>(p + i * M);
+        UNROLL(k, M) { x[i * M + k] = part[k]; }
     }
     return x;
 }
 
-template <int N> DEVICE void store_floats(float* p, const Vec<float, N>& x) {
-    constexpr int M = N < 4 ? N : 4;
-    #pragma unroll
-    for (int i = 0; i < N; i += M) {
-        Vec<float, M> part;
-        for (int k = 0; k < M; k++) { part[k] = x[i + k]; }
-        store<M>(p + i, part);
+template <int N> DEVICE void store_floats(float* p, const Floats<N>& x) {
+    constexpr int M = at_once<N>;
+    UNROLL(i, N / M) {
+        Floats<M> part;
+        UNROLL(k, M) { part[k] = x[i * M + k]; }
+        store<M>(p + i * M, part);
     }
 }
 } // namespace cuda

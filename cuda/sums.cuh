@@ -14,16 +14,14 @@ enum { ROW_BLOCK = 64 };
 template <int N>
 __global__ void __launch_bounds__(ROW_THREADS)
     row_sums_kernel(float* part, const real* x, int rows, int W) {
-    const int k = own_row(), n0 = k * ROW_BLOCK, n1 = min(rows, n0 + ROW_BLOCK);
-    if (n0 >= rows) { return; }
+    const int block = own_row();
+    const int from = block * ROW_BLOCK;
+    const int to = min(rows, from + ROW_BLOCK);
+    if (from >= rows) { return; }
     FOR_COLUMNS(c, N, W) {
         Vec<float, N> sum = {};
-        for (int n = n0; n < n1; n++) {
-            const Vec<float, N> v = load_real<N>(x + (long)n * W + c);
-            for (int i = 0; i < N; i++) { sum[i] += v[i]; }
-        }
-        float* out = part + (long)k * W + c;
-        for (int i = 0; i < N; i++) { out[i] = sum[i]; }
+        for (int n = from; n < to; n++) { sum += load_real<N>(x + (long)n * W + c); }
+        store_floats(part + (long)block * W + c, sum);
     }
 }
 
@@ -39,9 +37,13 @@ __global__ void __launch_bounds__(32 * COLUMN_WARPS)
     column_sum_kernel(acc* out, const float* part, long K, int C, int stride, int width,
                       int limit) {
     SMEM(float[COLUMN_WARPS][32], sums);
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, c = blockIdx.x * 32 + lane;
+    const int lane = lane_id();
+    const int warp = warp_id();
+    const int c = blockIdx.x * 32 + lane;
     float sum = 0;
-    for (long k = warp; c < C && k < K; k += COLUMN_WARPS) { sum += part[k * stride + c]; }
+    if (c < C) {
+        for (long k = warp; k < K; k += COLUMN_WARPS) { sum += part[k * stride + c]; }
+    }
     sums[warp][lane] = sum;
     __syncthreads();
     if (warp > 0 || c >= C || c % width >= limit) { return; }

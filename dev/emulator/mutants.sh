@@ -30,44 +30,44 @@ cuda/attention_dqk.cu|if constexpr (SIDE == QUERIES) {\n            ldmatrix_tra
 cuda/mma.cuh|at ^ k % PERIOD * 16;|at + k % PERIOD * 16;|bf16
 cuda/attention_backward.cuh|sequence[1] = b * s.NH;|sequence[1] = 0;|bf16
 cuda/attention_panels.cuh|std::min(s.T, std::max(x.t1, s.prefix))|x.t1|fp32
-cuda/attention_panels.cuh|std::max(0, t0 - s.window + 1) / 8 * 8;|std::max(0, t0 - s.window + 1) / 8 * 8 + 8;|fp32
+cuda/attention_panels.cuh|x.j0 = first_key / 8 * 8;|x.j0 = first_key / 8 * 8 + 8;|fp32
 cuda/attention_panels.cuh|if (s.window && !s.prefix) {|if (s.window) {|fp32
-cuda/attention_panels.cuh|keys = x.keys();\n    if (n >= x.count * rows) { return; }|keys = x.keys();\n    if (n > x.count * rows) { return; }|fp32
-cuda/attention_panels.cuh|add ? rows : NULL,|NULL,|fp32
-cuda/attention_panels.cuh|gemm(matrix(keys, s.HS, (long)s.T * s.HS), keys, transposed|gemm(matrix(keys, s.HS, (long)s.T * s.HS), NULL, transposed|fp32
+cuda/attention_panels.cuh|return n < count * queries();|return n <= count * queries();|fp32
+cuda/attention_panels.cuh|add ? rows.p : NULL;|NULL;|fp32
+cuda/attention_panels.cuh|gemm(keys, keys.p, transposed|gemm(keys, NULL, transposed|fp32
 cuda/attention_panels.cuh|            device_zero(memory.dk, 2 * panel_sums(s) * sizeof(float));|            if (g == 0) { device_zero(memory.dk, 2 * panel_sums(s) * sizeof(float)); }|fp32
-cuda/attention_panels.cuh|        m = warp_max(m);\n|\n|fp32
-cuda/attention_panels.cuh|if (Bi::column) { l += attn_mass|if (false) { l += attn_mass|fp32
-cuda/attention_common.cu|dqkv + ((long)b0 * s.T + row)|dqkv + row|fp32
-cuda/attention_panels.cuh|gemm(matrix(keys, s.HS, (long)s.T * s.HS), keys, transposed|gemm(matrix(keys, s.HS, 0), keys, transposed|fp32
-cuda/attention_panels.cuh|const int b = x.b + n / rows, t = x.t0 + n % rows;\n    const float scale|const int b = n / rows, t = x.t0 + n % rows;\n    const float scale|fp32
+cuda/attention_panels.cuh|        top = warp_max(top);\n|\n|fp32
+cuda/attention_panels.cuh|if (Bi::column) { sum += score_mass|if (false) { sum += score_mass|fp32
+cuda/attention_common.cu|qkv_at(s, b0, 0, 0)|qkv_at(s, 0, 0, 0)|fp32
+cuda/attention_panels.cuh|return { p, width, (long)s.T * width };|return { p, width, 0 };|fp32
+cuda/attention_panels.cuh|return b + n / queries();|return n / queries();|fp32
 cuda/sums.cuh|    sums[warp][lane] = sum;\n    __syncthreads();|    sums[warp][lane] = sum;|fp32
 cuda/sums.cuh|    if (warp > 0 \|\| c >= C \|\| c % width >= limit) { return; }|    if (warp > 0 \|\| c >= C) { return; }|fp32
-cuda/norms.cuh|        __syncthreads();\n        for (int c = threadIdx.x; c < C; c += blockDim.x) {|        for (int c = threadIdx.x; c < C; c += blockDim.x) {|tsan
+cuda/norms.cuh|        __syncthreads();\n        FOR_STRIDE(c, threadIdx.x, C, blockDim.x) {|        FOR_STRIDE(c, threadIdx.x, C, blockDim.x) {|tsan
 cuda/ops.cuh|const float x_y = counts ? capped((float)x[y]) : 0.0f;|const float x_y = 0;|fp32
-cuda/norms.cuh|const int n1 = min(a.rows, (int)(blockIdx.x + 1) * NORM_ROWS);|const int n1 = (blockIdx.x + 1) * NORM_ROWS;|fp32
-cuda/gemm.cuh|k.transposed_b ? k.N : k.K, k.transposed_b ? k.K : k.N|k.transposed_b ? k.K : k.N, k.transposed_b ? k.N : k.K|fp32
+cuda/norms.cuh|const int end = min(a.rows, first + NORM_ROWS);|const int end = first + NORM_ROWS;|fp32
+cuda/gemm.cuh|if (k.transposed_b) { std::swap|if (!k.transposed_b) { std::swap|fp32
 cuda/gemm.cuh|stride ? stride : columns;|columns;|fp32
 cuda/attention_dqk.cu|                a = (float)bf16(a);|                |heads
 cuda/attention_dqk.cu|if (last && in.turns) { rows_turn<HS>(d[i]|if (false) { rows_turn<HS>(d[i]|bf16
 cuda/attention.cuh|if (turn_last) {|if (false) {|fp32
-cuda/metrics.cuh|sum += j >= skip ? w : 0.0f;|sum += w;|fp32
+cuda/metrics.cuh|sum += where(j >= skip, w);|sum += w;|fp32
 cuda/metrics.cuh|weight(skip + lane - 1) : 0.0f;|weight(lane - 1) : 0.0f;|fp32
-cuda/metrics.cuh|attn_score<A, Pe>(dots_t[j - x.j0]|attn_score<A, Pe>(dots_t[j]|fp32
+cuda/metrics.cuh|score(j - x.j0)|score(j)|fp32
 cuda/metrics.cuh|row_at(s, b - x.b, x.h, t) * METRIC_SUMS|row_at(s, b, x.h, t) * METRIC_SUMS|fp32
-cuda/metrics.cuh|out + (long)b * s.NH, sums|out, sums|fp32
+cuda/metrics.cuh|out + (long)b * s.NH, count|out, count|fp32
 cuda/attention_common.cu|t < T; t += METRIC_WARPS|t < T - 1; t += METRIC_WARPS|fp32
 cuda/optimizer.cuh|    if (isnan(scale)) { return; }\n    FOR_FLAT(i, N, n) {|    FOR_FLAT(i, N, n) {|fp32
 cuda/attention_tiles.cuh|head_slope = pe_slope<Pe>(s, h);|head_slope = Pe::slope(h, s.NH);|bf16
-cuda/attention_panels.cuh|const float slope = pe_slope<Pe>(s, x.h);|const float slope = Pe::slope(x.h, s.NH);|fp32
+cuda/attention_panels.cuh|slope(pe_slope<Pe>(s, x.h))|slope(Pe::slope(x.h, s.NH))|fp32
 cuda/rows.cuh|    return p ? load_real<N>(p + at) : all_of<N>(otherwise);|    return p ? load_real<N>(p) : all_of<N>(otherwise);|fp32
 cuda/rows.cuh|i += (long)gridDim.x * ROW_THREADS * N)|i += (long)gridDim.x * ROW_THREADS * N * 2)|fp32
-cuda/norms.cuh|Vec<float, N> g = a.add ? load_real<N>(dx_n + c) : all_of<N>(0);|Vec<float, N> g = all_of<N>(0);|fp32
-cuda/heads.cuh|gate_t + c / s.HS * width, c % s.HS, width|gate_t + c / s.HS * width, 0, width|fp32
+cuda/norms.cuh|const Floats<N> g = a.add ? load_real<N>(dx_n + c) : all_of<N>(0);|const Floats<N> g = all_of<N>(0);|fp32
+cuda/heads.cuh|gate_read<N>(gate_h, c % s.HS, width)|gate_read<N>(gate_h, 0, width)|fp32
 cuda/optimizer.cuh|sums->loss += sum / count;|sums->loss = sum / count;|fp32
 cuda/device.cuh|        device_check(cudaEventSynchronize(taken[slot]), "waiting for the GPU");|        |fp32
 cuda/magnitudes.cuh|block_sum<512>(below) <= n / 2|block_sum<512>(below) < n / 2|fp32
-cuda/magnitudes.cuh|(sizeof(real) == 2 ? 16 : 0)|(sizeof(real) == 2 ? 16 : 8)|fp32
+cuda/magnitudes.cuh|sizeof(real) == 2 ? 16 : 0;|sizeof(real) == 2 ? 16 : 8;|fp32
 cuda/gemm.cuh|[](auto& f) { return f.state != CUBLAS_STATUS_SUCCESS; }|[](auto&) { return false; }|fp32
 cuda/gemm.cuh|k.align_b = blas_alignment(B.p);|k.align_b = 256;|fp32
 cuda/gemm.cuh|CUBLASLT_MATMUL_DESC_TRANSA, &op_first,\n                                              sizeof op_first)|CUBLASLT_MATMUL_DESC_TRANSA, &op_first, 8)|fp32
@@ -84,12 +84,12 @@ cuda/attention_forward.cuh|        __syncthreads(); // before this buffer is fil
 cuda/attention_forward.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|ptx
 cuda/attention_forward.cuh|    cp_async_commit();\n    for (int buf = 0; j0 < end; buf ^= 1) {|    for (int buf = 0; j0 < end; buf ^= 1) {|ptx
 cuda/attention_dqk.cu|load<4>(turn + 16 * n);|load<4>(turn + 16 * n + 1);|ptx
-cuda/attention_forward.cuh|attn_sees(s, t, key);|attn_sees(s, t + 1, key);|ptx
+cuda/attention_forward.cuh|attn_sees(s, t, key));|attn_sees(s, t + 1, key));|ptx
 cuda/mma.cuh|__shfl_xor_sync(~0u, v, 2);|__shfl_xor_sync(0x7fffffffu, v, 2);|ptx
 cuda/mma.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = true;|ptx
 cuda/mma.cuh|    __syncwarp();\n    FOR_LANES(i, 16 * CHUNKS) {|    FOR_LANES(i, 16 * CHUNKS) {|ptx
 cuda/attention_forward.cuh|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v;|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v * (FULL ? 2 : 1);|bf16
-cuda/attention_backward.cuh|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t0 + t2, own, s);|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t0 + t2, own, s); w[0][0][0] *= 2; ds[0][0][1] *= 2;|bf16
+cuda/attention_backward.cuh|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, own, s);|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, own, s); w[0][0][0] *= 2; ds[0][0][1] *= 2;|bf16
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
 n=$1; dir=$work/$n

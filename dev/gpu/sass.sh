@@ -43,7 +43,6 @@ counts() {
     cat > "$dir/tiles.cu" <<'TILES'
 #define PRECISION bf16
 #include "cuda/attention.cuh"
-#include "cuda/attention_dqk.cu"
 #define X(HS) \
     printf("forward %d %d\ndv %d %d\ndqk %d %d\n", HS, cuda::ForwardTile<HS>::BK * HS / 8, \
            HS, cuda::DvTile<HS>::BQ * HS / 8, HS, cuda::DqkTile<HS>::BX * HS / 8);
@@ -88,7 +87,6 @@ sm_90 228 227 64 32"; }
 cat > "$dir/smem.cu" <<'SMEM'
 #define PRECISION bf16
 #include "cuda/attention.cuh"
-#include "cuda/attention_dqk.cu"
 #define X(HS) \
     printf("attention_forward_mma_kernel %d %d\n", HS, cuda::ForwardTile<HS>::SMEM); \
     printf("attention_dv_mma_kernel %d %d\n", HS, cuda::DvTile<HS>::SMEM); \
