@@ -61,13 +61,13 @@ DEVICE void weight_ds(float& x, float& y, const TileScore<A, Pe>& score, const R
 }
 
 // 128 keys a block, 32 a warp, where the registers allow, so that what is read of a query from
-// shared memory serves two products. Keys and values stay in registers where there is room. MANY:
+// shared memory serves two products. Keys and values stay in registers where there is room. HEAVY:
 // the mathematics of a row takes many registers.
 template <class A> constexpr bool is_pnorm = A::Z == Z_PNORM;
 template <class A, class Pe> constexpr bool many_registers = is_pnorm<A> && Pe::score_bias;
-template <int HS, bool MANY = false> struct DvTile {
+template <int HS, bool HEAVY = false> struct DvTile {
     enum {
-        MT = HS > 96 || MANY ? 1 : 2,
+        MT = HS > 96 || HEAVY ? 1 : 2,
         BK = 64 * MT,
         BQ = 32,
         KEEP_V = HS == 128 ? HS / 16 : 0,        // pieces of the values in registers
