@@ -18,8 +18,8 @@ hold. Here both are float, or double in tests.
 
 Parameters: outputs, inputs, weights, sizes; what belongs together is a struct of operands.h. A
 gradient of a weight is added to (+=), that of an activation overwritten, unless a line says
-otherwise. A build adds every sum in one order (that of
-`dot` is the compiler's choice), so the same seed gives the same bits.
+otherwise. A build adds every sum in one order (that of `dot` is the compiler's choice), so the same
+seed gives the same bits.
 */
 #ifndef REFERENCE_H
 #define REFERENCE_H

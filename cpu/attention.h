@@ -29,17 +29,22 @@ namespace cpu {
 
 // Queries t0 .. t1 and keys j0 .. j1.
 struct TileAt {
-    int t0, t1;
-    int j0, j1;
+    int t0;
+    int t1;
+    int j0;
+    int j1;
     bool full;                      // every query sees every key, and there are BC keys
+
+    int queries() const { return t1 - t0; }
+    int keys() const { return j1 - j0; }
 };
 
 // Finds the tile of queries t0 .. t1 and keys j0... Returns false if they see none of these.
 inline bool tile_of(TileAt* at, AttnShape s, int t0, int t1, int j0) {
     const int last_key = std::min(s.T, std::max(t1, s.prefix));
     const int j1 = std::min(last_key, j0 + BC);
-    const bool full = j1 - j0 == BC && attn_tile_full(s, t0, t1, j0, j1);
-    *at = { t0, t1, j0, j1, full };
+    const bool whole = j1 - j0 == BC;
+    *at = { t0, t1, j0, j1, whole && attn_tile_full(s, t0, t1, j0, j1) };
     return j0 < j1 && !attn_tile_empty(s, t0, t1, j0, j1);
 }
 
@@ -113,11 +118,11 @@ template <class R> Sequence<R> sequence_of(R* qkv, int b, AttnShape s) {
     return { qkv + (long)b * s.T * attn_row(s), s };
 }
 
-// Where query t of head h is in out (B, T, NH HS), and in stat (B, NH, T, 2).
-inline long out_at(int b, int t, int h, AttnShape s) {
-    return (((long)b * s.T + t) * s.NH + h) * s.HS;
+// Returns the number of row t of head h among the rows of stat (B, NH, T, 2).
+inline long row_at(int b, int h, int t, AttnShape s) {
+    const long head = b * s.NH + h;
+    return head * s.T + t;
 }
-inline long row_at(int b, int h, int t, AttnShape s) { return (long)(b * s.NH + h) * s.T + t; }
 
 // ----------------------------------------------------------------------------
 // 2 forward
@@ -187,9 +192,10 @@ template <class A> void row_forward(RowState* row, acc* w, acc p, int HP) {
             for (int j = 0; j < BC; j++) { w[j] = 0; }
             return;
         }
-        const acc shrink = exp_(before - top);
+        const acc fall = before - top;
+        const acc shrink = exp_(fall);
         acc* o = row->out;
-        row->mass *= by_exp ? exp_(p * (before - top)) : attn_mass<A>(shrink, p);
+        row->mass *= by_exp ? exp_(p * fall) : attn_mass<A>(shrink, p);
         row->top = top;
         for (int i = 0; i < HP; i++) { o[i] *= shrink; }
     }
@@ -228,7 +234,7 @@ void star_forward(RowState* row, const real* q, const real* star, const real* v_
     const int HP = padded(s.HS);
     row->top = attn_least<A, acc>();
     row->mass = 0;
-    for (int i = 0; i < HP; i++) { row->out[i] = 0; }
+    std::fill_n(row->out, HP, acc(0));
     if (Bi::column == NO_COLUMN) { return; }
     const acc s_star = star_score<A, Bi>(q, star, s);
     if (s_star == acc(-INFINITY)) { return; }
@@ -236,8 +242,9 @@ void star_forward(RowState* row, const real* q, const real* star, const real* v_
     const acc w_star = attn_term<A>(s_star, row->top);
     row->mass = attn_mass<A>(w_star, acc(s.p));
     if (!v_star) { return; }
+    const acc share = attn_share<A>(w_star);
     for (int i = 0; i < s.HS; i++) {
-        row->out[i] = attn_share<A>(w_star) * v_star[i];
+        row->out[i] = share * v_star[i];
     }
 }
 
@@ -263,6 +270,34 @@ struct HeadForward {
     KeptRow* kept;                  // (T), or NULL
 };
 
+// Begins what is kept of a row.
+inline void keep_begin(KeptRow* kept) {
+    kept->sum = 0;
+    kept->s_sum = 0;
+    for (int j = 0; j <= METRIC_K; j++) {
+        kept->first[j] = -INFINITY;
+    }
+}
+
+// Keeps the scores (BC) of the first tokens that are in a tile.
+inline void keep_first(KeptRow* kept, const acc* score, TileAt at) {
+    const int end = std::min<int>(METRIC_K + 1, at.j1);
+    for (int j = at.j0; j < end; j++) {
+        kept->first[j] = score[j - at.j0];
+    }
+}
+
+// Writes out (HS) and stat (2) of a query that has been through all tiles.
+template <class A> void row_end(real* out, acc* stat, const RowState& row, AttnShape s) {
+    acc st[2];
+    const acc alpha = attn_alpha<A, acc>(s);
+    const acc factor = attn_stat<A>(st, row.top, row.mass, acc(s.p), alpha);
+    memcpy(stat, st, sizeof st);
+    for (int i = 0; i < s.HS; i++) {
+        out[i] = row.out[i] * factor;
+    }
+}
+
 // Computes out and stat of queries t0 .. t0 + M.
 template <class A, class Bi, class Pe>
 void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int M, AttnShape s) {
@@ -272,31 +307,22 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
     acc* score = scratch(SCORES, BR * BC);
     RowState rows[BR];
     for (int r = 0; r < M; r++) {
-        KeptRow* kept = moved(head.kept, t0 + r);
-        rows[r].out = o + r * HP;
-        rows[r].kept = kept;
-        star_forward<A, Bi>(&rows[r], head.x.q(t0 + r, head.h), head.star, head.v_star, s);
-        if (!kept) { continue; }
-        kept->sum = kept->s_sum = 0;
-        for (int j = 0; j <= METRIC_K; j++) {
-            kept->first[j] = -INFINITY;
-        }
+        RowState& row = rows[r];
+        row.out = o + r * HP;
+        row.kept = moved(head.kept, t0 + r);
+        const real* q_t = head.x.q(t0 + r, head.h);
+        star_forward<A, Bi>(&row, q_t, head.star, head.v_star, s);
+        if (row.kept) { keep_begin(row.kept); }
     }
 
     const auto q = f.tiles.rows(Q_ROWS, head.x.q(t0, head.h), attn_row(s), M, HS);
     each_tile(s, t0, t0 + M, [&](TileAt at) {
-        const int N = at.j1 - at.j0;
+        const int N = at.keys();
         f.tiles.product(score, BC, q, f.k.from(0, at.j0), M, N, HS, false);
         tile_scores<A, Pe>(score, at, head.h, s);
-        const int first_end = std::min<int>(METRIC_K + 1, at.j1);       // of the scores to keep
         for (int r = 0; r < M; r++) {
             acc* score_r = score + r * BC;
-            if (rows[r].kept) {
-                acc* first = rows[r].kept->first;
-                for (int j = at.j0; j < first_end; j++) {
-                    first[j] = score_r[j - at.j0];
-                }
-            }
+            if (rows[r].kept) { keep_first(rows[r].kept, score_r, at); }
             row_forward<A>(&rows[r], score_r, acc(s.p), HP);
         }
         const real* weights = f.tiles.weights(WEIGHTS, score, M);
@@ -305,18 +331,13 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
     });
 
     for (int r = 0; r < M; r++) {
-        acc st[2];
-        const acc alpha = attn_alpha<A, acc>(s);
-        const acc factor = attn_stat<A>(st, rows[r].top, rows[r].mass, acc(s.p), alpha);
-        memcpy(head.stat + (t0 + r) * 2, st, sizeof st);
-        real* out_t = head.out + (long)(t0 + r) * s.NH * HS;
-        for (int i = 0; i < HS; i++) {
-            out_t[i] = o[r * HP + i] * factor;
-        }
+        const long t = t0 + r;
+        row_end<A>(head.out + t * s.NH * HS, head.stat + t * 2, rows[r], s);
     }
 }
 
-// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra column
+// Attends: out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra
+// column
 template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
                        AttnShape s) {
@@ -341,9 +362,14 @@ void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const r
         HeadFactors<real> f(x, g, keys, s);
         for (int h = g * group; h < (g + 1) * group; h++) {
             const long row = row_at(b, h, 0, s);
-            const HeadForward head = { x, attn_column<Bi>(star.k, s, h), attn_star(star.v, s, g), h,
-                                       out + out_at(b, 0, h, s), stat + row * 2,
-                                       keep ? &kept_rows.rows[row] : NULL };
+            HeadForward head;
+            head.x = x;
+            head.star = attn_column<Bi>(star.k, s, h);
+            head.v_star = attn_star(star.v, s, g);
+            head.h = h;
+            head.out = out + ref::head_at(b, 0, h, s);
+            head.stat = stat + row * 2;
+            head.kept = keep ? &kept_rows.rows[row] : NULL;
             for (int t0 = begin; t0 < end; t0 += BR) {
                 const int M = std::min((int)BR, end - t0);
                 queries_forward<A, Bi, Pe>(head, f, t0, M, s);
@@ -366,7 +392,8 @@ void attention_row(R* out, const R* q, const R* kv, StarColumn<const R> column, 
     const int extra = t + 1;                            // the column of BIAS
     const acc p = s.p;
     const auto sees = [=](int j) {
-        return j < extra ? attn_sees(s, t, j) : Bi::column != NO_COLUMN;
+        if (j < extra) { return attn_sees(s, t, j); }
+        return Bi::column != NO_COLUMN;
     };
     #pragma omp parallel for if ((long)t * s.NH * HS > 1 << 16)
     for (int h = 0; h < s.NH; h++) {
@@ -394,7 +421,7 @@ void attention_row(R* out, const R* q, const R* kv, StarColumn<const R> column, 
         }
 
         acc sum = 0;
-        for (int i = 0; i < HS; i++) { o[i] = 0; }
+        std::fill_n(o, HS, acc(0));
         for (int j = 0; j <= extra; j++) {
             if (!sees(j)) { continue; }
             const acc w = attn_term<A>(score[j], m);
@@ -459,7 +486,8 @@ inline void star_backward(acc* dq_t, const HeadBackward& b, const QueryBackward&
     const acc st0 = x.stat[0];
     const acc st1 = x.stat[1];
     const acc s_star = star_score<A, Bi>(x.q, b.star, s);
-    const acc dw_star = b.v_star ? dot(x.dout, b.v_star, s.HS) : acc(0);
+    acc dw_star = 0;
+    if (b.v_star) { dw_star = dot(x.dout, b.v_star, s.HS); }
     const acc w_star = attn_weight<A>(s_star, st0, st1);
     const acc alpha = attn_alpha<A, acc>(s);
     const acc ds = attn_ds<A>(s_star, w_star, dw_star, st0, st1, x.delta, acc(s.p), alpha);
@@ -488,13 +516,13 @@ void tile_backward(acc* weight, acc* ds, TileAt at, const acc* stat, const acc* 
     const acc alpha = attn_alpha<A, acc>(s);
     const acc scale = s.scale;
     const acc cap = s.cap;
-    for (int r = 0; r < at.t1 - at.t0; r++) {
+    for (int r = 0; r < at.queries(); r++) {
         acc* w = weight + r * BC;
         acc* d = ds + r * BC;
         const acc st0 = stat[r * 2];
         const acc st1 = stat[r * 2 + 1];
         const acc dl = delta[r];
-        for (int j = at.j1 - at.j0; j < BC; j++) {
+        for (int j = at.keys(); j < BC; j++) {
             d[j] = 0;
         }
         for (int j = 0; j < BC; j++) {
@@ -517,15 +545,19 @@ void queries_begin(acc* dq, acc* delta, const HeadBackward& b, int q0, int n) {
     const AttnShape& s = b.s;
     const int HP = padded(s.HS);
     const long row = (long)s.NH * s.HS;
+    const acc alpha = attn_alpha<A, acc>(s);
     for (int r = 0; r < n; r++) {
         const int t = q0 + r;
         const real* do_t = b.dout + t * row;
         const real* out_t = b.out + t * row;
         const acc* st = b.stat + (long)t * 2;
+        const acc do_o = dot(do_t, out_t, s.HS);
         acc* dq_t = dq + (long)r * HP;
-        delta[r] = attn_delta<A>(dot(do_t, out_t, s.HS), st[1], attn_alpha<A, acc>(s));
-        for (int i = 0; i < HP; i++) { dq_t[i] = 0; }
-        if (Bi::column) { star_backward<A, Bi>(dq_t, b, { do_t, b.x.q(t, b.h), st, delta[r] }); }
+        delta[r] = attn_delta<A>(do_o, st[1], alpha);
+        std::fill_n(dq_t, HP, acc(0));
+        if (Bi::column == NO_COLUMN) { continue; }
+        const QueryBackward query = { do_t, b.x.q(t, b.h), st, delta[r] };
+        star_backward<A, Bi>(dq_t, b, query);
     }
 }
 
@@ -535,8 +567,11 @@ void queries_begin(acc* dq, acc* delta, const HeadBackward& b, int q0, int n) {
 template <class A, class Bi, class Pe>
 void queries_backward(HeadBackward& b, int q0, int n) {
     const AttnShape& s = b.s;
-    const int T = s.T, HS = s.HS, W = attn_row(s);
-    const int HP = padded(HS), TP = padded_keys(T);
+    const int T = s.T;
+    const int HS = s.HS;
+    const int W = attn_row(s);
+    const int HP = padded(HS);
+    const int TP = padded_keys(T);
     const long O = (long)s.NH * HS;
     const real* q_0 = b.x.q(q0, b.h);
     const real* do_0 = b.dout + q0 * O;
@@ -570,7 +605,7 @@ void queries_backward(HeadBackward& b, int q0, int n) {
                 add_seen(r);
                 continue;
             }
-            const int N = at.j1 - at.j0;
+            const int N = at.keys();
             tiles.product(weight, BC, tiles.down(q, r), b.k_across.from(0, j0), M, N, HS, false);
             tiles.product(ds, BC, tiles.down(d_o, r), b.v_across.from(0, j0), M, N, HS, false);
             tile_scores<A, Pe>(weight, at, b.h, s);
@@ -603,20 +638,23 @@ struct StarSums {
 
     // dstar += ; NULL where there is nothing to learn
     template <class Bi> void add_to(StarColumn<acc> dstar, AttnShape s) const {
-        for (int bg = 0; Bi::column && bg < s.B * s.KV; bg++) {
-            const long row = s.bias_shared ? 0 : (bg % s.KV) * s.HS;
-            const acc* dk = &key[(size_t)bg * s.HS];
-            const acc* dv = &value[(size_t)bg * s.HS];
-            const int learned = dstar.k && Bi::column == KEY_COLUMN ? s.k_dims : 0;
-            for (int i = 0; i < learned; i++) { dstar.k[row + i] += dk[i]; }
-            for (int i = 0; dstar.v && i < s.HS; i++) {
-                dstar.v[row + i] += dv[i];
-            }
+        if (Bi::column == NO_COLUMN) { return; }
+        for (int bg = 0; bg < s.B * s.KV; bg++) {
+            const long row = (long)bg * s.HS;
+            const int g = bg % s.KV;
+            if (Bi::column == KEY_COLUMN) { add(attn_star(dstar.k, s, g), &key[row], s.k_dims); }
+            add(attn_star(dstar.v, s, g), &value[row], s.HS);
         }
-        if (Bi::column != LOGIT_COLUMN || !dstar.k) { return; }
+        if (Bi::column != LOGIT_COLUMN) { return; }
         for (int bh = 0; bh < s.B * s.NH; bh++) {
-            dstar.k[s.bias_shared ? 0 : bh % s.NH] += logit[bh];
+            add(attn_column<Bi>(dstar.k, s, bh % s.NH), &logit[bh], 1);
         }
+    }
+
+    // to (n) += x; does nothing if there is no `to`
+    static void add(acc* to, const acc* x, int n) {
+        if (!to) { return; }
+        for (int i = 0; i < n; i++) { to[i] += x[i]; }
     }
 };
 
@@ -630,7 +668,9 @@ template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
                         AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
                         const acc* rope_table, AttnShape s) {
-    const int T = s.T, HS = s.HS, W = attn_row(s);
+    const int T = s.T;
+    const int HS = s.HS;
+    const int W = attn_row(s);
     const int group = s.NH / s.KV;                      // query heads of a key/value head
     const long TP = padded_keys(T);
     StarSums sums(s);
@@ -646,14 +686,12 @@ void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
         const auto v_across = tiles.across(V_ACROSS, x.v(0, g), W, T, HS);
         acc* dk = scratch(DK, padded(HS) * TP);
         acc* dv = scratch(DV, padded(HS) * TP);
-        for (long i = 0; i < HS * TP; i++) {
-            dk[i] = 0;
-            dv[i] = 0;
-        }
+        std::fill_n(dk, HS * TP, acc(0));
+        std::fill_n(dv, HS * TP, acc(0));
         acc* dk_star = &sums.key[(size_t)bg * HS];
         acc* dv_star = &sums.value[(size_t)bg * HS];
         for (int h = g * group; h < (g + 1) * group; h++) {
-            const long at = out_at(b, 0, h, s);
+            const long at = ref::head_at(b, 0, h, s);
             HeadBackward head = {
                 tiles, x, dx, dout + at, result.out + at, result.stat + row_at(b, h, 0, s) * 2,
                 dk, dv, k, k_across, v_across,

@@ -25,12 +25,16 @@ int choice_of(const std::vector<double>& gflops) {
 // 2 the clock
 
 // Tells whether row k runs here and multiplies such factors.
-static bool has_factors(int k, bool bf16) { return kernel_here(k) && (bf16 || !kernels[k].bf16); }
+static bool has_factors(int k, bool bf16) {
+    const bool multiplies = bf16 || !kernels[k].bf16;
+    return multiplies && kernel_here(k);
+}
 
-// n numbers 0.5, in floats or, as pairs, in bf16. Memory for floats: more than bf16 needs
+// Returns n numbers 0.5, in floats or, as pairs, in bf16. Memory for floats: more than bf16 needs
 static std::vector<float> halves(long n, bool bf16) {
     const uint32_t pair = 0x3f003f00;
-    return std::vector<float>(n, bf16 ? float_of_bits(pair) : 0.5f);
+    const float half = bf16 ? float_of_bits(pair) : 0.5f;
+    return std::vector<float>(n, half);
 }
 
 std::vector<double> kernels_timed(bool bf16, int threads, long M, long N, long K) {
@@ -59,8 +63,9 @@ std::vector<double> kernels_timed(bool bf16, int threads, long M, long N, long K
         }
     }
     std::vector<double> gflops(KERNELS);
+    const double operations = 2.0 * M * N * K;
     for (int k : rows) {
-        gflops[k] = 2.0 * M * N * K / std::max(ms[k], 1e-6) / 1e6;
+        gflops[k] = operations / std::max(ms[k], 1e-6) / 1e6;
     }
     return gflops;
 }
@@ -77,7 +82,8 @@ static std::string cpuinfo_line(const std::string& cpuinfo, const std::string& k
         const size_t colon = line.find(':');
         if (colon == std::string::npos) { continue; }
         const size_t end = line.find_last_not_of("\t ", colon - 1);
-        if (line.substr(0, end + 1) == key) { return key + line.substr(colon + 1); }
+        const std::string found = line.substr(0, end + 1);
+        if (found == key) { return key + line.substr(colon + 1); }
     }
     return "";
 }

@@ -19,7 +19,7 @@ struct RowSums {
 
     void add_star(acc w) {
         magnitude += fabs(w);
-        w_log_w += w != 0 ? fabs(w) * log(fabs(w)) : 0.0;
+        if (w != 0) { w_log_w += fabs(w) * log(fabs(w)); }
     }
 };
 
@@ -47,7 +47,7 @@ template <class A> void row_weights(RowSums* sums, acc* x, const acc* stat) {
         }
         #pragma omp simd reduction(+ : magnitude, total, w_log_w)
         for (int j = 0; j < BC; j++) {
-            const acc size = x[j] < 0 ? -x[j] : x[j];
+            const acc size = abs_(x[j]);
             magnitude += size;
             total += x[j];
             w_log_w += size * log_(max_(size, acc(1e-37)));
@@ -82,12 +82,13 @@ template <class A, class Bi> void row_star(QueryRow* row, const HeadMeasured& he
     if (Bi::column == NO_COLUMN) { return; }
     const acc* st = head.stat + 2 * t;
     const real* q = head.x.q(t, head.h);
-    row->star = attn_weight<A>(star_score<A, Bi>(q, head.star, head.s), st[0], st[1]);
+    const acc score = star_score<A, Bi>(q, head.star, head.s);
+    row->star = attn_weight<A>(score, st[0], st[1]);
     row->sums.add_star(row->star);
 }
 
 // Makes a query's row from what the forward pass kept:  w = e^(s - m) e^-stat1
-template <class A> void row_of(QueryRow* row, const KeptRow& kept, const acc* st) {
+template <class A> void row_from_kept(QueryRow* row, const KeptRow& kept, const acc* st) {
     const double log_scale = -(double)st[1];
     const double scale = exp(log_scale);
     const double w_log_w = kept.s_sum + log_scale * kept.sum;
@@ -108,7 +109,7 @@ void rows_by_tiles(QueryRow* rows, const HeadMeasured& head, Tiles<real>& tiles,
     acc* score = scratch(SCORES, BR * BC);
     const auto q = tiles.rows(Q_ROWS, head.x.q(t0, head.h), attn_row(s), M, s.HS);
     each_tile(s, t0, t0 + M, [&](TileAt at) {
-        tiles.product(score, BC, q, k.from(0, at.j0), M, at.j1 - at.j0, s.HS, false);
+        tiles.product(score, BC, q, k.from(0, at.j0), M, at.keys(), s.HS, false);
         tile_scores<A, Pe>(score, at, head.h, s);
         const int first_end = std::min<int>(METRIC_K + 1, at.j1);
         for (int r = 0; r < M; r++) {
@@ -126,12 +127,14 @@ inline void add_query(ref::HeadSums* sums, const QueryRow& row, const HeadMeasur
                       int skip) {
     const acc* first = row.first;
     const double all = row.sums.magnitude;
-    const double entropy = all > 0 ? log(all) - row.sums.w_log_w / all : 0;
+    double entropy = 0;
+    if (all > 0) { entropy = log(all) - row.sums.w_log_w / all; }
     const acc w_skipped = skip ? first[0] : acc(0);
     const acc w_star = skip ? w_skipped : row.star;
     sums->add_row(first + skip, w_star, t, skip, all, row.sums.tokens - w_skipped, entropy);
     if (!head.gate || t < skip) { return; }
-    const real* gate = head.gate + (long)t * head.s.NH * head.gate_width;
+    const long width = head.s.NH * head.gate_width;
+    const real* gate = head.gate + t * width;
     sums->add_gate(gate, head.gate_width, first[skip], t == skip);
 }
 
@@ -149,8 +152,9 @@ HeadMetrics head_metrics(const HeadMeasured& head, int skip) {
         QueryRow rows[BR];
         for (int r = 0; r < M; r++) {
             const int t = t0 + r;
+            const acc* st = head.stat + 2 * t;
             row_star<A, Bi>(&rows[r], head, t);
-            if (head.kept) { row_of<A>(&rows[r], head.kept[t], head.stat + 2 * t); }
+            if (head.kept) { row_from_kept<A>(&rows[r], head.kept[t], st); }
         }
         if (!head.kept) { rows_by_tiles<A, Pe>(rows, head, tiles, k, t0, M); }
         for (int r = 0; r < M; r++) {
@@ -161,14 +165,15 @@ HeadMetrics head_metrics(const HeadMeasured& head, int skip) {
     return sums.means(s.T - skip, column || skip, column);
 }
 
-// out (B, NH) <- qkv and stat of the forward pass, as ref::attention_metrics. O(T HS) a thread;
-// O(T) after a forward pass that kept its rows
+// Measures every head on every sequence, as ref::attention_metrics. O(T HS) memory a thread; O(T)
+// after a forward pass that kept its rows
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
                        StarColumn<const real> star, HeadGate<const real> gate, int skip,
                        AttnShape s) {
     const size_t all = (size_t)s.B * s.NH * s.T;
-    const bool kept = keeps_rows<A> && kept_rows.of == stat && kept_rows.rows.size() == all;
+    const bool has_all = kept_rows.of == stat && kept_rows.rows.size() == all;
+    const bool kept = keeps_rows<A> && has_all;
     #pragma omp parallel for schedule(dynamic)
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH;
@@ -187,7 +192,7 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
 // ----------------------------------------------------------------------------
 // 2 the residual stream
 
-// out (N, G) = the l2 norm of the numbers x[n * stride + g * len] .. + len
+// Computes l2 norms:  out (N, G) <- x[n * stride + g * len] .. + len
 inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N) {
     #pragma omp parallel for
     for (int n = 0; n < N; n++) {
@@ -204,7 +209,7 @@ inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N
     }
 }
 
-inline acc magnitude(real v) { return v < 0 ? -acc(v) : acc(v); }
+inline acc magnitude(real v) { return abs_(acc(v)); }
 
 // Returns the middle one of |x| (n), of two the larger. The upper half of a float's bits puts it
 // into one of 2^15 buckets, and only the bucket of the middle one is searched.
@@ -214,16 +219,21 @@ inline acc middle_magnitude(const real* x, long n) {
     for (long i = 0; i < n; i++) { count[bucket(x[i])]++; }
     long before = 0;
     uint32_t middle = 0;
-    while (before + count[middle] <= n / 2) { before += count[middle++]; }
+    while (before + count[middle] <= n / 2) {
+        before += count[middle];
+        middle++;
+    }
     std::vector<acc> inside;
     for (long i = 0; i < n; i++) {
         if (bucket(x[i]) == middle) { inside.push_back(magnitude(x[i])); }
     }
-    std::nth_element(inside.begin(), inside.begin() + (n / 2 - before), inside.end());
-    return inside[n / 2 - before];
+    const long place = n / 2 - before;
+    std::nth_element(inside.begin(), inside.begin() + place, inside.end());
+    return inside[place];
 }
 
-// out (B, 2) = the largest and the median |x| of rows skip.. of each sequence of x (B, T, C)
+// Computes the largest and the median |x| of rows skip.. of each sequence:
+//      out (B, 2) <- x (B, T, C)
 inline void magnitudes(acc* out, const real* x, int skip, int B, int T, int C) {
     #pragma omp parallel for
     for (int b = 0; b < B; b++) {

@@ -37,14 +37,18 @@ inline std::string device_start() { return host::device_start() + "; " + product
 // Whether weights may stay as their file keeps them (mapped_weights.h).
 static const bool reads_mapped = std::is_same<real, float>::value;
 
-// y (n) = by y + x; x NULL counts as zeros
+// Scales y (n) and adds x:  y = by y + x.  A NULL x counts as zeros.
 inline void add(real* y, const real* x, long n, acc by = 1) {
     if (x) {
         #pragma omp parallel for simd
-        for (long i = 0; i < n; i++) { y[i] = real(by * acc(y[i]) + acc(x[i])); }
+        for (long i = 0; i < n; i++) {
+            y[i] = real(by * acc(y[i]) + acc(x[i]));
+        }
     } else {
         #pragma omp parallel for simd
-        for (long i = 0; i < n; i++) { y[i] = real(by * acc(y[i])); }
+        for (long i = 0; i < n; i++) {
+            y[i] = real(by * acc(y[i]));
+        }
     }
 }
 
@@ -58,7 +62,8 @@ inline void cast_to_real(real* dst, const acc* src, long n) {
 // ----------------------------------------------------------------------------
 // 2 matrix product
 
-// out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC) or NULL]  [+ residual (N, OC) or NULL]
+// Multiplies:  out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC) or NULL]
+//              [+ residual (N, OC) or NULL]
 inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias,
                            const real* residual, int N, int C, int OC) {
     const Linear<real> linear = { out, inp, weight, bias, residual, N, C, OC, OC };
@@ -66,7 +71,7 @@ inline void matmul_forward(real* out, const real* inp, const real* weight, const
     linear_forward(linear);
 }
 
-// in the forward pass this was:  out = inp W^T,  so
+// Computes the gradient of the input. In the forward pass this was:  out = inp W^T,  so
 //      dinp (N, C) = [+= if add]  dout (N, OC) @ weight (OC, C)
 inline void matmul_backward_input(real* dinp, const real* dout, const real* weight, bool add, int N,
                                   int C, int OC) {
@@ -74,7 +79,7 @@ inline void matmul_backward_input(real* dinp, const real* dout, const real* weig
     gemm(N, C, OC, rows_of(dout, OC), rows_of(weight, C), to);
 }
 
-// and dweight (OC, C) += dout^T @ inp
+// Adds the gradient of the weight:  dweight (OC, C) += dout^T @ inp
 inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C,
                                    int OC) {
     const Output<acc> to = { dweight, C, true };
@@ -89,7 +94,7 @@ template <class Row> void row_sums(std::initializer_list<acc*> to, int N, int C,
     });
 }
 
-// and dbias (OC) += sum_n dout
+// Adds the gradient of the bias:  dbias (OC) += sum_n dout
 inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
     row_sums({ dbias }, N, OC, [=](int n, acc* sum) {
         const real* d = dout + (long)n * OC;
@@ -100,14 +105,15 @@ inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
 // ----------------------------------------------------------------------------
 // 3 embedding and norms
 
-// The token at position t of sequence b. With a sink token position 0 is its, and tokens, (B, T'),
-// have T' = T - 1 columns.
+// Returns the token at position t of sequence b. With a sink token position 0 is its, and tokens
+// (B, T') have T' = T - 1 columns.
 inline long token_at(const int* tokens, int b, int t, int T, int skip) {
     return tokens[b * (T - skip) + t - skip];
 }
 
-// out (B, T, C): row t is scale token[id] + position[t]; with a sink token row 0 is
-// sink + position[0], token t is row t + 1. tokens (B, T') with T' = T, or T - 1 if sink
+// Looks up the tokens: row t of out (B, T, C) is scale token[id] + position[t]. With a sink token
+// row 0 is sink + position[0], and token t is row t + 1. tokens (B, T') with T' = T, or T - 1 if
+// there is a sink token
 inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> tables, float scale,
                           int B, int T, int C) {
     const int skip = tables.sink ? 1 : 0;
@@ -115,11 +121,14 @@ inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> 
     for (int bt = 0; bt < B * T; bt++) {
         const int b = bt / T;
         const int t = bt % T;
-        const bool is_sink = t < skip;
-        const long token = is_sink ? 0 : token_at(tokens, b, t, T, skip);
-        const real* x = is_sink ? tables.sink : weight_rows(tables.token + token * C, C, 1).x;
+        const real* x = tables.sink;
+        acc by = 1;
+        if (t >= skip) {
+            const long token = token_at(tokens, b, t, T, skip);
+            x = weight_rows(tables.token + token * C, C, 1).x;
+            by = scale;
+        }
         const real* p = moved(tables.position, (long)t * C);
-        const acc by = is_sink ? 1 : scale;
         real* o = out + (long)bt * C;
         for (int c = 0; c < C; c++) {
             o[c] = x[c] * by + (p ? p[c] : real(0));
@@ -127,8 +136,9 @@ inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> 
     }
 }
 
-// in the forward pass this was:  out = scale token[id] + position,  so every row of the tables gets
-// the rows of dout that read it, those of tokens times scale
+// Adds the gradients of the tables. In the forward pass this was:
+//      out = scale token[id] + position,   so
+// every row of the tables gets the rows of dout that read it, those of tokens times scale
 inline void embed_backward(EmbedTables<acc> grads, const real* dout, const int* tokens, float scale,
                            int B, int T, int C) {
     const int skip = grads.sink ? 1 : 0;
@@ -139,12 +149,16 @@ inline void embed_backward(EmbedTables<acc> grads, const real* dout, const int* 
         const int c1 = std::min(C, c0 + chunk);
         for (int b = 0; b < B; b++) {
             for (int t = 0; t < T; t++) {
-                const bool is_sink = t < skip;
                 const real* d = dout + (long)(b * T + t) * C;
                 acc* dx = grads.sink;
-                if (!is_sink) { dx = grads.token + token_at(tokens, b, t, T, skip) * C; }
-                const acc by = is_sink ? 1 : scale;
-                for (int c = c0; c < c1; c++) { dx[c] += d[c] * by; }
+                acc by = 1;
+                if (t >= skip) {
+                    dx = grads.token + token_at(tokens, b, t, T, skip) * C;
+                    by = scale;
+                }
+                for (int c = c0; c < c1; c++) {
+                    dx[c] += d[c] * by;
+                }
                 if (!grads.position) { continue; }
                 acc* dp = grads.position + (long)t * C;
                 for (int c = c0; c < c1; c++) { dp[c] += d[c]; }
@@ -153,15 +167,17 @@ inline void embed_backward(EmbedTables<acc> grads, const real* dout, const int* 
     }
 }
 
-// One row of norm_forward for RMSNorm; returns rstd.
+// Returns rstd of a row for RMSNorm.
 inline acc rmsnorm_row(const real* x, acc eps, int C) {
     acc sum = 0;
     #pragma omp simd reduction(+ : sum)
-    for (int c = 0; c < C; c++) { sum += x[c] * x[c]; }
+    for (int c = 0; c < C; c++) {
+        sum += x[c] * x[c];
+    }
     return acc(1) / sqrt(sum / C + eps);
 }
 
-// One row of norm_forward for LayerNorm; returns rstd.
+// Returns rstd of a row for LayerNorm, and sets its mean.
 inline acc layernorm_row(acc* mean, const real* x, acc eps, int C) {
     acc m = 0;
     #pragma omp simd reduction(+ : m)
@@ -175,7 +191,8 @@ inline acc layernorm_row(acc* mean, const real* x, acc eps, int C) {
     return acc(1) / sqrt(sum / C + eps);
 }
 
-// out (N, C) = x^ weight + bias, where x^ = (x - mean) rstd with, over a row's C channels,
+// Normalizes every row:  out (N, C) = x^ weight + bias,  x^ = (x - mean) rstd  with, over its C
+// channels,
 //      LayerNorm   mean of x,  rstd = 1 / sqrt(mean((x - mean)^2) + eps)   (Ba et al. 2016)
 //      RMSNorm     no mean,    rstd = 1 / sqrt(mean(x^2) + eps)
 //                  (Zhang & Sennrich 2019; section 3.1)
@@ -190,8 +207,14 @@ inline void norm_forward(real* out, NormStats<acc> stats, const real* inp,
     for (int n = 0; n < s.N; n++) {
         const real* x = inp + (long)n * C;
         real* o = out + (long)n * C;
-        const acc r = mean ? layernorm_row(mean + n, x, eps, C) : rmsnorm_row(x, eps, C);
-        const acc m = mean ? mean[n] : acc(0);
+        acc m = 0;
+        acc r;
+        if (mean) {
+            r = layernorm_row(&m, x, eps, C);
+            mean[n] = m;
+        } else {
+            r = rmsnorm_row(x, eps, C);
+        }
         stats.rstd[n] = r;
         if (!mean && weight && !bias) {
             for (int c = 0; c < C; c++) {
@@ -207,8 +230,8 @@ inline void norm_forward(real* out, NormStats<acc> stats, const real* inp,
     }
 }
 
-// One row of norm_backward for RMSNorm: dx and dw (C) as there. `omp simd` tells the compiler that
-// no iteration needs another: rows do not overlap, or dx is d.
+// Computes dx and dw (C) of a row for RMSNorm. `omp simd` tells the compiler that no iteration
+// needs another: rows do not overlap, or dx is d.
 inline void rmsnorm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w,
                                  acc r, bool add, int C) {
     acc dot = 0;
@@ -225,7 +248,7 @@ inline void rmsnorm_backward_row(real* dx, acc* dw, const real* d, const real* x
     }
 }
 
-// The same for LayerNorm; stats: of the row.
+// Computes the same for LayerNorm; stats: of the row.
 inline void layernorm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w,
                                    NormStats<const acc> stats, bool add, int C) {
     const acc m = *stats.mean;
@@ -251,7 +274,8 @@ inline void add_row(acc* sum, const real* x, int C) {
     for (int c = 0; c < C; c++) { sum[c] += x[c]; }
 }
 
-// in the forward pass this was:  out = x^ w + b,  x^ = (x - mean) r,  so with g = dout w
+// Computes the gradients. In the forward pass this was:  out = x^ w + b,  x^ = (x - mean) r,  so
+// with g = dout w
 // (dout without a weight)
 //      dx (N, C) = r (g - mean(g) - x^ mean(g x^))    LayerNorm
 //                  r (g           - x^ mean(g x^))    RMSNorm          [+= if add]
@@ -285,8 +309,10 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
 
 inline int qk_width(AttnShape s) { return (s.NH + s.KV) * s.HS; }
 
-// The row of token bt = b T + t.
-template <class R> R* qkv_row(R* qkv, int bt, AttnShape s) { return qkv + (long)bt * attn_row(s); }
+// Returns the row of token bt = b T + t.
+template <class R> R* qkv_row(R* qkv, int bt, AttnShape s) {
+    return qkv + (long)bt * attn_row(s);
+}
 
 // Rotates the pairs (x_i, x_{i + rot/2}) of every head by sign * t * theta_i, in place; table
 // (T, rot/2, 2) holds cos, sin (Eq. 8, half-split as in LLaMA). Backward is the rotation of the
@@ -301,8 +327,10 @@ inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
             // 16 at a time: 32 bf16 fill a vector, but a head of 32 has no more pairs than that
             #pragma omp simd simdlen(16)
             for (int i = 0; i < H; i++) {
-                const acc co = turn[2 * i], si = sign * turn[2 * i + 1];
-                const acc a = x[i], b = x[i + H];
+                const acc co = turn[2 * i];
+                const acc si = sign * turn[2 * i + 1];
+                const acc a = x[i];
+                const acc b = x[i + H];
                 x[i] = a * co - b * si;
                 x[i + H] = a * si + b * co;
             }
@@ -322,8 +350,8 @@ inline void phi_elu1_forward(real* qkv, AttnShape s) {
     }
 }
 
-// in the forward pass this was:  y = x > 0 ? x + 1 : e^x,  so y' = min(y, 1).
-// dqkv in place, qkv holds y
+// Turns dqkv from dy into dx; qkv holds y. In the forward pass this was:
+//      y = x > 0 ? x + 1 : e^x,   so   y' = min(y, 1)
 inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
     #pragma omp parallel for
     for (int bt = 0; bt < s.B * s.T; bt++) {
@@ -367,7 +395,7 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, QkWeights<const r
         memcpy(qk_in + (long)bt * width, row, width * sizeof(real));
         for (int g = 0; g < groups; g++) {
             const ref::QkGroup group = ref::qk_group(g, all, s);
-            const real* w = group.is_q ? weights.q : weights.k;
+            const real* w = ref::weight_of(weights, group);
             real* x = row + group.from;
             const acc r = rmsnorm_row(x, eps, group.C);
             for (int c = 0; c < group.C; c++) {
@@ -378,9 +406,9 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, QkWeights<const r
     }
 }
 
-// in the forward pass this was:  y_c = x_c r w_c of every group,  so as in norm_backward
+// Turns dqkv from dy into dx. In the forward pass this was:  y_c = x_c r w_c of every group,  so as
+// in norm_backward
 //      dx = r (dy w) - x r^3 mean(dy w x),   dw += sum dy x r
-// dqkv in place: dy on entry, dx on return
 inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in, const acc* rstd,
                              QkWeights<const real> weights, bool all, AttnShape s) {
     const int groups = ref::qk_groups(all, s);
@@ -393,7 +421,7 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
         for (int g = 0; g < groups; g++) {
             const ref::QkGroup group = ref::qk_group(g, all, s);
             const int C = group.C;
-            const real* w = group.is_q ? weights.q : weights.k;
+            const real* w = ref::weight_of(weights, group);
             const real* x = row + group.from;
             real* d = drow + group.from;
             acc* dw_g = group.is_q ? sum : sum + wide;
@@ -411,15 +439,19 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
         }
     });
     const int wide_k = all ? s.KV * s.HS : s.HS;
-    for (int c = 0; c < wide; c++) { grads.q[c] += dw[c]; }
-    for (int c = 0; c < wide_k; c++) { grads.k[c] += dw_k[c]; }
+    for (int c = 0; c < wide; c++) {
+        grads.q[c] += dw[c];
+    }
+    for (int c = 0; c < wide_k; c++) {
+        grads.k[c] += dw_k[c];
+    }
 }
 
 // ----------------------------------------------------------------------------
 // 5 after attention
 
-// out (B, T, NH HS) = att sigmoid(gate); gate (B, T, NH width): a number for every head (width 1)
-// or channel (width HS)
+// Gates the heads:  out (B, T, NH HS) = att sigmoid(gate).  gate (B, T, NH width): a number for
+// every head (width 1) or channel (width HS)
 inline void gate_forward(real* out, const real* att, const real* gate, int width, AttnShape s) {
     const long heads = (long)s.B * s.T * s.NH;
     #pragma omp parallel for
@@ -440,7 +472,7 @@ inline void gate_forward(real* out, const real* att, const real* gate, int width
     }
 }
 
-// in the forward pass this was:  out = att sigma(x),  so
+// Computes both gradients. In the forward pass this was:  out = att sigma(x),  so
 //      datt = dout sigma,   dx = dout att sigma (1 - sigma),
 // summed over the head's channels where they share it. datt and dgate are overwritten;
 // datt may be dout
@@ -476,8 +508,8 @@ inline void gate_backward(real* datt, real* dgate, const real* dout, const real*
     }
 }
 
-// out (B, T, NH HS) or, summed over heads, (B, T, HS) <- att (B, T, NH HS) + v* (NH or 1, HS; NULL
-// without BIAS=v)
+// Combines the heads: out (B, T, NH HS) or, summed over heads, (B, T, HS) <- att (B, T, NH HS) + v*
+// (NH or 1, HS; NULL without BIAS=v)
 inline void heads_forward(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
     const int HS = s.HS;
     const int out_width = sum ? HS : s.NH * HS;
@@ -487,7 +519,9 @@ inline void heads_forward(real* out, const real* att, const real* vstar, bool su
         real* o = out + (long)bt * out_width;
         const real* a = att + (long)bt * s.NH * HS;
         const auto y = [=](int h, int i) {
-            return a[h * HS + i] + (vstar ? acc(vstar[h * vstar_step + i]) : acc(0));
+            acc v = 0;
+            if (vstar) { v = vstar[h * vstar_step + i]; }
+            return a[h * HS + i] + v;
         };
         if (sum) {
             for (int i = 0; i < HS; i++) {
@@ -505,15 +539,18 @@ inline void heads_forward(real* out, const real* att, const real* vstar, bool su
     }
 }
 
-// in the forward pass this was:  out_h = att_h + v*_h, or their sum over h,  so
-// datt = dout_h or dout; dvstar += their sum
+// Hands the gradient back to the heads. In the forward pass this was:
+//      out_h = att_h + v*_h, or their sum over h,   so   datt_h = dout_h, or dout,   dvstar += datt
 inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, AttnShape s) {
     const int HS = s.HS;
     const int N = s.B * s.T;
     const int out_width = sum ? HS : s.NH * HS;
     const int out_step = sum ? 0 : HS;                  // from head to head
     const int vstar_step = s.bias_shared ? 0 : HS;
-    const auto datt_at = [=](int bt, int h) { return datt + ((long)bt * s.NH + h) * HS; };
+    const auto datt_at = [=](int bt, int h) {
+        const long head = (long)bt * s.NH + h;
+        return datt + head * HS;
+    };
     #pragma omp parallel for
     for (int h = 0; h < s.NH; h++) {
         for (int bt = 0; bt < N; bt++) {
@@ -529,7 +566,8 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
     }
 }
 
-// y (n) = act(x) and, unless slope is NULL, slope (n) = act'(x): the one loop for each activation
+// Computes y (n) = act(x) and, unless slope is NULL, slope (n) = act'(x): the one loop for each
+// activation
 inline void act_row(acc* y, acc* slope, const real* x, Activation act, int n) {
     with_activation(act, [=](auto f) {
         if (!slope) {
@@ -549,7 +587,8 @@ inline void act_row(acc* y, acc* slope, const real* x, Activation act, int n) {
 
 enum { ACT_SOME = 256 };            // channels whose activations stay in the first cache
 
-// out (N, F) = act(inp) or, gated, act(gate) * up with inp (N, 2 F) = gate | up
+// Applies the activation:  out (N, F) = act(inp) or, gated, act(gate) * up  with inp (N, 2 F) =
+// gate | up
 inline void ffn_forward(real* out, const real* inp, Activation act, bool gated, int N, int F) {
     const long inp_width = gated ? 2 * F : F;
     #pragma omp parallel for if (N > 1)
@@ -569,7 +608,8 @@ inline void ffn_forward(real* out, const real* inp, Activation act, bool gated, 
     }
 }
 
-// in the forward pass this was:  out = act(g) u,  so dg = dout act'(g) u,  du = dout act(g)
+// Computes the gradients. In the forward pass this was:  out = act(g) u,  so
+//      dg = dout act'(g) u,   du = dout act(g)
 inline void ffn_backward(real* dinp, const real* dout, const real* inp, Activation act,
                          bool gated, int N, int F) {
     const long inp_width = gated ? 2 * F : F;
@@ -594,7 +634,9 @@ inline void ffn_backward(real* dinp, const real* dout, const real* inp, Activati
             }
             if (!gated) { continue; }
             #pragma omp simd
-            for (int i = 0; i < some; i++) { dup[i] = d[i] * y[i]; }
+            for (int i = 0; i < some; i++) {
+                dup[i] = d[i] * y[i];
+            }
         }
     }
 }

@@ -32,7 +32,10 @@ bool kernel_here(int k) {
 }
 
 const Kernel& kernel_for(bool bf16) {
-    const auto usable = [=](int k) { return kernel_here(k) && (bf16 || !kernels[k].bf16); };
+    const auto usable = [=](int k) {
+        const bool multiplies = bf16 || !kernels[k].bf16;
+        return multiplies && kernel_here(k);
+    };
     int k = std::min(product_settings.last_kernel, product_settings.chosen[bf16]);
     while (k > 0 && !usable(k)) { k--; }
     return kernels[k];
@@ -61,21 +64,22 @@ std::string product_name() {
 // ----------------------------------------------------------------------------
 // 2 packing
 
-// The lane of one bf16, as a float.
+// Returns the lane of one bf16, as a float.
 static lane widen(uint16_t x) { return (lane)x << 16; }
 
-// Lane l of v, zero where there is nothing.
+// Returns lane l of v, zero where there is nothing.
 static lane lane_at(const Factor& f, long v, long l) {
-    if (v >= f.count || l * f.pair() >= f.K) { return 0; }
+    const bool exists = v < f.count && l * f.pair() < f.K;
+    if (!exists) { return 0; }
     if (f.lanes == FLOATS) { return *(const lane*)f.at(v, l); }
     const uint16_t* x = (const uint16_t*)f.at(v, l);
     if (f.lanes == WIDENED) { return widen(*x); }
     const bool has_second = l * 2 + 1 < f.K;
-    const lane second = has_second ? widen(x[f.k_step]) : 0;
-    return *x | second;
+    if (!has_second) { return *x; }
+    return *x | widen(x[f.k_step]);
 }
 
-// to (16) = 16 bf16 as floats
+// Converts 16 bf16 to floats: to (16).
 static void widen16(lane* to, const char* from) {
     const uint16_t* x = (const uint16_t*)from;
     for (int i = 0; i < 16; i++) { to[i] = widen(x[i]); }
@@ -173,7 +177,9 @@ static void pack_row(lane* to, const Factor& f, long v, LaneRange lanes) {
         memcpy(to, f.at(v, l0), (end - l0) * sizeof(lane));
         l = end;
     }
-    for (; l < lanes.l1; l++) { to[l - l0] = lane_at(f, v, l); }
+    for (; l < lanes.l1; l++) {
+        to[l - l0] = lane_at(f, v, l);
+    }
 }
 
 void pack_rows(PackedRows to, const Kernel& kernel, const Factor& f, long v, LaneRange lanes) {
@@ -252,11 +258,14 @@ enum { GROUP_TILES = 4, GROUP = GROUP_TILES * TILE_COLS + 16 };
 
 struct Product {
     const Kernel& kernel;
-    long M, N;
-    Factor a, b;
+    long M;
+    long N;
+    Factor a;
+    Factor b;
     Result c;
     long lanes;                     // of the sum over k
-    long deep, wide;                // a block of B: lanes, columns
+    long deep;                      // a block of B: its lanes
+    long wide;                      //               and columns
     long tall;                      // rows of C that are summed at once
     long rows_at_once;              // rows of A that a thread takes: one tile, or more
     int group;                      // tiles of C that are rounded together
@@ -286,7 +295,8 @@ bool Product::reads_direct() const {
         const bool fits_cache = row * kernel.rows <= 16 << 10 || row % 2048;
         return aligned && (few_columns || fits_cache);
     }
-    return a.step == 1 && a.lanes == FLOATS && few_columns && a.k_step <= 256;
+    const bool columns_near = a.step == 1 && a.k_step <= 256;
+    return columns_near && few_columns && a.lanes == FLOATS;
 }
 
 // Settles the blocks of a product of `threads` threads.
@@ -296,7 +306,8 @@ void Product::plan(int threads) {
     tall = M;
     rows_at_once = kernel.rows;
     by_rows = a.k_step == 1 || kernel.deep > 1;
-    group = c.bf16 && M * N * 2 > SMALL_BYTES ? GROUP_TILES : 1;
+    group = 1;
+    if (c.bf16 && M * N * 2 > SMALL_BYTES) { group = GROUP_TILES; }
 
     const bool transposes_a = by_rows && a.k_step != 1;
     if (transposes_a) {
@@ -333,8 +344,9 @@ static TileA tile_a(const Product& p, long i, LaneRange lanes) {
     if (p.kernel.split_row) {                           // whole strips
         return { a.at(i, 32 * lanes.l0), a.row_bytes(), 0 };
     }
-    const bool past_end = p.kernel.deep > 1 && i + p.kernel.rows > p.M;
-    if (p.direct && !past_end) {
+    const bool past_end = i + p.kernel.rows > p.M;
+    const bool must_pack = p.kernel.deep > 1 && past_end;
+    if (p.direct && !must_pack) {
         return { a.at(i, lanes.l0), a.row_bytes(), a.lane_bytes() };
     }
 
@@ -345,15 +357,18 @@ static TileA tile_a(const Product& p, long i, LaneRange lanes) {
         pack_panel(to, p.kernel, a, i, lanes);
         return { (const char*)to, sizeof(lane), PANEL * sizeof(lane) };
     }
-    const int rows = (int)std::min(p.rows_at_once, round_up(p.M - i, p.kernel.deep));
+    const long rest = round_up(p.M - i, p.kernel.deep);
+    const int rows = (int)std::min(p.rows_at_once, rest);
     pack_rows({ to, row, rows }, p.kernel, a, i, lanes);
     return { (const char*)to, row * (long)sizeof(lane), sizeof(lane) };
 }
 
 // Tiles of C side by side, and where their sums are.
 struct Group {
-    long i, j;                      // the first row and column
-    int rows, cols;
+    long i;                         // the first row
+    long j;                         // the first column
+    int rows;
+    int cols;
     int share;                      // rows whose memory one tile of it prefetches
     float* sums;
     long ld;                        // from row to row of the sums
@@ -362,26 +377,30 @@ struct Group {
 // Lanes `lanes` of columns j0 .. j1 of B, packed, and the rows i0 .. i1 that they are for.
 struct Block {
     lane* x;
-    long i0, i1;
-    long j0, j1;
+    long i0;
+    long i1;
+    long j0;
+    long j1;
     LaneRange lanes;
 
     long panels() const { return div_up(j1 - j0, PANEL); }
     long segments() const { return std::max(1L, div_up(lanes.size(), SEGMENT)); }
 };
 
-// The group of rows i.. and columns j .. j + cols of C. own: for its sums, if neither C nor a
-// buffer holds them
+// Returns the group of rows i.. and columns j .. j + cols of C. own: for its sums, if neither C nor
+// a buffer holds them
 static Group group_at(const Product& p, const Block& b, long i, long j, long cols, float* own) {
     const int rows = (int)std::min<long>(p.kernel.rows, p.M - i);
     const int share = (int)div_up(rows, div_up(cols, TILE_COLS));
     const long own_ld = p.group == 1 ? (long)TILE_COLS : (long)GROUP;
     Group g = { i, j, rows, (int)cols, share, own, own_ld };
     if (p.sums) {
-        g.sums = p.sums + (i - b.i0) * p.wide + j - b.j0;
+        const long row = i - b.i0;
+        g.sums = p.sums + row * p.wide + j - b.j0;
         g.ld = p.wide;
     } else if (!p.c.bf16) {
-        g.sums = (float*)p.c.x + i * p.c.ld + j;
+        float* sums = (float*)p.c.x;
+        g.sums = sums + i * p.c.ld + j;
         g.ld = p.c.ld;
     }
     return g;
@@ -393,10 +412,10 @@ static void finish(const Product& p, const Group& g) {
     const Result& c = p.c;
     if (c.bf16) {
         const long at = g.i * c.ld + g.j;
-        const bf16* x = (const bf16*)(c.accumulate ? c.x : c.residual);
-        const bf16* bias = (const bf16*)c.bias;
-        p.kernel.round((bf16*)c.x + at, c.ld, g.sums, g.ld, moved(x, at), moved(bias, g.j), g.rows,
-                       g.cols);
+        bf16* out = (bf16*)c.x + at;
+        const bf16* residual = (const bf16*)(c.accumulate ? c.x : c.residual);
+        const bf16* bias = moved((const bf16*)c.bias, g.j);
+        p.kernel.round(out, c.ld, g.sums, g.ld, moved(residual, at), bias, g.rows, g.cols);
         return;
     }
     if (!c.bias) { return; }
@@ -429,8 +448,10 @@ static void sum_tile(const Product& p, TileKernel* tile, TileA a, const Block& b
     const bool last = lanes.l1 == p.lanes;
     float* const sums = g.sums + n;
     if (!c.bf16) {
-        if (first && c.residual && c.residual != c.x) {
-            const float* from = (const float*)c.residual + g.i * c.ld + g.j + n;
+        const bool copies = c.residual && c.residual != c.x;
+        if (first && copies) {
+            const float* residual = (const float*)c.residual;
+            const float* from = residual + g.i * c.ld + g.j + n;
             for (int r = 0; r < g.rows; r++) {
                 memcpy(sums + r * g.ld, from + r * c.ld, cols * sizeof(float));
             }
@@ -453,9 +474,10 @@ static void sum_tile(const Product& p, TileKernel* tile, TileA a, const Block& b
 // Hands out work by numbered tickets, so that a slow core takes less of it.
 struct Tickets {
     std::atomic<long>& next;
-    long mine, past;
+    long mine;
+    long past = 0;
 
-    Tickets(std::atomic<long>& next) : next(next), mine(next++), past(0) {}
+    Tickets(std::atomic<long>& next) : next(next), mine(next++) {}
     // work(0..n-1); returns when all of it is taken
     template <class Work> void share(long n, Work work) {
         for (; mine < past + n; mine = next++) { work(mine - past); }
@@ -465,7 +487,8 @@ struct Tickets {
 
 // A ticket packs at most SEGMENT lanes of that many panels of a block.
 static long panels_at_once(const Product& p) {
-    return p.b.k_step == 1 ? PANELS : PANELS_TRANSPOSED;
+    if (p.b.k_step == 1) { return PANELS; }
+    return PANELS_TRANSPOSED;
 }
 
 static long pack_tickets(const Product& p, const Block& b) {
@@ -480,7 +503,8 @@ static bool pack_ticket(const Product& p, const Block& b, long t) {
     const long first = t / b.segments() * panels_at_once(p);
     const long end = std::min(first + panels_at_once(p), b.panels());
     // B transposed: a few lanes of all these panels, side by side in memory, then the next few
-    const long step = p.b.k_step == 1 ? SEGMENT : std::max(16, p.kernel.deep);
+    long step = SEGMENT;
+    if (p.b.k_step != 1) { step = std::max(16, p.kernel.deep); }
     bool low = false;
     for (long l = from; l < to; l += step) {
         const long l_end = std::min(to, l + step);
@@ -557,8 +581,10 @@ static void product_run(Product& p, int threads) {
                 if (threads > 1) {
                     #pragma omp barrier
                 }
-                const bool high = p.kernel.high && low.load(std::memory_order_relaxed) != number;
-                multiply(p, high ? p.kernel.high : p.kernel.tile, tickets, threads, block);
+                const bool has_low = low.load(std::memory_order_relaxed) == number;
+                TileKernel* tile = p.kernel.tile;
+                if (p.kernel.high && !has_low) { tile = p.kernel.high; }
+                multiply(p, tile, tickets, threads, block);
             }
         }
     }
@@ -587,8 +613,11 @@ static void product_by(const Kernel& kernel, int most, const Factor& a, const Fa
     product_run(p, 1);
 }
 
-// The lanes of a factor of bf16, for a kernel.
-static Lanes bf16_lanes(const Kernel& kernel) { return kernel.bf16 ? PAIRS : WIDENED; }
+// Returns the lanes of a factor of bf16, for a kernel.
+static Lanes bf16_lanes(const Kernel& kernel) {
+    if (kernel.bf16) { return PAIRS; }
+    return WIDENED;
+}
 
 void product(Factor a, Factor b, Result c) {
     if (a.count < 1 || b.count < 1) { return; }

@@ -28,7 +28,9 @@ inline acc largest_logit(acc top, const acc* l, int n) {
 inline acc sum_exp(const acc* l, acc top, int n) {
     acc sum = 0;
     #pragma omp simd reduction(+ : sum)
-    for (int v = 0; v < n; v++) { sum += exp_(l[v] - top); }
+    for (int v = 0; v < n; v++) {
+        sum += exp_(l[v] - top);
+    }
     return sum;
 }
 
