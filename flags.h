@@ -153,6 +153,12 @@ struct Flags {
     X(export,   'x', "CHECKPOINT", "write a checkpoint for transformers, to the directory --out") \
     X(bench,    'b', "", "time training steps on random tokens") \
     X(check,    'c', "", "check this build's gradients against finite differences")
+// The letters by name: COMMAND_train is 't'.
+enum Command : char {
+#define X(name, letter, words, help) COMMAND_##name = letter,
+    COMMANDS(X)
+    #undef X
+};
 struct CommandRow {
     const char* name;
     char letter;
@@ -162,66 +168,80 @@ struct CommandRow {
 static const CommandRow COMMAND_ROWS[] = { COMMANDS(X) };
 #undef X
 
-// a flag as data; value is its place in a Flags
+// A flag as data.
 enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL, FLAG_ARCH };
 struct FlagRow {
-    const char* cmds; FlagGroup group; std::string name; char letter; const char* help;
-    double low, high; FlagKind kind; void* value; bool* given;
+    const char* cmds;                            // letters of the commands that take it, or T
+    FlagGroup group;
+    std::string name;
+    char letter;                                 // its short form, 0 if it has none
+    const char* help;
+    double low, high;
+    FlagKind kind;
+    void* value;                                 // its place in a Flags
+    bool* given;
     ArchRow arch;                                // of a row of ARCH
-    bool of(char command) const { // a model's flags are those of check, too
-        return strchr(cmds, command) || (command == 't' && fixed()) ||
-               (command == 'c' && kind == FLAG_ARCH);
+
+    // Returns true if the command takes the flag. A model's flags are those of check, too.
+    bool of(char command) const {
+        if (command == COMMAND_train && fixed()) { return true; }
+        if (command == COMMAND_check && kind == FLAG_ARCH) { return true; }
+        return strchr(cmds, command);
     }
+
+    // Returns true if --resume has to keep the flag.
     bool fixed() const { return strchr(cmds, 'T'); }
 };
 
+// Returns every flag, those of ARCH too, with its place in *f.
 std::vector<FlagRow> flag_rows(Flags* f);
 
-// was the flag of this name given on the command line?
+// Returns true if the flag of this name was given on the command line.
 bool flag_given(const Flags& flags, const char* name);
 
-// dies if one of these flags ("beta2 adam_eps") was given a value other than its default though
-// nothing `reads` it; wanted: what would
+// Ends the program if one of these flags ("beta2 adam_eps") was given a value other than its
+// default though nothing `reads` it. wanted: what would.
 void reject_unused_flags(const Flags& flags, const char* names, bool reads, const char* wanted);
 
-// probe_len -> --probe-len
+// Turns probe_len into --probe-len.
 std::string flag_spelling(const std::string& name);
 
-// sets a flag from a text; dies, naming the flag as `spelled`, if the text is no value of it
+// Sets a flag from a text. Ends the program, naming the flag as `spelled`, if the text is no value
+// of it.
 void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text);
 
-// dies of two flags that contradict each other, such as a minimum above its maximum, and prints a
-// note of one that another leaves without effect. Call it when the flags are settled. The table is
-// in shell/bounds.cpp
+// Ends the program at two flags that contradict each other, such as a minimum above its maximum,
+// and prints a note of one that another leaves without effect. Call it when the flags are settled.
+// The table is in shell/bounds.cpp.
 void bounds_check(const Flags& flags, char command);
 
-// --help: the flags of one command, in groups; or (0) the commands and where to go on
+// Prints --help: the flags of one command, in groups; or (0) the commands and where to go on.
 void usage(char command);
 
-// ./train_sink alone: what there is, and three commands to try
+// Prints what ./train_sink alone says: what there is, and three commands to try.
 void welcome();
 
-// dies at a word that no command takes, and names the command that it resembles most
+// Ends the program at a word that no command takes, and names the command that it resembles most.
 void command_known(const Flags& f, char command);
 
-// the command line; *command: its letter. Dies at what it does not know
+// Reads the command line. *command: its letter. Ends the program at what it does not know.
 Flags flags_parse(int argc, char** argv, char* command);
 
-// the kernel of all products of this process: --product's, or the fastest (cpu/choice.h)
+// Settles the kernel of all products of this process: --product's, or the fastest (cpu/choice.h).
 void product_settle(const Flags& f);
 
-// all flags of a command, as the log and state.json keep them
+// Returns all flags of a command as JSON, as the log and state.json keep them.
 std::string flags_json(Flags f, char command);
 
-// "1,2,5" -> numbers, strictly
+// Reads "1,2,5" as numbers. Ends the program, naming the flag as `spelled`, if it is anything else.
 std::vector<double> flag_list(const char* spelled, const std::string& text);
 
-// the thresholds of --eps: shares, from 0 up to, not including, 1
+// Returns the thresholds of --eps: shares, from 0 up to, not including, 1.
 std::vector<double> eps_list(const Flags& f);
 
-// fills in from the preset what no flag has set
+// Fills in from the preset what no flag has set.
 void preset_apply(Flags* f);
 
-// flags -> the model; V is the data's if nothing else says
+// Returns the model that the flags say. data_V: its vocabulary if no flag has one.
 Arch arch_from_flags(Flags* f, int data_V);
 #endif // FLAGS_H

@@ -924,9 +924,9 @@ int main(int argc, char** argv) {
     char letter;
     Flags f = flags_parse(argc, argv, &letter);
     command_known(f, letter);
-    if (letter != 't') { require_one_process(); }
+    if (letter != COMMAND_train) { require_one_process(); }
     threads_check();
-    const bool computes = letter != 'k';         // all but tokenize
+    const bool computes = letter != COMMAND_tokenize;
     if (computes) { product_settle(f); }
     words_to_checkpoints(letter, &f);
     if (computes) { ops::device_start(); }       // no GPU, old GPU, old driver: reported first

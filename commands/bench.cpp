@@ -191,7 +191,7 @@ static std::vector<OpRow> op_rows(Model* m, long accum) {
 static std::string bench_ops(Model* m, long accum, double step_ms, double gflops, double gbytes) {
     const std::vector<OpRow> rows = op_rows(m, accum);
     double sum = 0;
-    std::string json;
+    std::vector<std::string> objects;
     printf("%-22s %6s %10s %9s %10s %9s %9s\n", "operation", "calls", "ms a call", "of step",
            "GFLOP/s", "GB/s", "of roof");
     for (auto& r : rows) {
@@ -203,13 +203,17 @@ static std::string bench_ops(Model* m, long accum, double step_ms, double gflops
         printf(" %10.1f %9.1f %8.0f%%\n", r.flops / r.ms / 1e6, r.bytes / r.ms / 1e6,
                100 * roof / r.ms);
 
-        list_add(&json, strf("{\"name\":\"%s\",\"calls\":%.0f,\"ms\":%.5f,", r.name.c_str(),
-                             r.calls, r.ms), ",");
-        json += strf("\"flops\":%.0f,\"bytes\":%.0f,\"of_roof\":%.3f}", r.flops, r.bytes,
-                     roof / r.ms);
+        JsonObject o;
+        o.text("name", r.name);
+        o.count("calls", r.calls);
+        o.decimals("ms", r.ms, 5);
+        o.count("flops", r.flops);
+        o.count("bytes", r.bytes);
+        o.decimals("of_roof", roof / r.ms, 3);
+        objects.push_back(o.all());
     }
     printf("%-22s %6s %10.4f %8.1f%%\n", "sum", "", sum, 100 * sum / step_ms);
-    return ",\"ops\":[" + json + "]";
+    return json_list(objects);
 }
 
 // Prints what --products asks for: GFLOP/s of every kernel on all threads, in float and in bf16,
@@ -301,16 +305,16 @@ struct BenchResult {
     double gbytes;                               // GB/s of y += x, of --ops alone
 };
 
-// Prints the tables of --ops and returns them as the rest of the JSON: the time of every operation
-// against its roof, memory by tensor, and what an evaluation of the sinks costs.
-static std::string bench_tables(Model* m, const Flags& f, const BenchTokens& x,
-                                const BenchResult& b) {
+// Prints the tables of --ops and adds them to *o: the time of every operation against its roof,
+// memory by tensor, and what an evaluation of the sinks costs.
+static void bench_tables(JsonObject* o, Model* m, const Flags& f, const BenchTokens& x,
+                         const BenchResult& b) {
     const int T = f.arch.T;
     std::string table;
     const double acts = acts_bytes(m->arch, true, f.batch, T, &table);
     model_load(m, x.seqs.data(), f.batch, T);    // pieces of a small model had loaded parts of it
     model_body(m);
-    std::string json = bench_ops(m, b.accum, b.ms, b.product, b.gbytes);
+    o->json("ops", bench_ops(m, b.accum, b.ms, b.product, b.gbytes));
 
     double bytes;
     printf("memory %s\n", memory_text(m->arch, f.batch, T, true, &bytes).c_str());
@@ -322,27 +326,38 @@ static std::string bench_tables(Model* m, const Flags& f, const BenchTokens& x,
         time_ms([&] { measure(m, x.probe.data(), PROBE_SEQS, len, at_once); });
     printf("sinks of %d x %d tokens: %.2f ms, %.1f%% of a step of %.0f tokens\n", PROBE_SEQS, len,
            eval, 100 * eval / b.ms, b.tokens);
-    json += strf(",\"gbytes\":%.1f,\"activation_bytes\":%.0f,", b.gbytes, acts);
-    json += strf("\"eval_ms\":%.3f,\"eval_of_step\":%.4f", eval, eval / b.ms);
-    return json;
+    o->decimals("gbytes", b.gbytes, 1);
+    o->count("activation_bytes", acts);
+    o->decimals("eval_ms", eval, 3);
+    o->decimals("eval_of_step", eval / b.ms, 4);
 }
 
-// Returns the line of JSON without the brace that closes it.
-static std::string bench_json(const Model* m, const Flags& f, const BenchResult& b) {
+// Returns the line of JSON.
+static JsonObject bench_json(const Model* m, const Flags& f, const BenchResult& b) {
     const Arch& c = m->arch;
     const double flops = flops_per_token(m, f.arch.T);
     const double gflops = flops * b.tokens / b.ms / 1e6;
-    const char* bias = BIAS_ROWS[BUILD_BIAS].name;
-    std::string o = strf("{\"attn\":\"%s\",\"bias\":\"%s\",", build::Attn::name, bias);
-    o += strf("\"L\":%d,\"C\":%d,\"NH\":%d,", c.L, c.C, c.NH);
-    o += strf("\"F\":%d,\"V\":%d,\"T\":%d,", c.F, c.V, f.arch.T);
-    o += strf("\"B\":%ld,\"params\":%ld,", f.batch, m->num_params);
-    o += strf("\"tokens_per_step\":%.0f,", b.tokens);
-    o += strf("\"ms\":%.3f,\"tokens_per_s\":%.0f,", b.ms, b.tokens / b.ms * 1e3);
-    o += strf("\"flops_per_token\":%.0f,\"gflops\":%.3f,", flops, gflops);
-    o += strf("\"product_gflops\":%.3f,\"of_product\":%.3f", b.product, gflops / b.product);
-    if (!cpu::choice().name.empty()) {
-        o += ",\"kernel\":" + json_str(cpu::choice().name);
+    JsonObject o;
+    o.text("attn", build::Attn::name);
+    o.text("bias", BIAS_ROWS[BUILD_BIAS].name);
+    o.count("L", c.L);
+    o.count("C", c.C);
+    o.count("NH", c.NH);
+    o.count("F", c.F);
+    o.count("V", c.V);
+    o.count("T", f.arch.T);
+    o.count("B", f.batch);
+    o.count("params", m->num_params);
+    o.count("tokens_per_step", b.tokens);
+    o.decimals("ms", b.ms, 3);
+    o.count("tokens_per_s", b.tokens / b.ms * 1e3);
+    o.count("flops_per_token", flops);
+    o.decimals("gflops", gflops, 3);
+    o.decimals("product_gflops", b.product, 3);
+    o.decimals("of_product", gflops / b.product, 3);
+    const std::string& kernel = cpu::choice().name;
+    if (!kernel.empty()) {
+        o.text("kernel", kernel);
     }
     return o;
 }
@@ -382,15 +397,15 @@ int command_bench(Flags f) {
 
     const BenchTokens x = random_tokens(f, c.V);
     b.ms = time_steps(&m, f, x.seqs, b.accum);
-    std::string more;
+    JsonObject o = bench_json(&m, f, b);
+    const std::string line = o.all();
     if (f.ops) {
-        more = bench_tables(&m, f, x, b);
+        bench_tables(&o, &m, f, x, b);
     }
-    const std::string o = bench_json(&m, f, b);
     model_free(&m);
-    printf("%s}\n", o.c_str());
+    printf("%s\n", line.c_str());
     if (!f.json.empty()) {
-        file_write(f.json, o + more + "}\n");
+        file_write(f.json, o.all() + "\n");
     }
     return 0;
 }

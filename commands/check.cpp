@@ -15,10 +15,26 @@ entries that are missing.
 
 // What float losses can show: errors are measured in lengths of the gradient. bf16 weights have 8
 // bits, so that only large moves along the gradient change the loss by more than rounding does.
-struct GradientTest { int directions; double move, tolerance; };
+struct GradientTest {
+    int directions;                              // 1: that of the gradient alone
+    double move;                                 // in lengths of the tensor
+    double tolerance;
+};
 static GradientTest gradient_test() {
-    return sizeof(real) == 2 ? GradientTest{ 1, 0.1, 0.25 } : GradientTest{ 4, 0.004, 5e-3 };
+    const bool bf16 = sizeof(real) == 2;
+    if (bf16) { return { 1, 0.1, 0.25 }; }
+    return { 4, 0.004, 5e-3 };
 }
+
+typedef std::vector<double> Vector;
+
+static double product(const Vector& a, const Vector& b) {
+    double sum = 0;
+    for (size_t i = 0; i < a.size(); i++) { sum += a[i] * b[i]; }
+    return sum;
+}
+
+static double length(const Vector& u) { return sqrt(product(u, u)); }
 
 static std::vector<acc> from_device(const acc* device, long n) {
     std::vector<acc> x(n);
@@ -26,16 +42,17 @@ static std::vector<acc> from_device(const acc* device, long n) {
     return x;
 }
 
-// entries of k* that are not learned stay 0, whatever direction is taken
+// Returns false for the entries of k* that are not learned: they stay 0 in any direction.
 static bool is_learned(const Model& m, const Tensor& t, long i) {
     return !ends_with(t.name, ".k_star") || i % m.arch.HS < m.arch.k_dims;
 }
 
-// weights that are neither 0 nor 1, so that no part of the model is idle
+// Returns weights that are neither 0 nor 1, so that no part of the model is idle.
 static std::vector<acc> weights_shaken(Model* m, Rng* rng) {
     std::vector<acc> w = from_device(m->master, m->num_params);
     for (auto& t : m->tensors) {
-        const double size = t.shape.size() == 1 ? 0.3 : 1 / sqrt((double)t.shape[1]);
+        const bool matrix = t.shape.size() > 1;
+        const double size = matrix ? 1 / sqrt((double)t.shape[1]) : 0.3;
         for (long i = 0; i < t.count; i++) {
             if (is_learned(*m, t, i)) { w[t.at + i] += size * rng_normal(rng); }
         }
@@ -43,61 +60,80 @@ static std::vector<acc> weights_shaken(Model* m, Rng* rng) {
     return w;
 }
 
-// the slope of the loss at w when tensor t moves along u, in steps of h: (8 (f(h) - f(-h)) - (f(2h)
-// - f(-2h))) / 12 h
-static double slope(Model* m, long count, const std::vector<acc>& w, const Tensor& t,
-                    const std::vector<double>& u, double h) {
-    const double weights[] = { 8, -8, -1, 1 }, steps[] = { h, -h, 2 * h, -2 * h };
-    double sum = 0;
-    for (int k = 0; k < 4; k++) {
-        std::vector<acc> moved = w;
-        for (long i = 0; i < t.count; i++) { moved[t.at + i] += steps[k] * u[i]; }
-        model_set(m, moved.data());
-        sum += weights[k] * model_forward(m, count, 0);
-    }
+// A model with its weights, and its gradients on the batch that is loaded.
+struct GradientCheck {
+    Model m;
+    Rng rng;
+    long count;                                  // targets of the batch
+    std::vector<acc> weights;
+    std::vector<acc> grads;
+
+    double loss_moved(const Tensor& t, const Vector& u, double h);
+    double slope(const Tensor& t, const Vector& u, double h);
+    Vector direction(const Tensor& t, const Vector& gradient, bool random);
+    double error(const Tensor& t);
+};
+
+// Returns the loss when tensor t has moved by h along u.
+double GradientCheck::loss_moved(const Tensor& t, const Vector& u, double h) {
+    std::vector<acc> moved = weights;
+    for (long i = 0; i < t.count; i++) { moved[t.at + i] += h * u[i]; }
+    model_set(&m, moved.data());
+    return model_forward(&m, count, 0);
+}
+
+// Returns the slope of the loss when tensor t moves along u, in steps of h:
+// (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12 h
+double GradientCheck::slope(const Tensor& t, const Vector& u, double h) {
+    double sum = 8 * loss_moved(t, u, h);
+    sum += -8 * loss_moved(t, u, -h);
+    sum += -1 * loss_moved(t, u, 2 * h);
+    sum += loss_moved(t, u, -2 * h);
     return sum / (12 * h);
 }
 
-static double length(const std::vector<double>& u) {
-    double s = 0;
-    for (double x : u) { s += x * x; }
-    return sqrt(s);
+// Returns a direction of length 1: that of the gradient, or a random one.
+Vector GradientCheck::direction(const Tensor& t, const Vector& gradient, bool random) {
+    Vector u = gradient;
+    if (random) {
+        for (long i = 0; i < t.count; i++) {
+            u[i] = 0;
+            if (is_learned(m, t, i)) { u[i] = rng_normal(&rng); }
+        }
+    }
+    const double scale = std::max(length(u), 1e-30);
+    for (auto& x : u) { x /= scale; }
+    return u;
 }
 
-// the worst difference between gradient and slope of one tensor, in lengths of the gradient
-static double gradient_error(Model* m, long count, const std::vector<acc>& w,
-                             const std::vector<acc>& grads, const Tensor& t, Rng* rng) {
+// Returns the worst difference between gradient and slope of one tensor, in lengths of the
+// gradient.
+double GradientCheck::error(const Tensor& t) {
     const GradientTest test = gradient_test();
-    std::vector<double> here(&w[t.at], &w[t.at] + t.count), g(&grads[t.at], &grads[t.at] + t.count),
-        u(t.count);
-    const double size = std::max(length(g), 1e-6), h = test.move * std::max(length(here), 0.1);
+    const Vector here(&weights[t.at], &weights[t.at] + t.count);
+    const Vector gradient(&grads[t.at], &grads[t.at] + t.count);
+    const double size = std::max(length(gradient), 1e-6);
+    const double h = test.move * std::max(length(here), 0.1);
     double worst = 0;
     for (int k = 0; k < test.directions; k++) {
-        for (long i = 0; i < t.count; i++) {
-            const bool random = k > 0 && is_learned(*m, t, i);
-            u[i] = k == 0 ? g[i] : 0;
-            if (random) { u[i] = rng_normal(rng); }
-        }
-        const double scale = std::max(length(u), 1e-30);
-        double product = 0;
-        for (long i = 0; i < t.count; i++) { u[i] /= scale; product += g[i] * u[i]; }
-        double error = fabs(slope(m, count, w, t, u, h) - product) / size;
+        const Vector u = direction(t, gradient, k > 0);
+        const double wanted = product(gradient, u);
+        double off = fabs(slope(t, u, h) - wanted) / size;
         // where the loss is curved much, the differences themselves are off: by 256 times less with
         // a quarter of the step
-        if (error > test.tolerance && sizeof(real) > 2) {
-            error = fabs(slope(m, count, w, t, u, h / 4) - product) / size;
-        }
-        if (!(error <= worst)) { worst = error; }
+        const bool fp32 = sizeof(real) > 2;
+        if (off > test.tolerance && fp32) { off = fabs(slope(t, u, h / 4) - wanted) / size; }
+        if (!(off <= worst)) { worst = off; }
     }
     return worst;
 }
 
-int command_check(Flags f) {
-    const GradientTest test = gradient_test();
-    const int B = 2;
-    reject_unused_model_flags(f);
-    auto fill = [](int* size, int tiny) { if (!*size) { *size = tiny; } };
-    Arch& a = f.arch;
+// Fills in the sizes of a tiny model where no flag has set them.
+static Arch tiny_arch(Flags* f) {
+    Arch& a = f->arch;
+    auto fill = [](int* size, int tiny) {
+        if (!*size) { *size = tiny; }
+    };
     fill(&a.L, 2);
     fill(&a.NH, 4);
     fill(&a.KV, a.NH % 2 ? a.NH : a.NH / 2);
@@ -105,41 +141,55 @@ int command_check(Flags f) {
     fill(&a.F, 24);
     fill(&a.T, 12);
     fill(&a.V, 29);
-    const Arch c = arch_from_flags(&f, a.V);
-    Model m = model_new(c, c.T, true);
-    Rng rng = rng_stream(f.seed, SEED_CHECK);
-    model_init(&m, f.seed);
+    return arch_from_flags(f, a.V);
+}
+
+// Makes the model and computes its gradients on random tokens.
+static GradientCheck gradient_check(const Arch& c, uint64_t seed) {
+    const int B = 2;
+    GradientCheck check = { model_new(c, c.T, true), rng_stream(seed, SEED_CHECK), 0, {}, {} };
+    Model* m = &check.m;
+    model_init(m, seed);
     std::vector<int> seqs((size_t)B * (c.T + 1));
-    for (auto& token : seqs) { token = rng_below(&rng, c.V); }
-    const std::vector<acc> w = weights_shaken(&m, &rng);
-    model_set(&m, w.data());
-    model_zero(&m);
-    model_accumulate(&m, seqs.data(), B, c.T, targets_count(&m, seqs.data(), B, c.T));
-    const std::vector<acc> grads = from_device(m.grads_memory, m.num_params);
-    const long count = model_load(&m, seqs.data(), B, c.T);
+    for (auto& token : seqs) { token = rng_below(&check.rng, c.V); }
+    check.weights = weights_shaken(m, &check.rng);
+    model_set(m, check.weights.data());
+    model_zero(m);
+    const long targets = targets_count(m, seqs.data(), B, c.T);
+    model_accumulate(m, seqs.data(), B, c.T, targets);
+    check.grads = from_device(m->grads_memory, m->num_params);
+    check.count = model_load(m, seqs.data(), B, c.T);
+    return check;
+}
+
+// Compares the gradients of this build with finite differences of its loss, and prints a line for
+// each tensor.
+int command_check(Flags f) {
+    const GradientTest test = gradient_test();
+    reject_unused_model_flags(f);
+    const Arch c = tiny_arch(&f);
+    GradientCheck check = gradient_check(c, f.seed);
     if (test.directions == 1) {
-        printf(
-            "PRECISION=bf16: only sizes and signs can be checked, not single entries; fp32 checks "
-            "both\n");
+        printf("PRECISION=bf16: only sizes and signs can be checked, not single entries; fp32 "
+               "checks both\n");
     }
     printf("%-52s %12s %12s\n", "tensor", "|gradient|", "error / it");
     double worst = 0;
     std::string bad;
-    for (auto& t : m.tensors) {
-        const double error = gradient_error(&m, count, w, grads, t, &rng);
-        const std::vector<double> g(&grads[t.at], &grads[t.at] + t.count);
+    for (auto& t : check.m.tensors) {
+        const double error = check.error(t);
+        const Vector gradient(&check.grads[t.at], &check.grads[t.at] + t.count);
         const bool ok = error <= test.tolerance;
-        printf("%-52s %12.3e %12.1e%s\n", t.name.c_str(), length(g), error, ok ? "" : "   WRONG");
+        printf("%-52s %12.3e %12.1e%s\n", t.name.c_str(), length(gradient), error,
+               ok ? "" : "   WRONG");
         if (!ok) { list_add(&bad, t.name); }
         worst = std::max(worst, error);
     }
-    const size_t tensors = m.tensors.size();
-    model_free(&m);
+    const size_t tensors = check.m.tensors.size();
+    model_free(&check.m);
     if (!bad.empty()) {
-        die(EXIT_MACHINE,
-            strf("gradients: differ by more than %g of their length from the slopes of the loss: ",
-                 test.tolerance) +
-                bad,
+        const std::string far = strf("differ by more than %g of their length", test.tolerance);
+        die(EXIT_MACHINE, "gradients: " + far + " from the slopes of the loss: " + bad,
             "look at the backward pass of the first stage whose weights these are");
     }
     printf("the gradients of %zu tensors are the slopes of the loss, to %.1e (tolerance %g)\n",

@@ -10,15 +10,15 @@ commands/export.cpp -- the command export: a checkpoint as other programs open i
 #include "../log.h"
 #include "../text/look.h"
 
-// how it is opened, for its README.md
+// Says in README.md how the model is opened.
 static std::string export_about(const std::string& as, const std::string& how) {
     return "It opens in transformers as " + as + ":\n\n"
            "```python\nfrom transformers import AutoModelForCausalLM\n"
            "model = AutoModelForCausalLM.from_pretrained(PATH" + how + ")\n```";
 }
 
-// the model in the words of the family that --to names, or of the one that says it; family is NULL
-// if it is to be written with our own code
+// Returns the model in the words of the family that --to names, or of the first that can express
+// it. Its family is NULL if the model is to be written with our own code.
 static FamilyFile export_family(const Flags& f, const Arch& c, const std::vector<StOut>& ours,
                                 const Tokenizer& tok) {
     const std::string path = tok.files.empty() ? "" : tok.files[0].first;
@@ -33,24 +33,27 @@ static FamilyFile export_family(const Flags& f, const Arch& c, const std::vector
     return file;
 }
 
+// Ends the program if --to is no name of what can be written.
 static void export_to_check(const Flags& f) {
-    std::string all = ", gguf";
-    bool known = f.to.empty() || f.to == "train_sink" || f.to == "gguf";
-    for (auto& name : families_written()) {
-        all += ", " + name;
-        known = known || f.to == name;
-    }
-    require(known, "--to " + f.to, "train_sink" + all);
+    std::vector<std::string> names = families_written();
+    names.insert(names.begin(), { "train_sink", "gguf" });
+    const bool known = std::count(names.begin(), names.end(), f.to) > 0;
+    std::string all;
+    for (auto& name : names) { list_add(&all, name); }
+    require(known || f.to.empty(), "--to " + f.to, all);
 }
 
-// the file that --to gguf writes: a new one
+// Ends the program if the file that --to gguf writes would not be a new one.
 static void export_gguf_check(const Flags& f) {
     require(gguf_stored(f.type), "--type " + f.type, gguf_stored_names());
     require(ends_with(f.out, ".gguf"), "--out " + f.out, "a file, such as --out my-model.gguf");
-    if (!is_there(f.out)) { file_check(f.out); return; }
-    die(EXIT_USER, f.out + ": already exists, wanted a new file", "choose another --out");
+    if (is_there(f.out)) {
+        die(EXIT_USER, f.out + ": already exists, wanted a new file", "choose another --out");
+    }
+    file_check(f.out);
 }
 
+// Writes the model as a GGUF file.
 static void export_gguf(const Flags& f, const Model& m, const std::vector<StOut>& ours,
                         const Tokenizer& tok) {
     const GgufWritten done = gguf_export(f.out, f.type, f.words[0], m.arch, ours, tok);
@@ -60,6 +63,37 @@ static void export_gguf(const Flags& f, const Model& m, const std::vector<StOut>
     printf("       %d tensors are f16: their rows are no multiple of 32 numbers\n", done.other);
 }
 
+// Writes the model as a directory that transformers opens.
+static void export_directory(const Flags& f, const Model& m, const std::vector<StOut>& ours,
+                             const Tokenizer& tok) {
+    const FamilyFile file = export_family(f, m.arch, ours, tok);
+    const bool family = file.family != NULL;
+    const std::vector<StOut>& tensors = family ? file.tensors : ours;
+    ExportDir o = export_begin(f.out);
+    safetensors_write(o.tmp + "/model.safetensors", tensors, "{\"format\":\"pt\"}");
+    o.files.push_back("model.safetensors");
+    std::string as = "the PyTorch file beside the weights";
+    std::string how = ", trust_remote_code=True";
+    std::string also = ", with trust_remote_code=True";
+    if (family) {
+        export_file(&o, "config.json", file.config);
+        as = file.architecture;
+        how.clear();
+        also.clear();
+    } else {
+        export_with_code(&o, m.arch, tok);
+    }
+    const std::string tokens = export_tokenizer(&o, tok, m.arch.T);
+    std::string about = export_about(as, how);
+    if (!tokens.empty()) { about += "\n\n" + tokens; }
+    export_file(&o, "README.md", export_card(m.arch, f.words[0], m.num_params, about));
+    export_commit(&o);
+    printf("wrote  %s: %s parameters, opens in transformers as %s%s\n", o.path.c_str(),
+           count_text(m.num_params).c_str(), as.c_str(), also.c_str());
+}
+
+// Writes a checkpoint as other programs open it.
+
 int command_export(Flags f) {
     const bool gguf = f.to == "gguf";
     export_to_check(f);
@@ -68,7 +102,11 @@ int command_export(Flags f) {
             hint_for("./train_sink export FILE -o my-model", f.words[0]));
     }
     reject_unused_flags(f, "type", gguf, "--to gguf");
-    if (gguf) { export_gguf_check(f); } else { export_check(f.out); }
+    if (gguf) {
+        export_gguf_check(f);
+    } else {
+        export_check(f.out);
+    }
     Model m = model_from_checkpoint(&f, 1, cpu::STAY_NONE);
     const std::string only = forward_only_part(m.arch);
     require(only.empty(), f.words[0] + ", with " + only,
@@ -79,25 +117,9 @@ int command_export(Flags f) {
     const std::vector<StOut> ours = tensors_of(&m, { { "", m.master } }, &copies);
     if (gguf) {
         export_gguf(f, m, ours, tok);
-        model_free(&m);
-        return 0;
+    } else {
+        export_directory(f, m, ours, tok);
     }
-    const FamilyFile file = export_family(f, m.arch, ours, tok);
-    ExportDir o = export_begin(f.out);
-    safetensors_write(o.tmp + "/model.safetensors", file.family ? file.tensors : ours,
-                      "{\"format\":\"pt\"}");
-    o.files.push_back("model.safetensors");
-    if (file.family) { export_file(&o, "config.json", file.config); }
-    else { export_with_code(&o, m.arch, tok); }
-    const std::string as = file.family ? file.architecture : "the PyTorch file beside the weights",
-                      how = file.family ? "" : ", trust_remote_code=True",
-                      tokens = export_tokenizer(&o, tok, m.arch.T);
-    const std::string about = export_about(as, how) + (tokens.empty() ? "" : "\n\n" + tokens);
-    export_file(&o, "README.md", export_card(m.arch, f.words[0], m.num_params, about));
-    export_commit(&o);
-    printf("wrote  %s: %s parameters, opens in transformers as %s%s\n", o.path.c_str(),
-           count_text(m.num_params).c_str(), as.c_str(),
-           file.family ? "" : ", with trust_remote_code=True");
     model_free(&m);
     return 0;
 }

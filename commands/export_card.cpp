@@ -7,13 +7,19 @@ state.json and log.jsonl.
 #include "../models/config.h"
 #include "../text/plural.h"
 
-// what log.jsonl says of a run up to a step; NUL where there is no log
-struct RunStory { Json config, train, eval, state; };
+// What log.jsonl says of a run up to a step; NUL where there is no log.
+struct RunStory {
+    Json config;
+    Json train;
+    Json eval;
+    Json state;
+};
 
 // Reads the run that the checkpoint `from` is a step of.
 static RunStory run_story(const std::string& from) {
     RunStory r;
-    const std::string state = from + "/state.json", log = from + "/../log.jsonl";
+    const std::string state = from + "/state.json";
+    const std::string log = from + "/../log.jsonl";
     if (!file_exists(state)) { return r; }
     r.state = json_file(state);
     const Json* step = r.state.get("step");
@@ -22,7 +28,8 @@ static RunStory run_story(const std::string& from) {
         Json j;
         std::string error;
         if (!json_parse(line.data(), line.size(), &j, &error)) { continue; }   // cut short
-        const Json *event = j.get("event"), *at = j.get("step");
+        const Json* event = j.get("event");
+        const Json* at = j.get("step");
         const std::string what = event ? event->string : "";
         const bool now = at && at->number == step->number;
         if (what == "config" && r.config.type == Json::NUL) { r.config = j; }
@@ -33,10 +40,10 @@ static RunStory run_story(const std::string& from) {
 }
 
 // Writes a number of the log by key; "not measured" where it is missing or null.
-static std::string told(const Json& j, const char* key, const char* format, double times = 1) {
+static std::string told(const Json& j, const char* key, const char* format) {
     const Json* v = j.get(key);
     if (!v || v->type != Json::NUMBER) { return "not measured"; }
-    return strf(format, v->number * times);
+    return strf(format, v->number);
 }
 
 static std::string flag_of(const Json& flags, const char* key) {
@@ -48,63 +55,96 @@ static std::string flag_of(const Json& flags, const char* key) {
 static std::string arch_differs(Arch c) {
     Arch plain;
     std::string all;
-    const std::vector<ArchRow> ours = arch_rows(&c), theirs = arch_rows(&plain);
+    const std::vector<ArchRow> ours = arch_rows(&c);
+    const std::vector<ArchRow> theirs = arch_rows(&plain);
     for (size_t i = 0; i < ours.size(); i++) {
-        const bool size = key_object(ours[i]).empty() && ours[i].type == ARCH_int;
-        if (!is_flag(ours[i]) || size || !strcmp(ours[i].field, "k_dims")) { continue; }
-        const std::string value = arch_text(ours[i], false);
+        const ArchRow& row = ours[i];
+        const bool size = key_object(row).empty() && row.type == ARCH_int;
+        const bool k_dims = !strcmp(row.field, "k_dims");
+        if (!is_flag(row) || size || k_dims) { continue; }
+        const std::string value = arch_text(row, false);
         if (value == arch_text(theirs[i], false)) { continue; }
-        list_add(&all, log_name(ours[i]) + " " + value);
+        list_add(&all, log_name(row) + " " + value);
     }
     return all;
 }
 
+// A table of two columns.
+struct CardTable {
+    std::string text = "| | |\n|---|---|\n";
+    void row(const std::string& name, const std::string& value) {
+        text += "| " + name + " | " + value + " |\n";
+    }
+};
+
+// Describes the sizes: "4 layers, width 64, 2 heads of 32 (2 of keys), ..".
+static std::string card_sizes(const Arch& c) {
+    std::string sizes = plural(c.L, "layer") + strf(", width %d, ", c.C);
+    sizes += plural(c.NH, "head") + strf(" of %d (%d of keys), ", c.HS, c.KV);
+    sizes += strf("FFN %d, vocabulary %d, ", c.F, c.V);
+    return sizes + plural(c.T, "token");
+}
+
 static std::string card_model(const Arch& c, long params) {
-    std::string o = "## The model\n\n| | |\n|---|---|\n| parameters | " + count_text(params) +
-                    " |\n";
-    o += "| sizes | " + plural(c.L, "layer") + strf(", width %d, ", c.C) + plural(c.NH, "head") +
-         strf(" of %d (%d of keys), FFN %d, vocabulary %d, ", c.HS, c.KV, c.F, c.V) +
-         plural(c.T, "token") + " |\n";
-    o += "| switches |" + switches_text(c) + " |\n";
+    const std::string switches = switches_text(c);       // begins with a blank
     const std::string differs = arch_differs(c);
-    if (!differs.empty()) { o += "| and | " + differs + " |\n"; }
-    return o + strf("| tied | %s |\n\n", c.tied ? "lm_head is the embedding" : "no");
+    CardTable table;
+    table.row("parameters", count_text(params));
+    table.row("sizes", card_sizes(c));
+    table.row("switches", switches.substr(1));
+    if (!differs.empty()) { table.row("and", differs); }
+    table.row("tied", c.tied ? "lm_head is the embedding" : "no");
+    return "## The model\n\n" + table.text + "\n";
+}
+
+// Describes the updates: "adamw, lr 0.0004, weight decay 0.1, seed 1".
+static std::string card_update(const Json& flags) {
+    std::string update = flag_of(flags, "optimizer");
+    update += ", lr " + flag_of(flags, "lr");
+    update += ", weight decay " + flag_of(flags, "weight_decay");
+    return update + ", seed " + flag_of(flags, "seed");
+}
+
+// Describes Sink_1 of an evaluation; "not measured" if it has none.
+static std::string card_sink(const Json& eval) {
+    const Json* sink = eval.get("sink");
+    const Json* rates = sink ? sink->get("sink_k") : NULL;
+    const bool has_rates = rates && !rates->items.empty();
+    if (!has_rates || rates->items[0].type != Json::NUMBER) { return "not measured"; }
+    const double eps = json_number(*sink, "eps", 0);
+    const double T = json_number(*sink, "T", 0);
+    const double percent = 100 * rates->items[0].number;
+    return strf("%.1f%% of heads and sequences (above %g, %.0f tokens)", percent, eps, T);
 }
 
 static std::string card_run(const RunStory& r) {
-    const Json *config = r.config.get("flags"), *flags = config ? config : r.state.get("flags");
+    const Json* flags = r.config.get("flags");
+    if (!flags) { flags = r.state.get("flags"); }
     if (!flags) { return "The run that made it is not known.\n"; }
     const Json* description = r.config.get("data");
-    const double tokens = json_number(r.state, "tokens_per_step", 0) *
-                          json_number(r.state, "step", 0);
-    std::string o = "## The run\n\n| | |\n|---|---|\n";
-    o += "| data | " + (description ? description->string : flag_of(*flags, "data")) + " |\n";
-    o += "| steps | " + told(r.state, "step", "%.15g") + " (" + count_text(tokens) +
-         " tokens) |\n";
-    o += "| update | " + flag_of(*flags, "optimizer") + ", lr " + flag_of(*flags, "lr") +
-         ", weight decay " + flag_of(*flags, "weight_decay") + ", seed " +
-         flag_of(*flags, "seed") + " |\n";
-    o += "| training loss | " + told(r.train, "loss", "%.4f") + " |\n";
-    o += "| validation loss | " + told(r.eval, "val_loss", "%.4f") + " |\n";
-    const Json* sink = r.eval.get("sink");
-    const Json* rates = sink ? sink->get("sink_k") : NULL;
-    if (rates && !rates->items.empty() && rates->items[0].type == Json::NUMBER) {
-        o += strf("| Sink_1 | %.1f%% of heads and sequences (above %g, %.0f tokens) |\n",
-                  100 * rates->items[0].number, json_number(*sink, "eps", 0),
-                  json_number(*sink, "T", 0));
-    } else {
-        o += "| Sink_1 | not measured |\n";
-    }
-    return o;
+    const double each = json_number(r.state, "tokens_per_step", 0);
+    const double tokens = each * json_number(r.state, "step", 0);
+    const std::string steps = told(r.state, "step", "%.15g");
+    CardTable table;
+    table.row("data", description ? description->string : flag_of(*flags, "data"));
+    table.row("steps", steps + " (" + count_text(tokens) + " tokens)");
+    table.row("update", card_update(*flags));
+    table.row("training loss", told(r.train, "loss", "%.4f"));
+    table.row("validation loss", told(r.eval, "val_loss", "%.4f"));
+    table.row("Sink_1", card_sink(r.eval));
+    return "## The run\n\n" + table.text;
+}
+
+// Returns the last part of a path, without slashes at its end.
+static std::string name_of(std::string path) {
+    while (path.size() > 1 && path.back() == '/') { path.pop_back(); }
+    return path.substr(path.rfind('/') + 1);
 }
 
 std::string export_card(const Arch& c, const std::string& from, long params,
                         const std::string& about) {
-    std::string name = from;
-    while (name.size() > 1 && name.back() == '/') { name.pop_back(); }
-    name = name.substr(name.rfind('/') + 1);
     return "---\nlibrary_name: transformers\npipeline_tag: text-generation\n"
-           "tags: [train_sink, attention-sink]\n---\n\n# " + name + "\n\n"
+           "tags: [train_sink, attention-sink]\n---\n\n# " + name_of(from) + "\n\n"
            "A language model for the study of attention sinks, written by `train_sink export`. " +
            about + "\n\n" + card_model(c, params) + card_run(run_story(from));
 }

@@ -19,14 +19,16 @@ Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients)
     Arch c = k.c;
     if (f->tokenizer.empty()) { f->tokenizer = k.tokenizer; }
     if (flag_given(*f, "prefix")) { c.prefix = f->arch.prefix; }
-    if (flag_given(*f, "window")) { c.window = f->arch.window; }
-    require(!flag_given(*f, "window") || c.window >= 1, strf("--window %d", c.window),
-            "1 or more, or leave it out");
+    if (flag_given(*f, "window")) {
+        c.window = f->arch.window;
+        require(c.window >= 1, strf("--window %d", c.window), "1 or more, or leave it out");
+    }
     cpu::mapped = { ops::reads_mapped ? stay : cpu::STAY_NONE, {} };     // of one model at a time
-    memory_check(c, 1, std::max(1, T_max), gradients, floats_spared(k.config, k.weights));
+    const double spared = floats_spared(k.config, k.weights);
+    memory_check(c, 1, std::max(1, T_max), gradients, spared);
     Model m = model_new(c, T_max, gradients);
     checkpoint_read(&m, &k);
-    cpu::product_settings.split_floats = !gradients;     // where it is only run forward
+    cpu::product_settings.split_floats = !gradients;     // if it is only run forward
     f->arch.V = c.V;
     return m;
 }

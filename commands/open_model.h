@@ -10,6 +10,8 @@ change it.
 // Says which adapter was added to a checkpoint's weights.
 void adapter_said(const Checkpoint& k, const std::string& adapter);
 
-// a checkpoint and the tokenizer its text wants; stay: weights that may stay in their file
+// Opens the one checkpoint that the words name, for sequences of up to T_max tokens, and takes its
+// tokenizer into the flags if they name none. stay: which weights may stay in their file;
+// gradients: with memory for them. Ends the program if it does not fit.
 Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients = false);
 #endif // OPEN_MODEL_H

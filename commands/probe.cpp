@@ -225,7 +225,7 @@ static void probe_check(const Flags& f, const Arch& c) {
     probe_from_check(f);
     reject_unused_flags(f, "dump_heads dump_seq", !f.dump.empty(), "--dump DIR");
     reject_unused_flags(f, "per_sequence", !f.json.empty(), "--json FILE");
-    bounds_check(f, 'p');
+    bounds_check(f, COMMAND_probe);
     if (f.dump.empty()) { return; }
     const std::vector<std::pair<int, int>> heads = dump_list(f.dump_heads, c);
     make_dirs(f.dump);

@@ -10,20 +10,6 @@ commands/probe_data.cpp -- what probe_data.h declares.
 #include "../models/config.h"
 #include "../text/look.h"
 
-// Returns the path of a source that a run in `directory` named.
-static std::string source_from(const std::string& name, const std::string& directory) {
-    std::string bare = name;
-    if (name == "bb" || file_exists(name) || file_exists("data/" + name)) { return name; }
-    source_weight(&bare);
-    const std::string here = "data/" + bare;
-    const std::string there = directory + "/" + bare;
-    const std::string data_there = directory + "/data/" + bare;
-    for (auto& path : { bare, here, there, data_there }) {
-        if (file_exists(path)) { return path; }
-    }
-    return bare;
-}
-
 // Returns the sequences that a run held out, by source.
 static std::vector<long> held_of(const Json& data, const std::string& where) {
     std::vector<long> held;
@@ -69,8 +55,10 @@ ProbeData probe_data(Flags* f, const Json& state) {
     p.T = (int)T;
     p.held = held_of(*data, where);
     for (auto& name : split(f->data, ',')) {
-        p.sources.push_back(source_from(name, directory));
-        source_there(p.sources.back(), "the same command with");
+        std::string source = source_found(name, directory);
+        source_there(source, "the same command with");
+        if (!file_exists(source)) { source_weight(&source); }    // each is measured by itself
+        p.sources.push_back(source);
     }
     return p;
 }

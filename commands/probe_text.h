@@ -8,15 +8,15 @@ and how large its hidden state is. Start with probe_text; --json has the numbers
 #include "../log.h"
 #include "../metrics.cuh"
 
-// A share as so many of 100; one that is neither none nor all is never rounded to it.
+// Writes a share in hundredths. One that is neither 0 nor 1 is never rounded to it.
 inline std::string of_hundred(double share) {
     if (share > 0 && share < 0.01)  { return "fewer than 1"; }
     if (share < 1 && share > 0.99)  { return "more than 99"; }
     return strf("%.0f", 100 * share);
 }
 
-// The attention that the first token gets by layer, in tenths: the mean over heads and sequences.
-// A layer without attention has a dot; ten layers stand together.
+// Writes the attention that the first token gets by layer, in tenths: the mean over heads and
+// sequences. A layer without attention has a dot; ten layers stand together.
 inline std::string tenths_by_layer(const Metrics& r) {
     const std::vector<double> heads = head_means(r, [&](const HeadMetrics& h) {
         return (double)(r.sums_to_one ? h.alpha[1] : h.proxy[1]);
@@ -26,27 +26,30 @@ inline std::string tenths_by_layer(const Metrics& r) {
     for (int i = 0; i < r.L; i++) {
         double alpha = 0;
         for (int h = 0; h < r.NH; h++) { alpha += heads[(size_t)i * r.NH + h] / r.NH; }
-        row[r.layers[i]] = "0123456789"[std::max(0, std::min(9, (int)(10 * alpha)))];
+        const int tenths = 10 * alpha;
+        row[r.layers[i]] = '0' + std::max(0, std::min(9, tenths));
     }
     for (int l = (layers - 1) / 10 * 10; l > 0; l -= 10) { row.insert(l, " "); }
     return row;
 }
 
-// The share of a mean row that a token gets which is one of those that a query sees, no more: 1/i
-// of query i.
+// Returns what the first token would get if every query gave all tokens that it sees the same: the
+// mean over queries i of 1/i.
 inline double uniform_alpha(int T) {
     double sum = 0;
     for (int i = 1; i <= T; i++) { sum += 1.0 / i; }
     return sum / T;
 }
 
-// "after layer 11", counted from 0 as heads are; h has the embedding before them
+// Names the place of row i of h: "after layer 11", counted from 0 as heads are. Row 0 is the
+// embedding.
 inline std::string after_layer(size_t i) {
-    return i ? strf("after layer %zu", i - 1) : std::string("in the embedding");
+    if (i == 0) { return "in the embedding"; }
+    return strf("after layer %zu", i - 1);
 }
 
-// How much longer the first token's hidden state is than the others', in the worst layer, and how
-// far the largest entry stands out.
+// Says how much longer the first token's hidden state is than the others', in the worst layer, and
+// how far the largest entry stands out.
 inline std::string spike_text(const Metrics& r) {
     size_t longest = 0;
     const auto ratio = [&](size_t l) { return r.h.first[l] / r.h.rest[l]; };
@@ -63,19 +66,22 @@ inline std::string spike_text(const Metrics& r) {
                        spike_at(r, largest), after_layer(largest).c_str());
 }
 
-// One sentence for each threshold.
+// Says how often the first token is a sink, at one threshold.
 inline std::string sink_sentence(const Metrics& r, double eps) {
     const bool proxy = !r.sums_to_one;
-    const double sink = sink_rate(r, 1, eps, proxy), star = sink_rate(r, 0, eps, proxy);
+    const std::string sink = of_hundred(sink_rate(r, 1, eps, proxy));
     const char* of = proxy ? "the row's weights" : "the attention";
-    std::string text = strf("  in %s of 100 pairs of a head and a sequence, token 1 gets more than "
-                            "%g of %s", of_hundred(sink).c_str(), eps, of);
-    const char* name = r.h_star.empty() ? "the extra key" : "the sink token";
-    if (r.has_star) { text += strf("; %s does in %s", name, of_hundred(star).c_str()); }
+    std::string text = "  in " + sink + " of 100 pairs of a head and a sequence, ";
+    text += strf("token 1 gets more than %g of %s", eps, of);
+    if (r.has_star) {
+        const char* name = r.h_star.empty() ? "the extra key" : "the sink token";
+        const std::string star = of_hundred(sink_rate(r, 0, eps, proxy));
+        text += strf("; %s does in ", name) + star;
+    }
     return text + "\n";
 }
 
-// What a probe measured, for a person: some lines that begin with two blanks.
+// Writes what a probe measured, for a person: some lines that begin with two blanks.
 inline std::string probe_text(const Metrics& r, const std::vector<double>& eps) {
     std::string text;
     for (double e : eps) { text += sink_sentence(r, e); }
@@ -85,10 +91,10 @@ inline std::string probe_text(const Metrics& r, const std::vector<double>& eps) 
     return text + spike_text(r);
 }
 
-// What to type next.
+// Says what to type next.
 inline std::string probe_next(const Flags& f) {
-    const std::string made = f.json.empty() ? "p.json" : f.json;
-    return strf("next: %sscripts/plot.py all %s; every word above: docs/measure.md\n",
-                f.json.empty() ? "the same with --json p.json, then " : "", made.c_str());
+    std::string plot = "scripts/plot.py all " + f.json;
+    if (f.json.empty()) { plot = "the same with --json p.json, then scripts/plot.py all p.json"; }
+    return "next: " + plot + "; every word above: docs/measure.md\n";
 }
 #endif // PROBE_TEXT_H

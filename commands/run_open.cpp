@@ -169,7 +169,7 @@ static void train_checks(const Flags& f, bool begins) {
     const std::string& kept = f.save_optimizer;
     require(kept == "last" || kept == "all" || kept == "none", "--save-optimizer " + kept,
             "last, all or none");
-    bounds_check(f, 't');
+    bounds_check(f, COMMAND_train);
     if (!begins) { return; }
     const bool adam = optimizer_of(f.optimizer) != SGD;
     reject_unused_flags(f, "min_lr", cosine, "--schedule cosine");
@@ -233,7 +233,7 @@ struct Origin {
 static void run_agree(const Flags& f) {
     const std::string build = switches_text(f.arch) + ", commit " + COMMIT;
     dist::agree("build", build, "start one program everywhere");
-    dist::agree("command line", flags_json(f, 't'), "give all ranks the same flags");
+    dist::agree("command line", flags_json(f, COMMAND_train), "give all ranks the same flags");
 }
 
 // Finds where the run begins, and takes from there what the flags leave open.

@@ -108,7 +108,7 @@ static void log_config(Run* r) {
     JsonObject o;
     o.text("event", "config");
     o.json("switches", switches_json(r->c));
-    o.json("flags", flags_json(r->f, 't'));
+    o.json("flags", flags_json(r->f, COMMAND_train));
     o.count("params", r->m.num_params);
     o.text("backend", ops::name);
     o.text("precision", PRECISION_NAME);
@@ -172,7 +172,7 @@ static JsonObject run_state(Run* r, long step, bool keep) {
     o.json("build", build_json());
     o.text("product", cpu::choice().name);
     o.json("numbers", numbers_json(&r->m));
-    o.json("flags", flags_json(r->f, 't'));
+    o.json("flags", flags_json(r->f, COMMAND_train));
     return o;
 }
 

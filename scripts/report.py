@@ -131,18 +131,14 @@ def page(paths, live):
 
 
 def write(path, text):
-    """Under another name first: a browser that reloads at this moment reads the old
-    page or the new one."""
+    """Writes a page, so that a browser that reloads at this moment reads the old one or the new."""
     known = os.path.basename(path) in ("log.jsonl", "probe.json", "state.json", "config.json")
     if known or (os.path.exists(path) and not os.path.isfile(path)):
         die(f"-o {path}: got a run's own file, or none that can be replaced, wanted a new page",
             "-o runs/report.html")
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        part = f"{path}.{os.urandom(4).hex()}.part"           # of nobody else
-        with open(part, "x", encoding="utf-8", errors="replace") as f:
-            f.write(text)
-        os.replace(part, path)
+        runlog.write_whole(path, text)
     except OSError as e:
         die(f"{path}: got '{e.strerror}', wanted a file to write", "choose another: -o FILE")
 

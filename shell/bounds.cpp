@@ -7,12 +7,13 @@ The bounds of a model's sizes are in models/arch.cpp, because a config.json says
 enum Relation { AT_MOST, LESS, AT_LEAST };
 enum Verdict { REFUSED, NOTED };
 
-// flag, relation, bound: another flag or a number. Where `when` is false the row says nothing
+// A flag of some commands and what bounds it.
 struct Bound {
-    const char *cmds, *flag;
+    const char* cmds;
+    const char* flag;
     Relation relation;
-    const char* bound;
-    bool (*when)(const Flags& f);
+    const char* bound;                           // another flag, or a number
+    bool (*when)(const Flags& f);                // false: the row says nothing
     Verdict verdict;
     const char* why;
 };
@@ -39,21 +40,39 @@ static const Bound BOUNDS[] = {
     { "t", "eval_every", AT_MOST, "steps", evaluates, NOTED, "only both ends are evaluated" },
 };
 
-// the value of a flag as the program computes with it, or the number that `name` is; its text
-static double number_of(const std::vector<FlagRow>& rows, const char* name, std::string* text) {
-    double v = 0;
+// A number of the table, and how it is spelled.
+struct Named {
+    double value;
+    std::string text;
+};
+
+// Returns the value of a flag as the program computes with it.
+static double flag_number(const FlagRow& r) {
+    if (r.kind == FLAG_LONG)       { return *(long*)r.value; }
+    if (r.kind == FLAG_DOUBLE)     { return (float)*(double*)r.value; }
+    if (r.kind != FLAG_ARCH)       { return 0; }
+    if (r.arch.type == ARCH_int)   { return *(int*)r.arch.at; }
+    if (r.arch.type == ARCH_float) { return *(float*)r.arch.at; }
+    return 0;
+}
+
+// Finds the flag of this name, or reads the number that `name` is.
+static Named number_of(const std::vector<FlagRow>& rows, const char* name) {
     for (auto& r : rows) {
         if (r.name != name) { continue; }
-        if (r.kind == FLAG_LONG) { v = *(long*)r.value; }
-        if (r.kind == FLAG_DOUBLE) { v = (float)*(double*)r.value; }
-        if (r.kind == FLAG_ARCH && r.arch.type == ARCH_int) { v = *(int*)r.arch.at; }
-        if (r.kind == FLAG_ARCH && r.arch.type == ARCH_float) { v = *(float*)r.arch.at; }
-        *text = flag_spelling(name) + " " + number_text(v);
-        return v;
+        const double value = flag_number(r);
+        return { value, flag_spelling(name) + " " + number_text(value) };
     }
-    require(parse_double(name, &v), strf("BOUNDS: %s", name), "the name of a flag, or a number");
-    *text = name;
-    return v;
+    double value = 0;
+    require(parse_double(name, &value), strf("BOUNDS: %s", name),
+            "the name of a flag, or a number");
+    return { value, name };
+}
+
+static bool holds(double v, Relation relation, double limit) {
+    if (relation == AT_MOST) { return v <= limit; }
+    if (relation == LESS)    { return v < limit; }
+    return v >= limit;
 }
 
 void bounds_check(const Flags& flags, char command) {
@@ -62,13 +81,14 @@ void bounds_check(const Flags& flags, char command) {
     Flags f = flags;
     const std::vector<FlagRow> rows = flag_rows(&f);
     for (auto& b : BOUNDS) {
-        std::string flag, bound;
-        const double v = number_of(rows, b.flag, &flag), limit = number_of(rows, b.bound, &bound);
-        const bool holds[] = { v <= limit, v < limit, v >= limit };
-        if (!strchr(b.cmds, command) || !b.when(f) || holds[b.relation]) { continue; }
+        const Named flag = number_of(rows, b.flag);
+        const Named limit = number_of(rows, b.bound);
+        if (!strchr(b.cmds, command) || !b.when(f)) { continue; }
+        if (holds(flag.value, b.relation, limit.value)) { continue; }
         if (b.verdict == REFUSED) {
-            die(EXIT_USER, flag + ": wanted " + words[b.relation] + bound, b.why);
+            die(EXIT_USER, flag.text + ": wanted " + words[b.relation] + limit.text, b.why);
         }
-        printf("note   %s %s%s: %s\n", flag.c_str(), broken[b.relation], bound.c_str(), b.why);
+        const std::string found = flag.text + " " + broken[b.relation] + limit.text;
+        printf("note   %s: %s\n", found.c_str(), b.why);
     }
 }

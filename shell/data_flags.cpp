@@ -5,34 +5,46 @@ shell/data_flags.cpp -- what data_flags.h declares.
 
 // ---- the data
 
+// Reads "POS:ID" of --fix-token. Ends the program if it is none.
+static std::pair<int, int> fixed_token(const std::string& text) {
+    const std::vector<std::string> pair = split(text, ':');
+    const long most = 1L << 30;
+    long pos = 0;
+    long id = 0;
+    const bool two = pair.size() == 2;
+    const bool numbers = two && parse_long(pair[0], &pos) && parse_long(pair[1], &id);
+    require(numbers && labs(pos) < most && labs(id) < most, "--fix-token " + text, "POS:ID");
+    return { (int)pos, (int)id };
+}
+
 DataOptions data_options(const Flags& f, int T, int probe_len) {
     DataOptions o;
     o.data = split(f.data, ',');
     require(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
-    o.tokenizer = f.tokenizer; o.bos = f.bos; o.T = T; o.seed = f.seed;
+    o.tokenizer = f.tokenizer;
+    o.bos = f.bos;
+    o.T = T;
+    o.seed = f.seed;
     o.val_seqs = f.val_seqs;
     o.probe_seqs = f.probe_seqs;
     o.probe_len = probe_len;
     o.train_tokens = f.train_tokens;
     o.vocab = f.arch.V;
     for (double position : flag_list("--random-token", f.random_token)) {
-        require(position == floor(position) && fabs(position) < 1e9,
-                strf("--random-token %g", position), "a whole number");
+        const bool whole = position == floor(position) && fabs(position) < 1e9;
+        require(whole, strf("--random-token %g", position), "a whole number");
         o.random_token.push_back((int)position);
     }
-    for (auto& w : split(f.fix_token, ',')) {
-        auto pair = split(w, ':');
-        long pos = 0, id = 0;
-        const bool numbers = pair.size() == 2 && parse_long(pair[0], &pos) &&
-                             parse_long(pair[1], &id);
-        require(numbers && labs(pos) < 1L << 30 && labs(id) < 1L << 30, "--fix-token " + w,
-                "POS:ID");
-        o.fix_token.push_back({ (int)pos, (int)id });
-    }
+    for (auto& text : split(f.fix_token, ',')) { o.fix_token.push_back(fixed_token(text)); }
     o.skip_bad = f.skip_bad;
-    o.sft = f.sft; o.sft_loss = f.sft_loss;
-    o.bb_vocab = f.bb_vocab; o.bb_triggers = f.bb_triggers; o.bb_trigger_prob = f.bb_trigger_prob;
-    o.bb_temp = f.bb_temp; o.bb_table = f.bb_table; o.bb_bos = f.bb_bos;
+    o.sft = f.sft;
+    o.sft_loss = f.sft_loss;
+    o.bb_vocab = f.bb_vocab;
+    o.bb_triggers = f.bb_triggers;
+    o.bb_trigger_prob = f.bb_trigger_prob;
+    o.bb_temp = f.bb_temp;
+    o.bb_table = f.bb_table;
+    o.bb_bos = f.bb_bos;
     return o;
 }
 
@@ -58,8 +70,9 @@ void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& so
 
 void reject_unused_model_flags(const Flags& f) {
     const Arch& c = f.arch;
-    const bool llama3 = c.rope_scaling == ROPE_llama3, yarn = c.rope_scaling == ROPE_yarn,
-               biases = bias_of(c).learn_k || bias_of(c).add_v;
+    const bool llama3 = c.rope_scaling == ROPE_llama3;
+    const bool yarn = c.rope_scaling == ROPE_yarn;
+    const bool biases = bias_of(c).learn_k || bias_of(c).add_v;
     reject_unused_flags(f, "rope_context", llama3 || yarn, "--rope-scaling llama3 or yarn");
     reject_unused_flags(f, "rope_low rope_high", llama3, "--rope-scaling llama3");
     reject_unused_flags(f, "rope_fast rope_slow rope_length rope_round", yarn,

@@ -8,14 +8,18 @@ data_flags.h -- the data that the flags name, and flags that nothing reads.
 
 // ---- the data
 
-// what the flags say of the data; and the data
+// Collects what the flags say of the data, for sequences of T tokens and probes of probe_len.
 DataOptions data_options(const Flags& f, int T, int probe_len);
+
+// Opens those data.
 Data data_from_flags(const Flags& f, int T, int probe_len);
 
-// A flag that nothing would read is a mistake that nobody would see. These two die of one: of the
-// data, of the model. Not called when a run resumes: it has had its flags since it began.
+// Ends the program at a flag of the data, or of the model, that nothing would read: a mistake that
+// nobody would see. Not called when a run resumes: it has had its flags since it began.
 void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& sources);
 void reject_unused_model_flags(const Flags& f);
-// the default 64 shrinks to a short model's T
+
+// Reads a length of --probe-len. The default 64 shrinks to `longest`, a short model's T. Ends the
+// program if the positions are learned and there are fewer.
 int probe_length(const Flags& f, const std::string& text, long longest, bool learned);
 #endif // DATA_FLAGS_H

@@ -40,16 +40,17 @@ bool flag_given(const Flags& flags, const char* name) {
     return false;
 }
 
-std::string flag_spelling(const std::string& name) { // probe_len -> --probe-len
+std::string flag_spelling(const std::string& name) {
     std::string s = "--" + name;
-    for (auto& ch : s) { if (ch == '_') { ch = '-'; } }
+    std::replace(s.begin(), s.end(), '_', '-');
     return s;
 }
 
-// what a flag may be given instead of v: "0 or more", "1 to 65535"
+// Says what a flag may be given instead of v: "0 or more", "1 to 65535".
 static std::string flag_range(const FlagRow& r, double v) {
     const bool open = r.high >= MOST && v < r.low;
-    return number_text(r.low) + (open ? " or more" : " to " + number_text(r.high));
+    if (open) { return number_text(r.low) + " or more"; }
+    return number_text(r.low) + " to " + number_text(r.high);
 }
 
 void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text) {
@@ -81,12 +82,15 @@ void flag_set(const FlagRow& r, const std::string& spelled, const std::string& t
     }
 }
 
-// a number as JSON that reads back as the same double: a run that goes on takes its flags from it
+// Writes a number as JSON that reads back as the same double: a run that goes on takes its flags
+// from it.
 static std::string json_exact(double v) {
-    const std::string short_one = json_num(v);
-    return v - v != 0 || atof(short_one.c_str()) == v ? short_one : strf("%.17g", v);
+    const std::string digits = json_num(v);
+    const bool exact = !std::isfinite(v) || atof(digits.c_str()) == v;
+    return exact ? digits : strf("%.17g", v);
 }
 
+// Writes the value of a flag, as JSON or as it is typed.
 static std::string flag_text(const FlagRow& r, bool json) {
     if (r.kind == FLAG_ARCH) { return arch_text(r.arch, json); }
     if (r.kind == FLAG_BOOL && !json) { return ""; }
@@ -168,7 +172,7 @@ static void usage_flag(char command, const FlagRow& r) {
            preset.empty() ? "" : (" [" + preset + "]").c_str());
 }
 
-// the flags of a command that belong to a group, under its title
+// Prints the flags of a command that belong to a group, under its title.
 static void usage_group(char command, FlagGroup group, const char* title,
                         const std::vector<FlagRow>& rows) {
     bool begun = false;
@@ -216,7 +220,7 @@ void welcome() {
         "your model in five minutes: docs/start.md\n");
 }
 
-// how many letters must be put in, left out or changed to get from a to b
+// Returns how many letters must be put in, left out or changed to get from a to b.
 static int edit_distance(const std::string& a, const std::string& b) {
     std::vector<int> row(b.size() + 1);
     for (size_t j = 0; j < row.size(); j++) { row[j] = j; }
@@ -247,19 +251,19 @@ static const char* const OTHER_NAMES[][2] = {
     { "--wd", "--weight-decay" },   { "--clip", "--grad-clip" },   { "--continue", "--resume" },
 };
 
-// "a flag of train, probe and eval: ./train_sink train --help"
+// Says whose flag it is: "a flag of train, probe and eval: ./train_sink train --help".
 static std::string flag_home(const FlagRow& r) {
     std::vector<std::string> takers;
     for (auto& c : COMMAND_ROWS) { if (r.of(c.letter)) { takers.push_back(c.name); } }
     std::string named;
-    for (size_t i = 0; i < takers.size(); i++) {
-        const bool last = i + 1 == takers.size();
-        named += (!i ? "" : last ? " and " : ", ") + takers[i];
+    for (auto& taker : takers) {
+        const bool last = &taker == &takers.back();
+        list_add(&named, taker, last ? " and " : ", ");
     }
     return "a flag of " + named + ": ./train_sink " + takers[0] + " --help";
 }
 
-// no flag is called `name`: what may have been meant
+// Says what may have been meant by `name`, which no flag is called; "" if nothing is like it.
 static std::string flag_meant(const std::string& name, const std::vector<FlagRow>& rows,
                               char command) {
     for (auto& s : SWITCHES_AND_TOOLS) {
@@ -295,7 +299,7 @@ static std::string flag_meant(const std::string& name, const std::vector<FlagRow
     die(EXIT_USER, "unknown flag " + name, meant);
 }
 
-// Dies of a flag that only other commands take, and names them.
+// Ends the program at a flag that only other commands take, and names them.
 [[noreturn]] static void flag_of_others(const FlagRow& r, const std::string& spelled) {
     die(EXIT_USER, spelled + ": not a flag of this command", flag_home(r));
 }
@@ -323,7 +327,7 @@ Flags flags_parse(int argc, char** argv, char* command) {
     Flags f;
     const std::vector<FlagRow> rows = flag_rows(&f);
     int i = 1;
-    *command = 't';
+    *command = COMMAND_train;
     for (auto& c : COMMAND_ROWS) {
         if (argc > 1 && !strcmp(argv[1], c.name)) {
             *command = c.letter;

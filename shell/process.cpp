@@ -14,8 +14,8 @@ shell/process.cpp -- what process.h declares.
 
 // ---- the process
 
-// Where the stack is too small the program would end by a segmentation fault. The limit is raised
-// if it may be; a new one holds from the start of a program.
+// Raises the limit of a stack that is too small, on which the program would end by a segmentation
+// fault. A new limit holds from the start of a program, so it starts itself again.
 static void stack_check(char** argv) {
     const rlim_t least = 1 << 20, usual = 8 << 20;
     struct rlimit limit;
@@ -94,7 +94,7 @@ void process_begin(char** argv) {
 
 // ---- memory
 
-// the number in a file such as memory.max; -1 if there is none ("max", no such file)
+// Reads the number in a file such as memory.max; -1 if there is none ("max", no such file).
 static double number_in(const std::string& path) {
     double v = -1;
     if (FILE* f = fopen(path.c_str(), "r")) {
@@ -104,7 +104,8 @@ static double number_in(const std::string& path) {
     return v;
 }
 
-// the number after `key` in a file of lines such as "MemAvailable:   123 kB"; 0 if there is none
+// Reads the number after `key` in a file of lines such as "MemAvailable:   123 kB"; 0 if there is
+// none.
 static double number_after(const std::string& path, const char* key) {
     double v = 0;
     char line[256];
@@ -116,7 +117,8 @@ static double number_after(const std::string& path, const char* key) {
     return v;
 }
 
-// Bytes that a control group leaves; what it holds of files can be dropped, so it counts as free.
+// Returns the bytes that a control group leaves. What it holds of files can be dropped, so it
+// counts as free.
 static double cgroup_free(const std::string& dir) {
     const double most = number_in(dir + "/memory.max"),
                  most1 = number_in(dir + "/memory.limit_in_bytes");
@@ -163,8 +165,8 @@ std::string bytes_text(double n) {
 
 volatile sig_atomic_t stop_signal = 0;
 
-// timeout(1) and some schedulers send a signal twice at once: only a later Ctrl-C ends the program
-// at once
+// Notes a signal. timeout(1) and some schedulers send one twice at once, so only a later Ctrl-C
+// ends the program at once.
 static void on_signal(int sig) {
     static double first;
     if (sig == SIGINT && stop_signal && now_ms() - first > 500) { _exit(128 + SIGINT); }
@@ -199,11 +201,12 @@ void on_signals() {
 
 // ---- the terminal
 
-int terminal_columns() { // 0: what progress is shown on is no terminal
+int terminal_columns() {
     struct winsize w;
     const int to = fileno(progress_to());
     if (!isatty(to)) { return 0; }
-    return ioctl(to, TIOCGWINSZ, &w) || !w.ws_col ? 80 : w.ws_col;
+    const bool known = ioctl(to, TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
+    return known ? w.ws_col : 80;
 }
 
 void progress_show(const std::vector<std::string>& forms, int columns) {

@@ -9,20 +9,21 @@ terminal that it shows its progress on.
 
 // ---- the process
 
-// how threads wait, denormals count as 0, and errors of output and memory end it: first in main
+// Settles how threads wait, that denormals count as 0, and how errors of output and memory end the
+// process. Call it first in main.
 void process_begin(char** argv);
 
-// dies if the system does not give the threads that OpenMP will start: that library's own error
-// says nothing of what to do
+// Ends the program if the system does not give the threads that OpenMP will start: that library's
+// own error says nothing of what to do.
 void threads_check();
 
 // ---- memory
 
-// Bytes of main memory that a run may still take: of the machine, of its control groups, of ulimit
-// -v.
+// Returns the bytes of main memory that a run may still take: of the machine, of its control
+// groups, of ulimit -v.
 double memory_free();
 
-// bytes as MiB or GiB, in words
+// Writes bytes as MiB or GiB.
 std::string bytes_text(double n);
 
 // ---- signals
@@ -30,16 +31,16 @@ std::string bytes_text(double n);
 // the last signal that asks the run to save and end, 0 if none has come
 extern volatile sig_atomic_t stop_signal;
 
-// From now on every signal that would end the process sets stop_signal; of SIGINT a second one,
-// half a second later, ends it at once.
+// Makes every signal that would end the process set stop_signal from now on. A second SIGINT, half
+// a second later, ends it at once.
 void on_signals();
 
 // ---- the terminal
 
-// 0: standard output is no terminal
+// Returns the columns of the terminal that progress is shown on, 0 if it is none.
 int terminal_columns();
 
-// shows the longest of these that fits, in place of the last one; narrower than all: as much of
-// the last as there is room for
+// Shows the longest of these that fits, in place of the last one. If all are too wide, as much of
+// the last as there is room for.
 void progress_show(const std::vector<std::string>& forms, int columns);
 #endif // PROCESS_H

@@ -9,37 +9,49 @@ shell/run_dir.cpp -- what run_dir.h declares.
 
 // ---- the directory
 
-static bool switch_default(const SwitchValue& s) { // is the value the first of its table?
-    return !strncmp(s.all, (s.value + std::string(" ")).c_str(), strlen(s.value) + 1);
+// Returns true if the value is the first of its table.
+static bool switch_default(const SwitchValue& s) {
+    const std::string value = s.value;
+    const std::string all = s.all;
+    return all.compare(0, value.size() + 1, value + " ") == 0;
 }
 
-// 12 of "0012-softmax"; 0 of a name that is no run's, such as a date
+// Names the model of this build: "-softmax", "-sigmoid-k".
+static std::string build_name() {
+    std::string name;
+    for (auto& s : SWITCH_VALUES) {
+        const bool attn = !strcmp(s.name, "ATTN");
+        if (attn || !switch_default(s)) { name += std::string("-") + s.value; }
+    }
+    return name;
+}
+
+// Returns 12 for "0012-softmax", 0 for a name that is no run's, such as a date.
 static long run_number(const std::string& name) {
     const std::string digits = name.substr(0, name.find('-'));
     long n = 0;
-    return digits.size() <= 7 && parse_long(digits, &n) && n > 0 ? n : 0;
+    const bool number = digits.size() <= 7 && parse_long(digits, &n) && n > 0;
+    return number ? n : 0;
+}
+
+// Makes the first directory runs/NNNN<name>, from this number on, that is not there yet.
+static std::string make_run_dir(long number, const std::string& name) {
+    for (;; number++) {
+        const std::string dir = strf("runs/%04ld", number) + name;
+        if (mkdir(dir.c_str(), 0777) == 0) { return dir; }
+        if (errno == EEXIST) { continue; }
+        die(blame(errno), dir + ": cannot create this directory (" + strerror(errno) + ")",
+            "choose another place with --out");
+    }
 }
 
 std::string next_run_dir() {
-    std::string name;
-    for (auto& s : SWITCH_VALUES) {
-        if (!strcmp(s.name, "ATTN") || !switch_default(s)) {
-            name += std::string("-") + s.value;
-        }
-    }
     make_dirs("runs");
     const int fd = open("runs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) { flock(fd, LOCK_EX); }
     long number = 1;
     for (auto& d : dir_list("runs")) { number = std::max(number, run_number(d) + 1); }
-    std::string dir = strf("runs/%04ld%s", number, name.c_str());
-    while (mkdir(dir.c_str(), 0777)) {                   // made here, and by nobody else
-        if (errno != EEXIST) {
-            die(blame(errno), dir + ": cannot create this directory (" + strerror(errno) + ")",
-                "choose another place with --out");
-        }
-        dir = strf("runs/%04ld%s", ++number, name.c_str());
-    }
+    const std::string dir = make_run_dir(number, build_name());
     if (fd >= 0) { close(fd); }
     return dir;
 }
@@ -50,27 +62,28 @@ void run_lock(const std::string& out) {
 
 // ---- what a command writes
 
-// is it one file, by whatever name, there or not?
+// Returns true if both paths lead to the same file or directory, which is there.
+static bool same_file(const std::string& a, const std::string& b) {
+    struct stat one;
+    struct stat two;
+    if (stat(a.c_str(), &one) || stat(b.c_str(), &two)) { return false; }
+    return one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+}
+
+static std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// Returns true if both paths mean one file, by whatever name, there or not.
 static bool same_place(const std::string& a, const std::string& b) {
-    struct stat one, two;
-    auto same = [&](const std::string& x, const std::string& y) {
-        return !stat(x.c_str(), &one) && !stat(y.c_str(), &two) && one.st_dev == two.st_dev &&
-               one.st_ino == two.st_ino;
-    };
-    auto directory = [](const std::string& path) {
-        const size_t slash = path.rfind('/');
-        return slash == std::string::npos ? std::string(".") : path.substr(0, slash + 1);
-    };
-    auto name = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
-    return same(a, b) || (name(a) == name(b) && same(directory(a), directory(b)));
+    if (same_file(a, b)) { return true; }
+    return file_name(a) == file_name(b) && same_file(directory_of(a), directory_of(b));
 }
 
 static bool one_of(const std::string& name, const std::vector<const char*>& names) {
     return std::any_of(names.begin(), names.end(), [&](auto n) { return name == n; });
 }
 
-// Does the directory hold a run, a checkpoint, a model or shards? Then what is in it is not ours to
-// replace, whichever model this command reads.
+// Returns true if the directory holds a run, a checkpoint, a model or shards. What is in it is not
+// ours to replace then, whichever model this command reads.
 static bool holds_work(const std::string& dir) {
     for (auto& name : dir_list(dir)) {
         const bool mark = one_of(name, { "log.jsonl", "config.json", "manifest.json" });
@@ -81,31 +94,34 @@ static bool holds_work(const std::string& dir) {
     return false;
 }
 
-// Does a file of a directory belong to its run, model or data? An old answer, such as probe.json,
-// does not.
+// Returns true if a file of a directory belongs to its run, model or data. An old answer, such as
+// probe.json, does not.
 static bool belongs(const std::string& name) {
-    const bool answer = ends_with(name, ".json") || ends_with(name, ".jsonl") ||
-                        ends_with(name, ".npy");
+    static const char* const WORDS[] = { "config",   "token", "vocab",   "index",
+                                         "manifest", "state", "template" };
+    const bool json = ends_with(name, ".json");
+    const bool answer = json || ends_with(name, ".jsonl") || ends_with(name, ".npy");
     if (!answer || one_of(name, { "log.jsonl", "after.json" })) { return true; }
-    for (const char* word : { "config", "token", "vocab", "index", "manifest", "state",
-                              "template" }) {
-        if (ends_with(name, ".json") && name.find(word) != std::string::npos) { return true; }
+    for (const char* word : WORDS) {
+        if (json && name.find(word) != std::string::npos) { return true; }
     }
     return false;
 }
 
-// Would a new file of this name be taken for one of a run, a model or shards?
+// Returns true if a new file of this name would be taken for one of a run, a model or shards.
 static bool is_reserved(const std::string& name) {
     for (const char* tail : { ".safetensors", ".gguf", ".bin", ".tmp" }) {
         if (ends_with(name, tail)) { return true; }
     }
-    return name == "lock" || name.compare(0, 5, "step_") == 0 ||
-           (ends_with(name, ".json") && belongs(name)) || name == "log.jsonl";
+    if (one_of(name, { "lock", "log.jsonl" })) { return true; }
+    if (name.compare(0, 5, "step_") == 0) { return true; }
+    return ends_with(name, ".json") && belongs(name);
 }
 
-// Is it, or would it be, a file of a run, a checkpoint, a model or shards?
+// Returns true if the path is, or would be, a file of a run, a checkpoint, a model or shards.
 static bool is_work(const std::string& given) {
-    const std::string path = link_target(given), name = path.substr(path.rfind('/') + 1);
+    const std::string path = link_target(given);
+    const std::string name = file_name(path);
     char real[PATH_MAX];
     if (!realpath(directory_of(path).c_str(), real)) { return false; }
     std::string dir = real;
@@ -119,13 +135,14 @@ static bool is_work(const std::string& given) {
 
 void output_check(const std::string& path, const std::vector<std::string>& others) {
     if (path.empty()) { return; }
+    const bool special = is_special(path);
     for (auto& other : others) {
-        if (!is_special(path) && !other.empty() && same_place(path, other)) {
+        if (!special && !other.empty() && same_place(path, other)) {
             die(EXIT_USER, path + ": already an input or output, and would be replaced",
                 "write to another file");
         }
     }
-    if (!is_special(path) && is_work(path)) {
+    if (!special && is_work(path)) {
         die(EXIT_USER, path + ": is a file of a run, a model or shards, or would be taken for one",
             "write to another file, such as answer.json");
     }
@@ -133,7 +150,7 @@ void output_check(const std::string& path, const std::vector<std::string>& other
 }
 
 std::vector<std::string> files_read(const Flags& f, const std::vector<std::string>& sources) {
-    std::vector<std::string> places = f.words, files;
+    std::vector<std::string> places = f.words;
     places.push_back(f.tokenizer);
     for (auto source : sources) {
         if (source == "bb") { continue; }
@@ -141,6 +158,7 @@ std::vector<std::string> files_read(const Flags& f, const std::vector<std::strin
         places.push_back(source);
         places.push_back("data/" + source);
     }
+    std::vector<std::string> files;
     for (auto& place : places) {
         files.push_back(place);
         if (!is_dir(place)) { continue; }

@@ -7,19 +7,20 @@ run_dir.h -- the directory that one run alone writes to, and what a command may 
 
 // ---- the directory
 
-// runs/0001-softmax, runs/0002-sigmoid-k, ..: ATTN, then what is not the default. Made here, under
-// a lock, so that of many runs that start at once each gets a number of its own
+// Makes runs/0001-softmax, runs/0002-sigmoid-k, ..: ATTN, then what is not the default. It does so
+// under a lock, so that each of many runs that start at once gets a number of its own.
 std::string next_run_dir();
 
-// locks the directory until this process ends; dies if another is at work there
+// Locks the directory until this process ends. Ends the program if another is at work there.
 void run_lock(const std::string& out);
 
 // ---- what a command writes
 
-// Dies if file_write(path) could not work, or would replace one of these files, by whatever name:
-// asked before the work. An empty path is none.
+// Checks before the work that file_write(path) can work and would replace none of these files, by
+// whatever name, nor a file of a run, a model or shards. Ends the program if not. An empty path is
+// no file.
 void output_check(const std::string& path, const std::vector<std::string>& others);
 
-// what a command reads: its checkpoints, the tokenizer, these sources of data
+// Lists what a command reads: its checkpoints, the tokenizer, these sources of data.
 std::vector<std::string> files_read(const Flags& f, const std::vector<std::string>& sources);
 #endif // RUN_DIR_H

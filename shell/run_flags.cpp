@@ -24,7 +24,7 @@ static std::string value_text(const Json& value) {
 }
 
 std::string flags_changed(const Json& was, const Flags& now, JsonObject* changed) {
-    const Json is = json_of(flags_json(now, 't'));
+    const Json is = json_of(flags_json(now, COMMAND_train));
     Flags copy = now;
     for (auto& r : flag_rows(&copy)) {
         const Json* before = was.get(r.name.c_str());
@@ -61,7 +61,7 @@ static void flag_take(const FlagRow& r, const Json& was) {
 
 void flags_take(Flags* f, const Json& was) {
     for (auto& r : flag_rows(f)) {
-        if (r.of('t') && r.kind != FLAG_ARCH && !of_one_start(r)) {
+        if (r.of(COMMAND_train) && r.kind != FLAG_ARCH && !of_one_start(r)) {
             flag_take(r, was);
         }
     }
@@ -70,7 +70,7 @@ void flags_take(Flags* f, const Json& was) {
 void flags_take_data(Flags* f, const Json& was) {
     for (auto& r : flag_rows(f)) {
         const bool data = r.fixed() || r.name == "data";
-        if (data && r.of('p')) {
+        if (data && r.of(COMMAND_probe)) {
             flag_take(r, was);
         }
     }

@@ -417,16 +417,15 @@ static Kind piece_kind(const std::string& path) {
     return Kind();
 }
 
-Kind kind_of_file(const std::string& path, Reader reader) {
-    const Kind piece = piece_kind(path);
+Kind kind_of_file(const std::string& path) {
     const long size = file_size(path);
-    const std::string first = file_begin_bytes(path, LOOK_BYTES);
-    const KindRow* row = kind_row(first, size);
-    if (row && can_read(reader, *row)) { return Kind(); }
-    if (!piece.what.empty() && size > 0) { return piece; }
-    if (row) { return { row->what, row->hint }; }
+    const Kind kind = kind_of(file_begin_bytes(path, LOOK_BYTES), size, READS_NOTHING);
+    if (size <= 0) { return kind; }
+    const Kind piece = piece_kind(path);
+    if (!piece.what.empty()) { return piece; }
+    if (!kind.what.empty()) { return kind; }
     for (auto& e : ENDINGS) {
-        if (!reader && size > 0 && ends_with(path, e.tail)) { return { e.what, e.hint }; }
+        if (ends_with(path, e.tail)) { return { e.what, e.hint }; }
     }
     return Kind();
 }
@@ -454,9 +453,11 @@ std::string hint_for(const std::string& hint, const std::string& path) {
 void look(const std::string& path, const std::string& first, long size, Reader reader) {
     Kind k = kind_of(first, size, reader);
     const Kind piece = piece_kind(path);
+    // the first piece of a model begins as the whole does, so there the name alone tells
     const bool model = reader == READS_CHECKPOINT || reader == READS_GGUF ||
                        reader == READS_SAFETENSORS;
-    if (!piece.what.empty() && (!k.what.empty() || model)) { k = piece; }
+    const bool readable = k.what.empty() && !model;
+    if (!piece.what.empty() && !readable) { k = piece; }
     const bool empty = size == 0 && (reader == READS_JSON || reader == READS_TOKENIZER);
     if (k.what.empty() && !empty) { return; }
     std::string wanted;

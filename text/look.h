@@ -26,45 +26,45 @@ enum { LOOK_BYTES = 4096 };              // as many first bytes are looked at
 // What a kind of file is called, and what makes it readable: a command with FILE for its path.
 struct Kind { std::string what, hint; };
 
-// What a file of `size` bytes is (-1: not known) that begins like this; `what` is empty if nothing
-// tells, or if `reader` may read it.
+// Returns what a file of `size` bytes is (-1: not known) that begins like this; `what` is empty if
+// nothing tells, or if `reader` may read it.
 Kind kind_of(const std::string& first, long size, Reader reader);
 
-// Are these bytes text in UTF-8? The last character may be cut.
+// Returns true if these bytes are text in UTF-8. The last character may be cut.
 bool is_text(const std::string& s);
 
-// The first n bytes of a regular file, or fewer; none of what is no regular file.
+// Returns the first n bytes of a regular file, or fewer; none of what is no regular file.
 std::string file_begin_bytes(const std::string& path, long n);
 bool is_regular(const std::string& path);
 
-// The same as kind_of for a file, by its first bytes or else by the end of its name. What is no
-// regular file is of no kind.
-Kind kind_of_file(const std::string& path, Reader reader = READS_NOTHING);
+// Returns what a file is that nothing here reads: a piece of a larger file by its name, or what its
+// first bytes say, or the end of its name. What is no regular file is of no kind.
+Kind kind_of_file(const std::string& path);
 
-// Die if the file is of a kind that this reader does not read, or is empty where that can only be a
-// mistake. first: what it begins with.
+// Ends the program if the file is of a kind that this reader does not read, a piece of a larger
+// file among them, or is empty where that can only be a mistake. first: what it begins with.
 void look(const std::string& path, const std::string& first, long size, Reader reader);
 void look_file(const std::string& path, Reader reader);
 
-// For a directory that lacks what the reader wants: the first file in it that is of a kind of the
-// same use (a tokenizer, a model), as "; its tokenizer.model is a ..", with the hint.
+// Finds, in a directory that lacks what the reader wants, the first file of a kind of the same use
+// (a tokenizer, a model). Returns "; its tokenizer.model is a ..", with the hint.
 Kind kind_in_dir(const std::string& dir, Reader reader);
 
-// The nearest directory above a path that is there; "" is the current one.
+// Returns the nearest directory above a path that is there; "" is the current one.
 std::string directory_above(std::string path);
 
-// The command that shows what may have been meant by a path that is not there: ls of the directory
-// above it, or of these patterns here.
+// Returns the command that shows what may have been meant by a path that is not there: ls of the
+// directory above it, or of these patterns here.
 std::string list_beside(const std::string& path, const std::string& patterns);
 
-// The hint with FILE replaced. A path of unusual characters is not put into a command.
+// Replaces FILE in a hint. A path of unusual characters is not put into a command.
 std::string hint_for(const std::string& hint, const std::string& path);
 
-// The window of a zstd frame, in bytes; 0 if it is none. The program zstd takes 2^27 without a
-// flag.
+// Returns the window of a zstd frame, in bytes; 0 if it is none. The program zstd takes 2^27
+// without a flag.
 double zstd_window(const std::string& first);
 
-// The command that writes ids as a shard; `ids`: an expression of numpy (n), such as
+// Returns the command that writes ids as a shard. ids: an expression of numpy (n), such as
 // n.load('FILE').
 std::string shard_command(const std::string& ids);
 #endif // LOOK_H

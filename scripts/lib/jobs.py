@@ -293,12 +293,9 @@ class Run:
 
     def mark(self, exit=None, seconds=0.0):
         old = self.stored() if self.stored().get("key") == self.key else {}
-        path = os.path.join(self.dir, "reproduce.json")
-        part = f"{path}.{os.urandom(4).hex()}.part"           # of nobody else
-        with open(part, "x") as f:
-            json.dump({"key": self.key, "exit": exit,
-                       "seconds": round(old.get("seconds", 0) + seconds, 1)}, f)
-        os.replace(part, path)
+        so_far = {"key": self.key, "exit": exit,
+                  "seconds": round(old.get("seconds", 0) + seconds, 1)}
+        runlog.write_whole(os.path.join(self.dir, "reproduce.json"), json.dumps(so_far))
 
     def lost(self):
         """Was it killed before its first checkpoint? Then there is a log and nothing to

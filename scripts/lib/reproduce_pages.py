@@ -132,14 +132,12 @@ def results_write(tables, rows, o):
     os.makedirs(o.out, exist_ok=True)
     results = {os.path.join(o.out, f"{t}-{o.label}.json"): result(t, rows, o) for t in tables}
     for path, res in results.items():
-        part = f"{path}.{os.urandom(4).hex()}.part"           # of nobody else
-        with open(part, "x") as f:                          # one line a row
-            head = {k: v for k, v in res.items() if k not in ("rows", "claims")}
-            f.write(json.dumps(head)[:-1] + ',\n"rows": [\n'
-                    + ",\n".join(json.dumps(r) for r in res["rows"])
-                    + '],\n"claims": [\n'
-                    + ",\n".join(json.dumps(c) for c in res["claims"]) + "]}\n")
-        os.replace(part, path)
+        head = {k: v for k, v in res.items() if k not in ("rows", "claims")}
+        text = json.dumps(head)[:-1] + ',\n"rows": [\n'
+        text += ",\n".join(json.dumps(r) for r in res["rows"])        # one line a row
+        text += '],\n"claims": [\n'
+        text += ",\n".join(json.dumps(c) for c in res["claims"]) + "]}\n"
+        runlog.write_whole(path, text)
     if o.markdown: summary(list(results.values()), o)
     for path, res in results.items():
         report(res, o)

@@ -57,6 +57,14 @@ def read_text(path, hint):
         die(f"{path}: got '{e.strerror}', wanted a file", hint)
 
 
+def write_whole(path, text):
+    """Writes under another name first: whoever reads at this moment gets the old file or the new."""
+    part = f"{path}.{os.urandom(4).hex()}.part"           # of nobody else
+    with open(part, "x", encoding="utf-8", errors="replace") as f:
+        f.write(text)
+    os.replace(part, path)
+
+
 def finite(text):
     return float(text) if math.isfinite(float(text)) else None
 
