@@ -8,11 +8,10 @@ something is taken from them.
     scripts/after.py results/interventions-text.json --markdown     the table as Markdown
 
 Each run's last checkpoint goes through `train_sink eval` with the flags of EVAL,
-on the run's own held-out sequences; RUN/after.json keeps what it said, and is made again when the
-flags, the checkpoint or the program's sources are others. Like a run of another key such an answer
-is not there, and --report does not show it. Binaries are those of this tree, built where they are
-missing. The table goes to RESULTS-after.json, too, but not with --report. Needs Python 3.9 and
-nothing else.
+on the run's own held-out sequences. RUN/after.json keeps the answer; it is made again when the
+flags, the checkpoint or the program's sources have changed, and until then --report does not show
+it. Binaries are those of this tree, built if they are missing. The table also goes to
+RESULTS-after.json, but not with --report. Needs Python 3.9 and nothing else.
 """
 import argparse
 import glob

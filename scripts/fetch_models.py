@@ -2,8 +2,9 @@
 """fetch_models.py DIR [NAME..] -- models from the Hugging Face hub, as train_sink opens them:
 config.json, safetensors, tokenizer.
 
-Without names it lists those that the paper measures, with about their size, and in which of its
-tables and figures. Some want an account that has accepted their license (huggingface-cli login).
+Without names it lists those that the paper measures, with their approximate sizes and the tables
+and figures that they are in. Some require an account that has accepted their license
+(huggingface-cli login).
 Needs huggingface_hub; nothing else in this repository needs a network.
     pip install huggingface_hub
 """

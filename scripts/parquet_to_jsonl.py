@@ -5,10 +5,10 @@
     python3 scripts/parquet_to_jsonl.py --column content DIR/*.parquet > train.jsonl
     python3 scripts/parquet_to_jsonl.py --column messages chat.parquet > chat.jsonl
 
---column is the column that is taken, text if none is given. A column of text becomes the field
+--column is the column to take, text by default. A column of text becomes the field
 text, whatever its name; any other (messages, conversations: lists) keeps its name, as --sft wants
-it. Rows without a value are left out and counted. Tables are read part by part, so that one may be
-larger than the memory.
+it. Rows without a value are left out and counted. Tables are read part by part, so a table may be
+larger than memory.
 
 Needs pyarrow: pip install pyarrow
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One self-contained page, report.html, about runs, probes and tables of scripts/reproduce.
+"""Writes one self-contained page, report.html, about runs, probes and tables of scripts/reproduce.
 Standard library only.
 
 The page is scripts/report.html with the data written into it; it needs no server and no network.
@@ -189,19 +189,19 @@ def arguments(words):
                                      description=__doc__.split("\n\n")[0])
     parser.error = lambda text: die(f"options: {text}", "scripts/report.py --help")
     parser.add_argument("inputs", nargs="*", metavar="RUN | RUNS | PROBE.json | DUMP | RESULTS.json",
-                        help="a directory with log.jsonl, a directory of such, "
-                             "what train_sink probe --json wrote, what --dump DIR "
-                             "--dump-heads all wrote (one directory per sequence), "
-                             "a table written by scripts/reproduce")
+                        help="a run (a directory with log.jsonl), a directory of runs, "
+                             "the file of train_sink probe --json, the directory of --dump DIR "
+                             "--dump-heads all (one per sequence), "
+                             "or a table written by scripts/reproduce")
     parser.add_argument("-o", "--out", help="the page [runs/report.html], the CSV file [printed], "
                                             "the directory for TensorBoard [runs/tensorboard]")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--watch", action="store_true",
                        help="rewrite the page while the runs train; it reloads itself")
     kinds.add_argument("--csv", action="store_true",
-                       help="no page but CSV of runs and probes: a row for each evaluation")
+                       help="write CSV of runs and probes, one row per evaluation, and no page")
     kinds.add_argument("--tensorboard", action="store_true",
-                       help="no page but TensorBoard's event files")
+                       help="write TensorBoard's event files, and no page")
     options = parser.parse_intermixed_args(words)
     if not options.inputs:
         die("report: got nothing to show, wanted runs, probes or results", "scripts/report.py runs")
