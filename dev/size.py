@@ -5,9 +5,10 @@
     python3 dev/size.py --test    break every rule in a copy, and see that each is noticed
 
 Rules: every header compiles alone; no include after the first definition; a room includes only rooms
-below it, and no file itself; lines of at most 100 columns; functions of at most 60 lines and 8
-parameters; files of at most 700 lines, those with CUDA kernels 1,150. What breaks a rule with a reason
-is a row of dev/size_exceptions.tsv. A row that is needed no longer is an error, too: the list shrinks.
+below it, and no file itself; lines of at most 100 columns; no ?: inside another; functions of at most
+60 lines and 8 parameters; files of at most 700 lines, those with CUDA kernels 1,150. What breaks a
+rule with a reason is a row of dev/size_exceptions.tsv. A row that is needed no longer is an error,
+too: the list shrinks.
 """
 import glob
 import os
@@ -158,6 +159,28 @@ def check_lines(path, text):
             yield "columns", path, f"line {number}: {len(line)} columns"
 
 
+def is_nested(choice):
+    """True if the text after a '?' has another one before the first choice has ended."""
+    depth = 0
+    for ch in choice:
+        depth += ch in "([{"
+        depth -= ch in ")]}"
+        if depth < 0 or ch == ";" or (ch == "," and depth == 0):
+            return False
+        if ch == "?":
+            return True
+    return False
+
+
+def check_choices(path, text):
+    """Yields every `a ? b : c ? d : e`: two ifs, or a table, are easier to read."""
+    text = re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', '""', without_comments(text))
+    for m in re.finditer(r"\?", text):
+        if is_nested(text[m.end():m.end() + 400]):
+            number = text.count("\n", 0, m.start()) + 1
+            yield "choice", path, f"line {number}: one ?: inside another"
+
+
 def parameters_of(signature):
     """Counts the parameters of a function's signature."""
     depth = count = 0
@@ -212,6 +235,7 @@ def broken_rules(root):
         found += check_includes(root, path, text)
         found += check_lines(path, text)
         found += check_functions(path, text)
+        found += check_choices(path, text)
     found += find_circles(root, files)
     found += names_of_no_file(files)
     alone = [f for f in files if f.endswith((".h", ".cuh")) and not matches(f, NOT_ALONE)]
@@ -299,6 +323,7 @@ def test_rules(root):
         ("long", "shell/saves.cpp", lambda s: s + "int tall() {\n" + "    ;\n" * 60 + "}\n"),
         ("parameters", "shell/saves.cpp", lambda s: s + long_name),
         ("file", "shell/saves.cpp", lambda s: s + "\n" * 700),
+        ("choice", "shell/saves.cpp", lambda s: s + "int sign(int x) { return x > 0 ? 1 : x ? -1 : 0; }\n"),
     ]
     for rule, path, change in breaks:
         with tempfile.TemporaryDirectory() as copy:
@@ -315,7 +340,7 @@ def test_rules(root):
             else:
                 text = open(target).read()
                 found = (list(check_includes(copy, path, text)) + list(check_lines(path, text)) +
-                         list(check_functions(path, text)))
+                         list(check_functions(path, text)) + list(check_choices(path, text)))
                 if rule == "circle":
                     found = find_circles(copy, sources(copy))
                 seen = any(r == rule for r, _, _ in found)

@@ -92,9 +92,11 @@ static void added_tokens(Beside* b) {
         AddedToken a = token_of(*b, "added_tokens_decoder", *one.second, false);
         const int index = added_index(*b, a.text);
         const auto known = b->vocab.find(a.text);
-        const bool there = index >= 0, word = known != b->vocab.end();
+        const bool there = index >= 0;
         AddedToken* old = there ? &b->t->added[index] : NULL;
-        a.id = there ? old->id : word ? known->second : next;
+        a.id = next;
+        if (known != b->vocab.end()) { a.id = known->second; }
+        if (there) { a.id = old->id; }
         if (a.id != one.first) {
             die(EXIT_USER, b->path + strf(": added_tokens_decoder: %ld is ", one.first) +
                                json_str(a.text) + strf(", which has the id %d in ", a.id) +
