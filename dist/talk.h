@@ -98,7 +98,8 @@ inline void agree(const char* what, const std::string& mine, const char* hint) {
         while (i < all[r].size() && i < all[0].size() && all[r][i] == all[0][i]) { i++; }
         i = i < 30 ? 0 : i - 30;
         die(EXIT_USER,
-            strf("%s differs from rank 0 in its %s: got ..%s.., wanted ..%s..", peer_name(r).c_str(),
+            strf("%s differs from rank 0 in its %s: got ..%s.., wanted ..%s..",
+                 peer_name(r).c_str(),
                  what, all[r].substr(i, 100).c_str(), all[0].substr(i, 100).c_str()),
             hint);
     }
