@@ -10,8 +10,8 @@ checkpoint.cpp -- what checkpoint.h declares.
 // that already, else in *copy.
 static const float* host_floats(const Model* m, acc* shard, std::vector<float>* copy) {
     const acc* array = gather_array(m, shard);
-    const bool here = array == shard && ops::on_host;
-    if (here && std::is_same<acc, float>::value) { return (const float*)array; }
+    const bool in_place = array == shard && ops::on_host;
+    if (in_place && std::is_same<acc, float>::value) { return (const float*)array; }
     const std::vector<acc> x = copy_to_host(array, m->num_params);
     copy->assign(x.begin(), x.end());
     return copy->data();

@@ -156,13 +156,14 @@ static void add_stream(Metrics* out, const Model* m, const Measured& r) {
 static double measure_batch(Metrics* out, Model* m, int first, long count) {
     const size_t bytes = measured_layout(m, NULL).bytes;
     char* device = device_array<char>(bytes);
-    const Measured there = measured_layout(m, device);
-    const double loss = model_forward(m, count, 0, [&](int l) { measure_layer(m, there, l); });
+    const Measured on_device = measured_layout(m, device);
+    const Watch watch = [&](int l) { measure_layer(m, on_device, l); };
+    const double loss = model_forward(m, count, 0, watch);
     std::vector<char> host = copy_to_host(device, bytes);
     ops::device_free(device);
-    const Measured here = measured_layout(m, host.data());
-    add_attention(out, m, here, first);
-    add_stream(out, m, here);
+    const Measured on_host = measured_layout(m, host.data());
+    add_attention(out, m, on_host, first);
+    add_stream(out, m, on_host);
     return loss;
 }
 

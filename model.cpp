@@ -129,25 +129,27 @@ static std::vector<long> layers_at(const Model& m) {
 // Allocates gradients and optimizer state, all of it or a shard.
 static void model_training(Model* m) {
     const long all = m->shard.whole;
-    const long mine = m->shard.mine;
-    m->grads_memory = device_array<acc>(all + 2 * mine);
+    const long shard = m->shard.mine;
+    m->grads_memory = device_array<acc>(all + 2 * shard);
     m->adam_m = m->grads_memory + all;
-    m->adam_v = m->adam_m + mine;
+    m->adam_v = m->adam_m + shard;
     m->sums = device_array<StepSums>(1);
     m->shard_grads = m->grads_memory;
     m->shard_params = m->params_memory;
-    if (mine == m->num_params) { return; }
-    m->shard_grads = device_array<acc>(mine);
-    m->shard_params = device_array<real>(mine);
+    if (shard == m->num_params) { return; }
+    m->shard_grads = device_array<acc>(shard);
+    m->shard_params = device_array<real>(shard);
 }
 
 // Dies if this program cannot run a model that other families have and it does not train.
 static void require_trainable(const Arch& arch, bool train) {
-    const std::string part = forward_only_part(arch);
-    if (part.empty() || (!train && ops::on_host)) { return; }
+    const std::string forward_only = forward_only_part(arch);
+    const bool runs = ops::on_host && !train;
+    if (runs || forward_only.empty()) { return; }
     const char* hint = train ? "train a model with attention and one FFN in all layers"
                              : "make train_sink BACKEND=cpu";
-    die(EXIT_USER, part + ": wanted a forward pass, not training, with BACKEND=cpu or ref", hint);
+    die(EXIT_USER,
+        forward_only + ": wanted a forward pass, not training, with BACKEND=cpu or ref", hint);
 }
 
 Model model_new(const Arch& arch, int T_max, bool train) {

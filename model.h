@@ -256,6 +256,12 @@ struct Model {
 // Counts the rows of the sink token before each sequence: one, or none.
 inline int sink_rows(const Model* m) { return m->sizes.bias.token; }
 
+inline const Params<real>::Layer& layer_weights(const Model* m, int l) {
+    return m->weights.layer[l];
+}
+
+inline const Params<acc>::Layer& layer_grads(const Model* m, int l) { return m->grads.layer[l]; }
+
 // ---- attention's shape in layer l, and its learned column
 
 // Returns the shape of attention in layer l on all rows that are loaded.
@@ -299,13 +305,13 @@ inline AttnShape span_shape(const Model* m, int l, const Span& span) {
 
 // Returns the key of the extra column: k*, or z of BIAS=logit; NULL is zero.
 inline const real* star_k(const Model* m, int l) {
-    const auto& w = m->weights.layer[l];
+    const auto& w = layer_weights(m, l);
     return m->sizes.bias.column == LOGIT_COLUMN ? w.zstar : w.kstar;
 }
 
 // Returns the value of the extra column, v*; NULL is zero.
 inline const real* star_v(const Model* m, int l) {
-    return m->sizes.bias.learn_v ? m->weights.layer[l].vstar : m->v_fixed;
+    return m->sizes.bias.learn_v ? layer_weights(m, l).vstar : m->v_fixed;
 }
 
 // Returns the extra column, which attention reads.

@@ -104,15 +104,15 @@ inline bool is_trained(const Model* m, const Tensor& t) {
 }
 
 // Updates `count` numbers of this rank's shard, from `at` on, by AdamW or SGD.
-inline void shard_update(Model* m, const Update& o, Optimizer how, long at, long count) {
-    const auto update = how == SGD ? ops::sgd_update : ops::adamw_update;
+inline void shard_update(Model* m, const Update& o, Optimizer optimizer, long at, long count) {
+    const auto update = optimizer == SGD ? ops::sgd_update : ops::adamw_update;
     update(m->shard_params + at, m->master + at, m->adam_m + at, m->adam_v + at,
            m->shard_grads + at, m->sums, o, count);
 }
 
 // Clips the gradients of all micro-batches and updates the weights, unless the loss or the
 // gradients are not finite; returns loss and norm. Here, once per step, the host waits.
-inline StepSums model_update(Model* m, const Update& o, float clip, Optimizer how) {
+inline StepSums model_update(Model* m, const Update& o, float clip, Optimizer optimizer) {
     const long n = m->shard.mine;
     dist::arrive();
     for (auto& t : m->tensors) { // their gradients do not count for the clipping
@@ -120,12 +120,15 @@ inline StepSums model_update(Model* m, const Update& o, float clip, Optimizer ho
     }
     ops::square_norm(m->sums, m->shard_grads, clip, n);
     model_sums(m, clip);
-    const bool at_once = how != MUON && m->only.empty();
-    if (at_once) { shard_update(m, o, how, 0, n); }
+    const bool at_once = optimizer != MUON && m->only.empty();
+    if (at_once) { shard_update(m, o, optimizer, 0, n); }
     for (auto& t : m->tensors) { // only with one rank, which has whole tensors
         if (at_once || !is_trained(m, t)) { continue; }
-        if (how == MUON && is_hidden_matrix(t)) { muon_update(m, t, o); continue; }
-        shard_update(m, o, how, t.at, t.count);
+        if (optimizer == MUON && is_hidden_matrix(t)) {
+            muon_update(m, t, o);
+        } else {
+            shard_update(m, o, optimizer, t.at, t.count);
+        }
     }
     if (n < m->num_params) { shard_gather(m->shard, m->params_memory, m->shard_params); }
     StepSums sums;

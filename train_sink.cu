@@ -88,8 +88,8 @@ static NormStats<acc> norm_stats(const Model* m, int number) {
 }
 
 static Norm norm_before(const Model* m, int i) {
-    const auto& w = m->weights.layer[i / 2];
-    const auto& g = m->grads.layer[i / 2];
+    const auto& w = layer_weights(m, i / 2);
+    const auto& g = layer_grads(m, i / 2);
     const bool is_ffn = i % 2;
     const NormStats<acc> stats = norm_stats(m, kept_branch(m, i));
     if (is_ffn) { return { { w.ln2w, w.ln2b }, { g.ln2w, g.ln2b }, stats }; }
@@ -97,8 +97,8 @@ static Norm norm_before(const Model* m, int i) {
 }
 
 static Norm norm_after(const Model* m, int i) {
-    const auto& w = m->weights.layer[i / 2];
-    const auto& g = m->grads.layer[i / 2];
+    const auto& w = layer_weights(m, i / 2);
+    const auto& g = layer_grads(m, i / 2);
     const bool is_ffn = i % 2;
     const NormStats<acc> stats = norm_stats(m, branches_kept(m) + 2 + kept_branch(m, i));
     if (is_ffn) { return { { w.ln2ow, w.ln2ob }, { g.ln2ow, g.ln2ob }, stats }; }
@@ -222,8 +222,8 @@ static StageCost norm_cost(const Sizes& sizes)   { return { 0, 2.0 * sizes.C }; 
 // -- q, k, v = n W^T + b
 
 static Linear qkv_linear(const Model* m, int l) {
-    const auto& w = m->weights.layer[l];
-    const auto& g = m->grads.layer[l];
+    const auto& w = layer_weights(m, l);
+    const auto& g = layer_grads(m, l);
     return { w.qw, w.qb, g.qw, g.qb, m->sizes.C, m->sizes.qkv_width };
 }
 
@@ -254,7 +254,7 @@ static acc* act_qk_rstd(const Model* m, int l) {
 }
 
 static void qk_norm_forward(Model* m, int l) {
-    const auto& w = m->weights.layer[l];
+    const auto& w = layer_weights(m, l);
     real* saved = act_qk_in(m, l);
     acc* rstd = act_qk_rstd(m, l);
     const bool all = m->arch.qk_norm == QKNORM_all;
@@ -263,8 +263,8 @@ static void qk_norm_forward(Model* m, int l) {
 }
 
 static void qk_norm_backward(Model* m, int l) {
-    const auto& w = m->weights.layer[l];
-    const auto& g = m->grads.layer[l];
+    const auto& w = layer_weights(m, l);
+    const auto& g = layer_grads(m, l);
     const real* saved = act_qk_in(m, l);
     const acc* rstd = act_qk_rstd(m, l);
     const bool all = m->arch.qk_norm == QKNORM_all;
@@ -325,7 +325,7 @@ static void phi_forward(Model* m, int l) {
         ops::phi_elu1_forward(act_qkv(m, l), attn_shape(m, l));
         return;
     }
-    const auto& w = m->weights.layer[l];
+    const auto& w = layer_weights(m, l);
     const long width = m->sizes.qk_width;
     ops::in_parts(rows(m), [&](long row, int n) {
         const AttnShape s = only_rows(m, l, n);
@@ -349,8 +349,8 @@ static void phi_backward(Model* m, int l) {
         ops::phi_elu1_backward(m->acts.dqkv, act_qkv(m, l), attn_shape(m, l));
         return;
     }
-    const auto& w = m->weights.layer[l];
-    const auto& g = m->grads.layer[l];
+    const auto& w = layer_weights(m, l);
+    const auto& g = layer_grads(m, l);
     const long width = m->sizes.qk_width;
     const long count = m->sizes.HS * m->sizes.HS;    // of each of the two matrices
     auto backward = [&](long row, int n, acc* dw1, acc* dw2) {
@@ -392,7 +392,7 @@ static void attention_forward(Model* m, int l) {
 // Computes acts.dqkv from acts.datt.
 static void attention_backward(Model* m, int l) {
     const BiasRow& bias = m->sizes.bias;
-    const auto& g = m->grads.layer[l];
+    const auto& g = layer_grads(m, l);
     const StarColumn<acc> dstar = { bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
                                     bias.learn_v ? g.vstar : NULL };
     const acc* rope = rotates_in_attention(m) ? layer_rope(m, l) : NULL;
@@ -408,8 +408,8 @@ static StageCost attention_cost(const Sizes& sizes) {
 // -- GATE: o sigmoid(g), g = n W_g^T: a number for each head, or for each of its channels
 
 static Linear gate_linear(const Model* m, int l) {
-    real* weight = m->weights.layer[l].gw;
-    acc* dweight = m->grads.layer[l].gw;
+    real* weight = layer_weights(m, l).gw;
+    acc* dweight = layer_grads(m, l).gw;
     return { weight, NULL, dweight, NULL, m->sizes.C, m->sizes.gate_width };
 }
 
@@ -440,14 +440,14 @@ static real* dact_out(const Model* m) {
 // -- COMBINE and BIAS=v: the heads plus v*, side by side or summed
 
 static void combine_forward(Model* m, int l) {
-    const auto& w = m->weights.layer[l];
+    const auto& w = layer_weights(m, l);
     const real* v = m->sizes.bias.add_v ? w.vstar : NULL;
     const bool sum = m->arch.combine == COMBINE_sum;
     ops::heads_forward(act_heads(m, l), act_out(m, l), v, sum, attn_shape(m, l));
 }
 
 static void combine_backward(Model* m, int l) {
-    const auto& g = m->grads.layer[l];
+    const auto& g = layer_grads(m, l);
     acc* dv = m->sizes.bias.add_v ? g.vstar : NULL;
     const bool sum = m->arch.combine == COMBINE_sum;
     ops::heads_backward(dact_out(m), dv, m->acts.dheads, sum, attn_shape(m, l));
@@ -460,8 +460,8 @@ static StageCost combine_cost(const Sizes& sizes) {
 // -- W_O, and back onto the stream
 
 static Linear out_linear(const Model* m, int l) {
-    const auto& w = m->weights.layer[l];
-    const auto& g = m->grads.layer[l];
+    const auto& w = layer_weights(m, l);
+    const auto& g = layer_grads(m, l);
     return { w.ow, w.ob, g.ow, g.ob, m->sizes.OC, m->sizes.C };
 }
 
@@ -485,8 +485,8 @@ static StageCost attn_output_cost(const Sizes& sizes) { return output_cost(sizes
 
 static Linear up_linear(const Model* m, int l) {
     const Sizes& sizes = m->sizes;
-    const auto& w = m->weights.layer[l];
-    const auto& g = m->grads.layer[l];
+    const auto& w = layer_weights(m, l);
+    const auto& g = layer_grads(m, l);
     if (sizes.ffn.gated) {
         return { w.gatew, w.gateb, g.gatew, g.gateb, sizes.C, sizes.up_width };
     }
@@ -494,8 +494,8 @@ static Linear up_linear(const Model* m, int l) {
 }
 
 static Linear down_linear(const Model* m, int l) {
-    const auto& w = m->weights.layer[l];
-    const auto& g = m->grads.layer[l];
+    const auto& w = layer_weights(m, l);
+    const auto& g = layer_grads(m, l);
     return { w.downw, w.downb, g.downw, g.downb, m->sizes.F, m->sizes.C };
 }
 
@@ -677,16 +677,16 @@ static Linear lm_head_linear(const Model* m) {
 }
 
 // Computes the losses (N) of rows x (N, C) that lm_head reads, where nothing else is wanted: the
-// vocabulary is done in parts, so that the logits stay in cache.
+// vocabulary is done in chunks, so that the logits stay in cache.
 void lm_head_losses(Model* m, acc* losses, const real* x, const int* targets, int N) {
     const long V = m->sizes.V;
     const long room = m->lm_head_rows * V / N;
     const long most = std::min<long>(ops::lm_head_part, room);
-    const long part = std::min(V, std::max(1L, most));
+    const long chunk = std::min(V, std::max(1L, most));
     std::vector<cpu::ClassifierRow> rows_of(N);
-    for (long first = 0; first < V; first += part) {
+    for (long first = 0; first < V; first += chunk) {
         Linear lm_head = lm_head_linear(m);
-        lm_head.OC = std::min(part, V - first);
+        lm_head.OC = std::min(chunk, V - first);
         lm_head.weight += first * lm_head.C;
         if (lm_head.bias) { lm_head.bias += first; }
         linear_forward(m->acts.logits, x, lm_head, N);
