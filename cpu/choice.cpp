@@ -161,8 +161,11 @@ static void choice_write(const std::string& path, const std::string& key, int k,
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     const int fd = open(mine.c_str(), flags, 0666);
     if (fd < 0) { return; }
-    const std::string text = "{\"of\": " + json_str(key) + ", \"kernel\": " +
-                             json_str(kernels[k].name) + strf(", \"gflops\": %.1f}\n", gflops);
+    JsonObject answer(true);
+    answer.text("of", key);
+    answer.text("kernel", kernels[k].name);
+    answer.decimals("gflops", gflops, 1);
+    const std::string text = answer.all() + "\n";
     const bool whole = write(fd, text.data(), text.size()) == (ssize_t)text.size();
     if (close(fd) == 0 && whole && link(mine.c_str(), path.c_str())) { /* another was first */ }
     unlink(mine.c_str());

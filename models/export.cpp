@@ -82,7 +82,9 @@ void export_commit(ExportDir* o) {
     std::sort(files.begin(), files.end());
     std::string list;
     for (auto& name : files) { list_add(&list, json_str(name)); }
-    file_write(o->tmp + "/" + MANIFEST, "{\"files\": [" + list + "]}\n");
+    JsonObject manifest(true);
+    manifest.json("files", "[" + list + "]");
+    file_write(o->tmp + "/" + MANIFEST, manifest.all() + "\n");
     dir_sync(o->tmp);
     export_check(o->path);                       // again, since the work took its time
     const std::vector<std::string> before = exported_files(o->path);

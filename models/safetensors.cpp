@@ -162,32 +162,41 @@ Weights safetensors_open_dir(const std::string& dir) {
         other.hint.empty() ? "give a directory such as runs/NAME/step_1000" : other.hint);
 }
 
+// Returns the bytes of a tensor.
+static size_t bytes_of(const StOut& t) {
+    size_t count = 1;
+    for (long d : t.shape) { count *= d; }
+    return count * sizeof(float);
+}
+
+// Describes a tensor whose bytes begin at `begin` in the file's data.
+static std::string tensor_json(const StOut& t, size_t begin) {
+    std::vector<std::string> dims;
+    for (long d : t.shape) { dims.push_back(strf("%ld", d)); }
+    const size_t end = begin + bytes_of(t);
+    JsonObject o;
+    o.text("dtype", "F32");
+    o.json("shape", json_list(dims));
+    o.json("data_offsets", json_list({ strf("%zu", begin), strf("%zu", end) }));
+    return o.all();
+}
+
 void safetensors_write(const std::string& path, const std::vector<StOut>& tensors,
                        const std::string& metadata_json) {
-    std::string h = "{\"__metadata__\":" + metadata_json;
+    JsonObject header;
+    header.json("__metadata__", metadata_json);
     size_t at = 0;
     for (auto& t : tensors) {
-        size_t count = 1;
-        std::string dims;
-        for (long d : t.shape) {
-            count *= d;
-            list_add(&dims, strf("%ld", d), ",");
-        }
-        h += "," + json_str(t.name) + ":{\"dtype\":\"F32\",\"shape\":[" + dims;
-        h += strf("],\"data_offsets\":[%zu,%zu]}", at, at + 4 * count);
-        at += 4 * count;
+        header.json(t.name, tensor_json(t, at));
+        at += bytes_of(t);
     }
-    h += "}";
+    std::string h = header.all();
     while (h.size() % 8) { h += ' '; }
     FileOut o = file_begin(path);
     uint64_t n = h.size();
     file_put(&o, &n, 8);
     file_put(&o, h.data(), h.size());
-    for (auto& t : tensors) {
-        size_t count = 1;
-        for (long d : t.shape) { count *= d; }
-        file_put(&o, t.data, 4 * count);
-    }
+    for (auto& t : tensors) { file_put(&o, t.data, bytes_of(t)); }
     file_commit(&o);
 }
 

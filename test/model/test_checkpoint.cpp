@@ -299,6 +299,32 @@ static void test_json() {
     CHECK(json_num(NAN) == "null" && json_num(-INFINITY) == "null" &&
               json_num(0.1f) == "0.100000001",
           "json_num");
+    // an object is written as it reads, dense or spaced
+    for (bool spaced : { false, true }) {
+        JsonObject inner(spaced), o(spaced);
+        inner.array("x", { 1, NAN, 0.5 });
+        inner.json("none", json_list({}));
+        o.text("a \"key\"", "line\n");
+        o.boolean("yes", true);
+        o.number("inf", INFINITY);
+        o.count("tokens", 1234567890123);
+        o.decimals("ms", 2.0 / 3, 3);
+        o.json("inner", inner.all());
+        o.json("rows", json_matrix({ 1, 2, 3, 4 }, 2));
+        std::string want = "{\"a \\\"key\\\"\":\"line\\n\",\"yes\":true,\"inf\":null,"
+                           "\"tokens\":1234567890123,\"ms\":0.667,"
+                           "\"inner\":{\"x\":[1,null,0.5],\"none\":[]},\"rows\":[[1,2],[3,4]]}";
+        if (spaced) {
+            want = "{\"a \\\"key\\\"\": \"line\\n\", \"yes\": true, \"inf\": null, "
+                   "\"tokens\": 1234567890123, \"ms\": 0.667, "
+                   "\"inner\": {\"x\": [1,null,0.5], \"none\": []}, \"rows\": [[1,2],[3,4]]}";
+        }
+        CHECK(o.all() == want, "an object is written as %s", o.all().c_str());
+        const Json back = json_of(o.all());
+        CHECK(back.get("a \"key\"")->string == "line\n" && back.get("rows")->items.size() == 2,
+              "the object does not read back");
+    }
+    CHECK(JsonObject().all() == "{}", "an object without fields");
 }
 static void test_json_rules() {
     Json j; std::string error;
