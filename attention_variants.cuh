@@ -361,8 +361,8 @@ template <class A, class F> HD F attn_ln_Z(F m, F l, F p, F alpha) {
     return log_(l) - log_(alpha);
 }
 
-// Sets stat from m, the largest score, and l, the sum in Z; returns alpha / Z, with which the loop's
-// sum of w_j v_j is the output. For the exp family both are relative to m.
+// Sets stat from m, the largest score, and l, the sum in Z; returns alpha / Z, with which the
+// loop's sum of w_j v_j is the output. For the exp family both are relative to m.
 template <class A, class F> HD F attn_stat(F (&stat)[2], F m, F l, F p, F alpha) {
     if (A::exp_family) {
         const F ln_Z = attn_ln_Z<A>(m, l, p, alpha);
@@ -384,8 +384,8 @@ template <class A, class F> HD F attn_weight(F s, F stat0, F stat1) {
     return w;
 }
 
-// Returns delta = (dZ/dw) (do . o) / alpha, the one number per row that backward needs besides stat.
-// For Z_PNORM the factor dZ/dw_j = (w_j / Z)^(p-1) depends on j and stays in attn_ds.
+// Returns delta = (dZ/dw) (do . o) / alpha, the one number per row that backward needs besides
+// stat. For Z_PNORM the factor dZ/dw_j = (w_j / Z)^(p-1) depends on j and stays in attn_ds.
 template <class A, class F> HD F attn_delta(F do_o, F stat1, F alpha) {
     F slope = F(1);
     if (A::Z == Z_ONE) { slope = F(0); }

@@ -103,8 +103,8 @@ struct HeadSums {
         if (is_first) { gate_first = mean; }
     }
 
-    // Adds query t by its row's weights of tokens 1.. (METRIC_K of them) and of the star, the sum of
-    // all |w|, that of w over the tokens, and the row's entropy
+    // Adds query t by its row's weights of tokens 1.. (METRIC_K of them) and of the star, the sum
+    // of all |w|, that of w over the tokens, and the row's entropy
     template <class W>
     void add_row(const W* token, double star, int t, int skip, double sum_abs, double sum,
                  double h) {
@@ -433,8 +433,8 @@ void head_maps(float* map, float* cosine, float* product, const R* qkv, const S*
     }
 }
 
-// Returns alpha_k, or the proxy where rows do not sum to 1, of any tokens k, as HeadMetrics has them
-// of the first METRIC_K; skip = 1 if row 0 is a sink token.
+// Returns alpha_k, or the proxy where rows do not sum to 1, of any tokens k, as HeadMetrics has
+// them of the first METRIC_K; skip = 1 if row 0 is a sink token.
 template <class A, class Bi, class Pe, class R, class S>
 std::vector<double> head_alphas(const std::vector<int>& tokens, const R* qkv, const S* stat,
                                 const R* kstar, int skip, int h, AttnShape s) {

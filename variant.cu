@@ -6,7 +6,7 @@ models and linked to it; with the switches given it includes this file and is wh
     g++ -DATTN=sigmoid -DBIAS=k -DPE=rotary .. -c variant.cu              (the Makefile)
 */
 #include "variant.h"
-#include "cpu/attention.h"
+#include "cpu/attention_row.h"
 #include "cpu/metrics.h"
 #if defined(__CUDACC__) || defined(EMU)
 #include "cuda/attention.cuh"

@@ -27,7 +27,7 @@ void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const r
 void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
                         AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
                         const acc* turns, const AttnShape& s);
-// Computes attention of one query at position t, in host memory: cpu/attention.h.
+// Computes attention of one query at position t, in host memory: cpu/attention_row.h.
 void attention_row(real* out, const real* q, const real* kv, StarColumn<const real> star, int t,
                    const AttnShape& s);
 // Measures all heads of a layer. idle: as if there were no extra column (column_idle).

@@ -15,8 +15,9 @@ O(T HS) memory.
 
     1 tiles of scores     which tiles there are, and their scores
     2 forward             what a row carries from tile to tile, and what it ends as
-    3 generation          one query, its row at once
-    4 backward            dq, dk, dv and the extra column's gradients
+    3 backward            dq, dk, dv and the extra column's gradients
+
+One query at a time, as in generation, is in attention_row.h.
 */
 #ifndef CPU_ATTENTION_H
 #define CPU_ATTENTION_H
@@ -379,69 +380,7 @@ void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const r
 }
 
 // ----------------------------------------------------------------------------
-// 3 generation
-
-// Computes out (NH HS) of one query q (NH HS) at position t, from the keys and values
-// kv (t + 1, 2 KV HS) of positions 0..t. The same as row t of attention_forward, with all scores of
-// the row at hand. R: where host code can read
-template <class A, class Bi, class Pe, class R>
-void attention_row(R* out, const R* q, const R* kv, StarColumn<const R> column, int t,
-                   AttnShape s) {
-    const int HS = s.HS;
-    const int row = 2 * s.KV * HS;
-    const int extra = t + 1;                            // the column of BIAS
-    const acc p = s.p;
-    const auto sees = [=](int j) {
-        if (j < extra) { return attn_sees(s, t, j); }
-        return Bi::column != NO_COLUMN;
-    };
-    #pragma omp parallel for if ((long)t * s.NH * HS > 1 << 16)
-    for (int h = 0; h < s.NH; h++) {
-        const int g = h / (s.NH / s.KV);
-        const R* q_h = q + h * HS;
-        const R* k = kv + g * HS;
-        const R* v = k + s.KV * HS;
-        const R* star = attn_column<Bi>(column.k, s, h);
-        const R* v_star = attn_star(column.v, s, g);
-        acc* score = scratch(SCORES, extra + 1);
-        acc* o = scratch(OUT, HS);
-
-        const float slope = pe_slope<Pe>(s, h);
-        acc m = attn_least<A, acc>();
-        for (int j = 0; j <= extra; j++) {
-            if (!sees(j)) { continue; }
-            if (j == extra) {
-                score[j] = star_score<A, Bi>(q_h, star, s);
-            } else {
-                const acc bias = attn_bias<A, Pe, acc>(s, t - j, slope);
-                const acc scaled = dot(q_h, k + (long)j * row, HS) * acc(s.scale);
-                score[j] = attn_capped<A>(scaled + bias, acc(s.cap));
-            }
-            m = max_(m, score[j]);
-        }
-
-        acc sum = 0;
-        std::fill_n(o, HS, acc(0));
-        for (int j = 0; j <= extra; j++) {
-            if (!sees(j)) { continue; }
-            const acc w = attn_term<A>(score[j], m);
-            const acc share = attn_share<A>(w);
-            const R* v_j = j < extra ? v + (long)j * row : v_star;
-            sum += attn_mass<A>(w, p);
-            for (int i = 0; v_j && i < HS; i++) {
-                o[i] += share * acc(v_j[i]);
-            }
-        }
-        acc stat[2];
-        const acc factor = attn_stat<A>(stat, m, sum, p, attn_alpha<A, acc>(s));
-        for (int i = 0; i < HS; i++) {
-            out[h * HS + i] = R(o[i] * factor);
-        }
-    }
-}
-
-// ----------------------------------------------------------------------------
-// 4 backward
+// 3 backward
 
 enum { MOST_QUERIES = 512 };        // that are taken through all keys together
 
@@ -561,6 +500,16 @@ void queries_begin(acc* dq, acc* delta, const HeadBackward& b, int q0, int n) {
     }
 }
 
+// Writes dq (n, HP) of queries q0 .. q0 + n.
+inline void queries_end(const HeadBackward& b, const acc* dq, int q0, int n) {
+    const int HS = b.s.HS;
+    const int HP = padded(HS);
+    for (int r = 0; r < n; r++) {
+        const acc* from = dq + (long)r * HP;
+        std::copy_n(from, HS, b.dx.q(q0 + r, b.h));
+    }
+}
+
 // Adds what queries q0 .. q0 + n of a head give to dk and dv, and writes their dq. Gathers the
 // weights of all of them for one tile of keys before it multiplies them with do and q: those sums
 // are long then, and take little time to begin and to end.
@@ -620,11 +569,7 @@ void queries_backward(HeadBackward& b, int q0, int n) {
         }
         add_seen(n);
     }
-    for (int r = 0; r < n; r++) {
-        real* dq_t = b.dx.q(q0 + r, b.h);
-        const acc* from = dq + (long)r * HP;
-        for (int i = 0; i < HS; i++) { dq_t[i] = from[i]; }
-    }
+    queries_end(b, dq, q0, n);
 }
 
 // The gradients of the extra column, by the heads that made them: they are added in order at the
