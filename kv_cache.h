@@ -57,6 +57,9 @@ inline size_t mixer_numbers(const Model* m) {
     return matrices + sizes.delta_qkv_width * taps_before;
 }
 
+// Counts the numbers of a row in the cache: its keys and values.
+inline size_t cached_width(const Model* m) { return 2 * m->sizes.kv_width; }
+
 // Makes an empty cache for sequences of T tokens, if host code can read it; T = 0 only frees it.
 inline void model_cache(Model* m, int T) {
     const Sizes& sizes = m->sizes;
@@ -69,20 +72,20 @@ inline void model_cache(Model* m, int T) {
     m->cache_room = T + sink_rows(m);
     if (!T || !ops::on_host) { return; }
     const size_t cache_rows = sizes.L * m->cache_room;
-    m->cache = device_array<real>(cache_rows * 2 * sizes.kv_width);
+    m->cache = device_array<real>(cache_rows * cached_width(m));
     if (!mixer_of(m->arch)) { return; }
     m->mixer_state = device_array<acc>(sizes.L * mixer_numbers(m));
 }
 
-// Returns the cache of layer l from `row` on: the keys and values of each row, 2 KV HS numbers.
+// Returns the cache of layer l from `row` on: the keys and values of each row.
 inline real* layer_cache(const Model* m, int l, size_t row = 0) {
-    const size_t width = 2 * m->sizes.kv_width;
-    return m->cache + (l * (size_t)m->cache_room + row) * width;
+    const size_t rows_before = (size_t)l * m->cache_room + row;
+    return row_at(m->cache, rows_before, cached_width(m));
 }
 
-// Copies the keys and values of n loaded rows of layer l, from `row` on, to out (n, 2 KV HS).
+// Copies the keys and values of n loaded rows of layer l, from `row` on, to out (n, width).
 inline void copy_keys(const Model* m, int l, real* out, size_t row, int n) {
-    const size_t width = 2 * m->sizes.kv_width;
+    const size_t width = cached_width(m);
     for (int i = 0; i < n; i++) {
         const real* keys = act_qkv(m, l, row + i) + m->sizes.q_width;
         std::copy_n(keys, width, out + i * width);
@@ -98,7 +101,7 @@ inline void cache_append(Model* m, int l) {
 
 // Returns the keys and values that a span sees which continues another: the parent's, then its own.
 inline std::vector<real> keys_of_branch(const Model* m, int l, const Span& span) {
-    const size_t width = 2 * m->sizes.kv_width;
+    const size_t width = cached_width(m);
     const Span& parent = m->spans[span.parent];
     std::vector<real> keys((span.position + span.length) * width);
     copy_keys(m, l, keys.data(), parent.row, span.position);
@@ -109,7 +112,7 @@ inline std::vector<real> keys_of_branch(const Model* m, int l, const Span& span)
 // Computes attention of a span that comes after other rows, a row at a time.
 inline void attention_after(Model* m, int l, const Span& span) {
     std::vector<real> copy;
-    const real* keys = m->cache ? layer_cache(m, l) : NULL;
+    const real* keys = layer_cache(m, l);
     if (span.parent >= 0) {
         copy = keys_of_branch(m, l, span);
         keys = copy.data();
