@@ -45,7 +45,7 @@ export OMP_NUM_THREADS=1
 case $verb in
     cut) exec "$PYTHON" dev/make/cut_model.py "$out/whole" "$out/cut-$name" --layers "$layers" \
         --vocab $vocab $inside --text "$text" ;;
-    probe) exec "$BIN" probe "$out/cut-$name" -d "$text" --probe-len 64,256 \
+    probe) exec "$BIN" probe "$out/cut-$name" -d "$text" --probe-len "${LENGTHS:-64,256}" \
         --json "$out/$name.json" ;;
     train) begin="--init $out/cut-$name" run=$out/$name-s$seed ;;
     control) begin=$(shape) run=$out/$name-control-s$seed ;;
