@@ -88,6 +88,11 @@ inline Columns<const real> qkv_columns(const real* qkv, int head, const AttnShap
     return columns_of(qkv + head * s.HS, attn_row(s), s);
 }
 
+// Returns the columns of a query head of out, or of dout.
+template <class T> Columns<T> out_columns(T* out, int h, const AttnShape& s) {
+    return columns_of(out + h * s.HS, s.NH * s.HS, s);
+}
+
 template <class T> Matrix<T> transpose(Matrix<T> m) {
     m.transposed = !m.transposed;
     return m;
@@ -192,7 +197,7 @@ void attention_forward_panels(real* out, acc* stat, const AttnInputs& in) {
             const Columns<const real> q = qkv_columns(in.qkv, h, s);
             const Columns<const real> k = qkv_columns(in.qkv, key_head(s, g), s);
             const Columns<const real> v = qkv_columns(in.qkv, value_head(s, g), s);
-            const Columns<real> o = columns_of(out + h * s.HS, s.NH * s.HS, s);
+            const Columns<real> o = out_columns(out, h, s);
             each_panel(s, b, h, [&](const Panel& x) {
                 panel_dots(dots, q, k, x, s);
                 LAUNCH_WARPS((attention_panel_forward_kernel<A, Bi, Pe>), x.count * x.queries(),
@@ -285,7 +290,7 @@ void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowSta
             device_zero(memory.dk, 2 * panel_sums(s) * sizeof(float));
             for (int h = g * G; h < (g + 1) * G; h++) {
                 const Columns<const real> q = qkv_columns(in.qkv, h, s);
-                const Columns<const real> d = columns_of(dout + h * s.HS, s.NH * s.HS, s);
+                const Columns<const real> d = out_columns(dout, h, s);
                 const Columns<real> dq = columns_of(dqkv + h * s.HS, attn_row(s), s);
                 each_panel(s, b, h, [&](const Panel& x) {
                     panel_dots(memory.dots, q, k, x, s);

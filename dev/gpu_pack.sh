@@ -4,7 +4,7 @@
 #   usage: dev/gpu_pack.sh             build/gpu.tar.xz, under 40 MB. On the GPU machine:
 #                                      tar xf gpu.tar.xz && train_sink-gpu/dev/gpu_run.sh
 #          TO=DIR dev/gpu_pack.sh      only the programs, into DIR
-#   ATTNS="softmax sigmoid" only these; NVCC, CXX, JOBS. The CPU seconds of a variant: about 60
+#   ATTNS="softmax sigmoid" only these; NVCC, CXX, JOBS. The CPU seconds of a variant: about 20
 cd "$(dirname "$0")/.." || exit 1
 NVCC=${NVCC:-nvcc} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}
 HOST=x86-64-v3 GPUS="sm_90 -gencode arch=compute_80,code=sm_80"
