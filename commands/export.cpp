@@ -60,7 +60,7 @@ static void export_gguf(const Flags& f, const Model& m, const std::vector<StOut>
     printf("wrote  %s: %s parameters as %s, for llama.cpp's %s\n", f.out.c_str(),
            count_text(m.num_params).c_str(), f.type.c_str(), done.arch.c_str());
     if (!done.other) { return; }
-    printf("       %d tensors are f16: their rows are no multiple of 32 numbers\n", done.other);
+    printf("       %d tensors are f16: their rows are not a multiple of 32 numbers\n", done.other);
 }
 
 // Writes the model as a directory that transformers opens.

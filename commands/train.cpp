@@ -182,7 +182,7 @@ static std::string step_directory(const Run& r, long step) {
 
 static std::string diverged_hint(const Run& r) {
     std::string hint = strf("try a smaller --lr than %g", r.f.lr);
-    if (r.saved >= 0) { hint += "; " + step_directory(r, r.saved) + " is whole"; }
+    if (r.saved >= 0) { hint += "; " + step_directory(r, r.saved) + " is intact"; }
     return hint;
 }
 
@@ -287,7 +287,7 @@ void run_report_step(Run* r, long step, double loss, double grad_norm, double ms
 static std::string run_rescue(const Run& r) {
     if (r.saved < 0) { return "nothing was saved: begin again in another --out"; }
     const std::string newest = step_directory(r, r.saved);
-    return newest + " is whole: --resume -o " + r.f.out + " goes on from there";
+    return newest + " is intact: --resume -o " + r.f.out + " continues from it";
 }
 
 // What one rank wants after a step; what another wants more goes first.

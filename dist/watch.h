@@ -83,7 +83,7 @@ inline void watch_send(int fd, WatchMessage kind, const std::string& text) {
 }
 
 inline const char* last_whole() {
-    return "the last checkpoint is whole: start all ranks again with --resume";
+    return "the last checkpoint is intact: start all ranks again with --resume";
 }
 
 // Ends all because a rank died silently. Rank 0 reports it; rank 1 does if rank 0 is the one.

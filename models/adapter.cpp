@@ -186,7 +186,7 @@ static void whole_check(const Weight& t, const Family* family, Weights* weights)
     if (w && w->shape == t.shape && floats_of(*w) == floats_of(t)) {
         return;
     }
-    die(EXIT_USER, t.file + ": the tensor '" + t.name + "' is none of LoRA's A and B" +
+    die(EXIT_USER, t.file + ": the tensor '" + t.name + "' is not one of LoRA's A and B" +
         (w ? ", and not the model's own" : ""), MERGE);
 }
 

@@ -354,7 +354,7 @@ double gguf_number(const Gguf& g, const std::string& key, double otherwise) {
             case GGUF_F64: return load<double>(p);
         }
     }
-    die(EXIT_USER, g.weights.path + ": key " + key + " is no number", GGUF_DAMAGED);
+    die(EXIT_USER, g.weights.path + ": key " + key + " is not a number", GGUF_DAMAGED);
 }
 
 std::vector<std::string> gguf_strings(const Gguf& g, const std::string& key) {
@@ -362,7 +362,7 @@ std::vector<std::string> gguf_strings(const Gguf& g, const std::string& key) {
     const GgufValue* v = g.find(key);
     if (!v) { return out; }
     if (v->kind != GGUF_STRING) {
-        die(EXIT_USER, g.weights.path + ": key " + key + " is no text", GGUF_DAMAGED);
+        die(EXIT_USER, g.weights.path + ": key " + key + " is not a text", GGUF_DAMAGED);
     }
     const unsigned char* p = v->data;
     for (uint64_t i = 0; i < v->count; i++) {            // gguf_skip has been here: all lies inside

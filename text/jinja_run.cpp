@@ -140,7 +140,7 @@ static Value evaluate_call(Runner* r, const Node& n) {
     if (callee.kind == NODE_FIELD) {
         return call_method(callee.name, evaluate(r, callee.kids[0]), a);
     }
-    if (callee.kind != NODE_NAME) { jinja_fail("calls what is no function"); }
+    if (callee.kind != NODE_NAME) { jinja_fail("calls something that is not a function"); }
     const auto macro = r->macros.find(callee.name);
     if (macro != r->macros.end()) { return call_macro(r, *macro->second, a); }
     const FunctionRow* function = find_function(callee.name);
@@ -164,7 +164,7 @@ static bool evaluate_test(Runner* r, const Node& n) {
 static Value slice_part(Runner* r, const Node& n) {
     const Value v = evaluate(r, n);
     const bool absent = is_undefined(v) || v.type == Value::NONE;
-    if (!absent && !is_number(v)) { jinja_fail("cuts at what is no number"); }
+    if (!absent && !is_number(v)) { jinja_fail("slices at something that is not a number"); }
     return v;
 }
 
@@ -250,7 +250,9 @@ static Value evaluate_sum(Runner* r, const Node& n) {
 }
 
 static Value multiply(const Value& product, const std::string& sign, const Value& v) {
-    if (!is_number(product) || !is_number(v)) { jinja_fail("multiplies what are no numbers"); }
+    if (!is_number(product) || !is_number(v)) {
+        jinja_fail("multiplies something that is not a number");
+    }
     const long a = product.number;
     const long b = v.number;
     if (sign == "*") {
@@ -469,7 +471,7 @@ static void execute_set(Runner* r, const Node& n) {
     Value object = r->find(n.words[0]);
     check_kept(r, v, 0);
     if (!object.space) {
-        jinja_fail("sets a field of " + n.words[0] + ", which is no namespace");
+        jinja_fail("sets a field of " + n.words[0] + ", which is not a namespace");
     }
     jinja_set(&object, n.words[1], v);
 }

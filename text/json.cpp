@@ -204,7 +204,7 @@ struct JsonReader {
             return fail(strf("more than %d values", (int)JSON_MOST));
         }
         if (!i && n > 3 && !memcmp(s, "\xEF\xBB\xBF", 3)) {
-            return fail("got a byte order mark (BOM), which JSON has not");
+            return fail("got a byte order mark (BOM), which JSON does not allow");
         }
         const char c = s[i];
         if (c == '"') { out->type = Json::STRING; return str(&out->string); }

@@ -272,7 +272,7 @@ static void test_lies() {
     }
     refused(file_of({ str("general.alignment") + le<uint32_t>(GGUF_STRING) + str("32") }, { a },
                     data),
-            "general.alignment is no number");
+            "general.alignment is not a number");
     // tensors
     refused(file_of({}, { a, { "a", { 16 }, 0, 64 } }, data), "tensor 'a' is there twice");
     refused(file_of({}, { a, { "b", { 16 }, 0, 32 } }, data),

@@ -802,7 +802,7 @@ static void test_nan(const char* lr) {
     // the update that was not made
     const long step = last.get("step") ? last.get("step")->number - 1 : -1;
     const std::string saved = strf("%s/nan/step_%ld", dir.c_str(), step);
-    CHECK(step > 0 && r.says(strf("nan/step_%ld is whole", step).c_str()),
+    CHECK(step > 0 && r.says(strf("nan/step_%ld is intact", step).c_str()),
           "NaN: the hint names no checkpoint: %s", r.err.c_str());
     const std::string model = file_read(saved + "/model.safetensors");
     const uint64_t* header = (const uint64_t*)model.data();
@@ -814,7 +814,7 @@ static void test_nan(const char* lr) {
     }
     CHECK(bad == 0, "NaN: %ld numbers of the saved weights are not finite", bad);
     const Ran never = train_sink(std::string(TINY) + "-n 50 --lr " + lr + " --warmup 0 -o nan2");
-    CHECK(never.code == EXIT_DIVERGED && !never.says("is whole"),
+    CHECK(never.code == EXIT_DIVERGED && !never.says("is intact"),
           "NaN: promises a checkpoint that was never made: %s", never.err.c_str());
 }
 

@@ -97,19 +97,19 @@ for signal in INT TERM HUP QUIT USR1 USR2 ALRM XCPU PROF VTALRM PWR RTMIN; do
 done
 ( "$program" train $TINY -n 1000000 --print-every 1 -o pipe 2> err; echo $? > code ) | head -n 12 > out
 [ "$(cat code)" = 1 ]; ok $? "a reader that leaves: exit $(cat code)"
-says "pipe/step_[0-9]* is whole" "a reader that leaves"
+says "pipe/step_[0-9]* is intact" "a reader that leaves"
 goes_on pipe "a reader that leaves"
 starts nolog; rm nolog/log.jsonl; ends
 [ $code -eq 1 ]; ok $? "a log that was removed: exit $code"
-says "was removed or moved" "rm log.jsonl"; says "nolog/step_[0-9]* is whole" "rm log.jsonl"
+says "was removed or moved" "rm log.jsonl"; says "nolog/step_[0-9]* is intact" "rm log.jsonl"
 goes_on nolog "rm log.jsonl"
 starts moved; mv moved elsewhere; ends
-says "elsewhere/step_[0-9]* is whole: --resume -o .*elsewhere" "mv r q"
+says "elsewhere/step_[0-9]* is intact: --resume -o .*elsewhere" "mv r q"
 [ ! -e moved ]; ok $? "mv r q: made r again"
 goes_on elsewhere "mv r q"
 # a disk that is full for the log, and not for a checkpoint
 (ulimit -f 200; "$program" train $TINY -n 100000 -o full > out 2> err)
-says "full/log.jsonl: cannot write" "a full disk"; says "full/step_[0-9]* is whole" "a full disk"
+says "full/log.jsonl: cannot write" "a full disk"; says "full/step_[0-9]* is intact" "a full disk"
 goes_on full "a full disk"
 # and one that is full from the start promises nothing
 (ulimit -f 1; "$program" train $TINY -n 1000 -o full1 > out 2> err)
@@ -121,7 +121,7 @@ seq 20000 > sheep.txt; "$program" tokenize sheep.txt -o sheep 2> err
 starts cut -d sheep --vocab 257; cp -r sheep whole_sheep
 shard=$(ls sheep/train_*.bin); truncate -s 2000 "$shard"; ends
 [ $code -eq 1 ]; ok $? "a shard that was cut: exit $code"
-says "$shard: was cut short" "a shard that was cut"; says "cut/step_[0-9]* is whole" "a shard that was cut"
+says "$shard: was cut short" "a shard that was cut"; says "cut/step_[0-9]* is intact" "a shard that was cut"
 rm -rf sheep; mv whole_sheep sheep
 last=$(ls -d cut/step_* | sed 's/.*step_//')
 train --resume -o cut -n $((last + 9)); train $TINY -d sheep --vocab 257 -n $((last + 9)) -o uncut
