@@ -350,20 +350,6 @@ void norms_add(NormPair* p, int l, const F* norms, int B, int T, int G, int skip
 // ----------------------------------------------------------------------------
 // 4 maps of one head on one sequence, in host memory
 
-template <class R, class S> struct HostHead {
-    const R* qkv;          // (T, (NH + 2 KV) HS)
-    const S* stat;         // (T, 2)
-    const R* star;         // k* or z, or NULL
-    int h;
-    AttnShape s;
-};
-
-// Returns head h; stat (NH, T, 2) and kstar are those of all heads.
-template <class Bi, class R, class S>
-HostHead<R, S> host_head(const R* qkv, const S* stat, const R* kstar, int h, AttnShape s) {
-    return { qkv, stat + (long)h * s.T * 2, attn_column<Bi>(kstar, s, h), h, s };
-}
-
 // A query and a key: their product, and the squares of their lengths.
 struct QueryKey {
     double qk = 0;
@@ -371,64 +357,69 @@ struct QueryKey {
     double kk = 0;
 };
 
-// Returns query t and key j; j = -1 is the extra one.
-template <class Bi, class R, class S>
-QueryKey query_key(const HostHead<R, S>& head, int t, int j) {
-    const AttnShape& s = head.s;
-    const int W = attn_row(s);
-    const int g = head.h / (s.NH / s.KV);
-    const R* q = head.qkv + (long)t * W + head.h * s.HS;
-    const R* k = NULL;
-    if (j >= 0) {
-        k = head.qkv + (long)j * W + (s.NH + g) * s.HS;
-    } else if (Bi::column == KEY_COLUMN) {
-        k = head.star;
-    }
-    QueryKey o;
-    for (int i = 0; i < s.HS; i++) {
-        const double a = (float)q[i];
-        const double b = k ? (float)k[i] : 0.0f;
-        o.qk += a * b;
-        o.qq += a * a;
-        o.kk += b * b;
-    }
-    return o;
-}
-
-// Returns the score of query t and key j, whose dot product is qk.
+// A head whose tensors are of any type. As in ref::Head, column T is the extra one.
 template <class A, class Bi, class Pe, class R, class S>
-double map_score(const HostHead<R, S>& head, double qk, int t, int j) {
-    const AttnShape& s = head.s;
-    if (j < 0 && Bi::column == LOGIT_COLUMN) { return (float)head.star[0]; }
-    double score = qk * s.scale;
-    if (j >= 0) { score += attn_bias<A, Pe, double>(s, t - j, pe_slope<Pe>(s, head.h)); }
-    return attn_capped<A>(score, (double)s.cap);
-}
+struct HostHead : ref::HeadRows<Bi, const R> {
+    typedef ref::HeadRows<Bi, const R> Rows;
+    using Rows::s, Rows::h, Rows::q, Rows::k, Rows::star;
+    const S* stat;         // (T, 2)
+    float slope;           // of PE's bias
 
-// Returns A of query t and key j, whose dot product is qk.
-template <class A, class Bi, class Pe, class R, class S>
-double map_weight(const HostHead<R, S>& head, double qk, int t, int j) {
-    const bool sees = j >= 0 ? attn_sees(head.s, t, j) : Bi::column != NO_COLUMN;
-    if (!sees) { return 0; }
-    const S* st = head.stat + 2 * t;
-    const double score = map_score<A, Bi, Pe>(head, qk, t, j);
-    return attn_weight<A, double>(score, st[0], st[1]);
-}
+    // qkv, stat and kstar are those of all heads.
+    HostHead(const R* qkv, const S* stat, const R* kstar, int h, AttnShape s)
+        : Rows(qkv, { kstar, NULL }, 0, h, s), stat(stat + ref::stat_at(0, 0, h, s)),
+          slope(pe_slope<Pe>(s, h)) {}
+
+    // Returns what query t and the key of column j are made of.
+    QueryKey query_key(int t, int j) const {
+        const R* query = q(t);
+        const R* key = k(j);
+        QueryKey o;
+        for (int i = 0; i < s.HS; i++) {
+            const double a = (float)query[i];
+            const double b = key ? (float)key[i] : 0.0f;
+            o.qk += a * b;
+            o.qq += a * a;
+            o.kk += b * b;
+        }
+        return o;
+    }
+
+    // Returns the score of query t and column j, whose dot product is qk.
+    double score(double qk, int t, int j) const {
+        const bool extra = j == s.T;
+        if (extra && Bi::column == LOGIT_COLUMN) { return (float)*star.k; }
+        double score = qk * s.scale;
+        if (!extra) { score += attn_bias<A, Pe, double>(s, t - j, slope); }
+        return attn_capped<A>(score, (double)s.cap);
+    }
+
+    // Returns A of query t and column j, whose dot product is qk.
+    double weight(double qk, int t, int j) const {
+        bool sees = Bi::column != NO_COLUMN;
+        if (j < s.T) { sees = attn_sees(s, t, j); }
+        if (!sees) { return 0; }
+        const S* st = stat + 2 * t;
+        return attn_weight<A, double>(score(qk, t, j), st[0], st[1]);
+    }
+};
 
 // Makes map, cosine and product (T, T + 1), column 0 the extra key: A; the cosine of q_t and k_j;
 // the product of their norms (Figure 2, bottom). What a query does not see is 0 in A only.
 template <class A, class Bi, class Pe, class R, class S>
 void head_maps(float* map, float* cosine, float* product, const R* qkv, const S* stat,
                const R* kstar, int h, AttnShape s) {
-    const HostHead<R, S> head = host_head<Bi>(qkv, stat, kstar, h, s);
+    const HostHead<A, Bi, Pe, R, S> head(qkv, stat, kstar, h, s);
+    const int columns = s.T + 1;
     for (int t = 0; t < s.T; t++) {
-        for (int j = -1; j < s.T; j++) {
-            const long at = (long)t * (s.T + 1) + j + 1;
-            const QueryKey x = query_key<Bi>(head, t, j);
+        for (int j = 0; j < columns; j++) {
+            const long at = (long)t * columns + (j + 1) % columns;
+            const QueryKey x = head.query_key(t, j);
             const double norms = sqrt(x.qq * x.kk);
-            map[at] = map_weight<A, Bi, Pe>(head, x.qk, t, j);
+            map[at] = head.weight(x.qk, t, j);
             product[at] = norms;
-            cosine[at] = x.qq > 0 && x.kk > 0 ? x.qk / norms : 0.0;
+            cosine[at] = 0;
+            if (x.qq > 0 && x.kk > 0) { cosine[at] = x.qk / norms; }
         }
     }
 }
@@ -438,16 +429,19 @@ void head_maps(float* map, float* cosine, float* product, const R* qkv, const S*
 template <class A, class Bi, class Pe, class R, class S>
 std::vector<double> head_alphas(const std::vector<int>& tokens, const R* qkv, const S* stat,
                                 const R* kstar, int skip, int h, AttnShape s) {
-    const HostHead<R, S> head = host_head<Bi>(qkv, stat, kstar, h, s);
+    const HostHead<A, Bi, Pe, R, S> head(qkv, stat, kstar, h, s);
     const bool sums_to_one = attn_sums_to_one<A>(s.alpha);
     std::vector<double> alpha(tokens.size());
     for (int t = skip; t < s.T; t++) {
         auto weight = [&](int j) {
-            const double qk = query_key<Bi>(head, t, j).qk;
-            return fabs(map_weight<A, Bi, Pe>(head, qk, t, j));
+            const double qk = head.query_key(t, j).qk;
+            return fabs(head.weight(qk, t, j));
         };
-        double all = sums_to_one;
-        for (int j = -1; !sums_to_one && j < s.T; j++) { all += weight(j); }
+        double all = 1;
+        if (!sums_to_one) {
+            all = weight(s.T);
+            for (int j = 0; j < s.T; j++) { all += weight(j); }
+        }
         if (all <= 0) { continue; }
 
         for (size_t i = 0; i < tokens.size(); i++) {

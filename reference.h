@@ -490,6 +490,8 @@ inline long stat_at(int b, int t, int h, AttnShape s) {
 template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
                        AttnShape s) {
+    const real alpha = attn_alpha<A, real>(s);
+    const real p = s.p;
 #pragma omp parallel for
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH;
@@ -510,14 +512,16 @@ void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const r
             real sum = 0;
             head.each_seen(t, [&](int j) {
                 const real w = attn_term<A>(score[j], m);
-                sum += attn_mass<A>(w, real(s.p));
+                sum += attn_mass<A>(w, p);
                 add_times(o, attn_share<A>(w), head.v(j), s.HS);
             });
 
             // o_t = sum_j A_j v_j,  A_j = alpha w_j / Z
             acc row[2];
-            const real factor = attn_stat<A>(row, m, sum, real(s.p), attn_alpha<A, real>(s));
-            for (int i = 0; i < s.HS; i++) { o[i] *= factor; }
+            const real factor = attn_stat<A>(row, m, sum, p, alpha);
+            for (int i = 0; i < s.HS; i++) {
+                o[i] *= factor;
+            }
             memcpy(stat + stat_at(b, t, h, s), row, sizeof row);
         }
     }
@@ -533,6 +537,9 @@ void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
                         AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
                         const acc* turns, AttnShape s) {
     const real alpha = attn_alpha<A, real>(s);
+    const real scale = s.scale;
+    const real cap = s.cap;
+    const real p = s.p;
     zero(dqkv, row_count(s) * attn_row(s));
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH;
@@ -545,14 +552,15 @@ void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
             const real* o = result.out + head_at(b, t, h, s);
             const real* d_o = dout + head_at(b, t, h, s);
             const acc* st = result.stat + stat_at(b, t, h, s);
-            const real delta = attn_delta<A>(dot(d_o, o, s.HS), st[1], alpha);
+            const real do_o = dot(d_o, o, s.HS);
+            const real delta = attn_delta<A>(do_o, st[1], alpha);
             head.each_seen(t, [&](int j) {
                 const bool extra = j == s.T;
                 const real s_j = head.score(t, j);
                 const real A_j = attn_weight<A>(s_j, st[0], st[1]);
                 const real dA = dot(d_o, head.v(j), s.HS);
-                const real ds = attn_ds<A>(s_j, A_j, dA, st[0], st[1], delta, real(s.p), alpha);
-                const real d = ds * attn_slope<A>(s_j, real(s.cap)) * real(s.scale);
+                const real ds = attn_ds<A>(s_j, A_j, dA, st[0], st[1], delta, p, alpha);
+                const real d = ds * attn_slope<A>(s_j, cap) * scale;
 
                 int learned = s.HS;                              // channels of k_j
                 if (extra) { learned = s.k_dims; }
