@@ -209,8 +209,8 @@ std::string key_name(const ArchRow& r);
 // express has LLaMA's value. An allow-list.
 bool is_llama(Arch arch);
 
-// Writes the rows of one object of config.json, as `"key": value` with `between` them.
-std::string arch_json(Arch arch, const std::string& object, const char* between);
+// Adds the rows of one object of config.json: "", "rope_scaling" or "train_sink".
+void arch_fields(JsonObject* o, Arch arch, const std::string& object);
 
 // Shortens a value for an error message.
 std::string json_short(const Json& v);

@@ -191,7 +191,7 @@ static void collect_changes(Run* r, const Json& state) {
 // ---- the checkpoint
 
 std::string numbers_json(const Model* m) {
-    JsonObject o(true);
+    JsonObject o(JSON_SPACED);
     o.text("model", array_hash(m, m->master));
     o.text("optimizer", array_hash(m, m->adam_m) + array_hash(m, m->adam_v));
     return o.all();

@@ -161,7 +161,7 @@ bool survives(const std::function<void()>& work) {
 // Returns what a run needs to continue from here, and a probe to know what it was trained on.
 static JsonObject run_state(Run* r, long step, bool keep) {
     if (lost_file.empty()) { data_unchanged(&r->data); }
-    JsonObject o(true);
+    JsonObject o(JSON_SPACED);
     o.count("step", step);
     o.count("batch", r->f.batch);
     o.count("tokens_per_step", r->tokens_per_step);

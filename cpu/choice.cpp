@@ -161,7 +161,7 @@ static void choice_write(const std::string& path, const std::string& key, int k,
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     const int fd = open(mine.c_str(), flags, 0666);
     if (fd < 0) { return; }
-    JsonObject answer(true);
+    JsonObject answer(JSON_SPACED);
     answer.text("of", key);
     answer.text("kernel", kernels[k].name);
     answer.decimals("gflops", gflops, 1);

@@ -279,18 +279,18 @@ bool is_llama(Arch c) {
     return same;
 }
 
-std::string arch_json(Arch c, const std::string& object, const char* between) {
-    std::string o;
+void arch_fields(JsonObject* o, Arch c, const std::string& object) {
     for (auto& r : arch_rows(&c)) {
         if (key_object(r) != object) { continue; }
         // others read a length of 0 as 0, not as `from the factor`
         if (!strcmp(r.field, "rope_length") && !c.rope_length) { continue; }
         if (!strcmp(r.field, "context") && !c.context) { continue; }
-        std::string value = arch_text(r, true);
-        if (!strcmp(r.field, "tied")) { value = c.tied ? "true" : "false"; }
-        list_add(&o, strf("\"%s\": ", key_name(r).c_str()) + value, between);
+        if (!strcmp(r.field, "tied")) {
+            o->boolean(key_name(r), c.tied);
+        } else {
+            o->json(key_name(r), arch_text(r, true));
+        }
     }
-    return o;
 }
 
 std::string json_short(const Json& v) {

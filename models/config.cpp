@@ -20,30 +20,39 @@ std::string config_json(const Arch& arch, const Tokenizer& tok, const std::strin
     const bool llama = is_llama(c);
     const char* architecture = llama ? "LlamaForCausalLM" : "TrainSink";
     const char* type = llama ? "llama" : "train_sink";
-    return strf("{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
-                architecture, type) + config_rest(c, tok, tokenizer_path);
+    JsonObject o(JSON_LINES);
+    o.json("architectures", json_list({ json_str(architecture) }));
+    o.text("model_type", type);
+    config_rest(&o, c, tok, tokenizer_path);
+    return o.all() + "\n";
 }
 
-std::string config_rest(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path) {
-    std::string o = "  " + arch_json(c, "", ",\n  ") + ",\n  \"hidden_act\": \"silu\",\n";
-    o += "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n";
+void config_rest(JsonObject* o, const Arch& c, const Tokenizer& tok,
+                 const std::string& tokenizer_path) {
+    arch_fields(o, c, "");
+    o->text("hidden_act", "silu");
+    o->boolean("attention_bias", false);
+    o->boolean("mlp_bias", false);
     if (c.rope_scaling != ROPE_none) {
-        o += "  \"rope_scaling\": {" + arch_json(c, "rope_scaling", ", ") + "},\n";
+        JsonObject scaling(JSON_SPACED);
+        arch_fields(&scaling, c, "rope_scaling");
+        o->json("rope_scaling", scaling.all());
     }
-    return o + config_tail(c, tok, tokenizer_path);
+    config_tail(o, c, tok, tokenizer_path);
 }
 
-std::string config_tail(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path) {
-    std::string o;
+void config_tail(JsonObject* o, const Arch& c, const Tokenizer& tok,
+                 const std::string& tokenizer_path) {
     if (tok.eos >= 0) {
-        o += strf("  \"bos_token_id\": %d,\n  \"eos_token_id\": %d,\n", tok.bos, tok.eos);
+        o->count("bos_token_id", tok.bos);
+        o->count("eos_token_id", tok.eos);
     }
-    o += "  \"torch_dtype\": \"float32\",\n  \"train_sink\": {\"attn\": \"";
-    o += build::Attn::name + std::string("\", ");
-    o += arch_json(c, "train_sink", ", ");
-    return o +
-           ", \"tokenizer\": " + json_str(tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path) +
-           "}\n}\n";
+    o->text("torch_dtype", "float32");
+    JsonObject ours(JSON_SPACED);
+    ours.text("attn", build::Attn::name);
+    arch_fields(&ours, c, "train_sink");
+    ours.text("tokenizer", tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path);
+    o->json("train_sink", ours.all());
 }
 
 double json_number(const Json& j, const char* key, double otherwise) {

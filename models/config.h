@@ -14,10 +14,13 @@ std::string config_json(const Arch& c, const Tokenizer& tok, const std::string& 
 // began with: max_position_embeddings stays, and T is the key seq of train_sink.
 Arch arch_in_config(Arch c);
 
-// Write what follows the name of the family in it; and the end of that, whatever the family: what
-// ids are for, and the object "train_sink". c: as arch_in_config returns it.
-std::string config_rest(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path);
-std::string config_tail(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path);
+// Adds what follows the name of the family in it. c: as arch_in_config returns it.
+void config_rest(JsonObject* o, const Arch& c, const Tokenizer& tok,
+                 const std::string& tokenizer_path);
+
+// Adds the end of that, whatever the family: what ids are for, and the object "train_sink".
+void config_tail(JsonObject* o, const Arch& c, const Tokenizer& tok,
+                 const std::string& tokenizer_path);
 
 // Returns the number of a key, or `otherwise`.
 double json_number(const Json& j, const char* key, double otherwise);

@@ -82,7 +82,7 @@ void export_commit(ExportDir* o) {
     std::sort(files.begin(), files.end());
     std::string list;
     for (auto& name : files) { list_add(&list, json_str(name)); }
-    JsonObject manifest(true);
+    JsonObject manifest(JSON_SPACED);
     manifest.json("files", "[" + list + "]");
     file_write(o->tmp + "/" + MANIFEST, manifest.all() + "\n");
     dir_sync(o->tmp);
@@ -104,13 +104,17 @@ void export_commit(ExportDir* o) {
 // ---- what goes in beside the weights
 
 void export_with_code(ExportDir* o, const Arch& c, const Tokenizer& tok) {
-    const char* head =
-        "{\n  \"architectures\": [\"TrainSinkForCausalLM\"],\n  \"model_type\": \"train_sink\",\n"
-        "  \"auto_map\": {\n"
+    const char* classes =
+        "{\n"
         "    \"AutoConfig\": \"modeling_train_sink.TrainSinkConfig\",\n"
         "    \"AutoModel\": \"modeling_train_sink.TrainSinkModel\",\n"
-        "    \"AutoModelForCausalLM\": \"modeling_train_sink.TrainSinkForCausalLM\"\n  },\n";
-    export_file(o, "config.json", head + config_rest(arch_in_config(c), tok, ""));
+        "    \"AutoModelForCausalLM\": \"modeling_train_sink.TrainSinkForCausalLM\"\n  }";
+    JsonObject config(JSON_LINES);
+    config.json("architectures", json_list({ json_str("TrainSinkForCausalLM") }));
+    config.text("model_type", "train_sink");
+    config.json("auto_map", classes);
+    config_rest(&config, arch_in_config(c), tok, "");
+    export_file(o, "config.json", config.all() + "\n");
     export_file(o, MODELING_NAME, modeling_source());
 }
 
@@ -151,11 +155,13 @@ std::string export_tokenizer(ExportDir* o, const Tokenizer& tok, int T) {
         if (!tok.files.empty()) { return ""; }
         return "Its tokenizer is that of " + tok.name + ", which is not here.";
     }
-    const std::string end = json_str(END_OF_BYTES);
+    JsonObject config(JSON_LINES);
+    config.text("tokenizer_class", "PreTrainedTokenizerFast");
+    config.text("bos_token", END_OF_BYTES);
+    config.text("eos_token", END_OF_BYTES);
+    config.boolean("clean_up_tokenization_spaces", false);
+    config.count("model_max_length", T);
     export_file(o, "tokenizer.json", bytes_tokenizer_json());
-    export_file(o, "tokenizer_config.json",
-                "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n  \"bos_token\": " + end +
-                ",\n  \"eos_token\": " + end + ",\n  \"clean_up_tokenization_spaces\": false,\n" +
-                strf("  \"model_max_length\": %d\n}\n", T));
+    export_file(o, "tokenizer_config.json", config.all() + "\n");
     return "Its tokens are the 256 bytes, and 256, which ends a document.";
 }

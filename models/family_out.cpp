@@ -174,17 +174,15 @@ static Fields family_fields(const Family& f, const std::string& without, Arch c)
         fields.push_back({ split(f.act, ' ')[0], json_str(activation_name(f, c.ffn)) });
     }
     if (c.rope_scaling != ROPE_none) {
-        fields.push_back({ "rope_scaling", "{" + arch_json(c, "rope_scaling", ", ") + "}" });
+        JsonObject scaling(JSON_SPACED);
+        arch_fields(&scaling, c, "rope_scaling");
+        fields.push_back({ "rope_scaling", scaling.all() });
     }
     return fields;
 }
 
-static std::string fields_json(const Fields& fields) {
-    std::string o;
-    for (auto& f : fields) {
-        list_add(&o, json_str(f.first) + ": " + f.second, ",\n  ");
-    }
-    return o;
+static void add_fields(JsonObject* o, const Fields& fields) {
+    for (auto& f : fields) { o->json(f.first, f.second); }
 }
 
 // what the reader of a family refuses, the family does not say
@@ -254,7 +252,9 @@ static Fields family_says(const Family& f, const std::string& without, const Arc
         std::set<std::string> asked;
         std::string attn;
         Arch read;
-        const bool reads = family_reads("{" + fields_json(fields) + "}", &read, &attn, &asked);
+        JsonObject config;
+        add_fields(&config, fields);
+        const bool reads = family_reads(config.all(), &read, &attn, &asked);
         for (auto& k : KEYS) {
             const bool read_there = without.find(strf(" %s ", k.key)) == str::npos;
             if (read_there && asked.count(k.key) && !has_key(fields, k.key)) {
@@ -340,11 +340,13 @@ static bool family_tensors(FamilyFile* file, const Arch& c, const std::vector<St
     return true;
 }
 
-// Writes the ids of tokens that are not there: without these keys a family's config.json means
-// those of its own first model.
-static std::string no_tokens(const Tokenizer& tok) {
-    const char* ends = "  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n";
-    return "  \"pad_token_id\": null,\n" + std::string(tok.eos < 0 ? ends : "");
+// Adds the ids of tokens that are not there: without these keys a family's config.json means those
+// of its own first model.
+static void no_tokens(JsonObject* o, const Tokenizer& tok) {
+    o->json("pad_token_id", "null");
+    if (tok.eos >= 0) { return; }
+    o->json("bos_token_id", "null");
+    o->json("eos_token_id", "null");
 }
 
 FamilyFile family_file(const Arch& arch, const std::string& type, const std::vector<StOut>& ours,
@@ -357,9 +359,12 @@ FamilyFile family_file(const Arch& arch, const std::string& type, const std::vec
         file.architecture = w.architecture;
         const Fields fields = family_says(*file.family, w.without, c);
         if (fields.empty() || !family_tensors(&file, c, ours)) { continue; }
-        file.config = strf("{\n  \"architectures\": [\"%s\"],\n  ", w.architecture) +
-                      fields_json(fields) + ",\n" + no_tokens(tok) +
-                      config_tail(c, tok, tokenizer_path);
+        JsonObject config(JSON_LINES);
+        config.json("architectures", json_list({ json_str(w.architecture) }));
+        add_fields(&config, fields);
+        no_tokens(&config, tok);
+        config_tail(&config, c, tok, tokenizer_path);
+        file.config = config.all() + "\n";
         return file;
     }
     return FamilyFile();

@@ -144,7 +144,7 @@ static const char* const SEAL = ", \"files\": {";
 std::string state_sealed(const JsonObject& state,
                          const std::vector<std::pair<std::string, std::string>>& files) {
     const std::string own = "{" + state.fields;
-    JsonObject hashes(true);
+    JsonObject hashes(JSON_SPACED);
     for (auto& f : files) { hashes.text(f.first, text_hash(f.second)); }
     hashes.text("state.json", text_hash(own));
     return own + SEAL + hashes.fields + "}}";

@@ -278,9 +278,14 @@ std::string json_matrix(const std::vector<double>& v, int cols) {
 }
 
 void JsonObject::json(const std::string& key, const std::string& value) {
-    const char* between = spaced ? ", " : ",";
-    const char* colon = spaced ? ": " : ":";
-    list_add(&fields, json_str(key) + colon + value, between);
+    static const char* const BETWEEN[] = { ",", ", ", ",\n  " };
+    const char* colon = layout == JSON_DENSE ? ":" : ": ";
+    list_add(&fields, json_str(key) + colon + value, BETWEEN[layout]);
+}
+
+std::string JsonObject::all() const {
+    if (layout == JSON_LINES) { return "{\n  " + fields + "\n}"; }
+    return "{" + fields + "}";
 }
 
 void JsonObject::text(const std::string& key, const std::string& value) {

@@ -67,12 +67,15 @@ std::string json_list(const std::vector<std::string>& values);
 std::string json_array(const std::vector<double>& v, size_t from = 0, size_t n = (size_t)-1);
 std::string json_matrix(const std::vector<double>& v, int cols);
 
-// An object that is written field by field: {"a":1,"b":"x"}, or spaced {"a": 1, "b": "x"}.
+// How an object is laid out: {"a":1,"b":2}, {"a": 1, "b": 2}, or a line for each field.
+enum JsonLayout { JSON_DENSE, JSON_SPACED, JSON_LINES };
+
+// An object that is written field by field.
 struct JsonObject {
-    bool spaced;
+    JsonLayout layout;
     std::string fields;                                  // what stands between the braces
 
-    explicit JsonObject(bool spaced = false) : spaced(spaced) {}
+    explicit JsonObject(JsonLayout layout = JSON_DENSE) : layout(layout) {}
 
     void json(const std::string& key, const std::string& value);   // the value is JSON already
     void text(const std::string& key, const std::string& value);
@@ -83,6 +86,6 @@ struct JsonObject {
     void array(const std::string& key, const std::vector<double>& values);
 
     // Returns the object with its braces.
-    std::string all() const { return "{" + fields + "}"; }
+    std::string all() const;
 };
 #endif // JSON_H

@@ -28,7 +28,7 @@ std::string tokenize_made(const TokenizeOptions& o, const Tokenizer& tok,
         if (!list.empty()) { list += ","; }
         list += "\n    " + file_json(path);
     }
-    JsonObject out(true);
+    JsonObject out(JSON_SPACED);
     out.text("bos", o.bos);
     out.text("domains", o.domains);
     if (!o.sft.empty()) { out.text("sft", o.sft); }
@@ -57,7 +57,7 @@ static std::string shards_json(const std::vector<ShardSums>& shards) {
 }
 
 static std::string series_json(const SeriesSums& series) {
-    JsonObject out(true);
+    JsonObject out(JSON_SPACED);
     out.text("name", series.name);
     out.count("shards", series.shards.size());
     out.count("documents", series.documents);
@@ -74,7 +74,7 @@ void manifest_write(const std::string& dir, const Tokenizer& tok, const std::str
         if (!list.empty()) { list += ","; }
         list += "\n    " + series_json(s);
     }
-    JsonObject out(true);
+    JsonObject out(JSON_SPACED);
     out.boolean("complete", complete);
     out.text("tokenizer", tok.name);
     out.text("tokenizer_hash", hash_text(tok.hash));

@@ -300,8 +300,8 @@ static void test_json() {
               json_num(0.1f) == "0.100000001",
           "json_num");
     // an object is written as it reads, dense or spaced
-    for (bool spaced : { false, true }) {
-        JsonObject inner(spaced), o(spaced);
+    for (JsonLayout layout : { JSON_DENSE, JSON_SPACED }) {
+        JsonObject inner(layout), o(layout);
         inner.array("x", { 1, NAN, 0.5 });
         inner.json("none", json_list({}));
         o.text("a \"key\"", "line\n");
@@ -314,7 +314,7 @@ static void test_json() {
         std::string want = "{\"a \\\"key\\\"\":\"line\\n\",\"yes\":true,\"inf\":null,"
                            "\"tokens\":1234567890123,\"ms\":0.667,"
                            "\"inner\":{\"x\":[1,null,0.5],\"none\":[]},\"rows\":[[1,2],[3,4]]}";
-        if (spaced) {
+        if (layout == JSON_SPACED) {
             want = "{\"a \\\"key\\\"\": \"line\\n\", \"yes\": true, \"inf\": null, "
                    "\"tokens\": 1234567890123, \"ms\": 0.667, "
                    "\"inner\": {\"x\": [1,null,0.5], \"none\": []}, \"rows\": [[1,2],[3,4]]}";
@@ -325,6 +325,11 @@ static void test_json() {
               "the object does not read back");
     }
     CHECK(JsonObject().all() == "{}", "an object without fields");
+    JsonObject lines(JSON_LINES);
+    lines.count("a", 1);
+    lines.text("b", "x");
+    CHECK(lines.all() == "{\n  \"a\": 1,\n  \"b\": \"x\"\n}", "a line each: %s",
+          lines.all().c_str());
 }
 static void test_json_rules() {
     Json j; std::string error;
