@@ -49,7 +49,7 @@ int main() {
     refused(MXFP4, "\"attention_bias\": true", "\"attention_bias\": false", "attention_bias is false");
     refused(MXFP4, "\"swiglu_alpha\": 1.702", "\"swiglu_alpha\": 1.7", "swiglu_alpha");
     refused(MXFP4, "\"num_experts_per_tok\": 2", "\"num_experts_per_tok\": 4", "experts_used");
-    refused(MXFP4, "\"num_local_experts\": 3", "\"num_local_experts\": 4", "another shape");
-    refused(MXFP4, "\"intermediate_size\": 32", "\"intermediate_size\": 64", "another shape");
+    refused(MXFP4, "\"num_local_experts\": 3", "\"num_local_experts\": 4", "does not have the shape");
+    refused(MXFP4, "\"intermediate_size\": 32", "\"intermediate_size\": 64", "does not have the shape");
     return check_done();
 }

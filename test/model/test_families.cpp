@@ -287,9 +287,9 @@ int main() {
     refused("granite", "\"attention_multiplier\": 0.3", "\"attention_multiplier\": 0",
             "attention_multiplier is 0, wanted more than 0");
     refused("granitemoe", "\"num_local_experts\": 5", "\"num_local_experts\": 6",
-            "another shape");
+            "does not have the shape");
     refused("granitemoe", "\"intermediate_size\": 12", "\"intermediate_size\": 13",
-            "another shape");
+            "does not have the shape");
     refused("granite", "\"logits_scaling\": 6.0", "\"logits_scaling\": 0", "logits_scaling");
     refused("granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": -1",
             "residual_multiplier");
