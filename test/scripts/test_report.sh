@@ -79,7 +79,7 @@ browser=$(command -v chromium || command -v chromium-browser || command -v googl
 dom() {
     timeout 100 "$browser" --headless --no-sandbox --disable-gpu --enable-logging=stderr \
         --user-data-dir=$PWD/$out/browser --window-size=1200,900 $2 \
-        --dump-dom "file://$PWD/$out/$1" 2> $out/browser.log | sed 's/<\/script>/&\n/g' | sed '/<script type/,/<\/script>/d' > $out/dom   # what it drew, not how
+        --dump-dom "file://$PWD/$out/$1" 2> $out/browser.log | sed 's/<\/script>/&\n/g' | sed '/<script/,/<\/script>/d' > $out/dom   # what it drew, not how
 }
 has() { grep -qF -- "$1" $out/dom; ok $? "the page in a browser lacks '$1'"; }
 if [ -n "$browser" ] && [ $failed -eq 0 ]; then
@@ -218,6 +218,12 @@ END
     has 'text-anchor="end">4000</text>'
     has '✗ died</span><div class="was run">last line'; has '… running</span><div class="was run">last line'
     has '<details class="flags"><summary>'; has 'data-all="0">no run</button>'
+    # a run that has only begun says so, in place of empty frames
+    mkdir -p $out/begun; head -n 1 $tiny/log.jsonl > $out/begun/log.jsonl
+    report $out/begun -o $out/begun.html; dom begun.html
+    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
+    ok $? "errors of the script on a run without a step"
+    has 'No step is in the log yet.'; ! grep -q 'no finite numbers' $out/dom; ok $? "a run without a step has empty frames"
     # maps of heads: of two sequences, one with an extra key; a head by pointer, click and arrow keys
     $PYTHON - $out <<'END'
 import array, os, sys
@@ -283,7 +289,7 @@ print("""<script>onload = () => { document.body.innerHTML = [...document.querySe
 END
     dom widths.html
     [ "$(grep -o '<p>[0-9]*: fits</p>' $out/dom | wc -l)" = 9 ]; ok $? "a page is wider than its window: $(grep -o '<p>[0-9]*: [^<]*' $out/dom | tr '\n' ' ')"
-else skip 78 "no chromium"; fi
+else skip 81 "no chromium"; fi
 
 # ---- half a line, nulls, spikes, a growing log -----------------------------------------------------------------------------
 mkdir -p $out/half $out/null $out/live
