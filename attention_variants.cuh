@@ -140,8 +140,8 @@ static const BiasRow BIAS_ROWS[] = { BIAS_VARIANTS(X_BIAS) };
 BIAS_VARIANTS(X_BIAS)
 #undef X_BIAS
 
-// An output has to do with the extra column by the sum in Z, and by v*. With neither the column is
-// idle: nothing depends on it, and it is left out of what is measured. has_v: v* is not 0
+// Tells whether the extra column is idle: an output depends on it by the sum in Z and by v*, and
+// with neither it is left out of what is measured. has_v: v* is not 0
 constexpr bool column_idle(ZKind Z, Column column, bool has_v) {
     return column != NO_COLUMN && Z == Z_ONE && !has_v;
 }
@@ -158,9 +158,9 @@ constexpr bool column_idle(ZKind Z, Column column, bool has_v) {
 
 struct PeBase {
     static constexpr bool rotary = false, absolute = false, learnable = false, score_bias = false;
-    // of head h, where the first `even` heads have even slopes and the others lie between them
+    // Returns the slope of head h: the first `even` heads have even slopes, the others lie between.
     HD static float slope(int, int) { return 0; }
-    // added to the score; t - j, the slope of the head
+    // Returns what is added to the score at a distance t - j, from the slope of the head.
     template <class F> HD static F bias(int, float) { return F(0); }
 };
 struct Pe_rotary    : PeBase { static constexpr bool rotary = true; };
