@@ -50,11 +50,11 @@ DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, OnlineStar star,
         const bool counts_it = column && lane_column() == 0;     // one of the row's four lanes
         x.m[r] = score.of_natural(m);
         x.l[r] = counts_it ? attn_mass<A>(w_star, s.p) : 0.0f;
-        UNROLL(i, HS / 4) { number_of(x.o, r, i) = 0; }
-        if (column && star.value) {
-            const bf16* value = star.value + lane_column();
-            const float share = attn_share<A>(w_star);
-            UNROLL(i, HS / 4) { number_of(x.o, r, i) = share * (float)value[columns_on(i)]; }
+        const bool value = column && star.value;
+        const float share = attn_share<A>(w_star);
+        UNROLL(i, HS / 4) {
+            const int at = lane_column() + columns_on(i);
+            number_of(x.o, r, i) = value ? share * (float)star.value[at] : 0.0f;
         }
     }
 }

@@ -99,10 +99,9 @@ template <class A> DEVICE float score_mass(float score, float top, const AttnSha
 
 // Returns a . b in every lane of a warp; NULL counts as zero.
 DEVICE float warp_dot(const real* a, const real* b, int HS) {
+    const bool both = a && b;
     float sum = 0;
-    if (a && b) {
-        FOR_LANES(i, HS) { sum += (float)a[i] * (float)b[i]; }
-    }
+    for (int i = lane_id(); both && i < HS; i += 32) { sum += (float)a[i] * (float)b[i]; }
     return warp_sum(sum);
 }
 

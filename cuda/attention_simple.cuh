@@ -102,9 +102,13 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     if (first_lane()) { stat_store(stat, row, st); }
 
     float w_star = 0;
-    if (column) { w_star = attn_weight<A>(s_star, st[0], st[1]); }
+    const real* v_star = NULL;
+    if (column) {
+        w_star = attn_weight<A>(s_star, st[0], st[1]);
+        v_star = attn_star(in.vstar, s, kv_head(s, query.h));
+    }
     float* o = simple_sums(s.HS);
-    simple_begin(o, w_star, attn_star(in.vstar, s, kv_head(s, query.h)), s.HS);
+    simple_begin(o, w_star, v_star, s.HS);
     for (int j = 0; j < query.end; j++) {
         const float weight = attn_weight<A>(query.score(j), st[0], st[1]);
         simple_add(o, weight, query.value(j), s.HS);

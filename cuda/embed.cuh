@@ -143,6 +143,7 @@ __global__ void __launch_bounds__(256)
     FOR_COLUMNS(c, N, C) {
         Vec<float, N> sum = {};
         bool begun_before = p.before;
+        #pragma unroll 1
         for (int i = p.from; i < p.to; i++) {
             const int token = p.token(i);
             sum += load_real<N>(dout + (long)sorted.row(i) * C + c);

@@ -41,9 +41,7 @@ __global__ void __launch_bounds__(32 * COLUMN_WARPS)
     const int warp = warp_id();
     const int c = blockIdx.x * 32 + lane;
     float sum = 0;
-    if (c < C) {
-        for (long k = warp; k < K; k += COLUMN_WARPS) { sum += part[k * stride + c]; }
-    }
+    for (long k = warp; c < C && k < K; k += COLUMN_WARPS) { sum += part[k * stride + c]; }
     sums[warp][lane] = sum;
     __syncthreads();
     if (warp > 0 || c >= C || c % width >= limit) { return; }
