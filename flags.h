@@ -71,7 +71,7 @@ typedef std::string str;
     X("t", RUN, long,   save_every,      0,   0,          0, MOST,    "steps between checkpoints that are kept (0: only the last)") \
     X("t", RUN, double, save_minutes,    0,   10.0,       0, MANY,    "minutes between automatic checkpoints; each replaces the one before (0: none)") \
     X("t", RUN, str,    save_optimizer,  0,   "last",     0, 0,       "which checkpoints keep what --resume needs: last, all or none") \
-    X("t", RUN, long,   print_every,     0,   0,          0, MOST,    "steps between printed lines (0: about one line a second)") \
+    X("t", RUN, long,   print_every,     0,   0,          0, MOST,    "steps between printed lines (0: about one line per second)") \
     X("t", MEASURING, long,   sample,          0,   64,         0, 1<<20,   "tokens of the sample that every evaluation writes (0: none)") \
     X("tpe", MEASURING, long,   val_seqs,        0,   100,        1, 1<<24,   "validation sequences") \
     X("tpe", MEASURING, str,    probe_len,       0,   "64",       0, 0,       "T of the sink metrics; probe takes a list") \
@@ -95,7 +95,7 @@ typedef std::string str;
     X("p", MEASURING, bool,   per_sequence,    0,   false,      0, 0,       "also write alpha[seq][L][H][k]") \
     X("p", OWN, str,    dump,            0,   "",         0, 0,       "write attention maps and QK geometry here as .npy") \
     X("p", OWN, str,    dump_heads,      0,   "0:0",      0, 0,       "LAYER:HEAD,... for --dump, or all") \
-    X("p", OWN, long,   dump_seq,        0,   0,          0, 1<<20,   "which probe sequence --dump shows") \
+    X("p", OWN, long,   dump_seq,        0,   0,          0, 1<<20,   "which probe sequence --dump shows, from 0") \
     X("e", OWN, str,    stream,          0,   "",         0, 0,       "n+W,..: keep only the first n and the last W keys") \
     X("e", OWN, str,    evict,           0,   "",         0, 0,       "POLICY:RATIO,.. of a prompt's keys: streaming, knorm, observed, snapkv") \
     X("e", OWN, str,    quant,           0,   "",         0, 0,       "w8a8, w4a4, kv8, kv4,.. and :static, :dynamic or :token (default)") \
