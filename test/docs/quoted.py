@@ -204,8 +204,10 @@ CUT_PROSE += [("docs/smollm2.md", "| `{}` | +{} +- {} | {} | {} |",
 CUT_PROSE += [("docs/smollm2.md", "{}, positions in the cache | +{} +- {} |",
                [o["name"].split(",")[0], f"{o['change']:.3f}", f"{o['change_error']:.3f}"])
               for o in cut["edits"] if o["name"].endswith("in the cache")]
-CUT_PROSE += [("docs/smollm2.md", "At T 256 Sink_1 was {}% as cut and is {}% at the end.",
-               [of_cut(cut_at["9M"][256]), of_cut(cut["inputs"]["step 100, T 256"])]),
+CUT_PROSE += [("docs/smollm2.md", "At T 256 Sink_1 was {}% as cut, {}% at step 100 and is {}% at the end.",
+               [of_cut(cut_at["9M"][256])] + [of_cut(cut["inputs"][f"step {s}, T 256"]) for s in (100, 200)]),
+              ("docs/smollm2.md", "random weights has no sink and a loss of {} at step 100",
+               [f"{trained['9M-control-s1'][100]['val_loss']:.3f}"]),
               ("docs/smollm2.md", "weaker as cut, {}%, and training ends it: {}% after 100 steps",
                [of_cut(cut_at["3M"][64]), of_cut(trained["3M-s1"][100])]),
               ("docs/smollm2.md", "A random first token, or two, keep the sink ({}%)",
