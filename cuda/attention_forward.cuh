@@ -52,9 +52,11 @@ DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, OnlineStar star,
         x.l[r] = counts_it ? attn_mass<A>(w_star, s.p) : 0.0f;
         const bool value = column && star.value;
         const float share = attn_share<A>(w_star);
-        UNROLL(i, HS / 4) {
-            const int at = lane_column() + columns_on(i);
-            number_of(x.o, r, i) = value ? share * (float)star.value[at] : 0.0f;
+        UNROLL(n, HS / 8) {
+            for (int e = 0; e < 2; e++) {
+                const int at = 8 * n + lane_column() + e;
+                number_of(x.o, r, 2 * n + e) = value ? share * (float)star.value[at] : 0.0f;
+            }
         }
     }
 }
