@@ -199,8 +199,9 @@ static void add_product(const LowRank& m, double s, bool turned, long rows, long
     #pragma omp parallel for
     for (long i = 0; i < rows; i++) {
         for (long j = 0; j < cols; j++) {
-            const long out = turned ? j : i;
-            const long from = turned ? i : j;
+            long out = i;
+            long from = j;
+            if (turned) { std::swap(out, from); }
             double sum = 0;
             for (long k = 0; k < r; k++) {
                 sum += (double)B[out * r + k] * A[k * in + from];
@@ -224,8 +225,9 @@ static void module_apply(const Adapter& a, const LowRank& m, const Family* famil
     const bool layer = !our_name(W->name).layer.empty() || W->name.compare(0, 2, "h.") == 0 ||
                        W->name.find(".h.") != std::string::npos,
                turned = m.embedding || (family && family->transposed && layer);
-    const long rows = turned ? m.A->cols() : m.B->rows();
-    const long cols = turned ? m.B->rows() : m.A->cols();
+    long rows = m.B->rows();
+    long cols = m.A->cols();
+    if (turned) { std::swap(rows, cols); }
     if (W->shape != std::vector<long>{ rows, cols }) {
         std::string shape;
         for (long n : W->shape) { list_add(&shape, strf("%ld", n)); }

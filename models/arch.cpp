@@ -75,13 +75,16 @@ struct ArchCheck {
     // Writes what was given: "--width 32 --heads 5", or "config.json: hidden_size 32,
     // num_attention_heads 5".
     std::string got(std::initializer_list<const char*> fields) {
-        std::string text = where.empty() ? "" : where + ":";
+        const bool by_flags = where.empty();
+        std::string text;
+        if (!by_flags) { text = where + ":"; }
         for (const char* field : fields) {
             for (auto& r : arch_rows(&c)) {
                 if (strcmp(r.field, field)) { continue; }
-                const char* label = where.empty() ? r.by : r.key;
-                text += std::string(text.empty() ? "" : " ") + label +
-                        (r.by[0] == '-' || !where.empty() ? " " : "=") + arch_text(r, false);
+                if (!text.empty()) { text += " "; }
+                text += by_flags ? r.by : r.key;
+                text += by_flags && !is_flag(r) ? "=" : " ";
+                text += arch_text(r, false);
             }
         }
         return text;
@@ -294,17 +297,22 @@ void arch_fields(JsonObject* o, Arch c, const std::string& object) {
 }
 
 std::string json_short(const Json& v) {
-    const char* names[] = { "null",     v.number ? "true" : "false", v.string.c_str(), "", "a list",
-                            "an object" };
-    return v.type == Json::STRING ? json_str(v.string) : names[v.type];
+    switch (v.type) {
+        case Json::NUL:    return "null";
+        case Json::BOOL:   return v.number ? "true" : "false";
+        case Json::NUMBER: return v.string;
+        case Json::STRING: return json_str(v.string);
+        case Json::ARRAY:  return "a list";
+        default:           return "an object";
+    }
 }
 
 std::string arch_wrong(const ArchRow& r) {
     double v = r.low;
     if (r.type == ARCH_int)   { v = *(int*)r.at; }
     if (r.type == ARCH_float) { v = *(float*)r.at; }
-    const bool there = v >= r.low && v <= r.high;         // not NaN
-    return there ? "" : number_text(r.low) + " to " + number_text(r.high);
+    if (v >= r.low && v <= r.high) { return ""; }         // not NaN
+    return number_text(r.low) + " to " + number_text(r.high);
 }
 
 void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
@@ -313,12 +321,13 @@ void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
     if (v.type == Json::BOOL) {
         text = v.number ? "1" : "0";
     }
-    const bool wants_text = r.type == ARCH_str || r.type == ARCH_kind,
-               yes_or_no = r.type == ARCH_int && r.low == 0 && r.high == 1,
-               fits = wants_text ? v.type == Json::STRING
-                                 : v.type == Json::NUMBER || (yes_or_no && v.type == Json::BOOL);
+    const bool wants_text = r.type == ARCH_str || r.type == ARCH_kind;
+    const bool yes_or_no = r.type == ARCH_int && r.low == 0 && r.high == 1;
+    bool fits = v.type == Json::NUMBER || (yes_or_no && v.type == Json::BOOL);
+    if (wants_text) { fits = v.type == Json::STRING; }
     if (!fits) {
-        wanted = wants_text ? "text" : "a number";
+        wanted = "a number";
+        if (wants_text) { wanted = "text"; }
         if (yes_or_no) { wanted = "true or false"; }
     } else {
         wanted = arch_set(r, text);

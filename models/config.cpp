@@ -185,12 +185,11 @@ static void form_check(const std::string& dir) {
 // Lists the first names in a directory.
 static std::string contents(const std::string& dir) {
     const std::vector<std::string> names = dir_list(dir);
+    if (names.empty()) { return "nothing"; }
     std::string listed;
-    for (size_t i = 0; i < names.size() && i < 8; i++) {
-        listed += (i ? ", " : "") + names[i];
-    }
+    for (size_t i = 0; i < names.size() && i < 8; i++) { list_add(&listed, names[i]); }
     if (names.size() > 8) { listed += strf(", and %zu more", names.size() - 8); }
-    return names.empty() ? "nothing" : listed;
+    return listed;
 }
 
 // Guesses what was meant by a checkpoint that is not there.

@@ -52,9 +52,7 @@ static std::string some(float v) { return v ? pointed(v) : "null"; }
 // Writes a list of one word per layer.
 static std::string by_layer(const Arch& c, std::function<std::string(int l)> word) {
     std::string list;
-    for (int l = 0; l < c.L; l++) {
-        list += (l ? ", " : "") + word(l);
-    }
+    for (int l = 0; l < c.L; l++) { list_add(&list, word(l)); }
     return "[" + list + "]";
 }
 
@@ -278,7 +276,8 @@ static Part* part_of(std::vector<Part>* parts, const TensorPlace& at, long cols,
     }
     Part p;
     p.name = at.name;
-    p.shape = vector ? std::vector<long>{ at.rows } : std::vector<long>{ at.rows, cols };
+    p.shape = { at.rows };
+    if (!vector) { p.shape.push_back(cols); }
     if (at.turned) { std::swap(p.shape[0], p.shape[1]); }
     p.x.resize(at.rows * cols);
     p.set.resize(at.rows * cols);

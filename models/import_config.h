@@ -31,12 +31,13 @@ struct Import {
     // Reads a number that a float can hold; true and false are none.
     double number(const std::string& key, double otherwise) {
         const Json* v = get(key);
-        if (v && v->type != Json::NUMBER) { refuse(key, "a number"); }
-        const double size = v ? fabs(v->number) : 0;
+        if (!v) { return otherwise; }
+        if (v->type != Json::NUMBER) { refuse(key, "a number"); }
+        const double size = fabs(v->number);
         if (size != 0 && !(size >= FLT_MIN && size <= FLT_MAX)) {
             refuse(key, "0, or from 1e-37 to 1e38 in size");
         }
-        return v ? v->number : otherwise;
+        return v->number;
     }
 
     // Reads a whole number, `least` or more, written without point and exponent.
@@ -53,16 +54,16 @@ struct Import {
     // Reads true or false; other programs also write 1 and 0.
     bool yes(const std::string& key, bool otherwise) {
         const Json* v = get(key);
-        const bool number = v && v->type == Json::NUMBER && (v->number == 0 || v->number == 1);
-        if (v && v->type != Json::BOOL && !number) {
-            refuse(key, "true or false");
-        }
-        return v ? v->number != 0 : otherwise;
+        if (!v) { return otherwise; }
+        const bool number = v->type == Json::NUMBER && (v->number == 0 || v->number == 1);
+        if (v->type != Json::BOOL && !number) { refuse(key, "true or false"); }
+        return v->number != 0;
     }
 
     std::string text(const std::string& key, const std::string& otherwise) {
         const Json* v = get(key);
-        return v ? v->string : otherwise;
+        if (!v) { return otherwise; }
+        return v->string;
     }
 
     [[noreturn]] void refuse(const std::string& key, const std::string& wanted) {

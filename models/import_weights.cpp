@@ -173,11 +173,17 @@ std::string import_tensor(const Family& family, const Arch& c, const Weights& fi
     const bool vector = w.shape.size() == 1;
     const bool layer = !our_name(name).layer.empty();
     const bool turned = family.transposed && !vector && layer;
-    long R = vector ? w.count : w.rows();
-    long K = vector ? 1 : w.cols();
+    long R = w.count;                            // a vector: rows of one number
+    long K = 1;
+    long n = rows * cols;
+    long k = 1;
+    if (!vector) {
+        R = w.rows();
+        K = w.cols();
+        n = rows;
+        k = cols;
+    }
     if (turned) { std::swap(R, K); }
-    const long n = vector ? rows * cols : rows;
-    const long k = vector ? 1 : cols;
     if (K != k) { return strf("has rows of %ld numbers, wanted %ld", K, k); }
     const long there = import_rows(from.fold, c, n, R);
     if (R != there) { return strf("has %ld rows, wanted %ld", R, there); }
