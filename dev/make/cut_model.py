@@ -19,6 +19,11 @@ import re
 import struct
 import sys
 
+try:
+    import numpy as np
+except ImportError:                            # only --ffn and --kv-heads need it
+    np = None
+
 LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)\.weight")
 SEQUENCES, LENGTH = 64, 64                     # of --text
 SHARDS_OF_16_BITS = 20240520                   # text/shards.cpp
@@ -29,7 +34,7 @@ def die(text):
 
 
 def layers_of(text, n):
-    """'0-3,11' as a list of numbers below n"""
+    """Returns '0-3,11' as a list of numbers below n."""
     kept = []
     for part in text.split(","):
         found = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
@@ -64,8 +69,9 @@ def read_tensors(path):
 def write_tensors(path, tensors):
     header, offset = {"__metadata__": {"format": "pt"}}, 0
     for name, (shape, data) in tensors.items():
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, offset + len(data)]}
-        offset += len(data)
+        end = offset + len(data)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, end]}
+        offset = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as f:
@@ -141,8 +147,7 @@ def cut_heads(tensors, layer, kept, group, size):
 # ---- what writes the most: the model once more, in NumPy
 
 def tokens_of(shards):
-    """the first SEQUENCES x LENGTH training tokens"""
-    import numpy as np
+    """Returns the first SEQUENCES x LENGTH training tokens."""
     names = sorted(f for f in os.listdir(shards) if re.fullmatch(r"train_\d+\.bin", f))
     if not names:
         die(f"{shards}: got no train_*.bin, wanted shards of `train_sink tokenize`")
@@ -154,8 +159,7 @@ def tokens_of(shards):
 
 
 def rotate(x, base):
-    """x (sequences, heads, tokens, size): the two halves of each head as pairs, turned"""
-    import numpy as np
+    """Turns the two halves of each head, as pairs: x (sequences, heads, tokens, size)."""
     half = x.shape[-1] // 2
     angle = np.arange(x.shape[2])[:, None] * base ** (-np.arange(half) / half)
     cos, sin = np.cos(angle), np.sin(angle)
@@ -164,15 +168,14 @@ def rotate(x, base):
 
 
 def share(written):
-    """written (sequences, tokens, n): the larger share of each of n, first token or others"""
-    import numpy as np
+    """Returns the larger share of each of n, first token or others: written (sequences, tokens, n)."""
     first = written[:, 0].mean(0)
     rest = written[:, 1:].mean((0, 1))
     return np.maximum(first / first.sum(), rest / rest.sum())
 
 
 def most(shares, n):
-    """the places of the n largest, in their order"""
+    """Returns the places of the n largest, in their order."""
     return sorted(sorted(range(len(shares)), key=lambda i: -shares[i])[:n])
 
 
@@ -180,18 +183,15 @@ class Writers:
     """Runs the model and notes, layer by layer, what each neuron and each key head writes."""
 
     def __init__(self, tensors, config, shards):
-        import numpy as np
         self.tensors, self.config = tensors, config
         self.h = self.weight("model.embed_tokens")[tokens_of(shards)]
         self.mask = np.triu(np.full((LENGTH, LENGTH), -1e30), 1)
 
     def weight(self, name):
-        import numpy as np
         shape, data = self.tensors[name + ".weight"]
         return np.frombuffer(data, "<f4").reshape(shape)
 
     def normed(self, name):
-        import numpy as np
         x = self.h
         scale = np.sqrt((x * x).mean(-1, keepdims=True) + self.config["rms_norm_eps"])
         return x / scale * self.weight(name)
@@ -202,7 +202,6 @@ class Writers:
 
     def attention(self, name):
         """Returns what each head writes (sequences, heads, tokens, width)."""
-        import numpy as np
         n, kv = self.config["num_attention_heads"], self.config["num_key_value_heads"]
         x = self.normed(name + "input_layernorm")
         q = self.heads(x @ self.weight(name + "self_attn.q_proj").T, n)
@@ -218,7 +217,6 @@ class Writers:
 
     def layer(self, l):
         """Adds layer l to the stream; returns the shares of its key heads and of its neurons."""
-        import numpy as np
         name = f"model.layers.{l}."
         heads = self.attention(name)
         self.h = self.h + heads.sum(1)
@@ -242,7 +240,7 @@ def rope_base(config):
 
 
 def cut_inside(tensors, config, a):
-    """--ffn and --kv-heads. Every layer is measured before it is cut, and in the layers as kept."""
+    """Applies --ffn and --kv-heads. Measures every layer before it is cut, among the layers kept."""
     whole = dict(tensors)
     writers = Writers(whole, config, a.text)
     heads, kv = config["num_attention_heads"], config["num_key_value_heads"]
@@ -285,6 +283,8 @@ def checked(a, config):
             die(f"{flag}: got {value}, wanted 1 to {config[key]}")
     if (a.ffn or a.kv_heads) and not a.text:
         die("--ffn and --kv-heads want --text SHARDS, to see which of them write the most")
+    if (a.ffn or a.kv_heads) and not np:
+        die("--ffn and --kv-heads need NumPy: pip install numpy")
 
 
 def main():
