@@ -1,6 +1,6 @@
 #!/bin/sh
-# ordinary_cut.sh cut|probe|train|control NAME OUT [SEED] -- one step of the cuts of SmolLM2-135M
-# in dev/log/ordinary-sink.md
+# ordinary_cut.sh cut|probe|train|control|after|edits NAME OUT [SEED] -- one step of the cuts of
+# SmolLM2-135M in dev/log/ordinary-sink.md
 #
 #   ./train_sink export SmolLM2-135M-Instruct.Q4_1.gguf -o OUT/whole
 #   python3 dev/make/gguf_to_json.py OUT/whole/tokenizer.gguf OUT/whole/tokenizer.json
@@ -10,11 +10,14 @@
 #   dev/ordinary_cut.sh cut 9M OUT
 #   dev/ordinary_cut.sh probe 9M OUT
 #   BF16=build/cpu-PRECISION=bf16/train_sink dev/ordinary_cut.sh train 9M OUT
+#   STEPS=100 dev/ordinary_cut.sh after 9M OUT       a probe of that checkpoint at T 256
+#   STEPS=100 dev/ordinary_cut.sh edits 9M OUT       what it loses; random and repeated tokens
+#   python3 dev/make/cut_results.py OUT docs/results/cut-smollm2.json
 #
 # NAME is 31M, 16M, 9M, 6M, 3M, or a list of layers such as 0-3,11. Control: the same shape from
 # random weights. One thread. A run goes on from its newest checkpoint; STEPS says to where.
 set -eu
-[ $# -ge 3 ] || { sed -n '2,15p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,18p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
 verb=$1 name=$2 out=$3 seed=${4:-1}
 : "${BIN:=./train_sink}" "${BF16:=$BIN}" "${PYTHON:=python3}"
 
@@ -40,6 +43,23 @@ print("--layers", o["num_hidden_layers"], "--width", o["hidden_size"], "--vocab"
 P
 }
 
+checkpoint=$out/$name-s$seed/step_$steps
+edit() { # file, change and other flags of eval
+    file=$1; shift
+    "$BIN" eval "$checkpoint" -d "$text" --bos none --json "$out/$file.json" --edit "$@"
+}
+edits() {
+    edit e-mask 'A:*:1=mask' --stream 0+16,1+15
+    edit e-v0 'v:*:1=0'
+    edit e-h0 'h:2:1:top3=0'
+    edit e-hm 'h:2:1:top3=mean'
+    edit e-vm 'v:*:1=mean'
+    edit e-k2 'k:*:1=from 2'
+    "$BIN" probe "$checkpoint" -d "$text" --random-token 1 --json "$out/p-r1.json"
+    "$BIN" probe "$checkpoint" -d "$text" --random-token 1,2 --json "$out/p-r12.json"
+    "$BIN" probe "$checkpoint" --probe-input repeated --json "$out/p-rep.json"
+}
+
 export OMP_NUM_THREADS=1
 # shellcheck disable=SC2086,SC2046  # $inside and the shape are several words
 case $verb in
@@ -49,7 +69,10 @@ case $verb in
         --json "$out/$name.json" ;;
     train) begin="--init $out/cut-$name" run=$out/$name-s$seed ;;
     control) begin=$(shape) run=$out/$name-control-s$seed ;;
-    *) echo "error: $verb: wanted cut, probe, train or control" >&2; exit 2 ;;
+    after) exec "$BIN" probe "$checkpoint" -d "$text" --probe-len "${LENGTHS:-256}" \
+        --json "$out/$name-s$seed-$steps.json" ;;
+    edits) edits; exit ;;
+    *) echo "error: $verb: wanted cut, probe, train, control, after or edits" >&2; exit 2 ;;
 esac
 resume=
 if ls -d "$run"/step_* > /dev/null 2>&1; then resume=--resume begin=; fi

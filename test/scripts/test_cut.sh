@@ -1,7 +1,7 @@
 # dev/make/cut_model.py on a tiny LLaMA: what is kept computes what it did, and what it measures to
-# choose neurons and heads is what `probe` measures
+# choose neurons and heads is what `probe` measures; dev/make/cut_results.py keeps what was measured
 . test/ok.sh
-need_python 15 test_cut
+need_python 19 test_cut
 export OMP_NUM_THREADS=1
 binary=build/cpu/train_sink; whole=test/score/llama; out=build/test/cut
 rm -rf $out; mkdir -p $out
@@ -50,6 +50,31 @@ said "wanted layers from 0 to 1" $out/no --layers 1-2
 said "exists" $out/first --layers 0
 said "want --text" $out/no --ffn 4
 said "wanted 1 to 220" $out/no --vocab 221
+
+# ---- what is kept of probes, runs and edits
+made=$out/made; mkdir -p $made/9M-s1
+cp test/demo/text-softmax/log.jsonl $made/9M-s1
+random $whole $made/9M.json
+edit() { $binary eval $whole -d $out/text.jsonl --bos none --json $made/$1.json --edit "$2" > $out/stdout 2>&1; }
+edit e-mask 'A:*:1=mask' && edit e-v0 'v:*:1=0'; ok $? "eval --edit: $(cat $out/stdout)"
+$PYTHON dev/make/cut_results.py $made $made/all.json > $out/stdout 2>&1; ok $? "cut_results: $(cat $out/stdout)"
+python "
+kept, p, e = [json.load(open('$made/%s.json' % n)) for n in ('all', '9M', 'e-v0')]
+log = [json.loads(line) for line in open('$made/9M-s1/log.jsonl')]
+assert list(kept['cuts']) == ['9M'] and list(kept['runs']) == ['9M-s1'] and kept['inputs'] == {}
+row, = kept['cuts']['9M']['probes']
+assert row['probe_loss'] == round(p['probe_loss'], 4) and row['alpha1_max'][1] == round(max(p['alpha1'][1]), 3)
+assert abs(row['h_ratio'][2] * p['h_norm_rest'][2] / p['h_norm_first'][2] - 1) < 1e-3
+last = [o for o in log if o['event'] == 'train'][-1]
+evals = [o for o in log if o['event'] == 'eval']
+rows = kept['runs']['9M-s1']
+assert [o['step'] for o in rows] == [o['step'] for o in evals] and len(rows) > 5
+assert all(o['tokens'] * last['step'] == o['step'] * last['tokens'] for o in rows)
+assert rows[-1]['sink_1'] == round(evals[-1]['sink']['sink_k'][0], 4) > 0.9
+assert [o['kind'] for o in kept['edits']] == ['plain', 'edit', 'edit']
+assert kept['edits'][2]['loss'] == round(e['runs'][-1]['loss'], 4) and kept['edits'][2]['name'] == 'v:*:1=0'"
+ok $? "kept is something else: $(tail -n 1 $out/stdout)"
+$PYTHON dev/make/cut_results.py $made > $out/stdout 2>&1; [ $? = 2 ]; ok $? "one word: $(cat $out/stdout)"
 
 # ---- neurons and heads (NumPy)
 if $PYTHON -c 'import numpy' 2> /dev/null; then

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""cut_results.py OUT FILE -- writes docs/results/cut-smollm2.json: the probes, runs and edits that
+dev/ordinary_cut.sh left in OUT, rounded. What was not made is left out.
+"""
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts/lib"))
+import runlog
+
+# verb probe: layers of a cut, unless its name says them
+CUTS = {"16M": "0-3", "9M": "0-3", "3M": "0-3"}
+CUTS.update((name, name) for name in "0-5 1-5 0,2-5 0-1,3-5 0-2,4-5 0,1,3".split())
+# verbs train and control
+RUNS = "9M-s1 9M-control-s1 3M-s1 3M-control-s1 9M-s2 9M-s3".split()
+# verb edits; the first has the streams as well
+EDITS = "e-mask e-v0 e-h0 e-hm e-vm e-k2".split()
+# verbs after and edits
+INPUTS = {"9M-s1-100": "step 100, T 256", "9M-s1-200": "step 200, T 256",
+          "p-r1": "random first token", "p-r12": "random first two", "p-rep": "one token repeated",
+          "9M-s1-500": "step 500, T 256", "9M-s2-500": "seed 2, step 500, T 256",
+          "9M-s3-500": "seed 3, step 500, T 256"}
+
+
+def ratios(above, below):
+    return [float(f"{a / b:.4g}") for a, b in zip(above, below)]
+
+
+def measured(e):
+    """Returns what is kept of a probe or of an evaluation."""
+    sink = e["sink"]
+    return {"T": sink["T"], "n": sink["n"], "probe_loss": round(e["probe_loss"], 4),
+            "sink_1": round(sink["sink_k"][0], 4), "sink_2": round(sink["sink_k"][1], 4),
+            "heads_above": [sum(alpha > 0.3 for alpha in layer) for layer in e["alpha1"]],
+            "heads": len(e["alpha1"][0]),
+            "alpha1_max": [round(max(layer), 3) for layer in e["alpha1"]],
+            "h_ratio": ratios(e["h_norm_first"], e["h_norm_rest"]),
+            "v_ratio": ratios(e["v_norm_first"], e["v_norm_rest"]),
+            "spike": ratios(e["h_max"], e["h_median"])}
+
+
+def probes_of(path):
+    """Returns a row for each length of a `probe --json`."""
+    return [measured(run["evals"][0]) for run in runlog.read_probe(path)]
+
+
+def evals_of(path):
+    """Returns a row for each evaluation of a run."""
+    run = runlog.read_run(path)
+    flags = run["config"]["flags"]
+    return [{"step": e["step"], "tokens": e["step"] * flags["seq"] * flags["batch"],
+             "val_loss": round(e["val_loss"], 4), **measured(e)} for e in run["evals"]]
+
+
+def edits_of(path):
+    """Returns the rows of an `eval --edit --json`: what each change costs."""
+    numbers = ("loss", "loss_error", "plain", "change", "change_error", "sink_1")
+    return [{"kind": o["kind"], "name": o["name"], **{k: round(o[k], 4) for k in numbers},
+             "sink_2": round(o["sink_k"][1], 4)}
+            for o in runlog.read_json(path, {"runs!": [{}]}, "dev/ordinary_cut.sh edits")["runs"]]
+
+
+def collected(out):
+    """Returns cuts, runs, edits and inputs, each as the file has it."""
+    path = lambda name: os.path.join(out, name)
+    there = lambda names, end: [name for name in names if os.path.exists(path(name + end))]
+    cuts = {name: {"layers": CUTS[name], "probes": probes_of(path(name + ".json"))}
+            for name in there(CUTS, ".json")}
+    runs = {name: evals_of(path(name)) for name in there(RUNS, "/log.jsonl")}
+    edits = []
+    for name in there(EDITS, ".json"):           # each has the plain model: once is enough
+        edits += [o for o in edits_of(path(name + ".json")) if o["kind"] != "plain" or not edits]
+    inputs = {INPUTS[name]: probes_of(path(name + ".json"))[0] for name in there(INPUTS, ".json")}
+    return cuts, runs, edits, inputs
+
+
+def rows(indent, texts):
+    """Returns a line for each text."""
+    return "\n" + ",\n".join(" " * indent + text for text in texts)
+
+
+def named(o):
+    """Returns each field of an object as JSON."""
+    return [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in o.items()]
+
+
+def main():
+    if len(sys.argv) != 3:
+        runlog.die(f"words: got {len(sys.argv) - 1}, wanted two", "dev/make/cut_results.py OUT FILE")
+    cuts, runs, edits, inputs = collected(sys.argv[1])
+    runs = [f"{json.dumps(name)}: [{rows(3, map(json.dumps, evals))}]"
+            for name, evals in runs.items()]
+    parts = [f'"cuts": {{{rows(2, named(cuts))}}}',
+             f'"runs": {{{rows(2, runs)}\n }}',
+             f'"edits": [{rows(2, map(json.dumps, edits))}]',
+             f'"inputs": {{{rows(2, named(inputs))}}}']
+    runlog.write_whole(sys.argv[2], "{" + rows(1, parts) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()
