@@ -2,7 +2,8 @@
 
     spelling     American, everywhere: code, comments, messages, pages
     percent      12%, without a blank, in what is read by people
-    pages        README.md and docs/: links lead somewhere, the index lists all, lines and pages are short
+    pages        README.md and docs/: links lead somewhere, names are those of the source, the index lists
+                 all, lines and pages are short
     commands     each stands in a block that test_readme.sh runs or parses, or is listed here with a reason
 """
 import os
@@ -98,6 +99,20 @@ def check_places(name, text):
         expect(os.path.exists(place.rstrip(".")), f"{name}: {place} is not in the repository")
 
 
+# a function, a struct or a table that a page names
+NAME = re.compile(r"`([A-Za-z]\w*_\w+)`")
+
+
+def names_of_source():
+    return {word for name, text in files() if not name.endswith(".md")
+            for word in re.findall(r"[A-Za-z]\w*_\w+", text)}
+
+
+def check_names(name, text, known):
+    for word in NAME.findall(text):
+        expect(word in known, f"{name}: {word} is not a name of the source")
+
+
 def check_shape(name, text):
     lines = text.split("\n")
     longest = README_LONGEST if name == "README.md" else LONGEST
@@ -133,7 +148,7 @@ def check_commands(name, text):
 
 
 def check_pages():
-    used = set()
+    used, known = set(), names_of_source()
     for name in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"] + PAGES + OUTPUT:
         if not os.path.exists(name): continue
         with open(name, encoding="utf-8") as f: text = f.read()
@@ -141,6 +156,7 @@ def check_pages():
         if name in OUTPUT: continue
         check_shape(name, text)
         check_places(name, text)
+        check_names(name, text, known)
         used |= check_commands(name, text)
     for name in ELSEWHERE if PAGES else []:
         expect(name in used, f"{name} has no commands that are tested elsewhere: leave it out of ELSEWHERE")
