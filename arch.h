@@ -212,9 +212,6 @@ bool is_llama(Arch arch);
 // Adds the rows of one object of config.json: "", "rope_scaling" or "train_sink".
 void arch_fields(JsonObject* o, Arch arch, const std::string& object);
 
-// Shortens a value for an error message.
-std::string json_short(const Json& v);
-
 // Says what is wanted of a row's number where it is out of range, or "".
 std::string arch_wrong(const ArchRow& r);
 

@@ -360,7 +360,7 @@ static std::string item_line(const ScoreTask& task, const ScoreItem& item) {
     std::vector<std::string> greedy;
     for (auto& r : item.requests) {
         loglik.push_back(r.loglik);
-        greedy.push_back(r.greedy ? "true" : "false");
+        greedy.push_back(json_bool(r.greedy));
     }
     if (task.form == SCORE_TEXT) { loglik = { score_sum(item) }; }
     JsonObject o = score_line(task, item.number);

@@ -36,7 +36,7 @@ static double number_of(const Adapter& a, const char* key, double otherwise) {
     const Json* v = a.config.get(key);
     if (!v || v->type == Json::NUL) { return otherwise; }
     if (v->type != Json::NUMBER || !(v->number > 0) || v->number > 1e6) {
-        die(EXIT_USER, a.where + ": " + key + " is " + directory_value(*v) + ", wanted a number "
+        die(EXIT_USER, a.where + ": " + key + " is " + json_short(*v) + ", wanted a number "
             "above 0");
     }
     return v->number;
@@ -59,7 +59,7 @@ static double pattern_of(const Adapter& a, const char* key, const std::string& m
         if (!fits) { continue; }
         if (p.second.type != Json::NUMBER || !(p.second.number > 0)) {
             die(EXIT_USER, a.where + ": " + key + ": '" + p.first + "' is " +
-                directory_value(p.second) + ", wanted a number above 0");
+                json_short(p.second) + ", wanted a number above 0");
         }
         return p.second.number;
     }
@@ -152,7 +152,7 @@ static void targets_check(const Adapter& a, const std::map<std::string, LowRank>
             found = found || m.first == target.string || ends_with(m.first, "." + target.string);
         }
         if (!found) {
-            fail(a.where + ": target_modules names " + directory_value(target) + ", and " +
+            fail(a.where + ": target_modules names " + json_short(target) + ", and " +
                  a.file.path + " has nothing of it");
         }
     }

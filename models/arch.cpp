@@ -296,17 +296,6 @@ void arch_fields(JsonObject* o, Arch c, const std::string& object) {
     }
 }
 
-std::string json_short(const Json& v) {
-    switch (v.type) {
-        case Json::NUL:    return "null";
-        case Json::BOOL:   return v.number ? "true" : "false";
-        case Json::NUMBER: return v.string;
-        case Json::STRING: return json_str(v.string);
-        case Json::ARRAY:  return "a list";
-        default:           return "an object";
-    }
-}
-
 std::string arch_wrong(const ArchRow& r) {
     double v = r.low;
     if (r.type == ARCH_int)   { v = *(int*)r.at; }

@@ -87,7 +87,7 @@ static std::string template_of(const Json& v, const std::string& path) {
         }
         list_add(&names, name ? name->string : "one without a name");
     }
-    die(EXIT_USER, path + ": chat_template: got " + (names.empty() ? directory_value(v) : names) +
+    die(EXIT_USER, path + ": chat_template: got " + (names.empty() ? json_short(v) : names) +
                        ", wanted a text, or a list with a template called default", WRITE_ALL);
 }
 

@@ -211,23 +211,12 @@ const KeyRow* directory_key(const std::string& file, const std::string& key) {
     return row == rows->end() ? NULL : row->second;
 }
 
-std::string directory_value(const Json& value) {
-    switch (value.type) {
-        case Json::NUL:    return "null";
-        case Json::BOOL:   return value.number ? "true" : "false";
-        case Json::NUMBER: return value.string;
-        case Json::STRING: return json_str(value.string);
-        case Json::ARRAY:  return value.items.empty() ? "[]" : "a list";
-        default:           return value.fields.empty() ? "{}" : "an object";
-    }
-}
-
 void directory_value_check(const KeyRow& row, const std::string& path, const std::string& key,
                            const Json& value) {
     if (row.rule != KEY_ONLY || value.type == Json::NUL) {
         return;
     }
-    const std::string got = directory_value(value);
+    const std::string got = json_short(value);
     for (auto& allowed : split(row.allowed, ' ')) {
         double number = 0;
         const bool same = value.type == Json::NUMBER && parse_double(allowed, &number) &&
@@ -245,7 +234,7 @@ void directory_check(const std::string& file, const std::string& path, const Jso
         const KeyRow* row = directory_key(file, field.first);
         if (!row) {
             die(EXIT_USER,
-                path + ": the key '" + field.first + "' (" + directory_value(field.second) +
+                path + ": the key '" + field.first + "' (" + json_short(field.second) +
                     ") is not known, and may change ids or prompts",
                 "docs/model-directory.md lists the keys that are");
         }
@@ -270,7 +259,7 @@ std::string directory_said(const std::string& file, const Json& object) {
         if (!row || row->rule != KEY_SAID || is_neutral(field.first, field.second)) {
             continue;
         }
-        list_add(&said, field.first + " " + directory_value(field.second));
+        list_add(&said, field.first + " " + json_short(field.second));
     }
     return said;
 }

@@ -43,9 +43,6 @@ void directory_value_check(const KeyRow& row, const std::string& path, const std
 // there.
 std::string directory_said(const std::string& file, const Json& object);
 
-// Writes a value as an error shows it.
-std::string directory_value(const Json& value);
-
 // Reads the object in DIR/NAME; null if there is no such file.
 Json directory_object(const std::string& dir, const std::string& name);
 

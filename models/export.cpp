@@ -80,10 +80,10 @@ void export_commit(ExportDir* o) {
     std::vector<std::string> files = o->files;
     files.push_back(MANIFEST);
     std::sort(files.begin(), files.end());
-    std::string list;
-    for (auto& name : files) { list_add(&list, json_str(name)); }
+    std::vector<std::string> names;
+    for (auto& name : files) { names.push_back(json_str(name)); }
     JsonObject manifest(JSON_SPACED);
-    manifest.json("files", "[" + list + "]");
+    manifest.json("files", json_list(names, JSON_SPACED));
     file_write(o->tmp + "/" + MANIFEST, manifest.all() + "\n");
     dir_sync(o->tmp);
     export_check(o->path);                       // again, since the work took its time

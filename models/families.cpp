@@ -254,7 +254,7 @@ static void mpt_attention(Import* in, const std::string& key, const Json& value)
         { "attn_uses_sequence_id", "false" }, { "model_type", "\"\"" },
     };
     for (auto& only : ONLY) {
-        if (key != only[0] || directory_value(value) == only[1]) { continue; }
+        if (key != only[0] || json_short(value) == only[1]) { continue; }
         die(EXIT_USER, in->where + ": attn_config: " + key + " is " + json_short(value) +
             ", wanted " + only[1], "docs/open-models.md lists what opens, and what is missing");
     }

@@ -38,7 +38,6 @@ std::vector<std::string> families_written() {
 
 // ---- config.json
 
-static std::string yes(bool v) { return v ? "true" : "false"; }
 static std::string whole(int v) { return strf("%d", v); }
 
 // Writes a number with a point: where transformers wants a float, it rejects 30 and takes 30.0.
@@ -51,9 +50,9 @@ static std::string some(float v) { return v ? pointed(v) : "null"; }
 
 // Writes a list of one word per layer.
 static std::string by_layer(const Arch& c, std::function<std::string(int l)> word) {
-    std::string list;
-    for (int l = 0; l < c.L; l++) { list_add(&list, word(l)); }
-    return "[" + list + "]";
+    std::vector<std::string> words;
+    for (int l = 0; l < c.L; l++) { words.push_back(word(l)); }
+    return json_list(words, JSON_SPACED);
 }
 
 static std::string window_layers(const Arch& c, const char* local, const char* full) {
@@ -83,19 +82,19 @@ static bool grouped(const Arch& c) { return c.KV > 1 && c.KV < c.NH; }
 // What families say beside the rows of ARCH: a key, and its value for a model. The key goes into a
 // config.json if the family's reader asks for it
 static const struct { const char* key; std::string (*value)(const Arch& c); } KEYS[] = {
-    { "attention_bias", [](const Arch& c) { return yes(c.qkv_bias); } },
-    { "mlp_bias", [](const Arch& c) { return yes(c.ffn_bias); } },
-    { "use_qkv_bias", [](const Arch& c) { return yes(c.qkv_bias); } },
-    { "enable_bias", [](const Arch& c) { return yes(c.qkv_bias); } },
-    { "use_bias", [](const Arch& c) { return yes(c.qkv_bias); } },
+    { "attention_bias", [](const Arch& c) { return json_bool(c.qkv_bias); } },
+    { "mlp_bias", [](const Arch& c) { return json_bool(c.ffn_bias); } },
+    { "use_qkv_bias", [](const Arch& c) { return json_bool(c.qkv_bias); } },
+    { "enable_bias", [](const Arch& c) { return json_bool(c.qkv_bias); } },
+    { "use_bias", [](const Arch& c) { return json_bool(c.qkv_bias); } },
     { "rotary_dim", [](const Arch& c) { return whole(rotated(c)); } },
-    { "bias", [](const Arch& c) { return yes(c.qkv_bias); } },
-    { "use_parallel_residual", [](const Arch& c) { return yes(c.parallel); } },
-    { "parallel_attn", [](const Arch& c) { return yes(c.parallel); } },
-    { "do_layer_norm_before", [](const Arch& c) { return yes(c.norm != NORM_post); } },
+    { "bias", [](const Arch& c) { return json_bool(c.qkv_bias); } },
+    { "use_parallel_residual", [](const Arch& c) { return json_bool(c.parallel); } },
+    { "parallel_attn", [](const Arch& c) { return json_bool(c.parallel); } },
+    { "do_layer_norm_before", [](const Arch& c) { return json_bool(c.norm != NORM_post); } },
     { "word_embed_proj_dim", [](const Arch& c) { return whole(c.C); } },
     { "sliding_window", [](const Arch& c) { return c.window ? whole(c.window) : "null"; } },
-    { "use_sliding_window", [](const Arch& c) { return yes(c.window); } },
+    { "use_sliding_window", [](const Arch& c) { return json_bool(c.window); } },
     { "max_window_layers", [](const Arch& c) { return whole(first_local(c)); } },
     { "layer_types", [](const Arch& c) {
         return window_layers(c, "sliding_attention", "full_attention"); } },
@@ -110,8 +109,8 @@ static const struct { const char* key; std::string (*value)(const Arch& c); } KE
     { "final_logit_softcapping", [](const Arch& c) { return some(c.logit_cap); } },
     { "rope_local_base_freq", [](const Arch& c) {
         return pointed(c.rope_local ? c.rope_local : 10000); } },
-    { "new_decoder_architecture", [](const Arch& c) { return yes(grouped(c)); } },
-    { "multi_query", [](const Arch& c) { return yes(c.KV == 1); } },
+    { "new_decoder_architecture", [](const Arch& c) { return json_bool(grouped(c)); } },
+    { "multi_query", [](const Arch& c) { return json_bool(c.KV == 1); } },
     { "num_kv_heads", [](const Arch& c) { return whole(c.KV); } },
     { "ffn_hidden_size", [](const Arch& c) { return whole(c.F); } },
     { "n_inner", [](const Arch& c) { return whole(c.F); } },
@@ -164,7 +163,7 @@ static Fields family_fields(const Family& f, const std::string& without, Arch c)
         if (ours || without.find(field) != std::string::npos) {
             continue;
         }
-        std::string value = tied ? yes(c.tied) : arch_text(r, true);
+        std::string value = tied ? json_bool(c.tied) : arch_text(r, true);
         if (r.type == ARCH_float) { value = pointed(*(float*)r.at); }
         fields.push_back({ key, value });
     }

@@ -54,9 +54,7 @@ void import_wanted(Import* in, const std::string& pair) {
     const std::string value = pair.substr(equals + 1);
     const Json* v = in->get(key);
     std::string got = v ? v->string : value;
-    if (v && v->type == Json::BOOL) {
-        got = v->number ? "true" : "false";
-    }
+    if (v && v->type == Json::BOOL) { got = json_bool(v->number); }
     if (got != value) { in->refuse(key, value); }
 }
 
@@ -262,7 +260,7 @@ static void import_class(Import* in) {
     for (size_t i = 0; classes && i < classes->items.size(); i++) {
         const Json& name = classes->items[i];
         if (is_own_class(type, name.string)) { continue; }
-        die(EXIT_USER, in->where + ": architectures names " + directory_value(name) +
+        die(EXIT_USER, in->where + ": architectures names " + json_short(name) +
                            ", wanted a class of the family " + type + ", such as its ForCausalLM",
             "if these weights are a plain " + type + ", remove architectures from this file");
     }

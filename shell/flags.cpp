@@ -94,7 +94,7 @@ static std::string json_exact(double v) {
 static std::string flag_text(const FlagRow& r, bool json) {
     if (r.kind == FLAG_ARCH) { return arch_text(r.arch, json); }
     if (r.kind == FLAG_BOOL && !json) { return ""; }
-    if (r.kind == FLAG_BOOL) { return *(bool*)r.value ? "true" : "false"; }
+    if (r.kind == FLAG_BOOL) { return json_bool(*(bool*)r.value); }
     if (r.kind == FLAG_LONG) { return strf("%ld", *(long*)r.value); }
     if (r.kind == FLAG_DOUBLE) {
         return json ? json_exact(*(double*)r.value) : strf("%g", *(double*)r.value);

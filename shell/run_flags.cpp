@@ -12,17 +12,6 @@ static bool of_one_start(const FlagRow& r) {
     return r.name == "out" || r.name == "resume" || r.name == "stop_after";
 }
 
-// Returns the value of a flag as JSON.
-static std::string value_text(const Json& value) {
-    if (value.type == Json::BOOL) {
-        return value.number ? "true" : "false";
-    }
-    if (value.type == Json::STRING) {
-        return json_str(value.string);
-    }
-    return value.string;
-}
-
 std::string flags_changed(const Json& was, const Flags& now, JsonObject* changed) {
     const Json is = json_of(flags_json(now, COMMAND_train));
     Flags copy = now;
@@ -36,8 +25,8 @@ std::string flags_changed(const Json& was, const Flags& now, JsonObject* changed
             continue;
         }
 
-        const std::string old = value_text(*before);
-        const std::string given = value_text(*after);
+        const std::string old = json_short(*before);
+        const std::string given = json_short(*after);
         if (r.fixed()) {
             return flag_spelling(r.name) + ": got " + given + ", wanted " + old + " as before";
         }

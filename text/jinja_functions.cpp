@@ -140,27 +140,25 @@ static Value count_text(const std::string& s, const std::string& pattern) {
 
 static std::string json_text(const Value& v);
 
-static std::string json_list(const Value& v) {
-    std::string out;
-    for (auto& item : *v.items) { list_add(&out, json_text(item)); }
-    return "[" + out + "]";
+static std::string json_items(const Value& v) {
+    std::vector<std::string> items;
+    for (auto& item : *v.items) { items.push_back(json_text(item)); }
+    return json_list(items, JSON_SPACED);
 }
 
-static std::string json_object(const Value& v) {
-    std::string out;
-    for (auto& [key, value] : *v.fields) {
-        list_add(&out, json_str(key) + ": " + json_text(value));
-    }
-    return "{" + out + "}";
+static std::string json_fields(const Value& v) {
+    JsonObject o(JSON_SPACED);
+    for (auto& [key, value] : *v.fields) { o.json(key, json_text(value)); }
+    return o.all();
 }
 
 static std::string json_text(const Value& v) {
     switch (v.type) {
         case Value::NONE: return "null";
-        case Value::BOOL: return v.number ? "true" : "false";
+        case Value::BOOL: return json_bool(v.number);
         case Value::STRING: return json_str(v.string);
-        case Value::LIST: return json_list(v);
-        case Value::OBJECT: return json_object(v);
+        case Value::LIST: return json_items(v);
+        case Value::OBJECT: return json_fields(v);
         default: return text_of(v);
     }
 }

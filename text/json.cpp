@@ -259,9 +259,24 @@ std::string json_num(double v) {
     return std::isfinite(v) ? strf("%.9g", v) : "null";
 }
 
-std::string json_list(const std::vector<std::string>& values) {
+std::string json_bool(bool v) { return v ? "true" : "false"; }
+
+std::string json_short(const Json& v) {
+    switch (v.type) {
+        case Json::NUL:    return "null";
+        case Json::BOOL:   return json_bool(v.number);
+        case Json::NUMBER: return v.string;
+        case Json::STRING: return json_str(v.string);
+        case Json::ARRAY:  return v.items.empty() ? "[]" : "a list";
+        default:           return v.fields.empty() ? "{}" : "an object";
+    }
+}
+
+static const char* const BETWEEN[] = { ",", ", ", ",\n  " };    // by JsonLayout
+
+std::string json_list(const std::vector<std::string>& values, JsonLayout layout) {
     std::string list;
-    for (auto& value : values) { list_add(&list, value, ","); }
+    for (auto& value : values) { list_add(&list, value, BETWEEN[layout]); }
     return "[" + list + "]";
 }
 
@@ -278,7 +293,6 @@ std::string json_matrix(const std::vector<double>& v, int cols) {
 }
 
 void JsonObject::json(const std::string& key, const std::string& value) {
-    static const char* const BETWEEN[] = { ",", ", ", ",\n  " };
     const char* colon = layout == JSON_DENSE ? ":" : ": ";
     list_add(&fields, json_str(key) + colon + value, BETWEEN[layout]);
 }
@@ -292,9 +306,7 @@ void JsonObject::text(const std::string& key, const std::string& value) {
     json(key, json_str(value));
 }
 
-void JsonObject::boolean(const std::string& key, bool value) {
-    json(key, value ? "true" : "false");
-}
+void JsonObject::boolean(const std::string& key, bool value) { json(key, json_bool(value)); }
 
 void JsonObject::number(const std::string& key, double value) { json(key, json_num(value)); }
 

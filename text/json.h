@@ -60,15 +60,22 @@ std::string json_str(std::string s);
 // Writes a number in 9 digits, null if it is NaN or infinite: JSON has neither.
 std::string json_num(double v);
 
-// Joins values that are JSON already: [a,b].
-std::string json_list(const std::vector<std::string>& values);
+// Writes true or false.
+std::string json_bool(bool v);
+
+// Writes a value that was read, as an error shows it: a list or an object that is not empty is only
+// named.
+std::string json_short(const Json& v);
+
+// How a list or an object is laid out: {"a":1,"b":2}, {"a": 1, "b": 2}, or a line for each field.
+enum JsonLayout { JSON_DENSE, JSON_SPACED, JSON_LINES };
+
+// Joins values that are JSON already: [a,b], or [a, b] if JSON_SPACED.
+std::string json_list(const std::vector<std::string>& values, JsonLayout layout = JSON_DENSE);
 
 // Writes numbers as a list: at most n of them, from number `from` on; or in rows of `cols`.
 std::string json_array(const std::vector<double>& v, size_t from = 0, size_t n = (size_t)-1);
 std::string json_matrix(const std::vector<double>& v, int cols);
-
-// How an object is laid out: {"a":1,"b":2}, {"a": 1, "b": 2}, or a line for each field.
-enum JsonLayout { JSON_DENSE, JSON_SPACED, JSON_LINES };
 
 // An object that is written field by field.
 struct JsonObject {

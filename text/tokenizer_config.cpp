@@ -29,7 +29,7 @@ struct Beside {
         if (!v) { return -1; }
         if (v->type != Json::BOOL) {
             die(EXIT_USER,
-                path + ": " + key + " is " + directory_value(*v) + ", wanted true or false");
+                path + ": " + key + " is " + json_short(*v) + ", wanted true or false");
         }
         return v->number != 0;
     }
@@ -40,7 +40,7 @@ static AddedToken token_of(const Beside& b, const std::string& key, const Json& 
     const bool object = v.type == Json::OBJECT;
     const Json* content = object ? v.get("content") : &v;
     if (!content || content->type != Json::STRING || content->string.empty()) {
-        die(EXIT_USER, b.path + ": " + key + " is " + directory_value(v) + ", wanted a token");
+        die(EXIT_USER, b.path + ": " + key + " is " + json_short(v) + ", wanted a token");
     }
     auto is = [&](const char* flag, bool absent) {
         const Json* f = object ? v.get(flag) : NULL;
@@ -159,7 +159,7 @@ static void older_tokens(const Beside& b) {
         const int id = token_id(b, field.first);
         if (id >= 0 && field.second.number == id) { continue; }
         die(EXIT_USER,
-            name + ": " + json_str(field.first) + " is " + directory_value(field.second) +
+            name + ": " + json_str(field.first) + " is " + json_short(field.second) +
                 strf(", and %d in ", id) + b.file.path,
             "the two files are of different tokenizers");
     }
@@ -194,7 +194,7 @@ static void say_differs(const Beside& b, const char* key, bool wanted) {
     if (std::count(said.begin(), said.end(), one)) { return; }
     said.push_back(one);
     fprintf(stderr, "note   %s is %s, and %s does otherwise: that counts, as in transformers 5\n",
-            printable(one).c_str(), wanted ? "true" : "false", printable(b.file.path).c_str());
+            printable(one).c_str(), json_bool(wanted).c_str(), printable(b.file.path).c_str());
 }
 
 // add_bos_token and add_eos_token: what goes around a text. With vocab.json they decide;
@@ -227,7 +227,7 @@ static void prefix_space(Beside* b, bool pair) {
     const int wanted = b->flag("add_prefix_space");
     if (wanted < 0 || wanted == puts_blank(*b->t)) { return; }
     if (!pair) {
-        die(EXIT_USER, b->path + strf(": add_prefix_space is %s, and ", wanted ? "true" : "false") +
+        die(EXIT_USER, b->path + ": add_prefix_space is " + json_bool(wanted) + ", and " +
                            b->file.path + (wanted ? " puts no blank" : " puts a blank") +
                            " before a text: which one transformers believes depends on its version",
             "make the two files say the same");
@@ -248,7 +248,7 @@ static void class_check(const Beside& b) {
                                "PreTrainedTokenizer", "TokenizersBackend" }) {
         if (plain == known) { return; }
     }
-    die(EXIT_USER, b.path + ": tokenizer_class is " + directory_value(*name) +
+    die(EXIT_USER, b.path + ": tokenizer_class is " + json_short(*name) +
                        ", and vocab.json with merges.txt is read as GPT2Tokenizer reads it",
         "save the tokenizer with a tokenizer.json: AutoTokenizer.from_pretrained(..)."
         "save_pretrained(..)");
