@@ -4,6 +4,7 @@ The functions are in shell/log.cpp.
 */
 #ifndef LOG_H
 #define LOG_H
+#include <functional>
 #include "arch.h"
 #include "metrics.cuh"
 
@@ -26,6 +27,11 @@ void log_line(Log* log, JsonObject line);
 
 // Returns the directory of an open log, which may have been moved; "" if the log is gone.
 std::string log_directory(const Log& log);
+
+// Calls `each` with the lines of a log in order, and their objects. A line that is not JSON, such
+// as the one the machine died in, is left out. Nothing is called if there is no log.
+void log_each(const std::string& path,
+              const std::function<void(const std::string&, const Json&)>& each);
 
 // Drops what an interrupted run logged after its checkpoint of `step`, so that the log ends up as
 // if the run had never stopped.

@@ -19,15 +19,11 @@ struct RunStory {
 static RunStory run_story(const std::string& from) {
     RunStory r;
     const std::string state = from + "/state.json";
-    const std::string log = from + "/../log.jsonl";
     if (!file_exists(state)) { return r; }
     r.state = json_file(state);
     const Json* step = r.state.get("step");
-    if (!step || !file_exists(log)) { return r; }
-    for (auto& line : split(file_read(log), '\n')) {
-        Json j;
-        std::string error;
-        if (!json_parse(line.data(), line.size(), &j, &error)) { continue; }   // cut short
+    if (!step) { return r; }
+    log_each(from + "/../log.jsonl", [&](const std::string&, const Json& j) {
         const Json* event = j.get("event");
         const Json* at = j.get("step");
         const std::string what = event ? event->string : "";
@@ -35,7 +31,7 @@ static RunStory run_story(const std::string& from) {
         if (what == "config" && r.config.type == Json::NUL) { r.config = j; }
         if (what == "train" && now) { r.train = j; }
         if (what == "eval" && now) { r.eval = j; }
-    }
+    });
     return r;
 }
 

@@ -32,15 +32,15 @@ ProbeData probe_data(Flags* f, const Json& state) {
     const Json* data = state.get("data");
     const Json* flags = state.get("flags");
 
-    // an old checkpoint has no flags, but its run's log has
-    const Json logged = log_flags(f->words[0] + "/../log.jsonl", INFINITY);
-    if (!flags && !logged.fields.empty()) {
-        flags = &logged;
-    }
     if (f->given_data) {
         p.sources = split(f->data, ',');
         return p;
     }
+
+    // an old checkpoint has no flags, but its run's log has
+    Json logged;
+    if (!flags) { logged = log_flags(f->words[0] + "/../log.jsonl", INFINITY); }
+    if (!logged.fields.empty()) { flags = &logged; }
     if (!flags || !data) {
         die(EXIT_USER, f->words[0] + ": does not say what it was trained on",
             "name text to probe it with: --data FILE, or --probe-input random");

@@ -2,7 +2,6 @@
 shell/log.cpp -- what log.h declares.
 */
 #include "../log.h"
-#include <functional>
 
 // Returns the time as 2025-01-31T23:59:59Z.
 static std::string time_text() {
@@ -76,10 +75,8 @@ std::string log_directory(const Log& log) {
     return now.substr(0, now.rfind('/'));
 }
 
-// Calls `each` with the lines of a log in order, and their objects. A line that is not JSON, such
-// as the one the machine died in, is left out.
-static void log_each(const std::string& path,
-                     const std::function<void(const std::string&, const Json&)>& each) {
+void log_each(const std::string& path,
+              const std::function<void(const std::string&, const Json&)>& each) {
     if (!file_exists(path)) { return; }
     for (auto& line : split(file_read(path), '\n')) {
         Json j;
@@ -122,15 +119,13 @@ static void flags_overlay(Json* flags, const Json& changed) {
     }
 }
 
-// Applies to *flags what each --resume from step `first` on and before `end` changed.
-static void log_overlay(const std::string& path, double first, double end, Json* flags) {
-    log_each(path, [&](const std::string&, const Json& j) {
-        const Json* changed = j.get("changed");
-        const Json* at = j.get("step");
-        if (!is_event(j, "resume") || !changed || !at) { return; }
-        const bool within = at->number >= first && at->number < end;
-        if (within) { flags_overlay(flags, *changed); }
-    });
+// Applies to *flags what a line changed, if it is a --resume from step `first` on and before `end`.
+static void line_overlay(const Json& line, double first, double end, Json* flags) {
+    const Json* changed = line.get("changed");
+    const Json* at = line.get("step");
+    if (!is_event(line, "resume") || !changed || !at) { return; }
+    const bool within = at->number >= first && at->number < end;
+    if (within) { flags_overlay(flags, *changed); }
 }
 
 Json log_flags(const std::string& path, double step) {
@@ -138,13 +133,15 @@ Json log_flags(const std::string& path, double step) {
     log_each(path, [&](const std::string&, const Json& j) {
         const Json* began = j.get("flags");
         if (is_event(j, "config") && began) { flags = *began; }
+        line_overlay(j, -INFINITY, step, &flags);
     });
-    log_overlay(path, -INFINITY, step, &flags);
     return flags;
 }
 
 void log_flags_after(const std::string& path, double step, Json* flags) {
-    log_overlay(path, step, INFINITY, flags);
+    log_each(path, [&](const std::string&, const Json& j) {
+        line_overlay(j, step, INFINITY, flags);
+    });
 }
 
 bool log_has_steps(const std::string& path) {
