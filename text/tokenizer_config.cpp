@@ -17,13 +17,23 @@ struct Beside {
     std::string changes;
     std::unordered_map<std::string, size_t> places;      // text -> index into t->added
 
-    // the value of a key, NULL if it is absent or null
+    // Returns the value of a key, NULL if it is absent or null.
     const Json* get(const char* key) const {
         const Json* v = config.get(key);
         return v && v->type != Json::NUL ? v : NULL;
     }
 
-    // 1 or 0, -1 if it is not there
+    // Returns what a key names as a token, in tokenizer_config.json or, where that is silent, in
+    // special_tokens_map.json. NULL if neither names one.
+    const Json* named(const char* key) const {
+        const Json* v = get(key);
+        if (!v) { v = specials.get(key); }
+        if (!v || v->type == Json::NUL) { return NULL; }
+        const bool empty = v->type == Json::STRING && v->string.empty();
+        return empty ? NULL : v;
+    }
+
+    // Returns 1 or 0, -1 if the key is not there.
     int flag(const char* key) const {
         const Json* v = get(key);
         if (!v) { return -1; }
@@ -35,7 +45,7 @@ struct Beside {
     }
 };
 
-// A token as these files have it: its text, or an object with its flags.
+// Reads a token as these files have it: its text, or an object with its flags.
 static AddedToken token_of(const Beside& b, const std::string& key, const Json& v, bool special) {
     const bool object = v.type == Json::OBJECT;
     const Json* content = object ? v.get("content") : &v;
@@ -64,7 +74,7 @@ static void add(Beside* b, const AddedToken& a) {
     b->t->added.push_back(a);
 }
 
-// The id of a text as a token, -1 if it is none.
+// Returns the id of a text as a token, -1 if it is none.
 static int token_id(const Beside& b, const std::string& text) {
     const int index = added_index(b, text);
     if (index >= 0) { return b.t->added[index].id; }
@@ -72,8 +82,9 @@ static int token_id(const Beside& b, const std::string& text) {
     return v == b.vocab.end() ? -1 : v->second;
 }
 
-// added_tokens_decoder, {"id": token}: as tokenizer.json has them, else with these flags; a token
-// of the vocabulary becomes an added one, and one that is nowhere is the next id.
+// Adds the tokens of added_tokens_decoder, {"id": token}: as tokenizer.json has them, else with
+// these flags. A token of the vocabulary becomes an added one, and one that is nowhere gets the
+// next id.
 static void added_tokens(Beside* b) {
     const Json* list = b->get("added_tokens_decoder");
     if (!list) { return; }
@@ -91,12 +102,10 @@ static void added_tokens(Beside* b) {
     for (auto& one : sorted) {
         AddedToken a = token_of(*b, "added_tokens_decoder", *one.second, false);
         const int index = added_index(*b, a.text);
-        const auto known = b->vocab.find(a.text);
         const bool there = index >= 0;
         AddedToken* old = there ? &b->t->added[index] : NULL;
-        a.id = next;
-        if (known != b->vocab.end()) { a.id = known->second; }
-        if (there) { a.id = old->id; }
+        a.id = token_id(*b, a.text);
+        if (a.id < 0) { a.id = next; }
         if (a.id != one.first) {
             die(EXIT_USER, b->path + strf(": added_tokens_decoder: %ld is ", one.first) +
                                json_str(a.text) + strf(", which has the id %d in ", a.id) +
@@ -113,7 +122,8 @@ static void added_tokens(Beside* b) {
     }
 }
 
-// A token that a key names: special, whatever the vocabulary has it as. It must be there.
+// Makes the token that a key names special, whatever the vocabulary has it as. Ends the program if
+// it is not there.
 static void special_token(Beside* b, const std::string& key, const Json& v) {
     AddedToken a = token_of(*b, key, v, true);
     a.special = true;
@@ -129,7 +139,7 @@ static void special_token(Beside* b, const std::string& key, const Json& v) {
     add(b, a);
 }
 
-// All tokens of a key: one, a list, or an object of names and tokens.
+// Makes all tokens of a key special: one, a list, or an object of names and tokens.
 static void special_tokens(Beside* b, const std::string& key, const Json& v) {
     const bool one = v.type == Json::STRING || v.get("content");
     if (one) { special_token(b, key, v); return; }
@@ -137,22 +147,20 @@ static void special_tokens(Beside* b, const std::string& key, const Json& v) {
     for (auto& field : v.fields) { special_token(b, key, field.second); }
 }
 
-// The keys that name special tokens, of tokenizer_config.json and, where that is silent, of
-// special_tokens_map.json.
+// Makes special what the keys for special tokens name.
 static void specials(Beside* b) {
     for (const char* key :
          { "bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token",
            "mask_token", "eod_token", "additional_special_tokens", "extra_special_tokens",
            "model_specific_special_tokens", "image_token", "audio_token", "video_token",
            "boi_token", "eoi_token", "vision_bos_token", "vision_eos_token" }) {
-        const Json *v = b->get(key), *other = b->specials.get(key);
-        if (!v && other && other->type != Json::NUL) { v = other; }
-        const bool empty = v && v->type == Json::STRING && v->string.empty();
-        if (v && !empty) { special_tokens(b, key, *v); }
+        const Json* v = b->named(key);
+        if (v) { special_tokens(b, key, *v); }
     }
 }
 
-// added_tokens.json, {"token": id}: what an older program kept beside the vocabulary.
+// Ends the program if added_tokens.json, {"token": id}, which an older program kept beside the
+// vocabulary, gives a token another id.
 static void older_tokens(const Beside& b) {
     const std::string name = b.dir + "/added_tokens.json";
     for (auto& field : directory_object(b.dir, "added_tokens.json").fields) {
@@ -165,19 +173,17 @@ static void older_tokens(const Beside& b) {
     }
 }
 
-// The id that a key names; -1 if no file has it.
-static int named(const Beside& b, const char* key) {
-    const Json *v = b.get(key), *other = b.specials.get(key);
-    if (!v && other && other->type != Json::NUL) { v = other; }
-    if (!v || (v->type == Json::STRING && v->string.empty())) { return -1; }
-    return token_id(b, token_of(b, key, *v, true).text);
+// Returns the id of the token that a key names; -1 if no file has it.
+static int named_id(const Beside& b, const char* key) {
+    const Json* v = b.named(key);
+    return v ? token_id(b, token_of(b, key, *v, true).text) : -1;
 }
 
-// EOS and BOS, else by the names that are in use.
+// Finds EOS and BOS by their keys, else by the names that are in use.
 static void ends(Beside* b) {
     Tokenizer* t = b->t;
-    t->eos = named(*b, "eos_token");
-    t->bos = named(*b, "bos_token");
+    t->eos = named_id(*b, "eos_token");
+    t->bos = named_id(*b, "bos_token");
     for (auto s : { "<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>" }) {
         if (t->eos < 0) { t->eos = token_id(*b, s); }
     }
@@ -197,7 +203,7 @@ static void say_differs(const Beside& b, const char* key, bool wanted) {
             printable(one).c_str(), json_bool(wanted).c_str(), printable(b.file.path).c_str());
 }
 
-// add_bos_token and add_eos_token: what goes around a text. With vocab.json they decide;
+// Obeys add_bos_token and add_eos_token: what goes around a text. With vocab.json they decide;
 // tokenizer.json says it itself, and where the two differ that is said.
 static void around(Beside* b, bool pair) {
     Tokenizer* t = b->t;
@@ -212,7 +218,7 @@ static void around(Beside* b, bool pair) {
     if (eos >= 0 && eos != last) { say_differs(*b, "add_eos_token", eos); }
 }
 
-// Does the tokenizer put a blank before a text?
+// Returns true if the tokenizer puts a blank before a text.
 static bool puts_blank(const Tokenizer& t) {
     bool puts = false;
     for (auto& s : t.normalizer) { puts = puts || s.kind == NORM_PREPEND; }
@@ -238,7 +244,8 @@ static void prefix_space(Beside* b, bool pair) {
     b->changes += "prefix";
 }
 
-// vocab.json and merges.txt say nothing about how a text is split: the class does.
+// Ends the program if the class splits a text in a way that is not read here: vocab.json and
+// merges.txt say nothing about it.
 static void class_check(const Beside& b) {
     const Json* name = b.get("tokenizer_class");
     if (!name) { return; }
