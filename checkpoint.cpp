@@ -267,6 +267,5 @@ bool optimizer_load(Model* m, const std::string& dir) {
 std::string array_hash(const Model* m, acc* shard) {
     std::vector<float> copy;
     const float* x = host_floats(m, shard, &copy);
-    const uint64_t hash = hash_bytes(x, m->num_params * sizeof(float));
-    return strf("%016llx", (unsigned long long)hash);
+    return hash_text(hash_bytes(x, m->num_params * sizeof(float)));
 }

@@ -552,6 +552,11 @@ inline uint64_t hash_bytes(const void* data, size_t n, uint64_t h = 0xCBF29CE484
     return h;
 }
 
+// Writes a hash in 16 digits.
+inline std::string hash_text(uint64_t hash) {
+    return strf("%016llx", (unsigned long long)hash);
+}
+
 inline double now_ms() {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

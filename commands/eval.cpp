@@ -12,8 +12,7 @@ Each is a run over the same sequences as a plain one, and prints its loss, the p
 the same tokens, the change, and the standard error over the sequences; and which of the first two
 tokens is a sink then. What a run changes is in eval_change.h.
 */
-#include "../log.h"
-#include "../shell/run_dir.h"
+#include "../shell/data_flags.h"
 #include "commands.h"
 #include "eval_run.h"
 #include "generate.h"
@@ -21,7 +20,6 @@ tokens is a sink then. What a run changes is in eval_change.h.
 #include "probe_data.h"
 #include "sink_at.h"
 #include "working.h"
-#include "../shell/data_flags.h"
 
 // ---- the runs that the flags ask for
 

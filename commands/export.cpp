@@ -93,7 +93,6 @@ static void export_directory(const Flags& f, const Model& m, const std::vector<S
 }
 
 // Writes a checkpoint as other programs open it.
-
 int command_export(Flags f) {
     const bool gguf = f.to == "gguf";
     export_to_check(f);

@@ -7,7 +7,6 @@ they were at a checkpoint (--resume, in run_resume.h). Start at the end, with ru
 #include "../shell/data_flags.h"
 #include "../shell/process.h"
 #include "../shell/run_dir.h"
-#include "../text/sft.h"
 #include "../text/targets.h"
 #include "generate.h"
 #include "memory_needed.h"

@@ -7,7 +7,7 @@ commands/score.cpp -- the command score: how likely a model finds given texts. M
 An item that cannot be scored, such as a continuation without a token of its own, is named, counted
 and left out.
 */
-#include "../log.h"
+#include "../kv_cache.h"
 #include "../shell/process.h"
 #include "../shell/run_dir.h"
 #include "../train_sink.h"
@@ -15,7 +15,6 @@ and left out.
 #include "generate.h"
 #include "open_model.h"
 #include "score_task.h"
-#include "../kv_cache.h"
 
 // ---- through the model
 

@@ -134,8 +134,8 @@ bool disk_has(const std::string& dir, double bytes) {
 
 // ---- hashes of the small files
 
-static std::string text_hash(const std::string& text) {
-    return strf("%016llx", (unsigned long long)hash_bytes(text.data(), text.size()));
+static std::string hash_of_text(const std::string& text) {
+    return hash_text(hash_bytes(text.data(), text.size()));
 }
 
 // What follows the text of state.json that is hashed.
@@ -145,8 +145,8 @@ std::string state_sealed(const JsonObject& state,
                          const std::vector<std::pair<std::string, std::string>>& files) {
     const std::string own = "{" + state.fields;
     JsonObject hashes(JSON_SPACED);
-    for (auto& f : files) { hashes.text(f.first, text_hash(f.second)); }
-    hashes.text("state.json", text_hash(own));
+    for (auto& f : files) { hashes.text(f.first, hash_of_text(f.second)); }
+    hashes.text("state.json", hash_of_text(own));
     return own + SEAL + hashes.fields + "}}";
 }
 
@@ -172,7 +172,7 @@ void state_check(const std::string& dir) {
         } else if (file_exists(path)) {
             now = file_read(path);
         }
-        if (text_hash(now) == f.second.string) { continue; }
+        if (hash_of_text(now) == f.second.string) { continue; }
         die_edited(dir, path + ": was edited since it was saved");
     }
 }

@@ -260,7 +260,7 @@ static Source source_open(const std::string& name, const Tokenizer& tok, const D
     }
     const std::string dir = is_dir(name) ? name : text_cache(name, tok, o);
     const Manifest m = manifest_read(dir);
-    const std::string hash = strf("%016llx", (unsigned long long)tok.hash);
+    const std::string hash = hash_text(tok.hash);
     if (!m.hash.empty() && tok.hash && m.hash != hash) {
         die(EXIT_USER, dir + ": got shards made with the tokenizer " + m.tokenizer + ", wanted " +
                            tok.name,

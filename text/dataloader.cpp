@@ -326,7 +326,7 @@ static std::string source_fingerprint(const Source& s) {
     uint64_t hash = 0xCBF29CE484222325ull;
     hash = hash_tokens(s.train, hash);
     hash = hash_tokens(s.val, hash);
-    return strf("%016llx", (unsigned long long)hash);
+    return hash_text(hash);
 }
 
 void data_mark(Data* d) {

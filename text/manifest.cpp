@@ -9,8 +9,6 @@ static const char* const MANIFEST = "manifest.json";
 // ----------------------------------------------------------------------------
 // writing
 
-static std::string hash_text(uint64_t hash) { return strf("%016llx", (unsigned long long)hash); }
-
 // Returns [path, bytes, "time"] of a source of text.
 static std::string file_json(const std::string& path) {
     struct stat st = {};
@@ -24,10 +22,7 @@ static std::string file_json(const std::string& path) {
 std::string tokenize_made(const TokenizeOptions& o, const Tokenizer& tok,
                           const std::vector<std::string>& files, size_t val_from) {
     std::string list;
-    for (auto& path : files) {
-        if (!list.empty()) { list += ","; }
-        list += "\n    " + file_json(path);
-    }
+    for (auto& path : files) { list_add(&list, "\n    " + file_json(path), ","); }
     JsonObject out(JSON_SPACED);
     out.text("bos", o.bos);
     out.text("domains", o.domains);
@@ -49,9 +44,10 @@ static std::string shards_json(const std::vector<ShardSums>& shards) {
     for (auto& shard : shards) {
         std::string hashes;
         for (uint64_t hash : shard.hashes) { hashes += hash_text(hash); }
-        if (!out.empty()) { out += ","; }
-        out += strf("\n      [%s, %ld, \"%s\"]", json_str(shard.name).c_str(), shard.tokens,
-                    hashes.c_str());
+        const std::string tokens = strf("%ld", shard.tokens);
+        const std::string row = json_list({ json_str(shard.name), tokens, json_str(hashes) },
+                                          JSON_SPACED);
+        list_add(&out, "\n      " + row, ",");
     }
     return "[" + out + "]";
 }
@@ -70,10 +66,7 @@ void manifest_write(const std::string& dir, const Tokenizer& tok, const std::str
                     const ManifestCounts& counts, const std::vector<SeriesSums>& series,
                     const std::string& made, bool complete) {
     std::string list;
-    for (auto& s : series) {
-        if (!list.empty()) { list += ","; }
-        list += "\n    " + series_json(s);
-    }
+    for (auto& s : series) { list_add(&list, "\n    " + series_json(s), ","); }
     JsonObject out(JSON_SPACED);
     out.boolean("complete", complete);
     out.text("tokenizer", tok.name);

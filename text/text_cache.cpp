@@ -112,9 +112,9 @@ static CacheEntry cache_entry(const std::string& path, const std::string& real,
     sft_options(opt, path, tok, &o);
     std::string key = strf("%s|%s|%d", real.c_str(), o.bos.c_str(), (int)o.skip_bad);
     if (!o.sft.empty()) { key += "|" + o.sft + (o.assistant_only ? "|assistant" : "|all"); }
-    const unsigned long long hash = hash_bytes(key.data(), key.size(), tok.hash);
+    const std::string hash = hash_text(hash_bytes(key.data(), key.size(), tok.hash));
     const std::string name = path.substr(path.rfind('/') + 1);
-    entry.dir = strf("%s/%s-%016llx", cache_root(opt).c_str(), name.c_str(), hash);
+    entry.dir = cache_root(opt) + "/" + name + "-" + hash;
     o.out = entry.dir + ".part";
     o.shown = entry.dir;                                 // the name it has when it is done
     o.locked = true;
