@@ -242,7 +242,7 @@ void directory_check(const std::string& file, const std::string& path, const Jso
     }
 }
 
-// Does this value of a key that chooses tokens choose nothing? 1 is none for penalties and beams.
+// Returns true if a key that chooses tokens chooses nothing: by 1 for penalties and beams, else 0.
 static bool is_neutral(const std::string& key, const Json& value) {
     const bool one =
         strstr(" repetition_penalty encoder_repetition_penalty guidance_scale num_beams "

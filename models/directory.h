@@ -25,10 +25,10 @@ struct KeyRow {
     const char *allowed, *why;
 };
 
-// the table; ends with a row whose file is NULL
+// Returns the table. It ends with a row whose file is NULL.
 const KeyRow* directory_keys();
 
-// the row of a key of a file; NULL if there is none
+// Returns the row of a key of a file; NULL if there is none.
 const KeyRow* directory_key(const std::string& file, const std::string& key);
 
 // Dies if a key of this object is not in the table of `file`, or has a value that is refused. path:

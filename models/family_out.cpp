@@ -182,7 +182,7 @@ static void add_fields(JsonObject* o, const Fields& fields) {
     for (auto& f : fields) { o->json(f.first, f.second); }
 }
 
-// what the reader of a family refuses, the family does not say
+// What the reader of a family refuses, the family does not say.
 struct Refused {};
 static void refused(int, const std::string&, const std::string&) { throw Refused(); }
 
@@ -195,7 +195,7 @@ bool accepted(const std::function<void()>& read) {
     return reads;
 }
 
-// Reads a config.json as the family's reader does. False if that refuses it; *asked: its keys
+// Reads a config.json as the family's reader does. Returns false if that refuses it. *asked: keys.
 static bool family_reads(const std::string& config, Arch* c, std::string* attn,
                          std::set<std::string>* asked) {
     return accepted([&] {

@@ -43,7 +43,7 @@ struct Gguf {
     }
 };
 
-// The type of this number, NULL if it is unknown.
+// Returns the type of this number, NULL if it is unknown.
 const WeightType* gguf_type(uint32_t id);
 
 // Returns the number of a key, or `otherwise` if there is no such key. Dies if it is no number.

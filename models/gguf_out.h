@@ -16,7 +16,7 @@ struct GgufStored {
     void (*write)(const float* x, long n, unsigned char* out);
 };
 
-// the type of this name, NULL if there is none
+// Returns the type of this name, NULL if there is none.
 const GgufStored* gguf_stored(const std::string& name);
 
 // Lists the names of all, for an error.
@@ -35,7 +35,7 @@ struct GgufOut {
     std::vector<GgufTensor> tensors;
 };
 
-// Add a key.
+// Adds a key.
 void gguf_put(GgufOut* o, const std::string& key, uint32_t value);
 void gguf_put(GgufOut* o, const std::string& key, float value);
 void gguf_put(GgufOut* o, const std::string& key, bool value);

@@ -82,8 +82,8 @@ static const char* const GGUF_READABLE =
     "F32, F16, BF16, F64, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, "
     "IQ4_XS or MXFP4";
 
-// In a head with `pairs`, row i is elsewhere: first come the first halves of all pairs, then the
-// second halves
+// Finds row i, which is elsewhere in a head with `pairs`: first come the first halves of all pairs,
+// then the second halves.
 const unsigned char* weight_row(const Weight& w, long r) {
     const long row_bytes = w.cols() / w.type->block * w.type->bytes;
     const long i = w.pairs ? r % w.pairs : 0;

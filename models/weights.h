@@ -13,7 +13,7 @@ floats of any rows of it. safetensors.h fills a Weights, and so does gguf.h.
 // ----------------------------------------------------------------------------
 // types of one number each; the types of blocks are in gguf.h
 
-// Each reader makes n floats of the bytes at p; n is a multiple of the type's block.
+// Makes n floats of the bytes at p; n is a multiple of the type's block.
 void read_f32(const unsigned char* p, long n, float* out);
 void read_f64(const unsigned char* p, long n, float* out);
 void read_f16(const unsigned char* p, long n, float* out);
@@ -26,7 +26,7 @@ struct WeightType {
     void (*read)(const unsigned char* p, long n, float* out);
 };
 
-// The type of this name, NULL if there is none.
+// Returns the type of this name, NULL if there is none.
 const WeightType* number_type(const std::string& name);
 
 // ----------------------------------------------------------------------------
@@ -75,13 +75,13 @@ void weights_add(Weights* w, const Weight& one);
 // _orig_mod. of torch.compile, and such. They say how a model was run, not what it is.
 void weights_unwrap(Weights* w);
 
-// Where row r begins in the file.
+// Returns where row r begins in the file.
 const unsigned char* weight_row(const Weight& w, long r);
 
 // Reads rows r0 .. r1 - 1 as floats, cols() of them each. Dies if the type has no reader.
 void weight_rows(const Weight& w, long r0, long r1, float* out);
 
-// The floats in the map itself, or NULL: then they have to be made with weight_rows.
+// Returns the floats in the map itself, or NULL: then they have to be made with weight_rows.
 const float* weight_floats(const Weight& w);
 
 // ----------------------------------------------------------------------------

@@ -81,7 +81,7 @@ static Value range_of(const Arguments& a) {
     return list_of(all);
 }
 
-// A macro sees the names of the template and its own arguments alone.
+// Calls a macro, which sees only the names of the template and its own arguments.
 static Value call_macro(Runner* r, const Node& macro, const Arguments& a) {
     if (++r->depth > MOST_DEPTH / 4) { jinja_fail("calls macros within macros too deep"); }
     Frame frame;

@@ -69,7 +69,7 @@ static int lock_open(const std::string& path, bool strict) {
     return fd;
 }
 
-// A disk may have no locks at all. Then the file's text is what there is to go by.
+// Says by the file's text whether its owner may still run: a disk may have no locks at all.
 static bool owner_may_live(const Owner& o) {
     if (!o.process) { return false; }
     return o.host != host_name() || !kill((pid_t)o.process, 0) || errno != ESRCH;
@@ -77,7 +77,7 @@ static bool owner_may_live(const Owner& o) {
 
 enum LockResult { LOCK_TAKEN, LOCK_BUSY, LOCK_GONE };
 
-// One attempt. LOCK_GONE: its last owner removed the file between open and flock, or the directory.
+// Tries once. LOCK_GONE: its last owner removed the file between open and flock, or the directory.
 static LockResult lock_once(const std::string& path, bool strict, DirLock* lock, Owner* owner) {
     const int fd = lock_open(path, strict);
     if (fd < 0) { return LOCK_GONE; }

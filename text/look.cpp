@@ -70,7 +70,7 @@ static size_t skip_space(const std::string& s, size_t i = 0) {
     return i;
 }
 
-// does the text begin with this word, whatever the case, after blanks?
+// Returns true if the text begins with this word, whatever the case, after blanks.
 static bool begins(const std::string& s, const char* word) {
     const size_t at = skip_space(s), n = strlen(word);
     return s.size() >= at + n && strncasecmp(s.data() + at, word, n) == 0;
@@ -91,7 +91,7 @@ static bool is_json(const std::string& s, long) {
            (s[at] == '[' && strchr("[{\"]-0123456789", s[next]));
 }
 
-// 8 bytes of length, then a JSON object
+// Looks for 8 bytes of length, then a JSON object.
 static bool is_safetensors(const std::string& s, long size) {
     const uint64_t header = little(s, 0, 8);
     const uint64_t room = size < 0 ? UINT64_MAX : (uint64_t)size;
@@ -99,7 +99,7 @@ static bool is_safetensors(const std::string& s, long size) {
            s[8] == '{' && (s[9] == '"' || s[9] == '}');
 }
 
-// a zip whose first entry is called so
+// Looks for a zip whose first entry is called so.
 static bool zip_of(const std::string& s, const char* name) {
     const size_t n = little(s, 26, 2), at = std::min<size_t>(s.size(), 30);
     return s.compare(0, 4, "PK\3\4") == 0 && ends_with(s.substr(at, n), name);
@@ -111,7 +111,7 @@ static bool is_torch_zip(const std::string& s, long) {
 
 static bool is_npz(const std::string& s, long) { return zip_of(s, ".npy"); }
 
-// the old form of PyTorch begins with a number of its own; other pickles with a frame
+// Looks for the number that the old form of PyTorch begins with, or the frame of other pickles.
 static bool is_pickle(const std::string& s, long size) {
     const bool torch = s.compare(0, 5, "\x80\x02\x8a\x0al") == 0;
     const bool framed = s.size() > 11 && s[0] == '\x80' && (s[1] == 4 || s[1] == 5);
@@ -123,7 +123,7 @@ static bool is_bzip2(const std::string& s, long) {
     return s.size() > 6 && s.compare(0, 3, "BZh") == 0 && s.compare(4, 3, "1AY") == 0;
 }
 
-// protocol buffers: the version of ONNX, then the name of the program that wrote it
+// Looks for protocol buffers: the version of ONNX, then the name of the program that wrote it.
 static bool is_onnx(const std::string& s, long) {
     if (s.size() < 12 || s[0] != 8 || s[1] < 1 || s[1] > 20 || s[2] != 0x12) { return false; }
     const size_t n = (unsigned char)s[3];
@@ -132,7 +132,7 @@ static bool is_onnx(const std::string& s, long) {
     return printable(name) == name;
 }
 
-// protocol buffers: pieces, each with a text and a score
+// Looks for protocol buffers: pieces, each with a text and a score.
 static bool is_sentencepiece(const std::string& s, long) {
     if (s.size() < 16 || s[0] != 0x0A || s[2] != 0x0A) { return false; }
     const size_t whole = (unsigned char)s[1], text = (unsigned char)s[3];
@@ -144,7 +144,7 @@ static bool is_tekken(const std::string& s, long size) {
                                 s.find("\"default_num_special_tokens\"") != std::string::npos);
 }
 
-// lines `base64 number`, the numbers from 0
+// Looks for lines `base64 number`, the numbers from 0.
 static bool is_tiktoken(const std::string& s, long) {
     const std::vector<std::string> lines = split(s.substr(0, 512), '\n');
     for (size_t i = 0; i < 3; i++) {
@@ -160,7 +160,7 @@ static bool is_tiktoken(const std::string& s, long) {
     return true;
 }
 
-// is every second byte of a text 0, from `odd` on, and hardly any other?
+// Returns true if every second byte of a text is 0, from `odd` on, and hardly any other.
 static bool every_second_zero(const std::string& s, size_t odd) {
     size_t zeros = 0, others = 0;
     for (size_t i = 0; i < s.size(); i++) {
@@ -180,7 +180,7 @@ static bool is_utf32(const std::string& s, long) {
            s.compare(0, 4, std::string("\0\0\xFE\xFF", 4)) == 0;
 }
 
-// the stream of record batches that the `datasets` library keeps
+// Looks for the stream of record batches that the `datasets` library keeps.
 static bool is_arrow_stream(const std::string& s, long size) {
     const uint64_t n = little(s, 4, 4);
     return s.compare(0, 4, "\xFF\xFF\xFF\xFF") == 0 && n > 0 && n % 8 == 0 &&
@@ -331,7 +331,7 @@ bool is_text(const std::string& s) {
     return true;
 }
 
-// A text may begin with the word GGUF, and is none for that.
+// Finds the kind by the first bytes. A text may begin with the word GGUF, and is none for that.
 static const KindRow* kind_row(const std::string& first, long size) {
     const bool text = is_text(first);
     for (auto& k : KINDS) {

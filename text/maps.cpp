@@ -69,7 +69,7 @@ const char* map_name(const void* address) {
     return NULL;
 }
 
-// what of it is no text goes to the terminal as ?
+// Writes a text to the terminal, with ? for what of it is no text.
 static void say(const char* text) {
     char line[512];
     size_t n = 0;
@@ -102,7 +102,7 @@ void maps_watch() {
     sigaction(SIGBUS, &act, NULL);
 }
 
-// has the file itself been written to? Another one of its name is no matter: ours is still mapped
+// Returns true if the file itself was written to. Another of its name is no matter: ours is mapped.
 static bool map_written(const MapEntry& e, struct stat* now) {
     if (stat(e.path, now) || now->st_dev != e.was.st_dev || now->st_ino != e.was.st_ino) {
         return false;

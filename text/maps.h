@@ -15,19 +15,19 @@ FileMap file_map(const std::string& path, long least, const char* kind);
 
 void map_close(const FileMap& map);
 
-// The path of the file that is mapped at this address, NULL if there is none. A signal handler may
-// ask.
+// Returns the path of the file that is mapped at this address, NULL if there is none. A signal
+// handler may ask.
 const char* map_name(const void* address);
 
-// From now on an access behind the end of a mapped file is an error that names it, exit status 1.
+// Makes an access behind the end of a mapped file an error that names it, exit status 1.
 // Before that, `lost` is called with the name, if it is set: a handler's rules hold for it.
 void maps_watch();
 typedef void (*MapLost)(const char* path);
 inline MapLost& map_lost() { static MapLost lost = NULL; return lost; }
 
-// The first file that was written to, in place, since it was mapped; "" if all are as they were.
+// Returns the first file written to, in place, since it was mapped; "" if all are as they were.
 std::string maps_changed();
 
-// They are as they should be after all: what maps_changed says is about changes from now on.
+// Takes the files as they are now: what maps_changed says is about changes from now on.
 void maps_accept();
 #endif // MAPS_H

@@ -101,8 +101,8 @@ static std::string hint_as_type(const std::string& type, const std::string& path
     return hint_for(shard_command("n.fromfile('FILE', n." + type + ")"), path);
 }
 
-// Megatron keeps tokens without a header, and beside them an index that says how wide they are.
-// Dies if that is not two bytes.
+// Ends the program if Megatron's index, which stands beside tokens without a header and says how
+// wide they are, does not say two bytes.
 static void shard_index_check(const std::string& path) {
     static const char* const TYPES[] = { "", "uint8", "int8", "int16", "int32", "int64",
                                          "float64", "float32", "uint16" };
