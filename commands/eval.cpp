@@ -12,6 +12,7 @@ Each is a run over the same sequences as a plain one, and prints its loss, the p
 the same tokens, the change, and the standard error over the sequences; and which of the first two
 tokens is a sink then. What a run changes is in eval_change.h.
 */
+#include "../models/directory.h"
 #include "../shell/data_flags.h"
 #include "commands.h"
 #include "eval_run.h"
@@ -284,15 +285,8 @@ static long eval_check(const Flags& f, bool calibrates) {
 
 // Finds the one source of the text, and notes it if it begins otherwise than the model is used to.
 static ProbeData eval_source(Flags* f, const Model& m) {
-    const std::string file = f->words[0] + "/state.json";
-    Json state;
-    if (file_exists(file)) { state = json_file(file); }
-    ProbeData p;
-    if (f->probe_input == "natural") {
-        p = probe_data(f, state);
-    } else {
-        p.sources = { f->probe_input };
-    }
+    const Json state = directory_object(f->words[0], "state.json");
+    const ProbeData p = probe_data(f, state);
     require(p.sources.size() == 1, "--data " + f->data, "one source");
     probe_files_check(*f, p);
     const OtherBos other = bos_other(*f, state, m.arch.V);

@@ -2,6 +2,7 @@
 commands/probe.cpp -- the command probe: the sinks of a checkpoint, on text, random or repeated
 tokens; maps of its heads.
 */
+#include "../models/directory.h"
 #include "../shell/data_flags.h"
 #include "../shell/run_dir.h"
 #include "../train_sink.h"
@@ -275,13 +276,8 @@ int command_probe(Flags f) {
     sink_at_parse(f.sink_at, range.shortest);
     Model m = model_from_checkpoint(&f, range.longest, cpu::STAY_ALL);
     const std::string file = f.words[0] + "/state.json"; // others' models have none: step 0
-    const Json state = file_exists(file) ? json_file(file) : Json();
-    ProbeData p;
-    if (f.probe_input == "natural") {
-        p = probe_data(&f, state);
-    } else {
-        p.sources = { f.probe_input };
-    }
+    const Json state = directory_object(f.words[0], "state.json");
+    const ProbeData p = probe_data(&f, state);
     probe_check(f, m.arch);
     printf("%s", column_note(m.arch).c_str());
     probe_files_check(f, p);

@@ -28,14 +28,17 @@ static std::vector<long> held_of(const Json& data, const std::string& where) {
 
 ProbeData probe_data(Flags* f, const Json& state) {
     ProbeData p;
-    const std::string directory = run_started_from(state, f->words[0] + "/..");
-    const Json* data = state.get("data");
-    const Json* flags = state.get("flags");
-
+    if (f->probe_input != "natural") {
+        p.sources = { f->probe_input };
+        return p;
+    }
     if (f->given_data) {
         p.sources = split(f->data, ',');
         return p;
     }
+    const std::string directory = run_started_from(state, f->words[0] + "/..");
+    const Json* data = state.get("data");
+    const Json* flags = state.get("flags");
 
     // an old checkpoint has no flags, but its run's log has
     Json logged;

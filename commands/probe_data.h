@@ -16,6 +16,7 @@ struct ProbeData {
 };
 
 // Finds what to measure: -d, or without it the held-out part of what the checkpoint was trained on.
+// Tokens that are drawn have one source, --probe-input.
 ProbeData probe_data(Flags* f, const Json& state);
 
 // The token that comes first. id: -1, nothing; label: as it is printed.
