@@ -325,6 +325,16 @@ static void test_json() {
               "the object does not read back");
     }
     CHECK(JsonObject().all() == "{}", "an object without fields");
+    CHECK(json_list({ "1", "[]" }, JSON_SPACED) == "[1, []]", "a list with blanks");
+    // a value that was read, as an error shows it
+    const char* const shorts[][2] = {
+        { "null", "null" }, { "true", "true" }, { "1e3", "1e3" }, { "\"a\\n\"", "\"a\\n\"" },
+        { "[]", "[]" }, { "[1]", "a list" }, { "{}", "{}" }, { "{\"a\":1}", "an object" },
+    };
+    for (auto& v : shorts) {
+        const std::string shown = json_short(json_of(v[0]));
+        CHECK(shown == v[1], "%s is shown as %s", v[0], shown.c_str());
+    }
     JsonObject lines(JSON_LINES);
     lines.count("a", 1);
     lines.text("b", "x");
