@@ -13,38 +13,37 @@ namespace cuda {
 // same time, so that part of what both read of ds is still in L2 for the second.
 enum Side { QUERIES, KEYS };
 
-// Rows r.. and others at.. as queries and keys.
-template <Side SIDE> struct Walk;
-template <> struct Walk<QUERIES> {
-    static DEVICE int next(const AttnShape& s, int r, int rows, int at, int end, int others) {
-        return next_keys(s, r, rows, at, end, others);
-    }
-    static DEVICE bool full(const AttnShape& s, int r, int rows, int at, int others) {
-        return tile_full(s, r, at, rows, others);
-    }
-    static DEVICE bool empty(const AttnShape& s, int r, int rows, int at, int others) {
-        return tile_empty(s, r, at, rows, others);
-    }
-    static DEVICE const bf16* cell(const DsChunk& c, int head, int r, int at) {
-        return c.cell(head, r, at);
-    }
-    static DEVICE int cells_apart(int own, int other, int width) { return own * width + other; }
-};
-template <> struct Walk<KEYS> {
-    static DEVICE int next(const AttnShape& s, int r, int rows, int at, int, int others) {
-        return next_queries(s, r, rows, at, others);
-    }
-    static DEVICE bool full(const AttnShape& s, int r, int rows, int at, int others) {
-        return tile_full(s, at, r, others, rows);
-    }
-    static DEVICE bool empty(const AttnShape& s, int r, int rows, int at, int others) {
-        return tile_empty(s, at, r, others, rows);
-    }
-    static DEVICE const bf16* cell(const DsChunk& c, int head, int r, int at) {
-        return c.cell(head, at, r);
-    }
-    static DEVICE int cells_apart(int own, int other, int width) { return other * width + own; }
-};
+// Two numbers, one of queries and one of keys: where they begin, or how many there are.
+struct QueryKey { int query, key; };
+
+// Returns what is known of a block's rows and of the others as what is known of queries and keys.
+template <Side SIDE> DEVICE QueryKey query_key(int own, int other) {
+    if (SIDE == QUERIES) { return { own, other }; }
+    return { other, own };
+}
+
+// Says whether every pair of rows r.. and others at.. is masked.
+template <Side SIDE>
+DEVICE bool walk_empty(const AttnShape& s, int r, int rows, int at, int others) {
+    const QueryKey from = query_key<SIDE>(r, at);
+    const QueryKey count = query_key<SIDE>(rows, others);
+    return tile_empty(s, from.query, from.key, count.query, count.key);
+}
+
+// Says whether no pair of them is masked.
+template <Side SIDE>
+DEVICE bool walk_full(const AttnShape& s, int r, int rows, int at, int others) {
+    const QueryKey from = query_key<SIDE>(r, at);
+    const QueryKey count = query_key<SIDE>(rows, others);
+    return tile_full(s, from.query, from.key, count.query, count.key);
+}
+
+// Returns the first others from `at` on that are not all masked, or the end.
+template <Side SIDE>
+DEVICE int walk_next(const AttnShape& s, int r, int rows, int at, int end, int others) {
+    if (SIDE == QUERIES) { return next_keys(s, r, rows, at, end, others); }
+    return next_queries(s, r, rows, at, others);
+}
 
 // What a warp takes of ds at a time: the cells of its rows, from r on, and of BX others. For dq
 // they pass through shared memory, where ldmatrix transposes them. For dk they are as mma wants
@@ -66,14 +65,15 @@ template <int HS, Side SIDE> struct DsCells {
     // Points to the tile of a head of the chunk and others from `at` on. full: nothing of it is
     // masked.
     DEVICE void point(const AttnShape& s, int head, int at, bool full) {
-        first = Walk<SIDE>::cell(c, head, r, at);
+        const QueryKey from = query_key<SIDE>(r, at);
+        first = c.cell(head, from.query, from.key);
         stored = ~0u;
         if (full) { return; }
         UNROLL(i, N) {
             const int own = r + CELL_SIDE * (i % MT);
             const int other = at + CELL_SIDE * (i / MT);
             const bool outside = max(own, other) >= s.T;
-            const bool empty = Walk<SIDE>::empty(s, own, CELL_SIDE, other, CELL_SIDE);
+            const bool empty = walk_empty<SIDE>(s, own, CELL_SIDE, other, CELL_SIDE);
             if (outside | empty) { stored &= ~(1u << i); }
         }
     }
@@ -83,7 +83,9 @@ template <int HS, Side SIDE> struct DsCells {
     // In place of what was not stored, the chunk's first cell, which always was, may be read.
     DEVICE const bf16* cell(int i) const {
         if (!is_stored(i)) { return c.ds; }
-        return first + Walk<SIDE>::cells_apart(i % MT, i / MT, c.width()) * CELL;
+        const QueryKey place = query_key<SIDE>(i % MT, i / MT);
+        const int width = c.width();
+        return first + (place.query * width + place.key) * CELL;
     }
 
     // Returns where cell i stands in shared memory, one buffer for the four warps after the other.
@@ -225,11 +227,11 @@ DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const Dqk
     const LaneChunks<HS> by_column = lanes_by_column<HS>();
     Cells cells(c, x.r0 + row0, sc + warp_id() * N * CELL);
 
-    auto next_tile = [&](int at) { return Walk<SIDE>::next(s, x.r0, ROWS, at, x.end, BX); };
+    auto next_tile = [&](int at) { return walk_next<SIDE>(s, x.r0, ROWS, at, x.end, BX); };
     auto load = [&](int buf, int h, int at) {
         const int other = SIDE == QUERIES ? x.others : h;
         const int head_of_chunk = x.b * s.NH + h - c.h0;
-        const bool full = Walk<SIDE>::full(s, x.r0, ROWS, at, BX);
+        const bool full = walk_full<SIDE>(s, x.r0, ROWS, at, BX);
         const unsigned thread = again(threadIdx.x);
         tile_load<HS, BX>(sx + buf * TILE, sequence + other * HS, W, at, s.T, thread);
         cells.point(s, head_of_chunk, at, full);
