@@ -95,8 +95,8 @@ DEVICE void tile_weights_ds(Sums<MT, BQ>& w, Sums<MT, BQ>& ds, const TileScore<A
         UNROLL(r, 2 * MT) {
             UNROLL(query, 2) {
                 const RowStat row = { two[query * 2], two[query * 2 + 1] };
-                float& x = w[r / 2][n][r % 2 * 2 + query];
-                float& y = ds[r / 2][n][r % 2 * 2 + query];
+                float& x = number_of(w, r, 2 * n + query);
+                float& y = number_of(ds, r, 2 * n + query);
                 weight_ds<FULL>(x, y, score, row, t + 8 * n + query, own + 8 * r, s);
             }
         }

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(STAR_THREADS)
     const long group = (long)b * G + h % G;
     const long block = group * gridDim.y + blockIdx.y;
     const long part = (block * s.KV + kv_head(s, h)) * s.HS;
-    for (int c = threadIdx.x; c < s.HS; c += STAR_THREADS) {
+    FOR_STRIDE(c, threadIdx.x, s.HS, STAR_THREADS) {
         float dk = 0, dv = 0;
         for (int t = t0; t < t1; t++) {
             const long row = row_at(s, b, h, t);
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(STAR_THREADS)
     float sum = 0;
     for (int b = 0; b < s.B; b++) {
         const float* ds = r.ds_star + row_at(s, b, blockIdx.x, 0);
-        for (int i = threadIdx.x; i < heads * s.T; i += STAR_THREADS) { sum += ds[i]; }
+        FOR_STRIDE(i, threadIdx.x, heads * s.T, STAR_THREADS) { sum += ds[i]; }
     }
     sum = block_sum<STAR_THREADS>(sum);
     if (threadIdx.x == 0) { dz[blockIdx.x] += sum; }
@@ -75,6 +75,7 @@ void attention_star_backward(Column column, acc* dkstar, acc* dvstar, float* par
     }
     if (dvstar) { column_sum(dvstar, part_v, rows, columns, columns); }
 }
+
 // ----------------------------------------------------------------------------
 // The way back from panels.
 
@@ -88,7 +89,7 @@ __global__ void __launch_bounds__(PANEL_KEY_THREADS)
     real* dqkv_j = dqkv + qkv_at(s, b0, 0, 0) + row * attn_row(s);
     real* dk_j = dqkv_j + key_head(s, g) * s.HS;
     real* dv_j = dqkv_j + value_head(s, g) * s.HS;
-    for (int i = threadIdx.x; i < s.HS; i += PANEL_KEY_THREADS) {
+    FOR_STRIDE(i, threadIdx.x, s.HS, PANEL_KEY_THREADS) {
         dk_j[i] = real(dk[from + i]);
         dv_j[i] = real(dv[from + i]);
     }

@@ -5,7 +5,7 @@ what the backward pass needs of a query's row.
     forward        q, k, v ------> out, stat                       (stat: two numbers a query)
     rows           do, out, stat -> row: a norm and delta          (attention_rows_kernel, below)
     the way itself q, k, v, do, row -> dq, dk, dv                  (simple, panels or tensor cores)
-    extra column   w*, ds* of each query -> dk*, dv* or dz         (the other kernels below)
+    extra column   w*, ds* of each query -> dk*, dv* or dz         (attention_common.cu)
 */
 #ifndef CUDA_ATTENTION_SCORE_CUH
 #define CUDA_ATTENTION_SCORE_CUH

@@ -81,7 +81,7 @@ template <class A, class Pe> struct TileScore {
         return A::exp_family ? score * LOG2_E / unit : score;
     }
 
-    // Returns f(score) relative to the base, and for softpick e^score.
+    // Returns e^score relative to the base.
     DEVICE float power(float score, float base) const {
         return ex2_approx(fmaf(score, unit, -base));
     }
@@ -98,10 +98,10 @@ template <class A, class Pe> struct TileScore {
         return attn_mass<A>(Fast(weight), Fast(s.p)).v;
     }
 
+    // Returns the derivative of the cap at a score, which is in powers of 2.
     DEVICE float slope(float score, const AttnShape& s) const {
         return attn_slope<A>(Fast(score * LN_2), Fast(s.cap)).v;
     }
 };
-
 } // namespace cuda
 #endif // CUDA_ATTENTION_TILES_CUH

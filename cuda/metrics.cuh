@@ -114,6 +114,5 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
         attention_metrics_mean(out + (long)b * s.NH, count * s.NH, sums, skip, Bi::column, s.T);
     }
 }
-
 } // namespace cuda
 #endif // CUDA_METRICS_CUH
