@@ -226,16 +226,21 @@ def check_header(root, path):
     return "alone", path, "does not compile alone: " + (errors or [done.stderr])[0][:120]
 
 
+def check_text(root, path, text):
+    """Yields all that breaks a rule within one file."""
+    yield from check_includes(root, path, text)
+    yield from check_lines(path, text)
+    yield from check_functions(path, text)
+    yield from check_choices(path, text)
+
+
 def broken_rules(root):
     """Returns all that breaks a rule: (rule, what, message)."""
     files = sources(root)
     found = []
     for path in files:
         text = open(os.path.join(root, path), errors="replace").read()
-        found += check_includes(root, path, text)
-        found += check_lines(path, text)
-        found += check_functions(path, text)
-        found += check_choices(path, text)
+        found += check_text(root, path, text)
     found += find_circles(root, files)
     found += names_of_no_file(files)
     alone = [f for f in files if f.endswith((".h", ".cuh")) and not matches(f, NOT_ALONE)]
@@ -339,8 +344,7 @@ def test_rules(root):
                 seen = check_header(copy, path) is not None
             else:
                 text = open(target).read()
-                found = (list(check_includes(copy, path, text)) + list(check_lines(path, text)) +
-                         list(check_functions(path, text)) + list(check_choices(path, text)))
+                found = check_text(copy, path, text)
                 if rule == "circle":
                     found = find_circles(copy, sources(copy))
                 seen = any(r == rule for r, _, _ in found)
