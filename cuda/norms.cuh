@@ -127,16 +127,16 @@ inline int sum_warps(int C) { return std::max(1, std::min(8, 12288 / C)); }
 
 struct NormBackward {
     const real *dout, *x, *weight;
-    const acc *mean, *rstd;
+    NormStats<const acc> stats;
     bool add;              // to dx
-    int rows, C;
+    NormShape s;
 };
 
 template <int N, int K, bool SUM_BIAS>
 DEVICE void norm_backward_rows(real* dx, float* part, const NormBackward& a) {
     constexpr int KEPT = K <= 4 ? K : 0;             // registers would not hold both sums
     const int warps = block_warps();
-    const int C = a.C;
+    const int C = a.s.C;
     const int width = SUM_BIAS ? 2 * C : C;
     float* all = dynamic_smem<float>();
     float* all_bias = SUM_BIAS ? all + warps * C : all;
@@ -144,14 +144,14 @@ DEVICE void norm_backward_rows(real* dx, float* part, const NormBackward& a) {
     WarpSums<N, K> dw(all + warp_id() * C, C);
     WarpSums<N, KEPT> db(all_bias + warp_id() * C, SUM_BIAS ? C : 0);
     const int first = blockIdx.x * NORM_ROWS;
-    const int end = min(a.rows, first + NORM_ROWS);
+    const int end = min(a.s.N, first + NORM_ROWS);
     for (int n = first + warp_id(); n < end; n += warps) {
         const long at = (long)n * C;
         const WarpRow<N, K> d_n(a.dout + at, C);
         const WarpRow<N, K> x_n(a.x + at, C);
         real* dx_n = dx + at;
-        const float m = a.mean ? a.mean[n] : 0.0f;
-        const float r = a.rstd[n];
+        const float m = a.stats.mean ? a.stats.mean[n] : 0.0f;
+        const float r = a.stats.rstd[n];
         float dot = 0, sum = 0;
         #pragma unroll
         FOR_ROW(k, c, N, K, C) {
@@ -160,7 +160,7 @@ DEVICE void norm_backward_rows(real* dx, float* part, const NormBackward& a) {
             add_numbers(sum, dy);
         }
         const float f = r * r * r * warp_sum(dot) / C;
-        const float r_mean = a.mean ? r * warp_sum(sum) / C : 0.0f;
+        const float r_mean = a.stats.mean ? r * warp_sum(sum) / C : 0.0f;
         #pragma unroll
         FOR_ROW(k, c, N, K, C) {
             const Floats<N> d = d_n.at(k, c);
@@ -201,7 +201,7 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
     const int warps = sum_warps(W);
     const size_t smem = warps * W * sizeof(float);
     float* part = (float*)device_scratch((size_t)blocks * W * sizeof(float));
-    const NormBackward a = { dout, x, weight, stats.mean, stats.rstd, add, N, C };
+    const NormBackward a = { dout, x, weight, stats, add, s };
     if (both) {
         LAUNCH_KEPT(norm_backward_bias_kernel, C, dim3(blocks), dim3(32 * warps), smem, dx, part,
                     a)

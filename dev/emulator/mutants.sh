@@ -45,7 +45,7 @@ cuda/sums.cuh|    sums[warp][lane] = sum;\n    __syncthreads();|    sums[warp][l
 cuda/sums.cuh|    if (warp > 0 \|\| c >= C \|\| c % width >= limit) { return; }|    if (warp > 0 \|\| c >= C) { return; }|fp32
 cuda/norms.cuh|        __syncthreads();\n        FOR_STRIDE(c, threadIdx.x, C, blockDim.x) {|        FOR_STRIDE(c, threadIdx.x, C, blockDim.x) {|tsan
 cuda/ops.cuh|const float x_y = counts ? capped((float)x[y]) : 0.0f;|const float x_y = 0;|fp32
-cuda/norms.cuh|const int end = min(a.rows, first + NORM_ROWS);|const int end = first + NORM_ROWS;|fp32
+cuda/norms.cuh|const int end = min(a.s.N, first + NORM_ROWS);|const int end = first + NORM_ROWS;|fp32
 cuda/gemm.cuh|if (k.transposed_b) { std::swap|if (!k.transposed_b) { std::swap|fp32
 cuda/gemm.cuh|stride ? stride : columns;|columns;|fp32
 cuda/attention_dqk.cu|                a = (float)bf16(a);|                |heads
