@@ -29,7 +29,7 @@ inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void
 template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
                        AttnShape s) {
-    const AttnInputs in = { qkv, star.k, star.v, s };
+    const AttnInputs in = { qkv, star, s };
     if (!on_tensor_cores(s, { out, qkv })) {
         return attention_forward_panels<A, Bi, Pe>(out, stat, in);
     }
@@ -46,7 +46,7 @@ template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
                         AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
                         const acc* turns, AttnShape s) {
-    const AttnInputs in = { qkv, star.k, star.v, s };
+    const AttnInputs in = { qkv, star, s };
     const bool mma = on_tensor_cores(s, { dqkv, dout, qkv, turns });
     // One piece of memory holds, in this order: cells of ds, rows, panels, the extra column's
     // numbers of each row, and its partial sums.
@@ -75,7 +75,7 @@ void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
     }
     if (turn_last) { attention_turn_back(dqkv, turns, s); }
     if (column) {
-        attention_star_backward(Bi::column, dstar.k, dstar.v, star_memory + 2 * rows, dout, r, in);
+        attention_star_backward(Bi::column, dstar, star_memory + 2 * rows, dout, r, in);
     }
 }
 } // namespace cuda

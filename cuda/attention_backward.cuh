@@ -229,8 +229,8 @@ void attention_dqkv_mma(bf16* dqkv, const bf16* dout, RowStats r, const AttnInpu
     const AttnShape& s = in.s;
     const bf16* qkv = (const bf16*)in.qkv;
     DqkInputs rows = { qkv, NULL, NULL, turns, s };
-    if (Bi::column == KEY_COLUMN && in.kstar) {
-        rows.kstar = (const bf16*)in.kstar;
+    if (Bi::column == KEY_COLUMN && in.star.k) {
+        rows.kstar = (const bf16*)in.star.k;
         rows.ds_star = r.ds_star;
     }
     for (int g0 = 0, count; g0 < s.B * s.KV; g0 += count) {

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(STAR_THREADS)
     if (threadIdx.x == 0) { dz[blockIdx.x] += sum; }
 }
 
-void attention_star_backward(Column column, acc* dkstar, acc* dvstar, float* part, const real* dout,
+void attention_star_backward(Column column, StarColumn<acc> dstar, float* part, const real* dout,
                              RowStats r, const AttnInputs& in) {
     const AttnShape& s = in.s;
     const int blocks = CEIL_DIV(s.T, STAR_ROWS);
@@ -67,13 +67,13 @@ void attention_star_backward(Column column, acc* dkstar, acc* dvstar, float* par
         rows *= s.KV;
         columns = s.HS;
     }
-    if (column == LOGIT_COLUMN && dkstar) {
+    if (column == LOGIT_COLUMN && dstar.k) {
         const int logits = s.bias_shared ? 1 : s.NH;
-        LAUNCH(attention_dlogit_kernel, dim3(logits), dim3(STAR_THREADS), 0, dkstar, r, s);
-    } else if (dkstar) {
-        column_sum_part(dkstar, part_k, rows, columns, s.HS, s.k_dims);
+        LAUNCH(attention_dlogit_kernel, dim3(logits), dim3(STAR_THREADS), 0, dstar.k, r, s);
+    } else if (dstar.k) {
+        column_sum_part(dstar.k, part_k, rows, columns, s.HS, s.k_dims);
     }
-    if (dvstar) { column_sum(dvstar, part_v, rows, columns, columns); }
+    if (dstar.v) { column_sum(dstar.v, part_v, rows, columns, columns); }
 }
 
 // ----------------------------------------------------------------------------
@@ -123,6 +123,7 @@ DEVICE float mean_of(float sum, int i, int rows, int skip, bool column) {
 
 // Makes the means of a head in a sequence, a block each. A warp adds every eighth query, then one
 // warp adds the eight sums: always in this order.
+enum { METRIC_WARPS = 8 };
 __global__ void __launch_bounds__(32 * METRIC_WARPS)
 attention_metrics_mean_kernel(HeadMetrics* out, const float* sums, int skip, bool column, int T) {
     SMEM(float[METRIC_WARPS][METRIC_SUMS], part);

@@ -158,8 +158,8 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     const LeftRows<HS, MT> queries(sq + row0 * HS, by_column);
     const TileScore<A, Pe> score(h, s);
     const int end = min(s.T, max(t0 + BQ, s.prefix));
-    const OnlineStar star = { attn_column<Bi>((const bf16*)in.kstar, s, h),
-                              attn_star((const bf16*)in.vstar, s, g) };
+    const OnlineStar star = { attn_column<Bi>((const bf16*)in.star.k, s, h),
+                              attn_star((const bf16*)in.star.v, s, g) };
     auto load = [&](int buf, int j0) {
         tile_load<HS, BK>(sk + buf * BK * HS, k, W, j0, s.T);
         tile_load<HS, BK>(sv + buf * BK * HS, v, W, j0, s.T);

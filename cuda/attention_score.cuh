@@ -17,8 +17,7 @@ namespace cuda {
 // What attention is computed from.
 struct AttnInputs {
     const real* qkv;       // (B, T, NH + 2 KV, HS)
-    const real* kstar;     // the extra column's key (KV or 1, HS), or its logit (NH or 1); or NULL
-    const real* vstar;     // and its value, (KV or 1, HS), or NULL
+    StarColumn<const real> star;
     AttnShape s;
 };
 
@@ -167,9 +166,9 @@ DEVICE void row_star(const RowStats& r, const real* dout, Vec<float, 2> st, floa
                      int h, int t, const AttnInputs& in) {
     const AttnShape& s = in.s;
     const long row = row_at(s, b, h, t);
-    const real* v_star = attn_star(in.vstar, s, kv_head(s, h));
+    const real* v_star = attn_star(in.star.v, s, kv_head(s, h));
     const float alpha = attn_alpha<A, float>(s);
-    const float score = star_score<A, Bi>(query_at(in.qkv, s, b, t, h), in.kstar, h, s);
+    const float score = star_score<A, Bi>(query_at(in.qkv, s, b, t, h), in.star.k, h, s);
     const float weight = attn_weight<A>(score, st[0], st[1]);
     const float dweight = warp_dot(dout + out_at(s, b, t, h), v_star, s.HS);
     float ds = attn_ds<A>(score, weight, dweight, st[0], st[1], delta, s.p, alpha);
@@ -219,8 +218,8 @@ inline long star_parts(const AttnShape& s) {
 
 inline long star_floats(const AttnShape& s) { return 2 * star_parts(s) * s.KV * s.HS; }
 
-// Computes dk* or dz, and dv*, from the rows; `part` has room for star_floats.
-void attention_star_backward(Column column, acc* dkstar, acc* dvstar, float* part, const real* dout,
+// Computes the gradients of the extra column from the rows; `part` has room for star_floats.
+void attention_star_backward(Column column, StarColumn<acc> dstar, float* part, const real* dout,
                              RowStats r, const AttnInputs& in);
 
 // Rounds dk and dv (count, T, HS) of key head g, sequences b0.., into rows of dqkv.

@@ -13,8 +13,7 @@ namespace cuda {
 // adds to the sums of its head, another adds these up.
 enum {
     FIRST_METRIC = 2 * (METRIC_K + 1),
-    METRIC_SUMS = FIRST_METRIC + HEAD_METRIC_COUNT,
-    METRIC_WARPS = 8
+    METRIC_SUMS = FIRST_METRIC + HEAD_METRIC_COUNT
 };
 static_assert(sizeof(HeadMetrics) == METRIC_SUMS * sizeof(float),
               "sums are in the order of HeadMetrics");

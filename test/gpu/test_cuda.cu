@@ -529,7 +529,7 @@ template <class A, class Bi, class Pe> static void test_simple(const char* name,
     const cuda::real* kstar = Bi::learn_k ? ks.r() : NULL;
     const bool column = Bi::column != NO_COLUMN;
     const cuda::real* vstar = column ? vs.r() : NULL;
-    const cuda::AttnInputs in = { qkv.r(), kstar, vstar, s };
+    const cuda::AttnInputs in = { qkv.r(), { kstar, vstar }, s };
     cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), { kstar, vstar }, s);
     cuda::attention_simple_forward<A, Bi, Pe>(plain_out.r(), plain_stat.f(), in);
     out.cpu = download(plain_out);
