@@ -212,6 +212,12 @@ bool is_llama(Arch arch);
 // Adds the rows of one object of config.json: "", "rope_scaling" or "train_sink".
 void arch_fields(JsonObject* o, Arch arch, const std::string& object);
 
+// Writes the rows of one object of config.json, in one line.
+std::string arch_object(const Arch& arch, const std::string& object);
+
+// Writes the value of a row as config.json has it.
+std::string config_text(const ArchRow& r);
+
 // Says what is wanted of a row's number where it is out of range, or "".
 std::string arch_wrong(const ArchRow& r);
 

@@ -288,12 +288,19 @@ void arch_fields(JsonObject* o, Arch c, const std::string& object) {
         // others read a length of 0 as 0, not as `from the factor`
         if (!strcmp(r.field, "rope_length") && !c.rope_length) { continue; }
         if (!strcmp(r.field, "context") && !c.context) { continue; }
-        if (!strcmp(r.field, "tied")) {
-            o->boolean(key_name(r), c.tied);
-        } else {
-            o->json(key_name(r), arch_text(r, true));
-        }
+        o->json(key_name(r), config_text(r));
     }
+}
+
+std::string arch_object(const Arch& c, const std::string& object) {
+    JsonObject o(JSON_SPACED);
+    arch_fields(&o, c, object);
+    return o.all();
+}
+
+std::string config_text(const ArchRow& r) {
+    const bool yes_or_no = !strcmp(r.field, "tied");     // as transformers has it
+    return yes_or_no ? json_bool(*(int*)r.at) : arch_text(r, true);
 }
 
 std::string arch_wrong(const ArchRow& r) {

@@ -33,11 +33,7 @@ void config_rest(JsonObject* o, const Arch& c, const Tokenizer& tok,
     o->text("hidden_act", "silu");
     o->boolean("attention_bias", false);
     o->boolean("mlp_bias", false);
-    if (c.rope_scaling != ROPE_none) {
-        JsonObject scaling(JSON_SPACED);
-        arch_fields(&scaling, c, "rope_scaling");
-        o->json("rope_scaling", scaling.all());
-    }
+    if (c.rope_scaling != ROPE_none) { o->json("rope_scaling", arch_object(c, "rope_scaling")); }
     config_tail(o, c, tok, tokenizer_path);
 }
 

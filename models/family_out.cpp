@@ -158,12 +158,11 @@ static Fields family_fields(const Family& f, const std::string& without, Arch c)
     for (auto& r : arch_rows(&c)) {
         const std::string field = " " + std::string(r.field) + " ";
         const std::string key = family_key(f, r);
-        const bool ours = !key_object(r).empty() && key == r.key,        // of "train_sink"
-                   tied = !strcmp(r.field, "tied");
+        const bool ours = !key_object(r).empty() && key == r.key;        // of "train_sink"
         if (ours || without.find(field) != std::string::npos) {
             continue;
         }
-        std::string value = tied ? json_bool(c.tied) : arch_text(r, true);
+        std::string value = config_text(r);
         if (r.type == ARCH_float) { value = pointed(*(float*)r.at); }
         fields.push_back({ key, value });
     }
@@ -171,9 +170,7 @@ static Fields family_fields(const Family& f, const std::string& without, Arch c)
         fields.push_back({ split(f.act, ' ')[0], json_str(activation_name(f, c.ffn)) });
     }
     if (c.rope_scaling != ROPE_none) {
-        JsonObject scaling(JSON_SPACED);
-        arch_fields(&scaling, c, "rope_scaling");
-        fields.push_back({ "rope_scaling", scaling.all() });
+        fields.push_back({ "rope_scaling", arch_object(c, "rope_scaling") });
     }
     return fields;
 }
