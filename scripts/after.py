@@ -67,12 +67,12 @@ def stored(run, source):
 
 
 def said_of(checkpoint, source):
-    """what an answer depends on"""
+    """Returns what an answer depends on."""
     return {"flags": shlex.join(EVAL), "checkpoint": os.path.basename(checkpoint), "source": source}
 
 
 def evaluate(run, binary, source):
-    """runs eval on the run's last checkpoint; what it says, with what that depends on"""
+    """Runs eval on the run's last checkpoint; returns what it says, with what that depends on."""
     checkpoint, part = checkpoint_of(run), os.path.join(run, f"after-{os.urandom(4).hex()}.json")
     if not checkpoint:
         die(f"{run}: got no step_N, wanted a run with its last checkpoint",
@@ -160,13 +160,13 @@ def about(results, kept_of):
 
 
 def results_write(path, results, kept_of, table):
-    """beside the table's own results"""
-    with open(path[:-5] + "-after.json", "w", encoding="utf-8") as f:
-        json.dump({"table": results["table"], "scale": results["scale"],
-                   "about": about(results, kept_of), "head": table[0], "rows": table[1:],
-                   "seeds": {i: [{"changes": changes(k), "gradient": gradient(k)} for k in v]
-                             for i, v in kept_of.items()}}, f, indent=1)
-        f.write("\n")
+    """Writes the table beside its own results."""
+    seeds = {i: [{"changes": changes(k), "gradient": gradient(k)} for k in v]
+             for i, v in kept_of.items()}
+    said = {"table": results["table"], "scale": results["scale"], "about": about(results, kept_of),
+            "head": table[0], "rows": table[1:], "seeds": seeds}
+    runlog.write_whole(path[:-5] + "-after.json", json.dumps(said, indent=1) + "\n")
+
 
 
 def main():
