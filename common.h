@@ -56,13 +56,12 @@ enum { EXIT_MACHINE = 1, EXIT_USER = 2, EXIT_DIVERGED = 3 };
 __attribute__((format(printf, 1, 2))) inline std::string strf(const char* fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    const int n = std::max(0, vsnprintf(NULL, 0, fmt, ap));
+    char* text;
+    const int n = vasprintf(&text, fmt, ap);
     va_end(ap);
-    std::string s(n + 1, 0);
-    va_start(ap, fmt);
-    vsnprintf(&s[0], n + 1, fmt, ap);
-    va_end(ap);
-    s.resize(n);
+    if (n < 0) { return ""; }
+    const std::string s(text, n);
+    free(text);
     return s;
 }
 
