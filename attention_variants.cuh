@@ -247,6 +247,9 @@ struct AttnShape {
 // Returns the width of a row of qkv: q heads, k heads, v heads.
 HD int attn_row(AttnShape s) { return (s.NH + 2 * s.KV) * s.HS; }
 
+// Returns how many of its numbers are queries and keys.
+HD int qk_width(AttnShape s) { return (s.NH + s.KV) * s.HS; }
+
 // Returns the learned key or value of key/value head g, or its gradient; NULL where there is none.
 template <class P> HD P* attn_star(P* star, AttnShape s, int g) {
     if (!star || s.bias_shared) { return star; }

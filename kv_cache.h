@@ -80,7 +80,7 @@ inline void model_cache(Model* m, int T) {
 // Returns the cache of layer l from `row` on: the keys and values of each row.
 inline real* layer_cache(const Model* m, int l, size_t row = 0) {
     const size_t rows_before = (size_t)l * m->cache_room + row;
-    return row_at(m->cache, rows_before, cached_width(m));
+    return row_of(m->cache, rows_before, cached_width(m));
 }
 
 // Copies the keys and values of n loaded rows of layer l, from `row` on, to out (n, width).

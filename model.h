@@ -337,13 +337,10 @@ inline const acc* layer_rope(const Model* m, int l) {
 
 inline int rows(const Model* m) { return m->B * m->T; }
 
-// Returns row `row` of an array of shape (.., width); of none, NULL.
-template <class A> A* row_at(A* x, size_t row, long width) { return x ? x + row * width : NULL; }
-
 // Returns where layer l keeps its rows of an activation of shape (.., N, width), from `row` on.
 template <class A> A* of_layer(A* t, const Model* m, int l, long width, size_t row = 0) {
     const size_t kept = m->train ? l : 0;
-    return row_at(t, kept * rows(m) + row, width);
+    return row_of(t, kept * rows(m) + row, width);
 }
 
 // Counts the branches whose activations are kept, and returns the place of branch i among them.
@@ -352,13 +349,13 @@ inline size_t kept_branch(const Model* m, int i) { return i % branches_kept(m); 
 
 // Returns where branch i keeps its rows.
 template <class A> A* of_branch(A* t, const Model* m, int i, long width) {
-    return row_at(t, kept_branch(m, i) * rows(m), width);
+    return row_of(t, kept_branch(m, i) * rows(m), width);
 }
 
 // Returns state i of the stream, x_i.
 inline real* act_x(const Model* m, int i, size_t row = 0) {
     const size_t kept = m->train ? i : i % 3;
-    return row_at(m->acts.x, kept * rows(m) + row, m->sizes.C);
+    return row_of(m->acts.x, kept * rows(m) + row, m->sizes.C);
 }
 
 // Returns the state of the stream that branch i reads.
@@ -381,7 +378,7 @@ inline real* act_top(const Model* m, size_t row = 0) {
     const Sizes& sizes = m->sizes;
     if (sizes.norm.stream) { return act_x(m, 2 * sizes.L, row); }
     const size_t norms_before = sizes.norm.in ? branches_kept(m) : 0;
-    return row_at(m->acts.n, norms_before * rows(m) + row, sizes.C);
+    return row_of(m->acts.n, norms_before * rows(m) + row, sizes.C);
 }
 
 inline real* act_qkv(const Model* m, int l, size_t row = 0) {

@@ -1,11 +1,17 @@
 /*
-operands.h -- tensors that an operation takes together. P is what the pointers point to:
-`const real` where the operation reads, `acc` where it adds up gradients. reference.h says what
-every operation does with them; the fast backends take the same.
+operands.h -- tensors that an operation takes together, and a row of one. P is what the pointers
+point to: `const real` where the operation reads, `acc` where it adds up gradients. reference.h says
+what every operation does with them; the fast backends take the same.
 */
 #ifndef OPERANDS_H
 #define OPERANDS_H
 #include "common.h"
+
+// Returns row n of x (.., C), or NULL where the model has no such tensor.
+template <class X> X* row_of(X* x, long n, long C) {
+    if (!x) { return NULL; }
+    return x + n * C;
+}
 
 // The tables of the embedding, or their gradients.
 template <class P> struct EmbedTables {

@@ -33,12 +33,6 @@ typedef REAL real, acc;
 static const char* const name = "ref";
 enum { large = 256, piece_rows = 0 }; // side of matrices that are large here; a batch is never cut
 
-// Returns row n of x (.., C), or NULL where the model has no such tensor.
-template <class X> X* row_of(X* x, long n, long C) {
-    if (!x) { return NULL; }
-    return x + n * C;
-}
-
 // Returns x[i], or 0 where the model has no such bias.
 inline real or_zero(const real* x, long i) {
     if (!x) { return 0; }
@@ -277,7 +271,6 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
 
 inline long row_count(AttnShape s) { return (long)s.B * s.T; }
 inline int q_width(AttnShape s)    { return s.NH * s.HS; }
-inline int qk_width(AttnShape s)   { return (s.NH + s.KV) * s.HS; }
 
 // Calls f(at, i) for every number of q and k: its places in qkv and in a tensor (N, (NH + KV) HS)
 template <class F> void each_qk(AttnShape s, F f) {

@@ -281,7 +281,7 @@ static void rotary_forward(Model* m, int l) {
     const acc* table = layer_rope(m, l);
     if (!table) { return; }
     each_span(m, [&](const Span& span) {
-        const acc* from = row_at(table, span.position, rotated(m->arch));
+        const acc* from = row_of(table, span.position, rotated(m->arch));
         ops::rope(act_qkv(m, l, span.row), from, +1, span_shape(m, l, span));
     });
 }
@@ -333,7 +333,7 @@ static void phi_forward(Model* m, int l) {
         real* qkv = act_qkv(m, l, row);
         real* in = act_phi_in(m, l, row);
         real* hidden = act_phi_hidden(m, l, row);
-        real* out = row_at(m->acts.dphi, row, width);
+        real* out = row_of(m->acts.dphi, row, width);
         ops::qk_gather(in, qkv, s);
         linear_forward(hidden, in, phi_linear(m, w.phi1w), heads);
         ops::ffn_forward(hidden, hidden, ACT_relu, false, n, width);
@@ -358,9 +358,9 @@ static void phi_backward(Model* m, int l) {
         const int heads = n * (s.NH + s.KV);
         const real* in = act_phi_in(m, l, row);
         const real* hidden = act_phi_hidden(m, l, row);
-        real* dqkv = row_at(m->acts.dqkv, row, m->sizes.qkv_width);
-        real* dout = row_at(m->acts.dphi, row, width);
-        real* dhidden = row_at(dout, rows(m), width);
+        real* dqkv = row_of(m->acts.dqkv, row, m->sizes.qkv_width);
+        real* dout = row_of(m->acts.dphi, row, width);
+        real* dhidden = row_of(dout, rows(m), width);
         real* din = dout;
         ops::qk_gather(dout, dqkv, s);
         linear_backward(dhidden, dout, hidden, phi_linear(m, w.phi2w, dw2), heads);
@@ -588,9 +588,9 @@ void embed_forward(Model* m) {
     const real* positions = m->sizes.pe.learnable ? w.wpe : m->positions;
     real* out = arch.norm_embed ? m->acts.embed : act_x(m, 0);
     each_span(m, [&](const Span& span) {
-        real* x = row_at(out, span.row, arch.C);
+        real* x = row_of(out, span.row, arch.C);
         const int* tokens = m->tokens + span.row;
-        const real* from = row_at(positions, span.position, arch.C);
+        const real* from = row_of(positions, span.position, arch.C);
         const real* sink = span.position ? NULL : w.sink;
         ops::embed_forward(x, tokens, { w.wte, from, sink }, arch.embed_scale,
                            span.sequences, span.length, arch.C);
@@ -703,7 +703,7 @@ void lm_head_losses(Model* m, acc* losses, const real* x, const int* targets, in
 static real* dact_top(const Model* m, size_t row) {
     const Acts& a = m->acts;
     real* dtop = m->sizes.norm.stream ? a.dx : a.dn;
-    return row_at(dtop, row, m->sizes.C);
+    return row_of(dtop, row, m->sizes.C);
 }
 
 // Runs lm_head and the classifier, some rows at a time so that the logits never exist whole. Fills

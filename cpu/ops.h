@@ -274,9 +274,8 @@ inline void add_row(acc* sum, const real* x, int C) {
     for (int c = 0; c < C; c++) { sum[c] += x[c]; }
 }
 
-// Computes the gradients. In the forward pass this was:  out = x^ w + b,  x^ = (x - mean) r,  so
-// with g = dout w
-// (dout without a weight)
+// Computes the gradients. In the forward pass this was:  out = x^ w + b,  x^ = (x - mean) r,  so,
+// with g = dout w, or dout without a weight,
 //      dx (N, C) = r (g - mean(g) - x^ mean(g x^))    LayerNorm
 //                  r (g           - x^ mean(g x^))    RMSNorm          [+= if add]
 //      weight += sum_n dout x^,   bias += sum_n dout        of grads, where they are not NULL
@@ -306,8 +305,6 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
 //      | q_0 q_1 .. q_NH-1 | k_0 .. k_KV-1 | v_0 .. v_KV-1 |      HS numbers each
 //
 // What follows changes q and k, which are the first qk_width of them.
-
-inline int qk_width(AttnShape s) { return (s.NH + s.KV) * s.HS; }
 
 // Returns the row of token bt = b T + t.
 template <class R> R* qkv_row(R* qkv, int bt, AttnShape s) {

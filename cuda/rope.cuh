@@ -7,9 +7,6 @@ rope.cuh -- rope: by itself, and for the attention kernels that turn what they h
 #include "../attention_variants.cuh"
 
 namespace cuda {
-// Returns how many numbers of a row of qkv are queries and keys.
-HD int qk_width(const AttnShape& s) { return (s.NH + s.KV) * s.HS; }
-
 // Turns a pair. It rounds after every operation and fuses none, so that all who turn give the same
 // bits.
 DEVICE void turn_pair(float& a, float& b, float co, float si) {
