@@ -526,8 +526,9 @@ inline uint64_t rng_below(Rng* r, uint64_t n) {
     return (uint64_t)(product >> 64);
 }
 
-// Draws a normal number: one of the pair of Box and Muller, from NORMAL_DRAWS others.
-enum { NORMAL_DRAWS = 2 };
+enum { NORMAL_DRAWS = 2 };             // numbers that rng_normal takes
+
+// Draws a normal number: one of the pair of Box and Muller.
 inline double rng_normal(Rng* r) {
     const double u = 1.0 - rng_uniform(r);
     const double v = rng_uniform(r);
@@ -535,8 +536,8 @@ inline double rng_normal(Rng* r) {
 }
 
 // ----------------------------------------------------------------------------
-// Hashes bytes by a variant of FNV-1a, by 64-bit words: did two runs end in the same bits? (not
-// cryptographic)
+// Hashes bytes by a variant of FNV-1a, by 64-bit words, to tell whether two runs ended in the same
+// bits (not cryptographic).
 inline uint64_t hash_bytes(const void* data, size_t n, uint64_t h = 0xCBF29CE484222325ull) {
     const unsigned char* p = (const unsigned char*)data;
     for (; n >= 8; n -= 8, p += 8) {

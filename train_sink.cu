@@ -62,8 +62,8 @@ static void linear_forward(real* out, const real* inp, const Linear& w, int N,
     ops::matmul_forward(out, inp, w.weight, w.bias, residual, N, w.C, w.OC);
 }
 
-// Computes dinp, or adds to it, and the gradients of the weights.  in the forward pass this was:
-// out = inp W^T + b
+// Computes dinp, or adds to it, and the gradients of the weights. In the forward pass this was:
+//      out = inp W^T + b
 static void linear_backward(real* dinp, const real* dout, const real* inp, const Linear& w, int N,
                             bool add = false) {
     ops::matmul_backward_weight(w.dweight, dout, inp, N, w.C, w.OC);
@@ -123,8 +123,8 @@ static void norm_forward(Model* m, real* out, const real* x, const Norm& norm) {
     ops::norm_forward(out, norm.stats, x, norm.weights, norm_shape(m));
 }
 
-// Computes dx, or adds to it, and the gradients of the weights.  in the forward pass this was:
-// out = norm(x)
+// Computes dx, or adds to it, and the gradients of the weights. In the forward pass this was:
+//      out = norm(x)
 static void norm_backward(Model* m, real* dx, const real* dout, const real* x, const Norm& norm,
                           bool add = false) {
     const NormStats<const acc> stats = { norm.stats.mean, norm.stats.rstd };
@@ -142,8 +142,8 @@ static void input_forward(Model* m, int i) {
     if (m->sizes.norm.in) { norm_forward(m, act_n(m, i), branch_x(m, i), norm_before(m, i)); }
 }
 
-// Computes acts.dx from acts.dn.  in the forward pass this was:  n_i = norm(x_i);
-// x_{i+1} = x_i + .. reads x_i too
+// Computes acts.dx from acts.dn. In the forward pass this was:
+//      n_i = norm(x_i),   and   x_{i+1} = x_i + ..   reads x_i too
 static void input_backward(Model* m, int i) {
     const Acts& a = m->acts;
     const bool parallel = m->arch.parallel;
@@ -174,7 +174,7 @@ void output_forward(Model* m, int i, const real* inp, const Linear& w) {
     if (!norm.stream) { stream_add(m, next, x); }
 }
 
-// Computes dinp from acts.dx.  in the forward pass this was:  x_{i+1} = x_i + inp W^T + b
+// Computes dinp from acts.dx. In the forward pass this was:  x_{i+1} = x_i + inp W^T + b
 static void output_backward(Model* m, int i, real* dinp, const real* inp, const Linear& w) {
     Acts& a = m->acts;
     const NormRow& norm = m->sizes.norm;
@@ -342,8 +342,8 @@ static void phi_forward(Model* m, int l) {
     });
 }
 
-// Computes acts.dqkv in place.  in the forward pass this was:  q, k = W2 hidden,
-// hidden = relu(W1 in)
+// Computes acts.dqkv in place. In the forward pass this was:
+//      q, k = W2 hidden,   hidden = relu(W1 in)
 static void phi_backward(Model* m, int l) {
     if (Attn::phi == PHI_ELU1) {
         ops::phi_elu1_backward(m->acts.dqkv, act_qkv(m, l), attn_shape(m, l));
