@@ -168,7 +168,6 @@ def results_write(path, results, kept_of, table):
     runlog.write_whole(path[:-5] + "-after.json", json.dumps(said, indent=1) + "\n")
 
 
-
 def main():
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
