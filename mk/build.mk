@@ -16,8 +16,8 @@ COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || ech
 ifeq ($(BACKEND),cuda)
 HOST_FLAGS = $(filter-out -O3,$(OPTIMIZE)) -march=$(ARCH) -fopenmp -Wall
 COMPILE    = $(NVCC) -std=c++17 -O3 -arch=$(GPU_ARCH) -ccbin $(CXX) -Xcompiler '$(HOST_FLAGS)'
-JOIN    = $(COMPILE)
-LINK    = -lcublasLt $(if $(filter nccl,$(DIST)),-lnccl)
+JOIN       = $(COMPILE)
+LINK       = -lcublasLt $(if $(filter nccl,$(DIST)),-lnccl)
 else
 HOST    = $(if $(filter mpi,$(DIST)),OMPI_CXX='$(CXX)' MPICH_CXX='$(CXX)' $(MPICXX),$(CXX))
 JOIN    = $(HOST) -fopenmp
@@ -71,13 +71,11 @@ $(DIR)/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
 $(DIR)/variant.o: variant.cu $(DIR)/flags.txt
 	$(call said,$(DIR))$(call compile_for,variant.o) -c $< -o $@
 
+$(PROGRAM_DIR)/%.o: %.cu
+	@mkdir -p $(@D)
+	$(call said,$<)$(COMPILE) $(PROGRAM_DEFS) $(PART) $(OBJECT)
 # for a GPU in one unit: each of its parts would compile the same kernels again
-$(PROGRAM_DIR)/all.o: all.cu
-	@mkdir -p $(@D)
-	$(call said,$<)$(COMPILE) $(PROGRAM_DEFS) -DWITHOUT_VARIANT $(OBJECT)
-$(PROGRAM_DIR)/train_sink.o: train_sink.cu
-	@mkdir -p $(@D)
-	$(call said,$<)$(COMPILE) $(PROGRAM_DEFS) $(OBJECT)
+$(PROGRAM_DIR)/all.o: PART = -DWITHOUT_VARIANT
 # around the model's own loops -O2 is as fast, and compiles in two thirds of the time
 $(PROGRAM_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
