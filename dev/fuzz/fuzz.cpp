@@ -77,7 +77,7 @@ static int attempt(const std::vector<std::string>& words) {
     const int by = WTERMSIG(status);
     const double seconds = used.ru_utime.tv_sec + used.ru_stime.tv_sec +
                            (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-    const bool out_of_time = by == SIGKILL && seconds > hard - 0.1;
+    const bool out_of_time = by == SIGKILL && seconds > soft;  // the kernel counts in ticks
     const bool slow = out_of_time || by == SIGXCPU || by == SIGALRM;
     return slow ? -1 : 1000 + by;
 }
