@@ -7,10 +7,11 @@
 # NAME is PE-FIRST-sSEED. FIRST says what the first token is: fixed, random, free (its target does not
 # count) or ordinary; it may be followed by -then-ordinary, which goes on from the last checkpoint of
 # that run with ordinary first tokens, and by -k for a program of BIAS=k. BIN must have that PE.
+# STEPS is how long; FLAGS are further flags, and rotary:8-random-s1 a name that tells them apart.
 set -eu
-[ $# = 3 ] || { sed -n '2,10p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+[ $# = 3 ] || { sed -n '2,11p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
 name=$1 shards=$2 out=$3
-: "${BIN:=./train_sink}" "${STEPS:=10000}"
+: "${BIN:=./train_sink}" "${STEPS:=10000}" "${FLAGS:=}"
 
 seed=${name##*-s}
 case $name in
@@ -28,7 +29,7 @@ esac
 resume=
 if ls -d "$out/$name"/step_* > /dev/null 2>&1; then resume=--resume; fi
 
-# shellcheck disable=SC2086  # $model and $first are several words, $resume none or one
+# shellcheck disable=SC2086  # $model, $first and $FLAGS are several words, $resume none or one
 OMP_NUM_THREADS=1 exec "$BIN" train -d "$shards" $model -t 64 -b 32 $first \
     --lr 4e-3 --warmup 100 --weight-decay 0.1 --seed "$seed" -n "$STEPS" --sample 0 \
-    --eval-every 500 -o "$out/$name" $resume
+    --eval-every 500 $FLAGS -o "$out/$name" $resume
