@@ -8,14 +8,15 @@
 # count) or ordinary; it may be followed by -then-ordinary, which goes on from the last checkpoint of
 # that run with ordinary first tokens, and by -k for a program of BIAS=k. BIN must have that PE.
 # STEPS is how long; FLAGS are further flags, and rotary:8-random-s1 a name that tells them apart.
+# FROM is the step that -then-ordinary goes on from, if it is not STEPS.
 set -eu
-[ $# = 3 ] || { sed -n '2,11p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+[ $# = 3 ] || { sed -n '2,12p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
 name=$1 shards=$2 out=$3
-: "${BIN:=./train_sink}" "${STEPS:=10000}" "${FLAGS:=}"
+: "${BIN:=./train_sink}" "${STEPS:=10000}" "${FLAGS:=}" "${FROM:=$STEPS}"
 
 seed=${name##*-s}
 case $name in
-    *-then-ordinary*) first="--init $(ls -d "$out/${name%%-then*}-s$seed"/step_"$STEPS")" ;;
+    *-then-ordinary*) first="--init $(ls -d "$out/${name%%-then*}-s$seed"/step_"$FROM")" ;;
     *-fixed-*) first="--fix-token 1:0" ;;
     *-random-*) first="--random-token 1" ;;
     *-free-*) first="--min-context 2" ;;
