@@ -77,13 +77,15 @@ template <int HS, bool HEAVY = false> struct DvTile {
     };
 };
 
-// Pieces of the keys in registers.
+// Pieces of the keys in registers. Softpick needs a few more elsewhere.
 template <class A, class Pe> constexpr bool few_registers = TileScore<A, Pe>::plain && !is_pnorm<A>;
 template <class A, class Pe, int HS>
 constexpr bool two_tiles = DvTile<HS, many_registers<A, Pe>>::MT == 2;
 template <class A, class Pe, int HS>
 constexpr bool keys_fit = HS != 96 || !two_tiles<A, Pe, HS> || few_registers<A, Pe>;
-template <class A, class Pe, int HS> constexpr int keep_keys = keys_fit<A, Pe, HS> ? HS / 16 : 0;
+template <class A, int HS> constexpr int keys_left_out = HS == 96 && A::Z == Z_ABS ? 2 : 0;
+template <class A, class Pe, int HS>
+constexpr int keep_keys = keys_fit<A, Pe, HS> ? HS / 16 - keys_left_out<A, HS> : 0;
 
 // Turns a tile of both dot products into weights and ds; the lane's first query is t, its first key
 // own. rows: of the tile's queries, from the lane's first on.
