@@ -208,7 +208,9 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
         }
         uint32_t* cells = (uint32_t*)c.cell(bh - c.h0, t0, j);
         ds_store<MT, BQ>(cells + lane, c.width(), ds);
-        product_weights<HS, MT, BQ>(dv, w, sd + buf * TILE, by_column);
+        UNROLL(k, BQ / 16) {
+            product_columns<HS, MT, BQ>(dv, w, k, sd + buf * TILE, by_column);
+        }
         __syncthreads();
         t0 = next;
         bh = next_bh;

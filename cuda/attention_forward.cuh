@@ -6,16 +6,24 @@ that are relative to the largest score so far (online softmax):
 
     scores w (BQ, BK) = Q K^T  ->  m, l, o shrink by 2^(m before - m)  ->  w = 2^(score - m)
     l += sum of w              ->  o (BQ, HS) += w V
+
+Tensor cores take six cycles and more for an instruction, and a warp may issue others in between if
+they do not need its result. So a tile's weights are not made all at once but 16 keys at a time,
+w0 w1 .., each right before its product; while tensor cores compute one, the warp makes the next:
+
+    tensor cores   Q K^T | . . . . | w0 V0 | w1 V1 | w2 V2 | w3 V3
+    the others     . . . |  m  w0  |  w1   |  w2   |  w3   | . . .
 */
 #ifndef CUDA_ATTENTION_FORWARD_CUH
 #define CUDA_ATTENTION_FORWARD_CUH
 #include "attention_score.cuh"
 #include "attention_tiles.cuh"
+#include <cfloat>
 
 namespace cuda {
 // What a lane holds of its 2 MT rows, which are own + 8 r (number_of, mma.cuh).
 template <int HS, int MT> struct OnlineRows {
-    float m[2 * MT];                     // the largest score so far
+    float m[2 * MT];                     // the largest score so far, in powers of 2
     float l[2 * MT];                     // the lane's part of the sum in Z, relative to that
     Sums<MT, HS> o;                      // the output, relative to that
 };
@@ -48,7 +56,7 @@ DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, OnlineStar star,
             w_star = attn_term<A>(s_star, m);
         }
         const bool counts_it = column && lane_column() == 0;     // one of the row's four lanes
-        x.m[r] = score.of_natural(m);
+        x.m[r] = fmaxf(m * LOG2_E, -FLT_MAX);                    // finite: x.m - x.m is to be 0
         x.l[r] = counts_it ? attn_mass<A>(w_star, s.p) : 0.0f;
         const bool value = column && star.value;
         const float share = attn_share<A>(w_star);
@@ -61,28 +69,23 @@ DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, OnlineStar star,
     }
 }
 
-// Makes the sums of row r relative to `top`, its new largest score, and returns the base of weights
-// that are relative to it.
-template <class A, class Pe, int HS, int MT>
-DEVICE float online_shrink(OnlineRows<HS, MT>& x, int r, float top, const TileScore<A, Pe>& score,
-                           const AttnShape& s) {
-    // a row that has seen no key yet has -infinity
-    const float base = top == -INFINITY ? 0.0f : __fmul_rn(top, score.unit);
-    const float shrink = ex2_approx(__fmul_rn(x.m[r], score.unit) - base);
-    x.m[r] = top;
+// Makes the sums of row r relative to m, the largest score so far.
+template <class A, int HS, int MT>
+DEVICE void online_shrink(OnlineRows<HS, MT>& x, int r, float m, const AttnShape& s) {
+    const float shrink = ex2_approx(x.m[r] - m);
+    x.m[r] = m;
     x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v;
     UNROLL(i, HS / 4) { number_of(x.o, r, i) *= shrink; }
-    return base;
 }
 
-// Turns N dot products of each row into weights, in place, and adds them to the row's sums. The
-// lane's first key is j. FULL: no key is masked.
+// Turns N dot products of each row into scores, in place, and makes the rows relative to the
+// largest. The lane's first key is j. FULL: no key is masked.
 template <bool FULL, class A, class Pe, int HS, int MT, int N>
-DEVICE void online_add(OnlineRows<HS, MT>& x, Sums<MT, N>& w, const TileScore<A, Pe>& score,
-                       int own, int j, const AttnShape& s) {
+DEVICE void online_scores(OnlineRows<HS, MT>& x, Sums<MT, N>& w, const TileScore<A, Pe>& score,
+                          int own, int j, const AttnShape& s) {
     UNROLL(r, 2 * MT) {
         const int t = own + 8 * r;
-        float top = x.m[r];
+        float top = -INFINITY;
         UNROLL(i, N / 4) {
             float& w_j = number_of(w, r, i);
             const int key = j + columns_on(i);
@@ -91,12 +94,21 @@ DEVICE void online_add(OnlineRows<HS, MT>& x, Sums<MT, N>& w, const TileScore<A,
             w_j = sees ? w_j : attn_masked<A, float>();
             top = fmaxf(top, w_j);
         }
-        float base = 0;
-        if (A::exp_family) { base = online_shrink(x, r, quad_max(top), score, s); }
-        const float one = A::Z == Z_ABS ? ex2_approx(-base) : 0.0f; // softpick's f is e^s - 1
-        UNROLL(i, N / 4) {
-            float& w_j = number_of(w, r, i);
-            w_j = score.weight(w_j, base) - one;
+        if (A::exp_family) {
+            online_shrink<A>(x, r, fmaxf(x.m[r], __fmul_rn(quad_max(top), score.unit)), s);
+        }
+    }
+}
+
+// Turns the scores of keys 16 k.. into weights, in place, and adds them to the sums of the rows.
+template <class A, class Pe, int HS, int MT, int N>
+DEVICE void online_weights(OnlineRows<HS, MT>& x, Sums<MT, N>& w, int k,
+                           const TileScore<A, Pe>& score, const AttnShape& s) {
+    UNROLL(r, 2 * MT) {
+        const float one = A::Z == Z_ABS ? ex2_approx(-x.m[r]) : 0.0f; // softpick's f is e^s - 1
+        UNROLL(i, 4) {
+            float& w_j = number_of(w, r, 4 * k + i);
+            w_j = score.weight(w_j, x.m[r]) - one;
             x.l[r] += score.mass(w_j, s);
             w_j = attn_share<A>(Fast(w_j)).v;
         }
@@ -109,7 +121,7 @@ DEVICE void online_end(float (&factor)[2 * MT], acc* stat, const OnlineRows<HS, 
                        const TileScore<A, Pe>& score, int bh, int own, const AttnShape& s) {
     UNROLL(r, 2 * MT) {
         const int t = own + 8 * r;
-        const float m = __fmul_rn(x.m[r], score.unit) * LN_2;
+        const float m = x.m[r] * LN_2;
         const float l = quad_sum(x.l[r]);
         float two[2];
         factor[r] = attn_stat<A>(two, m, l, s.p, attn_alpha<A, float>(s));
@@ -128,6 +140,20 @@ template <int HS> struct ForwardTile {
     };
 };
 
+// What a thread works on: head h of sequence b, which together are bh; the block's queries from t0
+// on, of which the warp has those from row0 on. The last queries, which see most keys, come first.
+template <int MT, int BQ> struct ForwardPlace {
+    int bh, b, h, t0, row0;
+    DEVICE ForwardPlace(unsigned block, unsigned thread, const AttnShape& s) {
+        const int tiles = CEIL_DIV(s.T, BQ);
+        bh = block / tiles;
+        b = bh / s.NH;
+        h = bh % s.NH;
+        t0 = (tiles - 1 - block % tiles) * BQ;
+        row0 = thread / 32 * 16 * MT;
+    }
+};
+
 // Two blocks must be enough for an SM: for three, 64 channels spill in some variants.
 template <class A, class Bi, class Pe, int HS>
 __global__ void __launch_bounds__(MMA_BLOCK, 2)
@@ -140,33 +166,30 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     bf16* sq = dynamic_smem<bf16>();
     bf16* sk = sq + BQ * HS;             // two tiles
     bf16* sv = sk + 2 * BK * HS;         // two tiles
-    // the last queries, which see most keys, come first
-    const int tiles = CEIL_DIV(s.T, BQ);
-    const int bh = blockIdx.x / tiles;
-    const int t0 = (tiles - 1 - blockIdx.x % tiles) * BQ;
-    const int b = bh / s.NH;
-    const int h = bh % s.NH;
+    const ForwardPlace<MT, BQ> place(blockIdx.x, threadIdx.x, s);
+    const int t0 = place.t0;
+    const int h = place.h;
     const int g = kv_head(s, h);
     const int W = attn_row(s);
-    const int row0 = warp_id() * 16 * MT;
-    const int own = t0 + row0 + lane_row();
-    const bf16* q = (const bf16*)in.qkv + (long)b * s.T * W + h * HS;
+    const bf16* q = (const bf16*)in.qkv + (long)place.b * s.T * W + h * HS;
     const bf16* k = q + (s.NH + g - h) * HS;
-    const bf16* v = k + s.KV * HS;
     const LaneChunks<HS> by_column = lanes_by_column<HS>();
     const LaneChunks<HS> by_row = lanes_by_row<HS>();
-    const LeftRows<HS, MT> queries(sq + row0 * HS, by_column);
+    const LeftRows<HS, MT> queries(sq + place.row0 * HS, by_column);
     const TileScore<A, Pe> score(h, s);
     const int end = min(s.T, max(t0 + BQ, s.prefix));
     const OnlineStar star = { attn_column<Bi>((const bf16*)in.star.k, s, h),
                               attn_star((const bf16*)in.star.v, s, g) };
+    // In the loop and after it, again() leaves the registers to the products.
     auto load = [&](int buf, int j0) {
-        tile_load<HS, BK>(sk + buf * BK * HS, k, W, j0, s.T);
-        tile_load<HS, BK>(sv + buf * BK * HS, v, W, j0, s.T);
+        const unsigned thread = again(threadIdx.x);
+        const bf16* v = k + again(s.KV * HS);
+        tile_load<HS, BK>(sk + buf * BK * HS, k, W, j0, s.T, thread);
+        tile_load<HS, BK>(sv + buf * BK * HS, v, W, j0, s.T, thread);
     };
 
     OnlineRows<HS, MT> x; // before the loads: twenty registers less
-    online_start<A, Bi>(x, q, star, score, own, s);
+    online_start<A, Bi>(x, q, star, score, t0 + place.row0 + lane_row(), s);
     tile_load<HS, BQ>(sq, q, W, t0, s.T);
     int j0 = next_keys(s, t0, BQ, 0, end, BK);
     load(0, j0);
@@ -179,21 +202,28 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
         __syncthreads();
         Sums<MT, BK> w;
         product_rows<HS, MT, BK>(w, queries, sk + buf * BK * HS, by_row);
-        const int first_key = j0 + lane_column();
+        const unsigned thread = again(threadIdx.x);
+        const int own = t0 + thread / 32 * 16 * MT + thread % 32 / 4;
+        const int first_key = j0 + thread % 4 * 2;
         if (tile_full(s, t0, j0, BQ, BK)) {
-            online_add<true, A, Pe, HS, MT, BK>(x, w, score, own, first_key, s);
+            online_scores<true, A, Pe, HS, MT, BK>(x, w, score, own, first_key, s);
         } else {
-            online_add<false, A, Pe, HS, MT, BK>(x, w, score, own, first_key, s);
+            online_scores<false, A, Pe, HS, MT, BK>(x, w, score, own, first_key, s);
         }
-        product_weights<HS, MT, BK>(x.o, w, sv + buf * BK * HS, by_column);
+        UNROLL(i, BK / 16) {
+            online_weights<A, Pe, HS, MT, BK>(x, w, i, score, s);
+            product_columns<HS, MT, BK>(x.o, w, i, sv + buf * BK * HS, by_column);
+        }
         __syncthreads(); // before this buffer is filled again
         j0 = next;
     }
+    const ForwardPlace<MT, BQ> at(again(blockIdx.x), again(threadIdx.x), s);
     float factor[2 * MT];
-    online_end(factor, stat, x, score, bh, own, s);
-    const OutRows rows = { out + (long)b * s.T * s.NH * HS + h * HS, s.NH * HS, t0, s.T };
+    online_end(factor, stat, x, score, at.bh, at.t0 + at.row0 + lane_row(), s);
+    bf16* to = out + (long)at.b * s.T * s.NH * HS + at.h * HS;
+    const OutRows rows = { to, s.NH * HS, at.t0, s.T };
     UNROLL(i, MT) {
-        const int row = row0 + 16 * i;
+        const int row = at.row0 + 16 * i;
         rows_store<HS>(rows, sq, row, x.o[i], factor[2 * i], factor[2 * i + 1]);
     }
 }

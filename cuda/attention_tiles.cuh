@@ -76,11 +76,6 @@ template <class A, class Pe> struct TileScore {
         return A::exp_family ? score * LOG2_E : score;
     }
 
-    // Returns in its unit a score that was computed as elsewhere.
-    DEVICE float of_natural(float score) const {
-        return A::exp_family ? score * LOG2_E / unit : score;
-    }
-
     // Returns e^score relative to the base.
     DEVICE float power(float score, float base) const {
         return ex2_approx(fmaf(score, unit, -base));

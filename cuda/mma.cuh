@@ -224,15 +224,13 @@ DEVICE void product_step(Sums<MT, HS>& c, const Lefts<MT>& a, bf16* x, int row,
     }
 }
 
-// Computes c (16 MT, HS) += w (16 MT, N), in registers, times the N rows of x.
+// Computes c (16 MT, HS) += columns 16 k.. of w (16 MT, N), in registers, times those rows of x.
 template <int HS, int MT, int N>
-DEVICE void product_weights(Sums<MT, HS>& c, const Sums<MT, N>& w, bf16* x,
+DEVICE void product_columns(Sums<MT, HS>& c, const Sums<MT, N>& w, int k, bf16* x,
                             LaneChunks<HS> by_column) {
-    UNROLL(k, N / 16) {
-        Lefts<MT> left;
-        UNROLL(m, MT) { pack_left<N>(left[m], w[m], k); }
-        product_step<HS, MT>(c, left, x, 16 * k, by_column);
-    }
+    Lefts<MT> left;
+    UNROLL(m, MT) { pack_left<N>(left[m], w[m], k); }
+    product_step<HS, MT>(c, left, x, 16 * k, by_column);
 }
 
 // ----------------------------------------------------------------------------

@@ -21,6 +21,9 @@ cuda/mma.cuh|ldmatrix_trans(right,|ldmatrix(right,|bf16
 cuda/mma.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = true;|bf16
 cuda/mma.cuh|if (t < out.T) {|if (t <= out.T) {|bf16
 cuda/attention_forward.cuh|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v;|x.l[r] *= 1;|bf16
+cuda/attention_forward.cuh|            float& w_j = number_of(w, r, 4 * k + i);|            float& w_j = number_of(w, r, i);|bf16
+cuda/attention_forward.cuh|fmaxf(m * LOG2_E, -FLT_MAX);|m * LOG2_E;|bf16
+cuda/mma.cuh|product_step<HS, MT>(c, left, x, 16 * k, by_column);|product_step<HS, MT>(c, left, x, 0, by_column);|bf16
 cuda/attention_backward.cuh|            next = first;\n            next_bh++;|            next = t0 + BQ;\n            next_bh++;|bf16
 cuda/attention_backward.cuh|const bool sees = FULL \| ((t < s.T) & (j < s.T) & attn_sees(s, t, j));|const bool sees = true;|bf16
 cuda/mma.cuh|    v += __shfl_xor_sync(~0u, v, 1);\n    return|    return|bf16
@@ -88,7 +91,7 @@ cuda/attention_forward.cuh|attn_sees(s, t, key));|attn_sees(s, t + 1, key));|ptx
 cuda/mma.cuh|__shfl_xor_sync(~0u, v, 2);|__shfl_xor_sync(0x7fffffffu, v, 2);|ptx
 cuda/mma.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = true;|ptx
 cuda/mma.cuh|    __syncwarp();\n    FOR_LANES(i, 16 * CHUNKS) {|    FOR_LANES(i, 16 * CHUNKS) {|ptx
-cuda/attention_forward.cuh|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v;|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v * (FULL ? 2 : 1);|bf16
+cuda/attention_forward.cuh|            w_j = sees ? w_j : attn_masked<A, float>();|            w_j = sees ? w_j * (FULL ? 2 : 1) : attn_masked<A, float>();|bf16
 cuda/attention_backward.cuh|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, own, s);|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, own, s); w[0][0][0] *= 2; ds[0][0][1] *= 2;|bf16
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
