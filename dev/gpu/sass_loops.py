@@ -19,6 +19,8 @@ as it runs (TILES says how many 16-byte pieces there are); any other loop inside
 If a kernel has several main loops, the counted one is that with the fewest instructions per HMMA;
 of the kernel of dq and dk there is one for each, and that of dk transposes less (LDSM .MT88). ldg
 and stg are loads and stores of 128 bytes a warp: one of 4 bytes per lane is one, one of 16 is four.
+gap is the longest run of instructions without an HMMA among them: in it the tensor cores have nothing
+to do for this warp.
 BSSY and CALL (a branch that makes the lanes of a warp go one after the other, and a slow path such
 as that of a division) are counted everywhere in the main loops, not only on the way.
 """
@@ -28,8 +30,8 @@ import sys
 MARGIN = 1.02                                    # a figure may rise by 2% before the check fails
 KEYS = ("attn", "kernel", "HS", "arch")
 FIGURES = ("registers", "spill", "per_hmma", "branches", "hmma", "instructions", "ldsm", "mufu",
-           "ldgsts", "ldg", "stg")
-HELD = ("registers", "spill", "per_hmma", "branches")  # those that the check holds
+           "ldgsts", "ldg", "stg", "gap")
+HELD = ("registers", "spill", "per_hmma", "branches", "gap")  # those that the check holds
 
 
 def name_of(symbol):
@@ -147,7 +149,7 @@ def lines(block, op):
 
 def walk(graph, header, blocks, loops, pieces):
     """the way through one main loop: (hmma, ldgsts, mufu, instructions, ldsm, ldg, stg,
-    LDSM that transpose)"""
+    LDSM that transpose, gap)"""
     times = {b: 1 for b in blocks}
     for h, inner in loops.items():                # loops that copy run several times
         copies = sum(count(graph.code[b], "LDGSTS") for b in inner)
@@ -171,19 +173,29 @@ def walk(graph, header, blocks, loops, pieces):
                 seen.add(n)
                 stack.append((n, iter(sorted(graph.next[n]))))
     visit(header)
-    best = {}
+    best, after = {}, {}
     for b in order:                               # from the ends to the header
         code, t = graph.code[b], times[b]
         own = (count(code, "HMMA"), t * count(code, "LDGSTS"), t * count(code, "MUFU"),
                -t * len(code), t * count(code, "LDSM"),
                t * lines(code, "LDG"), t * lines(code, "STG"), t * sum(".MT88" in x for x in code))
         ends = (b, header) in graph.back
-        ways = [best[n] for n in graph.next[b] if n in best and (b, n) not in graph.back]
-        rest = max(ways + ([(0,) * 8] if ends or not ways else []))
+        ways = [(best[n], n) for n in graph.next[b] if n in best and (b, n) not in graph.back]
+        rest, after[b] = max(ways + ([((0,) * 8, -1)] if ends or not ways else []))
         if not ends and not ways and b != header:  # leaves the loop: not a way through it
             continue
         best[b] = tuple(x + y for x, y in zip(own, rest))
-    return best[header][:3] + (-best[header][3],) + best[header][4:]
+    way, b = [], header
+    while b != -1:
+        way += graph.code[b] * times[b]
+        b = after[b]
+    return best[header][:3] + (-best[header][3],) + best[header][4:] + (longest_gap(way),)
+
+
+def longest_gap(way):
+    """instructions between two HMMA of a loop, at most; its end goes on at its beginning"""
+    at = [i for i, text in enumerate(way) if opcode(text) == "HMMA"]
+    return max((b - a - 1 for a, b in zip(at, at[1:] + [at[0] + len(way)])), default=0) if at else 0
 
 
 def kernel_counts(code, pieces, sides):
@@ -200,12 +212,12 @@ def kernel_counts(code, pieces, sides):
     branches = sum(count(graph.code[x], "BSSY", "CALL") for x in set().union(*main.values()))
     found = []
     for kind in kinds:
-        hmma, ldgsts, mufu, instructions, ldsm, ldg, stg, _ = min(
+        hmma, ldgsts, mufu, instructions, ldsm, ldg, stg, _, gap = min(
             (w for w in ways if kind in (None, w[7] / w[0])),
             key=lambda w: w[3] / w[0])
         found.append(dict(per_hmma="%.2f" % (instructions / hmma), branches=branches, hmma=hmma,
                           instructions=instructions,
-                          ldsm=ldsm, mufu=mufu, ldgsts=ldgsts, ldg=ldg, stg=stg))
+                          ldsm=ldsm, mufu=mufu, ldgsts=ldgsts, ldg=ldg, stg=stg, gap=gap))
     return found
 
 
