@@ -595,6 +595,8 @@ static std::vector<AttnShape> shapes(bool all) {
         list.push_back({ 3, 50,  2, 1, 384, 0,  0,  0, 9,  2.0f, 1.0f });
         // prefix, a gap, window
         if (IS_BF16) { list.push_back({ 1, 200, 2, 1, 96, 70, 3, 1, 96, 0.5f, 1.0f }); }
+        // a window alone: rows that see nothing of their block's first tile
+        if (IS_BF16) { list.push_back({ 1, 200, 1, 1, 96, 40, 0, 0, 96, 2.0f, 1.0f }); }
 #ifndef EMU // whose panels are 32 rows, not 512
         list.push_back({ 2, 600, 2, 1, 256, 300, 0, 0, 256, 2.0f, 1.0f });
 #endif
