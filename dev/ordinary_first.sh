@@ -1,36 +1,56 @@
 #!/bin/sh
-# ordinary_first.sh NAME SHARDS OUT -- starts or resumes one run of "What stands in the way?" in
-# dev/log/ordinary-sink.md, on one thread
+# ordinary_first.sh NAME SHARDS OUT [after] -- starts or resumes one run of "What stands in the way?" in
+# dev/log/ordinary-sink.md, on one thread; after: probes and edits its last checkpoint
 #
 #   BIN=build/cpu-PRECISION=bf16/train_sink dev/ordinary_first.sh rotary-random-s2 books1024 OUT
 #
 # NAME is PE-FIRST-sSEED. FIRST says what the first token is: fixed, random, free (its target does not
-# count) or ordinary; it may be followed by -then-ordinary, which goes on from the last checkpoint of
-# that run with ordinary first tokens, and by -k for a program of BIAS=k. BIN must have that PE.
+# count) or ordinary; it may be followed by -then-ordinary or -then-free, which goes on from the last
+# checkpoint of that run with such first tokens, and by -k for a program of BIAS=k. BIN must have that PE.
 # STEPS is how long; FLAGS are further flags, and rotary:8-random-s1 a name that tells them apart.
-# FROM is the step that -then-ordinary goes on from, if it is not STEPS.
+# FROM is the step that -then-.. goes on from, if it is not STEPS.
 set -eu
-[ $# = 3 ] || { sed -n '2,12p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+[ $# = 3 ] || [ "$#-${4:-}" = 4-after ] || { sed -n '2,12p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
 name=$1 shards=$2 out=$3
 : "${BIN:=./train_sink}" "${STEPS:=10000}" "${FLAGS:=}" "${FROM:=$STEPS}"
 
 seed=${name##*-s}
+begin=$out/${name%%-then-*}-s$seed/step_$FROM
+shape="--layers 4 --heads 2 --vocab 1024 --width 64 --ffn-width 128"
 case $name in
-    *-then-ordinary*) first="--init $(ls -d "$out/${name%%-then*}-s$seed"/step_"$FROM")" ;;
-    *-fixed-*) first="--fix-token 1:0" ;;
-    *-random-*) first="--random-token 1" ;;
-    *-free-*) first="--min-context 2" ;;
-    *-ordinary-*) first= ;;
+    *-then-ordinary-*) model="--init $begin" first= ;;
+    *-then-free-*) model="--init $begin" first="--min-context 2" ;;
+    *-fixed-*) model=$shape first="--fix-token 1:0" ;;
+    *-random-*) model=$shape first="--random-token 1" ;;
+    *-free-*) model=$shape first="--min-context 2" ;;
+    *-ordinary-*) model=$shape first= ;;
     *) echo "error: $name: wanted PE-fixed-s1, -random-, -free- or -ordinary-" >&2; exit 2 ;;
 esac
-case $name in
-    *-then-ordinary*) model= ;;
-    *) model="--layers 4 --heads 2 --vocab 1024 --width 64 --ffn-width 128" ;;
-esac
+if [ "${4:-}" = after ]; then
+    of=$out/$name/step_$STEPS
+    random="--random-token 1"
+    probe() { # FILE FLAGS..
+        file=$1; shift
+        "$BIN" probe "$of" "$@" --json "$out/$name/probe-$file.json"
+    }
+    probe ordinary -d "$shards"
+    probe random -d "$shards" $random
+    probe random2 -d "$shards" --random-token 1,2
+    probe fixed -d "$shards" --fix-token 1:0
+    probe repeated --probe-input repeated
+    "$BIN" eval "$of" -d "$shards" $random --stream 0+16,1+15 --json "$out/$name/edit-stream.json"
+    number=0
+    for edit in 'A:*:1=mask' 'v:*:1=0' 'v:*:1=mean' 'k:*:1=from 2' 'h:6:1:top3=0' 'h:6:1:top3=mean'; do
+        number=$((number + 1))
+        "$BIN" eval "$of" -d "$shards" $random --edit "$edit" \
+            --json "$out/$name/edit-$number.json"
+    done
+    exit
+fi
 resume=
 if ls -d "$out/$name"/step_* > /dev/null 2>&1; then resume=--resume; fi
 
 # shellcheck disable=SC2086  # $model, $first and $FLAGS are several words, $resume none or one
-OMP_NUM_THREADS=1 exec "$BIN" train -d "$shards" $model -t 64 -b 32 $first \
+OMP_NUM_THREADS=1 exec "$BIN" train -d "$shards" $model $first -t 64 -b 32 \
     --lr 4e-3 --warmup 100 --weight-decay 0.1 --seed "$seed" -n "$STEPS" --sample 0 \
     --eval-every 500 $FLAGS -o "$out/$name" $resume

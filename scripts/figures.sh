@@ -1,22 +1,24 @@
 #!/bin/sh
 # Every figure of docs/ from the stored results of docs/results/, as PNG and SVG; one film.
 #     scripts/figures.sh [-o DIR] [NAME..]     all, or some of: text-dynamics text-film text-map
-#                                              interventions open-heads open-norms
+#                                              interventions open-heads open-norms first-token
+#                                              first-token-norms
 # Needs numpy and matplotlib (PYTHON=/path/python3 chooses a Python that has them). The looks are in
 # scripts/plot.py. docs/results/README.md says how the stored results were made.
 cd "$(dirname "$0")/.." || exit 1
 PYTHON=${PYTHON:-python3}
 out=docs
 if [ "$1" = -o ]; then out=$2; shift 2; fi
-[ $# -gt 0 ] || set -- text-dynamics text-film text-map interventions open-heads open-norms
+[ $# -gt 0 ] || set -- text-dynamics text-film text-map interventions open-heads open-norms first-token first-token-norms
 stored=docs/results
 drawn=$(mktemp -d); trap 'rm -rf "$drawn"' EXIT
+only=-v                                  # the figures called ratios are left out
 plot() { # NAME TITLE FIGURE INPUT..
     name=$1 title=$2; shift 2
     rm -f "$drawn"/*
     "$PYTHON" scripts/plot.py "$@" --title "$title" -o "$drawn" > "$drawn/said" || exit
     for kind in png svg gif; do
-        made=$(ls "$drawn"/*.$kind 2> /dev/null | grep -v /ratios | head -n 1)
+        made=$(ls "$drawn"/*.$kind 2> /dev/null | grep $only /ratios | head -n 1)
         [ -n "$made" ] || continue
         mv "$made" "$out/$name.$kind" && echo "$out/$name.$kind" || exit
     done
@@ -39,7 +41,17 @@ for figure in "$@"; do
             plot $figure "SmolLM2-135M: most heads rest on the first token; those of layers 0 to 2, 10 and 11 do not" heads $stored/smollm2.json ;;
         open-norms)
             plot $figure "SmolLM2-135M: one layer makes the first token's hidden state over a hundred times as long" norms $stored/smollm2.json ;;
-        *) echo "error: $figure: wanted text-dynamics, text-film, text-map, interventions, open-heads or open-norms" >&2
+        first-token)
+            plot $figure "Eight layers, a random first token: the last two layers make a sink of it" \
+                film $stored/first-token/rotary8-random-s1
+            rm "$out/$figure.gif" ;;
+        first-token-norms)
+            only=-e
+            plot $figure "A random first token gets a long h and short values, an ordinary one does not, an extra key leaves a part" \
+                norms $stored/first-token/rotary8-random-s1 $stored/first-token/rotary8-ordinary-s1 \
+                $stored/first-token/rotary8-random-k-s1
+            only=-v ;;
+        *) echo "error: $figure: wanted text-dynamics, text-film, text-map, interventions, open-heads, open-norms, first-token or first-token-norms" >&2
            echo "---> HINT: scripts/figures.sh" >&2; exit 2 ;;
     esac
 done

@@ -140,9 +140,10 @@ def once(words, base):
 
 
 def ordinary_first(words, bb):
-    """the words of a run without the token that begins every sequence:
-    the paper's data have none"""
-    if "--fix-token" in words: i = words.index("--fix-token"); return words[:i] + words[i + 2:]
+    """the words of a run without what the scale puts first in every sequence:
+    the paper's data have ordinary first tokens"""
+    for flag in ("--fix-token", "--random-token"):
+        if flag in words: i = words.index(flag); return words[:i] + words[i + 2:]
     return words + ["--bb-bos", "0"] if bb else words
 
 

@@ -250,6 +250,48 @@ PROSE = [
     ("docs/interventions.md", "has the best loss ({})", [one("wd0.0")]),
 ]
 
+# docs/first-token.md: label of a row, the stored run, its step (0: the last) and whether the table has Sink_*
+FIRST = "docs/first-token.md"
+first_runs = ([(f"{pe} | {kind}", f"{pe}-{kind}-s1", 0, False) for pe in ("rotary", "learnable")
+               for kind in ("fixed", "random", "free", "ordinary")]
+              + [("1", "rotary8-random-s1", step, False) for step in (2500, 5000, 10000, 20000, 40000)]
+              + [(str(seed), f"rotary8-random-s{seed}", 10000, False) for seed in (2, 3)]
+              + [("-", "rotary8-random-s1", 10000, True)]
+              + [(f"{kind} first token", f"rotary8-{kind}-s1", 0, True) for kind in ("free", "ordinary")]
+              + [(f"`{change}`", f"rotary8-random-{change.split('=')[1]}-s1", 0, True)
+                 for change in ("BIAS=k", "BIAS=zero", "ATTN=sigmoid", "ATTN=softpick",
+                                "GATE=head")]
+              + [(f"ordinary | {T}", "rotary8at10k-random-then-ordinary" + end, 0, False)
+                 for T, end in ((64, "-s1"), (256, "-T256-s1"), (1024, "-T1024-s1"))]
+              + [("free | 64", "rotary8at10k-random-then-free-s1", 0, False)])
+
+
+def first_cells(name, step, with_star):
+    """What the tables have of an evaluation; the shares of a row, if its weights do not sum to 1."""
+    lines = map(json.loads, open(f"docs/results/first-token/{name}/log.jsonl", encoding="utf-8"))
+    evals = {o["step"]: o for o in lines if o["event"] == "eval"}
+    o = evals[step or max(evals)]
+    ratio = lambda x: [a / b for a, b in zip(o[x + "_norm_first"], o[x + "_norm_rest"])]
+    sink_star = o["sink"]["sink_star"]
+    return ([f"{o['step']:,}", f"{o['val_loss']:.3f}", f"{100 * o['sink']['sink_k'][0]:.1f}"]
+            + ["-" if sink_star is None else f"{100 * sink_star:.1f}"] * with_star
+            + [f"{max(map(max, o['alpha1_proxy'])):.2f}", f"{max(ratio('h')[1:]):.1f}",
+               f"{min(ratio('v')):.2f}", f"{max(a / b for a, b in zip(o['h_max'], o['h_median'])):.0f}"])
+
+
+FIRST_PROSE = []
+for label, name, step, with_star in first_runs:
+    numbers = first_cells(name, step, with_star)
+    FIRST_PROSE.append((FIRST, f"| {label} |" + " {} |" * len(numbers), numbers))
+first_after = json.load(open("docs/results/first-token/rotary8-random-s1/after.json", encoding="utf-8"))
+FIRST_PROSE += [(FIRST, "| {} | {} | {} | {} | {} |\n",
+                 [f"{o['loss']:.3f}", f"{100 * o['sink_1']:.1f}", f"{100 * o['sink_2']:.1f}",
+                  f"{o['h_ratio']:.1f}", f"{o['spike']:.0f}"]) for o in first_after["probes"].values()]
+FIRST_PROSE += [(FIRST, "| {} +- {} | {} | {} |\n",
+                 [f"{o['change']:+.3f}", f"{o['change_error']:.3f}", f"{100 * o['sink_1']:.1f}",
+                  f"{100 * o['sink_2']:.1f}"])
+                for o in first_after["edits"] if not o["name"].endswith("in the text")]
+
 
 def check_prose(name, template, figures):
     filled = template
@@ -259,7 +301,7 @@ def check_prose(name, template, figures):
            f"{name}: lacks '{filled}'")
 
 
-for row in PROSE + CUT_PROSE: check_prose(*row)
+for row in PROSE + CUT_PROSE + FIRST_PROSE: check_prose(*row)
 for text in wrong: print("FAIL", text)
 print(f"{passed} passed, {len(wrong)} failed")
 sys.exit(bool(wrong))

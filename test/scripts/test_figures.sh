@@ -15,7 +15,8 @@ ONE, TWO, THREE, FOUR, FIVE = colors[:5]
 # file of docs/: the colors of its series
 FIGURES = {"text-dynamics.png": [ONE, TWO, THREE], "open-norms.png": [ONE, TWO, FOUR, FIVE],
            "interventions.png": [ONE, "#000000"], "text-map.png": [TWO], "open-heads.png": [],
-           "text-film.png": []}
+           "text-film.png": [], "first-token.png": [],
+           "first-token-norms.png": [ONE, TWO, THREE]}
 
 
 def chunks(data):
