@@ -451,8 +451,10 @@ static void test_cache_together() {
         });
         long made = 0, entries = 0;
         for (auto& line : split(d.err, '\n')) { made += line.find(" document, ") != line.npos; }
+        // the first was killed when all was written, and another took that over
+        const bool taken_over = killed && d.says("complete already");
         for (auto& name : dir_list(dir + "/cache")) { entries += name.find("together") == 0; }
-        CHECK(d.code == 0 && made == 1 && entries == 1 && !d.says("cannot"),
+        CHECK(d.code == 0 && (made == 1 || taken_over) && entries == 1 && !d.says("cannot"),
               "one text, four processes: %d, made %ld times, %ld entries, %s", d.code, made,
               entries, d.err.c_str());
     }
