@@ -47,7 +47,7 @@ for figure in "$@"; do
             rm "$out/$figure.gif" ;;
         first-token-norms)
             only=-e
-            plot $figure "A random first token gets a long h and short values, an ordinary one does not, an extra key leaves a part" \
+            plot $figure "A random first token gets a long h and, where it is the sink, short values; an ordinary one neither" \
                 norms $stored/first-token/rotary8-random-s1 $stored/first-token/rotary8-ordinary-s1 \
                 $stored/first-token/rotary8-random-k-s1
             only=-v ;;

@@ -4,6 +4,7 @@ Tables are found by their heading and read column by column; PROSE has sentences
 figure, and where it comes from. What is not listed here is not checked.
 """
 import json
+import os
 import re
 import subprocess
 import sys
@@ -250,38 +251,44 @@ PROSE = [
     ("docs/interventions.md", "has the best loss ({})", [one("wd0.0")]),
 ]
 
-# docs/first-token.md: label of a row, the stored run, its step (0: the last) and whether the table has Sink_*
+# docs/first-token.md: label of a row, the stored run, its step (0: the last)
 FIRST = "docs/first-token.md"
-first_runs = ([(f"{pe} | {kind}", f"{pe}-{kind}-s1", 0, False) for pe in ("rotary", "learnable")
+first_runs = ([(f"{pe} | {kind}", f"{pe}-{kind}-s1", 0) for pe in ("rotary", "learnable")
                for kind in ("fixed", "random", "free", "ordinary")]
-              + [("1", "rotary8-random-s1", step, False) for step in (2500, 5000, 10000, 20000, 40000)]
-              + [(str(seed), f"rotary8-random-s{seed}", 10000, False) for seed in (2, 3)]
-              + [("-", "rotary8-random-s1", 10000, True)]
-              + [(f"{kind} first token", f"rotary8-{kind}-s1", 0, True) for kind in ("free", "ordinary")]
-              + [(f"`{change}`", f"rotary8-random-{change.split('=')[1]}-s1", 0, True)
-                 for change in ("BIAS=k", "BIAS=zero", "ATTN=sigmoid", "ATTN=softpick",
-                                "GATE=head")]
-              + [(f"ordinary | {T}", "rotary8at10k-random-then-ordinary" + end, 0, False)
+              + [("1", "rotary8-random-s1", step) for step in (2500, 5000, 10000, 20000, 40000)]
+              + [(str(seed), f"rotary8-random-s{seed}", 10000) for seed in (2, 3)]
+              + [(f"ordinary | {T}", "rotary8at10k-random-then-ordinary" + end, 0)
                  for T, end in ((64, "-s1"), (256, "-T256-s1"), (1024, "-T1024-s1"))]
-              + [("free | 64", "rotary8at10k-random-then-free-s1", 0, False)])
+              + [("free | 64", "rotary8at10k-random-then-free-s1", 0)])
 
 
-def first_cells(name, step, with_star):
-    """What the tables have of an evaluation; the shares of a row, if its weights do not sum to 1."""
+def first_cells(name, step):
+    """What the tables have of an evaluation: step, loss, Sink_1, Sink_*, alpha_1, ratios of h and v,
+    max/median. alpha_1 is a share of the row, if its weights do not sum to 1."""
     lines = map(json.loads, open(f"docs/results/first-token/{name}/log.jsonl", encoding="utf-8"))
     evals = {o["step"]: o for o in lines if o["event"] == "eval"}
     o = evals[step or max(evals)]
     ratio = lambda x: [a / b for a, b in zip(o[x + "_norm_first"], o[x + "_norm_rest"])]
     sink_star = o["sink"]["sink_star"]
-    return ([f"{o['step']:,}", f"{o['val_loss']:.3f}", f"{100 * o['sink']['sink_k'][0]:.1f}"]
-            + ["-" if sink_star is None else f"{100 * sink_star:.1f}"] * with_star
-            + [f"{max(map(max, o['alpha1_proxy'])):.2f}", f"{max(ratio('h')[1:]):.1f}",
-               f"{min(ratio('v')):.2f}", f"{max(a / b for a, b in zip(o['h_max'], o['h_median'])):.0f}"])
+    return [f"{o['step']:,}", f"{o['val_loss']:.3f}", f"{100 * o['sink']['sink_k'][0]:.1f}",
+            "-" if sink_star is None else f"{100 * sink_star:.0f}",
+            f"{max(map(max, o['alpha1_proxy'])):.2f}", f"{max(ratio('h')[1:]):.1f}",
+            f"{min(ratio('v')):.2f}", f"{max(a / b for a, b in zip(o['h_max'], o['h_median'])):.0f}"]
 
 
 FIRST_PROSE = []
-for label, name, step, with_star in first_runs:
-    numbers = first_cells(name, step, with_star)
+for label, name, step in first_runs:
+    numbers = first_cells(name, step)
+    del numbers[3]                               # these tables have no Sink_*
+    FIRST_PROSE.append((FIRST, f"| {label} |" + " {} |" * len(numbers), numbers))
+# the table of changes: all seeds in a cell
+for label, stem in ([("-", "random"), ("free first token", "free"), ("ordinary first token", "ordinary")]
+                    + [(f"`{x}`", "random-" + x.split("=")[1]) for x in (
+                        "BIAS=k", "BIAS=zero", "ATTN=sigmoid", "ATTN=softpick", "GATE=head")]):
+    of_seeds = [first_cells(f"rotary8-{stem}-s{seed}", 10000) for seed in (1, 2, 3)
+                if os.path.exists(f"docs/results/first-token/rotary8-{stem}-s{seed}")]
+    numbers = [" ".join(x) for x in zip(*of_seeds)][1:]
+    numbers[2] = "-" if "-" in numbers[2] else numbers[2]
     FIRST_PROSE.append((FIRST, f"| {label} |" + " {} |" * len(numbers), numbers))
 first_after = json.load(open("docs/results/first-token/rotary8-random-s1/after.json", encoding="utf-8"))
 FIRST_PROSE += [(FIRST, "| {} | {} | {} | {} | {} |\n",
