@@ -1,8 +1,8 @@
 #!/bin/sh
 # dev/gpu/sass.sh -- what became of the attention kernels in machine code. No GPU needed,
 # only nvcc, cuobjdump and nvdisasm.
-#   usage: dev/gpu/sass.sh quick               softmax, sigmoid and elu1, HS 96, sm_90, against
-#                                          dev/gpu/budgets.tsv: half a minute
+#   usage: dev/gpu/sass.sh quick               every ATTN, HS 96, sm_90, against
+#                                          dev/gpu/budgets.tsv: 20 seconds
 #          dev/gpu/sass.sh all                 every ATTN, HS 32, 64, 96, 128, sm_80 and sm_90,
 #                                          one nvcc at a time: six minutes
 #          dev/gpu/sass.sh update [quick]      writes today's figures into dev/gpu/budgets.tsv
@@ -66,8 +66,9 @@ TILES
     done
     for hs in "$@"; do cat "$dir/$hs.tsv"; done | awk 'NR == 1 || !/^attn\t/'
 }
-case "$what $1" in quick*|"update quick") attns="softmax sigmoid elu1" archs=sm_90 heads=96 ;;
-*) attns=$(values ATTN) archs="sm_80 sm_90" heads=${HEADS:-32 64 96 128} ;;
+attns=$(values ATTN)
+case "$what $1" in quick*|"update quick") archs=sm_90 heads=96 ;;
+*) archs="sm_80 sm_90" heads=${HEADS:-32 64 96 128} ;;
 esac
 case $what in
 quick|all) counts $heads > "$dir/counts.tsv" ||
