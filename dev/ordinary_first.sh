@@ -1,19 +1,21 @@
 #!/bin/sh
-# ordinary_first.sh NAME SHARDS OUT [after] -- starts or resumes one run of "What stands in the way?" in
-# dev/log/ordinary-sink.md, on one thread; after: probes and edits its last checkpoint
+# ordinary_first.sh NAME SHARDS OUT [after] -- starts or resumes one run of "What stands in the way?"
+# in dev/log/ordinary-sink.md, on one thread; after: probes and edits its last checkpoint
 #
 #   BIN=build/cpu-PRECISION=bf16/train_sink dev/ordinary_first.sh rotary-random-s2 books1024 OUT
 #
-# NAME is PE-FIRST-sSEED. FIRST says what the first token is: fixed, random, free (its target does not
-# count) or ordinary; it may be followed by -then-ordinary or -then-free, which goes on from the last
-# checkpoint of that run with such first tokens, and by -k for a program of BIAS=k. BIN must have that PE.
+# NAME is PE-FIRST-sSEED. FIRST says what the first token is: fixed, random, free (its target does
+# not count) or ordinary. It may be followed by -then-ordinary or -then-free, which goes on from the
+# last checkpoint of that run with such first tokens, and by a word for another program: -k for
+# BIAS=k. BIN must be that program, with that PE.
 # STEPS is how long; FLAGS are further flags, and rotary:8-random-s1 a name that tells them apart.
 # FROM is the step that -then-.. goes on from, if it is not STEPS.
 set -eu
-[ $# = 3 ] || [ "$#-${4:-}" = 4-after ] || { sed -n '2,12p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+[ $# = 3 ] || [ "$#-${4:-}" = 4-after ] || { sed -n '2,13p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
 name=$1 shards=$2 out=$3
 : "${BIN:=./train_sink}" "${STEPS:=10000}" "${FLAGS:=}" "${FROM:=$STEPS}"
 
+export OMP_NUM_THREADS=1
 seed=${name##*-s}
 begin=$out/${name%%-then-*}-s$seed/step_$FROM
 shape="--layers 4 --heads 2 --vocab 1024 --width 64 --ffn-width 128"
@@ -28,22 +30,24 @@ case $name in
 esac
 if [ "${4:-}" = after ]; then
     of=$out/$name/step_$STEPS
-    random="--random-token 1"
     probe() { # FILE FLAGS..
         file=$1; shift
         "$BIN" probe "$of" "$@" --json "$out/$name/probe-$file.json"
     }
     probe ordinary -d "$shards"
-    probe random -d "$shards" $random
+    probe random -d "$shards" --random-token 1
     probe random2 -d "$shards" --random-token 1,2
     probe fixed -d "$shards" --fix-token 1:0
     probe repeated --probe-input repeated
-    "$BIN" eval "$of" -d "$shards" $random --stream 0+16,1+15 --json "$out/$name/edit-stream.json"
+    loss() { # FILE FLAGS..: with a random first token
+        file=$1; shift
+        "$BIN" eval "$of" -d "$shards" --random-token 1 "$@" --json "$out/$name/edit-$file.json"
+    }
+    loss stream --stream 0+16,1+15
     number=0
     for edit in 'A:*:1=mask' 'v:*:1=0' 'v:*:1=mean' 'k:*:1=from 2' 'h:6:1:top3=0' 'h:6:1:top3=mean'; do
         number=$((number + 1))
-        "$BIN" eval "$of" -d "$shards" $random --edit "$edit" \
-            --json "$out/$name/edit-$number.json"
+        loss $number --edit "$edit"
     done
     exit
 fi
@@ -51,6 +55,6 @@ resume=
 if ls -d "$out/$name"/step_* > /dev/null 2>&1; then resume=--resume; fi
 
 # shellcheck disable=SC2086  # $model, $first and $FLAGS are several words, $resume none or one
-OMP_NUM_THREADS=1 exec "$BIN" train -d "$shards" $model $first -t 64 -b 32 \
+exec "$BIN" train -d "$shards" $model $first -t 64 -b 32 \
     --lr 4e-3 --warmup 100 --weight-decay 0.1 --seed "$seed" -n "$STEPS" --sample 0 \
     --eval-every 500 $FLAGS -o "$out/$name" $resume

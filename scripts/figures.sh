@@ -12,13 +12,13 @@ if [ "$1" = -o ]; then out=$2; shift 2; fi
 [ $# -gt 0 ] || set -- text-dynamics text-film text-map interventions open-heads open-norms first-token first-token-norms
 stored=docs/results
 drawn=$(mktemp -d); trap 'rm -rf "$drawn"' EXIT
-only=-v                                  # the figures called ratios are left out
-plot() { # NAME TITLE FIGURE INPUT..
-    name=$1 title=$2; shift 2
+plot() { # NAME TITLE FIGURE INPUT..; FIGURE ratios: the last picture of norms, else the first one
+    name=$1 title=$2 drawing=$3 wanted='[!r]*'; shift 3
+    [ "$drawing" != ratios ] || drawing=norms wanted='ratios*'
     rm -f "$drawn"/*
-    "$PYTHON" scripts/plot.py "$@" --title "$title" -o "$drawn" > "$drawn/said" || exit
+    "$PYTHON" scripts/plot.py "$drawing" "$@" --title "$title" -o "$drawn" > "$drawn/said" || exit
     for kind in png svg gif; do
-        made=$(ls "$drawn"/*.$kind 2> /dev/null | grep $only /ratios | head -n 1)
+        made=$(ls "$drawn"/$wanted.$kind 2> /dev/null | head -n 1)
         [ -n "$made" ] || continue
         mv "$made" "$out/$name.$kind" && echo "$out/$name.$kind" || exit
     done
@@ -42,15 +42,13 @@ for figure in "$@"; do
         open-norms)
             plot $figure "SmolLM2-135M: one layer makes the first token's hidden state over a hundred times as long" norms $stored/smollm2.json ;;
         first-token)
-            plot $figure "Eight layers, a random first token: the last two layers make a sink of it" \
+            plot $figure "Eight layers, a random first token: the last two layers come to rest on it" \
                 film $stored/first-token/rotary8-random-s1
-            rm "$out/$figure.gif" ;;
+            rm "$out/$figure.gif" ;;       # the strip is enough
         first-token-norms)
-            only=-e
-            plot $figure "A random first token gets a long h and, where it is the sink, short values; an ordinary one neither" \
-                norms $stored/first-token/rotary8-random-s1 $stored/first-token/rotary8-ordinary-s1 \
-                $stored/first-token/rotary8-random-k-s1
-            only=-v ;;
+            plot $figure "A random first token gets a long h and, where heads rest on it, short values; an ordinary one neither" \
+                ratios $stored/first-token/rotary8-random-s1 $stored/first-token/rotary8-ordinary-s1 \
+                $stored/first-token/rotary8-random-k-s1 ;;
         *) echo "error: $figure: wanted text-dynamics, text-film, text-map, interventions, open-heads, open-norms, first-token or first-token-norms" >&2
            echo "---> HINT: scripts/figures.sh" >&2; exit 2 ;;
     esac

@@ -292,10 +292,10 @@ for label, stem in ([("-", "random"), ("free first token", "free"), ("ordinary f
     FIRST_PROSE.append((FIRST, f"| {label} |" + " {} |" * len(numbers), numbers))
 first_after = json.load(open("docs/results/first-token/rotary8-random-s1/after.json", encoding="utf-8"))
 FIRST_PROSE += [(FIRST, "| {} | {} | {} | {} | {} |\n",
-                 [f"{o['loss']:.3f}", f"{100 * o['sink_1']:.1f}", f"{100 * o['sink_2']:.1f}",
-                  f"{o['h_ratio']:.1f}", f"{o['spike']:.0f}"]) for o in first_after["probes"].values()]
+                 [f"{o['probe_loss']:.3f}", of_cut(o), f"{100 * o['sink_2']:.1f}",
+                  f"{max(o['h_ratio']):.1f}", f"{max(o['spike']):.0f}"]) for o in first_after["probes"].values()]
 FIRST_PROSE += [(FIRST, "| {} +- {} | {} | {} |\n",
-                 [f"{o['change']:+.3f}", f"{o['change_error']:.3f}", f"{100 * o['sink_1']:.1f}",
+                 [f"{o['change']:+.3f}", f"{o['change_error']:.3f}", of_cut(o),
                   f"{100 * o['sink_2']:.1f}"])
                 for o in first_after["edits"] if not o["name"].endswith("in the text")]
 
