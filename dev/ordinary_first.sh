@@ -5,8 +5,8 @@
 #   BIN=build/cpu-PRECISION=bf16/train_sink dev/ordinary_first.sh rotary-random-s2 books1024 OUT
 #
 # NAME is PE-FIRST-sSEED. FIRST says what the first token is: fixed, random, free (its target does
-# not count) or ordinary. It may be followed by -then-ordinary or -then-free, which goes on from the
-# last checkpoint of that run with such first tokens, and by a word for another program: -k for
+# not count) or ordinary. It may be followed by -then-ordinary, -then-free or -then-random, which goes
+# on from the last checkpoint of that run with such first tokens, and by a word for another program: -k for
 # BIAS=k. BIN must be that program, with that PE.
 # STEPS is how long; FLAGS are further flags, and rotary:8-random-s1 a name that tells them apart.
 # FROM is the step that -then-.. goes on from, if it is not STEPS.
@@ -22,6 +22,7 @@ shape="--layers 4 --heads 2 --vocab 1024 --width 64 --ffn-width 128"
 case $name in
     *-then-ordinary-*) model="--init $begin" first= ;;
     *-then-free-*) model="--init $begin" first="--min-context 2" ;;
+    *-then-random-*) model="--init $begin" first="--random-token 1" ;;
     *-fixed-*) model=$shape first="--fix-token 1:0" ;;
     *-random-*) model=$shape first="--random-token 1" ;;
     *-free-*) model=$shape first="--min-context 2" ;;
