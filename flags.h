@@ -73,7 +73,7 @@ typedef std::string str;
     X("t", RUN, str,    save_optimizer,  0,   "last",     0, 0,       "which checkpoints keep what --resume needs: last, all or none") \
     X("t", RUN, long,   print_every,     0,   0,          0, MOST,    "steps between printed lines (0: about one line per second)") \
     X("t", MEASURING, long,   sample,          0,   64,         0, 1<<20,   "tokens of the sample that every evaluation writes (0: none)") \
-    X("tpe", MEASURING, long,   val_seqs,        0,   100,        1, 1<<24,   "validation sequences") \
+    X("t", MEASURING, long,   val_seqs,        0,   100,        1, 1<<24,   "validation sequences") \
     X("tpe", MEASURING, str,    probe_len,       0,   "64",       0, 0,       "T of the sink metrics; probe takes a list") \
     X("tpe", MEASURING, long,   probe_seqs,      0,   100,        1, 1<<20,   "sequences of the sink metrics") \
     X("tp", MEASURING, str,    eps,             0,   "0.3",      0, 0,       "threshold of Sink_k, or a list") \

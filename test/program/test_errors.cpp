@@ -56,7 +56,9 @@ static void test_hints() {
     hinted("wibble", "./train_sink --help");
     // a flag of another command
     hinted("train --temperature 1", "a flag of generate: ./train_sink generate --help");
-    hinted("score run/step_4 --val-seqs 3", "a flag of train, probe and eval: ./train_sink train --help");
+    hinted("score run/step_4 --probe-seqs 3",
+           "a flag of train, probe and eval: ./train_sink train --help");
+    hinted("eval run/step_4 --val-seqs 3", "a flag of train: ./train_sink train --help");
     hinted("train --temp 1", "--temperature is a flag of generate: ./train_sink generate --help");
     hinted("generate run/step_4 --temp 1", "did you mean --temperature?");
     // files
