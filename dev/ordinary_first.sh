@@ -1,19 +1,23 @@
 #!/bin/sh
-# ordinary_first.sh NAME SHARDS OUT [after] -- starts or resumes one run of "What stands in the way?"
-# in dev/log/ordinary-sink.md, on one thread; after: probes and edits its last checkpoint
+# ordinary_first.sh NAME SHARDS OUT [after|loss] -- starts or resumes one run of "What stands in the
+# way?" in dev/log/ordinary-sink.md, on one thread; after: probes and edits its last checkpoint;
+# loss: measures its loss by position on all validation tokens, T (64) tokens a sequence
 #
 #   BIN=build/cpu-PRECISION=bf16/train_sink dev/ordinary_first.sh rotary-random-s2 books1024 OUT
 #
 # NAME is PE-FIRST-sSEED. FIRST says what the first token is: fixed, random, free (its target does
-# not count) or ordinary. It may be followed by -then-ordinary, -then-free or -then-random, which goes
-# on from the last checkpoint of that run with such first tokens, and by a word for another program: -k for
-# BIAS=k. BIN must be that program, with that PE.
+# not count) or ordinary. It may be followed by -then-ordinary, -then-free or -then-random, which
+# goes on from the last checkpoint of that run with such first tokens, and by a word for another
+# program: -k for BIAS=k. BIN must be that program, with that PE.
 # STEPS is how long; FLAGS are further flags, and rotary:8-random-s1 a name that tells them apart.
 # FROM is the step that -then-.. goes on from, if it is not STEPS.
 set -eu
-[ $# = 3 ] || [ "$#-${4:-}" = 4-after ] || { sed -n '2,13p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+case $#-${4:-} in
+    3-|4-after|4-loss) ;;
+    *) sed -n '2,13p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
+esac
 name=$1 shards=$2 out=$3
-: "${BIN:=./train_sink}" "${STEPS:=10000}" "${FLAGS:=}" "${FROM:=$STEPS}"
+: "${BIN:=./train_sink}" "${STEPS:=10000}" "${FLAGS:=}" "${FROM:=$STEPS}" "${T:=64}"
 
 export OMP_NUM_THREADS=1
 seed=${name##*-s}
@@ -29,8 +33,13 @@ case $name in
     *-ordinary-*) model=$shape first= ;;
     *) echo "error: $name: wanted PE-fixed-s1, -random-, -free- or -ordinary-" >&2; exit 2 ;;
 esac
+of=$out/$name/step_$STEPS
+if [ "${4:-}" = loss ]; then
+    # shellcheck disable=SC2086  # $first is none or two words
+    exec "$BIN" eval "$of" -d "$shards" $first --probe-len "$T" --probe-seqs 1000000 \
+        --json "$out/$name/loss.json"
+fi
 if [ "${4:-}" = after ]; then
-    of=$out/$name/step_$STEPS
     probe() { # FILE FLAGS..
         file=$1; shift
         "$BIN" probe "$of" "$@" --json "$out/$name/probe-$file.json"
