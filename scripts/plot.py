@@ -19,6 +19,7 @@ from drawing import (COLORS, STYLE, TRAIN_POINTS, MaxNLocator, PercentFormatter,
                      headline, kinds, label, legend_below, look, matplotlib, np, panels, plain, plt,
                      series, stem, trained, whole)
 from plot_maps import maps
+from plot_positions import positions
 from plot_table import table
 from runlog import die, number
 
@@ -368,6 +369,8 @@ FIGURES = {
                   "Sink_1 against length and threshold, from probe --json (Figure 3)"),
     "table":     (table,      "RESULTS.json..",
                   "a table of scripts/reproduce, ours against the paper's"),
+    "positions": (positions,  "EVAL.json..",
+                  "loss by position, from eval --json: what changes where"),
     "all":       (everything, "RUN..",        "the first four of every run"),
 }
 

@@ -1,0 +1,58 @@
+"""The figure of losses by position: what a change costs or gains at the first tokens and later.
+
+Start with `positions`, which scripts/plot.py calls.
+"""
+import os
+import re
+
+import runlog
+from drawing import headline, legend_below, look, np, panels, plain
+from runlog import die
+
+SPEC = {"T!": "count", "runs!": [{"kind!": "text", "by_position!": "numbers"}]}
+HINT = "write one: ./train_sink eval RUN/step_N --json FILE"
+
+
+def positions(paths, options):
+    """Loss by eighths of the sequence of eval --json, and what it is beside the first kind's."""
+    kinds = {}
+    for path in paths:
+        kinds.setdefault(kind_of(path), []).append(read(path))
+    lengths = {T for seeds in kinds.values() for T, _ in seeds}
+    if len(lengths) > 1:
+        die(f"positions: got sequences of {sorted(lengths)} tokens, wanted one length",
+            "./train_sink eval --help")
+    T = lengths.pop()
+    middles = (np.arange(8) + 0.5) * T / 8
+    figure, (loss, beside) = panels(2, 4.7, 3.5)
+    first = np.mean([x for _, x in next(iter(kinds.values()))], axis=0)
+    for i, (kind, seeds) in enumerate(kinds.items()):
+        for n, (_, x) in enumerate(seeds):
+            style = {**look(i), "linewidth": 1.0, "markersize": 3,
+                     "label": plain(kind) if n == 0 else None}
+            loss.plot(middles, x, **style)
+            beside.plot(middles, x - first, **style)
+    loss.set(title="Loss, mean of each eighth of the sequence", xlabel="position",
+             ylabel="loss (nats per token)")
+    beside.set(title=f"Beside the mean of: {plain(next(iter(kinds)))}", xlabel="position",
+               ylabel="difference (nats per token)")
+    headline(figure, [], "Loss by position")
+    legend_below(figure, loss)
+    yield "positions", figure
+
+
+def kind_of(path):
+    """The name of a file, or of its directory if it is called loss.json, without the seed."""
+    name = os.path.splitext(os.path.basename(path))[0]
+    if name == "loss": name = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    return re.sub(r"-s(eed)?\d+$", "", name)
+
+
+def read(path):
+    """Returns T and the loss by position of the unchanged model."""
+    o = runlog.read_json(path, SPEC, HINT)
+    runlog.check(path, o, SPEC)
+    unchanged = [r["by_position"] for r in o["runs"] if r["kind"] == "plain"]
+    if not unchanged or len(unchanged[0]) != 8:
+        die(f"{path}: got no plain run with a by_position of 8 numbers, wanted one", HINT)
+    return o["T"], np.array(unchanged[0], float)
