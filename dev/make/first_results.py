@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """first_results.py OUT DIR -- keeps what docs/first-token.md quotes of the runs that
 dev/ordinary_first.sh left in OUT: DIR/NAME/log.jsonl with the configuration and an evaluation every
-2,500 steps, and the last; DIR/NAME/after.json with probes and edits, where there are some.
+2,500 steps, and the last; DIR/NAME/after.json with probes and edits, and DIR/NAME/loss.json with
+the loss by position, where there are some.
 A colon in a name is left out: rotary8-random-s1.
 """
 import glob
@@ -37,6 +38,16 @@ def after_kept(folder):
     return probes, [o for path in there("edit") for o in edits_of(path) if o["kind"] != "plain"]
 
 
+def loss_kept(path):
+    """Returns what is kept of an `eval --json` of all validation tokens."""
+    with open(path, encoding="utf-8") as file:
+        o = json.load(file)
+    run = next(r for r in o["runs"] if r["kind"] == "plain")
+    return {"T": o["T"], "n": o["n"],
+            "runs": [{"kind": "plain", "loss": round(run["loss"], 5),
+                      "by_position": [round(x, 5) for x in run["by_position"]]}]}
+
+
 def main():
     if len(sys.argv) != 3:
         runlog.die(f"words: got {len(sys.argv) - 1}, wanted two",
@@ -55,6 +66,10 @@ def main():
             runlog.write_whole(os.path.join(folder, "after.json"),
                                f'{{"probes": {{{rows(1, named)}}},\n'
                                f'"edits": [{rows(1, map(json.dumps, edits))}]}}\n')
+        measured = os.path.join(os.path.dirname(path), "loss.json")
+        if os.path.exists(measured):
+            runlog.write_whole(os.path.join(folder, "loss.json"),
+                               json.dumps(loss_kept(measured), separators=(",", ":")) + "\n")
         print(f"{folder}: {len(lines)} lines, {len(probes)} probes, {len(edits)} edits")
 
 

@@ -565,6 +565,12 @@ for kind in ("map", "cosine", "product"):
     x[2, 3] = 0                                             # seen, and given nothing
     np.save(f"{out}/maps/0_1_{kind}.npy", x)
 
+for name, loss in (("plain-s1", 3.0), ("plain-s2", 3.2), ("k-s1", 2.9)):   # what eval --json writes
+    os.makedirs(out + "/losses/" + name)
+    json.dump({"T": 16, "runs": [{"kind": "edit", "by_position": [9] * 8},
+                                 {"kind": "plain", "by_position": [loss + i for i in range(8)]}]},
+              open(f"{out}/losses/{name}/loss.json", "w"))
+
 drawn = {}
 def keep(figure, where, name):
     drawn.setdefault(name, []).append(figure)
@@ -577,7 +583,9 @@ with contextlib.redirect_stdout(sys.stderr):
                   ["heads", tiny, "--step", "5"], ["film", tiny],
                   ["film", "test/demo/text-k", "--title", "The key takes $5"],
                   ["dynamics"] + ["test/demo/text-" + x for x in ("softmax", "sigmoid", "k")],
-                  ["table", "docs/results/interventions-text.json"]):
+                  ["table", "docs/results/interventions-text.json"],
+                  ["positions"] + [f"{out}/losses/{x}/loss.json"
+                                   for x in ("plain-s1", "plain-s2", "k-s1")]):
         plot.main(words + ["-o", out + "/figures"])
         if words == ["all", tiny]:
             first = {n: open(f"{out}/figures/{n}", "rb").read()
@@ -608,7 +616,8 @@ wanted = {"film-tiny", "film-text-k", "dynamics-tiny", "heads-tiny", "norms-tiny
           "maps-maps-0_1", "threshold-probe", "profiles-probe", "table-table",
           "maps-big", "heads-one", "norms-one", "ratios-one", "profiles-one", "heads-probe-tiny",
           "norms-probe-T-32", "norms-probe-T-64", "ratios-probe",
-          "dynamics-text-softmax-text-sigmoid-text-k", "table-interventions-text"}
+          "dynamics-text-softmax-text-sigmoid-text-k", "table-interventions-text",
+          "positions"}
 assert set(drawn) == wanted, set(drawn) ^ wanted
 for name in wanted:
     assert open(f"{out}/figures/{name}.png", "rb").read(8) == b"\x89PNG\r\n\x1a\n"
@@ -693,6 +702,9 @@ images = drawn["maps-maps-0_1"][0].axes[0].images
 assert images[1].get_array().shape == (T, 1) and images[1].get_extent()[1] < images[0].get_extent()[0]
 holds("threshold-probe", 0, [90, 0])
 holds("threshold-probe", 1, [90, 70])
+holds("positions", 0, np.arange(8) + 3.2)
+holds("positions", 1, np.full(8, -0.2))                        # 2.9 beside the mean of 3.0 and 3.2
+assert [t.get_text() for t in drawn["positions"][0].legends[0].get_texts()] == ["plain", "k"]
 image = drawn["maps-maps-0_1"][0].axes[0].images[0].get_array()
 assert image.shape == (T, T + 1) and np.isclose(image[4, 5], 29 / 30)
 assert image.mask[0, 2] and not image.mask[0, 1] and not image.mask[2, 3]
@@ -710,5 +722,11 @@ refused 'one.json: got a probe, wanted a run' \
 refused "head: got '1', wanted LAYER:HEAD" \
     $P maps $out/maps --head 1
 refused 'one.json: got one length and one threshold, wanted several' $P threshold $out/one.json
+refused 'one.json: got an object without T, runs, wanted T, runs'           $P positions $out/one.json
+echo '{"T": 16, "runs": [{"kind": "plain", "by_position": [1, 2]}]}' > $out/short.json
+refused 'short.json: got no plain run with a by_position of 8 numbers'      $P positions $out/short.json
+echo '{"T": 32, "runs": [{"kind": "plain", "by_position": [1, 1, 1, 1, 1, 1, 1, 1]}]}' > $out/long.json
+refused 'positions: got sequences of \[16, 32\] tokens, wanted one length' \
+    $P positions $out/losses/k-s1/loss.json $out/long.json
 refused 'step 7: .* was not measured there, wanted one of 0 5 10'           $P heads $tiny --step 7
 end
