@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """first_results.py OUT DIR -- keeps what docs/first-token.md quotes of the runs that
 dev/ordinary_first.sh left in OUT: DIR/NAME/log.jsonl with the configuration and an evaluation every
-2,500 steps, and the last; DIR/NAME/after.json with probes and edits, and DIR/NAME/loss.json with
+2,500 steps, and the last (of a run that goes on from another also those before step 2,500); DIR/NAME/after.json with probes and edits, and DIR/NAME/loss.json with
 the loss by position, where there are some.
 A colon in a name is left out: rotary8-random-s1.
 """
@@ -26,7 +26,9 @@ def log_kept(path):
     evals = [o for o in lines if o["event"] == "eval"]
     if len(evals) < 2: return []
     last = evals[-1]["step"]
-    return [config] + [o for o in evals if o["step"] % EVERY == 0 or o["step"] == last] \
+    goes_on = bool(config["flags"]["init"])
+    return [config] + [o for o in evals if o["step"] % EVERY == 0 or o["step"] == last
+                       or (goes_on and o["step"] < EVERY)] \
         + [o for o in lines if o["event"] == "done"][-1:]
 
 
