@@ -2,15 +2,18 @@
 # Every figure of docs/ from the stored results of docs/results/, as PNG and SVG; one film.
 #     scripts/figures.sh [-o DIR] [NAME..]     all, or some of: text-dynamics text-film text-map
 #                                              interventions open-heads open-norms first-token
-#                                              first-token-norms
+#                                              first-token-norms first-token-stays
+#                                              first-token-positions
 # Needs numpy and matplotlib (PYTHON=/path/python3 chooses a Python that has them). The looks are in
 # scripts/plot.py. docs/results/README.md says how the stored results were made.
 cd "$(dirname "$0")/.." || exit 1
 PYTHON=${PYTHON:-python3}
 out=docs
 if [ "$1" = -o ]; then out=$2; shift 2; fi
-[ $# -gt 0 ] || set -- text-dynamics text-film text-map interventions open-heads open-norms first-token first-token-norms
+[ $# -gt 0 ] || set -- text-dynamics text-film text-map interventions open-heads open-norms first-token \
+    first-token-norms first-token-stays first-token-positions
 stored=docs/results
+first=$stored/first-token
 drawn=$(mktemp -d); trap 'rm -rf "$drawn"' EXIT
 plot() { # NAME TITLE FIGURE INPUT..; FIGURE ratios: the last picture of norms, else the first one
     name=$1 title=$2 drawing=$3 wanted='[!r]*'; shift 3
@@ -42,14 +45,22 @@ for figure in "$@"; do
         open-norms)
             plot $figure "SmolLM2-135M: one layer makes the first token's hidden state over a hundred times as long" norms $stored/smollm2.json ;;
         first-token)
-            plot $figure "Eight layers, a random first token: the last two layers come to rest on it" \
-                film $stored/first-token/rotary8-random-s1
+            plot $figure "Twelve layers, a random first token: five of the last six layers come to rest on it" \
+                film $first/rotary12-random-s2
             rm "$out/$figure.gif" ;;       # the strip is enough
         first-token-norms)
             plot $figure "A random first token gets a long h and, where heads rest on it, short values; an ordinary one neither" \
-                ratios $stored/first-token/rotary8-random-s1 $stored/first-token/rotary8-ordinary-s1 \
-                $stored/first-token/rotary8-random-k-s1 ;;
-        *) echo "error: $figure: wanted text-dynamics, text-film, text-map, interventions, open-heads, open-norms, first-token or first-token-norms" >&2
+                ratios $first/rotary12-random-s2 $first/rotary12-ordinary-s2 $first/rotary8-random-s1 ;;
+        first-token-stays)
+            plot $figure "On ordinary text the sink is gone in 500 steps at T 64, and stays at T 256" \
+                onset --labels "T 64,T 128,T 256,T 1024" $first/rotary12at40k-random-then-ordinary-s2 \
+                $first/rotary12T256-random-then-ordinary-T128-s2 $first/rotary12T256-random-then-ordinary-s2 \
+                $first/rotary12T256-random-then-ordinary-T1024-s2 ;;
+        first-token-positions)
+            plot $figure "A first token that cannot be read costs 2.5 nats, all at the next positions; a K bias gains a little at each" \
+                positions $first/rotary8-random-s[123]/loss.json $first/rotary8-ordinary-s[123]/loss.json \
+                $first/rotary8-random-k-s[123]/loss.json ;;
+        *) echo "error: $figure: wanted text-dynamics, text-film, text-map, interventions, open-heads, open-norms, first-token, first-token-norms, first-token-stays or first-token-positions" >&2
            echo "---> HINT: scripts/figures.sh" >&2; exit 2 ;;
     esac
 done

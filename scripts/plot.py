@@ -59,13 +59,46 @@ def dynamics(paths, options):
     last = max((e["step"] for r in runs for e in r["evals"]), default=0)
     sink.set_xlim(-0.04 * last - 0.1, 1.04 * last + 0.1)    # a shifted line is in no other unit
     if options.logx:
-        first = min((e["step"] for r in runs for e in r["evals"] if e["step"]), default=1)
         for ax in (loss, sink):
-            ax.set_xscale("symlog", linthresh=first)
+            ax.set_xscale("symlog", linthresh=first_step(runs))
     headline(figure, runs, "Loss and attention sink over training"
              + ". Equal sinks are drawn a little apart" * (len(kinds(runs)) > 1))
     legend_below(figure, loss)
     yield stem("dynamics", runs), figure
+
+
+# what onset draws: a title, and the number of an evaluation; key is where it has alpha_1
+ONSET = [(r"largest $\alpha_1$ of a head", lambda e, key: largest(e[key])),
+         ("largest h first/rest", lambda e, key: largest(ratio(e, "h_norm")[1:])),
+         ("largest / median entry of h",
+          lambda e, key: largest(np.array(e["h_max"], float) / np.array(e["h_median"], float)))]
+
+
+def largest(values):
+    return np.nanmax(np.array(values, float))
+
+
+def onset(paths, options):
+    """What moves before Sink_1 does: the strongest head, the length and the largest entry of h."""
+    runs = trained(paths, "onset")
+    for run in runs:
+        for e in run["evals"]:
+            need(run, e, ("h_norm_first", "h_norm_rest", "h_max", "h_median"))
+    figure, axes = panels(len(ONSET), 3.6, 3.3)
+    for ax, (title, get) in zip(axes, ONSET):
+        for i, run in enumerate(runs):
+            key = "alpha1_proxy" if runlog.uses_proxy(run["evals"]) else "alpha1"
+            ax.plot(*series(run["evals"], lambda e: get(e, key)), **look(i, runs),
+                    label=label(run, runs))
+        ax.set(title=title, xlabel="step", ylim=(0, None))
+        if options.logx: ax.set_xscale("symlog", linthresh=first_step(runs))
+    headline(figure, runs, "What moves before Sink$_1$ does")
+    legend_below(figure, axes[0])
+    yield stem("onset", runs), figure
+
+
+def first_step(runs):
+    return min((e["step"] for r in runs for e in r["evals"] if e["step"]), default=1)
 
 
 def end_of_loss(ax, runs):
@@ -260,7 +293,11 @@ def norms(paths, options):
 
 def need_norms(run, e):
     """A picture of norms needs those of the first token and of the others."""
-    for name in runlog.NORMS[:2] + runlog.NORMS[5:9]:
+    need(run, e, runlog.NORMS[:2] + runlog.NORMS[5:9])
+
+
+def need(run, e, names):
+    for name in names:
         if not e.get(name):
             die(f"{run['log']}: got no {name} at step {e['step']}, wanted one for each layer",
                 "measure it again")
@@ -355,6 +392,7 @@ def everything(paths, options):
 
 FIGURES = {
     "dynamics":  (dynamics,   "RUN..",        "loss, Sink_1 and Sink_* over steps (Figures 4, 28)"),
+    "onset":     (onset,      "RUN..", "what moves before Sink_1: alpha_1, the length of h, max/median"),
     "heads":     (heads,      "RUN..",
                   "attention to the first token by layer and head (Figures 19 to 24)"),
     "film":      (film,       "RUN..",
@@ -386,8 +424,9 @@ options:
   -o DIR      where the .png and .svg go [figures/ beside the first input: runs/figures]
   --step N    the evaluation that heads, norms and profiles show [the last]
   --head L:H,..  maps: these heads in detail [all if they are few]
-  --logx      dynamics: a logarithmic axis of steps
+  --logx      dynamics, onset: a logarithmic axis of steps
   --title T   what the figures say [what they show]
+  --labels A,B,..  what legends call the runs, seeds of one run once [names, switches and flags]
 """
 
 
@@ -410,8 +449,10 @@ def main(words):
     parser.add_argument("--head", type=heads_of, default=set())
     parser.add_argument("--logx", action="store_true")
     parser.add_argument("--title")
+    parser.add_argument("--labels")
     options = parser.parse_intermixed_args(words)
     drawing.finding = options.title
+    drawing.names = options.labels and options.labels.split(",")
     if options.figure not in FIGURES:
         die(f"figure: got '{options.figure}', wanted one of {' '.join(FIGURES)}",
             "scripts/plot.py --help")

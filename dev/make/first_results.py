@@ -56,6 +56,7 @@ def main():
                    "dev/make/first_results.py OUT DIR")
     out, to = sys.argv[1:]
     for path in sorted(glob.glob(os.path.join(out, "*", "log.jsonl"))):
+        if os.path.islink(os.path.dirname(path)): continue     # a second name of a run
         lines = log_kept(path)
         if not lines: continue
         folder = os.path.join(to, os.path.basename(os.path.dirname(path)).replace(":", ""))

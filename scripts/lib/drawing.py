@@ -87,6 +87,7 @@ def plain(text):
 
 
 finding = None           # --title: what the figures say, in place of what they show. Set by plot.py
+names = None             # --labels: what a legend calls the kinds of run, in their order
 
 
 def headline(figure, runs, what, step=None):
@@ -110,6 +111,8 @@ def label(run, runs, step=None):
     seeds = [r for r in runs if runlog.group(r) == runlog.group(run)]
     if run is not seeds[0]:
         return None
+    if names:
+        return called(kinds(runs))[kinds(runs).index(runlog.group(run))]
     flags = runlog.flags_at(run)
     words = [runlog.switches(run)] + [f"{key} {flags[key]}"
                                       for key in runlog.differing_flags(runs) if key in flags
@@ -118,6 +121,14 @@ def label(run, runs, step=None):
     text = f"{name}: {', '.join(words)}"
     if step is not None and run["status"] != "probed": text += f", step {step:,}"
     return "\n".join(textwrap.wrap(plain(text), 110))
+
+
+def called(found):
+    """What --labels calls these kinds of run; without it, their own names."""
+    if names and len(names) != len(found):
+        die(f"--labels: got {len(names)}, wanted {len(found)}, for {', '.join(found)}",
+            "--labels FIRST,SECOND")
+    return [plain(name) for name in names or found]
 
 
 def legend_below(figure, ax, columns=3):

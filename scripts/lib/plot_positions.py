@@ -6,7 +6,7 @@ import os
 import re
 
 import runlog
-from drawing import headline, legend_below, look, np, panels, plain
+from drawing import called, headline, legend_below, look, np, panels
 from runlog import die
 
 SPEC = {"T!": "count", "runs!": [{"kind!": "text", "by_position!": "numbers"}]}
@@ -26,15 +26,16 @@ def positions(paths, options):
     middles = (np.arange(8) + 0.5) * T / 8
     figure, (loss, beside) = panels(2, 4.7, 3.5)
     first = np.mean([x for _, x in next(iter(kinds.values()))], axis=0)
-    for i, (kind, seeds) in enumerate(kinds.items()):
+    names = called(list(kinds))
+    for i, (name, seeds) in enumerate(zip(names, kinds.values())):
         for n, (_, x) in enumerate(seeds):
             style = {**look(i), "linewidth": 1.0, "markersize": 3,
-                     "label": plain(kind) if n == 0 else None}
+                     "label": name if n == 0 else None}
             loss.plot(middles, x, **style)
             beside.plot(middles, x - first, **style)
     loss.set(title="Loss, mean of each eighth of the sequence", xlabel="position",
              ylabel="loss (nats per token)")
-    beside.set(title=f"Beside the mean of: {plain(next(iter(kinds)))}", xlabel="position",
+    beside.set(title=f"Beside the mean of: {names[0]}", xlabel="position",
                ylabel="difference (nats per token)")
     headline(figure, [], "Loss by position")
     legend_below(figure, loss)

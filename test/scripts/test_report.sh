@@ -584,6 +584,7 @@ with contextlib.redirect_stdout(sys.stderr):
                   ["film", "test/demo/text-k", "--title", "The key takes $5"],
                   ["dynamics"] + ["test/demo/text-" + x for x in ("softmax", "sigmoid", "k")],
                   ["table", "docs/results/interventions-text.json"],
+                  ["onset", tiny], ["onset", tiny, "--labels", "the only one"],
                   ["positions"] + [f"{out}/losses/{x}/loss.json"
                                    for x in ("plain-s1", "plain-s2", "k-s1")]):
         plot.main(words + ["-o", out + "/figures"])
@@ -617,7 +618,7 @@ wanted = {"film-tiny", "film-text-k", "dynamics-tiny", "heads-tiny", "norms-tiny
           "maps-big", "heads-one", "norms-one", "ratios-one", "profiles-one", "heads-probe-tiny",
           "norms-probe-T-32", "norms-probe-T-64", "ratios-probe",
           "dynamics-text-softmax-text-sigmoid-text-k", "table-interventions-text",
-          "positions"}
+          "positions", "onset-tiny"}
 assert set(drawn) == wanted, set(drawn) ^ wanted
 for name in wanted:
     assert open(f"{out}/figures/{name}.png", "rb").read(8) == b"\x89PNG\r\n\x1a\n"
@@ -702,6 +703,11 @@ images = drawn["maps-maps-0_1"][0].axes[0].images
 assert images[1].get_array().shape == (T, 1) and images[1].get_extent()[1] < images[0].get_extent()[0]
 holds("threshold-probe", 0, [90, 0])
 holds("threshold-probe", 1, [90, 70])
+holds("onset-tiny", 0, [np.max(x["alpha1_proxy"]) for x in evals])
+holds("onset-tiny", 1, [max(np.array(x["h_norm_first"][1:]) / x["h_norm_rest"][1:]) for x in evals])
+holds("onset-tiny", 2, [max(np.array(x["h_max"]) / x["h_median"]) for x in evals])
+texts = [[t.get_text() for t in f.legends[0].get_texts()] for f in drawn["onset-tiny"]]
+assert texts[0][0].startswith("tiny: ") and texts[1] == ["the only one"], texts
 holds("positions", 0, np.arange(8) + 3.2)
 holds("positions", 1, np.full(8, -0.2))                        # 2.9 beside the mean of 3.0 and 3.2
 assert [t.get_text() for t in drawn["positions"][0].legends[0].get_texts()] == ["plain", "k"]
@@ -722,6 +728,7 @@ refused 'one.json: got a probe, wanted a run' \
 refused "head: got '1', wanted LAYER:HEAD" \
     $P maps $out/maps --head 1
 refused 'one.json: got one length and one threshold, wanted several' $P threshold $out/one.json
+refused '\--labels: got 2, wanted 1, for tiny'                               $P onset $tiny --labels A,B
 refused 'one.json: got an object without T, runs, wanted T, runs'           $P positions $out/one.json
 echo '{"T": 16, "runs": [{"kind": "plain", "by_position": [1, 2]}]}' > $out/short.json
 refused 'short.json: got no plain run with a by_position of 8 numbers'      $P positions $out/short.json
