@@ -1,7 +1,8 @@
 #!/bin/sh
 # ordinary_first.sh NAME SHARDS OUT [after|loss] -- starts or resumes one run of "What stands in the
-# way?" in dev/log/ordinary-sink.md, on one thread; after: probes and edits its last checkpoint;
-# loss: measures its loss by position on all validation tokens, T (64) tokens a sequence
+# way?" in dev/log/ordinary-sink.md, on one thread; after: probes and edits its last checkpoint, layer
+# MARKED (6) where the stream is edited; loss: measures its loss by position on all validation
+# tokens. Both read T (64) tokens a sequence
 #
 #   BIN=build/cpu-PRECISION=bf16/train_sink dev/ordinary_first.sh rotary-random-s2 books1024 OUT
 #
@@ -14,10 +15,10 @@
 set -eu
 case $#-${4:-} in
     3-|4-after|4-loss) ;;
-    *) sed -n '2,13p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
+    *) sed -n '2,14p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
 esac
 name=$1 shards=$2 out=$3
-: "${BIN:=./train_sink}" "${STEPS:=10000}" "${FLAGS:=}" "${FROM:=$STEPS}" "${T:=64}"
+: "${BIN:=./train_sink}" "${STEPS:=10000}" "${FLAGS:=}" "${FROM:=$STEPS}" "${T:=64}" "${MARKED:=6}"
 
 export OMP_NUM_THREADS=1
 seed=${name##*-s}
@@ -42,20 +43,23 @@ fi
 if [ "${4:-}" = after ]; then
     probe() { # FILE FLAGS..
         file=$1; shift
-        "$BIN" probe "$of" "$@" --json "$out/$name/probe-$file.json"
+        "$BIN" probe "$of" "$@" --probe-len "$T" --json "$out/$name/probe-$file.json"
     }
     probe ordinary -d "$shards"
     probe random -d "$shards" --random-token 1
     probe random2 -d "$shards" --random-token 1,2
     probe fixed -d "$shards" --fix-token 1:0
     probe repeated --probe-input repeated
-    loss() { # FILE FLAGS..: with a random first token
+    loss() { # FILE FLAGS..: with the first token of the training
         file=$1; shift
-        "$BIN" eval "$of" -d "$shards" --random-token 1 "$@" --json "$out/$name/edit-$file.json"
+        # shellcheck disable=SC2086  # $first is none or two words
+        "$BIN" eval "$of" -d "$shards" $first --probe-len "$T" "$@" \
+            --json "$out/$name/edit-$file.json"
     }
-    loss stream --stream 0+16,1+15
+    loss stream --stream 0+$((T / 4)),1+$((T / 4 - 1))
     number=0
-    for edit in 'A:*:1=mask' 'v:*:1=0' 'v:*:1=mean' 'k:*:1=from 2' 'h:6:1:top3=0' 'h:6:1:top3=mean'; do
+    for edit in 'A:*:1=mask' 'v:*:1=0' 'v:*:1=mean' 'k:*:1=from 2' "h:$MARKED:1:top3=0" \
+        "h:$MARKED:1:top3=mean"; do
         number=$((number + 1))
         loss $number --edit "$edit"
     done
