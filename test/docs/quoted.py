@@ -255,11 +255,21 @@ PROSE = [
 FIRST = "docs/first-token.md"
 first_runs = ([(f"{pe} | {kind}", f"{pe}-{kind}-s1", 0) for pe in ("rotary", "learnable")
                for kind in ("fixed", "random", "free", "ordinary")]
-              + [("1", "rotary8-random-s1", step) for step in (2500, 5000, 10000, 20000, 40000)]
-              + [(str(seed), f"rotary8-random-s{seed}", 10000) for seed in (2, 3)]
-              + [(f"ordinary | {T}", "rotary8at10k-random-then-ordinary" + end, 0)
-                 for T, end in ((64, "-s1"), (256, "-T256-s1"), (1024, "-T1024-s1"))]
-              + [("free | 64", "rotary8at10k-random-then-free-s1", 0)])
+              + [(f"8 | {seed}", f"rotary8-random-s{seed}", step)
+                 for seed, step in ((1, 10000), (1, 40000), (2, 10000), (3, 10000))]
+              + [(f"12 | {seed}", f"rotary12-random-s{seed}", step)
+                 for seed in (1, 2, 3) for step in (10000, 20000, 40000)]
+              + [("12 | 2 | 64", "rotary12at40k-random-then-ordinary-s2", step) for step in (500, 5000)]
+              + [("12 | 2 | 128", "rotary12T256-random-then-ordinary-T128-s2", step) for step in (500, 5000)]
+              + [("12 | 2 | **256**", "rotary12T256-random-then-ordinary-s2", step)
+                 for step in (500, 5000, 20000)]
+              + [(f"12 | {seed} | {T}", f"rotary12{stem}-random-then-ordinary{end}-s{seed}", step)
+                 for seed in (1, 3) for T, stem, end, step in (
+                     (64, "at40k", "", 1000), (256, "T256", "", 5000))]
+              + [(f"12 | {seed} | 1024", f"rotary12T256-random-then-ordinary-T1024-s{seed}", 5000)
+                 for seed in (2, 3)]
+              + [("8 | 1 | 64", "rotary8at10k-random-then-ordinary-s1", 2500),
+                 ("8 | 1 | 256", "rotary8T256-random-then-ordinary-s1", 5000)])
 
 
 def first_cells(name, step):
@@ -290,14 +300,17 @@ for label, stem in ([("-", "random"), ("free first token", "free"), ("ordinary f
     numbers = [" ".join(x) for x in zip(*of_seeds)][1:]
     numbers[2] = "-" if "-" in numbers[2] else numbers[2]
     FIRST_PROSE.append((FIRST, f"| {label} |" + " {} |" * len(numbers), numbers))
-first_after = json.load(open("docs/results/first-token/rotary8-random-s1/after.json", encoding="utf-8"))
+first_after = [json.load(open(f"docs/results/first-token/{name}/after.json", encoding="utf-8"))
+               for name in ("rotary12-random-s2", "rotary12T256-random-then-ordinary-s2")]
 FIRST_PROSE += [(FIRST, "| {} | {} | {} | {} | {} |\n",
                  [f"{o['probe_loss']:.3f}", of_cut(o), f"{100 * o['sink_2']:.1f}",
-                  f"{max(o['h_ratio']):.1f}", f"{max(o['spike']):.0f}"]) for o in first_after["probes"].values()]
+                  f"{max(o['h_ratio']):.1f}", f"{max(o['spike']):.0f}"])
+                for o in first_after[0]["probes"].values()]
 FIRST_PROSE += [(FIRST, "| {} +- {} | {} | {} |\n",
                  [f"{o['change']:+.3f}", f"{o['change_error']:.3f}", of_cut(o),
                   f"{100 * o['sink_2']:.1f}"])
-                for o in first_after["edits"] if not o["name"].endswith("in the text")]
+                for after in first_after for o in after["edits"]
+                if not o["name"].endswith("in the text")]
 
 
 def check_prose(name, template, figures):
