@@ -2,7 +2,7 @@
 """first_results.py OUT DIR -- keeps what docs/first-token.md quotes of the runs that
 dev/ordinary_first.sh left in OUT: DIR/NAME/log.jsonl with the configuration and an evaluation every
 2,500 steps, and the last (of a run that goes on from another also those before step 2,500); DIR/NAME/after.json with probes and edits, and DIR/NAME/loss.json with
-the loss by position, where there are some.
+the loss by position, where there are some; DIR/NAME/losses.json with the loss of every evaluation.
 A colon in a name is left out: rotary8-random-s1.
 """
 import glob
@@ -16,9 +16,19 @@ import runlog
 EVERY = 2500
 
 
+def read_log(path):
+    return [o for _, o in runlog.read_log(path)[0]]
+
+
+def losses_kept(path):
+    """Returns the validation losses of a log, by their step."""
+    return {str(o["step"]): round(o["val_loss"], 5)
+            for o in read_log(path) if o["event"] == "eval"}
+
+
 def log_kept(path):
     """Returns the lines of a log that are kept, or none if nothing was trained."""
-    lines = [o for _, o in runlog.read_log(path)[0]]
+    lines = read_log(path)
     config = lines[0]
     for flag in ("data", "tokenizer", "out", "init"):
         config["flags"][flag] = os.path.basename(config["flags"][flag])
@@ -50,6 +60,10 @@ def loss_kept(path):
                       "by_position": [round(x, 5) for x in run["by_position"]]}]}
 
 
+def write(folder, name, o):
+    runlog.write_whole(os.path.join(folder, name), json.dumps(o, separators=(",", ":")) + "\n")
+
+
 def main():
     if len(sys.argv) != 3:
         runlog.die(f"words: got {len(sys.argv) - 1}, wanted two",
@@ -63,6 +77,7 @@ def main():
         os.makedirs(folder, exist_ok=True)
         runlog.write_whole(os.path.join(folder, "log.jsonl"),
                            "".join(json.dumps(o, separators=(",", ":")) + "\n" for o in lines))
+        write(folder, "losses.json", losses_kept(path))
         probes, edits = after_kept(os.path.dirname(path))
         if probes:
             named = [f"{json.dumps(name)}: {json.dumps(o)}" for name, o in probes.items()]
@@ -71,8 +86,7 @@ def main():
                                f'"edits": [{rows(1, map(json.dumps, edits))}]}}\n')
         measured = os.path.join(os.path.dirname(path), "loss.json")
         if os.path.exists(measured):
-            runlog.write_whole(os.path.join(folder, "loss.json"),
-                               json.dumps(loss_kept(measured), separators=(",", ":")) + "\n")
+            write(folder, "loss.json", loss_kept(measured))
         print(f"{folder}: {len(lines)} lines, {len(probes)} probes, {len(edits)} edits")
 
 
