@@ -251,14 +251,15 @@ PROSE = [
     ("docs/interventions.md", "has the best loss ({})", [one("wd0.0")]),
 ]
 
-# docs/first-token.md: label of a row, the stored run, its step (0: the last)
-FIRST = "docs/first-token.md"
-first_runs = ([(f"{pe} | {kind}", f"{pe}-{kind}-s1", 0) for pe in ("rotary", "learnable")
+# docs/first-token.md and its notebook: label of a row, the stored run, its step (0: the last)
+FIRST, NOTEBOOK = "docs/first-token.md", "docs/first-token-notebook.md"
+FIRST_RESULTS = "docs/results/first-token"
+four_layers = [(f"{pe} | {kind}", f"{pe}-{kind}-s1", 0) for pe in ("rotary", "learnable")
                for kind in ("fixed", "random", "free", "ordinary")]
-              + [(f"8 | {seed}", f"rotary8-random-s{seed}", step)
+first_runs = ([(f"8 | {seed}", f"rotary8-random-s{seed}", step)
                  for seed, step in ((1, 10000), (1, 40000), (2, 10000), (3, 10000))]
               + [(f"12 | {seed}", f"rotary12-random-s{seed}", step)
-                 for seed in (1, 2, 3) for step in (10000, 20000, 40000)]
+                 for seed in (1, 2, 3) for step in (20000, 40000)]
               + [("12 | 2 | 64", "rotary12at40k-random-then-ordinary-s2", step) for step in (500, 5000)]
               + [("12 | 2 | 128", "rotary12T256-random-then-ordinary-T128-s2", step) for step in (500, 5000)]
               + [("12 | 2 | **256**", "rotary12T256-random-then-ordinary-s2", step)
@@ -275,7 +276,7 @@ first_runs = ([(f"{pe} | {kind}", f"{pe}-{kind}-s1", 0) for pe in ("rotary", "le
 def first_cells(name, step):
     """What the tables have of an evaluation: step, loss, Sink_1, Sink_*, alpha_1, ratios of h and v,
     max/median. alpha_1 is a share of the row, if its weights do not sum to 1."""
-    lines = map(json.loads, open(f"docs/results/first-token/{name}/log.jsonl", encoding="utf-8"))
+    lines = map(json.loads, open(f"{FIRST_RESULTS}/{name}/log.jsonl", encoding="utf-8"))
     evals = {o["step"]: o for o in lines if o["event"] == "eval"}
     o = evals[step or max(evals)]
     ratio = lambda x: [a / b for a, b in zip(o[x + "_norm_first"], o[x + "_norm_rest"])]
@@ -287,22 +288,29 @@ def first_cells(name, step):
 
 
 FIRST_PROSE = []
-for label, name, step in first_runs:
-    numbers = first_cells(name, step)
-    del numbers[3]                               # these tables have no Sink_*
-    FIRST_PROSE.append((FIRST, f"| {label} |" + " {} |" * len(numbers), numbers))
+for file, runs in ((FIRST, first_runs), (NOTEBOOK, four_layers)):
+    for label, name, step in runs:
+        numbers = first_cells(name, step)
+        del numbers[3]                           # these tables have no Sink_*
+        FIRST_PROSE.append((file, f"| {label} |" + " {} |" * len(numbers), numbers))
 # the table of changes: all seeds in a cell
 for label, stem in ([("-", "random"), ("free first token", "free"), ("ordinary first token", "ordinary")]
                     + [(f"`{x}`", "random-" + x.split("=")[1]) for x in (
                         "BIAS=k", "BIAS=zero", "ATTN=sigmoid", "ATTN=softpick", "GATE=head")]):
     of_seeds = [first_cells(f"rotary8-{stem}-s{seed}", 10000) for seed in (1, 2, 3)
-                if os.path.exists(f"docs/results/first-token/rotary8-{stem}-s{seed}")]
+                if os.path.exists(f"{FIRST_RESULTS}/rotary8-{stem}-s{seed}")]
     numbers = [" ".join(x) for x in zip(*of_seeds)][1:]
     numbers[2] = "-" if "-" in numbers[2] else numbers[2]
-    FIRST_PROSE.append((FIRST, f"| {label} |" + " {} |" * len(numbers), numbers))
-first_at = f"{FIRST[:-3]}/".replace("docs/", "docs/results/")
-first_json = lambda name, file: json.load(open(f"{first_at}{name}/{file}.json", encoding="utf-8"))
-mean_of = lambda x: sum(x) / len(x)
+    FIRST_PROSE.append((NOTEBOOK, f"| {label} |" + " {} |" * len(numbers), numbers))
+
+
+def first_json(name, file):
+    with open(f"{FIRST_RESULTS}/{name}/{file}.json", encoding="utf-8") as text:
+        return json.load(text)
+
+
+def mean_of(x):
+    return sum(x) / len(x)
 
 
 def error_of(x):
@@ -343,13 +351,13 @@ FIRST_PROSE += [
      [f"{f(x):.3f}" for x in means for f in (mean_of, error_of)])]
 FIRST_PROSE += [(FIRST, "|" + " {} |" * 8, first_cells("rotary12T256ord-ordinary-then-ordinary-k-s2", step))
                 for step in (500, 1000, 5000)]
-first_after = [json.load(open(f"docs/results/first-token/{name}/after.json", encoding="utf-8"))
+first_after = [first_json(name, "after")
                for name in ("rotary12-random-s2", "rotary12T256-random-then-ordinary-s2")]
-FIRST_PROSE += [(FIRST, "| {} | {} | {} | {} | {} |\n",
+FIRST_PROSE += [(NOTEBOOK, "| {} | {} | {} | {} | {} |\n",
                  [f"{o['probe_loss']:.3f}", of_cut(o), f"{100 * o['sink_2']:.1f}",
                   f"{max(o['h_ratio']):.1f}", f"{max(o['spike']):.0f}"])
                 for o in first_after[0]["probes"].values()]
-FIRST_PROSE += [(FIRST, "| {} +- {} | {} | {} |\n",
+FIRST_PROSE += [(NOTEBOOK, "| {} +- {} | {} | {} |\n",
                  [f"{o['change']:+.3f}", f"{o['change_error']:.3f}", of_cut(o),
                   f"{100 * o['sink_2']:.1f}"])
                 for after in first_after for o in after["edits"]
