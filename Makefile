@@ -8,7 +8,7 @@ include mk/switches.mk # the switches, their values, the tools
 include mk/build.mk    # how a program is built
 include mk/tests.mk    # how the tests are built
 
-.SUFFIXES: # `make test_data` is to say that there is no such target, not to compile a file of that name
+.SUFFIXES: # so that `make test_data` is an unknown target, and compiles no file of that name
 .PHONY: train_sink binary once switches quick slow test-all compile-all ptx-all sanitizer check test \
         program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink

@@ -1,8 +1,8 @@
 #!/bin/sh
 # ordinary_first.sh NAME SHARDS OUT [after|loss] -- starts or resumes one run of "What stands in the
-# way?" in dev/log/ordinary-sink.md, on one thread; after: probes and edits its last checkpoint, layer
-# MARKED (6) where the stream is edited; loss: measures its loss by position on all validation
-# tokens. Both read T (64) tokens a sequence
+# way?" or "What a sink is worth" in dev/log/ordinary-sink.md, on one thread; after: probes and
+# edits its last checkpoint, the stream after MARKED (6) layers; loss: measures its loss by position
+# on all validation tokens. Both read T (64) tokens a sequence: the T of FLAGS, if that has one
 #
 #   BIN=build/cpu-PRECISION=bf16/train_sink dev/ordinary_first.sh rotary-random-s2 books1024 OUT
 #
@@ -32,7 +32,8 @@ case $name in
     *-random-*) model=$shape first="--random-token 1" ;;
     *-free-*) model=$shape first="--min-context 2" ;;
     *-ordinary-*) model=$shape first= ;;
-    *) echo "error: $name: wanted PE-fixed-s1, -random-, -free- or -ordinary-" >&2; exit 2 ;;
+    *) echo "error: $name: wanted PE-fixed-s1, -random-, -free- or -ordinary-, -then-.. after it" >&2
+        exit 2 ;;
 esac
 of=$out/$name/step_$STEPS
 if [ "${4:-}" = loss ]; then

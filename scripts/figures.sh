@@ -50,15 +50,16 @@ for figure in "$@"; do
             rm "$out/$figure.gif" ;;       # the strip is enough
         first-token-norms)
             plot $figure "A random first token gets a long h and, where heads rest on it, short values; an ordinary one neither" \
-                ratios $first/rotary12-random-s2 $first/rotary12-ordinary-s2 $first/rotary8-random-s1 ;;
+                ratios --labels "12 layers and a random first token,12 layers and an ordinary one,8 layers and a random one" \
+                $first/rotary12-random-s2 $first/rotary12-ordinary-s2 $first/rotary8-random-s1 ;;
         first-token-stays)
-            plot $figure "On ordinary text the sink is gone in 500 steps at T 64, and stays at T 256" \
-                onset --labels "T 64,T 128,T 256,T 1024" $first/rotary12at40k-random-then-ordinary-s2 \
+            plot $figure "Seed 2 on ordinary text: the sink is gone in 500 steps at T 64, and stays at T 256" \
+                onset --labels "T 64,T 128,T 256,T 1024" $first/rotary12T256-random-then-ordinary-T64-s2 \
                 $first/rotary12T256-random-then-ordinary-T128-s2 $first/rotary12T256-random-then-ordinary-s2 \
                 $first/rotary12T256-random-then-ordinary-T1024-s2 ;;
         first-token-positions)
-            plot $figure "A first token that cannot be read costs 2.5 nats, all at the next positions; a K bias gains a little at each" \
-                positions $first/rotary8-random-s[123]/loss.json $first/rotary8-ordinary-s[123]/loss.json \
+            plot $figure "A first token that cannot be read costs 2.5 nats, all in the first eight positions; a K bias gains a little at each" \
+                positions --labels "a random first token,an ordinary one,a random one and a K bias" $first/rotary8-random-s[123]/loss.json $first/rotary8-ordinary-s[123]/loss.json \
                 $first/rotary8-random-k-s[123]/loss.json ;;
         *) echo "error: $figure: wanted text-dynamics, text-film, text-map, interventions, open-heads, open-norms, first-token, first-token-norms, first-token-stays or first-token-positions" >&2
            echo "---> HINT: scripts/figures.sh" >&2; exit 2 ;;

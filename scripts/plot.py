@@ -69,19 +69,22 @@ def dynamics(paths, options):
 
 # what onset draws: a title, and the number of an evaluation; key is where it has alpha_1
 ONSET = [(r"largest $\alpha_1$ of a head", lambda e, key: largest(e[key])),
-         ("largest h first/rest", lambda e, key: largest(ratio(e, "h_norm")[1:])),
-         ("largest / median entry of h",
-          lambda e, key: largest(np.array(e["h_max"], float) / np.array(e["h_median"], float)))]
+         ("largest h first/rest",
+          lambda e, key: largest(ratio(e, "h_norm_first", "h_norm_rest")[1:])),
+         ("largest / median entry of h", lambda e, key: largest(ratio(e, "h_max", "h_median")))]
 
 
 def largest(values):
-    return np.nanmax(np.array(values, float))
+    """Returns the largest number, or None where nothing was measured."""
+    found = [x for x in np.ravel(np.array(values, float)) if np.isfinite(x)]
+    return max(found, default=None)
 
 
 def onset(paths, options):
-    """What moves before Sink_1 does: the strongest head, the length and the largest entry of h."""
+    """Draws what moves before Sink_1 does: the strongest head, the length of h, its entries."""
     runs = trained(paths, "onset")
     for run in runs:
+        runlog.at_step(run, None)
         for e in run["evals"]:
             need(run, e, ("h_norm_first", "h_norm_rest", "h_max", "h_median"))
     figure, axes = panels(len(ONSET), 3.6, 3.3)
@@ -270,13 +273,14 @@ def norms(paths, options):
     for i, run in enumerate(runs):
         e = runlog.at_step(run, options.step)
         for (key, _, _), ax in zip(NORMS, axes):
-            ax.plot(ratio(e, key + "_norm"), **look(i, runs), label=label(run, runs, e["step"]))
+            ax.plot(ratio(e, key + "_norm_first", key + "_norm_rest"), **look(i, runs),
+                    label=label(run, runs, e["step"]))
         if "pre_norm_first" in e:
             # after attention, after FFN, ..
             half_blocks = 0.5 * np.arange(1, 1 + len(e["pre_norm_first"]))
             dotted = {**look(i, runs), "linestyle": ":",
                       "label": plain(run["name"]) + ", before the norm"}
-            axes[0].plot(half_blocks, ratio(e, "pre_norm"), **dotted)
+            axes[0].plot(half_blocks, ratio(e, "pre_norm_first", "pre_norm_rest"), **dotted)
     for (key, name, where), ax in zip(NORMS, axes):
         ax.axhline(1, color="#888888", lw=0.8, zorder=0)
         ax.set(title=name, xlabel=where)
@@ -303,9 +307,10 @@ def need(run, e, names):
                 "measure it again")
 
 
-def ratio(e, key):
-    first, rest = np.array(e[key + "_first"], float), np.array(e[key + "_rest"], float)
-    return np.where(rest > 0, first / np.where(rest > 0, rest, 1), np.nan)
+def ratio(e, above, below):
+    """Returns one list of an evaluation over another, nan where that is 0."""
+    above, below = np.array(e[above], float), np.array(e[below], float)
+    return np.where(below > 0, above / np.where(below > 0, below, 1), np.nan)
 
 
 def plain_log(ax):
@@ -392,7 +397,8 @@ def everything(paths, options):
 
 FIGURES = {
     "dynamics":  (dynamics,   "RUN..",        "loss, Sink_1 and Sink_* over steps (Figures 4, 28)"),
-    "onset":     (onset,      "RUN..", "what moves before Sink_1: alpha_1, the length of h, max/median"),
+    "onset":     (onset,      "RUN..",
+                  "what moves before Sink_1: alpha_1, the length of h, max/median"),
     "heads":     (heads,      "RUN..",
                   "attention to the first token by layer and head (Figures 19 to 24)"),
     "film":      (film,       "RUN..",
@@ -426,7 +432,8 @@ options:
   --head L:H,..  maps: these heads in detail [all if they are few]
   --logx      dynamics, onset: a logarithmic axis of steps
   --title T   what the figures say [what they show]
-  --labels A,B,..  what legends call the runs, seeds of one run once [names, switches and flags]
+  --labels A,B,..  dynamics, onset, norms, positions: what legends call the runs, seeds of one
+              run once [names, switches and flags]
 """
 
 
@@ -452,7 +459,10 @@ def main(words):
     parser.add_argument("--labels")
     options = parser.parse_intermixed_args(words)
     drawing.finding = options.title
-    drawing.names = options.labels and options.labels.split(",")
+    drawing.names = None if options.labels is None else options.labels.split(",")
+    if drawing.names and not all(name.strip("_ ") for name in drawing.names):
+        die(f"--labels: got {runlog.shown(options.labels)}, wanted a name in every part",
+            "--labels FIRST,SECOND")
     if options.figure not in FIGURES:
         die(f"figure: got '{options.figure}', wanted one of {' '.join(FIGURES)}",
             "scripts/plot.py --help")

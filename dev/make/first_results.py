@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""first_results.py OUT DIR -- keeps what docs/first-token.md quotes of the runs that
-dev/ordinary_first.sh left in OUT: DIR/NAME/log.jsonl with the configuration and an evaluation every
-2,500 steps, and the last (of a run that goes on from another also those before step 2,500); DIR/NAME/after.json with probes and edits, and DIR/NAME/loss.json with
-the loss by position, where there are some; DIR/NAME/losses.json with the loss of every evaluation.
-A colon in a name is left out: rotary8-random-s1.
+"""first_results.py OUT DIR [NAME..] -- keeps what docs/first-token.md and its notebook quote of the
+runs that dev/ordinary_first.sh left in OUT, of all or of these:
+DIR/NAME/log.jsonl with the configuration, an evaluation every 2,500 steps and the last, and of a run
+that goes on from another also those before step 2,500; losses.json with the loss of every
+evaluation; loss.json with the loss by position and after.json with probes and edits, where there
+are some. A colon in a name is left out: rotary8-random-s1.
 """
 import glob
 import json
@@ -16,19 +17,14 @@ import runlog
 EVERY = 2500
 
 
-def read_log(path):
-    return [o for _, o in runlog.read_log(path)[0]]
-
-
-def losses_kept(path):
+def losses_kept(lines):
     """Returns the validation losses of a log, by their step."""
-    return {str(o["step"]): round(o["val_loss"], 5)
-            for o in read_log(path) if o["event"] == "eval"}
+    return {str(o["step"]): o["val_loss"] and round(o["val_loss"], 5)
+            for o in lines if o["event"] == "eval"}
 
 
-def log_kept(path):
+def log_kept(lines):
     """Returns the lines of a log that are kept, or none if nothing was trained."""
-    lines = read_log(path)
     config = lines[0]
     for flag in ("data", "tokenizer", "out", "init"):
         config["flags"][flag] = os.path.basename(config["flags"][flag])
@@ -65,29 +61,32 @@ def write(folder, name, o):
 
 
 def main():
-    if len(sys.argv) != 3:
-        runlog.die(f"words: got {len(sys.argv) - 1}, wanted two",
-                   "dev/make/first_results.py OUT DIR")
-    out, to = sys.argv[1:]
-    for path in sorted(glob.glob(os.path.join(out, "*", "log.jsonl"))):
-        if os.path.islink(os.path.dirname(path)): continue     # a second name of a run
-        lines = log_kept(path)
-        if not lines: continue
-        folder = os.path.join(to, os.path.basename(os.path.dirname(path)).replace(":", ""))
+    if len(sys.argv) < 3:
+        runlog.die(f"words: got {len(sys.argv) - 1}, wanted two or more",
+                   "dev/make/first_results.py OUT DIR [NAME..]")
+    out, to, *names = sys.argv[1:]
+    runs = sorted(os.path.dirname(path) for path in glob.glob(os.path.join(out, "*", "log.jsonl")))
+    for run in runs:
+        name = os.path.basename(run)
+        if os.path.islink(run): continue                       # a second name of a run
+        if names and name not in names: continue
+        lines = [o for _, o in runlog.read_log(os.path.join(run, "log.jsonl"))[0]]
+        losses, kept = losses_kept(lines), log_kept(lines)
+        if not kept: continue
+        folder = os.path.join(to, name.replace(":", ""))
         os.makedirs(folder, exist_ok=True)
         runlog.write_whole(os.path.join(folder, "log.jsonl"),
-                           "".join(json.dumps(o, separators=(",", ":")) + "\n" for o in lines))
-        write(folder, "losses.json", losses_kept(path))
-        probes, edits = after_kept(os.path.dirname(path))
+                           "".join(json.dumps(o, separators=(",", ":")) + "\n" for o in kept))
+        write(folder, "losses.json", losses)
+        probes, edits = after_kept(run)
         if probes:
-            named = [f"{json.dumps(name)}: {json.dumps(o)}" for name, o in probes.items()]
+            named = [f"{json.dumps(kind)}: {json.dumps(o)}" for kind, o in probes.items()]
             runlog.write_whole(os.path.join(folder, "after.json"),
                                f'{{"probes": {{{rows(1, named)}}},\n'
                                f'"edits": [{rows(1, map(json.dumps, edits))}]}}\n')
-        measured = os.path.join(os.path.dirname(path), "loss.json")
-        if os.path.exists(measured):
-            write(folder, "loss.json", loss_kept(measured))
-        print(f"{folder}: {len(lines)} lines, {len(probes)} probes, {len(edits)} edits")
+        if os.path.exists(os.path.join(run, "loss.json")):
+            write(folder, "loss.json", loss_kept(os.path.join(run, "loss.json")))
+        print(f"{folder}: {len(kept)} lines, {len(probes)} probes, {len(edits)} edits")
 
 
 main()

@@ -1,7 +1,7 @@
 """How every figure looks, and what the figures share: colors, panels, titles, legends, files.
 
-Start with STYLE and `look`. The figures themselves are in scripts/plot.py, plot_maps.py and
-plot_table.py.
+Start with STYLE and `look`. The figures themselves are in scripts/plot.py, plot_maps.py,
+plot_positions.py and plot_table.py.
 """
 import re
 import textwrap
@@ -111,7 +111,7 @@ def label(run, runs, step=None):
     seeds = [r for r in runs if runlog.group(r) == runlog.group(run)]
     if run is not seeds[0]:
         return None
-    if names:
+    if names is not None:
         return called(kinds(runs))[kinds(runs).index(runlog.group(run))]
     flags = runlog.flags_at(run)
     words = [runlog.switches(run)] + [f"{key} {flags[key]}"
@@ -124,8 +124,8 @@ def label(run, runs, step=None):
 
 
 def called(found):
-    """What --labels calls these kinds of run; without it, their own names."""
-    if names and len(names) != len(found):
+    """Returns what --labels calls these kinds of run; without it, their own names."""
+    if names is not None and len(names) != len(found):
         die(f"--labels: got {len(names)}, wanted {len(found)}, for {', '.join(found)}",
             "--labels FIRST,SECOND")
     return [plain(name) for name in names or found]

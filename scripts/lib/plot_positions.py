@@ -3,7 +3,6 @@
 Start with `positions`, which scripts/plot.py calls.
 """
 import os
-import re
 
 import runlog
 from drawing import called, headline, legend_below, look, np, panels
@@ -14,7 +13,7 @@ HINT = "write one: ./train_sink eval RUN/step_N --json FILE"
 
 
 def positions(paths, options):
-    """Loss by eighths of the sequence of eval --json, and what it is beside the first kind's."""
+    """Draws the loss by eighths of the sequence of eval --json, and beside the first kind's."""
     kinds = {}
     for path in paths:
         kinds.setdefault(kind_of(path), []).append(read(path))
@@ -29,8 +28,8 @@ def positions(paths, options):
     names = called(list(kinds))
     for i, (name, seeds) in enumerate(zip(names, kinds.values())):
         for n, (_, x) in enumerate(seeds):
-            style = {**look(i), "linewidth": 1.0, "markersize": 3,
-                     "label": name if n == 0 else None}
+            style = {**look(i), "label": name if n == 0 else None}
+            if len(seeds) > 1: style.update(linewidth=1.0, markersize=3)
             loss.plot(middles, x, **style)
             beside.plot(middles, x - first, **style)
     loss.set(title="Loss, mean of each eighth of the sequence", xlabel="position",
@@ -43,10 +42,10 @@ def positions(paths, options):
 
 
 def kind_of(path):
-    """The name of a file, or of its directory if it is called loss.json, without the seed."""
+    """Returns the name of a file, or of its directory if it is loss.json, without the seed."""
     name = os.path.splitext(os.path.basename(path))[0]
     if name == "loss": name = os.path.basename(os.path.dirname(os.path.abspath(path)))
-    return re.sub(r"-s(eed)?\d+$", "", name)
+    return runlog.without_seed(name)
 
 
 def read(path):
@@ -54,6 +53,6 @@ def read(path):
     o = runlog.read_json(path, SPEC, HINT)
     runlog.check(path, o, SPEC)
     unchanged = [r["by_position"] for r in o["runs"] if r["kind"] == "plain"]
-    if not unchanged or len(unchanged[0]) != 8:
+    if not unchanged or len(unchanged[0]) != 8 or None in unchanged[0]:
         die(f"{path}: got no plain run with a by_position of 8 numbers, wanted one", HINT)
     return o["T"], np.array(unchanged[0], float)

@@ -494,7 +494,12 @@ def number(x):
 
 def group(run):
     """The name without its seed: runs of one group are drawn alike."""
-    return re.sub(r"[-_.]?seed\d+$", "", run["name"]) or run["name"]
+    return without_seed(run["name"])
+
+
+def without_seed(name):
+    """run-seed2, run-s2 -> run"""
+    return re.sub(r"([-_.]?seed|-s)\d+$", "", name) or name
 
 
 def switches(run):

@@ -260,17 +260,16 @@ first_runs = ([(f"8 | {seed}", f"rotary8-random-s{seed}", step)
                  for seed, step in ((1, 10000), (1, 40000), (2, 10000), (3, 10000))]
               + [(f"12 | {seed}", f"rotary12-random-s{seed}", step)
                  for seed in (1, 2, 3) for step in (20000, 40000)]
-              + [("12 | 2 | 64", "rotary12at40k-random-then-ordinary-s2", step) for step in (500, 5000)]
+              + [("12 | 2 | 64", "rotary12T256-random-then-ordinary-T64-s2", step) for step in (500, 2500)]
               + [("12 | 2 | 128", "rotary12T256-random-then-ordinary-T128-s2", step) for step in (500, 5000)]
               + [("12 | 2 | **256**", "rotary12T256-random-then-ordinary-s2", step)
-                 for step in (500, 5000, 20000)]
+                 for step in (5000, 20000)]
+              + [("12 | 2b | 256", "rotary12T256-random-then-ordinary-s12", step) for step in (5000, 20000)]
               + [(f"12 | {seed} | {T}", f"rotary12{stem}-random-then-ordinary{end}-s{seed}", step)
                  for seed in (1, 3) for T, stem, end, step in (
                      (64, "at40k", "", 1000), (256, "T256", "", 5000))]
               + [(f"12 | {seed} | 1024", f"rotary12T256-random-then-ordinary-T1024-s{seed}", 5000)
-                 for seed in (2, 3)]
-              + [("8 | 1 | 64", "rotary8at10k-random-then-ordinary-s1", 2500),
-                 ("8 | 1 | 256", "rotary8T256-random-then-ordinary-s1", 5000)])
+                 for seed in (2, 3)])
 
 
 def first_cells(name, step):
@@ -318,8 +317,8 @@ def error_of(x):
     return (sum((y - mean_of(x)) ** 2 for y in x) / (len(x) - 1) / len(x)) ** 0.5
 
 
-def first_positions(kind, seed, layers=8):
-    return first_json(f"rotary{layers}-{kind}-s{seed}", "loss")["runs"][0]["by_position"]
+def first_positions(name):
+    return first_json(name, "loss")["runs"][0]["by_position"]
 
 
 def first_losses(name, first, last):
@@ -327,29 +326,58 @@ def first_losses(name, first, last):
 
 
 # what being unreadable costs, and what a K bias and a sink gain after the first eighth of T 64
-gone = {kind: [first_positions(kind, seed) for seed in (1, 2, 3)]
-        for kind in ("random", "ordinary", "random-k")}
-first_differ = lambda a, b, get: [get(x) - get(y) for x, y in zip(gone[a], gone[b])]
-early, late = (lambda x: 8 * x[0]), (lambda x: mean_of(x[1:]))
-twelve = late(first_positions("random", 2, 12)) - late(first_positions("ordinary", 2, 12))
-means = [(f"rotary12{stem}-s2", first, last) for stem, first, last in (
-    ("T256-random-then-ordinary", 5500, 10000), ("at40k-ordinary-then-ordinary-T256", 5500, 10000),
-    ("T256ord-ordinary-then-ordinary-k", 2500, 5000))]
-means = [first_losses(*x) for x in means]
+first_eighths = {kind: [first_positions(f"rotary8-{kind}-s{seed}") for seed in (1, 2, 3)]
+                 for kind in ("random", "ordinary", "random-k")}
+
+
+def first_differ(a, b, get):
+    """By how much the losses of one kind are above another's, by seed."""
+    return [get(x) - get(y) for x, y in zip(first_eighths[a], first_eighths[b])]
+
+
+def early(x):
+    return 8 * x[0]
+
+
+def late(x):
+    return mean_of(x[1:])
+
+
+def paired(a, b, first, last):
+    """By how much the losses of one run are above another's, at equal steps."""
+    return [x - y for x, y in zip(first_losses(a, first, last), first_losses(b, first, last))]
+
+
+costs = first_differ("random", "ordinary", early)
+gain_early, gain_late = (first_differ("random", "random-k", get) for get in (early, late))
+pays_from = [8 + (mean_of(costs) - mean_of(gain_early)) / (mean_of(gain_late) + sign * error_of(gain_late))
+             for sign in (0, 1, -1)]
+twelve = late(first_positions("rotary12-random-s2")) - late(first_positions("rotary12-ordinary-s2"))
+SINK, CONTROL, SINK_K = ("rotary12T256-random-then-ordinary-s2", "rotary12at40k-ordinary-then-ordinary-T256-s2",
+                         "rotary12T256ord-ordinary-then-ordinary-k-s2")
+beside = [x - y for x, y in zip(first_positions(SINK), first_positions(CONTROL))]
 FIRST_PROSE += [
     (FIRST, "costs {} nats per sequence (standard error {}",
-     [f"{f(first_differ('random', 'ordinary', early)):.2f}" for f in (mean_of, error_of)]),
-    (FIRST, "A K bias gains {} nats ({}) in the first eight positions",
-     [f"{f(first_differ('random', 'random-k', early)):.2f}" for f in (mean_of, error_of)]),
-    (FIRST, "and then {} ({}) per token",
-     [f"{f(first_differ('random', 'random-k', late)):.3f}" for f in (mean_of, error_of)]),
+     [f"{f(costs):.2f}" for f in (mean_of, error_of)]),
+    (FIRST, "0.039 nats per token at T 64, 0.010 at T 256, {} at T 1024", [f"{mean_of(costs) / 1024:.3f}"]),
+    (FIRST, "A K bias lowers the loss by {} nats ({}) in the first eight positions",
+     [f"{f(gain_early):.2f}" for f in (mean_of, error_of)]),
+    (FIRST, "and then by {} ({}) per token", [f"{f(gain_late):.3f}" for f in (mean_of, error_of)]),
+    (FIRST, "from T {} on ({} to {} within one standard error)", [f"{5 * round(x / 5)}" for x in pays_from]),
     (FIRST, "the difference is {} ({}) with eight layers and {} with twelve",
-     [f"{abs(f(first_differ('ordinary', 'random', late))):.3f}" for f in (mean_of, error_of)]
-     + [f"{abs(twelve):.3f}"]),
-    (FIRST, "is {} ({}) with the sink and {} ({}) without. The first token keeps a place that a K bias uses "
-     "better: with one the loss falls to {} ({})",
-     [f"{f(x):.3f}" for x in means for f in (mean_of, error_of)])]
-FIRST_PROSE += [(FIRST, "|" + " {} |" * 8, first_cells("rotary12T256ord-ordinary-then-ordinary-k-s2", step))
+     [f"{f(first_differ('ordinary', 'random', late)):.3f}" for f in (mean_of, error_of)]
+     + [f"{twelve:.3f}"]),
+    (FIRST, "is {} with the sink and {} without; step by step the difference is {} ({}, one seed)",
+     [f"{mean_of(first_losses(name, 5500, 10000)):.3f}" for name in (SINK, CONTROL)]
+     + [f"{f(paired(CONTROL, SINK, 5500, 10000)):.3f}" for f in (mean_of, error_of)]),
+    (FIRST, "is worse by {} nats in the first 32 positions, and better by {} at each",
+     [f"{32 * beside[0]:.2f}", f"{-mean_of(beside[1:]):.3f}"]),
+    (FIRST, "its loss is {}, and that of the model with the sink was {} at the same steps",
+     [f"{mean_of(first_losses(name, 2500, 5000)):.3f}" for name in (SINK_K, SINK)]),
+    (NOTEBOOK, "{} on average (standard error {}, all validation tokens",
+     [f"{f([(8 * x + 56 * y) / 64 for x, y in zip([z / 8 for z in gain_early], gain_late)]):.3f}"
+      for f in (mean_of, error_of)])]
+FIRST_PROSE += [(FIRST, "|" + " {} |" * 8, first_cells(SINK_K, step))
                 for step in (500, 1000, 5000)]
 first_after = [first_json(name, "after")
                for name in ("rotary12-random-s2", "rotary12T256-random-then-ordinary-s2")]

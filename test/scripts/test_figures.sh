@@ -16,7 +16,7 @@ ONE, TWO, THREE, FOUR, FIVE = colors[:5]
 FIGURES = {"text-dynamics.png": [ONE, TWO, THREE], "open-norms.png": [ONE, TWO, FOUR, FIVE],
            "interventions.png": [ONE, "#000000"], "text-map.png": [TWO], "open-heads.png": [],
            "text-film.png": [], "first-token.png": [],
-           "first-token-norms.png": [ONE, TWO, THREE], "first-token-stays.png": [ONE, TWO],
+           "first-token-norms.png": [ONE, TWO, THREE], "first-token-stays.png": [ONE, TWO, THREE, FOUR],
            "first-token-positions.png": [ONE, TWO, THREE]}
 
 

@@ -729,6 +729,12 @@ refused "head: got '1', wanted LAYER:HEAD" \
     $P maps $out/maps --head 1
 refused 'one.json: got one length and one threshold, wanted several' $P threshold $out/one.json
 refused '\--labels: got 2, wanted 1, for tiny'                               $P onset $tiny --labels A,B
+refused "\--labels: got 'A,', wanted a name in every part"                  $P onset $tiny --labels A,
+refused "\--labels: got '', wanted a name in every part"                    $P onset $tiny --labels ''
+mkdir -p $out/unmeasured && grep -v '"event": *"eval"' $tiny/log.jsonl > $out/unmeasured/log.jsonl
+refused 'got no evaluation, wanted one'                                     $P onset $out/unmeasured
+echo '{"T": 16, "runs": [{"kind": "plain", "by_position": [1, 1, 1, 1, 1, 1, 1, null]}]}' > $out/null.json
+refused 'null.json: got no plain run with a by_position of 8 numbers'       $P positions $out/null.json
 refused 'one.json: got an object without T, runs, wanted T, runs'           $P positions $out/one.json
 echo '{"T": 16, "runs": [{"kind": "plain", "by_position": [1, 2]}]}' > $out/short.json
 refused 'short.json: got no plain run with a by_position of 8 numbers'      $P positions $out/short.json
