@@ -377,14 +377,23 @@ FIRST_PROSE += [
     (NOTEBOOK, "{} on average (standard error {}, all validation tokens",
      [f"{f([(8 * x + 56 * y) / 64 for x, y in zip([z / 8 for z in gain_early], gain_late)]):.3f}"
       for f in (mean_of, error_of)])]
-four = [[x - y for x, y in zip(*(first_positions(f"rotary4c-ordinary{k}-s{seed}") for k in ("", "-k")))]
-        for seed in (1, 2, 3)]
-four_early, four_late = ([get(x) for x in four] for get in (early, late))
+def worth_by_position(layers):
+    """By how much a K bias lowers the loss of ordinary text, by seed and position."""
+    return [[x - y for x, y in zip(*(first_positions(f"rotary{layers}c-ordinary{k}-s{seed}")
+                                     for k in ("", "-k")))] for seed in (1, 2, 3)]
+
+
+two, four = ([*map(mean_of, worth_by_position(layers))] for layers in (2, 4))
+four_early, four_late = ([get(x) for x in worth_by_position(4)] for get in (early, late))
 FIRST_PROSE += [
-    (NOTEBOOK, "A K bias lowers it by {} nats (standard error {}): by {} per token in the first eight positions, "
+    (NOTEBOOK, "a K bias lowers it by {} nats (standard error {}): by {} per token in the first eight positions, "
      "and by {} at the later ones",
-     [f"{f([mean_of(x) for x in four]):.3f}" for f in (mean_of, error_of)]
+     [f"{f(four):.3f}" for f in (mean_of, error_of)]
      + [f"{mean_of(four_early) / 8:.3f}", f"{mean_of(four_late):.3f}"]),
+    (NOTEBOOK, "it lowers the loss by {} nats (standard error {}; by seed {}, {}, {})",
+     [f"{x:.3f}" for x in (mean_of(two), error_of(two), *two)]),
+    (NOTEBOOK, "({} ({}) from two layers to four)",
+     [f"{mean_of(four) - mean_of(two):.3f}", f"{(error_of(two) ** 2 + error_of(four) ** 2) ** 0.5:.3f}"]),
     (NOTEBOOK, "from T {} on",
      [f"{5 * round((8 + (mean_of(costs) - mean_of(four_early)) / mean_of(four_late)) / 5)}"])]
 FIRST_PROSE += [(FIRST, "|" + " {} |" * 8, first_cells(SINK_K, step))
