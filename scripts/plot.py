@@ -417,6 +417,7 @@ FIGURES = {
                   "loss by position, from eval --json: what changes where"),
     "all":       (everything, "RUN..",        "the first four of every run"),
 }
+LABELED = ("dynamics", "onset", "norms", "positions")     # those with a legend of runs
 
 
 def usage():
@@ -465,6 +466,9 @@ def main(words):
             "--labels FIRST,SECOND")
     if options.figure not in FIGURES:
         die(f"figure: got '{options.figure}', wanted one of {' '.join(FIGURES)}",
+            "scripts/plot.py --help")
+    if options.labels is not None and options.figure not in LABELED:
+        die(f"--labels: got {options.figure}, wanted one of {' '.join(LABELED)}",
             "scripts/plot.py --help")
     draw, what, _ = FIGURES[options.figure]
     if not options.inputs:

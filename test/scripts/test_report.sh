@@ -729,6 +729,7 @@ refused "head: got '1', wanted LAYER:HEAD" \
     $P maps $out/maps --head 1
 refused 'one.json: got one length and one threshold, wanted several' $P threshold $out/one.json
 refused '\--labels: got 2, wanted 1, for tiny'                               $P onset $tiny --labels A,B
+refused '\--labels: got heads, wanted one of dynamics onset'                 $P heads $tiny --labels A
 refused "\--labels: got 'A,', wanted a name in every part"                  $P onset $tiny --labels A,
 refused "\--labels: got '', wanted a name in every part"                    $P onset $tiny --labels ''
 mkdir -p $out/unmeasured && grep -v '"event": *"eval"' $tiny/log.jsonl > $out/unmeasured/log.jsonl
