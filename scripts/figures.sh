@@ -10,8 +10,9 @@ cd "$(dirname "$0")/.." || exit 1
 PYTHON=${PYTHON:-python3}
 out=docs
 if [ "$1" = -o ]; then out=$2; shift 2; fi
-[ $# -gt 0 ] || set -- text-dynamics text-film text-map interventions open-heads open-norms first-token \
-    first-token-norms first-token-stays first-token-positions
+all="text-dynamics text-film text-map interventions open-heads open-norms first-token first-token-norms
+    first-token-stays first-token-positions"
+[ $# -gt 0 ] || set -- $all
 stored=docs/results
 first=$stored/first-token
 drawn=$(mktemp -d); trap 'rm -rf "$drawn"' EXIT
@@ -59,9 +60,10 @@ for figure in "$@"; do
                 $first/rotary12T256-random-then-ordinary-T1024-s2 ;;
         first-token-positions)
             plot $figure "A first token that cannot be read costs 2.5 nats, all in the first eight positions; a K bias gains a little at each" \
-                positions --labels "a random first token,an ordinary one,a random one and a K bias" $first/rotary8-random-s[123]/loss.json $first/rotary8-ordinary-s[123]/loss.json \
+                positions --labels "a random first token,an ordinary one,a random one and a K bias" \
+                $first/rotary8-random-s[123]/loss.json $first/rotary8-ordinary-s[123]/loss.json \
                 $first/rotary8-random-k-s[123]/loss.json ;;
-        *) echo "error: $figure: wanted text-dynamics, text-film, text-map, interventions, open-heads, open-norms, first-token, first-token-norms, first-token-stays or first-token-positions" >&2
+        *) echo "error: $figure: wanted one of" $all >&2
            echo "---> HINT: scripts/figures.sh" >&2; exit 2 ;;
     esac
 done

@@ -445,6 +445,19 @@ def heads_of(text):
     return {tuple(map(int, pair.split(":"))) for pair in text.split(",")}
 
 
+def labels_of(options):
+    """Returns the names of --labels, or None without it."""
+    if options.labels is None: return None
+    if options.figure not in LABELED:
+        die(f"--labels: got {options.figure}, wanted one of {' '.join(LABELED)}",
+            "scripts/plot.py --help")
+    names = options.labels.split(",")
+    if not all(name.strip("_ ") for name in names):
+        die(f"--labels: got {runlog.shown(options.labels)}, wanted a name in every part",
+            "--labels FIRST,SECOND")
+    return names
+
+
 def main(words):
     if not words or words[0] in ("-h", "--help"):
         sys.exit(print(usage(), end=""))
@@ -460,16 +473,10 @@ def main(words):
     parser.add_argument("--labels")
     options = parser.parse_intermixed_args(words)
     drawing.finding = options.title
-    drawing.names = None if options.labels is None else options.labels.split(",")
-    if drawing.names and not all(name.strip("_ ") for name in drawing.names):
-        die(f"--labels: got {runlog.shown(options.labels)}, wanted a name in every part",
-            "--labels FIRST,SECOND")
     if options.figure not in FIGURES:
         die(f"figure: got '{options.figure}', wanted one of {' '.join(FIGURES)}",
             "scripts/plot.py --help")
-    if options.labels is not None and options.figure not in LABELED:
-        die(f"--labels: got {options.figure}, wanted one of {' '.join(LABELED)}",
-            "scripts/plot.py --help")
+    drawing.names = labels_of(options)
     draw, what, _ = FIGURES[options.figure]
     if not options.inputs:
         die(f"{options.figure}: got nothing to draw, wanted {what}",

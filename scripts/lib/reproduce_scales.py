@@ -16,8 +16,8 @@ PAPER = dict(steps=20000, batch=1048576, seq=2048, lr=4e-4, heads=8)
 ORDINARY = [
     # At the small scales a first token becomes a sink where it is always the same (<s>,
     # --fix-token), and not where it is an ordinary one (dev/log/text-runs.md), so the default
-    # run has such a token (text8: a random one). It is a fixed first token (Table 10), a place made for spare attention:
-    # whether a learned key takes that attention is also asked without it.
+    # run has such a token (text8: a random one). It is a fixed first token (Table 10), a place made
+    # for spare attention: whether a learned key takes that attention is also asked without it.
     ("table4-none-no-s",       "Table 4, no <s>", "-", "", "no <s>, no bias: the control"),
     ("table4-sink_token-no-s", "Table 4, no <s>", "BIAS=sink_token", "", "-"),
     ("table4-kv-no-s",         "Table 4, no <s>", "BIAS=kv", "", "-"),

@@ -494,12 +494,7 @@ def number(x):
 
 def group(run):
     """The name without its seed: runs of one group are drawn alike."""
-    return without_seed(run["name"])
-
-
-def without_seed(name):
-    """run-seed2, run-s2 -> run"""
-    return re.sub(r"([-_.]?seed|-s)\d+$", "", name) or name
+    return re.sub(r"([-_.]?seed|-s)\d+$", "", run["name"]) or run["name"]
 
 
 def switches(run):

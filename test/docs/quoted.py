@@ -4,10 +4,10 @@ Tables are found by their heading and read column by column; PROSE has sentences
 figure, and where it comes from. What is not listed here is not checked.
 """
 import json
-import os
 import re
 import subprocess
 import sys
+from statistics import mean as mean_of, stdev
 
 passed, wrong = 0, []
 
@@ -251,10 +251,9 @@ PROSE = [
     ("docs/interventions.md", "has the best loss ({})", [one("wd0.0")]),
 ]
 
-# docs/first-token.md and its notebook: label of a row, the stored run, its step (0: the last)
+# docs/first-token.md and its notebook: label of a row, the stored run, its step
 FIRST, NOTEBOOK = "docs/first-token.md", "docs/first-token-notebook.md"
-FIRST_RESULTS = "docs/results/first-token"
-four_layers = [(f"{pe} | {kind}", f"{pe}-{kind}-s1", 0) for pe in ("rotary", "learnable")
+four_layers = [(f"{pe} | {kind}", f"{pe}-{kind}-s1", 10000) for pe in ("rotary", "learnable")
                for kind in ("fixed", "random", "free", "ordinary")]
 first_runs = ([(f"8 | {seed}", f"rotary8-random-s{seed}", step)
                  for seed, step in ((1, 10000), (1, 40000), (2, 10000), (3, 10000))]
@@ -273,11 +272,10 @@ first_runs = ([(f"8 | {seed}", f"rotary8-random-s{seed}", step)
 
 
 def first_cells(name, step):
-    """What the tables have of an evaluation: step, loss, Sink_1, Sink_*, alpha_1, ratios of h and v,
+    """Returns what the tables have of an evaluation: step, loss, Sink_1, Sink_*, alpha_1, ratios of h and v,
     max/median. alpha_1 is a share of the row, if its weights do not sum to 1."""
-    lines = map(json.loads, open(f"{FIRST_RESULTS}/{name}/log.jsonl", encoding="utf-8"))
-    evals = {o["step"]: o for o in lines if o["event"] == "eval"}
-    o = evals[step or max(evals)]
+    lines = map(json.loads, open(f"docs/results/first-token/{name}/log.jsonl", encoding="utf-8"))
+    o = next(o for o in lines if o["event"] == "eval" and o["step"] == step)
     ratio = lambda x: [a / b for a, b in zip(o[x + "_norm_first"], o[x + "_norm_rest"])]
     sink_star = o["sink"]["sink_star"]
     return [f"{o['step']:,}", f"{o['val_loss']:.3f}", f"{100 * o['sink']['sink_k'][0]:.1f}",
@@ -296,33 +294,25 @@ for file, runs in ((FIRST, first_runs), (NOTEBOOK, four_layers)):
 for label, stem in ([("-", "random"), ("free first token", "free"), ("ordinary first token", "ordinary")]
                     + [(f"`{x}`", "random-" + x.split("=")[1]) for x in (
                         "BIAS=k", "BIAS=zero", "ATTN=sigmoid", "ATTN=softpick", "GATE=head")]):
-    of_seeds = [first_cells(f"rotary8-{stem}-s{seed}", 10000) for seed in (1, 2, 3)
-                if os.path.exists(f"{FIRST_RESULTS}/rotary8-{stem}-s{seed}")]
+    of_seeds = [first_cells(f"rotary8-{stem}-s{seed}", 10000) for seed in (1, 2, 3)]
     numbers = [" ".join(x) for x in zip(*of_seeds)][1:]
     numbers[2] = "-" if "-" in numbers[2] else numbers[2]
     FIRST_PROSE.append((NOTEBOOK, f"| {label} |" + " {} |" * len(numbers), numbers))
 
 
-def first_json(name, file):
-    with open(f"{FIRST_RESULTS}/{name}/{file}.json", encoding="utf-8") as text:
-        return json.load(text)
-
-
-def mean_of(x):
-    return sum(x) / len(x)
-
-
 def error_of(x):
-    """The standard error of a mean."""
-    return (sum((y - mean_of(x)) ** 2 for y in x) / (len(x) - 1) / len(x)) ** 0.5
+    """Returns the standard error of a mean."""
+    return stdev(x) / len(x) ** 0.5
 
 
 def first_positions(name):
-    return first_json(name, "loss")["runs"][0]["by_position"]
+    return results(f"first-token/{name}/loss")["runs"][0]["by_position"]
 
 
 def first_losses(name, first, last):
-    return [loss for step, loss in first_json(name, "losses").items() if first <= int(step) <= last]
+    """Returns the losses of a run by step, from one step to another."""
+    return {int(step): loss for step, loss in results(f"first-token/{name}/losses").items()
+            if first <= int(step) <= last}
 
 
 # what being unreadable costs, and what a K bias and a sink gain after the first eighth of T 64
@@ -331,7 +321,7 @@ first_eighths = {kind: [first_positions(f"rotary8-{kind}-s{seed}") for seed in (
 
 
 def first_differ(a, b, get):
-    """By how much the losses of one kind are above another's, by seed."""
+    """Returns by how much the losses of one kind are above another's, by seed."""
     return [get(x) - get(y) for x, y in zip(first_eighths[a], first_eighths[b])]
 
 
@@ -344,8 +334,13 @@ def late(x):
 
 
 def paired(a, b, first, last):
-    """By how much the losses of one run are above another's, at equal steps."""
-    return [x - y for x, y in zip(first_losses(a, first, last), first_losses(b, first, last))]
+    """Returns by how much the losses of one run are above another's, at equal steps."""
+    below = first_losses(b, first, last)
+    return [loss - below[step] for step, loss in first_losses(a, first, last).items()]
+
+
+def mean_loss(name, first, last):
+    return mean_of(first_losses(name, first, last).values())
 
 
 costs = first_differ("random", "ordinary", early)
@@ -368,17 +363,18 @@ FIRST_PROSE += [
      [f"{f(first_differ('ordinary', 'random', late)):.3f}" for f in (mean_of, error_of)]
      + [f"{twelve:.3f}"]),
     (FIRST, "is {} with the sink and {} without; step by step the difference is {} ({}, one seed)",
-     [f"{mean_of(first_losses(name, 5500, 10000)):.3f}" for name in (SINK, CONTROL)]
+     [f"{mean_loss(name, 5500, 10000):.3f}" for name in (SINK, CONTROL)]
      + [f"{f(paired(CONTROL, SINK, 5500, 10000)):.3f}" for f in (mean_of, error_of)]),
     (FIRST, "is worse by {} nats in the first 32 positions, and better by {} at each",
      [f"{32 * beside[0]:.2f}", f"{-mean_of(beside[1:]):.3f}"]),
     (FIRST, "its loss is {}, and that of the model with the sink was {} at the same steps",
-     [f"{mean_of(first_losses(name, 2500, 5000)):.3f}" for name in (SINK_K, SINK)]),
+     [f"{mean_loss(name, 2500, 5000):.3f}" for name in (SINK_K, SINK)]),
     (NOTEBOOK, "{} on average (standard error {}, all validation tokens",
-     [f"{f([(8 * x + 56 * y) / 64 for x, y in zip([z / 8 for z in gain_early], gain_late)]):.3f}"
-      for f in (mean_of, error_of)])]
+     [f"{f(first_differ('random', 'random-k', mean_of)):.3f}" for f in (mean_of, error_of)])]
+
+
 def worth_by_position(layers):
-    """By how much a K bias lowers the loss of ordinary text, by seed and position."""
+    """Returns by how much a K bias lowers the loss of ordinary text, by seed and position."""
     return [[x - y for x, y in zip(*(first_positions(f"rotary{layers}c-ordinary{k}-s{seed}")
                                      for k in ("", "-k")))] for seed in (1, 2, 3)]
 
@@ -397,8 +393,8 @@ FIRST_PROSE += [
     (NOTEBOOK, "from T {} on",
      [f"{5 * round((8 + (mean_of(costs) - mean_of(four_early)) / mean_of(four_late)) / 5)}"])]
 FIRST_PROSE += [(FIRST, "|" + " {} |" * 8, first_cells(SINK_K, step))
-                for step in (500, 1000, 5000)]
-first_after = [first_json(name, "after")
+                for step in (0, 500, 1000, 5000)]
+first_after = [results(f"first-token/{name}/after")
                for name in ("rotary12-random-s2", "rotary12T256-random-then-ordinary-s2")]
 FIRST_PROSE += [(NOTEBOOK, "| {} | {} | {} | {} | {} |\n",
                  [f"{o['probe_loss']:.3f}", of_cut(o), f"{100 * o['sink_2']:.1f}",
