@@ -437,7 +437,6 @@ static void test_cache_together() {
     for (int killed = 0; killed < 2; killed++) {
         pid_t first = 0;
         if (killed) { put("together.txt", text + "and one more\n"); }
-        fflush(stderr);                                  // each child would write it again
         const Died d = check_dies([&] {
             for (int i = 0; i < 4; i++) {
                 const pid_t child = fork();
@@ -447,7 +446,7 @@ static void test_cache_together() {
             if (killed) { kill(first, SIGKILL); }
             int status, bad = 0;
             while (wait(&status) > 0) { bad += status != 0; }
-            exit(bad == killed ? 0 : 99);
+            exit(bad <= killed ? 0 : 99);               // it may have ended before
         });
         long made = 0, entries = 0;
         for (auto& line : split(d.err, '\n')) { made += line.find(" document, ") != line.npos; }
@@ -1262,6 +1261,7 @@ int main() {
     dir = check_tmp();
     // the loader reports what it tokenized
     if (!freopen((dir + "/stderr").c_str(), "w", stderr)) { return 1; }
+    setvbuf(stderr, NULL, _IONBF, 0);                    // as it was: a killed child has said it
     test_bb(256, 1, 0.15, 1);
     test_bb(64, 3, 0.1, 1);
     test_bb(40, 2, 0.05, 0);
