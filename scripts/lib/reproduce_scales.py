@@ -16,7 +16,7 @@ PAPER = dict(steps=20000, batch=1048576, seq=2048, lr=4e-4, heads=8)
 ORDINARY = [
     # At the small scales a first token becomes a sink where it is always the same (<s>,
     # --fix-token), and not where it is an ordinary one (dev/log/text-runs.md), so the default
-    # run has such a token (text8: a random one). It is a fixed first token (Table 10), a place made
+    # run has such a token (text12: a random one). It is a fixed first token (Table 10), a place made
     # for spare attention: whether a learned key takes that attention is also asked without it.
     ("table4-none-no-s",       "Table 4, no <s>", "-", "", "no <s>, no bias: the control"),
     ("table4-sink_token-no-s", "Table 4, no <s>", "BIAS=sink_token", "", "-"),
@@ -81,11 +81,11 @@ SCALES = {
     "text2":   of_text("books", "--vocab 1024", 2, 32, tokens_s=90e3, make="PRECISION=bf16",
                        about="books of your own: "
                              "2 layers, 2 heads of 32, 4,000 steps, 8.2M tokens, in bf16"),
-    # docs/first-token.md: deep enough to know a first token by its place
-    "text8":   of_text("books", "--vocab 1024", 8, 32, "--random-token 1", 40000,
-                       tokens_s=70e3, make="PRECISION=bf16",
+    # docs/first-token.md: deep enough to make a sink of a first token by its place
+    "text12":  of_text("books", "--vocab 1024", 12, 32, "--random-token 1", 40000,
+                       tokens_s=57e3, make="PRECISION=bf16",
                        about="books of your own, a random first token: "
-                             "8 layers, 2 heads of 32, 40,000 steps, 81.9M tokens, in bf16"),
+                             "12 layers, 2 heads of 32, 40,000 steps, 81.9M tokens, in bf16"),
 }
 SCALES["laptop2"]["flags"] += " --layers 2 --heads 2"
 DOLLARS_PER_GPU_HOUR = 3.0                       # an assumption, for the estimates of `list`

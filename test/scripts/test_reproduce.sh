@@ -19,7 +19,7 @@ link=$(readlink train_sink)                              # scripts/reproduce mus
 # reason why not; the binary takes the flags. Where a binary is built and the model small it starts
 # (--steps 0), which checks ranges too
 default=$(make -s check BACKEND=cpu)
-for scale in paper hour minutes laptop laptop2 text text2 text8; do
+for scale in paper hour minutes laptop laptop2 text text2 text12; do
     scripts/reproduce all --scale $scale --device cpu --seeds 1 --report --runs $dir/none \
         --out $dir/json > $dir/report.txt 2>&1
     ok $? "$scale --report: $(tail -n 2 $dir/report.txt)"
@@ -59,7 +59,7 @@ for scale in SCALES:   # one directory a run, one run a directory
 # tables of which nothing is trained are those of --models, and are not written here
 trained = {x.table for x in rows_read() if x.words[0] == "train"}
 ids = [i for i in ids if i.split("-")[0] in trained]
-for scale in ("paper", "hour", "minutes", "laptop", "laptop2", "text", "text2", "text8"):
+for scale in ("paper", "hour", "minutes", "laptop", "laptop2", "text", "text2", "text12"):
     rows = [r for f in glob.glob(f"{sys.argv[1]}/*-{scale}.json")
             for r in json.load(open(f))["rows"]]
     names = [r["id"] for r in rows]
@@ -87,14 +87,14 @@ for scale in ("paper", "hour", "minutes", "laptop", "laptop2", "text", "text2", 
             if want not in flags[i]: print(f"{i}: got {flags[i]}, wanted {want}")
         if flags["table4-none"] != flags["table3-rotary"]: print("the default setup is two runs")
     floats = [r["id"] for r in rows if not r.get("skipped") and "PRECISION=bf16" not in r["make"]]
-    if scale in ("text2", "text8") and floats: print(f"{scale}: in float: {floats}")
+    if scale in ("text2", "text12") and floats: print(f"{scale}: in float: {floats}")
     if scale == "text" and len(floats) < 100: print(f"{scale}: only {len(floats)} rows in float")
     if scale in ("text", "text2"):
         if "--fix-token 1:0" not in flags["table4-k"] or "--fix-token" in flags["table4-k-no-s"] or "--fix-token" in flags["section5-random1"] \
            or "--fix-token 2:0" not in flags["table10-fix2"] or flags["interventions-wd0.1"] != flags["table4-none"]: print(f"{scale}: the first token")
-    if scale == "text8":
+    if scale == "text12":
         for i, want, no in (("table4-k", "--random-token 1", "--fix-token"),
-                            ("table4-k-no-s", "--layers 8", "--random-token"),
+                            ("table4-k-no-s", "--layers 12", "--random-token"),
                             ("table10-fix2", "--fix-token 2:0", "--random-token"),
                             ("section5-random2", "--random-token 2", "--random-token 1")):
             if want not in flags[i] or no in flags[i]:
