@@ -302,6 +302,14 @@ static std::vector<Given> find_sources(const DataOptions& o) {
                 "write SOURCE:WEIGHT for all of them, or for none");
         }
     }
+    bool records = false;
+    for (auto& source : all) {
+        records = records || (!is_dir(source.name) && text_format(source.name) == TEXT_JSONL);
+    }
+    if (o.skip_bad && !records) {
+        die(EXIT_USER, "--skip-bad: got no .jsonl, whose broken records it leaves out",
+            "leave it out: shards hold what was left when they were made");
+    }
     return all;
 }
 

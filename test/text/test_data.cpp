@@ -1249,6 +1249,11 @@ static void test_bad_text() {
         CHECK(s.sources[0].train.n + s.sources[0].val.n == 402, "--skip-bad after %s: %ld tokens",
               b.line, s.sources[0].train.n + s.sources[0].val.n);
     }
+    for (auto& name : { put("whole.txt", ok), dir + "/guarded" }) {
+        DataOptions o = options({ name });
+        o.skip_bad = true;
+        REFUSED(o, "--skip-bad: got no .jsonl");
+    }
     CHECK(dir_list(dir + "/cache").size() > 0, "no cache");
     for (auto& name : dir_list(dir + "/cache")) {
         CHECK(name.find("part") == std::string::npos ||
