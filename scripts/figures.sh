@@ -3,7 +3,7 @@
 #     scripts/figures.sh [-o DIR] [NAME..]     all, or some of: text-dynamics text-film text-map
 #                                              interventions open-heads open-norms first-token
 #                                              first-token-norms first-token-stays
-#                                              first-token-positions
+#                                              first-token-border first-token-positions
 # Needs numpy and matplotlib (PYTHON=/path/python3 chooses a Python that has them). The looks are in
 # scripts/plot.py. docs/results/README.md says how the stored results were made.
 cd "$(dirname "$0")/.." || exit 1
@@ -11,7 +11,7 @@ PYTHON=${PYTHON:-python3}
 out=docs
 if [ "$1" = -o ]; then out=$2; shift 2; fi
 all="text-dynamics text-film text-map interventions open-heads open-norms first-token first-token-norms
-    first-token-stays first-token-positions"
+    first-token-stays first-token-border first-token-positions"
 [ $# -gt 0 ] || set -- $all
 stored=docs/results
 first=$stored/first-token
@@ -46,8 +46,8 @@ for figure in "$@"; do
         open-norms)
             plot $figure "SmolLM2-135M: one layer makes the first token's hidden state over a hundred times as long" norms $stored/smollm2.json ;;
         first-token)
-            plot $figure "Twelve layers, a random first token: five of the last six layers come to rest on it" \
-                film $first/rotary12-random-s2
+            plot $figure "Twelve layers, four heads, a random first token: the last seven layers come to rest on it" \
+                film $first/rotary12h4-random-s1
             rm "$out/$figure.gif" ;;       # the strip is enough
         first-token-norms)
             plot $figure "A random first token gets a long h and, where heads rest on it, short values; an ordinary one neither" \
@@ -58,6 +58,11 @@ for figure in "$@"; do
                 onset --labels "T 64,T 128,T 256,T 1024" $first/rotary12T256-random-then-ordinary-T64-s2 \
                 $first/rotary12T256-random-then-ordinary-T128-s2 $first/rotary12T256-random-then-ordinary-s2 \
                 $first/rotary12T256-random-then-ordinary-T1024-s2 ;;
+        first-token-border)
+            plot $figure "Seed 2, weakened by 500 to 1,750 steps at T 128: at T 256 the sink grows back, or fades" \
+                onset --labels "500 steps at T 128,1000 steps,1250 steps,1750 steps" $first/rotary12back500-ordinary-then-ordinary-s2 \
+                $first/rotary12back1000-ordinary-then-ordinary-s2 $first/rotary12back1250-ordinary-then-ordinary-s2 \
+                $first/rotary12back1750-ordinary-then-ordinary-s2 ;;
         first-token-positions)
             plot $figure "A first token that cannot be read costs 2.5 nats, all in the first eight positions; a K bias gains a little at each" \
                 positions --labels "a random first token,an ordinary one,a random one and a K bias" \

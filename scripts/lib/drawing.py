@@ -134,6 +134,7 @@ def called(found):
 def legend_below(figure, ax, columns=3):
     handles, labels = ax.get_legend_handles_labels()
     fit = max(1, int(15 * figure.get_figwidth() / (max(map(len, labels), default=1) + 8)))
+    if len(labels) == columns + 1: columns += 1      # none alone in a second row
     if labels:
         figure.legend(handles, labels, loc="outside lower center",
                       ncols=min(columns, fit, len(labels)))

@@ -33,13 +33,14 @@ LAPTOP = dict(
     steps=800, batch=4096, seq=64, lr=5e-3, decay=0.2, also=ORDINARY)
 
 
-def of_text(data, words, layers, sequences, first="--fix-token 1:0", steps=4000, **rest):
+def of_text(data, words, layers, sequences, first="--fix-token 1:0", steps=4000, heads=2, **rest):
     """a scale: natural text, `sequences` of T 64 a step;
     words: how the text becomes tokens; first: what the first token of a sequence is"""
-    flags = (f"{words} {first} --layers {layers} --width 64 --heads 2 --ffn-width 128 "
+    flags = (f"{words} {first} --layers {layers} --width 64 --heads {heads} --ffn-width 128 "
              f"--seq 64 -b {sequences} --warmup 100 --weight-decay 0.1 --eval-every 500 --sample 0")
-    return dict(data=data, flags=flags, device="cpu", threads=1, heads=2, head_size=32, fixed="0",
-                steps=steps, batch=64 * sequences, seq=64, lr=4e-3, decay=0.1, also=ORDINARY,
+    return dict(data=data, flags=flags, device="cpu", threads=1, fixed="0",
+                heads=heads, head_size=64 // heads, steps=steps, batch=64 * sequences, seq=64,
+                lr=4e-3, decay=0.1, also=ORDINARY,
                 measured="measured by CPU time, one core of a busy machine", **rest)
 
 
@@ -82,10 +83,10 @@ SCALES = {
                        about="books of your own: "
                              "2 layers, 2 heads of 32, 4,000 steps, 8.2M tokens, in bf16"),
     # docs/first-token.md: deep enough to make a sink of a first token by its place
-    "text12":  of_text("books", "--vocab 1024", 12, 32, "--random-token 1", 40000,
-                       tokens_s=57e3, make="PRECISION=bf16",
+    "text12":  of_text("books", "--vocab 1024", 12, 32, "--random-token 1", 20000, 4,
+                       tokens_s=47e3, make="PRECISION=bf16",
                        about="books of your own, a random first token: "
-                             "12 layers, 2 heads of 32, 40,000 steps, 81.9M tokens, in bf16"),
+                             "12 layers, 4 heads of 16, 20,000 steps, 41.0M tokens, in bf16"),
 }
 SCALES["laptop2"]["flags"] += " --layers 2 --heads 2"
 DOLLARS_PER_GPU_HOUR = 3.0                       # an assumption, for the estimates of `list`

@@ -251,31 +251,53 @@ PROSE = [
     ("docs/interventions.md", "has the best loss ({})", [one("wd0.0")]),
 ]
 
-# docs/first-token.md and its notebook: label of a row, the stored run, its step
-FIRST, NOTEBOOK = "docs/first-token.md", "docs/first-token-notebook.md"
+# docs/first-token.md, what it is worth, and the notebook: label of a row, the stored run, its step
+FIRST, WORTH, NOTEBOOK = ("docs/first-token.md", "docs/first-token-worth.md", "docs/first-token-notebook.md")
 four_layers = [(f"{pe} | {kind}", f"{pe}-{kind}-s1", 10000) for pe in ("rotary", "learnable")
                for kind in ("fixed", "random", "free", "ordinary")]
-first_runs = ([(f"8 | {seed}", f"rotary8-random-s{seed}", step)
-                 for seed, step in ((1, 10000), (1, 40000), (2, 10000), (3, 10000))]
-              + [(f"12 | {seed}", f"rotary12-random-s{seed}", step)
-                 for seed in (1, 2, 3) for step in (20000, 40000)]
-              + [("12 | 2 | 64", "rotary12T256-random-then-ordinary-T64-s2", step) for step in (500, 2500)]
-              + [("12 | 2 | 128", "rotary12T256-random-then-ordinary-T128-s2", step) for step in (500, 5000)]
-              + [("12 | 2 | **256**", "rotary12T256-random-then-ordinary-s2", step)
-                 for step in (5000, 20000)]
-              + [("12 | 2b | 256", "rotary12T256-random-then-ordinary-s12", step) for step in (5000, 20000)]
-              + [(f"12 | {seed} | {T}", f"rotary12{stem}-random-then-ordinary{end}-s{seed}", step)
-                 for seed in (1, 3) for T, stem, end, step in (
-                     (64, "at40k", "", 1000), (256, "T256", "", 5000))]
-              + [(f"12 | {seed} | 1024", f"rotary12T256-random-then-ordinary-T1024-s{seed}", 5000)
-                 for seed in (2, 3)])
+GO_ON, BACK = "rotary12T256-random-then-ordinary", "rotary12back{}-ordinary-then-ordinary-s2"
+FOUR_64, FOUR_256 = ("rotary12h4at40k-random-then-ordinary-s1", "rotary12h4T256-random-then-ordinary-s1")
+first_runs = ([(f"8 | 2 | {seed}", f"rotary8-random-s{seed}", step)
+               for seed, step in ((1, 10000), (1, 40000), (2, 10000), (3, 10000))]
+              + [(f"8 | {heads} | 1", f"rotary8h{heads}-random-s1", 10000) for heads in (4, 8)]
+              + [(f"12 | 2 | {seed}", f"rotary12-random-s{seed}", step)
+                 for seed in (1, 2, 3, 4) for step in (20000, 40000)]
+              + [(f"12 | **4** | {seed}", f"rotary12h4-random-s{seed}", step)
+                 for seed, step in ((1, 20000), (1, 40000), (2, 20000), (2, 40000), (3, 20000))]
+              + [(f"2 | 2 | {T}", f"{GO_ON}-T{T}-s2", step) for T, steps in ((64, (500, 2500)), (128, (500, 5000)))
+                 for step in steps]
+              + [("2 | 2 | **256**", GO_ON + "-s2", step) for step in (5000, 20000)]
+              + [("2 | 2b | 256", GO_ON + "-s12", 20000)]
+              + [(f"2 | {seed} | 256", f"{GO_ON}-s{seed}", 5000) for seed in (1, 3, 4)]
+              + [(f"2 | {seed} | 1024", f"{GO_ON}-T1024-s{seed}", 5000) for seed in (2, 3)]
+              + [("**4** | 1 | 64", FOUR_64, step) for step in (500, 2500, 10000)]
+              + [("4 | 2 | 64", "rotary12h4late-random-then-ordinary-s2", 5000),
+                 ("4 | 2, from 20,000 | 64", "rotary12h4at20k-random-then-ordinary-s2", 500),
+                 ("4 | 2, from 20,000 | 64", "rotary12h4at20k-random-then-ordinary-s2", 5000),
+                 ("**4** | 1 | 256", FOUR_256, 10000),
+                 ("4 | 3, from 20,000 | 256", "rotary12h4T256-random-then-ordinary-s3", 2500)])
+worth_runs = ([("more tokens | 12 | 2", "rotary12at40k-ordinary-then-ordinary-T256-s2", 30000),
+               ("learned positions | 12 | 1", "learnable12T256-ordinary-s1", 10000)]
+              + [("no positions | 12 | 1", "nope12T256-ordinary-s1", step) for step in (10000, 20000)]
+              + [("a K bias, taken away | 12 | 1", "rotary12T256taken-ordinary-then-ordinary-s1", step)
+                 for step in (500, 10000)])
+
+
+def first_eval(name, step):
+    lines = map(json.loads, open(f"docs/results/first-token/{name}/log.jsonl", encoding="utf-8"))
+    return next(o for o in lines if o["event"] == "eval" and o["step"] == step)
+
+
+def strength(name, step=0):
+    """Returns the part of alpha_1 above the uniform one, summed over the heads that have more, at T 256."""
+    uniform = sum(1 / t for t in range(1, 257)) / 256
+    return sum(max(0, x - uniform) for layer in first_eval(name, step)["alpha1_proxy"] for x in layer)
 
 
 def first_cells(name, step):
     """Returns what the tables have of an evaluation: step, loss, Sink_1, Sink_*, alpha_1, ratios of h and v,
     max/median. alpha_1 is a share of the row, if its weights do not sum to 1."""
-    lines = map(json.loads, open(f"docs/results/first-token/{name}/log.jsonl", encoding="utf-8"))
-    o = next(o for o in lines if o["event"] == "eval" and o["step"] == step)
+    o = first_eval(name, step)
     ratio = lambda x: [a / b for a, b in zip(o[x + "_norm_first"], o[x + "_norm_rest"])]
     sink_star = o["sink"]["sink_star"]
     return [f"{o['step']:,}", f"{o['val_loss']:.3f}", f"{100 * o['sink']['sink_k'][0]:.1f}",
@@ -285,11 +307,52 @@ def first_cells(name, step):
 
 
 FIRST_PROSE = []
-for file, runs in ((FIRST, first_runs), (NOTEBOOK, four_layers)):
+for file, runs in ((FIRST, first_runs), (WORTH, worth_runs), (NOTEBOOK, four_layers)):
     for label, name, step in runs:
         numbers = first_cells(name, step)
         del numbers[3]                           # these tables have no Sink_*
         FIRST_PROSE.append((file, f"| {label} |" + " {} |" * len(numbers), numbers))
+# the border: a weakened sink at T 256
+for steps in (500, 1000, 1250, 1750):
+    name = BACK.format(steps)
+    of_steps = [first_cells(name, step) for step in (0, 1000, 5000)]
+    numbers = [f"{steps:,}", f"{strength(name):.2f}"] + [o[2] for o in of_steps] + [o[5] for o in of_steps]
+    FIRST_PROSE.append((FIRST, "|" + " {} |" * len(numbers), numbers))
+FIRST_PROSE.append((FIRST, "By the strength at the start the border lies between {} and {}. But strength is not the whole "
+                    "state: the run from {} rises to {} by step 1,000",
+                    [f"{strength(BACK.format(steps), step):.2f}"
+                     for steps, step in ((1250, 0), (1000, 0), (1250, 0), (1250, 1000))]))
+FIRST_PROSE.append((FIRST, "seed 2 came to T 256 with {}; seeds 1, 3 and 4 with {}, {} and {}",
+                    [f"{strength(f'{GO_ON}-s{seed}'):.2f}" for seed in (2, 1, 3, 4)]))
+FIRST_PROSE.append((FIRST, "Sink_1 {}% after 10,000 steps at T 64, {}% at T 256",
+                    [first_cells(name, 10000)[2] for name in (FOUR_64, FOUR_256)]))
+FIRST_PROSE.append((FIRST, "Sink_1 {}%, an h {} times as long as the others', values a twentieth as long, an entry of h "
+                    "{} times the median", [f(first_cells("rotary12h4-random-s1", 40000)) for f in (
+                        lambda o: o[2], lambda o: f"{float(o[5]):.0f}", lambda o: f"{10 * round(int(o[7]) / 10):,}")]))
+FIRST_PROSE.append((FIRST, "it is there, too ({}% without further training; two heads, seed 2: {}%",
+                    [first_cells(name, 0)[2] for name in (FOUR_64, "rotary12at40k-random-then-ordinary-s2")]))
+start, end = ([first_cells(FOUR_64, step) for step in (0, 10000)])
+FIRST_PROSE.append((FIRST, "At T 64 Sink_1 is {}% at the beginning and {}% after 10,000 steps",
+                    [start[2], end[2]]))
+FIRST_PROSE.append((FIRST, "h shrinks from {} to {} times the others', max/median from {} to {}",
+                    [f"{float(start[5]):.0f}", end[5], f"{int(start[7]):,}", end[7]]))
+start, end = ([first_cells(FOUR_256, step) for step in (0, 10000)])
+FIRST_PROSE.append((FIRST, "At T 256 both stay (10,000 of 20,000 planned steps: Sink_1 {} to {}%, max/median {} to {})",
+                    [start[2], end[2], *(f"{int(x[7]):,}" for x in (start, end))]))
+FIRST_PROSE.append((FIRST, "Seed 2 from step 20,000 loses its sink at T 64 ({} to {}%)",
+                    [first_cells("rotary12h4at20k-random-then-ordinary-s2", step)[2] for step in (0, 5000)]))
+three = strength("rotary12h4T256-random-then-ordinary-s3")
+FIRST_PROSE.append((FIRST, "seed 3, from step 20,000, came with {} and lost its sink. Divided by the number of heads, "
+                    "which we thought of later, it came with {}, and the border of two heads lies between {} and {}",
+                    [f"{three:.2f}", f"{three / 48:.3f}"]
+                    + [f"{strength(BACK.format(steps)) / 24:.3f}" for steps in (1250, 1000)]))
+alone = first_cells("rotary12h4-ordinary-s1", 20000)
+FIRST_PROSE.append((WORTH, "20,000 steps: h first/rest {} and alpha_1 {} (uniform is 0.074), where random first tokens "
+                    "bring Sink_1 to {}%", [alone[5], alone[4], first_cells("rotary12h4-random-s1", 20000)[2]]))
+FIRST_PROSE.append((FIRST, "from step 40,000 it keeps it, by that one for Sink_1 ({} to {}% in 5,000 steps)",
+                    [first_cells("rotary12h4late-random-then-ordinary-s2", step)[2] for step in (0, 5000)]))
+FIRST_PROSE.append((FIRST, "Weakened until Sink_1 is {}%, the one of two heads grows back at T 256, to {}%",
+                    [first_cells(BACK.format(1000), step)[2] for step in (0, 1000)]))
 # the table of changes: all seeds in a cell
 for label, stem in ([("-", "random"), ("free first token", "free"), ("ordinary first token", "ordinary")]
                     + [(f"`{x}`", "random-" + x.split("=")[1]) for x in (
@@ -352,23 +415,23 @@ SINK, CONTROL, SINK_K = ("rotary12T256-random-then-ordinary-s2", "rotary12at40k-
                          "rotary12T256ord-ordinary-then-ordinary-k-s2")
 beside = [x - y for x, y in zip(first_positions(SINK), first_positions(CONTROL))]
 FIRST_PROSE += [
-    (FIRST, "costs {} nats per sequence (standard error {}",
+    (WORTH, "costs {} nats per sequence (standard error {}",
      [f"{f(costs):.2f}" for f in (mean_of, error_of)]),
-    (FIRST, "0.039 nats per token at T 64, 0.010 at T 256, {} at T 1024", [f"{mean_of(costs) / 1024:.3f}"]),
-    (FIRST, "A K bias lowers the loss by {} nats ({}) in the first eight positions",
+    (WORTH, "0.039 nats per token at T 64, 0.010 at T 256, {} at T 1024", [f"{mean_of(costs) / 1024:.3f}"]),
+    (WORTH, "A K bias lowers the loss by {} nats ({}) in the first eight positions",
      [f"{f(gain_early):.2f}" for f in (mean_of, error_of)]),
-    (FIRST, "and then by {} ({}) per token", [f"{f(gain_late):.3f}" for f in (mean_of, error_of)]),
-    (FIRST, "from T {} on ({} to {} within one standard error)", [f"{5 * round(x / 5)}" for x in pays_from]),
-    (FIRST, "the difference is {} ({}) with eight layers and {} with twelve",
+    (WORTH, "and then by {} ({}) per token", [f"{f(gain_late):.3f}" for f in (mean_of, error_of)]),
+    (WORTH, "from T {} on ({} to {} within one standard error)", [f"{5 * round(x / 5)}" for x in pays_from]),
+    (WORTH, "the difference is {} ({}) with eight layers and {} with twelve",
      [f"{f(first_differ('ordinary', 'random', late)):.3f}" for f in (mean_of, error_of)]
      + [f"{twelve:.3f}"]),
-    (FIRST, "is {} with the sink and {} without; step by step the difference is {} ({}, one seed)",
+    (WORTH, "is {} with the sink and {} without; step by step the difference is {} ({}, one seed)",
      [f"{mean_loss(name, 5500, 10000):.3f}" for name in (SINK, CONTROL)]
      + [f"{f(paired(CONTROL, SINK, 5500, 10000)):.3f}" for f in (mean_of, error_of)]),
-    (FIRST, "is worse by {} nats in the first 32 positions, and better by {} at each",
+    (WORTH, "is worse by {} nats in the first 32 positions, and better by {} at each",
      [f"{32 * beside[0]:.2f}", f"{-mean_of(beside[1:]):.3f}"]),
-    (FIRST, "its loss is {}, and that of the model with the sink was {} at the same steps",
-     [f"{mean_loss(name, 2500, 5000):.3f}" for name in (SINK_K, SINK)]),
+    (WORTH, "its loss is {}; the model with the sink had {} in those steps of its own, and {} from step 17,500",
+     [f"{mean_loss(name, 2500, 5000):.3f}" for name in (SINK_K, SINK)] + [f"{mean_loss(SINK, 17500, 20000):.3f}"]),
     (NOTEBOOK, "{} on average (standard error {}, all validation tokens",
      [f"{f(first_differ('random', 'random-k', mean_of)):.3f}" for f in (mean_of, error_of)])]
 
@@ -382,17 +445,17 @@ def worth_by_position(layers):
 two, four = ([*map(mean_of, worth_by_position(layers))] for layers in (2, 4))
 four_early, four_late = ([get(x) for x in worth_by_position(4)] for get in (early, late))
 FIRST_PROSE += [
-    (NOTEBOOK, "a K bias lowers it by {} nats (standard error {}): by {} per token in the first eight positions, "
+    (WORTH, "a K bias lowers it by {} nats (standard error {}): by {} per token in the first eight positions, "
      "and by {} at the later ones",
      [f"{f(four):.3f}" for f in (mean_of, error_of)]
      + [f"{mean_of(four_early) / 8:.3f}", f"{mean_of(four_late):.3f}"]),
-    (NOTEBOOK, "it lowers the loss by {} nats (standard error {}; by seed {}, {}, {})",
+    (WORTH, "it lowers the loss by {} nats (standard error {}; by seed {}, {}, {})",
      [f"{x:.3f}" for x in (mean_of(two), error_of(two), *two)]),
-    (NOTEBOOK, "({} ({}) from two layers to four)",
+    (WORTH, "({} ({}) from two layers to four)",
      [f"{mean_of(four) - mean_of(two):.3f}", f"{(error_of(two) ** 2 + error_of(four) ** 2) ** 0.5:.3f}"]),
-    (NOTEBOOK, "from T {} on",
+    (WORTH, "from T {} on",
      [f"{5 * round((8 + (mean_of(costs) - mean_of(four_early)) / mean_of(four_late)) / 5)}"])]
-FIRST_PROSE += [(FIRST, "|" + " {} |" * 8, first_cells(SINK_K, step))
+FIRST_PROSE += [(WORTH, "|" + " {} |" * 8, first_cells(SINK_K, step))
                 for step in (0, 500, 1000, 5000)]
 first_after = [results(f"first-token/{name}/after")
                for name in ("rotary12-random-s2", "rotary12T256-random-then-ordinary-s2")]

@@ -17,6 +17,7 @@ FIGURES = {"text-dynamics.png": [ONE, TWO, THREE], "open-norms.png": [ONE, TWO, 
            "interventions.png": [ONE, "#000000"], "text-map.png": [TWO], "open-heads.png": [],
            "text-film.png": [], "first-token.png": [],
            "first-token-norms.png": [ONE, TWO, THREE], "first-token-stays.png": [ONE, TWO, THREE, FOUR],
+           "first-token-border.png": [ONE, TWO, THREE, FOUR],
            "first-token-positions.png": [ONE, TWO, THREE]}
 
 
