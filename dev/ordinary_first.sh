@@ -1,6 +1,6 @@
 #!/bin/sh
 # ordinary_first.sh NAME SHARDS OUT [after|loss] -- starts or resumes one run of "What stands in the
-# way?" or "What a sink is worth" in dev/log/ordinary-sink.md, on one thread; after: probes and
+# way?" and the sections after it in dev/log/ordinary-sink.md, on one thread; after: probes and
 # edits its last checkpoint, the stream after MARKED (6) layers; loss: measures its loss by position
 # on all validation tokens. Both read T (64) tokens a sequence: the T of FLAGS, if that has one
 #

@@ -302,14 +302,6 @@ static std::vector<Given> find_sources(const DataOptions& o) {
                 "write SOURCE:WEIGHT for all of them, or for none");
         }
     }
-    bool records = false;
-    for (auto& source : all) {
-        records = records || (!is_dir(source.name) && text_format(source.name) == TEXT_JSONL);
-    }
-    if (o.skip_bad && !records) {
-        die(EXIT_USER, "--skip-bad: got no .jsonl, whose broken records it leaves out",
-            "leave it out: shards hold what was left when they were made");
-    }
     return all;
 }
 
@@ -338,6 +330,7 @@ void data_open_sources(Data* d) {
     const std::vector<Given> given = find_sources(o);
     std::vector<std::string> names;
     for (auto& source : given) { names.push_back(source.name); }
+    check_skip_bad(o.skip_bad, names);
     d->tokenizer = data_tokenizer(o, names);
     const long probe_seqs = (o.probe_seqs + names.size() - 1) / names.size();
     for (size_t i = 0; i < given.size(); i++) {

@@ -262,6 +262,7 @@ static void take_records(Prompts* p, const TextBlock& block, TextCounts* counts)
 int data_prompts(const std::string& path, const Tokenizer& tok, const PromptOptions& wanted,
                  int* out, TextCounts* counts) {
     TextFile file = text_open(path);
+    check_skip_bad(wanted.skip_bad, { path });
     Prompts p = { wanted, Data(), out, 0, {} };
     if (wanted.edits) {
         p.edits.opt = *wanted.edits;

@@ -19,6 +19,15 @@ TextFormat text_format(const std::string& path, const char** unpack) {
     return ends_with(name, ".txt") ? TEXT_TXT : TEXT_UNKNOWN;
 }
 
+void check_skip_bad(bool skip_bad, const std::vector<std::string>& names) {
+    const auto has_records = [](const std::string& name) {
+        return !is_dir(name) && text_format(name) == TEXT_JSONL;
+    };
+    if (!skip_bad || std::any_of(names.begin(), names.end(), has_records)) { return; }
+    die(EXIT_USER, "--skip-bad: got no .jsonl, whose broken records it leaves out",
+        "leave it out: shards hold what was left when they were made");
+}
+
 static Reader unpacked_reader(TextFormat format) {
     return format == TEXT_TXT ? READS_TEXT : READS_RECORDS;
 }

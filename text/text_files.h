@@ -55,6 +55,9 @@ struct TextBlock {
 // Returns the format that a name tells; *unpack is the program that unpacks it, or NULL.
 TextFormat text_format(const std::string& path, const char** unpack = NULL);
 
+// Dies if --skip-bad has nothing to leave out: none of the files is a .jsonl.
+void check_skip_bad(bool skip_bad, const std::vector<std::string>& names);
+
 // Dies unless the file can be read as text, by its name and its first bytes. others: what else is
 // wanted, for the error.
 void text_check(const std::string& path, const std::string& others);

@@ -284,6 +284,7 @@ worth_runs = ([("more tokens | 12 | 2", "rotary12at40k-ordinary-then-ordinary-T2
 
 
 def first_eval(name, step):
+    """Returns the evaluation of a stored run at a step."""
     lines = map(json.loads, open(f"docs/results/first-token/{name}/log.jsonl", encoding="utf-8"))
     return next(o for o in lines if o["event"] == "eval" and o["step"] == step)
 
@@ -331,12 +332,12 @@ FIRST_PROSE.append((FIRST, "Sink_1 {}%, an h {} times as long as the others', va
                         lambda o: o[2], lambda o: f"{float(o[5]):.0f}", lambda o: f"{10 * round(int(o[7]) / 10):,}")]))
 FIRST_PROSE.append((FIRST, "it is there, too ({}% without further training; two heads, seed 2: {}%",
                     [first_cells(name, 0)[2] for name in (FOUR_64, "rotary12at40k-random-then-ordinary-s2")]))
-start, end = ([first_cells(FOUR_64, step) for step in (0, 10000)])
+start, end = (first_cells(FOUR_64, step) for step in (0, 10000))
 FIRST_PROSE.append((FIRST, "At T 64 Sink_1 is {}% at the beginning and {}% after 10,000 steps",
                     [start[2], end[2]]))
 FIRST_PROSE.append((FIRST, "h shrinks from {} to {} times the others', max/median from {} to {}",
                     [f"{float(start[5]):.0f}", end[5], f"{int(start[7]):,}", end[7]]))
-start, end = ([first_cells(FOUR_256, step) for step in (0, 10000)])
+start, end = (first_cells(FOUR_256, step) for step in (0, 10000))
 FIRST_PROSE.append((FIRST, "At T 256 both stay (10,000 of 20,000 planned steps: Sink_1 {} to {}%, max/median {} to {})",
                     [start[2], end[2], *(f"{int(x[7]):,}" for x in (start, end))]))
 FIRST_PROSE.append((FIRST, "Seed 2 from step 20,000 loses its sink at T 64 ({} to {}%)",
@@ -353,6 +354,11 @@ FIRST_PROSE.append((FIRST, "from step 40,000 it keeps it, by that one for Sink_1
                     [first_cells("rotary12h4late-random-then-ordinary-s2", step)[2] for step in (0, 5000)]))
 FIRST_PROSE.append((FIRST, "Weakened until Sink_1 is {}%, the one of two heads grows back at T 256, to {}%",
                     [first_cells(BACK.format(1000), step)[2] for step in (0, 1000)]))
+taken = [first_eval(name, step)["val_loss"] for name, step in (
+    ("rotary12T256k-ordinary-k-s1", 10000), ("rotary12T256taken-ordinary-then-ordinary-s1", 0),
+    ("rotary12T256taken-ordinary-then-ordinary-s1", 500))]
+FIRST_PROSE.append((WORTH, "The loss jumps by {} nats and is back within {} after 500 steps",
+                    [f"{taken[1] - taken[0]:.1f}", f"{taken[2] - taken[0]:.2f}"]))
 # the table of changes: all seeds in a cell
 for label, stem in ([("-", "random"), ("free first token", "free"), ("ordinary first token", "ordinary")]
                     + [(f"`{x}`", "random-" + x.split("=")[1]) for x in (

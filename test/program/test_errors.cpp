@@ -158,6 +158,7 @@ static const struct {
     // nothing would read them
     { "--bos seq", "--bos seq: wanted text to read with it: --data FILE" },
     { "--skip-bad", "--skip-bad: wanted text" },
+    { "-d short.txt --skip-bad", "--skip-bad: got no .jsonl" },
     { "-d short.txt --bb-vocab 24", "--bb-vocab 24: wanted --data bb" },
     { "-d short.txt --bb-bos 0", "--bb-bos 0: wanted --data bb" },
     { "--sft-loss all", "--sft-loss all: wanted --sft" },
