@@ -108,7 +108,7 @@ static CacheEntry cache_entry(const std::string& path, const std::string& real,
     o.files = { path };
     if (tok.kind == TOKENIZER_BPE) { o.tokenizer = tok.name; }
     if (opt.bos == "doc") { o.bos = "doc"; }
-    o.skip_bad = opt.skip_bad;
+    o.skip_bad = opt.skip_bad && text_format(path) == TEXT_JSONL;
     sft_options(opt, path, tok, &o);
     std::string key = strf("%s|%s|%d", real.c_str(), o.bos.c_str(), (int)o.skip_bad);
     if (!o.sft.empty()) { key += "|" + o.sft + (o.assistant_only ? "|assistant" : "|all"); }

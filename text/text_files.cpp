@@ -25,7 +25,7 @@ void check_skip_bad(bool skip_bad, const std::vector<std::string>& names) {
     };
     if (!skip_bad || std::any_of(names.begin(), names.end(), has_records)) { return; }
     die(EXIT_USER, "--skip-bad: got no .jsonl, whose broken records it leaves out",
-        "leave it out: shards hold what was left when they were made");
+        "leave it out: a .txt has no records, and shards hold what was left of theirs");
 }
 
 static Reader unpacked_reader(TextFormat format) {

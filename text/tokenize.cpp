@@ -523,6 +523,7 @@ static void find_files(Job* job) {
     add_files(job->o.files, &job->names);
     job->val_from = job->names.size();
     add_files(job->o.val_files, &job->names);
+    check_skip_bad(job->o.skip_bad, job->names);
     for (auto& name : job->names) {
         TextFile file;
         file.path = name;

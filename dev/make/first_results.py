@@ -66,6 +66,9 @@ def main():
                    "dev/make/first_results.py OUT DIR [NAME..]")
     out, to, *names = sys.argv[1:]
     runs = sorted(os.path.dirname(path) for path in glob.glob(os.path.join(out, "*", "log.jsonl")))
+    missing = sorted(set(names) - {os.path.basename(run) for run in runs})
+    if missing:
+        runlog.die(f"{missing[0]}: got no such run in {out}", f"ls {out}")
     for run in runs:
         name = os.path.basename(run)
         if os.path.islink(run): continue                       # a second name of a run

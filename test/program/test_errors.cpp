@@ -103,6 +103,7 @@ static const struct {
     { "bench -n 0", "--steps 0: wanted 1 or more" },
     { "probe run/step_4 --probe-seqs -1", "--probe-seqs: got -1" },
     { "probe run/step_4 --prefix 4294967300", "--prefix: got 4294967300" },
+    { "tokenize short.txt -o shards2 --skip-bad", "--skip-bad: got no .jsonl" },
     { "tokenize short.txt -o shards2 --threads 100000", "--threads: got 100000, wanted 0 to 4096" },
     { "-x", "unknown flag -x" },
     { "--", "unknown flag --" },

@@ -1259,6 +1259,9 @@ static void test_bad_text() {
         o.skip_bad = true;
         REFUSED(o, "--skip-bad: got no .jsonl");
     }
+    DataOptions beside = options({ dir + "/whole.txt", dir + "/bad.jsonl" });
+    beside.skip_bad = true;
+    CHECK(data_open(beside).sources.size() == 2, "--skip-bad: a .txt beside a .jsonl");
     CHECK(dir_list(dir + "/cache").size() > 0, "no cache");
     for (auto& name : dir_list(dir + "/cache")) {
         CHECK(name.find("part") == std::string::npos ||
