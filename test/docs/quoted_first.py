@@ -1,0 +1,265 @@
+"""What the pages of the first token quote of the stored runs: sentences() for quoted.py.
+
+A sentence is (page, text with {} for every figure, the figures as they are printed).
+"""
+import json
+from statistics import mean, stdev
+
+FIRST, WORTH, NOTEBOOK = (f"docs/first-token{page}.md" for page in ("", "-worth", "-notebook"))
+
+# the stored runs that sentences name
+GO_ON = "rotary12T256-random-then-ordinary"
+SINK, SINK_K = GO_ON + "-s2", "rotary12T256ord-ordinary-then-ordinary-k-s2"
+CONTROL = "rotary12at40k-ordinary-then-ordinary-T256-s2"
+BACK = "rotary12back{}-ordinary-then-ordinary-s2"
+FOUR, FOUR_CONTROL = "rotary12h4-random-s1", "rotary12h4-ordinary-s1"
+FOUR_64, FOUR_256 = "rotary12h4at40k-random-then-ordinary-s1", "rotary12h4T256-random-then-ordinary-s1"
+EARLY, LATE = "rotary12h4at20k-random-then-ordinary-s2", "rotary12h4late-random-then-ordinary-s2"
+THIRD = "rotary12h4T256-random-then-ordinary-s3"
+TAKEN = "rotary12T256taken-ordinary-then-ordinary-s1"
+
+# label of a row, its stored run, its steps
+FORMING = [("8 | 2 | 1", "rotary8-random-s1", (10000, 40000)),
+           ("8 | 2 | 2", "rotary8-random-s2", (10000,)),
+           ("8 | 2 | 3", "rotary8-random-s3", (10000,)),
+           ("8 | 4 | 1", "rotary8h4-random-s1", (10000,)),
+           ("8 | 8 | 1", "rotary8h8-random-s1", (10000,)),
+           *((f"12 | 2 | {seed}", f"rotary12-random-s{seed}", (20000, 40000)) for seed in (1, 2, 3, 4)),
+           ("12 | **4** | 1", FOUR, (20000, 40000)),
+           ("12 | **4** | 2", "rotary12h4-random-s2", (20000, 40000)),
+           ("12 | **4** | 3", "rotary12h4-random-s3", (20000,))]
+STAYING = [("**4** | 1 | 64", FOUR_64, (500, 2500, 10000)),
+           ("4 | 2 | 64", LATE, (5000,)),
+           ("4 | 2, from 20,000 | 64", EARLY, (500, 5000)),
+           ("**4** | 1 | 256", FOUR_256, (10000,)),
+           ("4 | 3, from 20,000 | 256", THIRD, (2500,)),
+           ("2 | 2 | 64", GO_ON + "-T64-s2", (500, 2500)),
+           ("2 | 2 | 128", GO_ON + "-T128-s2", (500, 5000)),
+           ("2 | 2 | **256**", SINK, (5000, 20000)),
+           ("2 | 2b | 256", GO_ON + "-s12", (20000,)),
+           *((f"2 | {seed} | 256", f"{GO_ON}-s{seed}", (5000,)) for seed in (1, 3, 4)),
+           *((f"2 | {seed} | 1024", f"{GO_ON}-T1024-s{seed}", (5000,)) for seed in (2, 3))]
+TRIED = [("more tokens | 12 | 2", CONTROL, (30000,)),
+         ("learned positions | 12 | 1", "learnable12T256-ordinary-s1", (10000,)),
+         ("no positions | 12 | 1", "nope12T256-ordinary-s1", (10000, 20000)),
+         ("a K bias, taken away | 12 | 1", TAKEN, (500, 10000))]
+FOUR_LAYERS = [(f"{pe} | {kind}", f"{pe}-{kind}-s1", (10000,)) for pe in ("rotary", "learnable")
+               for kind in ("fixed", "random", "free", "ordinary")]
+# what changes, and the stored runs of three seeds
+CHANGES = [("-", "random"), ("free first token", "free"), ("ordinary first token", "ordinary"),
+           ("`BIAS=k`", "random-k"), ("`BIAS=zero`", "random-zero"),
+           ("`ATTN=sigmoid`", "random-sigmoid"), ("`ATTN=softpick`", "random-softpick"),
+           ("`GATE=head`", "random-head")]
+
+
+# ---- what is stored of a run
+
+def stored(name, file):
+    with open(f"docs/results/first-token/{name}/{file}.json", encoding="utf-8") as text:
+        return json.load(text)
+
+
+def evaluation(name, step):
+    """Returns the evaluation of a run at a step."""
+    with open(f"docs/results/first-token/{name}/log.jsonl", encoding="utf-8") as text:
+        return next(o for o in map(json.loads, text) if o["event"] == "eval" and o["step"] == step)
+
+
+def losses(name, first, last):
+    """Returns the validation losses of a run from one step to another, by step."""
+    return {int(step): loss for step, loss in stored(name, "losses").items()
+            if first <= int(step) <= last}
+
+
+def positions(name):
+    """Returns the loss of all validation tokens in each eighth of T."""
+    return stored(name, "loss")["runs"][0]["by_position"]
+
+
+# ---- the columns of the tables
+
+def step_of(o): return f"{o['step']:,}"
+def loss_of(o): return f"{o['val_loss']:.3f}"
+def sink_1(o): return f"{100 * o['sink']['sink_k'][0]:.1f}"
+def alpha_1(o): return f"{max(map(max, o['alpha1_proxy'])):.2f}"       # a share of the row, where it sums to less
+def longest(o): return max(a / b for a, b in zip(o["h_norm_first"][1:], o["h_norm_rest"][1:]))
+def h_ratio(o): return f"{longest(o):.1f}"
+def v_ratio(o): return f"{min(a / b for a, b in zip(o['v_norm_first'], o['v_norm_rest'])):.2f}"
+def massive(o): return max(a / b for a, b in zip(o["h_max"], o["h_median"]))
+def max_median(o): return f"{massive(o):.0f}"
+
+
+def sink_star(o):
+    share = o["sink"]["sink_star"]
+    return "-" if share is None else f"{100 * share:.0f}"
+
+
+COLUMNS = (step_of, loss_of, sink_1, alpha_1, h_ratio, v_ratio, max_median)
+WITH_STAR = (step_of, loss_of, sink_1, sink_star, alpha_1, h_ratio, v_ratio, max_median)
+
+
+def row(page, label, numbers):
+    return page, f"| {label} |" + " {} |" * len(numbers), numbers
+
+
+def table(page, runs):
+    return [row(page, label, [column(evaluation(name, step)) for column in COLUMNS])
+            for label, name, steps in runs for step in steps]
+
+
+def strength(name, step=0):
+    """Returns the part of alpha_1 above the uniform one, summed over the heads that have more, at T 256."""
+    uniform = mean(1 / t for t in range(1, 257))
+    return sum(max(0, x - uniform) for layer in evaluation(name, step)["alpha1_proxy"] for x in layer)
+
+
+def error_of(x):
+    """Returns the standard error of a mean."""
+    return stdev(x) / len(x) ** 0.5
+
+
+def mean_and_error(x, digits):
+    return [f"{mean(x):.{digits}f}", f"{error_of(x):.{digits}f}"]
+
+
+# ---- the pages
+
+def of_first():
+    """Returns the sentences of docs/first-token.md."""
+    at = {step: evaluation(FOUR, step) for step in (20000, 40000)}
+    begin_64, end_64 = (evaluation(FOUR_64, step) for step in (0, 10000))
+    begin_256, end_256 = (evaluation(FOUR_256, step) for step in (0, 10000))
+    two_heads = evaluation("rotary12at40k-random-then-ordinary-s2", 0)
+    back = lambda steps, step=0: strength(BACK.format(steps), step)
+    found = table(FIRST, FORMING) + table(FIRST, STAYING)
+    for steps in (500, 1000, 1250, 1750):
+        later = [evaluation(BACK.format(steps), step) for step in (0, 1000, 5000)]
+        found.append((FIRST, "|" + " {} |" * 8, [f"{steps:,}", f"{back(steps):.2f}",
+                                                 *map(sink_1, later), *map(h_ratio, later)]))
+    return found + [
+        (FIRST, "Sink_1 {}%, an h {} times as long as the others', values a twentieth as long, an entry of h {} times "
+         "the median", [sink_1(at[40000]), f"{longest(at[40000]):.0f}", f"{10 * round(massive(at[40000]) / 10):,}"]),
+        (FIRST, "Sink_1 {}% after 10,000 steps at T 64, {}% at T 256", [sink_1(end_64), sink_1(end_256)]),
+        (FIRST, "Weakened until Sink_1 is {}%, the one of two heads grows back at T 256, to {}%",
+         [sink_1(evaluation(BACK.format(1000), step)) for step in (0, 1000)]),
+        (FIRST, "it is there, too ({}% without further training; two heads, seed 2: {}%",
+         [sink_1(begin_64), sink_1(two_heads)]),
+        (FIRST, "At T 64 Sink_1 is {}% at the beginning and {}% after 10,000 steps", [sink_1(begin_64), sink_1(end_64)]),
+        (FIRST, "h shrinks from {} to {} times the others', max/median from {} to {}",
+         [f"{longest(begin_64):.0f}", h_ratio(end_64), f"{massive(begin_64):,.0f}", max_median(end_64)]),
+        (FIRST, "At T 256 both stay (10,000 of 20,000 planned steps: Sink_1 {} to {}%, max/median {} to {})",
+         [sink_1(begin_256), sink_1(end_256), f"{massive(begin_256):,.0f}", f"{massive(end_256):,.0f}"]),
+        (FIRST, "Seed 2 from step 20,000 loses its sink at T 64 ({} to {}%)",
+         [sink_1(evaluation(EARLY, step)) for step in (0, 5000)]),
+        (FIRST, "from step 40,000 it keeps it, by that one for Sink_1 ({} to {}% in 5,000 steps)",
+         [sink_1(evaluation(LATE, step)) for step in (0, 5000)]),
+        (FIRST, "seed 2 came to T 256 with {}; seeds 1, 3 and 4 with {}, {} and {}",
+         [f"{strength(f'{GO_ON}-s{seed}'):.2f}" for seed in (2, 1, 3, 4)]),
+        (FIRST, "By the strength at the start the border lies between {} and {}. But strength is not the whole state: "
+         "the run from {} rises to {} by step 1,000",
+         [f"{x:.2f}" for x in (back(1250), back(1000), back(1250), back(1250, 1000))]),
+        (FIRST, "seed 3, from step 20,000, came with {} and lost its sink. Divided by the number of heads, which we "
+         "thought of later, it came with {}, and the border of two heads lies between {} and {}",
+         [f"{strength(THIRD):.2f}", f"{strength(THIRD) / 48:.3f}", f"{back(1250) / 24:.3f}", f"{back(1000) / 24:.3f}"])]
+
+
+def early(x):
+    """Returns the loss of the first eight positions, summed."""
+    return 8 * x[0]
+
+
+def late(x):
+    return mean(x[1:])
+
+
+def differences(a, b, get):
+    """Returns by how much the losses of three seeds are above another kind's."""
+    return [get(positions(f"rotary8-{a}-s{seed}")) - get(positions(f"rotary8-{b}-s{seed}")) for seed in (1, 2, 3)]
+
+
+def of_balance():
+    """Returns the sentences of what a sink costs, and gains after the first eighth of T 64."""
+    mean_loss = lambda name, first, last: f"{mean(losses(name, first, last).values()):.3f}"
+    costs = differences("random", "ordinary", early)
+    gain_early, gain_late = (differences("random", "random-k", get) for get in (early, late))
+    pays_from = [8 + (mean(costs) - mean(gain_early)) / (mean(gain_late) + sign * error_of(gain_late))
+                 for sign in (0, 1, -1)]
+    twelve = late(positions("rotary12-random-s2")) - late(positions("rotary12-ordinary-s2"))
+    paired = [loss - losses(SINK, step, step)[step] for step, loss in losses(CONTROL, 5500, 10000).items()]
+    beside = [x - y for x, y in zip(positions(SINK), positions(CONTROL))]
+    return [
+        (WORTH, "costs {} nats per sequence (standard error {}", mean_and_error(costs, 2)),
+        (WORTH, "0.039 nats per token at T 64, 0.010 at T 256, {} at T 1024", [f"{mean(costs) / 1024:.3f}"]),
+        (WORTH, "A K bias lowers the loss by {} nats ({}) in the first eight positions", mean_and_error(gain_early, 2)),
+        (WORTH, "and then by {} ({}) per token", mean_and_error(gain_late, 3)),
+        (WORTH, "from T {} on ({} to {} within one standard error)", [f"{5 * round(x / 5)}" for x in pays_from]),
+        (WORTH, "the difference is {} ({}) with eight layers and {} with twelve",
+         mean_and_error(differences("ordinary", "random", late), 3) + [f"{twelve:.3f}"]),
+        (WORTH, "is {} with the sink and {} without; step by step the difference is {} ({}, one seed)",
+         [mean_loss(SINK, 5500, 10000), mean_loss(CONTROL, 5500, 10000)] + mean_and_error(paired, 3)),
+        (WORTH, "is worse by {} nats in the first 32 positions, and better by {} at each",
+         [f"{32 * beside[0]:.2f}", f"{-mean(beside[1:]):.3f}"]),
+        (WORTH, "its loss is {}; the model with the sink had {} in those steps of its own, and {} from step 17,500",
+         [mean_loss(SINK_K, 2500, 5000), mean_loss(SINK, 2500, 5000), mean_loss(SINK, 17500, 20000)]),
+        (NOTEBOOK, "{} on average (standard error {}, all validation tokens",
+         mean_and_error(differences("random", "random-k", mean), 3))]
+
+
+def worth_of_k(layers):
+    """Returns by how much a K bias lowers the loss of ordinary text, by seed and position."""
+    return [[x - y for x, y in zip(*(positions(f"rotary{layers}c-ordinary{k}-s{seed}") for k in ("", "-k")))]
+            for seed in (1, 2, 3)]
+
+
+def of_worth():
+    """Returns the sentences of what a place for spare attention is worth on ordinary text."""
+    two, four = ([*map(mean, worth_of_k(layers))] for layers in (2, 4))
+    four_early, four_late = ([get(x) for x in worth_of_k(4)] for get in (early, late))
+    rise = mean(four) - mean(two)
+    pays = 8 + (mean(differences("random", "ordinary", early)) - mean(four_early)) / mean(four_late)
+    return [
+        (WORTH, "a K bias lowers it by {} nats (standard error {}): by {} per token in the first eight positions, "
+         "and by {} at the later ones",
+         mean_and_error(four, 3) + [f"{mean(four_early) / 8:.3f}", f"{mean(four_late):.3f}"]),
+        (WORTH, "it lowers the loss by {} nats (standard error {}; by seed {}, {}, {})",
+         mean_and_error(two, 3) + [f"{x:.3f}" for x in two]),
+        (WORTH, "({} ({}) from two layers to four)",
+         [f"{rise:.3f}", f"{(error_of(two) ** 2 + error_of(four) ** 2) ** 0.5:.3f}"]),
+        (WORTH, "from T {} on", [f"{5 * round(pays / 5)}"])]
+
+
+def of_tried():
+    """Returns the sentences of what made no sink, and of the K bias that takes one."""
+    alone = evaluation(FOUR_CONTROL, 20000)
+    before, taken, after = (evaluation(name, step)["val_loss"] for name, step in (
+        ("rotary12T256k-ordinary-k-s1", 10000), (TAKEN, 0), (TAKEN, 500)))
+    return table(WORTH, TRIED) + [
+        (WORTH, "|" + " {} |" * 8, [column(evaluation(SINK_K, step)) for column in WITH_STAR])
+        for step in (0, 500, 1000, 5000)] + [
+        (WORTH, "20,000 steps: h first/rest {} and alpha_1 {} (uniform is 0.074), where random first tokens bring Sink_1 "
+         "to {}%", [h_ratio(alone), alpha_1(alone), sink_1(evaluation(FOUR, 20000))]),
+        (WORTH, "The loss jumps by {} nats and is back within {} after 500 steps",
+         [f"{taken - before:.1f}", f"{after - before:.2f}"])]
+
+
+def of_notebook():
+    """Returns the rows of docs/first-token-notebook.md."""
+    found = table(NOTEBOOK, FOUR_LAYERS)
+    for label, stem in CHANGES:                      # the numbers of all seeds in a cell
+        runs = [evaluation(f"rotary8-{stem}-s{seed}", 10000) for seed in (1, 2, 3)]
+        numbers = [" ".join(map(column, runs)) for column in WITH_STAR[1:]]
+        found.append(row(NOTEBOOK, label, ["-" if x == "- - -" else x for x in numbers]))
+    in_percent = lambda o: [f"{100 * o[key]:.1f}" for key in ("sink_1", "sink_2")]
+    random, ordinary = (stored(name, "after") for name in ("rotary12-random-s2", SINK))
+    for o in random["probes"].values():
+        found.append((NOTEBOOK, "| {} | {} | {} | {} | {} |\n",
+                      [f"{o['probe_loss']:.3f}", *in_percent(o), f"{max(o['h_ratio']):.1f}", f"{max(o['spike']):.0f}"]))
+    for o in random["edits"] + ordinary["edits"]:
+        if o["name"].endswith("in the text"): continue
+        found.append((NOTEBOOK, "| {} +- {} | {} | {} |\n",
+                      [f"{o['change']:+.3f}", f"{o['change_error']:.3f}", *in_percent(o)]))
+    return found
+
+
+def sentences():
+    return of_first() + of_balance() + of_worth() + of_tried() + of_notebook()
