@@ -509,7 +509,8 @@ inline Rng rng_stream(uint64_t seed, uint64_t purpose) {
 
 // what a random stream is for: streams of different purposes never meet. Those of the data are
 // mixed with a key, those of the commands go by --seed alone
-enum { STREAM_TABLE = 1, STREAM_TRAIN, STREAM_VAL, STREAM_PROBE, STREAM_ORDER, STREAM_EDIT };
+enum { STREAM_TABLE = 1, STREAM_TRAIN, STREAM_VAL, STREAM_PROBE, STREAM_ORDER, STREAM_EDIT,
+       STREAM_SHARE };
 enum { SEED_SAMPLE = 3, SEED_PROBE, SEED_GENERATE, SEED_BENCH, SEED_CHECK };
 inline uint64_t mix64(uint64_t a, uint64_t b) {
     Rng r{a ^ b * 0x9E3779B97F4A7C15ull};

@@ -37,6 +37,7 @@ struct DataOptions {
                                                  // did; empty: by the rule
     int vocab = 0;                               // ids the model has; 0: as many as the data need
     std::vector<int> random_token;               // 1-based positions replaced by Uniform(V)
+    double random_share = 1;                     // of the sequences get random tokens
     std::vector<std::pair<int, int>> fix_token;  // 1-based position, id
 
     int bb_vocab = 256;
@@ -145,13 +146,15 @@ double source_weight(std::string* name);
 Data data_open(const DataOptions& opt);
 
 // Edits a sequence as section 5 of the paper does: tokens at chosen positions are random, or fixed.
-// The random ones depend on the sequence, not on when it is read.
+// The random ones, and which sequences get them, depend on the sequence, not on when it is read.
 inline void data_edit(const Data& d, uint64_t key, uint64_t index, int T1, int* x) {
     const DataOptions& o = d.opt;
     // what BOS replaces was a target in the window before, so that no token is lost
     if (o.bos == "seq" && !d.bb) { x[0] = d.tokenizer.bos; }
-    if (!o.random_token.empty()) {
-        Rng rng = rng_stream(mix64(key, index), STREAM_EDIT);
+    const uint64_t sequence = mix64(key, index);
+    Rng share = rng_stream(sequence, STREAM_SHARE);
+    if (rng_uniform(&share) < o.random_share) {
+        Rng rng = rng_stream(sequence, STREAM_EDIT);
         for (int position : o.random_token) {
             const int id = (int)rng_below(&rng, d.V);
             if (position <= T1) { x[position - 1] = id; }

@@ -44,6 +44,7 @@ typedef std::string str;
     X("Tpe", DATA, str,    sft_loss,        0,   "assistant", 0, 0,      "--sft: the loss counts assistant (its tokens and their end) or all") \
     X("Tk", DATA, long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, repeated (0: all)") \
     X("Tpe", DATA, str,    random_token,    0,   "",         0, 0,       "positions, from 1, that get a random token: 1,2 (section 5)") \
+    X("Tpe", DATA, double, random_share,    0,   1,          0, 1,       "share of the sequences that get them; the others stay as they are") \
     X("Tpe", DATA, str,    fix_token,       0,   "",         0, 0,       "POS:ID puts this token at this position, from 1 (Table 10)") \
     X("Tpke", DATA, bool,   skip_bad,        0,   false,      0, 0,       "count and skip broken .jsonl records instead of stopping") \
     X("Tpbe", BB, long,   bb_vocab,        0,   256,        2, 65535,   "bb: ordinary tokens; one more id is <s>") \

@@ -224,15 +224,6 @@ static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const Probe
 // Draws sequences of random tokens, or of one token each.
 static ProbeInput probe_drawn(const Flags& f, int T, int V) {
     const bool random = f.probe_input == "random";
-    require(random || f.probe_input == "repeated", "--probe-input " + f.probe_input,
-            "natural, random or repeated");
-    const bool text = f.given_data || f.given_tokenizer || f.given_bos;
-    const bool tokens = f.given_random_token || f.given_fix_token;
-    require(!text && !tokens,
-            "--data, --tokenizer, --bos, --random-token, --fix-token with --probe-input " +
-                f.probe_input,
-            "--probe-input natural");
-
     ProbeInput in;
     in.x.resize((size_t)f.probe_seqs * (T + 1));
     Rng rng = rng_stream(f.seed, SEED_PROBE);
@@ -264,8 +255,24 @@ void probe_from_check(const Flags& f) {
             "--probe-from " + f.probe_from, "start or windows");
 }
 
+// Rejects an unknown input, and beside a drawn one the flags of text and of the built-in task.
+static void check_drawn(Flags f) {
+    require(f.probe_input == "random" || f.probe_input == "repeated",
+            "--probe-input " + f.probe_input, "natural, random or repeated");
+    for (auto& row : flag_rows(&f)) {
+        const bool data = row.group == GROUP_DATA || row.group == GROUP_BB;
+        if (!data || !*row.given || row.name == "probe_input") { continue; }
+        require(false, flag_spelling(row.name) + " with --probe-input " + f.probe_input,
+                "--probe-input natural");
+    }
+}
+
 void probe_files_check(const Flags& f, const ProbeData& p) {
     const bool natural = f.probe_input == "natural";
-    if (natural) { reject_unused_data_flags(f, p.sources); }
+    if (natural) {
+        reject_unused_data_flags(f, p.sources);
+    } else {
+        check_drawn(f);
+    }
     output_check(f.json, files_read(f, natural ? p.sources : std::vector<std::string>()));
 }

@@ -35,6 +35,7 @@ DataOptions data_options(const Flags& f, int T, int probe_len) {
         require(whole, strf("--random-token %g", position), "a whole number");
         o.random_token.push_back((int)position);
     }
+    o.random_share = f.random_share;
     for (auto& text : split(f.fix_token, ',')) { o.fix_token.push_back(fixed_token(text)); }
     o.skip_bad = f.skip_bad;
     o.sft = f.sft;
@@ -56,6 +57,7 @@ void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& so
     reject_unused_flags(f, "bb_vocab bb_triggers bb_trigger_prob bb_temp bb_table bb_bos", bb,
                         "--data bb");
     reject_unused_flags(f, "bb_trigger_prob", f.bb_triggers > 0, "--bb-triggers 1 or more");
+    reject_unused_flags(f, "random_share", f.given_random_token, "--random-token POSITIONS");
     if (!f.given_fix_token) { return; }
     const DataOptions o = data_options(f, 1, 1);
     std::vector<int> taken;

@@ -636,6 +636,20 @@ static void test_edits() {
     data_probe(&d, probe.data()); data_probe(&d, again.data());
     CHECK(probe == again && probe[1] == 42 && probe[0] != 3000 && probe[2] == 3002,
           "edits: the probe starts %d %d %d", probe[0], probe[1], probe[2]);
+    // the first token of a quarter of the sequences, with the ids that all of them would get
+    o.random_share = 0.25;
+    Data some = data_open(o);
+    const std::vector<int> z = draw(&some, B);
+    long random = 0;
+    for (int b = 0; b < B; b++) {
+        const bool edited = z[b * 9] == x[b * 9] && z[b * 9 + 4] == x[b * 9 + 4];
+        const bool kept = z[b * 9] == y[b * 9] && z[b * 9 + 4] == y[b * 9 + 4];
+        random += edited;
+        CHECK((edited || kept) && z[b * 9 + 1] == 42 && z[b * 9 + 2] == y[b * 9 + 2],
+              "edits: sequence %d of a quarter begins %d %d", b, z[b * 9], z[b * 9 + 1]);
+    }
+    check_near(random / (double)B, 0.25, 0.02, "edits: share of the sequences");
+    o.random_share = 1;
     o.random_token = {10};
     REFUSED(o, "--random-token 10: wanted a position from 1 to T+1 = 9");
     o.random_token = {}; o.fix_token = {{1, 3500}};
