@@ -4,6 +4,7 @@
 #                                              interventions open-heads open-norms first-token
 #                                              first-token-norms first-token-stays
 #                                              first-token-border first-token-positions
+#                                              first-token-changes
 # Needs numpy and matplotlib (PYTHON=/path/python3 chooses a Python that has them). The looks are in
 # scripts/plot.py. docs/results/README.md says how the stored results were made.
 cd "$(dirname "$0")/.." || exit 1
@@ -11,7 +12,7 @@ PYTHON=${PYTHON:-python3}
 out=docs
 if [ "$1" = -o ]; then out=$2; shift 2; fi
 all="text-dynamics text-film text-map interventions open-heads open-norms first-token first-token-norms
-    first-token-stays first-token-border first-token-positions"
+    first-token-stays first-token-border first-token-positions first-token-changes"
 [ $# -gt 0 ] || set -- $all
 stored=docs/results
 first=$stored/first-token
@@ -68,6 +69,11 @@ for figure in "$@"; do
                 positions --labels "a random first token,an ordinary one,a random one and a K bias" \
                 $first/rotary8-random-s[123]/loss.json $first/rotary8-ordinary-s[123]/loss.json \
                 $first/rotary8-random-k-s[123]/loss.json ;;
+        first-token-changes)
+            plot $figure "With softmax the first token's h is long after five layers; with an extra key or a gate, after nine or more" \
+                ratios --step 20000 --labels "softmax,BIAS=k,BIAS=zero,GATE=head,ATTN=sigmoid,ATTN=softpick" \
+                $first/rotary12h4-random-s1 $first/rotary12h4-random-k-s1 $first/rotary12h4-random-zero-s1 \
+                $first/rotary12h4-random-head-s1 $first/rotary12h4-random-sigmoid-s1 $first/rotary12h4-random-softpick-s1 ;;
         *) echo "error: $figure: wanted one of" $all >&2
            echo "---> HINT: scripts/figures.sh" >&2; exit 2 ;;
     esac
