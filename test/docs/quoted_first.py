@@ -5,7 +5,7 @@ A sentence is (page, text with {} for every figure, the figures as they are prin
 import json
 from statistics import mean, stdev
 
-FIRST, WORTH, NOTEBOOK = (f"docs/first-token{page}.md" for page in ("", "-worth", "-notebook"))
+FIRST, WORTH, CHANGES, NOTEBOOK = (f"docs/first-token{page}.md" for page in ("", "-worth", "-changes", "-notebook"))
 
 # the stored runs that sentences name
 GO_ON = "rotary12T256-random-then-ordinary"
@@ -46,10 +46,14 @@ TRIED = [("more tokens | 12 | 2", CONTROL, (30000,)),
 FOUR_LAYERS = [(f"{pe} | {kind}", f"{pe}-{kind}-s1", (10000,)) for pe in ("rotary", "learnable")
                for kind in ("fixed", "random", "free", "ordinary")]
 # what changes, and the stored runs of three seeds
-CHANGES = [("-", "random"), ("free first token", "free"), ("ordinary first token", "ordinary"),
+EIGHT_LAYERS = [("-", "random"), ("free first token", "free"), ("ordinary first token", "ordinary"),
            ("`BIAS=k`", "random-k"), ("`BIAS=zero`", "random-zero"),
            ("`ATTN=sigmoid`", "random-sigmoid"), ("`ATTN=softpick`", "random-softpick"),
            ("`GATE=head`", "random-head")]
+TWELVE_LAYERS = [("`BIAS=k`", "k"), ("`BIAS=zero`", "zero"), ("`BIAS=logit`", "logit"), ("`GATE=head`", "head"),
+                 ("`ATTN=sigmoid`", "sigmoid"), ("`ATTN=softpick`", "softpick"), ("`NORM=sandwich`", "sandwich")]
+SHARES = [(share, f"rotary12h4q{share[2:]}-random-s1", (5000, 20000)) for share in ("0.25", "0.50", "0.75")] + [
+          ("1", FOUR, (5000, 20000))]
 
 
 # ---- what is stored of a run
@@ -242,10 +246,40 @@ def of_tried():
          [f"{taken - before:.1f}", f"{after - before:.2f}"])]
 
 
+def against_baseline(name):
+    """Returns by how much the loss of a run is above the baseline's, from step 16,000 to 20,000."""
+    own, base = losses(name, 16000, 20000), losses(FOUR, 16000, 20000)
+    return mean(own[step] - base[step] for step in range(16000, 20001, 1000))
+
+
+def long_after(o):
+    """Returns the number of layers after which h of the first token is five times as long as the others'."""
+    ratios = [a / b for a, b in zip(o["h_norm_first"], o["h_norm_rest"])]
+    return str(next((layers for layers, ratio in enumerate(ratios) if ratio >= 5), "-"))
+
+
+def of_changes():
+    """Returns the sentences of what ends a sink."""
+    columns = (sink_1, sink_star, alpha_1, h_ratio, long_after, v_ratio, max_median)
+    runs = [("-", FOUR, "-")]
+    for label, name in ((label, f"rotary12h4-random-{stem}-s1") for label, stem in TWELVE_LAYERS):
+        runs.append((label, name, f"{against_baseline(name):+.3f}"))
+    rows = [row(CHANGES, label, [loss] + [column(evaluation(name, 20000)) for column in columns])
+            for label, name, loss in runs]
+    base = [evaluation(f"rotary12h4-random-s{seed}", 20000) for seed in (1, 2, 3)]
+    worth = {stem: abs(against_baseline(f"rotary12h4-random-{stem}-s1")) for _, stem in TWELVE_LAYERS}
+    return rows + table(CHANGES, SHARES) + [
+        (CHANGES, "Sink_1 {}, {} and {}%)", [*map(sink_1, base)]),
+        (CHANGES, "A K bias lowers the loss by {}, a zero key by {}, a logit by {}",
+         [f"{worth[stem]:.3f}" for stem in ("k", "zero", "logit")]),
+        (CHANGES, "A gate per head lowers it more, by {}. Sigmoid costs {}, softpick {}",
+         [f"{worth[stem]:.3f}" for stem in ("head", "sigmoid", "softpick")])]
+
+
 def of_notebook():
     """Returns the rows of docs/first-token-notebook.md."""
     found = table(NOTEBOOK, FOUR_LAYERS)
-    for label, stem in CHANGES:                      # the numbers of all seeds in a cell
+    for label, stem in EIGHT_LAYERS:                      # the numbers of all seeds in a cell
         runs = [evaluation(f"rotary8-{stem}-s{seed}", 10000) for seed in (1, 2, 3)]
         numbers = [" ".join(map(column, runs)) for column in WITH_STAR[1:]]
         found.append(row(NOTEBOOK, label, ["-" if x == "- - -" else x for x in numbers]))
@@ -262,4 +296,4 @@ def of_notebook():
 
 
 def sentences():
-    return of_first() + of_balance() + of_worth() + of_tried() + of_notebook()
+    return of_first() + of_balance() + of_worth() + of_tried() + of_changes() + of_notebook()
