@@ -51,8 +51,8 @@ EIGHT_LAYERS = [("-", "random"), ("free first token", "free"), ("ordinary first 
            ("`ATTN=sigmoid`", "random-sigmoid"), ("`ATTN=softpick`", "random-softpick"),
            ("`GATE=head`", "random-head")]
 TWELVE_LAYERS = [("`BIAS=k`", "k"), ("`BIAS=zero`", "zero"), ("`BIAS=logit`", "logit"), ("`GATE=head`", "head"),
-                 ("`ATTN=sigmoid`", "sigmoid"), ("`ATTN=softpick`", "softpick"), ("`NORM=sandwich`", "sandwich")]
-SHARES = [(share, f"rotary12h4q{share[2:]}-random-s1", (5000, 20000)) for share in ("0.25", "0.50", "0.75")] + [
+                 ("`ATTN=sigmoid`", "sigmoid"), ("`ATTN=softpick`", "softpick")]
+SHARES = [(share, f"rotary12h4q{share[2:]}-random-s1", (5000, 20000)) for share in ("0.25", "0.50")] + [
           ("1", FOUR, (5000, 20000))]
 
 

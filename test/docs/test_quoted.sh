@@ -22,6 +22,8 @@ spoilt docs/first-token.md "3.383 | 10.9" "3.383 | 10.8"
 spoilt docs/first-token-notebook.md "3.403 3.395 3.412" "3.403 3.395 3.411"
 spoilt docs/first-token-notebook.md "+0.077 +- 0.009 | 28.2" "+0.077 +- 0.009 | 28.3"
 spoilt docs/first-token-worth.md "costs 2.50 nats" "costs 2.51 nats"
+spoilt docs/first-token-changes.md "| -0.019 | 0.0 | 100 |" "| -0.018 | 0.0 | 100 |"
+spoilt docs/first-token-changes.md "| 10 | 0.53 | 190 |" "| 9 | 0.53 | 190 |"
 spoilt docs/first-token.md "| 1,000 | 1.28 | 1.2 |" "| 1,000 | 1.28 | 1.3 |"
 spoilt README.md "val 3.1361" "val 3.1362"
 spoilt README.md "3.105" "3.106"                             # the table of the demo
