@@ -52,7 +52,7 @@ EIGHT_LAYERS = [("-", "random"), ("free first token", "free"), ("ordinary first 
            ("`GATE=head`", "random-head")]
 TWELVE_LAYERS = [("`BIAS=k`", "k"), ("`BIAS=zero`", "zero"), ("`BIAS=logit`", "logit"), ("`GATE=head`", "head"),
                  ("`ATTN=sigmoid`", "sigmoid"), ("`ATTN=softpick`", "softpick")]
-SHARES = [(share, f"rotary12h4q{share[2:]}-random-s1", (5000, 20000)) for share in ("0.25", "0.50")] + [
+SHARES = [(share, f"rotary12h4q{share[2:]}-random-s1", (5000, 20000)) for share in ("0.25", "0.50", "0.75")] + [
           ("1", FOUR, (5000, 20000))]
 
 
@@ -268,7 +268,13 @@ def of_changes():
             for label, name, loss in runs]
     base = [evaluation(f"rotary12h4-random-s{seed}", 20000) for seed in (1, 2, 3)]
     worth = {stem: abs(against_baseline(f"rotary12h4-random-{stem}-s1")) for _, stem in TWELVE_LAYERS}
+    probes = {share: stored(f"rotary12h4q{share}-random-s1", "after")["probes"] for share in (50, 75)}
+    highest = lambda share, kind: f"{max(probes[share][kind]['alpha1_max']):.3f}"
+    entries = lambda share, kind: f"{max(probes[share][kind]['spike']):.0f}"
     return rows + table(CHANGES, SHARES) + [
+        (CHANGES, "({} on those, {} on random ones), with entries of h at {} and {} times the median",
+         [f(75, kind) for f in (highest, entries) for kind in ("ordinary", "random")]),
+        (CHANGES, "With half it rises slowly to the end ({}, {})", [highest(50, kind) for kind in ("ordinary", "random")]),
         (CHANGES, "Sink_1 {}, {} and {}%)", [*map(sink_1, base)]),
         (CHANGES, "A K bias lowers the loss by {}, a zero key by {}, a logit by {}",
          [f"{worth[stem]:.3f}" for stem in ("k", "zero", "logit")]),
