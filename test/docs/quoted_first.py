@@ -51,7 +51,7 @@ EIGHT_LAYERS = [("-", "random"), ("free first token", "free"), ("ordinary first 
            ("`ATTN=sigmoid`", "random-sigmoid"), ("`ATTN=softpick`", "random-softpick"),
            ("`GATE=head`", "random-head")]
 TWELVE_LAYERS = [("`BIAS=k`", "k"), ("`BIAS=zero`", "zero"), ("`BIAS=logit`", "logit"), ("`GATE=head`", "head"),
-                 ("`ATTN=sigmoid`", "sigmoid"), ("`ATTN=softpick`", "softpick")]
+                 ("`ATTN=sigmoid`", "sigmoid"), ("`ATTN=softpick`", "softpick"), ("`NORM=sandwich`", "sandwich")]
 SHARES = [(share, f"rotary12h4q{share[2:]}-random-s1", (5000, 20000)) for share in ("0.25", "0.50", "0.75")] + [
           ("1", FOUR, (5000, 20000))]
 
@@ -278,6 +278,8 @@ def of_changes():
         (CHANGES, "Sink_1 {}, {} and {}%)", [*map(sink_1, base)]),
         (CHANGES, "A K bias lowers the loss by {}, a zero key by {}, a logit by {}",
          [f"{worth[stem]:.3f}" for stem in ("k", "zero", "logit")]),
+        (CHANGES, "Sink_1 is {}%, and the largest entry of h {} times the median",
+         [f(evaluation("rotary12h4-random-sandwich-s1", 20000)) for f in (sink_1, max_median)]),
         (CHANGES, "A gate per head lowers it more, by {}. Sigmoid costs {}, softpick {}",
          [f"{worth[stem]:.3f}" for stem in ("head", "sigmoid", "softpick")])]
 
