@@ -151,13 +151,14 @@ inline void data_edit(const Data& d, uint64_t key, uint64_t index, int T1, int* 
     const DataOptions& o = d.opt;
     // what BOS replaces was a target in the window before, so that no token is lost
     if (o.bos == "seq" && !d.bb) { x[0] = d.tokenizer.bos; }
-    const uint64_t sequence = mix64(key, index);
-    Rng share = rng_stream(sequence, STREAM_SHARE);
-    if (rng_uniform(&share) < o.random_share) {
+    if (!o.random_token.empty()) {
+        const uint64_t sequence = mix64(key, index);
+        Rng share = rng_stream(sequence, STREAM_SHARE);
         Rng rng = rng_stream(sequence, STREAM_EDIT);
+        const bool chosen = rng_uniform(&share) < o.random_share;
         for (int position : o.random_token) {
             const int id = (int)rng_below(&rng, d.V);
-            if (position <= T1) { x[position - 1] = id; }
+            if (chosen && position <= T1) { x[position - 1] = id; }
         }
     }
     for (auto& [position, id] : o.fix_token) {

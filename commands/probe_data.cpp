@@ -261,9 +261,9 @@ static void check_drawn(Flags f) {
             "--probe-input " + f.probe_input, "natural, random or repeated");
     for (auto& row : flag_rows(&f)) {
         const bool data = row.group == GROUP_DATA || row.group == GROUP_BB;
-        if (!data || !*row.given || row.name == "probe_input") { continue; }
-        require(false, flag_spelling(row.name) + " with --probe-input " + f.probe_input,
-                "--probe-input natural");
+        const bool read = !data || row.name == "probe_input";
+        require(read || !*row.given, flag_spelling(row.name) + " with --probe-input " +
+                                         f.probe_input, "--probe-input natural");
     }
 }
 
