@@ -29,6 +29,7 @@ static inline bool check_that(bool ok, const char* file, int line, const char* f
     va_list ap; va_start(ap, fmt);
     printf("FAIL %s:%d: ", file, line); vprintf(fmt, ap); printf("\n");
     va_end(ap);
+    fflush(stdout);                                      // what comes next may crash
     if (getenv("CHECK_FIRST")) { exit(1); }              // the first one is enough: dev/mutants.sh
     return false;
 }

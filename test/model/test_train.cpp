@@ -929,8 +929,10 @@ static void test_probe() {
           "no alpha_1 passes eps 0.05: nothing was compared");
     // a token repeated: every key looks the same, and only rotation tells them apart
     for (const char* input : { "random", "repeated" }) {
-        const Json j = probe(how + "--probe-input " + input);
-        CHECK(num(*j.get("sink"), "n") == 8 && num(j, "probe_loss") > 0, "--probe-input %s", input);
+        const std::string drawn = strf("--probe-seqs 8 --probe-len 16 --probe-input %s", input);
+        const Json j = probe("log/step_20 " + drawn);
+        const Json* sink = j.get("sink");
+        CHECK(sink && num(*sink, "n") == 8 && num(j, "probe_loss") > 0, "--probe-input %s", input);
     }
 }
 static void test_bench() {
