@@ -114,6 +114,7 @@ ProbeBos probe_bos(const Flags& f, int V) {
 
     const int one = id;
     const std::string text = tokenizer_decode(tok, &one, 1, false);
+    if (f.bos != "doc") { reject_covered_bos(f); }
     bos.id = id;
     bos.label = by_default ? "default: " + text : text;
     return bos;
@@ -270,6 +271,7 @@ static void check_drawn(Flags f) {
 void probe_files_check(const Flags& f, const ProbeData& p) {
     const bool natural = f.probe_input == "natural";
     if (natural) {
+        reject_unused_flags(f, "seed", false, "--probe-input random or repeated: only they draw");
         reject_unused_data_flags(f, p.sources);
     } else {
         check_drawn(f);

@@ -58,15 +58,30 @@ void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& so
                         "--data bb");
     reject_unused_flags(f, "bb_trigger_prob", f.bb_triggers > 0, "--bb-triggers 1 or more");
     reject_unused_flags(f, "random_share", f.given_random_token, "--random-token POSITIONS");
-    if (!f.given_fix_token) { return; }
+    if (f.bos == "seq") { reject_covered_bos(f); }
     const DataOptions o = data_options(f, 1, 1);
     std::vector<int> taken;
-    if (f.given_random_token) { taken = o.random_token; }
+    for (int position : o.random_token) {
+        require(!std::count(taken.begin(), taken.end(), position),
+                "--random-token " + f.random_token, "every position once");
+        taken.push_back(position);
+    }
     for (auto& fix : o.fix_token) {
         require(!std::count(taken.begin(), taken.end(), fix.first),
                 strf("--fix-token %d:%d", fix.first, fix.second),
                 strf("one thing at position %d: it is fixed or random already", fix.first));
         taken.push_back(fix.first);
+    }
+}
+
+void reject_covered_bos(const Flags& f) {
+    const DataOptions o = data_options(f, 1, 1);
+    const char* wanted = "one thing at position 1: --bos none, or another position";
+    const bool random = std::count(o.random_token.begin(), o.random_token.end(), 1);
+    require(!random || f.random_share < 1,
+            "--bos " + f.bos + " --random-token " + f.random_token, wanted);
+    for (auto& fix : o.fix_token) {
+        require(fix.first != 1, "--bos " + f.bos + " --fix-token " + f.fix_token, wanted);
     }
 }
 
@@ -79,7 +94,10 @@ void reject_unused_model_flags(const Flags& f) {
     reject_unused_flags(f, "rope_low rope_high", llama3, "--rope-scaling llama3");
     reject_unused_flags(f, "rope_fast rope_slow rope_length rope_round", yarn,
                         "--rope-scaling yarn");
+    const bool scaled = c.rope_factor != 1 || c.rope_length || !f.init.empty();
+    reject_unused_flags(f, "rope_scaling", scaled, "--rope-factor other than 1");
     reject_unused_flags(f, "bias_share", biases, "BIAS=k, v or kv");
+    require(!flag_given(f, "alibi_slopes") || c.pe == PE_alibi, "--alibi-slopes", "PE=alibi");
 }
 
 Data data_from_flags(const Flags& f, int T, int probe_len) {

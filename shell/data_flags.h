@@ -19,6 +19,9 @@ Data data_from_flags(const Flags& f, int T, int probe_len);
 void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& sources);
 void reject_unused_model_flags(const Flags& f);
 
+// Ends the program if every sequence would begin with BOS, and the flags put another token there.
+void reject_covered_bos(const Flags& f);
+
 // Reads a length of --probe-len. The default 64 shrinks to `longest`, a short model's T. Ends the
 // program if the positions are learned and there are fewer.
 int probe_length(const Flags& f, const std::string& text, long longest, bool learned);
