@@ -39,7 +39,9 @@ STAYING = [("**4** | 1 | 64", FOUR_64, (500, 2500, 10000)),
            ("2 | 2b | 256", GO_ON + "-s12", (20000,)),
            *((f"2 | {seed} | 256", f"{GO_ON}-s{seed}", (5000,)) for seed in (1, 3, 4)),
            *((f"2 | {seed} | 1024", f"{GO_ON}-T1024-s{seed}", (5000,)) for seed in (2, 3))]
+BILLION = "rotary4h4T256-ordinary-s1"
 TRIED = [("more tokens | 12 | 2", CONTROL, (30000,)),
+         ("a billion tokens | 4 | 1", BILLION, (50000, 488282)),
          ("learned positions | 12 | 1", "learnable12T256-ordinary-s1", (10000,)),
          ("no positions | 12 | 1", "nope12T256-ordinary-s1", (10000, 20000)),
          ("a K bias, taken away | 12 | 1", TAKEN, (500, 10000))]
@@ -63,10 +65,15 @@ def stored(name, file):
         return json.load(text)
 
 
+def evaluations(name):
+    """Returns the stored evaluations of a run."""
+    with open(f"docs/results/first-token/{name}/log.jsonl", encoding="utf-8") as text:
+        return [o for o in map(json.loads, text) if o["event"] == "eval"]
+
+
 def evaluation(name, step):
     """Returns the evaluation of a run at a step."""
-    with open(f"docs/results/first-token/{name}/log.jsonl", encoding="utf-8") as text:
-        return next(o for o in map(json.loads, text) if o["event"] == "eval" and o["step"] == step)
+    return next(o for o in evaluations(name) if o["step"] == step)
 
 
 def losses(name, first, last):
@@ -85,7 +92,8 @@ def positions(name):
 def step_of(o): return f"{o['step']:,}"
 def loss_of(o): return f"{o['val_loss']:.3f}"
 def sink_1(o): return f"{100 * o['sink']['sink_k'][0]:.1f}"
-def alpha_1(o): return f"{max(map(max, o['alpha1_proxy'])):.2f}"       # a share of the row, where it sums to less
+def highest_alpha_1(o): return max(map(max, o["alpha1_proxy"]))
+def alpha_1(o): return f"{highest_alpha_1(o):.2f}"                     # a share of the row, where it sums to less
 def longest(o): return max(a / b for a, b in zip(o["h_norm_first"][1:], o["h_norm_rest"][1:]))
 def h_ratio(o): return f"{longest(o):.1f}"
 def v_ratio(o): return f"{min(a / b for a, b in zip(o['v_norm_first'], o['v_norm_rest'])):.2f}"
@@ -232,6 +240,25 @@ def of_worth():
         (WORTH, "from T {} on", [f"{5 * round(pays / 5)}"])]
 
 
+def trend(column):
+    """Returns two means over ten evaluations of a billion tokens, the last and evaluations 6 to 15, and the
+    standard error of their difference."""
+    evals = [o for o in evaluations(BILLION) if o["step"] > 0]
+    before, after = ([*map(column, part)] for part in (evals[5:15], evals[-10:]))
+    return mean(before), mean(after), (error_of(before) ** 2 + error_of(after) ** 2) ** 0.5
+
+
+def of_billion():
+    """Returns the sentences of a billion tokens."""
+    evals = [o for o in evaluations(BILLION) if o["step"] > 0]
+    h, alpha = trend(longest), trend(highest_alpha_1)
+    return [
+        (WORTH, "In {} evaluations Sink_1 is {}% and the largest alpha_1 is that of even attention, {}",
+         [str(len(evals)), max(map(sink_1, evals)), f"{max(map(highest_alpha_1, evals)):.3f}"]),
+        (WORTH, "h first/rest rises from {} to {} (standard error {};", [f"{x:.3f}" for x in h]),
+        (WORTH, "while alpha_1 falls by {}", [f"{alpha[0] - alpha[1]:.4f}"])]
+
+
 def of_tried():
     """Returns the sentences of what made no sink, and of the K bias that takes one."""
     alone = evaluation(FOUR_CONTROL, 20000)
@@ -304,4 +331,4 @@ def of_notebook():
 
 
 def sentences():
-    return of_first() + of_balance() + of_worth() + of_tried() + of_changes() + of_notebook()
+    return of_first() + of_balance() + of_worth() + of_billion() + of_tried() + of_changes() + of_notebook()
