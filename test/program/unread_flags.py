@@ -1,0 +1,223 @@
+"""unread_flags.py ROOT SCRATCH -- does every flag of a command change what the command makes, or is
+it refused by name? A flag that is taken and does nothing is a mistake that nobody would see.
+
+Every setting below is run without a further flag, and then with every flag of its command beside
+it, one at a time. Prints a line for each check that fails, and "N passed, M failed".
+"""
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT, SCRATCH = os.path.abspath(sys.argv[1]), sys.argv[2]
+TOKENIZER = os.path.join(ROOT, "demo", "tokenizer.json")
+
+# The values that are tried; none of them is the default. A new flag gets a row.
+VALUES = {
+    # data
+    "--data": ["other.txt"], "--tokenizer": [TOKENIZER], "--bos": ["seq", "doc"], "--sft": ["zephyr"],
+    "--sft-loss": ["all"], "--train-tokens": ["64"], "--random-token": ["1", "2"], "--random-share": ["0.5"],
+    "--fix-token": ["1:0", "2:1"], "--probe-from": ["start", "windows"], "--probe-input": ["random"],
+    "--bb-vocab": ["20"], "--bb-triggers": ["2"], "--bb-trigger-prob": ["0.4"], "--bb-temp": ["3"],
+    "--bb-table": ["2"], "--bb-bos": ["0"],
+    # the model
+    "--init": ["bb-run/step_4"], "--init-logit": ["1"], "--layers": ["1"], "--heads": ["4"], "--kv-heads": ["1"],
+    "--width": ["64"], "--head-dim": ["4"], "--ffn-width": ["16"], "--vocab": ["300"], "--seq": ["8"],
+    "--norm-kind": ["ln"], "--norm-bias": ["0"], "--norm-eps": ["1e-3"], "--norm-embed": ["1"], "--parallel": ["1"],
+    "--qkv-bias": ["1"], "--out-bias": ["1"], "--ffn-bias": ["1"], "--head-bias": ["1"], "--tied": ["1"],
+    "--embed-scale": ["2"], "--logit-cap": ["5"], "--logit-divisor": ["2"], "--residual-scale": ["0.5"],
+    "--rope-base": ["100"], "--rope-local": ["50"], "--rope-part": ["0.5"], "--rope-layers": ["10"],
+    "--alibi-slopes": ["published"], "--rope-scaling": ["linear", "llama3", "yarn"], "--rope-factor": ["2"],
+    "--rope-context": ["64"], "--rope-low": ["2"], "--rope-high": ["5"], "--rope-fast": ["10"], "--rope-slow": ["3"],
+    "--rope-length": ["2"], "--rope-round": ["0"], "--bias-share": ["heads"], "--k-dims": ["2"], "--v-star": ["e1:1"],
+    "--attn-p": ["2"], "--attn-alpha": ["0.5"], "--attn-bias-init": ["-1"], "--attn-cap": ["5"],
+    "--score-scale": ["1"], "--prefix": ["2"], "--window": ["4"], "--local-layers": ["10"],
+    # training
+    "--batch": ["4"], "--total-batch": ["256"], "--steps": ["5"], "--optimizer": ["sgd", "muon"],
+    "--min-context": ["3"], "--lr": ["1e-2"], "--warmup": ["3"], "--schedule": ["cosine"], "--min-lr": ["1e-3"],
+    "--beta1": ["0.5"], "--beta2": ["0.5"], "--adam-eps": ["1e-2"], "--weight-decay": ["0.5"], "--grad-clip": ["0.1"],
+    "--only": ["o_proj"], "--seed": ["7"],
+    # measuring
+    "--eval-every": ["3"], "--sample": ["5"], "--val-seqs": ["3"], "--probe-len": ["8"], "--probe-seqs": ["3"],
+    "--eps": ["0.05"], "--save-every": ["2"], "--sink-at": ["11"], "--per-sequence": [""], "--dump": ["dump"],
+    "--dump-heads": ["1:1"], "--dump-seq": ["2"], "--stream": ["1+3"], "--evict": ["streaming:0.5"],
+    "--quant": ["w8a8", "kv4:static"], "--quant-keep": ["2"], "--calibrate": ["4"], "--gradients": [""],
+    "--edit": ["h:0:1=0"],
+    # the other commands
+    "--prompt": ["ab"], "--chat": [""], "--system": ["be short"], "--tokens": ["7"], "--temperature": ["0.1"],
+    "--top-k": ["2"], "--task": ["other.jsonl"], "--limit": ["1"], "--max-length": ["6"], "--val": ["other.txt"],
+    "--val-fraction": ["0.5"], "--domains": ["Github"], "--shard-tokens": ["100"], "--to": ["train_sink"],
+    "--type": ["f16"],
+}
+# What may change nothing, and why.
+QUIET = {
+    "--model": "the settings give all that a preset gives", "--adapter": "there is none beside these models",
+    "--skip-bad": "no record is broken", "--product": "the same bits", "--threads": "the same shards",
+    "--save-minutes": "a run of a moment saves once", "--save-optimizer": "what is kept beside the weights",
+    "--print-every": "lines on the screen", "--stop-after": "a run of a moment is not stopped",
+    "--graph": "CUDA alone", "--json": "where the result goes", "--out": "where the result goes",
+    "--items": "a second file", "--resume": "there is nothing to resume",
+}
+QUIET_HERE = {
+    ("probe", "--probe-from"): "windows is the default of a .txt, start that of a .jsonl",
+    ("eval", "--probe-from"): "as in probe",
+    ("generate txt-run/step_4 --temperature 0", "--seed"): "the likeliest token, by its name",
+}
+
+SMALL = "-b 8 --warmup 2 --lr 3e-3 --val-seqs 8 --probe-seqs 8 --probe-len 16 -n 4 --eval-every 2 --sample 0 "
+TINY = SMALL + "-t 16 --layers 2 --width 32 --heads 2 --ffn-width 24 "
+PROBE = " --probe-len 16 --probe-seqs 8"
+DATA, BB, MODEL, TRAINING = "data", "the built-in task, -d bb", "model", "training"
+EVERY = None
+# Settings: a build, a command, and the groups of flags that are tried beside it.
+SETTINGS = [
+    ("cpu", "train " + TINY + "--bb-vocab 24", EVERY),
+    ("cpu", "train " + TINY + "--bb-vocab 24 --optimizer sgd", [TRAINING]),
+    ("cpu", "train " + TINY + "--bb-vocab 24 --optimizer muon", [TRAINING]),
+    ("cpu", "train " + TINY + "--bb-vocab 24 --schedule cosine", [TRAINING]),
+    ("cpu", "train " + TINY + "--bb-vocab 24 --rope-scaling yarn --rope-factor 2", [MODEL]),
+    ("cpu", "train " + TINY + "--bb-vocab 24 --rope-scaling llama3 --rope-factor 2", [MODEL]),
+    ("cpu", "train " + TINY + "--bb-vocab 24 --norm-kind ln --window 4", [MODEL]),
+    ("cpu", "train " + TINY + "-d text.txt", [DATA, BB]),
+    ("cpu", "train " + TINY + "-d records.jsonl", [DATA, BB]),
+    ("cpu", "train " + TINY + "-d shards --random-token 1", [DATA, BB]),
+    ("cpu", "train " + TINY + "-d chat.jsonl --sft zephyr", [DATA, BB]),
+    ("cpu", "train " + TINY + "-d text.txt:2,shards:1", [DATA, BB]),
+    ("cpu", "train " + SMALL + "--bb-vocab 24 --init bb-run/step_4", EVERY),
+    ("cpu-ATTN=sigmoid", "train " + TINY + "--bb-vocab 24", [MODEL]),
+    ("cpu-BIAS=k", "train " + TINY + "--bb-vocab 24", [MODEL]),
+    ("cpu-BIAS=logit", "train " + TINY + "--bb-vocab 24", [MODEL]),
+    ("cpu", "probe bb-run/step_4 --bb-vocab 24" + PROBE, EVERY),
+    ("cpu", "probe bb-run/step_4 --probe-input random" + PROBE, EVERY),
+    ("cpu", "probe txt-run/step_4 -d text.txt" + PROBE, EVERY),
+    ("cpu", "probe txt-run/step_4 -d records.jsonl" + PROBE, EVERY),
+    ("cpu", "probe txt-run/step_4 -d shards" + PROBE, EVERY),
+    ("cpu", "probe txt-run/step_4 -d chat.jsonl --sft zephyr" + PROBE, EVERY),
+    ("cpu", "probe txt-run/step_4 -d text.txt --dump dump" + PROBE, EVERY),
+    ("cpu", "eval bb-run/step_4 --bb-vocab 24" + PROBE, EVERY),
+    ("cpu", "eval txt-run/step_4 -d records.jsonl --stream 1+3" + PROBE, EVERY),
+    ("cpu", "eval txt-run/step_4 -d records.jsonl --quant w8a8:static" + PROBE, EVERY),
+    ("cpu", "eval txt-run/step_4 -d shards --edit A:*:1=mask" + PROBE, EVERY),
+    ("cpu", "eval txt-run/step_4 --probe-input random --gradients" + PROBE, EVERY),
+    ("cpu", "generate txt-run/step_4 --tokens 20", EVERY),
+    ("cpu", "generate txt-run/step_4 --temperature 0", EVERY),
+    ("cpu", "score txt-run/step_4 --task task.jsonl", EVERY),
+    ("cpu", "tokenize text.txt", EVERY),
+    ("cpu", "tokenize records.jsonl", EVERY),
+    ("cpu", "export txt-run/step_4", EVERY),
+]
+
+
+def program(build, words):
+    """Runs a command in the scratch directory, in one thread."""
+    command = [os.path.join(ROOT, "build", build, "train_sink"), *words.split()]
+    environment = dict(os.environ, OMP_NUM_THREADS="1")
+    return subprocess.run(command, cwd=SCRATCH, capture_output=True, errors="replace", env=environment,
+                          timeout=120, check=False)
+
+
+def flags_of(build, command):
+    """Returns the flags of a command by their group in --help."""
+    groups, group = {}, ""
+    for line in program(build, command + " --help").stdout.splitlines():
+        flag = re.match(r"\s+(?:-\w, +)?(--[a-z0-9-]+) ", line)
+        if flag and flag[1] != "--help": groups.setdefault(group, []).append(flag[1])
+        if line and line[0] != " ": group = line
+    return groups
+
+
+def files_under(folder):
+    """Returns the names and hashes of all files of a directory."""
+    found = []
+    for path, _, names in sorted(os.walk(folder)):
+        for name in sorted(names):
+            whole = os.path.join(path, name)
+            with open(whole, "rb") as file:
+                found.append((os.path.relpath(whole, folder), hashlib.sha1(file.read()).hexdigest()))
+    return found
+
+
+def log_of(run):
+    """Returns the lines of a log without the clock and the flags."""
+    with open(os.path.join(run, "log.jsonl"), encoding="utf-8") as text:
+        lines = [json.loads(line) for line in text]
+    return [{key: o[key] for key in o if key not in ("ms", "time")} for o in lines if o["event"] != "config"]
+
+
+def result(build, words):
+    """Returns what a command makes, None if it is refused, and what it says."""
+    for name in ("made", "dump"): shutil.rmtree(os.path.join(SCRATCH, name), ignore_errors=True)
+    command = words.split()[0]
+    to = {"train": " -o made", "tokenize": " -o made", "export": " -o made", "generate": ""}
+    ran = program(build, words + to.get(command, " --json made.json"))
+    made = os.path.join(SCRATCH, "made")
+    if ran.returncode: return None, ran.stderr
+    if command == "train": return (log_of(made), sorted(os.listdir(made))), ""
+    if command in ("tokenize", "export"): return files_under(made), ""
+    if command == "generate": return ran.stdout, ""
+    with open(os.path.join(SCRATCH, "made.json"), encoding="utf-8") as text:
+        measured = re.sub(r'"seconds":[^,}]*', "", text.read())
+    return (measured, files_under(os.path.join(SCRATCH, "dump"))), ""
+
+
+def prepare():
+    """Writes the texts and trains the two models that the settings name."""
+    def put(name, text):
+        with open(os.path.join(SCRATCH, name), "w", encoding="utf-8") as file: file.write(text)
+
+    words = "the fog was in the street and the door of the house stood open".split()
+    lines = [f"{i} " + " ".join(words[(i * k) % len(words)] for k in range(3, 14)) for i in range(400)]
+    put("text.txt", "\n".join(lines))
+    put("other.txt", "\n".join(reversed(lines)))
+    rows = lambda objects: "".join(json.dumps(o) + "\n" for o in objects)
+    put("records.jsonl", rows({"text": line * 2, "meta": {"pile_set_name": "ArXiv" if i % 2 else "Github"}}
+                              for i, line in enumerate(lines[:90])))
+    put("chat.jsonl", rows({"messages": [{"role": "user", "content": line[:20]},
+                                         {"role": "assistant", "content": line[20:]}]} for line in lines[:90]))
+    for name, text in (("task.jsonl", "the fog was"), ("other.jsonl", "the door of")):
+        put(name, rows({"context": text, "choices": [" in the street", " the house"], "gold": i % 2} for i in range(3)))
+    for line in ("train " + TINY + "--bb-vocab 24 -o bb-run", "train " + TINY + "-d text.txt -o txt-run",
+                 "tokenize records.jsonl -o shards --val-fraction 0.2"):
+        ran = program("cpu", line)
+        if ran.returncode: sys.exit(f"FAIL {line}: {ran.stderr}")
+
+
+def unread(build, setting, flag, base):
+    """Returns what is wrong with a flag beside a setting, or ""."""
+    command = setting.split()[0]
+    if flag in QUIET or (command, flag) in QUIET_HERE or (setting, flag) in QUIET_HERE: return ""
+    if flag not in VALUES: return f"{flag} has no row in VALUES"
+    made = [result(build, f"{setting} {flag} {value}") for value in VALUES[flag]]
+    unnamed = [says for out, says in made if out is None and "---> HINT" not in says]
+    if unnamed: return f"refused without a hint: {unnamed[0]}"
+    if all(out is None for out, _ in made) or any(out not in (None, base) for out, _ in made): return ""
+    return f"{flag} {' or '.join(VALUES[flag])} is taken and changes nothing"
+
+
+def main():
+    prepare()
+    passed, failed = 0, []
+    for build, setting, groups in SETTINGS:
+        base, says = result(build, setting)
+        if base is None:
+            failed.append(f"{build}: {setting}: {says}")
+            continue
+        again = result(build, setting)[0] == base
+        passed += again
+        if not again: failed.append(f"{build}: {setting}: made something else the second time")
+        for group, flags in flags_of(build, setting.split()[0]).items():
+            if groups is not EVERY and group not in groups: continue
+            for flag in flags:
+                if f" {flag} " in f" {setting} ": continue
+                wrong = unread(build, setting, flag, base)
+                passed += not wrong
+                if wrong: failed.append(f"{build}: {setting}: {wrong}")
+    for line in failed: print("FAIL", line)
+    print(f"{passed} passed, {len(failed)} failed")
+    return len(failed) > 0
+
+
+sys.exit(main())
