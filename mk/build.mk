@@ -66,7 +66,7 @@ compile_for = $(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' \
               -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/$(1)'
 
 $(DIR)/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
-	$(JOIN) $(filter %.o %.a,$^) -o $@ $(LINK)
+	$(JOIN) $(filter %.o %.a,$^) -o $@.$$$$ $(LINK) && mv $@.$$$$ $@
 
 $(DIR)/variant.o: variant.cu $(DIR)/flags.txt
 	$(call said,$(DIR))$(call compile_for,variant.o) -c $< -o $@

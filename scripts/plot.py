@@ -417,7 +417,13 @@ FIGURES = {
                   "loss by position, from eval --json: what changes where"),
     "all":       (everything, "RUN..",        "the first four of every run"),
 }
-LABELED = ("dynamics", "onset", "norms", "positions")     # those with a legend of runs
+# the options that not all of them read
+READ_BY = {
+    "step":   ("heads", "norms", "profiles", "all"),
+    "head":   ("maps",),
+    "logx":   ("dynamics", "onset", "all"),
+    "labels": ("dynamics", "onset", "norms", "positions"),
+}
 
 
 def usage():
@@ -445,12 +451,18 @@ def heads_of(text):
     return {tuple(map(int, pair.split(":"))) for pair in text.split(",")}
 
 
+def reject_unread(options):
+    """Ends the program at an option that the figure would not read."""
+    for name, figures in READ_BY.items():
+        given = getattr(options, name) not in (None, False)
+        if given and options.figure not in figures:
+            die(f"--{name}: got {options.figure}, wanted one of {' '.join(figures)}",
+                "scripts/plot.py --help")
+
+
 def labels_of(options):
     """Returns the names of --labels, or None without it."""
     if options.labels is None: return None
-    if options.figure not in LABELED:
-        die(f"--labels: got {options.figure}, wanted one of {' '.join(LABELED)}",
-            "scripts/plot.py --help")
     names = options.labels.split(",")
     if not all(name.strip("_ ") for name in names):
         die(f"--labels: got {runlog.shown(options.labels)}, wanted a name in every part",
@@ -467,7 +479,7 @@ def main(words):
     parser.add_argument("inputs", nargs="*")
     parser.add_argument("-o", "--out")
     parser.add_argument("--step", type=int)
-    parser.add_argument("--head", type=heads_of, default=set())
+    parser.add_argument("--head", type=heads_of)
     parser.add_argument("--logx", action="store_true")
     parser.add_argument("--title")
     parser.add_argument("--labels")
@@ -476,6 +488,7 @@ def main(words):
     if options.figure not in FIGURES:
         die(f"figure: got '{options.figure}', wanted one of {' '.join(FIGURES)}",
             "scripts/plot.py --help")
+    reject_unread(options)
     drawing.names = labels_of(options)
     draw, what, _ = FIGURES[options.figure]
     if not options.inputs:

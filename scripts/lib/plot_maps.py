@@ -17,7 +17,7 @@ def maps(paths, options):
     of more than that the attention of all, in one picture."""
     for path in paths:
         name, found = f"maps-{os.path.basename(os.path.abspath(path))}", heads_in(path)
-        chosen = [h for h in found if h in options.head] or ([] if len(found) > DETAILED else found)
+        chosen = heads_asked(path, found, options.head)
         for l, h in chosen:
             yield f"{name}-{l}_{h}", map_of_head(path, f"{l}_{h}")
         if not chosen:
@@ -30,6 +30,16 @@ def maps(paths, options):
 
 DETAILED = 4             # more heads than this are drawn together
 PIXELS = 2400            # and about as wide as this
+
+
+def heads_asked(path, found, asked):
+    """Returns the heads to draw in detail: those of --head, or all if they are few, or none."""
+    missing = sorted((asked or set()) - set(found))
+    if missing:
+        die(f"--head {missing[0][0]}:{missing[0][1]}: got no such map in {path}, wanted one of "
+            + " ".join(f"{l}:{h}" for l, h in found), "scripts/plot.py --help")
+    if asked: return sorted(asked)
+    return [] if len(found) > DETAILED else found
 
 
 def heads_in(path):

@@ -172,7 +172,7 @@ END
 refused() { # what, words that stderr must have, command..
     what=$1 says=$2; shift 2
     "$@" > $out/stdout 2> $out/stderr; code=$?
-    [ $code -ne 0 ] && grep -q "$says" $out/stderr && ! grep -q Traceback $out/stderr
+    [ $code -ne 0 ] && grep -q -e "$says" $out/stderr && ! grep -q Traceback $out/stderr
     ok $? "$what: exit $code, $(head -n 2 $out/stderr)"
 }
 refused "--sink-at beyond the text" "wanted 1 to 64" \
@@ -183,6 +183,12 @@ refused "no text" "wanted text for each model's own tokenizer" \
     $PYTHON scripts/reproduce table1 --models $out/gpt2-xl --binary $binary
 refused "no open models" "none of these tables is of open models" \
     $PYTHON scripts/reproduce table4 --models $out/gpt2-xl -d $out/text.jsonl --binary $binary
+for option in "--seeds 5" "--part 1/2" --dry-run --report --markdown "-- --steps 5"; do
+    refused "$option" "${option%% *} with --models: got both" \
+        $PYTHON scripts/reproduce table1 --models $out/gpt2-xl -d $out/text.jsonl $option
+done
+refused "a task" "got no figure10, wanted it among the tables" \
+    $PYTHON scripts/reproduce table1 --models $out/gpt2-xl -d $out/text.jsonl --task x.jsonl
 # without --models: nothing is written
 for table in table1 "table8 figure25" figure12; do
     rm -rf $out/nowhere

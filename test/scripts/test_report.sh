@@ -727,9 +727,14 @@ refused 'one.json: got a probe, wanted a run' \
     $P dynamics $out/one.json
 refused "head: got '1', wanted LAYER:HEAD" \
     $P maps $out/maps --head 1
+refused '\--head 7:1: got no such map in .*maps, wanted one of 0:1' \
+    $P maps $out/maps --head 0:1,7:1
 refused 'one.json: got one length and one threshold, wanted several' $P threshold $out/one.json
 refused '\--labels: got 2, wanted 1, for tiny'                               $P onset $tiny --labels A,B
 refused '\--labels: got heads, wanted one of dynamics onset'                 $P heads $tiny --labels A
+refused '\--step: got dynamics, wanted one of heads norms profiles all'      $P dynamics $tiny --step 5
+refused '\--head: got heads, wanted one of maps'                             $P heads $tiny --head 0:0
+refused '\--logx: got norms, wanted one of dynamics onset all'               $P norms $tiny --logx
 refused "\--labels: got 'A,', wanted a name in every part"                  $P onset $tiny --labels A,
 refused "\--labels: got '', wanted a name in every part"                    $P onset $tiny --labels ''
 mkdir -p $out/unmeasured && grep -v '"event": *"eval"' $tiny/log.jsonl > $out/unmeasured/log.jsonl

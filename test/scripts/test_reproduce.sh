@@ -257,6 +257,8 @@ refused "unknown scale" "got 'huge', wanted one of"      scripts/reproduce table
 refused "unknown flag"  "unrecognized arguments"         scripts/reproduce table4 --stepz 4
 refused "seeds"         "got 'many', wanted a number"    scripts/reproduce table4 --seeds many
 refused "part"          "got '5/4', wanted I/N"          scripts/reproduce table4 --part 5/4
+refused "a binary"      "--binary: got no models, wanted" scripts/reproduce table4 --binary ./mine
+refused "a task"        "--task: got no models, wanted"   scripts/reproduce table4 --task x.jsonl
 refused "many seeds"    "--seeds: got '99999999999999999999', wanted a whole" \
     scripts/reproduce table4 --seeds 99999999999999999999
 refused "odd digits"    "--seeds: got '²', wanted a number" scripts/reproduce table4 --seeds ²
