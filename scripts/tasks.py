@@ -97,6 +97,7 @@ def delimited(record):
     return record
 
 
+LABELED = ("hellaswag", "piqa")          # whose records have a label
 TASKS = {f.__name__: f for f in (hellaswag, arc, piqa, winogrande, lambada, wikitext, text)}
 
 
@@ -119,21 +120,35 @@ def records(path, task):
                 sys.exit(f"error: {path}:{number}: {e}")
 
 
+def labels_of(path, task):
+    """Returns the labels of a file, one for every record; of no file, none."""
+    if not path: return []
+    if task not in LABELED:
+        sys.exit(f"error: --labels with {task}: wanted one of {' '.join(LABELED)}: no other reads a label\n"
+                 f"---> HINT: leave --labels out")
+    try:
+        with open(path, encoding="utf-8") as f: labels = f.read().split()
+    except OSError as e:
+        sys.exit(f"error: {path}: {e.strerror}")
+    if not labels: sys.exit(f"error: {path}: got no label, wanted one for every record")
+    return labels
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("files", nargs="+", metavar="FILE")
     parser.add_argument("--labels", metavar="FILE",
-                        help="piqa: the right answers, 0 or 1, one per line")
+                        help="piqa, hellaswag: the right answers, from 0, one per line")
     a = parser.parse_args()
-    labels = open(a.labels).read().split() if a.labels else None
+    labels = labels_of(a.labels, a.task)
     number = 0
     for path in a.files:
         try:
             for number, r in enumerate(records(path, a.task), number + 1):
-                if labels:
-                    r["label"] = labels[number - 1]
+                if number <= len(labels): r["label"] = labels[number - 1]
+                elif labels: continue                         # too few: told at the end
                 print(json.dumps(delimited(TASKS[a.task](r)), ensure_ascii=False))
         except OSError as e:
             sys.exit(f"error: {path}: {e.strerror}")
@@ -141,6 +156,9 @@ def main():
             sys.exit(f"error: {path}, record {number}: "
                      f"not as {a.task} has it ({type(e).__name__}: {e})\n"
                      f"---> HINT: python3 scripts/tasks.py --help")
+    if labels and len(labels) != number:
+        sys.exit(f"error: {a.labels}: got {len(labels)} labels, wanted {number}, one for every record\n"
+                 f"---> HINT: python3 scripts/tasks.py --help")
 
 
 if __name__ == "__main__":

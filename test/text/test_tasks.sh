@@ -19,6 +19,20 @@ yes 1 | head -n 6 > $out/labels
 $PYTHON scripts/tasks.py piqa test/score/raw/piqa.raw.jsonl --labels $out/labels |
     grep -c '"gold": 1}$' | grep -q '^6$'
 ok $? "--labels"
+yes 1 | head -n 7 > $out/labels
+! $PYTHON scripts/tasks.py piqa test/score/raw/piqa.raw.jsonl --labels $out/labels > $out/stdout 2> $out/stderr &&
+    grep -q "got 7 labels, wanted 6" $out/stderr
+ok $? "a label too many: $(cat $out/stderr)"
+yes 1 | head -n 5 > $out/labels
+! $PYTHON scripts/tasks.py piqa test/score/raw/piqa.raw.jsonl --labels $out/labels > $out/stdout 2> $out/stderr &&
+    grep -q "got 5 labels, wanted 6" $out/stderr
+ok $? "a label too few: $(cat $out/stderr)"
+! $PYTHON scripts/tasks.py arc test/score/raw/arc_easy.raw.jsonl --labels $out/labels > $out/stdout 2> $out/stderr &&
+    grep -q "error: --labels with arc: wanted one of hellaswag piqa" $out/stderr
+ok $? "labels of a task without: $(cat $out/stderr)"
+! $PYTHON scripts/tasks.py piqa test/score/raw/piqa.raw.jsonl --labels $out/none > $out/stdout 2> $out/stderr &&
+    grep -q "error: .*none: No such file" $out/stderr && ! grep -q Traceback $out/stderr
+ok $? "labels that are not there: $(cat $out/stderr)"
 $PYTHON scripts/tasks.py piqa test/score/raw/arc_easy.raw.jsonl > $out/stdout 2> $out/stderr
 [ $? -eq 1 ] && grep -q "record 1: not as piqa has it (KeyError: 'goal')" $out/stderr &&
     ! grep -q Traceback $out/stderr
