@@ -101,6 +101,12 @@ void run_describe(const Run& r) {
     if (f.save_optimizer == "none") {
         printf("note   --save-optimizer none: no checkpoint of this run can be resumed\n");
     }
+    const long missing = f.train_tokens - r.data.train_tokens;
+    const long rounding = f.arch.T * std::max<long>(1, r.data.sources.size());
+    if (missing >= rounding) {
+        printf("note   --train-tokens %ld: the data have only %ld, which are repeated\n",
+               f.train_tokens, r.data.train_tokens);
+    }
 }
 
 static void log_config(Run* r) {

@@ -596,6 +596,15 @@ static void test_updates() {
     check_near(column(dir + "/b4", "train", "tokens")[19], 20 * 512, 0,
                "tokens of accumulated steps");
 
+    // more tokens than there are: all of them, and a note
+    file_write(dir + "/few.txt", std::string(3000, 'a'));
+    const std::string few = " -b 8 -t 16 --layers 1 --width 16 --heads 2 --ffn-width 24 --val-seqs 8"
+                            " --probe-seqs 8 --probe-len 16 -n 1 -d few.txt --train-tokens ";
+    const Ran more = train_sink(few + "5000 -o few-1"), less = train_sink(few + "640 -o few-2");
+    CHECK(more.code == 0 && more.says("note   --train-tokens 5000: the data have only 28") &&
+              less.code == 0 && !less.says("the data have only"),
+          "--train-tokens: '%s' %s", more.out.c_str(), more.err.c_str());
+
     // four sequences again and again: the model learns them by heart
     const std::vector<double> over = losses(
         train("over", std::string(TINY) + " --train-tokens 64 -b 4 --bb-bos 0 --weight-decay 0 -n "
