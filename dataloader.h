@@ -145,6 +145,9 @@ double source_weight(std::string* name);
 // Opens and checks what the options name; dies with what is wrong.
 Data data_open(const DataOptions& opt);
 
+// Dies of edits outside of a sequence of o.T tokens and its target, or of V ids.
+void data_edits_check(const DataOptions& o, int V);
+
 // Edits a sequence as section 5 of the paper does: tokens at chosen positions are random, or fixed.
 // The random ones, and which sequences get them, depend on the sequence, not on when it is read.
 inline void data_edit(const Data& d, uint64_t key, uint64_t index, int T1, int* x) {

@@ -284,11 +284,11 @@ static long eval_check(const Flags& f, bool calibrates) {
 }
 
 // Finds the one source of the text, and notes it if it begins otherwise than the model is used to.
-static ProbeData eval_source(Flags* f, const Model& m) {
+static ProbeData eval_source(Flags* f, const Model& m, int T) {
     const Json state = directory_object(f->words[0], "state.json");
     const ProbeData p = probe_data(f, state);
     require(p.sources.size() == 1, "--data " + f->data, "one source");
-    probe_files_check(*f, p);
+    probe_files_check(*f, p, T, m.arch.V);
     const OtherBos other = bos_other(*f, state, m.arch.V);
     bos_note(other, "--bos " + other.bos + " adds it");
     return p;
@@ -383,8 +383,8 @@ int command_eval(Flags f) {
     const bool calibrates = f.quant.find("static") != std::string::npos;
     const long longest = eval_check(f, calibrates);
     Model m = model_from_checkpoint(&f, longest, cpu::STAY_NONE, f.gradients);
-    const ProbeData source = eval_source(&f, m);
     const int T = eval_length(f, m);
+    const ProbeData source = eval_source(&f, m, T);
     std::vector<EvalRun> runs = eval_runs(f, m, T);
     const EvalText text = eval_text(&f, m, source, T, calibrates ? f.calibrate : 0);
 

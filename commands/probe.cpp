@@ -280,7 +280,8 @@ int command_probe(Flags f) {
     const ProbeData p = probe_data(&f, state);
     probe_check(f, m.arch);
     printf("%s", column_note(m.arch).c_str());
-    probe_files_check(f, p);
+    const long most = f.given_probe_len ? range.longest : std::min<long>(range.longest, m.arch.T);
+    probe_files_check(f, p, most, m.arch.V);
     const OtherBos other = bos_other(f, state, m.arch.V);
     bos_note(other, "measured both ways");
     working_begin("");

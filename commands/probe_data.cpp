@@ -114,7 +114,6 @@ ProbeBos probe_bos(const Flags& f, int V) {
 
     const int one = id;
     const std::string text = tokenizer_decode(tok, &one, 1, false);
-    if (f.bos != "doc") { reject_covered_bos(f); }
     bos.id = id;
     bos.label = by_default ? "default: " + text : text;
     return bos;
@@ -173,6 +172,7 @@ static ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int 
     // before each record, or for a window's first token
     how.bos = windows && f.bos != "doc" ? "seq" : "doc";
     if (bos.id < 0) { how.bos = "none"; }
+    if (how.bos == "seq" && f.given_bos) { reject_covered_bos(f); }
     tok.bos = bos.id;
     TextCounts counts;
     require(tok.vocab_size <= V,
@@ -201,6 +201,11 @@ static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const Probe
     if (records) {
         return probe_records(f, bos, T, V);
     }
+    const bool doc = f.bos == "doc" && f.given_bos;
+    require(!doc || !text, "--bos doc of " + f.data,
+            "a .jsonl of documents, or --bos seq: of a .txt, one document, only the end is read");
+    const bool begins = f.given_bos && !doc && (bos.id >= 0 || f.bos == "seq");
+    if (begins) { reject_covered_bos(f); }
 
     DataOptions o = data_options(f, p.own ? p.T : T, T);
     if (!f.tokenizer.empty() && f.bos != "doc") { o.bos = "none"; }
@@ -268,10 +273,21 @@ static void check_drawn(Flags f) {
     }
 }
 
-void probe_files_check(const Flags& f, const ProbeData& p) {
+// Rejects a typed position or id that these sequences do not have. Those of the run itself are
+// checked where its data are opened.
+static void check_typed_edits(const Flags& f, int T, int V) {
+    DataOptions o = data_options(f, T, T);
+    if (!f.given_random_token) { o.random_token.clear(); }
+    if (!f.given_fix_token) { o.fix_token.clear(); }
+    data_edits_check(o, V);
+}
+
+void probe_files_check(const Flags& f, const ProbeData& p, int T, int V) {
     const bool natural = f.probe_input == "natural";
     if (natural) {
-        reject_unused_flags(f, "seed", false, "--probe-input random or repeated: only they draw");
+        check_typed_edits(f, T, V);
+        reject_unused_flags(f, "seed", false,
+                            "--probe-input random or repeated: natural text is not drawn by it");
         reject_unused_data_flags(f, p.sources);
     } else {
         check_drawn(f);

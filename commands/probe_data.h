@@ -46,6 +46,7 @@ ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p,
 // Checks --probe-from.
 void probe_from_check(const Flags& f);
 
-// Checks that no flag is idle beside these sources, and that --json would replace none of them.
-void probe_files_check(const Flags& f, const ProbeData& p);
+// Checks that no flag is idle beside these sources, that --random-token and --fix-token name what
+// sequences of up to T tokens and V ids have, and that --json would replace no source.
+void probe_files_check(const Flags& f, const ProbeData& p, int T, int V);
 #endif // PROBE_DATA_H

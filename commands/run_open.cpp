@@ -176,6 +176,9 @@ static void train_checks(const Flags& f, bool begins) {
     reject_unused_flags(f, "adapter", !f.init.empty(), "--init CHECKPOINT");
     reject_unused_model_flags(f);
     reject_unused_data_flags(f, split(f.data, ','));
+    if (f.bos == "seq") { reject_covered_bos(f); }
+    require(f.data != "bb" || !f.given_sample || !f.sample, strf("--sample %ld", f.sample),
+            "text to learn to write: --data FILE");
 }
 
 // Ends the program if no target of the training data counts: a run could only shrink its weights.

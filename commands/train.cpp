@@ -104,7 +104,7 @@ void run_describe(const Run& r) {
     const long missing = f.train_tokens - r.data.train_tokens;
     const long rounding = f.arch.T * std::max<long>(1, r.data.sources.size());
     if (missing >= rounding) {
-        printf("note   --train-tokens %ld: the data have only %ld, which are repeated\n",
+        printf("note   --train-tokens %ld: only %ld are read, for a source has no more\n",
                f.train_tokens, r.data.train_tokens);
     }
 }

@@ -212,8 +212,7 @@ struct ArchCheck {
         need(b.column != LOGIT_COLUMN || c.bias_share == SHARE_none, { "bias_share", "bias" },
              "none: a logit is one number per head");
         need(c.k_dims <= c.HS, { "k_dims", "HS" }, "at most the head size");
-        const bool learned_key = b.column == KEY_COLUMN && b.learn_k;
-        need(!c.k_dims || c.k_dims == c.HS || learned_key, { "k_dims", "bias" }, "BIAS=k or kv");
+        need(!c.k_dims || c.k_dims == c.HS || b.learn_k, { "k_dims", "bias" }, "BIAS=k or kv");
         const str& v = c.v_star;
         const bool e1 = v.compare(0, 3, "e1:") == 0;
         const bool ones = v.compare(0, 5, "ones:") == 0;
@@ -221,7 +220,7 @@ struct ArchCheck {
         const bool says = (e1 || ones) && parse_double(v.substr(e1 ? 3 : 5), &M) && M >= 0 &&
                           !float_loses(M) && M <= FLT_MAX;
         need(v.empty() || says, { "v_star" }, "e1:M or ones:M, M the norm");
-        need(v.empty() || (learned_key && !b.learn_v), { "v_star", "bias" }, "BIAS=k");
+        need(v.empty() || (b.learn_k && !b.learn_v), { "v_star", "bias" }, "BIAS=k");
         need(!c.parallel || (norm_of(c).in && !norm_of(c).out), { "parallel", "norm" }, "NORM=pre");
     }
 };

@@ -454,7 +454,8 @@ def heads_of(text):
 def reject_unread(options):
     """Ends the program at an option that the figure would not read."""
     for name, figures in READ_BY.items():
-        given = getattr(options, name) not in (None, False)
+        value = getattr(options, name)
+        given = value is not None and value is not False
         if given and options.figure not in figures:
             die(f"--{name}: got {options.figure}, wanted one of {' '.join(figures)}",
                 "scripts/plot.py --help")

@@ -87,6 +87,14 @@ def text(r):
     return counted(r["text"], r["text"])
 
 
+def checked(record):
+    """Returns the record, if its right answer is one of its choices."""
+    answers = len(record.get("choices") or record.get("contexts") or [0])
+    gold = record.get("gold", 0)
+    if not 0 <= gold < answers: raise ValueError(f"the right answer is number {gold} of {answers}")
+    return record
+
+
 def delimited(record):
     """The harness puts a blank between context and continuation even where one of them has white
     space there; `score` does so only if the record says it."""
@@ -122,14 +130,16 @@ def records(path, task):
 
 def labels_of(path, task):
     """Returns the labels of a file, one for every record; of no file, none."""
-    if not path: return []
+    if path is None: return []
     if task not in LABELED:
         sys.exit(f"error: --labels with {task}: wanted one of {' '.join(LABELED)}: no other reads a label\n"
                  f"---> HINT: leave --labels out")
     try:
         with open(path, encoding="utf-8") as f: labels = f.read().split()
     except OSError as e:
-        sys.exit(f"error: {path}: {e.strerror}")
+        sys.exit(f"error: --labels {path}: {e.strerror}")
+    except UnicodeDecodeError:
+        sys.exit(f"error: --labels {path}: not UTF-8")
     if not labels: sys.exit(f"error: {path}: got no label, wanted one for every record")
     return labels
 
@@ -149,7 +159,7 @@ def main():
             for number, r in enumerate(records(path, a.task), number + 1):
                 if number <= len(labels): r["label"] = labels[number - 1]
                 elif labels: continue                         # too few: told at the end
-                print(json.dumps(delimited(TASKS[a.task](r)), ensure_ascii=False))
+                print(json.dumps(delimited(checked(TASKS[a.task](r))), ensure_ascii=False))
         except OSError as e:
             sys.exit(f"error: {path}: {e.strerror}")
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as e:

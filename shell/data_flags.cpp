@@ -58,15 +58,16 @@ void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& so
                         "--data bb");
     reject_unused_flags(f, "bb_trigger_prob", f.bb_triggers > 0, "--bb-triggers 1 or more");
     reject_unused_flags(f, "random_share", f.given_random_token, "--random-token POSITIONS");
-    if (f.bos == "seq") { reject_covered_bos(f); }
     const DataOptions o = data_options(f, 1, 1);
     std::vector<int> taken;
     for (int position : o.random_token) {
+        if (!f.given_random_token) { continue; }
         require(!std::count(taken.begin(), taken.end(), position),
                 "--random-token " + f.random_token, "every position once");
         taken.push_back(position);
     }
     for (auto& fix : o.fix_token) {
+        if (!f.given_fix_token) { continue; }
         require(!std::count(taken.begin(), taken.end(), fix.first),
                 strf("--fix-token %d:%d", fix.first, fix.second),
                 strf("one thing at position %d: it is fixed or random already", fix.first));
@@ -89,15 +90,17 @@ void reject_unused_model_flags(const Flags& f) {
     const Arch& c = f.arch;
     const bool llama3 = c.rope_scaling == ROPE_llama3;
     const bool yarn = c.rope_scaling == ROPE_yarn;
+    const bool logit = bias_of(c).column == LOGIT_COLUMN;
     const bool biases = bias_of(c).learn_k || bias_of(c).add_v;
     reject_unused_flags(f, "rope_context", llama3 || yarn, "--rope-scaling llama3 or yarn");
     reject_unused_flags(f, "rope_low rope_high", llama3, "--rope-scaling llama3");
     reject_unused_flags(f, "rope_fast rope_slow rope_length rope_round", yarn,
                         "--rope-scaling yarn");
-    const bool scaled = c.rope_factor != 1 || c.rope_length || !f.init.empty();
+    const bool scaled = c.rope_factor != 1 || !f.init.empty();
     reject_unused_flags(f, "rope_scaling", scaled, "--rope-factor other than 1");
+    reject_unused_flags(f, "k_dims", !logit, "BIAS=k or kv");
     reject_unused_flags(f, "bias_share", biases, "BIAS=k, v or kv");
-    require(!flag_given(f, "alibi_slopes") || c.pe == PE_alibi, "--alibi-slopes", "PE=alibi");
+    reject_unused_flags(f, "alibi_slopes", c.pe == PE_alibi, "PE=alibi");
 }
 
 Data data_from_flags(const Flags& f, int T, int probe_len) {

@@ -19,7 +19,7 @@ Data data_from_flags(const Flags& f, int T, int probe_len);
 void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& sources);
 void reject_unused_model_flags(const Flags& f);
 
-// Ends the program if every sequence would begin with BOS, and the flags put another token there.
+// Ends the program if the flags put another token where every sequence would begin with BOS.
 void reject_covered_bos(const Flags& f);
 
 // Reads a length of --probe-len. The default 64 shrinks to `longest`, a short model's T. Ends the

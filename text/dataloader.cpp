@@ -96,9 +96,7 @@ static void data_open_bb(Data* d) {
 // ----------------------------------------------------------------------------
 // opening
 
-// Dies of edits outside of a sequence or the vocabulary.
-static void check_edits(const Data& d) {
-    const DataOptions& o = d.opt;
+void data_edits_check(const DataOptions& o, int V) {
     const int last = o.T + 1;
     for (int position : o.random_token) {
         if (position >= 1 && position <= last) { continue; }
@@ -107,10 +105,10 @@ static void check_edits(const Data& d) {
     }
     for (auto& [position, id] : o.fix_token) {
         const bool inside = position >= 1 && position <= last;
-        const bool known = id >= 0 && id < d.V;
+        const bool known = id >= 0 && id < V;
         if (inside && known) { continue; }
         die(EXIT_USER, strf("--fix-token %d:%d: wanted POS:ID with a position from 1 to T+1 = %d "
-                            "and an id below %d", position, id, last, d.V));
+                            "and an id below %d", position, id, last, V));
     }
 }
 
@@ -132,7 +130,7 @@ Data data_open(const DataOptions& opt) {
             strf("use data of the tokenizer that the model is for, or train with --vocab %d or "
                  "more", d.V));
     }
-    check_edits(d);
+    data_edits_check(d.opt, d.V);
     if (o.bos != "none" && !d.bb && d.tokenizer.bos < 0) {
         die(EXIT_USER, "--bos " + o.bos + ": the tokenizer " + d.tokenizer.name + " has no BOS");
     }

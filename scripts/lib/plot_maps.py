@@ -15,9 +15,11 @@ def maps(paths, options):
     """The heads of a --dump directory: up to DETAILED of them, or those of --head,
     each with attention, cosines and norm products (Figures 2 bottom, 15 to 18);
     of more than that the attention of all, in one picture."""
+    reject_missing_heads(paths, options.head)
     for path in paths:
         name, found = f"maps-{os.path.basename(os.path.abspath(path))}", heads_in(path)
-        chosen = heads_asked(path, found, options.head)
+        few = [] if len(found) > DETAILED else found
+        chosen = [h for h in found if h in options.head] if options.head else few
         for l, h in chosen:
             yield f"{name}-{l}_{h}", map_of_head(path, f"{l}_{h}")
         if not chosen:
@@ -32,14 +34,13 @@ DETAILED = 4             # more heads than this are drawn together
 PIXELS = 2400            # and about as wide as this
 
 
-def heads_asked(path, found, asked):
-    """Returns the heads to draw in detail: those of --head, or all if they are few, or none."""
-    missing = sorted((asked or set()) - set(found))
-    if missing:
-        die(f"--head {missing[0][0]}:{missing[0][1]}: got no such map in {path}, wanted one of "
-            + " ".join(f"{l}:{h}" for l, h in found), "scripts/plot.py --help")
-    if asked: return sorted(asked)
-    return [] if len(found) > DETAILED else found
+def reject_missing_heads(paths, asked):
+    """Ends the program at a head of --head that no directory has."""
+    found = sorted({head for path in paths for head in heads_in(path)})
+    for l, h in sorted(asked or ()):
+        if (l, h) not in found:
+            die(f"--head {l}:{h}: got no such map in {' '.join(paths)}, wanted one of "
+                + " ".join(f"{l}:{h}" for l, h in found), "scripts/plot.py --help")
 
 
 def heads_in(path):

@@ -256,6 +256,7 @@ def of_billion():
         (WORTH, "In {} evaluations Sink_1 is {}% and the largest alpha_1 is that of even attention, {}",
          [str(len(evals)), max(map(sink_1, evals)), f"{max(map(highest_alpha_1, evals)):.3f}"]),
         (WORTH, "h first/rest rises from {} to {} (standard error {};", [f"{x:.3f}" for x in h]),
+        (WORTH, "and max/median from {} to {},", [f"{x:.1f}" for x in trend(massive)[:2]]),
         (WORTH, "while alpha_1 falls by {}", [f"{alpha[0] - alpha[1]:.4f}"])]
 
 

@@ -8,7 +8,7 @@ dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 SMALL="--seq 16 -b 2 --layers 2 --width 16 --heads 2 --ffn-width 16 --val-seqs 2 --probe-seqs 2 --probe-len 16"
 run() { "$program" "$@" > out 2> err; ok $? "$*: $(cat err)"; }
-run train $SMALL -n 4 --eval-every 2 --sample 4 -o run
+run train $SMALL -n 4 --eval-every 2 -o run
 run train --resume -o run -n 6 --lr 1e-3
 run probe run --probe-len 16,12 --probe-seqs 2 --eps 0.2,0.3 --per-sequence --sink-at 11 --json probe.json
 run eval run --probe-len 16 --probe-seqs 2 --stream 1+4 --evict knorm:0.5 --quant w8a8 --edit 'h:0:1=0' --gradients --json eval.json

@@ -601,8 +601,8 @@ static void test_updates() {
     const std::string few = " -b 8 -t 16 --layers 1 --width 16 --heads 2 --ffn-width 24 --val-seqs 8"
                             " --probe-seqs 8 --probe-len 16 -n 1 -d few.txt --train-tokens ";
     const Ran more = train_sink(few + "5000 -o few-1"), less = train_sink(few + "640 -o few-2");
-    CHECK(more.code == 0 && more.says("note   --train-tokens 5000: the data have only 28") &&
-              less.code == 0 && !less.says("the data have only"),
+    CHECK(more.code == 0 && more.says("note   --train-tokens 5000: only 28") &&
+              less.code == 0 && !less.says("note   --train-tokens"),
           "--train-tokens: '%s' %s", more.out.c_str(), more.err.c_str());
 
     // four sequences again and again: the model learns them by heart
@@ -648,6 +648,56 @@ static void test_updates() {
         check_near(flat[i], 3e-3 * std::min(1.0, (i + 1) / 10.0), 1e-11, "constant lr of step %d",
                    i + 1);
     }
+}
+// Returns the numbers of a probe's line, without the text and BOS that they are of.
+static std::string after_bos(const Ran& r) {
+    const size_t at = r.out.find("| loss");
+    return at == std::string::npos ? "none" : r.out.substr(at);
+}
+// Section 5's edits of the text that a probe reads: what no sequence has is refused, a run keeps
+// what it was trained with, and what changes nothing is refused only where it was typed.
+static void test_probed_edits(const std::string& small) {
+    static const char* const REFUSED[][2] = {
+        { "-d song.jsonl --random-token 0", "--random-token 0: wanted a position from 1" },
+        { "-d song.jsonl --random-token 18", "--random-token 18: wanted a position" },
+        { "-d song.jsonl --probe-from windows --random-token 0", "--random-token 0: wanted" },
+        { "-d song.jsonl --fix-token 1:300", "an id below 257" },
+        { "-d song.jsonl --fix-token -3:5", "--fix-token -3:5: wanted POS:ID with a position" },
+        { "--random-token 18", "--random-token 18: wanted a position from 1 to T+1 = 17" },
+        { "-d song.txt --bos seq --random-token 1", "wanted one thing at position 1" },
+        { "-d song.jsonl --probe-from windows --bos A --fix-token 1:5", "one thing at position 1" },
+        { "-d song.txt --bos doc", "--bos doc of song.txt: wanted a .jsonl of documents" },
+    };
+    for (const char* command : { "probe", "eval" }) {
+        for (auto& row : REFUSED) {
+            const std::string begin = std::string(command) + " song/step_60 --probe-seqs 8 ";
+            const Ran r = train_sink(begin + "--probe-len 16 " + row[0]);
+            CHECK(r.code == EXIT_USER && r.says(row[1]), "%s %s: %d %s", command, row[0], r.code,
+                  r.err.c_str());
+        }
+    }
+    // BOS before a record moves the text by one; a random first token then stands in its place
+    const std::string eight = "probe song/step_60 --probe-seqs 8 --probe-len 16 -d song.jsonl ";
+    const Ran moved = train_sink(eight + "--bos A --random-token 1");
+    const Ran plain = train_sink(eight + "--random-token 1");
+    CHECK(moved.code == 0 && plain.code == 0 && after_bos(moved) != after_bos(plain),
+          "BOS before records: '%s' '%s' %s", moved.out.c_str(), plain.out.c_str(),
+          moved.err.c_str());
+    // a run with BOS in half of its sequences; measured both ways with a random first token; and as
+    // if it had had one everywhere, as earlier commits allowed
+    train("half", "-d song.txt --bos seq --random-token 1 --random-share 0.5 --sample 0" + small);
+    const std::string half = "probe half/step_60 --probe-seqs 8 --probe-len 16";
+    const Ran both = train_sink(half + " -d song.jsonl --random-token 1");
+    CHECK(both.code == 0 && both.says("measured both ways"), "both ways: %d %s %s", both.code,
+          both.out.c_str(), both.err.c_str());
+    const std::string file = dir + "/half/step_60/state.json", share = "\"random_share\":0.5";
+    std::string state = unsealed(file_read(file));
+    const size_t at = state.find(share);
+    if (CHECK(at != std::string::npos, "state.json has no share: %s", state.c_str())) {
+        file_write(file, state.replace(at, share.size(), "\"random_share\":1"));
+    }
+    const Ran own = train_sink(half);
+    CHECK(own.code == 0, "a run whose BOS is covered: %d %s", own.code, own.err.c_str());
 }
 static void test_text() {
     std::string text, lines;
@@ -740,10 +790,6 @@ static void test_text() {
         if (!line.empty()) { led += "{\"text\": \"A" + line.substr(10) + "\n"; }
     }
     file_write(dir + "/led.jsonl", led);
-    auto after_bos = [](const Ran& r) {
-        const size_t at = r.out.find("| loss");
-        return at == std::string::npos ? "none" : r.out.substr(at);
-    };
     const std::string eight = "probe song/step_60 --probe-seqs 8 --probe-len 16 -d ";
     const Ran written = train_sink(eight + "led.jsonl"),
               put = train_sink(eight + "song.jsonl --bos A"),
@@ -764,6 +810,8 @@ static void test_text() {
     CHECK(two.code == EXIT_USER &&
               two.says("--bos ab: wanted default, none, seq, doc, or one token"),
           "--bos ab: %d %s", two.code, two.err.c_str());
+
+    test_probed_edits(small);
 
     // generate: the end of a half-learned line
     const std::string g = "generate song/step_60 --tokens 30 --prompt '12 green bott'";

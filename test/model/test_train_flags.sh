@@ -122,7 +122,6 @@ refuses "a model that has no z of its own" $logit --init "$dir/off/step_0" \
     --init-logit -2 -o "$dir/no"
 refuses "a build with BIAS=logit" $softmax --init-logit -2 -o "$dir/no"
 refuses "wanted BIAS=k or kv" $logit --k-dims 2 -o "$dir/no"
-refuses "wanted BIAS=k" $logit --v-star e1:1 -o "$dir/no"
 refuses "only run forward" $softmax --init test/families/mixtral -o "$dir/no"
 refuses "wanted ATTN=softmax BIAS=none" $sigmoid --init "$dir/base" -o "$dir/no"
 # conversations, of which only some tokens count: a step's loss is the mean over all that do, in

@@ -159,6 +159,7 @@ static const struct {
     // nothing would read them
     { "--bos seq", "--bos seq: wanted text to read with it: --data FILE" },
     { "--skip-bad", "--skip-bad: wanted text" },
+    { "--sample 5", "--sample 5: wanted text to learn to write: --data FILE" },
     { "-d short.txt --skip-bad", "--skip-bad: got no .jsonl" },
     { "-d short.txt --bb-vocab 24", "--bb-vocab 24: wanted --data bb" },
     { "-d short.txt --bb-bos 0", "--bb-bos 0: wanted --data bb" },
@@ -201,7 +202,7 @@ static const struct {
       "--bos seq --fix-token 2:0,1:0: wanted one thing at position 1" },
     { "--rope-scaling linear", "--rope-scaling linear: wanted --rope-factor other than 1" },
     { "bench --rope-scaling yarn", "--rope-scaling yarn: wanted --rope-factor other than 1" },
-    { "--heads 4 --alibi-slopes published", "--alibi-slopes: wanted PE=alibi" },
+    { "--heads 4 --alibi-slopes published", "--alibi-slopes published: wanted PE=alibi" },
     { "probe run/step_4 --bb-vocab 24 --seed 2", "--seed 2: wanted --probe-input random" },
     { "eval run/step_4 --bb-vocab 24 --seed 2", "--seed 2: wanted --probe-input random" },
     { "-d short.txt --bos maybe", "--bos maybe: wanted none, seq or doc" },

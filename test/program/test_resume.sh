@@ -145,7 +145,7 @@ else echo "skipped: 2, which need to change the user"; fi
 # ---- --resume -o DIR alone: what is not given is the run's own
 other="--seq 12 -b 3 --total-batch 72 --width 8 --heads 1 --ffn-width 8 --val-seqs 3 --probe-seqs 3
     --optimizer sgd --lr 3.1234567891e-3 --warmup 3 --schedule cosine --min-lr 1e-4 --beta1 0.8
-    --weight-decay 0.3 --grad-clip 0.7 --eval-every 4 --sample 3 --probe-len 9 --eps 0.2,0.1
+    --weight-decay 0.3 --grad-clip 0.7 --eval-every 4 --sample 0 --probe-len 9 --eps 0.2,0.1
     --seed 4 --bb-vocab 20 --bb-temp 1.5 --rope-base 777 --product any -n 17"
 train $other -o own
 train $other --stop-after 1e-9 -o own2

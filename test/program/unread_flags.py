@@ -2,7 +2,9 @@
 it refused by name? A flag that is taken and does nothing is a mistake that nobody would see.
 
 Every setting below is run without a further flag, and then with every flag of its command beside
-it, one at a time. Prints a line for each check that fails, and "N passed, M failed".
+it, one at a time; of a flag given twice the last one counts. Every flag has to change something in
+some setting. bench and check, which print times and rounded numbers, are left out. Prints a line
+for each check that fails, and "N passed, M failed".
 """
 import hashlib
 import json
@@ -18,7 +20,7 @@ TOKENIZER = os.path.join(ROOT, "demo", "tokenizer.json")
 # The values that are tried; none of them is the default. A new flag gets a row.
 VALUES = {
     # data
-    "--data": ["other.txt"], "--tokenizer": [TOKENIZER], "--bos": ["seq", "doc"], "--sft": ["zephyr"],
+    "--data": ["other.txt"], "--tokenizer": [TOKENIZER], "--bos": ["seq", "doc"], "--sft": ["zephyr", "chatml"],
     "--sft-loss": ["all"], "--train-tokens": ["64"], "--random-token": ["1", "2"], "--random-share": ["0.5"],
     "--fix-token": ["1:0", "2:1"], "--probe-from": ["start", "windows"], "--probe-input": ["random"],
     "--bb-vocab": ["20"], "--bb-triggers": ["2"], "--bb-trigger-prob": ["0.4"], "--bb-temp": ["3"],
@@ -30,7 +32,7 @@ VALUES = {
     "--qkv-bias": ["1"], "--out-bias": ["1"], "--ffn-bias": ["1"], "--head-bias": ["1"], "--tied": ["1"],
     "--embed-scale": ["2"], "--logit-cap": ["5"], "--logit-divisor": ["2"], "--residual-scale": ["0.5"],
     "--rope-base": ["100"], "--rope-local": ["50"], "--rope-part": ["0.5"], "--rope-layers": ["10"],
-    "--alibi-slopes": ["published"], "--rope-scaling": ["linear", "llama3", "yarn"], "--rope-factor": ["2"],
+    "--alibi-slopes": ["published"], "--rope-scaling": ["linear", "llama3", "yarn"], "--rope-factor": ["2", "3"],
     "--rope-context": ["64"], "--rope-low": ["2"], "--rope-high": ["5"], "--rope-fast": ["10"], "--rope-slow": ["3"],
     "--rope-length": ["2"], "--rope-round": ["0"], "--bias-share": ["heads"], "--k-dims": ["2"], "--v-star": ["e1:1"],
     "--attn-p": ["2"], "--attn-alpha": ["0.5"], "--attn-bias-init": ["-1"], "--attn-cap": ["5"],
@@ -47,14 +49,18 @@ VALUES = {
     "--quant": ["w8a8", "kv4:static"], "--quant-keep": ["2"], "--calibrate": ["4"], "--gradients": [""],
     "--edit": ["h:0:1=0"],
     # the other commands
-    "--prompt": ["ab"], "--chat": [""], "--system": ["be short"], "--tokens": ["7"], "--temperature": ["0.1"],
-    "--top-k": ["2"], "--task": ["other.jsonl"], "--limit": ["1"], "--max-length": ["6"], "--val": ["other.txt"],
+    "--prompt": ["ab"], "--chat": [""], "--system": ["briefly"], "--tokens": ["7"], "--temperature": ["0.1"],
+    "--top-k": ["2"], "--task": ["other.jsonl"], "--limit": ["1"], "--max-length": ["15"], "--val": ["other.txt"],
     "--val-fraction": ["0.5"], "--domains": ["Github"], "--shard-tokens": ["100"], "--to": ["train_sink"],
     "--type": ["f16"],
 }
+# What other builds or tokenizers alone take.
+REFUSED_HERE = {"--alibi-slopes": "PE=alibi", "--attn-p": "ATTN=softmax_p", "--attn-cap": "ATTN=softcap",
+                "--sft": "another template wants a tokenizer with its marks: test_sft"}
 # What may change nothing, and why.
 QUIET = {
     "--model": "the settings give all that a preset gives", "--adapter": "there is none beside these models",
+    "--chat": "test_chat has models with a template", "--system": "the same",
     "--skip-bad": "no record is broken", "--product": "the same bits", "--threads": "the same shards",
     "--save-minutes": "a run of a moment saves once", "--save-optimizer": "what is kept beside the weights",
     "--print-every": "lines on the screen", "--stop-after": "a run of a moment is not stopped",
@@ -64,13 +70,17 @@ QUIET = {
 QUIET_HERE = {
     ("probe", "--probe-from"): "windows is the default of a .txt, start that of a .jsonl",
     ("eval", "--probe-from"): "as in probe",
+    ("score", "--bos"): "bytes have none",
     ("generate txt-run/step_4 --temperature 0", "--seed"): "the likeliest token, by its name",
 }
+# What a refusal says where it does not name the flag.
+NAMED_AS = {"--tokenizer": "tokenizer", "--sft": "messages", "--domains": "domains", "--data": "--sft",
+            "--quant": "--calibrate", "--init": "bb-run/step_4: "}
 
 SMALL = "-b 8 --warmup 2 --lr 3e-3 --val-seqs 8 --probe-seqs 8 --probe-len 16 -n 4 --eval-every 2 --sample 0 "
 TINY = SMALL + "-t 16 --layers 2 --width 32 --heads 2 --ffn-width 24 "
 PROBE = " --probe-len 16 --probe-seqs 8"
-DATA, BB, MODEL, TRAINING = "data", "the built-in task, -d bb", "model", "training"
+DATA, BB, MODEL, TRAINING, MEASURING = "data", "the built-in task, -d bb", "model", "training", "measuring"
 EVERY = None
 # Settings: a build, a command, and the groups of flags that are tried beside it.
 SETTINGS = [
@@ -81,7 +91,7 @@ SETTINGS = [
     ("cpu", "train " + TINY + "--bb-vocab 24 --rope-scaling yarn --rope-factor 2", [MODEL]),
     ("cpu", "train " + TINY + "--bb-vocab 24 --rope-scaling llama3 --rope-factor 2", [MODEL]),
     ("cpu", "train " + TINY + "--bb-vocab 24 --norm-kind ln --window 4", [MODEL]),
-    ("cpu", "train " + TINY + "-d text.txt", [DATA, BB]),
+    ("cpu", "train " + TINY + "-d text.txt", [DATA, BB, MEASURING]),
     ("cpu", "train " + TINY + "-d records.jsonl", [DATA, BB]),
     ("cpu", "train " + TINY + "-d shards --random-token 1", [DATA, BB]),
     ("cpu", "train " + TINY + "-d chat.jsonl --sft zephyr", [DATA, BB]),
@@ -92,12 +102,18 @@ SETTINGS = [
     ("cpu-BIAS=logit", "train " + TINY + "--bb-vocab 24", [MODEL]),
     ("cpu", "probe bb-run/step_4 --bb-vocab 24" + PROBE, EVERY),
     ("cpu", "probe bb-run/step_4 --probe-input random" + PROBE, EVERY),
+    ("cpu", "probe txt-run/step_4" + PROBE, EVERY),
+    ("cpu", "probe txt-run/step_4 --random-token 1" + PROBE, EVERY),
     ("cpu", "probe txt-run/step_4 -d text.txt" + PROBE, EVERY),
+    ("cpu", "probe bos-run/step_4 -d other.txt" + PROBE, EVERY),
     ("cpu", "probe txt-run/step_4 -d records.jsonl" + PROBE, EVERY),
     ("cpu", "probe txt-run/step_4 -d shards" + PROBE, EVERY),
     ("cpu", "probe txt-run/step_4 -d chat.jsonl --sft zephyr" + PROBE, EVERY),
     ("cpu", "probe txt-run/step_4 -d text.txt --dump dump" + PROBE, EVERY),
     ("cpu", "eval bb-run/step_4 --bb-vocab 24" + PROBE, EVERY),
+    ("cpu", "eval txt-run/step_4" + PROBE, EVERY),
+    ("cpu", "eval txt-run/step_4 --random-token 1" + PROBE, EVERY),
+    ("cpu", "eval txt-run/step_4 -d chat.jsonl --sft zephyr" + PROBE, EVERY),
     ("cpu", "eval txt-run/step_4 -d records.jsonl --stream 1+3" + PROBE, EVERY),
     ("cpu", "eval txt-run/step_4 -d records.jsonl --quant w8a8:static" + PROBE, EVERY),
     ("cpu", "eval txt-run/step_4 -d shards --edit A:*:1=mask" + PROBE, EVERY),
@@ -108,6 +124,7 @@ SETTINGS = [
     ("cpu", "tokenize text.txt", EVERY),
     ("cpu", "tokenize records.jsonl", EVERY),
     ("cpu", "export txt-run/step_4", EVERY),
+    ("cpu", "export txt-run/step_4 --to gguf", EVERY),
 ]
 
 
@@ -151,7 +168,9 @@ def result(build, words):
     """Returns what a command makes, None if it is refused, and what it says."""
     for name in ("made", "dump"): shutil.rmtree(os.path.join(SCRATCH, name), ignore_errors=True)
     command = words.split()[0]
-    to = {"train": " -o made", "tokenize": " -o made", "export": " -o made", "generate": ""}
+    os.mkdir(os.path.join(SCRATCH, "made"))
+    file = "/model.gguf" if "--to gguf" in words else ""
+    to = {"train": " -o made", "tokenize": " -o made", "export": " -o made" + file, "generate": ""}
     ran = program(build, words + to.get(command, " --json made.json"))
     made = os.path.join(SCRATCH, "made")
     if ran.returncode: return None, ran.stderr
@@ -159,7 +178,7 @@ def result(build, words):
     if command in ("tokenize", "export"): return files_under(made), ""
     if command == "generate": return ran.stdout, ""
     with open(os.path.join(SCRATCH, "made.json"), encoding="utf-8") as text:
-        measured = re.sub(r'"seconds":[^,}]*', "", text.read())
+        measured = re.sub(r'"(seconds|bos|eps)":[^,}]*', "", text.read())     # the clock, and echoes
     return (measured, files_under(os.path.join(SCRATCH, "dump"))), ""
 
 
@@ -179,42 +198,55 @@ def prepare():
                                          {"role": "assistant", "content": line[20:]}]} for line in lines[:90]))
     for name, text in (("task.jsonl", "the fog was"), ("other.jsonl", "the door of")):
         put(name, rows({"context": text, "choices": [" in the street", " the house"], "gold": i % 2} for i in range(3)))
-    for line in ("train " + TINY + "--bb-vocab 24 -o bb-run", "train " + TINY + "-d text.txt -o txt-run",
+    for line in ("train " + TINY + "--bb-vocab 24 -o bb-run", "train " + TINY + "-d text.txt --vocab 512 -o txt-run",
+                 "train " + TINY + "-d text.txt --bos seq -o bos-run",
                  "tokenize records.jsonl -o shards --val-fraction 0.2"):
         ran = program("cpu", line)
         if ran.returncode: sys.exit(f"FAIL {line}: {ran.stderr}")
 
 
-def unread(build, setting, flag, base):
-    """Returns what is wrong with a flag beside a setting, or ""."""
+def unread(build, setting, flag, base, effective):
+    """Returns what is wrong with a flag beside a setting, or "". Adds a flag that changes something to effective."""
     command = setting.split()[0]
     if flag in QUIET or (command, flag) in QUIET_HERE or (setting, flag) in QUIET_HERE: return ""
     if flag not in VALUES: return f"{flag} has no row in VALUES"
-    made = [result(build, f"{setting} {flag} {value}") for value in VALUES[flag]]
-    unnamed = [says for out, says in made if out is None and "---> HINT" not in says]
-    if unnamed: return f"refused without a hint: {unnamed[0]}"
-    if all(out is None for out, _ in made) or any(out not in (None, base) for out, _ in made): return ""
-    return f"{flag} {' or '.join(VALUES[flag])} is taken and changes nothing"
+    given = setting.replace(" -d ", " --data ") + " "
+    for value in VALUES[flag]:
+        if f"{flag} {value}".rstrip() + " " in given: continue           # there already
+        made, says = result(build, f"{setting} {flag} {value}")
+        if made is None and flag not in says and NAMED_AS.get(flag, flag) not in says: return f"{flag} {value} is refused without its name: {says}"
+        if made == base: return f"{flag} {value} is taken and changes nothing"
+        if made is not None: effective.add((command, flag))
+    return ""
+
+
+def tried(build, setting, groups):
+    """Returns the flags that are tried beside a setting."""
+    found = flags_of(build, setting.split()[0])
+    if groups is EVERY: groups = list(found)
+    missing = set(groups) - set(found)
+    if missing: sys.exit(f"FAIL {setting.split()[0]} --help: has no group {missing}")
+    return [flag for group in groups for flag in found[group]]
 
 
 def main():
     prepare()
-    passed, failed = 0, []
+    passed, failed, effective, all_flags = 0, [], set(), set()
     for build, setting, groups in SETTINGS:
         base, says = result(build, setting)
         if base is None:
             failed.append(f"{build}: {setting}: {says}")
             continue
         again = result(build, setting)[0] == base
-        passed += again
-        if not again: failed.append(f"{build}: {setting}: made something else the second time")
-        for group, flags in flags_of(build, setting.split()[0]).items():
-            if groups is not EVERY and group not in groups: continue
-            for flag in flags:
-                if f" {flag} " in f" {setting} ": continue
-                wrong = unread(build, setting, flag, base)
-                passed += not wrong
-                if wrong: failed.append(f"{build}: {setting}: {wrong}")
+        wrong = ["" if again else "made something else the second time"]
+        for flag in tried(build, setting, groups):
+            all_flags.add((setting.split()[0], flag))
+            wrong.append(unread(build, setting, flag, base, effective))
+        passed += wrong.count("")
+        failed += [f"{build}: {setting}: {x}" for x in wrong if x]
+    for command, flag in sorted(all_flags - effective):
+        if flag not in QUIET and flag not in REFUSED_HERE and (command, flag) not in QUIET_HERE:
+            failed.append(f"{command} {flag}: no setting is changed by it")
     for line in failed: print("FAIL", line)
     print(f"{passed} passed, {len(failed)} failed")
     return len(failed) > 0

@@ -733,6 +733,7 @@ refused 'one.json: got one length and one threshold, wanted several' $P threshol
 refused '\--labels: got 2, wanted 1, for tiny'                               $P onset $tiny --labels A,B
 refused '\--labels: got heads, wanted one of dynamics onset'                 $P heads $tiny --labels A
 refused '\--step: got dynamics, wanted one of heads norms profiles all'      $P dynamics $tiny --step 5
+refused '\--step: got onset, wanted one of heads norms profiles all'         $P onset $tiny --step 0
 refused '\--head: got heads, wanted one of maps'                             $P heads $tiny --head 0:0
 refused '\--logx: got norms, wanted one of dynamics onset all'               $P norms $tiny --logx
 refused "\--labels: got 'A,', wanted a name in every part"                  $P onset $tiny --labels A,

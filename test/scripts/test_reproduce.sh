@@ -258,6 +258,7 @@ refused "unknown flag"  "unrecognized arguments"         scripts/reproduce table
 refused "seeds"         "got 'many', wanted a number"    scripts/reproduce table4 --seeds many
 refused "part"          "got '5/4', wanted I/N"          scripts/reproduce table4 --part 5/4
 refused "a binary"      "--binary: got no models, wanted" scripts/reproduce table4 --binary ./mine
+refused "a list"        "list --seeds: got both, wanted" scripts/reproduce list --seeds 5
 refused "a task"        "--task: got no models, wanted"   scripts/reproduce table4 --task x.jsonl
 refused "many seeds"    "--seeds: got '99999999999999999999', wanted a whole" \
     scripts/reproduce table4 --seeds 99999999999999999999

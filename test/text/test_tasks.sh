@@ -31,8 +31,14 @@ ok $? "a label too few: $(cat $out/stderr)"
     grep -q "error: --labels with arc: wanted one of hellaswag piqa" $out/stderr
 ok $? "labels of a task without: $(cat $out/stderr)"
 ! $PYTHON scripts/tasks.py piqa test/score/raw/piqa.raw.jsonl --labels $out/none > $out/stdout 2> $out/stderr &&
-    grep -q "error: .*none: No such file" $out/stderr && ! grep -q Traceback $out/stderr
+    grep -q "error: --labels .*none: No such file" $out/stderr && ! grep -q Traceback $out/stderr
 ok $? "labels that are not there: $(cat $out/stderr)"
+yes 5 | head -n 6 > $out/labels
+! $PYTHON scripts/tasks.py piqa test/score/raw/piqa.raw.jsonl --labels $out/labels > $out/stdout 2> $out/stderr &&
+    grep -q "record 1: not as piqa has it (ValueError: the right answer is number 5 of 2)" $out/stderr
+ok $? "a label that is no choice: $(cat $out/stderr)"
+! $PYTHON scripts/tasks.py piqa test/score/raw/piqa.raw.jsonl --labels '' > $out/stdout 2> $out/stderr
+ok $? "an empty name of labels: $(cat $out/stderr)"
 $PYTHON scripts/tasks.py piqa test/score/raw/arc_easy.raw.jsonl > $out/stdout 2> $out/stderr
 [ $? -eq 1 ] && grep -q "record 1: not as piqa has it (KeyError: 'goal')" $out/stderr &&
     ! grep -q Traceback $out/stderr
