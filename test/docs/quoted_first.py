@@ -53,7 +53,10 @@ EIGHT_LAYERS = [("-", "random"), ("free first token", "free"), ("ordinary first 
            ("`ATTN=sigmoid`", "random-sigmoid"), ("`ATTN=softpick`", "random-softpick"),
            ("`GATE=head`", "random-head")]
 TWELVE_LAYERS = [("`BIAS=k`", "k"), ("`BIAS=zero`", "zero"), ("`BIAS=logit`", "logit"), ("`GATE=head`", "head"),
-                 ("`ATTN=sigmoid`", "sigmoid"), ("`ATTN=softpick`", "softpick"), ("`NORM=sandwich`", "sandwich")]
+                 ("`ATTN=sigmoid`", "sigmoid"), ("`ATTN=softpick`", "softpick")]
+KEYS, SIX = ("k", "zero", "logit"), [stem for _, stem in TWELVE_LAYERS]
+# and of seed 1 alone
+OF_ONE_SEED = [("`NORM=sandwich`", "rotary12h4-random-sandwich-s1")]
 SHARES = [(share, f"rotary12h4q{share[2:]}-random-s1", (5000, 20000)) for share in ("0.25", "0.50", "0.75")] + [
           ("1", FOUR, (5000, 20000))]
 
@@ -274,9 +277,14 @@ def of_tried():
          [f"{taken - before:.1f}", f"{after - before:.2f}"])]
 
 
+def of_seed(stem, seed):
+    """Returns the name of a stored run with twelve layers and four heads."""
+    return f"rotary12h4-random{stem and '-' + stem}-s{seed}"
+
+
 def against_baseline(name):
-    """Returns by how much the loss of a run is above the baseline's, from step 16,000 to 20,000."""
-    own, base = losses(name, 16000, 20000), losses(FOUR, 16000, 20000)
+    """Returns by how much the loss of a run is above the baseline's of its seed, from step 16,000 to 20,000."""
+    own, base = losses(name, 16000, 20000), losses(of_seed("", name[-1]), 16000, 20000)
     return mean(own[step] - base[step] for step in range(16000, 20001, 1000))
 
 
@@ -286,16 +294,35 @@ def long_after(o):
     return str(next((layers for layers, ratio in enumerate(ratios) if ratio >= 5), "-"))
 
 
+STATE = (sink_1, sink_star, alpha_1, h_ratio, long_after, v_ratio, max_median)
+
+
+def of_three(stem):
+    """Returns the columns of three seeds, their numbers in a cell."""
+    runs = [evaluation(of_seed(stem, seed), 20000) for seed in (1, 2, 3)]
+    cells = [" ".join(map(column, runs)) for column in STATE]
+    return ["-" if cell == "- - -" else cell for cell in cells]
+
+
+def span_of(stems, column):
+    """Returns the least and the greatest of a column over three seeds of these changes."""
+    cells = [column(evaluation(of_seed(stem, seed), 20000)) for stem in stems for seed in (1, 2, 3)]
+    cells.sort(key=lambda cell: 99 if cell == "-" else float(cell))
+    return [cells[0], cells[-1]]
+
+
 def of_changes():
     """Returns the sentences of what ends a sink."""
-    columns = (sink_1, sink_star, alpha_1, h_ratio, long_after, v_ratio, max_median)
-    runs = [("-", FOUR, "-")]
-    for label, name in ((label, f"rotary12h4-random-{stem}-s1") for label, stem in TWELVE_LAYERS):
-        runs.append((label, name, f"{against_baseline(name):+.3f}"))
-    rows = [row(CHANGES, label, [loss] + [column(evaluation(name, 20000)) for column in columns])
-            for label, name, loss in runs]
-    base = [evaluation(f"rotary12h4-random-s{seed}", 20000) for seed in (1, 2, 3)]
-    worth = {stem: abs(against_baseline(f"rotary12h4-random-{stem}-s1")) for _, stem in TWELVE_LAYERS}
+    against = {stem: [against_baseline(of_seed(stem, seed)) for seed in (1, 2, 3)] for _, stem in TWELVE_LAYERS}
+    rows = [row(CHANGES, "-", ["-"] + of_three(""))]
+    for label, stem in TWELVE_LAYERS:
+        loss = f"{mean(against[stem]):+.3f} ({error_of(against[stem]):.3f})"
+        rows.append(row(CHANGES, label, [loss] + of_three(stem)))
+    for label, name in [("-", FOUR)] + OF_ONE_SEED:
+        loss = "-" if name == FOUR else f"{against_baseline(name):+.3f}"
+        rows.append(row(CHANGES, label, [loss] + [column(evaluation(name, 20000)) for column in STATE]))
+    base = [evaluation(of_seed("", seed), 20000) for seed in (1, 2, 3)]
+    worth = {stem: f"{abs(mean(x)):.3f}" for stem, x in against.items()}
     probes = {share: stored(f"rotary12h4q{share}-random-s1", "after")["probes"] for share in (50, 75)}
     highest = lambda share, kind: f"{max(probes[share][kind]['alpha1_max']):.3f}"
     entries = lambda share, kind: f"{max(probes[share][kind]['spike']):.0f}"
@@ -305,11 +332,20 @@ def of_changes():
         (CHANGES, "With half it rises slowly to the end ({}, {})", [highest(50, kind) for kind in ("ordinary", "random")]),
         (CHANGES, "Sink_1 {}, {} and {}%)", [*map(sink_1, base)]),
         (CHANGES, "A K bias lowers the loss by {}, a zero key by {}, a logit by {}",
-         [f"{worth[stem]:.3f}" for stem in ("k", "zero", "logit")]),
+         [worth[stem] for stem in ("k", "zero", "logit")]),
+        (CHANGES, "Sink_\\* is {} to {}%", span_of(KEYS, sink_star)),
+        (CHANGES, "more than even attention (alpha_1 {} to {};", span_of(["head", "sigmoid", "softpick"], alpha_1)),
+        (CHANGES, "the largest entry of h is {} to {} times the median, with the six changes {} to {}",
+         span_of([""], max_median) + span_of(SIX, max_median)),
+        (CHANGES, "is {} to {} times as long as the others' with softmax, and {} to {} times with the changes; its values "
+         "get {} to {} and {} to {} times as long", [x for column in (h_ratio, v_ratio) for stems in ([""], SIX)
+                                                     for x in span_of(stems, column)]),
+        (CHANGES, "softmax needs {} to {} layers, an extra key {} to {}",
+         span_of([""], long_after) + span_of(KEYS, long_after)),
         (CHANGES, "Sink_1 is {}%, and the largest entry of h {} times the median",
          [f(evaluation("rotary12h4-random-sandwich-s1", 20000)) for f in (sink_1, max_median)]),
         (CHANGES, "A gate per head lowers it more, by {}. Sigmoid costs {}, softpick {}",
-         [f"{worth[stem]:.3f}" for stem in ("head", "sigmoid", "softpick")])]
+         [worth[stem] for stem in ("head", "sigmoid", "softpick")])]
 
 
 def of_notebook():
