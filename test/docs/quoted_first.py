@@ -56,7 +56,8 @@ TWELVE_LAYERS = [("`BIAS=k`", "k"), ("`BIAS=zero`", "zero"), ("`BIAS=logit`", "l
                  ("`ATTN=sigmoid`", "sigmoid"), ("`ATTN=softpick`", "softpick")]
 KEYS, SIX = ("k", "zero", "logit"), [stem for _, stem in TWELVE_LAYERS]
 # and of seed 1 alone
-OF_ONE_SEED = [("`NORM=sandwich`", "rotary12h4-random-sandwich-s1")]
+OF_ONE_SEED = [("`NORM=sandwich`", "rotary12h4-random-sandwich-s1"), ("`--optimizer muon`", "rotary12h4-random-muon-s1"),
+               ("`QKNORM=head`", "rotary12h4-random-qknorm-s1")]
 SHARES = [(share, f"rotary12h4q{share[2:]}-random-s1", (5000, 20000)) for share in ("0.25", "0.50", "0.75")] + [
           ("1", FOUR, (5000, 20000))]
 
@@ -342,8 +343,11 @@ def of_changes():
                                                      for x in span_of(stems, column)]),
         (CHANGES, "softmax needs {} to {} layers, an extra key {} to {}",
          span_of([""], long_after) + span_of(KEYS, long_after)),
-        (CHANGES, "Sink_1 is {}%, and the largest entry of h {} times the median",
-         [f(evaluation("rotary12h4-random-sandwich-s1", 20000)) for f in (sink_1, max_median)]),
+        (CHANGES, "Sink_1 is {} and {}% with NORM=sandwich and with Muon, and the largest entry of h {} and {} times the "
+         "median", [f(evaluation(name, 20000)) for f in (sink_1, max_median) for _, name in OF_ONE_SEED[:2]]),
+        (CHANGES, "Muon lowers the loss by {}", [f"{-against_baseline(OF_ONE_SEED[1][1]):.3f}"]),
+        (CHANGES, "QKNORM=head leaves {}% with an entry of {} times", [
+            f(evaluation(OF_ONE_SEED[2][1], 20000)) for f in (sink_1, max_median)]),
         (CHANGES, "A gate per head lowers it more, by {}. Sigmoid costs {}, softpick {}",
          [worth[stem] for stem in ("head", "sigmoid", "softpick")])]
 
