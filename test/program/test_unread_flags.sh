@@ -1,4 +1,4 @@
-# every flag of every command, one at a time beside 34 settings: it changes what the command makes,
+# every flag of every command, one at a time beside some 40 settings: it changes what the command makes,
 # or is refused by name: test/program/unread_flags.py
 #     sh test/program/test_unread_flags.sh
 cd "$(dirname "$0")/../.." || exit 1
