@@ -18,7 +18,7 @@ differences() { # index
 out=$(differences test/README.md)
 [ -z "$out" ]; ok $? "test/README.md (<) and the folders (>) differ: $out"
 
-for room in $(ls -d */ | grep -v '^build/\|^data/\|^demo/\|^runs/\|^test/'); do
+for room in $(ls -d */ | grep -v '^build/\|^data/\|^demo/\|^results/\|^runs/\|^test/'); do
     grep -q "^|.*| .*$room" test/README.md; ok $? "no test of $room stands in test/README.md"
 done
 
