@@ -280,8 +280,7 @@ int command_probe(Flags f) {
     const ProbeData p = probe_data(&f, state);
     probe_check(f, m.arch);
     printf("%s", column_note(m.arch).c_str());
-    const long most = f.given_probe_len ? range.longest : std::min<long>(range.longest, m.arch.T);
-    probe_files_check(f, p, most, m.arch.V);
+    probe_files_check(f, p, shortened(f, range.longest, m.arch.T), m.arch.V);
     const OtherBos other = bos_other(f, state, m.arch.V);
     bos_note(other, "measured both ways");
     working_begin("");

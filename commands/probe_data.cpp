@@ -273,19 +273,10 @@ static void check_drawn(Flags f) {
     }
 }
 
-// Rejects a typed position or id that these sequences do not have. Those of the run itself are
-// checked where its data are opened.
-static void check_typed_edits(const Flags& f, int T, int V) {
-    DataOptions o = data_options(f, T, T);
-    if (!f.given_random_token) { o.random_token.clear(); }
-    if (!f.given_fix_token) { o.fix_token.clear(); }
-    data_edits_check(o, V);
-}
-
 void probe_files_check(const Flags& f, const ProbeData& p, int T, int V) {
     const bool natural = f.probe_input == "natural";
     if (natural) {
-        check_typed_edits(f, T, V);
+        data_edits_check(typed_edits(f, T), V);
         reject_unused_flags(f, "seed", false,
                             "--probe-input random or repeated: natural text is not drawn by it");
         reject_unused_data_flags(f, p.sources);

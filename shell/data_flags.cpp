@@ -49,6 +49,13 @@ DataOptions data_options(const Flags& f, int T, int probe_len) {
     return o;
 }
 
+DataOptions typed_edits(const Flags& f, int T) {
+    DataOptions o = data_options(f, T, T);
+    if (!f.given_random_token) { o.random_token.clear(); }
+    if (!f.given_fix_token) { o.fix_token.clear(); }
+    return o;
+}
+
 void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& sources) {
     const long all = sources.size(), bb = std::count(sources.begin(), sources.end(), "bb");
     reject_unused_flags(f, "bos skip_bad sft tokenizer", bb < all,
@@ -58,16 +65,14 @@ void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& so
                         "--data bb");
     reject_unused_flags(f, "bb_trigger_prob", f.bb_triggers > 0, "--bb-triggers 1 or more");
     reject_unused_flags(f, "random_share", f.given_random_token, "--random-token POSITIONS");
-    const DataOptions o = data_options(f, 1, 1);
+    const DataOptions o = typed_edits(f, 1);
     std::vector<int> taken;
     for (int position : o.random_token) {
-        if (!f.given_random_token) { continue; }
         require(!std::count(taken.begin(), taken.end(), position),
                 "--random-token " + f.random_token, "every position once");
         taken.push_back(position);
     }
     for (auto& fix : o.fix_token) {
-        if (!f.given_fix_token) { continue; }
         require(!std::count(taken.begin(), taken.end(), fix.first),
                 strf("--fix-token %d:%d", fix.first, fix.second),
                 strf("one thing at position %d: it is fixed or random already", fix.first));
@@ -107,11 +112,15 @@ Data data_from_flags(const Flags& f, int T, int probe_len) {
     return data_open(data_options(f, T, probe_len));
 }
 
+long shortened(const Flags& f, long len, long longest) {
+    return f.given_probe_len ? len : std::min(len, longest);
+}
+
 int probe_length(const Flags& f, const std::string& text, long longest, bool learned) {
     long len = 0;
     require(parse_long(text, &len) && len >= 1 && len < 1 << 30, "--probe-len " + text,
             "a number, 1 or more");
-    if (len > longest && !f.given_probe_len) { len = longest; }
+    len = shortened(f, len, longest);
     require(len <= longest || !learned, strf("--probe-len %ld", len),
             strf("at most %ld, the learned positions", longest));
     if (len > longest) {

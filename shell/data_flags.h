@@ -11,6 +11,10 @@ data_flags.h -- the data that the flags name, and flags that nothing reads.
 // Collects what the flags say of the data, for sequences of T tokens and probes of probe_len.
 DataOptions data_options(const Flags& f, int T, int probe_len);
 
+// Collects the same without a --random-token or --fix-token that a run was trained with: those were
+// checked when it began.
+DataOptions typed_edits(const Flags& f, int T);
+
 // Opens those data.
 Data data_from_flags(const Flags& f, int T, int probe_len);
 
@@ -22,7 +26,10 @@ void reject_unused_model_flags(const Flags& f);
 // Ends the program if the flags put another token where every sequence would begin with BOS.
 void reject_covered_bos(const Flags& f);
 
-// Reads a length of --probe-len. The default 64 shrinks to `longest`, a short model's T. Ends the
-// program if the positions are learned and there are fewer.
+// Returns a length of --probe-len: the default 64 shrinks to `longest`, a short model's T.
+long shortened(const Flags& f, long len, long longest);
+
+// Reads a length of --probe-len, shortened. Ends the program if the positions are learned and there
+// are fewer.
 int probe_length(const Flags& f, const std::string& text, long longest, bool learned);
 #endif // DATA_FLAGS_H

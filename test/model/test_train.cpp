@@ -654,8 +654,8 @@ static std::string after_bos(const Ran& r) {
     const size_t at = r.out.find("| loss");
     return at == std::string::npos ? "none" : r.out.substr(at);
 }
-// Section 5's edits of the text that a probe reads: what no sequence has is refused, a run keeps
-// what it was trained with, and what changes nothing is refused only where it was typed.
+// Checks section 5's edits of the text that a probe reads: what no sequence has is refused, a run
+// keeps what it was trained with, and what changes nothing is refused only where it was typed.
 static void test_probed_edits(const std::string& small) {
     static const char* const REFUSED[][2] = {
         { "-d song.jsonl --random-token 0", "--random-token 0: wanted a position from 1" },

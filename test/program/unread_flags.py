@@ -183,7 +183,8 @@ def result(build, words):
 
 
 def prepare():
-    """Writes the texts and trains the two models that the settings name."""
+    """Writes the texts and shards and trains the models that the settings name."""
+
     def put(name, text):
         with open(os.path.join(SCRATCH, name), "w", encoding="utf-8") as file: file.write(text)
 
@@ -205,16 +206,22 @@ def prepare():
         if ran.returncode: sys.exit(f"FAIL {line}: {ran.stderr}")
 
 
+def quiet(where, flag):
+    """Returns whether a flag may change nothing in a command or a setting."""
+    return flag in QUIET or (where, flag) in QUIET_HERE
+
+
 def unread(build, setting, flag, base, effective):
     """Returns what is wrong with a flag beside a setting, or "". Adds a flag that changes something to effective."""
     command = setting.split()[0]
-    if flag in QUIET or (command, flag) in QUIET_HERE or (setting, flag) in QUIET_HERE: return ""
+    if quiet(command, flag) or quiet(setting, flag): return ""
     if flag not in VALUES: return f"{flag} has no row in VALUES"
     given = setting.replace(" -d ", " --data ") + " "
     for value in VALUES[flag]:
         if f"{flag} {value}".rstrip() + " " in given: continue           # there already
         made, says = result(build, f"{setting} {flag} {value}")
-        if made is None and flag not in says and NAMED_AS.get(flag, flag) not in says: return f"{flag} {value} is refused without its name: {says}"
+        named = flag in says or NAMED_AS.get(flag, flag) in says
+        if made is None and not named: return f"{flag} {value} is refused without its name: {says}"
         if made == base: return f"{flag} {value} is taken and changes nothing"
         if made is not None: effective.add((command, flag))
     return ""
@@ -245,7 +252,7 @@ def main():
         passed += wrong.count("")
         failed += [f"{build}: {setting}: {x}" for x in wrong if x]
     for command, flag in sorted(all_flags - effective):
-        if flag not in QUIET and flag not in REFUSED_HERE and (command, flag) not in QUIET_HERE:
+        if not quiet(command, flag) and flag not in REFUSED_HERE:
             failed.append(f"{command} {flag}: no setting is changed by it")
     for line in failed: print("FAIL", line)
     print(f"{passed} passed, {len(failed)} failed")
