@@ -133,9 +133,10 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     bf16* sq = sv + BK * HS;             // two tiles
     bf16* sd = sq + 2 * TILE;            // two tiles
     float* rows = (float*)(sd + 2 * TILE);
-    const int bg = c.g0 + blockIdx.y;
+    const HeadTile place = head_tile();
+    const int bg = c.g0 + place.head;
     const int b = bg / s.KV;
-    const int j0 = c.j0 + blockIdx.x * BK;
+    const int j0 = c.j0 + place.tile * BK;
     const int W = attn_row(s);
     const int G = group_size(s);
     const int row0 = threadIdx.x / 32 * 16 * MT;
@@ -143,12 +144,13 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     const bf16* v = k + s.KV * HS;
     const LaneChunks<HS> by_column = lanes_by_column<HS>();
     const LaneChunks<HS> by_row = lanes_by_row<HS>();
-    // The sequence's first row and first head. They are wanted once a tile and must not take
-    // registers from the products.
-    SMEM(int[2], sequence);
+    // The sequence's first row and first head, wanted once a tile, and dv's column, wanted at the
+    // end: they must not take registers from the products.
+    SMEM(int[3], sequence);
     if (threadIdx.x == 0) {
         sequence[0] = b * s.T;
         sequence[1] = b * s.NH;
+        sequence[2] = value_head(s, bg % s.KV) * HS;
     }
     __syncthreads();
     // bh: the query head, counted through all sequences
@@ -216,9 +218,8 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
         bh = next_bh;
     }
     cp_async_wait<0>(); // keys that no query sees: nothing has been waited for
-    const int g = (c.g0 + blockIdx.y) % s.KV;
-    const int row = *(volatile int*)sequence;
-    bf16* to = dqkv + (long)row * W + value_head(s, g) * HS;
+    const volatile int* begin = sequence;
+    bf16* to = dqkv + (long)begin[0] * W + begin[2];
     const OutRows out = { to, W, j0, s.T };
     UNROLL(i, MT) { rows_store<HS>(out, sv, row0 + 16 * i, dv[i], 1.0f, 1.0f); }
 }
@@ -244,8 +245,8 @@ void attention_dqkv_mma(bf16* dqkv, const bf16* dout, RowStats r, const AttnInpu
             c.ds = ds;
             j1 = c.j1;
             const int tiles = CEIL_DIV(j1 - j0, Keys::BK);
-            LAUNCH((attention_dv_mma_kernel<A, Pe, HS>), dim3(tiles, count), dim3(MMA_BLOCK),
-                   Keys::SMEM, dqkv, c, dout, r, qkv, s);
+            LAUNCH((attention_dv_mma_kernel<A, Pe, HS>), head_tile_grid(count, tiles),
+                   dim3(MMA_BLOCK), Keys::SMEM, dqkv, c, dout, r, qkv, s);
             attention_dqk(dqkv, c, rows);
         }
     }

@@ -10,7 +10,7 @@ them, with the program.
 namespace cuda {
 // A block's rows are queries, and it walks over the keys that they see, or keys, and it walks over
 // the queries, of all heads that share the key, that see them. Those of a head run at about the
-// same time, so that part of what both read of ds is still in L2 for the second.
+// same time (head_tile), so that part of what both read of ds is still in L2 for the second.
 enum Side { QUERIES, KEYS };
 
 // Two numbers, one of queries and one of keys: where they begin, or how many there are.
@@ -283,24 +283,22 @@ DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const Dqk
     }
 }
 
-// Sums up a tile of rows in each block: (key tiles and G times query tiles, key heads). Of either,
-// those with most to do come first.
+// Sums up a tile of rows in each block: of the keys of a key head, or of the queries of one of its
+// G query heads.
 template <int HS>
 __global__ void __launch_bounds__(MMA_BLOCK, 2)
     attention_dqk_mma_kernel(bf16* dqkv, DsChunk c, DqkInputs in) {
     const AttnShape& s = in.s;
     constexpr int ROWS = DqkTile<HS>::ROWS;
-    const int key_tiles = CEIL_DIV(c.j1 - c.j0, ROWS);
-    const int query_tiles = CEIL_DIV(s.T, ROWS);
-    const int g = blockIdx.y;
-    const int tile = blockIdx.x;
-    const int i = tile - key_tiles;
-    if (i < 0) {
-        dqk_rows<HS, KEYS>(g, tile, dqkv, c, in);
-    } else {
-        const int head = g * group_size(s) + i / query_tiles;
-        const int from_last = i % query_tiles;
-        dqk_rows<HS, QUERIES>(head, query_tiles - 1 - from_last, dqkv, c, in);
+    const int G = group_size(s);
+    const int tiles = CEIL_DIV(s.T, ROWS);
+    const HeadTile place = head_tile();
+    const int g = place.head / (1 + G);
+    const int i = place.head % (1 + G) - 1;
+    if (i >= 0) {
+        dqk_rows<HS, QUERIES>(g * G + i, tiles - 1 - place.tile, dqkv, c, in);
+    } else if (c.j0 + place.tile * ROWS < c.j1) { // the chunk has these keys
+        dqk_rows<HS, KEYS>(g, place.tile, dqkv, c, in);
     }
 }
 
@@ -308,10 +306,10 @@ template <int HS> void dqk_launch(bf16* dqkv, const DsChunk& c, const DqkInputs&
     typedef DqkTile<HS> Tile;
     static_assert((int)Tile::SMEM <= SMEM_MOST,
                   "the tiles do not fit the shared memory of sm_86 and sm_89");
-    const int key_tiles = CEIL_DIV(c.j1 - c.j0, Tile::ROWS);
-    const int query_tiles = group_size(in.s) * CEIL_DIV(in.s.T, Tile::ROWS);
-    LAUNCH(attention_dqk_mma_kernel<HS>, dim3(key_tiles + query_tiles, c.count), dim3(MMA_BLOCK),
-           Tile::SMEM, dqkv, c, in);
+    const int tiles = CEIL_DIV(in.s.T, Tile::ROWS);
+    const int heads = c.count * (1 + group_size(in.s));
+    LAUNCH(attention_dqk_mma_kernel<HS>, head_tile_grid(heads, tiles), dim3(MMA_BLOCK), Tile::SMEM,
+           dqkv, c, in);
 }
 
 void attention_dqk(bf16* dqkv, const DsChunk& c, const DqkInputs& in) {

@@ -144,12 +144,12 @@ template <int HS> struct ForwardTile {
 // on, of which the warp has those from row0 on. The last queries, which see most keys, come first.
 template <int MT, int BQ> struct ForwardPlace {
     int bh, b, h, t0, row0;
-    DEVICE ForwardPlace(unsigned block, unsigned thread, const AttnShape& s) {
+    DEVICE ForwardPlace(unsigned head, unsigned thread, const AttnShape& s) {
         const int tiles = CEIL_DIV(s.T, BQ);
-        bh = block / tiles;
+        bh = head;
         b = bh / s.NH;
         h = bh % s.NH;
-        t0 = (tiles - 1 - block % tiles) * BQ;
+        t0 = (tiles - 1 - head_tile().tile) * BQ;
         row0 = thread / 32 * 16 * MT;
     }
 };
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     bf16* sq = dynamic_smem<bf16>();
     bf16* sk = sq + BQ * HS;             // two tiles
     bf16* sv = sk + 2 * BK * HS;         // two tiles
-    const ForwardPlace<MT, BQ> place(blockIdx.x, threadIdx.x, s);
+    const ForwardPlace<MT, BQ> place(head_tile().head, threadIdx.x, s);
     const int t0 = place.t0;
     const int h = place.h;
     const int g = kv_head(s, h);
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
         __syncthreads(); // before this buffer is filled again
         j0 = next;
     }
-    const ForwardPlace<MT, BQ> at(again(blockIdx.x), again(threadIdx.x), s);
+    const ForwardPlace<MT, BQ> at(again(head_tile().head), again(threadIdx.x), s);
     float factor[2 * MT];
     online_end(factor, stat, x, score, at.bh, at.t0 + at.row0 + lane_row(), s);
     bf16* to = out + (long)at.b * s.T * s.NH * HS + at.h * HS;
@@ -233,10 +233,9 @@ void attention_forward_mma(bf16* out, acc* stat, const AttnInputs& in) {
     typedef ForwardTile<HS> Tile;
     static_assert((int)Tile::SMEM <= SMEM_MOST,
                   "the tiles do not fit the shared memory of sm_86 and sm_89");
-    const unsigned tiles = CEIL_DIV(in.s.T, Tile::BQ);
-    const unsigned blocks = in.s.B * in.s.NH * tiles;
-    LAUNCH((attention_forward_mma_kernel<A, Bi, Pe, HS>), dim3(blocks), dim3(MMA_BLOCK), Tile::SMEM,
-           out, stat, in);
+    const dim3 blocks = head_tile_grid(in.s.B * in.s.NH, CEIL_DIV(in.s.T, Tile::BQ));
+    LAUNCH((attention_forward_mma_kernel<A, Bi, Pe, HS>), blocks, dim3(MMA_BLOCK), Tile::SMEM, out,
+           stat, in);
 }
 } // namespace cuda
 #endif // CUDA_ATTENTION_FORWARD_CUH

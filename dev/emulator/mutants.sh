@@ -62,6 +62,7 @@ cuda/metrics.cuh|out + (long)b * s.NH, count|out, count|fp32
 cuda/attention_common.cu|t < T; t += METRIC_WARPS|t < T - 1; t += METRIC_WARPS|fp32
 cuda/optimizer.cuh|    if (isnan(scale)) { return; }\n    FOR_FLAT(i, N, n) {|    FOR_FLAT(i, N, n) {|fp32
 cuda/attention_tiles.cuh|head_slope = pe_slope<Pe>(s, h);|head_slope = Pe::slope(h, s.NH);|bf16
+cuda/attention_tiles.cuh|blockIdx.z * gridDim.x + blockIdx.x|blockIdx.z + blockIdx.x|bf16
 cuda/attention_panels.cuh|slope(pe_slope<Pe>(s, x.h))|slope(Pe::slope(x.h, s.NH))|fp32
 cuda/rows.cuh|    return p ? load_real<N>(p + at) : all_of<N>(otherwise);|    return p ? load_real<N>(p) : all_of<N>(otherwise);|fp32
 cuda/rows.cuh|i += (long)gridDim.x * ROW_THREADS * N)|i += (long)gridDim.x * ROW_THREADS * N * 2)|fp32
