@@ -7,7 +7,7 @@
 #   ATTNS="softmax sigmoid" only these; NVCC, CXX, JOBS. The CPU seconds of a variant: about 20
 cd "$(dirname "$0")/.." || exit 1
 NVCC=${NVCC:-nvcc} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}
-HOST=x86-64-v3 GPUS="sm_90 -gencode arch=compute_80,code=sm_80"
+HOST=x86-64-v3 GPUS=${GPUS:-sm_90 -gencode arch=compute_80,code=sm_80}
 ATTNS=${ATTNS:-$(sed -n 's/^ *X_ATTN(\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh)}
 pack=${TO:-build/gpu/train_sink-gpu/bin}
 command -v "$NVCC" > /dev/null || {

@@ -41,9 +41,9 @@ step_machine() {
 step_selftest() { "$PREBUILT/selftest"; }
 # every operation and variant against the CPU, at T up to 600 and every head dimension
 step_ops() {
-    local bad=0
-    "$PREBUILT/test_cuda-bf16" > "$WORK/bf16" 2>&1 & local one=$!
-    "$PREBUILT/test_cuda-fp32" > "$WORK/fp32" 2>&1 & local two=$!
+    local bad=0 threads=$((($(nproc) + 1) / 2))     # threads of both that wait would hold cores
+    OMP_NUM_THREADS=$threads "$PREBUILT/test_cuda-bf16" > "$WORK/bf16" 2>&1 & local one=$!
+    OMP_NUM_THREADS=$threads "$PREBUILT/test_cuda-fp32" > "$WORK/fp32" 2>&1 & local two=$!
     wait $one || bad=1
     wait $two || bad=1
     for p in bf16 fp32; do
@@ -270,8 +270,9 @@ find_cublas() {
     for d in ${paths//:/ } "${CUDA:-/usr/local/cuda}/lib64" /usr/local/cuda*/lib64; do
         [ -e "$d/$name" ] && { echo "$d"; return 0; }
     done
-    for p in "${VIRTUAL_ENV:-}" "${CONDA_PREFIX:-}" "${HOME:-}/.local" /usr /usr/local /opt/conda \
-             "${HOME:-}"/.pyenv/versions/*; do
+    d=$(command -v "${PYTHON:-python3}")
+    for p in "${d%/bin/*}" "${VIRTUAL_ENV:-}" "${CONDA_PREFIX:-}" "${HOME:-}/.local" /usr /usr/local \
+             /opt/conda "${HOME:-}"/.pyenv/versions/*; do
         for d in "$p"/lib/python3*/*-packages/nvidia/{cu13,cublas}/lib; do
             [ "$p" ] && [ -e "$d/$name" ] && { echo "$d"; return 0; }
         done
