@@ -526,7 +526,8 @@ static void activation_backward(Model* m, int l) {
 }
 
 static StageCost activation_cost(const Sizes& sizes) {
-    return { 0, double(sizes.up_width + sizes.F) };
+    const double width = sizes.up_width;
+    return { 0, width + sizes.F, 2 * width + sizes.F };
 }
 
 static void down_forward(Model* m, int l) {

@@ -10,10 +10,11 @@ model, and the micro-batch of a training step.
 
 // ---- a layer is a list of stages, forward; backward is the same list from the end
 
-// What a stage costs for one row, forward; backward costs twice as much.
+// What a stage costs for one row, forward; backward costs twice as much, if nothing else is said.
 struct StageCost {
     double flops;               // of its products; attention's depend on T: commands/bench.cpp
     double moved;               // elements, without weights
+    double moved_backward = 2 * moved;
 };
 
 // What the matrix product of a stage reads: x (N, width); NULL if the stage has none.

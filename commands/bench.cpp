@@ -102,6 +102,7 @@ struct OpTable {
     void add(const std::string& name, double calls, double flops, double bytes,
              const std::function<void()>& run) {
         const double ms = time_ms(run);
+        if (ms < 1e-4) { return; } // another operation does it
         rows.push_back({ name, calls, flops, bytes, ms });
     }
 
@@ -120,6 +121,7 @@ void OpTable::stages() {
         const StageCost cost = stage.cost(m->sizes);
         const double weights = cost.flops / 2;
         const double bytes = sizeof(real) * (cost.moved * N + weights);
+        const double bytes_backward = sizeof(real) * (cost.moved_backward * N + 2 * weights);
 
         const bool attention = stage.role == ROLE_ATTENTION;
         double flops = cost.flops * N;
@@ -130,7 +132,7 @@ void OpTable::stages() {
 
         const std::string name = stage.name;
         add(name, calls, flops, bytes, [=] { stage.forward(m, 0); });
-        add(name + ", backward", calls, backward, 2 * bytes, [=] { stage.backward(m, 0); });
+        add(name + ", backward", calls, backward, bytes_backward, [=] { stage.backward(m, 0); });
     }
 }
 
