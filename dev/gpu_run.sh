@@ -271,8 +271,8 @@ find_cublas() {
         [ -e "$d/$name" ] && { echo "$d"; return 0; }
     done
     d=$(command -v "${PYTHON:-python3}")
-    for p in "${d%/bin/*}" "${VIRTUAL_ENV:-}" "${CONDA_PREFIX:-}" "${HOME:-}/.local" /usr /usr/local \
-             /opt/conda "${HOME:-}"/.pyenv/versions/*; do
+    for p in "${d%/bin/*}" "${VIRTUAL_ENV:-}" "${CONDA_PREFIX:-}" "${HOME:-}/.local" /usr \
+             /usr/local /opt/conda "${HOME:-}"/.pyenv/versions/*; do
         for d in "$p"/lib/python3*/*-packages/nvidia/{cu13,cublas}/lib; do
             [ "$p" ] && [ -e "$d/$name" ] && { echo "$d"; return 0; }
         done

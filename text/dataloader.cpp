@@ -282,7 +282,7 @@ int data_prompts(const std::string& path, const Tokenizer& tok, const PromptOpti
     while (wants_more(p) && text_next(&file, tok, &block)) {
         text_encode(tok, o, &block);
         if (!block.error.empty()) {
-            die(EXIT_USER, block.error, "fix the record, or add --skip-bad");
+            die(EXIT_USER, block.error, text_advice(block.error));
         }
         counts->begun += block.counts.begun;
         if (wanted.windows) { take_windows(&p, block); } else { take_records(&p, block, counts); }

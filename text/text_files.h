@@ -65,6 +65,9 @@ void text_check(const std::string& path, const std::string& others);
 TextFile text_open(const std::string& path);
 void text_close(TextFile* t);
 
+// Returns what to do about the error of a block: about a record, a program or a file.
+std::string text_advice(const std::string& error);
+
 // Says whether s (n bytes) may be cut before s[i], and its parts be encoded one by one. A tokenizer
 // that allows it never looks across the place between "x\n" and "y", or between a letter and a
 // space.

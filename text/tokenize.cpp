@@ -329,10 +329,7 @@ static void run_job(Job* job) {
     for (auto& s : job->series) {                        // what came before a bad record is kept
         if (s.shards) { series_commit(&s); }
     }
-    if (error.empty()) { return; }
-    const bool record = error.find("line ") != std::string::npos;
-    die(EXIT_USER, error, record ? "repair the line, or leave broken records out with --skip-bad"
-                                 : "get the file, or the program, again");
+    if (!error.empty()) { die(EXIT_USER, error, text_advice(error)); }
 }
 
 // ----------------------------------------------------------------------------

@@ -465,7 +465,8 @@ static void test_packed() {
     refused(d, "no word of the child", "nobody can tell whether gzip unpacked all of it", "");
     r = check_run("cd " + dir + " && timeout 60 env PATH=/nowhere " + binary + " tokenize n.txt.gz "
                   "-o none");
-    refused({ r.code, r.err }, "no gzip", "needs the program gzip, which is not installed", "");
+    refused({ r.code, r.err }, "no gzip", "needs the program gzip, which is not installed",
+            "install it, or unpack the file");
 }
 
 static void test_long_lines() {
