@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""predict.py -- how long a training step of the 60M preset should take on a GPU that
-nobody has run it on yet.
+"""predict.py -- how long a training step of the 60M preset should take on a GPU. Written before any
+GPU had run it; one has since (MEASURED), and the assumptions below stand as they were.
 
     python3 dev/gpu/predict.py            prints the tables
     python3 dev/gpu/predict.py --write    also puts them into docs/gpu.md, between its markers
@@ -50,15 +50,7 @@ DS_AGAIN = 0.74              # of ds, what the second of dq and dk has to read f
                              # an LRU simulation of the blocks in step, T 2048,
                              # with half of an H100's L2 (all of it: 0.39; A100 0.41, 4090 0.14)
 HEAD_ROWS = 8192             # rows whose logits exist at once
-# PyTorch on one H100, milliseconds of this step: the matrix products as above; attention after
-# Shah et al. 2024 (figures 5 and 6), where causal backward is taken as 0.82 of the rate without a
-# mask; cross entropy with logits in fp32; passes over memory and copies; update and gaps
-PEERS = { # name: (attention, cross entropy, passes, update and gaps)
-    "torch.compile, cuDNN attention": (43.5, 17, 28, 8),
-    "torch.compile, FlashAttention-2": (60, 17, 28, 8),
-    "torch.compile, FlashAttention-3": (37, 17, 28, 8),
-    "torch.compile, FlexAttention, sigmoid": (80, 17, 28, 8),
-}
+MEASURED = {"H100 SXM": 206}   # milliseconds of this step, where a GPU has run it: dev/log/gpu.md
 # --------------------------------------------------------------------------------------------------
 
 # how often a kernel of dev/gpu/counts.tsv, where one layer was run, runs in a step of L layers,
@@ -204,21 +196,9 @@ def tables(budgets, counts):
                  + " | ".join("%.0f" % (TOKENS / t) for t in total.values()) + " |")
     lines.append("| TFLOP/s | "
                  + " | ".join("%.0f" % (flops / t / 1e9) for t in total.values()) + " |")
-    lines.append("| measured | " + " | ".join("no run yet" for _ in total) + " |")
+    measured = ["**%d**" % MEASURED[name] if name in MEASURED else "-" for name in CARDS]
+    lines.append("| measured | " + " | ".join(measured) + " |")
     return lines, found, total
-
-
-def peers(budgets, counts):
-    """The step of an H100 beside PyTorch's, fastest first."""
-    card = CARDS["H100 SXM"]
-    found = {"PyTorch, " + name: products() / card["gemm"] / 1e9 + sum(parts)
-             for name, parts in PEERS.items()}
-    for attn in ("softmax", "sigmoid"):
-        found[f"train_sink, {attn}"] = sum(ms for _, ms, _ in predict(card, budgets, counts, attn))
-    lines = ["| one H100, estimated | ms per step | thousand tokens per second |", "|---|---|---|"]
-    for name, ms in sorted(found.items(), key=lambda row: row[1]):
-        lines.append("| %s | %.0f | %.0f |" % (name, ms, TOKENS / ms))
-    return lines
 
 
 def write_page(page, script, lines):
@@ -238,7 +218,6 @@ def main():
                               "tokens_per_s": round(TOKENS / total[name] * 1e3),
                               "parts": {part: round(ms, 2) for part, ms, _ in found[name]}}))
         return 0
-    lines += [""] + peers(budgets, counts)
     print("\n".join(lines))
     if "--write" in sys.argv:
         write_page("docs/gpu.md", "dev/gpu/predict.py", lines)

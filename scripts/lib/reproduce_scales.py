@@ -48,14 +48,14 @@ SCALES = {
     "paper":   dict(about="the paper's own: 60M (or 1B) parameters, 20,000 steps of 1M tokens",
                     data="pile_5B", device="cuda", threads=0, head_size=96, decay=0.1, also=[],
                     flags="--save-every 5000 --sample 0", **PAPER,
-                    tokens_s=628e3, tokens_s_1B=54e3,
-                    measured="estimated for one H200, no run yet"),
+                    tokens_s=635e3, tokens_s_1B=57e3,
+                    measured="timed on one H100, no run of it yet"),
     "hour":    dict(about="60M parameters, T 1024, 2,000 steps of 131k tokens: "
                           "a table in about an hour of one GPU",
                     data="pile_5B", device="cuda", threads=0, head_size=96, decay=0.1, also=[],
                     flags="-m 60M --weight-decay 0.1 --eval-every 50 --sample 0",
                     steps=2000, batch=131072, seq=1024, lr=1e-3, heads=8,
-                    tokens_s=628e3, measured="estimated for one H200, no run yet"),
+                    tokens_s=635e3, measured="timed on one H100 at T 2048, no run of it yet"),
     # the first evening with a GPU: the same rules as the scale text, a model that a GPU ends in
     # seconds and a CPU in an hour. The learning rate was not tuned
     "minutes": dict(about="books of your own: 4 layers, 4 heads of 64, T 512, 1,000 steps of "
@@ -66,7 +66,7 @@ SCALES = {
                           "--weight-decay 0.1 --eval-every 100 --sample 0",
                     steps=1000, batch=16384, seq=512, lr=2e-3, decay=0.1, also=ORDINARY,
                     tokens_s=4e6,
-                    measured="estimated for one H100 from flops and launches, no run yet; "
+                    measured="estimated for one H100 from flops and launches; "
                              "the start of a run adds seconds"),
     "laptop":  dict(about="the model of make demo-bb, 28k parameters: 1 layer, 1 head",
                     heads=1, head_size=32, **LAPTOP,
