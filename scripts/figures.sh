@@ -4,7 +4,7 @@
 #                                              interventions open-heads open-norms first-token
 #                                              first-token-norms first-token-stays
 #                                              first-token-border first-token-positions
-#                                              first-token-changes
+#                                              first-token-changes first-token-ordinary
 # Needs numpy and matplotlib (PYTHON=/path/python3 chooses a Python that has them). The looks are in
 # scripts/plot.py. docs/results/README.md says how the stored results were made.
 cd "$(dirname "$0")/.." || exit 1
@@ -12,7 +12,8 @@ PYTHON=${PYTHON:-python3}
 out=docs
 if [ "$1" = -o ]; then out=$2; shift 2; fi
 all="text-dynamics text-film text-map interventions open-heads open-norms first-token first-token-norms
-    first-token-stays first-token-border first-token-positions first-token-changes"
+    first-token-stays first-token-border first-token-positions first-token-changes
+    first-token-ordinary"
 [ $# -gt 0 ] || set -- $all
 stored=docs/results
 first=$stored/first-token
@@ -75,6 +76,10 @@ for figure in "$@"; do
                 $first/rotary12h4-random-s[123] $first/rotary12h4-random-k-s[123] $first/rotary12h4-random-zero-s[123] \
                 $first/rotary12h4-random-logit-s[123] $first/rotary12h4-random-head-s[123] \
                 $first/rotary12h4-random-sigmoid-s[123] $first/rotary12h4-random-softpick-s[123] ;;
+        first-token-ordinary)
+            plot $figure "Ordinary text from the first step, T 512: with twelve layers of 256 the first token draws attention" \
+                onset --labels "12 layers of 256,4 layers of 128" $first/rotary12w256T512-ordinary-s1 \
+                $first/rotary4w128T512-ordinary-s1 ;;
         *) echo "error: $figure: wanted one of" $all >&2
            echo "---> HINT: scripts/figures.sh" >&2; exit 2 ;;
     esac

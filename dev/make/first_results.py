@@ -4,7 +4,7 @@ runs that dev/ordinary_first.sh left in OUT, of all or of these:
 DIR/NAME/log.jsonl with the configuration, an evaluation every 2,500 steps and the last, and of a run
 that goes on from another also those before step 2,500; losses.json with the loss of every
 evaluation; loss.json with the loss by position and after.json with probes and edits, where there
-are some. A colon in a name is left out: rotary8-random-s1.
+are some. A colon in a name is left out: rotary8-random-s1. EVERY=500 keeps more evaluations.
 """
 import glob
 import json
@@ -14,7 +14,7 @@ import sys
 from cut_results import edits_of, probes_of, rows
 import runlog
 
-EVERY = 2500
+EVERY = int(os.environ.get("EVERY", 2500))
 
 
 def losses_kept(lines):

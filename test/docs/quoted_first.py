@@ -5,7 +5,8 @@ A sentence is (page, text with {} for every figure, the figures as they are prin
 import json
 from statistics import mean, stdev
 
-FIRST, WORTH, CHANGES, NOTEBOOK = (f"docs/first-token{page}.md" for page in ("", "-worth", "-changes", "-notebook"))
+FIRST, WORTH, CHANGES, ORDINARY, NOTEBOOK = (
+    f"docs/first-token{page}.md" for page in ("", "-worth", "-changes", "-ordinary", "-notebook"))
 
 # the stored runs that sentences name
 GO_ON = "rotary12T256-random-then-ordinary"
@@ -40,6 +41,8 @@ STAYING = [("**4** | 1 | 64", FOUR_64, (500, 2500, 10000)),
            *((f"2 | {seed} | 256", f"{GO_ON}-s{seed}", (5000,)) for seed in (1, 3, 4)),
            *((f"2 | {seed} | 1024", f"{GO_ON}-T1024-s{seed}", (5000,)) for seed in (2, 3))]
 BILLION = "rotary4h4T256-ordinary-s1"
+LARGE, SMALL = "rotary12w256T512-ordinary-s1", "rotary4w128T512-ordinary-s1"
+BEGINNING = [("large", LARGE, (500, *range(2000, 10001, 2000), 11500)), ("small", SMALL, (2442, 12210, 24420, 40293))]
 TRIED = [("more tokens | 12 | 2", CONTROL, (30000,)),
          ("a billion tokens | 4 | 1", BILLION, (50000, 488282)),
          ("learned positions | 12 | 1", "learnable12T256-ordinary-s1", (10000,)),
@@ -352,6 +355,34 @@ def of_changes():
          [worth[stem] for stem in ("head", "sigmoid", "softpick")])]
 
 
+def of_ordinary():
+    """Returns the sentences of docs/first-token-ordinary.md."""
+    after, last = stored(LARGE, "after"), evaluation(LARGE, 11500)
+    ratios = [a / b for a, b in zip(last["h_norm_first"], last["h_norm_rest"])]
+    tokens = lambda step, of_a_step: f"{step * of_a_step / 1e6:.0f}"
+    percent = lambda x: f"{100 * x:.1f}"
+    onset = next(o["step"] for o in evaluations(LARGE) if o["step"] and highest_alpha_1(o) > 0.148)
+    found = table(ORDINARY, BEGINNING)
+    for kind in ("ordinary", "random", "fixed", "repeated"):
+        o = after["probes"][kind]
+        found.append((ORDINARY, "| {} | {} | {} | {} |\n", [
+            percent(o["sink_1"]), f"{max(o['alpha1_max']):.2f}", f"{max(o['h_ratio'][1:]):.1f}", f"{min(o['v_ratio']):.2f}"]))
+    for o in after["edits"]:
+        if o["kind"] == "stream" or o["name"].startswith("k:"): continue
+        found.append((ORDINARY, "| {} +- {} | {} | {} |\n", [
+            f"{o['change']:+.3f}", f"{o['change_error']:.3f}", percent(o["sink_1"]), percent(o["sink_2"])]))
+    return found + [
+        (ORDINARY, "one head gives it {} after {} million tokens, four times", [alpha_1(last), tokens(11500, 32768)]),
+        (ORDINARY, "Sink_1 is {}%. Massive activations have not come either: the largest entry of h is {} times the median",
+         [sink_1(last), max_median(last)]),
+        (ORDINARY, "at step {}, after {} million tokens", [f"{onset:,}", tokens(onset, 32768)]),
+        (ORDINARY, "layers 1 to 5 of the large model ({} to {} times), twice as long after layers 6 to 11 ({} to {}), and "
+         "shorter after the last ({})", [f"{f(ratios[a:b]):.2f}" for f, a, b in (
+             (min, 1, 6), (max, 1, 6), (min, 6, 12), (max, 6, 12), (max, 12, 13))]),
+        (ORDINARY, "and read {} million", [tokens(40293, 8192)]),
+        (FIRST, "one of 8.4M weights [begins after {} million]", [tokens(onset, 32768)])]
+
+
 def of_notebook():
     """Returns the rows of docs/first-token-notebook.md."""
     found = table(NOTEBOOK, FOUR_LAYERS)
@@ -372,4 +403,5 @@ def of_notebook():
 
 
 def sentences():
-    return of_first() + of_balance() + of_worth() + of_billion() + of_tried() + of_changes() + of_notebook()
+    return (of_first() + of_balance() + of_worth() + of_billion() + of_tried() + of_changes() + of_ordinary()
+            + of_notebook())

@@ -18,7 +18,8 @@ FIGURES = {"text-dynamics.png": [ONE, TWO, THREE], "open-norms.png": [ONE, TWO, 
            "text-film.png": [], "first-token.png": [],
            "first-token-norms.png": [ONE, TWO, THREE], "first-token-stays.png": [ONE, TWO, THREE, FOUR],
            "first-token-border.png": [ONE, TWO, THREE, FOUR],
-           "first-token-positions.png": [ONE, TWO, THREE], "first-token-changes.png": colors}
+           "first-token-positions.png": [ONE, TWO, THREE], "first-token-changes.png": colors,
+           "first-token-ordinary.png": [ONE, TWO]}
 
 
 def chunks(data):
