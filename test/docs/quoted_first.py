@@ -60,7 +60,10 @@ TWELVE_LAYERS = [("`BIAS=k`", "k"), ("`BIAS=zero`", "zero"), ("`BIAS=logit`", "l
 KEYS, SIX = ("k", "zero", "logit"), [stem for _, stem in TWELVE_LAYERS]
 # and of seed 1 alone
 OF_ONE_SEED = [("`NORM=sandwich`", "rotary12h4-random-sandwich-s1"), ("`--optimizer muon`", "rotary12h4-random-muon-s1"),
-               ("`QKNORM=head`", "rotary12h4-random-qknorm-s1")]
+               ("`QKNORM=head`", "rotary12h4-random-qknorm-s1"),
+               ("`--weight-decay 0`", "rotary12h4-random-wd0-s1"), ("`--window 32`", "rotary12h4w32-random-s1")]
+PLACES = [("random, text", FOUR), ("random, random", "rotary12h4r12-ordinary-s1"), ("text, random", "rotary12h4r2-ordinary-s1"),
+          ("text, fixed", "rotary12h4f2-ordinary-s1")]
 SHARES = [(share, f"rotary12h4q{share[2:]}-random-s1", (5000, 20000)) for share in ("0.25", "0.50", "0.75")] + [
           ("1", FOUR, (5000, 20000))]
 
@@ -99,6 +102,7 @@ def positions(name):
 def step_of(o): return f"{o['step']:,}"
 def loss_of(o): return f"{o['val_loss']:.3f}"
 def sink_1(o): return f"{100 * o['sink']['sink_k'][0]:.1f}"
+def sink_2(o): return f"{100 * o['sink']['sink_k'][1]:.1f}"
 def highest_alpha_1(o): return max(map(max, o["alpha1_proxy"]))
 def alpha_1(o): return f"{highest_alpha_1(o):.2f}"                     # a share of the row, where it sums to less
 def longest(o): return max(a / b for a, b in zip(o["h_norm_first"][1:], o["h_norm_rest"][1:]))
@@ -330,7 +334,12 @@ def of_changes():
     probes = {share: stored(f"rotary12h4q{share}-random-s1", "after")["probes"] for share in (50, 75)}
     highest = lambda share, kind: f"{max(probes[share][kind]['alpha1_max']):.3f}"
     entries = lambda share, kind: f"{max(probes[share][kind]['spike']):.0f}"
-    return rows + table(CHANGES, SHARES) + [
+    places = [row(CHANGES, label, [f(evaluation(name, 20000)) for f in (
+        sink_1, sink_2, alpha_1, h_ratio, v_ratio, max_median)]) for label, name in PLACES]
+    no_decay = OF_ONE_SEED[3][1]
+    return rows + table(CHANGES, SHARES) + places + [
+        (CHANGES, "Without weight decay Sink_1 is {}%, with an entry of {} times and a loss lower by {}", [
+            *(f(evaluation(no_decay, 20000)) for f in (sink_1, max_median)), f"{-against_baseline(no_decay):.2f}"]),
         (CHANGES, "({} on those, {} on random ones), with entries of h at {} and {} times the median",
          [f(75, kind) for f in (highest, entries) for kind in ("ordinary", "random")]),
         (CHANGES, "With half it rises slowly to the end ({}, {})", [highest(50, kind) for kind in ("ordinary", "random")]),
