@@ -10,7 +10,7 @@ model, and the micro-batch of a training step.
 
 // ---- a layer is a list of stages, forward; backward is the same list from the end
 
-// What a stage costs for one row, forward; backward costs twice as much, if nothing else is said.
+// What a stage costs for one row, forward; backward costs twice as much unless said otherwise.
 struct StageCost {
     double flops;               // of its products; attention's depend on T: commands/bench.cpp
     double moved;               // elements, without weights

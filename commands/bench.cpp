@@ -102,7 +102,7 @@ struct OpTable {
     void add(const std::string& name, double calls, double flops, double bytes,
              const std::function<void()>& run) {
         const double ms = time_ms(run);
-        if (ms < 1e-4) { return; } // another operation does it
+        if (ms < 1e-4) { return; } // nothing ran: another operation includes it
         rows.push_back({ name, calls, flops, bytes, ms });
     }
 

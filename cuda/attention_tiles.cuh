@@ -49,16 +49,16 @@ DEVICE int next_queries(const AttnShape& s, int j0, int keys, int at, int querie
 }
 
 // ----------------------------------------------------------------------------
-// Which head and which tile a block works on. Blocks begin in the order of x, y, z: of as many
-// heads as run at about the same time (x), the tiles come rank by rank (y), those with most to do
-// first. If all tiles of a head came before those of the next, some of the last blocks to begin
-// would have most to do, and the GPU would wait for them.
+// Which head and which tile a block works on. Blocks begin in the order of x, then y, then z. x
+// counts the heads that run at about the same time, y their tiles, those with most to do first, z
+// such groups of heads. If instead all tiles of one head came before those of the next, some of the
+// last blocks would have most to do, and the GPU would wait for them.
 enum { BLOCKS_AT_ONCE = shrunk ? 8 : 256 };      // two blocks an SM: an A100 has 216, an H100 264
 
 struct HeadTile { int head, tile; };             // tile 0 has most to do
 
-// Returns the blocks of that many heads and tiles. As many heads are next to one another as divide
-// them all, so that no block is left without a head.
+// Returns the grid of that many heads and tiles. The heads side by side divide all heads, so no
+// block is without one.
 inline dim3 head_tile_grid(int heads, int tiles) {
     int at_once = std::min(heads, std::max(1, BLOCKS_AT_ONCE / tiles));
     while (heads % at_once) { at_once--; }

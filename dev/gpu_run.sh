@@ -39,9 +39,9 @@ step_machine() {
     ldd "$(program softmax)" 2>&1 | grep -i 'blas\|cuda' || echo "no library of CUDA is linked"
 }
 step_selftest() { "$PREBUILT/selftest"; }
-# every operation and variant against the CPU, at T up to 600 and every head dimension
+# every operation and variant against the CPU, at T up to 2048 and every head dimension
 step_ops() {
-    local bad=0 threads=$((($(nproc) + 1) / 2))     # threads of both that wait would hold cores
+    local bad=0 threads=$((($(nproc) + 1) / 2))     # waiting threads hold a core
     OMP_NUM_THREADS=$threads "$PREBUILT/test_cuda-bf16" > "$WORK/bf16" 2>&1 & local one=$!
     OMP_NUM_THREADS=$threads "$PREBUILT/test_cuda-fp32" > "$WORK/fp32" 2>&1 & local two=$!
     wait $one || bad=1

@@ -143,7 +143,7 @@ void text_close(TextFile* t) {
 }
 
 std::string text_advice(const std::string& error) {
-    const bool record = error.find("line ") != std::string::npos;
+    const bool record = error.find(": line ") != std::string::npos;
     const bool program = error.find("which is not installed") != std::string::npos;
     if (record) { return "repair the record, or leave broken ones out with --skip-bad"; }
     if (program) { return "install it, or unpack the file elsewhere"; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""predict.py -- how long a training step of the 60M preset should take on a GPU. Written before any
-GPU had run it; one has since (MEASURED), and the assumptions below stand as they were.
+"""predict.py -- how long a training step of the 60M preset should take on a GPU. The assumptions below
+were made before any GPU had run it and are unchanged; MEASURED has what one took since.
 
     python3 dev/gpu/predict.py            prints the tables
     python3 dev/gpu/predict.py --write    also puts them into docs/gpu.md, between its markers

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""predict_many.py -- how long a training step should take on 1, 8 and 64 GPUs that
-nobody has run it on yet.
+"""predict_many.py -- how long a training step should take on 8 and 64 GPUs, which
+nobody has tried yet.
 
     python3 dev/gpu/predict_many.py            prints the table
     python3 dev/gpu/predict_many.py --write    also puts it into docs/many.md, between its markers
@@ -14,8 +14,8 @@ import sys
 from predict import write_page
 
 # ---- the assumptions -----------------------------------------------------------------------------
-TFLOPS = 406.0               # of one H100 SXM in a step of the 60M preset:
-                             # the prediction of docs/gpu.md. 1B: the same
+TFLOPS = 432.0               # of one H100 SXM in a step of the 60M preset: measured, docs/gpu.md.
+                             # 1B: the same (450 at a batch of 4)
 NVLINK = 350.0               # GB/s in and out of each GPU inside a node: 450 by the data sheet,
                              # NCCL's rings reach some 0.78
 NETWORK = 320.0              # GB/s between nodes of eight: eight cards of 400 Gb/s, 50 GB/s each,

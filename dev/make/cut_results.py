@@ -57,7 +57,7 @@ def edits_of(path):
     """Returns the rows of an `eval --edit --json`: what each change costs."""
     numbers = ("loss", "loss_error", "plain", "change", "change_error", "sink_1")
     return [{"kind": o["kind"], "name": o["name"], **{k: round(o[k], 4) for k in numbers},
-             "sink_2": round(o["sink_k"][1], 4)}
+             "sink_2": round(o["sink_k"][1], 6)}
             for o in runlog.read_json(path, {"runs!": [{}]}, "dev/ordinary_cut.sh edits")["runs"]]
 
 

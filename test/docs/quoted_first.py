@@ -338,7 +338,7 @@ def of_changes():
         sink_1, sink_2, alpha_1, h_ratio, v_ratio, max_median)]) for label, name in PLACES]
     no_decay = OF_ONE_SEED[3][1]
     return rows + table(CHANGES, SHARES) + places + [
-        (CHANGES, "Without weight decay Sink_1 is {}%, with an entry of {} times and a loss lower by {}", [
+        (CHANGES, "Sink_1 is {}%, with an entry of {} times, as large as the\n  baseline's, and a loss lower by {}", [
             *(f(evaluation(no_decay, 20000)) for f in (sink_1, max_median)), f"{-against_baseline(no_decay):.2f}"]),
         (CHANGES, "({} on those, {} on random ones), with entries of h at {} and {} times the median",
          [f(75, kind) for f in (highest, entries) for kind in ("ordinary", "random")]),
@@ -372,23 +372,28 @@ def of_ordinary():
     percent = lambda x: f"{100 * x:.1f}"
     onset = next(o["step"] for o in evaluations(LARGE) if o["step"] and highest_alpha_1(o) > 0.148)
     found = table(ORDINARY, BEGINNING)
-    for kind in ("ordinary", "random", "fixed", "repeated"):
+    for label, kind in (("books", "ordinary"), ("books, a random first token", "random"),
+                        ("books, `<\\|endoftext\\|>` first", "fixed"), ("one token, repeated", "repeated")):
         o = after["probes"][kind]
-        found.append((ORDINARY, "| {} | {} | {} | {} |\n", [
+        found.append(row(ORDINARY, label, [
             percent(o["sink_1"]), f"{max(o['alpha1_max']):.2f}", f"{max(o['h_ratio'][1:]):.1f}", f"{min(o['v_ratio']):.2f}"]))
-    for o in after["edits"]:
-        if o["kind"] == "stream" or o["name"].startswith("k:"): continue
-        found.append((ORDINARY, "| {} +- {} | {} | {} |\n", [
+    for label, name in (("the first token is masked", "A:*:1=mask"), ("its values are 0", "v:*:1=0"),
+                        ("its values are those of the others, on average", "v:*:1=mean"),
+                        ("three channels of its h after layer 6 are 0", "h:6:1:top3=0"),
+                        ("the same, at their mean", "h:6:1:top3=mean")):
+        o = next(o for o in after["edits"] if o["name"] == name)
+        found.append((ORDINARY, f"| {label} | {{}} +- {{}} | {{}} | {{}} |\n", [
             f"{o['change']:+.3f}", f"{o['change_error']:.3f}", percent(o["sink_1"]), percent(o["sink_2"])]))
     return found + [
-        (ORDINARY, "one head gives it {} after {} million tokens, four times", [alpha_1(last), tokens(11500, 32768)]),
+        (ORDINARY, "one head gives it {} after {} million\n  tokens ({} at step 11,000), four times",
+         [alpha_1(last), tokens(11500, 32768), alpha_1(evaluation(LARGE, 11000))]),
         (ORDINARY, "Sink_1 is {}%. Massive activations have not come either: the largest entry of h is {} times the median",
          [sink_1(last), max_median(last)]),
         (ORDINARY, "at step {}, after {} million tokens", [f"{onset:,}", tokens(onset, 32768)]),
         (ORDINARY, "layers 1 to 5 of the large model ({} to {} times), twice as long after layers 6 to 11 ({} to {}), and "
          "shorter after the last ({})", [f"{f(ratios[a:b]):.2f}" for f, a, b in (
              (min, 1, 6), (max, 1, 6), (min, 6, 12), (max, 6, 12), (max, 12, 13))]),
-        (ORDINARY, "and read {} million", [tokens(40293, 8192)]),
+        (ORDINARY, "(evaluated last at {})", [tokens(40293, 8192)]),
         (FIRST, "one of 8.4M weights [begins after {} million]", [tokens(onset, 32768)])]
 
 

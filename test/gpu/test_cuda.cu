@@ -559,7 +559,7 @@ static std::vector<int> mma_and_panel_heads() {
     return list;
 }
 // in the emulator small shapes, on a GPU those at which the presets train. chunks: also one of two
-// chunks of ds, whose 80 million random numbers take seconds
+// chunks of ds, whose up to 80 million random numbers take seconds
 static std::vector<AttnShape> simple_shapes([[maybe_unused]] bool chunks) {
     //                              B  T   NH KV HS  window prefix
     std::vector<AttnShape> list = { { 1, 40, 2, 1, 20, 9, 3, 0, 20, 2, 1 },
