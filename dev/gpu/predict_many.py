@@ -76,7 +76,7 @@ def table():
             sent = sum(bytes_sent(parameters, ranks)) / 1e9
             compute, reduce, gather, whole = step(preset, ranks, between)
             lines.append("| %s, %s | %d | %s | %.2f GB | %.1f ms | %.1f ms | %.1f ms | **%.1f ms** "
-                         "| %.0f %% |" % (
+                         "| %.0f%% |" % (
                 preset, format(values[4], ","), ranks, "%.0f GB/s" % between if between else "-",
                 sent, compute, reduce, gather, whole, 100 * one / ranks / whole))
     return lines
