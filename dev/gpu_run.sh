@@ -26,7 +26,8 @@ if [ "$DRY" ]; then
     BATCH=4 LARGE="$MODEL -b 1" TOKENS=768
     NANO="--layers 1 --width 32 --heads 1 -t 16" NANO_STEPS=20
 fi
-QUIET="--eval-every 0 --save-every 0 --sample 0 --val-seqs 2 --probe-seqs 2 --probe-len 8"
+QUIET="--eval-every 0 --save-every 0 --save-optimizer none --sample 0 --val-seqs 2"
+QUIET="$QUIET --probe-seqs 2 --probe-len 8"
 program() { echo "$PREBUILT/train_sink-$1"; }
 variants() { ls "$PREBUILT" | sed -n 's/^train_sink-//p' | grep -v '^cpu$\|^fp32$'; }
 json_line() { grep '^{"attn"' "$1" | tail -n 1 | tee -a "$WORK/bench.jsonl"; }
