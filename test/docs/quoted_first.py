@@ -235,21 +235,22 @@ def worth_of_k(stem):
             for seed in (1, 2, 3)]
 
 
-def row_of_worth(layers, T, stem):
-    """Returns the row of what a K bias is worth with so many layers."""
+def row_of_worth(layers, width, T, stem):
+    """Returns the row of what a K bias is worth to such a model."""
     gains = worth_of_k(stem)
     whole, first, later = [[get(gain) for gain in gains] for get in (mean, lambda x: x[0], late)]
     stars = [sink_star(evaluations(f"rotary{stem}-ordinary-k-s{seed}")[-1]) for seed in (1, 2, 3)]
-    return row(WORTH, f"{layers} | {T}", [" ".join(f"{x:.3f}" for x in whole), f"{mean(whole):.3f} ({error_of(whole):.3f})",
+    return row(WORTH, f"{layers} | {width} | {T}", [" ".join(f"{x:.3f}" for x in whole), f"{mean(whole):.3f} ({error_of(whole):.3f})",
                                           f"{mean(first):.3f}", f"{mean(later):.3f}", " ".join(stars)])
 
 
 def of_worth():
     """Returns the sentences of what a place for spare attention is worth on ordinary text."""
-    two, four = ([*map(mean, worth_of_k(stem))] for stem in ("2c", "4c"))
+    two, four, wide = ([*map(mean, worth_of_k(stem))] for stem in ("2c", "4c", "4cw128"))
     four_early, four_late = ([get(x) for x in worth_of_k("4c")] for get in (early, late))
     rows = [row_of_worth(*what) for what in (
-        (2, 64, "2c"), (4, 64, "4c"), (8, 64, "8c"), (4, 256, "4cT256"), (4, 1024, "4cT1024"))]
+        (2, 64, 64, "2c"), (4, 64, 64, "4c"), (8, 64, 64, "8c"), (4, 128, 64, "4cw128"), (4, 64, 256, "4cT256"),
+        (4, 64, 1024, "4cT1024"))]
     of_sequence = [[T * mean(gain) for gain in worth_of_k(stem)] for T, stem in (
         (64, "4c"), (256, "4cT256"), (1024, "4cT1024"))]
     rise = mean(four) - mean(two)
@@ -257,6 +258,8 @@ def of_worth():
     return rows + [
         (WORTH, "more from two layers to four, by {} ({})",
          [f"{rise:.3f}", f"{(error_of(two) ** 2 + error_of(four) ** 2) ** 0.5:.3f}"]),
+        (WORTH, "it is worth less, by {} ({})", [
+            f"{mean(four) - mean(wide):.3f}", f"{(error_of(four) ** 2 + error_of(wide) ** 2) ** 0.5:.3f}"]),
         (WORTH, "Per sequence it is worth {}, {} and {} nats (standard\n  error {}, {} and {}) at T 64, 256 and 1024",
          [f"{x:.1f}" for get in (mean, error_of) for x in map(get, of_sequence)]),
         (WORTH, "four layers would pay for one from T {} on", [f"{5 * round(pays / 5)}"])]
