@@ -102,7 +102,6 @@ struct OpTable {
     void add(const std::string& name, double calls, double flops, double bytes,
              const std::function<void()>& run) {
         const double ms = time_ms(run);
-        if (ms < 1e-4) { return; } // nothing ran: another operation includes it
         rows.push_back({ name, calls, flops, bytes, ms });
     }
 
@@ -197,13 +196,19 @@ static std::string bench_ops(Model* m, long accum, double step_ms, double gflops
     printf("%-22s %6s %10s %9s %10s %9s %9s\n", "operation", "calls", "ms a call", "of step",
            "GFLOP/s", "GB/s", "of roof");
     for (auto& r : rows) {
-        // the roof: what takes longer at the rates of a large product and of y += x
-        const double roof = std::max(r.flops / gflops, r.bytes / gbytes) / 1e6;
+        // the roof: what takes longer at the rates of a large product and of y += x. What takes no
+        // time is done by another operation, and has no rate
+        const bool ran = r.ms >= 1e-4;
+        const double roof = ran ? std::max(r.flops / gflops, r.bytes / gbytes) / 1e6 : 0;
         const double percent = 100 * r.calls * r.ms / step_ms;
         sum += r.calls * r.ms;
         printf("%-22s %6.0f %10.4f %8.1f%%", r.name.c_str(), r.calls, r.ms, percent);
-        printf(" %10.1f %9.1f %8.0f%%\n", r.flops / r.ms / 1e6, r.bytes / r.ms / 1e6,
-               100 * roof / r.ms);
+        if (ran) {
+            printf(" %10.1f %9.1f %8.0f%%\n", r.flops / r.ms / 1e6, r.bytes / r.ms / 1e6,
+                   100 * roof / r.ms);
+        } else {
+            printf(" %10s %9s %9s\n", "-", "-", "-");
+        }
 
         JsonObject o;
         o.text("name", r.name);

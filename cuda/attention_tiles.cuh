@@ -65,6 +65,7 @@ inline dim3 head_tile_grid(int heads, int tiles) {
     return dim3(at_once, tiles, heads / at_once);
 }
 
+// Returns those of this block.
 DEVICE HeadTile head_tile() {
     return { (int)(blockIdx.z * gridDim.x + blockIdx.x), (int)blockIdx.y };
 }

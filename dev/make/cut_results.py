@@ -55,9 +55,9 @@ def evals_of(path):
 
 def edits_of(path):
     """Returns the rows of an `eval --edit --json`: what each change costs."""
-    numbers = ("loss", "loss_error", "plain", "change", "change_error", "sink_1")
+    numbers = ("loss", "loss_error", "plain", "change", "change_error")
     return [{"kind": o["kind"], "name": o["name"], **{k: round(o[k], 4) for k in numbers},
-             "sink_2": round(o["sink_k"][1], 6)}
+             "sink_1": round(o["sink_k"][0], 6), "sink_2": round(o["sink_k"][1], 6)}
             for o in runlog.read_json(path, {"runs!": [{}]}, "dev/ordinary_cut.sh edits")["runs"]]
 
 
