@@ -15,9 +15,10 @@
 #   python3 dev/make/cut_results.py OUT docs/results/cut-smollm2.json
 #
 # NAME is 31M, 16M, 9M, 6M, 3M, or a list of layers such as 0-3,11. Control: the same shape from
-# random weights. One thread. A run goes on from its newest checkpoint; STEPS says to where.
+# random weights. One thread. A run goes on from its newest checkpoint; STEPS says to where. LONG=1
+# trains on OUT/allVOCAB, more text, as run NAME-long, with an evaluation every 250 steps.
 set -eu
-[ $# -ge 3 ] || { sed -n '2,18p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,19p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
 verb=$1 name=$2 out=$3 seed=${4:-1}
 : "${BIN:=./train_sink}" "${BF16:=$BIN}" "${PYTHON:=python3}"
 
@@ -30,7 +31,8 @@ case $name in
     3M) layers=0-3 inside="--ffn 192 --kv-heads 1" vocab=1024 ;;
     *) layers=$name ;;
 esac
-text=$out/text$vocab
+text=$out/text$vocab long='' every=25
+if [ -n "${LONG:-}" ]; then text=$out/all$vocab long=-long every=250; fi
 shape() { # the flags of a model like the cut one
     "$PYTHON" - "$out/cut-$name/config.json" <<'P'
 import json, sys
@@ -43,7 +45,7 @@ print("--layers", o["num_hidden_layers"], "--width", o["hidden_size"], "--vocab"
 P
 }
 
-checkpoint=$out/$name-s$seed/step_$steps
+checkpoint=$out/$name$long-s$seed/step_$steps
 edit() { # file, change and other flags of eval
     file=$1; shift
     "$BIN" eval "$checkpoint" -d "$text" --bos none --json "$out/$file.json" --edit "$@"
@@ -67,10 +69,10 @@ case $verb in
         --vocab $vocab $inside --text "$text" ;;
     probe) exec "$BIN" probe "$out/cut-$name" -d "$text" --probe-len "${LENGTHS:-64,256}" \
         --json "$out/$name.json" ;;
-    train) begin="--init $out/cut-$name" run=$out/$name-s$seed ;;
-    control) begin=$(shape) run=$out/$name-control-s$seed ;;
+    train) begin="--init $out/cut-$name" run=$out/$name$long-s$seed ;;
+    control) begin=$(shape) run=$out/$name$long-control-s$seed ;;
     after) exec "$BIN" probe "$checkpoint" -d "$text" --probe-len "${LENGTHS:-256}" \
-        --json "$out/$name-s$seed-$steps.json" ;;
+        --json "$out/$name$long-s$seed-$steps.json" ;;
     edits) edits; exit ;;
     *) echo "error: $verb: wanted cut, probe, train, control, after or edits" >&2; exit 2 ;;
 esac
@@ -78,4 +80,4 @@ resume=
 if ls -d "$run"/step_* > /dev/null 2>&1; then resume=--resume begin=; fi
 # shellcheck disable=SC2086
 exec "$BF16" train $begin -d "$text" -t 256 -b 8 --lr 1e-3 --warmup 50 --weight-decay 0.1 \
-    --seed "$seed" -n $steps --sample 0 --eval-every 25 --val-seqs 32 --save-every 100 -o "$run" $resume
+    --seed "$seed" -n $steps --sample 0 --eval-every $every --val-seqs 32 --save-every $((4 * every)) -o "$run" $resume
