@@ -48,13 +48,13 @@ inline size_t muon_numbers(const Tensor& t) {
     return 2 * t.count + 2 * small * small;
 }
 
-// Allocates what Muon works with, for the largest matrix of the model.
-inline void muon_allocate(Model* m) {
+// Returns how many that are for the largest matrix of these tensors.
+inline size_t muon_numbers(const std::vector<Tensor>& tensors) {
     size_t most = 0;
-    for (auto& t : m->tensors) {
+    for (auto& t : tensors) {
         if (is_hidden_matrix(t)) { most = std::max(most, muon_numbers(t)); }
     }
-    m->muon = device_array<real>(most);
+    return most;
 }
 
 // Updates a matrix by Muon (Jordan et al. 2024): by its momentum, with singular values brought near
@@ -66,7 +66,7 @@ inline void muon_update(Model* m, const Tensor& t, const Update& o) {
     const int cols = t.shape[1];
     const int r = std::min(rows, cols);
     const int c = std::max(rows, cols);
-    if (!m->muon) { muon_allocate(m); }
+    if (!m->muon) { m->muon = device_array<real>(muon_numbers(m->tensors)); }
     real* x = m->muon;
     real* y = x + t.count;
     real* A = y + t.count;
@@ -110,6 +110,18 @@ inline void shard_update(Model* m, const Update& o, Optimizer optimizer, long at
            m->shard_grads + at, m->sums, o, count);
 }
 
+// Updates one tensor after the other, those that are trained. One rank only: it has whole tensors.
+inline void update_tensors(Model* m, const Update& o, Optimizer optimizer) {
+    for (auto& t : m->tensors) {
+        if (!is_trained(m, t)) { continue; }
+        if (optimizer == MUON && is_hidden_matrix(t)) {
+            muon_update(m, t, o);
+        } else {
+            shard_update(m, o, optimizer, t.at, t.count);
+        }
+    }
+}
+
 // Clips the gradients of all micro-batches and updates the weights, unless the loss or the
 // gradients are not finite; returns loss and norm. Here, once per step, the host waits.
 inline StepSums model_update(Model* m, const Update& o, float clip, Optimizer optimizer) {
@@ -120,19 +132,15 @@ inline StepSums model_update(Model* m, const Update& o, float clip, Optimizer op
     }
     ops::square_norm(m->sums, m->shard_grads, clip, n);
     model_sums(m, clip);
-    const bool at_once = optimizer != MUON && m->only.empty();
-    if (at_once) { shard_update(m, o, optimizer, 0, n); }
-    for (auto& t : m->tensors) { // only with one rank, which has whole tensors
-        if (at_once || !is_trained(m, t)) { continue; }
-        if (optimizer == MUON && is_hidden_matrix(t)) {
-            muon_update(m, t, o);
-        } else {
-            shard_update(m, o, optimizer, t.at, t.count);
-        }
+    if (optimizer != MUON && m->only.empty()) {
+        shard_update(m, o, optimizer, 0, n);
+    } else {
+        update_tensors(m, o, optimizer);
     }
     if (n < m->num_params) { shard_gather(m->shard, m->params_memory, m->shard_params); }
     StepSums sums;
     ops::to_host(&sums, m->sums, sizeof sums);
+    ops::profile_step();
     return sums;
 }
 

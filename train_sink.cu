@@ -794,6 +794,7 @@ void accumulate_loaded(Model* m, long count, bool last) {
 }
 
 // Returns what the launches of a micro-batch depend on: with the same key they are the same.
+// (`last` is not in it: a run with --graph has one rank, which sends no gradients.)
 static std::vector<size_t> batch_key(const Model* m, long count) {
     const size_t numbers[] = { (size_t)m->B, (size_t)m->T, (size_t)count };
     const void* places[] = { m->arena,         m->tokens,       m->targets,
@@ -863,8 +864,7 @@ static bool evaluation_due(const Run& r, long step) {
 }
 
 int command_train(Flags flags) {
-    ops::tune_products();
-    ops::use_graph(flags.graph);
+    ops::tune_products(true);
     Run r = run_open(flags);
     run_describe(r);
     log_begin(&r);

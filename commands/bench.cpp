@@ -376,7 +376,7 @@ int command_bench(Flags f) {
     if (f.products) {
         return bench_products(f);
     }
-    ops::tune_products();
+    ops::tune_products(true);
     ops::use_graph(f.graph);
     preset_apply(&f);
     if (!f.given_steps) {

@@ -5,6 +5,7 @@ memory_needed.h -- the memory that a model takes, in words, and a check that it 
 #define MEMORY_NEEDED_H
 #include "../model.h"
 #include "../flags.h"
+#include "../optimizer.h"
 #include "../shell/process.h"
 
 // Returns the bytes of the activations of B sequences of T tokens; *table: MiB of each tensor, in
@@ -41,11 +42,12 @@ inline double batch_bytes(const Arch& c, bool train, long B, long T) {
 }
 
 // Describes the MiB of weights, gradients, optimizer and activations; *bytes is their sum. The
-// weights take `spared` bytes less than floats would.
+// weights take `spared` bytes less than floats would. muon: with what --optimizer muon works with.
 inline std::string memory_text(const Arch& c, long B, long T, bool train, double* bytes,
-                               double spared = 0) {
+                               double spared = 0, bool muon = false) {
     Params<real> none;
-    const double n = Layout(c).params<real>(&none, NULL, NULL);
+    std::vector<Tensor> tensors;
+    const double n = Layout(c).params<real>(&none, &tensors, NULL);
 
     // Each of many ranks has a shard of master and of the optimizer's state, and of two copies.
     const double parts = train ? dist::world : 1;
@@ -63,6 +65,9 @@ inline std::string memory_text(const Arch& c, long B, long T, bool train, double
     if (train) {
         grads = n * sizeof(acc);
         optimizer = 2 * n / parts * sizeof(acc);
+    }
+    if (muon) {
+        optimizer += muon_numbers(tensors) * sizeof(real);
     }
     if (sharded) {
         grads += n / parts * (sizeof(acc) + sizeof(real));
@@ -94,9 +99,10 @@ inline void memory_require(double bytes, const std::string& parts, double free,
 
 // Checks on the CPU, before anything is allocated, that the model fits. (On a GPU the allocation
 // itself fails.)
-inline void memory_check(const Arch& c, long B, long T, bool train, double spared = 0) {
+inline void memory_check(const Arch& c, long B, long T, bool train, double spared = 0,
+                         bool muon = false) {
     double bytes;
-    const std::string parts = memory_text(c, B, T, train, &bytes, spared);
+    const std::string parts = memory_text(c, B, T, train, &bytes, spared, muon);
     const double free = ops::on_host ? memory_free() : INFINITY;
     memory_require(bytes, parts, free, "lower --batch, --seq or the model size");
 }

@@ -199,13 +199,13 @@ static void targets_check(const Data& data, const Arch& c, const Flags& f) {
 // Prints a note if the model of --init has a chat template that writes a conversation in another
 // way than --sft: --chat would then ask it in a form that it was not trained on.
 static void sft_note(const Flags& f, const Tokenizer& tok) {
-    if (f.sft.empty() || f.init.empty() || tok.eos < 0) { return; }
+    const std::string eos = token_text(tok, tok.eos);
+    if (f.sft.empty() || f.init.empty() || eos.empty()) { return; }
     int end = -1;
     const Chat chat = chat_of(f.init, tok, &end);
     if (chat.text.empty()) { return; }
     const std::string question = "qzj";                  // words that no template has
     const std::string answer = "xkv";
-    const std::string eos = tok.text[tok.eos];
     std::string turns = "<|user|>\n" + question + eos + "\n<|assistant|>\n" + answer + eos;
     if (f.sft == "chatml") {
         turns = "<|im_start|>user\n" + question + "<|im_end|>\n<|im_start|>assistant\n" + answer +
@@ -270,11 +270,12 @@ static void run_settle(Run* r, bool begins) {
             "text to read with it: --data FILE");
     r->probe_len = probe_length(*f, f->probe_len, f->arch.T, PE_ROWS[f->arch.pe].learnable);
     train_checks(*f, begins);
+    ops::use_graph(f->graph);
     r->eps = eps_list(*f);
 }
 
 // Opens the data. One rank makes shards of a text, and the others find them.
-static void run_data(Run* r) {
+static void run_data(Run* r, bool begins) {
     Flags* f = &r->f;
     const bool first = dist::rank == 0;
     if (first) { r->data = data_from_flags(*f, f->arch.T, r->probe_len); }
@@ -283,14 +284,14 @@ static void run_data(Run* r) {
     data_mark(&r->data);
     r->c = arch_from_flags(f, r->data.V);
     targets_check(r->data, r->c, *f);
-    if (first) { sft_note(*f, r->data.tokenizer); }
+    if (first && begins) { sft_note(*f, r->data.tokenizer); }
 }
 
 // Makes room for the model and settles the batch.
 static void run_model(Run* r, const Origin& o) {
     Flags* f = &r->f;
     const int T = f->arch.T;
-    memory_check(r->c, f->batch, T, true);
+    memory_check(r->c, f->batch, T, true, 0, optimizer_of(f->optimizer) == MUON);
     step_memory_check(f->total_batch);
     r->m = model_new(r->c, std::max(T, r->probe_len), true);
     r->m.min_context = f->min_context;
@@ -358,7 +359,7 @@ Run run_open(Flags f) {
 
     Origin origin = run_origin(&r);
     run_settle(&r, !origin.resumes());
-    run_data(&r);
+    run_data(&r, !origin.resumes());
     run_model(&r, origin);
     run_directory(&r);
     run_fill(&r, &origin);

@@ -75,8 +75,9 @@ static void describe_step(const Run& r) {
 
 static void describe_machine(const Run& r) {
     const Flags& f = r.f;
+    const bool muon = optimizer_of(f.optimizer) == MUON;
     double bytes;
-    printf("memory %s", memory_text(r.c, f.batch, f.arch.T, true, &bytes).c_str());
+    printf("memory %s", memory_text(r.c, f.batch, f.arch.T, true, &bytes, 0, muon).c_str());
     if (ops::on_host) {                                  // the weights are there already
         printf(", free %s", bytes_text(memory_free()).c_str());
     }
@@ -200,8 +201,10 @@ static void run_sample(Run* r, long step) {
     const Tokenizer& tok = r->data.tokenizer;
     if (dist::rank > 0 || !f.sample || tok.kind == TOKENIZER_IDS) { return; }
     Rng rng = rng_stream(f.seed, mix64(SEED_SAMPLE, step));
-    std::vector<int> tokens = { tok.eos };
+    std::vector<int> tokens = { text_begin(tok, r->m.arch.V) };
+    ops::tune_products(false);                           // a length for each token, used once
     generate(&r->m, &tokens, f.sample, 1.0, 0, &rng);
+    ops::tune_products(true);
     std::string text = tokenizer_decode(tok, tokens.data() + 1, tokens.size() - 1, true);
     utf8_repair(&text);
 
@@ -353,6 +356,7 @@ void run_save(Run* r, long step, bool keep) {
     }
     run_undraw(r);
     hint_also() = r->log.error;
+    if (r->saved >= 0) { list_add(&hint_also(), "with --resume it goes on", "; "); }
     log_sync(r->log);                        // first: a log never ends before its checkpoint
     checkpoint_save(&r->m, out, step, run_state(r, step, keep), r->data.tokenizer, optimizer);
     hint_also().clear();

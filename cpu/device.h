@@ -25,8 +25,8 @@ static const bool reads_mapped = false; // weights may stay in their file (cpu/m
 static const int lm_head_part = 0;
 
 // Returns for how many rows the V logits, of `size` bytes each, are alive at once. Each chunk of
-// rows reads all of lm_head and adds to all of its gradient, so chunks are large: 256 MiB, or a
-// quarter of that without training.
+// rows reads all of lm_head and adds to all of its gradient, so chunks are large: some 256 MiB, but
+// 512 rows at least; a quarter of that without training.
 inline long lm_head_rows(long V, long size, bool train) {
     const long fits = (256L << 20) / (V * size) / 512 * 512;
     const long rows = std::max(512L, fits);
@@ -43,10 +43,11 @@ inline const std::string& device_start() {
     return once;
 }
 
-// Only the cpu backend keeps rows (attention.h), and only cuda tunes its products and records what
-// it repeats (cuda/graph.cuh).
+// Only the cpu backend keeps rows (attention.h), and only cuda tunes its products, records what it
+// repeats (cuda/graph.cuh) and has a profile of a step.
 inline void keep_rows_for_metrics(bool) {}
-inline void tune_products() {}
+inline void tune_products(bool) {}
+inline void profile_step() {}
 inline void use_graph(bool wanted) {
     if (wanted) {
         die(EXIT_USER, "--graph: got a program of BACKEND=cpu, wanted one of BACKEND=cuda",

@@ -407,7 +407,8 @@ inline void device_ask_shared(const char* name, const void* kernel, size_t smem)
 }
 
 // PROFILE=1 in the environment: an event before and after every kernel and product of the third
-// training step, then a table of milliseconds. A step ends with its update.
+// training step, then a table of milliseconds. The first two search, allocate and warm up.
+enum { PROFILED_STEP = 2 };
 struct ProfilePart { std::string name; cudaEvent_t from, to; };
 inline std::vector<ProfilePart> profile_parts;
 inline int profile_steps;                            // that have ended
@@ -452,14 +453,17 @@ inline void profile_table() {
 
 // Runs f, which launches a kernel or product, between two events if it is time to profile.
 template <class F> void profiled(const char* name, F f) {
-    enum { STEP = 2 };                               // the first two search, allocate and warm up
-    if (!profile_wanted() || profile_steps > STEP) { return f(); }
-    const bool on = profile_steps == STEP, update = strstr(name, "update_kernel") != NULL;
-    if (on) { profile_parts.push_back(ProfilePart{name, profile_event(), NULL}); }
+    if (!profile_wanted() || profile_steps != PROFILED_STEP) { return f(); }
+    profile_parts.push_back(ProfilePart{name, profile_event(), NULL});
     f();
-    if (on) { profile_parts.back().to = profile_event(); }
-    profile_steps += update;
-    if (on && update) { profile_table(); }
+    profile_parts.back().to = profile_event();
+}
+
+// Ends a training step, after its update.
+inline void profile_step() {
+    if (!profile_wanted()) { return; }
+    if (profile_steps == PROFILED_STEP) { profile_table(); }
+    profile_steps++;
 }
 
 // LAUNCH(kernel, grid, block, bytes of dynamic shared memory, arguments...)

@@ -27,6 +27,17 @@ template <class F> cudaGraphExec_t graph_record(F f) {
     return ready;
 }
 
+// Counts a key that is new. If nearly all are, --graph gains nothing, and a note says so.
+inline void graph_new_key() {
+    enum { MANY = 8 };
+    static int keys;
+    keys++;
+    if (keys != MANY) { return; }
+    progress_end();
+    printf("note   --graph: micro-batches differ in how many targets count, as in conversations, "
+           "so hardly any is started by one call\n");
+}
+
 // Does what f does, with --graph by a graph: the first time with a key f itself, which chooses
 // algorithms and reserves memory; the second time f is recorded; from then on it is not called.
 template <class F> void repeated(GraphKey key, F f) {
@@ -35,6 +46,7 @@ template <class F> void repeated(GraphKey key, F f) {
     if (!graph_wanted || profile_wanted()) { return f(); }
     key.push_back(scratch_number);
     if (key != last) {
+        graph_new_key();
         if (graph) { device_check(cudaGraphExecDestroy(graph), "freeing a graph"); }
         graph = NULL;
         f();

@@ -191,6 +191,11 @@ for how in "" --graph; do
         --probe-len 8 --eval-every 3 $how
 done
 same_hash "bf16, a graph of conversations" "$dir/a.talk" "$dir/a.talk--graph"
+note="note   --graph: micro-batches differ"
+[ "$(grep -c "$note" "$dir/a.talk--graph.txt")" = 1 ] && ! grep -q "$note" "$dir/a.graph.txt" && ok ||
+    bad "a graph that gains nothing: no note, or one where it does"
+# a run with --graph goes on without a GPU
+train c.graph c_cpu -n 12 --resume && ok || bad "c, a graph, then the CPU: $(cat "$dir/c.graph.txt")"
 train a.half a_bf16 -n 5
 train a.half a_bf16 -n 10 --resume
 same_hash "bf16, resumed" "$dir/a.bf16" "$dir/a.half"
@@ -222,6 +227,14 @@ if [ "$DEVICE" = emu ]; then
     plain=$(($(starts -n 13) - $(starts -n 3))) graph=$(($(starts -n 13 --graph) - $(starts -n 3 --graph)))
     [ $graph -gt 0 ] && [ $graph -le 100 ] && [ $plain -ge 1000 ] && ok ||
         bad "10 more steps started $plain operations, with a graph $graph: wanted 100 at most"
+    # --resume remembers --graph: 10 steps after step 3, then 20
+    ten=$(starts -n 13 --resume) twenty=$(starts -n 33 --resume) more=$((twenty - ten))
+    [ $more -gt 0 ] && [ $more -le 100 ] && ok || bad "after --resume 10 more steps started $more operations: wanted 100 at most"
+    # the third step's kernels, also where the update has one for each tensor
+    PROFILE=1 train profiled a_bf16 -n 4 --eval-every 0 --optimizer muon
+    updates=$(awk '/muon_end_kernel/ { print $(NF - 1) }' "$dir/profiled.txt")
+    [ "$updates" = 14 ] && [ "$(grep -c '^a step' "$dir/profiled.txt")" = 1 ] && ok ||
+        bad "PROFILE=1 with muon: $updates updates of a matrix, wanted 14; $(grep -c '^a step' "$dir/profiled.txt") tables"
     unset EMU_WAITS
     batch() { sed -n "s/^batch  *//p" "$dir/$1.txt"; }
     AUTO=$(echo $FLAGS | sed 's/--batch 3//')

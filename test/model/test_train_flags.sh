@@ -32,6 +32,13 @@ check "muon in the log" logs muon '"optimizer":"muon"'
 check "half of it" run $softmax half -n 6 --optimizer muon
 check "and the rest" run $softmax half -n 12 --optimizer muon --resume
 check "muon resumes to the same bits" same muon half
+mib() { # what the optimizer takes, with these flags
+    $softmax train -d bb --width 256 --layers 1 -n 0 --sample 0 --val-seqs 4 --probe-seqs 4 "$@" -o "$dir/mib" |
+        sed -n 's/.* + optimizer \([0-9.]*\) .*/\1/p'
+    rm -rf "$dir/mib"
+}
+adamw=$(mib) muon=$(mib --optimizer muon)
+check "muon works with more memory: $muon MiB, not $adamw" awk "BEGIN { exit !($muon > $adamw) }"
 OMP_NUM_THREADS=2 check "muon on two threads" run $softmax threads -n 12 --optimizer muon
 check "gives the same bits" same muon threads
 # the program starts itself once more, and must not find itself alone on the first thread's place
