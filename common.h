@@ -222,7 +222,8 @@ inline std::string float_text(float v) {
     return strf("%.9g", v);
 }
 
-// Returns the shortest text of a number: 16777216, 0.3, 1e+20.
+// Returns a number as text, a whole one with all of its digits, another one with six: 16777216,
+// 0.3, 1e+20.
 inline std::string number_text(double v) {
     const bool whole = v == floor(v) && fabs(v) < 1e15;
     return strf(whole ? "%.0f" : "%g", v);
@@ -245,6 +246,11 @@ inline bool is_there(const std::string& path) {
 inline bool is_dir(const std::string& path) {
     struct stat st;
     return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+// Tells whether both are the same file or directory.
+inline bool same_file(const struct stat& a, const struct stat& b) {
+    return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 // Returns the size of a file, -1 if there is none.
@@ -416,6 +422,9 @@ inline FileOut file_begin(const std::string& given) {
     return o;
 }
 
+static const char WRITE_AGAIN[] =
+    "see that the disk has room and can be written, then run the same command again";
+
 // Removes the temporary file and dies of the error that was last.
 [[noreturn]] inline void file_abort(FileOut* o) {
     const int error = errno ? errno : EIO;
@@ -424,7 +433,7 @@ inline FileOut file_begin(const std::string& given) {
     die(EXIT_MACHINE,
         strf("%s: cannot write (%s); what was there before is untouched", o->path.c_str(),
              strerror(error)),
-        "free some disk space, then run again with --resume");
+        WRITE_AGAIN);
 }
 
 // Writes n bytes.
@@ -440,10 +449,10 @@ inline void file_commit(FileOut* o) {
     bool failed = fclose(o->f) != 0;
     if (!failed && !direct) { failed = rename(o->tmp.c_str(), o->path.c_str()) != 0; }
     if (failed) {
-        const int error = errno;
+        const int error = errno ? errno : EIO;
         if (!direct) { unlink(o->tmp.c_str()); }
         die(EXIT_MACHINE, strf("%s: cannot write (%s)", o->path.c_str(), strerror(error)),
-            "free some disk space, then run again with --resume");
+            WRITE_AGAIN);
     }
     if (!direct) { dir_sync(directory_of(o->path)); }
 }

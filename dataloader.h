@@ -148,6 +148,9 @@ Data data_open(const DataOptions& opt);
 // Dies of edits outside of a sequence of o.T tokens and its target, or of V ids.
 void data_edits_check(const DataOptions& o, int V);
 
+// Puts a token in the place of another. Where that is no target, the new one is none either.
+inline void replace_token(int* x, int id) { *x = *x < 0 ? ~id : id; }
+
 // Edits a sequence as section 5 of the paper does: tokens at chosen positions are random, or fixed.
 // The random ones, and which sequences get them, depend on the sequence, not on when it is read.
 inline void data_edit(const Data& d, uint64_t key, uint64_t index, int T1, int* x) {
@@ -161,11 +164,11 @@ inline void data_edit(const Data& d, uint64_t key, uint64_t index, int T1, int* 
         const bool chosen = rng_uniform(&share) < o.random_share;
         for (int position : o.random_token) {
             const int id = (int)rng_below(&rng, d.V);
-            if (chosen && position <= T1) { x[position - 1] = id; }
+            if (chosen && position <= T1) { replace_token(x + position - 1, id); }
         }
     }
     for (auto& [position, id] : o.fix_token) {
-        if (position <= T1) { x[position - 1] = id; }
+        if (position <= T1) { replace_token(x + position - 1, id); }
     }
 }
 

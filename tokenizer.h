@@ -116,6 +116,14 @@ struct Tokenizer {
     std::vector<int> slots;                      // a hash table: raw bytes -> id
 };
 
+// Returns a token as the vocabulary has it, "" for no token and for those of raw bytes.
+inline std::string token_text(const Tokenizer& t, int id) {
+    return id >= 0 && id < (int)t.text.size() ? t.text[id] : "";
+}
+
+// Returns the token that stands before a text of V ids: EOS, or the last id if there is none.
+inline int text_begin(const Tokenizer& t, int V) { return t.eos >= 0 ? t.eos : V - 1; }
+
 static const char* const BLOCK = "\xE2\x96\x81"; // U+2581, SentencePiece's space
 
 // ----------------------------------------------------------------------------

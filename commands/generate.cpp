@@ -134,8 +134,8 @@ Chat chat_of(const std::string& checkpoint, const Tokenizer& tok, int* end) {
     if (g.find(key)) { chat.text = gguf_string(g, key); }
     *end = (int)gguf_number(g, "tokenizer.ggml.eot_token_id", -1);
     weights_close(&g.weights);
-    if (tok.bos >= 0) { chat.tokens["bos_token"] = tok.text[tok.bos]; }
-    if (tok.eos >= 0) { chat.tokens["eos_token"] = tok.text[tok.eos]; }
+    if (tok.bos >= 0) { chat.tokens["bos_token"] = token_text(tok, tok.bos); }
+    if (tok.eos >= 0) { chat.tokens["eos_token"] = token_text(tok, tok.eos); }
     return chat;
 }
 
@@ -235,7 +235,7 @@ int command_generate(Flags f) {
             strf("tokenizer %s: got %d ids", tok.name.c_str(), tok.vocab_size),
             strf("at most the model's %d", m.arch.V));
 
-    int first = tok.eos >= 0 ? tok.eos : m.arch.V - 1;
+    int first = text_begin(tok, m.arch.V);
     std::vector<int> ends = generation_config(f.words[0], m.arch.V, &first);
     std::vector<int> tokens = prompt_tokens(f, tok, m.arch.V, &ends);
     if (tokens.empty()) {

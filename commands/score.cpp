@@ -489,7 +489,7 @@ int command_score(Flags f) {
     const Tokenizer tok = tokenizer_of(f.tokenizer);
     const ScoreText how = score_how(f, m, tok);
     std::string bos = "none";
-    if (how.specials && !tok.before.empty()) { bos = tok.text[tok.before[0]]; }
+    if (how.specials && !tok.before.empty()) { bos = token_text(tok, tok.before[0]); }
 
     const int batch_rows = ops::on_host ? 2048 : 8192;
     std::vector<std::string> tasks;

@@ -69,6 +69,23 @@ static const Launcher LAUNCHERS[] = {
       "SLURM_JOB_ID" },
 };
 
+// Returns how many tasks node number `node` has, of a list such as 8(x3),4; 0 if it does not say.
+inline int slurm_tasks(const std::string& list, int node) {
+    for (const char* at = list.c_str(); *at;) {
+        int tasks = 0;
+        int nodes = 1;
+        int length = 0;
+        if (sscanf(at, "%d%n", &tasks, &length) != 1) { return 0; }
+        at += length;
+        length = 0;
+        if (sscanf(at, "(x%d)%n", &nodes, &length) == 1) { at += length; }
+        if (node < nodes) { return tasks; }
+        node -= nodes;
+        if (*at) { at++; }
+    }
+    return 0;
+}
+
 // Finds rank, world size and where rank 0 is; one process if nothing started more.
 inline Place place_of_environment() {
     Place p;
@@ -79,6 +96,9 @@ inline Place place_of_environment() {
         p.world = environment_int(s.world, 1);
         p.local = environment_int(s.local, p.rank);
         p.neighbors = environment_int(s.neighbors, p.world);
+        const int node = environment_int("SLURM_NODEID", 0);
+        const int tasks = slurm_tasks(environment("SLURM_STEP_TASKS_PER_NODE"), node);
+        if (p.launcher == "srun" && tasks > 0) { p.neighbors = tasks; }
         p.job = environment(s.job);
         break;
     }

@@ -17,7 +17,7 @@ static bool log_is_at(const Log& log, const std::string& path) {
     struct stat open;
     struct stat there;
     if (fstat(fileno(log.f), &open) || stat(path.c_str(), &there)) { return false; }
-    return open.st_ino == there.st_ino;
+    return same_file(open, there);
 }
 
 void log_line(Log* log, JsonObject line) {

@@ -67,7 +67,7 @@ static bool same_file(const std::string& a, const std::string& b) {
     struct stat one;
     struct stat two;
     if (stat(a.c_str(), &one) || stat(b.c_str(), &two)) { return false; }
-    return one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+    return same_file(one, two);
 }
 
 static std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }

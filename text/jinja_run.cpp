@@ -100,10 +100,12 @@ static Value call_macro(Runner* r, const Node& macro, const Arguments& a) {
 }
 
 static Value strftime_now(const std::string& format) {
-    char text[256] = "";
+    char text[256];
     const time_t now = time(NULL);
-    strftime(text, sizeof text, format.c_str(), localtime(&now));
-    return jinja_string(text);
+    struct tm here;
+    if (!localtime_r(&now, &here)) { return jinja_string(""); }
+    const size_t length = strftime(text, sizeof text, format.c_str(), &here);   // 0: too long
+    return jinja_string(std::string(text, length));
 }
 
 static Value object_of(const Arguments& a, bool may_change) {

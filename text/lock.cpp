@@ -10,9 +10,9 @@ static std::vector<DirLock>& held() { static std::vector<DirLock> all; return al
 
 // Says whether fd is still the file that `path` names: its last owner may have removed it.
 static bool is_still(int fd, const std::string& path) {
-    struct stat mine, there;
-    return !fstat(fd, &mine) && !lstat(path.c_str(), &there) && mine.st_ino == there.st_ino &&
-           mine.st_dev == there.st_dev;
+    struct stat mine;
+    struct stat there;
+    return !fstat(fd, &mine) && !lstat(path.c_str(), &there) && same_file(mine, there);
 }
 
 static pid_t& holder() { static pid_t process = 0; return process; }

@@ -104,9 +104,7 @@ void maps_watch() {
 
 // Returns true if the file itself was written to. Another of its name is no matter: ours is mapped.
 static bool map_written(const MapEntry& e, struct stat* now) {
-    if (stat(e.path, now) || now->st_dev != e.was.st_dev || now->st_ino != e.was.st_ino) {
-        return false;
-    }
+    if (stat(e.path, now) || !same_file(*now, e.was)) { return false; }
     return now->st_size != e.was.st_size || now->st_mtim.tv_sec != e.was.st_mtim.tv_sec ||
            now->st_mtim.tv_nsec != e.was.st_mtim.tv_nsec;
 }

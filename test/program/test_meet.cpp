@@ -235,8 +235,30 @@ static void test_false_first() {
     }
 }
 
+// how many processes srun has started on this machine
+static void test_slurm() {
+    CHECK(slurm_tasks("8(x4)", 0) == 8 && slurm_tasks("8(x4)", 3) == 8, "8(x4)");
+    CHECK(slurm_tasks("8(x2),7,1(x3)", 1) == 8 && slurm_tasks("8(x2),7,1(x3)", 2) == 7 &&
+              slurm_tasks("8(x2),7,1(x3)", 5) == 1,
+          "8(x2),7,1(x3)");
+    CHECK(!slurm_tasks("8(x2),7", 3) && !slurm_tasks("", 0) && !slurm_tasks("x", 0),
+          "a node that it does not name");
+    setenv("SLURM_PROCID", "9", 1);
+    setenv("SLURM_STEP_NUM_TASKS", "12", 1);
+    setenv("SLURM_LOCALID", "1", 1);
+    setenv("SLURM_NODEID", "1", 1);
+    setenv("SLURM_STEP_TASKS_PER_NODE", "8,4", 1);
+    const Place p = place_of_environment();
+    CHECK(p.launcher == "srun" && p.world == 12 && p.local == 1 && p.neighbors == 4,
+          "12 processes of srun, 8 and 4: %d of %d here", p.neighbors, p.world);
+    for (auto name : { "PROCID", "STEP_NUM_TASKS", "LOCALID", "NODEID", "STEP_TASKS_PER_NODE" }) {
+        unsetenv((std::string("SLURM_") + name).c_str());
+    }
+}
+
 int main() {
     setenv("DIST_TIMEOUT", "20", 1);
+    test_slurm();
     test_strangers();
     test_twice();
     test_late();

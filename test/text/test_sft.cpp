@@ -235,12 +235,18 @@ static void test_no_target() {
     file_write(some, conversations(300, 2));
     DataOptions o = options(none);
     CHECK(!data_has_target(data_open(o), 0), "no assistant, no target");
-    o.fix_token = { { 5, 7 } };                          // a token that is put there is a target
-    CHECK(data_has_target(data_open(o), 0) && data_has_target(data_open(o), 4) &&
-              !data_has_target(data_open(o), 5),
-          "a token that is fixed");
+    o.fix_token = { { 5, 7 } };                          // what is put in its place is none either
+    o.random_token = { 3 };
+    CHECK(!data_has_target(data_open(o), 0), "a token that is fixed, or random");
     o = options(none);
     o.sft_loss = "all";
+    std::vector<int> plain(o.T + 1), fixed(o.T + 1);
+    Data all = data_open(o);
+    data_next(&all, plain.data(), 1);
+    o.fix_token = { { 5, 7 } };
+    all = data_open(o);
+    data_next(&all, fixed.data(), 1);
+    CHECK(plain[4] != 7 && fixed[4] == 7, "a token that is fixed is another one");
     CHECK(data_has_target(data_open(o), o.T) && !data_has_target(data_open(o), o.T + 1),
           "--sft-loss all: up to the last token");
     CHECK(data_has_target(data_open(options(some)), 0), "some answers");

@@ -676,6 +676,14 @@ static void test_refused() {
     CHECK(d.code == EXIT_USER && d.says("no tokenizer"), "ids: %s", d.err.c_str());
     int ids[] = { 3, 14 };
     CHECK(tokenizer_decode(tokenizer_ids("ids", 20), ids, 2, true) == "3 14", "ids: decode");
+    // bytes have ids for EOS and BOS and no words; a vocabulary may have neither
+    Tokenizer bytes = tokenizer_bytes();
+    CHECK(token_text(bytes, bytes.eos).empty() && text_begin(bytes, 300) == 256, "bytes: EOS");
+    bytes.eos = -1;
+    bytes.text = { "a", "b" };
+    CHECK(token_text(bytes, -1).empty() && token_text(bytes, 2).empty() &&
+              token_text(bytes, 1) == "b" && text_begin(bytes, 300) == 299,
+          "a tokenizer without EOS");
 }
 
 int main(int argc, char** argv) {
