@@ -120,8 +120,8 @@ enum Column { NO_COLUMN, KEY_COLUMN, LOGIT_COLUMN };
 #define BIAS_VARIANTS(X_BIAS) \
     X_BIAS(none,       NO_COLUMN,    0, 0, 0, 0, "keys and values are the tokens', nothing else") \
     X_BIAS(sink_token, NO_COLUMN,    0, 0, 0, 1, "one learned token x* before every sequence (Table 4, row 2)") \
-    X_BIAS(kv,         KEY_COLUMN,   1, 1, 0, 0, "one extra learned key k* and value v* per head (Table 4, row 3)") \
-    X_BIAS(k,          KEY_COLUMN,   1, 0, 0, 0, "one extra learned key k*, v* = 0 or --v-star (Table 4, row 4; Table 5)") \
+    X_BIAS(kv,         KEY_COLUMN,   1, 1, 0, 0, "an extra learned key k* and value v* per key/value head (Table 4, row 3)") \
+    X_BIAS(k,          KEY_COLUMN,   1, 0, 0, 0, "an extra learned key k* per key/value head, v* = 0 or --v-star (Table 4, row 4; Table 5)") \
     X_BIAS(zero,       KEY_COLUMN,   0, 0, 0, 0, "an extra key k* = 0, v* = 0: softmax off by one, exp(s) / (1 + sum exp(s))") \
     X_BIAS(logit,      LOGIT_COLUMN, 1, 0, 0, 0, "a learned logit z per query head, v* = 0: exp(s) / (exp(z) + sum exp(s)), gpt-oss") \
     X_BIAS(v,          NO_COLUMN,    0, 0, 1, 0, "a learned v* added to the output of every head (Table 4, row 5)")

@@ -19,7 +19,9 @@ inline int cached_rows(const Model* m) {
 // token, if there is one, is among those rows.
 inline void model_load_next(Model* m, int token, int past) {
     const bool same_shape = m->B == 1 && m->T == 1;
-    if (!same_shape || !m->arena) { model_resize(m, 1, 1 - sink_rows(m)); }
+    if (!same_shape || !m->arena) {
+        model_resize(m, 1, 1 - sink_rows(m));            // it adds the sink token's row: 1 in all
+    }
     m->spans = { { 0, 1, 1, past, -1 } };
     model_reach(m, past + 1L);
     ops::to_device(m->tokens, &token, sizeof token);

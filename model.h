@@ -227,7 +227,7 @@ struct Model {
     int B, T;                   // T with the sink token
     int lm_head_rows;           // lm_head works on that many rows at a time
     std::vector<Span> spans;
-    int* tokens;                // (B, T)
+    int* tokens;                // (B, T), without the sink token
     int* targets;               // (B, T)
     size_t token_room;          // how many of each there is memory for
     int min_context;            // --min-context, of training alone

@@ -324,8 +324,8 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, QkWeights<const r
     const int QK = qk_width(s);
     const int groups = qk_groups(all, s);
     qk_gather(qk_in, qkv, s);
-    for (int i = 0; i < row_count(s) * groups; i++) {
-        const int n = i / groups;
+    for (long i = 0; i < row_count(s) * groups; i++) {
+        const long n = i / groups;
         const QkGroup group = qk_group(i % groups, all, s);
         const real* x = row_of(qk_in, n, QK) + group.from;
         const real* w = weight_of(weights, group);
@@ -341,8 +341,8 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
                              QkWeights<const real> weights, bool all, AttnShape s) {
     const int QK = qk_width(s);
     const int groups = qk_groups(all, s);
-    for (int i = 0; i < row_count(s) * groups; i++) {
-        const int n = i / groups;
+    for (long i = 0; i < row_count(s) * groups; i++) {
+        const long n = i / groups;
         const QkGroup group = qk_group(i % groups, all, s);
         const real* x = row_of(qk_in, n, QK) + group.from;
         const real* w = weight_of(weights, group);

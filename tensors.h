@@ -73,7 +73,7 @@ struct Init { double std, mean; };
     X(acc,  mean,       ln ? 4 * layer_rows + 2 * N : 0) \
     X(real, qkv,        layer_rows * qkv_width)                         /* (L, N, qkv_width)   after QKNORM, PE and phi */ \
     X(real, qk_in,      qk_norm ? layer_rows * qk_width : 0)            /* (L, N, qk_width)    before QKNORM */ \
-    X(acc,  qk_rstd,    qk_norm ? layer_rows * (NH + KV) : 0)           /* (L, N, NH + KV) */ \
+    X(acc,  qk_rstd,    qk_norm ? layer_rows * (NH + KV) : 0)           /* (L, N, NH + KV); all: (L, N, 2) */ \
     X(real, phi_in,     phi ? layer_rows * qk_width : 0)                /* (L, N, qk_width)    the MLP kernel: input */ \
     X(real, phi_hid,    phi ? layer_rows * qk_width : 0)                /*                     and hidden, after ReLU */ \
     X(real, att,        layer_rows * q_width)                           /* (L, N, q_width)     what the heads give */ \

@@ -129,7 +129,8 @@ inline long row_at(int b, int h, int t, AttnShape s) {
 // 2 forward
 
 // What the forward pass keeps of a row (b, h, t) for the metrics of the same layer. m is the
-// largest score of its tokens. The metrics need no more where a weight is e^(s - stat0 - stat1).
+// largest score of its row, that of the extra column included. The metrics need no more where a
+// weight is e^(s - stat0 - stat1).
 struct KeptRow {
     acc sum;                        // of e^(s - m)
     acc s_sum;                      // of (s - m) e^(s - m)

@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
         t0 = next;
         bh = next_bh;
     }
-    cp_async_wait<0>(); // keys that no query sees: nothing has been waited for
+    cp_async_wait<0>(); // none is under way: sv is written to now
     const volatile int* begin = sequence;
     bf16* to = dqkv + (long)begin[0] * W + begin[2];
     const OutRows out = { to, W, j0, s.T };

@@ -61,8 +61,10 @@ void attention_star_backward(Column column, StarColumn<acc> dstar, float* part, 
     int columns = s.KV * s.HS;
     float* part_k = part;
     float* part_v = part + rows * columns;
-    LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, blocks), dim3(STAR_THREADS), 0, part_k, part_v,
-           dout, r, in.qkv, s);
+    if (column != LOGIT_COLUMN || dstar.v) {
+        LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, blocks), dim3(STAR_THREADS), 0, part_k,
+               part_v, dout, r, in.qkv, s);
+    }
     if (s.bias_shared) {   // the same floats, read as (parts KV, HS)
         rows *= s.KV;
         columns = s.HS;

@@ -80,7 +80,7 @@ template <int HS, Side SIDE> struct DsCells {
 
     DEVICE bool is_stored(int i) const { return stored >> i & 1; }
 
-    // In place of what was not stored, the chunk's first cell, which always was, may be read.
+    // What was not stored is not read, so any address will do: that of the chunk's first cell.
     DEVICE const bf16* cell(int i) const {
         if (!is_stored(i)) { return c.ds; }
         const QueryKey place = query_key<SIDE>(i % MT, i / MT);
@@ -273,7 +273,7 @@ DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const Dqk
         at = next;
         h = next_h;
     }
-    cp_async_wait<0>();
+    cp_async_wait<0>(); // none is under way: sx is written to now
     const bool last = SIDE == KEYS || c.j1 >= s.T;      // of the chunks that add to these rows
     const OutRows rows = { out, W, x.r0, s.T };
     UNROLL(i, MT) {

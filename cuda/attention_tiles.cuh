@@ -62,6 +62,7 @@ struct HeadTile { int head, tile; };             // tile 0 has most to do
 inline dim3 head_tile_grid(int heads, int tiles) {
     int at_once = std::min(heads, std::max(1, BLOCKS_AT_ONCE / tiles));
     while (heads % at_once) { at_once--; }
+    if (heads / at_once > 65535) { at_once = heads; }    // a grid has no more of them along z
     return dim3(at_once, tiles, heads / at_once);
 }
 
