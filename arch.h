@@ -52,7 +52,7 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     X(float, rope_base,    10000,         "tb", "--rope-base",       "rope_theta",                          1e-3, 1e12, "", "base of the rotary angles") \
     X(float, rope_local,   0,             "tb", "--rope-local",      "train_sink.rope_local",               0, 1e12, "", "base in layers with a window, without scaling (0: --rope-base)") \
     X(float, rope_part,    1,             "tb", "--rope-part",       "train_sink.rope_part",                1e-3, 1, "", "share of a head's channels that rotate") \
-    X(str,   rope_layers,  "",            "tb", "--rope-layers",     "train_sink.rope_layers",              0, 0, "", "which layers rotate: 1110, repeated (empty: all)") \
+    X(str,   rope_layers,  "",            "tb", "--rope-layers",     "train_sink.rope_layers",              0, 0, "", "a pattern of 1 and 0 over the layers, repeated: 1110 leaves every fourth without rotation (empty: all)") \
     X(kind,  slopes,       SLOPES_even,   "tb", "--alibi-slopes",    "train_sink.alibi_slopes",             0, 0, NAMES_OF(SLOPES), "PE=alibi: even, 2^(-8h/H), or published, as ALiBi's authors do if H is no power of two") \
     X(kind,  rope_scaling, ROPE_none,     "tb", "--rope-scaling",    "rope_scaling.rope_type",              0, 0, NAMES_OF(ROPE), "none, linear, llama3 or yarn, for contexts longer than trained") \
     X(float, rope_factor,  1,             "tb", "--rope-factor",     "rope_scaling.factor",                 1e-3, 1e6, "", "how many times longer than trained") \
@@ -75,7 +75,7 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     X(float, score_scale,  0,             "tb", "--score-scale",     "train_sink.score_scale",              0, 1e6, "", "scores are q.k times this (0: 1 / sqrt(HS))") \
     X(int,   prefix,       0,             "tpb", "--prefix",         "train_sink.prefix",                   0, (1 << 30) - 1, "", "keys 1..P are visible to every query; the loss starts after them") \
     X(int,   window,       0,             "tpb", "--window",         "train_sink.window",                   0, (1 << 30) - 1, "", "query t sees keys t-W+1..t (0: all; section 6)") \
-    X(str,   local,        "",            "tb", "--local-layers",    "train_sink.local_layers",             0, 0, "", "which layers have the window: 10, repeated (empty: all)") \
+    X(str,   local,        "",            "tb", "--local-layers",    "train_sink.local_layers",             0, 0, "", "a pattern of 1 and 0 over the layers, repeated: 10 gives every other one the window (empty: all)") \
     X(kind,  qk_norm,      BUILD_QKNORM,  "",   "QKNORM",            "train_sink.qknorm",                   0, 0, NAMES_OF(QKNORM), "") \
     X(kind,  gate,         BUILD_GATE,    "",   "GATE",              "train_sink.gate",                     0, 0, NAMES_OF(GATE), "") \
     X(kind,  combine,      BUILD_COMBINE, "",   "COMBINE",           "train_sink.combine",                  0, 0, NAMES_OF(COMBINE), "") \

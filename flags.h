@@ -37,12 +37,12 @@ enum FlagGroup {
 #define MANY INFINITY
 typedef std::string str;
 #define FLAGS(X) \
-    X("tpbe", DATA, str,    data,            'd', "bb",       0, 0,       "bb, a .txt or .jsonl, a directory of shards, or NAME in data/; A:3,B:1 mixes") \
-    X("tpgske", DATA, str,   tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it, text is read as bytes (257 ids)") \
+    X("tpbe", DATA, str,    data,            'd', "bb",       0, 0,       "bb, a .txt or .jsonl, a directory of shards, or NAME in data/; A:3,B:1 mixes. probe, eval: without it, what the run held out") \
+    X("tpgske", DATA, str,   tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it, the model's own, or bytes (257 ids)") \
     X("Tpske", DATA, str,   bos,             0,   "none",     0, 0,       "BOS: none, seq or doc (before every sequence or document); probe also: default (the tokenizer's), a token; score: default, none") \
     X("Tpe", DATA, str,    sft,             0,   "",         0, 0,       "-d is a .jsonl of {messages}; the template is zephyr or chatml") \
     X("Tpe", DATA, str,    sft_loss,        0,   "assistant", 0, 0,      "--sft: the loss counts assistant (its tokens and their end) or all") \
-    X("Tk", DATA, long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, repeated (0: all)") \
+    X("Tk", DATA, long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, which a run reads again and again (0: all)") \
     X("Tpe", DATA, str,    random_token,    0,   "",         0, 0,       "positions, from 1, that get a random token: 1,2 (section 5)") \
     X("Tpe", DATA, double, random_share,    0,   1,          0, 1,       "share of the sequences that get them; the others stay as they are") \
     X("Tpe", DATA, str,    fix_token,       0,   "",         0, 0,       "POS:ID puts this token at this position, from 1 (Table 10)") \
@@ -56,7 +56,7 @@ typedef std::string str;
     X("tb", MODEL, str,    model,           'm', "bb",       0, 0,       "preset:" PRESETS(PRESET_NAME)) \
     X("tb", TRAINING, long,   batch,           'b', 0,          0, 1<<24,   "sequences in memory at once, B (0: the preset's)") \
     X("tb", TRAINING, long,   total_batch,     0,   0,          0, 1L<<40,  "tokens per step, a multiple of batch * seq (0: batch * seq)") \
-    X("tb", TRAINING, long,   steps,           'n', 1000,       0, MOST,    "optimizer steps") \
+    X("tb", TRAINING, long,   steps,           'n', 1000,       0, MOST,    "optimizer steps (bench: 12, unless it is given)") \
     X("T", TRAINING, str,    optimizer,       0,   "adamw",    0, 0,       "adamw, muon (matrices of layers, adamw the rest) or sgd (momentum beta1)") \
     X("T", TRAINING, long,   min_context,     0,   0,          0, 1<<30,   "train only on targets with this many tokens before them (0: all)") \
     X("t", TRAINING, double, lr,              0,   4e-4,       0, MANY,    "peak learning rate") \
@@ -78,7 +78,7 @@ typedef std::string str;
     X("tpe", MEASURING, str,    probe_len,       0,   "64",       0, 0,       "T of the sink metrics; probe takes a list") \
     X("tpe", MEASURING, long,   probe_seqs,      0,   100,        1, 1<<20,   "sequences of the sink metrics") \
     X("tp", MEASURING, str,    eps,             0,   "0.3",      0, 0,       "threshold of Sink_k, or a list") \
-    X("pe", MEASURING, str,    sink_at,         0,   "",         0, 0,       "also Sink_k of these tokens beyond the tenth, such as 15,20") \
+    X("pe", MEASURING, str,    sink_at,         0,   "",         0, 0,       "also Sink_k of these tokens, such as 15,20") \
     X("Tpgbce", RUN, long,  seed,            0,   1,          0, MOST,    "seed of the initial weights, the order of the data and the samples") \
     X("tkx", RUN, str,    out,             'o', "",         0, 0,       "directory of the run (empty: runs/NNNN-<switches>), shards or export") \
     X("T", MODEL, str,    init,            0,   "",         0, 0,       "start from a checkpoint: ours, a Hugging Face directory or a GGUF file") \
@@ -150,7 +150,7 @@ struct Flags {
     X(generate, 'g', "CHECKPOINT", "write text with a checkpoint") \
     X(score,    's', "CHECKPOINT", "log-likelihood of choices, and perplexity: --task FILE.jsonl") \
     X(tokenize, 'k', "FILE...", \
-      "turn text (.txt .jsonl .jsonl.zst .jsonl.gz; - is standard input) into shards in --out") \
+      "turn text (.txt .jsonl .jsonl.zst .jsonl.gz; -: .jsonl from standard input) into shards in --out") \
     X(export,   'x', "CHECKPOINT", "write a checkpoint for transformers, to the directory --out") \
     X(bench,    'b', "", "time training steps on random tokens") \
     X(check,    'c', "", "check this build's gradients against finite differences")

@@ -176,6 +176,11 @@ static std::vector<EvalRun> eval_runs(const Flags& f, const Model& m, int T) {
 
 // ---- what is reported of a run
 
+// Returns " +- 0.0123", or "" for one sequence, which tells no error.
+static std::string error_text(const Mean& m) {
+    return std::isfinite(m.error) ? strf(" +- %.4f", m.error) : "";
+}
+
 // Prints what a run lost, and what the plain run loses over the same tokens: the last fifth after
 // an eviction, those after the edited ones. Adds the same to *o.
 static void report_losses(JsonObject* o, const EvalRun& run, const EvalResult& r,
@@ -186,9 +191,10 @@ static void report_losses(JsonObject* o, const EvalRun& run, const EvalResult& r
     const Mean change = eval_mean(r.losses, &plain.losses, asked, run.from, T);
     std::string what = run.kind;
     if (!run.plain()) { what += " " + run.name; }
-    printf("%-44s loss %.4f +- %.4f", what.c_str(), loss.mean, loss.error);
+    printf("%-44s loss %.4f%s", what.c_str(), loss.mean, error_text(loss).c_str());
     if (!run.plain()) {
-        printf(" | plain there %.4f | change %+.4f +- %.4f", there.mean, change.mean, change.error);
+        printf(" | plain there %.4f | change %+.4f", there.mean, change.mean);
+        printf("%s", error_text(change).c_str());
     }
     o->count("from", run.from + 1);
     o->number("loss", loss.mean);
@@ -215,6 +221,14 @@ static void report_sinks(JsonObject* o, const EvalResult& r, int T) {
     sink_at_field(o, r.sink_at, { 0.3 });
 }
 
+// Tells whether a run has the losses of the plain one, to rounding.
+static bool same_losses(const EvalResult& r, const EvalResult& plain) {
+    for (size_t i = 0; i < r.losses.size(); i++) {
+        if (fabs(r.losses[i] - plain.losses[i]) > 1e-4) { return false; }
+    }
+    return true;
+}
+
 // Prints the line of one run, compared with the plain one. Returns it as JSON.
 static std::string report_run(const EvalRun& run, const EvalResult& r, const EvalResult& plain,
                               const Asked& asked) {
@@ -224,6 +238,9 @@ static std::string report_run(const EvalRun& run, const EvalResult& r, const Eva
     o.text("name", run.name);
     report_losses(&o, run, r, plain, asked);
     report_sinks(&o, r, T);
+    if (!run.plain() && same_losses(r, plain)) {
+        printf("note   every loss is the plain run's: this row changes nothing that counts\n");
+    }
     std::vector<double> by_position;             // in eighths of the sequence
     for (int k = 0; k < 8; k++) {
         const int a = k * T / 8;
@@ -264,6 +281,7 @@ static std::string report_gradients(const NormPair& g) {
 // The sequences that eval reads: n that are predicted, then `spare` for calibration.
 struct EvalText {
     ProbeInput in;
+    std::string bos;
     int T;
     int n;
     int spare;
@@ -309,7 +327,9 @@ static EvalText eval_text(Flags* f, const Model& m, const ProbeData& p, int T, i
     EvalText text;
     f->probe_seqs += spare;
     f->data = p.sources[0];
-    text.in = probe_inputs(*f, probe_bos(*f, V), p, 0, T, V);
+    const ProbeBos bos = probe_bos(*f, V);
+    text.in = probe_inputs(*f, bos, p, 0, T, V);
+    text.bos = bos.label;
     text.T = T;
     text.n = text.in.n - spare;
     text.spare = spare;
@@ -318,6 +338,9 @@ static EvalText eval_text(Flags* f, const Model& m, const ProbeData& p, int T, i
     printf("%s", column_note(m.arch).c_str());
     printf("%s: %s", printable(f->data).c_str(), text.in.how.c_str());
     if (spare) { printf(", the last %d of them for calibration", spare); }
+    printf(", bos %s", printable(text.bos).c_str());
+    const std::string flags = input_flags(*f);
+    if (!flags.empty()) { printf(", %s", printable(flags).c_str()); }
     printf("\n");
     return text;
 }
@@ -393,7 +416,7 @@ int command_eval(Flags f) {
     o.text("data", f.data);
     o.count("T", T);
     o.count("n", text.n);
-    o.text("input", text.in.how);
+    input_fields(&o, f, text.bos, text.in);
     o.json("runs", eval_all(&m, f, &runs, text, &outliers));
     o.json("outliers", outliers_json(outliers));
     if (f.gradients) {

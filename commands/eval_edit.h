@@ -236,6 +236,10 @@ inline Edit edit_parse(const std::string& text) {
         edit_wrong(text, "for A a number, x0.5 or mask");
     }
     if (place == PLACE_pe && mean) { edit_wrong(text, "for pe a number, x0.5 or from 2"); }
+    if (place == PLACE_pe && part.size() == 3) {
+        printf("note   --edit %s: pe has no layers, so this is of tokens %s and channels %s\n",
+               text.c_str(), part[1].c_str(), part[2].c_str());
+    }
     return e;
 }
 

@@ -226,8 +226,8 @@ inline std::string outliers_text(const Outliers& o) {
 // ---- gradients
 
 // Returns how large the gradient of the loss is in the stream before each layer, and at its end:
-// sums over sequences of its norm at the first token, and of its mean norm at the others (of the
-// sum of a batch's losses). The model has memory for gradients.
+// means over n sequences of its norm at the first token, and of its mean norm at the others (of the
+// sum of a sequence's losses). The model has memory for gradients.
 inline NormPair eval_gradients(Model* m, const int* seqs, int n, int T, int batch_tokens) {
     const int C = m->arch.C;
     const int skip = m->sizes.bias.token;
@@ -251,6 +251,9 @@ inline NormPair eval_gradients(Model* m, const int* seqs, int n, int T, int batc
         model_backward(m, false, add);
     }
     ops::device_free(norms);
+    for (auto* sums : { &g.first, &g.rest }) {
+        for (auto& sum : *sums) { sum /= n; }
+    }
     return g;
 }
 #endif // EVAL_RUN_H

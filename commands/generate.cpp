@@ -8,6 +8,7 @@ commands/generate.cpp -- the command generate: text from a checkpoint.
 #include "../train_sink.h"
 #include "commands.h"
 #include "open_model.h"
+#include "probe_data.h"
 #include "../kv_cache.h"
 
 // Names the first place in the model where what is loaded gives values that are not all finite.
@@ -124,18 +125,26 @@ void generate(Model* m, std::vector<int>* tokens, long n, double temperature, lo
     model_cache(m, 0);
 }
 
-Chat chat_of(const std::string& checkpoint, const Tokenizer& tok, int* end) {
-    const std::string gguf = checkpoint_gguf(checkpoint);
-    *end = -1;
-    if (gguf.empty()) { return chat_of_directory(checkpoint); }
+// Reads the template of a GGUF file. *end: the token that ends an answer there, -1 if it has none.
+static Chat chat_of_gguf(const std::string& path, const Tokenizer& tok, int* end) {
     Chat chat;
-    Gguf g = gguf_open(gguf);
+    Gguf g = gguf_open(path);
     const char* key = "tokenizer.chat_template";
     if (g.find(key)) { chat.text = gguf_string(g, key); }
     *end = (int)gguf_number(g, "tokenizer.ggml.eot_token_id", -1);
     weights_close(&g.weights);
     if (tok.bos >= 0) { chat.tokens["bos_token"] = token_text(tok, tok.bos); }
     if (tok.eos >= 0) { chat.tokens["eos_token"] = token_text(tok, tok.eos); }
+    return chat;
+}
+
+Chat chat_of(const std::string& checkpoint, const Tokenizer& tok, int* end) {
+    *end = -1;
+    const std::string gguf = checkpoint_gguf(checkpoint);
+    if (!gguf.empty()) { return chat_of_gguf(gguf, tok, end); }
+    const Chat chat = chat_of_directory(checkpoint);
+    const std::string kept = checkpoint + "/tokenizer.gguf";     // by a run that went on with one
+    if (chat.text.empty() && file_exists(kept)) { return chat_of_gguf(kept, tok, end); }
     return chat;
 }
 
@@ -227,8 +236,9 @@ static std::vector<int> generation_config(const std::string& dir, int V, int* fi
 
 // Prints the text that continues a prompt, or answers it.
 int command_generate(Flags f) {
-    reject_unused_flags(f, "top_k", f.temperature > 0, "--temperature above 0");
+    reject_unused_flags(f, "top_k seed", f.temperature > 0, "--temperature above 0");
     Model m = model_from_checkpoint(&f, 0, cpu::STAY_DOT);
+    fprintf(stderr, "%s", trained_edits_note(f.words[0], f).c_str());
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
                                               : tokenizer_of(f.tokenizer);
     require(tok.vocab_size <= m.arch.V,

@@ -126,14 +126,13 @@ static std::string per_sequence_json(const Metrics& r) {
     return json_list(sequences);
 }
 
-// Returns what was measured of some text, in one line.
-static std::string probe_line(const std::string& name, const std::string& bos, const Metrics& r,
-                              int n, int T, double e) {
-    const std::string text = printable(name);
-    const std::string first = printable(bos);
-    const std::string head = strf("%s, T %d, n %d, eps %g, bos %s | loss %.4f | ", text.c_str(), T,
-                                  n, e, first.c_str(), r.loss);
-    return head + eval_text(NAN, r, e);
+// Returns what was measured of some text, in one line. flags: what changed the text or the model.
+static std::string probe_line(const std::string& name, const std::string& bos,
+                              const std::string& flags, const Metrics& r, int n, int T, double e) {
+    std::string head = strf("%s, T %d, n %d, eps %g, bos %s", printable(name).c_str(), T, n, e,
+                            printable(bos).c_str());
+    if (!flags.empty()) { head += ", " + printable(flags); }
+    return head + strf(" | loss %.4f | ", r.loss) + eval_text(NAN, r, e);
 }
 
 // Measures n sequences, as many at once as suit the backend.
@@ -152,11 +151,10 @@ static std::string probe_other(Model* m, Flags f, const std::string& other, cons
     const Metrics r = measure_all(m, in, T);
     progress_clear();
     for (double e : eps) {
-        printf("%s\n", probe_line(f.data, bos.label, r, in.n, T, e).c_str());
+        printf("%s\n", probe_line(f.data, bos.label, input_flags(f), r, in.n, T, e).c_str());
     }
     JsonObject o;
-    o.text("bos", bos.label);
-    o.text("input", in.how);
+    input_fields(&o, f, bos.label, in);
     eval_fields(&o, 0, NAN, r, eps);
     return o.all();
 }
@@ -206,13 +204,12 @@ static JsonObject probe_once(Model* m, const Flags& f, const ProbeInput& in,
 
     printf("%s", probe_text(r, eps).c_str());
     for (double e : eps) {
-        const std::string line = probe_line(name, bos, r, in.n, T, e) + sink_at_text(at, e);
-        printf("%s\n", line.c_str());
+        const std::string line = probe_line(name, bos, input_flags(f), r, in.n, T, e);
+        printf("%s%s\n", line.c_str(), sink_at_text(at, e).c_str());
     }
     JsonObject o;
     o.text("data", name);
-    o.text("bos", bos);
-    o.text("input", in.how);
+    input_fields(&o, f, bos, in);
     eval_fields(&o, step, NAN, r, eps);
     sink_at_field(&o, at, eps);
     if (f.per_sequence) {

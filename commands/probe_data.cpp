@@ -8,7 +8,9 @@ commands/probe_data.cpp -- what probe_data.h declares.
 #include "../shell/run_dir.h"
 #include "../shell/run_flags.h"
 #include "../models/config.h"
+#include "../models/directory.h"
 #include "../text/look.h"
+#include "../text/plural.h"
 
 // Returns the sequences that a run held out, by source.
 static std::vector<long> held_of(const Json& data, const std::string& where) {
@@ -26,6 +28,69 @@ static std::vector<long> held_of(const Json& data, const std::string& where) {
     return held;
 }
 
+// Returns the flags of the run that made a checkpoint, an object without fields if nothing tells
+// them. An old checkpoint has none, but its run's log has.
+static Json trained_flags(const std::string& checkpoint, const Json& state) {
+    const Json* flags = state.get("flags");
+    return flags ? *flags : log_flags(checkpoint + "/../log.jsonl", INFINITY);
+}
+
+// Returns the edits of a run as they are typed, "" for none.
+static std::string edits_typed(const std::string& random, double share, const std::string& fix) {
+    std::string text;
+    if (!random.empty()) { text += " --random-token " + random; }
+    if (!random.empty() && share < 1) { text += strf(" --random-share %g", share); }
+    if (!fix.empty()) { text += " --fix-token " + fix; }
+    return text.empty() ? text : text.substr(1);
+}
+
+// Returns the flags of the run that made a checkpoint, none for another's model.
+static Json flags_of(const std::string& checkpoint) {
+    const Json state = directory_object(checkpoint, "state.json");
+    return state.fields.empty() ? state : trained_flags(checkpoint, state);
+}
+
+static std::string text_of(const Json& flags, const char* name) {
+    const Json* value = flags.get(name);
+    return value ? value->string : "";
+}
+
+std::string trained_on(const std::string& checkpoint) {
+    return text_of(flags_of(checkpoint), "data");
+}
+
+std::string trained_edits_note(const std::string& checkpoint, const Flags& f) {
+    const Json flags = flags_of(checkpoint);
+    const Json* share = flags.get("random_share");
+    const std::string edits = edits_typed(text_of(flags, "random_token"),
+                                          share ? share->number : 1, text_of(flags, "fix_token"));
+    const std::string now = edits_typed(f.random_token, f.random_share, f.fix_token);
+    if (edits.empty() || edits == now) { return ""; }
+    const std::string here = now.empty() ? "the text is read without" : "here it is " + now;
+    return "note   the run was trained with " + edits + "; " + here + "\n";
+}
+
+// Takes positions that are `taken` out of a list of edits, POSITION or POSITION:ID.
+static std::string edits_without(const std::string& list, const std::vector<int>& taken) {
+    std::string kept;
+    for (auto& edit : split(list, ',')) {
+        const int position = atoi(edit.c_str());
+        if (!std::count(taken.begin(), taken.end(), position)) { list_add(&kept, edit, ","); }
+    }
+    return kept;
+}
+
+// Lets what was typed take the place of the run's own edits, position by position.
+static void edits_replace(Flags* f) {
+    const DataOptions typed = typed_edits(*f, 1);
+    std::vector<int> taken = typed.random_token;
+    for (auto& fix : typed.fix_token) { taken.push_back(fix.first); }
+    const bool begins = f->given_bos && f->bos != "none" && f->bos != "doc";
+    if (begins) { taken.push_back(1); }
+    if (!f->given_random_token) { f->random_token = edits_without(f->random_token, taken); }
+    if (!f->given_fix_token) { f->fix_token = edits_without(f->fix_token, taken); }
+}
+
 ProbeData probe_data(Flags* f, const Json& state) {
     ProbeData p;
     if (f->probe_input != "natural") {
@@ -34,22 +99,20 @@ ProbeData probe_data(Flags* f, const Json& state) {
     }
     if (f->given_data) {
         p.sources = split(f->data, ',');
+        printf("%s", trained_edits_note(f->words[0], *f).c_str());
         return p;
     }
     const std::string directory = run_started_from(state, f->words[0] + "/..");
     const Json* data = state.get("data");
-    const Json* flags = state.get("flags");
-
-    // an old checkpoint has no flags, but its run's log has
-    Json logged;
-    if (!flags) { logged = log_flags(f->words[0] + "/../log.jsonl", INFINITY); }
-    if (!logged.fields.empty()) { flags = &logged; }
-    if (!flags || !data) {
+    const Json flags = trained_flags(f->words[0], state);
+    if (flags.fields.empty() || !data) {
         die(EXIT_USER, f->words[0] + ": does not say what it was trained on",
             "name text to probe it with: --data FILE, or --probe-input random");
     }
     p.own = true;
-    flags_take_data(f, *flags);
+    flags_take_data(f, flags);
+    edits_replace(f);
+    printf("%s", trained_edits_note(f->words[0], *f).c_str());
 
     const std::string where = f->words[0] + "/state.json: data";
     const long T = json_count(*data, "T", 64, where);
@@ -57,6 +120,9 @@ ProbeData probe_data(Flags* f, const Json& state) {
     require(T >= 1 && T < most, where + strf(": T %ld", T), strf("1 to %ld", most - 1));
     p.T = (int)T;
     p.held = held_of(*data, where);
+    if (const Json* hashes = data->get("hash")) {
+        for (auto& hash : hashes->items) { p.hashes.push_back(hash.string); }
+    }
     for (auto& name : split(f->data, ',')) {
         std::string source = source_found(name, directory);
         source_there(source, "the same command with");
@@ -181,8 +247,8 @@ static ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int 
     in.x.resize((size_t)f.probe_seqs * (T + 1));
     const PromptOptions wanted = { (int)f.probe_seqs, T, f.skip_bad, windows, &how };
     in.n = data_prompts(f.data, tok, wanted, in.x.data(), &counts);
-    in.how = windows ? strf("%d windows of %d tokens", in.n, T + 1)
-                     : strf("%d records, the first %d tokens of each", in.n, T + 1);
+    in.how = windows ? plural(in.n, "window") + strf(" of %d tokens", T + 1)
+                     : plural(in.n, "record") + strf(", the first %d tokens of each", T + 1);
     if (counts.skipped) { in.how += strf(", %ld shorter ones skipped", counts.skipped); }
     if (counts.begun) { in.how += ", those that begin with BOS got no second one"; }
     return in;
@@ -219,10 +285,12 @@ static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const Probe
     ProbeInput in;
     in.x.resize((size_t)f.probe_seqs * (T + 1));
     in.n = data_probe(&data, in.x.data());
-    const char* kind = data.bb ? "sequences" : "windows";
-    in.how = strf("%d %s of %d tokens", in.n, kind, T + 1);
+    in.how = plural(in.n, data.bb ? "sequence" : "window") + strf(" of %d tokens", T + 1);
     if (p.own) {
-        in.how += ", held out by the run";
+        data_mark(&data);
+        const bool known = k < p.hashes.size() && !data.bb;
+        const bool same = !known || p.hashes[k] == data.sources[0].fingerprint;
+        in.how += same ? ", held out by the run" : ", of data that have changed since the run";
     }
     return in;
 }
@@ -244,7 +312,7 @@ static ProbeInput probe_drawn(const Flags& f, int T, int V) {
         }
     }
     in.n = f.probe_seqs;
-    in.how = strf("%d sequences of %d tokens", in.n, T + 1);
+    in.how = plural(in.n, "sequence") + strf(" of %d tokens", T + 1);
     return in;
 }
 
@@ -254,6 +322,20 @@ ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p,
         return probe_natural(f, bos, p, k, T, V);
     }
     return probe_drawn(f, T, V);
+}
+
+std::string input_flags(const Flags& f) {
+    std::string text = edits_typed(f.random_token, f.random_share, f.fix_token);
+    if (flag_given(f, "window")) { list_add(&text, strf("--window %d", f.arch.window), " "); }
+    if (flag_given(f, "prefix")) { list_add(&text, strf("--prefix %d", f.arch.prefix), " "); }
+    return text;
+}
+
+void input_fields(JsonObject* o, const Flags& f, const std::string& bos, const ProbeInput& in) {
+    o->text("checkpoint", f.words[0]);
+    o->text("bos", bos);
+    o->text("flags", input_flags(f));
+    o->text("input", in.how);
 }
 
 void probe_from_check(const Flags& f) {

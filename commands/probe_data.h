@@ -12,6 +12,7 @@ struct ProbeData {
     bool own = false;
     int T = 0;
     std::vector<long> held;
+    std::vector<std::string> hashes;             // of the sources, as they were then
     std::vector<std::string> sources;
 };
 
@@ -36,12 +37,26 @@ OtherBos bos_other(const Flags& f, const Json& state, int V);
 // Prints the note. then: what follows from it for the user.
 void bos_note(const OtherBos& other, const std::string& then);
 
+// Returns the --data of the run that made a checkpoint, "" for another's model.
+std::string trained_on(const std::string& checkpoint);
+
+// Returns a note, as a line, if the run that made a checkpoint was trained with a --random-token or
+// --fix-token, and the flags have others or none; "" if not.
+std::string trained_edits_note(const std::string& checkpoint, const Flags& f);
+
 // Sequences (n, T + 1), and what they are, in words.
 struct ProbeInput { std::vector<int> x; int n = 0; std::string how; };
 
 // Makes the sequences that --probe-input asks for, of source k of p.
 ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p, size_t k,
                         int T, int V);
+
+// Returns the flags that change what is read, or how, as they are typed: edits of tokens (those of
+// the run, too), --window, --prefix; "" for none.
+std::string input_flags(const Flags& f);
+
+// Adds what was measured: checkpoint, bos, flags and input.
+void input_fields(JsonObject* o, const Flags& f, const std::string& bos, const ProbeInput& in);
 
 // Checks --probe-from.
 void probe_from_check(const Flags& f);

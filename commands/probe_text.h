@@ -71,7 +71,7 @@ inline std::string sink_sentence(const Metrics& r, double eps) {
     const bool proxy = !r.sums_to_one;
     const std::string sink = of_hundred(sink_rate(r, 1, eps, proxy));
     const char* of = proxy ? "the row's weights" : "the attention";
-    std::string text = "  in " + sink + " of 100 pairs of a head and a sequence, ";
+    std::string text = "  in " + sink + "% of the pairs of a head and a sequence, ";
     text += strf("token 1 gets more than %g of %s", eps, of);
     if (r.has_star) {
         const char* name = r.h_star.empty() ? "the extra key" : "the sink token";

@@ -11,6 +11,7 @@ they were at a checkpoint (--resume, in run_resume.h). Start at the end, with ru
 #include "generate.h"
 #include "memory_needed.h"
 #include "open_model.h"
+#include "probe_data.h"
 #include "run_resume.h"
 
 // ----------------------------------------------------------------------------
@@ -253,6 +254,8 @@ static Origin run_origin(Run* r) {
         tokenizer_keep(f, o.tokenizer);
     } else if (!f->init.empty()) {
         f->init = checkpoint_in(f->init);
+        require(f->given_data || trained_on(f->init) == "bb", "--init " + f->init + " without data",
+                "what it goes on with: --data FILE (or bb, the built-in task)");
         o.init = init_open(f);
         o.tokenizer = o.init.tokenizer;
     }
@@ -284,7 +287,9 @@ static void run_data(Run* r, bool begins) {
     data_mark(&r->data);
     r->c = arch_from_flags(f, r->data.V);
     targets_check(r->data, r->c, *f);
-    if (first && begins) { sft_note(*f, r->data.tokenizer); }
+    if (!first || !begins) { return; }
+    sft_note(*f, r->data.tokenizer);
+    if (!f->init.empty()) { printf("%s", trained_edits_note(f->init, *f).c_str()); }
 }
 
 // Makes room for the model and settles the batch.

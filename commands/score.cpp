@@ -14,6 +14,7 @@ and left out.
 #include "commands.h"
 #include "generate.h"
 #include "open_model.h"
+#include "probe_data.h"
 #include "score_task.h"
 
 // ---- through the model
@@ -488,6 +489,7 @@ int command_score(Flags f) {
             "--tokenizer tokenizer.json, or bytes");
     const Tokenizer tok = tokenizer_of(f.tokenizer);
     const ScoreText how = score_how(f, m, tok);
+    printf("%s", trained_edits_note(checkpoint, f).c_str());
     std::string bos = "none";
     if (how.specials && !tok.before.empty()) { bos = token_text(tok, tok.before[0]); }
 

@@ -49,6 +49,24 @@ static std::string product_text() {
     return c.name + speed + ", " + c.why;
 }
 
+// Returns the flags of the model that are neither its sizes nor their defaults: " --window 8".
+static std::string properties_text(Arch c) {
+    Arch plain;
+    plain.k_dims = c.HS;                                 // what 0 amounts to
+    const std::vector<ArchRow> rows = arch_rows(&c);
+    const std::vector<ArchRow> defaults = arch_rows(&plain);
+    const std::vector<std::string> sizes = { "--layers", "--width", "--heads", "--kv-heads",
+                                             "--head-dim", "--ffn-width", "--vocab", "--seq" };
+    std::string text;
+    for (size_t i = 0; i < rows.size(); i++) {
+        const std::string value = arch_text(rows[i], false);
+        const bool size = std::count(sizes.begin(), sizes.end(), rows[i].by) > 0;
+        if (size || !is_flag(rows[i]) || value == arch_text(defaults[i], false)) { continue; }
+        text += std::string(" ") + rows[i].by + " " + value;
+    }
+    return text;
+}
+
 static void describe_model(const Run& r) {
     const Arch& c = r.c;
     printf("switch%s PRECISION=%s BACKEND=%s, commit %s\n", switches_text(c).c_str(),
@@ -56,6 +74,8 @@ static void describe_model(const Run& r) {
     printf("model  L %d C %d NH %d KV %d HS %d ", c.L, c.C, c.NH, c.KV, c.HS);
     printf("F %d V %d T %d: ", c.F, c.V, c.T);
     printf("%s parameters\n", count_text(r.m.num_params).c_str());
+    const std::string properties = properties_text(c);
+    if (!properties.empty()) { printf("with  %s\n", properties.c_str()); }
     printf("%s", column_note(c).c_str());
 }
 

@@ -77,6 +77,15 @@ static std::string checkpoint_tokenizer(const std::string& dir, const std::strin
     return file_exists(recorded) ? recorded : "";
 }
 
+// Returns " PRECISION=bf16" if a checkpoint of ours was made by such a build, else "".
+static std::string trained_precision(const std::string& dir) {
+    const Json state = directory_object(dir, "state.json");
+    const Json* build = state.get("build");
+    const Json* precision = build ? build->get("PRECISION") : NULL;
+    if (!precision || precision->string == "fp32") { return ""; }
+    return " PRECISION=" + precision->string;
+}
+
 // Dies unless this build computes what the rows of the checkpoint say. attn: its operation.
 static void checkpoint_check_build(const std::string& dir, const Arch& c, const std::string& attn) {
     const BiasRow& b = bias_of(c);
@@ -94,10 +103,11 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
     const std::string theirs = words(attn, b.name, pe.name),
                       ours = words(build::Attn::name, BIAS_ROWS[BUILD_BIAS].name,
                                    PE_ROWS[BUILD_PE].name);
+    hint_also().clear();                                 // the checkpoint has no fault
     die(EXIT_USER,
         dir + ": this checkpoint belongs to another build, wanted " + theirs +
             ", this binary has " + ours,
-        "make train_sink " + theirs);
+        "make train_sink " + theirs + trained_precision(dir));
 }
 
 // Reads our own config.json. *attn, *tokenizer: what else it says.
@@ -216,7 +226,8 @@ static Checkpoint checkpoint_files(const std::string& dir) {
     }
     if (!is_dir(dir)) {
         look_file(dir, READS_CHECKPOINT);
-        die(EXIT_USER, dir + ": no such directory, wanted a checkpoint: "
+        const char* got = is_there(dir) ? ": got a file" : ": no such directory";
+        die(EXIT_USER, dir + got + ", wanted a checkpoint: "
             "a directory with config.json and model.safetensors, or a GGUF file",
             beside_checkpoint(dir));
     }

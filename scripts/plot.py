@@ -15,9 +15,9 @@ import textwrap
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import drawing
 import runlog
-from drawing import (COLORS, STYLE, TRAIN_POINTS, MaxNLocator, PercentFormatter, beside, edge,
-                     headline, kinds, label, legend_below, look, matplotlib, np, panels, plain, plt,
-                     series, stem, trained, whole)
+from drawing import (COLORS, STYLE, TRAIN_POINTS, MaxNLocator, PercentFormatter, alike, beside,
+                     edge, headline, kinds, label, legend_below, look, matplotlib, np, panels,
+                     plain, plt, series, stem, thresholds, trained, whole)
 from plot_maps import maps
 from plot_positions import positions
 from plot_table import table
@@ -40,8 +40,11 @@ def dynamics(paths, options):
         if end:
             end.plot(*series(run["evals"], lambda e: e.get("val_loss")), **style)
         place = beside(sink, i, runs)
-        sink.plot(*series(run["evals"], lambda e: runlog.sink(e, proxy)), **style,
-                  transform=place)
+        stretches = alike(run["evals"])
+        for (T, eps), evals in stretches:
+            sink.plot(*series(evals, lambda e: runlog.sink(e, proxy)), **style, transform=place)
+        for (T, eps), evals in stretches[1:]:
+            edge(sink, evals[0]["step"], f"\n T {T}, $\\epsilon$ {eps:g}", style["color"])
         for resume in run["resumes"]:
             for ax in (loss, sink):
                 edge(ax, resume["step"], " resumed" * (ax is sink), style["color"])
@@ -54,7 +57,7 @@ def dynamics(paths, options):
     stars = any(e["sink"].get("sink_star") is not None for r in runs for e in r["evals"])
     sink.set(title="Sink$_1$" + " (solid), Sink$_*$ of the extra key (dashed, stars)" * stars,
              xlabel="step", ylim=(-6, 106),
-             ylabel=f"Sink at $\\epsilon$ = {runs[0]['evals'][0]['sink']['eps']:g}")
+             ylabel=thresholds(runs))
     sink.yaxis.set_major_formatter(PercentFormatter())
     last = max((e["step"] for r in runs for e in r["evals"]), default=0)
     sink.set_xlim(-0.04 * last - 0.1, 1.04 * last + 0.1)    # a shifted line is in no other unit
@@ -91,8 +94,9 @@ def onset(paths, options):
     for ax, (title, get) in zip(axes, ONSET):
         for i, run in enumerate(runs):
             key = "alpha1_proxy" if runlog.uses_proxy(run["evals"]) else "alpha1"
-            ax.plot(*series(run["evals"], lambda e: get(e, key)), **look(i, runs),
-                    label=label(run, runs))
+            for n, (how, evals) in enumerate(alike(run["evals"])):
+                ax.plot(*series(evals, lambda e: get(e, key)), **look(i, runs),
+                        label=label(run, runs) if n == 0 else None)
         ax.set(title=title, xlabel="step", ylim=(0, None))
         if options.logx: ax.set_xscale("symlog", linthresh=first_step(runs))
     headline(figure, runs, "What moves before Sink$_1$ does")
@@ -415,7 +419,7 @@ FIGURES = {
                   "a table of scripts/reproduce, ours against the paper's"),
     "positions": (positions,  "EVAL.json..",
                   "loss by position, from eval --json: what changes where"),
-    "all":       (everything, "RUN..",        "the first four of every run"),
+    "all":       (everything, "RUN..",        "dynamics, heads, norms, profiles of every run"),
 }
 # the options that not all of them read
 READ_BY = {

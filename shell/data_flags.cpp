@@ -65,6 +65,8 @@ void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& so
                         "--data bb");
     reject_unused_flags(f, "bb_trigger_prob", f.bb_triggers > 0, "--bb-triggers 1 or more");
     reject_unused_flags(f, "random_share", f.given_random_token, "--random-token POSITIONS");
+    require(f.random_share > 0 || !f.given_random_share, "--random-share 0",
+            "more than 0, or no --random-token");
     const DataOptions o = typed_edits(f, 1);
     std::vector<int> taken;
     for (int position : o.random_token) {
@@ -91,6 +93,31 @@ void reject_covered_bos(const Flags& f) {
     }
 }
 
+// Returns true if one of the model's layers is such a layer.
+template <class F> static bool some_layer(const Arch& c, F is_such) {
+    for (int l = 0; l < c.L; l++) {
+        if (is_such(l)) { return true; }
+    }
+    return false;
+}
+
+// Ends the program at a flag of windows or of rotation that no layer of this model reads.
+static void reject_idle_patterns(const Flags& f) {
+    const Arch& c = f.arch;
+    const auto local = [&](int l) { return is_local(c, l); };
+    const auto turns = [&](int l) { return in_pattern(c.rope_layers, l); };
+    const auto turns_local = [&](int l) { return turns(l) && local(l); };
+    const auto turns_base = [&](int l) { return turns(l) && !(local(l) && c.rope_local); };
+    reject_unused_flags(f, "window local_layers", !c.window || some_layer(c, local),
+                        "a 1 of --local-layers for one of the layers");
+    if (!pe_of(c).rotary) { return; }
+    reject_unused_flags(f, "rope_part", some_layer(c, turns), "a layer that rotates");
+    reject_unused_flags(f, "rope_local", some_layer(c, turns_local),
+                        "a layer that has a window and rotates");
+    reject_unused_flags(f, "rope_base rope_scaling rope_factor", some_layer(c, turns_base),
+                        "a layer that rotates and does not take its base from --rope-local");
+}
+
 void reject_unused_model_flags(const Flags& f) {
     const Arch& c = f.arch;
     const bool llama3 = c.rope_scaling == ROPE_llama3;
@@ -106,6 +133,7 @@ void reject_unused_model_flags(const Flags& f) {
     reject_unused_flags(f, "k_dims", !logit, "BIAS=k or kv");
     reject_unused_flags(f, "bias_share", biases, "BIAS=k, v or kv");
     reject_unused_flags(f, "alibi_slopes", c.pe == PE_alibi, "PE=alibi");
+    reject_idle_patterns(f);
 }
 
 Data data_from_flags(const Flags& f, int T, int probe_len) {

@@ -105,7 +105,7 @@ static std::string encode_text_record(const Tokenizer& tok, const EncodeOptions&
                                       const Json& record, TextBlock* b) {
     const Json* text = record.get("text");
     if (!text || text->type != Json::STRING) {
-        return "wanted {\"text\": \"...\"}, got a record without text";
+        return "wanted {\"text\": \"...\"}, got a record without text (conversations: --sft)";
     }
     std::string domain;
     if (!o.domains.empty()) {

@@ -57,6 +57,14 @@ static void text_look(const std::string& path) {
     std::string hint;
     if (!kind.what.empty()) { what = "is " + kind.what; }
     if (!kind.hint.empty()) { hint = hint_for(kind.hint, path); }
+    if (ends_with(path, ".gguf")) {
+        hint = "a model is measured with probe FILE, and trained with train --init FILE";
+        hint = hint_for(hint, path);
+    }
+    if (!is_there(path)) {
+        what = "no such file";
+        hint = list_beside(path, "*.txt *.jsonl*");
+    }
     if (is_special(path)) {
         what = "got a pipe or a device";
         hint = "./train_sink tokenize - -o DIR reads lines of JSON from standard input";

@@ -5,6 +5,7 @@ threads; what is checked before; the directory; tokenize_main.
 #include "tokenize.h"
 #include <condition_variable>
 #include <mutex>
+#include <map>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -417,6 +418,24 @@ static void check_files(const Job& job) {
         other.hint.empty() ? "./train_sink tokenize FILE... -o DIR" : other.hint);
 }
 
+// Dies if a file of --val is read for training, too. Prints a note of one that is read twice.
+static void check_twice(const Job& job) {
+    std::map<std::pair<dev_t, ino_t>, size_t> seen;      // place -> index of the first of this file
+    for (size_t i = 0; i < job.names.size(); i++) {
+        const std::string& path = job.names[i];
+        struct stat st;
+        if (path == "-" || stat(path.c_str(), &st) || !S_ISREG(st.st_mode)) { continue; }
+        const auto [first, is_new] = seen.insert({ { st.st_dev, st.st_ino }, i });
+        if (is_new) { continue; }
+        const bool both = first->second < job.val_from && i >= job.val_from;
+        if (both) {
+            die(EXIT_USER, "--val " + path + ": got a file that is trained on, too",
+                "leave --val out: a part of the text is held out; or name other text");
+        }
+        fprintf(stderr, "note   %s: is read twice\n", printable(path).c_str());
+    }
+}
+
 static void check_job(Job* job) {
     const TokenizeOptions& o = job->o;
     set_shares(job);
@@ -438,6 +457,7 @@ static void check_job(Job* job) {
         die(EXIT_USER, job->tok.name + ": the tokenizer has no BOS", "leave --bos out");
     }
     check_files(*job);
+    check_twice(*job);
 }
 
 // ----------------------------------------------------------------------------

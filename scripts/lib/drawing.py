@@ -27,6 +27,7 @@ COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 MARKERS = "osD^vPX"
 DASHES = ["-", "--", ":"]
 OURS, PAPER, SEED, MARK = COLORS[0], "#BBBBBB", "#000000", COLORS[1]
+MOST_FLAGS = 3                       # of a run in a legend
 APART = 3.5              # points between two lines that hold the same numbers
 STYLE = {
     "font.size": 9, "axes.titlesize": 9.5, "axes.titleweight": "bold", "axes.titlelocation": "left",
@@ -114,9 +115,10 @@ def label(run, runs, step=None):
     if names is not None:
         return called(kinds(runs))[kinds(runs).index(runlog.group(run))]
     flags = runlog.flags_at(run)
-    words = [runlog.switches(run)] + [f"{key} {flags[key]}"
-                                      for key in runlog.differing_flags(runs) if key in flags
-                                      and (key != "seed" or len(seeds) == 1)]
+    differ = [f"{key} {flags[key]}" for key in runlog.differing_flags(runs)
+              if flags.get(key) not in (None, "") and (key != "seed" or len(seeds) == 1)]
+    if len(differ) > MOST_FLAGS: differ = []         # the names tell such runs apart
+    words = [runlog.switches(run)] + differ
     name = run["name"] if len(seeds) == 1 else f"{runlog.group(run)} ({len(seeds)} seeds)"
     text = f"{name}: {', '.join(words)}"
     if step is not None and run["status"] != "probed": text += f", step {step:,}"
@@ -153,6 +155,24 @@ def whole(ax, n, first=0):
     """An axis of n whole numbers, thinned to a dozen."""
     ax.set_xticks(range(first, first + n, -(-n // 12)))
     ax.set_xlim(first - 0.3, first + n - 0.7)
+
+
+def alike(evals):
+    """The evaluations in stretches that were measured in one way: with one T and one threshold."""
+    stretches = []
+    for e in evals:
+        how = (e["sink"]["T"], e["sink"]["eps"])
+        if not stretches or stretches[-1][0] != how:
+            stretches.append((how, []))
+        stretches[-1][1].append(e)
+    return stretches
+
+
+def thresholds(runs):
+    """The label of an axis of sinks: their threshold, if it is one."""
+    found = {e["sink"]["eps"] for r in runs for e in r["evals"]}
+    if len(found) == 1: return f"Sink at $\\epsilon$ = {found.pop():g}"
+    return "Sink, at different $\\epsilon$"
 
 
 def series(evals, get):

@@ -35,7 +35,7 @@ for s in sinks:
     share = s["sink_k"][0]
     many = ("fewer than 1" if 0 < share < 0.01 else "more than 99" if 0.99 < share < 1
             else f"{100 * share:.0f}")
-    line = (f"  in {many} of 100 pairs of a head and a sequence, token 1 gets more than "
+    line = (f"  in {many}% of the pairs of a head and a sequence, token 1 gets more than "
             f"{s['eps']:g} of the attention\n")
     assert line in said, (line, said)
 tenths = "".join(str(min(9, int(10 * sum(row) / len(row)))) for row in o["alpha1"])

@@ -1,0 +1,64 @@
+# what stood first is said: a probe and an eval of a run with --fix-token name its edits, let typed
+# ones take their place, and say where the text is read without; data and weights that have changed
+#     sh test/program/test_first_token.sh
+cd "$(dirname "$0")/../.." || exit 1
+. test/ok.sh
+dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
+softmax=$PWD/build/cpu/train_sink
+seq 4000 > "$dir/text.txt"
+train() {
+    "$softmax" train -d "$dir/text.txt" --width 16 --seq 16 -n 2 --batch 2 --eval-every 0 --sample 0 --val-seqs 4 \
+        --probe-seqs 4 --probe-len 16 "$@" > "$dir/train.txt" 2>&1
+}
+train --fix-token 1:65,3:66 --random-token 2 -o "$dir/run" || cat "$dir/train.txt"
+own="--random-token 2 --fix-token 1:65,3:66"
+# measured FLAGS..: $said is what probe said, $line its result, $flags and $loss those of --json
+measured() {
+    said=$("$softmax" probe "$dir/run" --probe-seqs 4 --probe-len 16 --json "$dir/p.json" "$@" 2>&1)
+    line=$(echo "$said" | grep ', eps ')
+    flags=$(sed 's/.*"flags":"\([^"]*\)".*/\1/' "$dir/p.json")
+    loss=$(sed 's/.*"probe_loss":\([0-9.]*\).*/\1/' "$dir/p.json")
+}
+has() { echo "$said" | grep -q -e "$1"; }
+without() { ! has "was trained with"; }
+measured
+[ "$flags" = "$own" ] && has "bos none, $own | loss" && without; ok $? "the run's own edits: $line"
+whole=$loss
+measured --random-token 1
+[ "$flags" = "--random-token 1 --fix-token 3:66" ] && [ "$loss" != "$whole" ] &&
+    has "note   the run was trained with $own; here it is --random-token 1 --fix-token 3:66"
+ok $? "a random token takes the place of a fixed one: $said"
+measured --fix-token 2:70
+[ "$flags" = "--fix-token 2:70" ] && has "was trained with"; ok $? "a fixed token takes the place of a random one: $flags"
+measured --fix-token= --random-token=
+[ "$flags" = "" ] && has "; the text is read without$"; ok $? "no edits: $flags"
+measured --bos 70
+[ "$flags" = "--random-token 2 --fix-token 3:66" ] && has "bos F,"; ok $? "--bos takes the first place: $line"
+measured --window 4
+[ "$flags" = "$own --window 4" ]; ok $? "a window: $flags"
+measured -d "$dir/text.txt"
+[ "$flags" = "" ] && has "; the text is read without$"; ok $? "other data: $said"
+measured -d "$dir/text.txt" --random-token 2 --fix-token 1:65,3:66
+[ "$flags" = "$own" ] && without; ok $? "other data with the same edits: $said"
+grep -q '"checkpoint":"[^"]*/run/step_2"' "$dir/p.json"; ok $? "no checkpoint in --json"
+"$softmax" eval "$dir/run" --probe-len 16 --probe-seqs 1 --stream 0+16,0+4 --json "$dir/e.json" > "$dir/e.txt" 2>&1
+grep -q "bos none, $own$" "$dir/e.txt" && grep -q "\"flags\":\"$own\"" "$dir/e.json"; ok $? "eval: $(cat "$dir/e.txt")"
+[ "$(grep -c 'this row changes nothing that counts' "$dir/e.txt")" = 2 ]; ok $? "the rows of --stream 0+16, and no other: $(cat "$dir/e.txt")"
+! grep -q nan "$dir/e.txt"; ok $? "an error of one sequence: $(cat "$dir/e.txt")"
+"$softmax" generate "$dir/run" --prompt 1 --tokens 2 2>&1 > "$dir/g.txt" | grep -q "note   the run was trained with $own; the text is read without"
+ok $? "generate"
+! grep -q note "$dir/g.txt"; ok $? "a note within the text of generate"
+# --init
+train --init "$dir/run" -o "$dir/more"; grep -q "note   the run was trained with $own; the text is read without" "$dir/train.txt"
+ok $? "--init: $(cat "$dir/train.txt")"
+"$softmax" train --init "$dir/run" -n 1 -o "$dir/no" > "$dir/no.txt" 2>&1
+[ $? = 2 ] && grep -q "without data: wanted what it goes on with: --data FILE" "$dir/no.txt"; ok $? "--init without data: $(cat "$dir/no.txt")"
+# what has changed since
+seq 4001 8000 > "$dir/text.txt"
+measured; has "of data that have changed since the run$"; ok $? "other text in the same file: $said"
+seq 4000 > "$dir/text.txt"
+measured; has "held out by the run$" && [ "$loss" = "$whole" ]; ok $? "the same text again: $said"
+printf 'abcd' | dd of="$dir/run/step_2/model.safetensors" bs=1 seek=9000 conv=notrunc 2> /dev/null
+measured; has "model.safetensors: its numbers have changed since it was saved"; ok $? "other weights: $said"
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
