@@ -422,8 +422,15 @@ inline FileOut file_begin(const std::string& given) {
     return o;
 }
 
-static const char WRITE_AGAIN[] =
-    "see that the disk has room and can be written, then run the same command again";
+// What to do when a file cannot be written and the disk has been seen to; train says another thing.
+inline std::string& then_again() {
+    static std::string what = "run the same command again";
+    return what;
+}
+
+inline std::string write_hint() {
+    return "see that the disk has room and can be written, then " + then_again();
+}
 
 // Removes the temporary file and dies of the error that was last.
 [[noreturn]] inline void file_abort(FileOut* o) {
@@ -433,7 +440,7 @@ static const char WRITE_AGAIN[] =
     die(EXIT_MACHINE,
         strf("%s: cannot write (%s); what was there before is untouched", o->path.c_str(),
              strerror(error)),
-        WRITE_AGAIN);
+        write_hint());
 }
 
 // Writes n bytes.
@@ -452,7 +459,7 @@ inline void file_commit(FileOut* o) {
         const int error = errno ? errno : EIO;
         if (!direct) { unlink(o->tmp.c_str()); }
         die(EXIT_MACHINE, strf("%s: cannot write (%s)", o->path.c_str(), strerror(error)),
-            WRITE_AGAIN);
+            write_hint());
     }
     if (!direct) { dir_sync(directory_of(o->path)); }
 }

@@ -376,7 +376,7 @@ void run_save(Run* r, long step, bool keep) {
     }
     run_undraw(r);
     hint_also() = r->log.error;
-    if (r->saved >= 0) { list_add(&hint_also(), "with --resume it goes on", "; "); }
+    then_again() = r->saved >= 0 ? "run again with --resume" : "begin again in another --out";
     log_sync(r->log);                        // first: a log never ends before its checkpoint
     checkpoint_save(&r->m, out, step, run_state(r, step, keep), r->data.tokenizer, optimizer);
     hint_also().clear();

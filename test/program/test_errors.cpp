@@ -734,9 +734,11 @@ static void test_disk() {
     const std::string limit = "cd " + dir + " && trap '' XFSZ && ulimit -f 40 && ";
     Ran r = check_run(limit + binary + TINY + "-n 8 -o run --resume");
     check_refused(r, EXIT_MACHINE, "a full disk", "optimizer.safetensors: cannot write");
+    CHECK(r.says("run again with --resume"), "a full disk: %s", r.err.c_str());
     CHECK(!file_exists(dir + "/run/step_8"), "a full disk left step_8");
     r = check_run(limit + binary + TINY + "-n 4 -o run4 --save-every 0");
     check_refused(r, EXIT_MACHINE, "a full disk from the start", "cannot write");
+    CHECK(r.says("begin again in another --out"), "a full disk from the start: %s", r.err.c_str());
     // and nobody ignores the signal for us
     r = check_run("cd " + dir + " && ulimit -f 40 && " + binary + TINY + "-n 4 -o run6");
     check_refused(r, EXIT_MACHINE, "a limit on files", "cannot write (File too large)");
