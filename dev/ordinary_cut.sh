@@ -12,13 +12,14 @@
 #   BF16=build/cpu-PRECISION=bf16/train_sink dev/ordinary_cut.sh train 9M OUT
 #   STEPS=100 dev/ordinary_cut.sh after 9M OUT       a probe of that checkpoint at T 256
 #   STEPS=100 dev/ordinary_cut.sh edits 9M OUT       what it loses; random and repeated tokens
+#   STEPS=10000 LONG=1 AS=6M- dev/ordinary_cut.sh edits 6M OUT    the same; files are called 6M-..
 #   python3 dev/make/cut_results.py OUT docs/results/cut-smollm2.json
 #
 # NAME is 31M, 16M, 9M, 6M, 3M, or a list of layers such as 0-3,11. Control: the same shape from
 # random weights. One thread. A run goes on from its newest checkpoint; STEPS says to where. LONG=1
 # trains on OUT/allVOCAB, more text, as run NAME-long, with an evaluation every 250 steps.
 set -eu
-[ $# -ge 3 ] || { sed -n '2,19p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,20p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
 verb=$1 name=$2 out=$3 seed=${4:-1}
 : "${BIN:=./train_sink}" "${BF16:=$BIN}" "${PYTHON:=python3}"
 
@@ -31,7 +32,7 @@ case $name in
     3M) layers=0-3 inside="--ffn 192 --kv-heads 1" vocab=1024 ;;
     *) layers=$name ;;
 esac
-text=$out/text$vocab long='' every=25
+text=$out/text$vocab as=${AS:-} long='' every=25
 if [ -n "${LONG:-}" ]; then text=$out/all$vocab long=-long every=250; fi
 shape() { # the flags of a model like the cut one
     "$PYTHON" - "$out/cut-$name/config.json" <<'P'
@@ -48,7 +49,7 @@ P
 checkpoint=$out/$name$long-s$seed/step_$steps
 edit() { # file, change and other flags of eval
     file=$1; shift
-    "$BIN" eval "$checkpoint" -d "$text" --bos none --json "$out/$file.json" --edit "$@"
+    "$BIN" eval "$checkpoint" -d "$text" --bos none --json "$out/$as$file.json" --edit "$@"
 }
 edits() {
     edit e-mask 'A:*:1=mask' --stream 0+16,1+15
@@ -57,9 +58,9 @@ edits() {
     edit e-hm 'h:2:1:top3=mean'
     edit e-vm 'v:*:1=mean'
     edit e-k2 'k:*:1=from 2'
-    "$BIN" probe "$checkpoint" -d "$text" --random-token 1 --json "$out/p-r1.json"
-    "$BIN" probe "$checkpoint" -d "$text" --random-token 1,2 --json "$out/p-r12.json"
-    "$BIN" probe "$checkpoint" --probe-input repeated --json "$out/p-rep.json"
+    "$BIN" probe "$checkpoint" -d "$text" --random-token 1 --json "$out/$asp-r1.json"
+    "$BIN" probe "$checkpoint" -d "$text" --random-token 1,2 --json "$out/$asp-r12.json"
+    "$BIN" probe "$checkpoint" --probe-input repeated --json "$out/$asp-rep.json"
 }
 
 export OMP_NUM_THREADS=1

@@ -93,8 +93,9 @@ void reject_covered_bos(const Flags& f) {
     }
 }
 
-// Returns true if one of the model's layers is such a layer.
+// Returns true if one of the model's layers is such a layer, or if nobody has said how many it has.
 template <class F> static bool some_layer(const Arch& c, F is_such) {
+    if (c.L == 0) { return true; }
     for (int l = 0; l < c.L; l++) {
         if (is_such(l)) { return true; }
     }
@@ -112,7 +113,7 @@ static void reject_idle_patterns(const Flags& f) {
                         "a 1 of --local-layers for one of the layers");
     if (!pe_of(c).rotary) { return; }
     reject_unused_flags(f, "rope_part", some_layer(c, turns), "a layer that rotates");
-    reject_unused_flags(f, "rope_local", some_layer(c, turns_local),
+    reject_unused_flags(f, "rope_local", !c.window || some_layer(c, turns_local),
                         "a layer that has a window and rotates");
     reject_unused_flags(f, "rope_base rope_scaling rope_factor", some_layer(c, turns_base),
                         "a layer that rotates and does not take its base from --rope-local");

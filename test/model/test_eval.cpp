@@ -863,7 +863,7 @@ static void test_gradients(Setting* s, const Naive& net) {
     Host weights(s->m.master, s->m.master + s->m.num_params);
     model_set(&with, weights.data());
     const NormPair all = eval_gradients(&with, s->seqs.data(), n, T, T);
-    check_near(all.first[1], first, 1e-6 * first, "gradient at token 1");
+    check_near(n * all.first[1], first, 1e-6 * first, "gradient at token 1");
     double some = 0, mean = 0;
     for (int b = 0; b < n; b++) {
         model_zero(&with);
@@ -880,7 +880,7 @@ static void test_gradients(Setting* s, const Naive& net) {
         });
     }
     check_near(some, rest, 1e-6 * rest, "gradient at three others");
-    check_near(all.rest[1], mean, 1e-12 * mean, "mean gradient at the others");
+    check_near(n * all.rest[1], mean, 1e-12 * mean, "mean gradient at the others");
     const NormPair both = eval_gradients(&with, s->seqs.data(), n, T, 2 * T);
     for (int l = 0; l <= s->m.arch.L; l++) {
         check_near(both.first[l], all.first[l], 1e-12 * all.first[l], "two at a time, token 1");
