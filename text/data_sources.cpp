@@ -228,6 +228,9 @@ static std::string source_find(const std::string& given, double* weight) {
     };
     std::string name = given;
     *weight = exists(name) ? -1 : source_weight(&name);
+    if (!exists(name) && name == "bb") {
+        die(EXIT_USER, "--data " + given + ": got a weight, and bb is not mixed", "-d bb alone");
+    }
     if (!exists(name)) {
         die(EXIT_USER,
             "--data " + given + ": no such file or directory, and nothing of that name under data/",

@@ -103,6 +103,7 @@ static std::string encode_conversation(const Tokenizer& tok, const EncodeOptions
 // Encodes a record of text. Returns what is wrong with it, or "".
 static std::string encode_text_record(const Tokenizer& tok, const EncodeOptions& o,
                                       const Json& record, TextBlock* b) {
+    if (record.type == Json::ARRAY) { return "got an array, wanted one record"; }
     const Json* text = record.get("text");
     if (!text || text->type != Json::STRING) {
         return "wanted {\"text\": \"...\"}, got a record without text (conversations: --sft)";

@@ -153,6 +153,12 @@ void text_close(TextFile* t) {
 std::string text_advice(const std::string& error) {
     const bool record = error.find(": line ") != std::string::npos;
     const bool program = error.find("which is not installed") != std::string::npos;
+    if (error.compare(0, 3, "-: ") == 0) {
+        return "standard input is .jsonl, {\"text\": \"...\"} in a line; put other text in a .txt file";
+    }
+    if (error.find("got an array") != std::string::npos) {
+        return "put each record in a line of its own: jq -c '.[]' ARRAY.json > RECORDS.jsonl";
+    }
     if (record) { return "repair the record, or leave broken ones out with --skip-bad"; }
     if (program) { return "install it, or unpack the file elsewhere"; }
     return "get the file again";

@@ -69,6 +69,7 @@ static void test_hints() {
     hinted("tokenize nowhere/no.jsonl -o x", "ls *.txt *.jsonl*");
     hinted("-d shards/no/no.jsonl", "ls shards; or leave --data out: the built-in task");
     hinted("-d no.txt", "ls *.txt *.jsonl*; or leave --data out: the built-in task");
+    hinted("-d bb:2", "-d bb alone");
     hinted("-d pile_5B", "make shards: ./train_sink tokenize YOUR.txt -o data/pile_5B");
     hinted("tokenize", "./train_sink tokenize FILE... -o DIR");
     hinted("tokenize short.txt", "./train_sink tokenize short.txt -o data/NAME");
