@@ -154,7 +154,7 @@ std::string text_advice(const std::string& error) {
     const bool record = error.find(": line ") != std::string::npos;
     const bool program = error.find("which is not installed") != std::string::npos;
     if (error.compare(0, 3, "-: ") == 0) {
-        return "standard input is .jsonl, {\"text\": \"...\"} in a line; put other text in a .txt file";
+        return "standard input is .jsonl; put other text into a .txt file, and name that";
     }
     if (error.find("got an array") != std::string::npos) {
         return "put each record in a line of its own: jq -c '.[]' ARRAY.json > RECORDS.jsonl";
