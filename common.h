@@ -222,7 +222,7 @@ inline std::string float_text(float v) {
     return strf("%.9g", v);
 }
 
-// Returns a number as text, a whole one with all of its digits, another one with six: 16777216,
+// Returns a number as text, a whole one with all of its digits, others with six: 16777216,
 // 0.3, 1e+20.
 inline std::string number_text(double v) {
     const bool whole = v == floor(v) && fabs(v) < 1e15;
@@ -422,12 +422,13 @@ inline FileOut file_begin(const std::string& given) {
     return o;
 }
 
-// What to do when a file cannot be written and the disk has been seen to; train says another thing.
+// Holds what to do once the disk has been seen to; train sets another.
 inline std::string& then_again() {
     static std::string what = "run the same command again";
     return what;
 }
 
+// Returns the hint where a file cannot be written.
 inline std::string write_hint() {
     return "see that the disk has room and can be written, then " + then_again();
 }

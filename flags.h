@@ -56,7 +56,7 @@ typedef std::string str;
     X("tb", MODEL, str,    model,           'm', "bb",       0, 0,       "preset:" PRESETS(PRESET_NAME)) \
     X("tb", TRAINING, long,   batch,           'b', 0,          0, 1<<24,   "sequences in memory at once, B (0: the preset's)") \
     X("tb", TRAINING, long,   total_batch,     0,   0,          0, 1L<<40,  "tokens per step, a multiple of batch * seq (0: batch * seq)") \
-    X("tb", TRAINING, long,   steps,           'n', 1000,       0, MOST,    "optimizer steps (bench: 12, unless it is given)") \
+    X("tb", TRAINING, long,   steps,           'n', 1000,       0, MOST,    "optimizer steps (bench: 12 unless given)") \
     X("T", TRAINING, str,    optimizer,       0,   "adamw",    0, 0,       "adamw, muon (matrices of layers, adamw the rest) or sgd (momentum beta1)") \
     X("T", TRAINING, long,   min_context,     0,   0,          0, 1<<30,   "train only on targets with this many tokens before them (0: all)") \
     X("t", TRAINING, double, lr,              0,   4e-4,       0, MANY,    "peak learning rate") \

@@ -12,12 +12,12 @@ void adapter_said(const Checkpoint& k, const std::string& adapter) {
 
 // Prints a note if the weights of a checkpoint of ours are not those that were saved.
 static void numbers_note(const Model& m, const std::string& checkpoint) {
-    const Json state = directory_object(checkpoint, "state.json");
+    const Json state = state_of(checkpoint);
     const Json* numbers = state.get("numbers");
     const Json* was = numbers ? numbers->get("model") : NULL;
     if (!was || was->string == array_hash(&m, m.master)) { return; }
     fprintf(stderr, "note   %s/model.safetensors: its numbers have changed since it was saved\n",
-            checkpoint.c_str());
+            printable(checkpoint).c_str());
 }
 
 Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients) {
@@ -39,7 +39,8 @@ Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients)
     memory_check(c, 1, std::max(1, T_max), gradients, spared);
     Model m = model_new(c, T_max, gradients);
     checkpoint_read(&m, &k);
-    if (k.adapted.empty()) { numbers_note(m, f->words[0]); }
+    const bool all_read = cpu::mapped.all.empty();       // none stays in its file
+    if (k.adapted.empty() && all_read) { numbers_note(m, f->words[0]); }
     cpu::product_settings.split_floats = !gradients;     // if it is only run forward
     f->arch.V = c.V;
     return m;

@@ -35,21 +35,33 @@ static Json trained_flags(const std::string& checkpoint, const Json& state) {
     return flags ? *flags : log_flags(checkpoint + "/../log.jsonl", INFINITY);
 }
 
+// Returns a list, such as 3:66,1:65, in the order of its positions.
+static std::string in_order(const std::string& list) {
+    std::vector<std::string> items = split(list, ',');
+    std::sort(items.begin(), items.end(), [](auto& a, auto& b) {
+        return atoi(a.c_str()) < atoi(b.c_str());
+    });
+    std::string sorted;
+    for (auto& item : items) { list_add(&sorted, item, ","); }
+    return sorted;
+}
+
 // Returns the edits of a run as they are typed, "" for none.
 static std::string edits_typed(const std::string& random, double share, const std::string& fix) {
     std::string text;
-    if (!random.empty()) { text += " --random-token " + random; }
+    if (!random.empty()) { text += " --random-token " + in_order(random); }
     if (!random.empty() && share < 1) { text += strf(" --random-share %g", share); }
-    if (!fix.empty()) { text += " --fix-token " + fix; }
+    if (!fix.empty()) { text += " --fix-token " + in_order(fix); }
     return text.empty() ? text : text.substr(1);
 }
 
 // Returns the flags of the run that made a checkpoint, none for another's model.
 static Json flags_of(const std::string& checkpoint) {
-    const Json state = directory_object(checkpoint, "state.json");
+    const Json state = state_of(checkpoint);
     return state.fields.empty() ? state : trained_flags(checkpoint, state);
 }
 
+// Returns a flag's text, "" if it is not there.
 static std::string text_of(const Json& flags, const char* name) {
     const Json* value = flags.get(name);
     return value ? value->string : "";
@@ -67,7 +79,7 @@ std::string trained_edits_note(const std::string& checkpoint, const Flags& f) {
     const std::string now = edits_typed(f.random_token, f.random_share, f.fix_token);
     if (edits.empty() || edits == now) { return ""; }
     const std::string here = now.empty() ? "the text is read without" : "here it is " + now;
-    return "note   the run was trained with " + edits + "; " + here + "\n";
+    return "note   the run was trained with " + printable(edits) + "; " + printable(here) + "\n";
 }
 
 // Takes positions that are `taken` out of a list of edits, POSITION or POSITION:ID.
@@ -80,13 +92,25 @@ static std::string edits_without(const std::string& list, const std::vector<int>
     return kept;
 }
 
-// Lets what was typed take the place of the run's own edits, position by position.
-static void edits_replace(Flags* f) {
+// Returns the one token that the tokenizer puts before a text, -1 if there is none.
+static long bos_default(const Tokenizer& tok) {
+    const std::vector<int> ids = tokenizer_encode(tok, "", true);
+    return ids.size() == 1 ? ids[0] : -1;
+}
+
+// Tells whether the flags put a token first where the run had none, or another.
+static bool begins_otherwise(const Flags& f, const std::string& trained_bos) {
+    if (!f.given_bos || f.bos == "none" || f.bos == "doc" || f.bos == trained_bos) { return false; }
+    return f.bos != "default" || f.tokenizer.empty() || bos_default(tokenizer_of(f.tokenizer)) >= 0;
+}
+
+// Takes the run's edits out of positions that are typed: those of the other list, and of the first
+// token with --bos. A list that is typed is whole: the run's own is gone.
+static void edits_replace(Flags* f, const std::string& trained_bos) {
     const DataOptions typed = typed_edits(*f, 1);
     std::vector<int> taken = typed.random_token;
     for (auto& fix : typed.fix_token) { taken.push_back(fix.first); }
-    const bool begins = f->given_bos && f->bos != "none" && f->bos != "doc";
-    if (begins) { taken.push_back(1); }
+    if (begins_otherwise(*f, trained_bos)) { taken.push_back(1); }
     if (!f->given_random_token) { f->random_token = edits_without(f->random_token, taken); }
     if (!f->given_fix_token) { f->fix_token = edits_without(f->fix_token, taken); }
 }
@@ -111,7 +135,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     }
     p.own = true;
     flags_take_data(f, flags);
-    edits_replace(f);
+    edits_replace(f, text_of(flags, "bos"));
     printf("%s", trained_edits_note(f->words[0], *f).c_str());
 
     const std::string where = f->words[0] + "/state.json: data";
@@ -143,12 +167,6 @@ static long bos_named(const Flags& f, const Tokenizer& tok) {
     require(ids.size() == 1 || number, "--bos " + f.bos,
             "default, none, seq, doc, or one token of the model");
     return id;
-}
-
-// Returns the one token that the tokenizer puts before a text, -1 if there is none.
-static long bos_default(const Tokenizer& tok) {
-    const std::vector<int> ids = tokenizer_encode(tok, "", true);
-    return ids.size() == 1 ? ids[0] : -1;
 }
 
 ProbeBos probe_bos(const Flags& f, int V) {
@@ -288,7 +306,9 @@ static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const Probe
     in.how = plural(in.n, data.bb ? "sequence" : "window") + strf(" of %d tokens", T + 1);
     if (p.own) {
         data_mark(&data);
-        const bool known = k < p.hashes.size() && !data.bb;
+        const bool as_trained = !f.given_bos && !f.given_tokenizer && !f.given_sft &&
+                                !f.given_sft_loss && !f.given_skip_bad;
+        const bool known = k < p.hashes.size() && !data.bb && as_trained;
         const bool same = !known || p.hashes[k] == data.sources[0].fingerprint;
         in.how += same ? ", held out by the run" : ", of data that have changed since the run";
     }
@@ -326,6 +346,7 @@ ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p,
 
 std::string input_flags(const Flags& f) {
     std::string text = edits_typed(f.random_token, f.random_share, f.fix_token);
+    if (f.given_adapter) { list_add(&text, "--adapter " + f.adapter, " "); }
     if (flag_given(f, "window")) { list_add(&text, strf("--window %d", f.arch.window), " "); }
     if (flag_given(f, "prefix")) { list_add(&text, strf("--prefix %d", f.arch.prefix), " "); }
     return text;

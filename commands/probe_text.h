@@ -10,7 +10,7 @@ and how large its hidden state is. Start with probe_text; --json has the numbers
 
 // Writes a share in hundredths. One that is neither 0 nor 1 is never rounded to it.
 inline std::string of_hundred(double share) {
-    if (share > 0 && share < 0.01)  { return "fewer than 1"; }
+    if (share > 0 && share < 0.01)  { return "less than 1"; }
     if (share < 1 && share > 0.99)  { return "more than 99"; }
     return strf("%.0f", 100 * share);
 }
@@ -76,7 +76,7 @@ inline std::string sink_sentence(const Metrics& r, double eps) {
     if (r.has_star) {
         const char* name = r.h_star.empty() ? "the extra key" : "the sink token";
         const std::string star = of_hundred(sink_rate(r, 0, eps, proxy));
-        text += strf("; %s does in ", name) + star;
+        text += strf("; %s does in ", name) + star + "%";
     }
     return text + "\n";
 }

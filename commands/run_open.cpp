@@ -254,9 +254,10 @@ static Origin run_origin(Run* r) {
         tokenizer_keep(f, o.tokenizer);
     } else if (!f->init.empty()) {
         f->init = checkpoint_in(f->init);
-        require(f->given_data || trained_on(f->init) == "bb", "--init " + f->init + " without data",
-                "what it goes on with: --data FILE (or bb, the built-in task)");
         o.init = init_open(f);
+        const bool named = f->given_data || trained_on(f->init) == "bb";
+        require(named, "--init " + f->init + ": got no --data",
+                "the text to go on with: --data FILE (or --data bb, the built-in task)");
         o.tokenizer = o.init.tokenizer;
     }
     const bool reads_text = f->data != "bb";

@@ -122,7 +122,8 @@ void run_take(Flags* f, const Json& state, long step) {
     const Json was = run_flags(f->out, state, step);
     if (was.fields.empty()) { return; }
     flags_take(f, was);
-    if (ops::on_host && !f->given_graph) { f->graph = false; }   // a GPU's run goes on without one
+    const bool no_graph = ops::on_host || dist::world > 1;       // one GPU's run goes on elsewhere
+    if (no_graph && !f->given_graph) { f->graph = false; }
     batch_of_all(f, state);
     if (!f->given_product && !f->product.empty()) { product_settle(*f); }
     if (!f->given_tokenizer) { f->tokenizer = source_found(f->tokenizer, directory); }

@@ -450,6 +450,10 @@ static ScoreText score_how(const Flags& f, const Model& m, const Tokenizer& tok)
     const bool has_positions = f.max_length <= m.arch.T || !m.sizes.pe.learnable;
     require(has_positions, strf("--max-length %ld", f.max_length),
             strf("at most the %d positions of the model", m.arch.T));
+    if (f.max_length > m.arch.T) {
+        printf("note   --max-length %ld goes beyond the %d positions of the model\n", f.max_length,
+               m.arch.T);
+    }
     const int prefix = score_prefix(tok);
     require(prefix >= 0, tokenizer + ": no BOS and no EOS", "one, to begin a text with");
     const std::string prefix_text = tokenizer_decode(tok, &prefix, 1, false);

@@ -27,15 +27,17 @@ template <class F> cudaGraphExec_t graph_record(F f) {
     return ready;
 }
 
-// Counts a key that is new. If nearly all are, --graph gains nothing, and a note says so.
-inline void graph_new_key() {
-    enum { MANY = 8 };
-    static int keys;
-    keys++;
-    if (keys != MANY) { return; }
+// Counts a call, and whether its key is new. If most are, --graph gains little: a note says so.
+inline void graph_count(bool is_new) {
+    enum { CALLS = 8 };
+    static int calls;
+    static int fresh;
+    calls++;
+    fresh += is_new;
+    if (calls != CALLS || 2 * fresh <= CALLS) { return; }
     progress_end();
-    printf("note   --graph: micro-batches differ in how many targets count, as in conversations, "
-           "so hardly any is started by one call\n");
+    printf("note   --graph: steps differ in how many targets count, as in conversations, so hardly "
+           "any is started by one call\n");
 }
 
 // Does what f does, with --graph by a graph: the first time with a key f itself, which chooses
@@ -45,8 +47,8 @@ template <class F> void repeated(GraphKey key, F f) {
     static cudaGraphExec_t graph;
     if (!graph_wanted || profile_wanted()) { return f(); }
     key.push_back(scratch_number);
+    graph_count(key != last);
     if (key != last) {
-        graph_new_key();
         if (graph) { device_check(cudaGraphExecDestroy(graph), "freeing a graph"); }
         graph = NULL;
         f();

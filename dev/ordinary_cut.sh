@@ -49,7 +49,7 @@ P
 checkpoint=$out/$name$long-s$seed/step_$steps
 edit() { # file, change and other flags of eval
     file=$1; shift
-    "$BIN" eval "$checkpoint" -d "$text" --bos none --json "$out/$as$file.json" --edit "$@"
+    "$BIN" eval "$checkpoint" -d "$text" --bos none --json "$out/${as}$file.json" --edit "$@"
 }
 edits() {
     edit e-mask 'A:*:1=mask' --stream 0+16,1+15
@@ -58,16 +58,16 @@ edits() {
     edit e-hm 'h:2:1:top3=mean'
     edit e-vm 'v:*:1=mean'
     edit e-k2 'k:*:1=from 2'
-    "$BIN" probe "$checkpoint" -d "$text" --random-token 1 --json "$out/$asp-r1.json"
-    "$BIN" probe "$checkpoint" -d "$text" --random-token 1,2 --json "$out/$asp-r12.json"
-    "$BIN" probe "$checkpoint" --probe-input repeated --json "$out/$asp-rep.json"
+    "$BIN" probe "$checkpoint" -d "$text" --random-token 1 --json "$out/${as}p-r1.json"
+    "$BIN" probe "$checkpoint" -d "$text" --random-token 1,2 --json "$out/${as}p-r12.json"
+    "$BIN" probe "$checkpoint" --probe-input repeated --json "$out/${as}p-rep.json"
 }
 
 export OMP_NUM_THREADS=1
 # shellcheck disable=SC2086,SC2046  # $inside and the shape are several words
 case $verb in
     cut) exec "$PYTHON" dev/make/cut_model.py "$out/whole" "$out/cut-$name" --layers "$layers" \
-        --vocab $vocab $inside --text "$text" ;;
+        --vocab $vocab $inside --text "$out/text$vocab" ;;
     probe) exec "$BIN" probe "$out/cut-$name" -d "$text" --probe-len "${LENGTHS:-64,256}" \
         --json "$out/$name.json" ;;
     train) begin="--init $out/cut-$name" run=$out/$name$long-s$seed ;;

@@ -269,6 +269,17 @@ Json directory_object(const std::string& dir, const std::string& name) {
     return file_exists(path) ? json_file(path) : Json();
 }
 
+Json state_of(const std::string& dir) {
+    const std::string path = dir + "/state.json";
+    const long most = 64 << 20;
+    Json state;
+    std::string error;
+    if (file_size(path) < 0 || file_size(path) > most) { return state; }
+    const std::string text = file_read(path);
+    const bool read = json_parse(text.data(), text.size(), &state, &error);
+    return read ? state : Json();
+}
+
 std::vector<int> directory_ends(const std::string& dir) {
     const Json config = directory_object(dir, GENERATION);
     const Json* ids = config.get("eos_token_id");

@@ -46,6 +46,9 @@ std::string directory_said(const std::string& file, const Json& object);
 // Reads the object in DIR/NAME; null if there is no such file.
 Json directory_object(const std::string& dir, const std::string& name);
 
+// Reads state.json of a checkpoint for a note: null if there is none, or none that can be read.
+Json state_of(const std::string& dir);
+
 // Reads the ids of generation_config.json's eos_token_id, one or a list; none without that file.
 std::vector<int> directory_ends(const std::string& dir);
 #endif // DIRECTORY_H

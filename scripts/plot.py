@@ -41,7 +41,7 @@ def dynamics(paths, options):
             end.plot(*series(run["evals"], lambda e: e.get("val_loss")), **style)
         place = beside(sink, i, runs)
         stretches = alike(run["evals"])
-        for (T, eps), evals in stretches:
+        for how, evals in stretches:
             sink.plot(*series(evals, lambda e: runlog.sink(e, proxy)), **style, transform=place)
         for (T, eps), evals in stretches[1:]:
             edge(sink, evals[0]["step"], f"\n T {T}, $\\epsilon$ {eps:g}", style["color"])
@@ -49,9 +49,10 @@ def dynamics(paths, options):
             for ax in (loss, sink):
                 edge(ax, resume["step"], " resumed" * (ax is sink), style["color"])
         if any(e["sink"].get("sink_star") is not None for e in run["evals"]):
-            star = series(run["evals"], lambda e: e["sink"].get("sink_star"))
             style.update(linestyle="--", marker="*", markersize=6)
-            sink.plot(star[0], [100 * y for y in star[1]], **style, transform=place)
+            for how, evals in stretches:
+                star = series(evals, lambda e: e["sink"].get("sink_star"))
+                sink.plot(star[0], [100 * y for y in star[1]], **style, transform=place)
     loss.set(title="Loss: validation (markers), training (thin)", xlabel="step",
              ylabel="loss (nats per token)")
     stars = any(e["sink"].get("sink_star") is not None for r in runs for e in r["evals"])

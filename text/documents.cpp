@@ -106,7 +106,9 @@ static std::string encode_text_record(const Tokenizer& tok, const EncodeOptions&
     if (record.type == Json::ARRAY) { return "got an array, wanted one record"; }
     const Json* text = record.get("text");
     if (!text || text->type != Json::STRING) {
-        return "wanted {\"text\": \"...\"}, got a record without text (conversations: --sft)";
+        const bool talk = record.get("messages") || record.get("conversations");
+        const char* got = talk ? "got a conversation" : "got a record without text";
+        return std::string("wanted {\"text\": \"...\"}, ") + got;
     }
     std::string domain;
     if (!o.domains.empty()) {
@@ -123,7 +125,7 @@ static std::string encode_line(const Tokenizer& tok, const EncodeOptions& o, con
                                size_t n, TextBlock* b) {
     // of a conversation everything is kept: its messages are a list
     std::vector<const char*> keep;
-    if (o.sft.empty()) { keep = { "text", "meta", "pile_set_name" }; }
+    if (o.sft.empty()) { keep = { "text", "meta", "pile_set_name", "messages", "conversations" }; }
     Json record;
     std::string error;
     if (!json_parse(s, n, &record, &error, &b->counts.replaced, keep)) { return error; }

@@ -153,11 +153,15 @@ void text_close(TextFile* t) {
 std::string text_advice(const std::string& error) {
     const bool record = error.find(": line ") != std::string::npos;
     const bool program = error.find("which is not installed") != std::string::npos;
-    if (error.compare(0, 3, "-: ") == 0) {
-        return "standard input is .jsonl; put other text into a .txt file, and name that";
-    }
     if (error.find("got an array") != std::string::npos) {
         return "put each record in a line of its own: jq -c '.[]' ARRAY.json > RECORDS.jsonl";
+    }
+    const bool no_json = error.find("wanted a JSON") != std::string::npos;
+    if (no_json && error.compare(0, 10, "-: line 1:") == 0) {
+        return "standard input is .jsonl; put other text into a .txt file, and name that";
+    }
+    if (error.find("got a conversation") != std::string::npos) {
+        return "train -d FILE --sft zephyr learns from conversations";
     }
     if (record) { return "repair the record, or leave broken ones out with --skip-bad"; }
     if (program) { return "install it, or unpack the file elsewhere"; }

@@ -421,6 +421,7 @@ static void check_files(const Job& job) {
 // Dies if a file of --val is read for training, too. Prints a note of one that is read twice.
 static void check_twice(const Job& job) {
     std::map<std::pair<dev_t, ino_t>, size_t> seen;      // place -> index of the first of this file
+    std::set<size_t> twice;                              // those that a note has named
     for (size_t i = 0; i < job.names.size(); i++) {
         const std::string& path = job.names[i];
         struct stat st;
@@ -432,7 +433,9 @@ static void check_twice(const Job& job) {
             die(EXIT_USER, "--val " + path + ": got a file that is trained on, too",
                 "leave --val out: a part of the text is held out; or name other text");
         }
-        fprintf(stderr, "note   %s: is read twice\n", printable(path).c_str());
+        const bool is_second = twice.insert(first->second).second;
+        if (!is_second) { continue; }
+        fprintf(stderr, "note   %s: is read more than once\n", printable(path).c_str());
     }
 }
 

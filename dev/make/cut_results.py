@@ -27,7 +27,8 @@ LATER = [("31M", 200), ("6M", 500), ("16M", 200), ("3M", 500),
 INPUTS.update((f"{name}-s{seed}-{step}", f"{name}, seed {seed}, step {step}, T 256")
               for name, step in LATER for seed in (1, 2, 3))
 INPUTS.update((f"6M-{file}", f"6M-long, {title}") for file, title in OTHERS.items())
-ALWAYS = 100                                     # steps up to which every evaluation is kept
+ALWAYS, FEWER = 100, 250                         # up to the first every evaluation is kept, then
+                                                 # those at multiples of both
 
 
 def ratios(above, below):
@@ -58,7 +59,7 @@ def evals_of(path):
     flags = run["config"]["flags"]
     return [{"step": e["step"], "tokens": e["step"] * flags["seq"] * flags["batch"],
              "val_loss": round(e["val_loss"], 4), **measured(e)} for e in run["evals"]
-            if e["step"] <= ALWAYS or e["step"] % ALWAYS == 0]
+            if e["step"] <= ALWAYS or e["step"] % ALWAYS == 0 or e["step"] % FEWER == 0]
 
 
 def edits_of(path):
@@ -96,7 +97,7 @@ def with_old(new, old):
     for part, made in new.items():
         had = old.get(part, type(made)())
         if isinstance(made, dict): new[part] = {**had, **made}
-        elif not made: new[part] = had
+        else: new[part] = list({(o["kind"], o["name"]): o for o in had + made}.values())
     return new
 
 

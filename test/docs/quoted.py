@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 
+import quoted_cut
 import quoted_first
 
 passed, wrong = 0, []
@@ -188,36 +189,6 @@ finer = {o["step"]: o for o in map(json.loads, open("docs/results/demo/film-seed
 smol = results("smollm2")
 smol_alpha = sum(map(sum, smol["alpha1"])) / sum(map(len, smol["alpha1"]))
 by_layer = [f"{100 * sum(x > 0.3 for x in row) / len(row):.0f}" for row in smol["alpha1"]]
-cut = results("cut-smollm2")
-cut_at = {name: {p["T"]: p for p in o["probes"]} for name, o in cut["cuts"].items()}
-of_cut = lambda p: f"{100 * p['sink_1']:.1f}"
-trained = {name: {o["step"]: o for o in rows} for name, rows in cut["runs"].items()}
-CUT_PROSE = [("docs/smollm2.md", "| {} | {} | {} | {} |",
-              [name, of_cut(o[64]), " ".join(f"{x:.2f}" for x in o[64]["alpha1_max"]),
-               " ".join(f"{x:.1f}" for x in o[64]["h_ratio"][1:])])
-             for name, o in cut_at.items() if not name.endswith("M")]
-CUT_PROSE += [("docs/smollm2.md", "| {} | {} | {} | {} | {} | {} | {} |",
-               [str(step), f"{o['val_loss']:.3f}", of_cut(o), f"{o['heads_above'][2]}, {o['heads_above'][3]}",
-                f"{max(o['alpha1_max']):.2f}", f"{o['h_ratio'][3]:.1f}", f"{o['v_ratio'][3]:.2f}"])
-              for step, o in trained["9M-s1"].items() if step in (0, 25, 50) or step % 100 == 0]
-CUT_PROSE += [("docs/smollm2.md", "| `{}` | +{} +- {} | {} | {} |",
-               [o["name"], f"{o['change']:.3f}", f"{o['change_error']:.3f}", of_cut(o),
-                f"{100 * o['sink_2']:.1f}"]) for o in cut["edits"] if o["kind"] == "edit"]
-CUT_PROSE += [("docs/smollm2.md", "{}, positions in the cache | +{} +- {} |",
-               [o["name"].split(",")[0], f"{o['change']:.3f}", f"{o['change_error']:.3f}"])
-              for o in cut["edits"] if o["name"].endswith("in the cache")]
-control = max(trained["9M-control-s1"].items())
-CUT_PROSE += [("docs/smollm2.md", "Three seeds (of the order of the text) end at {}, {} and {}%.",
-               [of_cut(trained[f"9M-s{seed}"][500]) for seed in (1, 2, 3)]),
-              ("docs/smollm2.md", "At T 256 Sink_1 was {}% as cut, and is {}, {} and\n{}% at the end.",
-               [of_cut(cut_at["9M"][256])] + [of_cut(cut["inputs"][f"{of}step 500, T 256"])
-                                              for of in ("", "seed 2, ", "seed 3, ")]),
-              ("docs/smollm2.md", "has none: Sink_1 is {}% and the loss {} at step {}.",
-               [of_cut(control[1]), f"{control[1]['val_loss']:.3f}", str(control[0])]),
-              ("docs/smollm2.md", "weaker as cut, {}%, and training ends it: {}% after 100 steps",
-               [of_cut(cut_at["3M"][64]), of_cut(trained["3M-s1"][100])]),
-              ("docs/smollm2.md", "A random first token, or two, keep the sink ({}%)",
-               [of_cut(cut["inputs"]["random first token"])])]
 seed1 = [o for o in table4["table4-none"]["ours"] if o["seed"] == 1][0]["last"]
 PROSE = [
     ("docs/sinks.md", "Sink_1 {}, {} and {}% (seeds 2, 3, 4;", rates),
@@ -261,7 +232,7 @@ def check_prose(name, template, figures):
            f"{name}: lacks '{filled}'")
 
 
-for row in PROSE + CUT_PROSE + quoted_first.sentences(): check_prose(*row)
+for row in PROSE + quoted_cut.sentences() + quoted_first.sentences(): check_prose(*row)
 for text in wrong: print("FAIL", text)
 print(f"{passed} passed, {len(wrong)} failed")
 sys.exit(bool(wrong))

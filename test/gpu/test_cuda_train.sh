@@ -191,7 +191,7 @@ for how in "" --graph; do
         --probe-len 8 --eval-every 3 $how
 done
 same_hash "bf16, a graph of conversations" "$dir/a.talk" "$dir/a.talk--graph"
-note="note   --graph: micro-batches differ"
+note="note   --graph: steps differ"
 [ "$(grep -c "$note" "$dir/a.talk--graph.txt")" = 1 ] && ! grep -q "$note" "$dir/a.graph.txt" && ok ||
     bad "a graph that gains nothing: no note, or one where it does"
 # a run with --graph goes on without a GPU

@@ -23,6 +23,7 @@ has() { echo "$said" | grep -q -e "$1"; }
 without() { ! has "was trained with"; }
 measured
 [ "$flags" = "$own" ] && has "bos none, $own | loss" && without; ok $? "the run's own edits: $line"
+! has "have changed since"; ok $? "a change where nothing has changed: $said"
 whole=$loss
 measured --random-token 1
 [ "$flags" = "--random-token 1 --fix-token 3:66" ] && [ "$loss" != "$whole" ] &&
@@ -30,6 +31,10 @@ measured --random-token 1
 ok $? "a random token takes the place of a fixed one: $said"
 measured --fix-token 2:70
 [ "$flags" = "--fix-token 2:70" ] && has "was trained with"; ok $? "a fixed token takes the place of a random one: $flags"
+measured --fix-token 3:66,1:65
+without; ok $? "the same edits in another order: $said"
+measured --bos default
+[ "$flags" = "$own" ] && without; ok $? "--bos default, where there is none: $said"
 measured --fix-token= --random-token=
 [ "$flags" = "" ] && has "; the text is read without$"; ok $? "no edits: $flags"
 measured --bos 70
@@ -43,7 +48,7 @@ measured -d "$dir/text.txt" --random-token 2 --fix-token 1:65,3:66
 grep -q '"checkpoint":"[^"]*/run/step_2"' "$dir/p.json"; ok $? "no checkpoint in --json"
 "$softmax" eval "$dir/run" --probe-len 16 --probe-seqs 1 --stream 0+16,0+4 --json "$dir/e.json" > "$dir/e.txt" 2>&1
 grep -q "bos none, $own$" "$dir/e.txt" && grep -q "\"flags\":\"$own\"" "$dir/e.json"; ok $? "eval: $(cat "$dir/e.txt")"
-[ "$(grep -c 'this row changes nothing that counts' "$dir/e.txt")" = 2 ]; ok $? "the rows of --stream 0+16, and no other: $(cat "$dir/e.txt")"
+[ "$(grep -c 'nothing that counts is changed' "$dir/e.txt")" = 2 ]; ok $? "the rows of --stream 0+16, and no other: $(cat "$dir/e.txt")"
 ! grep -q nan "$dir/e.txt"; ok $? "an error of one sequence: $(cat "$dir/e.txt")"
 "$softmax" generate "$dir/run" --prompt 1 --tokens 2 2>&1 > "$dir/g.txt" | grep -q "note   the run was trained with $own; the text is read without"
 ok $? "generate"
@@ -52,12 +57,30 @@ ok $? "generate"
 train --init "$dir/run" -o "$dir/more"; grep -q "note   the run was trained with $own; the text is read without" "$dir/train.txt"
 ok $? "--init: $(cat "$dir/train.txt")"
 "$softmax" train --init "$dir/run" -n 1 -o "$dir/no" > "$dir/no.txt" 2>&1
-[ $? = 2 ] && grep -q "without data: wanted what it goes on with: --data FILE" "$dir/no.txt"; ok $? "--init without data: $(cat "$dir/no.txt")"
+[ $? = 2 ] && grep -q "got no --data: wanted the text to go on with: --data FILE" "$dir/no.txt"; ok $? "--init without data: $(cat "$dir/no.txt")"
 # what has changed since
 seq 4001 8000 > "$dir/text.txt"
 measured; has "of data that have changed since the run$"; ok $? "other text in the same file: $said"
 seq 4000 > "$dir/text.txt"
 measured; has "held out by the run$" && [ "$loss" = "$whole" ]; ok $? "the same text again: $said"
+# weights of another family that stay in their file have not changed, nor has text that is read otherwise
+"$softmax" train --init test/families/mistral -d bb --bb-vocab 20 -n 1 --seq 16 --batch 2 --sample 0 --val-seqs 2 \
+    --probe-seqs 2 -o "$dir/family" > "$dir/train.txt" 2>&1
+said=$("$softmax" probe "$dir/family" --probe-seqs 2 2>&1)
+[ $? = 0 ] && ! has "have changed since"; ok $? "another family's run: $said"
+printf '{"text":"%s"}\n' $(seq 600) > "$dir/docs.jsonl"
+"$softmax" train -d "$dir/docs.jsonl" --bos doc --width 16 --seq 16 -n 1 --batch 2 --sample 0 --val-seqs 2 --probe-seqs 2 \
+    --probe-len 16 -o "$dir/docs" > "$dir/train.txt" 2>&1
+said=$("$softmax" probe "$dir/docs" --probe-seqs 2 --probe-len 16 --bos none 2>&1)
+has "held out by the run" && ! has "have changed since"; ok $? "documents without their BOS: $said"
+# a damaged state.json costs generate its note, and what another wrote there cannot draw on the terminal
+cp -r "$dir/run/step_2" "$dir/damaged"
+echo '{"flags": ' > "$dir/damaged/state.json"
+"$softmax" generate "$dir/damaged" --prompt 1 --tokens 2 > "$dir/g.txt" 2>&1; ok $? "generate without state.json: $(cat "$dir/g.txt")"
+printf '{"flags":{"fix_token":"1:5\\u001b[31mRED\\nerror: gone"}}' > "$dir/damaged/state.json"
+"$softmax" generate "$dir/damaged" --prompt 1 --tokens 2 > "$dir/g.txt" 2>&1
+grep -q "trained with" "$dir/g.txt" && ! grep -q "$(printf '\033')" "$dir/g.txt" && ! grep -q '^error: gone' "$dir/g.txt"
+ok $? "a note of state.json as it is: $(cat -v "$dir/g.txt")"
 printf 'abcd' | dd of="$dir/run/step_2/model.safetensors" bs=1 seek=9000 conv=notrunc 2> /dev/null
 measured; has "model.safetensors: its numbers have changed since it was saved"; ok $? "other weights: $said"
 echo "$passed passed, $failed failed"

@@ -33,7 +33,7 @@ o = json.load(open(out))
 sinks = o.get("sinks", [o["sink"]])
 for s in sinks:
     share = s["sink_k"][0]
-    many = ("fewer than 1" if 0 < share < 0.01 else "more than 99" if 0.99 < share < 1
+    many = ("less than 1" if 0 < share < 0.01 else "more than 99" if 0.99 < share < 1
             else f"{100 * share:.0f}")
     line = (f"  in {many}% of the pairs of a head and a sequence, token 1 gets more than "
             f"{s['eps']:g} of the attention\n")

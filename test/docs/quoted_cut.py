@@ -1,0 +1,115 @@
+"""What docs/smollm2-cut.md quotes of docs/results/cut-smollm2.json: sentences() for quoted.py.
+
+A sentence is (page, text with {} for every figure, the figures as they are printed).
+"""
+import json
+
+PAGE = "docs/smollm2-cut.md"
+SEEDS = (1, 2, 3)
+TOKENS = 2048                                    # of a step
+
+# weights, layers kept, neurons, ids; steps of training
+SHAPES = {"31M": ("30.7M", "0-7", "1,536", "4,096", 200), "16M": ("16.5M", "0-3", "1,536", "4,096", 200),
+          "9M": ("9.4M", "0-3", "512", "4,096", 500), "6M": ("5.9M", "0-3", "256", "1,024", 500),
+          "3M": ("3.1M", "0-3", "192", "1,024", 500)}
+LONG = (0, 500, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000, 9000, 10000)
+
+with open("docs/results/cut-smollm2.json", encoding="utf-8") as file: stored = json.load(file)
+runs = {name: {o["step"]: o for o in rows} for name, rows in stored["runs"].items()}
+cuts = {name: {p["T"]: p for p in o["probes"]} for name, o in stored["cuts"].items()}
+
+
+def rate(o, field="sink_1"):
+    return f"{100 * o[field]:.1f}"
+
+
+def strongest(o):
+    """Returns alpha_1, h first/rest and max/median of h as the tables have them."""
+    return [f"{max(o['alpha1_max']):.2f}", f"{max(o['h_ratio']):.1f}", f"{max(o['spike']):.0f}"]
+
+
+def change(o):
+    return [f"{o['change']:+.3f}", f"{o['change_error']:.3f}"]
+
+
+def at_256(name, seed, step):
+    """Returns Sink_1 of a trained cut at T 256. The first that were made have shorter names."""
+    early = f"seed {seed}, " * (seed > 1) + f"step {step}, T 256"
+    later = f"{name}, seed {seed}, step {step}, T 256"
+    return rate(stored["inputs"][early if name == "9M" else later])
+
+
+def of_cuts():
+    return [(PAGE, "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+             [*shape[:4], rate(cuts[name][64]), rate(cuts[name][256]), *strongest(cuts[name][64])])
+            for name, shape in SHAPES.items()]
+
+
+def of_trained():
+    found = []
+    for name, (weights, *_, step) in SHAPES.items():
+        seeds = [s for s in SEEDS if step in runs.get(f"{name}-s{s}", {})]
+        ends = [runs[f"{name}-s{s}"][step] for s in seeds]
+        control = runs.get(f"{name}-control-s1", {}).get(step)
+        found.append((PAGE, "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                      [weights, f"{step * TOKENS / 1e6:.2f}", " ".join(f"{o['val_loss']:.3f}" for o in ends),
+                       f"{control['val_loss']:.3f}" if control else "-", " ".join(map(rate, ends)),
+                       " ".join(at_256(name, s, step) for s in seeds), rate(control) if control else "-",
+                       *map(" ".join, zip(*map(strongest, ends)))]))
+    return found
+
+
+def of_long():
+    found = []
+    for start, name in (("cut", "6M-long-s1"), ("random", "6M-long-control-s1")):
+        for step, o in runs[name].items():
+            if step not in LONG: continue
+            alpha, h, largest = strongest(o)
+            found.append((PAGE, "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                          [start, f"{step:,}", f"{step * TOKENS / 1e6:.1f}", f"{o['val_loss']:.3f}", rate(o), alpha,
+                           h, f"{min(o['v_ratio']):.2f}", largest]))
+    return found
+
+
+def of_edits():
+    found = []
+    for edits in (stored["edits"], stored.get("edits_6M", [])):
+        found += [(PAGE, "| `{}` | {} +- {} | {} | {} |",
+                   [o["name"], *change(o), rate(o), rate(o, "sink_2")]) for o in edits if o["kind"] == "edit"]
+        found += [(PAGE, "{}, positions in the cache | {} +- {} |", [o["name"].split(",")[0], *change(o)])
+                  for o in edits if o["name"].endswith("in the cache")]
+    return found
+
+
+def of_layers():
+    return [(PAGE, "| {} | {} | {} | {} |",
+             [name, rate(o[64]), " ".join(f"{x:.2f}" for x in o[64]["alpha1_max"]),
+              " ".join(f"{x:.1f}" for x in o[64]["h_ratio"][1:])])
+            for name, o in cuts.items() if not name.endswith("M")]
+
+
+def of_nine():
+    control = runs["9M-control-s1"][500]
+    found = [(PAGE, "| {} | {} | {} | {} | {} | {} | {} |",
+              [str(step), f"{o['val_loss']:.3f}", rate(o), f"{o['heads_above'][2]}, {o['heads_above'][3]}",
+               f"{max(o['alpha1_max']):.2f}", f"{o['h_ratio'][3]:.1f}", f"{o['v_ratio'][3]:.2f}"])
+             for step, o in runs["9M-s1"].items() if step in (0, 25, 50) or step % 100 == 0]
+    found += [(PAGE, "Three seeds (of the order of the text) end at {}, {} and {}%.",
+               [rate(runs[f"9M-s{seed}"][500]) for seed in SEEDS]),
+              (PAGE, "At T 256 Sink_1 was {}% as cut, and is {}, {} and\n{}% at the end.",
+               [rate(cuts["9M"][256])] + [at_256("9M", seed, 500) for seed in SEEDS]),
+              (PAGE, "has none: Sink_1 is {}% and the loss {} at step {}.",
+               [rate(control), f"{control['val_loss']:.3f}", "500"])]
+    return found
+
+
+def of_words():
+    six = [rate(runs[f"6M-s{seed}"][500]) for seed in SEEDS]
+    return [(PAGE, "have Sink_1 at {}% as cut, and at\n{}, {} and {}% after a million tokens", [rate(cuts["6M"][64]), *six]),
+            (PAGE, "30.7 million keep it, too ({}, {} and {}%).",
+             [rate(runs[f"31M-s{seed}"][200]) for seed in SEEDS]),
+            (PAGE, "falls from {}% to {}% in a shorter run", [rate(cuts["16M"][64]), rate(runs["16M-s1"][200])])]
+
+
+def sentences():
+    return (of_cuts() + of_trained() + of_long() + of_edits() + of_layers() + of_nine() + of_words())
