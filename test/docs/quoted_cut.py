@@ -12,7 +12,7 @@ TOKENS = 2048                                    # of a step
 SHAPES = {"31M": ("30.7M", "0-7", "1,536", "4,096", 200), "16M": ("16.5M", "0-3", "1,536", "4,096", 200),
           "9M": ("9.4M", "0-3", "512", "4,096", 500), "6M": ("5.9M", "0-3", "256", "1,024", 500),
           "3M": ("3.1M", "0-3", "192", "1,024", 500)}
-LONG = (0, 500, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000, 9000, 10000)
+LONG = (0, 500, 1000, 2000, 4000, 5000, 6000, 8000, 10000)
 
 with open("docs/results/cut-smollm2.json", encoding="utf-8") as file: stored = json.load(file)
 runs = {name: {o["step"]: o for o in rows} for name, rows in stored["runs"].items()}
@@ -93,7 +93,7 @@ def of_nine():
     found = [(PAGE, "| {} | {} | {} | {} | {} | {} | {} |",
               [str(step), f"{o['val_loss']:.3f}", rate(o), f"{o['heads_above'][2]}, {o['heads_above'][3]}",
                f"{max(o['alpha1_max']):.2f}", f"{o['h_ratio'][3]:.1f}", f"{o['v_ratio'][3]:.2f}"])
-             for step, o in runs["9M-s1"].items() if step in (0, 25, 50) or step % 100 == 0]
+             for step, o in runs["9M-s1"].items() if step in (0, 50, 100, 200, 400, 500)]
     found += [(PAGE, "Three seeds (of the order of the text) end at {}, {} and {}%.",
                [rate(runs[f"9M-s{seed}"][500]) for seed in SEEDS]),
               (PAGE, "At T 256 Sink_1 was {}% as cut, and is {}, {} and\n{}% at the end.",
@@ -105,10 +105,25 @@ def of_nine():
 
 def of_words():
     six = [rate(runs[f"6M-s{seed}"][500]) for seed in SEEDS]
-    return [(PAGE, "have Sink_1 at {}% as cut, and at\n{}, {} and {}% after a million tokens", [rate(cuts["6M"][64]), *six]),
+    long = runs["6M-long-s1"]
+    most = max(long.values(), key=lambda o: o["sink_1"])
+    last_five = sorted(long)[-5:]
+    at = lambda step: rate(stored["inputs"][f"6M-long, seed 1, step {step}, T 256"])
+    inputs = {title: rate(stored["inputs"][f"6M-long, {title}"])
+              for title in ("random first token", "random first two", "one token repeated")}
+    return [(PAGE, "have Sink_1 at {}% as cut, and at {}, {} and {}% after a million tokens",
+             [rate(cuts["6M"][64]), *six]),
             (PAGE, "30.7 million keep it, too ({}, {} and {}%).",
              [rate(runs[f"31M-s{seed}"][200]) for seed in SEEDS]),
-            (PAGE, "falls from {}% to {}% in a shorter run", [rate(cuts["16M"][64]), rate(runs["16M-s1"][200])])]
+            (PAGE, "falls from {}% to {}% in a shorter run", [rate(cuts["16M"][64]), rate(runs["16M-s1"][200])]),
+            (PAGE, "Sink_1 rises to {}% after {} million tokens", [rate(most), f"{most['tokens'] / 1e6:.0f}"]),
+            (PAGE, "to {}% after 20.5 million; at T 256, the length of the training, from {}% after 10.2 million to {}%.",
+             [rate(long[10000]), at(5000), at(10000)]),
+            (PAGE, "At T 256 it is {}% after 10.2 million tokens and {}% after 20.5 million.", [at(5000), at(10000)]),
+            (PAGE, "the last five evaluations have {}% on average, more than half of the {}% at step 500",
+             [f"{100 * sum(long[s]['sink_1'] for s in last_five) / 5:.1f}", rate(long[500])]),
+            (PAGE, "keep the sink ({} and {}%); one token repeated has none",
+             [inputs["random first token"], inputs["random first two"]])]
 
 
 def sentences():
