@@ -415,7 +415,7 @@ def of_ordinary():
          "shorter after the last ({})", [f"{f(ratios[a:b]):.2f}" for f, a, b in (
              (min, 1, 6), (max, 1, 6), (min, 6, 12), (max, 6, 12), (max, 12, 13))]),
         (ORDINARY, "(evaluated last at {})", [tokens(40293, 8192)]),
-        (ORDINARY, "it is {}% at the\n  end and {}% on average over the last five evaluations, where {}% was",
+        (ORDINARY, "it is {}% at\n  the end and {}% on average over the last five evaluations, where {}% was",
          [sink_1(five[-1]), percent(mean(o["sink"]["sink_k"][0] for o in five)), sink_1(evaluation(FALLING, 0))]),
         (FIRST, "one of 8.4M weights [begins after {} million]", [tokens(onset, 32768)])]
 
