@@ -154,7 +154,8 @@ std::string text_advice(const std::string& error) {
     const bool record = error.find(": line ") != std::string::npos;
     const bool program = error.find("which is not installed") != std::string::npos;
     if (error.find("got an array") != std::string::npos) {
-        return "put each record in a line of its own: jq -c '.[]' ARRAY.json > RECORDS.jsonl";
+        return "put each record in a line of its own: jq -c '.[]' ARRAY.json > RECORDS.jsonl; or "
+               "leave the line out with --skip-bad";
     }
     const bool no_json = error.find("wanted a JSON") != std::string::npos;
     if (no_json && error.compare(0, 10, "-: line 1:") == 0) {

@@ -1253,7 +1253,7 @@ static void test_bad_text() {
         { "{\"text\": \"a\"", "line 3: byte 13: wanted ',' or '}'" },
         { "{\"text\": 5}", "line 3: wanted {\"text\"" },
         { "{\"txt\": \"a\"}", "got a record without text" },
-        { "[1]", "without text" },
+        { "[1]", "got an array, wanted one record" },
         { "{\"text\": \"a\"} x", "more text after" },
         { "{\"text\": \"a\x01\"}", "control character" },
         { "{\"text\": \"\\q\"}", "unknown escape" },
