@@ -51,6 +51,9 @@ bool log_has_steps(const std::string& path);
 std::string switches_json(const Arch& c);
 std::string switches_text(const Arch& c);
 
+// Returns the rows of *c that are flags, no sizes, and not as a plain model has them.
+std::vector<ArchRow> arch_differs(Arch* c);
+
 // Writes seconds as 1h02m, a number as 28.3k or 136.4M.
 std::string duration(double s);
 std::string count_text(double n);

@@ -221,7 +221,7 @@ static void report_sinks(JsonObject* o, const EvalResult& r, int T) {
     sink_at_field(o, r.sink_at, { 0.3 });
 }
 
-// Tells whether a run has the losses of the plain one, to 0.0001. NaN is no loss of any.
+// Tells whether a run has the losses of the plain one, to 0.0001. NaN equals none.
 static bool same_losses(const EvalResult& r, const EvalResult& plain) {
     for (size_t i = 0; i < r.losses.size(); i++) {
         const bool same = fabs(r.losses[i] - plain.losses[i]) <= 1e-4;

@@ -47,20 +47,12 @@ static std::string flag_of(const Json& flags, const char* key) {
     return v ? v->string : "";
 }
 
-// Lists the rows of ARCH that are not as a plain model has them: "window 64, tied 1".
-static std::string arch_differs(Arch c) {
-    Arch plain;
+// Lists what is not as a plain model has it and has no row of its own: "window 64, prefix 3".
+static std::string card_differs(Arch c) {
     std::string all;
-    const std::vector<ArchRow> ours = arch_rows(&c);
-    const std::vector<ArchRow> theirs = arch_rows(&plain);
-    for (size_t i = 0; i < ours.size(); i++) {
-        const ArchRow& row = ours[i];
-        const bool size = key_object(row).empty() && row.type == ARCH_int;
-        const bool k_dims = !strcmp(row.field, "k_dims");
-        if (!is_flag(row) || size || k_dims) { continue; }
-        const std::string value = arch_text(row, false);
-        if (value == arch_text(theirs[i], false)) { continue; }
-        list_add(&all, log_name(row) + " " + value);
+    for (auto& row : arch_differs(&c)) {
+        const bool listed = strcmp(row.field, "k_dims") && strcmp(row.field, "tied");
+        if (listed) { list_add(&all, log_name(row) + " " + arch_text(row, false)); }
     }
     return all;
 }
@@ -83,7 +75,7 @@ static std::string card_sizes(const Arch& c) {
 
 static std::string card_model(const Arch& c, long params) {
     const std::string switches = switches_text(c);       // begins with a blank
-    const std::string differs = arch_differs(c);
+    const std::string differs = card_differs(c);
     CardTable table;
     table.row("parameters", count_text(params));
     table.row("sizes", card_sizes(c));

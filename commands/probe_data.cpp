@@ -29,8 +29,10 @@ static std::vector<long> held_of(const Json& data, const std::string& where) {
 }
 
 // Returns the flags of the run that made a checkpoint, an object without fields if nothing tells
-// them. An old checkpoint has none, but its run's log has.
+// them. Another's model has no state; an old checkpoint has one without flags, but its run's log
+// has them.
 static Json trained_flags(const std::string& checkpoint, const Json& state) {
+    if (state.fields.empty()) { return state; }
     const Json* flags = state.get("flags");
     return flags ? *flags : log_flags(checkpoint + "/../log.jsonl", INFINITY);
 }
@@ -55,12 +57,6 @@ static std::string edits_typed(const std::string& random, double share, const st
     return text.empty() ? text : text.substr(1);
 }
 
-// Returns the flags of the run that made a checkpoint, none for another's model.
-static Json flags_of(const std::string& checkpoint) {
-    const Json state = state_of(checkpoint);
-    return state.fields.empty() ? state : trained_flags(checkpoint, state);
-}
-
 // Returns a flag's text, "" if it is not there.
 static std::string text_of(const Json& flags, const char* name) {
     const Json* value = flags.get(name);
@@ -68,18 +64,22 @@ static std::string text_of(const Json& flags, const char* name) {
 }
 
 std::string trained_on(const std::string& checkpoint) {
-    return text_of(flags_of(checkpoint), "data");
+    return text_of(trained_flags(checkpoint, state_of(checkpoint)), "data");
 }
 
-std::string trained_edits_note(const std::string& checkpoint, const Flags& f) {
-    const Json flags = flags_of(checkpoint);
-    const Json* share = flags.get("random_share");
-    const std::string edits = edits_typed(text_of(flags, "random_token"),
-                                          share ? share->number : 1, text_of(flags, "fix_token"));
+// Returns the note of trained_edits_note, of a run with the flags `trained`.
+static std::string edits_note(const Json& trained, const Flags& f) {
+    const Json* share = trained.get("random_share");
+    const std::string edits = edits_typed(text_of(trained, "random_token"),
+                                          share ? share->number : 1, text_of(trained, "fix_token"));
     const std::string now = edits_typed(f.random_token, f.random_share, f.fix_token);
     if (edits.empty() || edits == now) { return ""; }
     const std::string here = now.empty() ? "the text is read without" : "here it is " + now;
     return "note   the run was trained with " + printable(edits) + "; " + printable(here) + "\n";
+}
+
+std::string trained_edits_note(const std::string& checkpoint, const Flags& f) {
+    return edits_note(trained_flags(checkpoint, state_of(checkpoint)), f);
 }
 
 // Takes positions that are `taken` out of a list of edits, POSITION or POSITION:ID.
@@ -121,14 +121,14 @@ ProbeData probe_data(Flags* f, const Json& state) {
         p.sources = { f->probe_input };
         return p;
     }
+    const Json flags = trained_flags(f->words[0], state);
     if (f->given_data) {
         p.sources = split(f->data, ',');
-        printf("%s", trained_edits_note(f->words[0], *f).c_str());
+        printf("%s", edits_note(flags, *f).c_str());
         return p;
     }
     const std::string directory = run_started_from(state, f->words[0] + "/..");
     const Json* data = state.get("data");
-    const Json flags = trained_flags(f->words[0], state);
     if (flags.fields.empty() || !data) {
         die(EXIT_USER, f->words[0] + ": does not say what it was trained on",
             "name text to probe it with: --data FILE, or --probe-input random");
@@ -136,7 +136,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     p.own = true;
     flags_take_data(f, flags);
     edits_replace(f, text_of(flags, "bos"));
-    printf("%s", trained_edits_note(f->words[0], *f).c_str());
+    printf("%s", edits_note(flags, *f).c_str());
 
     const std::string where = f->words[0] + "/state.json: data";
     const long T = json_count(*data, "T", 64, where);
@@ -272,6 +272,16 @@ static ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int 
     return in;
 }
 
+// Tells whether source k, opened as `data`, is known to be other text than the run read. Flags that
+// make other tokens of the same text leave that open.
+static bool source_changed(const Flags& f, const ProbeData& p, size_t k, Data* data) {
+    const bool other_tokens = f.given_bos || f.given_tokenizer || f.given_sft ||
+                              f.given_sft_loss || f.given_skip_bad;
+    if (other_tokens || data->bb || k >= p.hashes.size()) { return false; }
+    data_mark(data);
+    return p.hashes[k] != data->sources[0].fingerprint;
+}
+
 // Reads sequences of source k: the start of records, or what the data loader holds out.
 static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const ProbeData& p, size_t k,
                                 int T, int V) {
@@ -305,12 +315,8 @@ static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const Probe
     in.n = data_probe(&data, in.x.data());
     in.how = plural(in.n, data.bb ? "sequence" : "window") + strf(" of %d tokens", T + 1);
     if (p.own) {
-        data_mark(&data);
-        const bool as_trained = !f.given_bos && !f.given_tokenizer && !f.given_sft &&
-                                !f.given_sft_loss && !f.given_skip_bad;
-        const bool known = k < p.hashes.size() && !data.bb && as_trained;
-        const bool same = !known || p.hashes[k] == data.sources[0].fingerprint;
-        in.how += same ? ", held out by the run" : ", of data that have changed since the run";
+        const bool changed = source_changed(f, p, k, &data);
+        in.how += changed ? ", of data that have changed since the run" : ", held out by the run";
     }
     return in;
 }

@@ -51,18 +51,9 @@ static std::string product_text() {
 
 // Returns the flags of the model that are neither its sizes nor their defaults: " --window 8".
 static std::string properties_text(Arch c) {
-    Arch plain;
-    plain.k_dims = c.HS;                                 // what 0 amounts to
-    const std::vector<ArchRow> rows = arch_rows(&c);
-    const std::vector<ArchRow> defaults = arch_rows(&plain);
-    const std::vector<std::string> sizes = { "--layers", "--width", "--heads", "--kv-heads",
-                                             "--head-dim", "--ffn-width", "--vocab", "--seq" };
     std::string text;
-    for (size_t i = 0; i < rows.size(); i++) {
-        const std::string value = arch_text(rows[i], false);
-        const bool size = std::count(sizes.begin(), sizes.end(), rows[i].by) > 0;
-        if (size || !is_flag(rows[i]) || value == arch_text(defaults[i], false)) { continue; }
-        text += std::string(" ") + rows[i].by + " " + value;
+    for (auto& row : arch_differs(&c)) {
+        text += std::string(" ") + row.by + " " + arch_text(row, false);
     }
     return text;
 }

@@ -12,7 +12,7 @@
 #   BF16=build/cpu-PRECISION=bf16/train_sink dev/ordinary_cut.sh train 9M OUT
 #   STEPS=100 dev/ordinary_cut.sh after 9M OUT       a probe of that checkpoint at T 256
 #   STEPS=100 dev/ordinary_cut.sh edits 9M OUT       what it loses; random and repeated tokens
-#   STEPS=10000 LONG=1 AS=6M- dev/ordinary_cut.sh edits 6M OUT    the same; files are called 6M-..
+#   STEPS=5000 LONG=1 AS=6M- dev/ordinary_cut.sh edits 6M OUT     the same; files are called 6M-..
 #   python3 dev/make/cut_results.py OUT docs/results/cut-smollm2.json
 #
 # NAME is 31M, 16M, 9M, 6M, 3M, or a list of layers such as 0-3,11. Control: the same shape from

@@ -96,15 +96,17 @@ inline Place place_of_environment() {
         p.world = environment_int(s.world, 1);
         p.local = environment_int(s.local, p.rank);
         p.neighbors = environment_int(s.neighbors, p.world);
-        const int node = environment_int("SLURM_NODEID", 0);
-        const int tasks = slurm_tasks(environment("SLURM_STEP_TASKS_PER_NODE"), node);
-        if (p.launcher == "srun" && tasks > 0) { p.neighbors = tasks; }
         p.job = environment(s.job);
         break;
     }
-    const std::string slurm_node = environment("SLURM_LAUNCH_NODE_IPADDR");
+    if (p.launcher == "srun") {
+        const std::string first = environment("SLURM_LAUNCH_NODE_IPADDR");
+        if (!first.empty()) { p.address = first; }
+        const int node = environment_int("SLURM_NODEID", 0);
+        const int tasks = slurm_tasks(environment("SLURM_STEP_TASKS_PER_NODE"), node);
+        if (tasks > 0) { p.neighbors = tasks; }
+    }
     const std::string master = environment("MASTER_ADDR");
-    if (p.launcher == "srun" && !slurm_node.empty()) { p.address = slurm_node; }
     if (!master.empty()) { p.address = master; }
     p.token = environment("DIST_TOKEN");
     // torchrun itself listens on MASTER_PORT

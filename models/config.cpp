@@ -79,7 +79,7 @@ static std::string checkpoint_tokenizer(const std::string& dir, const std::strin
 
 // Returns " PRECISION=bf16" if a checkpoint of ours was made by such a build, else "".
 static std::string trained_precision(const std::string& dir) {
-    const Json state = directory_object(dir, "state.json");
+    const Json state = state_of(dir);
     const Json* build = state.get("build");
     const Json* precision = build ? build->get("PRECISION") : NULL;
     if (!precision || precision->string == "fp32") { return ""; }

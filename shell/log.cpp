@@ -175,6 +175,21 @@ std::string switches_text(const Arch& c) {
     return o;
 }
 
+std::vector<ArchRow> arch_differs(Arch* c) {
+    Arch plain;
+    plain.k_dims = c->HS;                                // what 0 amounts to
+    std::vector<ArchRow> found;
+    const std::vector<ArchRow> ours = arch_rows(c);
+    const std::vector<ArchRow> theirs = arch_rows(&plain);
+    for (size_t i = 0; i < ours.size(); i++) {
+        const bool number = key_object(ours[i]).empty() && ours[i].type == ARCH_int;
+        const bool size = number && strcmp(ours[i].field, "tied");
+        const bool same = arch_text(ours[i], false) == arch_text(theirs[i], false);
+        if (is_flag(ours[i]) && !size && !same) { found.push_back(ours[i]); }
+    }
+    return found;
+}
+
 std::string duration(double s) {
     const int m = (int)s / 60;
     const int h = m / 60;

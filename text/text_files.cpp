@@ -58,8 +58,8 @@ static void text_look(const std::string& path) {
     if (!kind.what.empty()) { what = "is " + kind.what; }
     if (!kind.hint.empty()) { hint = hint_for(kind.hint, path); }
     if (ends_with(path, ".gguf")) {
-        hint = "a model is measured with probe FILE, and trained with train --init FILE";
-        hint = hint_for(hint, path);
+        hint = hint_for("a model is measured with probe FILE, and trained with train --init FILE",
+                        path);
     }
     if (!is_there(path)) {
         what = "no such file";

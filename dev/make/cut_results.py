@@ -116,7 +116,7 @@ def main():
         runlog.die(f"words: got {len(sys.argv) - 1}, wanted two", "dev/make/cut_results.py OUT FILE")
     found = collected(sys.argv[1])
     if os.path.exists(sys.argv[2]):
-        with open(sys.argv[2], encoding="utf-8") as f: found = with_old(found, json.load(f))
+        found = with_old(found, runlog.read_json(sys.argv[2], {}, "another FILE"))
     runs = [f"{json.dumps(name)}: [{rows(3, map(json.dumps, evals))}]"
             for name, evals in found["runs"].items()]
     parts = [f'"cuts": {{{rows(2, named(found["cuts"]))}}}',

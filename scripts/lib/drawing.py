@@ -158,7 +158,7 @@ def whole(ax, n, first=0):
 
 
 def alike(evals):
-    """The evaluations in stretches that were measured in one way: with one T and one threshold."""
+    """Returns the evaluations in stretches, each with one T and one threshold."""
     stretches = []
     for e in evals:
         how = (e["sink"]["T"], e["sink"]["eps"])
@@ -169,7 +169,7 @@ def alike(evals):
 
 
 def thresholds(runs):
-    """The label of an axis of sinks: their threshold, if it is one."""
+    """Returns the label of an axis of sinks, with their threshold if they have one in common."""
     found = {e["sink"]["eps"] for r in runs for e in r["evals"]}
     if len(found) == 1: return f"Sink at $\\epsilon$ = {found.pop():g}"
     return "Sink, at different $\\epsilon$"

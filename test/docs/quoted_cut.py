@@ -4,6 +4,8 @@ A sentence is (page, text with {} for every figure, the figures as they are prin
 """
 import json
 
+from quoted_first import row
+
 PAGE = "docs/smollm2-cut.md"
 SEEDS = (1, 2, 3)
 TOKENS = 2048                                    # of a step
@@ -40,8 +42,7 @@ def at_256(name, seed, step):
 
 
 def of_cuts():
-    return [(PAGE, "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-             [*shape[:4], rate(cuts[name][64]), rate(cuts[name][256]), *strongest(cuts[name][64])])
+    return [row(PAGE, shape[0], [*shape[1:4], rate(cuts[name][64]), rate(cuts[name][256]), *strongest(cuts[name][64])])
             for name, shape in SHAPES.items()]
 
 
@@ -51,11 +52,11 @@ def of_trained():
         seeds = [s for s in SEEDS if step in runs.get(f"{name}-s{s}", {})]
         ends = [runs[f"{name}-s{s}"][step] for s in seeds]
         control = runs.get(f"{name}-control-s1", {}).get(step)
-        found.append((PAGE, "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-                      [weights, f"{step * TOKENS / 1e6:.2f}", " ".join(f"{o['val_loss']:.3f}" for o in ends),
-                       f"{control['val_loss']:.3f}" if control else "-", " ".join(map(rate, ends)),
-                       " ".join(at_256(name, s, step) for s in seeds), rate(control) if control else "-",
-                       *map(" ".join, zip(*map(strongest, ends)))]))
+        found.append(row(PAGE, weights, [
+            f"{step * TOKENS / 1e6:.2f}", " ".join(f"{o['val_loss']:.3f}" for o in ends),
+            f"{control['val_loss']:.3f}" if control else "-", " ".join(map(rate, ends)),
+            " ".join(at_256(name, s, step) for s in seeds), rate(control) if control else "-",
+            *map(" ".join, zip(*map(strongest, ends)))]))
     return found
 
 
@@ -65,9 +66,9 @@ def of_long():
         for step, o in runs[name].items():
             if step not in LONG: continue
             alpha, h, largest = strongest(o)
-            found.append((PAGE, "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-                          [start, f"{step:,}", f"{step * TOKENS / 1e6:.1f}", f"{o['val_loss']:.3f}", rate(o), alpha,
-                           h, f"{min(o['v_ratio']):.2f}", largest]))
+            found.append(row(PAGE, start, [
+                f"{step:,}", f"{step * TOKENS / 1e6:.1f}", f"{o['val_loss']:.3f}", rate(o), alpha, h,
+                f"{min(o['v_ratio']):.2f}", largest]))
     return found
 
 
@@ -82,17 +83,16 @@ def of_edits():
 
 
 def of_layers():
-    return [(PAGE, "| {} | {} | {} | {} |",
-             [name, rate(o[64]), " ".join(f"{x:.2f}" for x in o[64]["alpha1_max"]),
-              " ".join(f"{x:.1f}" for x in o[64]["h_ratio"][1:])])
+    return [row(PAGE, name, [rate(o[64]), " ".join(f"{x:.2f}" for x in o[64]["alpha1_max"]),
+                             " ".join(f"{x:.1f}" for x in o[64]["h_ratio"][1:])])
             for name, o in cuts.items() if not name.endswith("M")]
 
 
 def of_nine():
     control = runs["9M-control-s1"][500]
-    found = [(PAGE, "| {} | {} | {} | {} | {} | {} | {} |",
-              [str(step), f"{o['val_loss']:.3f}", rate(o), f"{o['heads_above'][2]}, {o['heads_above'][3]}",
-               f"{max(o['alpha1_max']):.2f}", f"{o['h_ratio'][3]:.1f}", f"{o['v_ratio'][3]:.2f}"])
+    found = [row(PAGE, str(step), [
+                 f"{o['val_loss']:.3f}", rate(o), f"{o['heads_above'][2]}, {o['heads_above'][3]}",
+                 f"{max(o['alpha1_max']):.2f}", f"{o['h_ratio'][3]:.1f}", f"{o['v_ratio'][3]:.2f}"])
              for step, o in runs["9M-s1"].items() if step in (0, 50, 100, 200, 400, 500)]
     found += [(PAGE, "Three seeds (of the order of the text) end at {}, {} and {}%.",
                [rate(runs[f"9M-s{seed}"][500]) for seed in SEEDS]),
