@@ -14,7 +14,8 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
 // log's line are made from these rows. A key that is missing means the default, so a new row breaks
 // no old checkpoint.
 //
-//  type   int, float, str, or kind: one of the names of a table; low, high: what a number may be
+//  type   int, float, str, list: numbers with commas between, or kind: one of the names of a table;
+//         low, high: what a number may be
 //  by     what sets it: a flag of the commands in `cmds` (t train, b bench, p probe),
 //         or a switch of the build
 //  key    in config.json: Hugging Face's own, or one of the object "train_sink" or "rope_scaling"
@@ -63,6 +64,8 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     X(float, rope_slow,    1,             "tb", "--rope-slow",       "rope_scaling.beta_slow",              0, 1e6, "", "yarn: as --rope-low") \
     X(float, rope_length,  0,             "tb", "--rope-length",     "rope_scaling.attention_factor",       0, 1e6, "", "yarn: scale of rotated vectors (0: from the factor)") \
     X(int,   rope_round,   1,             "tb", "--rope-round",      "rope_scaling.truncate",               0, 1, "", "yarn: 1 rounds the ends of the ramp to whole channels") \
+    X(list,  rope_short,   "",            "",   "",                  "rope_scaling.short_factor",           0, 0, "", "longrope: a number for each pair of channels, by which its angle is divided") \
+    X(list,  rope_long,    "",            "",   "",                  "rope_scaling.long_factor",            0, 0, "", "the same beyond the context that was trained, which is not computed") \
     /* attention */ \
     X(kind,  bias,         BUILD_BIAS,    "",   "BIAS",              "train_sink.bias",                     0, 0, NAMES_OF(BIAS), "") \
     X(kind,  bias_share,   SHARE_none,    "tb", "--bias-share",      "train_sink.bias_share",               0, 0, NAMES_OF(SHARE), "learned biases: none (one for each head of keys and values) or heads (one for all)") \
@@ -85,6 +88,7 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
 
 typedef int kind;
 typedef std::string str;
+typedef std::string list;
 struct Arch {
     #define X(type, field, otherwise, ...) type field = otherwise;
     ARCH(X)
@@ -158,7 +162,7 @@ inline std::string forward_only_part(const Arch& arch) {
 inline int rotated(const Arch& arch) { return (int)(arch.HS * arch.rope_part) / 2 * 2; }
 
 // ---- the rows, as data
-enum ArchType { ARCH_int, ARCH_float, ARCH_str, ARCH_kind };
+enum ArchType { ARCH_int, ARCH_float, ARCH_str, ARCH_list, ARCH_kind };
 struct ArchRow {
     ArchType type;
     const char* field;

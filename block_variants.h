@@ -112,7 +112,7 @@ static const FfnRow FFN_ROWS[] = { FFN_VARIANTS(X_FFN) };
 #define NORM_KIND_VARIANTS(X) X(rms) X(ln)
 #define SHARE_VARIANTS(X) X(none) X(heads)
 #define SLOPES_VARIANTS(X) X(even) X(published)
-#define ROPE_VARIANTS(X) X(none) X(linear) X(llama3) X(yarn)
+#define ROPE_VARIANTS(X) X(none) X(linear) X(llama3) X(yarn) X(dynamic) X(longrope)
 #define NORM_KIND_NAME(name, ...) NORM_KIND_##name,
 #define SHARE_NAME(name, ...) SHARE_##name,
 #define SLOPES_NAME(name, ...) SLOPES_##name,

@@ -167,6 +167,11 @@ inline void* xmalloc(size_t n) {
 // ----------------------------------------------------------------------------
 // strings
 
+// Tells whether s begins with this text.
+inline bool starts_with(const std::string& s, const std::string& head) {
+    return s.compare(0, head.size(), head) == 0;
+}
+
 inline bool ends_with(const std::string& s, const std::string& tail) {
     if (s.size() < tail.size()) { return false; }
     return s.compare(s.size() - tail.size(), tail.size(), tail) == 0;

@@ -98,8 +98,7 @@ static float seen_factor(const Model* m, int l, int k) {
     return (float)all / std::min(all, arch.window);
 }
 
-// Scales what the heads of layer l give to tokens, to the queries that see them.
-static void scale_to_seen(const Model* m, int l, HeadMetrics* heads) {
+void scale_to_seen(const Model* m, int l, HeadMetrics* heads) {
     const int most = std::min<int>(METRIC_K, text_rows(m));
     for (int k = 1; k <= most; k++) {
         const float factor = seen_factor(m, l, k);

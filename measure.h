@@ -32,6 +32,10 @@ struct SinkAt {
     std::vector<std::vector<double>> alpha;      // of each: all sequences, layers, heads so far
 };
 
+// Scales what the heads of layer l (NH) give to tokens, to the queries that see them: with a window
+// in some layers only, the others would add zeros to the mean.
+void scale_to_seen(const Model* m, int l, HeadMetrics* heads);
+
 // Adds layer l of the batch that is loaded.
 void sink_at_add(SinkAt* at, const Model* m, int l);
 

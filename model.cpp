@@ -67,6 +67,11 @@ void model_reach(Model* m, long T) {
     const Arch& arch = m->arch;
     const PeRow& pe = m->sizes.pe;
     if (T <= m->reach) { return; }
+    if (T - sink_rows(m) > rope_limit(arch)) {
+        die(EXIT_USER, strf("%ld tokens: this model has other positions beyond %d, which are not "
+            "computed", T - sink_rows(m), arch.rope_context), "give --seq, --probe-len or --tokens "
+            "a smaller number");
+    }
     const long most = (long)m->longest + sink_rows(m);
     m->reach = std::max(T, std::min(2L * m->reach, most));
     ops::device_free(m->positions);

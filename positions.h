@@ -4,6 +4,7 @@ sinusoids of absolute ones, the fixed v* of BIAS=k.
 */
 #ifndef POSITIONS_H
 #define POSITIONS_H
+#include <limits.h>
 #include <math.h>
 #include <vector>
 #include "arch.h"       // Arch, rotated, v_star_norm
@@ -31,7 +32,8 @@ inline YarnPairs yarn_pairs(const Arch& arch, double base) {
 }
 
 // Returns the share of pair i, of angle f, that --rope-scaling stretches by its factor. (llama3:
-// Meta's models; yarn: Peng et al. 2023, section 3)
+// Meta's models; yarn: Peng et al. 2023, section 3; longrope, which has a number for each pair: Ding
+// et al. 2024, arXiv:2402.13753)
 inline double rope_stretched(const Arch& arch, double base, int i, double f) {
     double share = 0;
     if (arch.rope_scaling == ROPE_linear) { share = 1; }
@@ -46,21 +48,33 @@ inline double rope_stretched(const Arch& arch, double base, int i, double f) {
     return std::min(1.0, std::max(0.0, share));
 }
 
+// Returns the number of positions up to which rotary angles are computed here: with dynamic and
+// longrope those that were trained, as the angles are other ones for a longer text.
+inline long rope_limit(const Arch& arch) {
+    const bool by_length = arch.rope_scaling == ROPE_dynamic || arch.rope_scaling == ROPE_longrope;
+    return by_length ? arch.rope_context : LONG_MAX;
+}
+
 // Returns what rotated vectors are multiplied by.
 inline double rope_length(const Arch& arch) {
-    if (arch.rope_scaling != ROPE_yarn) { return 1; }
+    const bool longrope = arch.rope_scaling == ROPE_longrope;
+    if (arch.rope_scaling != ROPE_yarn && !longrope) { return 1; }
     if (arch.rope_length) { return arch.rope_length; }
     const double factor = arch.rope_factor;
-    return factor > 1 ? 0.1 * log(factor) + 1 : 1;
+    if (factor <= 1) { return 1; }
+    return longrope ? sqrt(1 + log(factor) / log(arch.rope_context)) : 0.1 * log(factor) + 1;
 }
 
 // Returns the angles per position of the `rot` / 2 pairs, base^(-2i/rot), and, if scaled, what
 // --rope-scaling makes of them; *length is what the rotated vectors are multiplied by.
 inline std::vector<double> rope_angles(const Arch& arch, double base, bool scaled, double* length) {
     const int rot = rotated(arch);
+    const bool longrope = scaled && arch.rope_scaling == ROPE_longrope;
+    const std::vector<std::string> divisors = split(longrope ? arch.rope_short : "", ',');
     std::vector<double> angles;
     for (int i = 0; i < rot / 2; i++) {
         const double f = pow(base, -2.0 * i / rot);
+        if (longrope) { angles.push_back(f / atof(divisors[i].c_str())); continue; }
         const double share = scaled ? rope_stretched(arch, base, i, f) : 0;
         const double stretched = f / arch.rope_factor * share + f * (1 - share);
         angles.push_back(share == 0 ? f : stretched);

@@ -237,6 +237,7 @@ struct EvalAttention {
     int l;
     AttnShape s;
     int skip;                                    // rows before the first token's
+    bool column;                                 // a column counts: some output depends on it
     std::vector<double> angles;
     Host qkv;
     Host k_star;
@@ -248,7 +249,8 @@ struct EvalAttention {
     EvalAttention(const Model* m, int l, const Stream& stream, const Evict& evict,
                   const std::vector<Edit>& edits)
         : stream(stream), evict(evict), edits(edits), l(l), s(attn_shape(m, l)),
-          skip(m->sizes.bias.token), angles(layer_angles(m, l)) {
+          skip(m->sizes.bias.token),
+          column(Bias::column != NO_COLUMN && !column_idle(m->arch)), angles(layer_angles(m, l)) {
         const Arch& c = m->arch;
         const size_t N = rows(m);
         const size_t stars = (size_t)bias_rows(c) * c.HS;
@@ -283,7 +285,8 @@ struct EvalAttention {
                 ref::add_times(out, (*A)[j], head->v(j), s.HS);
             }
         }
-        const std::vector<double> weights(A->begin(), A->end());
+        std::vector<double> weights(A->begin(), A->end());
+        if (!column) { weights[s.T] = 0; }
         given[bh].add(weights, t, s.T, skip);
         memcpy(&stat[(bh * s.T + t) * 2], st, sizeof st);
     }
@@ -340,9 +343,12 @@ inline void eval_attention(Model* m, int l, const Stream& stream, const Evict& e
     ops::to_device(act_stat(m, l), a.stat.data(), a.stat.size() * sizeof(acc));
 
     const int tokens = a.s.T - a.skip;
-    const bool column = Bias::column != NO_COLUMN;
+    const size_t first = seen->size();
     for (auto& sums : a.given) {
-        seen->push_back(sums.means(tokens, column || a.skip, column));
+        seen->push_back(sums.means(tokens, a.column || a.skip, a.column));
+    }
+    for (int b = 0; b < a.s.B; b++) {
+        scale_to_seen(m, l, &(*seen)[first + (size_t)b * a.s.NH]);
     }
 }
 #endif // EVAL_CACHE_H

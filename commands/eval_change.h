@@ -87,14 +87,20 @@ inline void edit_or_record(Change* e, Edit* edit, int l, const Rows& r) {
     if (e->record && edit->how == EDIT_MEAN) { edit_record(edit, l, r); }
 }
 
-// Edits the gate of layer l after its sigmoid, and applies it to what the heads gave.
-inline void change_gate(Change* e, Model* m, Edit* edit, int l) {
+// Makes all edits of the gate of layer l, after its sigmoid, and applies it to what the heads gave.
+inline void change_gate(Change* e, Model* m, int l) {
+    std::vector<Edit*> edits;
+    for (auto& edit : e->edits) {
+        if (edit.place == PLACE_gate && edit.layers.has(l)) { edits.push_back(&edit); }
+    }
+    if (edits.empty()) { return; }
+
     const Sizes& d = m->sizes;
     const size_t N = rows(m);
     const PlaceTensor p = place_tensor(m, PLACE_gate, l);
     Host g = host_read(p.x, N * p.stride);
     for (auto& x : g) { x = sigmoid_(x); }
-    edit_or_record(e, edit, l, place_rows(m, p, &g));
+    for (Edit* edit : edits) { edit_or_record(e, edit, l, place_rows(m, p, &g)); }
     if (e->record) { return; }
     Host att = host_read(act_att(m, l), N * d.q_width);
     const bool by_head = gates_per_head(m) == 1;
@@ -104,10 +110,6 @@ inline void change_gate(Change* e, Model* m, Edit* edit, int l) {
 
 // Edits layer l at the edit's place, with the stage done (q, k, v: before it).
 inline void change_edit(Change* e, Model* m, Edit* edit, int l) {
-    if (edit->place == PLACE_gate) {
-        change_gate(e, m, edit, l);
-        return;
-    }
     const PlaceTensor p = place_tensor(m, edit->place, l);
     if (!p.x) { return; }
     const size_t n = (size_t)rows(m) * p.stride;
@@ -123,6 +125,7 @@ inline void change_edits(Change* e, Model* m, StageRole stage, int l, bool befor
         const Place place = (Place)(&row - PLACES);
         const bool is_read = place == PLACE_q || place == PLACE_k || place == PLACE_v;
         if (row.stage != stage || is_read != before) { continue; }
+        if (place == PLACE_gate) { change_gate(e, m, l); continue; }
         for (auto& edit : e->edits) {
             if (edit.place == place && edit.layers.has(l)) { change_edit(e, m, &edit, l); }
         }

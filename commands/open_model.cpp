@@ -5,9 +5,13 @@ commands/open_model.cpp -- what open_model.h declares.
 #include "memory_needed.h"
 #include "../models/directory.h"
 
-void adapter_said(const Checkpoint& k, const std::string& adapter) {
-    if (k.adapted.empty()) { return; }
-    fprintf(stderr, "adapter %s: %s\n", adapter.c_str(), k.adapted.c_str());
+void opened_said(const Checkpoint& k, const std::string& adapter) {
+    if (!k.part_of.empty()) {
+        fprintf(stderr, "note   %s: %s\n", printable(k.where).c_str(), k.part_of.c_str());
+    }
+    if (!k.adapted.empty()) {
+        fprintf(stderr, "adapter %s: %s\n", adapter.c_str(), k.adapted.c_str());
+    }
 }
 
 // Prints a note if the weights of a checkpoint of ours are not those that were saved.
@@ -26,7 +30,7 @@ Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients)
             "name one: a run's directory, a Hugging Face directory or a GGUF file");
     }
     Checkpoint k = checkpoint_open(f->words[0], f->adapter);
-    adapter_said(k, f->adapter);
+    opened_said(k, f->adapter);
     Arch c = k.c;
     if (f->tokenizer.empty()) { f->tokenizer = k.tokenizer; }
     if (flag_given(*f, "prefix")) { c.prefix = f->arch.prefix; }

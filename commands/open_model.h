@@ -7,8 +7,9 @@ change it.
 #include "../checkpoint.h"
 #include "../flags.h"
 
-// Says which adapter was added to a checkpoint's weights.
-void adapter_said(const Checkpoint& k, const std::string& adapter);
+// Says what of a checkpoint is read, if it is more than a language model, and which adapter was
+// added to its weights.
+void opened_said(const Checkpoint& k, const std::string& adapter);
 
 // Opens the one checkpoint that the words name, for sequences of up to T_max tokens, and takes its
 // tokenizer into the flags if they name none. stay: which weights may stay in their file;

@@ -86,7 +86,7 @@ static void init_check(const Checkpoint& k, const Flags& f) {
 static Checkpoint init_open(Flags* f) {
     Checkpoint k = checkpoint_open(f->init, f->adapter, true);
     init_switches(k.c, f->init);
-    adapter_said(k, f->adapter);
+    opened_said(k, f->adapter);
     init_check(k, *f);
     if (flag_given(*f, "seq") && !pe_of(k.c).learnable) {
         k.c.context = std::max(k.c.context, k.c.T);

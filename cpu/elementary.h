@@ -22,7 +22,7 @@ elementary.h -- exp, log, tanh, erf, sigmoid of one number, for float and double
 
 template <class F> HD F max_(F a, F b) { return a > b ? a : b; }
 template <class F> HD F min_(F a, F b) { return a < b ? a : b; }
-template <class F> HD F abs_(F x)      { return x < 0 ? -x : x; }
+template <class F> HD F abs_(F x)      { return x > 0 ? x : F(0) - x; } // of -0 too, 0
 
 // Both values are computed; a vector loop takes each lane from one of them.
 template <class F> ALWAYS_INLINE F select_(bool first, F a, F b) { return first ? a : b; }

@@ -41,7 +41,8 @@ std::string arch_text(const ArchRow& r, bool json) {
     if (r.type == ARCH_float) {
         return json ? float_text(*(float*)r.at) : strf("%g", *(float*)r.at);
     }
-    const std::string s = r.type == ARCH_str ? *(str*)r.at : kind_name(r);
+    if (r.type == ARCH_list && json) { return "[" + *(list*)r.at + "]"; }
+    const std::string s = r.type == ARCH_kind ? kind_name(r) : *(str*)r.at;
     return json ? json_str(s) : s;
 }
 
@@ -49,6 +50,14 @@ std::string arch_set(const ArchRow& r, const std::string& text) {
     long whole = 0;
     double number = 0;
     if (r.type == ARCH_str) { *(str*)r.at = text; return ""; }
+    if (r.type == ARCH_list) {
+        for (auto& word : split(text, ',')) {
+            const bool ok = parse_double(word, &number) && number >= 1e-6 && number <= 1e6;
+            if (!ok) { return "a list of numbers, 1e-6 to 1e6"; }
+        }
+        *(list*)r.at = text;
+        return "";
+    }
     if (r.type == ARCH_kind) {
         return kind_set(r, text) ? "" : "one of: " + std::string(r.names);
     }
@@ -137,6 +146,14 @@ struct ArchCheck {
              { "rope_low", "rope_high" }, "low less than high");
         need(c.rope_scaling != ROPE_yarn || c.rope_fast >= c.rope_slow,
              { "rope_slow", "rope_fast" }, "slow at most fast");
+        const bool by_length = c.rope_scaling == ROPE_dynamic || c.rope_scaling == ROPE_longrope;
+        need(!by_length || !where.empty(), { "rope_scaling" },
+             "none, linear, llama3 or yarn: this one is only read, of a model that has it");
+        const size_t factors = c.rope_scaling == ROPE_longrope ? rotated(c) / 2 : 0;
+        for (const list* given : { &c.rope_short, &c.rope_long }) {
+            need(split(*given, ',').size() == factors, { "rope_scaling" },
+                 strf("%zu numbers in its short_factor and its long_factor", factors));
+        }
         need(c.rope_scaling != ROPE_none || c.rope_factor == 1, { "rope_factor", "rope_scaling" },
              "--rope-scaling linear, llama3 or yarn");
         need(c.slopes == SLOPES_even || c.pe == PE_alibi, { "slopes", "pe" },
@@ -288,6 +305,7 @@ void arch_fields(JsonObject* o, Arch c, const std::string& object) {
         // others read a length of 0 as 0, not as `from the factor`
         if (!strcmp(r.field, "rope_length") && !c.rope_length) { continue; }
         if (!strcmp(r.field, "context") && !c.context) { continue; }
+        if (r.type == ARCH_list && ((list*)r.at)->empty()) { continue; }
         o->json(key_name(r), config_text(r));
     }
 }
@@ -318,12 +336,16 @@ void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
         text = v.number ? "1" : "0";
     }
     const bool wants_text = r.type == ARCH_str || r.type == ARCH_kind;
+    const bool numbers = r.type == ARCH_list && v.type == Json::ARRAY;
+    for (size_t i = 0; numbers && i < v.items.size(); i++) { list_add(&text, v.items[i].string, ","); }
     const bool yes_or_no = r.type == ARCH_int && r.low == 0 && r.high == 1;
     bool fits = v.type == Json::NUMBER || (yes_or_no && v.type == Json::BOOL);
     if (wants_text) { fits = v.type == Json::STRING; }
+    if (r.type == ARCH_list) { fits = numbers; }
     if (!fits) {
         wanted = "a number";
         if (wants_text) { wanted = "text"; }
+        if (r.type == ARCH_list) { wanted = "a list of numbers"; }
         if (yes_or_no) { wanted = "true or false"; }
     } else {
         wanted = arch_set(r, text);

@@ -5,6 +5,7 @@ models/config.cpp -- what config.h declares.
 #include "directory.h"
 #include "adapter.h"
 #include "import_gguf.h"
+#include "text_part.h"
 #include "../text/look.h"
 
 Arch arch_in_config(Arch c) {
@@ -241,6 +242,7 @@ static Checkpoint checkpoint_files(const std::string& dir) {
             other.hint.empty() ? hint + contents(dir) : other.hint);
     }
     k.config = json_file(k.where);
+    k.part_of = text_part_config(&k.config);
     return k;
 }
 
@@ -284,6 +286,11 @@ Checkpoint checkpoint_open(const std::string& dir, const std::string& adapter, b
         k.weights = safetensors_open_dir(dir);
     }
     weights_unwrap(&k.weights);
+    if (!k.part_of.empty()) {
+        const int others = text_part_weights(&k.weights);
+        k.part_of += strf(", a model of more than text: its language model is read, %d tensors of "
+                          "the rest are not", others);
+    }
     // OPT-350m's head is the embedding times a matrix
     if (!mine) {
         const bool projected = k.weights.find("model.decoder.project_out.weight");

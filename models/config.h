@@ -37,6 +37,7 @@ struct Checkpoint {
     bool adds_bias = false;                              // BIAS is the build's, the file has none
     std::string where, attn = "softmax", tokenizer;      // config's name for errors; the operation
     std::string adapted;                                 // by what, in words; "" if by nothing
+    std::string part_of;                                 // a model of more than text, in words
     Json config;
     Weights weights;
     Arch c;

@@ -42,6 +42,7 @@ static const KeyRow DIRECTORY_KEYS[] = {
     { CONFIG,
       "initializer_range initializer_factor init_std init_device attention_dropout "
       "hidden_dropout classifier_dropout activation_dropout dropout layerdrop embed_dropout "
+      "residual_dropout embedding_dropout "
       "resid_dropout resid_pdrop embd_pdrop attn_pdrop attention_probs_dropout_prob "
       "hidden_dropout_prob output_router_logits router_aux_loss_coef router_jitter_noise",
       KEY_HARMLESS, "", "used in training only" },

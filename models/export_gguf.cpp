@@ -221,6 +221,10 @@ static void not_computed(const GgufModel& m, Arch c, std::vector<RowApart>* apar
     if (c.rope_scaling == ROPE_llama3 && !says_word(m.computes, "factors")) {
         put_apart(apart, "--rope-scaling llama3", "--rope-scaling none");
     }
+    if (c.rope_scaling == ROPE_dynamic || c.rope_scaling == ROPE_longrope) {
+        const bool dynamic = c.rope_scaling == ROPE_dynamic;
+        put_apart(apart, strf("rope_type %s", dynamic ? "dynamic" : "longrope"), "another");
+    }
 }
 
 // Writes a model down as a file of this family, keys and tensors. False if the family has no place

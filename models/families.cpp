@@ -1,7 +1,9 @@
 /*
-models/families.cpp -- the families that import.h reads: for each a row of FAMILIES, a function
-more_NAME for what a row cannot say, and a table of tensor names where they are not LLaMA's.
+models/families.cpp -- the families that import.h reads: for each a row of FAMILIES and a function
+more_NAME for what a row cannot say. Their tensor names, where they are not LLaMA's, are tables of
+family_names.h.
 */
+#include "family_names.h"
 #include "import_config.h"
 
 // ---- what the row of a family cannot say: more_NAME
@@ -57,6 +59,21 @@ static void more_qwen3(Import* in) {
     more_qwen(in);
 }
 
+// Gives the window to all layers but every `every`-th.
+static void local_but_every(Import* in, int every) {
+    for (int l = 0; l < in->c.L; l++) {
+        in->c.local += (l + 1) % every ? '1' : '0';
+    }
+}
+
+// Requires rope_parameters to be those of both types of layers.
+static void needs_both_ropes(Import* in) {
+    const Json* rope = in->get("rope_parameters");
+    if (rope && !rope->get("full_attention")) {
+        in->refuse("rope_parameters", "full_attention and sliding_attention");
+    }
+}
+
 // Sets the factor of the embedding: the root of the width in float32, whatever type the weights are
 // kept in. A model that computes in bf16 rounds it; one that transformers loads as float32 does
 // not, nor does its GGUF file.
@@ -86,8 +103,8 @@ static void more_gemma(Import* in) {
     }
 }
 
-// Reads a cap: absent means Gemma 2's own, null means none.
-static double gemma2_cap(Import* in, const char* key, double otherwise) {
+// Reads a cap: absent means the family's own, null means none.
+static double own_cap(Import* in, const char* key, double otherwise) {
     const double cap = in->number(key, in->json.get(key) ? 0 : otherwise);
     if (in->get(key) && !(cap > 0)) {
         in->refuse(key, "more than 0, or null");
@@ -98,8 +115,8 @@ static double gemma2_cap(Import* in, const char* key, double otherwise) {
 static void more_gemma2(Import* in) {
     gemma_scale(in);
     in->c.score_scale = gemma_score_scale(in);
-    const double cap = gemma2_cap(in, "attn_logit_softcapping", 50);
-    in->c.logit_cap = gemma2_cap(in, "final_logit_softcapping", 30);
+    const double cap = own_cap(in, "attn_logit_softcapping", 50);
+    in->c.logit_cap = own_cap(in, "final_logit_softcapping", 30);
     if (cap) { in->attn = "softcap"; in->c.attn_cap = cap; }
     import_window(in, 4096);
     if (in->whole("sliding_window_size", in->c.window, 0) != in->c.window) {
@@ -116,21 +133,107 @@ static void more_gemma3(Import* in) {
     in->c.logit_cap = in->number("final_logit_softcapping", 0);
     import_window(in, 4096);
     const int written = in->whole("_sliding_window_pattern", 6, 1);
-    const int every = in->whole("sliding_window_pattern", written, 1);
-    for (int l = 0; l < in->c.L; l++) {
-        in->c.local += (l + 1) % every ? '1' : '0';
-    }
+    local_but_every(in, in->whole("sliding_window_pattern", written, 1));
     import_layer_types(in);
-    const Json* rope = in->get("rope_parameters");
-    if (rope && !rope->get("full_attention")) {
-        in->refuse("rope_parameters", "full_attention and sliding_attention");
-    }
+    needs_both_ropes(in);
     in->c.rope_local = in->number("rope_local_base_freq", 10000);
     if (!(in->c.rope_local > 0)) { in->refuse("rope_local_base_freq", "more than 0"); }
 }
 
 static void more_olmo2(Import* in) {
     in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+}
+
+static void more_olmo(Import* in) {
+    if (in->get("rms_norm_eps")) { in->refuse("rms_norm_eps", "none: there it is always 1e-5"); }
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+}
+
+// Reads OLMo 3: layers with a window keep plain positions where the others are scaled.
+static void more_olmo3(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.window = in->whole("sliding_window", 4096, 1);
+    local_but_every(in, 4);
+    import_layer_types(in);
+    needs_both_ropes(in);
+    in->c.rope_local = in->c.rope_base;
+}
+
+static void more_olmoe(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.expert_shares = !in->yes("norm_topk_prob", false);
+}
+
+// Reads EXAONE 4: where some layers have a window, only these have positions.
+static void more_exaone4(Import* in) {
+    import_window(in, in->json.get("sliding_window") ? 0 : 4096);
+    const Json* pattern = in->get("sliding_window_pattern");     // 4, or "LLLG" beside layer_types
+    const bool letters = pattern && pattern->type == Json::STRING;
+    if (letters && !in->get("layer_types")) { in->refuse("layer_types", "a type for each layer"); }
+    if (in->c.window && !letters) {
+        local_but_every(in, in->whole("sliding_window_pattern", 4, 1));
+    }
+    import_layer_types(in);
+    if (in->c.window) { in->c.rope_layers = in->c.local; }
+}
+
+static void more_glm(Import* in) {
+    in->c.qkv_bias = in->yes("attention_bias", true);
+}
+
+static void more_cohere(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    const double scale = in->number("logit_scale", 0.0625);
+    if (!(scale > 1e-6 && scale < 1e6)) { in->refuse("logit_scale", "1e-6 to 1e6"); }
+    in->c.logit_divisor = 1 / scale;
+}
+
+// Reads Cohere 2: only layers with the window have positions.
+static void more_cohere2(Import* in) {
+    more_cohere(in);
+    in->c.window = in->whole("sliding_window", 4096, 1);
+    const int every = in->whole("sliding_window_pattern", in->whole("layer_switch", 4, 1), 1);
+    local_but_every(in, every);
+    import_layer_types(in);
+    in->c.rope_layers = in->c.local;
+    if (in->number("rotary_pct", 1) != 1) { in->refuse("rotary_pct", "1"); }
+    if (in->yes("use_embedding_sharing", in->c.tied) != (in->c.tied != 0)) {
+        in->refuse("use_embedding_sharing", "what tie_word_embeddings says");
+    }
+    in->get("use_parallel_embedding");           // how several GPUs shared it
+}
+
+static void more_arcee(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.ffn_bias = in->yes("mlp_bias", false);
+}
+
+static void more_nemotron(Import* in) {
+    more_arcee(in);
+    in->c.HS = in->whole("kv_channels", in->c.HS, 0);    // older files have this, too
+}
+
+static void more_helium(Import* in) {
+    in->c.qkv_bias = in->yes("attention_bias", false);
+    in->c.ffn_bias = in->yes("mlp_bias", false);
+}
+
+static void more_seed_oss(Import* in) {
+    in->c.qkv_bias = in->yes("attention_bias", true);
+    in->c.out_bias = in->yes("attention_out_bias", false);
+    in->c.ffn_bias = in->yes("mlp_bias", false);
+}
+
+static void more_starcoder2(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("use_bias", true);
+    import_window(in, 0);
+}
+
+// Reads nanochat. Its norms of q and k come after the rotation, which changes no length, and have
+// no weights: so they may as well come before.
+static void more_nanochat(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.logit_cap = own_cap(in, "final_logit_softcapping", 15);
 }
 
 static void more_gpt2(Import* in) {
@@ -185,7 +288,7 @@ static void more_neox(Import* in) {
 
 static void more_phi3(Import* in) {
     import_window(in, 0);
-    in->get("original_max_position_embeddings"); // only longrope reads it, and that is refused
+    in->get("original_max_position_embeddings"); // which only longrope reads
 }
 
 static void more_stablelm(Import* in) {
@@ -407,216 +510,6 @@ static void more_jamba(Import* in) {
     }
 }
 
-// what GPT-2 and GPT-Neo call the same
-#define GPT2_ROWS \
-    { "model.embed_tokens", "wte", AS_IT_IS }, \
-    { "model.embed_positions", "wpe", AS_IT_IS }, \
-    { "input_layernorm", "h.N.ln_1", AS_IT_IS }, \
-    { "post_attention_layernorm", "h.N.ln_2", AS_IT_IS }, \
-    { "mlp.up_proj", "h.N.mlp.c_fc", AS_IT_IS }, \
-    { "mlp.down_proj", "h.N.mlp.c_proj", AS_IT_IS }, \
-    { "model.norm", "ln_f", AS_IT_IS }, \
-    { "lm_head", "lm_head", AS_IT_IS }
-static const NameRow GPT2_NAMES[] = {
-    GPT2_ROWS,
-    { "self_attn.q_proj", "h.N.attn.c_attn", STACKED_Q },
-    { "self_attn.k_proj", "h.N.attn.c_attn", STACKED_K },
-    { "self_attn.v_proj", "h.N.attn.c_attn", STACKED_V },
-    { "self_attn.o_proj", "h.N.attn.c_proj", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
-};
-static const NameRow GPT_NEO_NAMES[] = {
-    GPT2_ROWS,
-    { "self_attn.q_proj", "h.N.attn.attention.q_proj", AS_IT_IS },
-    { "self_attn.k_proj", "h.N.attn.attention.k_proj", AS_IT_IS },
-    { "self_attn.v_proj", "h.N.attn.attention.v_proj", AS_IT_IS },
-    { "self_attn.o_proj", "h.N.attn.attention.out_proj", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
-};
-// the rows that do not depend on where the norms are
-#define OPT_ROWS \
-    { "model.embed_tokens", "embed_tokens", AS_IT_IS }, \
-    { "lm_head", "lm_head", AS_IT_IS }, \
-    { "model.embed_positions", "embed_positions", SKIP_TWO }, \
-    { "self_attn.q_proj", "layers.N.self_attn.q_proj", AS_IT_IS }, \
-    { "self_attn.k_proj", "layers.N.self_attn.k_proj", AS_IT_IS }, \
-    { "self_attn.v_proj", "layers.N.self_attn.v_proj", AS_IT_IS }, \
-    { "self_attn.o_proj", "layers.N.self_attn.out_proj", AS_IT_IS }, \
-    { "mlp.up_proj", "layers.N.fc1", AS_IT_IS }, \
-    { "mlp.down_proj", "layers.N.fc2", AS_IT_IS }
-
-static const NameRow OPT_NAMES[] = {
-    OPT_ROWS,
-    { "input_layernorm", "layers.N.self_attn_layer_norm", AS_IT_IS },
-    { "post_attention_layernorm", "layers.N.final_layer_norm", AS_IT_IS },
-    { "model.norm", "final_layer_norm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
-};
-// of do_layer_norm_before false: norms of the stream
-static const NameRow OPT_POST_NAMES[] = {
-    OPT_ROWS,
-    { "post_attention_layernorm", "layers.N.self_attn_layer_norm", AS_IT_IS },
-    { "post_feedforward_layernorm", "layers.N.final_layer_norm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
-};
-static const NameRow NEOX_NAMES[] = {
-    { "model.embed_tokens", "gpt_neox.embed_in", AS_IT_IS },
-    { "lm_head", "embed_out", AS_IT_IS },
-    { "input_layernorm", "gpt_neox.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "gpt_neox.layers.N.post_attention_layernorm", AS_IT_IS },
-    { "self_attn.q_proj", "gpt_neox.layers.N.attention.query_key_value", GROUPS_Q },
-    { "self_attn.k_proj", "gpt_neox.layers.N.attention.query_key_value", GROUPS_K },
-    { "self_attn.v_proj", "gpt_neox.layers.N.attention.query_key_value", GROUPS_V },
-    { "self_attn.o_proj", "gpt_neox.layers.N.attention.dense", AS_IT_IS },
-    { "mlp.up_proj", "gpt_neox.layers.N.mlp.dense_h_to_4h", AS_IT_IS },
-    { "mlp.down_proj", "gpt_neox.layers.N.mlp.dense_4h_to_h", AS_IT_IS },
-    { "model.norm", "gpt_neox.final_layer_norm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
-};
-// ERNIE 4.5: LLaMA's names, but pairs side by side
-static const NameRow ERNIE_NAMES[] = {
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
-    { "model.norm", "model.norm", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", PAIRED },
-    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", PAIRED },
-    { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS },
-    { "mlp.*", "model.layers.N.mlp.*", AS_IT_IS },
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
-};
-static const NameRow GPTJ_NAMES[] = { // one norm for both branches
-    { "model.embed_tokens", "wte", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "input_layernorm", "h.N.ln_1", AS_IT_IS },
-    { "post_attention_layernorm", "h.N.ln_1", AS_IT_IS },
-    { "self_attn.q_proj", "h.N.attn.q_proj", PAIRED },
-    { "self_attn.k_proj", "h.N.attn.k_proj", PAIRED },
-    { "self_attn.v_proj", "h.N.attn.v_proj", AS_IT_IS },
-    { "self_attn.o_proj", "h.N.attn.out_proj", AS_IT_IS },
-    { "mlp.up_proj", "h.N.mlp.fc_in", AS_IT_IS },
-    { "mlp.down_proj", "h.N.mlp.fc_out", AS_IT_IS },
-    { "model.norm", "ln_f", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
-};
-static const NameRow PHI_NAMES[] = { // one norm for both branches
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", AS_IT_IS },
-    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", AS_IT_IS },
-    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj", AS_IT_IS },
-    { "self_attn.o_proj", "model.layers.N.self_attn.dense", AS_IT_IS },
-    { "mlp.up_proj", "model.layers.N.mlp.fc1", AS_IT_IS },
-    { "mlp.down_proj", "model.layers.N.mlp.fc2", AS_IT_IS },
-    { "model.norm", "model.final_layernorm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
-};
-static const NameRow PHI3_NAMES[] = {
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
-    { "self_attn.q_proj", "model.layers.N.self_attn.qkv_proj", STACKED_Q },
-    { "self_attn.k_proj", "model.layers.N.self_attn.qkv_proj", STACKED_K },
-    { "self_attn.v_proj", "model.layers.N.self_attn.qkv_proj", STACKED_V },
-    { "self_attn.o_proj", "model.layers.N.self_attn.o_proj", AS_IT_IS },
-    { "mlp.gate_proj", "model.layers.N.mlp.gate_up_proj", FIRST_HALF },
-    { "mlp.up_proj", "model.layers.N.mlp.gate_up_proj", LAST_ROWS },
-    { "mlp.down_proj", "model.layers.N.mlp.down_proj", AS_IT_IS },
-    { "model.norm", "model.norm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
-};
-#define FALCON_NAMES(ATTN_NORM, FFN_NORM)                                             \
-    {                                                                                 \
-        { "model.embed_tokens", "word_embeddings", AS_IT_IS },                        \
-            { "model.embed_norm", "word_embeddings_layernorm", AS_IT_IS },            \
-            { "input_layernorm", ATTN_NORM, AS_IT_IS },                               \
-            { "post_attention_layernorm", FFN_NORM, AS_IT_IS },                       \
-            { "self_attn.q_proj", "h.N.self_attention.query_key_value", GROUPS_Q },   \
-            { "self_attn.k_proj", "h.N.self_attention.query_key_value", GROUPS_K },   \
-            { "self_attn.v_proj", "h.N.self_attention.query_key_value", GROUPS_V },   \
-            { "self_attn.o_proj", "h.N.self_attention.dense", AS_IT_IS },             \
-            { "mlp.up_proj", "h.N.mlp.dense_h_to_4h", AS_IT_IS },                     \
-            { "mlp.down_proj", "h.N.mlp.dense_4h_to_h", AS_IT_IS },                   \
-            { "model.norm", "ln_f", AS_IT_IS }, { "lm_head", "lm_head", AS_IT_IS }, { \
-            NULL, NULL, AS_IT_IS                                                      \
-        }                                                                             \
-    }
-static const NameRow FALCON_ONE_NORM[] = FALCON_NAMES("h.N.input_layernorm", "h.N.input_layernorm");
-static const NameRow FALCON_TWO_NORMS[] = FALCON_NAMES("h.N.ln_attn", "h.N.ln_mlp");
-static const NameRow BLOOM_NAMES[] = FALCON_NAMES("h.N.input_layernorm",
-                                                  "h.N.post_attention_layernorm");
-
-static const NameRow MPT_NAMES[] = {
-    { "model.embed_tokens", "wte", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "input_layernorm", "blocks.N.norm_1", AS_IT_IS },
-    { "post_attention_layernorm", "blocks.N.norm_2", AS_IT_IS },
-    { "self_attn.q_proj", "blocks.N.attn.Wqkv", STACKED_Q },
-    { "self_attn.k_proj", "blocks.N.attn.Wqkv", STACKED_K },
-    { "self_attn.v_proj", "blocks.N.attn.Wqkv", STACKED_V },
-    { "self_attn.o_proj", "blocks.N.attn.out_proj", AS_IT_IS },
-    { "mlp.up_proj", "blocks.N.ffn.up_proj", AS_IT_IS },
-    { "mlp.down_proj", "blocks.N.ffn.down_proj", AS_IT_IS },
-    { "model.norm", "norm_f", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
-};
-static const NameRow JAMBA_NAMES[] = {
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
-    { "model.norm", "model.final_layernorm", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.pre_ff_layernorm", AS_IT_IS },
-    { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS },
-    { "mamba*", "model.layers.N.mamba*", AS_IT_IS },
-    { "mlp.*", "model.layers.N.feed_forward.*", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS },
-};
-
-// the rows of a head's gate follow those of its q
-static const NameRow QWEN3_NEXT_NAMES[] = {
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
-    { "model.norm", "model.norm", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
-    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", GATED_Q },
-    { "self_attn.gate_proj", "model.layers.N.self_attn.q_proj", GATED_GATE },
-    { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS },
-    { "linear_attn.norm", "model.layers.N.linear_attn.norm", NORM_FACTOR },
-    { "linear_attn*", "model.layers.N.linear_attn*", AS_IT_IS },
-    { "mlp.*", "model.layers.N.mlp.*", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS },
-};
-
-// Of GGUF files, by what import_gguf.h calls their tensors: in its place if the family has a table
-// of its own. A row counts if its tensor is there: q, k and v may be one, gate and up one, and
-// attention's norm the FFN's, too.
-static const NameRow GGUF_FAMILY_NAMES[] = {
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
-    { "model.embed_norm", "model.embed_norm", AS_IT_IS },
-    { "model.embed_positions", "model.embed_positions", AS_IT_IS },
-    { "model.norm", "model.norm", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", AS_IT_IS },
-    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", AS_IT_IS },
-    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj", AS_IT_IS },
-    { "self_attn.q_proj", "model.layers.N.self_attn.qkv_proj", STACKED_Q },
-    { "self_attn.k_proj", "model.layers.N.self_attn.qkv_proj", STACKED_K },
-    { "self_attn.v_proj", "model.layers.N.self_attn.qkv_proj", STACKED_V },
-    { "self_attn.o_proj", "model.layers.N.self_attn.o_proj", AS_IT_IS },
-    { "mlp.gate_proj", "model.layers.N.mlp.gate_proj", AS_IT_IS },
-    { "mlp.gate_proj", "model.layers.N.mlp.up_proj", FIRST_HALF },
-    { "mlp.up_proj", "model.layers.N.mlp.up_proj", LAST_ROWS },
-    { "mlp.down_proj", "model.layers.N.mlp.down_proj", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS },
-};
 #define GRANITE_SCALES                                                   \
     "embedding_multiplier:embed_scale residual_multiplier:residual_scale " \
     "attention_multiplier:score_scale logits_scaling:logit_divisor"
@@ -673,6 +566,40 @@ static const Family FAMILIES[] = {
       more_jamba, "", JAMBA_NAMES, false, false },
     { "olmo2", "eps=1e-5 norm=branch qk_norm=all", "", "", "hidden_act", true, more_olmo2, "", NULL,
       false, false },
+    { "olmo", "eps=1e-5 norm_kind=ln norm_bias=0", "", "clip_qkv=null", "hidden_act", true,
+      more_olmo, "", OLMO_NAMES, false, false },
+    { "olmo3", "eps=1e-5 norm=branch qk_norm=all rope_base=500000", "", "", "hidden_act", true,
+      more_olmo3, "", NULL, false, false },
+    { "olmoe", "eps=1e-5 qk_norm=all experts=64 experts_used=8",
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used",
+      "clip_qkv=null", "hidden_act", true, more_olmoe, "", NULL, false, false },
+    { "exaone4", "eps=1e-5 norm=branch qk_norm=head", "", "", "hidden_act", true, more_exaone4, "",
+      NULL, false, false },
+    { "glm", "eps=1.5625e-7 KV=2 HS=128 rope_part=0.5", "partial_rotary_factor:rope_part", "",
+      "hidden_act", true, more_glm, "", GLM_NAMES, false, false },
+    { "glm4", "eps=1.5625e-7 KV=2 HS=128 rope_part=0.5 norm=sandwich",
+      "partial_rotary_factor:rope_part", "", "hidden_act", true, more_glm, "", GLM4_NAMES, false,
+      false },
+    { "cohere", "eps=1e-5 norm_kind=ln norm_bias=0 parallel=1 tied=1 rope_base=500000",
+      "layer_norm_eps:eps", "use_qk_norm=false", "hidden_act", true, more_cohere, "", COHERE_NAMES,
+      false, false },
+    { "cohere2", "eps=1e-5 norm_kind=ln norm_bias=0 parallel=1 tied=1", "layer_norm_eps:eps",
+      "use_qk_norm=false order_of_interleaved_layers=local_attn_first "
+      "position_embedding_type=rope_gptj use_gated_activation=true use_parallel_block=true",
+      "hidden_act", true, more_cohere2, "", COHERE_NAMES, false, false },
+    { "nemotron", "eps=1e-5 norm_kind=ln ffn=relu2 rope_part=0.5",
+      "norm_eps:eps partial_rotary_factor:rope_part", "", "hidden_act", false, more_nemotron, "",
+      NULL, false, true },
+    { "arcee", "eps=1e-5 ffn=relu2", "", "", "hidden_act", false, more_arcee, "", NULL, false,
+      false },
+    { "helium", "eps=1e-8 KV=20 HS=128 rope_base=100000", "", "", "hidden_act", true, more_helium,
+      "", PAIRED_NAMES, false, false },
+    { "seed_oss", "eps=1e-6 KV=8 HS=128", "", "", "hidden_act", true, more_seed_oss, "", NULL,
+      false, false },
+    { "starcoder2", "eps=1e-5 KV=2 norm_kind=ln tied=1 ffn=gelu_tanh", "norm_epsilon:eps", "",
+      "hidden_act", false, more_starcoder2, "", STARCODER2_NAMES, false, false },
+    { "nanochat", "eps=1e-6 norm_embed=1 qk_norm=head ffn=relu2", "", "", "hidden_act", false,
+      more_nanochat, "", NANOCHAT_NAMES, false, false },
     { "phi3", "eps=1e-5", "partial_rotary_factor:rope_part", "attention_bias=false", "hidden_act",
       true, more_phi3, "", PHI3_NAMES, false, false },
     { "stablelm", "eps=1e-5 norm_kind=ln rope_part=0.25",
@@ -704,7 +631,7 @@ static const Family FAMILIES[] = {
       "rotary=true scale_attn_weights=true", "activation_function", false, more_gptj,
       "transformer.", GPTJ_NAMES, false, false },
     { "ernie4_5", "eps=1e-5 KV=2 tied=1 rope_base=500000", "", "", "hidden_act", true, more_ernie,
-      "", ERNIE_NAMES, false, false },
+      "", PAIRED_NAMES, false, false },
     { "granite", "eps=1e-6 score_scale=1", GRANITE_SCALES, "", "hidden_act", true, more_granite,
       "", NULL, false, false },
     { "granitemoe", "eps=1e-6 score_scale=1 experts=8 experts_used=2",

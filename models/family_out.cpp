@@ -11,6 +11,7 @@ static const struct { const char *type, *architecture, *without; } WRITTEN[] = {
     { "qwen2",       "Qwen2ForCausalLM",    "" },
     { "qwen3",       "Qwen3ForCausalLM",    "" },
     { "olmo2",       "Olmo2ForCausalLM",    "" },
+    { "olmo3",       "Olmo3ForCausalLM",    " rope_base " },
     { "smollm3",     "SmolLM3ForCausalLM",  "" },
     { "gemma",       "GemmaForCausalLM",    "" },
     { "gemma2",      "Gemma2ForCausalLM",   "" },
@@ -27,7 +28,17 @@ static const struct { const char *type, *architecture, *without; } WRITTEN[] = {
     { "falcon",      "FalconForCausalLM",   " KV HS F " },
     { "bloom",       "BloomForCausalLM",    " KV HS F T rope_base " },
     { "granite",     "GraniteForCausalLM",  " score_scale " },
-    { "mpt",         "MptForCausalLM",      " KV HS F rope_base " },
+    { "mpt",         "MptForCausalLM",      " KV HS F rope_base logit_scale " },
+    { "exaone4",     "Exaone4ForCausalLM",  "" },
+    { "glm",         "GlmForCausalLM",      "" },
+    { "glm4",        "Glm4ForCausalLM",     "" },
+    { "cohere",      "CohereForCausalLM",   "" },
+    { "cohere2",     "Cohere2ForCausalLM",  "" },
+    { "nemotron",    "NemotronForCausalLM", "" },
+    { "arcee",       "ArceeForCausalLM",    "" },
+    { "helium",      "HeliumForCausalLM",   "" },
+    { "seed_oss",    "SeedOssForCausalLM",  "" },
+    { "starcoder2",  "Starcoder2ForCausalLM", "" },
 };
 
 std::vector<std::string> families_written() {
@@ -121,6 +132,8 @@ static const struct { const char* key; std::string (*value)(const Arch& c); } KE
     { "attn_config", [](const Arch& c) {
         const std::string scale = some(c.score_scale);
         return "{\"alibi\": true, \"alibi_bias_max\": 8, \"softmax_scale\": " + scale + "}"; } },
+    { "attention_out_bias", [](const Arch& c) { return json_bool(c.out_bias); } },
+    { "logit_scale", [](const Arch& c) { return pointed(1 / c.logit_divisor); } },
     { "seq_length", [](const Arch& c) { return whole(c.T); } },
 };
 
@@ -152,6 +165,33 @@ static bool has_key(const Fields& fields, const std::string& key) {
     return false;
 }
 
+// Writes the positions of one type of layers.
+static std::string rope_object(const Arch& c, float base, bool scaled) {
+    JsonObject o(JSON_SPACED);
+    o.json("rope_theta", pointed(base));
+    if (scaled) { arch_fields(&o, c, "rope_scaling"); } else { o.text("rope_type", "default"); }
+    return o.all();
+}
+
+// Writes those of layers with a window and without, as OLMo 3 has them: there, transformers 5 takes
+// a rope_theta beside them for one type alone.
+static std::string both_ropes(const Arch& c) {
+    JsonObject o(JSON_SPACED);
+    o.json("full_attention", rope_object(c, c.rope_base, c.rope_scaling != ROPE_none));
+    const float local = c.rope_local ? c.rope_local : c.rope_base;
+    o.json("sliding_attention", rope_object(c, local, false));
+    return o.all();
+}
+
+// Writes Phi-3's positions: its class in transformers 4 takes these three keys and no other.
+static std::string three_keys(const Arch& c) {
+    JsonObject o(JSON_SPACED);
+    o.text("type", "longrope");
+    o.json("short_factor", "[" + c.rope_short + "]");
+    o.json("long_factor", "[" + c.rope_long + "]");
+    return o.all();
+}
+
 // Lists what every family says.
 static Fields family_fields(const Family& f, const std::string& without, Arch c) {
     Fields fields = { { "model_type", json_str(f.type) } };
@@ -169,7 +209,12 @@ static Fields family_fields(const Family& f, const std::string& without, Arch c)
     if (*f.act) {
         fields.push_back({ split(f.act, ' ')[0], json_str(activation_name(f, c.ffn)) });
     }
-    if (c.rope_scaling != ROPE_none) {
+    if (!strcmp(f.type, "olmo3")) {
+        fields.push_back({ "rope_parameters", both_ropes(c) });
+    } else if (!strcmp(f.type, "phi3") && c.rope_scaling == ROPE_longrope) {
+        fields.push_back({ "rope_scaling", three_keys(c) });
+        fields.push_back({ "original_max_position_embeddings", whole(c.rope_context) });
+    } else if (c.rope_scaling != ROPE_none) {
         fields.push_back({ "rope_scaling", arch_object(c, "rope_scaling") });
     }
     return fields;

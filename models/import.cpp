@@ -62,7 +62,8 @@ void import_wanted(Import* in, const std::string& pair) {
 static void import_rope_needs(Import* in, const Json& rope, const std::string& how) {
     for (const std::string key : { "factor", "low_freq_factor", "high_freq_factor" }) {
         const Json* v = rope.get(key.c_str());
-        const bool needed = how == "llama3" || (how != "default" && key == "factor");
+        const bool factor = key == "factor" && how != "default" && how != "longrope";
+        const bool needed = how == "llama3" || factor;
         if (needed && (!v || v->type == Json::NUL)) {
             die(EXIT_USER, in->where + ": rope_type is '" + how + "', and there is no " + key,
                 "get the model's config.json again");
@@ -85,6 +86,8 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
     const Json* old = rope.get("type");
     std::string how = "default";
     if (type || old) { how = (type ? type : old)->string; }
+    const bool phi3 = !strcmp(in->family->type, "phi3");         // which names it so in old files
+    if (phi3 && (how == "su" || how == "yarn")) { how = "longrope"; }
     if (local && how != "default") {
         in->refuse("rope_parameters", "plain positions in layers with a window");
     }
@@ -92,7 +95,8 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
         const bool scaling = !local && !strcmp(r.field, "rope_scaling") && how != "default";
         if (scaling && !kind_set(r, how)) {
             die(EXIT_USER,
-                in->where + ": rope_type is '" + how + "', wanted default, linear, llama3 or yarn",
+                in->where + ": rope_type is '" + how + "', wanted default, linear, dynamic, llama3, "
+                "yarn or longrope",
                 "docs/open-models.md lists what opens, and what is missing");
         }
     }
@@ -144,11 +148,18 @@ static void import_rope(Import* in) {
             if (!(in->c.rope_local > 0)) { in->refuse("rope_parameters", "a rope_theta above 0"); }
         }
     }
-    if (in->c.rope_scaling == ROPE_yarn || in->c.rope_scaling == ROPE_llama3) {
-        const Json* context = rope ? rope->get("original_max_position_embeddings") : NULL;
-        if (!context || context->type == Json::NUL) {
-            in->c.rope_context = in->c.T;
-        }
+    const char* const context = "original_max_position_embeddings";
+    const Json* given = rope ? rope->get(context) : NULL;
+    const bool dynamic = in->c.rope_scaling == ROPE_dynamic;     // it looks at the whole context
+    const bool scaled = in->c.rope_scaling != ROPE_none && in->c.rope_scaling != ROPE_linear;
+    if (dynamic || (scaled && (!given || given->type == Json::NUL))) {
+        in->c.rope_context = in->c.T;
+    }
+    if (in->c.rope_scaling != ROPE_longrope) { return; }
+    in->c.rope_context = in->whole(context, in->c.rope_context, 1);
+    const Json* factor = rope->get("factor");
+    if (!factor || factor->type == Json::NUL) {
+        in->c.rope_factor = (float)in->c.T / in->c.rope_context;
     }
 }
 

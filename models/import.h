@@ -6,8 +6,8 @@ for keys, the keys that may only have one value, and a table of tensor names, ea
 is folded. Nothing is ignored in silence: a key that is read nowhere is refused by name, and so is a
 tensor, unless it is in a list of what changes nothing.
 
-TO ADD a family that needs no new operation: in families.cpp its row, a function more_NAME for what
-a row cannot say, and a table of tensor names where they are not LLaMA's. Then a case in
+TO ADD a family that needs no new operation: in families.cpp its row, and a function more_NAME for
+what a row cannot say; in family_names.h its tensors where they are not LLaMA's. Then a case in
 dev/peers/check_families.py, which compares it with transformers. Facts: transformers 5.23,
 configuration_*.py and modeling_*.py of each family.
 */
@@ -29,6 +29,8 @@ enum Fold {
     FIRST_HALF, LAST_ROWS,                       // of gate over up; LAST_ROWS: or up by itself
     GATED_Q, GATED_GATE,                         // q of a head over the gate of its output
     PAIRED,                                      // rotary pairs side by side, not in two halves
+    HALVES_SWAPPED,                              // pairs that turn the other way
+    ALL_ONES,                                        // a norm without weights: in no file
     NORM_FACTOR,                                 // a norm that is x w in a family with x (1 + w)
     SKIP_TWO                                     // all but the first two rows: positions of OPT
 };

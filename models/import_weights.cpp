@@ -53,6 +53,13 @@ bool family_name(const Family& family, const NameRow* names, const std::string& 
     return false;
 }
 
+// Tells whether one norm may serve both halves of a layer: only where these are parallel.
+static bool shares_norm(const Family& family, const Arch& c) {
+    const std::string type = family.type;
+    const bool cohere = type == "cohere" || type == "cohere2";
+    return c.parallel && (type == "phi" || type == "falcon" || cohere);
+}
+
 TensorSource import_source(const Family& family, const Arch& c, const Weights& files,
                            const std::string& ours) {
     const OurName n = our_name(ours);
@@ -60,13 +67,11 @@ TensorSource import_source(const Family& family, const Arch& c, const Weights& f
     const bool two = files.find(family.prefix + norm) || files.find(norm);
     const NameRow* names = family_names(family, c, two);
     if (!names) { return { files.find(ours), AS_IT_IS }; }
-    // one norm may serve both halves of a layer only where these are parallel
-    const bool phi = !strcmp(family.type, "phi");
-    const bool falcon = !strcmp(family.type, "falcon");
-    const bool shares = c.parallel && (phi || falcon);
+    const bool shares = shares_norm(family, c);
     for (; names->ours; names++) {
         std::string theirs = names->theirs;
         if (!name_fits(n.stem, names->ours, &theirs)) { continue; }
+        if (names->fold == ALL_ONES) { return { NULL, ALL_ONES }; }
         const bool second = n.stem == "post_attention_layernorm";
         if (second && !shares && theirs == "model.layers.N.input_layernorm") { continue; }
         const size_t at = theirs.find(".N.");
@@ -103,6 +108,7 @@ long import_row(Fold fold, const Arch& c, long i, long theirs_rows) {
         case GATED_GATE:  return (2 * h + 1) * HS + d;
         case LAST_ROWS:   return theirs_rows - c.F + i;
         case SKIP_TWO:    return i + 2;
+        case HALVES_SWAPPED: return i - d + (d + HS / 2) % HS;
         case PAIRED: {
             const long half = rotated(c) / 2;
             return d < 2 * half ? i - d + 2 * (d % half) + d / half : i;
@@ -167,6 +173,7 @@ std::string import_tensor(const Family& family, const Arch& c, const Weights& fi
                           const std::string& name, long rows, long cols, float* out,
                           std::set<std::string>* used) {
     const TensorSource from = import_source(family, c, files, name);
+    if (from.fold == ALL_ONES) { std::fill(out, out + rows * cols, 1.0f); return ""; }
     if (!from.w) { return "is missing"; }
     used->insert(from.w->name);
     const Weight& w = *from.w;

@@ -43,7 +43,7 @@ ROWS = dict(
 # the object "rope_scaling"
 STRETCH = dict(rope_type="none", factor=1.0, original_max_position_embeddings=8192,
                low_freq_factor=1.0, high_freq_factor=4.0, beta_fast=32.0, beta_slow=1.0,
-               attention_factor=0.0, truncate=1)
+               attention_factor=0.0, truncate=1, short_factor=(), long_factor=())
 # what no model here has: only these values
 NEVER = dict(experts=0, experts_used=0, expert_shares=0, expert_limit=0, router_bias=0,
              expert_layers="", shared_expert=0, attn_layers="", mamba_width=0, mamba_state=0,
@@ -133,9 +133,15 @@ def frequencies(c, base, stretched, device):
         keep = (turns - r.low_freq_factor) / (r.high_freq_factor - r.low_freq_factor)
         keep = keep.clamp(0, 1)
         return keep * theta + (1 - keep) * slow, 1.0
+    if r.rope_type == "dynamic":
+        return theta, 1.0                                  # up to the context that was trained
+    if r.rope_type == "longrope":
+        divisors = torch.tensor(r.short_factor, device=device).double()
+        grown = math.sqrt(1 + math.log(r.factor) / math.log(context)) if r.factor > 1 else 1.0
+        return theta / divisors, r.attention_factor or grown
     if r.rope_type != "yarn":
-        raise ValueError(f"config.json: rope_type is {r.rope_type}, wanted none, linear, llama3 or"
-                         " yarn")
+        raise ValueError(f"config.json: rope_type is {r.rope_type}, wanted none, linear, dynamic,"
+                         " llama3, longrope or yarn")
     # the pair that makes `turns` turns in the context
     pair_of = lambda turns: turning * math.log(context / (2 * math.pi * turns)) / 2 / math.log(base)
     low, high = pair_of(r.beta_fast), pair_of(r.beta_slow)
@@ -146,6 +152,13 @@ def frequencies(c, base, stretched, device):
     share = ((pair - low) / (high - low)).clamp(0, 1)
     grown = 0.1 * math.log(r.factor) + 1 if r.factor > 1 else 1.0
     return share * slow + (1 - share) * theta, r.attention_factor or grown
+
+
+def reach_check(c, positions):
+    """These two have other angles for a longer text, which are not computed here."""
+    most = c.stretch.original_max_position_embeddings
+    if c.stretch.rope_type in ("dynamic", "longrope") and int(positions.max()) >= most:
+        raise ValueError(f"position {int(positions.max())}: this model is computed up to {most}")
 
 
 def turn(x, positions, theta, length):
@@ -198,7 +211,8 @@ def weights(c, s, seen):
     total = w.sum(-1, keepdim=True)
     if kind == "sigmoid_p":
         powers = (w ** c.attn_p).masked_fill(~seen, 0).sum(-1, keepdim=True)
-        return c.attn_alpha * w / (powers ** (1 / c.attn_p)).clamp(min=1e-37)
+        least = max(math.exp(-87 / c.attn_p), 1e-37)      # s^p is 0 before s is
+        return c.attn_alpha * w / (powers ** (1 / c.attn_p)).clamp(min=least)
     if kind in ("identity_norm", "mlp_norm"):
         return c.attn_alpha * w / total.abs().clamp(min=1)
     if kind.endswith("_norm"):
@@ -267,6 +281,7 @@ class Attention(nn.Module):
         if c.pe == "rotary" and in_pattern(c.rope_layers, self.layer):
             other = self.local and c.rope_local > 0
             base = c.rope_local if other else c.base
+            reach_check(c, positions)
             theta, length = frequencies(c, base, not other, x.device)
             q, k = turn(q, positions, theta, length), turn(k, positions, theta, length)
         if c.attn.startswith("kernel_elu"):

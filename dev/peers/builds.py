@@ -5,7 +5,13 @@ import os, subprocess
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 
 # families that are only read, and OPT-350m, whose projections are folded into the embedding
-READ_ONLY = "mixtral granitemoe qwen2_moe qwen3_moe qwen3_next jamba gpt_oss opt_350m".split()
+READ_ONLY = ("mixtral granitemoe qwen2_moe qwen3_moe qwen3_next jamba gpt_oss opt_350m olmo olmoe "
+             "nanochat").split()
+
+
+def read_only(name):
+    """Tells whether a case is of such a family: its name, or its name and one word more."""
+    return any(name == n or name.startswith(n + "_") for n in READ_ONLY)
 
 
 def run(*words, **more):

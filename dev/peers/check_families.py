@@ -17,7 +17,7 @@ import json, os, shutil, subprocess, sys, tempfile
 import numpy as np, torch, transformers as tf
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "make"))
 import make_gguf_families, shards
-from builds import READ_ONLY
+from builds import read_only
 
 T, N, V = 33, 4, 101
 BASE = dict(vocab_size=V, hidden_size=24, intermediate_size=40, num_hidden_layers=3,
@@ -69,6 +69,44 @@ CASES = {
                                               original_max_position_embeddings=16),
                           sliding_attention=dict(rope_type="default", rope_theta=300.0))), ""),
     "olmo2": (tf.Olmo2Config, BASE, ""),
+    "olmo": (tf.OlmoConfig, BASE, ""),
+    "olmo_tied": (tf.OlmoConfig, dict(BASE, tie_word_embeddings=True, attention_bias=True), ""),
+    "olmo3": (tf.Olmo3Config, dict(BASE, num_hidden_layers=5, sliding_window=9), ""),
+    "olmo3_yarn": (tf.Olmo3Config, dict(  # layers with a window keep plain positions
+        BASE, num_hidden_layers=4, sliding_window=9, attention_bias=True,
+        rope_parameters=dict(
+            sliding_attention=dict(rope_type="default", rope_theta=5000.0),
+            full_attention=dict(rope_type="yarn", rope_theta=5000.0, factor=4.0,
+                                original_max_position_embeddings=16))), ""),
+    "olmoe": (tf.OlmoeConfig, dict(BASE, num_experts=5, num_experts_per_tok=3), ""),
+    "olmoe_norm": (tf.OlmoeConfig, dict(BASE, num_experts=5, num_experts_per_tok=2,
+                                        norm_topk_prob=True), ""),
+    "exaone4": (tf.Exaone4Config, dict(BASE, num_hidden_layers=5, sliding_window=9), ""),
+    "exaone4_full": (tf.Exaone4Config, dict(
+        BASE, sliding_window=None, head_dim=10, layer_types=["full_attention"] * 3), ""),
+    "glm": (tf.GlmConfig, dict(BASE, head_dim=12, pad_token_id=0), ""),
+    "glm4": (tf.Glm4Config, dict(BASE, head_dim=12, pad_token_id=0), ""),
+    "glm4_plain": (tf.Glm4Config, dict(BASE, head_dim=8, pad_token_id=0, attention_bias=False,
+                                       **rope(rope_type="default", partial_rotary_factor=1.0)), ""),
+    "cohere": (tf.CohereConfig, dict(BASE, pad_token_id=0), ""),
+    "cohere_untied": (tf.CohereConfig, dict(BASE, pad_token_id=0, logit_scale=0.8333,
+                                            attention_bias=True, tie_word_embeddings=False), ""),
+    "cohere2": (tf.Cohere2Config, dict(BASE, num_hidden_layers=5, sliding_window=9,
+                                       pad_token_id=0, logit_scale=0.25), ""),
+    "nemotron": (tf.NemotronConfig, dict(BASE, hidden_size=32), ""),
+    "nemotron_bias": (tf.NemotronConfig, dict(BASE, head_dim=8, mlp_bias=True,
+                                              attention_bias=True), ""),
+    "arcee": (tf.ArceeConfig, BASE, ""),
+    "helium": (tf.HeliumConfig, dict(BASE, head_dim=6), ""),
+    "helium_bias": (tf.HeliumConfig, dict(BASE, head_dim=6, attention_bias=True, mlp_bias=True),
+                    ""),
+    "seed_oss": (tf.SeedOssConfig, dict(BASE, head_dim=10), ""),
+    "seed_oss_out": (tf.SeedOssConfig, dict(BASE, head_dim=10, attention_bias=False,
+                                            attention_out_bias=True, mlp_bias=True), ""),
+    "starcoder2": (tf.Starcoder2Config, dict(BASE, sliding_window=9), ""),
+    "starcoder2_plain": (tf.Starcoder2Config, dict(BASE, use_bias=False,
+                                                   tie_word_embeddings=False), ""),
+    "nanochat": (tf.NanoChatConfig, BASE, ""),
     "mixtral": (tf.MixtralConfig, dict(BASE, num_local_experts=5, num_experts_per_tok=2,
                                        sliding_window=9), ""),
     "qwen3_moe": (tf.Qwen3MoeConfig, dict(QWEN3_MOE, norm_topk_prob=False), ""),
@@ -103,6 +141,17 @@ CASES = {
     "phi3": (tf.Phi3Config, dict(BASE, pad_token_id=0, sliding_window=9), ""),
     "phi3_part": (tf.Phi3Config, dict(BASE, pad_token_id=0, hidden_size=32,
                                       **rope(rope_type="default", partial_rotary_factor=0.75)), ""),
+    "phi3_longrope": (tf.Phi3Config, dict(  # of 12 channels, 9 turn in 4 pairs
+        BASE, pad_token_id=0, hidden_size=48, max_position_embeddings=256,
+        original_max_position_embeddings=64,
+        **rope(rope_type="longrope", partial_rotary_factor=0.67, short_factor=[1.0, 1.5, 2.25, 3.0],
+               long_factor=[1.0, 4.0, 9.0, 16.0])), ""),
+    "llama_longrope": (tf.LlamaConfig, dict(
+        BASE, max_position_embeddings=256,
+        **rope(rope_type="longrope", factor=2.0, attention_factor=1.25,
+               original_max_position_embeddings=64, short_factor=[1.0, 1.5, 2.0],
+               long_factor=[1.0, 4.0, 9.0])), ""),
+    "llama_dynamic": (tf.LlamaConfig, dict(BASE, **rope(rope_type="dynamic", factor=4.0)), ""),
     "stablelm": (tf.StableLmConfig, dict(BASE, use_qkv_bias=True, hidden_size=32), ""),
     "gpt2": (tf.GPT2Config, GPT, ""),
     "gpt2_untied": (tf.GPT2Config, dict(GPT, tie_word_embeddings=False), ""),
@@ -143,7 +192,7 @@ CASES = {
                   "-alibi"),
 }
 ODD = {"hidden_act": "quick_gelu", "activation_function": "quick_gelu", "activation": "quick_gelu",
-       "hidden_activation": "quick_gelu", "rope_scaling": {"rope_type": "dynamic", "factor": 2.0},
+       "hidden_activation": "quick_gelu", "rope_scaling": {"rope_type": "proportional", "factor": 2.0},
        "residual_multiplier_x": 2.0}
 
 
@@ -156,7 +205,7 @@ def make(config, seed=0):
         for name, p in model.named_parameters():
             norm = p.dim() == 1 and name.endswith("weight")
             next_one = config.model_type == "qwen3_next" and "linear_attn" not in name
-            plus_one = "gemma" in config.model_type or next_one
+            plus_one = "gemma" in config.model_type or config.model_type == "nemotron" or next_one
             p.copy_(torch.randn_like(p) * (0.2 if p.dim() == 1 else 0.6
                                            / p.shape[-1] ** 0.5) + float(norm and not plus_one))
     return model
@@ -227,7 +276,7 @@ def probe(binary, checkpoint, d):
 def written(name, model, ids, loss, program, d):
     """Written again, is it the same model of the same class, to the bit? OPT keeps two positions
     that nothing reads."""
-    if any(name.startswith(n) for n in READ_ONLY):
+    if read_only(name):
         return []
     out = os.path.join(d, "out")
     r = subprocess.run([program, "export", os.path.join(d, "m"), "-o", out], capture_output=True,
@@ -241,8 +290,9 @@ def written(name, model, ids, loss, program, d):
     theirs, bad = again.state_dict(), []
     for key, w in model.state_dict().items():
         skip = 2 if "opt" in name and key.endswith("embed_positions.weight") else 0
-        # Gemma's norms are 1 more in train_sink, which rounds them
-        rounded = "gemma" in name and key.endswith("norm.weight")
+        # norms of Gemma and Nemotron are 1 more in train_sink, which rounds them
+        plus_one = name.startswith(("gemma", "nemotron"))
+        rounded = plus_one and key.endswith("norm.weight")
         if rounded and (w - theirs[key]).abs().max() <= 2 ** -24:
             continue
         if not torch.equal(w[skip:], theirs[key][skip:]):
@@ -296,7 +346,8 @@ def save(out, names):
     names = names or ("jamba llama_llama3 llama_yarn mistral smollm3 qwen2 qwen3 gemma gemma3 "
                       "olmo2 phi3 stablelm gpt2 gpt2_untied gpt_neo opt gpt_neox phi gptj ernie4_5 "
                       "granite gemma3_llama3 falcon_7b falcon_40b mixtral qwen2_moe "
-                      "qwen3_moe qwen3_next granitemoe").split()
+                      "qwen3_moe qwen3_next granitemoe olmo olmo3_yarn olmoe exaone4 glm4 cohere cohere2 "
+                      "nemotron_bias arcee seed_oss starcoder2 nanochat phi3_longrope").split()
     tokens = np.random.default_rng(1).integers(0, 29, (N + 1) * T + 1)
     ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
     os.makedirs(os.path.join(out, "tokens"), exist_ok=True)
@@ -324,6 +375,10 @@ def save(out, names):
         arguments.update(dict(no_rope_layer_interval=2) if name == "smollm3" else {})
         arguments.update(dict(sliding_window_pattern=2) if name.startswith("gemma3") else {})
         arguments.update(dict(rotary_dim=2) if name == "gptj" else {})  # of 4 channels
+        arguments.update(dict(layer_types=["sliding_attention", "full_attention"])
+                         if name in ("olmo3_yarn", "exaone4", "cohere2") else {})
+        arguments.update(rope(rope_type="longrope", short_factor=[1.0, 1.5], long_factor=[1.0, 4.0])
+                         if name == "phi3_longrope" else {})
         model = make(kind(**arguments))
         model.save_pretrained(os.path.join(out, name))
         packed(name, model, os.path.join(out, name))

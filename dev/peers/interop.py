@@ -9,7 +9,7 @@ in the Python in which they ran (its versions of torch and transformers go into 
 """
 import os, re, sys, textwrap
 from importlib.metadata import version
-from builds import READ_ONLY
+from builds import read_only
 
 
 def rows(path):
@@ -35,7 +35,7 @@ ARCHS = re.findall(r'^    { "(\w+)", *"', open(os.path.join(
 ARCHS = ARCHS[:ARCHS.index("block_count")] if "block_count" in ARCHS else ARCHS
 ARCHS = [a for a in ARCHS if not a.endswith("moe")]
 written = [n for n, s in families.items() if s == "agrees"
-           and not any(n.startswith(r) for r in READ_ONLY)]
+           and not read_only(n)]
 
 print(f"""# What opens where
 

@@ -182,6 +182,44 @@ static void headless_check() {
           "qwen2 without a head: exit %d, %s", r.code, r.err.c_str());
 }
 
+// Phi-3's longrope, by its three names; and beyond the context that was trained it is refused
+static void longrope_check() {
+    const std::string name = "phi3_longrope", type = "\"rope_type\": \"longrope\"",
+                      context = "\"original_max_position_embeddings\": 64";
+    for (const char* old : { "\"type\": \"su\"", "\"type\": \"yarn\"" }) {
+        family_check(name, changed(name, type, old));
+    }
+    refused(name, context, "\"original_max_position_embeddings\": 16",
+            "33 tokens: this model has other positions beyond 16");
+    refused(name, "\"short_factor\": [\n      1.0,", "\"short_factor\": [\n      -1.0,",
+            "a list of numbers, 1e-6 to 1e6");
+    refused(name, "\"short_factor\": [\n      1.0,", "\"short_factor\": [", "wanted 2 numbers");
+    refused(name, "\"short_factor\": [\n      1.0,", "\"short_factor\": [\"x\",", "a list of");
+}
+
+// A model of text and images: what is not about images is still checked.
+static void text_part_check() {
+    auto refuses = [](const std::string& from, const std::string& to, const std::string& says) {
+        refused("gemma3_images", from, to, says);
+    };
+    const std::string out = SCRATCH + "gemma3_images.json", dir = FAMILIES + "gemma3_images";
+    const Ran r = probe(dir, out);
+    CHECK(r.says("gemma3, a model of more than text: its language model is read, 34 tensors"),
+          "gemma3_images: %s", r.err.c_str());
+    refuses("{", "{\"quantization_config\": {\"bits\": 4},", "quantized");
+    refuses("\"model_type\": \"gemma3\"", "\"model_type\": \"paligemma\"", "paligemma");
+    refuses("\"text_config\": {", "\"text_config\": {\"x\": 1,", "the key 'x'");
+    refuses("\"tie_word_embeddings\": true,\n  \"transformers",
+            "\"tie_word_embeddings\": false,\n  \"transformers", "there is no lm_head");
+    refused("smolvlm", "\"text_config\": {", "\"text_config\": {\"qk_layer_norms\": true,",
+            "qk_layer_norms");
+    family_check("smolvlm", changed("smolvlm", "\"text_config\": {", "\"text_config\": {"
+                 "\"qk_layer_norms\": false, \"use_resampler\": false, "
+                 "\"architectures\": [\"VLlama3ForCausalLM\"],"));
+    // a file that leaves out what is as in the family's class: another width than these weights'
+    refuses("\"hidden_size\": 16,", "", "wanted 2304");
+}
+
 // a kind of scaling needs its numbers; the kind is named before the keys that only it has
 static void scaling_check() {
     auto refuses = [](const std::string& rope, const std::string& says) {
@@ -196,7 +234,10 @@ static void scaling_check() {
     refuses("\"rope_type\": \"yarn\", \"factor\": 4.0, \"attention_factor\": 0.0",
             "attention_factor is 0.0, wanted more than 0");
     refuses("\"rope_type\": \"yarn\", \"factor\": 4.0, \"beta_fast\": 0", "beta_fast is 0, wanted");
-    refuses("\"long_factor\": [1.0], \"type\": \"longrope\"", "rope_type is 'longrope'");
+    refuses("\"long_factor\": [1.0], \"type\": \"longrope\"", "wanted 2 numbers in its short");
+    refuses("\"type\": \"dynamic\"", "there is no factor");
+    refuses("\"type\": \"su\", \"factor\": 2.0", "rope_type is 'su'");
+    longrope_check();
     refused("stablelm", "\"partial_rotary_factor\": 0.25", "\"partial_rotary_factor\": 0.4",
             "3 of 8 channels");
 }
@@ -249,9 +290,10 @@ int main() {
     family_check("smollm3", changed("smollm3", "\"no_rope_layers\": [\n    1,\n    0\n  ]",
                                     "\"no_rope_layers\": null"));
     released_check();
-    refused("llama_llama3", "\"rope_type\": \"llama3\"", "\"rope_type\": \"dynamic\"",
-            "rope_type is 'dynamic'");
+    refused("llama_llama3", "\"rope_type\": \"llama3\"", "\"rope_type\": \"proportional\"",
+            "rope_type is 'proportional'");
     headless_check();
+    text_part_check();
     scaling_check();
     defaults_check();
     refused("llama_llama3", "\"silu\"", "\"quick_gelu\"", "hidden_act is \"quick_gelu\"");
