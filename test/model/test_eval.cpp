@@ -611,10 +611,15 @@ static void test_edits(Setting* s, const Naive& net, const Row& plain) {
     };
     for (auto& one : positions) { if (net.learns_positions()) { cases.push_back(one); } }
     for (auto& one : gates) { if (s->m.sizes.gate) { cases.push_back(one); } }
+    const Case both_gates = { "gate:1:1:0=0.25;gate:*:3..:2=x0.5",
+                              [&](const std::string& p, int l, Mat* x) {
+        for (auto& one : gates) { one.hook(p, l, x); }
+    } };
+    if (s->m.sizes.gate) { cases.push_back(both_gates); }
     for (auto& one : cases) {
         Change record, e;
         record.record = true;
-        record.edits = { edit_parse(one.text) };
+        for (auto& text : split(one.text, ';')) { record.edits.push_back(edit_parse(text)); }
         CHECK(furthest(run(s, record), plain) == 0, "%s: a run that records is not the plain one",
               one.text);
         // once more: a mean of the same is the same

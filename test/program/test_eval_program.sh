@@ -73,6 +73,13 @@ for row in "plain .* $first" "stream 8+8, .* $first" "quant kv8.* $first" "edit 
     'stream 0+1, .* Sink_1 0\.0%, Sink_2 0\.0%'; do
     check "no $row in $(cat "$dir/sinks.txt")" grep -q "^$row" "$dir/sinks.txt"
 done
+# with a window in some layers, alpha_1 is the mean over the queries that see token 1, in every row
+$program train -d bb -n 60 --layers 2 --width 32 --heads 2 --ffn-width 32 --seq 64 -b 8 --window 8 --local-layers 10 \
+    --lr 5e-3 --eval-every 0 --sample 0 -o "$dir/w" > "$dir/out" 2>&1 || cat "$dir/out"
+check "a window in some layers" $program eval "$dir/w/step_60" --probe-seqs 20 --edit 'A:*:1=x1'
+sinks=$(grep -o 'Sink_1 [0-9.]*%' "$dir/out" | sort -u)
+check "one Sink_1 where nothing is changed: $sinks" [ "$(echo "$sinks" | grep -c .)" = 1 ]
+check "a Sink_1 to compare: $sinks" [ "$sinks" != 'Sink_1 0.0%' ]
 refuses "wanted n+W" --stream 4
 refuses "wanted POLICY:RATIO" --evict h2o:0.5
 refuses "wanted POLICY:RATIO" --evict snapkv:1

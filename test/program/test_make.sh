@@ -37,6 +37,10 @@ out=$(./train_sink probe k/step_2 --bb-vocab 12 --probe-seqs 4 --probe-len 8 2>&
 ok $? "a checkpoint of this build: $out"
 
 # ---- a key that changes no output: make, the run and the probe say so, and no number counts it
+out=$(./train_sink eval k/step_2 --bb-vocab 12 --probe-seqs 4 --probe-len 8 --edit 'A:*:1=x1' 2>&1)
+[ "$(echo "$out" | grep -o 'Sink_1 [0-9.]*%, Sink_2 [0-9.]*%' | sort | uniq -c | wc -l)" = 1 ] &&
+    ! echo "$out" | grep -q 'Sink_1 0\.0%, Sink_2 0\.0%'
+ok $? "eval with and without an edit that changes nothing: $out"
 echo "$made" | grep -q "^note: the extra key of BIAS=k changes no output with ATTN=sigmoid unless a run is given --v-star"
 ok $? "make's note: $made"
 says() { mk -n train_sink "$@" | grep -c 'note: the extra key'; }
