@@ -207,6 +207,9 @@ void reject_unused_flags(const Flags& flags, const char* names, bool reads, cons
 // Turns probe_len into --probe-len.
 std::string flag_spelling(const std::string& name);
 
+// Lists those of the flags `names` that are given, as they are typed: "--window 4 --skip-bad".
+std::string flags_typed(const Flags& flags, const char* names);
+
 // Sets a flag from a text. Ends the program, naming the flag as `spelled`, if the text is no value
 // of it.
 void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text);

@@ -49,6 +49,9 @@ bool log_has_steps(const std::string& path);
 
 // Returns the switches that make this model, with their values: as JSON, or " ATTN=softmax ..".
 std::string switches_json(const Arch& c);
+
+// Returns the program as JSON: its version, commit, precision and backend.
+std::string program_json();
 std::string switches_text(const Arch& c);
 
 // Returns the rows of *c that are flags, no sizes, and not as a plain model has them.

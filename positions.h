@@ -32,8 +32,8 @@ inline YarnPairs yarn_pairs(const Arch& arch, double base) {
 }
 
 // Returns the share of pair i, of angle f, that --rope-scaling stretches by its factor. (llama3:
-// Meta's models; yarn: Peng et al. 2023, section 3; longrope, which has a number for each pair: Ding
-// et al. 2024, arXiv:2402.13753)
+// Meta's models; yarn: Peng et al. 2023, section 3; longrope has a number for each pair instead:
+// Ding et al. 2024, arXiv:2402.13753)
 inline double rope_stretched(const Arch& arch, double base, int i, double f) {
     double share = 0;
     if (arch.rope_scaling == ROPE_linear) { share = 1; }

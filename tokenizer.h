@@ -121,6 +121,16 @@ inline std::string token_text(const Tokenizer& t, int id) {
     return id >= 0 && id < (int)t.text.size() ? t.text[id] : "";
 }
 
+// Returns how many ids a model must have for texts without the added tokens at the end of the
+// vocabulary: Gemma 3's has one, for images, that its model for text has no row for.
+int ids_needed(const Tokenizer& t);
+
+// Dies if a model of V ids has not so many.
+void vocabulary_check(const Tokenizer& t, int V);
+
+// Dies if one of n ids is none of a model with V, with the token that it is.
+void ids_check(const Tokenizer& t, const int* ids, size_t n, int V);
+
 // Returns the token that stands before a text of V ids: EOS, or the last id if there is none.
 inline int text_begin(const Tokenizer& t, int V) { return t.eos >= 0 ? t.eos : V - 1; }
 

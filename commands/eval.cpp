@@ -14,6 +14,7 @@ tokens is a sink then. What a run changes is in eval_change.h.
 */
 #include "../models/directory.h"
 #include "../shell/data_flags.h"
+#include "../text/look.h"
 #include "commands.h"
 #include "eval_run.h"
 #include "generate.h"
@@ -205,20 +206,28 @@ static void report_losses(JsonObject* o, const EvalRun& run, const EvalResult& r
 }
 
 // Prints how often each of the first two tokens is a sink in a run, and its spike. Adds the same to
-// *o.
+// *o. Where rows do not sum to 1, what is printed is of shares, as everywhere.
 static void report_sinks(JsonObject* o, const EvalResult& r, int T) {
-    std::vector<double> rates;
-    for (int k = 1; k <= std::min<int>(METRIC_K, T); k++) { rates.push_back(eval_sink(r, k)); }
-    printf(" | Sink_1 %.1f%%, Sink_2 %.1f%%", 100 * rates[0], 100 * rates[1]);
+    std::vector<double> raw;
+    std::vector<double> shares;
+    for (int k = 1; k <= std::min<int>(METRIC_K, T); k++) {
+        raw.push_back(sink_rate(r.heads, k, EVAL_EPS, false));
+        shares.push_back(sink_rate(r.heads, k, EVAL_EPS, true));
+    }
+    const std::vector<double>& rates = r.sums_to_one ? raw : shares;
+    const char* name = r.sums_to_one ? "Sink" : "proxy";
+    printf(" | %s_1 %.1f%%, %s_2 %.1f%%", name, 100 * rates[0], name, 100 * rates[1]);
     o->json("sink_1", strf("%.6g", rates[0]));
-    o->array("sink_k", rates);
+    o->number("eps", EVAL_EPS);
+    o->array("sink_k", raw);
+    o->array("proxy_k", shares);
     if (r.measured) {
         const double spike = spike_at(r.metrics, spike_layer(r.metrics));
         printf(", spike %.4g", spike);
         o->number("spike", spike);
     }
-    printf("%s\n", sink_at_text(r.sink_at, 0.3).c_str());
-    sink_at_field(o, r.sink_at, { 0.3 });
+    printf("%s\n", sink_at_text(r.sink_at, EVAL_EPS).c_str());
+    sink_at_field(o, r.sink_at, { EVAL_EPS });
 }
 
 // Tells whether a run has the losses of the plain one, to 0.0001. NaN equals none.
@@ -306,7 +315,10 @@ static long eval_check(const Flags& f, bool calibrates) {
 static ProbeData eval_source(Flags* f, const Model& m, int T) {
     const Json state = directory_object(f->words[0], "state.json");
     const ProbeData p = probe_data(f, state);
-    require(p.sources.size() == 1, "--data " + f->data, "one source");
+    if (p.sources.size() > 1) {
+        const std::string of = p.own ? f->words[0] + ": was trained on " : "--data ";
+        die(EXIT_USER, of + f->data + ": wanted one source", hint_for("-d FILE", p.sources[0]));
+    }
     probe_files_check(*f, p, T, m.arch.V);
     const OtherBos other = bos_other(*f, state, m.arch.V);
     bos_note(other, "--bos " + other.bos + " adds it");

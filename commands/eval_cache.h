@@ -8,6 +8,7 @@ eval_attention.
 #ifndef EVAL_CACHE_H
 #define EVAL_CACHE_H
 #include "eval_edit.h"
+#include "../measure.h"
 #include "../metrics.cuh"
 
 // Query i sees rows j < n and j >= i - W. With `cached`, positions are those in the cache: they

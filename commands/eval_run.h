@@ -26,10 +26,8 @@ struct EvalResult {
     SinkAt sink_at;
 };
 
-// Returns Sink_k of the heads and sequences of a run, at the threshold of a run of training.
-inline double eval_sink(const EvalResult& r, int k) {
-    return sink_rate(r.heads, k, 0.3, !r.sums_to_one);
-}
+// The threshold of Sink_k, that of a run of training.
+static const double EVAL_EPS = 0.3;
 
 // Writes into the learned positions what the edits of pe say. Each reads them as they were:
 // 'pe:1=from 5;pe:5=from 1' swaps two. Returns what the weights were, empty if there is no such

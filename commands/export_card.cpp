@@ -3,7 +3,9 @@ commands/export_card.cpp -- what export_card.h declares. Everything in it comes 
 state.json and log.jsonl.
 */
 #include "export_card.h"
+#include "../flags.h"
 #include "../log.h"
+#include "../metrics.cuh"
 #include "../models/config.h"
 #include "../text/plural.h"
 
@@ -85,41 +87,80 @@ static std::string card_model(const Arch& c, long params) {
     return "## The model\n\n" + table.text + "\n";
 }
 
-// Describes the updates: "adamw, lr 0.0004, weight decay 0.1, seed 1".
+// Describes the updates: "adamw, lr 0.0004 (constant, 100 warm-up steps), weight decay 0.1, seed
+// 1".
 static std::string card_update(const Json& flags) {
+    const std::string schedule = flag_of(flags, "schedule");
     std::string update = flag_of(flags, "optimizer");
-    update += ", lr " + flag_of(flags, "lr");
+    update += ", lr " + flag_of(flags, "lr") + " (" + schedule;
+    if (schedule == "cosine") { update += " to " + flag_of(flags, "min_lr"); }
+    update += ", " + flag_of(flags, "warmup") + " warm-up steps)";
     update += ", weight decay " + flag_of(flags, "weight_decay");
     return update + ", seed " + flag_of(flags, "seed");
 }
 
-// Describes Sink_1 of an evaluation; "not measured" if it has none.
-static std::string card_sink(const Json& eval) {
+// Lists what else a run was given that changes what it learns: "--only k_star --fix-token 1:0".
+static std::string card_others(const Json& flags) {
+    static const char* const OTHERS[][2] = {
+        { "adapter", "" }, { "only", "" }, { "sft", "" }, { "random_token", "" },
+        { "fix_token", "" }, { "bos", "none" }, { "min_context", "0" }, { "train_tokens", "0" },
+    };
+    std::string all;
+    for (auto& other : OTHERS) {
+        const std::string value = flag_of(flags, other[0]);
+        if (value == other[1] || value.empty()) { continue; }
+        list_add(&all, flag_spelling(other[0]) + " " + value, " ");
+    }
+    return all;
+}
+
+// Describes Sink_1 of an evaluation, of the shares where rows do not sum to 1; "not measured" if it
+// has none.
+static std::string card_sink(const Json& eval, const Arch& c) {
+    const bool raw = attn_sums_to_one<build::Attn>(c.attn_alpha);
     const Json* sink = eval.get("sink");
-    const Json* rates = sink ? sink->get("sink_k") : NULL;
+    const char* key = raw ? "sink_k" : "proxy_k";
+    const Json* rates = sink ? sink->get(key) : NULL;
     const bool has_rates = rates && !rates->items.empty();
     if (!has_rates || rates->items[0].type != Json::NUMBER) { return "not measured"; }
     const double eps = json_number(*sink, "eps", 0);
     const double T = json_number(*sink, "T", 0);
     const double percent = 100 * rates->items[0].number;
-    return strf("%.1f%% of heads and sequences (above %g, %.0f tokens)", percent, eps, T);
+    const char* shares = raw ? "" : ", of shares |w| / sum |w|";
+    return strf("%.1f%% of heads and sequences (above %g, %.0f tokens%s)", percent, eps, T, shares);
 }
 
-static std::string card_run(const RunStory& r) {
-    const Json* flags = r.config.get("flags");
-    if (!flags) { flags = r.state.get("flags"); }
+// Names the program that made the checkpoint: "train_sink 1.0, commit 0123456, fp32, cpu".
+static std::string card_program(const RunStory& r) {
+    const Json* build = r.state.get("build");
+    std::string program = "train_sink " + flag_of(r.state, "version");
+    if (!build) { return program; }
+    if (build->get("COMMIT")) { program += ", commit " + flag_of(*build, "COMMIT"); }
+    return program + ", " + flag_of(*build, "PRECISION") + ", " + flag_of(*build, "BACKEND");
+}
+
+static std::string card_run(const RunStory& r, const Arch& c) {
+    const Json* flags = r.state.get("flags");            // as they were at this step
+    if (!flags) { flags = r.config.get("flags"); }
     if (!flags) { return "The run that made it is not known.\n"; }
     const Json* description = r.config.get("data");
     const double each = json_number(r.state, "tokens_per_step", 0);
     const double tokens = each * json_number(r.state, "step", 0);
     const std::string steps = told(r.state, "step", "%.15g");
     CardTable table;
-    table.row("data", description ? description->string : flag_of(*flags, "data"));
+    const std::string data = flag_of(*flags, "data");
+    const std::string init = flag_of(*flags, "init");
+    const std::string others = card_others(*flags);
+    table.row("data", description ? description->string : data);
+    if (data.find(',') != std::string::npos) { table.row("mixed", "-d " + data); }
+    if (!init.empty()) { table.row("began with", init); }
+    if (!others.empty()) { table.row("with", others); }
     table.row("steps", steps + " (" + count_text(tokens) + " tokens)");
     table.row("update", card_update(*flags));
     table.row("training loss", told(r.train, "loss", "%.4f"));
     table.row("validation loss", told(r.eval, "val_loss", "%.4f"));
-    table.row("Sink_1", card_sink(r.eval));
+    table.row("Sink_1", card_sink(r.eval, c));
+    table.row("program", card_program(r));
     return "## The run\n\n" + table.text;
 }
 
@@ -134,5 +175,5 @@ std::string export_card(const Arch& c, const std::string& from, long params,
     return "---\nlibrary_name: transformers\npipeline_tag: text-generation\n"
            "tags: [train_sink, attention-sink]\n---\n\n# " + name_of(from) + "\n\n"
            "A language model for the study of attention sinks, written by `train_sink export`. " +
-           about + "\n\n" + card_model(c, params) + card_run(run_story(from));
+           about + "\n\n" + card_model(c, params) + card_run(run_story(from), c);
 }

@@ -241,13 +241,12 @@ int command_generate(Flags f) {
     fprintf(stderr, "%s", trained_edits_note(f.words[0], f).c_str());
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
                                               : tokenizer_of(f.tokenizer);
-    require(tok.vocab_size <= m.arch.V,
-            strf("tokenizer %s: got %d ids", tok.name.c_str(), tok.vocab_size),
-            strf("at most the model's %d", m.arch.V));
+    vocabulary_check(tok, m.arch.V);
 
     int first = text_begin(tok, m.arch.V);
     std::vector<int> ends = generation_config(f.words[0], m.arch.V, &first);
     std::vector<int> tokens = prompt_tokens(f, tok, m.arch.V, &ends);
+    ids_check(tok, tokens.data(), tokens.size(), m.arch.V);
     if (tokens.empty()) {
         tokens.push_back(first);
         f.prompt.clear();

@@ -4,6 +4,7 @@ commands/open_model.cpp -- what open_model.h declares.
 #include "open_model.h"
 #include "memory_needed.h"
 #include "../models/directory.h"
+#include "../text/look.h"
 
 void opened_said(const Checkpoint& k, const std::string& adapter) {
     if (!k.part_of.empty()) {
@@ -12,6 +13,28 @@ void opened_said(const Checkpoint& k, const std::string& adapter) {
     if (!k.adapted.empty()) {
         fprintf(stderr, "adapter %s: %s\n", adapter.c_str(), k.adapted.c_str());
     }
+}
+
+void die_no_tokenizer(const std::string& model) {
+    static const char* const OTHERS[][2] = { { "tokenizer.model", "spm_to_json.py" },
+                                             { "tekken.json", "tiktoken_to_json.py" } };
+    std::string hint = "--tokenizer tokenizer.json, or --tokenizer bytes";
+    for (auto& other : OTHERS) {
+        const std::string path = model + "/" + other[0];
+        if (!is_dir(model) || !file_exists(path)) { continue; }
+        const std::string made = hint_for("FILE > tokenizer.json", path);
+        hint = std::string("python3 dev/make/") + other[1] + " " + made +
+               ", then --tokenizer tokenizer.json";
+    }
+    die(EXIT_USER, model + ": the checkpoint has no tokenizer to read text with, wanted its "
+        "tokenizer.json", hint);
+}
+
+void tokenizer_note(const Flags& f, const std::string& own, const std::string& model) {
+    if (!f.given_tokenizer || own.empty() || f.tokenizer == own) { return; }
+    if (tokenizer_of(f.tokenizer).hash == tokenizer_of(own).hash) { return; }
+    fprintf(stderr, "note   --tokenizer %s gives other ids than the tokenizer of %s\n",
+            printable(f.tokenizer).c_str(), printable(model).c_str());
 }
 
 // Prints a note if the weights of a checkpoint of ours are not those that were saved.
@@ -32,6 +55,7 @@ Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients)
     Checkpoint k = checkpoint_open(f->words[0], f->adapter);
     opened_said(k, f->adapter);
     Arch c = k.c;
+    tokenizer_note(*f, k.tokenizer, f->words[0]);
     if (f->tokenizer.empty()) { f->tokenizer = k.tokenizer; }
     if (flag_given(*f, "prefix")) { c.prefix = f->arch.prefix; }
     if (flag_given(*f, "window")) {

@@ -7,6 +7,12 @@ change it.
 #include "../checkpoint.h"
 #include "../flags.h"
 
+// Dies of a model without a tokenizer, with what its directory has in place of one.
+[[noreturn]] void die_no_tokenizer(const std::string& model);
+
+// Prints a note if --tokenizer gives other ids than a model's own tokenizer.
+void tokenizer_note(const Flags& f, const std::string& own, const std::string& model);
+
 // Says what of a checkpoint is read, if it is more than a language model, and which adapter was
 // added to its weights.
 void opened_said(const Checkpoint& k, const std::string& adapter);

@@ -144,7 +144,7 @@ static Metrics measure_all(Model* m, const ProbeInput& in, int T) {
 // Measures the same text begun in the other way. Prints a line for each threshold and returns the
 // eval object.
 static std::string probe_other(Model* m, Flags f, const std::string& other, const ProbeData& p,
-                               size_t k, int T, const std::vector<double>& eps) {
+                               size_t k, int T, long step, const std::vector<double>& eps) {
     f.bos = other;
     const ProbeBos bos = probe_bos(f, m->arch.V);
     const ProbeInput in = probe_inputs(f, bos, p, k, T, m->arch.V);
@@ -155,7 +155,7 @@ static std::string probe_other(Model* m, Flags f, const std::string& other, cons
     }
     JsonObject o;
     input_fields(&o, f, bos.label, in);
-    eval_fields(&o, 0, NAN, r, eps);
+    eval_fields(&o, step, NAN, r, eps);
     return o.all();
 }
 
@@ -177,10 +177,7 @@ static JsonObject probe_once(Model* m, const Flags& f, const ProbeInput& in,
                               const std::vector<double>& eps) {
     const bool natural = f.probe_input == "natural";
     const std::string name = natural ? f.data : f.probe_input;
-    std::string bos = natural ? first : "none";
-    if (name == "bb" && natural && f.bb_bos) {
-        bos = "<s>";
-    }
+    const std::string bos = natural ? first : "none";
 
     progress_end();
     printf("%s: %s", printable(name).c_str(), in.how.c_str());
@@ -293,7 +290,7 @@ int command_probe(Flags f) {
             const long step = json_count(state, "step", 0, file);
             JsonObject object = probe_once(&m, f, in, bos.label, T, step, eps);
             if (!other.bos.empty()) {
-                object.json("with_bos", probe_other(&m, f, other.bos, p, k, T, eps));
+                object.json("with_bos", probe_other(&m, f, other.bos, p, k, T, step, eps));
             }
             objects.push_back(object);
             if (f.dump.empty() || objects.size() > 1) { continue; }

@@ -2,6 +2,7 @@
 commands/probe_data.cpp -- what probe_data.h declares.
 */
 #include "probe_data.h"
+#include "open_model.h"
 #include "../dataloader.h"
 #include "../log.h"
 #include "../shell/data_flags.h"
@@ -63,8 +64,32 @@ static std::string text_of(const Json& flags, const char* name) {
     return value ? value->string : "";
 }
 
-std::string trained_on(const std::string& checkpoint) {
-    return text_of(trained_flags(checkpoint, state_of(checkpoint)), "data");
+Json trained_flags(const std::string& checkpoint) {
+    return trained_flags(checkpoint, state_of(checkpoint));
+}
+
+// Lists the flags of the built-in task that have other values in `other`: "--bb-temp 3".
+static std::string task_apart(const Json& flags, const Json& other) {
+    std::string apart;
+    Flags plain;
+    for (auto& r : flag_rows(&plain)) {
+        const Json* value = flags.get(r.name.c_str());
+        const Json* there = other.get(r.name.c_str());
+        const bool differs = value && there && value->number != there->number;
+        if (r.group != GROUP_BB || !differs) { continue; }
+        list_add(&apart, flag_spelling(r.name) + " " + value->string, " ");
+    }
+    return apart;
+}
+
+// Returns a note if a run of the built-in task had another one than the flags say.
+static std::string task_note(const Json& trained, const Flags& f) {
+    if (f.data != "bb" || text_of(trained, "data") != "bb") { return ""; }
+    const Json now = json_of(flags_json(f, COMMAND_train));
+    const std::string was = task_apart(trained, now);
+    if (was.empty()) { return ""; }
+    return "note   the run was trained with " + was + "; here it is " + task_apart(now, trained) +
+           "\n";
 }
 
 // Returns the note of trained_edits_note, of a run with the flags `trained`.
@@ -73,13 +98,15 @@ static std::string edits_note(const Json& trained, const Flags& f) {
     const std::string edits = edits_typed(text_of(trained, "random_token"),
                                           share ? share->number : 1, text_of(trained, "fix_token"));
     const std::string now = edits_typed(f.random_token, f.random_share, f.fix_token);
-    if (edits.empty() || edits == now) { return ""; }
+    const std::string task = task_note(trained, f);
+    if (edits.empty() || edits == now) { return task; }
     const std::string here = now.empty() ? "the text is read without" : "here it is " + now;
-    return "note   the run was trained with " + printable(edits) + "; " + printable(here) + "\n";
+    return task + "note   the run was trained with " + printable(edits) + "; " + printable(here) +
+           "\n";
 }
 
 std::string trained_edits_note(const std::string& checkpoint, const Flags& f) {
-    return edits_note(trained_flags(checkpoint, state_of(checkpoint)), f);
+    return edits_note(trained_flags(checkpoint), f);
 }
 
 // Takes positions that are `taken` out of a list of edits, POSITION or POSITION:ID.
@@ -137,6 +164,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     flags_take_data(f, flags);
     edits_replace(f, text_of(flags, "bos"));
     printf("%s", edits_note(flags, *f).c_str());
+    p.other_task = !task_note(flags, *f).empty();
 
     const std::string where = f->words[0] + "/state.json: data";
     const long T = json_count(*data, "T", 64, where);
@@ -171,13 +199,15 @@ static long bos_named(const Flags& f, const Tokenizer& tok) {
 
 ProbeBos probe_bos(const Flags& f, int V) {
     ProbeBos bos;
+    if (f.data == "bb") {
+        bos.label = f.bb_bos ? "<s>" : "none";
+        return bos;
+    }
     if (f.tokenizer.empty()) {
         bos.label = f.bos;                               // of shards that say it themselves
         return bos;
     }
-    if (f.bos == "none" || f.data == "bb") {
-        return bos;
-    }
+    if (f.bos == "none") { return bos; }
 
     const Tokenizer tok = tokenizer_of(f.tokenizer);
     const bool by_default = f.bos == "default";
@@ -199,7 +229,9 @@ ProbeBos probe_bos(const Flags& f, int V) {
     const int one = id;
     const std::string text = tokenizer_decode(tok, &one, 1, false);
     bos.id = id;
-    bos.label = by_default ? "default: " + text : text;
+    bos.label = text;
+    if (by_default) { bos.label = "default: " + text; }
+    if (f.bos == "doc") { bos.label = text + " before documents"; }
     return bos;
 }
 
@@ -259,12 +291,12 @@ static ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int 
     if (how.bos == "seq" && f.given_bos) { reject_covered_bos(f); }
     tok.bos = bos.id;
     TextCounts counts;
-    require(tok.vocab_size <= V,
-            strf("tokenizer %s has %d ids, the model %d", tok.name.c_str(), tok.vocab_size, V),
-            "the tokenizer that the model was trained with");
+    vocabulary_check(tok, V);
+    tok.vocab_size = std::min(tok.vocab_size, V);        // of which random tokens are drawn
     in.x.resize((size_t)f.probe_seqs * (T + 1));
     const PromptOptions wanted = { (int)f.probe_seqs, T, f.skip_bad, windows, &how };
     in.n = data_prompts(f.data, tok, wanted, in.x.data(), &counts);
+    ids_check(tok, in.x.data(), (size_t)in.n * (T + 1), V);
     in.how = windows ? plural(in.n, "window") + strf(" of %d tokens", T + 1)
                      : plural(in.n, "record") + strf(", the first %d tokens of each", T + 1);
     if (counts.skipped) { in.how += strf(", %ld shorter ones skipped", counts.skipped); }
@@ -287,9 +319,7 @@ static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const Probe
                                 int T, int V) {
     const bool text = f.data != "bb" && file_exists(f.data) && !is_dir(f.data);
     const bool records = text && text_format(f.data) == TEXT_JSONL && !p.own;
-    require(!text || !f.tokenizer.empty(),
-            f.data + ": the checkpoint has no tokenizer to read text with",
-            "--tokenizer tokenizer.json, or bytes");
+    if (text && f.tokenizer.empty()) { die_no_tokenizer(f.words[0]); }
     require(f.probe_from != "start" || records, "--probe-from start of " + f.data,
             "a .jsonl of records");
     if (records) {
@@ -316,7 +346,9 @@ static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const Probe
     in.how = plural(in.n, data.bb ? "sequence" : "window") + strf(" of %d tokens", T + 1);
     if (p.own) {
         const bool changed = source_changed(f, p, k, &data);
-        in.how += changed ? ", of data that have changed since the run" : ", held out by the run";
+        const char* whose = changed ? ", of data that have changed since the run"
+                                    : ", held out by the run";
+        in.how += p.other_task ? ", of another task than the run's" : whose;
     }
     return in;
 }
@@ -352,9 +384,11 @@ ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p,
 
 std::string input_flags(const Flags& f) {
     std::string text = edits_typed(f.random_token, f.random_share, f.fix_token);
-    if (f.given_adapter) { list_add(&text, "--adapter " + f.adapter, " "); }
-    if (flag_given(f, "window")) { list_add(&text, strf("--window %d", f.arch.window), " "); }
-    if (flag_given(f, "prefix")) { list_add(&text, strf("--prefix %d", f.arch.prefix), " "); }
+    static const char* const OTHERS =
+        "tokenizer sft sft_loss skip_bad bb_vocab bb_triggers bb_trigger_prob bb_temp bb_table "
+        "bb_bos seed adapter window prefix";
+    const std::string others = flags_typed(f, OTHERS);
+    if (!others.empty()) { list_add(&text, others, " "); }
     return text;
 }
 
@@ -363,6 +397,7 @@ void input_fields(JsonObject* o, const Flags& f, const std::string& bos, const P
     o->text("bos", bos);
     o->text("flags", input_flags(f));
     o->text("input", in.how);
+    o->json("program", program_json());
 }
 
 void probe_from_check(const Flags& f) {

@@ -10,6 +10,7 @@ random or repeated tokens.
 // What a checkpoint says about the data it was trained on; without it, or with -d, `own` is false.
 struct ProbeData {
     bool own = false;
+    bool other_task = false;                     // a flag makes another one of the built-in task
     int T = 0;
     std::vector<long> held;
     std::vector<std::string> hashes;             // of the sources, as they were then
@@ -37,11 +38,12 @@ OtherBos bos_other(const Flags& f, const Json& state, int V);
 // Prints the note. then: what follows from it for the user.
 void bos_note(const OtherBos& other, const std::string& then);
 
-// Returns the --data of the run that made a checkpoint, "" for another's model.
-std::string trained_on(const std::string& checkpoint);
+// Returns the flags of the run that made a checkpoint; an object without fields for another's
+// model.
+Json trained_flags(const std::string& checkpoint);
 
-// Returns a note, as a line, if the run that made a checkpoint was trained with a --random-token or
-// --fix-token, and the flags have others or none; "" if not.
+// Returns notes, a line each, if the run that made a checkpoint was trained with a --random-token,
+// a --fix-token or a built-in task, and the flags have others or none; "" if not.
 std::string trained_edits_note(const std::string& checkpoint, const Flags& f);
 
 // Sequences (n, T + 1), and what they are, in words.

@@ -7,6 +7,8 @@ they were at a checkpoint (--resume, in run_resume.h). Start at the end, with ru
 #include "../shell/data_flags.h"
 #include "../shell/process.h"
 #include "../shell/run_dir.h"
+#include "../shell/run_flags.h"
+#include "../text/look.h"
 #include "../text/targets.h"
 #include "generate.h"
 #include "memory_needed.h"
@@ -170,10 +172,12 @@ static void train_checks(const Flags& f, bool begins) {
     require(kept == "last" || kept == "all" || kept == "none", "--save-optimizer " + kept,
             "last, all or none");
     bounds_check(f, COMMAND_train);
-    if (!begins) { return; }
     const bool adam = optimizer_of(f.optimizer) != SGD;
     reject_unused_flags(f, "min_lr", cosine, "--schedule cosine");
     reject_unused_flags(f, "beta2 adam_eps", adam, "--optimizer adamw or muon");
+    if (!begins) { return; }
+    const bool later = f.min_context > f.arch.prefix;
+    reject_unused_flags(f, "min_context", later || !f.min_context, "more than --prefix");
     reject_unused_flags(f, "adapter", !f.init.empty(), "--init CHECKPOINT");
     reject_unused_model_flags(f);
     reject_unused_data_flags(f, split(f.data, ','));
@@ -219,6 +223,14 @@ static void sft_note(const Flags& f, const Tokenizer& tok) {
            f.init.c_str(), f.sft.c_str());
 }
 
+// Prints a note if --bos doc can put its token at one place alone.
+static void one_document_note(const Flags& f) {
+    if (f.bos != "doc" || !file_exists(f.data) || is_dir(f.data)) { return; }
+    if (text_format(f.data) != TEXT_TXT) { return; }
+    printf("note   --bos doc: a .txt is one document, so BOS stands before its first token alone; "
+           "--bos seq puts it before every sequence\n");
+}
+
 // ----------------------------------------------------------------------------
 // a new run, or one that goes on
 
@@ -255,10 +267,14 @@ static Origin run_origin(Run* r) {
     } else if (!f->init.empty()) {
         f->init = checkpoint_in(f->init);
         o.init = init_open(f);
-        const bool named = f->given_data || trained_on(f->init) == "bb";
+        const Json was = trained_flags(f->init);
+        const Json* on = was.get("data");
+        const bool named = f->given_data || (on && on->string == "bb");
         require(named, "--init " + f->init + ": got no --data",
                 "the text to go on with: --data FILE (or --data bb, the built-in task)");
+        if (!f->given_data) { flags_take_task(f, was); }
         o.tokenizer = o.init.tokenizer;
+        tokenizer_note(*f, o.tokenizer, f->init);
     }
     const bool reads_text = f->data != "bb";
     if (!f->init.empty() && f->tokenizer.empty() && reads_text) { f->tokenizer = o.tokenizer; }
@@ -290,6 +306,7 @@ static void run_data(Run* r, bool begins) {
     targets_check(r->data, r->c, *f);
     if (!first || !begins) { return; }
     sft_note(*f, r->data.tokenizer);
+    one_document_note(*f);
     if (!f->init.empty()) { printf("%s", trained_edits_note(f->init, *f).c_str()); }
 }
 

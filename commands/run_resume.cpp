@@ -144,6 +144,7 @@ std::string build_json() {
     JsonObject o;
     o.text("PRECISION", PRECISION_NAME);
     o.text("BACKEND", ops::name);
+    o.text("COMMIT", COMMIT);
     return o.all();
 }
 

@@ -8,6 +8,7 @@ An item that cannot be scored, such as a continuation without a token of its own
 and left out.
 */
 #include "../kv_cache.h"
+#include "../log.h"
 #include "../shell/process.h"
 #include "../shell/run_dir.h"
 #include "../train_sink.h"
@@ -443,8 +444,7 @@ static ScoreText score_how(const Flags& f, const Model& m, const Tokenizer& tok)
     const std::string tokenizer = "tokenizer " + tok.name;
     const std::string bos = f.given_bos ? f.bos : "default";
     const bool specials = bos == "default";
-    require(tok.vocab_size <= m.arch.V, tokenizer + strf(": got %d ids", tok.vocab_size),
-            strf("at most the model's %d", m.arch.V));
+    vocabulary_check(tok, m.arch.V);
     require(specials || bos == "none", "--bos " + bos,
             "default (what the tokenizer puts there) or none");
     const bool has_positions = f.max_length <= m.arch.T || !m.sizes.pe.learnable;
@@ -458,7 +458,7 @@ static ScoreText score_how(const Flags& f, const Model& m, const Tokenizer& tok)
     require(prefix >= 0, tokenizer + ": no BOS and no EOS", "one, to begin a text with");
     const std::string prefix_text = tokenizer_decode(tok, &prefix, 1, false);
     const long longest = f.max_length ? f.max_length : m.arch.T;
-    return { tok, specials, prefix, prefix_text, longest };
+    return { tok, specials, prefix, prefix_text, longest, m.arch.V };
 }
 
 // Names the items that were left out, the first of many, and ends the program: what is printed is
@@ -488,9 +488,7 @@ int command_score(Flags f) {
     const std::string& checkpoint = f.words[0];
     require(!m.arch.prefix, checkpoint + strf(": prefix %d", m.arch.prefix),
             "none: a continuation must not see itself");
-    require(!f.tokenizer.empty(),
-            checkpoint + ": the checkpoint has no tokenizer to read text with",
-            "--tokenizer tokenizer.json, or bytes");
+    if (f.tokenizer.empty()) { die_no_tokenizer(checkpoint); }
     const Tokenizer tok = tokenizer_of(f.tokenizer);
     const ScoreText how = score_how(f, m, tok);
     printf("%s", trained_edits_note(checkpoint, f).c_str());
@@ -515,6 +513,7 @@ int command_score(Flags f) {
     }
     JsonObject o;
     o.text("checkpoint", checkpoint);
+    o.json("program", program_json());
     o.json("tasks", json_list(tasks));
     if (!f.json.empty()) { file_write(f.json, o.all() + "\n"); }
     if (!f.items.empty()) { file_write(f.items, lines); }

@@ -105,6 +105,7 @@ static ScoreRequest score_request(const ScoreText& how, std::string context,
         r.tokens = score_encode(how, context + continuation);
         r.from = score_encode(how, context).size();
     }
+    ids_check(how.tok, r.tokens.data(), r.tokens.size(), how.V);
     const std::string fault = request_fault(r, how.longest);
     if (!fault.empty()) { *cannot = fault; }
     return r;

@@ -55,6 +55,7 @@ struct ScoreText {
     int prefix;                                  // what precedes a text without a context
     std::string prefix_text;
     long longest;                                // tokens that the model sees at once
+    int V;                                       // ids of the model
 };
 
 // Returns BOS, or EOS if the tokenizer's own files name no BOS; -1 if it has neither.

@@ -106,6 +106,10 @@ void run_describe(const Run& r) {
     if (!f.init.empty()) { printf("init   %s\n", printable(f.init).c_str()); }
     printf("data   %s\n", printable(r.data.description).c_str());
     describe_step(r);
+    if (!f.given_probe_len && r.probe_len == f.arch.T && f.arch.T < 64) {
+        printf("note   sinks are measured at T %d, the length of a sequence, and not at 64\n",
+               r.probe_len);
+    }
     describe_machine(r);
     printf("out    %s", printable(f.out).c_str());
     if (r.resumed) { printf(", resumed from step %ld", r.first); }

@@ -337,7 +337,7 @@ void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
     }
     const bool wants_text = r.type == ARCH_str || r.type == ARCH_kind;
     const bool numbers = r.type == ARCH_list && v.type == Json::ARRAY;
-    for (size_t i = 0; numbers && i < v.items.size(); i++) { list_add(&text, v.items[i].string, ","); }
+    for (auto& item : v.items) { if (numbers) { list_add(&text, item.string, ","); } }
     const bool yes_or_no = r.type == ARCH_int && r.low == 0 && r.high == 1;
     bool fits = v.type == Json::NUMBER || (yes_or_no && v.type == Json::BOOL);
     if (wants_text) { fits = v.type == Json::STRING; }

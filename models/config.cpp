@@ -208,6 +208,11 @@ static std::string beside_checkpoint(const std::string& given) {
     if (given.compare(0, 5, "runs/") == 0 && !is_dir("runs")) {
         return "there is no run yet: ./train_sink train -o runs/mine";
     }
+    const bool of_hub = split(given, '/').size() == 2 && !is_there(directory_above(given));
+    if (of_hub) {                                        // google/gemma-3-1b-it
+        return "nothing is downloaded here: scripts/fetch_models.py DIR, or hf download " +
+               printable(given) + " --local-dir DIR, then give DIR";
+    }
     const std::string above = directory_above(given);
     return above.empty() ? "ls -d */ *.gguf" : hint_for("ls -d FILE/*/", above);
 }
@@ -286,6 +291,7 @@ Checkpoint checkpoint_open(const std::string& dir, const std::string& adapter, b
         k.weights = safetensors_open_dir(dir);
     }
     weights_unwrap(&k.weights);
+    if (!mine) { weights_headless(&k.weights); }
     if (!k.part_of.empty()) {
         const int others = text_part_weights(&k.weights);
         k.part_of += strf(", a model of more than text: its language model is read, %d tensors of "

@@ -92,15 +92,19 @@ static float gemma_score_scale(Import* in) {
     return 1 / sqrtf(by);
 }
 
+// Requires an activation to be gelu, by which such files mean its tanh form.
+static void gemma_act(Import* in, const char* key) {
+    const Json* v = in->get(key);
+    if (v && v->string != "gelu" && v->string != "gelu_pytorch_tanh") {
+        in->refuse(key, "gelu_pytorch_tanh");
+    }
+}
+
 static void more_gemma(Import* in) {
     gemma_scale(in);
-    in->c.ffn = FFN_geglu_tanh;                  // files that say gelu mean its tanh form
-    for (const char* key : { "hidden_act", "hidden_activation" }) {
-        const Json* v = in->get(key);
-        if (v && v->string != "gelu" && v->string != "gelu_pytorch_tanh") {
-            in->refuse(key, "gelu_pytorch_tanh");
-        }
-    }
+    in->c.ffn = FFN_geglu_tanh;
+    gemma_act(in, "hidden_act");
+    gemma_act(in, "hidden_activation");
 }
 
 // Reads a cap: absent means the family's own, null means none.
@@ -115,6 +119,7 @@ static double own_cap(Import* in, const char* key, double otherwise) {
 static void more_gemma2(Import* in) {
     gemma_scale(in);
     in->c.score_scale = gemma_score_scale(in);
+    gemma_act(in, "hidden_act");                 // which transformers does not read
     const double cap = own_cap(in, "attn_logit_softcapping", 50);
     in->c.logit_cap = own_cap(in, "final_logit_softcapping", 30);
     if (cap) { in->attn = "softcap"; in->c.attn_cap = cap; }
@@ -130,6 +135,7 @@ static void more_gemma3(Import* in) {
     gemma_scale(in);
     in->c.score_scale = gemma_score_scale(in);
     in->get("attn_logit_softcapping");           // never passed on in this family
+    gemma_act(in, "hidden_act");
     in->c.logit_cap = in->number("final_logit_softcapping", 0);
     import_window(in, 4096);
     const int written = in->whole("_sliding_window_pattern", 6, 1);
@@ -281,7 +287,15 @@ static void more_opt(Import* in) {
     in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("enable_bias", true);
 }
 
+// Reads GPT-NeoX. transformers 5 takes the share and the base of the rotation by their old names.
 static void more_neox(Import* in) {
+    static const char* const NAMES[][2] = { { "rope_theta", "rotary_emb_base" },
+                                            { "partial_rotary_factor", "rotary_pct" } };
+    const bool gguf = ends_with(in->where, ".gguf");     // it has one name for all families
+    for (auto& n : NAMES) {
+        if (gguf || !in->get(n[0]) || in->get(n[1])) { continue; }
+        in->refuse(n[1], std::string("what ") + n[0] + " says");
+    }
     in->c.parallel = in->yes("use_parallel_residual", true);
     in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", true);
 }
@@ -517,25 +531,25 @@ static const char* const GPT2_KEYS =
     "n_embd:C n_head:NH n_layer:L n_positions:T n_inner:F layer_norm_epsilon:eps";
 // type, rows, keys, wanted, act, gated, more, prefix, names, transposed, plus_one: struct Family
 static const Family FAMILIES[] = {
-    { "llama", "eps=1e-6", "", "rope_interleaved=false", "hidden_act", true, more_llama, "", NULL,
-      false, false },
-    { "mistral", "eps=1e-6 KV=8", "", "", "hidden_act", true, more_mistral, "", NULL, false,
-      false },
+    { "llama", "eps=1e-6", "", "rope_interleaved=false use_sliding_window=false activation=swiglu",
+      "hidden_act", true, more_llama, "", NULL, false, false },
+    { "mistral", "eps=1e-6 KV=8", "", "attention_bias=false", "hidden_act", true, more_mistral, "",
+      NULL, false, false },
     { "smollm3", "eps=1e-6 KV=4 tied=1 rope_base=2000000", "", "", "hidden_act", true, more_smollm3,
       "", NULL, false, false },
-    { "qwen2", "eps=1e-6 qkv_bias=1", "", "use_mrope=false", "hidden_act", true, more_qwen, "",
-      NULL, false, false },
+    { "qwen2", "eps=1e-6 qkv_bias=1", "", "use_mrope=false attention_bias=false", "hidden_act",
+      true, more_qwen, "", NULL, false, false },
     { "qwen3", "eps=1e-6 qk_norm=head", "", "", "hidden_act", true, more_qwen3, "", NULL, false,
       false },
     { "gemma", "eps=1e-6 tied=1", "", "", "hidden_activation hidden_act", true, more_gemma, "",
       NULL, false, true },
     { "gemma2", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh", "", "",
-      "hidden_activation hidden_act", true, more_gemma2, "", NULL, false, true },
+      "hidden_activation", true, more_gemma2, "", NULL, false, true },
     { "gemma3_text", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh qk_norm=head rope_base=1000000",
-      "", "", "hidden_activation hidden_act", true, more_gemma3, "", NULL, false, true },
+      "", "", "hidden_activation", true, more_gemma3, "", NULL, false, true },
     { "mixtral", "eps=1e-5 KV=8 rope_base=1000000 experts=8 experts_used=2",
-      "num_local_experts:experts num_experts_per_tok:experts_used", "", "hidden_act", true,
-      more_mixtral, "", NULL, false, false },
+      "num_local_experts:experts num_experts_per_tok:experts_used", "attention_bias=false",
+      "hidden_act", true, more_mixtral, "", NULL, false, false },
     { "qwen2_moe", "eps=1e-6 KV=16 qkv_bias=1 experts=60 experts_used=4 F=1408 shared_expert=5632",
       "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
       "moe_intermediate_size:F shared_expert_intermediate_size:shared_expert",
@@ -600,11 +614,13 @@ static const Family FAMILIES[] = {
       "hidden_act", false, more_starcoder2, "", STARCODER2_NAMES, false, false },
     { "nanochat", "eps=1e-6 norm_embed=1 qk_norm=head ffn=relu2", "", "", "hidden_act", false,
       more_nanochat, "", NANOCHAT_NAMES, false, false },
-    { "phi3", "eps=1e-5", "partial_rotary_factor:rope_part", "attention_bias=false", "hidden_act",
-      true, more_phi3, "", PHI3_NAMES, false, false },
+    { "phi3", "eps=1e-5", "partial_rotary_factor:rope_part",
+      "attention_bias=false mlp_bias=false lm_head_bias=false full_attn_mod=1 interpolate_factor=1",
+      "hidden_act", true, more_phi3, "", PHI3_NAMES, false, false },
     { "stablelm", "eps=1e-5 norm_kind=ln rope_part=0.25",
       "layer_norm_eps:eps partial_rotary_factor:rope_part",
-      "use_parallel_residual=false qk_layernorm=false", "hidden_act", true, more_stablelm, "", NULL,
+      "use_parallel_residual=false qk_layernorm=false rotary_scaling_factor=1", "hidden_act", true,
+      more_stablelm, "", NULL,
       false, false },
     { "gpt2",
       "eps=1e-5 norm_kind=ln tied=1 pe=learnable qkv_bias=1 out_bias=1 ffn_bias=1 ffn=gelu_tanh",
@@ -630,8 +646,8 @@ static const Family FAMILIES[] = {
     { "gptj", "eps=1e-5 norm_kind=ln parallel=1 ffn_bias=1 head_bias=1 ffn=gelu_tanh", GPT2_KEYS,
       "rotary=true scale_attn_weights=true", "activation_function", false, more_gptj,
       "transformer.", GPTJ_NAMES, false, false },
-    { "ernie4_5", "eps=1e-5 KV=2 tied=1 rope_base=500000", "", "", "hidden_act", true, more_ernie,
-      "", PAIRED_NAMES, false, false },
+    { "ernie4_5", "eps=1e-5 KV=2 tied=1 rope_base=500000", "", "compression_ratio=1", "hidden_act",
+      true, more_ernie, "", PAIRED_NAMES, false, false },
     { "granite", "eps=1e-6 score_scale=1", GRANITE_SCALES, "", "hidden_act", true, more_granite,
       "", NULL, false, false },
     { "granitemoe", "eps=1e-6 score_scale=1 experts=8 experts_used=2",

@@ -6,9 +6,9 @@ models/family_out.cpp -- what family_out.h declares.
 // type, its class in transformers, and what is left out: fields of ARCH that its config.json has no
 // key for, or says with a key of KEYS; keys of those that transformers does not read there
 static const struct { const char *type, *architecture, *without; } WRITTEN[] = {
-    { "llama",       "LlamaForCausalLM",    " sliding_window " },
+    { "llama",       "LlamaForCausalLM",    " sliding_window use_sliding_window " },
     { "mistral",     "MistralForCausalLM",  "" },
-    { "qwen2",       "Qwen2ForCausalLM",    "" },
+    { "qwen2",       "Qwen2ForCausalLM",    " attention_bias " },
     { "qwen3",       "Qwen3ForCausalLM",    "" },
     { "olmo2",       "Olmo2ForCausalLM",    "" },
     { "olmo3",       "Olmo3ForCausalLM",    " rope_base " },

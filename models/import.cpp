@@ -8,7 +8,9 @@ bool is_harmless(const std::string& key) { return directory_key("config.json", k
 
 // Keys of models in a form that is not read.
 #define PARTS "it is a model of more than text"
-#define PART_ALONE "give its language model alone, with a config.json of its own"
+#define PART_ALONE \
+    "save its language model alone, model.language_model.save_pretrained('NEW') in transformers, " \
+    "or get it as a GGUF file"
 #define QUANTIZED "its weights are quantized in a form that this program does not read"
 #define NOT_QUANTIZED "get the model as its authors trained it, or as a GGUF file"
 static const struct { const char *key, *what, *hint; } KEYS_NOT_READ[] = {
@@ -55,14 +57,18 @@ void import_wanted(Import* in, const std::string& pair) {
     const Json* v = in->get(key);
     std::string got = v ? v->string : value;
     if (v && v->type == Json::BOOL) { got = json_bool(v->number); }
-    if (got != value) { in->refuse(key, value); }
+    double wanted = 0;
+    const bool same = v && v->type == Json::NUMBER && parse_double(value, &wanted) &&
+                      v->number == wanted;               // 1.0 for 1
+    if (got != value && !same) { in->refuse(key, value); }
 }
 
 // Requires the keys that a rope_scaling type has no default for.
 static void import_rope_needs(Import* in, const Json& rope, const std::string& how) {
     for (const std::string key : { "factor", "low_freq_factor", "high_freq_factor" }) {
         const Json* v = rope.get(key.c_str());
-        const bool factor = key == "factor" && how != "default" && how != "longrope";
+        const bool worked_out = how == "longrope" || how == "yarn";      // from two contexts
+        const bool factor = key == "factor" && how != "default" && !worked_out;
         const bool needed = how == "llama3" || factor;
         if (needed && (!v || v->type == Json::NUL)) {
             die(EXIT_USER, in->where + ": rope_type is '" + how + "', and there is no " + key,
@@ -78,6 +84,28 @@ static void import_rope_needs(Import* in, const Json& rope, const std::string& h
     }
 }
 
+// Says once that a key is left out which other programs read: transformers does not.
+static void attn_factor_note(const std::string& where) {
+    static bool said = false;
+    if (!said) { fprintf(stderr, "note   %s: attn_factor is left out, as transformers leaves it "
+                                 "out\n", printable(where).c_str()); }
+    said = true;
+}
+
+// Reads yarn's mscale and mscale_all_dim, which, if both are there, give what rotated vectors are
+// multiplied by.
+static void import_mscale(Import* in, const Json& rope) {
+    const auto number = [&](const char* key) {
+        const Json* v = rope.get(key);
+        return v && v->type == Json::NUMBER ? v->number : 0;
+    };
+    const double factor = number("factor");
+    const double over = number("mscale");
+    const double under = number("mscale_all_dim");
+    if (!over || !under || number("attention_factor") || factor <= 1) { return; }
+    in->c.rope_length = (0.1 * over * log(factor) + 1) / (0.1 * under * log(factor) + 1);
+}
+
 // Reads rope_scaling of transformers 4, rope_parameters of 5: the base, and how it is stretched.
 // Keys of one layer type may be nested; `local`: of layers with a window.
 static void import_rope_object(Import* in, const Json& rope, bool local) {
@@ -88,6 +116,9 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
     if (type || old) { how = (type ? type : old)->string; }
     const bool phi3 = !strcmp(in->family->type, "phi3");         // which names it so in old files
     if (phi3 && (how == "su" || how == "yarn")) { how = "longrope"; }
+    if (phi3 && how != "longrope" && how != "default") {
+        in->refuse(in->get("rope_parameters") ? "rope_parameters" : "rope_scaling", "longrope");
+    }
     if (local && how != "default") {
         in->refuse("rope_parameters", "plain positions in layers with a window");
     }
@@ -95,17 +126,20 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
         const bool scaling = !local && !strcmp(r.field, "rope_scaling") && how != "default";
         if (scaling && !kind_set(r, how)) {
             die(EXIT_USER,
-                in->where + ": rope_type is '" + how + "', wanted default, linear, dynamic, llama3, "
-                "yarn or longrope",
+                in->where + ": rope_type is '" + how + "', wanted default, linear, dynamic, "
+                "llama3, yarn or longrope",
                 "docs/open-models.md lists what opens, and what is missing");
         }
     }
     import_rope_needs(in, rope, how);
+    if (how == "yarn") { import_mscale(in, rope); }
     for (auto& f : rope.fields) {
         if (f.second.type == Json::NUL && f.first != "rope_theta") {
             continue;
         }
-        bool known = f.first == "type" || f.first == "rope_type";
+        static const char* const READ = " type rope_type mscale mscale_all_dim finetuned ";
+        bool known = strstr(READ, (" " + f.first + " ").c_str());
+        if (f.first == "attn_factor") { known = true; attn_factor_note(in->where); }
         for (auto& r : arch_rows(&in->c)) {
             const bool base = f.first == "rope_theta" &&
                               !strcmp(r.field, local ? "rope_local" : "rope_base");
@@ -139,8 +173,16 @@ static void import_rope(Import* in) {
         in->refuse(newer ? "rope_parameters" : "rope_scaling", "an object, or null");
     }
     if (rope) {
+        const std::string type = in->family->type;
+        const bool nested = type == "gemma3_text" || type == "olmo3";
         const Json* full = rope->get("full_attention");
         const Json* local = rope->get("sliding_attention");
+        if ((full || local) && !nested) {
+            in->refuse("rope_parameters", "the keys of one rotation");
+        }
+        if (type == "gemma3_text" && rope->get("type")) {        // transformers 5 passes it over
+            in->refuse("rope_scaling", "rope_type in place of type");
+        }
         if (full) { rope = full; }
         import_rope_object(in, *rope, false);
         if (local) {
@@ -155,8 +197,9 @@ static void import_rope(Import* in) {
     if (dynamic || (scaled && (!given || given->type == Json::NUL))) {
         in->c.rope_context = in->c.T;
     }
-    if (in->c.rope_scaling != ROPE_longrope) { return; }
-    in->c.rope_context = in->whole(context, in->c.rope_context, 1);
+    const bool longrope = in->c.rope_scaling == ROPE_longrope;
+    if (longrope) { in->c.rope_context = in->whole(context, in->c.rope_context, 1); }
+    if (!longrope && in->c.rope_scaling != ROPE_yarn) { return; }
     const Json* factor = rope->get("factor");
     if (!factor || factor->type == Json::NUL) {
         in->c.rope_factor = (float)in->c.T / in->c.rope_context;
@@ -329,6 +372,10 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn,
                  std::set<std::string>* asked) {
     const Family* family = family_of(json);
     Import in = { json, where, family, Arch(), "softmax", {}, {}, asked };
+    const Json* type = json.get("model_type");
+    if (!family && type && json.get("text_config")) {
+        die(EXIT_USER, where + ": model_type is " + json_short(*type) + ": " PARTS, PART_ALONE);
+    }
     if (!family) { in.refuse("model_type", "one of: " + family_types()); }
     // the first value of every switch
     for (auto& r : arch_rows(&in.c)) {

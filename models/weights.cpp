@@ -78,6 +78,22 @@ void weights_unwrap(Weights* w) {
     w->index.swap(out.index);
 }
 
+void weights_headless(Weights* w) {
+    static const char* const PREFIXES[][2] = { { "embed_tokens.weight", "model." },
+                                               { "embed_in.weight", "gpt_neox." } };
+    for (auto& p : PREFIXES) {
+        if (!w->find(p[0]) || w->find(std::string(p[1]) + p[0])) { continue; }
+        Weights out;
+        for (Weight t : w->tensors) {
+            const bool head = starts_with(t.name, "lm_head.") || starts_with(t.name, "embed_out.");
+            if (!head) { t.name = p[1] + t.name; }
+            weights_add(&out, t);
+        }
+        w->tensors.swap(out.tensors);
+        w->index.swap(out.index);
+    }
+}
+
 static const char* const GGUF_READABLE =
     "F32, F16, BF16, F64, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, "
     "IQ4_XS or MXFP4";

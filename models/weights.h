@@ -75,6 +75,10 @@ void weights_add(Weights* w, const Weight& one);
 // _orig_mod. of torch.compile, and such. They say how a model was run, not what it is.
 void weights_unwrap(Weights* w);
 
+// Gives tensors of a model that was saved without its head the names that they have with it:
+// embed_tokens is model.embed_tokens.
+void weights_headless(Weights* w);
+
 // Returns where row r begins in the file.
 const unsigned char* weight_row(const Weight& w, long r);
 

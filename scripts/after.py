@@ -178,7 +178,7 @@ def main():
     a = p.parse_args()
     for path in a.results:
         results = runlog.parse(runlog.read_text(path, "scripts/reproduce TABLE"))
-        class o: device, jobs, source = a.device, 1, jobs.source_hash()
+        class o: device, jobs, source = a.device, 1, jobs.source_hash(a.device)
         todo = dict.fromkeys(r["make"] for r in results["rows"] for e in r["ours"]
                              if e["status"] == "done" and not stored(e["run"], o.source))
         binaries = jobs.build_all(list(todo), o) if todo and not a.report else {}

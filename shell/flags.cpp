@@ -102,6 +102,20 @@ static std::string flag_text(const FlagRow& r, bool json) {
     return json ? json_str(*(str*)r.value) : *(str*)r.value;
 }
 
+std::string flags_typed(const Flags& flags, const char* names) {
+    Flags f = flags;
+    std::string typed;
+    const std::vector<FlagRow> rows = flag_rows(&f);
+    for (auto& name : split(names, ' ')) {
+        for (auto& r : rows) {
+            if (r.name != name || !*r.given) { continue; }
+            const std::string value = flag_text(r, false);
+            list_add(&typed, flag_spelling(name) + (value.empty() ? "" : " " + value), " ");
+        }
+    }
+    return typed;
+}
+
 void reject_unused_flags(const Flags& flags, const char* names, bool reads, const char* wanted) {
     if (reads) { return; }
     const std::vector<std::string> listed = split(names, ' ');

@@ -2,6 +2,7 @@
 shell/log.cpp -- what log.h declares.
 */
 #include "../log.h"
+#include "../version.h"
 
 // Returns the time as 2025-01-31T23:59:59Z.
 static std::string time_text() {
@@ -161,6 +162,15 @@ static std::vector<std::pair<std::string, std::string>> switches_of(Arch c) {
         }
     }
     return all;
+}
+
+std::string program_json() {
+    JsonObject o;
+    o.text("version", VERSION);
+    o.text("commit", COMMIT);
+    o.text("precision", PRECISION_NAME);
+    o.text("backend", BACKEND_NAME);
+    return o.all();
 }
 
 std::string switches_json(const Arch& c) {

@@ -65,6 +65,10 @@ void flags_take_data(Flags* f, const Json& was) {
     }
 }
 
+void flags_take_task(Flags* f, const Json& was) {
+    for (auto& r : flag_rows(f)) { if (r.group == GROUP_BB) { flag_take(r, was); } }
+}
+
 // ---- where a run was started, and where its data are
 
 std::string run_started(const std::string& out) {

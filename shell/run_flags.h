@@ -20,6 +20,9 @@ void flags_take(Flags* f, const Json& was);
 // that made a checkpoint.
 void flags_take_data(Flags* f, const Json& was);
 
+// Takes the flags of the built-in task that are not given from the run that made a checkpoint.
+void flags_take_task(Flags* f, const Json& was);
+
 // ---- where a run was started, and where its data are
 
 // Returns where the run in the directory `out` was started, as state.json keeps it: relative to

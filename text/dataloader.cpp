@@ -125,6 +125,10 @@ Data data_open(const DataOptions& opt) {
     }
     const bool bb = o.data.size() == 1 && o.data[0] == "bb";
     if (bb) { data_open_bb(&d); } else { data_open_sources(&d); }
+    const bool spare = d.V == d.tokenizer.vocab_size && ids_needed(d.tokenizer) <= o.vocab;
+    if (o.vocab && o.vocab < d.V && spare) {
+        d.V = o.vocab;                                   // an id beyond is found when it is read
+    }
     if (o.vocab && o.vocab < d.V) {
         die(EXIT_USER, strf("--vocab: the data have %d ids, the model has %d", d.V, o.vocab),
             strf("use data of the tokenizer that the model is for, or train with --vocab %d or "
@@ -410,7 +414,7 @@ static void check_state(const Data& d, const Json& state) {
 
 // Continues one source, whose place in the lists of the state is i.
 static void restore_source(Source* s, const Json& state, size_t i) {
-    const std::string same = "name the data as they were: -d PATH";
+    const std::string same = "name the data as they were: -d PATH, and leave --tokenizer out";
     const std::vector<Json> hashes = state_list(state, "hash");
     const std::vector<Json> weights = state_list(state, "weights");
     const double windows = state_list(state, "windows")[i].number;
@@ -418,7 +422,7 @@ static void restore_source(Source* s, const Json& state, size_t i) {
         s->fingerprint = source_fingerprint(*s);
         if (s->fingerprint != hashes[i].string) {
             die(EXIT_USER, "--resume: " + s->name + ": got other tokens than the checkpoint was "
-                           "made with: the data changed",
+                           "made with: the data or the tokenizer changed",
                 same + "; or begin a run in another --out");
         }
     }

@@ -4,6 +4,7 @@ text/decode.cpp -- ids -> text, as tokenizer.h declares it.
 #include "normalize.h"
 #include "tokenizer_build.h"
 #include "unicode.h"
+#include <set>
 
 static const char* const REPLACEMENT = "\xEF\xBF\xBD";   // U+FFFD
 
@@ -215,4 +216,31 @@ std::string tokenizer_stream(const Tokenizer& t, TextStream* s, int id) {
     const std::string fresh = all.substr(s->shown);
     s->shown = all.size();
     return fresh;
+}
+
+// ----------------------------------------------------------------------------
+// ids beyond a model's
+
+int ids_needed(const Tokenizer& t) {
+    std::set<int> added;
+    for (auto& token : t.added) { added.insert(token.id); }
+    int n = t.vocab_size;
+    while (n > 0 && added.count(n - 1)) { n--; }
+    return n;
+}
+
+void vocabulary_check(const Tokenizer& t, int V) {
+    const int needed = ids_needed(t);
+    if (needed <= V) { return; }
+    die(EXIT_USER, "tokenizer " + t.name + strf(": got %d ids, wanted at most the model's %d",
+                                                needed, V),
+        "give the tokenizer that the model was trained with");
+}
+
+void ids_check(const Tokenizer& t, const int* ids, size_t n, int V) {
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] < V) { continue; }
+        die(EXIT_USER, strf("the text has token %d, ", ids[i]) + json_str(token_text(t, ids[i])) +
+            strf(", and the model has %d ids", V), "leave that token out of the text");
+    }
 }

@@ -480,7 +480,16 @@ Kind kind_in_dir(const std::string& dir, Reader reader) {
         const std::string path = dir + "/" + name;
         const KindRow* k = kind_row(file_begin_bytes(path, LOOK_BYTES), file_size(path));
         if (!k || *k->use != use || strchr(k->reads, reader)) { continue; }
-        return { "; its " + name + " is " + k->what, hint_for(k->hint, path) };
+        const std::string what = "; its " + name + " is " + k->what;
+        if (ends_with(name, ".safetensors") && name.find("-of-") != std::string::npos) {
+            return { what + ", one of several", "get the others, and model.safetensors.index.json, "
+                     "which says what is in each" };
+        }
+        if (name == "consolidated.safetensors") {
+            return { what + " with Mistral's own names",
+                     "get the same model in Hugging Face's format, or as GGUF" };
+        }
+        return { what, hint_for(k->hint, path) };
     }
     return Kind();
 }

@@ -212,8 +212,8 @@ void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* vocab, con
                          const Json& j) {
     directory_check("tokenizer.json", f.path, j);
     const Json& model = json_need(f, j, "model", Json::OBJECT);
-    directory_check("tokenizer.json: model", f.path + ": model", model);
     check_model(f, model);
+    directory_check("tokenizer.json: model", f.path + ": model", model);
     load_vocab(f, model, vocab);
     tokenizer_merges(f, t, *vocab, load_merges(f, model));
     t->byte_fallback = json_true(model, "byte_fallback");

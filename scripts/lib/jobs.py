@@ -9,7 +9,7 @@ Runs that diverge (exit status 3) are results.
 `o` is what a script wants done: runs (a directory), label (a directory in it), device,
 jobs (runs at once, 0: one on each GPU; more than there are GPUs share them),
 threads (of a run on the CPU, 0: the program's choice),
-identity (of the data and the tokenizer), source (source_hash()).
+identity (of the data and the tokenizer), source (source_hash(device)).
 """
 import fcntl
 import functools
@@ -35,6 +35,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 # directories of the program's sources
 ROOMS = ("", "commands", "shell", "cpu", "cuda", "dist", "models", "text")
 # the program's flags of one letter
+# those that name files
+FILES = ("--data", "--tokenizer", "--init", "--adapter")
 SHORT = {"-d": "--data", "-o": "--out", "-m": "--model", "-b": "--batch", "-t": "--seq",
          "-n": "--steps"}
 stop = 0                                         # the signal that asked us to stop
@@ -51,11 +53,12 @@ def listen():
 
 
 # ---- what a run depends on -----------------------------------------------------------------------
-def source_hash():
+def source_hash(device):
     """Of what the binary is made from: a commit of other files, or none,
-    does not make a run stale."""
+    does not make a run stale, nor do kernels of a GPU make those of a CPU."""
     h = hashlib.sha256()
-    for path in sorted(p for room in ROOMS for end in ("cu", "cuh", "cpp", "h")
+    rooms = [room for room in ROOMS if room != "cuda" or device == "cuda"]
+    for path in sorted(p for room in rooms for end in ("cu", "cuh", "cpp", "h")
                        for p in glob.glob(os.path.join(ROOT, room, "*." + end))):
         h.update(os.path.relpath(path, ROOT).encode() + open(path, "rb").read())
     return h.hexdigest()[:16]
@@ -73,9 +76,39 @@ def values_of(words, flag):
             for word, after in zip(words, words[1:] + [""]) if flag_of(word) == flag]
 
 
+def from_here(words):
+    """The words of a run with the files of this directory as the project's, where runs are
+    started, finds them. What is not in this one is left as it is."""
+    out, flag = [], ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals and flag_of(word) in FILES:
+            word = name + "=" + path_from_here(flag_of(word), value)
+        elif flag in FILES:
+            word = path_from_here(flag, word)
+        flag = "" if equals else flag_of(word)
+        out.append(word)
+    return out
+
+
+def path_from_here(flag, value):
+    def there(path):
+        return os.path.relpath(path, ROOT) if path and os.path.exists(path) else path
+
+    if flag != "--data" or os.path.exists(value):
+        return there(value)
+    parts = [(source_name(part), part) for part in value.split(",")]     # A:3,B:1
+    return ",".join(there(name) + part[len(name):] for name, part in parts)
+
+
+# what is said of a run, not to it
+BEFORE = dict.fromkeys(("--report", "--dry-run", "--jobs"), "put it before --")
+
+
 def check_extra(words, ours):
     """What follows -- sets nothing that the script sets itself: `ours` are those flags,
     each with what to type instead."""
+    ours = {**BEFORE, **ours}
     for word in words:
         if flag_of(word) in ours:
             die(f"{word.partition('=')[0]}: got it after --, wanted it before, or left to the "
@@ -83,16 +116,19 @@ def check_extra(words, ours):
 
 
 def files_named(words):
-    """(data, tokenizer, model to begin with) of the words of a run, as the program takes them."""
+    """(data, tokenizer, model to begin with, adapter of that) of the words of a run, as the
+    program takes them."""
     return ((["bb"] + values_of(words, "--data"))[-1],
-            ([""] + values_of(words, "--tokenizer"))[-1], ([""] + values_of(words, "--init"))[-1])
+            *[([""] + values_of(words, flag))[-1] for flag in ("--tokenizer", "--init",
+                                                               "--adapter")])
 
 
-def identity(data, tokenizer, init=""):
+def identity(data, tokenizer, init="", adapter=""):
     """The contents of what a run reads."""
     name = data_identity(data)
     name += f", tokenizer {tokenizer_identity(tokenizer)}" if tokenizer else ""
-    return name + (f", init {model_identity(init)}" if init else "")
+    name += f", init {model_identity(init)}" if init else ""
+    return name + (f", adapter {model_identity(adapter)}" if adapter not in ("", "none") else "")
 
 
 def sources(data):
@@ -100,12 +136,16 @@ def sources(data):
     None of one that is not there."""
     found = []
     for part in data.split(","):
-        name, _, weight = part.rpartition(":")
-        weighted = re.fullmatch(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)(e[+-]?[0-9]+)?", weight, re.I)
-        if weighted and not place(part):
-            part = name
-        found.append((part, place(part)))
+        name = source_name(part)
+        found.append((name, place(name)))
     return found
+
+
+def source_name(part):
+    """A or A:3 without its weight."""
+    name, _, weight = part.rpartition(":")
+    weighted = re.fullmatch(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)(e[+-]?[0-9]+)?", weight, re.I)
+    return name if weighted and not place(part) else part
 
 
 def place(name):
@@ -159,12 +199,23 @@ def tokenizer_identity(given):
     return contents(name, [path] + [f for f in beside if os.path.exists(f)])
 
 
+def newest_in(run):
+    """The newest checkpoint of a run, as the program takes it; what is none is left as it is."""
+    if not os.path.isdir(run) or os.path.exists(os.path.join(run, "config.json")):
+        return run
+    steps = [int(m[1]) for name in os.listdir(run) for m in [re.fullmatch("step_([0-9]+)", name)]
+             if m and os.path.exists(os.path.join(run, name, "state.json"))]
+    return os.path.join(run, f"step_{max(steps)}") if steps else run
+
+
 def model_identity(given):
-    """Name, size and a hash of a GGUF file, or of a directory's config, weights and tokenizer."""
+    """Name, size and a hash of a GGUF file, or of a directory's config, weights and tokenizer: of
+    a run, those of its newest checkpoint."""
+    given = newest_in(given)
     files = [given]
     if os.path.isdir(given):
         files = [f for f in sorted(glob.glob(os.path.join(glob.escape(given), "*")))
-                 if re.search("[.](safetensors|gguf)$|/(config|tokenizer|vocab|merges)[^/]*$", f)
+                 if re.search("[.](safetensors|gguf)$|/(config|adapter|tokenizer|vocab|merges)[^/]*$", f)
                  and os.path.basename(f) != "optimizer.safetensors"]
     name = os.path.basename(os.path.normpath(given))
     return contents(name, files) if os.path.exists(given) else "missing"
@@ -181,7 +232,7 @@ def contents(name, files, most=None, seen=b""):
     return f"{name} {size} bytes {h.hexdigest()[:16]}"
 
 
-def need_files(data, tokenizer, init, hint):
+def need_files(data, tokenizer, init, adapter, hint):
     """An error for the first of a run's files that is not there."""
     for name, path in sources(data) if data != "bb" else []:
         if name == "bb":
@@ -192,6 +243,9 @@ def need_files(data, tokenizer, init, hint):
     if tokenizer not in ("", "bytes") and not tokenizer_file(tokenizer):
         die(f"--tokenizer: got no tokenizer in {runlog.shown(tokenizer)}, wanted tokenizer.json, "
             "or a directory with one", "leave it out: text is bytes then")
+    if adapter not in ("", "none") and not os.path.exists(adapter):
+        die(f"--adapter: got {runlog.shown(adapter)}, wanted an adapter: no such directory",
+            "ls -d */")
     if init and not os.path.exists(init):
         die(f"--init: got {runlog.shown(init)}, wanted a checkpoint: no such file or directory",
             "ls runs/*/")

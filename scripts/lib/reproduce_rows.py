@@ -174,8 +174,8 @@ def options_at(scale, data, extra, seeds, o):
         x.label += "+" + re.sub(r"[^A-Za-z0-9_.-]", "_", os.path.basename(os.path.normpath(x.data)))
     if extra: x.label += "+" + hashlib.sha256(" ".join(extra).encode()).hexdigest()[:8]
     x.files = jobs.files_named(row_words(s, x.data) + extra)
-    x.identity, x.source = jobs.identity(*x.files), jobs.source_hash()
     x.device = o.device or s["device"]
+    x.identity, x.source = jobs.identity(*x.files), jobs.source_hash(x.device)
     x.threads, cores = s["threads"], os.cpu_count() or 1
     # 0: one per GPU
     x.jobs = o.jobs or (max(1, cores // (s["threads"] or cores)) if x.device == "cpu" else 0)

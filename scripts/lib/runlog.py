@@ -160,7 +160,7 @@ EVAL = {"step!": "count", "time": "text", "data": "text", "val_loss": "number",
         **{name: "blocks" for name in GATES}, "alpha1!": "map"}
 EVENTS = {
     "config": {"switches!": "words", "flags!": "flags", "params": "number", "backend": "text",
-               "precision": "text", "commit": "text", "data": "text", "time": "text"},
+               "precision": "text", "version": "text", "commit": "text", "data": "text", "time": "text"},
     "train": {"step!": "count", "loss!": "number", "grad_norm": "number", "lr": "number",
               "tokens": "number", "ms": "number", "time": "text"},
     "eval": EVAL,
@@ -332,6 +332,16 @@ def flags_at(run, step=None):
     return flags
 
 
+def program_at(run, step):
+    """The program that made a step: its version, commit, backend and precision, as the log says."""
+    names = ("version", "commit", "backend", "precision")
+    program = {name: run["config"].get(name) for name in names}
+    for r in run["resumes"]:
+        if r["step"] < step:
+            program.update({name: r[name] for name in names if name in r})
+    return program
+
+
 def held(path):
     """Is a process writing to this run? The program locks the file `lock` of its directory, and
     Linux lists the locks of this machine. None: not to be known."""
@@ -381,7 +391,8 @@ def expand(path):
         inside = [os.path.join(path, name) for name in sorted(os.listdir(path))]
     except OSError as e:
         die(f"{path}: got '{e.strerror}', wanted a run or a directory of runs", "ls runs")
-    inside = [run for run in inside if os.path.exists(os.path.join(run, "log.jsonl"))]
+    inside = [run for run in inside if os.path.exists(os.path.join(run, "log.jsonl"))
+              and not re.search(r"[.]old[0-9]+$", run)]      # moved aside by a script
     if not inside:
         die(f"{path}: got no log.jsonl in it, wanted a run or a directory of runs", "ls runs")
     return inside

@@ -42,6 +42,20 @@ scripts/sweep $axes --seed 1,2,5 $fixed > $dir/c.txt 2>&1
 grep -q '^12 runs, 8 of them done' $dir/c.txt &&
     [ "$(find $dir/runs -name log.jsonl -newer $dir/before | wc -l)" -eq 4 ]
 ok $? "one more seed: $(head -n 3 $dir/c.txt)"
+# a run of other sources is there, and not missing; one that was moved aside is no run of the sweep
+sed 's/"source": "/"source": "x/' $dir/runs/ATTN=sigmoid,lr=3e-3-seed2/reproduce.json > $dir/stale.json
+cp $dir/runs/ATTN=sigmoid,lr=3e-3-seed2/reproduce.json $dir/fresh.json
+cp $dir/stale.json $dir/runs/ATTN=sigmoid,lr=3e-3-seed2/reproduce.json
+scripts/sweep $axes --seed 1,2 --report $fixed > $dir/d.txt 2>&1
+grep -q '1/2, 1 out of date' $dir/d.txt && grep -q 'moves such runs aside' $dir/d.txt
+ok $? "--report with a run of other sources: $(tail -n 6 $dir/d.txt)"
+cp $dir/fresh.json $dir/runs/ATTN=sigmoid,lr=3e-3-seed2/reproduce.json
+cp -r $dir/runs/ATTN=sigmoid,lr=3e-3-seed2 $dir/runs/ATTN=sigmoid,lr=3e-3-seed2.old1
+scripts/report.py $dir/runs --csv -o $dir/runs.csv > $dir/d.txt 2>&1; ! grep -q 'old1' $dir/runs.csv
+ok $? "--csv has a run that was moved aside"
+head -n 1 $dir/runs.csv | grep -q ',version,commit,backend,precision,'
+ok $? "columns of --csv: $(head -n 1 $dir/runs.csv)"
+rm -r $dir/runs/ATTN=sigmoid,lr=3e-3-seed2.old1
 scripts/sweep $axes --seed 1,2,5,6 --report $fixed > $dir/d.txt 2>&1
 [ "$(grep -c '3/4, 1 missing' $dir/d.txt)" -eq 4 ]
 ok $? "--report with a seed that is not there: $(tail -n 4 $dir/d.txt)"
@@ -72,8 +86,8 @@ import importlib.machinery, importlib.util, os, sys
 loader = importlib.machinery.SourceFileLoader("sweep", "scripts/sweep")
 sweep = importlib.util.module_from_spec(importlib.util.spec_from_loader("sweep", loader))
 loader.exec_module(sweep)
-x, y, heavy, t, base = [os.path.join(sys.argv[1], n)
-                        for n in ("x.txt", "y.txt", "z:2.txt", "tok", "base")]
+x, y, heavy, t, run, lora, base = [os.path.join(sys.argv[1], n) for n in (
+    "x.txt", "y.txt", "z:2.txt", "tok", "run", "lora", "base")]
 def identities(words):
     rows = list(sweep.settings(sweep.arguments(words)))
     return [sweep.jobs.Run(r, 1, o).key["data"] for r in rows]
@@ -82,6 +96,9 @@ def write(path, text):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w") as f: f.write(text)
 texts = {x: "a" * (2 << 20), y: "bbb", heavy: "ccc", f"{t}/vocab.json": "{}", f"{t}/merges.txt": "m",
+         f"{run}/step_90/state.json": "{4}", f"{run}/step_100/state.json": "{4}",
+         f"{run}/step_100/config.json": "{4}", f"{run}/step_100/model.safetensors": "{4}",
+         f"{lora}/adapter_config.json": "{5}", f"{lora}/adapter_model.safetensors": "{5}",
          f"{t}/tokenizer_config.json": "{1}", f"{t}/a/tokenizer.json": "{2}", f"{t}/b/m.gguf": "GGUF",
          **{f"{base}/{n}": "{3}" for n in ("config.json", "model.safetensors", "tokenizer.json")}}
 for path, text in texts.items(): write(path, text)
@@ -96,6 +113,10 @@ for words, changes in ((["--", "-d", x], [x]), (["--", "--data", x], [x]), (["--
                        (tokens("/a"), [f"{t}/a/tokenizer.json"]), (tokens("/b/m.gguf"), [f"{t}/b/m.gguf"]),
                        (["--", "-d", y, "--init", base], list(texts)[-3:]), (["--init", base], list(texts)[-3:]),
                        (["--", f"--init={t}/b/m.gguf"], [f"{t}/b/m.gguf"]),
+                       (["--", "--init", run], [f"{run}/step_100/config.json",
+                                                f"{run}/step_100/model.safetensors"]),
+                       (["--", "--init", base, "--adapter", lora], list(
+                           p for p in texts if p.startswith(lora))),
                        (["--", f"--data={y}", f"--tokenizer={t}/a/tokenizer.json"], [f"{t}/a/tokenizer.json"])):
     first = identities(words)
     if first != identities(words): print(f"{words}: two identities of the same files: {first}")
@@ -105,6 +126,20 @@ for words, changes in ((["--", "-d", x], [x]), (["--", "--data", x], [x]), (["--
         write(path, texts[path])
 END
 [ ! -s $dir/identity.txt ]; ok $? "identity: $(head -n 20 $dir/identity.txt)"
+# a file of the directory that the sweep is called from, and its --out
+mkdir -p $dir/elsewhere; head -n 60 README.md > $dir/elsewhere/mine.txt
+(cd $dir/elsewhere && ../../../../scripts/sweep BACKEND=cpu --out here --dry-run -- -d mine.txt:2,bb.txt:1 -n 5) \
+    > $dir/where.txt 2>&1
+grep -q -- "-d $dir/elsewhere/mine.txt:2,bb.txt:1 .* -o $dir/elsewhere/here/" $dir/where.txt
+ok $? "a sweep from another directory: $(cat $dir/where.txt)"
+refused_sweep() { # what it says, its words
+    says=$1; shift
+    scripts/sweep "$@" > $dir/g.txt 2>&1; [ $? -eq 2 ] && grep -q -- "$says" $dir/g.txt
+    ok $? "scripts/sweep $*: $(cat $dir/g.txt)"
+}
+refused_sweep 'wanted different values' --lr 1e-3,0.001 -- -d bb
+refused_sweep 'wanted different values' --seed 1,01 -- -d bb
+refused_sweep 'put it before --' --lr 1e-3 -- -d bb --report
 head -n 60 README.md > $dir/a.txt; cp README.md $dir/b.txt
 texts="BACKEND=cpu --out $dir/texts -- -n 2 -b 2 --eval-every 0 --val-seqs 2 --probe-seqs 2 --sample 0 --data=$dir/a.txt:2,$dir/b.txt:1"
 scripts/sweep $texts > $dir/f.txt 2>&1; ok $? "a mixture: $(tail -n 2 $dir/f.txt)"
