@@ -57,6 +57,8 @@ struct Activation_gelu { // x Phi(x);  (x Phi)' = Phi + x phi
     }
 };
 // x (1 + tanh(u)) / 2 = x sigma(2u),  u = sqrt(2/pi) (x + 0.044715 x^3)
+// x sigma(2u), 2u = sqrt(8 / pi) (x + 0.044715 x^3);  its derivative: sigma + x sigma (1 - sigma)
+// (2u)'
 struct Activation_gelu_tanh {
     template <class F>
     HD static F two_u(F x) {

@@ -69,7 +69,7 @@ typedef std::string str;
     X("t", TRAINING, double, weight_decay,    0,   0.1,        0, MANY,    "of all parameters") \
     X("t", TRAINING, double, grad_clip,       0,   1.0,        0, MANY,    "largest norm of the gradient (0: any)") \
     X("t", MEASURING, long,   eval_every,      0,   100,        0, MOST,    "steps between evaluations (0: only the first and the last)") \
-    X("t", RUN, long,   save_every,      0,   0,          0, MOST,    "steps between checkpoints that are kept (0: only the last)") \
+    X("t", RUN, long,   save_every,      0,   0,          0, MOST,    "steps between checkpoints that are kept, from step 0 on (0: only the last)") \
     X("t", RUN, double, save_minutes,    0,   10.0,       0, MANY,    "minutes between automatic checkpoints; each replaces the one before (0: none)") \
     X("t", RUN, str,    save_optimizer,  0,   "last",     0, 0,       "which checkpoints keep what --resume needs: last, all or none") \
     X("t", RUN, long,   print_every,     0,   0,          0, MOST,    "steps between printed lines (0: about one line per second)") \

@@ -243,7 +243,7 @@ struct Model {
     real* positions;            // absolute PE, (reach, C)
     acc* rope;                  // cos, sin of all layers, (reach, rot/2, 2)
     acc* rope_local;            // of layers with a window, if they differ
-    real* v_fixed;              // fixed v*, (HS)
+    real* v_fixed;              // fixed v*, (KV or 1, HS)
 
     // ---- generation
     real* cache;                // k, v of rows that were read, (L, cache_room, 2 KV HS), or NULL

@@ -12,7 +12,9 @@ static const char* const OPTIMIZERS[OPTIMIZER_COUNT] = { "adamw", "sgd", "muon" 
 inline Optimizer optimizer_of(const std::string& name) {
     int i = 0;
     while (i < OPTIMIZER_COUNT && name != OPTIMIZERS[i]) { i++; }
-    require(i < OPTIMIZER_COUNT, "--optimizer " + name, "adamw, muon or sgd");
+    std::string known;
+    for (auto& one : OPTIMIZERS) { list_add(&known, one); }
+    require(i < OPTIMIZER_COUNT, "--optimizer " + name, "one of: " + known);
     return (Optimizer)i;
 }
 

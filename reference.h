@@ -612,11 +612,11 @@ inline void heads_forward(real* out, const real* att, const real* vstar, bool su
     const long N = row_count(s);
     const long W = q_width(s);
     const long OC = heads_width(sum, s);
-    const long V = heads_width(s.bias_shared, s);
+    const long star_width = heads_width(s.bias_shared, s);
     zero(out, N * OC);
     for (long i = 0; i < N * W; i++) {
         real* row = row_of(out, i / W, OC);
-        row[i % OC] += att[i] + or_zero(vstar, i % V);
+        row[i % OC] += att[i] + or_zero(vstar, i % star_width);
     }
 }
 
@@ -626,11 +626,11 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
     const long N = row_count(s);
     const long W = q_width(s);
     const long OC = heads_width(sum, s);
-    const long V = heads_width(s.bias_shared, s);
+    const long star_width = heads_width(s.bias_shared, s);
     for (long i = 0; i < N * W; i++) {
         const real* row = row_of(dout, i / W, OC);
         datt[i] = row[i % OC];
-        if (dvstar) { dvstar[i % V] += datt[i]; }
+        if (dvstar) { dvstar[i % star_width] += datt[i]; }
     }
 }
 

@@ -69,8 +69,8 @@ struct Init { double std, mean; };
     X(real, embed,      arch.norm_embed ? N * C : 0)                    /* (N, C)              the embedding before its norm */ \
     X(real, n,          (2 * layer_rows * norm.in + N) * C)             /* (2L+1, N, C)        what attention and FFN read; the last: the final norm */ \
     X(real, f,          norm.out ? 2 * layer_rows * C : 0)              /* (2L, N, C)          what the norms after attention and FFN read */ \
-    X(acc,  rstd,       4 * layer_rows + 2 * N)                         /* (4L+2, N)           of norms: 2L + 1 of n, 2L of f, of the embedding */ \
-    X(acc,  mean,       ln ? 4 * layer_rows + 2 * N : 0) \
+    X(acc,  rstd,       4 * layer_rows + 2 * N)                         /* (4L+2, N)           of norms: 2L before branches, the final one, the embedding's, 2L after */ \
+    X(acc,  mean,       ln ? 4 * layer_rows + 2 * N : 0)                /* (4L+2, N)           likewise; LayerNorm only */ \
     X(real, qkv,        layer_rows * qkv_width)                         /* (L, N, qkv_width)   after QKNORM, PE and phi */ \
     X(real, qk_in,      qk_norm ? layer_rows * qk_width : 0)            /* (L, N, qk_width)    before QKNORM */ \
     X(acc,  qk_rstd,    qk_norm ? layer_rows * (NH + KV) : 0)           /* (L, N, NH + KV); all: (L, N, 2) */ \

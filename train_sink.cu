@@ -231,7 +231,8 @@ static void qkv_forward(Model* m, int l) {
     linear_forward(act_qkv(m, l), act_n(m, 2 * l), qkv_linear(m, l), rows(m));
 }
 
-// Computes acts.dn from acts.dqkv. The gate, if there is one, has already written to it.
+// Computes acts.dn from acts.dqkv. In the forward pass this was:  q, k, v = n W^T + b. The gate, if
+// there is one, has already written to acts.dn.
 static void qkv_backward(Model* m, int l) {
     const Acts& a = m->acts;
     const bool add = m->sizes.gate;
@@ -262,6 +263,7 @@ static void qk_norm_forward(Model* m, int l) {
     ops::qk_norm_forward(act_qkv(m, l), saved, rstd, { w.qnw, w.knw }, all, m->arch.eps, s);
 }
 
+// Computes acts.dqkv in place. In the forward pass this was:  q = norm(q), k = norm(k)
 static void qk_norm_backward(Model* m, int l) {
     const auto& w = layer_weights(m, l);
     const auto& g = layer_grads(m, l);
@@ -298,6 +300,7 @@ static bool rotates_in_attention(const Model* m) {
     return whole_heads && previous->forward == rotary_forward;
 }
 
+// Rotates acts.dqkv back. In the forward pass this was:  q, k = R_t q, R_t k, with R_t^-1 = R_-t
 static void rotary_backward(Model* m, int l) {
     const acc* table = layer_rope(m, l);
     if (!table || rotates_in_attention(m)) { return; }
@@ -389,7 +392,8 @@ static void attention_forward(Model* m, int l) {
     attention_continued(m, l);
 }
 
-// Computes acts.dqkv from acts.datt.
+// Computes acts.dqkv from acts.datt. In the forward pass this was:
+//      w_j = f(scale q . k_j),   A_j = w_j / Z,   o = sum_j A_j v_j
 static void attention_backward(Model* m, int l) {
     const BiasRow& bias = m->sizes.bias;
     const auto& g = layer_grads(m, l);
@@ -419,7 +423,8 @@ static void gate_forward(Model* m, int l) {
     ops::gate_forward(act_gated(m, l), act_att(m, l), gate, gates_per_head(m), attn_shape(m, l));
 }
 
-// Computes acts.datt and, through the gate, acts.dn from acts.dgated.
+// Computes acts.datt and, through the gate, acts.dn from acts.dgated. In the forward pass this was:
+//      o' = o sigmoid(g),   g = n W_g^T
 static void gate_backward(Model* m, int l) {
     const Acts& a = m->acts;
     ops::gate_backward(a.datt, a.dgate, a.dgated, act_att(m, l), act_gate(m, l), gates_per_head(m),
@@ -446,6 +451,8 @@ static void combine_forward(Model* m, int l) {
     ops::heads_forward(act_heads(m, l), act_out(m, l), v, sum, attn_shape(m, l));
 }
 
+// Computes the gradient of the heads' output from acts.dheads. In the forward pass this was:
+//      heads = o + v*, side by side or summed
 static void combine_backward(Model* m, int l) {
     const auto& g = layer_grads(m, l);
     acc* dv = m->sizes.bias.add_v ? g.vstar : NULL;
@@ -503,6 +510,7 @@ static void up_forward(Model* m, int l) {
     linear_forward(act_fch(m, l), act_n(m, 2 * l + 1), up_linear(m, l), rows(m));
 }
 
+// Computes acts.dn from acts.dfch. In the forward pass this was:  gate, up = n W^T + b
 static void up_backward(Model* m, int l) {
     const Acts& a = m->acts;
     linear_backward(a.dn, a.dfch, act_n(m, 2 * l + 1), up_linear(m, l), rows(m));
@@ -518,6 +526,7 @@ static void activation_forward(Model* m, int l) {
     ops::ffn_forward(fca, act_fch(m, l), ffn.act, ffn.gated, rows(m), m->sizes.F);
 }
 
+// Computes acts.dfch from acts.dfca. In the forward pass this was:  f = act(gate) up, or act(up)
 static void activation_backward(Model* m, int l) {
     const Acts& a = m->acts;
     const FfnRow& ffn = m->sizes.ffn;
@@ -599,6 +608,8 @@ void embed_forward(Model* m) {
     if (arch.norm_embed) { norm_forward(m, act_x(m, 0), out, norm_embed(m)); }
 }
 
+// Adds acts.dx to the gradients of the embedding, of learned positions and of the sink token. In
+// the forward pass this was:  x_0 = scale wte[token] + p_t
 void embed_backward(Model* m) {
     const Arch& arch = m->arch;
     const Acts& a = m->acts;
@@ -681,22 +692,22 @@ static Linear lm_head_linear(const Model* m) {
 // vocabulary is done in chunks, so that the logits stay in cache.
 void lm_head_losses(Model* m, acc* losses, const real* x, const int* targets, int N) {
     const long V = m->sizes.V;
-    const long room = m->lm_head_rows * V / N;
+    const long room = m->lm_head_rows * V / N;           // columns of N rows in the logits' memory
     const long most = std::min<long>(ops::lm_head_part, room);
     const long chunk = std::min(V, std::max(1L, most));
-    std::vector<cpu::ClassifierRow> rows_of(N);
+    std::vector<cpu::ClassifierRow> seen(N);
     for (long first = 0; first < V; first += chunk) {
         Linear lm_head = lm_head_linear(m);
         lm_head.OC = std::min(chunk, V - first);
         lm_head.weight += first * lm_head.C;
         if (lm_head.bias) { lm_head.bias += first; }
         linear_forward(m->acts.logits, x, lm_head, N);
-        cpu::classifier_part(rows_of.data(), m->acts.logits, targets, m->arch.logit_cap, first,
+        cpu::classifier_part(seen.data(), m->acts.logits, targets, m->arch.logit_cap, first,
                              lm_head.OC, N);
     }
     for (int n = 0; n < N; n++) {
         const bool counts = targets[n] >= 0;
-        losses[n] = counts ? rows_of[n].loss() : acc(0);
+        losses[n] = counts ? seen[n].loss() : acc(0);
     }
 }
 
@@ -761,7 +772,7 @@ void model_backward(Model* m, bool last, const Watch& watch) {
         if (last) { send_gradients(m, from); }
     };
     if (!m->sizes.norm.stream) {
-        divide_logits(m, m->acts.dn);
+        divide_logits(m, m->acts.dn);            // in the forward pass lm_head read n / divisor
         norm_backward(m, m->acts.dx, m->acts.dn, act_x(m, 2 * L), norm_final(m));
     }
     done(m->layer_at[L]);

@@ -12,7 +12,7 @@ stopped. The steps themselves are in train_sink.cu.
 #include "../optimizer.h"
 #include "../shell/saves.h"
 
-// What train() carries from step to step.
+// What command_train carries from step to step.
 struct Run {
     Flags f;
     Arch c;

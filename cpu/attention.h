@@ -321,8 +321,8 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
 
     const auto q = f.tiles.rows(Q_ROWS, head.x.q(t0, head.h), attn_row(s), M, HS);
     each_tile(s, t0, t0 + M, [&](TileAt at) {
-        const int N = at.keys();
-        f.tiles.product(score, BC, q, f.k.from(0, at.j0), M, N, HS, false);
+        const int keys = at.keys();
+        f.tiles.product(score, BC, q, f.k.from(0, at.j0), M, keys, HS, false);
         tile_scores<A, Pe>(score, at, head.h, s);
         for (int r = 0; r < M; r++) {
             acc* score_r = score + r * BC;
@@ -331,7 +331,7 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
         }
         const real* weights = f.tiles.weights(WEIGHTS, score, M);
         const auto w = f.tiles.weights_left(LEFT_TILE, weights, M);
-        f.tiles.product(o, HP, w, f.v.from(at.j0, 0), M, HS, N, true);
+        f.tiles.product(o, HP, w, f.v.from(at.j0, 0), M, HS, keys, true);
     });
 
     for (int r = 0; r < M; r++) {
@@ -418,7 +418,7 @@ struct QueryBackward {
     const real* dout;               // (HS)
     const real* q;                  // (HS)
     const acc* stat;                // (2)
-    acc delta;                      // sum_k A_k dA_k
+    acc delta;                      // of attn_delta: what dZ adds to each dw
 };
 
 // Adds what the extra column of one query gives to dq_t (HS), dk* (or dz) and dv*.
@@ -557,9 +557,9 @@ void queries_backward(HeadBackward& b, int q0, int n) {
                 add_seen(r);
                 continue;
             }
-            const int N = at.keys();
-            tiles.product(weight, BC, tiles.down(q, r), b.k_across.from(0, j0), M, N, HS, false);
-            tiles.product(ds, BC, tiles.down(d_o, r), b.v_across.from(0, j0), M, N, HS, false);
+            const int keys = at.keys();
+            tiles.product(weight, BC, tiles.down(q, r), b.k_across.from(0, j0), M, keys, HS, false);
+            tiles.product(ds, BC, tiles.down(d_o, r), b.v_across.from(0, j0), M, keys, HS, false);
             tile_scores<A, Pe>(weight, at, b.h, s);
             tile_backward<A>(weight, ds, at, b.stat + (long)at.t0 * 2, delta + r, s);
             const real* w = tiles.weights(WEIGHTS, weight, M);
@@ -567,7 +567,7 @@ void queries_backward(HeadBackward& b, int q0, int n) {
             tiles.put_below(all_w, seen, w, M);
             tiles.put_below(all_d, seen, d, M);
             const auto d_left = tiles.weights_left(LEFT_TILE, d, M);
-            tiles.product(dq + (long)r * HP, HP, d_left, b.k.from(j0, 0), M, HS, N, true);
+            tiles.product(dq + (long)r * HP, HP, d_left, b.k.from(j0, 0), M, HS, keys, true);
             seen += M;
         }
         add_seen(n);
@@ -607,7 +607,7 @@ struct StarSums {
 };
 
 // Computes the gradients of q, k and v, and adds those of the extra column to dstar, which is NULL
-// where nothing is learned. Rotates dq and dk back by rope_table unless it is NULL: where q and k
+// where nothing is learned. Rotates dq and dk back by turns unless it is NULL: where q and k
 // came out of rope, this is also its backward. In the forward pass this was:
 //     s_j = capped(scale q . k_j + bias),   A_j = alpha f(s_j) / Z,   o = sum_j A_j v_j,   so
 //     dv_j += A_j do,   dA_j = do . v_j,   ds_j = attn_ds(..) attn_slope(s_j),
@@ -615,7 +615,7 @@ struct StarSums {
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
                         AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
-                        const acc* rope_table, AttnShape s) {
+                        const acc* turns, AttnShape s) {
     const int T = s.T;
     const int HS = s.HS;
     const int W = attn_row(s);
@@ -654,7 +654,7 @@ void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
         tiles.transpose(dx.v(0, g), W, dv, TP, T, HS);
     }
     sums.add_to<Bi>(dstar, s);
-    if (rope_table) { rope(dqkv, rope_table, -1, s); }
+    if (turns) { rope(dqkv, turns, -1, s); }
 }
 } // namespace cpu
 #endif // CPU_ATTENTION_H

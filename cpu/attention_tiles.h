@@ -98,14 +98,14 @@ template <class R> struct Tiles {
     Left left(Slot slot, const Factor& f) {
         const char* x = (const char*)f.x;
         if (lanes == FLOATS) { return { x, f.row_bytes(), f.lane_bytes() }; }  // where it is
-        const long L = lanes_of(f.K);
-        const long row = L + 16;    // + 16: rows apart in the cache's sets
+        const long depth = lanes_of(f.K);
+        const long row = depth + 16;    // + 16: rows apart in the cache's sets
         lane* to = (lane*)scratch(slot, round_up(f.count, 32) * row);
         if (lanes == SPLIT) {       // (of at most BR rows: one strip)
             split_strip(to, (const float*)x, f.step, f.count, f.K);
-            return { (const char*)to, L * (long)sizeof(lane), sizeof(lane) };
+            return { (const char*)to, depth * (long)sizeof(lane), sizeof(lane) };
         }
-        pack_rows({ to, row, (int)f.count }, kernel, f, 0, { 0, L });
+        pack_rows({ to, row, (int)f.count }, kernel, f, 0, { 0, depth });
         return { (const char*)to, row * (long)sizeof(lane), sizeof(lane) };
     }
 
@@ -192,7 +192,7 @@ template <class R> struct Tiles {
 
     // c (M, N) = or += a (M, K) @ b (K, N)
     void product(float* c, long ldc, Left a, Right b, int M, int N, int K, bool add) {
-        const long L = lanes_of(K);
+        const long depth = lanes_of(K);
         const long tiles = div_up(M, kernel.rows);
         const int height = std::min<long>(kernel.rows, round_up(div_up(M, tiles), kernel.even));
         for (int n = 0; n < N; n += TILE_COLS) {
@@ -200,7 +200,7 @@ template <class R> struct Tiles {
             const int cols = std::min<int>(TILE_COLS, N - n);
             for (int m = 0; m < M; m += height) {
                 const int rows = std::min(height, M - m);
-                kernel.tile(c + m * ldc + n, ldc, rows, cols, down(a, m), b_n, L, add);
+                kernel.tile(c + m * ldc + n, ldc, rows, cols, down(a, m), b_n, depth, add);
             }
         }
     }

@@ -315,21 +315,21 @@ template <class R> R* qkv_row(R* qkv, int bt, AttnShape s) {
 // (T, rot/2, 2) holds cos, sin (Eq. 8, half-split as in LLaMA). Backward is the rotation of the
 // gradient by sign -1.
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
-    const int H = s.rot / 2;
+    const int half = s.rot / 2;
     #pragma omp parallel for if (s.B * s.T > 1)
     for (int bt = 0; bt < s.B * s.T; bt++) {
-        const acc* turn = table + (long)(bt % s.T) * H * 2;
+        const acc* turn = table + (long)(bt % s.T) * half * 2;
         for (int h = 0; h < s.NH + s.KV; h++) {
             real* x = qkv_row(qkv, bt, s) + h * s.HS;
             // 16 at a time: 32 bf16 fill a vector, but a head of 32 has no more pairs than that
             #pragma omp simd simdlen(16)
-            for (int i = 0; i < H; i++) {
+            for (int i = 0; i < half; i++) {
                 const acc co = turn[2 * i];
                 const acc si = sign * turn[2 * i + 1];
                 const acc a = x[i];
-                const acc b = x[i + H];
+                const acc b = x[i + half];
                 x[i] = a * co - b * si;
-                x[i + H] = a * si + b * co;
+                x[i + half] = a * si + b * co;
             }
         }
     }
@@ -423,16 +423,7 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
             real* d = drow + group.from;
             acc* dw_g = group.is_q ? sum : sum + wide;
             const acc r = rstd[(long)bt * groups + g];
-            acc dot = 0;
-            #pragma omp simd reduction(+ : dot)
-            for (int c = 0; c < C; c++) {
-                dot += d[c] * w[c] * x[c];
-            }
-            const acc f = r * r * r * dot / C;
-            for (int c = 0; c < C; c++) {
-                dw_g[c] += d[c] * x[c] * r;
-                d[c] = d[c] * w[c] * r - x[c] * f;
-            }
+            rmsnorm_backward_row(d, dw_g, d, x, w, r, false, C);
         }
     });
     const int wide_k = all ? s.KV * s.HS : s.HS;

@@ -97,7 +97,7 @@ inline void mamba_channel(Model* m, int l, long b, long i) {
     const Acts& a = m->acts;
     const long MW = m->sizes.mamba_width;
     const long MS = m->sizes.mamba_state;
-    const long MP = m->sizes.mamba_dbc_width;
+    const long dbc_width = m->sizes.mamba_dbc_width;
     acc* memory = mixer_memory(m, l);
     const real* log_rate = w.mamba_a + i * MS;
     std::vector<acc> h(MS);
@@ -109,7 +109,7 @@ inline void mamba_channel(Model* m, int l, long b, long i) {
         rate[s] = std::exp(acc(log_rate[s]));
     }
     for (long row = b * m->T; row < (b + 1) * m->T; row++) {
-        const real* b_t = a.mamba_dbc + row * MP + m->arch.mamba_rank;
+        const real* b_t = a.mamba_dbc + row * dbc_width + m->arch.mamba_rank;
         const real* c_t = b_t + MS;
         const acc u = a.mamba_u[row * MW + i];
         const acc z = a.mamba_in[row * 2 * MW + MW + i];
@@ -131,7 +131,7 @@ inline void mamba_forward(Model* m, int l) {
     const long C = m->sizes.C;
     const long MW = m->sizes.mamba_width;
     const long MS = m->sizes.mamba_state;
-    const long MP = m->sizes.mamba_dbc_width;
+    const long dbc_width = m->sizes.mamba_dbc_width;
     const long rank = m->arch.mamba_rank;
     const long N = rows(m);
     ops::matmul_forward(a.mamba_in, act_n(m, 2 * l), w.mamba_inw, NULL, NULL, N, C, 2 * MW);
@@ -143,9 +143,9 @@ inline void mamba_forward(Model* m, int l) {
     convolution(a.mamba_u, input, w.mamba_convw, w.mamba_convb, m->B, m->T);
     if (before) { convolution_keep(before, input, m->T); }
 
-    ops::matmul_forward(a.mamba_dbc, a.mamba_u, w.mamba_dbcw, NULL, NULL, N, MW, MP);
+    ops::matmul_forward(a.mamba_dbc, a.mamba_u, w.mamba_dbcw, NULL, NULL, N, MW, dbc_width);
     for (long row = 0; row < N; row++) {
-        real* d = a.mamba_dbc + row * MP;
+        real* d = a.mamba_dbc + row * dbc_width;
         real* b = d + rank;
         real* c = b + MS;
         mamba_norm(a.mamba_d + row * rank, d, w.mamba_dn, m->arch.eps, rank);

@@ -221,7 +221,7 @@ static const struct {
     { "--bb-vocab 100000000", "--bb-vocab: got 100000000" },
     { "--bb-triggers 255", "255 triggers" },
     { "--bb-triggers 300", "--bb-triggers 300" },
-    { "--optimizer adam", "--optimizer adam: wanted adamw, muon or sgd" },
+    { "--optimizer adam", "--optimizer adam: wanted one of: adamw, sgd, muon" },
     { "--schedule linear", "--schedule linear: wanted constant or cosine" },
     { "--lr -1", "--lr: got -1" },
     { "--lr nan", "--lr: got 'nan', wanted a number" },
