@@ -200,7 +200,9 @@ static void weights_all_used(const Model* m, const Family& family, const Weights
             continue;
         }
         // a head that predicts more than one token ahead: transformers leaves it out, too
-        const bool ahead = !strcmp(family.type, "qwen3_next") && starts_with(w.name, "mtp.");
+        const std::string type = family.type;
+        const bool qwen = type == "qwen3_next" || starts_with(type, "qwen3_5");
+        const bool ahead = qwen && starts_with(w.name, "mtp.");
         if (used.count(w.name) || is_buffer(w.name) || ahead) { continue; }
         die_of_other_model(w.file + ": holds the tensor '" + w.name +
                            "', which this model does not have");

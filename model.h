@@ -45,7 +45,6 @@ struct Sizes {
     long mamba_width;
     long mamba_state;           // of each channel
     long mamba_dbc_width;       // d | b | c
-    long delta_qkvz_width;      // q | k | v | z
     long delta_qkv_width;       // q | k | v
     long delta_out_width;
 
@@ -99,7 +98,6 @@ inline Sizes::Sizes(const Arch& arch)
     mamba_dbc_width = arch.mamba_rank + 2 * mamba_state;
     delta_out_width = (long)arch.delta_values * arch.delta_value_size;
     delta_qkv_width = 2L * arch.delta_keys * arch.delta_key_size + delta_out_width;
-    delta_qkvz_width = delta_qkv_width + delta_out_width;
 
     for (int l = 0; l < arch.L; l++) {
         LayerKind layer;

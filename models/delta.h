@@ -1,9 +1,10 @@
 /*
-delta.h -- the gated delta rule in place of attention, for forward passes alone, as Qwen3-Next has
-it (Yang et al. 2024, Gated Delta Networks). Each value head has a matrix S, (DK, DV), that maps a
-key to a value, and knows nothing else of the tokens before. KH heads of q and k serve VH of values:
+delta.h -- the gated delta rule in place of attention, for forward passes alone, as Qwen3-Next and
+Qwen 3.5 have it (Yang et al. 2024, Gated Delta Networks). Each value head has a matrix S, (DK, DV),
+that maps a key to a value, and knows nothing else of the tokens before. KH heads of q and k serve
+VH of values:
 
-    q, k, v, z  = n W^T,   b, a = n W_ba^T           of the groups that share a key head, one by one
+    q | k | v   = n W_qkv^T,   z = n W_z^T,   b = n W_b^T,   a = n W_a^T
     q | k | v   = silu of their convolution over the last K tokens, each channel by itself
     q, k        divided by their norms, q also by the root of DK
     S_t         = exp(-exp(A) softplus(a_t + bias)) S_{t-1}
@@ -12,13 +13,13 @@ key to a value, and knows nothing else of the tokens before. KH heads of q and k
     x_{2l+1}    = x_{2l} + o W_out^T
 
 S and the inputs of the convolution are 0 before the first token. Generation keeps both.
-(transformers 5.24, modeling_qwen3_next.py; A is A_log there, bias is dt_bias.)
+(transformers 5.24, modeling_qwen3_5.py; A is A_log there, bias is dt_bias.)
 */
 #ifndef DELTA_H
 #define DELTA_H
 #include "mamba.h" // the convolution, softplus, norm_scale, mixer_memory
 
-// Where a model has what in a row.
+// Where a row has q, k and v of a head.
 struct DeltaPlaces {
     long KH, VH, DK, DV;
 
@@ -26,26 +27,10 @@ struct DeltaPlaces {
         : KH(c.delta_keys), VH(c.delta_values), DK(c.delta_key_size), DV(c.delta_value_size) {}
 
     long shared() const { return VH / KH; }                      // value heads of one key head
-    long group() const { return 2 * DK + 2 * shared() * DV; }    // numbers of one: q | k | v | z
-    long q(long head) const { return head * DK; }                // after the convolution
+    long q(long head) const { return head * DK; }
     long k(long head) const { return (KH + head) * DK; }
     long v(long head) const { return 2 * KH * DK + head * DV; }
-    long z(long head) const {                                    // before it
-        return head / shared() * group() + 2 * DK + (shared() + head % shared()) * DV;
-    }
-    long b(long head) const { return head / shared() * 2 * shared() + head % shared(); }
-    long a(long head) const { return b(head) + shared(); }
 };
-
-// Gathers q of all heads, then k, then v, from the groups of a row.
-inline void delta_gather(real* out, const real* inp, const DeltaPlaces& at) {
-    for (long g = 0; g < at.KH; g++) {
-        const real* from = inp + g * at.group();
-        std::copy_n(from, at.DK, out + at.q(g));
-        std::copy_n(from + at.DK, at.DK, out + at.k(g));
-        std::copy_n(from + 2 * at.DK, at.shared() * at.DV, out + at.v(g * at.shared()));
-    }
-}
 
 // Scales x to the length `scale`: out <- x / sqrt(sum(x^2) + 1e-6) * scale, n numbers each.
 inline void delta_unit(acc* out, const real* x, acc scale, long n) {
@@ -95,8 +80,7 @@ inline void delta_head(Model* m, int l, long b, long h) {
     const auto& w = m->weights.layer[l];
     const Acts& a = m->acts;
     const DeltaPlaces at(m->arch);
-    const long wide = m->sizes.delta_qkv_width;      // of a row after the convolution
-    const long all = at.KH * at.group();             // and before it
+    const long wide = m->sizes.delta_qkv_width;
     const long key = h / at.shared();
     const acc rate = std::exp(acc(w.delta_a[h]));
     acc* memory = mixer_memory(m, l);
@@ -110,15 +94,15 @@ inline void delta_head(Model* m, int l, long b, long h) {
     }
     for (long row = b * m->T; row < (b + 1) * m->T; row++) {
         const real* qkv = a.delta_qkv + row * wide;
-        const real* ba = a.delta_ba + row * 2 * at.VH;
-        const acc step = softplus(acc(ba[at.a(h)]) + acc(w.delta_dt[h]));
-        const acc beta = 1 / (1 + std::exp(-acc(ba[at.b(h)])));
+        const long of_head = row * at.VH + h;
+        const acc step = softplus(acc(a.delta_a[of_head]) + acc(w.delta_dt[h]));
+        const acc beta = 1 / (1 + std::exp(-acc(a.delta_b[of_head])));
         delta_unit(q.data(), qkv + at.q(key), 1 / std::sqrt(acc(at.DK)), at.DK);
         delta_unit(k.data(), qkv + at.k(key), 1, at.DK);
         delta_step(S.data(), o.data(), q.data(), k.data(), qkv + at.v(h), std::exp(-rate * step),
                    beta, at);
-        delta_norm(a.delta_out + (row * at.VH + h) * at.DV, o.data(),
-                   a.delta_in + row * all + at.z(h), w.delta_norm, m->arch.eps, at.DV);
+        delta_norm(a.delta_out + of_head * at.DV, o.data(), a.delta_z + of_head * at.DV,
+                   w.delta_norm, m->arch.eps, at.DV);
     }
     if (memory) { std::copy_n(S.data(), size, memory + h * size); }
 }
@@ -130,17 +114,17 @@ inline void delta_forward(Model* m, int l) {
     const DeltaPlaces at(m->arch);
     const long C = m->sizes.C;
     const long N = rows(m);
-    const long all = at.KH * at.group();
     const long wide = m->sizes.delta_qkv_width;
-    ops::matmul_forward(a.delta_in, act_n(m, 2 * l), w.delta_inw, NULL, NULL, N, C, all);
-    ops::matmul_forward(a.delta_ba, act_n(m, 2 * l), w.delta_baw, NULL, NULL, N, C, 2 * at.VH);
-    for (long row = 0; row < N; row++) {
-        delta_gather(a.delta_mix + row * wide, a.delta_in + row * all, at);
-    }
+    const long out_width = m->sizes.delta_out_width;
+    const real* n = act_n(m, 2 * l);
+    ops::matmul_forward(a.delta_in, n, w.delta_qkvw, NULL, NULL, N, C, wide);
+    ops::matmul_forward(a.delta_z, n, w.delta_zw, NULL, NULL, N, C, out_width);
+    ops::matmul_forward(a.delta_b, n, w.delta_bw, NULL, NULL, N, C, at.VH);
+    ops::matmul_forward(a.delta_a, n, w.delta_aw, NULL, NULL, N, C, at.VH);
     acc* before = m->mixer_state ? mixer_memory(m, l) + at.VH * at.DK * at.DV : NULL;
     const int past = m->spans[0].position;       // the only span: forest_fits
     const int taps = m->arch.delta_conv;
-    const ConvolutionInput input = { a.delta_mix, wide, before, past, wide, taps };
+    const ConvolutionInput input = { a.delta_in, wide, before, past, wide, taps };
     convolution(a.delta_qkv, input, w.delta_convw, NULL, m->B, m->T);
     if (before) { convolution_keep(before, input, m->T); }
     #pragma omp parallel for collapse(2)
@@ -149,7 +133,6 @@ inline void delta_forward(Model* m, int l) {
             delta_head(m, l, b, h);
         }
     }
-    const long out_width = m->sizes.delta_out_width;
     output_forward(m, 2 * l, a.delta_out, { w.delta_outw, NULL, NULL, NULL, out_width, C });
 }
 

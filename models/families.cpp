@@ -444,9 +444,8 @@ static void more_qwen3_moe(Import* in) {
     if (in->c.window) { in->refuse("use_sliding_window", "false"); }
 }
 
-// Reads Qwen3-Next: every fourth layer has attention, the others the delta rule.
-static void more_qwen3_next(Import* in) {
-    all_experts(in, true);
+// Reads Qwen 3.5: every fourth layer has attention, the others the delta rule.
+static void more_qwen3_5(Import* in) {
     if (!in->c.HS) { in->c.HS = 256; }
     import_wanted(in, "hidden_act=silu");        // which the convolution uses, too
     const str linear = import_layers_of(in, "linear_attention");
@@ -464,6 +463,12 @@ static void more_qwen3_next(Import* in) {
         in->c.delta_keys = in->c.delta_values = 0;
         in->c.attn_layers.clear();
     }
+}
+
+// Reads Qwen3-Next, or Qwen 3.5 with experts.
+static void more_qwen3_next(Import* in) {
+    all_experts(in, true);
+    more_qwen3_5(in);
     in->get("intermediate_size");                // of layers without experts
 }
 
@@ -527,6 +532,13 @@ static void more_jamba(Import* in) {
 #define GRANITE_SCALES                                                   \
     "embedding_multiplier:embed_scale residual_multiplier:residual_scale " \
     "attention_multiplier:score_scale logits_scaling:logit_divisor"
+#define QWEN3_5_LAYERS \
+    "qk_norm=head gate=elem rope_part=0.25 delta_keys=16 delta_values=32 delta_key_size=128 " \
+    "delta_value_size=128 delta_conv=4"
+#define QWEN3_5_KEYS \
+    "partial_rotary_factor:rope_part linear_num_key_heads:delta_keys " \
+    "linear_num_value_heads:delta_values linear_key_head_dim:delta_key_size " \
+    "linear_value_head_dim:delta_value_size linear_conv_kernel_dim:delta_conv"
 static const char* const GPT2_KEYS =
     "n_embd:C n_head:NH n_layer:L n_positions:T n_inner:F layer_norm_epsilon:eps";
 // type, rows, keys, wanted, act, gated, more, prefix, names, transposed, plus_one: struct Family
@@ -558,16 +570,19 @@ static const Family FAMILIES[] = {
       "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
       "moe_intermediate_size:F",
       "", "hidden_act", true, more_qwen3_moe, "", NULL, false, false },
-    { "qwen3_next", "eps=1e-6 KV=2 qk_norm=head gate=elem rope_part=0.25 experts=512 "
-      "experts_used=10 F=512 shared_expert=512 delta_keys=16 delta_values=32 delta_key_size=128 "
-      "delta_value_size=128 delta_conv=4",
+    { "qwen3_next", "eps=1e-6 KV=2 experts=512 experts_used=10 F=512 shared_expert=512 "
+      QWEN3_5_LAYERS,
       "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
-      "moe_intermediate_size:F shared_expert_intermediate_size:shared_expert "
-      "partial_rotary_factor:rope_part linear_num_key_heads:delta_keys "
-      "linear_num_value_heads:delta_values linear_key_head_dim:delta_key_size "
-      "linear_value_head_dim:delta_value_size linear_conv_kernel_dim:delta_conv",
+      "moe_intermediate_size:F shared_expert_intermediate_size:shared_expert " QWEN3_5_KEYS,
       "attention_bias=false", "hidden_act", true, more_qwen3_next, "", QWEN3_NEXT_NAMES, false,
       true },
+    { "qwen3_5_text", "eps=1e-6 KV=4 " QWEN3_5_LAYERS, QWEN3_5_KEYS, "attention_bias=false",
+      "hidden_act", true, more_qwen3_5, "", QWEN3_5_NAMES, false, true },
+    { "qwen3_5_moe_text", "eps=1e-6 KV=2 experts=256 experts_used=8 F=512 shared_expert=512 "
+      QWEN3_5_LAYERS,
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
+      "moe_intermediate_size:F shared_expert_intermediate_size:shared_expert " QWEN3_5_KEYS,
+      "attention_bias=false", "hidden_act", true, more_qwen3_next, "", QWEN3_5_NAMES, false, true },
     { "gpt_oss", "eps=1e-5 KV=8 HS=64 bias=logit qkv_bias=1 out_bias=1 ffn_bias=1 router_bias=1 "
       "rope_base=150000 experts=128 experts_used=4 expert_limit=7",
       "num_local_experts:experts num_experts_per_tok:experts_used swiglu_limit:expert_limit",

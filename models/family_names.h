@@ -245,20 +245,25 @@ static const NameRow JAMBA_NAMES[] = {
     { NULL, NULL, AS_IT_IS },
 };
 
-// the rows of a head's gate follow those of its q
+// Qwen 3.5: the rows of a head's gate follow those of its q
+#define QWEN3_5_ROWS \
+    LLAMA_ENDS, \
+    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS }, \
+    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS }, \
+    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", GATED_Q }, \
+    { "self_attn.gate_proj", "model.layers.N.self_attn.q_proj", GATED_GATE }, \
+    { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS }, \
+    { "linear_attn.norm", "model.layers.N.linear_attn.norm", NORM_FACTOR }, \
+    { "linear_attn*", "model.layers.N.linear_attn*", AS_IT_IS }, \
+    { "mlp.*", "model.layers.N.mlp.*", AS_IT_IS }
+static const NameRow QWEN3_5_NAMES[] = { QWEN3_5_ROWS, { NULL, NULL, AS_IT_IS } };
 static const NameRow QWEN3_NEXT_NAMES[] = {
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
-    { "model.norm", "model.norm", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
-    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", GATED_Q },
-    { "self_attn.gate_proj", "model.layers.N.self_attn.q_proj", GATED_GATE },
-    { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS },
-    { "linear_attn.norm", "model.layers.N.linear_attn.norm", NORM_FACTOR },
-    { "linear_attn*", "model.layers.N.linear_attn*", AS_IT_IS },
-    { "mlp.*", "model.layers.N.mlp.*", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS },
+    { "linear_attn.in_proj_qkv", "model.layers.N.linear_attn.in_proj_qkvz", DELTA_QKV },
+    { "linear_attn.in_proj_z", "model.layers.N.linear_attn.in_proj_qkvz", DELTA_Z },
+    { "linear_attn.in_proj_b", "model.layers.N.linear_attn.in_proj_ba", DELTA_B },
+    { "linear_attn.in_proj_a", "model.layers.N.linear_attn.in_proj_ba", DELTA_A },
+    QWEN3_5_ROWS,
+    { NULL, NULL, AS_IT_IS }
 };
 
 // Of GGUF files, by what import_gguf.h calls their tensors: in its place if the family has a table

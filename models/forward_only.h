@@ -52,8 +52,10 @@ config.json.
     LAYER(mamba_a,     "mamba.A_log",                           mamba(l),              mamba_width,      mamba_state,     ZEROS) \
     LAYER(mamba_skip,  "mamba.D",                               mamba(l),              VECTOR,           mamba_width,     ONES) \
     LAYER(mamba_outw,  "mamba.out_proj.weight",                 mamba(l),              C,                mamba_width,     LINEAR(mamba_width)) \
-    LAYER(delta_inw,   "linear_attn.in_proj_qkvz.weight",       delta(l),              delta_qkvz_width, C,               LINEAR(C)) \
-    LAYER(delta_baw,   "linear_attn.in_proj_ba.weight",         delta(l),              2 * arch.delta_values, C,          LINEAR(C)) \
+    LAYER(delta_qkvw,  "linear_attn.in_proj_qkv.weight",        delta(l),              delta_qkv_width,  C,               LINEAR(C)) \
+    LAYER(delta_zw,    "linear_attn.in_proj_z.weight",          delta(l),              delta_out_width,  C,               LINEAR(C)) \
+    LAYER(delta_bw,    "linear_attn.in_proj_b.weight",          delta(l),              arch.delta_values, C,              LINEAR(C)) \
+    LAYER(delta_aw,    "linear_attn.in_proj_a.weight",          delta(l),              arch.delta_values, C,              LINEAR(C)) \
     LAYER(delta_convw, "linear_attn.conv1d.weight",             delta(l),              delta_qkv_width,  arch.delta_conv, LINEAR(arch.delta_conv)) \
     LAYER(delta_dt,    "linear_attn.dt_bias",                   delta(l),              VECTOR,           arch.delta_values, ONES) \
     LAYER(delta_a,     "linear_attn.A_log",                     delta(l),              VECTOR,           arch.delta_values, ZEROS) \
@@ -73,9 +75,10 @@ config.json.
     X(real, mamba_d,    N * arch.mamba_rank)                            /* (N, rank)               d after its norm */ \
     X(real, mamba_step, N * mamba_width)                                /* (N, MW)                 step sizes before softplus */ \
     X(real, mamba_out,  N * mamba_width)                                /* (N, MW)                 what W_out reads */ \
-    X(real, delta_in,   N * delta_qkvz_width)                           /* (N, delta_qkvz_width)   delta rule: q | k | v | z of each key head */ \
-    X(real, delta_ba,   2 * N * arch.delta_values)                      /* (N, 2 VH)               b | a of each key head */ \
-    X(real, delta_mix,  N * delta_qkv_width)                            /* (N, delta_qkv_width)    q | k | v of all heads */ \
+    X(real, delta_in,   N * delta_qkv_width)                            /* (N, delta_qkv_width)    delta rule: q | k | v of all heads */ \
+    X(real, delta_z,    N * delta_out_width)                            /* (N, delta_out_width) */ \
+    X(real, delta_b,    N * arch.delta_values)                          /* (N, VH) */ \
+    X(real, delta_a,    N * arch.delta_values)                          /* (N, VH) */ \
     X(real, delta_qkv,  N * delta_qkv_width)                            /* (N, delta_qkv_width)    after the convolution */ \
     X(real, delta_out,  N * delta_out_width)                            /* (N, delta_out_width)    what W_out reads */
 #endif // FORWARD_ONLY_H

@@ -138,7 +138,10 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
             continue;
         }
         static const char* const READ = " type rope_type mscale mscale_all_dim finetuned ";
-        bool known = strstr(READ, (" " + f.first + " ").c_str());
+        static const char* const AXES = " mrope_section mrope_interleaved ";     // one in a text
+        const std::string word = " " + f.first + " ";
+        const bool axes = strstr(AXES, word.c_str()) && starts_with(in->family->type, "qwen3_5");
+        bool known = strstr(READ, word.c_str()) || axes;
         if (f.first == "attn_factor") { known = true; attn_factor_note(in->where); }
         for (auto& r : arch_rows(&in->c)) {
             const bool base = f.first == "rope_theta" &&

@@ -28,6 +28,7 @@ enum Fold {
     GROUPS_Q, GROUPS_K, GROUPS_V,                // the same for each key head, one after the other
     FIRST_HALF, LAST_ROWS,                       // of gate over up; LAST_ROWS: or up by itself
     GATED_Q, GATED_GATE,                         // q of a head over the gate of its output
+    DELTA_QKV, DELTA_Z, DELTA_B, DELTA_A,        // of q, k, v, z of each key head; of its b, a
     PAIRED,                                      // rotary pairs side by side, not in two halves
     HALVES_SWAPPED,                              // pairs that turn the other way
     ALL_ONES,                                        // a norm without weights: in no file

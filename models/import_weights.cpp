@@ -92,12 +92,28 @@ bool norm_plus_one(const Family& family, Fold fold, const std::string& ours) {
     return family.plus_one && norm && fold != NORM_FACTOR;
 }
 
+// Returns the row of Qwen3-Next's q, k, v, z of each key head, one head after the other, that is row
+// i of our q of all heads, k of all, v of all.
+static long delta_qkv_row(const Arch& c, long i) {
+    const long DK = c.delta_key_size;
+    const long DV = c.delta_value_size;
+    const long shared = c.delta_values / c.delta_keys;   // value heads of a key head
+    const long group = 2 * DK + 2 * shared * DV;
+    const long keys = c.delta_keys * DK;
+    if (i < keys) { return i / DK * group + i % DK; }
+    if (i < 2 * keys) { return (i - keys) / DK * group + DK + i % DK; }
+    const long head = (i - 2 * keys) / DV;
+    const long channel = (i - 2 * keys) % DV;
+    return head / shared * group + 2 * DK + head % shared * DV + channel;
+}
+
 long import_row(Fold fold, const Arch& c, long i, long theirs_rows) {
     const long HS = c.HS;
     const long group = c.NH / c.KV;
     const long h = i / HS;
     const long d = i % HS;
     const long width = (group + 2) * HS;
+    const long shared = c.delta_keys ? c.delta_values / c.delta_keys : 1;
     switch (fold) {
         case STACKED_K:   return (long)c.NH * HS + i;
         case STACKED_V:   return (long)(c.NH + c.KV) * HS + i;
@@ -106,6 +122,13 @@ long import_row(Fold fold, const Arch& c, long i, long theirs_rows) {
         case GROUPS_V:    return h * width + (group + 1) * HS + d;
         case GATED_Q:     return 2 * h * HS + d;
         case GATED_GATE:  return (2 * h + 1) * HS + d;
+        case DELTA_QKV:   return delta_qkv_row(c, i);
+        case DELTA_Z: {
+            const long v = 2L * c.delta_keys * c.delta_key_size + i;     // its v, before it
+            return delta_qkv_row(c, v) + shared * c.delta_value_size;
+        }
+        case DELTA_B:     return i / shared * 2 * shared + i % shared;
+        case DELTA_A:     return i / shared * 2 * shared + shared + i % shared;
         case LAST_ROWS:   return theirs_rows - c.F + i;
         case SKIP_TWO:    return i + 2;
         case HALVES_SWAPPED: return i - d + (d + HS / 2) % HS;
@@ -122,6 +145,9 @@ long import_rows(Fold fold, const Arch& c, long n, long R) {
         case STACKED_Q: case STACKED_K: case STACKED_V:
         case GROUPS_Q: case GROUPS_K: case GROUPS_V: return ((long)c.NH + 2 * c.KV) * c.HS;
         case GATED_Q: case GATED_GATE: return 2 * n;
+        case DELTA_QKV: case DELTA_Z:
+            return 2L * (c.delta_keys * c.delta_key_size + c.delta_values * c.delta_value_size);
+        case DELTA_B: case DELTA_A: return 2 * n;
         case FIRST_HALF: return 2L * c.F;
         case LAST_ROWS: return R == n ? n : 2L * c.F;            // of GGUF: fused or by itself
         case SKIP_TWO: return n + 2;

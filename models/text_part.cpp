@@ -17,6 +17,8 @@ static const struct { const char *type, *text; } WRAPPERS[] = {
     { "qwen2_vl", "qwen2" },
     { "qwen2_5_vl", "qwen2" },
     { "qwen3_vl", "qwen3" },
+    { "qwen3_5", "qwen3_5_text" },
+    { "qwen3_5_moe", "qwen3_5_moe_text" },
 };
 
 // Keys of config.json, and of text_config, that are about images, or say how a model was loaded.

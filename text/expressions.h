@@ -25,4 +25,9 @@ them. tokenizer_steps.cpp knows them by their text, gguf_splits.h by the name of
 #define EXPRESSION_O200K \
     CASED_WORDS("(?i:'s|'t|'re|'ve|'m|'ll|'d)?") "|\\p{N}{1,3}" CASED_REST
 
+// Qwen 3.5: marks are of words
+#define EXPRESSION_QWEN3_5 \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}" \
+    "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
 #endif // EXPRESSIONS_H

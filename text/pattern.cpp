@@ -129,8 +129,9 @@ static bool read_atom(PatternReader* r, Atom* atom) {
         atom->negated = true;
         return true;
     }
-    if (r->take("(?i:'s|'t|'re|'ve|'m|'ll|'d)?")) {
+    if (r->take("(?i:'s|'t|'re|'ve|'m|'ll|'d)")) {
         atom->kind = ATOM_CONTRACTION;
+        atom->least = r->take("?") ? 0 : 1;
         return true;
     }
     if (r->take("$")) {
@@ -180,7 +181,9 @@ bool pattern_parse(const std::string& regex, Pattern* pattern) {
         pattern->alternatives.back().push_back(atom);
     }
     for (auto& a : pattern->alternatives) {
-        const auto takes = [](const Atom& atom) { return atom.kind == ATOM_SET && atom.least; };
+        const auto takes = [](const Atom& atom) {
+            return (atom.kind == ATOM_SET || atom.kind == ATOM_CONTRACTION) && atom.least;
+        };
         if (std::none_of(a.begin(), a.end(), takes)) { return false; }   // may match nothing
     }
     return true;
@@ -274,8 +277,9 @@ static size_t match_from(const Alternative& a, size_t k, const std::string& s, s
     if (atom.kind == ATOM_CONTRACTION) {
         const bool apostrophe = i < s.size() && s[i] == '\'';
         const size_t length = apostrophe ? contraction(s.data(), i, s.size(), true) : 0;
+        if (!length && atom.least) { return s.npos; }
         const size_t whole = match_from(a, k + 1, s, i + length);
-        if (whole != s.npos || !length) { return whole; }
+        if (whole != s.npos || !length || atom.least) { return whole; }
         return match_from(a, k + 1, s, i);
     }
     if (atom.kind != ATOM_SET) { return holds(atom, s, i) ? match_from(a, k + 1, s, i) : s.npos; }

@@ -3,7 +3,7 @@ pattern.h -- expressions that few tokenizers split by: alternatives of sets of c
 taken a number of times. split.h has the two that most tokenizers split by, which are faster.
 
     [\p{L}\p{M}]+   [^\r\n]?   [^a[bc]]   \p{N}{1,3}   \s*   (?!\S)   $   A|B
-    (?i:'s|'t|'re|'ve|'m|'ll|'d)?
+    (?i:'s|'t|'re|'ve|'m|'ll|'d)   and with a ? behind
 
 A set takes as many characters as it can, then gives back one after the other until the rest fits;
 the first alternative that fits is it. Where none fits, the text goes to the next character.

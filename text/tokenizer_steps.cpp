@@ -42,6 +42,7 @@ static const KnownRegex KNOWN_REGEXES[] = {
     { EXPRESSION_DEEPSEEK_V3, SPLIT_PATTERN, 0 },
     { EXPRESSION_TEKKEN, SPLIT_PATTERN, 0 },
     { EXPRESSION_O200K, SPLIT_PATTERN, 0 },
+    { EXPRESSION_QWEN3_5, SPLIT_PATTERN, 0 },
 };
 
 static const KnownRegex* known_regex(const std::string& regex) {

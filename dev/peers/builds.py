@@ -5,8 +5,8 @@ import os, subprocess
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 
 # families that are only read, and OPT-350m, whose projections are folded into the embedding
-READ_ONLY = ("mixtral granitemoe qwen2_moe qwen3_moe qwen3_next jamba gpt_oss opt_350m olmo olmoe "
-             "nanochat").split()
+READ_ONLY = ("mixtral granitemoe qwen2_moe qwen3_moe qwen3_next qwen3_5 jamba gpt_oss opt_350m olmo "
+             "olmoe nanochat").split()
 
 
 def read_only(name):

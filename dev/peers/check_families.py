@@ -29,6 +29,8 @@ QWEN2_MOE = dict(BASE, num_experts=5, num_experts_per_tok=3, moe_intermediate_si
 QWEN3_NEXT = dict(QWEN2_MOE, head_dim=16, num_hidden_layers=5, linear_num_key_heads=2,
                   linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=8,
                   linear_conv_kernel_dim=3, partial_rotary_factor=0.5)
+QWEN3_5 = {k: v for k, v in QWEN3_NEXT.items()
+           if "expert" not in k and k not in ("moe_intermediate_size", "partial_rotary_factor")}
 OPT = dict(vocab_size=V, hidden_size=24, ffn_dim=40, num_hidden_layers=3, num_attention_heads=4,
            max_position_embeddings=64)
 FALCON = dict(vocab_size=V, hidden_size=24, num_hidden_layers=3, num_attention_heads=4)
@@ -121,6 +123,14 @@ CASES = {
                           linear_num_value_heads=3, linear_key_head_dim=10, norm_topk_prob=False,
                           layer_types=["full_attention", "linear_attention", "full_attention"]),
                      ""),
+    "qwen3_5": (tf.Qwen3_5TextConfig, QWEN3_5, ""),
+    "qwen3_5_tied": (tf.Qwen3_5TextConfig,
+                     dict(QWEN3_5, num_hidden_layers=3, linear_num_key_heads=1,
+                          linear_num_value_heads=3, tie_word_embeddings=True, layer_types=[
+                              "full_attention", "linear_attention", "full_attention"]), ""),
+    "qwen3_5_moe": (tf.Qwen3_5MoeTextConfig,
+                    dict(QWEN3_5, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20,
+                         shared_expert_intermediate_size=28), ""),
     "jamba": (tf.JambaConfig,
               dict(BASE, num_hidden_layers=6, attn_layer_period=3, attn_layer_offset=1,
                    num_experts=5, num_experts_per_tok=2, mamba_d_state=6, mamba_d_conv=3,
@@ -204,7 +214,8 @@ def make(config, seed=0):
     with torch.no_grad():
         for name, p in model.named_parameters():
             norm = p.dim() == 1 and name.endswith("weight")
-            next_one = config.model_type == "qwen3_next" and "linear_attn" not in name
+            next_one = (config.model_type.startswith(("qwen3_next", "qwen3_5"))
+                        and "linear_attn" not in name)
             plus_one = "gemma" in config.model_type or config.model_type == "nemotron" or next_one
             p.copy_(torch.randn_like(p) * (0.2 if p.dim() == 1 else 0.6
                                            / p.shape[-1] ** 0.5) + float(norm and not plus_one))
@@ -347,7 +358,8 @@ def save(out, names):
                       "olmo2 phi3 stablelm gpt2 gpt2_untied gpt_neo opt gpt_neox phi gptj ernie4_5 "
                       "granite gemma3_llama3 falcon_7b falcon_40b mixtral qwen2_moe "
                       "qwen3_moe qwen3_next granitemoe olmo olmo3_yarn olmoe exaone4 glm4 cohere cohere2 "
-                      "nemotron_bias arcee seed_oss starcoder2 nanochat phi3_longrope").split()
+                      "nemotron_bias arcee seed_oss starcoder2 nanochat phi3_longrope "
+                      "qwen3_5").split()
     tokens = np.random.default_rng(1).integers(0, 29, (N + 1) * T + 1)
     ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
     os.makedirs(os.path.join(out, "tokens"), exist_ok=True)
@@ -368,8 +380,9 @@ def save(out, names):
         arguments.update(dict(hidden_size=32, intermediate_size=32)
                          if name == "gpt_oss_mxfp4" else {})
         arguments.update(dict(num_hidden_layers=3, intermediate_size=12, layer_types=[
-            "linear_attention", "full_attention", "linear_attention"], linear_value_head_dim=4,
-            moe_intermediate_size=12, shared_expert_intermediate_size=8)
+            "linear_attention", "full_attention", "linear_attention"], linear_value_head_dim=4)
+                         if name in ("qwen3_next", "qwen3_5") else {})
+        arguments.update(dict(moe_intermediate_size=12, shared_expert_intermediate_size=8)
                          if name == "qwen3_next" else {})
         # the second layer does not turn, or has no window
         arguments.update(dict(no_rope_layer_interval=2) if name == "smollm3" else {})

@@ -9,7 +9,7 @@ import json, os, sys, tempfile
 import numpy as np, torch, transformers as tf
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "make"))
 import shards
-from check_families import BASE, N, T, V, probe
+from check_families import BASE, QWEN3_5, N, T, V, probe
 
 EYE = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
            image_size=8, patch_size=4)
@@ -37,6 +37,15 @@ CASES = {
     "qwen3_vl": of(tf.Qwen3VLConfig, dict(QWEN_EYE, deepstack_visual_indexes=[0]), head_dim=10,
                    rope_parameters=dict(rope_type="default", rope_theta=5000.0,
                                         mrope_section=[2, 2, 1])),
+    "qwen3_5": (tf.Qwen3_5Config, dict(
+        text_config=dict(QWEN3_5, rope_parameters=dict(
+            rope_type="default", rope_theta=5000.0, partial_rotary_factor=0.5,
+            mrope_section=[2, 1, 1], mrope_interleaved=True)),
+        vision_config=dict(QWEN_EYE, num_position_embeddings=16))),
+    "qwen3_5_moe": (tf.Qwen3_5MoeConfig, dict(
+        text_config=dict(QWEN3_5, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20,
+                         shared_expert_intermediate_size=28),
+        vision_config=dict(QWEN_EYE, num_position_embeddings=16))),
 }
 
 
@@ -47,7 +56,8 @@ def make(name):
         kind(**arguments), attn_implementation="eager", dtype=torch.float32).eval()
     with torch.no_grad():
         for key, p in model.named_parameters():
-            norm = p.dim() == 1 and key.endswith("weight") and "gemma" not in name
+            plus_one = "gemma" in name or "qwen3_5" in name and "linear_attn" not in key
+            norm = p.dim() == 1 and key.endswith("weight") and not plus_one
             scale = 0.2 if p.dim() == 1 else 0.6 / max(p.shape[-1], 1) ** 0.5
             p.copy_(torch.randn_like(p) * scale + float(norm))
     return model

@@ -355,6 +355,8 @@ static const struct { const char* regex; const char* text; const char* want; } E
     { " ?[^(\\s|[.,!])]+", "a(b) [c],  d|]e.", "a|(|b|)| [c]|, | d|||]e|." },
     { "a(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "a'Sa'\xC5\xBF" "a'x'sa'LL", "a'S|a'\xC5\xBF|a|'x's|a'LL" },
     { "a(?i:'s|'t|'re|'ve|'m|'ll|'d)?'", "a'sa's'", "a'|s|a's'" },
+    { "(?i:'s|'t|'re|'ve|'m|'ll|'d)", "a'S'x's", "a|'S|'x|'s" },
+    { EXPRESSION_QWEN3_5, "I'Ll e\xCC\x81t 12!\n'sa", "I|'Ll| e\xCC\x81t| |1|2|!\n|'s|a" },
     { EXPRESSION_O200K, "aBc DON'Tx we'll 1234/\n", "a|Bc| DON'T|x| we'll| |123|4|/\n" },
 };
 
