@@ -98,11 +98,13 @@ static std::string edits_note(const Json& trained, const Flags& f) {
     const std::string edits = edits_typed(text_of(trained, "random_token"),
                                           share ? share->number : 1, text_of(trained, "fix_token"));
     const std::string now = edits_typed(f.random_token, f.random_share, f.fix_token);
-    const std::string task = task_note(trained, f);
-    if (edits.empty() || edits == now) { return task; }
+    if (edits.empty() || edits == now) { return ""; }
     const std::string here = now.empty() ? "the text is read without" : "here it is " + now;
-    return task + "note   the run was trained with " + printable(edits) + "; " + printable(here) +
-           "\n";
+    return "note   the run was trained with " + printable(edits) + "; " + printable(here) + "\n";
+}
+
+std::string trained_task_note(const std::string& checkpoint, const Flags& f) {
+    return task_note(trained_flags(checkpoint), f);
 }
 
 std::string trained_edits_note(const std::string& checkpoint, const Flags& f) {
@@ -151,7 +153,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     const Json flags = trained_flags(f->words[0], state);
     if (f->given_data) {
         p.sources = split(f->data, ',');
-        printf("%s", edits_note(flags, *f).c_str());
+        printf("%s%s", task_note(flags, *f).c_str(), edits_note(flags, *f).c_str());
         return p;
     }
     const std::string directory = run_started_from(state, f->words[0] + "/..");
@@ -163,7 +165,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     p.own = true;
     flags_take_data(f, flags);
     edits_replace(f, text_of(flags, "bos"));
-    printf("%s", edits_note(flags, *f).c_str());
+    printf("%s%s", task_note(flags, *f).c_str(), edits_note(flags, *f).c_str());
     p.other_task = !task_note(flags, *f).empty();
 
     const std::string where = f->words[0] + "/state.json: data";

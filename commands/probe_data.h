@@ -42,9 +42,12 @@ void bos_note(const OtherBos& other, const std::string& then);
 // model.
 Json trained_flags(const std::string& checkpoint);
 
-// Returns notes, a line each, if the run that made a checkpoint was trained with a --random-token,
-// a --fix-token or a built-in task, and the flags have others or none; "" if not.
+// Returns a note, as a line, if the run that made a checkpoint was trained with a --random-token or
+// --fix-token, and the flags have others or none; "" if not.
 std::string trained_edits_note(const std::string& checkpoint, const Flags& f);
+
+// Returns a note if it was trained on another built-in task than that of the flags; "" if not.
+std::string trained_task_note(const std::string& checkpoint, const Flags& f);
 
 // Sequences (n, T + 1), and what they are, in words.
 struct ProbeInput { std::vector<int> x; int n = 0; std::string how; };

@@ -6,10 +6,10 @@ for keys, the keys that may only have one value, and a table of tensor names, ea
 is folded. Nothing is ignored in silence: a key that is read nowhere is refused by name, and so is a
 tensor, unless it is in a list of what changes nothing.
 
-TO ADD a family that needs no new operation: in families.cpp its row, and a function more_NAME for
-what a row cannot say; in family_names.h its tensors where they are not LLaMA's. Then a case in
-dev/peers/check_families.py, which compares it with transformers. Facts: transformers 5.23,
-configuration_*.py and modeling_*.py of each family.
+TO ADD a family that needs no new operation: in families.cpp its row, in family_more.h a function
+more_NAME for what a row cannot say, in family_names.h its tensors where they are not LLaMA's. Then
+a case in dev/peers/check_families.py, which compares it with transformers. Facts: transformers
+5.24, configuration_*.py and modeling_*.py of each family.
 */
 #ifndef IMPORT_H
 #define IMPORT_H

@@ -1,5 +1,5 @@
 /*
-models/import_config.h -- inside of import.cpp and families.cpp: the config.json of another family
+models/import_config.h -- inside of import.cpp and family_more.h: the config.json of another family
 while it is read.
 */
 #ifndef IMPORT_CONFIG_H

@@ -92,8 +92,8 @@ bool norm_plus_one(const Family& family, Fold fold, const std::string& ours) {
     return family.plus_one && norm && fold != NORM_FACTOR;
 }
 
-// Returns the row of Qwen3-Next's q, k, v, z of each key head, one head after the other, that is row
-// i of our q of all heads, k of all, v of all.
+// Returns the row of Qwen3-Next's q, k, v, z of each key head, one head after the other, that is
+// row i of our q of all heads, k of all, v of all.
 static long delta_qkv_row(const Arch& c, long i) {
     const long DK = c.delta_key_size;
     const long DV = c.delta_value_size;

@@ -52,7 +52,8 @@ static void test_hints() {
     hinted("-m 7B", "./train_sink train --help");
     hinted("--steps ten", "./train_sink train --help");
     hinted("generate run/step_4 --tokens ten", "./train_sink generate --help");
-    hinted("probe run/step_4 -d short.txt --probe-from start", "./train_sink probe --help");
+    hinted("probe run/step_4 -d short.txt --probe-from start",
+           "--tokenizer tokenizer.json, or --tokenizer bytes");
     hinted("wibble", "./train_sink --help");
     // a flag of another command
     hinted("train --temperature 1", "a flag of generate: ./train_sink generate --help");
