@@ -94,8 +94,8 @@ template <class X, class Y> acc dot(const X* a, const Y* b, int n) {
     return sum;
 }
 
-// The score of the extra column for query q. star: the z of its head or, of its key/value head, k*
-// or NULL
+// Returns the score of the extra column for query q. star: the z of its head or, of its key/value
+// head, k* or NULL
 template <class A, class Bi, class Q, class R>
 acc star_score(const Q* q, const R* star, AttnShape s) {
     if (Bi::column == LOGIT_COLUMN) { return star[0]; }
@@ -584,7 +584,7 @@ struct StarSums {
     explicit StarSums(AttnShape s)
         : key((size_t)s.B * s.KV * s.HS), value(key.size()), logit((size_t)s.B * s.NH) {}
 
-    // dstar += ; NULL where there is nothing to learn
+    // Adds what was gathered to dstar; NULL where there is nothing to learn.
     template <class Bi> void add_to(StarColumn<acc> dstar, AttnShape s) const {
         if (Bi::column == NO_COLUMN) { return; }
         for (int bg = 0; bg < s.B * s.KV; bg++) {
@@ -599,7 +599,7 @@ struct StarSums {
         }
     }
 
-    // to (n) += x; does nothing if there is no `to`
+    // Adds x to `to` (n); does nothing if there is no `to`.
     static void add(acc* to, const acc* x, int n) {
         if (!to) { return; }
         for (int i = 0; i < n; i++) { to[i] += x[i]; }

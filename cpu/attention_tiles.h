@@ -66,7 +66,7 @@ template <class R> struct Tiles {
         TileB b;
         int pair;                   // k's of a lane
 
-        // The same factor from row k and column n on.
+        // Returns the same factor from row k and column n on.
         Right from(int k, int n) const {
             const long panel = n / PANEL;
             const long lane = k / pair;
@@ -163,11 +163,11 @@ template <class R> struct Tiles {
         }
     }
 
-    // The columns k.. of a factor on the left, and its rows m..
+    // Return the columns k.. of a factor on the left, and its rows m...
     Left from(Left a, int k) { return { a.at + k / pair * a.step, a.row, a.step }; }
     Left down(Left a, int m) { return { a.at + m * a.row, a.row, a.step }; }
 
-    // x (n, HS), rows `stride` apart, = the transpose of cols (HS, ld), which has whole blocks.
+    // Transposes cols (HS, ld), which has whole blocks, into x (n, HS), rows `stride` apart.
     void transpose(R* x, long stride, const float* cols, long ld, int n, int HS) {
         for (int t = 0; t < n; t += 16) {
             for (int i = 0; i < HS; i += 16) {
@@ -179,7 +179,7 @@ template <class R> struct Tiles {
         }
     }
 
-    // to (rows, width) = a block, whose rows are 16 apart, as R
+    // Writes a block, whose rows are 16 apart, to `to` (rows, width) as R.
     void put(bf16* to, long stride, const float* block, int rows, int width) {
         kernel.round(to, stride, block, 16, NULL, NULL, rows, width);
     }
@@ -190,7 +190,7 @@ template <class R> struct Tiles {
         }
     }
 
-    // c (M, N) = or += a (M, K) @ b (K, N)
+    // Computes c (M, N) = or += a (M, K) @ b (K, N).
     void product(float* c, long ldc, Left a, Right b, int M, int N, int K, bool add) {
         const long depth = lanes_of(K);
         const long tiles = div_up(M, kernel.rows);
@@ -234,7 +234,7 @@ struct RightOfDouble {
     RightOfDouble from(int k, int n) const { return { at + k * ld + n, ld }; }
 };
 
-// c (ROWS, COLS VEC) += a (ROWS, K) @ b (K, COLS VEC)
+// Adds a product: c (ROWS, COLS VEC) += a (ROWS, K) @ b (K, COLS VEC).
 template <int ROWS, int COLS>
 inline void tile_block(double* c, long ldc, LeftOfDouble a, RightOfDouble b, int K) {
     vec sum[ROWS][COLS];
@@ -260,7 +260,7 @@ inline void tile_block(double* c, long ldc, LeftOfDouble a, RightOfDouble b, int
     }
 }
 
-// c (M, COLS VEC) += a (M, K) @ b (K, COLS VEC)
+// Adds a product of any number of rows: c (M, COLS VEC) += a (M, K) @ b (K, COLS VEC).
 template <int COLS>
 inline void tile_columns(double* c, long ldc, LeftOfDouble a, RightOfDouble b, int M, int K) {
     const auto down = [=](int m) { return LeftOfDouble{ a.at + m * a.row, a.row, a.col }; };

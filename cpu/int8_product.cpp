@@ -39,7 +39,7 @@ struct Int16Rows {
     float* sum;                     // (N, C / BLOCK) of x
     uint8_t* both;                  // (tiles, C / BLOCK) 1 if some row of the tile has low parts
 
-    // The same from a row of a tile on.
+    // Returns the same from a row of a tile on.
     Int16Rows from(long row, long tile, long C) const {
         const long blocks = C / BLOCK;
         return { high + row * C, low + row * C, step + row * blocks, sum + row * blocks,
@@ -81,7 +81,7 @@ TARGET_VNNI static void quantize_block(const float* x, int16_t* high, int16_t* l
     *sum += *step * 0x1p-16f * (float)_mm512_reduce_add_epi32(_mm512_add_epi32(r0, r1));
 }
 
-// The largest |x| of a block.
+// Returns the largest |x| of a block.
 TARGET_VNNI static float largest(const float* x) {
     const __m512 x0 = _mm512_loadu_ps(x);
     const __m512 x1 = _mm512_loadu_ps(x + 16);
@@ -163,7 +163,7 @@ static void int8_panel(const Int8Panel& to, const std::vector<MappedPart>& parts
 // ----------------------------------------------------------------------------
 // 3 the product
 
-// As _mm512_dpwssd_epi32, for which GCC 12 copies every sum, and has too few registers.
+// Does what _mm512_dpwssd_epi32 does, for which GCC 12 copies every sum, and has too few registers.
 TARGET_VNNI static inline void add_pairs(__m512i* sum, __m512i x, __m512i q) {
     asm("vpdpwssd %2, %1, %0" : "+v"(*sum) : "v"(x), "v"(q));
 }
@@ -183,8 +183,8 @@ struct Int8Block {
     const float* m;                 // (WIDE)
 };
 
-// sums (H, WIDE) = or += by s d (sum of x q) over a block [+ m times the sum of x]. Not inline:
-// GCC would hold the sums in registers over all blocks, and has none left for this one.
+// Computes sums (H, WIDE) = or += by s d (sum of x q) over a block [+ m times the sum of x]. Not
+// inline: GCC would hold the sums in registers over all blocks, and has none left for this one.
 template <int H, bool MINIMUM>
 TARGET_VNNI __attribute__((noinline)) void add_block(float* sums, Int16Block a, Int8Block w,
                                                      float by, bool add) {
@@ -226,7 +226,7 @@ TARGET_VNNI __attribute__((noinline)) void add_block(float* sums, Int16Block a, 
     }
 }
 
-// sums (H, WIDE) = H rows of x, which lie in one tile, times a panel
+// Computes sums (H, WIDE) = H rows of x, which lie in one tile, times a panel
 template <int H> void int8_sums(float* sums, const Int16Rows& x, const Int8Panel& w, long C) {
     for (long b = 0; b < C / BLOCK; b++) {
         const Int8Block block = { w.q + b*LANES*WIDE, w.d + b*WIDE, w.m + b*WIDE };
@@ -311,7 +311,7 @@ struct Int8Room {
     }
 };
 
-// Panel p of these.
+// Returns panel p of these.
 static Int8Panel panel_at(const Int8Panel& all, long p, long C) {
     const long scales = C / BLOCK * WIDE;
     return { all.q + p * scales * LANES, all.d + p * scales, all.m + p * scales };

@@ -43,7 +43,7 @@ void any_block(float* c, long ldc, TileA a, const lane* b, long lanes, bool add)
     }
 }
 
-// c (rows, width) = or += block, whose rows are ld apart
+// Writes or adds a block, whose rows are ld apart, to c (rows, width).
 static void copy_edge(float* c, long ldc, const float* block, long ld, int rows, int width,
                       bool add) {
     for (int r = 0; r < rows; r++, c += ldc, block += ld) {
@@ -53,7 +53,7 @@ static void copy_edge(float* c, long ldc, const float* block, long ld, int rows,
     }
 }
 
-// A tile of floats. Whole blocks go to c; those at the right edge go there by way of a copy.
+// Computes a tile of floats. Whole blocks go to c; those at the right edge go there by way of a copy.
 static void any_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes,
                      bool add) {
     for (int j = 0; j < cols; j += 8) {
@@ -158,7 +158,7 @@ TARGET_AVX2 void avx2_block(float* c, long ldc, const char* at, long row, long s
     }
 }
 
-// The same for c (rows, 16): one block, or two of about the same height.
+// Does the same for c (rows, 16): one block, or two of about the same height.
 static void avx2_rows(float* c, long ldc, int rows, const TileA& a, const lane* b, long lanes,
                       bool add) {
     static constexpr decltype(&avx2_block<1>) block[] = {
@@ -172,7 +172,7 @@ static void avx2_rows(float* c, long ldc, int rows, const TileA& a, const lane* 
     }
 }
 
-// A tile of floats, panel by panel. The one at the right edge goes by way of a copy: AMD's
+// Computes a tile of floats, panel by panel. The one at the right edge goes by way of a copy: AMD's
 // processors take eight times as long to store with a mask.
 static void avx2_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes,
                       bool add) {
@@ -399,7 +399,7 @@ TARGET_AMX static void amx_store(float* c, long ldc) {
     _tile_stored(3, c1 + 16, ldc * 4);
 }
 
-// c (32, 32) = or += a (32, lanes) @ two panels
+// Computes c (32, 32) = or += a (32, lanes) @ two panels.
 TARGET_AMX static void amx_block(float* c, long ldc, int, int, TileA a, TileB b, long lanes,
                                  bool add) {
     const long row = a.row;

@@ -45,16 +45,17 @@ struct TileB {
 typedef void TileKernel(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes,
                         bool add);
 
-// to (16, 16) lanes, rows to_row lanes apart, = from (16, 16) transposed, its rows from_row bytes
-// apart
+// Transposes from (16, 16) into `to` (16, 16) lanes, rows to_row lanes apart, those of from
+// from_row bytes apart
 typedef void Transpose(lane* to, long to_row, const char* from, long from_row);
 
-// to (16, 16) lanes = pairs of bf16, of rows 2l and 2l + 1 of from (32, 16), rows from_row bytes
-// apart
+// Makes `to` (16, 16) lanes, pairs of bf16, of rows 2l and 2l + 1 of from (32, 16), rows from_row
+// bytes apart
 typedef void Pairs(lane* to, const char* from, long from_row);
 
-// out (rows, cols) bf16 = sum [+ x (rows, cols)], rounded; then, as the CUDA backend does, [+ y
-// (cols), rounded again]. Rows of out and x are ld apart, those of sum ld_sum; x, y may be NULL
+// Computes out (rows, cols) bf16 = sum [+ x (rows, cols)], rounded; then, as the CUDA backend does,
+// [+ y (cols), rounded again]. Rows of out and x are ld apart, those of sum ld_sum; x, y may be
+// NULL
 typedef void Round(bf16* out, long ld, const float* sum, long ld_sum, const bf16* x, const bf16* y,
                    int rows, int cols);
 

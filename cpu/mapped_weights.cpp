@@ -30,7 +30,8 @@ enum { Q8_0_BYTES = 2 + 32 };           // a block of 32 weights
 // ----------------------------------------------------------------------------
 // 1 a row times x with AVX-512
 
-// The two halves at p as floats: the scale d of a block and, where it has one, its minimum m.
+// Returns the two halves at p as floats: the scale d of a block and, where it has one, its minimum
+// m.
 TARGET_AVX2 static inline __m128 halves(const unsigned char* p) {
     int bits;
     memcpy(&bits, p, 4);
@@ -43,7 +44,7 @@ TARGET_AVX2 static inline float minimum_of(__m128 d_m) {
     return _mm_cvtss_f32(_mm_movehdup_ps(d_m));
 }
 
-// 16 numbers of 8 bits, without and with a sign, as floats.
+// Return 16 numbers of 8 bits, without and with a sign, as floats.
 TARGET_AVX512 static __m512 floats_of(__m128i bytes) {
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
 }
@@ -53,7 +54,7 @@ TARGET_AVX512 static __m512 signed_floats(const unsigned char* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
 }
 
-// The products q_i x_i of a block of 4 bits, to be summed.
+// Returns the products q_i x_i of a block of 4 bits, to be summed.
 TARGET_AVX512 static __m512 nibbles(const unsigned char* p, const float* x) {
     const __m128i low = _mm_set1_epi8(15);
     const __m128i bytes = _mm_loadu_si128((const __m128i*)p);
@@ -133,7 +134,7 @@ template <bool MINIMUM> struct ReadQ4 {
         w[3] = floats8(_mm_srli_si128(second, 8));
     }
 
-    // What the block adds for each unit of the sum of x.
+    // Returns what the block adds for each unit of the sum of x.
     TARGET_AVX2 static inline float minimum(const unsigned char* p) {
         const __m128 d_m = halves(p);
         return MINIMUM ? minimum_of(d_m) : -8 * scale_of(d_m);
@@ -170,7 +171,7 @@ static bool f16c_here() {
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
-// The sum of the numbers of a vector.
+// Returns the sum of the numbers of a vector.
 TARGET_AVX2 static float add_all(__m256 sum) {
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));

@@ -52,7 +52,7 @@ struct MappedPart {
 // Finds where the OC rows of a weight (OC, C) are, in order.
 std::vector<MappedPart> mapped_parts(const float* weight, long C, long OC);
 
-// The part that row o is in.
+// Returns the part that row o is in.
 inline const MappedPart& part_of(const std::vector<MappedPart>& parts, long o) {
     size_t k = 0;
     while (o >= parts[k].to) { k++; }
@@ -89,7 +89,7 @@ template <class R> struct WeightRows {
 // the thread's next call.
 WeightRows<float> weight_rows(const float* weight, int C, int OC);
 
-// Other types never stay.
+// Returns the weight as it is: other types never stay in their file.
 template <class R> WeightRows<R> weight_rows(const R* weight, int, int OC) {
     return { weight, OC };
 }

@@ -20,7 +20,7 @@ many threads there are.
 #include "kernels.h"
 
 namespace cpu {
-// p + n, or NULL if there is no p
+// Returns p + n, or NULL if there is no p.
 template <class P> P* moved(P* p, long n) { return p ? p + n : NULL; }
 
 inline long div_up(long a, long b) { return (a + b - 1) / b; }
@@ -41,7 +41,8 @@ extern ProductSettings product_settings;
 // Tells whether row k of the table can run here. The processor is asked once.
 bool kernel_here(int k);
 
-// The kernel for factors in float, or in bf16. If there is none for bf16, packing widens them.
+// Returns the kernel for factors in float, or in bf16. If there is none for bf16, packing widens
+// them.
 const Kernel& kernel_for(bool bf16);
 
 // Caps the instruction set at `name`, so that a newer processor gives an older one's bits. Dies if
@@ -110,13 +111,13 @@ struct Factor {
     long count, K;                  // how many v, and k
     Lanes lanes;
 
-    // bytes of an element
+    // Returns the bytes of an element.
     long size() const { return lanes == PAIRS || lanes == WIDENED ? 2 : 4; }
 
-    // elements of a lane
+    // Returns the elements of a lane.
     long pair() const { return lanes == PAIRS ? 2 : 1; }
 
-    // bytes from v to v + 1, and from lane to lane
+    // Return the bytes from v to v + 1, and from lane to lane.
     long row_bytes() const { return step * size(); }
     long lane_bytes() const { return k_step * size() * pair(); }
 
@@ -162,22 +163,22 @@ struct Result {
     const void* bias;
 };
 
-// C (M, N) = or += A (M, K) @ B (K, N); M and N are the counts of a and b.
+// Computes C (M, N) = or += A (M, K) @ B (K, N); M and N are the counts of a and b.
 void product(Factor a, Factor b, Result c);
 
-// The same by row k of the table, which can run here. threads: 1, or 0 for all
+// Does the same by row k of the table, which can run here. threads: 1, or 0 for all
 void product_with(int k, int threads, Factor a, Factor b, Result c);
 
-// The same for floats, where split_kernel runs: a is split already, in strips (bf16_pair.h), and b
-// is split while it is packed.
+// Does the same for floats, where split_kernel runs: a is split already, in strips (bf16_pair.h),
+// and b is split while it is packed.
 void product_split(Factor a, Factor b, Result c);
 
-// The same in double, for tests: plain loops; one thread makes a row of C.
+// Does the same in double, for tests: plain loops; one thread makes a row of C.
 void product_double(long M, long N, long K, Matrix<double> a, Matrix<double> b, Output<double> c);
 
-// c (M, N) = or += a (M, K) @ b (K, N) [+ residual] [+ bias]. Sums of bf16 are floats; where c is
-// bf16 they are rounded before the bias is added, and after. Inside a parallel region it runs on
-// the calling thread alone.
+// Computes c (M, N) = or += a (M, K) @ b (K, N) [+ residual] [+ bias]. Sums of bf16 are floats;
+// where c is bf16 they are rounded before the bias is added, and after. Inside a parallel region it
+// runs on the calling thread alone.
 template <class R, class O>
 void gemm(long M, long N, long K, Matrix<R> a, Matrix<R> b, Output<O> c) {
     if constexpr (std::is_same<R, double>::value) {

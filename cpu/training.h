@@ -10,21 +10,21 @@ namespace cpu {
 // ----------------------------------------------------------------------------
 // 1 classifier
 
-// l (n) = cap tanh(l / cap)
+// Caps logits: l (n) = cap tanh(l / cap).
 inline void cap_logits(acc* l, acc cap, int n) {
     for (int v = 0; v < n; v++) {
         l[v] = cap * tanh_(l[v] / cap);
     }
 }
 
-// The largest of `top` and l (n).
+// Returns the largest of `top` and l (n).
 inline acc largest_logit(acc top, const acc* l, int n) {
     #pragma omp simd reduction(max : top)
     for (int v = 0; v < n; v++) { top = max_(top, l[v]); }
     return top;
 }
 
-// sum of e^(l - top) over l (n)
+// Returns the sum of e^(l - top) over l (n).
 inline acc sum_exp(const acc* l, acc top, int n) {
     acc sum = 0;
     #pragma omp simd reduction(+ : sum)
@@ -34,7 +34,7 @@ inline acc sum_exp(const acc* l, acc top, int n) {
     return sum;
 }
 
-// One row of the classifier: returns its loss. l (V) holds y and, unless dloss is 0, becomes
+// Returns the loss of one row of the classifier. l (V) holds y and, unless dloss is 0, becomes
 // dloss dloss/dlogits.
 inline acc classifier_row(acc* l, int target, acc dloss, acc cap, int V) {
     const acc top = largest_logit(l[0], l, V);
@@ -62,14 +62,14 @@ inline acc classifier_row(acc* l, int target, acc dloss, acc cap, int V) {
     return log_(sum) - (l_y - top);
 }
 
-// to (n) = from, converted
+// Copies n numbers, converted: to = from.
 template <class X, class Y> void copy_row(X* to, const Y* from, int n) {
     for (int v = 0; v < n; v++) { to[v] = from[v]; }
 }
 
-// losses (N) = -log softmax(y)[target],  y = logits, or cap tanh(logits / cap) unless cap is 0.
-// logits (N, V) become y and then, unless dloss is 0, dloss dlosses/dlogits, in place.
-// a target of -1 counts for nothing: loss 0, gradient 0
+// Computes losses (N) = -log softmax(y)[target],  y = logits, or cap tanh(logits / cap) unless cap
+// is 0. logits (N, V) become y and then, unless dloss is 0, dloss dlosses/dlogits, in place. A
+// target of -1 counts for nothing: loss 0, gradient 0
 inline void classifier(acc* losses, real* logits, const int* targets, float dloss, float cap, int N,
                        int V) {
     const bool in_place = std::is_same<real, acc>::value;
@@ -133,14 +133,14 @@ void classifier_part(ClassifierRow* rows, const R* logits, const int* targets, f
 // 2 optimizers. A gradient is multiplied by sums->grad_scale, which clips it. If that is NaN, the
 // step is not made.
 
-// sums->loss += sum of losses (n) / count
+// Adds the sum of losses (n), divided by `count`, to sums->loss.
 inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
     double sum = 0;
     for (long i = 0; i < n; i++) { sum += losses[i]; }
     sums->loss += sum / count;
 }
 
-// sum of x^2 over x (n)
+// Returns the sum of x^2 over x (n).
 inline double sum_squares(const acc* x, long n) {
     double sum = 0;
     #pragma omp simd reduction(+ : sum)
@@ -150,8 +150,8 @@ inline double sum_squares(const acc* x, long n) {
     return sum;
 }
 
-// sums->squares = sum of x^2, blockwise in double; and the grad_scale that follows from it and from
-// the loss
+// Computes sums->squares, the sum of x^2, blockwise in double; and the grad_scale that follows from
+// it and from the loss
 inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
     const long block = 1 << 14;
     const long blocks = (n + block - 1) / block;
@@ -167,7 +167,7 @@ inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
     sums->grad_scale = grad_scale(sums->loss, sum, clip);
 }
 
-// (Loshchilov & Hutter 2017)
+// Steps with AdamW (Loshchilov & Hutter 2017):
 //      m = b1 m + (1-b1) g,   v = b2 v + (1-b2) g^2,   w -= lr (m^ / (sqrt(v^) + eps) + decay w)
 // master is the weight, params its copy in `real` (the same array where both types are one)
 inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* grads,
@@ -191,7 +191,7 @@ inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* g
     }
 }
 
-// SGD with momentum beta1:  m = b1 m + g,  w -= lr (m + decay w)
+// Steps with SGD and momentum beta1:  m = b1 m + g,  w -= lr (m + decay w)
 inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads,
                        const StepSums* sums, Update o, long n) {
     if (std::isnan(sums->grad_scale)) { return; }
@@ -207,7 +207,7 @@ inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads
     }
 }
 
-// One row of muon_begin: m = beta m + g; returns the sum of u^2,  u = g + beta m.
+// Does one row of muon_begin, m = beta m + g. Returns the sum of u^2,  u = g + beta m.
 inline double muon_row(acc* m, const acc* grads, acc scale, int cols) {
     const acc beta = MUON_BETA;
     double sum = 0;
@@ -220,7 +220,8 @@ inline double muon_row(acc* m, const acc* grads, acc scale, int cols) {
     return sum;
 }
 
-// Muon: x <- u / |u|,  u = g + beta m,  after m = beta m + g. The sum goes by rows, in their order
+// Begins a step of Muon: x <- u / |u|,  u = g + beta m,  after m = beta m + g. The sum goes by
+// rows, in their order
 inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, int rows,
                        int cols) {
     if (std::isnan(sums->grad_scale)) { return; }
@@ -244,7 +245,7 @@ inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, 
     }
 }
 
-// aa (r, r), which is A A, <- a I + b A + c A A
+// Mixes a Newton-Schulz step: aa (r, r), which is A A, becomes a I + b A + c A A.
 inline void muon_mix(real* aa, const real* a, int r) {
     #pragma omp parallel for
     for (int i = 0; i < r; i++) {
@@ -257,7 +258,7 @@ inline void muon_mix(real* aa, const real* a, int r) {
     }
 }
 
-// w -= lr (length sqrt(max(rows, cols)) x + decay w)
+// Ends a step of Muon: w -= lr (length sqrt(max(rows, cols)) x + decay w).
 inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, Update o,
                      int rows, int cols) {
     if (std::isnan(sums->grad_scale)) { return; }

@@ -36,7 +36,7 @@ struct Caller {
 };
 enum { CALLERS = 256, CALLER_MS = 5000 };       // at most; how long one may take
 
-// The connection of a peer that a Hello is for.
+// Returns the connection of a peer that a Hello is for.
 inline int* connection_of(const Hello& h) {
     Peer& peer = peers[h.rank];
     return h.watch ? &peer.watch : &peer.talk;
@@ -119,7 +119,7 @@ inline void meet_accept(int listener, std::vector<Caller>* callers) {
     callers->push_back({ fd, now_ms(), "" });
 }
 
-// Rank 0 waits until all have come, each twice. It listens to all callers at once, so that a silent
+// Waits, as rank 0, until all have come, each twice. It listens to all callers at once, so that a silent
 // one keeps nobody waiting.
 inline void meet_all(const Place& p, int listener) {
     Countdown wait(patience());
@@ -172,7 +172,7 @@ inline void meet_answer(const Place& p) {
     socket_wait(first.watch, patience());
 }
 
-// Another rank connects to rank 0, which may start later.
+// Connects, as another rank, to rank 0, which may start later.
 inline void meet_first(const Place& p) {
     Countdown wait(patience() + 1 + std::min(p.rank, 5));        // the lowest rank says it
     Peer& first = peers[0];

@@ -142,7 +142,7 @@ inline void arriving_end(Arriving* a) {
     a->add(a);
 }
 
-// all (world, piece) of each rank -> mine (piece) = sum over ranks of their row `rank`. T: float or
+// Sums over ranks: all (world, piece) of each -> mine (piece), of their row `rank`. T: float or
 // double
 template <class T> void reduce_scatter(T* mine, const T* all, long piece) {
     Arriving* a = &arriving[reduces % 2];
@@ -163,7 +163,7 @@ inline void arrive() {
     reduces = 0;
 }
 
-// mine (piece) of each rank -> all (world, piece), at once
+// Gathers mine (piece) of each rank in all (world, piece), at once.
 template <class T> void all_gather(T* all, const T* mine, long piece) {
     MPI_Request request;
     const int bytes = (int)(piece * sizeof(T));

@@ -87,13 +87,13 @@ inline void group_begin() {
 
 inline void group_end() { nccl_check(ncclGroupEnd(), "sending a group"); }
 
-// all (world, piece) of each rank -> mine (piece), the sum over ranks of their row `rank`
+// Sums over ranks: all (world, piece) of each -> mine (piece), of their row `rank`.
 template <class T> void reduce_scatter(T* mine, const T* all, long piece) {
     nccl_check(ncclReduceScatter(all, mine, piece, nccl_type<T>(), ncclSum, comm, comm_stream),
                "summing gradients");
 }
 
-// mine (piece) of each rank -> all (world, piece)
+// Gathers mine (piece) of each rank in all (world, piece).
 template <class T> void all_gather(T* all, const T* mine, long piece) {
     nccl_check(ncclAllGather(mine, all, piece, nccl_type<T>(), comm, comm_stream), "gathering");
 }

@@ -34,7 +34,7 @@ inline int environment_int(const char* key, int otherwise) {
     return (int)v;
 }
 
-// The seconds after which a process that is not there, or says nothing, is given up.
+// Returns the seconds after which a process that is not there, or says nothing, is given up.
 inline int patience() { return std::max(1, environment_int("DIST_TIMEOUT", 45)); }
 
 // A timeout that does not count time while this process was suspended, as on a laptop that sleeps.

@@ -51,7 +51,7 @@ inline void spread(std::string* text, const char* what, size_t most = TEXT_BYTES
     if (rank > 0 && !receive_message(peers[0].talk, &number, text, most)) { talk_lost(0); }
 }
 
-// x (n) += the others' x, in the order of the ranks: the same bits on all
+// Adds the others' x to x (n), in the order of the ranks: the same bits on all.
 inline void sum(double* x, size_t n) {
     if (world == 1) { return; }
     std::string bytes((const char*)x, n * sizeof *x);

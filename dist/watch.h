@@ -169,7 +169,7 @@ inline void watch_check() {
     }
 }
 
-// The thread: beats, listens and checks until all leave.
+// Beats, listens and checks until all leave: what the thread does.
 inline void watch_loop() {
     double beat = 0;
     double last = now_ms();

@@ -95,7 +95,7 @@ static Values split_at_spaces(const std::string& s) {
     return words;
 }
 
-// s.split(separator, most); without a separator at white space.
+// Computes s.split(separator, most); without a separator at white space.
 static Value split_text(const std::string& s, const Arguments& a) {
     const Value* most = a.get(1, "maxsplit");
     const std::string separator = a.text(0, "sep", "");
@@ -225,7 +225,7 @@ static Value pairs_of(const Value& v) {
     return list_of(pairs);
 }
 
-// default(value, boolean): the value for what is undefined, or, if `boolean` is true, for what is
+// Computes default(value, boolean): the value for what is undefined, or, if `boolean` is true, for what is
 // not true.
 static Value default_filter(const Value& v, const Arguments& a) {
     const Value* otherwise = a.get(0, "default_value");
@@ -236,7 +236,7 @@ static Value default_filter(const Value& v, const Arguments& a) {
     return otherwise ? *otherwise : jinja_string("");
 }
 
-// selectattr and rejectattr(name, test, ..): the elements whose field passes, or does not.
+// Computes selectattr and rejectattr(name, test, ..): the elements whose field passes, or does not.
 static Value select_filter(const Value& v, const Arguments& a, bool wanted) {
     const std::string field = a.text(0, "attribute", "");
     const std::string test = a.text(1, "test", "");
@@ -251,7 +251,7 @@ static Value select_filter(const Value& v, const Arguments& a, bool wanted) {
     return list_of(selected);
 }
 
-// map(attribute='name')
+// Computes map(attribute='name').
 static Value map_filter(const Value& v, const std::string& field) {
     Values mapped;
     for (auto& item : elements_of(v)) {
@@ -323,7 +323,7 @@ Value apply_filter(const std::string& name, const Value& v, const Arguments& a) 
 // ----------------------------------------------------------------------------
 // methods
 
-// The methods of a text that want one argument. Returns false if this is none of them.
+// Calls a method of a text that wants one argument. Returns false if this is none of them.
 static bool text_method_of_one(const std::string& name, const std::string& s, const Value& argument,
                                Value* result) {
     if (name == "startswith") {

@@ -17,13 +17,13 @@ struct Arguments {
     std::string text(size_t i, const char* name, const std::string& absent) const;
 };
 
-// v|name(..)
+// Computes v|name(..).
 Value apply_filter(const std::string& name, const Value& v, const Arguments& a);
 
-// v is name(..)
+// Computes `v is name(..)`.
 bool apply_test(const std::string& name, const Value& v, const Arguments& a);
 
-// v.name(..)
+// Computes v.name(..).
 Value call_method(const std::string& name, const Value& v, const Arguments& a);
 
 // Says whether a list, an object or a text contains a value.

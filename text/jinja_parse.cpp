@@ -511,7 +511,7 @@ static Node parse_body(Parser* p, const char* end) {
     return body;
 }
 
-// Kids: condition, block, condition, block, .., or a last block.
+// Parses an if. Kids: condition, block, condition, block, .., or a last block.
 static Node parse_if(Parser* p) {
     Node n = node_of(NODE_CHOOSE, "", {});
     std::string which = "elif";
@@ -528,7 +528,7 @@ static Node parse_if(Parser* p) {
     return n;
 }
 
-// Words: targets; kids: list, condition, block, block of an empty list.
+// Parses a for. Words: targets; kids: list, condition, block, block of an empty list.
 static Node parse_for(Parser* p) {
     Node n = node_of(NODE_FOR, "", {});
     do { n.words.push_back(p->name()); } while (p->take(","));
@@ -549,7 +549,7 @@ static Node parse_for(Parser* p) {
     return n;
 }
 
-// Words: the name, or the name and a field of it.
+// Parses a set. Words: the name, or the name and a field of it.
 static Node parse_set(Parser* p) {
     Node n = node_of(NODE_SET, "", {});
     n.words.push_back(p->name());
@@ -564,7 +564,7 @@ static Node parse_set(Parser* p) {
     return n;
 }
 
-// Words: arguments; kids: the block, then what each argument is if it is not given.
+// Parses a macro. Words: arguments; kids: the block, then what an argument is if it is not given.
 static Node parse_macro(Parser* p) {
     Node n = node_of(NODE_MACRO, p->name(), {});
     std::vector<Node> defaults;

@@ -62,7 +62,7 @@ static Arguments arguments_of(Runner* r, const Node& n) {
     return a;
 }
 
-// range(end), range(begin, end), range(begin, end, step)
+// Computes range(end), range(begin, end) and range(begin, end, step).
 static Value range_of(const Arguments& a) {
     const size_t count = a.values.size();
     long bounds[3] = { 0, 0, 1 };
@@ -294,7 +294,7 @@ static bool compare(const Value& a, const std::string& sign, const Value& b) {
     return sign == "<=" ? order <= 0 : order >= 0;
 }
 
-// Comparisons stop at the first that fails.
+// Evaluates comparisons, which stop at the first that fails.
 static Value evaluate_compare(Runner* r, const Node& n) {
     Value left = evaluate(r, n.kids[0]);
     for (size_t i = 1; i < n.kids.size(); i++) {
@@ -305,7 +305,7 @@ static Value evaluate_compare(Runner* r, const Node& n) {
     return jinja_bool(true);
 }
 
-// and, or stop at the part that decides, and give that part itself.
+// Evaluates `and` and `or`, which stop at the part that decides, and give that part itself.
 static Value evaluate_logic(Runner* r, const Node& n) {
     const bool decides = n.kind == NODE_OR;
     Value v = evaluate(r, n.kids[0]);
