@@ -53,7 +53,8 @@ static void copy_edge(float* c, long ldc, const float* block, long ld, int rows,
     }
 }
 
-// Computes a tile of floats. Whole blocks go to c; those at the right edge go there by way of a copy.
+// Computes a tile of floats. Whole blocks go to c; those at the right edge go there by way of a
+// copy.
 static void any_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes,
                      bool add) {
     for (int j = 0; j < cols; j += 8) {

@@ -119,8 +119,8 @@ inline void meet_accept(int listener, std::vector<Caller>* callers) {
     callers->push_back({ fd, now_ms(), "" });
 }
 
-// Waits, as rank 0, until all have come, each twice. It listens to all callers at once, so that a silent
-// one keeps nobody waiting.
+// Waits, as rank 0, until all have come, each twice. It listens to all callers at once, so that a
+// silent one keeps nobody waiting.
 inline void meet_all(const Place& p, int listener) {
     Countdown wait(patience());
     std::vector<Caller> callers;

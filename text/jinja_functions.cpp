@@ -225,8 +225,8 @@ static Value pairs_of(const Value& v) {
     return list_of(pairs);
 }
 
-// Computes default(value, boolean): the value for what is undefined, or, if `boolean` is true, for what is
-// not true.
+// Computes default(value, boolean): the value for what is undefined, or, if `boolean` is true, for
+// what is not true.
 static Value default_filter(const Value& v, const Arguments& a) {
     const Value* otherwise = a.get(0, "default_value");
     const Value* falsy = a.get(1, "boolean");
