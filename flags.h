@@ -183,24 +183,24 @@ struct FlagRow {
     bool* given;
     ArchRow arch;                                // of a row of ARCH
 
-    // Returns true if the command takes the flag. A model's flags are those of check, too.
+    // Tells whether the command takes the flag. A model's flags are those of check, too.
     bool of(char command) const {
         if (command == COMMAND_train && fixed()) { return true; }
         if (command == COMMAND_check && kind == FLAG_ARCH) { return true; }
         return strchr(cmds, command);
     }
 
-    // Returns true if --resume has to keep the flag.
+    // Tells whether --resume has to keep the flag.
     bool fixed() const { return strchr(cmds, 'T'); }
 };
 
 // Returns every flag, those of ARCH too, with its place in *f.
 std::vector<FlagRow> flag_rows(Flags* f);
 
-// Returns true if the flag of this name was given on the command line.
+// Tells whether the flag of this name was given on the command line.
 bool flag_given(const Flags& flags, const char* name);
 
-// Ends the program if one of these flags ("beta2 adam_eps") was given a value other than its
+// Dies if one of these flags ("beta2 adam_eps") was given a value other than its
 // default though nothing `reads` it. wanted: what would.
 void reject_unused_flags(const Flags& flags, const char* names, bool reads, const char* wanted);
 
@@ -214,7 +214,7 @@ std::string flags_typed(const Flags& flags, const char* names);
 // of it.
 void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text);
 
-// Ends the program at two flags that contradict each other, such as a minimum above its maximum,
+// Dies at two flags that contradict each other, such as a minimum above its maximum,
 // and prints a note of one that another leaves without effect. Call it when the flags are settled.
 // The table is in shell/bounds.cpp.
 void bounds_check(const Flags& flags, char command);
@@ -225,7 +225,7 @@ void usage(char command);
 // Prints what ./train_sink alone says: what there is, and three commands to try.
 void welcome();
 
-// Ends the program at a word that no command takes, and names the command that it resembles most.
+// Dies at a word that no command takes, and names the command that it resembles most.
 void command_known(const Flags& f, char command);
 
 // Reads the command line. *command: its letter. Ends the program at what it does not know.

@@ -44,7 +44,7 @@ Json log_flags(const std::string& path, double step);
 // Applies to *flags what each --resume at or after `step` changed.
 void log_flags_after(const std::string& path, double step, Json* flags);
 
-// Returns true if the log tells of a training step.
+// Tells whether the log tells of a training step.
 bool log_has_steps(const std::string& path);
 
 // Returns the switches that make this model, with their values: as JSON, or " ATTN=softmax ..".

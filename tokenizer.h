@@ -154,11 +154,11 @@ Tokenizer tokenizer_load(const std::string& path);
 // Returns what --tokenizer names: "bytes", or a path.
 Tokenizer tokenizer_of(const std::string& name);
 
-// Says whether this directory has the files of a tokenizer, as they are kept with shards and
+// Tells whether this directory has the files of a tokenizer, as they are kept with shards and
 // checkpoints.
 bool tokenizer_is_in(const std::string& dir);
 
-// Says whether this is the name of one of these files.
+// Tells whether this is the name of one of these files.
 bool tokenizer_ours(const std::string& name);
 
 // ----------------------------------------------------------------------------

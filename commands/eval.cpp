@@ -301,7 +301,7 @@ struct EvalText {
 
 static int tokens_at_once() { return ops::on_host ? 2048 : 8192; }
 
-// Ends the program at flags that nothing would read. Returns --probe-len.
+// Dies at flags that nothing would read. Returns --probe-len.
 static long eval_check(const Flags& f, bool calibrates) {
     long T = 0;
     require(parse_long(f.probe_len, &T), "--probe-len " + f.probe_len, "one length");

@@ -60,14 +60,14 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
         : ref::Head<Attn, Bias, Pe>(head), stream(stream), evict(evict), edits(edits),
           angles(angles), kept(NULL), l(l), skip(skip) {}
 
-    // Returns true if the edit names the weight of key j in row t. It never names that of the
+    // Tells whether the edit names the weight of key j in row t. It never names that of the
     // query's own key, because the row would be empty, nor the sink token's, which is no token.
     bool edited(const Edit& e, int t, int j) const {
         const bool weight = e.place == PLACE_A && j >= skip && j < t && e.layers.has(l);
         return weight && e.channels.has(h) && e.tokens.has(j - skip + 1);
     }
 
-    // Returns true if query t sees key j and the run has not taken the key away.
+    // Tells whether query t sees key j and the run has not taken the key away.
     bool sees_still(int t, int j) const {
         if (!sees(t, j)) { return false; }
         if (j == s.T) { return true; }
@@ -292,7 +292,7 @@ struct EvalAttention {
         memcpy(&stat[(bh * s.T + t) * 2], st, sizeof st);
     }
 
-    // Returns true if the weights of query t count for what stays.
+    // Tells whether the weights of query t count for what stays.
     bool counts(int t) const {
         return evict.policy == EVICT_observed || t >= evict.prompt - snap_window(evict);
     }

@@ -19,7 +19,7 @@ struct Change {
     std::vector<HeadMetrics> seen;       // where it sees less: of each head and sequence
     std::function<void(int l)> after_layer;
 
-    // Returns true if attention is computed here. Its statistics are then not those of the model's
+    // Tells whether attention is computed here. Its statistics are then not those of the model's
     // own mask.
     bool sees_less() const {
         bool weights = false;
@@ -173,13 +173,13 @@ inline void change_stage(Change* e, Model* m, const Stage& stage, int l) {
     if (stage.role == ROLE_FFN_OUT && e->after_layer) { e->after_layer(l); }
 }
 
-// Returns true if a query can stand at its place in the cache: not with learned or absolute
+// Tells whether a query can stand at its place in the cache: not with learned or absolute
 // positions, nor where it was turned before a kernel, which cannot be undone.
 inline bool cache_has_positions(const Model* m) {
     return m->sizes.pe.rotary ? Attn::phi == PHI_NONE : m->sizes.pe.score_bias;
 }
 
-// Ends the program if the edit names what this model, or a sequence of T tokens, does not have.
+// Dies if the edit names what this model, or a sequence of T tokens, does not have.
 inline void edit_check(const Edit& edit, const Model* m, int T) {
     const Arch& c = m->arch;
     const PlaceRow& row = PLACES[edit.place];
@@ -205,7 +205,7 @@ inline void edit_check(const Edit& edit, const Model* m, int T) {
             "a model with learned positions (PE=learnable)");
 }
 
-// Ends the program if the change means nothing for this model and T tokens.
+// Dies if the change means nothing for this model and T tokens.
 inline void change_check(const Change& e, const Model* m, int T) {
     const Arch& c = m->arch;
     const std::string mixer = mixer_of(c) ? mixer_of(c) : "";

@@ -14,7 +14,7 @@ struct Picks {
     std::vector<std::pair<long, long>> ranges;
     int top = 0;
 
-    // Returns true if i is in the set.
+    // Tells whether i is in the set.
     bool has(long i) const {
         for (auto& r : ranges) {
             if (r.first <= i && i <= r.second) { return true; }
@@ -22,7 +22,7 @@ struct Picks {
         return false;
     }
 
-    // Returns true if the set names one of n or more. A range without an end may begin below.
+    // Tells whether the set names one of n or more. A range without an end may begin below.
     bool beyond(long n) const {
         for (auto& r : ranges) {
             const bool ends = r.second < LONG_MAX;

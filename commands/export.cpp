@@ -33,7 +33,7 @@ static FamilyFile export_family(const Flags& f, const Arch& c, const std::vector
     return file;
 }
 
-// Ends the program if --to is no name of what can be written.
+// Dies if --to is no name of what can be written.
 static void export_to_check(const Flags& f) {
     std::vector<std::string> names = families_written();
     names.insert(names.begin(), { "train_sink", "gguf" });
@@ -43,7 +43,7 @@ static void export_to_check(const Flags& f) {
     require(known || f.to.empty(), "--to " + f.to, all);
 }
 
-// Ends the program if the file that --to gguf writes would not be a new one.
+// Dies if the file that --to gguf writes would not be a new one.
 static void export_gguf_check(const Flags& f) {
     require(gguf_stored(f.type), "--type " + f.type, gguf_stored_names());
     require(ends_with(f.out, ".gguf"), "--out " + f.out, "a file, such as --out my-model.gguf");

@@ -81,7 +81,7 @@ inline std::string memory_text(const Arch& c, long B, long T, bool train, double
                 weights / MiB, grads / MiB, optimizer / MiB, acts / MiB, *bytes / MiB);
 }
 
-// Ends the run if the ranks of this machine want more than `free` bytes, `bytes` each. parts says
+// Dies if the ranks of this machine want more than `free` bytes, `bytes` each. parts says
 // what they are for.
 inline void memory_require(double bytes, const std::string& parts, double free,
                            const std::string& hint) {

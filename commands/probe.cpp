@@ -159,7 +159,7 @@ static std::string probe_other(Model* m, Flags f, const std::string& other, cons
     return o.all();
 }
 
-// Ends the program with the first sequence and layer whose values are not finite.
+// Dies with the first sequence and layer whose values are not finite.
 static void find_not_finite(Model* m, const ProbeInput& in, int T) {
     for (int i = 0; i < in.n; i++) {
         const long count = model_load(m, &in.x[(size_t)i * (T + 1)], 1, T);

@@ -50,7 +50,7 @@ static void arch_from_checkpoint(Flags* f, const Arch& theirs, const std::string
     f->arch = model;
 }
 
-// Ends the program if somebody chose a value of a switch for this build that the model of --init
+// Dies if somebody chose a value of a switch for this build that the model of --init
 // does not have.
 static void init_switches(const Arch& theirs, const std::string& from) {
     Arch model = theirs;
@@ -69,7 +69,7 @@ static void init_switches(const Arch& theirs, const std::string& from) {
     }
 }
 
-// Ends the program if the model of --init, or a flag that is new in it, cannot be trained here.
+// Dies if the model of --init, or a flag that is new in it, cannot be trained here.
 static void init_check(const Checkpoint& k, const Flags& f) {
     const std::string init = "--init " + f.init;
     const std::string only_forward = forward_only_part(k.c);
@@ -151,7 +151,7 @@ static void batch_share(Flags* f) {
     f->batch = std::min(f->batch, sequences / dist::world);
 }
 
-// Ends the program if many ranks are asked for what one process alone can do.
+// Dies if many ranks are asked for what one process alone can do.
 static void one_process_check(const Flags& f) {
     const bool alone = dist::world == 1;
     require(optimizer_of(f.optimizer) != MUON || alone, "--optimizer muon",
@@ -162,7 +162,7 @@ static void one_process_check(const Flags& f) {
             "one process: gradients go to the other ranks between the kernels");
 }
 
-// Ends the program at flags that training cannot follow and, in a run that begins, at flags that
+// Dies at flags that training cannot follow and, in a run that begins, at flags that
 // nothing would read.
 static void train_checks(const Flags& f, bool begins) {
     one_process_check(f);
@@ -186,7 +186,7 @@ static void train_checks(const Flags& f, bool begins) {
             "text to learn to write: --data FILE");
 }
 
-// Ends the program if no target of the training data counts: a run could only shrink its weights.
+// Dies if no target of the training data counts: a run could only shrink its weights.
 static void targets_check(const Data& data, const Arch& c, const Flags& f) {
     const int before = std::max<int>(c.prefix, f.min_context);
     if (data_has_target(data, before)) { return; }

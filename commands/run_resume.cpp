@@ -9,7 +9,7 @@ commands/run_resume.cpp -- what run_resume.h declares.
 
 // ---- which run, and where it goes on
 
-// Ends the program if the log has steps and there is no checkpoint: a new run would replace it.
+// Dies if the log has steps and there is no checkpoint: a new run would replace it.
 static void run_lost(const std::string& out) {
     if (!log_has_steps(out + "/log.jsonl")) { return; }
     die(EXIT_USER, out + ": holds the log of a run and no checkpoint, so it cannot be continued",
@@ -28,7 +28,7 @@ static std::string run_of_step(const std::string& out) {
     return step && has_run ? run : "";
 }
 
-// Ends the program if a directory without checkpoints is not a run, but something else: a
+// Dies if a directory without checkpoints is not a run, but something else: a
 // checkpoint, a model.
 static void run_none(const std::string& out) {
     if (file_exists(out + "/log.jsonl")) { return; }
@@ -41,7 +41,7 @@ static void run_none(const std::string& out) {
     }
 }
 
-// Ends the program if a new run would begin in the directory of another.
+// Dies if a new run would begin in the directory of another.
 static void run_there(const Flags& f, const std::string& newest) {
     if (!f.resume && !f.out.empty() && file_exists(f.out + "/log.jsonl")) {
         std::string hint = "choose another --out";
@@ -50,7 +50,7 @@ static void run_there(const Flags& f, const std::string& newest) {
     }
 }
 
-// Ends the program if --resume names no directory.
+// Dies if --resume names no directory.
 static void resume_check(const Flags& f) {
     if (!f.resume) { return; }
     if (f.out.empty()) {
@@ -200,7 +200,7 @@ std::string numbers_json(const Model* m) {
     return o.all();
 }
 
-// Ends the program if a file of numbers is not the one that was saved: a disk fails, a copy ends
+// Dies if a file of numbers is not the one that was saved: a disk fails, a copy ends
 // early, an editor slips.
 static void numbers_check(const Model* m, const Json& state, const std::string& from) {
     const Json* was = state.get("numbers");
@@ -214,7 +214,7 @@ static void numbers_check(const Model* m, const Json& state, const std::string& 
     }
 }
 
-// Ends the program unless data.source_drawn adds up to the sequences of all steps.
+// Dies unless data.source_drawn adds up to the sequences of all steps.
 static void source_drawn_check(const Json& each, double sequences, const std::string& file) {
     const std::string all = number_text(sequences);
     double sum = 0;
@@ -229,7 +229,7 @@ static void source_drawn_check(const Json& each, double sequences, const std::st
             "the sequences of all steps, " + all);
 }
 
-// Ends the program if the position in the data is not the one that this number of steps leads to.
+// Dies if the position in the data is not the one that this number of steps leads to.
 static void position_check(const Json& position, double sequences, const std::string& file) {
     const Json* drawn = position.get("drawn");
     const Json* each = position.get("source_drawn");
@@ -240,7 +240,7 @@ static void position_check(const Json& position, double sequences, const std::st
     if (each) { source_drawn_check(*each, sequences, file); }
 }
 
-// Ends the program if state.json is damaged, edited or another step's. Returns the position in the
+// Dies if state.json is damaged, edited or another step's. Returns the position in the
 // data.
 static const Json& state_position(const Json& state, const std::string& from, long first) {
     const std::string file = from + "/state.json";
@@ -253,7 +253,7 @@ static const Json& state_position(const Json& state, const std::string& from, lo
     return *position;
 }
 
-// Ends the program if a flag that the run must keep is another now, or its step has another size.
+// Dies if a flag that the run must keep is another now, or its step has another size.
 static void same_run_check(const Run& r, const Json& state) {
     const std::string again = "begin a new run in another --out";
     const Json* flags = state.get("flags");

@@ -19,7 +19,7 @@ void run_take(Flags* f, const Json& state, long step);
 // the same, as the hash of the tokens will say.
 void tokenizer_keep(Flags* f, const std::string& kept);
 
-// Ends the program if a run that has a log, and no checkpoint yet, would begin again with other
+// Dies if a run that has a log, and no checkpoint yet, would begin again with other
 // flags.
 void run_again(const Flags& f);
 

@@ -474,7 +474,7 @@ static void score_left_check(const std::vector<ScoreLeft>& left, long all) {
         "the numbers are of the other items; fix these records to score all");
 }
 
-// Ends the program if a score is not finite.
+// Dies if a score is not finite.
 static void scores_check(Model* m, const ScoreTask& task) {
     for (auto& item : task.items) {
         if (!std::isfinite(score_sum(item))) { die_not_finite(m); }

@@ -206,7 +206,7 @@ static ScoreForm score_form(const Json& record, const std::string& where) {
         "python3 scripts/tasks.py --help");
 }
 
-// Returns true if the right answer is one of several that are the same tokens. No model can choose
+// Tells whether the right answer is one of several that are the same tokens. No model can choose
 // it then.
 static bool score_twice(const ScoreItem& item) {
     const ScoreRequest& right = item.requests[item.gold];

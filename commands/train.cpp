@@ -251,7 +251,7 @@ void run_evaluate(Run* r, long step) {
     run_sample(r, step);
 }
 
-// Returns true if this step's line is due, by --print-every or about once a second. The last
+// Tells whether this step's line is due, by --print-every or about once a second. The last
 // step's always is.
 static bool run_prints(Run* r, long step) {
     const long every = r->f.print_every;

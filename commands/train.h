@@ -102,10 +102,10 @@ void run_undraw(Run* r);
 // saves.
 [[noreturn]] void run_lost_data(Run* r, long step, const std::vector<uint64_t>& place);
 
-// Ends the run at a step whose loss or gradients are not finite.
+// Dies at a step whose loss or gradients are not finite.
 [[noreturn]] void run_diverged(const Run& r, long step, double loss, double grad_norm);
 
-// Ends the run if the log cannot be written any more.
+// Dies if the log cannot be written any more.
 void run_check_log(const Run& r);
 
 // Writes the last line of the log, and of the screen.

@@ -22,7 +22,7 @@ template <Side SIDE> DEVICE QueryKey query_key(int own, int other) {
     return { other, own };
 }
 
-// Says whether every pair of rows r.. and others at.. is masked.
+// Tells whether every pair of rows r.. and others at.. is masked.
 template <Side SIDE>
 DEVICE bool walk_empty(const AttnShape& s, int r, int rows, int at, int others) {
     const QueryKey from = query_key<SIDE>(r, at);
@@ -30,7 +30,7 @@ DEVICE bool walk_empty(const AttnShape& s, int r, int rows, int at, int others) 
     return tile_empty(s, from.query, from.key, count.query, count.key);
 }
 
-// Says whether no pair of them is masked.
+// Tells whether no pair of them is masked.
 template <Side SIDE>
 DEVICE bool walk_full(const AttnShape& s, int r, int rows, int at, int others) {
     const QueryKey from = query_key<SIDE>(r, at);

@@ -14,7 +14,7 @@ enum { ROW_THREADS = 256 };              // of a block: by rows, and flat
 enum { ROW_WARPS = 4 };                  // of a block: by warps
 enum { VN = 16 / sizeof(real) };         // numbers in one access of 16 bytes
 
-// Says whether rows of C numbers at these addresses can be moved 16 bytes at a time.
+// Tells whether rows of C numbers at these addresses can be moved 16 bytes at a time.
 inline bool wide(int C, std::initializer_list<const void*> pointers) {
     for (const void* p : pointers) { if ((uintptr_t)p % 16) { return false; } }
     return C % VN == 0;

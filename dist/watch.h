@@ -135,7 +135,7 @@ inline bool peer_stuck(const Peer& peer, double now, double most) {
     return waits && now - peer.changed > most;
 }
 
-// Ends the run if a rank has fallen silent, or if all wait for each other.
+// Dies if a rank has fallen silent, or if all wait for each other.
 inline void watch_check() {
     const double now = now_ms();
     const double most = patience() * 1e3;

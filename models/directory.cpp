@@ -243,7 +243,7 @@ void directory_check(const std::string& file, const std::string& path, const Jso
     }
 }
 
-// Returns true if a key that chooses tokens chooses nothing: by 1 for penalties and beams, else 0.
+// Tells whether a key that chooses tokens chooses nothing: by 1 for penalties and beams, else 0.
 static bool is_neutral(const std::string& key, const Json& value) {
     const bool one =
         strstr(" repetition_penalty encoder_repetition_penalty guidance_scale num_beams "

@@ -12,7 +12,7 @@ static bool has_norm(const Arch& c, const char* key) {
     return (!rms && !ln) || rms == (c.norm_kind == NORM_KIND_rms);
 }
 
-// Returns true if a family's file has this key for this model.
+// Tells whether a family's file has this key for this model.
 static bool has_key(const GgufModel& m, const Arch& c, const char* key) {
     const bool rope = strstr(key, "rope."), size = strstr(key, "key_length");
     return has_norm(c, key) && (!rope || pe_of(c).rotary) &&

@@ -334,7 +334,7 @@ static void import_class(Import* in) {
     }
 }
 
-// Ends the run if config.json has a key that nothing reads and that may change the mathematics.
+// Dies if config.json has a key that nothing reads and that may change the mathematics.
 static void reject_unread_keys(const Import& in) {
     for (auto& f : in.json.fields) {
         const KeyRow* row = directory_key("config.json", f.first);
@@ -352,7 +352,7 @@ static void reject_unread_keys(const Import& in) {
     }
 }
 
-// Ends the run if a number of the model is out of range; names the key that it was worked out from.
+// Dies if a number of the model is out of range; names the key that it was worked out from.
 static void reject_wrong_numbers(Import* in) {
     static const char* const FROM[][2] = {
         { "logit_cap", "final_logit_softcapping" }, { "attn_cap", "attn_logit_softcapping" },

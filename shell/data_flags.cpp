@@ -93,7 +93,7 @@ void reject_covered_bos(const Flags& f) {
     }
 }
 
-// Returns true if one of the model's layers is such a layer, or if nobody has said how many it has.
+// Tells whether one of the model's layers is such a layer, or nobody has said how many it has.
 template <class F> static bool some_layer(const Arch& c, F is_such) {
     if (c.L == 0) { return true; }
     for (int l = 0; l < c.L; l++) {
@@ -102,7 +102,7 @@ template <class F> static bool some_layer(const Arch& c, F is_such) {
     return false;
 }
 
-// Ends the program at a flag of windows or of rotation that no layer of this model reads.
+// Dies at a flag of windows or of rotation that no layer of this model reads.
 static void reject_idle_patterns(const Flags& f) {
     const Arch& c = f.arch;
     const auto local = [&](int l) { return is_local(c, l); };

@@ -18,12 +18,12 @@ DataOptions typed_edits(const Flags& f, int T);
 // Opens those data.
 Data data_from_flags(const Flags& f, int T, int probe_len);
 
-// Ends the program at a flag of the data, or of the model, that nothing would read: a mistake that
+// Dies at a flag of the data, or of the model, that nothing would read: a mistake that
 // nobody would see. Not called when a run resumes: it has had its flags since it began.
 void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& sources);
 void reject_unused_model_flags(const Flags& f);
 
-// Ends the program if the flags put another token where every sequence would begin with BOS.
+// Dies if the flags put another token where every sequence would begin with BOS.
 void reject_covered_bos(const Flags& f);
 
 // Returns a length of --probe-len: the default 64 shrinks to `longest`, a short model's T.

@@ -313,7 +313,7 @@ static std::string flag_meant(const std::string& name, const std::vector<FlagRow
     die(EXIT_USER, "unknown flag " + name, meant);
 }
 
-// Ends the program at a flag that only other commands take, and names them.
+// Dies at a flag that only other commands take, and names them.
 [[noreturn]] static void flag_of_others(const FlagRow& r, const std::string& spelled) {
     die(EXIT_USER, spelled + ": not a flag of this command", flag_home(r));
 }

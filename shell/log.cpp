@@ -13,7 +13,7 @@ static std::string time_text() {
     return text;
 }
 
-// Returns true if the open log is what the path leads to.
+// Tells whether the open log is what the path leads to.
 static bool log_is_at(const Log& log, const std::string& path) {
     struct stat open;
     struct stat there;
@@ -46,7 +46,7 @@ static std::string first_bytes(const std::string& path, size_t n) {
     return begin;
 }
 
-// Ends the program if a file is there that no run has written: it would be cut.
+// Dies if a file is there that no run has written: it would be cut.
 static void log_check(const std::string& path) {
     if (!is_there(path) || is_special(path)) { return; }
     const std::string config = "{\"event\":\"config\"";

@@ -13,7 +13,7 @@ terminal that it shows its progress on.
 // process. Call it first in main.
 void process_begin(char** argv);
 
-// Ends the program if the system does not give the threads that OpenMP will start: that library's
+// Dies if the system does not give the threads that OpenMP will start: that library's
 // own error says nothing of what to do.
 void threads_check();
 

@@ -9,7 +9,7 @@ shell/run_dir.cpp -- what run_dir.h declares.
 
 // ---- the directory
 
-// Returns true if the value is the first of its table.
+// Tells whether the value is the first of its table.
 static bool switch_default(const SwitchValue& s) {
     const std::string value = s.value;
     const std::string all = s.all;
@@ -62,7 +62,7 @@ void run_lock(const std::string& out) {
 
 // ---- what a command writes
 
-// Returns true if both paths lead to the same file or directory, which is there.
+// Tells whether both paths lead to the same file or directory, which is there.
 static bool same_file(const std::string& a, const std::string& b) {
     struct stat one;
     struct stat two;
@@ -72,7 +72,7 @@ static bool same_file(const std::string& a, const std::string& b) {
 
 static std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// Returns true if both paths mean one file, by whatever name, there or not.
+// Tells whether both paths mean one file, by whatever name, there or not.
 static bool same_place(const std::string& a, const std::string& b) {
     if (same_file(a, b)) { return true; }
     return file_name(a) == file_name(b) && same_file(directory_of(a), directory_of(b));
@@ -82,7 +82,7 @@ static bool one_of(const std::string& name, const std::vector<const char*>& name
     return std::any_of(names.begin(), names.end(), [&](auto n) { return name == n; });
 }
 
-// Returns true if the directory holds a run, a checkpoint, a model or shards. What is in it is not
+// Tells whether the directory holds a run, a checkpoint, a model or shards. What is in it is not
 // ours to replace then, whichever model this command reads.
 static bool holds_work(const std::string& dir) {
     for (auto& name : dir_list(dir)) {
@@ -94,7 +94,7 @@ static bool holds_work(const std::string& dir) {
     return false;
 }
 
-// Returns true if a file of a directory belongs to its run, model or data. An old answer, such as
+// Tells whether a file of a directory belongs to its run, model or data. An old answer, such as
 // probe.json, does not.
 static bool belongs(const std::string& name) {
     static const char* const WORDS[] = { "config",   "token", "vocab",   "index",
@@ -108,7 +108,7 @@ static bool belongs(const std::string& name) {
     return false;
 }
 
-// Returns true if a new file of this name would be taken for one of a run, a model or shards.
+// Tells whether a new file of this name would be taken for one of a run, a model or shards.
 static bool is_reserved(const std::string& name) {
     for (const char* tail : { ".safetensors", ".gguf", ".bin", ".tmp" }) {
         if (ends_with(name, tail)) { return true; }
@@ -118,7 +118,7 @@ static bool is_reserved(const std::string& name) {
     return ends_with(name, ".json") && belongs(name);
 }
 
-// Returns true if the path is, or would be, a file of a run, a checkpoint, a model or shards.
+// Tells whether the path is, or would be, a file of a run, a checkpoint, a model or shards.
 static bool is_work(const std::string& given) {
     const std::string path = link_target(given);
     const std::string name = file_name(path);

@@ -7,7 +7,7 @@ shell/run_flags.cpp -- what run_flags.h declares.
 
 // ---- what may change on the way: state.json holds the flags that a run had at its checkpoint
 
-// Returns true if the flag says nothing about the model and holds for one start of the program.
+// Tells whether the flag says nothing about the model and holds for one start of the program.
 static bool of_one_start(const FlagRow& r) {
     return r.name == "out" || r.name == "resume" || r.name == "stop_after";
 }
@@ -104,7 +104,7 @@ std::string run_started_from(const Json& state, const std::string& out) {
     return whole ? where->string : out + "/" + where->string;
 }
 
-// Returns true if the source can be read from here. *bare is its name without a weight.
+// Tells whether the source can be read from here. *bare is its name without a weight.
 static bool source_here(const std::string& name, std::string* bare) {
     *bare = name;
     if (name == "bb" || file_exists(name)) {

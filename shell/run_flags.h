@@ -36,7 +36,7 @@ std::string run_started_from(const Json& state, const std::string& out);
 // `directory`.
 std::string source_found(const std::string& name, const std::string& directory);
 
-// Ends the program if a source that a run was trained on is not there any more. `again` is the
+// Dies if a source that a run was trained on is not there any more. `again` is the
 // command that can name its new place.
 void source_there(const std::string& name, const std::string& again);
 #endif // RUN_FLAGS_H

@@ -31,7 +31,7 @@ static bool is_true(const Json& object, const char* key) {
     return value && value->type == Json::BOOL && value->number;
 }
 
-// Returns true if the run keeps the optimizer's state of its newest checkpoint alone.
+// Tells whether the run keeps the optimizer's state of its newest checkpoint alone.
 static bool keeps_last_only(const Json& state) {
     const Json* flags = state.get("flags");
     const Json* keeps = flags ? flags->get("save_optimizer") : NULL;
@@ -72,7 +72,7 @@ void saves_clean(const std::string& out) {
     }
 }
 
-// Returns true if the run itself wrote all that is in this checkpoint's directory.
+// Tells whether the run itself wrote all that is in this checkpoint's directory.
 static bool saves_all_ours(const std::string& dir) {
     const Json state = state_of(dir);
     const Json* files = state.get("files");

@@ -45,7 +45,7 @@ Fallback hint_other_checkpoint(const std::string& out, const std::string& from);
 // is returned as it is.
 std::string checkpoint_in(const std::string& path);
 
-// Returns true if the disk of this directory has room for so many bytes.
+// Tells whether the disk of this directory has room for so many bytes.
 bool disk_has(const std::string& dir, double bytes);
 
 // ---- a checkpoint's small files are hashed, too: state.json keeps the hashes as its last field
@@ -54,7 +54,7 @@ bool disk_has(const std::string& dir, double bytes);
 std::string state_sealed(const JsonObject& state,
                          const std::vector<std::pair<std::string, std::string>>& files);
 
-// Ends the program if state.json, or a file whose hash it has, was edited since it was saved. Old
+// Dies if state.json, or a file whose hash it has, was edited since it was saved. Old
 // checkpoints have no hashes.
 void state_check(const std::string& dir);
 #endif // SAVES_H

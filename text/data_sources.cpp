@@ -51,7 +51,7 @@ static Manifest manifest_read(const std::string& dir) {
 // ----------------------------------------------------------------------------
 // the shards of a directory
 
-// Says whether one of these words stands in a file's name between _ - and .: train_web_000.bin,
+// Tells whether one of these words stands in a file's name between _ - and .: train_web_000.bin,
 // web-val.bin.
 static bool name_has(const std::string& name, const std::vector<std::string>& words) {
     std::string word;

@@ -338,7 +338,7 @@ void data_mark(Data* d) {
     }
 }
 
-// Says whether a source is known to be unchanged: from all of its tokens, not from a part of them.
+// Tells whether a source is known to be unchanged: from all of its tokens, not from a part of them.
 static bool known_unchanged(const Source& s) {
     const bool whole = std::max(s.train.n, s.val.n) <= FINGERPRINT_WHOLE;
     return whole && source_fingerprint(s) == s.fingerprint;

@@ -122,7 +122,7 @@ static bool begins_with(const std::string& s, const std::string& start) {
     return s.compare(0, start.size(), start) == 0;
 }
 
-// Says whether s begins or ends with one of these texts.
+// Tells whether s begins or ends with one of these texts.
 static bool has_affix(const std::string& s, const Value& affixes,
                       bool (*has)(const std::string&, const std::string&)) {
     Values all = { affixes };

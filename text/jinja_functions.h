@@ -26,7 +26,7 @@ bool apply_test(const std::string& name, const Value& v, const Arguments& a);
 // Computes v.name(..).
 Value call_method(const std::string& name, const Value& v, const Arguments& a);
 
-// Says whether a list, an object or a text contains a value.
+// Tells whether a list, an object or a text contains a value.
 bool contains(const Value& in, const Value& what);
 
 std::string join_texts(const Values& all, const std::string& between);

@@ -102,7 +102,7 @@ static Word read_word(Lexer* lexer) {
     return { WORD_SIGN, read_sign(lexer) };
 }
 
-// Says whether a tag ends here: at "%}" or "}}", or at one of these with a sign before it.
+// Tells whether a tag ends here: at "%}" or "}}", or at one of these with a sign before it.
 static bool tag_ends(const Lexer& lexer, const char* end) {
     const bool sign = is_one_of(lexer.now(), "-+");
     return lexer.at(end) || (sign && lexer.s.compare(lexer.i + 1, 2, end) == 0);
@@ -214,7 +214,7 @@ struct Parser {
     const Word& now() const { return pieces[piece].words[word]; }
     const Word& next() const { return pieces[piece].words[word + 1]; }
 
-    // Says whether this word is a name or a sign of this text.
+    // Tells whether this word is a name or a sign of this text.
     bool is(const char* text) const {
         const bool kind = now().kind == WORD_NAME || now().kind == WORD_SIGN;
         return kind && now().text == text;

@@ -8,7 +8,7 @@ text/lock.cpp -- what lock.h declares.
 // the locks that this process holds
 static std::vector<DirLock>& held() { static std::vector<DirLock> all; return all; }
 
-// Says whether fd is still the file that `path` names: its last owner may have removed it.
+// Tells whether fd is still the file that `path` names: its last owner may have removed it.
 static bool is_still(int fd, const std::string& path) {
     struct stat mine;
     struct stat there;

@@ -70,7 +70,7 @@ static size_t skip_space(const std::string& s, size_t i = 0) {
     return i;
 }
 
-// Returns true if the text begins with this word, whatever the case, after blanks.
+// Tells whether the text begins with this word, whatever the case, after blanks.
 static bool begins(const std::string& s, const char* word) {
     const size_t at = skip_space(s), n = strlen(word);
     return s.size() >= at + n && strncasecmp(s.data() + at, word, n) == 0;
@@ -160,7 +160,7 @@ static bool is_tiktoken(const std::string& s, long) {
     return true;
 }
 
-// Returns true if every second byte of a text is 0, from `odd` on, and hardly any other.
+// Tells whether every second byte of a text is 0, from `odd` on, and hardly any other.
 static bool every_second_zero(const std::string& s, size_t odd) {
     size_t zeros = 0, others = 0;
     for (size_t i = 0; i < s.size(); i++) {
@@ -371,7 +371,7 @@ std::string file_begin_bytes(const std::string& path, long n) {
 // a file that was cut into pieces, as `split` and upload limits make them: NAME.gguf-split-a,
 // NAME.gguf.part1of2, NAME.jsonl.000
 
-// Says whether this, in lower case, is how the end of a piece's name goes on behind that of the
+// Tells whether this, in lower case, is how the end of a piece's name goes on behind that of the
 // whole. mark: what all pieces have in common.
 static bool is_piece_end(const std::string& tail, std::string* mark) {
     size_t at = 0;

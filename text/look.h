@@ -30,7 +30,7 @@ struct Kind { std::string what, hint; };
 // nothing tells, or if `reader` may read it.
 Kind kind_of(const std::string& first, long size, Reader reader);
 
-// Returns true if these bytes are text in UTF-8. The last character may be cut.
+// Tells whether these bytes are text in UTF-8. The last character may be cut.
 bool is_text(const std::string& s);
 
 // Returns the first n bytes of a regular file, or fewer; none of what is no regular file.
@@ -41,7 +41,7 @@ bool is_regular(const std::string& path);
 // first bytes say, or the end of its name. What is no regular file is of no kind.
 Kind kind_of_file(const std::string& path);
 
-// Ends the program if the file is of a kind that this reader does not read, a piece of a larger
+// Dies if the file is of a kind that this reader does not read, a piece of a larger
 // file among them, or is empty where that can only be a mistake. first: what it begins with.
 void look(const std::string& path, const std::string& first, long size, Reader reader);
 void look_file(const std::string& path, Reader reader);

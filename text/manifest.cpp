@@ -131,7 +131,7 @@ bool manifest_is_ours(const std::string& text) {
 // ----------------------------------------------------------------------------
 // names
 
-// Says whether a name is like train_000000.bin, val_pile_cc_000012.bin.
+// Tells whether a name is like train_000000.bin, val_pile_cc_000012.bin.
 static bool is_shard_name(const std::string& name) {
     const bool series = name.compare(0, 6, "train_") == 0 || name.compare(0, 4, "val_") == 0;
     const size_t digits = name.rfind('_') + 1;

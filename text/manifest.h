@@ -34,13 +34,13 @@ void manifest_write(const std::string& dir, const Tokenizer& tok, const std::str
 // Returns the shards that a manifest lists; none if it was made before there were hashes.
 std::vector<ShardSums> manifest_sums(const Json& manifest);
 
-// Says whether this is the text of a manifest, and whether it says that all shards are there.
+// Tells whether this is the text of a manifest, and whether it says that all shards are there.
 bool manifest_is_ours(const std::string& text);
 bool manifest_is_complete(const std::string& text);
 
-// Says whether this is the name of a file that tokenize makes in a directory of shards.
+// Tells whether this is the name of a file that tokenize makes in a directory of shards.
 bool tokenize_ours(const std::string& name);
 
-// Says whether this file was written, moved to its place or given another time after that one.
+// Tells whether this file was written, moved to its place or given another time after that one.
 bool changed_since(const std::string& path, const std::string& other);
 #endif // MANIFEST_H

@@ -102,7 +102,7 @@ void maps_watch() {
     sigaction(SIGBUS, &act, NULL);
 }
 
-// Returns true if the file itself was written to. Another of its name is no matter: ours is mapped.
+// Tells whether the file itself was written to. Another of its name is no matter: ours is mapped.
 static bool map_written(const MapEntry& e, struct stat* now) {
     if (stat(e.path, now) || !same_file(*now, e.was)) { return false; }
     return now->st_size != e.was.st_size || now->st_mtim.tv_sec != e.was.st_mtim.tv_sec ||

@@ -40,7 +40,7 @@ struct Pattern { std::vector<Alternative> alternatives; };
 // Reads an expression. Returns false if it has anything but the above.
 bool pattern_parse(const std::string& regex, Pattern* pattern);
 
-// Says whether the time that it takes is linear in any text: a single short alternative, in which
+// Tells whether the time that it takes is linear in any text: a single short alternative, in which
 // only the last set, or the first before a condition, has no limit.
 bool pattern_is_linear(const Pattern& pattern);
 

@@ -19,7 +19,7 @@ enum {
     SHARD_VERSION_32 = 7
 };
 
-// Says whether a file has llm.c's header, whatever its magic number says: zeros after the third
+// Tells whether a file has llm.c's header, whatever its magic number says: zeros after the third
 // word.
 static bool shard_blank_header(const unsigned char* p, long size) {
     const unsigned char* end = p + std::min(size, (long)SHARD_HEADER);
@@ -101,7 +101,7 @@ static std::string hint_as_type(const std::string& type, const std::string& path
     return hint_for(shard_command("n.fromfile('FILE', n." + type + ")"), path);
 }
 
-// Ends the program if Megatron's index, which stands beside tokens without a header and says how
+// Dies if Megatron's index, which stands beside tokens without a header and says how
 // wide they are, does not say two bytes.
 static void shard_index_check(const std::string& path) {
     static const char* const TYPES[] = { "", "uint8", "int8", "int16", "int32", "int64",
@@ -130,7 +130,7 @@ Shard shard_open(const std::string& path) {
     return s;
 }
 
-// Says whether a file read as ids of 16 bits holds ids of `width` bytes instead: whether, of those
+// Tells whether a file read as ids of 16 bits holds ids of `width` bytes instead: whether, of those
 // looked at, all bits but the lowest 16 are at most `bound`, and some id is more than that.
 static bool raw_is_wide(const Shard& s, int width, long bound) {
     const long halves = width / 2;
@@ -217,7 +217,7 @@ static std::string shard_header(long n, int width) {
     return header;
 }
 
-// Says whether the header and every block of a shard are as they were written.
+// Tells whether the header and every block of a shard are as they were written.
 static bool shard_intact(const FileMap& map, const ShardSums& sums, int width) {
     const long bytes = sums.tokens * width;
     const std::string header = shard_header(sums.tokens, width);
@@ -303,7 +303,7 @@ void tokens_add(Tokens* t, const Shard& s) {
     t->end.push_back(t->n);
 }
 
-// Says whether an id is below V, or stands for a token whose loss nobody asks for.
+// Tells whether an id is below V, or stands for a token whose loss nobody asks for.
 static bool is_token(const Shard& s, long id, int V) {
     if (s.width == 4 && sft_is_masked(id)) { return ~(int)(uint32_t)id < V; }
     return id >= 0 && id < V;

@@ -3,7 +3,7 @@ text/targets.cpp -- what targets.h declares.
 */
 #include "targets.h"
 
-// Returns true if window w of a source has a target, in the order in which an epoch edits it.
+// Tells whether window w of a source has a target, in the order in which an epoch edits it.
 static bool window_has_target(const Data& d, const Source& s, uint64_t key, long w, int first,
                               std::vector<int>* x) {
     const int T = d.opt.T;

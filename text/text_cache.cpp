@@ -31,7 +31,7 @@ struct CacheEntry {
     std::string dir;
 };
 
-// Says whether the directory holds the shards of this text, every byte as it was written. In an
+// Tells whether the directory holds the shards of this text, every byte as it was written. In an
 // older manifest there are no hashes, and it is enough that the files are there.
 static bool cache_intact(const CacheEntry& entry) {
     const std::string path = entry.dir + "/manifest.json";
@@ -52,8 +52,8 @@ static bool cache_intact(const CacheEntry& entry) {
     return !all.empty() || file_exists(entry.dir + "/train_000000.bin");
 }
 
-// Says whether this is a NAME-HASH.part of ours, in which the text of another run became shards, or
-// would have.
+// Tells whether this is a NAME-HASH.part of ours, in which the text of another run became shards,
+// or would have.
 static bool is_part(const std::string& name, const std::string& path) {
     const size_t dash = name.rfind('-');
     const size_t digits = 16;

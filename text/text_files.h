@@ -68,9 +68,9 @@ void text_close(TextFile* t);
 // Returns what to do about the error of a block: about a record, a program or a file.
 std::string text_advice(const std::string& error);
 
-// Says whether s (n bytes) may be cut before s[i], and its parts be encoded one by one. A tokenizer
-// that allows it never looks across the place between "x\n" and "y", or between a letter and a
-// space.
+// Tells whether s (n bytes) may be cut before s[i], and its parts be encoded one by one. A
+// tokenizer that allows it never looks across the place between "x\n" and "y", or between a letter
+// and a space.
 bool text_cuts(const Tokenizer& tok, const char* s, size_t n, size_t i);
 
 // Returns the last such place short of the end of a long .txt; 0 if there is none.

@@ -139,7 +139,7 @@ static ShardSeries* series_of(Job* job, const TextDoc& doc, bool val_file) {
     return s;
 }
 
-// Says whether there are as many training tokens as were asked for.
+// Tells whether there are as many training tokens as were asked for.
 static bool is_full(const Job& job) {
     if (!job.o.tokens) { return false; }
     long tokens = 0;
@@ -477,7 +477,7 @@ static std::string source_unsure(const Job& job, const std::string& manifest) {
     return "";
 }
 
-// Says whether a finished directory holds the shards of this very text. Dies if they are others.
+// Tells whether a finished directory holds the shards of this very text. Dies if they are others.
 static void check_finished(const Job& job, const std::string& path, const std::string& manifest) {
     const std::string hint = "choose another -o, or remove that directory";
     const bool same = manifest.find(job.made) != std::string::npos;

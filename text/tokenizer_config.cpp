@@ -159,7 +159,7 @@ static void specials(Beside* b) {
     }
 }
 
-// Ends the program if added_tokens.json, {"token": id}, which an older program kept beside the
+// Dies if added_tokens.json, {"token": id}, which an older program kept beside the
 // vocabulary, gives a token another id.
 static void older_tokens(const Beside& b) {
     const std::string name = b.dir + "/added_tokens.json";
@@ -218,7 +218,7 @@ static void around(Beside* b, bool pair) {
     if (eos >= 0 && eos != last) { say_differs(*b, "add_eos_token", eos); }
 }
 
-// Returns true if the tokenizer puts a blank before a text.
+// Tells whether the tokenizer puts a blank before a text.
 static bool puts_blank(const Tokenizer& t) {
     bool puts = false;
     for (auto& s : t.normalizer) { puts = puts || s.kind == NORM_PREPEND; }
@@ -244,7 +244,7 @@ static void prefix_space(Beside* b, bool pair) {
     b->changes += "prefix";
 }
 
-// Ends the program if the class splits a text in a way that is not read here: vocab.json and
+// Dies if the class splits a text in a way that is not read here: vocab.json and
 // merges.txt say nothing about it.
 static void class_check(const Beside& b) {
     const Json* name = b.get("tokenizer_class");

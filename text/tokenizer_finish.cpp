@@ -79,12 +79,12 @@ static void check_steps(const TokenizerFile& f, const char* stage, const std::ve
 // ----------------------------------------------------------------------------
 // where a text may be cut, and its parts be encoded one by one
 
-// Says whether a splitter leaves a text whole, but for its start: as SentencePiece does.
+// Tells whether a splitter leaves a text whole, but for its start: as SentencePiece does.
 static bool keeps_whole(const Step& step) {
     return step.kind == SPLIT_METASPACE && !step.flag && step.number != PREPEND_ALWAYS;
 }
 
-// Says whether some token goes on behind a line's end.
+// Tells whether some token goes on behind a line's end.
 static bool token_crosses_lines(const Tokenizer& t) {
     for (auto& token : t.raw) {
         if (token.size() > 1 && token.find('\n') != std::string::npos) { return true; }
@@ -92,9 +92,9 @@ static bool token_crosses_lines(const Tokenizer& t) {
     return false;
 }
 
-// Says whether text may be cut after a line. Not if a component adds something at the start of each
-// text, or a token has both sides. Digits that are cut out change nothing where another step cuts
-// the lines.
+// Tells whether text may be cut after a line. Not if a component adds something at the start of
+// each text, or a token has both sides. Digits that are cut out change nothing where another step
+// cuts the lines.
 static bool can_cut_at_lines(const Tokenizer& t) {
     bool whole = t.splitter.empty();                     // is the text one piece?
     int steps = 0;
@@ -124,7 +124,7 @@ static bool can_cut_at_lines(const Tokenizer& t) {
     return token_find(t, "\n", 1) >= 0 || byte || !t.fuse_unk;
 }
 
-// Says whether text may be cut between two words: only where each is a piece, no added token is
+// Tells whether text may be cut between two words: only where each is a piece, no added token is
 // made of several words, and spaces stay what they are.
 static bool can_cut_at_spaces(const Tokenizer& t) {
     bool words = false;
@@ -162,7 +162,7 @@ static void set_texts(Tokenizer* t, const Vocab& vocab) {
     }
 }
 
-// Says whether a token has a U+2581 after anything else than another one.
+// Tells whether a token has a U+2581 after anything else than another one.
 static bool has_inner_block(const std::string& token) {
     for (size_t k = token.find(BLOCK, 1); k != std::string::npos; k = token.find(BLOCK, k + 3)) {
         const bool follows_block = k >= 3 && token.compare(k - 3, 3, BLOCK) == 0;

@@ -36,7 +36,7 @@ enum UnicodeTable { TABLE_MARK, TABLE_PUNCTUATION, TABLE_SYMBOL, TABLE_UPPER, TA
 // Returns the code points of a kind as ranges, first and last.
 std::vector<std::pair<uint32_t, uint32_t>> unicode_ranges(UnicodeTable table);
 
-// Says whether all of s is well-formed UTF-8.
+// Tells whether all of s is well-formed UTF-8.
 bool utf8_valid(const std::string& s);
 
 // Appends the normal form C of a stretch whose neighbors cannot take part in it: decomposes, orders
