@@ -210,8 +210,9 @@ static std::string beside_checkpoint(const std::string& given) {
     }
     const bool of_hub = split(given, '/').size() == 2 && !is_there(directory_above(given));
     if (of_hub) {                                        // google/gemma-3-1b-it
-        return "nothing is downloaded here: scripts/fetch_models.py DIR, or hf download " +
-               printable(given) + " --local-dir DIR, then give DIR";
+        const std::string name = given.substr(given.find('/') + 1);
+        return hint_for("scripts/fetch_models.py models FILE gets it, then give models/", given) +
+               printable(name);
     }
     const std::string above = directory_above(given);
     return above.empty() ? "ls -d */ *.gguf" : hint_for("ls -d FILE/*/", above);
