@@ -64,6 +64,7 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     X(float, rope_slow,    1,             "tb", "--rope-slow",       "rope_scaling.beta_slow",              0, 1e6, "", "yarn: as --rope-low") \
     X(float, rope_length,  0,             "tb", "--rope-length",     "rope_scaling.attention_factor",       0, 1e6, "", "yarn: scale of rotated vectors (0: from the factor)") \
     X(int,   rope_round,   1,             "tb", "--rope-round",      "rope_scaling.truncate",               0, 1, "", "yarn: 1 rounds the ends of the ramp to whole channels") \
+    X(int,   rope_most,    0,             "",   "",                  "train_sink.rope_most",                0, (1 << 30) - 1, "", "tokens up to which the model is computed: beyond, its queries are scaled by position (0: all)") \
     X(list,  rope_short,   "",            "",   "",                  "rope_scaling.short_factor",           0, 0, "", "longrope: a number for each pair of channels, by which its angle is divided") \
     X(list,  rope_long,    "",            "",   "",                  "rope_scaling.long_factor",            0, 0, "", "the same beyond the context that was trained, which is not computed") \
     /* attention */ \

@@ -68,8 +68,8 @@ void model_reach(Model* m, long T) {
     const PeRow& pe = m->sizes.pe;
     if (T <= m->reach) { return; }
     if (T - sink_rows(m) > rope_limit(arch)) {
-        die(EXIT_USER, strf("%ld tokens: this model has other positions beyond %d, which are not "
-            "computed", T - sink_rows(m), arch.rope_context), "give --seq, --probe-len or --tokens "
+        die(EXIT_USER, strf("%ld tokens: this model has other positions beyond %ld, which are not "
+            "computed", T - sink_rows(m), rope_limit(arch)), "give --seq, --probe-len or --tokens "
             "a smaller number");
     }
     const long most = (long)m->longest + sink_rows(m);

@@ -48,9 +48,10 @@ inline double rope_stretched(const Arch& arch, double base, int i, double f) {
     return std::min(1.0, std::max(0.0, share));
 }
 
-// Returns the number of positions up to which rotary angles are computed here: with dynamic and
-// longrope those that were trained, as the angles are other ones for a longer text.
+// Returns the number of positions up to which a model is computed here: with dynamic and longrope
+// those that were trained, as the angles are other ones for a longer text.
 inline long rope_limit(const Arch& arch) {
+    if (arch.rope_most) { return arch.rope_most; }
     const bool by_length = arch.rope_scaling == ROPE_dynamic || arch.rope_scaling == ROPE_longrope;
     return by_length ? arch.rope_context : LONG_MAX;
 }

@@ -24,6 +24,8 @@ static const Family FAMILIES[] = {
       "hidden_act", true, more_llama, "", NULL, false, false },
     { "mistral", "eps=1e-6 KV=8", "", "attention_bias=false", "hidden_act", true, more_mistral, "",
       NULL, false, false },
+    { "ministral3", "eps=1e-5 KV=8 HS=128", "", "attention_bias=false", "hidden_act", true,
+      more_ministral3, "", NULL, false, false },
     { "smollm3", "eps=1e-6 KV=4 tied=1 rope_base=2000000", "", "", "hidden_act", true, more_smollm3,
       "", NULL, false, false },
     { "qwen2", "eps=1e-6 qkv_bias=1", "", "use_mrope=false attention_bias=false", "hidden_act",

@@ -16,6 +16,19 @@ static void more_mistral(Import* in) {           // absent means 4096, null mean
     import_window(in, in->json.get("sliding_window") ? 0 : 4096);
 }
 
+// Reads Ministral 3, whose queries are 1 + beta ln(1 + floor(t / context)) times as long: the same up
+// to the context that was trained.
+static void more_ministral3(Import* in) {
+    import_window(in, 0);
+    const Json* rope = in->get("rope_parameters");
+    if (!rope || rope->type != Json::OBJECT) { in->refuse("rope_parameters", "an object"); }
+    const Json* context = rope->get("original_max_position_embeddings");
+    const Json* beta = rope->get("llama_4_scaling_beta");
+    if (!beta || beta->number == 0) { return; }
+    if (!context) { in->refuse("rope_parameters", "original_max_position_embeddings"); }
+    in->c.rope_most = (int)context->number;
+}
+
 static void more_smollm3(Import* in) {
     const Json* list = in->get("no_rope_layers");
     const int every = in->whole("no_rope_layer_interval", 4, 1);

@@ -140,8 +140,11 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
         static const char* const READ = " type rope_type mscale mscale_all_dim finetuned ";
         static const char* const AXES = " mrope_section mrope_interleaved ";     // one in a text
         const std::string word = " " + f.first + " ";
-        const bool axes = strstr(AXES, word.c_str()) && starts_with(in->family->type, "qwen3_5");
-        bool known = strstr(READ, word.c_str()) || axes;
+        static const char* const MINISTRAL = " llama_4_scaling_beta max_position_embeddings ";
+        const std::string type = in->family->type;
+        const bool axes = strstr(AXES, word.c_str()) && starts_with(type, "qwen3_5");
+        const bool scale = strstr(MINISTRAL, word.c_str()) && type == "ministral3";
+        bool known = strstr(READ, word.c_str()) || axes || scale;
         if (f.first == "attn_factor") { known = true; attn_factor_note(in->where); }
         for (auto& r : arch_rows(&in->c)) {
             const bool base = f.first == "rope_theta" &&

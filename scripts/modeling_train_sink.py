@@ -36,7 +36,7 @@ ROWS = dict(
     norm_kind="rms", norm_bias=1, norm_embed=0, parallel=0,
     qkv_bias=0, out_bias=0, ffn_bias=0, head_bias=0, embed_scale=1.0, logit_cap=0.0,
     logit_divisor=1.0, residual_scale=1.0,
-    alibi_slopes="even", rope_local=0.0, rope_part=1.0, rope_layers="",
+    alibi_slopes="even", rope_local=0.0, rope_part=1.0, rope_layers="", rope_most=0,
     bias_share="none", k_dims=0, v_star="", attn_p=1.0, attn_alpha=1.0, attn_bias_init=0.0,
     attn_cap=50.0, score_scale=0.0, prefix=0, window=0, local_layers="",
     seq=0)                                       # of the run that made it, if shorter
@@ -156,8 +156,9 @@ def frequencies(c, base, stretched, device):
 
 def reach_check(c, positions):
     """These two have other angles for a longer text, which are not computed here."""
-    most = c.stretch.original_max_position_embeddings
-    if c.stretch.rope_type in ("dynamic", "longrope") and int(positions.max()) >= most:
+    by_length = c.stretch.rope_type in ("dynamic", "longrope")
+    most = c.rope_most or (c.stretch.original_max_position_embeddings if by_length else 0)
+    if most and int(positions.max()) >= most:
         raise ValueError(f"position {int(positions.max())}: this model is computed up to {most}")
 
 

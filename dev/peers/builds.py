@@ -6,7 +6,7 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), 
 
 # families that are only read, and OPT-350m, whose projections are folded into the embedding
 READ_ONLY = ("mixtral granitemoe qwen2_moe qwen3_moe qwen3_next qwen3_5 jamba gpt_oss opt_350m olmo "
-             "olmoe nanochat").split()
+             "olmoe nanochat ministral3").split()
 
 
 def read_only(name):

@@ -52,6 +52,11 @@ CASES = {
                                      original_max_position_embeddings=16)), ""),
     "mistral": (tf.MistralConfig, dict(BASE, sliding_window=9), ""),
     "mistral_full": (tf.MistralConfig, dict(BASE, sliding_window=None), ""),
+    "ministral3": (tf.Ministral3Config, dict(
+        BASE, head_dim=10, rope_parameters=dict(
+            rope_type="yarn", rope_theta=5000.0, factor=4.0, original_max_position_embeddings=40,
+            max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
+            mscale_all_dim=1.0, llama_4_scaling_beta=0.1)), ""),
     "smollm3": (tf.SmolLM3Config, dict(BASE, num_hidden_layers=5, pad_token_id=0), ""),
     "qwen2": (tf.Qwen2Config, BASE, ""),
     "qwen2_window": (tf.Qwen2Config, dict(BASE, use_sliding_window=True, sliding_window=7,
