@@ -364,7 +364,7 @@ def save(out, names):
                       "granite gemma3_llama3 falcon_7b falcon_40b mixtral qwen2_moe "
                       "qwen3_moe qwen3_next granitemoe olmo olmo3_yarn olmoe exaone4 glm4 cohere cohere2 "
                       "nemotron_bias arcee seed_oss starcoder2 nanochat phi3_longrope "
-                      "qwen3_5").split()
+                      "qwen3_5 ministral3").split()
     tokens = np.random.default_rng(1).integers(0, 29, (N + 1) * T + 1)
     ids = torch.tensor(np.stack([tokens[i * T:i * T + T + 1] for i in range(N)]))
     os.makedirs(os.path.join(out, "tokens"), exist_ok=True)

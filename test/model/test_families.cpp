@@ -191,6 +191,8 @@ static void longrope_check() {
     }
     refused(name, context, "\"original_max_position_embeddings\": 16",
             "33 tokens: this model has other positions beyond 16");
+    refused("ministral3", "\"original_max_position_embeddings\": 40",
+            "\"original_max_position_embeddings\": 16", "other positions beyond 16");
     refused(name, "\"short_factor\": [\n      1.0,", "\"short_factor\": [\n      -1.0,",
             "a list of numbers, 1e-6 to 1e6");
     refused(name, "\"short_factor\": [\n      1.0,", "\"short_factor\": [", "wanted 2 numbers");
