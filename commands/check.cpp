@@ -36,12 +36,6 @@ static double product(const Vector& a, const Vector& b) {
 
 static double length(const Vector& u) { return sqrt(product(u, u)); }
 
-static std::vector<acc> from_device(const acc* device, long n) {
-    std::vector<acc> x(n);
-    ops::to_host(x.data(), device, n * sizeof(acc));
-    return x;
-}
-
 // Returns false for the entries of k* that are not learned: they stay 0 in any direction.
 static bool is_learned(const Model& m, const Tensor& t, long i) {
     return !ends_with(t.name, ".k_star") || i % m.arch.HS < m.arch.k_dims;
@@ -49,7 +43,7 @@ static bool is_learned(const Model& m, const Tensor& t, long i) {
 
 // Returns weights that are neither 0 nor 1, so that no part of the model is idle.
 static std::vector<acc> weights_shaken(Model* m, Rng* rng) {
-    std::vector<acc> w = from_device(m->master, m->num_params);
+    std::vector<acc> w = copy_to_host(m->master, m->num_params);
     for (auto& t : m->tensors) {
         const bool matrix = t.shape.size() > 1;
         const double size = matrix ? 1 / sqrt((double)t.shape[1]) : 0.3;
@@ -157,7 +151,7 @@ static GradientCheck gradient_check(const Arch& c, uint64_t seed) {
     model_zero(m);
     const long targets = targets_count(m, seqs.data(), B, c.T);
     model_accumulate(m, seqs.data(), B, c.T, targets);
-    check.grads = from_device(m->grads_memory, m->num_params);
+    check.grads = copy_to_host(m->grads_memory, m->num_params);
     check.count = model_load(m, seqs.data(), B, c.T);
     return check;
 }

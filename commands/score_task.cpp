@@ -29,10 +29,6 @@ static size_t without_trailing_space(const std::string& s) {
     return end;
 }
 
-static long count_characters(const std::string& s) {
-    return std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; });
-}
-
 // Returns the stretches of white space + 1: empty words at both ends count, as in the harness.
 static long count_words(const std::string& s) {
     long words = 1;
@@ -252,7 +248,7 @@ static ScoreItem choice_item(const Json& j, ScoreForm form, const ScoreText& how
             const std::string rest =
                 score_delimiter(delimiter, context, continuation) + continuation;
             item.requests.push_back(score_request(how, context, rest, &item.cannot));
-            item.characters.push_back(count_characters(continuation));
+            item.characters.push_back(utf8_count(continuation));
             if (continuation.empty()) {
                 item.cannot = choices ? "a choice is empty" : "the continuation is empty";
             }

@@ -2,6 +2,7 @@
 shell/saves.cpp -- what saves.h declares.
 */
 #include "saves.h"
+#include "../models/directory.h"
 #include <sys/statvfs.h>
 
 // ---- the checkpoints of a run
@@ -13,17 +14,6 @@ static long step_named(const std::string& name, const std::string& tail = "") {
     const std::string digits = name.substr(5, name.size() - 5 - tail.size());
     const bool number = parse_long(digits, &step) && digits == strf("%ld", step);
     return number ? step : -1;
-}
-
-// Reads state.json of a checkpoint. Returns an empty object if it cannot be read.
-static Json state_of(const std::string& dir) {
-    const std::string path = dir + "/state.json";
-    if (!file_exists(path) || is_dir(path)) { return Json(); }
-    const std::string text = file_read(path);
-    Json state;
-    std::string error;
-    const bool read = json_parse(text.data(), text.size(), &state, &error);
-    return read ? state : Json();
 }
 
 static bool is_true(const Json& object, const char* key) {

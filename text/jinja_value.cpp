@@ -127,16 +127,12 @@ bool is_equal(const Value& a, const Value& b) {
     }
 }
 
-static size_t count_characters(const std::string& s) {
-    return std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; });
-}
-
 size_t length_of(const Value& v) {
     switch (v.type) {
         case Value::LIST: return v.items->size();
         case Value::OBJECT: return v.fields->size();
         case Value::UNDEFINED: return 0;
-        case Value::STRING: return count_characters(v.string);
+        case Value::STRING: return utf8_count(v.string);
         default: jinja_fail("asks for the length of " + type_name(v));
     }
 }
