@@ -92,9 +92,11 @@ static std::string card_model(const Arch& c, long params) {
 static std::string card_update(const Json& flags) {
     const std::string schedule = flag_of(flags, "schedule");
     std::string update = flag_of(flags, "optimizer");
-    update += ", lr " + flag_of(flags, "lr") + " (" + schedule;
-    if (schedule == "cosine") { update += " to " + flag_of(flags, "min_lr"); }
-    update += ", " + flag_of(flags, "warmup") + " warm-up steps)";
+    update += ", lr " + flag_of(flags, "lr");
+    if (schedule == "constant") { update += " (constant"; }
+    if (schedule == "cosine") { update += " (cosine to " + flag_of(flags, "min_lr"); }
+    const long warmup = atol(flag_of(flags, "warmup").c_str());
+    if (!schedule.empty()) { update += ", " + plural(warmup, "warm-up step") + ")"; }
     update += ", weight decay " + flag_of(flags, "weight_decay");
     return update + ", seed " + flag_of(flags, "seed");
 }
@@ -133,7 +135,9 @@ static std::string card_sink(const Json& eval, const Arch& c) {
 // Names the program that made the checkpoint: "train_sink 1.0, commit 0123456, fp32, cpu".
 static std::string card_program(const RunStory& r) {
     const Json* build = r.state.get("build");
-    std::string program = "train_sink " + flag_of(r.state, "version");
+    const std::string version = flag_of(r.state, "version");
+    std::string program = "train_sink";
+    if (!version.empty()) { program += " " + version; }
     if (!build) { return program; }
     if (build->get("COMMIT")) { program += ", commit " + flag_of(*build, "COMMIT"); }
     return program + ", " + flag_of(*build, "PRECISION") + ", " + flag_of(*build, "BACKEND");

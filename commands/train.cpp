@@ -151,7 +151,10 @@ void log_begin(Run* r) {
     o.text("event", "resume");
     o.count("step", r->first);
     o.json("changed", r->changed.all());
+    o.text("version", VERSION);
     o.text("commit", COMMIT);
+    o.text("backend", ops::name);
+    o.text("precision", PRECISION_NAME);
     log_line(&r->log, o);
 }
 

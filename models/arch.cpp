@@ -151,8 +151,9 @@ struct ArchCheck {
              "none, linear, llama3 or yarn: this one is only read, of a model that has it");
         const size_t factors = c.rope_scaling == ROPE_longrope ? rotated(c) / 2 : 0;
         for (const list* given : { &c.rope_short, &c.rope_long }) {
-            need(split(*given, ',').size() == factors, { "rope_scaling" },
-                 strf("%zu numbers in its short_factor and its long_factor", factors));
+            std::string wanted = "longrope, for a short_factor and a long_factor";
+            if (factors) { wanted = strf("%zu numbers in its short_factor and long_factor", factors); }
+            need(split(*given, ',').size() == factors, { "rope_scaling" }, wanted);
         }
         need(c.rope_scaling != ROPE_none || c.rope_factor == 1, { "rope_factor", "rope_scaling" },
              "--rope-scaling linear, llama3 or yarn");
@@ -337,7 +338,10 @@ void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
     }
     const bool wants_text = r.type == ARCH_str || r.type == ARCH_kind;
     const bool numbers = r.type == ARCH_list && v.type == Json::ARRAY;
-    for (auto& item : v.items) { if (numbers) { list_add(&text, item.string, ","); } }
+    for (auto& item : v.items) {
+        const bool number = item.type == Json::NUMBER;
+        if (numbers) { list_add(&text, number ? item.string : json_short(item), ","); }
+    }
     const bool yes_or_no = r.type == ARCH_int && r.low == 0 && r.high == 1;
     bool fits = v.type == Json::NUMBER || (yes_or_no && v.type == Json::BOOL);
     if (wants_text) { fits = v.type == Json::STRING; }

@@ -77,6 +77,13 @@ static void local_but_every(Import* in, int every) {
     }
 }
 
+// Reads the window of layers that have one; null says none, which no such model means.
+static int window_of_some(Import* in) {
+    const Json* given = in->json.get("sliding_window");
+    if (given && given->type == Json::NUL) { in->refuse("sliding_window", "1 or more"); }
+    return in->whole("sliding_window", 4096, 1);
+}
+
 // Requires rope_parameters to be those of both types of layers.
 static void needs_both_ropes(Import* in) {
     const Json* rope = in->get("rope_parameters");
@@ -169,10 +176,14 @@ static void more_olmo(Import* in) {
 // Reads OLMo 3: layers with a window keep plain positions where the others are scaled.
 static void more_olmo3(Import* in) {
     in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
-    in->c.window = in->whole("sliding_window", 4096, 1);
+    in->c.window = window_of_some(in);
     local_but_every(in, 4);
     import_layer_types(in);
     needs_both_ropes(in);
+    // transformers 5 takes a rope_theta beside the types of layers for one of them alone
+    if (in->number("rope_theta", 500000) != 500000) {
+        in->refuse("rope_theta", "500000, or rope_parameters of each type of layers");
+    }
     in->c.rope_local = in->c.rope_base;
 }
 
@@ -191,6 +202,8 @@ static void more_exaone4(Import* in) {
         local_but_every(in, in->whole("sliding_window_pattern", 4, 1));
     }
     import_layer_types(in);
+    const bool slides = in->c.local.find('1') != std::string::npos;
+    if (slides && !in->c.window) { in->refuse("sliding_window", "the window of some layers"); }
     if (in->c.window) { in->c.rope_layers = in->c.local; }
 }
 
@@ -208,8 +221,11 @@ static void more_cohere(Import* in) {
 // Reads Cohere 2: only layers with the window have positions.
 static void more_cohere2(Import* in) {
     more_cohere(in);
-    in->c.window = in->whole("sliding_window", 4096, 1);
-    const int every = in->whole("sliding_window_pattern", in->whole("layer_switch", 4, 1), 1);
+    in->c.window = window_of_some(in);
+    const int every = in->whole("sliding_window_pattern", 4, 1);
+    if (in->whole("layer_switch", every, 1) != every && !in->get("layer_types")) {
+        in->refuse("layer_switch", strf("%d, as sliding_window_pattern, or layer_types", every));
+    }
     local_but_every(in, every);
     import_layer_types(in);
     in->c.rope_layers = in->c.local;
@@ -251,6 +267,12 @@ static void more_starcoder2(Import* in) {
 static void more_nanochat(Import* in) {
     in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
     in->c.logit_cap = own_cap(in, "final_logit_softcapping", 15);
+    const Json* rope = in->get("rope_parameters");
+    const Json* type = rope ? rope->get("rope_type") : NULL;
+    if (type && type->string != "default") {     // which may change the length
+        in->refuse("rope_parameters", "rope_type default");
+    }
+    if (in->get("rope_scaling")) { in->refuse("rope_scaling", "null"); }
 }
 
 static void more_gpt2(Import* in) {
@@ -457,6 +479,15 @@ static void more_qwen3_moe(Import* in) {
 
 // Reads Qwen 3.5: every fourth layer has attention, the others the delta rule.
 static void more_qwen3_5(Import* in) {
+    import_wanted(in, "attn_output_gate=true");
+    for (const char* key : { "mamba_ssm_dtype", "mtp_num_hidden_layers",
+                             "mtp_use_dedicated_embeddings", "language_model_only" }) {
+        in->get(key);                            // which transformers does not read
+    }
+    const Json* dense = in->get("mlp_only_layers");
+    if (dense && (dense->type != Json::ARRAY || !dense->items.empty())) {
+        in->refuse("mlp_only_layers", "an empty list");
+    }
     if (!in->c.HS) { in->c.HS = 256; }
     import_wanted(in, "hidden_act=silu");        // which the convolution uses, too
     const str linear = import_layers_of(in, "linear_attention");

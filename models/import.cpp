@@ -93,17 +93,19 @@ static void attn_factor_note(const std::string& where) {
 }
 
 // Reads yarn's mscale and mscale_all_dim, which, if both are there, give what rotated vectors are
-// multiplied by.
+// multiplied by. The factor is known.
 static void import_mscale(Import* in, const Json& rope) {
     const auto number = [&](const char* key) {
         const Json* v = rope.get(key);
         return v && v->type == Json::NUMBER ? v->number : 0;
     };
-    const double factor = number("factor");
+    const double factor = in->c.rope_factor;
     const double over = number("mscale");
     const double under = number("mscale_all_dim");
     if (!over || !under || number("attention_factor") || factor <= 1) { return; }
-    in->c.rope_length = (0.1 * over * log(factor) + 1) / (0.1 * under * log(factor) + 1);
+    const double length = (0.1 * over * log(factor) + 1) / (0.1 * under * log(factor) + 1);
+    if (!(length > 1e-6)) { in->refuse("rope_scaling", "an mscale that leaves a length above 0"); }
+    in->c.rope_length = length;
 }
 
 // Reads rope_scaling of transformers 4, rope_parameters of 5: the base, and how it is stretched.
@@ -132,7 +134,6 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
         }
     }
     import_rope_needs(in, rope, how);
-    if (how == "yarn") { import_mscale(in, rope); }
     for (auto& f : rope.fields) {
         if (f.second.type == Json::NUL && f.first != "rope_theta") {
             continue;
@@ -204,12 +205,15 @@ static void import_rope(Import* in) {
         in->c.rope_context = in->c.T;
     }
     const bool longrope = in->c.rope_scaling == ROPE_longrope;
-    if (longrope) { in->c.rope_context = in->whole(context, in->c.rope_context, 1); }
+    const bool phi3 = !strcmp(in->family->type, "phi3");
+    const int trained = phi3 && !given ? 4096 : in->c.rope_context;      // 4096: of its class
+    if (longrope) { in->c.rope_context = in->whole(context, trained, 1); }
     if (!longrope && in->c.rope_scaling != ROPE_yarn) { return; }
     const Json* factor = rope->get("factor");
     if (!factor || factor->type == Json::NUL) {
         in->c.rope_factor = (float)in->c.T / in->c.rope_context;
     }
+    if (!longrope) { import_mscale(in, *rope); }
 }
 
 // Rejects an odd number of rotated channels: transformers gives half a pair no single meaning.
@@ -256,7 +260,7 @@ static void import_activation(Import* in) {
             decided = true;
             import_set(in, "ffn", row[1 + gated]);
         }
-        if (!decided) { in->refuse(key, "relu, gelu, gelu_new, gelu_pytorch_tanh or silu"); }
+        if (!decided) { in->refuse(key, "relu, relu2, gelu, gelu_new, gelu_pytorch_tanh or silu"); }
     }
 }
 

@@ -118,6 +118,13 @@ std::string text_part_config(Json* config) {
             const bool absent = family == l.text && !text.get(l.key);
             if (absent) { json_set(&text, l.key, json_whole(l.value)); }
         }
+        // whose class has other defaults than the family of the same layers
+        const bool qwen_vl = starts_with(w.type, "qwen") && strstr(w.type, "_vl");
+        for (const char* key : { "rms_norm_eps", "num_key_value_heads" }) {
+            if (qwen_vl && !text.get(key)) { return ""; }
+        }
+        const bool rotates = text.get("rope_parameters") || text.get("rope_theta");
+        if (qwen_vl && !rotates) { return ""; }
         for (auto& f : config->fields) {         // the rest is of the whole, so of the text, too
             const bool rules = f.first == "tie_word_embeddings";
             if (of_images(f) || (text.get(f.first.c_str()) && !rules)) { continue; }

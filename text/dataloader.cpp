@@ -112,6 +112,21 @@ void data_edits_check(const DataOptions& o, int V) {
     }
 }
 
+// Dies if some text has a token that a model of V ids has no row for.
+static void ids_beyond_check(const Data& d, int V) {
+    enum { STRETCH = 1 << 16 };
+    std::vector<int> ids(STRETCH);
+    for (auto& s : d.sources) {
+        for (const Tokens* t : { &s.train, &s.val }) {
+            for (long i = 0; i < t->n; i += STRETCH) {
+                const long n = std::min<long>(STRETCH, t->n - i);
+                tokens_copy(*t, i, n, INT_MAX, ids.data());
+                ids_check(d.tokenizer, ids.data(), n, V);
+            }
+        }
+    }
+}
+
 Data data_open(const DataOptions& opt) {
     Data d;
     d.opt = opt;
@@ -127,7 +142,8 @@ Data data_open(const DataOptions& opt) {
     if (bb) { data_open_bb(&d); } else { data_open_sources(&d); }
     const bool spare = d.V == d.tokenizer.vocab_size && ids_needed(d.tokenizer) <= o.vocab;
     if (o.vocab && o.vocab < d.V && spare) {
-        d.V = o.vocab;                                   // an id beyond is found when it is read
+        ids_beyond_check(d, o.vocab);
+        d.V = o.vocab;
     }
     if (o.vocab && o.vocab < d.V) {
         die(EXIT_USER, strf("--vocab: the data have %d ids, the model has %d", d.V, o.vocab),

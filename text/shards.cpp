@@ -323,7 +323,7 @@ static void shard_copy(const Shard& s, long first, long n, int V, int* out) {
             die(EXIT_USER, s.path + strf(": got id %ld at token %ld, wanted ids below the "
                                          "vocabulary of %d", id, first + i, V),
                 "give the tokenizer these shards were made with: --tokenizer tokenizer.json, or a "
-                "larger --vocab; or leave that token out of the text");
+                "larger --vocab");
         }
         out[i] = (int)(uint32_t)id;
     }

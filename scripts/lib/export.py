@@ -57,7 +57,8 @@ def scalars(e, sink):
 # ---- CSV: one row for each run and evaluation, and threshold where a probe has several -----------
 def probed(e):
     """What a probe says of itself: the model, how its text began, what changed it."""
-    return {f"probe_{name}": e[name] for name in ("checkpoint", "bos", "flags", "input") if name in e}
+    names = ("checkpoint", "bos", "flags", "input")
+    return {f"probe_{name}": e[name] for name in names if name in e}
 
 
 def rows(run):
@@ -70,7 +71,8 @@ def rows(run):
                  if k not in runlog.QUIET_FLAGS}
         for sink in e.get("sinks") or [e["sink"]]:
             yield {**about, **flags, "params": run["config"].get("params"),
-                   **runlog.program_at(run, e["step"]), **probed(e), "step": e["step"],
+                   **(e.get("program") or runlog.program_at(run, e["step"])), **probed(e),
+                   "step": e["step"],
                    "time": e.get("time"), "tokens": now.get("tokens"),
                    "train_loss": now.get("loss"), "probe_data": e.get("data"),
                    "probe_eps": sink["eps"],

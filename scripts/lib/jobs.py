@@ -31,11 +31,10 @@ import time
 import runlog
 from runlog import die
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 # directories of the program's sources
 ROOMS = ("", "commands", "shell", "cpu", "cuda", "dist", "models", "text")
-# the program's flags of one letter
-# those that name files
+# the program's flags that name files, and those of one letter
 FILES = ("--data", "--tokenizer", "--init", "--adapter")
 SHORT = {"-d": "--data", "-o": "--out", "-m": "--model", "-b": "--batch", "-t": "--seq",
          "-n": "--steps"}
@@ -78,7 +77,9 @@ def values_of(words, flag):
 
 def from_here(words):
     """The words of a run with the files of this directory as the project's, where runs are
-    started, finds them. What is not in this one is left as it is."""
+    started, finds them. What is not in this one, and what is no relative path, is left as it is."""
+    if os.path.realpath(".") == ROOT:
+        return words
     out, flag = [], ""
     for word in words:
         name, equals, value = word.partition("=")
@@ -91,9 +92,17 @@ def from_here(words):
     return out
 
 
+def from_root(path):
+    """A relative path of this directory as one of the project's; "" stays."""
+    if not path or os.path.isabs(path) or os.path.realpath(".") == ROOT:
+        return path
+    return os.path.relpath(os.path.realpath(path), ROOT)
+
+
 def path_from_here(flag, value):
     def there(path):
-        return os.path.relpath(path, ROOT) if path and os.path.exists(path) else path
+        is_word = path in ("bb", "bytes", "none")
+        return path if is_word or not os.path.exists(path) else from_root(path)
 
     if flag != "--data" or os.path.exists(value):
         return there(value)

@@ -155,7 +155,7 @@ NORMS = ["h_norm_first", "h_norm_rest", "h_norm_star", "h_max", "h_median", "k_n
 EVAL = {"step!": "count", "time": "text", "data": "text", "val_loss": "number",
         "probe_loss": "number",
         "sink_effective": "rate", "alpha": "alphas", "layers": "layers", "sink!": SINK,
-        "sinks": [SINK],
+        "sinks": [SINK], "program": "words",
         **{name: "map" for name in MAPS}, **{name: "numbers" for name in NORMS},
         **{name: "blocks" for name in GATES}, "alpha1!": "map"}
 EVENTS = {
@@ -338,6 +338,9 @@ def program_at(run, step):
     program = {name: run["config"].get(name) for name in names}
     for r in run["resumes"]:
         if r["step"] < step:
+            changed = r.get("changed", {})       # older logs have a change alone
+            program.update({name: changed[name.upper()][1] for name in names
+                            if name.upper() in changed})
             program.update({name: r[name] for name in names if name in r})
     return program
 
@@ -391,11 +394,13 @@ def expand(path):
         inside = [os.path.join(path, name) for name in sorted(os.listdir(path))]
     except OSError as e:
         die(f"{path}: got '{e.strerror}', wanted a run or a directory of runs", "ls runs")
-    inside = [run for run in inside if os.path.exists(os.path.join(run, "log.jsonl"))
-              and not re.search(r"[.]old[0-9]+$", run)]      # moved aside by a script
+    inside = [run for run in inside if os.path.exists(os.path.join(run, "log.jsonl"))]
+    current = [run for run in inside if not re.search(r"[.]old[0-9]+$", run)]
+    if inside and not current:
+        die(f"{path}: got only runs that were moved aside in it, wanted others", f"ls {inside[0]}")
     if not inside:
         die(f"{path}: got no log.jsonl in it, wanted a run or a directory of runs", "ls runs")
-    return inside
+    return current
 
 
 def read_whole(paths, left_out):

@@ -273,6 +273,11 @@ static void text_part_check() {
     family_check("smolvlm", changed("smolvlm", "\"text_config\": {", "\"text_config\": {"
                  "\"qk_layer_norms\": false, \"use_resampler\": false, "
                  "\"architectures\": [\"VLlama3ForCausalLM\"],"));
+    // keys of released files that transformers does not read, and one that it means
+    const std::string released = "\"attn_output_gate\": true, \"mamba_ssm_dtype\": \"float32\", "
+                                 "\"mtp_num_hidden_layers\": 1, \"mlp_only_layers\": [],";
+    family_check("qwen3_5", changed("qwen3_5", "{", "{" + released));
+    refused("qwen3_5", "{", "{\"attn_output_gate\": false,", "attn_output_gate is false");
     // a file that leaves out what is as in the family's class: another width than these weights'
     refuses("\"hidden_size\": 16,", "", "wanted 2304");
 }

@@ -132,6 +132,16 @@ mkdir -p $dir/elsewhere; head -n 60 README.md > $dir/elsewhere/mine.txt
     > $dir/where.txt 2>&1
 grep -q -- "-d $dir/elsewhere/mine.txt:2,bb.txt:1 .* -o $dir/elsewhere/here/" $dir/where.txt
 ok $? "a sweep from another directory: $(cat $dir/where.txt)"
+# words that are no files, whole paths, and a checkout that is reached through a link
+mkdir -p $dir/elsewhere/bb; ln -sfn "$PWD" $dir/link
+whole=$PWD/$dir/elsewhere/mine.txt
+(cd $dir/elsewhere && ../link/scripts/sweep BACKEND=cpu --out here --dry-run -- -d bb -n 5 &&
+    ../link/scripts/sweep BACKEND=cpu --out here --dry-run -- -d mine.txt -n 5 &&
+    ../link/scripts/sweep BACKEND=cpu --out here --dry-run -- -d "$whole" -n 5) > $dir/where.txt 2>&1
+grep -q -- "-d bb -n 5 --seed 1 -o $dir/elsewhere/here/" $dir/where.txt &&
+    grep -q -- "-d $dir/elsewhere/mine.txt -n 5 --seed 1 -o $dir/elsewhere/here/" $dir/where.txt &&
+    grep -q -- "-d $whole -n 5 --seed 1 -o $dir/elsewhere/here/" $dir/where.txt
+ok $? "words and paths from another directory: $(cat $dir/where.txt)"
 refused_sweep() { # what it says, its words
     says=$1; shift
     scripts/sweep "$@" > $dir/g.txt 2>&1; [ $? -eq 2 ] && grep -q -- "$says" $dir/g.txt
