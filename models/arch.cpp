@@ -152,7 +152,9 @@ struct ArchCheck {
         const size_t factors = c.rope_scaling == ROPE_longrope ? rotated(c) / 2 : 0;
         for (const list* given : { &c.rope_short, &c.rope_long }) {
             std::string wanted = "longrope, for a short_factor and a long_factor";
-            if (factors) { wanted = strf("%zu numbers in its short_factor and long_factor", factors); }
+            if (factors) {
+                wanted = strf("%zu numbers in its short_factor and long_factor", factors);
+            }
             need(split(*given, ',').size() == factors, { "rope_scaling" }, wanted);
         }
         need(c.rope_scaling != ROPE_none || c.rope_factor == 1, { "rope_factor", "rope_scaling" },

@@ -16,8 +16,8 @@ static void more_mistral(Import* in) {           // absent means 4096, null mean
     import_window(in, in->json.get("sliding_window") ? 0 : 4096);
 }
 
-// Reads Ministral 3, whose queries are 1 + beta ln(1 + floor(t / context)) times as long: the same up
-// to the context that was trained.
+// Reads Ministral 3, whose queries are 1 + beta ln(1 + floor(t / context)) times as long: the same
+// up to the context that was trained.
 static void more_ministral3(Import* in) {
     import_window(in, 0);
     const Json* rope = in->get("rope_parameters");
