@@ -43,8 +43,9 @@ STAYING = [("**4** | 1 | 64", FOUR_64, (500, 2500, 10000)),
 BILLION = "rotary4h4T256-ordinary-s1"
 LARGE, SMALL = "rotary12w256T512-ordinary-s1", "rotary4w128T512-ordinary-s1"
 BEGINNING = [("large", LARGE, (500, *range(2000, 10001, 2000), 11500)), ("small", SMALL, (2442, 12210, 24420, 40293))]
-NOISY, FALLING = (f"rotary12w256T512{how}-ordinary-then-ordinary-s2" for how in ("noisy", "falling"))
-GOING_ON = [("2,048 | 2e-3", NOISY, (500, 1000, 1500)), ("8,192 | 1e-3 to 0", FALLING, (0, 1500, 3000, 4500))]
+NOISY, FALLING, DECAY = (f"rotary12w256T512{how}-ordinary-then-ordinary-s2" for how in ("noisy", "falling", "decay"))
+GOING_ON = [("2,048 | 2e-3", NOISY, (500, 1000, 1500)), ("8,192 | 1e-3 to 0", FALLING, (0, 1500, 3000, 4500)),
+            ("8,192, weight decay 0.5 | 1e-3 to 0", DECAY, (1500, 3000, 4500))]
 TRIED = [("more tokens | 12 | 2", CONTROL, (30000,)),
          ("a billion tokens | 4 | 1", BILLION, (50000, 488282)),
          ("learned positions | 12 | 1", "learnable12T256-ordinary-s1", (10000,)),
@@ -392,7 +393,8 @@ def of_ordinary():
     percent = lambda x: f"{100 * x:.1f}"
     onset = next(o["step"] for o in evaluations(LARGE) if o["step"] and highest_alpha_1(o) > 0.148)
     found = table(ORDINARY, BEGINNING) + table(ORDINARY, GOING_ON)
-    five = evaluations(FALLING)[-5:]
+    five, decayed = evaluations(FALLING)[-5:], evaluations(DECAY)[-5:]
+    of_five = [mean(o["sink"]["sink_k"][0] for o in last_five) for last_five in (five, decayed)]
     for label, kind in (("books", "ordinary"), ("books, a random first token", "random"),
                         ("books, `<\\|endoftext\\|>` first", "fixed"), ("one token, repeated", "repeated")):
         o = after["probes"][kind]
@@ -416,7 +418,10 @@ def of_ordinary():
              (min, 1, 6), (max, 1, 6), (min, 6, 12), (max, 6, 12), (max, 12, 13))]),
         (ORDINARY, "(evaluated last at {})", [tokens(40293, 8192)]),
         (ORDINARY, "it is {}% at\n  the end and {}% on average over the last five evaluations, where {}% was",
-         [sink_1(five[-1]), percent(mean(o["sink"]["sink_k"][0] for o in five)), sink_1(evaluation(FALLING, 0))]),
+         [sink_1(five[-1]), percent(of_five[0]), sink_1(evaluation(FALLING, 0))]),
+        (ORDINARY, "{}% on average over the last five evaluations, {} times as much",
+         [percent(of_five[1]), f"{of_five[1] / of_five[0]:.1f}"]),
+        (ORDINARY, "while the loss is {} higher", [f"{decayed[-1]['val_loss'] - five[-1]['val_loss']:.2f}"]),
         (FIRST, "one of 8.4M weights [begins after {} million]", [tokens(onset, 32768)])]
 
 
