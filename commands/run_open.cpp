@@ -172,10 +172,10 @@ static void train_checks(const Flags& f, bool begins) {
     require(kept == "last" || kept == "all" || kept == "none", "--save-optimizer " + kept,
             "last, all or none");
     bounds_check(f, COMMAND_train);
-    const bool adam = optimizer_of(f.optimizer) != SGD;
     reject_unused_flags(f, "min_lr", cosine, "--schedule cosine");
-    reject_unused_flags(f, "beta2 adam_eps", adam, "--optimizer adamw or muon");
     if (!begins) { return; }
+    const bool adam = optimizer_of(f.optimizer) != SGD;
+    reject_unused_flags(f, "beta2 adam_eps", adam, "--optimizer adamw or muon");
     const bool later = f.min_context > f.arch.prefix;
     reject_unused_flags(f, "min_context", later || !f.min_context, "more than --prefix");
     reject_unused_flags(f, "adapter", !f.init.empty(), "--init CHECKPOINT");

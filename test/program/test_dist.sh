@@ -98,9 +98,10 @@ while [ $i -lt "$KILLS" ]; do
     : > "$dir/before"
     [ -d "$dir/killed" ] && steps "$dir/killed" &&
         head -n "${last:-0}" "$dir/killed.steps" > "$dir/before"
-    resume=; [ -d "$dir/killed" ] && resume=--resume
+    # before the first checkpoint nothing can go on with another -n: it begins again
+    resume=--resume; [ -n "$last" ] || { resume=; rm -rf "$dir/killed"; }
     ranks "$to" "$dir/killed" -n $more $resume ||
-        bad "killed with $from, resumed with $to ranks: $(tail -n 3 "$dir/killed.txt")"
+        bad "killed with $from, resumed with $to ranks: $(grep -a "^error\|rank" "$dir/killed.txt")"
     # what was saved is the run of as many ranks, bit for bit; what follows differs by roundings
     rm -rf "$dir/whole"; ranks $from "$dir/whole" -n $more
     for run in killed whole; do steps "$dir/$run"; done

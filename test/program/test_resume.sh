@@ -287,7 +287,7 @@ says "HINT: if it was moved: ./train_sink train --resume -o texts -d PATH$" "mov
 "$program" probe texts > out 2> err; says "if it was moved: the same command with -d PATH" "probe, moved text"
 train --resume -n 3 -o texts -d newer.txt
 cp text2.txt newer.txt
-refuses "the data changed" --resume -n 4 -o texts -d newer.txt
+refuses "the data or the tokenizer changed" --resume -n 4 -o texts -d newer.txt
 says "name the data as they were: -d PATH" "changed text"
 
 # ---- a directory that is no run is not begun in: the checkpoint's instead of the run's, a model
