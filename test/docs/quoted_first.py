@@ -249,11 +249,11 @@ def row_of_worth(layers, width, T, stem):
 
 def of_worth():
     """Returns the sentences of what a place for spare attention is worth on ordinary text."""
-    two, four, wide = ([*map(mean, worth_of_k(stem))] for stem in ("2c", "4c", "4cw128"))
+    two, four, wide, longer = ([*map(mean, worth_of_k(stem))] for stem in ("2c", "4c", "4cw128", "4c30k"))
     four_early, four_late = ([get(x) for x in worth_of_k("4c")] for get in (early, late))
     rows = [row_of_worth(*what) for what in (
         (2, 64, 64, "2c"), (4, 64, 64, "4c"), (8, 64, 64, "8c"), (4, 128, 64, "4cw128"), (4, 64, 256, "4cT256"),
-        (4, 64, 1024, "4cT1024"))]
+        (4, 64, 1024, "4cT1024"))] + [row_of_worth("4, 30,000 steps", 64, 64, "4c30k")]
     of_sequence = [[T * mean(gain) for gain in worth_of_k(stem)] for T, stem in (
         (64, "4c"), (256, "4cT256"), (1024, "4cT1024"))]
     rise = mean(four) - mean(two)
@@ -261,6 +261,9 @@ def of_worth():
     return rows + [
         (WORTH, "more from two layers to four, by {} ({})",
          [f"{rise:.3f}", f"{(error_of(two) ** 2 + error_of(four) ** 2) ** 0.5:.3f}"]),
+        (WORTH, "it is worth as much: less by {} ({}). The first token gets no\n  more than before (Sink_1 {}%)", [
+            f"{mean(four) - mean(longer):.3f}", f"{(error_of(four) ** 2 + error_of(longer) ** 2) ** 0.5:.3f}",
+            max(sink_1(evaluations(f"rotary4c30k-ordinary-s{seed}")[-1]) for seed in (1, 2, 3))]),
         (WORTH, "it is worth less, by {} ({})", [
             f"{mean(four) - mean(wide):.3f}", f"{(error_of(four) ** 2 + error_of(wide) ** 2) ** 0.5:.3f}"]),
         (WORTH, "Per sequence it is worth {}, {} and {} nats (standard\n  error {}, {} and {}) at T 64, 256 and 1024",
