@@ -103,8 +103,13 @@ static std::string edits_note(const Json& trained, const Flags& f) {
     return "note   the run was trained with " + printable(edits) + "; " + printable(here) + "\n";
 }
 
-std::string trained_task_note(const std::string& checkpoint, const Flags& f) {
-    return task_note(trained_flags(checkpoint), f);
+// Returns both notes.
+static std::string notes_of(const Json& trained, const Flags& f) {
+    return task_note(trained, f) + edits_note(trained, f);
+}
+
+std::string trained_notes(const std::string& checkpoint, const Flags& f) {
+    return notes_of(trained_flags(checkpoint), f);
 }
 
 std::string trained_edits_note(const std::string& checkpoint, const Flags& f) {
@@ -153,7 +158,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     const Json flags = trained_flags(f->words[0], state);
     if (f->given_data) {
         p.sources = split(f->data, ',');
-        printf("%s%s", task_note(flags, *f).c_str(), edits_note(flags, *f).c_str());
+        printf("%s", notes_of(flags, *f).c_str());
         return p;
     }
     const std::string directory = run_started_from(state, f->words[0] + "/..");
@@ -165,7 +170,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     p.own = true;
     flags_take_data(f, flags);
     edits_replace(f, text_of(flags, "bos"));
-    printf("%s%s", task_note(flags, *f).c_str(), edits_note(flags, *f).c_str());
+    printf("%s", notes_of(flags, *f).c_str());
     p.other_task = !task_note(flags, *f).empty();
 
     const std::string where = f->words[0] + "/state.json: data";

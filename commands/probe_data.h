@@ -46,8 +46,8 @@ Json trained_flags(const std::string& checkpoint);
 // --fix-token, and the flags have others or none; "" if not.
 std::string trained_edits_note(const std::string& checkpoint, const Flags& f);
 
-// Returns a note if it was trained on another built-in task than that of the flags; "" if not.
-std::string trained_task_note(const std::string& checkpoint, const Flags& f);
+// Returns the same after a note if it was trained on another built-in task than that of the flags.
+std::string trained_notes(const std::string& checkpoint, const Flags& f);
 
 // Sequences (n, T + 1), and what they are, in words.
 struct ProbeInput { std::vector<int> x; int n = 0; std::string how; };

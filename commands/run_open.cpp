@@ -307,9 +307,7 @@ static void run_data(Run* r, bool begins) {
     if (!first || !begins) { return; }
     sft_note(*f, r->data.tokenizer);
     one_document_note(*f);
-    if (f->init.empty()) { return; }
-    printf("%s", trained_task_note(f->init, *f).c_str());
-    printf("%s", trained_edits_note(f->init, *f).c_str());
+    if (!f->init.empty()) { printf("%s", trained_notes(f->init, *f).c_str()); }
 }
 
 // Makes room for the model and settles the batch.

@@ -450,15 +450,20 @@ static void more_mixtral(Import* in) {
     import_window(in, 0);
 }
 
+// Requires mlp_only_layers, if it is there, to name no layer.
+static void no_dense_layers(Import* in, const char* wanted) {
+    const Json* dense = in->get("mlp_only_layers");
+    if (dense && (dense->type != Json::ARRAY || !dense->items.empty())) {
+        in->refuse("mlp_only_layers", wanted);
+    }
+}
+
 // Reads what Qwen's config.json says of experts, which have to be in every layer. to_one: are their
 // weights divided by their sum if it does not say?
 static void all_experts(Import* in, bool to_one) {
     in->c.expert_shares = !in->yes("norm_topk_prob", to_one);
     if (in->whole("decoder_sparse_step", 1, 0) != 1) { in->refuse("decoder_sparse_step", "1"); }
-    const Json* dense = in->get("mlp_only_layers");
-    if (dense && (dense->type != Json::ARRAY || !dense->items.empty())) {
-        in->refuse("mlp_only_layers", "experts in all layers");
-    }
+    no_dense_layers(in, "experts in all layers");
 }
 
 static void more_qwen2_moe(Import* in) {
@@ -484,10 +489,7 @@ static void more_qwen3_5(Import* in) {
                              "mtp_use_dedicated_embeddings", "language_model_only" }) {
         in->get(key);                            // which transformers does not read
     }
-    const Json* dense = in->get("mlp_only_layers");
-    if (dense && (dense->type != Json::ARRAY || !dense->items.empty())) {
-        in->refuse("mlp_only_layers", "an empty list");
-    }
+    no_dense_layers(in, "an empty list");
     if (!in->c.HS) { in->c.HS = 256; }
     import_wanted(in, "hidden_act=silu");        // which the convolution uses, too
     const str linear = import_layers_of(in, "linear_attention");

@@ -147,20 +147,15 @@ int text_part_weights(Weights* weights) {
         "model.visual.", "multi_modal_projector.", "model.multi_modal_projector.",
         "model.connector.", "image_newline", "model.image_newline",
     };
-    Weights text;
-    int others = 0;
-    for (Weight w : weights->tensors) {
-        bool is_other = false;
-        for (const char* prefix : OTHERS) { is_other |= starts_with(w.name, prefix); }
-        if (is_other) { others++; continue; }
-        for (auto& p : PREFIXES) {
-            if (!starts_with(w.name, p[0])) { continue; }
-            w.name = p[1] + w.name.substr(strlen(p[0]));
-            break;
+    const size_t all = weights->tensors.size();
+    weights_rename(weights, [&](const std::string& name) -> std::string {
+        for (const char* prefix : OTHERS) {
+            if (starts_with(name, prefix)) { return ""; }
         }
-        weights_add(&text, w);
-    }
-    weights->tensors.swap(text.tensors);
-    weights->index.swap(text.index);
-    return others;
+        for (auto& p : PREFIXES) {
+            if (starts_with(name, p[0])) { return p[1] + name.substr(strlen(p[0])); }
+        }
+        return name;
+    });
+    return (int)(all - weights->tensors.size());
 }

@@ -60,22 +60,29 @@ void weights_add(Weights* w, const Weight& one) {
     w->tensors.push_back(one);
 }
 
+void weights_rename(Weights* w, const std::function<std::string(const std::string&)>& name_of) {
+    Weights out;
+    for (Weight t : w->tensors) {
+        t.name = name_of(t.name);
+        if (!t.name.empty()) { weights_add(&out, t); }
+    }
+    w->tensors.swap(out.tensors);
+    w->index.swap(out.index);
+}
+
 void weights_unwrap(Weights* w) {
     static const char* const WRAPPERS[] = { "module.", "_orig_mod.", "_forward_module.",
                                             "_fsdp_wrapped_module.",
                                             "_checkpoint_wrapped_module." };
-    Weights out;
-    for (Weight t : w->tensors) {
+    weights_rename(w, [&](std::string name) {
         for (auto word : WRAPPERS) {             // a whole word of the name, wherever it is
-            for (size_t at = 0; (at = t.name.find(word, at)) != std::string::npos;) {
-                const bool whole = at == 0 || t.name[at - 1] == '.';
-                if (whole) { t.name.erase(at, strlen(word)); } else { at++; }
+            for (size_t at = 0; (at = name.find(word, at)) != std::string::npos;) {
+                const bool whole = at == 0 || name[at - 1] == '.';
+                if (whole) { name.erase(at, strlen(word)); } else { at++; }
             }
         }
-        weights_add(&out, t);
-    }
-    w->tensors.swap(out.tensors);
-    w->index.swap(out.index);
+        return name;
+    });
 }
 
 void weights_headless(Weights* w) {
@@ -83,14 +90,10 @@ void weights_headless(Weights* w) {
                                                { "embed_in.weight", "gpt_neox." } };
     for (auto& p : PREFIXES) {
         if (!w->find(p[0]) || w->find(std::string(p[1]) + p[0])) { continue; }
-        Weights out;
-        for (Weight t : w->tensors) {
-            const bool head = starts_with(t.name, "lm_head.") || starts_with(t.name, "embed_out.");
-            if (!head) { t.name = p[1] + t.name; }
-            weights_add(&out, t);
-        }
-        w->tensors.swap(out.tensors);
-        w->index.swap(out.index);
+        weights_rename(w, [&](const std::string& name) {
+            const bool head = starts_with(name, "lm_head.") || starts_with(name, "embed_out.");
+            return head ? name : p[1] + name;
+        });
     }
 }
 

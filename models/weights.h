@@ -5,6 +5,7 @@ floats of any rows of it. safetensors.h fills a Weights, and so does gguf.h.
 */
 #ifndef WEIGHTS_H
 #define WEIGHTS_H
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include "../cpu/half.h"
@@ -70,6 +71,9 @@ void weights_close(Weights* w);
 
 // Adds a tensor; dies if there is one of its name already.
 void weights_add(Weights* w, const Weight& one);
+
+// Gives every tensor the name that name_of returns for its own; "" leaves it out.
+void weights_rename(Weights* w, const std::function<std::string(const std::string&)>& name_of);
 
 // Takes the names of wrappers out of the names of tensors: module. of torch's data parallel,
 // _orig_mod. of torch.compile, and such. They say how a model was run, not what it is.
