@@ -88,8 +88,7 @@ typedef std::string str;
     X("t", RUN, bool,   resume,          0,   false,      0, 0,       "continue from the newest checkpoint in --out: flags that are not given are the run's own") \
     X("tb", RUN, bool,   graph,           0,   false,      0, 0,       "CUDA: record a micro-batch and start it with one call, for small models") \
     X("t", RUN, double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
-    X("x", OWN, str,    to,              0,   "",         0, 0,       "a family of transformers (empty: the first that can express the model), train_sink (our own code) or gguf (for llama.cpp)") \
-    X("x", OWN, str,    type,            0,   "f32",      0, 0,       "--to gguf: store its matrices as f32, f16, bf16 or q8_0") \
+    OPEN_FLAGS(X) \
     X("pe", DATA, str,    probe_from,      0,   "",         0, 0,       "from a .jsonl: start (of each record, default) or windows (of all)") \
     X("pe", DATA, str,    probe_input,     0,   "natural",  0, 0,       "natural (from -d), random, or repeated (one token each)") \
     X("psbe", RUN, str,    json,            0,   "",         0, 0,       "write the eval object, or what score or bench measured, here") \
@@ -97,13 +96,7 @@ typedef std::string str;
     X("p", OWN, str,    dump,            0,   "",         0, 0,       "write attention maps and QK geometry here as .npy") \
     X("p", OWN, str,    dump_heads,      0,   "0:0",      0, 0,       "LAYER:HEAD,... for --dump, or all") \
     X("p", OWN, long,   dump_seq,        0,   0,          0, 1<<20,   "which probe sequence --dump shows, from 0") \
-    X("e", OWN, str,    stream,          0,   "",         0, 0,       "n+W,..: keep only the first n and the last W keys") \
-    X("e", OWN, str,    evict,           0,   "",         0, 0,       "POLICY:RATIO,.. of a prompt's keys: streaming, knorm, observed, snapkv") \
-    X("e", OWN, str,    quant,           0,   "",         0, 0,       "w8a8, w4a4, kv8, kv4,.. and :static, :dynamic or :token (default)") \
-    X("e", OWN, str,    quant_keep,      0,   "0,1",      0, 0,       "how many first tokens stay in float: one run per number") \
-    X("e", OWN, long,   calibrate,       0,   16,         1, 1<<20,   "sequences that set the ranges of :static; they are not in the loss") \
-    X("e", OWN, bool,   gradients,       0,   false,      0, 0,       "norm of the loss gradient in the residual stream, by token") \
-    X("e", OWN, str,    edit,            0,   "",         0, 0,       "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
+    AFTER_FLAGS(X) \
     X("tpgsbce", RUN, str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the one timed as the fastest here)") \
     X("b", OWN, bool,   ops,             0,   false,      0, 0,       "also time every operation against its roofline, and memory") \
     X("b", OWN, bool,   products,        0,   false,      0, 0,       "time only the CPU's matrix products: is fp32 or bf16 faster here?") \
@@ -113,10 +106,6 @@ typedef std::string str;
     X("g", OWN, long,   tokens,          0,   200,        0, 1<<24,   "tokens to write") \
     X("g", OWN, double, temperature,     0,   1.0,        0, MANY,    "0: always the likeliest token") \
     X("g", OWN, long,   top_k,           0,   0,          0, 1<<24,   "draw among the k likeliest (0: all)") \
-    X("s", OWN, str,    task,            0,   "",         0, 0,       ".jsonl of contexts and choices, or several: A,B (scripts/tasks.py)") \
-    X("s", OWN, str,    items,           0,   "",         0, 0,       "write the log-likelihoods of every item here, one line per item") \
-    X("s", OWN, long,   limit,           0,   0,          0, MOST,    "only the first N items of a task (0: all)") \
-    X("s", OWN, long,   max_length,      0,   0,          0, 1<<30,   "tokens that are read at once (0: as many as the model has positions)") \
     X("k", OWN, str,    val,             0,   "",         0, 0,       "files whose documents go into val shards, separated by commas") \
     X("k", OWN, double, val_fraction,    0,   0.0,        0, 1,       "share of the documents that go into val shards") \
     X("k", OWN, str,    domains,         0,   "",         0, 0,       "by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,..") \
@@ -145,13 +134,11 @@ struct Flags {
     X(train,    't', "", "train a model (the default command)") \
     X(probe,    'p', "CHECKPOINT", \
       "measure the sink in a checkpoint: ours, a Hugging Face directory or a GGUF file") \
-    X(eval,     'e', "CHECKPOINT", \
-      "measure what a checkpoint loses: a shorter cache, fewer bits, edited numbers") \
+    AFTER_COMMANDS(X) \
     X(generate, 'g', "CHECKPOINT", "write text with a checkpoint") \
-    X(score,    's', "CHECKPOINT", "log-likelihood of choices, and perplexity: --task FILE.jsonl") \
     X(tokenize, 'k', "FILE...", \
       "turn text (.txt .jsonl .jsonl.zst .jsonl.gz; -: .jsonl from standard input) into shards in --out") \
-    X(export,   'x', "CHECKPOINT", "write a checkpoint for transformers, to the directory --out") \
+    OPEN_COMMANDS(X) \
     X(bench,    'b', "", "time training steps on random tokens") \
     X(check,    'c', "", "check this build's gradients against finite differences")
 // The letters by name: COMMAND_train is 't'.

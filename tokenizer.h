@@ -15,18 +15,16 @@ tokenizer/tokenizer_steps.cpp.
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 #include "core/common.h"
-#include "open/pattern.h"
 #include "tokenizer/unicode.h"
 #include <array>
-#include <memory>
+#include <functional>
 #include <unordered_map>
 
 enum TokenizerKind { TOKENIZER_BYTES, TOKENIZER_IDS, TOKENIZER_BPE };
 
 // The kinds of steps: text -> text, piece -> pieces, tokens -> text.
 enum StepKind {
-    NORM_NFC, NORM_NFD, NORM_NFKC, NORM_NFKD, NORM_LOWER, NORM_ACCENTS, NORM_STRIP,
-    NORM_PREPEND, NORM_REPLACE,
+    NORM_NFC, NORM_PREPEND, NORM_REPLACE, NORM_OTHER,
     SPLIT_GPT2, SPLIT_CL100K, SPLIT_PATTERN, SPLIT_STRING, SPLIT_DIGITS, SPLIT_METASPACE,
     SPLIT_PREFIX,
     DECODE_BYTES, DECODE_REPLACE, DECODE_FALLBACK, DECODE_FUSE, DECODE_STRIP, DECODE_METASPACE
@@ -36,18 +34,22 @@ enum StepKind {
 enum Behavior { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS };
 enum Prepend { PREPEND_ALWAYS, PREPEND_FIRST, PREPEND_NEVER };
 
+// Returns the end of the match that starts at s[i], i itself if there is none. *next: where the
+// next one may start if there is none here.
+typedef std::function<size_t(const std::string& s, size_t i, size_t* next)> Match;
+
 // One step. What a field means depends on the kind.
 struct Step {
     StepKind kind;
     std::string pattern;                         // looked for
     std::string content;                         // takes its place
-    std::shared_ptr<const Pattern> expression;   // of SPLIT_PATTERN
+    Match match;                                 // of SPLIT_PATTERN, which open/ makes
+    std::function<std::string(const std::string&)> change;       // and of NORM_OTHER
+    double growth = 1;                           // times as long as this makes a text at most
     int number = 0;                              // digits per piece, Prepend, Behavior, or how many
                                                  // to strip at the start
     int stop = 0;                                // how many to strip at the end
     bool flag = false;                           // each digit alone; split at the pattern; invert
-    bool left = false;                           // of NORM_STRIP: at the start
-    bool right = false;                          // and at the end
 };
 
 struct AddedToken {

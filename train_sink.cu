@@ -25,8 +25,6 @@ N = B T rows.
 #include "model.h"          // Model, model_load, and where its activations are
 #include "core/kv_cache.h"       // cache_keep, attention_forest: rows that come after others
 #include "core/train_sink.h"     // Stage, Watch: what this file gives to the commands
-#include "open/experts.h" // experts_forward: other families' FFNs
-#include "open/delta.h"   // delta_forward, mamba_forward: what they have in place of attention
 #include "core/small_model.h"    // accumulate_pieces: a small model's batch, cut for the threads
 #include "core/optimizer.h"      // model_update
 #include "core/measure.h"        // measure: sinks and norms of a batch of sequences
@@ -560,10 +558,7 @@ static bool rotates(const Model* m, int l)       { return attends(m, l) && m->si
 static bool has_phi(const Model* m, int l)       { return attends(m, l) && Attn::phi != PHI_NONE; }
 static bool has_gate(const Model* m, int l)      { return attends(m, l) && m->sizes.gate; }
 static bool combines(const Model* m, int l)      { return attends(m, l) && m->sizes.combine; }
-static bool is_mamba(const Model* m, int l)      { return m->sizes.mamba(l); }
-static bool is_delta(const Model* m, int l)      { return m->sizes.delta(l); }
-static bool has_ffn(const Model* m, int l)       { return !m->sizes.mixture(l); }
-static bool has_experts(const Model* m, int l)   { return m->sizes.mixture(l); }
+static bool has_ffn(const Model* m, int l)       { return m->sizes.has_ffn(l); }
 
 // ---- a layer is this list, forward; backward is the same list from the end
 #define BOTH(stage) stage##_forward, stage##_backward
@@ -578,13 +573,12 @@ const std::vector<Stage> LAYER_STAGES = {
     { "gate",       has_gate,    BOTH(gate),        gate_cost,        attn_input,  ROLE_GATE },
     { "combine",    combines,    BOTH(combine),     combine_cost,     no_product,  ROLE_NONE },
     { "out",        attends,     BOTH(attn_output), attn_output_cost, heads_input, ROLE_ATTN_OUT },
-    { "mamba",      is_mamba,    BOTH(mamba),       no_cost,          no_product,  ROLE_NONE },
-    { "delta rule", is_delta,    BOTH(delta),       no_cost,          no_product,  ROLE_NONE },
+    OPEN_MIXER_STAGES
     { "FFN norm",   always,      BOTH(ffn_input),   norm_cost,        no_product,  ROLE_NONE },
     { "gate|up",    has_ffn,     BOTH(up),          up_cost,          ffn_input,   ROLE_NONE },
     { "activation", has_ffn,     BOTH(activation),  activation_cost,  no_product,  ROLE_NONE },
     { "down",       has_ffn,     BOTH(down),        down_cost,        down_input,  ROLE_FFN_OUT },
-    { "experts",    has_experts, BOTH(experts),     no_cost,          no_product,  ROLE_FFN_OUT },
+    OPEN_FFN_STAGES
 };
 #undef BOTH
 

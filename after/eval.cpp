@@ -20,7 +20,7 @@ tokens is a sink then. What a run changes is in eval_change.h.
 #include "../commands/generate.h"
 #include "../commands/open_model.h"
 #include "../commands/probe_data.h"
-#include "sink_at.h"
+#include "../commands/sink_at.h"
 #include "../commands/working.h"
 
 // ---- the runs that the flags ask for

@@ -5,7 +5,6 @@ stage (Model::around).
 */
 #ifndef EVAL_CHANGE_H
 #define EVAL_CHANGE_H
-#include "../open/experts.h"
 #include "eval_cache.h"
 #include "eval_quantize.h"
 
@@ -211,7 +210,8 @@ inline void change_check(const Change& e, const Model* m, int T) {
     const std::string mixer = mixer_of(c) ? mixer_of(c) : "";
     require(mixer.empty(), "eval of a model with " + mixer + " layers", "attention in all layers");
     const bool rounds_products = e.bits.weights || e.bits.inputs;
-    require(!c.experts || !rounds_products, "--quant of a mixture of experts",
+    const bool mixture = !forward_only_part(c).empty();
+    require(!mixture || !rounds_products, "--quant of a mixture of experts",
             "kv8 or kv4: its experts would not be rounded");
     for (auto& edit : e.edits) { edit_check(edit, m, T); }
 

@@ -63,7 +63,7 @@ Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients)
         require(c.window >= 1, strf("--window %d", c.window), "1 or more, or leave it out");
     }
     cpu::mapped = { ops::reads_mapped ? stay : cpu::STAY_NONE, {} };     // of one model at a time
-    const double spared = floats_spared(k.config, k.weights);
+    const double spared = k.theirs ? open_files->floats_spared(k) : 0;
     memory_check(c, 1, std::max(1, T_max), gradients, spared);
     Model m = model_new(c, T_max, gradients);
     checkpoint_read(&m, &k);

@@ -11,7 +11,7 @@ tokens; maps of its heads.
 #include "open_model.h"
 #include "probe_data.h"
 #include "probe_text.h"
-#include "../after/sink_at.h"
+#include "sink_at.h"
 #include "working.h"
 
 // Writes an array of floats as NumPy reads it.

@@ -3,7 +3,6 @@ checkpoint.cpp -- what checkpoint.h declares.
 */
 #include "checkpoint.h"
 #include <set>
-#include "../open/import_experts.h"
 #include "../shell/saves.h"
 
 // Returns a whole array as floats in host memory, from the shards of all ranks: in place if it is
@@ -45,6 +44,18 @@ static std::string tokenizer_name(const Tokenizer& tok) {
     return tok.kind == TOKENIZER_BPE ? tok.name : "";
 }
 
+// Writes the model as the family that it was read as, where that still says it: a run that began
+// as a Pythia is one to the end. Else by our names.
+static ModelFile model_file(const Arch& c, const std::vector<StOut>& ours, const Tokenizer& tok,
+                            const std::string& tokenizer_path) {
+    const bool other = !c.family.empty() && c.family != "llama";
+    ModelFile file;
+    if (other && open_files && open_files->written_as(c, ours, tok, tokenizer_path, &file)) {
+        return file;
+    }
+    return { config_json(c, tok, tokenizer_path), ours, {} };
+}
+
 void checkpoint_save(const Model* m, const std::string& out, long step,
                      const JsonObject& state, const Tokenizer& tok, bool optimizer) {
     const std::string dir = dist::rank == 0 ? checkpoint_begin(out, step) : "";
@@ -55,8 +66,7 @@ void checkpoint_save(const Model* m, const std::string& out, long step,
                      { { "m.", m->adam_m }, { "v.", m->adam_v } });
     }
     if (dist::rank > 0) { return; }
-    // a run that began as a Pythia is one to the end
-    const FamilyFile as = model_file(m->arch, ours, tok, tokenizer_name(tok));
+    const ModelFile as = model_file(m->arch, ours, tok, tokenizer_name(tok));
     safetensors_write(dir + "/model.safetensors", as.tensors, "{\"format\":\"pt\"}");
     auto files = tok.files;
     files.insert(files.begin(), { "config.json", as.config });
@@ -67,12 +77,11 @@ void checkpoint_save(const Model* m, const std::string& out, long step,
 
 // ---- in
 
-// Copies the floats of a tensor to its place in an array on the device.
-static void tensor_to_device(acc* array, const Tensor& t, const std::vector<float>& values) {
+void tensor_to_device(acc* array, const Tensor& t, const std::vector<float>& values) {
     copy_to_device(array + t.at, std::vector<acc>(values.begin(), values.end()));
 }
 
-[[noreturn]] static void die_of_other_model(const std::string& what) {
+void die_of_other_model(const std::string& what) {
     die(EXIT_USER, what, "config.json and the weights are of different models: get both again");
 }
 
@@ -142,9 +151,7 @@ static bool same_weights(const Weight& a, const Weight& b) {
     return true;
 }
 
-// Dies if the lm_head of a tied model is not the embedding. It needs none, but its file may have
-// one nevertheless.
-static void lm_head_is_embedding(const Weight& lm_head, const Weight* embedding) {
+void lm_head_is_embedding(const Weight& lm_head, const Weight* embedding) {
     if (embedding && same_weights(*embedding, lm_head)) { return; }
     die(EXIT_USER,
         lm_head.file + ": '" + lm_head.name +
@@ -176,66 +183,11 @@ static void tensors_all_used(const Model* m, const std::vector<Weights>& files) 
     }
 }
 
-// Reads the weight of one of our tensors from another family's files to `to`; returns what is wrong
-// with it, or "".
-static std::string weight_import(const Model* m, const Family& family, const Weights& files,
-                                 const Tensor& t, float* to, std::set<std::string>* used) {
-    const Arch& arch = m->arch;
-    const long cols = t.shape.back();
-    const long rows = t.count / cols;
-    std::string wrong;
-    if (import_projected(files, arch, t.name, to, used)) { return ""; }
-    if (import_experts(files, arch, t.name, to, used, &wrong)) { return wrong; }
-    return import_tensor(family, arch, files, t.name, rows, cols, to, used);
-}
-
-// Rejects a tensor of another family's file that nothing has read.
-static void weights_all_used(const Model* m, const Family& family, const Weights& files,
-                             const std::set<std::string>& used) {
-    for (auto& w : files.tensors) {
-        const bool lm_head = w.name == "lm_head.weight" || w.name == "embed_out.weight";
-        if (m->arch.tied && lm_head) {
-            const std::string embedding = "model.embed_tokens.weight";
-            lm_head_is_embedding(w, import_source(family, m->arch, files, embedding).w);
-            continue;
-        }
-        // a head that predicts more than one token ahead: transformers leaves it out, too
-        const std::string type = family.type;
-        const bool qwen = type == "qwen3_next" || starts_with(type, "qwen3_5");
-        const bool ahead = qwen && starts_with(w.name, "mtp.");
-        if (used.count(w.name) || is_buffer(w.name) || ahead) { continue; }
-        die_of_other_model(w.file + ": holds the tensor '" + w.name +
-                           "', which this model does not have");
-    }
-}
-
-// Reads another family's weights by our names; those in `keep` stay as they are.
-static void weights_import(Model* m, const Family& family, const Weights& files,
-                           const std::set<std::string>& keep) {
-    acc* array = full_array(m, m->master);
-    const bool in_place = ops::on_host && std::is_same<acc, float>::value;
-    std::set<std::string> used;
-    std::vector<float> copy;
-    for (auto& t : m->tensors) {
-        if (keep.count(t.name)) { continue; }
-        if (!in_place) { copy.resize(t.count); }
-        float* to = in_place ? (float*)(array + t.at) : copy.data();
-        const std::string wrong = weight_import(m, family, files, t, to, &used);
-        if (!wrong.empty()) {
-            die_of_other_model(files.path + ": '" + t.name + "', by its " + family.type +
-                               " name, " + wrong);
-        }
-        if (!in_place) { tensor_to_device(array, t, copy); }
-    }
-    weights_all_used(m, family, files, used);
-}
-
 void checkpoint_read(Model* m, Checkpoint* k) {
     std::set<std::string> keep;
     if (k->adds_bias) { keep = names_of_bias(m); }
-    if (family_of(k->config)) {
-        const bool gguf = ends_with(k->where, ".gguf");
-        weights_import(m, family_of_file(k->config, gguf), k->weights, keep);
+    if (k->theirs) {
+        open_model->weights(m, *k, keep);
     } else {
         tensors_load(m, { k->weights }, "", full_array(m, m->master), keep);
         tensors_all_used(m, { k->weights });

@@ -6,7 +6,7 @@ state.json; in and out. What config.json says: core/config.h.
 #define CHECKPOINT_H
 #include "../model.h"
 #include "config.h"
-#include "../open/family_out.h"
+#include "config.h"
 
 typedef std::vector<std::pair<std::string, acc*>> NamedArrays;
 
@@ -19,6 +19,18 @@ std::vector<StOut> tensors_of(const Model* m, const NamedArrays& arrays,
 // also its state, without which no run can.
 void checkpoint_save(const Model* m, const std::string& out, long step,
                      const JsonObject& state, const Tokenizer& tok, bool optimizer);
+
+// ---- what reading weights shares with open/
+
+// Copies the floats of a tensor to its place in an array on the device.
+void tensor_to_device(acc* array, const Tensor& t, const std::vector<float>& values);
+
+// Dies of a file that is not of this model.
+[[noreturn]] void die_of_other_model(const std::string& what);
+
+// Dies if the lm_head of a tied model is not the embedding. It needs none, but its file may have
+// one nevertheless.
+void lm_head_is_embedding(const Weight& lm_head, const Weight* embedding);
 
 // Reads the weights of an opened checkpoint and closes it.
 void checkpoint_read(Model* m, Checkpoint* k);

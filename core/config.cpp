@@ -1,11 +1,9 @@
 /*
-core/config.cpp -- what config.h declares.
+core/config.cpp -- config.json of a checkpoint, in and out. A model of ours is a LLaMA where it can
+be: Hugging Face's own keys say that, and the object "train_sink" says the rest.
 */
 #include "config.h"
 #include "../files/directory.h"
-#include "../open/adapter.h"
-#include "../open/import_gguf.h"
-#include "../open/text_part.h"
 #include "../files/look.h"
 
 Arch arch_in_config(Arch c) {
@@ -111,61 +109,43 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
         "make train_sink " + theirs + trained_precision(dir));
 }
 
-// Reads our own config.json. *attn, *tokenizer: what else it says.
-static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::string& where,
-                               std::string* attn, std::string* tokenizer) {
-    const Family* family = family_of(j);
-    Arch c;
-    // absent: the first of its table
-    for (auto& r : arch_rows(&c)) {
-        if (r.type == ARCH_kind) { *(kind*)r.at = 0; }
-    }
-    if (family) {                                // what others read, in the family's words
-        Json theirs = j;
-        theirs.fields.erase(std::remove_if(theirs.fields.begin(), theirs.fields.end(),
-                                           [](auto& f) { return f.first == "train_sink"; }),
-                            theirs.fields.end());
-        c = arch_import(theirs, where, attn);
-    }
-    const Json* scaling = j.get("rope_scaling");
-    const Json none;
-    const struct { const char* name; const Json& object; } objects[] =
-        { { "", j }, { "train_sink", mine }, { "rope_scaling", scaling ? *scaling : none } };
-    for (auto& o : objects) {
-        if (family && strcmp(o.name, "train_sink")) { continue; }
-        for (auto& f : o.object.fields) {
-            const KeyRow* row = *o.name ? NULL : directory_key("config.json", f.first);
-            if (row) { directory_value_check(*row, where, f.first, f.second); }
-            bool known =
-                *o.name ? f.first == "attn" || f.first == "tokenizer"
-                        : strstr(" hidden_act attention_bias mlp_bias rope_scaling train_sink ",
-                                 (" " + f.first + " ").c_str()) ||
-                              is_harmless(f.first);
-            for (auto& r : arch_rows(&c)) {
-                if (key_object(r) != o.name || key_name(r) != f.first) {
-                    continue;
-                }
-                known = true;
-                arch_read(r, f.second, where);
-            }
-            if (!known) {
-                die(EXIT_USER, where + ": the key '" + f.first + "' is not understood",
-                    "it may come from a newer train_sink: git pull, then make");
-            }
-        }
-    }
-    if (c.context && c.context < c.T) {
-        std::swap(c.context, c.T);
-    }
-    else { c.context = 0; }
-    if (const Json* v = mine.get("attn")) { *attn = v->string; }
-    if (const Json* v = mine.get("tokenizer")) { *tokenizer = v->string; }
-    return c;
+// Tells whether a key is a row of open/ that says: not used. Versions 1.0 and 1.1 wrote all rows.
+static bool is_unused_row(const std::string& key, const Json& value) {
+    const bool of_open = strstr(KEYS_OF_OPEN, (" " + key + " ").c_str());
+    const bool zero = value.type == Json::NUMBER && value.number == 0;
+    return of_open && (zero || (value.type == Json::STRING && value.string.empty()));
 }
 
-std::string checkpoint_gguf(const std::string& path) {
-    if (!is_dir(path)) { return ends_with(path, ".gguf") ? path : ""; }
-    return file_exists(path + "/config.json") ? "" : gguf_in(path);
+void config_read(Arch* c, const std::string& name, const Json& object, const std::string& where) {
+    for (auto& f : object.fields) {
+        bool known = name == "train_sink" && (f.first == "attn" || f.first == "tokenizer" ||
+                                              is_unused_row(f.first, f.second));
+        if (name.empty()) {
+            const KeyRow* row = directory_key("config.json", f.first);
+            if (row) { directory_value_check(*row, where, f.first, f.second); }
+            known = row || strstr(" hidden_act attention_bias mlp_bias rope_scaling train_sink ",
+                                  (" " + f.first + " ").c_str());
+        }
+        for (auto& r : arch_rows(c)) {
+            if (key_object(r) != name || key_name(r) != f.first) { continue; }
+            known = true;
+            arch_read(r, f.second, where);
+        }
+        if (known) { continue; }
+        const bool of_open = strstr(KEYS_OF_OPEN, (" " + f.first + " ").c_str());
+        die(EXIT_USER, where + ": the key '" + f.first + "' is not understood",
+            of_open ? ROOM_MISSING : "it may come from a newer train_sink: git pull, then make");
+    }
+}
+
+void config_ours(Checkpoint* k, const Json& mine) {
+    config_read(&k->c, "train_sink", mine, k->where);
+    if (k->c.context && k->c.context < k->c.T) {
+        std::swap(k->c.context, k->c.T);
+    }
+    else { k->c.context = 0; }
+    if (const Json* v = mine.get("attn")) { k->attn = v->string; }
+    if (const Json* v = mine.get("tokenizer")) { k->tokenizer = v->string; }
 }
 
 // Dies if a directory holds a model in another form, as these files in it say.
@@ -218,19 +198,8 @@ static std::string beside_checkpoint(const std::string& given) {
     return above.empty() ? "ls -d */ *.gguf" : hint_for("ls -d FILE/*/", above);
 }
 
-// Opens the two files of a directory, or the GGUF file; nothing else is read.
-static Checkpoint checkpoint_files(const std::string& dir) {
-    Checkpoint k;
-    const std::string gguf = checkpoint_gguf(dir);
-    if (!gguf.empty()) {
-        Gguf g = gguf_open(gguf);
-        k.where = gguf;
-        k.config = gguf_config(g);
-        const std::string words = gguf_string(g, "tokenizer.ggml.model");
-        k.tokenizer = words.empty() || words == "no_vocab" ? "" : gguf;
-        k.weights = gguf_weights(&g);
-        return k;
-    }
+// Opens a directory of ours: what its config.json says.
+static Checkpoint checkpoint_ours(const std::string& dir) {
     if (!is_dir(dir)) {
         look_file(dir, READS_CHECKPOINT);
         const char* got = is_there(dir) ? ": got a file" : ": no such directory";
@@ -239,6 +208,7 @@ static Checkpoint checkpoint_files(const std::string& dir) {
             beside_checkpoint(dir));
     }
     form_check(dir);
+    Checkpoint k;
     k.where = dir + "/config.json";
     k.tokenizer = file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
     if (!file_exists(k.where)) {
@@ -248,83 +218,32 @@ static Checkpoint checkpoint_files(const std::string& dir) {
             other.hint.empty() ? hint + contents(dir) : other.hint);
     }
     k.config = json_file(k.where);
-    k.part_of = text_part_config(&k.config);
+    const Json* mine = k.config.get("train_sink");
+    const Json* type = k.config.get("model_type");
+    const std::string family = type ? type->string : "llama";
+    if (!mine || (family != "llama" && family != "train_sink")) {
+        die(EXIT_USER, k.where + ": is of another program's model, " + printable(family),
+            ROOM_MISSING);
+    }
+    k.c = arch_fixed();
+    config_read(&k.c, "", k.config, k.where);
+    const Json* scaling = k.config.get("rope_scaling");
+    if (scaling) { config_read(&k.c, "rope_scaling", *scaling, k.where); }
+    config_ours(&k, *mine);
     return k;
 }
 
-static const char* const MERGE = "merge it into them, with peft's merge_and_unload";
-
-// Dies if the tensors are those of something around the model, or have names of another kind.
-static void names_check(const Weights& files, bool embedding, const std::string& wanted) {
-    static const struct { const char *part, *what, *hint; } KNOWN[] = {
-        { ".lora_", "an adapter (LoRA) beside its weights", MERGE },
-        { "base_model.", "a model that PEFT is wrapped around", MERGE },
-        { "language_model.", "a model of more than text, of which this is the part for text",
-          "save that part by itself: model.language_model.save_pretrained('NEW')" },
-        { "vision_tower.", "a model of more than text", "give its language model alone" },
-    };
-    for (auto& t : files.tensors) {
-        for (auto& k : KNOWN) {
-            if (t.name.find(k.part) == std::string::npos) {
-                continue;
-            }
-            die(EXIT_USER, t.file + ": the tensor '" + t.name + "' is of " + k.what
-                + ", and that is not read", k.hint);
-        }
-    }
-    if (embedding || files.tensors.empty()) { return; }
-    die(EXIT_USER,
-        files.path + ": has no embedding '" + wanted + "'; its first tensor is called '" +
-            files.tensors[0].name + "'",
-        "save the weights under the names that transformers gives them");
-}
-
-Checkpoint checkpoint_open(const std::string& dir, const std::string& adapter, bool may_add) {
-    adapter_beside_check(dir, adapter);
-    Checkpoint k = checkpoint_files(dir);
-    const Json* mine = k.config.get("train_sink");
-    k.c = mine ? arch_of_checkpoint(k.config, *mine, k.where, &k.attn, &k.tokenizer)
-               : arch_import(k.config, k.where, &k.attn);
-    if (const Family* family = family_of(k.config)) {
-        k.c.family = family->type;
-    }
-    if (!mine && k.weights.maps.empty()) {
-        k.weights = safetensors_open_dir(dir);
-    }
-    weights_unwrap(&k.weights);
-    if (!mine) { weights_headless(&k.weights); }
-    if (!k.part_of.empty()) {
-        const int others = text_part_weights(&k.weights);
-        k.part_of += strf(", a model of more than text: its language model is read, %d tensors of "
-                          "the rest are not", others);
-    }
-    // OPT-350m's head is the embedding times a matrix
-    if (!mine) {
-        const bool projected = k.weights.find("model.decoder.project_out.weight");
-        const Family family = family_of_file(k.config, ends_with(k.where, ".gguf"));
-        const bool head = import_source(family, k.c, k.weights, "lm_head.weight").w;
-        const Json* said = k.config.get("tie_word_embeddings");
-        const std::string embed = "model.embed_tokens.weight";
-        names_check(k.weights, import_source(family, k.c, k.weights, embed).w, embed);
-        if (!k.c.tied && !head) {
-            const std::string is = said ? json_short(*said) : "missing";
-            die(EXIT_USER, k.where + ": tie_word_embeddings is " + is + ", and there is no lm_head",
-                "is a file of its weights missing? set it to true only if its head is the "
-                "embedding");
-        }
-        k.c.tied = k.c.tied && !projected;
-    }
+Checkpoint checkpoint_open(const std::string& dir, bool may_add) {
+    const bool theirs = open_files && open_files->is_theirs(dir);
+    Checkpoint k = theirs ? open_files->open(dir) : checkpoint_ours(dir);
+    k.theirs = theirs;
     k.adds_bias = may_add && k.c.bias == BIAS_none && BUILD_BIAS != BIAS_none;
     if (k.adds_bias) { k.c.bias = BUILD_BIAS; }
     arch_settle(&k.c, k.where);
     checkpoint_check_build(dir, k.c, k.attn);
-    if (mine) {
+    if (k.weights.maps.empty()) {
         k.weights = safetensors_open_dir(dir);
         weights_unwrap(&k.weights);
-    }
-    if (!adapter.empty() && adapter != "none") {
-        const Family* family = family_of(k.config);
-        k.adapted = adapter_apply(adapter, family, k.c.tied, &k.weights);
     }
     k.tokenizer = checkpoint_tokenizer(dir, k.tokenizer);
     return k;

@@ -1,10 +1,10 @@
 /*
-core/config.h -- config.json of a checkpoint, ours or another family's, out and in.
+core/config.h -- config.json of a checkpoint, out and in.
 */
 #ifndef CONFIG_H
 #define CONFIG_H
 #include "../tokenizer.h"
-#include "../open/import.h"
+#include "../arch.h"
 #include "../files/safetensors.h"
 
 // Writes the config.json of a model of ours. tokenizer_path: the file that is in its directory.
@@ -28,25 +28,32 @@ double json_number(const Json& j, const char* key, double otherwise);
 // Does the same for a key that counts something; dies unless it is a whole number, 0 to 2^40.
 long json_count(const Json& j, const char* key, long otherwise, const std::string& where);
 
-// Returns the GGUF file that the path is, or that a directory without a config.json has in it; ""
-// if none.
-std::string checkpoint_gguf(const std::string& path);
-
-// a model's files, opened: what its config.json says, or a GGUF file in its place, and its tensors
+// A model's files, opened: what its config.json says, or a GGUF file in its place, and its tensors.
 struct Checkpoint {
+    bool theirs = false;                                 // of another program: open/ reads it
     bool adds_bias = false;                              // BIAS is the build's, the file has none
     std::string where, attn = "softmax", tokenizer;      // config's name for errors; the operation
-    std::string adapted;                                 // by what, in words; "" if by nothing
-    std::string part_of;                                 // a model of more than text, in words
     Json config;
     Weights weights;
     Arch c;
 };
 
-// Opens a model's directory or GGUF file; dies if it wants another build. adapter: of --adapter.
-// may_add: a model without learned biases gets those of this build.
-Checkpoint checkpoint_open(const std::string& dir, const std::string& adapter = "",
-                           bool may_add = false);
+// A model's files, to be written: its config.json, and its tensors.
+struct ModelFile {
+    std::string config;
+    std::vector<StOut> tensors;                          // of the numbers of ours or
+    std::vector<std::vector<float>> kept;                // of these
+};
+
+// Reads an object of our config.json; name: "train_sink", "rope_scaling", or "" for the file.
+void config_read(Arch* c, const std::string& name, const Json& object, const std::string& where);
+
+// Reads the object train_sink, and what it says beside rows of ARCH.
+void config_ours(Checkpoint* k, const Json& mine);
+
+// Opens a model's directory or GGUF file; dies if it wants another build. may_add: a model without
+// learned biases gets those of this build.
+Checkpoint checkpoint_open(const std::string& dir, bool may_add = false);
 
 // Reads config.json; dies if it wants another build. *tokenizer: what the model was trained with.
 Arch checkpoint_arch(const std::string& dir, std::string* tokenizer);

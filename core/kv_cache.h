@@ -46,19 +46,6 @@ inline void model_load_forest(Model* m, const std::vector<int>& tokens,
 
 // ---- what is kept between rows
 
-// Returns how many numbers a layer without attention remembers: open/mamba.h, open/delta.h.
-inline size_t mixer_numbers(const Model* m) {
-    const Arch& arch = m->arch;
-    const Sizes& sizes = m->sizes;
-    if (!arch.delta_values) {
-        const size_t taps_before = arch.mamba_conv - 1;
-        return sizes.mamba_width * (sizes.mamba_state + taps_before);
-    }
-    const size_t matrices = sizes.delta_out_width * arch.delta_key_size;
-    const size_t taps_before = arch.delta_conv - 1;
-    return matrices + sizes.delta_qkv_width * taps_before;
-}
-
 // Counts the numbers of a row in the cache: its keys and values.
 inline size_t cached_width(const Model* m) { return 2 * m->sizes.kv_width; }
 
@@ -76,7 +63,7 @@ inline void model_cache(Model* m, int T) {
     const size_t cache_rows = sizes.L * m->cache_room;
     m->cache = device_array<real>(cache_rows * cached_width(m));
     if (!mixer_of(m->arch)) { return; }
-    m->mixer_state = device_array<acc>(sizes.L * mixer_numbers(m));
+    m->mixer_state = device_array<acc>(sizes.L * open_model->remembered(m));
 }
 
 // Returns the cache of layer l from `row` on: the keys and values of each row.

@@ -28,13 +28,15 @@ endif
 ROOMS   := core commands shell cpu cuda dist files tokenizer dataloader $(wildcard open after)
 HEADERS := $(wildcard *.h *.cuh $(ROOMS:%=%/*.h) $(ROOMS:%=%/*.cuh))
 
-# the compiler, and what -march=native means on this machine: another one may share the disk
+# the compiler, and what -march=native means on this machine: another one may share the disk; and
+# the rooms, without one of which every struct is another
 MEANING  := $(shell $(CXX) -march=$(ARCH) -dM -E -x c++ /dev/null 2>/dev/null | cksum)
-COMPILER := $(shell $(CXX) --version | head -n 1) $(MEANING)
+COMPILER := $(shell $(CXX) --version | head -n 1) $(MEANING) $(ROOMS)
 
 # what needs the model is compiled for each backend, as train_sink.cu is
 PROGRAM_PARTS := $(wildcard $(addprefix core/,checkpoint.cpp measure.cpp model.cpp) \
-                 commands/*.cpp after/*.cpp open/export_command.cpp open/export_card.cpp)
+                 core/rooms_model.cpp commands/*.cpp after/*.cpp $(addprefix open/,experts.cpp mamba.cpp \
+                 delta.cpp open_weights.cpp export_command.cpp export_card.cpp))
 # what no switch touches is compiled once, for all models, by a compiler and its flags:
 # build/once/NUMBER/tokenizer/bpe.o. Of the archive a program takes what it calls
 ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)

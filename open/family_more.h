@@ -409,7 +409,7 @@ static void mpt_attention(Import* in, const std::string& key, const Json& value)
             ", wanted " + only[1], "docs/open-models.md lists what opens, and what is missing");
     }
     for (auto& only : ONLY) { if (key == only[0]) { return; } }
-    const bool how = key == "attn_impl" || key == "attn_pdrop" || is_harmless(key);
+    const bool how = key == "attn_impl" || key == "attn_pdrop" || directory_key("config.json", key);
     if (how || key == "softmax_scale" || value.type == Json::NUL) {
         return;
     }

@@ -409,14 +409,3 @@ FamilyFile family_file(const Arch& arch, const std::string& type, const std::vec
     }
     return FamilyFile();
 }
-
-FamilyFile model_file(const Arch& c, const std::vector<StOut>& ours, const Tokenizer& tok,
-                      const std::string& tokenizer_path) {
-    FamilyFile file;
-    const bool other = !c.family.empty() && c.family != "llama";
-    if (other) { file = family_file(c, c.family, ours, tok, tokenizer_path); }
-    if (file.family) { return file; }
-    file.tensors = ours;
-    file.config = config_json(c, tok, tokenizer_path);
-    return file;
-}

@@ -8,6 +8,7 @@ family says it exactly. Tensors go where import_row takes them from.
 #ifndef FAMILY_OUT_H
 #define FAMILY_OUT_H
 #include "../core/config.h"
+#include "import.h"
 
 // a model in a family's words; family is NULL if that does not say it exactly
 struct FamilyFile {
@@ -22,10 +23,6 @@ struct FamilyFile {
 // says it. ours: its tensors by our names, which have to outlive the result.
 FamilyFile family_file(const Arch& c, const std::string& type, const std::vector<StOut>& ours,
                        const Tokenizer& tok, const std::string& tokenizer_path);
-
-// Writes the model as the family that it was read as, where that still says it; else by our names.
-FamilyFile model_file(const Arch& c, const std::vector<StOut>& ours, const Tokenizer& tok,
-                      const std::string& tokenizer_path);
 
 // ---- what other formats are written with, too: export_gguf.h
 

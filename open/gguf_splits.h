@@ -4,9 +4,8 @@ tokenizer_gguf.cpp reads files by it, open/gguf_vocabulary.cpp writes them.
 */
 #ifndef GGUF_SPLITS_H
 #define GGUF_SPLITS_H
-#include "../tokenizer.h"
 #include "expressions.h"
-#include "../tokenizer/split.h"
+#include "text_steps.h"
 
 struct GgufSplit {
     const char* name;

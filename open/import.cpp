@@ -4,8 +4,6 @@ are in families.cpp, their tensors in import_weights.cpp.
 */
 #include "import_config.h"
 
-bool is_harmless(const std::string& key) { return directory_key("config.json", key) != NULL; }
-
 // Keys of models in a form that is not read.
 #define PARTS "it is a model of more than text"
 #define PART_ALONE \
@@ -381,16 +379,12 @@ static void reject_wrong_numbers(Import* in) {
 Arch arch_import(const Json& json, const std::string& where, std::string* attn,
                  std::set<std::string>* asked) {
     const Family* family = family_of(json);
-    Import in = { json, where, family, Arch(), "softmax", {}, {}, asked };
+    Import in = { json, where, family, arch_fixed(), "softmax", {}, {}, asked };
     const Json* type = json.get("model_type");
     if (!family && type && json.get("text_config")) {
         die(EXIT_USER, where + ": model_type is " + json_short(*type) + ": " PARTS, PART_ALONE);
     }
     if (!family) { in.refuse("model_type", "one of: " + family_types()); }
-    // the first value of every switch
-    for (auto& r : arch_rows(&in.c)) {
-        if (r.type == ARCH_kind) { *(kind*)r.at = 0; }
-    }
     for (auto& row : split(family->rows, ' ')) {
         import_set(&in, row.substr(0, row.find('=')), row.substr(row.find('=') + 1));
     }

@@ -18,9 +18,6 @@ a case in dev/peers/check_families.py, which compares it with transformers. Fact
 #include "../arch.h"
 #include "../files/weights.h"
 
-// Tells whether this key of config.json is in the table of files/directory.h.
-bool is_harmless(const std::string& key);
-
 // ---- tensors: ours without .weight and .bias, theirs, and how ours is part of it
 enum Fold {
     AS_IT_IS,

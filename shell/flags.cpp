@@ -326,6 +326,12 @@ void command_known(const Flags& f, char command) {
         list_add(&all, c.name);
         if (edit_distance(f.words[0], c.name) <= 2) { meant = strf("did you mean %s?", c.name); }
     }
+    for (auto& c : COMMANDS_OF_ROOMS) {
+        if (f.words[0] != c.command) { continue; }
+        die(EXIT_USER, std::string(c.command) + ": stands in the folder " + c.folder +
+                           ", which this build was made without",
+            strf("git checkout %s, then make", c.folder));
+    }
     die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (" + all + ") or a --flag",
         meant.empty() ? "./train_sink --help" : meant);
 }

@@ -7,6 +7,13 @@
 #include "../train_sink.cu"
 #include "../core/measure.cpp"
 #include "../core/model.cpp"
+#include "../core/rooms_model.cpp"
+#if HAS_OPEN
+#include "../open/delta.cpp"
+#include "../open/experts.cpp"
+#include "../open/mamba.cpp"
+#include "../open/open_weights.cpp"
+#endif
 #ifdef ATTN
 #include "../core/variant.cu"
 #endif

@@ -25,12 +25,7 @@ static void normalize_step(const Step& step, std::string* text, bool prepend) {
         case NORM_NFC:
             if (nfc(text->data(), text->size(), &out)) { text->swap(out); }
             break;
-        case NORM_NFD: *text = normal_form(*text, FORM_D); break;
-        case NORM_NFKC: *text = normal_form(*text, FORM_KC); break;
-        case NORM_NFKD: *text = normal_form(*text, FORM_KD); break;
-        case NORM_LOWER: *text = lower_case(*text); break;
-        case NORM_ACCENTS: *text = without_accents(*text); break;
-        case NORM_STRIP: *text = without_space(*text, step.left, step.right); break;
+        case NORM_OTHER: *text = step.change(*text); break;
         case NORM_PREPEND:
             if (prepend && !text->empty()) { text->insert(0, step.content); }
             break;

@@ -81,13 +81,13 @@ static Stretches find_known(const std::string& piece, const Step& step) {
 }
 
 // Cuts a piece at the matches of an expression, and keeps what is between them.
-static Stretches find_expression(const std::string& piece, const Pattern& expression) {
+static Stretches find_matches(const std::string& piece, const Match& match) {
     Stretches found;
     size_t gap = 0;
     size_t i = 0;
     while (i < piece.size()) {
         size_t next;
-        const size_t end = pattern_match(expression, piece, i, &next);
+        const size_t end = match(piece, i, &next);
         if (end == i) {
             i = next;
             continue;
@@ -99,15 +99,6 @@ static Stretches find_expression(const std::string& piece, const Pattern& expres
     }
     found.push_back({ gap, piece.size(), false });
     return found;
-}
-
-bool pattern_step(const std::string& regex, Step* step) {
-    Pattern expression;
-    if (!pattern_parse(regex, &expression)) { return false; }
-    step->kind = SPLIT_PATTERN;
-    step->pattern = regex;
-    step->expression = std::make_shared<Pattern>(expression);
-    return true;
 }
 
 static void push_stretches(const std::string& piece, const Stretches& stretches,
@@ -149,7 +140,7 @@ void split_step(const Step& step, const std::string& piece, bool at_start,
             return;
         }
         case SPLIT_PATTERN:
-            push_stretches(piece, find_expression(piece, *step.expression), out);
+            push_stretches(piece, find_matches(piece, step.match), out);
             return;
         case SPLIT_DIGITS:
             push_stretches(piece, find_digits(piece, step.flag), out);

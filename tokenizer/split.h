@@ -12,9 +12,6 @@ split by are written out by hand here, as inner loops.
 void split_step(const Step& step, const std::string& piece, bool at_start,
                 std::vector<std::string>* out);
 
-// Makes a step that splits by an expression. Returns false if it is none that pattern.h reads.
-bool pattern_step(const std::string& regex, Step* step);
-
 // Tells whether a step splits by an expression that is written out by hand.
 inline bool is_known_split(const Step& step) {
     return step.kind == SPLIT_GPT2 || step.kind == SPLIT_CL100K;

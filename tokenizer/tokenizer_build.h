@@ -3,7 +3,6 @@ tokenizer_build.h -- how a tokenizer is built from its files. Who calls what:
 
     tokenizer_load     which files they are                    tokenizer_load.cpp
     tokenizer_steps    components of tokenizer.json -> steps   tokenizer_steps.cpp
-    tokenizer_gguf     the same from a GGUF file               tokenizer_gguf.cpp
     tokenizer_config   what the files beside it say            tokenizer_config.cpp
     tokenizer_finish   everything that follows from these      tokenizer_finish.cpp
 */
@@ -58,9 +57,6 @@ void tokenizer_template(const TokenizerFile& f, Tokenizer* t, const Json* compon
 // Reads tokenizer.json, already parsed. dir: where the files beside it are.
 void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* vocab, const std::string& dir,
                          const Json& j);
-
-// Reads the tokenizer of a GGUF file, as it would be in tokenizer.json.
-void tokenizer_load_gguf(const TokenizerFile& f, Tokenizer* t, Vocab* vocab);
 
 // Completes a tokenizer by the files beside its own: added and special tokens, BOS and EOS, what
 // goes around a text. pair: it is vocab.json and merges.txt, which say nothing but the merges.

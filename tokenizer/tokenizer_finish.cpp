@@ -52,9 +52,7 @@ static double step_growth(const Step& step) {
     switch (step.kind) {
         case NORM_REPLACE: case DECODE_REPLACE:
             return std::max(1.0, (double)step.content.size() / step.pattern.size());
-        case NORM_NFD: return 3;                         // U+0390
-        case NORM_NFKC: case NORM_NFKD: return 11;       // U+FDFA
-        case NORM_LOWER: return 1.5;                     // U+0130, U+023A
+        case NORM_OTHER: return step.growth;
         case NORM_PREPEND: case SPLIT_METASPACE:
             return std::max<size_t>(1, std::max(step.content.size(), step.pattern.size()));
         default:

@@ -3,7 +3,7 @@ tokenizer/tokenizer_load.cpp -- a tokenizer from its files: tokenizer.json, or v
 merges.txt, or a GGUF file.
 */
 #include "../files/directory.h"
-#include "../open/gguf.h"
+#include "../rooms.h"
 #include "../files/look.h"
 #include "tokenizer_build.h"
 
@@ -254,9 +254,7 @@ static std::string dir_of(const std::string& path) {
 // directory. Of a GGUF file, only what the tokenizer needs.
 static void tokenizer_keep(Tokenizer* t, const std::string& path) {
     if (ends_with(path, ".gguf")) {
-        Gguf g = gguf_open(path);
-        t->files.push_back({ "tokenizer.gguf", gguf_tokenizer_file(g) });
-        weights_close(&g.weights);
+        t->files.push_back({ "tokenizer.gguf", open_files->tokenizer_file(path) });
         return;
     }
     const bool pair = path == "vocab.json" || ends_with(path, "/vocab.json");
@@ -274,7 +272,7 @@ static std::string tokenizer_path(const std::string& given) {
     std::string path = given + "/tokenizer.json";
     if (!file_exists(path)) { path = given + "/vocab.json"; }
     if (file_exists(path)) { return path; }
-    const std::string gguf = gguf_in(given);
+    const std::string gguf = open_files ? open_files->gguf_in(given) : "";
     if (!gguf.empty()) { return gguf; }
     const Kind other = kind_in_dir(given, READS_TOKENIZER);
     if (!other.what.empty()) {
@@ -285,7 +283,8 @@ static std::string tokenizer_path(const std::string& given) {
 
 static void load_file(const TokenizerFile& f, Tokenizer* t, Vocab* vocab) {
     if (ends_with(f.path, ".gguf")) {
-        tokenizer_load_gguf(f, t, vocab);
+        if (!open_files) { refuse(f, "is a GGUF file", ROOM_MISSING); }
+        open_files->tokenizer(f, t, vocab);
         return;
     }
     std::string content = file_read(f.path, HINT);

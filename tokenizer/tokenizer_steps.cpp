@@ -3,7 +3,7 @@ tokenizer/tokenizer_steps.cpp -- components of tokenizer.json -> steps. To suppo
 its row in COMPONENTS, one StepKind, and one case where steps of its stage run.
 */
 #include "../files/directory.h"
-#include "../open/expressions.h"
+#include "../rooms.h"
 #include "split.h"
 #include "tokenizer_build.h"
 #include <limits.h>
@@ -12,7 +12,7 @@ static const char* const ONLY_EXACT =
     "only components whose ids are known to be exact are accepted";
 
 // ----------------------------------------------------------------------------
-// expressions: these are known, anything else is refused
+// expressions: these are known; others are open/'s, or refused
 
 struct KnownRegex {
     const char* regex;
@@ -38,11 +38,6 @@ static const KnownRegex KNOWN_REGEXES[] = {
     { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}+"
       "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
       SPLIT_CL100K, INT_MAX },
-    // the last of DeepSeek V3's three
-    { EXPRESSION_DEEPSEEK_V3, SPLIT_PATTERN, 0 },
-    { EXPRESSION_TEKKEN, SPLIT_PATTERN, 0 },
-    { EXPRESSION_O200K, SPLIT_PATTERN, 0 },
-    { EXPRESSION_QWEN3_5, SPLIT_PATTERN, 0 },
 };
 
 static const KnownRegex* known_regex(const std::string& regex) {
@@ -88,18 +83,6 @@ struct Component {
 }
 
 static void add_nfc(const Component& c) { c.add(NORM_NFC); }
-static void add_nfd(const Component& c) { c.add(NORM_NFD); }
-static void add_nfkc(const Component& c) { c.add(NORM_NFKC); }
-static void add_nfkd(const Component& c) { c.add(NORM_NFKD); }
-static void add_lower(const Component& c) { c.add(NORM_LOWER); }
-static void add_accents(const Component& c) { c.add(NORM_ACCENTS); }
-
-static void add_strip(const Component& c) {
-    Step* step = c.add(NORM_STRIP);
-    step->left = json_true(c.json, "strip_left");
-    step->right = json_true(c.json, "strip_right");
-}
-
 static void add_prepend(const Component& c) { c.add(NORM_PREPEND)->content = c.text("prepend"); }
 
 static void add_replace(const Component& c, StepKind kind) {
@@ -128,16 +111,6 @@ static int behavior_of(const Component& c) {
     c.reject("unknown behavior " + behavior);
 }
 
-// Adds a step of pattern.h. Returns false if the expression is none that it reads, or, not being a
-// known one, could take long.
-static bool add_pattern(const Component& c, const std::string& regex, bool known) {
-    Step step;
-    if (!pattern_step(regex, &step)) { return false; }
-    if (!known && !pattern_is_linear(*step.expression)) { return false; }
-    c.steps->push_back(step);
-    return true;
-}
-
 static void add_split(const Component& c) {
     const std::string regex = c.pattern("Regex");
     const int behavior = behavior_of(c);
@@ -151,16 +124,19 @@ static void add_split(const Component& c) {
         return;
     }
     const KnownRegex* known = known_regex(regex);
-    const bool by_hand = known && known->kind != SPLIT_PATTERN;
     const bool keeps = behavior == ISOLATED && !invert;
     const bool removes_rest = behavior == REMOVED && invert;
     // those written by hand match all of any text, so that isolating the matches and keeping them
     // is the same
-    if (by_hand && (keeps || removes_rest)) {
+    if (known && (keeps || removes_rest)) {
         c.add(known->kind)->number = known->digits;
         return;
     }
-    if (!by_hand && keeps && add_pattern(c, regex, known)) { return; }
+    Step step;
+    if (!known && keeps && open_files && open_files->splitter(regex, &step)) {
+        c.steps->push_back(step);
+        return;
+    }
     c.reject("unknown expression " + regex + " (" + json_string(c.json, "behavior") + ")",
              "add it to KNOWN_REGEXES in tokenizer/tokenizer_steps.cpp, with its splitter");
 }
@@ -209,12 +185,6 @@ struct ComponentRow {
 };
 static const ComponentRow COMPONENTS[] = {
     { "normalizer",    "NFC",          add_nfc },
-    { "normalizer",    "NFD",          add_nfd },
-    { "normalizer",    "NFKC",         add_nfkc },
-    { "normalizer",    "NFKD",         add_nfkd },
-    { "normalizer",    "Lowercase",    add_lower },
-    { "normalizer",    "StripAccents", add_accents },
-    { "normalizer",    "Strip",        add_strip },
     { "normalizer",    "Prepend",      add_prepend },
     { "normalizer",    "Replace",      add_norm_replace },
     { "pre_tokenizer", "ByteLevel",    add_byte_level },
@@ -268,6 +238,11 @@ void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::string& st
                    ONLY_EXACT);
         }
         known.add({ f, t, stage, *component, &(t->*row.steps) });
+        return;
+    }
+    Step step;
+    if (stage == "normalizer" && open_files && open_files->normalizer(*component, &step)) {
+        t->normalizer.push_back(step);
         return;
     }
     unknown_component(f, stage, type);

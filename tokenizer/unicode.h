@@ -1,7 +1,7 @@
 /*
-unicode.h -- what tokenizers ask about characters: letter, number or space, the normal forms, lower
-case and accents. Classes are those of Unicode 16, the normal forms are those of Unicode 9, as in
-Hugging Face tokenizers 0.23. All text here is valid UTF-8.
+unicode.h -- what tokenizers ask about characters: letter, number or space, and the normal form C.
+Classes are those of Unicode 16, the normal forms are those of Unicode 9, as in Hugging Face
+tokenizers 0.23. All text here is valid UTF-8.
 */
 #ifndef UNICODE_H
 #define UNICODE_H
@@ -30,12 +30,6 @@ struct Unicode {
 // Returns the tables. They are never freed: threads may outlive exit().
 const Unicode& unicode();
 
-// The kinds of characters that only pattern.h asks for.
-enum UnicodeTable { TABLE_MARK, TABLE_PUNCTUATION, TABLE_SYMBOL, TABLE_UPPER, TABLE_SMALL };
-
-// Returns the code points of a kind as ranges, first and last.
-std::vector<std::pair<uint32_t, uint32_t>> unicode_ranges(UnicodeTable table);
-
 // Tells whether all of s is well-formed UTF-8.
 bool utf8_valid(const std::string& s);
 
@@ -47,20 +41,34 @@ void nfc_stretch(const Unicode& u, const char* s, size_t n, std::string* out);
 // that form.
 bool nfc(const char* s, size_t n, std::string* out);
 
-// The normal forms that are written anew as a whole.
-enum NormalForm { FORM_D, FORM_KC, FORM_KD };
+// ----------------------------------------------------------------------------
+// what the normal forms are made of
 
-// Returns the normal form of s.
-std::string normal_form(const std::string& s, NormalForm form);
+typedef std::vector<uint32_t> CodePoints;
 
-// Returns s with each character in lower case, whatever stands around it.
-std::string lower_case(const std::string& s);
+// Appends what a code point decomposes to, in full.
+void decompose(const Unicode& u, uint32_t code, CodePoints* out);
 
-// Returns s without its accents: the marks that StripAccents of the library takes out.
-std::string without_accents(const std::string& s);
+// Sorts each run of marks by combining class; equal ones keep their order.
+void order_marks(const Unicode& u, CodePoints* codes);
 
-// Returns s without the spaces at its start, at its end, or both.
-std::string without_space(const std::string& s, bool start, bool end);
+// Joins each mark to its starter where the two have a composite and no mark between them has the
+// same class.
+void compose(const Unicode& u, CodePoints* codes);
+
+// ----------------------------------------------------------------------------
+// the tables of unicode_tables.h, while they are read
+
+typedef std::vector<std::pair<uint32_t, uint32_t>> CodeRanges;      // first and last
+
+// Reads one number of a table and moves *p behind it.
+uint32_t unicode_number(const char** p);
+
+// Reads a number that may be negative.
+long unicode_signed(const char** p);
+
+// Reads a table of ranges.
+CodeRanges read_ranges(const char* table);
 
 // ----------------------------------------------------------------------------
 // characters, in the inner loop of a tokenizer

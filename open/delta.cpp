@@ -1,5 +1,5 @@
 /*
-delta.h -- the gated delta rule in place of attention, for forward passes alone, as Qwen3-Next and
+open/delta.cpp -- the gated delta rule in place of attention, for forward passes alone, as Qwen3-Next and
 Qwen 3.5 have it (Yang et al. 2024, Gated Delta Networks). Each value head has a matrix S, (DK, DV),
 that maps a key to a value, and knows nothing else of the tokens before. KH heads of q and k serve
 VH of values:
@@ -15,9 +15,7 @@ VH of values:
 S and the inputs of the convolution are 0 before the first token. Generation keeps both.
 (transformers 5.24, modeling_qwen3_5.py; A is A_log there, bias is dt_bias.)
 */
-#ifndef DELTA_H
-#define DELTA_H
-#include "mamba.h" // the convolution, softplus, norm_scale, mixer_memory
+#include "mixer.h"
 
 // Where a row has q, k and v of a head.
 struct DeltaPlaces {
@@ -33,7 +31,7 @@ struct DeltaPlaces {
 };
 
 // Scales x to the length `scale`: out <- x / sqrt(sum(x^2) + 1e-6) * scale, n numbers each.
-inline void delta_unit(acc* out, const real* x, acc scale, long n) {
+static void delta_unit(acc* out, const real* x, acc scale, long n) {
     acc squares = acc(1e-6);
     for (long i = 0; i < n; i++) {
         squares += acc(x[i]) * acc(x[i]);
@@ -45,7 +43,7 @@ inline void delta_unit(acc* out, const real* x, acc scale, long n) {
 
 // Takes one step of the rule: S (DK, DV) <- keep S + rate k (wanted - keep S^T k)^T;
 // o (DV) <- S^T q.
-inline void delta_step(acc* S, acc* o, const acc* q, const acc* k, const real* wanted, acc keep,
+static void delta_step(acc* S, acc* o, const acc* q, const acc* k, const real* wanted, acc keep,
                        acc rate, const DeltaPlaces& at) {
     std::vector<acc> had(at.DV, acc(0));
     for (long i = 0; i < at.DK; i++) {
@@ -67,7 +65,7 @@ inline void delta_step(acc* S, acc* o, const acc* q, const acc* k, const real* w
 
 // Norms and gates the output of a head: out <- x / sqrt(mean(x^2) + eps) * weight * silu(z), n
 // numbers each.
-inline void delta_norm(real* out, const acc* x, const real* z, const real* weight, float eps,
+static void delta_norm(real* out, const acc* x, const real* z, const real* weight, float eps,
                        long n) {
     const acc scale = norm_scale(x, eps, n);
     for (long i = 0; i < n; i++) {
@@ -76,11 +74,12 @@ inline void delta_norm(real* out, const acc* x, const real* z, const real* weigh
 }
 
 // Runs value head h of sequence b in layer l, token after token: a.delta_out.
-inline void delta_head(Model* m, int l, long b, long h) {
+static void delta_head(Model* m, int l, long b, long h) {
     const auto& w = m->weights.layer[l];
     const Acts& a = m->acts;
     const DeltaPlaces at(m->arch);
-    const long wide = m->sizes.delta_qkv_width;
+    const Arch& arch = m->arch;
+    const long wide = DELTA_QKV_WIDTH;
     const long key = h / at.shared();
     const acc rate = std::exp(acc(w.delta_a[h]));
     acc* memory = mixer_memory(m, l);
@@ -107,15 +106,21 @@ inline void delta_head(Model* m, int l, long b, long h) {
     if (memory) { std::copy_n(S.data(), size, memory + h * size); }
 }
 
+bool is_delta(const Model* m, int l) {
+    const Arch& arch = m->arch;
+    return DELTA_AT(l);
+}
+
 // Runs the mixer of a layer with the delta rule: x_{2l+1} from x_2l and its norm.
-inline void delta_forward(Model* m, int l) {
+void delta_forward(Model* m, int l) {
     const auto& w = m->weights.layer[l];
     const Acts& a = m->acts;
     const DeltaPlaces at(m->arch);
     const long C = m->sizes.C;
     const long N = rows(m);
-    const long wide = m->sizes.delta_qkv_width;
-    const long out_width = m->sizes.delta_out_width;
+    const Arch& arch = m->arch;
+    const long wide = DELTA_QKV_WIDTH;
+    const long out_width = DELTA_OUT_WIDTH;
     const real* n = act_n(m, 2 * l);
     ops::matmul_forward(a.delta_in, n, w.delta_qkvw, NULL, NULL, N, C, wide);
     ops::matmul_forward(a.delta_z, n, w.delta_zw, NULL, NULL, N, C, out_width);
@@ -135,7 +140,3 @@ inline void delta_forward(Model* m, int l) {
     }
     output_forward(m, 2 * l, a.delta_out, { w.delta_outw, NULL, NULL, NULL, out_width, C });
 }
-
-// Stands in the list of stages and is never called: model_new trains no such model.
-inline void delta_backward(Model*, int) {}
-#endif // DELTA_H

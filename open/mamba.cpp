@@ -1,5 +1,5 @@
 /*
-mamba.h -- Mamba in place of attention, for forward passes alone, as Jamba has it. Such a layer
+open/mamba.cpp -- Mamba in place of attention, for forward passes alone, as Jamba has it. Such a layer
 has MW channels inside. Each remembers MS numbers h, and knows nothing else of the tokens before:
 
     u | z     = n W_in^T
@@ -13,78 +13,10 @@ has MW channels inside. Each remembers MS numbers h, and knows nothing else of t
 h and u are 0 before the first token. Generation keeps both, so that each token is read once.
 (transformers 5.23, modeling_jamba.py, where a is A_log, step is dt, and skip is D.)
 */
-#ifndef MAMBA_H
-#define MAMBA_H
-#include "../core/kv_cache.h"   // mixer_numbers
-#include "../core/train_sink.h" // output_forward
-
-inline acc softplus(acc x) { return x > 20 ? x : std::log1p(std::exp(x)); }
-
-// Returns what layer l remembers for the tokens that follow, if generation keeps that. Of Mamba h
-// (MW, MS), and behind it the last K - 1 numbers u of every channel (K - 1, MW), the newest first.
-inline acc* mixer_memory(const Model* m, int l) {
-    return m->mixer_state ? m->mixer_state + l * mixer_numbers(m) : NULL;
-}
-
-// The numbers u that a convolution reads.
-struct ConvolutionInput {
-    const real* inp;                // (N, stride): u begins each row
-    long stride;
-    const acc* before;              // (K - 1, MW) the last ones before each sequence
-    int past;                       // how many tokens precede each sequence
-    long MW;
-    int K;
-
-    const real* u(long row) const { return inp + (size_t)row * stride; }
-
-    // Returns u of channel i, `back` tokens before token t, which is row `row`.
-    acc at(long row, int t, int back, long i) const {
-        if (back <= t) { return u(row - back)[i]; }
-        return before[(size_t)(back - t - 1) * MW + i];
-    }
-};
-
-// Convolves each channel with its weights: out (N, MW) <- u of B sequences of T tokens; weight (MW,
-// K), bias (MW) or NULL.
-inline void convolution(real* out, const ConvolutionInput& x, const real* weight, const real* bias,
-                              int B, int T) {
-    #pragma omp parallel for
-    for (int row = 0; row < B * T; row++) {
-        const int t = row % T;
-        const int seen = std::min(x.K, x.past + t + 1);          // tokens, the last of them t
-        real* out_row = out + (size_t)row * x.MW;
-        for (int i = 0; i < x.MW; i++) {
-            const real* w = weight + i * x.K + x.K - 1;          // of token t
-            acc sum = bias ? acc(bias[i]) : acc(0);
-            for (int back = 0; back < seen; back++) {
-                sum += acc(w[-back]) * x.at(row, t, back, i);
-            }
-            out_row[i] = real(Activation_swish::act(sum));
-        }
-    }
-}
-
-// Keeps the last u of T rows, and of what `before` (K - 1, MW) held if these are few.
-inline void convolution_keep(acc* before, const ConvolutionInput& x, int T) {
-    for (int j = x.K - 2; j >= 0; j--) {
-        acc* to = before + (size_t)j * x.MW;
-        for (int i = 0; i < x.MW; i++) {
-            to[i] = x.at(T - 1, T - 1, j, i);
-        }
-    }
-}
-
-// Returns 1 / sqrt(mean(x^2) + eps) of n numbers, real or acc.
-template <class X> acc norm_scale(const X* x, float eps, int n) {
-    acc squares = 0;
-    for (int i = 0; i < n; i++) {
-        squares += acc(x[i]) * acc(x[i]) / n;
-    }
-    return 1 / std::sqrt(squares + acc(eps));
-}
+#include "mixer.h"
 
 // Norms a vector: out <- x / sqrt(mean(x^2) + eps) * weight, n numbers each; out may be x.
-inline void mamba_norm(real* out, const real* x, const real* weight, float eps, int n) {
+static void mamba_norm(real* out, const real* x, const real* weight, float eps, int n) {
     const acc scale = norm_scale(x, eps, n);
     for (int i = 0; i < n; i++) {
         out[i] = real(acc(x[i]) * scale * acc(weight[i]));
@@ -92,12 +24,13 @@ inline void mamba_norm(real* out, const real* x, const real* weight, float eps, 
 }
 
 // Runs channel i of sequence b in layer l, token after token: a.mamba_out.
-inline void mamba_channel(Model* m, int l, long b, long i) {
+static void mamba_channel(Model* m, int l, long b, long i) {
     const auto& w = m->weights.layer[l];
     const Acts& a = m->acts;
-    const long MW = m->sizes.mamba_width;
-    const long MS = m->sizes.mamba_state;
-    const long dbc_width = m->sizes.mamba_dbc_width;
+    const long MW = m->arch.mamba_width;
+    const long MS = m->arch.mamba_state;
+    const Arch& arch = m->arch;
+    const long dbc_width = MAMBA_DBC_WIDTH;
     acc* memory = mixer_memory(m, l);
     const real* log_rate = w.mamba_a + i * MS;
     std::vector<acc> h(MS);
@@ -124,14 +57,20 @@ inline void mamba_channel(Model* m, int l, long b, long i) {
     if (memory) { std::copy_n(h.data(), MS, memory + i * MS); }
 }
 
+bool is_mamba(const Model* m, int l) {
+    const Arch& arch = m->arch;
+    return MAMBA_AT(l);
+}
+
 // Runs the mixer of a Mamba layer: x_{2l+1} from x_2l and its norm.
-inline void mamba_forward(Model* m, int l) {
+void mamba_forward(Model* m, int l) {
     const auto& w = m->weights.layer[l];
     const Acts& a = m->acts;
     const long C = m->sizes.C;
-    const long MW = m->sizes.mamba_width;
-    const long MS = m->sizes.mamba_state;
-    const long dbc_width = m->sizes.mamba_dbc_width;
+    const long MW = m->arch.mamba_width;
+    const long MS = m->arch.mamba_state;
+    const Arch& arch = m->arch;
+    const long dbc_width = MAMBA_DBC_WIDTH;
     const long rank = m->arch.mamba_rank;
     const long N = rows(m);
     ops::matmul_forward(a.mamba_in, act_n(m, 2 * l), w.mamba_inw, NULL, NULL, N, C, 2 * MW);
@@ -160,7 +99,3 @@ inline void mamba_forward(Model* m, int l) {
     }
     output_forward(m, 2 * l, a.mamba_out, { w.mamba_outw, NULL, NULL, NULL, MW, C });
 }
-
-// Stands in the list of stages and is never called: model_new trains no such model.
-inline void mamba_backward(Model*, int) {}
-#endif // MAMBA_H

@@ -1,18 +1,16 @@
 /*
-experts.h -- mixture of experts in place of the FFN, for forward passes alone. A router picks a few
+open/experts.cpp -- mixture of experts in place of the FFN, for forward passes alone. A router picks a few
 of many FFNs for each row of the stream, and adds their outputs with its weights:
 
     r = n W_r^T + b_r,   x_{2l+2} = x_{2l+1} + sum over the k experts of largest r of p_e FFN_e(n)
                                              + sigmoid(n w^T) FFN_shared(n)
 
-p = softmax(r) over all experts, divided by the sum of the chosen ones' unless --expert-shares 1
+p = softmax(r) over all experts, divided by the sum of the chosen ones' unless expert_shares
 says otherwise (Mixtral: Jiang et al. 2024, section 2.1; gpt-oss takes its softmax over the chosen
-ones, which is the same). The last term is there with --shared-expert (Qwen2-MoE: transformers 5.23,
+ones, which is the same). The last term is there with shared_expert (Qwen2-MoE: transformers 5.23,
 modeling_qwen2_moe.py). Host code gathers the rows of each expert, so that its weights are read once
 per pass.
 */
-#ifndef EXPERTS_H
-#define EXPERTS_H
 #include "../model.h" // Model, act_n, act_x
 
 // What one expert has to do: rows of the stream, and the weight of its output in each.
@@ -22,7 +20,7 @@ struct ExpertWork {
 };
 
 // Sorts the experts, those of the largest logits first; of equal logits the first one.
-inline std::vector<int> experts_order(const real* logits, int experts) {
+static std::vector<int> experts_order(const real* logits, int experts) {
     std::vector<int> order(experts);
     for (int e = 0; e < experts; e++) { order[e] = e; }
     const auto larger = [=](int a, int b) { return logits[b] < logits[a]; };
@@ -31,7 +29,7 @@ inline std::vector<int> experts_order(const real* logits, int experts) {
 }
 
 // Adds a row with these router logits (E) to the work of its experts.
-inline void experts_route(std::vector<ExpertWork>* work, const real* logits, int row,
+static void experts_route(std::vector<ExpertWork>* work, const real* logits, int row,
                           const Arch& arch) {
     const std::vector<int> order = experts_order(logits, arch.experts);
     const acc top = acc(logits[order[0]]);
@@ -53,7 +51,7 @@ inline void experts_route(std::vector<ExpertWork>* work, const real* logits, int
 
 // Computes gpt-oss's activation: g and u of a row (2F: gate | up) are cut at the limit,
 // out = (u + 1) g sigmoid(1.702 g).
-inline void experts_clamped(real* out, const real* inp, float limit, int n, int F) {
+static void experts_clamped(real* out, const real* inp, float limit, int n, int F) {
     const acc most = limit;
     for (int i = 0; i < n; i++) {
         const real* gate = inp + i * 2 * F;
@@ -69,7 +67,7 @@ inline void experts_clamped(real* out, const real* inp, float limit, int n, int 
 }
 
 // Runs expert e of layer l on the n rows in a.gathered (n, C): a.answer (n, C).
-inline void experts_answer(Model* m, int l, long e, int n) {
+static void experts_answer(Model* m, int l, long e, int n) {
     const auto& w = m->weights.layer[l];
     const Acts& a = m->acts;
     const long C = m->sizes.C;
@@ -90,7 +88,7 @@ inline void experts_answer(Model* m, int l, long e, int n) {
 
 // Adds the output of the expert of all tokens for n (N, C), times its gate and --residual-scale, to
 // out (N, C).
-inline void experts_shared(Model* m, int l, real* out, const real* n) {
+static void experts_shared(Model* m, int l, real* out, const real* n) {
     const auto& w = m->weights.layer[l];
     const Acts& a = m->acts;
     const long C = m->sizes.C;
@@ -110,8 +108,10 @@ inline void experts_shared(Model* m, int l, real* out, const real* n) {
     }
 }
 
+bool is_mixture(const Model* m, int l) { return !m->sizes.has_ffn(l); }
+
 // Runs the FFN of layer l where it is a mixture: x_{2l+2} from x_{2l+1} and its norm.
-inline void experts_forward(Model* m, int l) {
+void experts_forward(Model* m, int l) {
     const auto& w = m->weights.layer[l];
     const Acts& a = m->acts;
     const long C = m->sizes.C;
@@ -145,7 +145,3 @@ inline void experts_forward(Model* m, int l) {
         }
     }
 }
-
-// Stands in the list of stages and is never called: model_new trains no such model.
-inline void experts_backward(Model*, int) {}
-#endif // EXPERTS_H
