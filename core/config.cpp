@@ -115,17 +115,18 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
 static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::string& where,
                                std::string* attn, std::string* tokenizer) {
     const Family* family = family_of(j);
-    Arch c;
-    // absent: the first of its table
-    for (auto& r : arch_rows(&c)) {
-        if (r.type == ARCH_kind) { *(kind*)r.at = 0; }
-    }
+    const Arch fixed = arch_fixed();
+    Arch c = fixed;
     if (family) {                                // what others read, in the family's words
         Json theirs = j;
         theirs.fields.erase(std::remove_if(theirs.fields.begin(), theirs.fields.end(),
                                            [](auto& f) { return f.first == "train_sink"; }),
                             theirs.fields.end());
         c = arch_import(theirs, where, attn);
+#define X(type, field, otherwise, cmds, by, key, ...) \
+    if (!strncmp(key, "train_sink.", 11)) { c.field = fixed.field; }
+        ARCH(X)
+#undef X
     }
     const Json* scaling = j.get("rope_scaling");
     const Json none;
