@@ -207,11 +207,16 @@ std::string key_object(const ArchRow& r);
 // Returns the name that the key has there.
 std::string key_name(const ArchRow& r);
 
+// Returns what an absent key of the object "train_sink" means in every build: the defaults, and of a
+// kind the first of its table.
+Arch arch_fixed();
+
 // Tells whether transformers.LlamaForCausalLM can open it: if all that LLaMA's config cannot
 // express has LLaMA's value. An allow-list.
 bool is_llama(Arch arch);
 
-// Adds the rows of one object of config.json: "", "rope_scaling" or "train_sink".
+// Adds the rows of one object of config.json: "", "rope_scaling" or "train_sink", of which only
+// those that differ from arch_fixed.
 void arch_fields(JsonObject* o, Arch arch, const std::string& object);
 
 // Writes the rows of one object of config.json, in one line.

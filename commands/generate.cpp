@@ -4,6 +4,7 @@ commands/generate.cpp -- the command generate: text from a checkpoint.
 #include "generate.h"
 #include "../files/directory.h"
 #include "../open/gguf.h"
+std::string checkpoint_gguf(const std::string& path);
 #include "../files/look.h"
 #include "../core/train_sink.h"
 #include "commands.h"

@@ -86,9 +86,8 @@ static void init_check(const Checkpoint& k, const Flags& f) {
 // Opens the model of --init and takes its rows into the flags. The caller reads the weights, which
 // closes it.
 static Checkpoint init_open(Flags* f) {
-    Checkpoint k = checkpoint_open(f->init, f->adapter, true);
+    Checkpoint k = checkpoint_open(f->init, true);
     init_switches(k.c, f->init);
-    opened_said(k, f->adapter);
     init_check(k, *f);
     if (flag_given(*f, "seq") && !pe_of(k.c).learnable) {
         k.c.context = std::max(k.c.context, k.c.T);

@@ -224,12 +224,16 @@ std::string key_name(const ArchRow& r) {
     return dot ? dot + 1 : r.key;
 }
 
-bool is_llama(Arch c) {
-    Arch plain;
-    // the first of every table
-    for (auto& r : arch_rows(&plain)) {
+Arch arch_fixed() {
+    Arch c;
+    for (auto& r : arch_rows(&c)) {
         if (r.type == ARCH_kind) { *(kind*)r.at = 0; }
     }
+    return c;
+}
+
+bool is_llama(Arch c) {
+    Arch plain = arch_fixed();
     plain.k_dims = c.k_dims = 0;
     plain.context = c.context;                   // of the run: it changes nothing that is computed
     const std::vector<ArchRow> ours = arch_rows(&c);
@@ -244,11 +248,16 @@ bool is_llama(Arch c) {
 }
 
 void arch_fields(JsonObject* o, Arch c, const std::string& object) {
-    for (auto& r : arch_rows(&c)) {
-        if (key_object(r) != object) { continue; }
+    Arch fixed = arch_fixed();
+    fixed.k_dims = c.HS;                                 // what 0 amounts to
+    const std::vector<ArchRow> absent = arch_rows(&fixed);
+    const std::vector<ArchRow> rows = arch_rows(&c);
+    for (size_t i = 0; i < rows.size(); i++) {
+        const ArchRow& r = rows[i];
+        const bool same = arch_text(r, true) == arch_text(absent[i], true);
+        if (key_object(r) != object || (same && object == "train_sink")) { continue; }
         // others read a length of 0 as 0, not as `from the factor`
         if (!strcmp(r.field, "rope_length") && !c.rope_length) { continue; }
-        if (!strcmp(r.field, "context") && !c.context) { continue; }
         if (r.type == ARCH_list && ((list*)r.at)->empty()) { continue; }
         o->json(key_name(r), config_text(r));
     }

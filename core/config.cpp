@@ -109,30 +109,28 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
         "make train_sink " + theirs + trained_precision(dir));
 }
 
-// Tells whether a key is a row of open/ that says: not used. Versions 1.0 and 1.1 wrote all rows.
-static bool is_unused_row(const std::string& key, const Json& value) {
-    const bool of_open = strstr(KEYS_OF_OPEN, (" " + key + " ").c_str());
-    const bool zero = value.type == Json::NUMBER && value.number == 0;
-    return of_open && (zero || (value.type == Json::STRING && value.string.empty()));
+// Tells whether one of these words, with blanks around them, is the key.
+static bool is_one_of(const char* words, const std::string& key) {
+    return strstr(words, (" " + key + " ").c_str());
 }
 
 void config_read(Arch* c, const std::string& name, const Json& object, const std::string& where) {
+    const bool ours = name == "train_sink";
+    const char* beside = ours ? " attn tokenizer "
+                              : " hidden_act attention_bias mlp_bias rope_scaling train_sink ";
     for (auto& f : object.fields) {
-        bool known = name == "train_sink" && (f.first == "attn" || f.first == "tokenizer" ||
-                                              is_unused_row(f.first, f.second));
-        if (name.empty()) {
-            const KeyRow* row = directory_key("config.json", f.first);
-            if (row) { directory_value_check(*row, where, f.first, f.second); }
-            known = row || strstr(" hidden_act attention_bias mlp_bias rope_scaling train_sink ",
-                                  (" " + f.first + " ").c_str());
-        }
+        const KeyRow* row = name.empty() ? directory_key("config.json", f.first) : NULL;
+        if (row) { directory_value_check(*row, where, f.first, f.second); }
+        bool known = row || is_one_of(beside, f.first);
         for (auto& r : arch_rows(c)) {
             if (key_object(r) != name || key_name(r) != f.first) { continue; }
             known = true;
             arch_read(r, f.second, where);
         }
-        if (known) { continue; }
-        const bool of_open = strstr(KEYS_OF_OPEN, (" " + f.first + " ").c_str());
+        const bool of_open = ours && is_one_of(KEYS_OF_OPEN, f.first);
+        const bool unused = f.second.type == Json::STRING ? f.second.string.empty()
+                                                          : f.second.number == 0;
+        if (known || (of_open && unused)) { continue; }
         die(EXIT_USER, where + ": the key '" + f.first + "' is not understood",
             of_open ? ROOM_MISSING : "it may come from a newer train_sink: git pull, then make");
     }

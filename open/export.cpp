@@ -9,8 +9,6 @@ static const char* const MODELING =
 #include "../scripts/modeling_train_sink.py"
 ;
 
-static const char* const MODELING_NAME = "modeling_train_sink.py";
-
 std::string modeling_source() {
     const std::string text = MODELING;           // from the quote of the first line on
     return text.substr(text.find('\n') + 1, text.rfind('\n') - text.find('\n'));
@@ -103,7 +101,45 @@ void export_commit(ExportDir* o) {
 
 // ---- what goes in beside the weights
 
-void export_with_code(ExportDir* o, const Arch& c, const Tokenizer& tok) {
+// Returns what the tables of the PyTorch file say of a key: the names of a kind, with blanks around
+// each, or " " for another row. "" if no table has it.
+static std::string modeling_row(const std::string& key) {
+    const std::string code = modeling_source();
+    const size_t rows = code.find("\nROWS = ");
+    const std::string tables = code.substr(0, code.find("\nNEVER = "));
+    size_t at = tables.find("\nKINDS = ");
+    do {
+        at = tables.find(key + "=", at + 1);
+        if (at == std::string::npos) { return ""; }
+    } while (!strchr(" (", tables[at - 1]));
+    if (at > rows) { return " "; }
+    std::string names = tables.substr(at + key.size());
+    names.resize(names.find_first_of(",)"));
+    for (char& c : names) {
+        if (strchr("=\"\n", c)) { c = ' '; }
+    }
+    return names;
+}
+
+// Dies if the PyTorch file does not know a row of config.json, or its value: it would refuse the
+// model, and must not be taken for a file that computes it.
+static void modeling_check(const Json& config, const std::string& from) {
+    for (const char* object : { "train_sink", "rope_scaling" }) {
+        const Json* rows = config.get(object);
+        for (size_t i = 0; rows && i < rows->fields.size(); i++) {
+            const std::string& key = rows->fields[i].first;
+            const Json& value = rows->fields[i].second;
+            const std::string names = modeling_row(key);
+            const bool known = names == " " || names.find(" " + value.string + " ") != names.npos;
+            if (!names.empty() && known) { continue; }
+            die(EXIT_USER, from + ": " + key + " is " + json_short(value) +
+                    ", which scripts/modeling_train_sink.py does not know",
+                "add it to that file, its name and what it computes, then make");
+        }
+    }
+}
+
+std::string config_with_code(const Arch& c, const Tokenizer& tok, const std::string& from) {
     const char* classes =
         "{\n"
         "    \"AutoConfig\": \"modeling_train_sink.TrainSinkConfig\",\n"
@@ -114,8 +150,8 @@ void export_with_code(ExportDir* o, const Arch& c, const Tokenizer& tok) {
     config.text("model_type", "train_sink");
     config.json("auto_map", classes);
     config_rest(&config, arch_in_config(c), tok, "");
-    export_file(o, "config.json", config.all() + "\n");
-    export_file(o, MODELING_NAME, modeling_source());
+    modeling_check(json_of(config.all()), from);
+    return config.all() + "\n";
 }
 
 static std::string bytes_tokenizer_json() {

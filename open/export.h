@@ -36,8 +36,9 @@ static const char* const END_OF_BYTES = "<|endoftext|>\xEF\xB7\x90";
 // Returns the PyTorch file that computes what this program trains.
 std::string modeling_source();
 
-// Adds config.json and that file.
-void export_with_code(ExportDir* o, const Arch& c, const Tokenizer& tok);
+// Returns the config.json of a model that is opened by that file. Dies if the file does not know
+// one of its rows. from: what errors call the model.
+std::string config_with_code(const Arch& c, const Tokenizer& tok, const std::string& from);
 
 // Adds the files that make the tokenizer: its own, or those of bytes. Returns "" or what the reader
 // of the directory has to know about it.

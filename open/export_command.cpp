@@ -69,19 +69,20 @@ static void export_directory(const Flags& f, const Model& m, const std::vector<S
     const FamilyFile file = export_family(f, m.arch, ours, tok);
     const bool family = file.family != NULL;
     const std::vector<StOut>& tensors = family ? file.tensors : ours;
+    const std::string config = family ? file.config : config_with_code(m.arch, tok, f.words[0]);
     ExportDir o = export_begin(f.out);
     safetensors_write(o.tmp + "/model.safetensors", tensors, "{\"format\":\"pt\"}");
     o.files.push_back("model.safetensors");
     std::string as = "the PyTorch file beside the weights";
     std::string how = ", trust_remote_code=True";
     std::string also = ", with trust_remote_code=True";
+    export_file(&o, "config.json", config);
     if (family) {
-        export_file(&o, "config.json", file.config);
         as = file.architecture;
         how.clear();
         also.clear();
     } else {
-        export_with_code(&o, m.arch, tok);
+        export_file(&o, "modeling_train_sink.py", modeling_source());
     }
     const std::string tokens = export_tokenizer(&o, tok, m.arch.T);
     std::string about = export_about(as, how);

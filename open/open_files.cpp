@@ -12,7 +12,7 @@ file opened, a model written in a family's words, tokenizers.
 
 // Returns the GGUF file that the path is, or that a directory without a config.json has in it; ""
 // if none.
-static std::string checkpoint_gguf(const std::string& path) {
+std::string checkpoint_gguf(const std::string& path) {
     if (!is_dir(path)) { return ends_with(path, ".gguf") ? path : ""; }
     return file_exists(path + "/config.json") ? "" : gguf_in(path);
 }

@@ -4,6 +4,7 @@ open/pattern.cpp -- what pattern.h declares.
 #include "pattern.h"
 #include <algorithm>
 #include <limits.h>
+#include "../tokenizer/split.h"
 #include "normal_forms.h"
 
 // ----------------------------------------------------------------------------

@@ -4,8 +4,19 @@ measures the same, that it is the same each time, and what it refuses. What PyTo
 dev/peers/check_export.py.
 */
 #include "../check.h"
+#include "../../arch.h"
 #include "../../tokenizer.h"
 #include "../../files/safetensors.h"
+
+// a build of other switches: no default of theirs is that of a file
+const int BUILD_BIAS = BIAS_k, BUILD_PE = PE_alibi, BUILD_NORM = NORM_post, BUILD_FFN = FFN_relu2;
+const int BUILD_COMBINE = COMBINE_sum, BUILD_QKNORM = QKNORM_all, BUILD_GATE = GATE_head;
+namespace build {
+const char* const Attn::name = "softmax";
+const bool Attn::exp_family = true, Attn::is_signed = false, Attn::capped = false;
+const ZKind Attn::Z = Z_SUM;
+const Phi Attn::phi = PHI_NONE;
+} // namespace build
 
 static const std::string SCRATCH = "build/test/export/", TEXT = SCRATCH + "text.txt";
 static const char* const PROGRAM = "build/cpu/train_sink";
@@ -63,6 +74,76 @@ static void keys_check(const std::string& dir) {
             CHECK(at != std::string::npos && strchr(" (\n", code[at - 1]),
                   "%s of %s is not known to modeling_train_sink.py", f.first.c_str(), object);
         }
+    }
+}
+
+// the names of a kind in the PyTorch file are those of its table here, in this order: the first is
+// what an absent key means in both. It is looked up by its whole name
+static void names_check() {
+    const std::string code = file_read("scripts/modeling_train_sink.py");
+    Arch c;
+    std::vector<std::pair<std::string, std::string>> kinds = { { "attn", NAMES_OF(ATTN) } };
+    for (auto& r : arch_rows(&c)) {
+        if (r.type == ARCH_kind) { kinds.push_back({ key_name(r), r.names }); }
+    }
+    CHECK(kinds.size() >= 12, "%zu kinds", kinds.size());
+    const size_t tables = code.find("\nKINDS = ");
+    for (auto& kind : kinds) {
+        const size_t at = code.find(kind.first + "=\"", tables);
+        std::string names = code.substr(at + kind.first.size() + 2);
+        names.resize(names.find_first_of(",)") - 1);
+        const size_t fold = names.find("\"\n");
+        if (fold != names.npos) { names.erase(fold, names.find('"', fold + 1) + 1 - fold); }
+        CHECK(at < code.find("\nROWS = ") && names + " " == kind.second,
+              "modeling_train_sink.py knows %s as '%s', wanted '%s'", kind.first.c_str(),
+              names.c_str(), kind.second.c_str());
+    }
+    for (auto& name : split(NAMES_OF(ATTN), ' ')) {
+        CHECK(name.empty() || code.find("\n    " + name + "=Operation(") != code.npos,
+              "modeling_train_sink.py has no operation %s", name.c_str());
+    }
+    for (auto& b : BIAS_ROWS) {
+        std::string is, row = strf("\n    %s=Bias(", b.name);
+        if (b.column) { list_add(&is, b.column == KEY_COLUMN ? "\"key\"" : "\"logit\""); }
+        if (b.learn_k) { list_add(&is, "learn_k=True"); }
+        if (b.learn_v) { list_add(&is, "learn_v=True"); }
+        if (b.add_v) { list_add(&is, "add_v=True"); }
+        if (b.token) { list_add(&is, "token=True"); }
+        row += is + ")";
+        CHECK(code.find(row) != code.npos, "modeling_train_sink.py has no line%s", row.c_str());
+    }
+}
+
+// The object train_sink has the rows that differ from the fixed defaults, whatever the build's are;
+// with all rows, as older versions wrote it, it says the same model
+static void rows_check() {
+    const std::string plain = SCRATCH + "plain-out", full = SCRATCH + "full";
+    const Json mine = *json_of_file(plain + "/config.json").get("train_sink");
+    std::string keys;
+    for (auto& f : mine.fields) { list_add(&keys, f.first, " "); }
+    CHECK(keys == "attn tokenizer", "a plain model says %s", keys.c_str());
+    Arch c = arch_fixed();
+    c.HS = c.k_dims = 8;
+    c.norm = NORM_post;
+    c.window = 7;
+    CHECK(arch_object(c, "train_sink") == "{\"norm\": \"post\", \"window\": 7}", "got %s",
+          arch_object(c, "train_sink").c_str());
+    for (const char* name : { "plain", "mistral" }) {
+        const std::string from = SCRATCH + name + (name[0] == 'p' ? "-out" : "-both");
+        check_run("rm -rf " + full + " && cp -r " + from + " " + full);
+        Arch all = arch_fixed();
+        std::string rows;
+        const Json there = *json_of_file(full + "/config.json").get("train_sink");
+        for (auto& r : arch_rows(&all)) {
+            const bool absent = key_object(r) == "train_sink" && !there.get(key_name(r).c_str());
+            if (absent) { rows += json_str(key_name(r)) + ": " + config_text(r) + ", "; }
+        }
+        std::string config = file_read(full + "/config.json");
+        const std::string before = "\"train_sink\": {";
+        config.insert(config.find(before) + before.size(), rows);
+        file_write(full + "/config.json", config);
+        CHECK(measured(full) == measured(from) && !measured(full).empty(),
+              "%s with all rows in its config.json is another model", name);
     }
 }
 
@@ -288,6 +369,7 @@ int main() {
     model_check("yarn", "--rope-scaling yarn --rope-factor 2 --window 4 --local-layers 10 "
                         "--prefix 3 --tied 1");
     keys_check(SCRATCH + "yarn-out");
+    names_check();
     for (const char* name : { "llama_llama3", "llama_yarn", "mistral", "qwen2", "qwen3", "olmo2",
                               "smollm3", "gemma", "gemma3", "gemma3_llama3", "phi3", "stablelm",
                               "gpt_neox", "phi", "gptj", "ernie4_5", "gpt2", "gpt2_untied",
@@ -295,6 +377,7 @@ int main() {
         family_check(name);
     }
     init_check();
+    rows_check();
     chosen_check();
     card_check();
     bytes_check();
