@@ -207,8 +207,8 @@ std::string key_object(const ArchRow& r);
 // Returns the name that the key has there.
 std::string key_name(const ArchRow& r);
 
-// Returns what an absent key of the object "train_sink" means in every build: the defaults, and of a
-// kind the first of its table.
+// Returns what an absent key of the object "train_sink" means in every build: the defaults, and of
+// a kind the first of its table.
 Arch arch_fixed();
 
 // Tells whether transformers.LlamaForCausalLM can open it: if all that LLaMA's config cannot

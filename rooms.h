@@ -1,7 +1,7 @@
 /*
-rooms.h -- two folders that may be deleted: open/, other people's models, and after/, what is done to
-a model that has been trained. This file alone names them. Without them all else builds, trains to
-the same bits and passes its tests.
+rooms.h -- two folders that may be deleted: open/, other people's models, and after/, what is done
+to a model that has been trained. This file alone names them. Without them all else builds, trains
+to the same bits and passes its tests.
 
 A folder's rows are macros: they join the tables of arch.h, tensors.h and flags.h, and are empty
 where the folder is not. Its functions are behind two pointers, which are NULL then.
@@ -91,7 +91,7 @@ struct OpenFiles {
     void (*settle)(ArchCheck* check);
     // Names what layers have that have no attention, "Mamba"; NULL if all have it.
     const char* (*mixer)(const Arch& arch);
-    // Names what a model has that only runs forward, "Mamba layers"; "" if all of it can be trained.
+    // Names what a model has that only runs forward, "Mamba layers"; "" if all can be trained.
     std::string (*forward_only)(const Arch& arch);
 };
 

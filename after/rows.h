@@ -1,6 +1,6 @@
 /*
-rows.h -- the commands of after/ and their flags, which rooms.h adds to the tables of flags.h. Macros
-alone: this file includes nothing.
+rows.h -- the commands of after/ and their flags, which rooms.h adds to the tables of flags.h.
+Macros alone: this file includes nothing.
 */
 #ifndef AFTER_ROWS_H
 #define AFTER_ROWS_H

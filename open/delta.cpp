@@ -1,8 +1,8 @@
 /*
-open/delta.cpp -- the gated delta rule in place of attention, for forward passes alone, as Qwen3-Next and
-Qwen 3.5 have it (Yang et al. 2024, Gated Delta Networks). Each value head has a matrix S, (DK, DV),
-that maps a key to a value, and knows nothing else of the tokens before. KH heads of q and k serve
-VH of values:
+open/delta.cpp -- the gated delta rule in place of attention, for forward passes alone, as
+Qwen3-Next and Qwen 3.5 have it (Yang et al. 2024, Gated Delta Networks). Each value head has a
+matrix S, (DK, DV), that maps a key to a value, and knows nothing else of the tokens before. KH
+heads of q and k serve VH of values:
 
     q | k | v   = n W_qkv^T,   z = n W_z^T,   b = n W_b^T,   a = n W_a^T
     q | k | v   = silu of their convolution over the last K tokens, each channel by itself

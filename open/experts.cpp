@@ -1,6 +1,6 @@
 /*
-open/experts.cpp -- mixture of experts in place of the FFN, for forward passes alone. A router picks a few
-of many FFNs for each row of the stream, and adds their outputs with its weights:
+open/experts.cpp -- mixture of experts in place of the FFN, for forward passes alone. A router picks
+a few of many FFNs for each row of the stream, and adds their outputs with its weights:
 
     r = n W_r^T + b_r,   x_{2l+2} = x_{2l+1} + sum over the k experts of largest r of p_e FFN_e(n)
                                              + sigmoid(n w^T) FFN_shared(n)

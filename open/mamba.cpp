@@ -1,6 +1,7 @@
 /*
-open/mamba.cpp -- Mamba in place of attention, for forward passes alone, as Jamba has it. Such a layer
-has MW channels inside. Each remembers MS numbers h, and knows nothing else of the tokens before:
+open/mamba.cpp -- Mamba in place of attention, for forward passes alone, as Jamba has it. Such a
+layer has MW channels inside. Each remembers MS numbers h, and knows nothing else of the tokens
+before:
 
     u | z     = n W_in^T
     u_t       = silu(w_1 u_{t-K+1} + .. + w_K u_t + bias)              each channel by itself

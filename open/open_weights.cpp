@@ -1,6 +1,6 @@
 /*
-open/open_weights.cpp -- what rooms.h asks of open/ about a model: the weights of another family, read
-to where ours are.
+open/open_weights.cpp -- what rooms.h asks of open/ about a model: the weights of another family,
+read to where ours are.
 */
 #include "../core/checkpoint.h"
 #include "import_experts.h"

@@ -258,6 +258,7 @@ static void cache_check(const std::string& path, bool train) {
     model_free(&m);
     weights_close(&st);
 }
+#if HAS_OPEN
 // Mamba layers, or the delta rule, before and after attention; their convolution spans more than the
 // first three tokens
 static void mixer_cache_check(bool delta) {
@@ -278,6 +279,7 @@ static void mixer_cache_check(bool delta) {
     cache_compare(&m, seq.data(), mixer_of(c));
     model_free(&m);
 }
+#endif
 // how far apart two lists are, over the largest
 static double apart(const std::vector<double>& a, const std::vector<double>& b) {
     double worst = a.size() == b.size() && !a.empty() ? 0 : INFINITY, top = 1e-3;
@@ -392,9 +394,11 @@ int main(int argc, char** argv) {
         batches_check(argv[i]);
         if (is_double) { differences_check(argv[i]); }
     }
+#if HAS_OPEN
     for (bool delta : { false, true }) {
         if (!Bias::column && Attn::phi == PHI_NONE) { mixer_cache_check(delta); }
     }
+#endif
     CHECK(looked, "no fixture is of this build");
     return check_done();
 }
