@@ -9,7 +9,7 @@
 # scripts/plot.py. docs/results/README.md says how the stored results were made.
 cd "$(dirname "$0")/.." || exit 1
 PYTHON=${PYTHON:-python3}
-out=docs
+out=docs/figures
 if [ "$1" = -o ]; then out=$2; shift 2; fi
 all="text-dynamics text-film text-map interventions open-heads open-norms first-token first-token-norms
     first-token-stays first-token-border first-token-positions first-token-changes

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""first_results.py OUT DIR [NAME..] -- keeps what docs/first-token.md and its notebook quote of the
+"""first_results.py OUT DIR [NAME..] -- keeps what docs/findings/first-token.md and its notebook quote of the
 runs that dev/ordinary_first.sh left in OUT, of all or of these:
 DIR/NAME/log.jsonl with the configuration, an evaluation every 2,500 steps and the last, and of a run
 that goes on from another also those before step 2,500; losses.json with the loss of every

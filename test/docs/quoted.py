@@ -111,14 +111,14 @@ check_generated("docs/results/text2.md", "-text2")
 check_generated("docs/results/laptop.md", "-laptop")
 
 interventions = by_id(["interventions-text"])
-for head, rows in tables(page("docs/interventions.md")):
-    check_table("docs/interventions.md", head, rows, interventions,
+for head, rows in tables(page("docs/findings/interventions.md")):
+    check_table("docs/findings/interventions.md", head, rows, interventions,
                 lambda cell: "interventions-" + cell.split(" (")[0])
 
 table4 = by_id(["table4-text"])
-for head, rows in tables(page("docs/text.md")):
+for head, rows in tables(page("docs/findings/text.md")):
     if head[0] == "BIAS":
-        check_table("docs/text.md", head, rows, table4,
+        check_table("docs/findings/text.md", head, rows, table4,
                     lambda cell: "table4-" + cell.replace(", ordinary first token", "-no-s"))
 
 # ---- the stored runs of the demo: README's table, and how the sink forms
@@ -142,7 +142,7 @@ def mean(map_):
     return sum(map(sum, map_)) / sum(map(len, map_))
 
 
-for head, rows in tables(page("docs/text.md")):
+for head, rows in tables(page("docs/findings/text.md")):
     if head[:2] != ["step", "softmax: loss"]: continue
     for row in rows:
         step = int(row[0].replace(",", ""))
@@ -151,7 +151,7 @@ for head, rows in tables(page("docs/text.md")):
                   f"{100 * soft['sink']['sink_k'][0]:.1f}%", f"{ratio(soft, 'v_norm'):.2f}",
                   f"{ratio(soft, 'k_norm'):.2f}", f"{100 * key['sink']['sink_star']:.0f}%",
                   f"{mean(sig['alpha1_proxy']):.2f}", f"{ratio(sig, 'v_norm'):.2f}"]
-        expect(row[1:] == wanted, f"docs/text.md, step {row[0]}: got {row[1:]}, wanted {wanted}")
+        expect(row[1:] == wanted, f"docs/findings/text.md, step {row[0]}: got {row[1:]}, wanted {wanted}")
 
 # ---- sentences: (page, text with {}, its figures as they are printed)
 loss = lambda e: e["val_loss"]
@@ -196,31 +196,31 @@ PROSE = [
     ("docs/sinks.md", "at no cost: Sink_\\* {}% and Sink_1 {}%",
      [f"{100 * min(e['sink']['sink_star'] for e in ends['extra-key']):.0f}",
       f"{100 * max(e['sink']['sink_k'][0] for e in ends['extra-key']):.0f}"]),
-    ("docs/text.md", "it is {}, {}, {}, {}, {}, {} and {}% from step 2,400 to 3,000",
+    ("docs/findings/text.md", "it is {}, {}, {}, {}, {}, {} and {}% from step 2,400 to 3,000",
      [f"{100 * finer[s]['sink']['sink_k'][0] - 1e-9:.0f}" for s in range(2400, 3001, 100)]),
-    ("docs/smollm2.md", "| natural | `none` | {} | {} | {} | {} |",
+    ("docs/findings/smollm2.md", "| natural | `none` | {} | {} | {} | {} |",
      [f"{smol['probe_loss']:.3f}", f"{100 * smol['sink']['sink_k'][0]:.1f}",
       f"{100 * smol['sink']['sink_k'][1]:.1f}", f"{smol_alpha:.3f}"]),
-    ("docs/smollm2.md", "in percent, natural text: {}.", [" ".join(by_layer)]),
+    ("docs/findings/smollm2.md", "in percent, natural text: {}.", [" ".join(by_layer)]),
     ("README.md", "eval 4000 | val {} | sink_1 {}%", [f"{seed1['val_loss']:.4f}", f"{seed1['sink_1']:.1f}"]),
     ("README.md", "changes the held-out loss by {} on average; changing the seed changes it by {}",
      [f"{bf16[0]:.3f}", f"{bf16[2]:.3f}"]),
-    ("docs/text-larger.md", "the loss differs by {} on average and by {} at most, where two seeds of one row "
+    ("docs/findings/text-larger.md", "the loss differs by {} on average and by {} at most, where two seeds of one row "
      "differ by {} and {}", [f"{x:.3f}" for x in bf16]),
-    ("docs/text.md", "the magnitudes are not ({}% against 18.2%)",
+    ("docs/findings/text.md", "the magnitudes are not ({}% against 18.2%)",
      [f"{average(table4, 'table4-none', of_proxy):.1f}"]),
-    ("docs/text.md", "the sink token takes {}% of the heads, at a lower loss ({} against {})",
+    ("docs/findings/text.md", "the sink token takes {}% of the heads, at a lower loss ({} against {})",
      [f"{average(table4, 'table4-sink_token-no-s', star):.0f}",
       f"{average(table4, 'table4-sink_token-no-s', loss):.3f}",
       f"{average(table4, 'table4-none-no-s', loss):.3f}"]),
-    ("docs/text.md", "Of 34 claims, all written before the runs, {} hold on every seed, {} do not",
+    ("docs/findings/text.md", "Of 34 claims, all written before the runs, {} hold on every seed, {} do not",
      [verdict("-text", "holds"), verdict("-text", "does not hold")]),
-    ("docs/interventions.md", "a loss that is not above softmax's ({} to {} against {})",
+    ("docs/findings/interventions.md", "a loss that is not above softmax's ({} to {} against {})",
      [min(one(i) for i in ("zero", "logit", "k", "kv")), max(one(i) for i in ("zero", "logit", "k", "kv")),
       one("softmax")]),
-    ("docs/interventions.md", "the logit takes a third less ({}%)", [one("gate_head-logit", star, 1)]),
-    ("docs/interventions.md", "the third lowest loss of the table, {}", [one("gate_elem")]),
-    ("docs/interventions.md", "has the best loss ({})", [one("wd0.0")]),
+    ("docs/findings/interventions.md", "the logit takes a third less ({}%)", [one("gate_head-logit", star, 1)]),
+    ("docs/findings/interventions.md", "the third lowest loss of the table, {}", [one("gate_elem")]),
+    ("docs/findings/interventions.md", "has the best loss ({})", [one("wd0.0")]),
 ]
 
 

@@ -6,7 +6,7 @@ import json
 from statistics import mean, stdev
 
 FIRST, WORTH, CHANGES, ORDINARY, NOTEBOOK = (
-    f"docs/first-token{page}.md" for page in ("", "-worth", "-changes", "-ordinary", "-notebook"))
+    f"docs/findings/first-token{page}.md" for page in ("", "-worth", "-changes", "-ordinary", "-notebook"))
 
 # the stored runs that sentences name
 GO_ON = "rotary12T256-random-then-ordinary"
@@ -152,7 +152,7 @@ def mean_and_error(x, digits):
 # ---- the pages
 
 def of_first():
-    """Returns the sentences of docs/first-token.md."""
+    """Returns the sentences of docs/findings/first-token.md."""
     at = {step: evaluation(FOUR, step) for step in (20000, 40000)}
     begin_64, end_64 = (evaluation(FOUR_64, step) for step in (0, 10000))
     begin_256, end_256 = (evaluation(FOUR_256, step) for step in (0, 10000))
@@ -389,7 +389,7 @@ def of_changes():
 
 
 def of_ordinary():
-    """Returns the sentences of docs/first-token-ordinary.md."""
+    """Returns the sentences of docs/findings/first-token-ordinary.md."""
     after, last = stored(LARGE, "after"), evaluation(LARGE, 11500)
     ratios = [a / b for a, b in zip(last["h_norm_first"], last["h_norm_rest"])]
     tokens = lambda step, of_a_step: f"{step * of_a_step / 1e6:.0f}"
@@ -429,7 +429,7 @@ def of_ordinary():
 
 
 def of_notebook():
-    """Returns the rows of docs/first-token-notebook.md."""
+    """Returns the rows of docs/findings/first-token-notebook.md."""
     found = table(NOTEBOOK, FOUR_LAYERS)
     for label, stem in EIGHT_LAYERS:                      # the numbers of all seeds in a cell
         runs = [evaluation(f"rotary8-{stem}-s{seed}", 10000) for seed in (1, 2, 3)]
