@@ -8,8 +8,12 @@ import re
 import subprocess
 import sys
 
+sys.path.insert(0, "scripts/lib")
 import quoted_cut
 import quoted_first
+import stored
+
+TABLES, DEMO = (stored.read(f"docs/results/{name}.jsonl") for name in ("tables", "demo"))
 
 passed, wrong = 0, []
 
@@ -25,6 +29,8 @@ def page(name):
 
 
 def results(name):
+    """A table of the paper at a scale, or a file that holds one thing."""
+    if name in TABLES: return TABLES[name][name + ".json"]
     return json.load(open(f"docs/results/{name}.json", encoding="utf-8"))
 
 
@@ -98,7 +104,7 @@ def check_generated(name, suffix):
         scale = re.search(r"^Scale (\w+)", part, re.M)
         try:
             stored = by_id([table + ("-" + scale[1] if scale else suffix)])
-        except FileNotFoundError:
+        except (FileNotFoundError, KeyError):
             continue
         for head, rows in tables(part):
             check_table(name, head, rows, stored, lambda cell: f"{table}-{cell}")
@@ -179,13 +185,11 @@ verdict = lambda s, v: str(sum(x == v for x in held[s]))
 ends = {}
 for name in ("softmax", "sigmoid", "extra-key"):
     for seed in (2, 3, 4):
-        path = f"docs/results/demo/{name}-seed{seed}/log.jsonl"
-        lines = [json.loads(line) for line in open(path, encoding="utf-8")]
+        lines = DEMO[f"{name}-seed{seed}"]["log.jsonl"]
         ends.setdefault(name, []).append([o for o in lines if o["event"] == "eval"][-1])
 rates = [f"{100 * e['sink']['sink_k'][0]:.1f}".replace(".0", "") for e in ends["softmax"]]
 dearer = [b["val_loss"] - a["val_loss"] for a, b in zip(ends["softmax"], ends["sigmoid"])]
-finer = {o["step"]: o for o in map(json.loads, open("docs/results/demo/film-seed2/log.jsonl",
-                                                    encoding="utf-8")) if o["event"] == "eval"}
+finer = {o["step"]: o for o in DEMO["film-seed2"]["log.jsonl"] if o["event"] == "eval"}
 smol = results("smollm2")
 smol_alpha = sum(map(sum, smol["alpha1"])) / sum(map(len, smol["alpha1"]))
 by_layer = [f"{100 * sum(x > 0.3 for x in row) / len(row):.0f}" for row in smol["alpha1"]]

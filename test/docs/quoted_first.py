@@ -2,8 +2,13 @@
 
 A sentence is (page, text with {} for every figure, the figures as they are printed).
 """
-import json
+import sys
 from statistics import mean, stdev
+
+sys.path.insert(0, "scripts/lib")
+from stored import read
+
+RUNS = read("docs/results/first-token.jsonl")
 
 FIRST, WORTH, CHANGES, ORDINARY, NOTEBOOK = (
     f"docs/findings/first-token{page}.md" for page in ("", "-worth", "-changes", "-ordinary", "-notebook"))
@@ -75,14 +80,12 @@ SHARES = [(share, f"rotary12h4q{share[2:]}-random-s1", (5000, 20000)) for share 
 # ---- what is stored of a run
 
 def stored(name, file):
-    with open(f"docs/results/first-token/{name}/{file}.json", encoding="utf-8") as text:
-        return json.load(text)
+    return RUNS[name][file + ".json"]
 
 
 def evaluations(name):
     """Returns the stored evaluations of a run."""
-    with open(f"docs/results/first-token/{name}/log.jsonl", encoding="utf-8") as text:
-        return [o for o in map(json.loads, text) if o["event"] == "eval"]
+    return [o for o in RUNS[name]["log.jsonl"] if o["event"] == "eval"]
 
 
 def evaluation(name, step):

@@ -4,6 +4,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 command -v python3 > /dev/null || { echo "skipped: no python3"; echo "0 passed, 0 failed"; exit; }
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
+(cd docs/results && sha256sum -c --quiet sums.txt) > "$dir/out" 2>&1; ok $? "$(head -n 3 "$dir/out")"
 python3 test/docs/quoted.py > "$dir/out"; ok $? "$(grep -v passed "$dir/out" | head -n 20)"
 # and the check itself: one digit of each kind of place, in a copy
 mkdir -p "$dir/copy"; cp -r README.md metrics.cuh docs test scripts "$dir/copy"; cd "$dir/copy" || exit 1
