@@ -237,6 +237,8 @@ def check_prose(name, template, figures):
 
 
 for row in PROSE + quoted_cut.sentences() + quoted_first.sentences(): check_prose(*row)
+expect(page("docs/results/first-token.md") == quoted_first.registry(),
+       "docs/results/first-token.md: python3 test/docs/quoted_first.py prints another page")
 for text in wrong: print("FAIL", text)
 print(f"{passed} passed, {len(wrong)} failed")
 sys.exit(bool(wrong))
