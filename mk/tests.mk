@@ -34,7 +34,7 @@ set_defs = -DATTN=$(call of_set,$(1),1) -DBIAS=$(call of_set,$(1),2) -DPE=$(call
 
 # those that parse what others wrote run once more under the address
 # and undefined-behavior sanitizers
-ASAN_TESTS := $(foreach t,data look checkpoint tokenizer gguf meet,build/test/asan_$(t))
+ASAN_TESTS := $(foreach t,data look checkpoint tokenizer gguf,build/test/asan_$(t))
 ASAN_OBJECTS := $(ONCE_SOURCES:%.cpp=build/once/asan/%.o)
 ASAN_ONCE  := build/once/asan/once.a
 # GCC warns of std::regex itself under the sanitizers
