@@ -256,6 +256,7 @@ static Origin run_origin(Run* r) {
     Flags* f = &r->f;
     Origin o;
     o.from = run_find(*f, &r->first);
+    if (f->resume && !o.resumes()) { run_take_begun(f); }
     if (o.resumes()) {
         hint_also() = hint_other_checkpoint(f->out, o.from).hint;
         o.state = json_file(o.from + "/state.json");
