@@ -104,7 +104,7 @@ typedef std::string str;
     X("e", OWN, long,   calibrate,       0,   16,         1, 1<<20,   "sequences that set the ranges of :static; they are not in the loss") \
     X("e", OWN, bool,   gradients,       0,   false,      0, 0,       "norm of the loss gradient in the residual stream, by token") \
     X("e", OWN, str,    edit,            0,   "",         0, 0,       "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
-    X("tpgsbce", RUN, str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the one timed as the fastest here)") \
+    X("tpgsbce", RUN, str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the fastest on such a processor)") \
     X("b", OWN, bool,   ops,             0,   false,      0, 0,       "also time every operation against its roofline, and memory") \
     X("b", OWN, bool,   products,        0,   false,      0, 0,       "time only the CPU's matrix products: is fp32 or bf16 faster here?") \
     X("g", OWN, str,    prompt,          0,   "",         0, 0,       "text to continue") \
@@ -231,7 +231,7 @@ void command_known(const Flags& f, char command);
 // Reads the command line. *command: its letter. Ends the program at what it does not know.
 Flags flags_parse(int argc, char** argv, char* command);
 
-// Settles the kernel of all products of this process: --product's, or the fastest (cpu/choice.h).
+// Settles the kernel of all products of this process: --product's, or its processor's.
 void product_settle(const Flags& f);
 
 // Returns all flags of a command as JSON, as the log and state.json keep them.
