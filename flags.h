@@ -97,7 +97,7 @@ typedef std::string str;
     X("p", OWN, str,    dump_heads,      0,   "0:0",      0, 0,       "LAYER:HEAD,... for --dump, or all") \
     X("p", OWN, long,   dump_seq,        0,   0,          0, 1<<20,   "which probe sequence --dump shows, from 0") \
     AFTER_FLAGS(X) \
-    X("tpgsbce", RUN, str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the one timed as the fastest here)") \
+    X("tpgsbce", RUN, str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the fastest on such a processor)") \
     X("b", OWN, bool,   ops,             0,   false,      0, 0,       "also time every operation against its roofline, and memory") \
     X("b", OWN, bool,   products,        0,   false,      0, 0,       "time only the CPU's matrix products: is fp32 or bf16 faster here?") \
     X("g", OWN, str,    prompt,          0,   "",         0, 0,       "text to continue") \
@@ -218,7 +218,7 @@ void command_known(const Flags& f, char command);
 // Reads the command line. *command: its letter. Ends the program at what it does not know.
 Flags flags_parse(int argc, char** argv, char* command);
 
-// Settles the kernel of all products of this process: --product's, or the fastest (cpu/choice.h).
+// Settles the kernel of all products of this process: --product's, or its processor's.
 void product_settle(const Flags& f);
 
 // Returns all flags of a command as JSON, as the log and state.json keep them.

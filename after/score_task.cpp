@@ -303,6 +303,8 @@ ScoreTask score_read(const std::string& path, const ScoreText& how, long limit) 
         task.items.push_back(item);
     }
     require(records > 0, path + ": no records", "one or more");
-    require(!task.items.empty(), task.left[0].why, "at least one item that can be scored");
+    if (task.items.empty()) {
+        require(false, task.left[0].why, "at least one item that can be scored");
+    }
     return task;
 }

@@ -255,6 +255,7 @@ static Origin run_origin(Run* r) {
     Flags* f = &r->f;
     Origin o;
     o.from = run_find(*f, &r->first);
+    if (f->resume && !o.resumes()) { run_take_begun(f); }
     if (o.resumes()) {
         hint_also() = hint_other_checkpoint(f->out, o.from).hint;
         o.state = json_file(o.from + "/state.json");
@@ -331,7 +332,7 @@ static void run_directory(Run* r) {
     Flags* f = &r->f;
     const bool first = dist::rank == 0;
     if (first && f->out.empty()) { f->out = next_run_dir(); }
-    dist::spread(&f->out, "the name of the run");
+    dist::spread(&f->out);
     if (!first) { return; }
     make_dirs(f->out);
     if (f->resume) { return; }                           // locked already
@@ -373,7 +374,7 @@ static void run_sequences(Run* r) {
 Run run_open(Flags f) {
     Run r = Run();
     r.f = f;
-    dist::tensors_start();
+    dist::tensors_start(f.out);
     run_agree(f);
     const bool goes_on = f.resume && is_dir(f.out);
     if (dist::rank == 0 && goes_on) { run_lock(f.out); }

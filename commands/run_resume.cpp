@@ -28,16 +28,36 @@ static std::string run_of_step(const std::string& out) {
     return step && has_run ? run : "";
 }
 
-// Dies if a directory without checkpoints is not a run, but something else: a
-// checkpoint, a model.
-static void run_none(const std::string& out) {
-    if (file_exists(out + "/log.jsonl")) { return; }
+// Names the runs in a directory: "a b c".
+static std::string runs_in(const std::string& dir) {
+    std::string all;
+    for (auto& name : dir_list(dir)) {
+        if (file_exists(dir + "/" + name + "/log.jsonl")) { list_add(&all, name, " "); }
+    }
+    return all;
+}
+
+// Dies if a directory without checkpoints is not a run, but something else: a checkpoint, a model,
+// a parent of runs; or if it is empty, and no flag says what a new run would be.
+static void run_none(const Flags& f) {
+    const std::string& out = f.out;
+    if (file_size(out + "/log.jsonl") > 0) { return; }
     for (const std::string name : { "state.json", "config.json", "manifest.json" }) {
         if (!file_exists(out + "/" + name)) { continue; }
         const std::string run = run_of_step(out);
         std::string hint = "continue its run with --resume -o " + run;
         if (run.empty()) { hint = list_beside(out, "-d */"); }
         die(EXIT_USER, out + ": holds " + name + " and no log, so there is no run to resume", hint);
+    }
+    const std::string inside = runs_in(out);
+    if (!inside.empty()) {
+        die(EXIT_USER, out + ": holds runs, and is none: " + inside,
+            "name one of them: --resume -o " + out + "/" + inside.substr(0, inside.find(' ')));
+    }
+    if (!flags_begin_run(f)) {
+        die(EXIT_USER, out + ": holds no run to resume",
+            "see that its disk is mounted: ls " + out + "; or leave --resume out, and give the "
+            "flags of a run: a new one begins there");
     }
 }
 
@@ -72,13 +92,21 @@ std::string run_find(const Flags& f, long* step) {
     if (f.resume && !newest.empty()) { return newest; }
     *step = 0;
     if (f.resume) {
-        run_none(f.out);
+        run_none(f);
         run_lost(f.out);
     }
     return "";
 }
 
 // ---- the flags of the run
+
+void run_take_begun(Flags* f) {
+    const Json was = log_flags(f->out + "/log.jsonl", INFINITY);
+    if (was.fields.empty()) { return; }
+    flags_take(f, was, true);
+    f->given_data = true;
+    if (!f->given_product && !f->product.empty()) { product_settle(*f); }
+}
 
 void run_again(const Flags& f) {
     const Json was = log_flags(f.out + "/log.jsonl", INFINITY);

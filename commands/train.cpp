@@ -41,14 +41,6 @@ static double validate(Model* m, Data* data, int B, int T) {
 
 // ---- what is said when a run starts
 
-// Describes the kernel of the products: "avx512, 96 GFLOP/s per thread, timed now".
-static std::string product_text() {
-    const cpu::Choice& c = cpu::choice();
-    std::string speed;
-    if (c.gflops) { speed = strf(", %.0f GFLOP/s per thread", c.gflops); }
-    return c.name + speed + ", " + c.why;
-}
-
 // Returns the flags of the model that are neither its sizes nor their defaults: " --window 8".
 static std::string properties_text(Arch c) {
     std::string text;
@@ -93,7 +85,11 @@ static void describe_machine(const Run& r) {
         printf(", free %s", bytes_text(memory_free()).c_str());
     }
     printf("\ndevice %s\n", ops::device_start().c_str());
-    if (!strcmp(BACKEND_NAME, "cpu")) { printf("product %s\n", product_text().c_str()); }
+    const cpu::Choice& product = cpu::choice();
+    if (!product.name.empty()) {                         // of BACKEND=cpu alone
+        printf("product %s, %s (bench --products times them all)\n", product.name.c_str(),
+               product.why.c_str());
+    }
     if (dist::world > 1) {
         printf("ranks  %d by %s, ", dist::world, dist::name);
         printf("%d of them on this machine\n", dist::neighbors);
@@ -137,7 +133,6 @@ static void log_config(Run* r) {
     o.text("version", VERSION);
     o.text("commit", COMMIT);
     if (!product.name.empty()) { o.text("product", product.name); }  // of BACKEND=cpu alone
-    if (product.gflops) { o.decimals("product_gflops", product.gflops, 1); }
     if (dist::world > 1) { o.count("ranks", dist::world); }
     o.text("data", r->data.description);
     log_line(&r->log, o);

@@ -108,7 +108,7 @@ inline std::string& hint_also() {
     return also;
 }
 
-// Ends all of many processes (dist/processes.h) with one error: what went wrong, and the full
+// Ends all of many processes (dist/agree.h) with one error: what went wrong, and the full
 // message.
 typedef void (*DieHook)(int code, const std::string& what, const std::string& message);
 

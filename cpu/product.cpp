@@ -54,7 +54,7 @@ void product_limit(const std::string& name) {
     die(EXIT_USER,
         strf("--product: got '%s', wanted one that this processor has:%s", name.c_str(),
              here.c_str()),
-        "leave it out: the one that was timed as the fastest is taken");
+        "leave it out: the one that is fastest on this kind of processor is taken");
 }
 
 std::string product_name() {
@@ -591,16 +591,15 @@ static void product_run(Product& p, int threads) {
     if (p.kernel.end) { p.kernel.end(); }
 }
 
-// Computes a product by a kernel that fits its factors. most: threads at most, 0 for all
-static void product_by(const Kernel& kernel, int most, const Factor& a, const Factor& b,
-                       const Result& c) {
+// Computes a product by a kernel that fits its factors.
+static void product_by(const Kernel& kernel, const Factor& a, const Factor& b, const Result& c) {
     Product p(kernel, a.count, b.count, a, b, c);
     int threads = 1;
 #ifdef _OPENMP
     const double operations = 2.0 * p.M * p.N * a.K;
     const double worth_waking_threads = kernel.bf16 ? 2e7 : 4e6;
     const bool large = operations > worth_waking_threads;
-    if (most != 1 && large && !omp_in_parallel()) { threads = omp_get_max_threads(); }
+    if (large && !omp_in_parallel()) { threads = omp_get_max_threads(); }
 #endif
     p.plan(threads);
 #ifdef _OPENMP
@@ -623,15 +622,15 @@ void product(Factor a, Factor b, Result c) {
     if (a.count < 1 || b.count < 1) { return; }
     const Kernel& kernel = kernel_for(a.lanes != FLOATS);
     if (a.lanes != FLOATS) { a.lanes = b.lanes = bf16_lanes(kernel); }
-    product_by(kernel, 0, a, b, c);
+    product_by(kernel, a, b, c);
 }
 
-void product_with(int k, int threads, Factor a, Factor b, Result c) {
+void product_with(int k, Factor a, Factor b, Result c) {
     if (a.lanes != FLOATS) { a.lanes = b.lanes = bf16_lanes(kernels[k]); }
-    product_by(kernels[k], threads, a, b, c);
+    product_by(kernels[k], a, b, c);
 }
 
-void product_split(Factor a, Factor b, Result c) { product_by(split_kernel, 0, a, b, c); }
+void product_split(Factor a, Factor b, Result c) { product_by(split_kernel, a, b, c); }
 
 void product_double(long M, long N, long K, Matrix<double> a, Matrix<double> b, Output<double> c) {
     #pragma omp parallel for if (2.0 * M * N * K > 4e6)

@@ -166,8 +166,8 @@ struct Result {
 // Computes C (M, N) = or += A (M, K) @ B (K, N); M and N are the counts of a and b.
 void product(Factor a, Factor b, Result c);
 
-// Does the same by row k of the table, which can run here. threads: 1, or 0 for all
-void product_with(int k, int threads, Factor a, Factor b, Result c);
+// Does the same by row k of the table, which can run here.
+void product_with(int k, Factor a, Factor b, Result c);
 
 // Does the same for floats, where split_kernel runs: a is split already, in strips (bf16_pair.h),
 // and b is split while it is packed.

@@ -20,7 +20,7 @@ JOIN       = $(COMPILE)
 LINK       = -lcublasLt $(if $(filter nccl,$(DIST)),-lnccl)
 else
 HOST    = $(if $(filter mpi,$(DIST)),OMPI_CXX='$(CXX)' MPICH_CXX='$(CXX)' $(MPICXX),$(CXX))
-JOIN    = $(HOST) -fopenmp
+JOIN    = $(HOST) $(OPTIMIZE) -fopenmp
 COMPILE = $(HOST) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
 # the folders of the program beside the root, which nothing else lists: make -s rooms. open/ and after/

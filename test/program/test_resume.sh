@@ -195,10 +195,18 @@ refuses "lost: already holds a run" $TINY -n 4 -o lost
 cmp -s lost/log.jsonl log.before; ok $? "the log of a run without a checkpoint was changed"
 # one that has not made a step has lost nothing
 mkdir none; head -n 2 lost/log.jsonl > none/log.jsonl
-refuses "none: has no checkpoint, and was begun with other flags" --resume -o none
-cp lost/log.jsonl none; head -n 2 whole/log.jsonl > none/log.jsonl
-train $TINY -n 20 --resume -o none
-same none whole "a run without a step"
+refuses "none: has no checkpoint, and was begun with other flags" --resume -o none --seed 77
+head -n 2 whole/log.jsonl > none/log.jsonl
+train --resume -o none
+same none whole "a run without a step, by the flags of its log"
+# what is no run trains nothing: a parent of runs, an empty directory, an empty log
+mkdir -p parent/empty; cp -r told parent/one
+refuses "parent: holds runs, and is none: one" --resume -o parent
+says "HINT: name one of them: --resume -o parent/one$" "which run is meant"
+refuses "parent/empty: holds no run to resume" --resume -o parent/empty
+: > parent/empty/log.jsonl
+refuses "parent/empty: holds no run to resume" --resume -o parent/empty --stop-after 1
+[ ! -s parent/empty/log.jsonl ] && [ ! -e parent/log.jsonl ]; ok $? "something was trained there"
 
 # ---- nothing that was edited goes unnoticed
 train $TINY -n 3 -o sound --rope-scaling yarn --rope-factor 2 --window 7
