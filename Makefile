@@ -9,7 +9,7 @@ include mk/build.mk    # how a program is built
 include mk/tests.mk    # how the tests are built
 
 .SUFFIXES: # so that `make test_data` is an unknown target, and compiles no file of that name
-.PHONY: train_sink binary once switches rooms quick slow test-all compile-all ptx-all sanitizer check test \
+.PHONY: train_sink binary once switches rooms quick slow test-all core-tests compile-all ptx-all sanitizer check test \
         program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
@@ -42,7 +42,12 @@ test:
 
 test-all: # what make test leaves out
 	@SAY=1 $(MAKE) --no-print-directory -s -j$(JOBS) slow
-	@$(call run_all,$(filter-out build/test/analytic/%,$(SLOW_BUILDS)) $(SLOW_SCRIPTS) analytic)
+	@$(call run_all,$(filter-out build/test/analytic/%,$(SLOW_BUILDS)) $(SLOW_SCRIPTS) \
+	  $(if $(CORE_TESTED),,analytic))
+
+core-tests: # those that need neither open/ nor after/, fast and slow
+	@SAY=1 $(MAKE) --no-print-directory -s -j$(JOBS) $(CORE_TESTS) binary
+	@$(call run_all,$(filter-out build/test/analytic/%,$(CORE_TESTS)) analytic)
 
 # nvcc on every two switch values together, for four architectures; an attention kernel that
 # spills is a failure

@@ -45,12 +45,17 @@ SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -D_G
 # all golden sets, the sanitizers, scripts, the emulator's long runs and nvcc. CI runs both
 NOT_QUICK    := build/test/test_train build/test/test_bf16 build/test/test_extremes
 QUICK_SETS   := softmax-none-rotary sigmoid-none-rotary softmax-k-rotary
-QUICK_BUILDS := $(filter-out $(NOT_QUICK),$(TESTS)) $(QUICK_SETS:%=build/test/model/%)
-SLOW_BUILDS  := $(filter-out $(QUICK_BUILDS),$(TESTS) $(MODEL_TESTS) $(ASAN_TESTS))
+# the core's need neither open/ nor after/: CI builds and runs them in a copy without the two
+# (test/program/test_rooms.sh), and, with CORE_TESTED=1, not here again
+CORE_TESTS   := $(patsubst %.cpp,build/test/%,$(notdir $(filter-out $(MODEL_SOURCES),$(wildcard \
+                $(patsubst %,test/%/test_*.cpp,core cpu files tokenizer dataloader))))) $(MODEL_TESTS)
+TESTED       := $(if $(CORE_TESTED),$(filter-out $(CORE_TESTS),$(TESTS)),$(TESTS) $(MODEL_TESTS))
+QUICK_BUILDS := $(filter $(filter-out $(NOT_QUICK),$(TESTS)) $(QUICK_SETS:%=build/test/model/%),$(TESTED))
+SLOW_BUILDS  := $(filter-out $(QUICK_BUILDS),$(TESTED) $(ASAN_TESTS))
 # about the tree itself
 QUICK_NAMES := index size version
 QUICK_SCRIPTS := $(wildcard $(QUICK_NAMES:%=test/program/test_%.sh))
-SLOW_SCRIPTS := $(filter-out $(QUICK_SCRIPTS),$(wildcard test/*/test_*.sh))
+SLOW_SCRIPTS := $(filter-out $(QUICK_SCRIPTS) $(if $(CORE_TESTED),%/test_rooms.sh),$(wildcard test/*/test_*.sh))
 # their names, as test/run.sh knows them, those that take minutes first:
 # no core is to wait for the last of them
 names_of = $(patsubst build/test/%,%,$(filter-out %.sh,$(1))) \
