@@ -6,15 +6,6 @@ commands/open_model.cpp -- what open_model.h declares.
 #include "../files/directory.h"
 #include "../files/look.h"
 
-void opened_said(const Checkpoint& k, const std::string& adapter) {
-    if (!k.part_of.empty()) {
-        fprintf(stderr, "note   %s: %s\n", printable(k.where).c_str(), k.part_of.c_str());
-    }
-    if (!k.adapted.empty()) {
-        fprintf(stderr, "adapter %s: %s\n", adapter.c_str(), k.adapted.c_str());
-    }
-}
-
 void die_no_tokenizer(const std::string& model) {
     static const char* const OTHERS[][2] = { { "tokenizer.model", "spm_to_json.py" },
                                              { "tekken.json", "tiktoken_to_json.py" } };
@@ -52,8 +43,7 @@ Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients)
         die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()),
             "name one: a run's directory, a Hugging Face directory or a GGUF file");
     }
-    Checkpoint k = checkpoint_open(f->words[0], f->adapter);
-    opened_said(k, f->adapter);
+    Checkpoint k = checkpoint_open(f->words[0]);
     Arch c = k.c;
     tokenizer_note(*f, k.tokenizer, f->words[0]);
     if (f->tokenizer.empty()) { f->tokenizer = k.tokenizer; }
@@ -68,7 +58,7 @@ Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients)
     Model m = model_new(c, T_max, gradients);
     checkpoint_read(&m, &k);
     const bool all_read = cpu::mapped.all.empty();       // none stays in its file
-    if (k.adapted.empty() && all_read) { numbers_note(m, f->words[0]); }
+    if (all_read) { numbers_note(m, f->words[0]); }
     cpu::product_settings.split_floats = !gradients;     // if it is only run forward
     f->arch.V = c.V;
     return m;

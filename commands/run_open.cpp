@@ -86,9 +86,8 @@ static void init_check(const Checkpoint& k, const Flags& f) {
 // Opens the model of --init and takes its rows into the flags. The caller reads the weights, which
 // closes it.
 static Checkpoint init_open(Flags* f) {
-    Checkpoint k = checkpoint_open(f->init, f->adapter, true);
+    Checkpoint k = checkpoint_open(f->init, true);
     init_switches(k.c, f->init);
-    opened_said(k, f->adapter);
     init_check(k, *f);
     if (flag_given(*f, "seq") && !pe_of(k.c).learnable) {
         k.c.context = std::max(k.c.context, k.c.T);
@@ -178,7 +177,6 @@ static void train_checks(const Flags& f, bool begins) {
     reject_unused_flags(f, "beta2 adam_eps", adam, "--optimizer adamw or muon");
     const bool later = f.min_context > f.arch.prefix;
     reject_unused_flags(f, "min_context", later || !f.min_context, "more than --prefix");
-    reject_unused_flags(f, "adapter", !f.init.empty(), "--init CHECKPOINT");
     reject_unused_model_flags(f);
     reject_unused_data_flags(f, split(f.data, ','));
     if (f.bos == "seq") { reject_covered_bos(f); }

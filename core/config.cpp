@@ -3,9 +3,7 @@ core/config.cpp -- what config.h declares.
 */
 #include "config.h"
 #include "../files/directory.h"
-#include "../open/adapter.h"
 #include "../open/import_gguf.h"
-#include "../open/text_part.h"
 #include "../files/look.h"
 
 Arch arch_in_config(Arch c) {
@@ -249,11 +247,23 @@ static Checkpoint checkpoint_files(const std::string& dir) {
             other.hint.empty() ? hint + contents(dir) : other.hint);
     }
     k.config = json_file(k.where);
-    k.part_of = text_part_config(&k.config);
     return k;
 }
 
-static const char* const MERGE = "merge it into them, with peft's merge_and_unload";
+static const char* const MERGE =
+    "python3 -c \"import sys; from peft import AutoPeftModelForCausalLM as M; "
+    "M.from_pretrained(sys.argv[1]).merge_and_unload().save_pretrained(sys.argv[2])\" FILE NEW";
+
+// Dies if a directory holds an adapter: what it does to the weights is not done here.
+static void adapter_check(const std::string& dir) {
+    for (auto& name : dir_list(dir)) {
+        const bool is = starts_with(name, "adapter_") && directory_key(name, "");
+        if (!is) { continue; }
+        const bool beside = file_exists(dir + "/config.json");
+        die(EXIT_USER, dir + ": holds an adapter (LoRA), its " + name + ", wanted weights that it "
+            "is merged into", hint_for(MERGE, dir) + (beside ? ", or move adapter_* away" : ""));
+    }
+}
 
 // Dies if the tensors are those of something around the model, or have names of another kind.
 static void names_check(const Weights& files, bool embedding, const std::string& wanted) {
@@ -261,8 +271,8 @@ static void names_check(const Weights& files, bool embedding, const std::string&
         { ".lora_", "an adapter (LoRA) beside its weights", MERGE },
         { "base_model.", "a model that PEFT is wrapped around", MERGE },
         { "language_model.", "a model of more than text, of which this is the part for text",
-          "save that part by itself: model.language_model.save_pretrained('NEW')" },
-        { "vision_tower.", "a model of more than text", "give its language model alone" },
+          TEXT_PART },
+        { "vision_tower.", "a model of more than text", TEXT_PART },
     };
     for (auto& t : files.tensors) {
         for (auto& k : KNOWN) {
@@ -270,7 +280,7 @@ static void names_check(const Weights& files, bool embedding, const std::string&
                 continue;
             }
             die(EXIT_USER, t.file + ": the tensor '" + t.name + "' is of " + k.what
-                + ", and that is not read", k.hint);
+                + ", and that is not read", hint_for(k.hint, directory_of(t.file)));
         }
     }
     if (embedding || files.tensors.empty()) { return; }
@@ -280,8 +290,8 @@ static void names_check(const Weights& files, bool embedding, const std::string&
         "save the weights under the names that transformers gives them");
 }
 
-Checkpoint checkpoint_open(const std::string& dir, const std::string& adapter, bool may_add) {
-    adapter_beside_check(dir, adapter);
+Checkpoint checkpoint_open(const std::string& dir, bool may_add) {
+    adapter_check(dir);
     Checkpoint k = checkpoint_files(dir);
     const Json* mine = k.config.get("train_sink");
     k.c = mine ? arch_of_checkpoint(k.config, *mine, k.where, &k.attn, &k.tokenizer)
@@ -294,11 +304,6 @@ Checkpoint checkpoint_open(const std::string& dir, const std::string& adapter, b
     }
     weights_unwrap(&k.weights);
     if (!mine) { weights_headless(&k.weights); }
-    if (!k.part_of.empty()) {
-        const int others = text_part_weights(&k.weights);
-        k.part_of += strf(", a model of more than text: its language model is read, %d tensors of "
-                          "the rest are not", others);
-    }
     // OPT-350m's head is the embedding times a matrix
     if (!mine) {
         const bool projected = k.weights.find("model.decoder.project_out.weight");
@@ -322,10 +327,6 @@ Checkpoint checkpoint_open(const std::string& dir, const std::string& adapter, b
     if (mine) {
         k.weights = safetensors_open_dir(dir);
         weights_unwrap(&k.weights);
-    }
-    if (!adapter.empty() && adapter != "none") {
-        const Family* family = family_of(k.config);
-        k.adapted = adapter_apply(adapter, family, k.c.tied, &k.weights);
     }
     k.tokenizer = checkpoint_tokenizer(dir, k.tokenizer);
     return k;

@@ -36,17 +36,14 @@ std::string checkpoint_gguf(const std::string& path);
 struct Checkpoint {
     bool adds_bias = false;                              // BIAS is the build's, the file has none
     std::string where, attn = "softmax", tokenizer;      // config's name for errors; the operation
-    std::string adapted;                                 // by what, in words; "" if by nothing
-    std::string part_of;                                 // a model of more than text, in words
     Json config;
     Weights weights;
     Arch c;
 };
 
-// Opens a model's directory or GGUF file; dies if it wants another build. adapter: of --adapter.
+// Opens a model's directory or GGUF file; dies if it wants another build.
 // may_add: a model without learned biases gets those of this build.
-Checkpoint checkpoint_open(const std::string& dir, const std::string& adapter = "",
-                           bool may_add = false);
+Checkpoint checkpoint_open(const std::string& dir, bool may_add = false);
 
 // Reads config.json; dies if it wants another build. *tokenizer: what the model was trained with.
 Arch checkpoint_arch(const std::string& dir, std::string* tokenizer);
