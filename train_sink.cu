@@ -194,7 +194,6 @@ static void output_backward(Model* m, int i, real* dinp, const real* inp, const 
 
 // ---- the stages of a layer, in their order: what each computes, and what it costs
 
-static StageCost no_cost(const Sizes&)            { return { 0, 0 }; }
 static StageCost linear_cost(double C, double OC) { return { 2 * C * OC, C + OC }; }
 
 // Counts what the end of a branch costs, whose product reads `width` channels.

@@ -57,7 +57,7 @@ ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p,
                         int T, int V);
 
 // Returns the flags that change what is read, or how, as they are typed: edits of tokens (those of
-// the run, too), --adapter, --window, --prefix; "" for none.
+// the run, too), --window, --prefix; "" for none.
 std::string input_flags(const Flags& f);
 
 // Adds what was measured: checkpoint, bos, flags and input.

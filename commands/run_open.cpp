@@ -176,7 +176,6 @@ static void train_checks(const Flags& f, bool begins) {
     reject_unused_flags(f, "beta2 adam_eps", adam, "--optimizer adamw or muon");
     const bool later = f.min_context > f.arch.prefix;
     reject_unused_flags(f, "min_context", later || !f.min_context, "more than --prefix");
-    reject_unused_flags(f, "adapter", !f.init.empty(), "--init CHECKPOINT");
     reject_unused_model_flags(f);
     reject_unused_data_flags(f, split(f.data, ','));
     if (f.bos == "seq") { reject_covered_bos(f); }

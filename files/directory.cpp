@@ -8,7 +8,6 @@ static const char* const CONFIG = "config.json";
 static const char* const TOKENIZER = "tokenizer.json";
 static const char* const TOKENIZER_CONFIG = "tokenizer_config.json";
 static const char* const SPECIALS = "special_tokens_map.json";
-static const char* const ADAPTER = "adapter_config.json";
 static const char* const GENERATION = "generation_config.json";
 
 static const KeyRow DIRECTORY_KEYS[] = {
@@ -162,33 +161,10 @@ static const KeyRow DIRECTORY_KEYS[] = {
       KEY_HARMLESS, "", "how it is run, or what is returned" },
     // ---- files
     { "chat_template.jinja", "", KEY_HARMLESS, "", "scripts/chat.py and scripts/sft.py run it" },
-    // ---- an adapter, for --adapter
-    { ADAPTER, "", KEY_READ, "", "--adapter" },
-    { "adapter_model.safetensors", "", KEY_READ, "", "the same" },
-    { "adapter_model.bin", "", KEY_ONLY, "", "a file that only Python reads" },
-    { ADAPTER, "r lora_alpha use_rslora rank_pattern alpha_pattern", KEY_READ, "",
-      "W + alpha / r B A; alpha / sqrt(r) with use_rslora; by module in the patterns" },
-    { ADAPTER, "target_modules", KEY_READ, "", "each module of a list has to be in the file" },
-    { ADAPTER, "peft_type", KEY_ONLY, "\"LORA\"", "an adapter of another kind" },
-    { ADAPTER, "task_type", KEY_ONLY, "\"CAUSAL_LM\"", "it computes something other than logits" },
-    { ADAPTER, "use_dora", KEY_ONLY, "false", "DoRA: it also scales the rows of W" },
-    { ADAPTER, "modules_to_save trainable_token_indices", KEY_ONLY, "[] {}",
-      "modules that were trained in full" },
-    { ADAPTER, "bias", KEY_ONLY, "\"none\"", "biases were trained, too" },
-    { ADAPTER, "lora_bias use_qalora use_bdlora ensure_weight_tying", KEY_ONLY, "false",
-      "more than W + s B A" },
-    { ADAPTER,
-      "target_parameters alora_invocation_tokens layer_replication arrow_config kasa_config "
-      "velora_config monteclora_config megatron_config",
-      KEY_ONLY, "[] {}", "more than W + s B A" },
-    { ADAPTER, "init_lora_weights", KEY_ONLY, "true false \"gaussian\" \"orthogonal\" \"eva\"",
-      "another start changes the model that the adapter belongs to" },
-    { ADAPTER,
-      "auto_mapping peft_version base_model_name_or_path revision inference_mode lora_dropout "
-      "fan_in_fan_out exclude_modules layers_to_transform layers_pattern megatron_core "
-      "loftq_config eva_config corda_config lora_ga_config runtime_config qalora_group_size",
-      KEY_HARMLESS, "",
-      "for training and storing it: the names of its tensors say the rest" },
+    // ---- an adapter
+    { "adapter_config.json", "", KEY_ONLY, "", "it changes the weights: peft merges it into them" },
+    { "adapter_model.safetensors", "", KEY_ONLY, "", "the same" },
+    { "adapter_model.bin", "", KEY_ONLY, "", "the same" },
     { NULL, NULL, KEY_READ, NULL, NULL },
 };
 

@@ -6,7 +6,6 @@ floats of any rows of it. safetensors.h fills a Weights, and so does gguf.h.
 #ifndef WEIGHTS_H
 #define WEIGHTS_H
 #include <functional>
-#include <memory>
 #include <unordered_map>
 #include "../cpu/half.h"
 #include "maps.h"
@@ -54,7 +53,6 @@ struct Weights {
     std::unordered_map<std::string, size_t> index;       // name -> its place in tensors
     std::vector<std::pair<std::string, std::string>> metadata;
     std::vector<FileMap> maps;
-    std::vector<std::shared_ptr<std::vector<float>>> made;       // numbers that are in no file
 
     const Weight* find(const std::string& name) const {  // NULL if there is none
         auto at = index.find(name);

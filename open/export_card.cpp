@@ -104,7 +104,7 @@ static std::string card_update(const Json& flags) {
 // Lists what else a run was given that changes what it learns: "--only k_star --fix-token 1:0".
 static std::string card_others(const Json& flags) {
     static const char* const OTHERS[][2] = {
-        { "adapter", "" }, { "only", "" }, { "sft", "" }, { "random_token", "" },
+        { "only", "" }, { "sft", "" }, { "random_token", "" },
         { "fix_token", "" }, { "bos", "none" }, { "min_context", "0" }, { "train_tokens", "0" },
     };
     std::string all;

@@ -3,21 +3,19 @@ open/import.cpp -- the config.json of another family becomes rows of ARCH. The f
 are in families.cpp, their tensors in import_weights.cpp.
 */
 #include "import_config.h"
+#include "../files/look.h"
 
 // Keys of models in a form that is not read.
 #define PARTS "it is a model of more than text"
-#define PART_ALONE \
-    "save its language model alone, model.language_model.save_pretrained('NEW') in transformers, " \
-    "or get it as a GGUF file"
 #define QUANTIZED "its weights are quantized in a form that this program does not read"
 #define NOT_QUANTIZED "get the model as its authors trained it, or as a GGUF file"
 static const struct { const char *key, *what, *hint; } KEYS_NOT_READ[] = {
     { "quantization_config", QUANTIZED, NOT_QUANTIZED },
     { "quantization", QUANTIZED, NOT_QUANTIZED },        // of mlx
     { "compression_config", QUANTIZED, NOT_QUANTIZED },
-    { "vision_config", PARTS, PART_ALONE },
-    { "text_config", PARTS, PART_ALONE },
-    { "audio_config", PARTS, PART_ALONE },
+    { "vision_config", PARTS, TEXT_PART },
+    { "text_config", PARTS, TEXT_PART },
+    { "audio_config", PARTS, TEXT_PART },
 };
 
 // Sets the row of ARCH with this field.
@@ -347,7 +345,8 @@ static void reject_unread_keys(const Import& in) {
         if (in.used.count(f.first) || row) { continue; }
         for (auto& k : KEYS_NOT_READ) {
             if (f.first == k.key) {
-                die(EXIT_USER, in.where + ": " + f.first + ": " + k.what, k.hint);
+                die(EXIT_USER, in.where + ": " + f.first + ": " + k.what,
+                    hint_for(k.hint, directory_of(in.where)));
             }
         }
         die(EXIT_USER,
@@ -382,7 +381,8 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn,
     Import in = { json, where, family, arch_fixed(), "softmax", {}, {}, asked };
     const Json* type = json.get("model_type");
     if (!family && type && json.get("text_config")) {
-        die(EXIT_USER, where + ": model_type is " + json_short(*type) + ": " PARTS, PART_ALONE);
+        die(EXIT_USER, where + ": model_type is " + json_short(*type) + ": " PARTS,
+            hint_for(TEXT_PART, directory_of(where)));
     }
     if (!family) { in.refuse("model_type", "one of: " + family_types()); }
     for (auto& row : split(family->rows, ' ')) {

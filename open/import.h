@@ -18,6 +18,14 @@ a case in dev/peers/check_families.py, which compares it with transformers. Fact
 #include "../arch.h"
 #include "../files/weights.h"
 
+// The line that makes a language model of one of text and images, for a hint. FILE: its directory.
+static const char* const TEXT_PART =
+    "python3 -c \"import sys; from transformers import AutoModelForImageTextToText as I, "
+    "AutoModelForCausalLM as C; m = I.from_pretrained(sys.argv[1]); b = m.model; t = C.from_config("
+    "m.config.text_config); t.model = getattr(b, 'language_model', None) or b.text_model; "
+    "t.lm_head = m.lm_head; t.save_pretrained(sys.argv[2])\" FILE NEW, then copy its tokenizer to "
+    "NEW";
+
 // ---- tensors: ours without .weight and .bias, theirs, and how ours is part of it
 enum Fold {
     AS_IT_IS,

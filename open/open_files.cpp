@@ -3,6 +3,7 @@ open/open_files.cpp -- what rooms.h asks of open/ about files: another family's 
 file opened, a model written in a family's words, tokenizers.
 */
 #include "../core/config.h"
+#include "../files/directory.h"
 #include "../files/look.h"
 #include "../tokenizer/tokenizer_build.h"
 #include "arch_rows.h"
@@ -12,19 +13,25 @@ file opened, a model written in a family's words, tokenizers.
 
 // Returns the GGUF file that the path is, or that a directory without a config.json has in it; ""
 // if none.
-std::string checkpoint_gguf(const std::string& path) {
+static std::string checkpoint_gguf(const std::string& path) {
     if (!is_dir(path)) { return ends_with(path, ".gguf") ? path : ""; }
     return file_exists(path + "/config.json") ? "" : gguf_in(path);
 }
 
-static bool is_theirs(const std::string& path) {
-    if (!checkpoint_gguf(path).empty()) { return true; }
-    if (!file_exists(path + "/config.json")) { return false; }
-    const Json config = json_file(path + "/config.json");
-    return !config.get("train_sink") || family_of(config);
-}
+static const char* const MERGE =
+    "python3 -c \"import sys; from peft import AutoPeftModelForCausalLM as M; "
+    "M.from_pretrained(sys.argv[1]).merge_and_unload().save_pretrained(sys.argv[2])\" FILE NEW";
 
-static const char* const MERGE = "merge it into them, with peft's merge_and_unload";
+// Dies if a directory holds an adapter: what it does to the weights is not done here.
+static void adapter_check(const std::string& dir) {
+    for (auto& name : dir_list(dir)) {
+        const bool is = starts_with(name, "adapter_") && directory_key(name, "");
+        if (!is) { continue; }
+        const bool beside = file_exists(dir + "/config.json");
+        die(EXIT_USER, dir + ": holds an adapter (LoRA), its " + name + ", wanted weights that it "
+            "is merged into", hint_for(MERGE, dir) + (beside ? ", or move adapter_* away" : ""));
+    }
+}
 
 // Dies if the tensors are those of something around the model, or have names of another kind.
 static void names_check(const Weights& files, bool embedding, const std::string& wanted) {
@@ -32,8 +39,8 @@ static void names_check(const Weights& files, bool embedding, const std::string&
         { ".lora_", "an adapter (LoRA) beside its weights", MERGE },
         { "base_model.", "a model that PEFT is wrapped around", MERGE },
         { "language_model.", "a model of more than text, of which this is the part for text",
-          "save that part by itself: model.language_model.save_pretrained('NEW')" },
-        { "vision_tower.", "a model of more than text", "give its language model alone" },
+          TEXT_PART },
+        { "vision_tower.", "a model of more than text", TEXT_PART },
     };
     for (auto& t : files.tensors) {
         for (auto& k : KNOWN) {
@@ -41,7 +48,7 @@ static void names_check(const Weights& files, bool embedding, const std::string&
                 continue;
             }
             die(EXIT_USER, t.file + ": the tensor '" + t.name + "' is of " + k.what
-                + ", and that is not read", k.hint);
+                + ", and that is not read", hint_for(k.hint, directory_of(t.file)));
         }
     }
     if (embedding || files.tensors.empty()) { return; }
@@ -49,6 +56,14 @@ static void names_check(const Weights& files, bool embedding, const std::string&
         files.path + ": has no embedding '" + wanted + "'; its first tensor is called '" +
             files.tensors[0].name + "'",
         "save the weights under the names that transformers gives them");
+}
+
+static bool is_theirs(const std::string& path) {
+    adapter_check(path);
+    if (!checkpoint_gguf(path).empty()) { return true; }
+    if (!file_exists(path + "/config.json")) { return false; }
+    const Json config = json_file(path + "/config.json");
+    return !config.get("train_sink") || family_of(config);
 }
 
 // Reads a GGUF file: its keys as a config.json, and its tensors.

@@ -304,8 +304,18 @@ static std::string flag_meant(const std::string& name, const std::vector<FlagRow
     return best.empty() ? "" : "did you mean " + best + "?";
 }
 
+// Flags of older versions, and what does their work now.
+static const char* const GONE[][3] = {
+    { "--adapter", "LoRA adapters are not read",
+      "python3 -c \"import sys; from peft import AutoPeftModelForCausalLM as M; M.from_pretrained("
+      "sys.argv[1]).merge_and_unload().save_pretrained(sys.argv[2])\" ADAPTER NEW, then give NEW" },
+};
+
 [[noreturn]] static void flag_unknown(const std::string& name, const std::string& value,
                                       const std::vector<FlagRow>& rows, char command) {
+    for (auto& gone : GONE) {
+        if (name == gone[0]) { die(EXIT_USER, name + ": " + gone[1], gone[2]); }
+    }
     std::string meant = flag_meant(name, rows, command);
     if (ends_with(meant, "=")) {
         meant += value.empty() || value[0] == '-' ? "VALUE, see make help" : value;

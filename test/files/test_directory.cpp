@@ -364,9 +364,9 @@ static void adapter_check() {
             if (beside) { put("config.json", "{" + LLAMA + "}"); }
             put(file, "{\"peft_type\": \"LORA\", \"base_model_name_or_path\": \"some/base\"}");
             const Died d = check_dies([&] { checkpoint_open(dir); });
-            const bool named = !strstr(file, "config") || (d.says("(LoRA)") && d.says("some/base"));
-            CHECK(d.code == EXIT_USER && d.says(file) && d.says("holds an adapter") && named &&
-                      d.says(beside ? " applies it, --adapter none leaves it out" : "and --adapter "),
+            CHECK(d.code == EXIT_USER && d.says(file) && d.says("holds an adapter (LoRA)") &&
+                      d.says("merge_and_unload") && d.says((dir + " NEW").c_str()) &&
+                      d.says("move adapter_* away") == beside,
                   "%s: exit %d, %s", file, d.code, d.err.c_str());
         }
     }

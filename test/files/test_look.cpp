@@ -394,10 +394,10 @@ static void test_models() {
     put("m/config.json", config);
     put("m/adapter_config.json", "{}");
     refused(model_open(dir + "/m"), "a model with an adapter", "holds an adapter (LoRA)",
-            "--adapter none leaves it out");
+            "merge_and_unload");
     unlink((dir + "/m/config.json").c_str());
     refused(model_open(dir + "/m"), "an adapter alone", "holds an adapter (LoRA)",
-            "give the model that it is of");
+            "merge_and_unload");
     make_dirs(dir + "/hub/snapshots/0123");
     refused(model_open(dir + "/hub"), "a cache of the hub", "a model as its hub's cache keeps it",
             dir + "/hub/snapshots/0123");

@@ -59,7 +59,7 @@ REFUSED_HERE = {"--alibi-slopes": "PE=alibi", "--attn-p": "ATTN=softmax_p", "--a
                 "--sft": "another template wants a tokenizer with its marks: test_sft"}
 # What may change nothing, and why.
 QUIET = {
-    "--model": "the settings give all that a preset gives", "--adapter": "there is none beside these models",
+    "--model": "the settings give all that a preset gives",
     "--skip-bad": "no record is broken", "--product": "the same bits", "--threads": "the same shards",
     "--save-minutes": "a run of a moment saves once", "--save-optimizer": "what is kept beside the weights",
     "--print-every": "lines on the screen", "--stop-after": "a run of a moment is not stopped",
