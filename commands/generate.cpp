@@ -237,7 +237,7 @@ static std::vector<int> generation_config(const std::string& dir, int V, int* fi
 // Prints the text that continues a prompt, or answers it.
 int command_generate(Flags f) {
     reject_unused_flags(f, "top_k", f.temperature > 0, "--temperature above 0");
-    Model m = model_from_checkpoint(&f, 0, cpu::STAY_DOT);
+    Model m = model_from_checkpoint(&f, 0, cpu::STAY_ALL);
     fprintf(stderr, "%s", trained_edits_note(f.words[0], f).c_str());
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
                                               : tokenizer_of(f.tokenizer);
