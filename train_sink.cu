@@ -891,7 +891,7 @@ int command_train(Flags flags) {
         if (evaluation_due(r, step)) {
             guarded([&] { run_evaluate(&r, step); });
         }
-        if (due.save) { run_save(&r, step, due.keep); }
+        if (due.save) { run_save(&r, step, due); }
         if (step >= r.f.steps || due.stop) { break; }
 
         const double begin = now_ms();

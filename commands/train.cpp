@@ -180,7 +180,6 @@ bool survives(const std::function<void()>& work) {
 
 // Returns what a run needs to continue from here, and a probe to know what it was trained on.
 static JsonObject run_state(Run* r, long step, bool keep) {
-    if (lost_file.empty()) { data_unchanged(&r->data); }
     JsonObject o(JSON_SPACED);
     o.count("step", step);
     o.count("batch", r->f.batch);
@@ -191,6 +190,12 @@ static JsonObject run_state(Run* r, long step, bool keep) {
     o.text("version", VERSION);
     o.json("build", build_json());
     o.text("product", cpu::choice().name);
+    if (!r->touched.empty()) { o.text("touched", r->touched); }
+    if (!r->log.unwritten.empty()) {
+        std::vector<std::string> lines;
+        for (auto& line : r->log.unwritten) { lines.push_back(json_str(line)); }
+        o.json("log", json_list(lines));
+    }
     o.json("numbers", numbers_json(&r->m));
     o.json("flags", flags_json(r->f, COMMAND_train));
     return o;
@@ -354,7 +359,19 @@ static void run_follow(Run* r) {
     if (!found || now != there) { r->f.out = now; }
 }
 
-void run_save(Run* r, long step, bool keep) {
+// Dies if the data are other ones than those that the run began with. A large file that was touched
+// is noted, and the run goes on: what was compared of it is the same.
+static void run_check_data(Run* r) {
+    if (!lost_file.empty()) { return; }
+    const std::string touched = data_unchanged(&r->data);
+    if (touched.empty()) { return; }
+    r->touched = touched;
+    progress_end();
+    printf("note   %s: was touched while it was trained on; the parts of it that were compared are "
+           "the same\n", printable(touched).c_str());
+}
+
+static void save(Run* r, long step, bool keep) {
     const std::string& out = r->f.out;
     const bool optimizer = r->f.save_optimizer != "none";
     const double bytes = (optimizer ? 12.0 : 4.0) * r->m.num_params;
@@ -370,14 +387,30 @@ void run_save(Run* r, long step, bool keep) {
     run_undraw(r);
     hint_also() = r->log.error;
     then_again() = r->saved >= 0 ? "run again with --resume" : "begin again in another --out";
-    log_sync(r->log);                        // first: a log never ends before its checkpoint
+    log_sync(&r->log);                       // first: a log never ends before its checkpoint
     checkpoint_save(&r->m, out, step, run_state(r, step, keep), r->data.tokenizer, optimizer);
     hint_also().clear();
     r->saved = step;
     if (dist::rank > 0) { return; }
     const bool last_only = r->f.save_optimizer == "last";
     const Saved newest = { step, step_directory(*r, step), !keep, optimizer, last_only };
-    saves_prune(&r->kept, newest, last_only);
+    const std::string failed = failure_of([&] { saves_prune(&r->kept, newest, last_only); });
+    if (failed.empty()) { return; }
+    progress_end();
+    printf("note   an older checkpoint stays: %s\n", failed.c_str());
+}
+
+// Saves. A checkpoint that nobody planned may fail: then the run goes on, and tries again after
+// --save-minutes. (Many ranks would no longer be at the same place.)
+void run_save(Run* r, long step, Due due) {
+    run_check_data(r);
+    if (due.keep || due.stop || dist::world > 1) { return save(r, step, due.keep); }
+    const std::string failed = failure_of([&] { save(r, step, false); });
+    if (failed.empty()) { return; }
+    checkpoint_abandon();
+    hint_also().clear();
+    progress_end();
+    printf("note   no automatic checkpoint this time: %s\n", failed.c_str());
 }
 
 // ---- the data of a step
@@ -431,7 +464,7 @@ void run_undraw(Run* r) {
 [[noreturn]] void run_lost_data(Run* r, long step, const std::vector<uint64_t>& place) {
     r->ahead_from.clear();
     data_return(&r->data, place);
-    if (step > r->saved && step > 0) { run_save(r, step, false); }
+    if (step > r->saved && step > 0) { run_save(r, step, { true, true, false }); }
     die(EXIT_MACHINE, lost_file + ": was cut short or replaced while it was read",
         "put it back as it was; write a new version under another name, then mv; " +
         run_rescue(*r));
