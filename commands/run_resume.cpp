@@ -313,6 +313,7 @@ void run_restore(Run* r, const std::string& from, const Json& state) {
     const Json& position = state_position(state, from, r->first);
     hint_also().clear();
     if (const Json* touched = state.get("touched")) { r->touched = touched->string; }
+    r->unevaluated = state.get("unevaluated") != NULL;
     if (r->f.steps < r->first) {
         printf("note   --steps %ld is less than the %ld that this run has made: no step is left\n",
                r->f.steps, r->first);

@@ -16,6 +16,9 @@ commands/train.cpp -- what a run does around its steps: train.h.
 #include <setjmp.h>
 #include "../core/version.h"
 
+// Tells whether an evaluation is to end at once. Many ranks must go through it together.
+static bool evaluation_stops() { return stop_signal && dist::world == 1; }
+
 // Returns the mean loss over the targets of the validation sequences that count; NAN if there are
 // none, INFINITY if it is not finite.
 static double validate(Model* m, Data* data, int B, int T) {
@@ -26,6 +29,7 @@ static double validate(Model* m, Data* data, int B, int T) {
     for (long i = 0; i < n; i += B) {
         const long rank = i / B % dist::world;
         if (rank != dist::rank) { continue; }
+        if (evaluation_stops()) { return NAN; }
         const int rows = std::min<long>(B, n - i);
         data_val(data, seqs.data(), rows, i);
         const long targets = model_load(m, seqs.data(), rows, T);
@@ -190,6 +194,7 @@ static JsonObject run_state(Run* r, long step, bool keep) {
     o.text("version", VERSION);
     o.json("build", build_json());
     o.text("product", cpu::choice().name);
+    if (r->unevaluated) { o.boolean("unevaluated", true); }
     if (!r->touched.empty()) { o.text("touched", r->touched); }
     if (!r->log.unwritten.empty()) {
         std::vector<std::string> lines;
@@ -236,10 +241,13 @@ static void run_sample(Run* r, long step) {
 }
 
 void run_evaluate(Run* r, long step) {
+    measure_stops = evaluation_stops;
     const Flags& f = r->f;
     const long at_once = f.batch * f.arch.T;
     const double val = validate(&r->m, &r->data, f.batch, f.arch.T);
     const Metrics metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len, at_once);
+    r->unevaluated = evaluation_stops();
+    if (r->unevaluated) { return; }
     JsonObject o;
     eval_fields(&o, step, val, metrics, r->eps);
     log_line(&r->log, o);
@@ -341,6 +349,8 @@ Due run_due(const Run& r, long step) {
     due.stop = wish >= SAVE_AND_STOP;
     due.save = planned || wish >= SAVE;
     due.keep = planned || wish == KEEP_AND_STOP;
+    // nothing was trained yet: its log is all that such a run needs to begin again
+    if (due.stop && step == 0 && !planned && !r.resumed) { due.save = false; }
     const bool saved_already = r.resumed && step == r.first;
     if (saved_already) {         // but an automatic checkpoint may be one that is kept from now on
         const bool automatic = !r.kept.empty() && r.kept.back().automatic;
@@ -496,6 +506,11 @@ void run_finish(Run* r, long step) {
     run_check_log(*r);
     if (r->log.f) { fclose(r->log.f); }
     progress_end();
+    if (r->saved < 0) {
+        printf("%s before its first step; --resume -o %s begins it again\n", how,
+               printable(r->f.out).c_str());
+        return;
+    }
     const bool no_step = r->resumed && step == r->first;
     const char* saved = no_step ? " already:" : ", saved";
     const std::string dir = printable(step_directory(*r, step));

@@ -34,6 +34,7 @@ struct Run {
     std::vector<Saved> kept;             // checkpoints that a newer one may replace
     JsonObject changed;                  // flags that are not what they were before --resume
     std::string touched;                 // a large file of data that may have been written to
+    bool unevaluated;                    // a signal cut the evaluation of this step short
     double started;                      // when, in ms: the run,
     double saved_at;                     // the last checkpoint,
     double printed_at;                   // the last line of progress

@@ -57,6 +57,17 @@ for n in 2 4 7 8; do
     same full whole "line $n was refused"
 done
 
+# ---- SIGTERM in an evaluation ends it at once; --resume makes it again
+train $TINY -n 1 --val-seqs 40000 -o long; ok $code "a long evaluation: $(cat err)"
+"$program" train $TINY -n 1 --val-seqs 40000 -o cut > out 2> err & pid=$!
+until [ -s cut/log.jsonl ]; do sleep 0.02; done
+sleep 0.3; kill -TERM $pid; wait $pid; code=$?
+ok $code "SIGTERM in an evaluation: exit $code $(cat err)"
+says "stopped before its first step"
+! grep -q '"event":"eval"' cut/log.jsonl; ok $? "the evaluation went on to its end"
+train --resume -o cut; ok $code "resumed: $(cat err)"
+same cut long "SIGTERM in an evaluation"
+
 # ---- a file of data that is touched, and too large to compare all of it
 awk 'BEGIN { for (i = 0; i < 2300000; i++) print "abc def" }' > t.txt
 "$program" tokenize t.txt -o d > out 2> err; ok $? "tokenize: $(cat err)"
