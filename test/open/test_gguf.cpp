@@ -339,6 +339,9 @@ static void test_parts() {
     write(3, 2, 3, "c");
     unlink(name(1).c_str());
     says(name(2), "m-00001-of-00003.gguf: is missing, number 1 of 3 files");
+    // the first by itself, whose keys say nothing of others: its name does
+    file_write(name(1), file_of({ key_u32("x", 5) }, { { "a", { 4, 4 }, 0, 0 } }, data + "1"));
+    says(name(1), "m-00001-of-00003.gguf: says that it is number 0 of 0 files, wanted 1 of 3");
     remove_tree(place);
 }
 

@@ -82,5 +82,12 @@ says "^note   .*train_000000.bin: was touched"
 [ "$(hash whole-run)" = "$(hash touched-run)" ]; ok $? "touched: other weights"
 grep -q '"touched": "d/train_000000.bin"' touched-run/step_3000/state.json; ok $? "state.json does not tell"
 
+# ---- a lock with a second name is somebody's file; options of gzip; threads that nobody has
+mkdir lock; echo 12345 > mine; ln mine lock/lock
+train $TINY -n 1 -o lock; [ $code = 2 ] && [ "$(cat mine)" = 12345 ]; ok $? "a linked lock: exit $code, $(cat mine)"
+head -c 4000 t.txt > s.txt; gzip s.txt
+GZIP=-l "$program" tokenize s.txt.gz -o dz > out 2>&1; ok $? "GZIP=-l: $(cat out)"
+OMP_NUM_THREADS=99999999999 "$program" train $TINY -n 1 -o threads > out 2> err
+says "wanted 99999999999"
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
