@@ -258,9 +258,10 @@ int data_prompts(const std::string& path, const Tokenizer& tok, const PromptOpti
 std::string data_state(Data* d);
 
 // Notes what the tokens are. From then on data_unchanged dies if a file of theirs was written to,
-// in place, and holds others: what was trained on is not what the log names.
+// in place, and holds others: what was trained on is not what the log names. Of large files it
+// compares a part alone, and then returns the name of the first that was touched; else "".
 void data_mark(Data* d);
-void data_unchanged(Data* d);
+std::string data_unchanged(Data* d);
 
 // Continues from such a position; dies if the data differ.
 void data_restore(Data* d, const Json& state);

@@ -861,7 +861,8 @@ static StepSums train_step(Run* r, long step) {
 // Tells whether the model is evaluated before the next step.
 static bool evaluation_due(const Run& r, long step) {
     const Flags& f = r.f;
-    const bool evaluated = r.resumed && step == r.first; // before the checkpoint was saved
+    // before the checkpoint was saved
+    const bool evaluated = r.resumed && step == r.first && !r.unevaluated;
     const bool last = step >= f.steps;
     const bool regular = f.eval_every && step % f.eval_every == 0;
     return !evaluated && (last || step == 0 || regular);
@@ -876,15 +877,16 @@ int command_train(Flags flags) {
     on_signals();
     long step = r.first;
     for (;; step++) { // at the top, `step` updates have been made
-        const Due due = run_due(r, step);
+        Due due = run_due(r, step);
         const std::vector<uint64_t> place = run_place(r);
         auto guarded = [&](const std::function<void()>& work) {
             if (!survives(work)) { run_lost_data(&r, step, place); }
         };
         if (evaluation_due(r, step)) {
             guarded([&] { run_evaluate(&r, step); });
+            if (r.unevaluated) { due = run_due(r, step); }       // a signal came
         }
-        if (due.save) { run_save(&r, step, due.keep); }
+        if (due.save) { run_save(&r, step, due); }
         if (step >= r.f.steps || due.stop) { break; }
 
         const double begin = now_ms();

@@ -312,6 +312,8 @@ void run_restore(Run* r, const std::string& from, const Json& state) {
     hint_also() = also;
     const Json& position = state_position(state, from, r->first);
     hint_also().clear();
+    if (const Json* touched = state.get("touched")) { r->touched = touched->string; }
+    r->unevaluated = state.get("unevaluated") != NULL;
     if (r->f.steps < r->first) {
         printf("note   --steps %ld is less than the %ld that this run has made: no step is left\n",
                r->f.steps, r->first);
@@ -331,7 +333,12 @@ void run_restore(Run* r, const std::string& from, const Json& state) {
     numbers_check(&r->m, state, from);
     hint_also().clear();
     if (dist::rank > 0) { return; }
-    log_rewind(r->f.out + "/log.jsonl", r->first);
+    std::vector<std::string> lines;
+    const Json* unwritten = state.get("log");
+    for (size_t i = 0; unwritten && i < unwritten->items.size(); i++) {
+        lines.push_back(unwritten->items[i].string);
+    }
+    log_rewind(r->f.out + "/log.jsonl", r->first, lines);
     saves_clean(r->f.out);
     r->kept = saves_of(r->f.out);
 }

@@ -19,6 +19,7 @@ random numbers, a hash; JSON and UTF-8 from files/json.h. Nothing here knows wha
 #include <dirent.h>
 #include <sys/stat.h>
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -136,6 +137,17 @@ inline std::string& help_page() {
     if (die_hook()) { die_hook()(code, printable(what), message); }
     fputs(message.c_str(), stderr);
     exit(code);
+}
+
+// Runs work in which an error does not end the program. Returns what went wrong, or "".
+inline std::string failure_of(const std::function<void()>& work) {
+    struct Failure { std::string what; };
+    const DieHook before = die_hook();
+    std::string failed;
+    die_hook() = [](int, const std::string& what, const std::string&) { throw Failure{ what }; };
+    try { work(); } catch (const Failure& f) { failed = f.what; }
+    die_hook() = before;
+    return failed;
 }
 
 // Dies of a user's mistake unless ok: got X, wanted Y.
@@ -382,14 +394,6 @@ inline std::string directory_of(const std::string& path) {
     return path.substr(0, slash + 1);
 }
 
-// Makes renames inside a directory durable.
-inline void dir_sync(const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) { return; }
-    fsync(fd);
-    close(fd);
-}
-
 // A file that is written whole or not at all: the caller writes to f, then file_commit flushes,
 // syncs and renames it into place. Any failure (a full disk) removes the temporary and dies; what
 // was at `path` before is untouched. A symlink stays one: its target is written. What is no
@@ -436,6 +440,18 @@ inline std::string& then_again() {
 // Returns the hint where a file cannot be written.
 inline std::string write_hint() {
     return "see that the disk has room and can be written, then " + then_again();
+}
+
+// Makes renames inside a directory durable; dies if the disk fails.
+inline void dir_sync(const std::string& path) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) { return; }
+    const bool failed = fsync(fd) && blame(errno) == EXIT_MACHINE;       // (some have no such call)
+    const int error = errno;
+    close(fd);
+    if (failed) {
+        die(EXIT_MACHINE, path + ": cannot write (" + strerror(error) + ")", write_hint());
+    }
 }
 
 // Removes the temporary file and dies of the error that was last.

@@ -34,7 +34,7 @@ struct ProductSettings {
     int last_kernel;                // no row of `kernels` after this one is used; tests lower it
     int chosen[2];                  // the row for factors in float, and in bf16 (choice.h)
     bool split_floats;              // a command that does not train: products of floats may go by
-                                    // two bf16 each (bf16_pair.h) or by integers (int8_product.h)
+                                    // two bf16 each (bf16_pair.h)
 };
 extern ProductSettings product_settings;
 

@@ -354,18 +354,18 @@ void data_mark(Data* d) {
     }
 }
 
-// Tells whether a source is known to be unchanged: from all of its tokens, not from a part of them.
-static bool known_unchanged(const Source& s) {
-    const bool whole = std::max(s.train.n, s.val.n) <= FINGERPRINT_WHOLE;
-    return whole && source_fingerprint(s) == s.fingerprint;
-}
-
-void data_unchanged(Data* d) {
+std::string data_unchanged(Data* d) {
     const std::string path = maps_changed();
-    if (path.empty()) { return; }
-    if (std::all_of(d->sources.begin(), d->sources.end(), known_unchanged)) {
+    if (path.empty()) { return ""; }
+    bool whole = true;
+    bool same = true;
+    for (auto& s : d->sources) {
+        whole = whole && std::max(s.train.n, s.val.n) <= FINGERPRINT_WHOLE;
+        same = same && source_fingerprint(s) == s.fingerprint;
+    }
+    if (same) {
         maps_accept();
-        return;
+        return whole ? "" : path;
     }
     die(EXIT_USER, path + ": was written to while it was trained on, so this is not saved",
         "put the data back as they were and continue with --resume, or begin again; write new "

@@ -93,6 +93,7 @@ void text_check(const std::string& path, const std::string& others) {
     dup2(t.raw, 0);
     dup2(output, 1);
     dup2(silent, 2);
+    unsetenv("GZIP");                                    // options of the user's own
     execlp(t.unpack, t.unpack, "-dcq", (char*)NULL);
     _exit(127);
 }

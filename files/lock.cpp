@@ -59,7 +59,9 @@ static int lock_open(const std::string& path, bool strict) {
         die(blame(errno), strf("%s: cannot write (%s)", path.c_str(), strerror(errno)),
             "choose another directory");
     }
-    if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || !lock_owner(fd).ours) {
+    const bool plain = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode);
+    const bool shared = plain && st.st_nlink > 1;        // it is somebody's file by another name
+    if (!plain || shared || !lock_owner(fd).ours) {
         if (!strict) {
             close(fd);
             return -1;

@@ -14,21 +14,34 @@ struct MapEntry {
     char* path;
     struct stat was;
 };
-enum { MAPS_MOST = 4096 };                       // more are mapped, but not watched
-static MapEntry entries[MAPS_MOST];
+static std::atomic<MapEntry*> entries[1 << 20];  // each made when first needed, and never freed
 static std::mutex entries_lock;
+
+// Calls `each` with the entries that are there, in order, until it returns true.
+template <class Each> static void each_entry(Each each) {
+    for (auto& e : entries) {
+        MapEntry* entry = e;
+        if (!entry || each(entry)) { return; }
+    }
+}
 
 static void map_enter(const FileMap& map, const std::string& path, const struct stat& st) {
     std::lock_guard<std::mutex> hold(entries_lock);
-    for (auto& e : entries) {
-        if (e.size) { continue; }
-        free(e.path);
-        e.path = strdup(path.c_str());
-        e.was = st;
-        e.data = map.data;
-        e.size = map.size;
-        return;
-    }
+    MapEntry* free_one = NULL;
+    size_t n = 0;
+    each_entry([&](MapEntry* e) {
+        n++;
+        if (!e->size) { free_one = e; }
+        return free_one != NULL;
+    });
+    if (!free_one && n == sizeof entries / sizeof *entries) { return; }  // more than Linux maps
+    MapEntry* e = free_one ? free_one : new MapEntry();
+    free(e->path);
+    e->path = strdup(path.c_str());
+    e->was = st;
+    e->data = map.data;
+    e->size = map.size;
+    if (!free_one) { entries[n] = e; }
 }
 
 FileMap file_map(const std::string& path, long least, const char* kind) {
@@ -54,19 +67,24 @@ FileMap file_map(const std::string& path, long least, const char* kind) {
 void map_close(const FileMap& map) {
     {
         std::lock_guard<std::mutex> hold(entries_lock);
-        for (auto& e : entries) { if (e.size && e.data == map.data) { e.size = 0; } }
+        each_entry([&](MapEntry* e) {
+            if (e->size && e->data == map.data) { e->size = 0; }
+            return false;
+        });
     }
     munmap((void*)map.data, map.size);
 }
 
 const char* map_name(const void* address) {
     const uintptr_t at = (uintptr_t)address, page = 4096;
-    for (auto& e : entries) {
-        const uintptr_t from = (uintptr_t)(const char*)e.data;
-        const size_t pages = (e.size + page - 1) / page * page;
-        if (e.size && at >= from && at - from < pages) { return e.path; }
-    }
-    return NULL;
+    const char* path = NULL;
+    each_entry([&](MapEntry* e) {
+        const uintptr_t from = (uintptr_t)(const char*)e->data;
+        const size_t pages = (e->size + page - 1) / page * page;
+        if (e->size && at >= from && at - from < pages) { path = e->path; }
+        return path != NULL;
+    });
+    return path;
 }
 
 // Writes a text to the terminal, with ? for what of it is no text.
@@ -112,12 +130,19 @@ static bool map_written(const MapEntry& e, struct stat* now) {
 std::string maps_changed() {
     std::lock_guard<std::mutex> hold(entries_lock);
     struct stat now;
-    for (auto& e : entries) { if (e.size && map_written(e, &now)) { return e.path; } }
-    return "";
+    std::string path;
+    each_entry([&](MapEntry* e) {
+        if (e->size && map_written(*e, &now)) { path = e->path; }
+        return !path.empty();
+    });
+    return path;
 }
 
 void maps_accept() {
     std::lock_guard<std::mutex> hold(entries_lock);
     struct stat now;
-    for (auto& e : entries) { if (e.size && map_written(e, &now)) { e.was = now; } }
+    each_entry([&](MapEntry* e) {
+        if (e->size && map_written(*e, &now)) { e->was = now; }
+        return false;
+    });
 }

@@ -219,9 +219,9 @@ bool checkpoint_remove(const std::string& dir) { return remove_ours(dir, checkpo
 // Returns what checkpoint_begin has made and checkpoint_commit has not named yet.
 static std::string& unfinished() { static std::string dir; return dir; }
 
-// Removes half a checkpoint: it would only make a full disk fuller.
-static void remove_unfinished() {
+void checkpoint_abandon() {
     if (!unfinished().empty()) { checkpoint_remove(unfinished()); }
+    unfinished().clear();
 }
 
 std::string checkpoint_begin(const std::string& out, long step) {
@@ -233,7 +233,7 @@ std::string checkpoint_begin(const std::string& out, long step) {
             "remove it, or choose another --out");
     }
     unfinished() = tmp;                                  // is made before, and so lives longer than
-    static const int once = atexit(remove_unfinished);
+    static const int once = atexit(checkpoint_abandon);
     (void)once;
     make_dirs(tmp);
     return tmp;
@@ -255,7 +255,8 @@ void checkpoint_commit(const std::string& out, long step) {
         rename(dir.c_str(), old.c_str());
     }
     if (rename((dir + ".tmp").c_str(), dir.c_str())) {
-        die(EXIT_MACHINE, strf("%s: cannot rename into place (%s)", dir.c_str(), strerror(errno)));
+        die(EXIT_MACHINE, strf("%s: cannot rename into place (%s)", dir.c_str(), strerror(errno)),
+            write_hint());
     }
     unfinished().clear();
     dir_sync(out);

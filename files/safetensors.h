@@ -38,6 +38,9 @@ std::string checkpoint_begin(const std::string& out, long step);
 // Removes the files of a checkpoint. Returns false if others are in its directory, which stays.
 bool checkpoint_remove(const std::string& dir);
 
+// Removes half a checkpoint, if there is one: it would only make a full disk fuller.
+void checkpoint_abandon();
+
 // Gives it its name: all of it is written.
 void checkpoint_commit(const std::string& out, long step);
 

@@ -224,18 +224,7 @@ static void add_fields(JsonObject* o, const Fields& fields) {
     for (auto& f : fields) { o->json(f.first, f.second); }
 }
 
-// What the reader of a family refuses, the family does not say.
-struct Refused {};
-static void refused(int, const std::string&, const std::string&) { throw Refused(); }
-
-bool accepted(const std::function<void()>& read) {
-    const DieHook before = die_hook();
-    bool reads = true;
-    die_hook() = refused;
-    try { read(); } catch (Refused&) { reads = false; }
-    die_hook() = before;
-    return reads;
-}
+bool accepted(const std::function<void()>& read) { return failure_of(read).empty(); }
 
 // Reads a config.json as the family's reader does. Returns false if that refuses it. *asked: keys.
 static bool family_reads(const std::string& config, Arch* c, std::string* attn,

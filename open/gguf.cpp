@@ -582,7 +582,7 @@ Gguf gguf_open(const std::string& given) {
         die(EXIT_USER, path + strf(": is one of several files, %g of them, wanted the name that "
             "llama.cpp gives it, NAME-00001-of-%05g.gguf", count, count), "name them so again");
     }
-    if (p.count > 1 && count > 1) { parts_add(&g, p); }
+    if (p.count > 1) { parts_add(&g, p); }
     return g;
 }
 

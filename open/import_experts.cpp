@@ -74,8 +74,8 @@ struct ExpertsImport {
         };
         std::vector<float> first(cols);
         read(0, first.data());                           // dies if these are no blocks
-        if (cpu::stays_mapped("MXFP4")) {
-            cpu::mapped_add(out, { rows, cols, read, NULL, {} });
+        if (cpu::mapped.wanted == cpu::STAY_ALL) {
+            cpu::mapped_add(out, { rows, cols, read });
         } else {
             for (long i = 0; i < rows; i++) {
                 read(i, out + i * cols);

@@ -162,9 +162,7 @@ static bool read_by_rows(const std::string& name) {
 }
 
 bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, const float* out) {
-    if (!w.type->read || !cpu::stays_mapped(w.type->name)) {
-        return false;
-    }
+    if (!w.type->read || cpu::mapped.wanted == cpu::STAY_NONE) { return false; }
     std::vector<const unsigned char*> row;
     for (long i = 0; i < rows; i++) {
         row.push_back(weight_row(w, row_of(i)));
@@ -172,25 +170,19 @@ bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, 
     const long cols = w.cols();
     const auto read = w.type->read;
     const auto read_row = [=](long r, float* to) { read(row[r], cols, to); };
-    cpu::mapped_add(out, { rows, cols, read_row, cpu::row_dot(w.type->name), row,
-                           cpu::row_to_int8(w.type->name) });
+    cpu::mapped_add(out, { rows, cols, read_row });
     return true;
 }
 
 double floats_spared(const Json& config, const Weights& files) {
     const Family* family = family_of(config);
-    if (!family) { return 0; }
+    if (!family || cpu::mapped.wanted == cpu::STAY_NONE) { return 0; }
     const bool turned = family_of_file(config, ends_with(files.path, ".gguf")).transposed;
     double spared = 0;
     for (auto& w : files.tensors) {
         const bool matrix = w.shape.size() == 2 && !turned;
-        const bool stays = cpu::stays_mapped(w.type->name);
-        if (matrix && stays && w.type->read) {
-            spared += 4.0 * w.count - w.bytes;
-        }
-        if (ends_with(w.name, "_blocks") && cpu::stays_mapped("MXFP4")) {
-            spared += 7.0 * w.bytes;
-        }
+        if (matrix && w.type->read) { spared += 4.0 * w.count - w.bytes; }
+        if (ends_with(w.name, "_blocks")) { spared += 7.0 * w.bytes; }
     }
     return spared;
 }

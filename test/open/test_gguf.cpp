@@ -339,6 +339,9 @@ static void test_parts() {
     write(3, 2, 3, "c");
     unlink(name(1).c_str());
     says(name(2), "m-00001-of-00003.gguf: is missing, number 1 of 3 files");
+    // the first by itself, whose keys say nothing of others: its name does
+    file_write(name(1), file_of({ key_u32("x", 5) }, { { "a", { 4, 4 }, 0, 0 } }, data + "1"));
+    says(name(1), "m-00001-of-00003.gguf: says that it is number 0 of 0 files, wanted 1 of 3");
     remove_tree(place);
 }
 
@@ -1089,67 +1092,6 @@ static void test_directory() {
     weights_close(&w);
 }
 
-// the product with one row, of weights as they lie in a file, against the same in double from their
-// floats: each type that has one; the matrix with the bits of another behind it, as q, k and v are;
-// what is not known is not done
-static void test_stored() {
-    Gguf g = gguf_open(std::string(VECTORS) + "types.gguf");
-    std::set<std::string> types;
-    for (auto& t : g.weights.tensors) {
-        cpu::RowDot* dot = t.shape.size() == 2 && t.cols() % 32 == 0
-                                  ? cpu::row_dot(t.type->name)
-                                  : NULL;
-        if (!dot) { continue; }
-        types.insert(t.type->name);
-        const long C = t.cols(), R = t.rows(), N = 2 * R;
-        std::vector<float> w(N * C), x(C), bias(N), residual(N), out(N, NAN);
-        Rng rng = rng_stream(3, R);
-        for (auto* v : { &x, &bias, &residual }) {
-            for (auto& e : *v) { e = (float)rng_normal(&rng); }
-        }
-        for (int half = 0; half < 2; half++) {
-            weight_rows(t, 0, R, &w[half * R * C]);
-            cpu::MappedMatrix& m = cpu::mapped.all[&w[half * R * C]] = { R, C, NULL, dot, {} };
-            for (long r = 0; r < R; r++) { m.row.push_back(weight_row(t, r)); }
-        }
-        const cpu::Linear<float> layer = { out.data(), x.data(), w.data(), bias.data(),
-                                           residual.data(), 1, (int)C, (int)N, (long)N };
-        CHECK(cpu::mapped_forward(layer), "%s: its rows are not found", t.name.c_str());
-        for (long r = 0; r < N; r++) {
-            double sum = (double)bias[r] + residual[r], most = fabs(sum);
-            for (long i = 0; i < C; i++) {
-                sum += (double)w[r * C + i] * x[i];
-                most += fabs((double)w[r * C + i] * x[i]);
-            }
-            const bool right = std::isfinite(sum) ? fabs(out[r] - sum) <= 1e-6 * most
-                                                  : !std::isfinite(out[r]);
-            CHECK(right, "%s: row %ld is %g, wanted %g", t.name.c_str(), r, out[r], sum);
-        }
-        auto other = layer;
-        other.weight = &w[R * C];
-        CHECK(!cpu::mapped_forward(other), "%s: rows past the end", t.name.c_str());
-        other = layer;
-        other.C = (int)C / 2;
-        CHECK(!cpu::mapped_forward(other), "%s: rows of another width", t.name.c_str());
-        cpu::mapped.all.clear();
-    }
-    CHECK(types.size() == (cpu::row_dot("Q4_0") ? 5 : 0), "%zu types have a product, wanted 5",
-          types.size());
-    weights_close(&g.weights);
-}
-
-// likewise by every kernel that can run here; the plainest has none
-static void test_stored_kernels() {
-    for (int k = 0; k < cpu::KERNELS; k++) {
-        if (!cpu::kernel_here(k)) { continue; }
-        cpu::product_limit(cpu::kernels[k].name);
-        CHECK((cpu::row_dot("Q8_0") != NULL) == (k > 0), "%s", cpu::kernels[k].name);
-        CHECK(!cpu::row_dot("Q4_K") && !cpu::row_dot("F32"), "%s", cpu::kernels[k].name);
-        test_stored();
-    }
-    cpu::product_settings.last_kernel = cpu::KERNELS - 1;
-}
-
 // rows of weights that stay in their file are the floats that would have been read, whatever their
 // type, also where they follow floats or floats follow them; nothing else is touched
 static void test_stored_rows() {
@@ -1165,7 +1107,7 @@ static void test_stored_rows() {
         weight_rows(t, 0, R, &wanted[2 * R * C]);
         const auto read = [&](long r, float* to) { weight_rows(t, r, r + 1, to); };
         for (long first : { 0L, 2 * R }) {
-            cpu::mapped.all[&w[first * C]] = { R, C, read, NULL, {} };
+            cpu::mapped.all[&w[first * C]] = { R, C, read };
         }
         for (long from = 0; from < N; from++) {
             for (long to = from + 1; to <= N; to++) {
@@ -1207,7 +1149,7 @@ static void test_stored_products() {
                 const float *b = with & 1 ? bias.data() : NULL;
                 const float *r = with & 2 ? residual.data() : NULL;
                 cpu::matmul_forward(wanted.data(), inp.data(), file.data(), b, r, N, C, V);
-                cpu::mapped.all[there.data()] = { V, C, read, NULL, {} };
+                cpu::mapped.all[there.data()] = { V, C, read };
                 cpu::matmul_forward(got.data(), inp.data(), there.data(), b, r, N, C, V);
                 cpu::mapped.all.clear();
                 CHECK(!memcmp(got.data(), wanted.data(), got.size() * sizeof(float)),
@@ -1219,7 +1161,7 @@ static void test_stored_products() {
     const int tokens[] = { V - 1, 0, 77, 0 };
     std::vector<float> got(4 * C, NAN), wanted = got;
     cpu::embed_forward(wanted.data(), tokens, { file.data(), NULL, NULL }, 2, 1, 4, C);
-    cpu::mapped.all[there.data()] = { V, C, read, NULL, {} };
+    cpu::mapped.all[there.data()] = { V, C, read };
     cpu::embed_forward(got.data(), tokens, { there.data(), NULL, NULL }, 2, 1, 4, C);
     cpu::mapped.all.clear();
     CHECK(!memcmp(got.data(), wanted.data(), got.size() * sizeof(float)), "embedding: other bits");
@@ -1230,7 +1172,7 @@ static void test_stored_products() {
 static void test_stored_guard() {
     const long C = 1024, R = 1100;
     float* room = (float*)cpu::device_malloc((R * C + 4096) * sizeof(float));
-    cpu::mapped_add(room + 16, { R, C, [](long, float*) {}, NULL, {} });
+    cpu::mapped_add(room + 16, { R, C, [](long, float*) {} });
     const auto dies = [&](long at) {
         const pid_t child = fork();
         if (child == 0) {
@@ -1264,7 +1206,6 @@ int main() {
     test_init();
     test_mxfp4();
     test_directory();
-    test_stored_kernels();
     test_stored_rows();
     test_stored_products();
     test_stored_guard();
