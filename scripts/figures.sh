@@ -19,6 +19,11 @@ stored=docs/results
 runs=$(mktemp -d) drawn=$(mktemp -d); trap 'rm -rf "$runs" "$drawn"' EXIT
 first=$runs demo=$runs
 for file in demo first-token; do "$PYTHON" scripts/lib/stored.py $stored/$file.jsonl "$runs" || exit; done
+changes="softmax,an extra key of value 0,a learned logit,an extra key (BIAS=k),a key and a value (kv),a sink token"
+changes="$changes,a gate for each head,a gate for each element,a gate and a logit,norms of q and k,sandwich norms"
+changes="$changes,norms after branches,post norm,softpick,capped scores,sigmoid,elu + 1 with normalization"
+changes="$changes,sigmoid from -ln T,Muon,loss on long contexts only,weight decay 0,weight decay 0.1 (softmax again)"
+changes="$changes,weight decay 0.5,one head of 64,four heads of 16,eight heads of 8"
 plot() { # NAME TITLE FIGURE INPUT..; FIGURE ratios: the last picture of norms, else the first one
     name=$1 title=$2 drawing=$3 wanted='[!r]*'; shift 3
     [ "$drawing" != ratios ] || drawing=norms wanted='ratios*'
@@ -39,13 +44,13 @@ for figure in "$@"; do
         text-film)
             plot $figure "Both heads of the softmax model come to rest on the first token" film $demo/film-seed2 ;;
         text-map)
-            plot $figure "One head of the softmax model: the first token's key is the only one at an acute angle, and it is short" \
+            plot $figure "One head of the softmax model: beyond the nearest keys only the first token's is at an acute angle, and it is short" \
                 maps $stored/demo-maps ;;
         interventions)
             plot $figure "A place for spare attention, a gate, or norms of queries and keys end the sink; three seeds each" \
-                table $stored/interventions-text.json ;;
+                table --labels "$changes" $stored/interventions-text.json ;;
         open-heads)
-            plot $figure "SmolLM2-135M: most heads rest on the first token; those of layers 0 to 2, 10 and 11 do not" heads $stored/smollm2.json ;;
+            plot $figure "SmolLM2-135M: most heads rest on the first token, none in layers 0, 1, 10 and 11" heads $stored/smollm2.json ;;
         open-norms)
             plot $figure "SmolLM2-135M: one layer makes the first token's hidden state over a hundred times as long" norms $stored/smollm2.json ;;
         first-token)
@@ -72,15 +77,16 @@ for figure in "$@"; do
                 $first/rotary8-random-s[123]/loss.json $first/rotary8-ordinary-s[123]/loss.json \
                 $first/rotary8-random-k-s[123]/loss.json ;;
         first-token-changes)
-            plot $figure "Only softmax makes the first token's h 20 times and its values a tenth as long as the others' (three seeds each)" \
+            plot $figure "Only softmax makes a long h and short values of the first token (median and range of three seeds)" \
                 ratios --step 20000 --labels "softmax,BIAS=k,BIAS=zero,BIAS=logit,GATE=head,ATTN=sigmoid,ATTN=softpick" \
                 $first/rotary12h4-random-s[123] $first/rotary12h4-random-k-s[123] $first/rotary12h4-random-zero-s[123] \
                 $first/rotary12h4-random-logit-s[123] $first/rotary12h4-random-head-s[123] \
                 $first/rotary12h4-random-sigmoid-s[123] $first/rotary12h4-random-softpick-s[123] ;;
         first-token-ordinary)
-            plot $figure "Ordinary text from the first step, T 512: with twelve layers of 256 the first token draws attention" \
-                onset --labels "12 layers of 256,4 layers of 128" $first/rotary12w256T512-ordinary-s1 \
-                $first/rotary4w128T512-ordinary-s1 ;;
+            plot $figure "Ordinary text from the first step: with twelve layers of 256 the first token draws attention" \
+                onset --labels "12 layers of 256 (T 512),4 layers of 128 (T 512),12 layers of 64 (T 256)" \
+                $first/rotary12w256T512-ordinary-s1 $first/rotary4w128T512-ordinary-s1 \
+                $first/rotary12h4T256quiet-ordinary-s1 ;;
         *) echo "error: $figure: wanted one of" $all >&2
            echo "---> HINT: scripts/figures.sh" >&2; exit 2 ;;
     esac

@@ -15,9 +15,10 @@ import textwrap
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import drawing
 import runlog
-from drawing import (COLORS, STYLE, TRAIN_POINTS, MaxNLocator, PercentFormatter, alike, beside,
-                     edge, headline, kinds, label, legend_below, look, matplotlib, np, panels,
-                     plain, plt, series, stem, thresholds, trained, whole)
+from drawing import (COLORS, STYLE, TRAIN_POINTS, MaxNLocator, PercentFormatter, alike, edge,
+                     headline, kinds, label, legend_below, look, loss_and_sinks, matplotlib,
+                     middle_and_range, np, panels, plain, plt, seeds_of, series, sink_axis, stem,
+                     thresholds, trained, whole)
 from plot_maps import maps
 from plot_positions import positions
 from plot_table import table
@@ -27,7 +28,7 @@ from runlog import die, number
 def dynamics(paths, options):
     """Loss, Sink_1 and Sink_* (Figures 4, 5 right, 28)."""
     runs = trained(paths, "dynamics")
-    figure, (loss, sink) = panels(2, 4.7, 3.5)
+    figure, loss, sinks = loss_and_sinks(runs)
     end = None if options.logx else end_of_loss(loss, runs)
     for i, run in enumerate(runs):
         runlog.at_step(run, None)
@@ -39,10 +40,10 @@ def dynamics(paths, options):
                   label=label(run, runs))
         if end:
             end.plot(*series(run["evals"], lambda e: e.get("val_loss")), **style)
-        place = beside(sink, i, runs)
+        sink = sink_axis(sinks, i, runs)
         stretches = alike(run["evals"])
         for how, evals in stretches:
-            sink.plot(*series(evals, lambda e: runlog.sink(e, proxy)), **style, transform=place)
+            sink.plot(*series(evals, lambda e: runlog.sink(e, proxy)), **style)
         for (T, eps), evals in stretches[1:]:
             edge(sink, evals[0]["step"], f"\n T {T}, $\\epsilon$ {eps:g}", style["color"])
         for resume in run["resumes"]:
@@ -52,21 +53,23 @@ def dynamics(paths, options):
             style.update(linestyle="--", marker="*", markersize=6)
             for how, evals in stretches:
                 star = series(evals, lambda e: e["sink"].get("sink_star"))
-                sink.plot(star[0], [100 * y for y in star[1]], **style, transform=place)
+                sink.plot(star[0], [100 * y for y in star[1]], **style)
     loss.set(title="Loss: validation (markers), training (thin)", xlabel="step",
              ylabel="loss (nats per token)")
     stars = any(e["sink"].get("sink_star") is not None for r in runs for e in r["evals"])
-    sink.set(title="Sink$_1$" + " (solid), Sink$_*$ of the extra key (dashed, stars)" * stars,
-             xlabel="step", ylim=(-6, 106),
-             ylabel=thresholds(runs))
-    sink.yaxis.set_major_formatter(PercentFormatter())
+    sinks[0].set_title("Sink$_1$" + " (solid), Sink$_*$ of the extra key (dashed, stars)" * stars)
+    sinks[-1].set_xlabel("step")
+    sinks[len(sinks) // 2].set_ylabel(thresholds(runs))
     last = max((e["step"] for r in runs for e in r["evals"]), default=0)
-    sink.set_xlim(-0.04 * last - 0.1, 1.04 * last + 0.1)    # a shifted line is in no other unit
+    for ax in sinks:
+        ax.set(ylim=(-7, 107), xlim=(-0.04 * last - 0.1, 1.04 * last + 0.1))
+        ax.set_yticks([0, 50, 100] if len(sinks) > 2 else [0, 20, 40, 60, 80, 100])
+        ax.yaxis.set_major_formatter(PercentFormatter())
+        ax.tick_params(labelbottom=ax is sinks[-1])
     if options.logx:
-        for ax in (loss, sink):
+        for ax in (loss, *sinks):
             ax.set_xscale("symlog", linthresh=first_step(runs))
-    headline(figure, runs, "Loss and attention sink over training"
-             + ". Equal sinks are drawn a little apart" * (len(kinds(runs)) > 1))
+    headline(figure, runs, "Loss and attention sink over training")
     legend_below(figure, loss)
     yield stem("dynamics", runs), figure
 
@@ -275,11 +278,17 @@ def norms(paths, options):
         need_norms(run, runlog.at_step(run, options.step))
         yield stem("norms", [run]), norms_of_one(run, runlog.at_step(run, options.step))
     figure, axes = panels(3, 3.6, 3.4)
+    for seeds in seeds_of(runs):
+        evals = [runlog.at_step(runs[i], options.step) for i in seeds]
+        text = label(runs[seeds[0]], runs, evals[0]["step"])
+        for (key, _, _), ax in zip(NORMS, axes):
+            lines = [ratio(e, key + "_norm_first", key + "_norm_rest") for e in evals]
+            if len({len(line) for line in lines}) > 1:
+                die(f"{runs[seeds[0]]['path']}: got seeds with different layers, wanted the same",
+                    "scripts/plot.py norms RUN, one kind at a time")
+            middle_and_range(ax, range(len(lines[0])), lines, look(seeds[0], runs), text)
     for i, run in enumerate(runs):
         e = runlog.at_step(run, options.step)
-        for (key, _, _), ax in zip(NORMS, axes):
-            ax.plot(ratio(e, key + "_norm_first", key + "_norm_rest"), **look(i, runs),
-                    label=label(run, runs, e["step"]))
         if "pre_norm_first" in e:
             # after attention, after FFN, ..
             half_blocks = 0.5 * np.arange(1, 1 + len(e["pre_norm_first"]))
@@ -427,7 +436,7 @@ READ_BY = {
     "step":   ("heads", "norms", "profiles", "all"),
     "head":   ("maps",),
     "logx":   ("dynamics", "onset", "all"),
-    "labels": ("dynamics", "onset", "norms", "positions"),
+    "labels": ("dynamics", "onset", "norms", "positions", "table"),
 }
 
 
@@ -443,9 +452,9 @@ options:
   --step N    the evaluation that heads, norms and profiles show [the last]
   --head L:H,..  maps: these heads in detail [all if they are few]
   --logx      dynamics, onset: a logarithmic axis of steps
-  --title T   what the figures say [what they show]
+  --title T   what the figures say [what they show]; "" leaves the title out
   --labels A,B,..  dynamics, onset, norms, positions: what legends call the runs, seeds of one
-              run once [names, switches and flags]
+              run once [names, switches and flags]; table: what its rows are called
 """
 
 

@@ -15,7 +15,6 @@ try:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator, PercentFormatter
-    from matplotlib.transforms import ScaledTranslation
 except ImportError as e:
     die(f"{e.name}: not installed, wanted numpy and matplotlib",
         "python3 -m pip install numpy matplotlib; where pip refuses, apt-get install "
@@ -28,7 +27,7 @@ MARKERS = "osD^vPX"
 DASHES = ["-", "--", ":"]
 OURS, PAPER, SEED, MARK = COLORS[0], "#BBBBBB", "#000000", COLORS[1]
 MOST_FLAGS = 3                       # of a run in a legend
-APART = 3.5              # points between two lines that hold the same numbers
+MOST_PANELS = 6                      # of kinds of run that each get a panel of their own
 STYLE = {
     "font.size": 9, "axes.titlesize": 9.5, "axes.titleweight": "bold", "axes.titlelocation": "left",
     "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#888888",
@@ -60,14 +59,32 @@ def kinds(runs):
     return list(dict.fromkeys(map(runlog.group, runs)))
 
 
-def beside(ax, i, runs):
-    """Where to draw the i-th run: equal numbers of different runs are lines beside each other,
-    a few points apart, for the last would hide the others."""
-    names = kinds(runs)
-    step = min(APART, 14 / len(names))
-    points = step * (names.index(runlog.group(runs[i])) - (len(names) - 1) / 2)
-    shift = ScaledTranslation(0, -points / 72, ax.figure.dpi_scale_trans)
-    return ax.transData + shift
+def loss_and_sinks(runs):
+    """Returns a figure with an axis for losses and, for each kind of run, one for its sinks: lines
+    of equal numbers would hide each other. Beyond MOST_PANELS kinds all share one axis."""
+    rows = len(kinds(runs)) if len(kinds(runs)) <= MOST_PANELS else 1
+    figure, axes = plt.subplot_mosaic([["loss", f"sink {i}"] for i in range(rows)],
+                                      figsize=(9.4, max(3.5, 1.2 + 0.95 * rows)))
+    return figure, axes["loss"], [axes[f"sink {i}"] for i in range(rows)]
+
+
+def sink_axis(sinks, i, runs):
+    """Returns where the sinks of the i-th run are drawn."""
+    return sinks[kinds(runs).index(runlog.group(runs[i]))] if len(sinks) > 1 else sinks[0]
+
+
+def seeds_of(runs):
+    """Returns the runs by kind: the places of its seeds in the list."""
+    return [[i for i, run in enumerate(runs) if runlog.group(run) == name] for name in kinds(runs)]
+
+
+def middle_and_range(ax, x, lines, style, text):
+    """Draws the median of several seeds with the range of all as a band; of one, its line."""
+    lines = np.array(lines, float)
+    if len(lines) > 1:
+        ax.fill_between(x, lines.min(0), lines.max(0), color=style["color"], alpha=0.18, lw=0)
+        style = {**style, "linewidth": 1.6, "markersize": 4}
+    ax.plot(x, np.median(lines, axis=0), **style, label=text)
 
 
 def panels(n, width=4.2, height=3.1, columns=3, **more):
@@ -87,15 +104,16 @@ def plain(text):
     return text[:400].replace("$", r"\$")
 
 
-finding = None           # --title: what the figures say, in place of what they show. Set by plot.py
+finding = None           # --title: what the figures say instead of what they show; "" for no title
 names = None             # --labels: what a legend calls the kinds of run, in their order
 
 
 def headline(figure, runs, what, step=None):
     """Title of a figure, as wide as it is: the finding, if one is given, or what it shows; of one
     run also its name, switches and step."""
-    lines = textwrap.wrap(plain(finding) if finding else what, letters(figure))
-    if len(runs) == 1 and not finding:
+    if finding == "": return
+    lines = textwrap.wrap(what if finding is None else plain(finding), letters(figure))
+    if len(runs) == 1 and finding is None:
         about = f"{runs[0]['name']}: {runlog.switches(runs[0])}"
         if step is not None: about += f", step {step:,}"
         lines += textwrap.wrap(plain(about), letters(figure))
@@ -104,7 +122,7 @@ def headline(figure, runs, what, step=None):
 
 def letters(figure):
     """How many letters of a title a figure has room for."""
-    return int(13.5 * figure.get_figwidth())
+    return int(11.5 * figure.get_figwidth())
 
 
 def label(run, runs, step=None):

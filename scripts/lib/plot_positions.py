@@ -13,7 +13,8 @@ HINT = "write one: ./train_sink eval RUN/step_N --json FILE"
 
 
 def positions(paths, options):
-    """Draws the loss by eighths of the sequence of eval --json, and beside the first kind's."""
+    """Draws the loss by eighths of the sequence of eval --json, and how far each kind is from the
+    first: in the first eighth, where a first token counts most, and in the others."""
     runs = [read(path) for path in paths]
     lengths = sorted({run["T"] for run in runs})
     if len(lengths) > 1:
@@ -22,19 +23,33 @@ def positions(paths, options):
     names = dict(zip(kinds(runs), called(kinds(runs))))
     first = runlog.group(runs[0])
     below = np.mean([run["loss"] for run in runs if runlog.group(run) == first], axis=0)
-    middles = (np.arange(8) + 0.5) * lengths[0] / 8
-    figure, (loss, beside) = panels(2, 4.7, 3.5)
-    loss.set(title="Loss, mean of each eighth of the sequence", xlabel="position",
-             ylabel="loss (nats per token)")
-    beside.set(title=f"Beside the mean of: {names[first]}", xlabel="position",
-               ylabel="difference (nats per token)")
+    edges = np.arange(9) * lengths[0] / 8
+    figure, axes = panels(3, 3.6, 3.4)
+    about = f"less the mean of: {names[first]}"
+    axes[0].set(title="Loss", ylabel="loss (nats per token)")
+    axes[1].set(title=f"First eighth,\n{about}", ylabel="difference (nats per token)")
+    axes[2].set(title=f"The other eighths,\n{about}")
+    for ax, places in zip(axes, (range(9), range(2), range(1, 9))):
+        shown = edges[list(places)]
+        ax.set(xlabel="position in the sequence", xlim=(shown[0], shown[-1]))
+        ax.set_xticks(shown, [f"{x:g}" for x in shown])
     for i, run in enumerate(runs):
-        style = {**look(i, runs), "label": names.pop(runlog.group(run), None)}
-        loss.plot(middles, run["loss"], **style)
-        beside.plot(middles, run["loss"] - below, **style)
-    headline(figure, [], "Loss by position")
-    legend_below(figure, loss)
+        style = {**look(i, runs), "marker": None, "label": names.pop(runlog.group(run), None)}
+        apart = run["loss"] - below
+        for ax, values in zip(axes, (run["loss"], apart[:1], apart[1:])):
+            at = edges[-len(values) - 1:] if ax is not axes[1] else edges[:2]
+            ax.plot(np.repeat(at, 2)[1:-1], np.repeat(values, 2), **style)
+    axes[1].set_ylim(*wider(axes[1].get_ylim()))
+    headline(figure, [], "Loss by position, mean of each eighth of the sequence")
+    legend_below(figure, axes[0])
     yield "positions", figure
+
+
+def wider(limits):
+    """Returns limits that have 0 in them, with a little room."""
+    low, high = min(0, *limits), max(0, *limits)
+    room = 0.05 * (high - low) or 0.01
+    return low - room, high + room
 
 
 def read(path):

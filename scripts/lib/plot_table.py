@@ -5,8 +5,9 @@ Start with `table`, which scripts/plot.py calls.
 import os
 import re
 
+import drawing
 import runlog
-from drawing import MaxNLocator, OURS, PAPER, SEED, headline, legend_below, np, panels, plain
+from drawing import MaxNLocator, OURS, PAPER, SEED, called, headline, legend_below, np, panels, plain
 from runlog import die
 
 
@@ -54,8 +55,9 @@ def table(paths, options):
 
 
 def row_names(results):
-    """The rows' names, without the table's before each of them."""
+    """The rows' names: those of --labels, or without the table's before each of them."""
     names, prefix = [r["id"] for r in results["rows"]], results["table"] + "-"
+    if drawing.names: return called(names)
     return [n[len(prefix):] for n in names] if all(n.startswith(prefix) for n in names) else names
 
 

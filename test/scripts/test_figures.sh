@@ -19,7 +19,7 @@ FIGURES = {"text-dynamics.png": [ONE, TWO, THREE], "open-norms.png": [ONE, TWO, 
            "first-token-norms.png": [ONE, TWO, THREE], "first-token-stays.png": [ONE, TWO, THREE, FOUR],
            "first-token-border.png": [ONE, TWO, THREE, FOUR],
            "first-token-positions.png": [ONE, TWO, THREE], "first-token-changes.png": colors,
-           "first-token-ordinary.png": [ONE, TWO]}
+           "first-token-ordinary.png": [ONE, TWO, THREE]}
 
 
 def chunks(data):

@@ -585,6 +585,7 @@ with contextlib.redirect_stdout(sys.stderr):
                   ["dynamics"] + ["test/demo/text-" + x for x in ("softmax", "sigmoid", "k")],
                   ["table", "docs/results/interventions-text.json"],
                   ["onset", tiny], ["onset", tiny, "--labels", "the only one"],
+                  ["onset", tiny, "--title", ""],
                   ["positions"] + [f"{out}/losses/{x}/loss.json"
                                    for x in ("plain-s1", "plain-s2", "k-s1")]):
         plot.main(words + ["-o", out + "/figures"])
@@ -675,13 +676,20 @@ for name, figures in drawn.items():
         looks = [(l.get_color(), l.get_linestyle(), l.get_marker()) for l in named]
         assert len(set(looks)) == len(looks), (name, looks)
         assert {l.get_color() for l in named} <= {*drawing.COLORS, drawing.PAPER}, (name, looks)
-# three models, two of them at 0% and one at 100% of both: each line has a place of its own
-three = drawn["dynamics-text-softmax-text-sigmoid-text-k"][0].axes[1]
-flat = [l for l in three.get_lines() if len(l.get_ydata()) == 9 and l.get_linestyle() == "-"]
-assert len(flat) == 3 and len({l.get_color() for l in flat}) == 3, flat
-heights = [l.get_transform().transform((0, 0))[1] for l in flat]
-assert max(abs(a - b) for a, b in zip(heights, heights[1:])) > 3, heights
-assert len({round(h, 2) for h in heights}) == 3, heights
+# three models, two of them at 0% and one at 100% of both: each has a panel, at its true values
+three = drawn["dynamics-text-softmax-text-sigmoid-text-k"][0].axes[1:4]
+flat = [[l for l in ax.get_lines() if len(l.get_ydata()) == 9 and l.get_linestyle() == "-"] for ax in three]
+assert [len(lines) for lines in flat] == [1, 1, 1] and len({lines[0].get_color() for lines in flat}) == 3, flat
+assert all(0 <= y <= 100 for ax in three for l in ax.get_lines() for y in l.get_ydata())
+assert all(l.get_transform() == ax.transData for ax in three for l in ax.get_lines())
+# seeds: the one in the middle, and a band from the least to the largest
+import matplotlib.pyplot as plt
+figure, ax = plt.subplots()
+drawing.middle_and_range(ax, range(2), [[1, 2], [3, 9], [2, 4]], {"color": drawing.COLORS[0]}, "three")
+assert list(ax.get_lines()[0].get_ydata()) == [2, 4]
+band = ax.collections[0].get_paths()[0].vertices[:, 1]
+assert (band.min(), band.max()) == (1, 9), band
+plt.close(figure)
 # a table: rows without the table's name, no axis of losses from 0, every seed a dot that can be
 # told from the next, numbers in one column, percent to a tenth
 table = drawn["table-interventions-text"][0]
@@ -708,8 +716,11 @@ holds("onset-tiny", 1, [max(np.array(x["h_norm_first"][1:]) / x["h_norm_rest"][1
 holds("onset-tiny", 2, [max(np.array(x["h_max"]) / x["h_median"]) for x in evals])
 texts = [[t.get_text() for t in f.legends[0].get_texts()] for f in drawn["onset-tiny"]]
 assert texts[0][0].startswith("tiny: ") and texts[1] == ["the only one"], texts
-holds("positions", 0, np.arange(8) + 3.2)
-holds("positions", 1, np.full(8, -0.2))                        # 2.9 beside the mean of 3.0 and 3.2
+titles = [f._suptitle for f in drawn["onset-tiny"]]
+assert titles[0] and titles[2] is None, titles
+holds("positions", 0, np.repeat(np.arange(8) + 3.2, 2))        # a level for each eighth
+holds("positions", 1, np.full(2, -0.2))                        # 2.9 less the mean of 3.0 and 3.2
+holds("positions", 2, np.full(14, -0.2))
 assert [t.get_text() for t in drawn["positions"][0].legends[0].get_texts()] == ["plain", "k"]
 image = drawn["maps-maps-0_1"][0].axes[0].images[0].get_array()
 assert image.shape == (T, T + 1) and np.isclose(image[4, 5], 29 / 30)
