@@ -2,27 +2,30 @@
 wgmma.cuh -- Hopper's products: a warpgroup, which is four warps, multiplies 64 rows by a tile that
 stands in shared memory, and goes on while tensor cores work. Knows no attention.
 
-    wgmma        C (64, N) += A (64, 16) B (16, N)      A: shared memory or registers; B: shared memory
+    wgmma        C (64, N) += A (64, 16) B (16, N)
 
-Of C and of an A in registers warp w of the group has rows 16 w .. 16 w + 15, and its lanes hold them
-as they hold C and A of an mma (mma.cuh): C (64, N) of a warpgroup is Sums<1, N> of each of its warps.
-So what is computed from scores between two products is the same code as on other cards.
+    C in registers; A in registers or shared memory; B in shared memory
 
-A tile (rows, HS) stands in shared memory as HS / W panels of W columns, one behind the other, where W
-is 64, or 32 if HS is no multiple of 64. A row of a panel is 128 or 64 bytes, and its 16-byte chunks
-change places as in mma.cuh: chunk c of row r stands at c ^ (r % 8), or at c ^ (r / 2 % 4). Hardware
-calls this the 128-byte and the 64-byte swizzle. Here a panel of 32 columns, with the number of the
-chunk that stands in each place:
+Of C and of an A in registers warp w of the group has rows 16 w .. 16 w + 15, and its lanes hold
+them as they hold C and A of an mma (mma.cuh): C (64, N) of a warpgroup is Sums<1, N> of each of its
+warps. So what is computed from scores between two products is the same code as on other cards.
 
-    row 0   0 1 2 3   --+                      row 8   0 1 2 3   --+
-    row 1   0 1 2 3     |  8 rows: SBO bytes   ..                  |  the next 8
-    row 2   1 0 3 2     |                                          |
-    ..                --+                                        --+      the next panel: LBO bytes on
+A tile (rows, HS) stands in shared memory as HS / W panels of W columns, one behind the other, where
+W is 64, or 32 if HS is no multiple of 64. A row of a panel is 128 or 64 bytes, and its 16-byte
+chunks change places as in mma.cuh: chunk c of row r stands at c ^ (r % 8), or at c ^ (r / 2 % 4).
+Hardware calls this the 128-byte and the 64-byte swizzle. Here HS 96, three panels of 32 columns,
+with the number of the chunk that stands in each place:
+
+            panel 0   panel 1   panel 2
+    row 0   0 1 2 3   4 5 6 7   8 9 10 11   --+
+    row 1   0 1 2 3   4 5 6 7   8 9 10 11     |  8 rows of a panel: SBO bytes
+    row 2   1 0 3 2   5 4 7 6   9 8 11 10     |  a panel: LBO bytes
+    ..                                      --+
 
 The same tile serves twice:
 
-    rows as they are (K-major)    S = Q K^T: 16 channels at a time      a step is 32 bytes, or a panel
-    rows as columns (MN-major)    O = P V:   16 keys at a time          a step is 16 rows
+    rows as they are (K-major)    S = Q K^T    16 channels at a time: 32 bytes on, or a panel
+    rows as columns (MN-major)    O = P V      16 keys at a time: 16 rows on
 */
 #ifndef CUDA_WGMMA_CUH
 #define CUDA_WGMMA_CUH
@@ -125,8 +128,8 @@ template <int KEEP> DEVICE void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(KEEP) : "memory");
 }
 
-// What this thread has written to shared memory, by cp.async too once it has waited for it, is to be
-// seen by wgmma. A barrier follows.
+// What this thread has written to shared memory, by cp.async too once it has waited for it, is to
+// be seen by wgmma. A barrier follows.
 DEVICE void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Hides registers from the compiler, which may not know that a product still works on them.
@@ -227,8 +230,8 @@ DEVICE void begin_columns(Sums<1, HS>& c, const uint32_t (&a)[K / 16][4], uint64
     UNROLL(k, K / 16) { wgmma_rs<HS>(c[0], a[k], b + rows_on<HS>(k)); }
 }
 
-// Rounds results w (64, K) into the left side of another product: here, and not between the products
-// that follow, where ptxas would make each wait.
+// Rounds results w (64, K) into the left side of another product: here, and not between the
+// products that follow, where ptxas would make each wait.
 template <int K> DEVICE void pack_all(uint32_t (&a)[K / 16][4], const Sums<1, K>& w) {
     UNROLL(k, K / 16) { pack_left<K>(a[k], w[0], k); }
     hold(a);
