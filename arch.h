@@ -1,14 +1,14 @@
 /*
 arch.h -- ARCH, everything about a model that is not compiled in, and what its rows generate: the
-struct, its checks, config.json both ways, its flags. The functions are in models/arch.cpp.
+struct, its checks, config.json both ways, its flags. The functions are in core/arch.cpp.
 
 A row with nothing special about it is named nowhere else: a new one needs an edit here alone.
 */
 #ifndef ARCH_H
 #define ARCH_H
-#include "common.h"
-#include "models/forward_only.h"
-#include "switches.h"
+#include "core/common.h"
+#include "open/forward_only.h"
+#include "core/switches.h"
 
 // ---- ARCH. The struct, its checks, config.json both ways, the flags with their --help and the
 // log's line are made from these rows. A key that is missing means the default, so a new row breaks
@@ -84,7 +84,7 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     X(kind,  gate,         BUILD_GATE,    "",   "GATE",              "train_sink.gate",                     0, 0, NAMES_OF(GATE), "") \
     X(kind,  combine,      BUILD_COMBINE, "",   "COMBINE",           "train_sink.combine",                  0, 0, NAMES_OF(COMBINE), "") \
     X(kind,  ffn,          BUILD_FFN,     "",   "FFN",               "train_sink.ffn",                      0, 0, NAMES_OF(FFN), "") \
-    /* experts, Mamba and the delta rule of other families' models: models/forward_only.h */ \
+    /* experts, Mamba and the delta rule of other families' models: open/forward_only.h */ \
     FORWARD_ONLY_ARCH(X)
 
 typedef int kind;

@@ -5,7 +5,7 @@ dataloader.h -- from whatever the user has to batches of token ids. In reading o
     data        sources, windows of them in shuffled order, edits; what is held out, the position
                 for checkpoints
 
-How a source is found, tokenized and opened: text/data_sources.cpp, text/text_cache.cpp.
+How a source is found, tokenized and opened: dataloader/data_sources.cpp, dataloader/text_cache.cpp.
 
 A training sequence is a window of T+1 tokens at stride T over a source's documents, each followed
 by EOS: every token is a target exactly once per epoch. An epoch visits all windows in the order of
@@ -14,9 +14,9 @@ number per source.
 */
 #ifndef DATALOADER_H
 #define DATALOADER_H
-#include "common.h"
-#include "text/shards.h"
-#include "text/text_files.h"
+#include "core/common.h"
+#include "dataloader/shards.h"
+#include "dataloader/text_files.h"
 #include "tokenizer.h"
 
 struct DataOptions {

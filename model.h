@@ -14,8 +14,8 @@ The rows themselves are in arch.h and tensors.h.
 #include <functional>
 #include "arch.h"       // Arch: every property of a model is a row
 #include "dist/shard.h" // ParamShard: what of an array one rank keeps
-#include "operations.h" // real, acc, ops, AttnShape
-#include "positions.h"  // rope_table, absolute_table, fixed_v_star
+#include "core/operations.h" // real, acc, ops, AttnShape
+#include "core/positions.h"  // rope_table, absolute_table, fixed_v_star
 #include "tensors.h"    // PARAMS, ACTS: every tensor is a row
 
 // The sizes that the rows of PARAMS and ACTS are written in.
@@ -246,7 +246,7 @@ struct Model {
     // ---- generation
     real* cache;                // k, v of rows that were read, (L, cache_room, 2 KV HS), or NULL
     int cache_room;
-    acc* mixer_state;           // what layers without attention remember: models/mamba.h
+    acc* mixer_state;           // what layers without attention remember: open/mamba.h
 
     Around around;              // if it is set, every stage of a forward pass goes through it
 };

@@ -25,7 +25,7 @@ seed gives the same bits.
 #define REFERENCE_H
 #include "attention_variants.cuh"
 #include "cpu/device.h"
-#include "operands.h"
+#include "core/operands.h"
 
 namespace ref {
 using namespace host;              // device_malloc and the like

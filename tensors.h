@@ -5,7 +5,7 @@ layout in memory and the names in a checkpoint from these rows.
 #ifndef TENSORS_H
 #define TENSORS_H
 #include <math.h>
-#include "models/forward_only.h" // FORWARD_ONLY_PARAMS, FORWARD_ONLY_ACTS: experts and Mamba
+#include "open/forward_only.h" // FORWARD_ONLY_PARAMS, FORWARD_ONLY_ACTS: experts and Mamba
 
 // ---- PARAMS: every tensor is one row: field, Hugging Face name, when it exists, rows (VECTOR:
 // none), columns, initial values. Rows lie in memory in this order: qw kw vw are one matrix,

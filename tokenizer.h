@@ -3,20 +3,20 @@ tokenizer.h -- text to token ids and back. Three kinds: raw bytes; Hugging Face 
 vocab.json and merges.txt, or a GGUF file) with the same ids as the `tokenizers` library; and bare
 ids that nobody can read.
 
-    tokenizer_load     files -> a Tokenizer                        text/tokenizer_build.h
-    tokenizer_encode   added tokens, normalize, split, merge       text/encode.cpp
-                       one chapter each: text/added_tokens.h, normalize.h, split.h, bpe.h
-    tokenizer_decode   ids -> text                                 text/decode.cpp
+    tokenizer_load     files -> a Tokenizer                        tokenizer/tokenizer_build.h
+    tokenizer_encode   added tokens, normalize, split, merge       tokenizer/encode.cpp
+                       one chapter each: tokenizer/added_tokens.h, normalize.h, split.h, bpe.h
+    tokenizer_decode   ids -> text                                 tokenizer/decode.cpp
 
 The file drives the engine: each component of tokenizer.json becomes a Step, or the file is refused,
 because a tokenizer that is nearly right trains another model. To support a component: see
-text/tokenizer_steps.cpp.
+tokenizer/tokenizer_steps.cpp.
 */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
-#include "common.h"
-#include "text/pattern.h"
-#include "text/unicode.h"
+#include "core/common.h"
+#include "open/pattern.h"
+#include "tokenizer/unicode.h"
 #include <array>
 #include <memory>
 #include <unordered_map>

@@ -21,15 +21,15 @@ KV key/value heads, HS head size, F FFN width, OC channels that W_O reads, L lay
 N = B T rows.
 */
 #include "tensors.h"        // PARAMS, ACTS: every tensor is a row
-#include "operations.h"     // real, acc, ops: the backend; variant::attention_forward
+#include "core/operations.h"     // real, acc, ops: the backend; variant::attention_forward
 #include "model.h"          // Model, model_load, and where its activations are
-#include "kv_cache.h"       // cache_keep, attention_forest: rows that come after others
-#include "train_sink.h"     // Stage, Watch: what this file gives to the commands
-#include "models/experts.h" // experts_forward: other families' FFNs
-#include "models/delta.h"   // delta_forward, mamba_forward: what they have in place of attention
-#include "small_model.h"    // accumulate_pieces: a small model's batch, cut for the threads
-#include "optimizer.h"      // model_update
-#include "measure.h"        // measure: sinks and norms of a batch of sequences
+#include "core/kv_cache.h"       // cache_keep, attention_forest: rows that come after others
+#include "core/train_sink.h"     // Stage, Watch: what this file gives to the commands
+#include "open/experts.h" // experts_forward: other families' FFNs
+#include "open/delta.h"   // delta_forward, mamba_forward: what they have in place of attention
+#include "core/small_model.h"    // accumulate_pieces: a small model's batch, cut for the threads
+#include "core/optimizer.h"      // model_update
+#include "core/measure.h"        // measure: sinks and norms of a batch of sequences
 #include "flags.h"          // Flags: every flag is a row
 #include "dataloader.h"     // Data: where a batch comes from
 #include "commands/commands.h" // command_probe and the others, one file each

@@ -4,11 +4,11 @@ memory; the cost of an evaluation.
 */
 #include "../cpu/choice.h"
 #include "../log.h"
-#include "../measure.h"
-#include "../optimizer.h"
+#include "../core/measure.h"
+#include "../core/optimizer.h"
 #include "../shell/data_flags.h"
 #include "../shell/run_dir.h"
-#include "../train_sink.h"
+#include "../core/train_sink.h"
 #include "commands.h"
 #include "memory_needed.h"
 

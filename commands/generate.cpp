@@ -2,14 +2,14 @@
 commands/generate.cpp -- the command generate: text from a checkpoint.
 */
 #include "generate.h"
-#include "../models/directory.h"
-#include "../models/gguf.h"
-#include "../text/look.h"
-#include "../train_sink.h"
+#include "../files/directory.h"
+#include "../open/gguf.h"
+#include "../files/look.h"
+#include "../core/train_sink.h"
 #include "commands.h"
 #include "open_model.h"
 #include "probe_data.h"
-#include "../kv_cache.h"
+#include "../core/kv_cache.h"
 
 // Names the first place in the model where what is loaded gives values that are not all finite.
 // Layers count from 0.

@@ -6,7 +6,7 @@ open a chat template.
 #define GENERATE_H
 #include <vector>
 #include "../model.h"
-#include "../models/chat.h"
+#include "../open/chat.h"
 
 // Dies of values that are not finite, and names the first place in the model that has some.
 [[noreturn]] void die_not_finite(Model* m);

@@ -3,8 +3,8 @@ commands/open_model.cpp -- what open_model.h declares.
 */
 #include "open_model.h"
 #include "memory_needed.h"
-#include "../models/directory.h"
-#include "../text/look.h"
+#include "../files/directory.h"
+#include "../files/look.h"
 
 void opened_said(const Checkpoint& k, const std::string& adapter) {
     if (!k.part_of.empty()) {

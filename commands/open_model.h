@@ -4,7 +4,7 @@ change it.
 */
 #ifndef OPEN_MODEL_H
 #define OPEN_MODEL_H
-#include "../checkpoint.h"
+#include "../core/checkpoint.h"
 #include "../flags.h"
 
 // Dies of a model without a tokenizer, with what its directory has in place of one.

@@ -2,16 +2,16 @@
 commands/probe.cpp -- the command probe: the sinks of a checkpoint, on text, random or repeated
 tokens; maps of its heads.
 */
-#include "../models/directory.h"
+#include "../files/directory.h"
 #include "../shell/data_flags.h"
 #include "../shell/run_dir.h"
-#include "../train_sink.h"
+#include "../core/train_sink.h"
 #include "commands.h"
 #include "generate.h"
 #include "open_model.h"
 #include "probe_data.h"
 #include "probe_text.h"
-#include "sink_at.h"
+#include "../after/sink_at.h"
 #include "working.h"
 
 // Writes an array of floats as NumPy reads it.

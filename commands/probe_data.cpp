@@ -8,10 +8,10 @@ commands/probe_data.cpp -- what probe_data.h declares.
 #include "../shell/data_flags.h"
 #include "../shell/run_dir.h"
 #include "../shell/run_flags.h"
-#include "../models/config.h"
-#include "../models/directory.h"
-#include "../text/look.h"
-#include "../text/plural.h"
+#include "../core/config.h"
+#include "../files/directory.h"
+#include "../files/look.h"
+#include "../files/plural.h"
 
 // Returns the sequences that a run held out, by source.
 static std::vector<long> held_of(const Json& data, const std::string& where) {

@@ -5,7 +5,7 @@ random or repeated tokens.
 #ifndef PROBE_DATA_H
 #define PROBE_DATA_H
 #include "../flags.h"
-#include "../text/json.h"
+#include "../files/json.h"
 
 // What a checkpoint says about the data it was trained on; without it, or with -d, `own` is false.
 struct ProbeData {

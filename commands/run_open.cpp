@@ -3,13 +3,13 @@ commands/run_open.cpp -- opens a run: flags -> data, model and log, fresh, as --
 they were at a checkpoint (--resume, in run_resume.h). Start at the end, with run_open.
 */
 #include "train.h"
-#include "../checkpoint.h"
+#include "../core/checkpoint.h"
 #include "../shell/data_flags.h"
 #include "../shell/process.h"
 #include "../shell/run_dir.h"
 #include "../shell/run_flags.h"
-#include "../text/look.h"
-#include "../text/targets.h"
+#include "../files/look.h"
+#include "../dataloader/targets.h"
 #include "generate.h"
 #include "memory_needed.h"
 #include "open_model.h"

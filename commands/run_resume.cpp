@@ -2,10 +2,10 @@
 commands/run_resume.cpp -- what run_resume.h declares.
 */
 #include "run_resume.h"
-#include "../checkpoint.h"
+#include "../core/checkpoint.h"
 #include "../cpu/choice.h"
 #include "../shell/run_flags.h"
-#include "../text/look.h"
+#include "../files/look.h"
 
 // ---- which run, and where it goes on
 

@@ -2,19 +2,19 @@
 commands/train.cpp -- what a run does around its steps: train.h.
 */
 #include "train.h"
-#include "../checkpoint.h"
+#include "../core/checkpoint.h"
 #include "../cpu/choice.h"
-#include "../measure.h"
+#include "../core/measure.h"
 #include "../shell/process.h"
 #include "../shell/run_flags.h"
-#include "../text/maps.h"
-#include "../train_sink.h"
+#include "../files/maps.h"
+#include "../core/train_sink.h"
 #include "generate.h"
 #include "memory_needed.h"
 #include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
-#include "../version.h"
+#include "../core/version.h"
 
 // Returns the mean loss over the targets of the validation sequences that count; NAN if there are
 // none, INFINITY if it is not finite.

@@ -9,7 +9,7 @@ stopped. The steps themselves are in train_sink.cu.
 #include "../flags.h"
 #include "../log.h"
 #include "../model.h"
-#include "../optimizer.h"
+#include "../core/optimizer.h"
 #include "../shell/saves.h"
 
 // What command_train carries from step to step.

@@ -2,7 +2,7 @@
 cpu/choice.cpp -- what choice.h declares: the rule, the clock, what a file keeps, what is taken.
 */
 #include "choice.h"
-#include "../text/json.h"
+#include "../files/json.h"
 
 namespace cpu {
 // ----------------------------------------------------------------------------

@@ -4,7 +4,7 @@ cuda/device.cuh: memory, copies, and how work is cut.
 */
 #ifndef CPU_DEVICE_H
 #define CPU_DEVICE_H
-#include "../common.h"
+#include "../core/common.h"
 #include "huge_pages.h"
 #ifdef _OPENMP
 #include <omp.h>

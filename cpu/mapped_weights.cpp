@@ -1,6 +1,6 @@
 /*
 cpu/mapped_weights.cpp -- what mapped_weights.h declares. The layouts of blocks are those of
-models/gguf.h:
+open/gguf.h:
 
     Q4_0   | d | 16 bytes of 4 + 4 bits |          w = d (q - 8)         d, m: halves
     Q4_1   | d | m | 16 bytes |                    w = d q + m           byte i: q_i, q_16+i

@@ -4,7 +4,7 @@ norms.cuh -- norms of rows, and of queries and keys.
 #ifndef CUDA_NORMS_CUH
 #define CUDA_NORMS_CUH
 #include "../attention_variants.cuh"
-#include "../operands.h"
+#include "../core/operands.h"
 #include "matmul.cuh"
 #include "rope.cuh"
 

@@ -18,33 +18,36 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-ROOMS = ["", "commands", "shell", "cpu", "cuda", "dist", "models", "text"]
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOMS = ["", *subprocess.check_output(["make", "-s", "rooms"], cwd=ROOT, text=True).split()]
 KINDS = ("*.h", "*.cuh", "*.cu", "*.cpp")
 COLUMNS, LINES, PARAMETERS, FILE_LINES, KERNEL_LINES = 100, 60, 8, 700, 1150
 
 # From the lowest to the highest. A file is on the first floor that names it, or its room.
 FLOORS = [
-    ("text, files, numbers", ["common.h", "version.h", "tokenizer.h", "dataloader.h", "text/*",
-                              "models/directory.*", "models/gguf.*", "models/weights.*",
-                              "cpu/half.h"]),
+    ("text, files, numbers", ["core/common.h", "core/version.h", "tokenizer.h", "dataloader.h",
+                              "files/*", "tokenizer/*", "dataloader/*", "open/tokenizer_gguf.*",
+                              "open/gguf.*", "open/gguf_splits.h", "open/jinja*", "open/pattern.*",
+                              "open/expressions.h", "cpu/half.h"]),
     ("processors and processes", ["cpu/elementary.h", "cpu/device.h", "cpu/huge_pages.*",
                                   "cpu/processor.*", "cpu/built_with.cpp", "cuda/device.cuh",
                                   "dist/*"]),
-    ("the family of attention", ["block_variants.h", "attention_variants.cuh", "switches.h",
-                                 "operands.h", "reference.h", "metrics.cuh"]),
-    ("what a model is", ["arch.h", "tensors.h", "models/forward_only.h"]),
-    ("backends", ["cpu/*", "cuda/*", "variant.h", "variant.cu", "operations.h"]),
-    ("other people's models", ["models/*"]),
+    ("the family of attention", ["block_variants.h", "attention_variants.cuh", "core/switches.h",
+                                 "core/operands.h", "reference.h", "metrics.cuh"]),
+    ("what a model is", ["arch.h", "tensors.h", "open/forward_only.h"]),
+    ("backends", ["cpu/*", "cuda/*", "core/variant.h", "core/variant.cu", "core/operations.h"]),
+    ("other people's models", ["core/arch.cpp", "core/config.*", "open/*"]),
     ("around every command", ["flags.h", "log.h", "shell/*"]),
-    ("a model", ["positions.h", "model.h", "model.cpp", "kv_cache.h", "train_sink.h",
-                 "small_model.h", "measure.h", "measure.cpp", "optimizer.h", "checkpoint.h",
-                 "checkpoint.cpp"]),
-    ("commands", ["commands/*"]),
-    ("the program", ["train_sink.cu", "all.cu"]),
+    ("a model", ["core/positions.h", "model.h", "core/model.cpp", "core/kv_cache.h",
+                 "core/train_sink.h", "core/small_model.h", "core/measure.*", "core/optimizer.h",
+                 "core/checkpoint.*"]),
+    ("commands", ["commands/*", "after/*"]),
+    ("the program", ["train_sink.cu", "core/all.cu"]),
 ]
-# Three headers stand above their room: they run a model's layers.
-ABOVE = {"models/experts.h": "a model", "models/mamba.h": "a model",
-         "models/delta.h": "a model"}
+# What stands above its room: what runs a model's layers, and a command.
+ABOVE = {"open/experts.h": "a model", "open/mamba.h": "a model",
+         "open/delta.h": "a model", "open/export_card.cpp": "commands",
+         "open/export_card.h": "commands", "open/export_command.cpp": "commands"}
 # Other compilers' headers, or libraries', which not every machine has.
 NOT_ALONE = ["cuda/*", "dist/mpi.h", "dist/nccl.h"]
 
@@ -319,7 +322,7 @@ def test_rules(root):
         ("alone", "shell/saves.h", lambda s: s.replace("#define SAVES_H\n",
                                                        "#define SAVES_H\nUnknown broken();\n")),
         ("include", "shell/saves.cpp", lambda s: s + '#include "saves.h"\n'),
-        ("upward", "common.h", lambda s: s.replace("#define COMMON_H\n",
+        ("upward", "core/common.h", lambda s: s.replace("#define COMMON_H\n",
                                                    '#define COMMON_H\n#include "flags.h"\n')),
         ("circle", "arch.h", lambda s: s.replace("#define ARCH_H\n",
                                                  '#define ARCH_H\n#include "flags.h"\n')),

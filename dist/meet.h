@@ -4,7 +4,7 @@ for the talk and once for the watch.
 */
 #ifndef DIST_MEET_H
 #define DIST_MEET_H
-#include "../common.h"
+#include "../core/common.h"
 #include "place.h"
 #include "sockets.h"
 #include "watch.h"

@@ -4,7 +4,7 @@ compiler removes it.
 */
 #ifndef DIST_NONE_H
 #define DIST_NONE_H
-#include "../common.h"
+#include "../core/common.h"
 
 namespace dist {
 static const char* const name = "none";

@@ -4,7 +4,7 @@ environment.
 */
 #ifndef DIST_PLACE_H
 #define DIST_PLACE_H
-#include "../common.h"
+#include "../core/common.h"
 
 namespace dist {
 // This process among the others, and how it finds them.

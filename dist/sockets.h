@@ -3,7 +3,7 @@ dist/sockets.h -- TCP: connections, and messages on them.
 */
 #ifndef DIST_SOCKETS_H
 #define DIST_SOCKETS_H
-#include "../common.h"
+#include "../core/common.h"
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>

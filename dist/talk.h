@@ -4,7 +4,7 @@ other processes they do nothing.
 */
 #ifndef DIST_TALK_H
 #define DIST_TALK_H
-#include "../common.h"
+#include "../core/common.h"
 #include "sockets.h"
 #include "watch.h"
 

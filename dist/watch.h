@@ -6,7 +6,7 @@ to rank 0, which prints it and ends all; so does a rank that dies or falls silen
 */
 #ifndef DIST_WATCH_H
 #define DIST_WATCH_H
-#include "../common.h"
+#include "../core/common.h"
 #include "place.h"
 #include "sockets.h"
 #include <poll.h>

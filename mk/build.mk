@@ -23,18 +23,24 @@ HOST    = $(if $(filter mpi,$(DIST)),OMPI_CXX='$(CXX)' MPICH_CXX='$(CXX)' $(MPIC
 JOIN    = $(HOST) -fopenmp
 COMPILE = $(HOST) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
-HEADERS := $(wildcard *.h *.cuh commands/*.h shell/*.h cpu/*.h cuda/*.cuh dist/*.h models/*.h text/*.h)
+# the folders of the program beside the root, which nothing else lists: make -s rooms. open/ and after/
+# may be absent
+ROOMS   := core commands shell cpu cuda dist files tokenizer dataloader $(wildcard open after)
+HEADERS := $(wildcard *.h *.cuh $(ROOMS:%=%/*.h) $(ROOMS:%=%/*.cuh))
 
 # the compiler, and what -march=native means on this machine: another one may share the disk
 MEANING  := $(shell $(CXX) -march=$(ARCH) -dM -E -x c++ /dev/null 2>/dev/null | cksum)
 COMPILER := $(shell $(CXX) --version | head -n 1) $(MEANING)
 
+# what needs the model is compiled for each backend, as train_sink.cu is
+PROGRAM_PARTS := $(wildcard $(addprefix core/,checkpoint.cpp measure.cpp model.cpp) \
+                 commands/*.cpp after/*.cpp open/export_command.cpp open/export_card.cpp)
 # what no switch touches is compiled once, for all models, by a compiler and its flags:
-# build/once/NUMBER/text/tokenizer.o. Of the archive a program takes what it calls
+# build/once/NUMBER/tokenizer/bpe.o. Of the archive a program takes what it calls
 ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
 number_of     = $(firstword $(shell echo "$(1)" "$(COMPILER)" | cksum))
 ONCE_DIR     := build/once/$(call number_of,$(ONCE_COMPILE))
-ONCE_SOURCES := $(wildcard shell/*.cpp cpu/*.cpp models/*.cpp text/*.cpp)
+ONCE_SOURCES := $(filter-out $(PROGRAM_PARTS),$(wildcard $(ROOMS:%=%/*.cpp)))
 ONCE_OBJECTS := $(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o)
 ONCE         := $(ONCE_DIR)/once.a
 ARCHIVE       = ar rcs $@.$$$$ $^ && mv $@.$$$$ $@
@@ -47,7 +53,6 @@ OBJECT        = -MMD -MP -MF $@.$$$$.d -MT $@ -c $< -o $@.$$$$ && \
 # and the program once for a backend and its precision: the model's own switches are in variant.o
 PROGRAM_DEFS  = $(filter -DBACKEND=% -DPRECISION=% -DDIST=% -DCPU_REAL=%,$(DEFS))
 PROGRAM_DIR  := build/program/$(call number_of,$(COMPILE) $(PROGRAM_DEFS))
-PROGRAM_PARTS := $(wildcard *.cpp commands/*.cpp)
 ifeq ($(BACKEND),cuda)
 PROGRAM      := $(PROGRAM_DIR)/all.o
 else
@@ -68,7 +73,7 @@ compile_for = $(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' \
 $(DIR)/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
 	$(JOIN) $(filter %.o %.a,$^) -o $@.$$$$ $(LINK) && mv $@.$$$$ $@
 
-$(DIR)/variant.o: variant.cu $(DIR)/flags.txt
+$(DIR)/variant.o: core/variant.cu $(DIR)/flags.txt
 	$(call said,$(DIR))$(call compile_for,variant.o) -c $< -o $@
 
 $(PROGRAM_DIR)/%.o: %.cu

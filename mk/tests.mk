@@ -18,7 +18,7 @@ ANALYTIC := $(PE_ALL:%=build/test/analytic/softmax-none-%)
 MODEL_TESTS := $(SETS:%=build/test/model/%) $(SETS:%=build/test/model-double/%) \
                $(FASTS:%=build/test/model-fast/%) $(ANALYTIC)
 # these are built many times, each with its switches
-MODEL_SOURCES := test/model/test_model.cpp test/math/test_analytic.cpp
+MODEL_SOURCES := test/core/test_model.cpp test/core/test_analytic.cpp
 TESTS   := $(patsubst %.cpp,build/test/%, \
            $(notdir $(filter-out $(MODEL_SOURCES),$(wildcard test/*/test_*.cpp))))
 # a test is known by its name, wherever it lies
@@ -71,20 +71,20 @@ $(wordlist 2,$(words $(PROGRAMS)),$(PROGRAMS)): | $(firstword $(PROGRAMS))
 program-%:
 	$(MAKE) $(DEFAULTS) BACKEND=cpu $* binary
 analytic: $(ANALYTIC)
-# the test itself is compiled once, variant.cu for each set: $(1) is the kind of build,
+# the test itself is compiled once, core/variant.cu for each set: $(1) is the kind of build,
 # $(2) the test
 HOW_model        = $(MODEL_COMPILE)
 HOW_model-fast   = $(TEST_COMPILE) $(OPTIMIZE)
 HOW_model-double = $(MODEL_COMPILE) -O1 -DBACKEND=ref -DREAL=double
 HOW_analytic     = $(HOW_model-double)
 # the model as the tests compile it
-UNIT := test/model_unit.h train_sink.cu measure.cpp model.cpp
+UNIT := test/model_unit.h train_sink.cu core/measure.cpp core/model.cpp
 define kind_of_build
 .SECONDARY: build/test/objects/$(1).o
 build/test/objects/$(1).o: test_$(2).cpp $(TEST_HEADERS) $(UNIT) $(HEADERS)
 	@mkdir -p $$(@D)
 	$$(HOW_$(1)) -c $$< -o $$@
-build/test/$(1)/%: variant.cu build/test/objects/$(1).o $(ONCE)
+build/test/$(1)/%: core/variant.cu build/test/objects/$(1).o $(ONCE)
 	@mkdir -p $$(@D)
 	$$(call said,$$@)$$(HOW_$(1)) $$(call set_defs,$$*) $$< -o $$@ -x none $$(filter %.o %.a,$$^)
 endef
@@ -103,8 +103,8 @@ build/once/asan/%.o: %.cpp $(HEADERS)
 WITH_MODEL := stages experts eval eval_sink eval_key eval_positions pieces
 OPERATIONS := attention cpu metrics extremes $(WITH_MODEL)
 $(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
-$(WITH_MODEL:%=build/test/test_%): $(UNIT) variant.cu checkpoint.cpp commands/open_model.cpp
-$(addprefix build/test/test_eval_,sink key positions): test/model/test_eval.cpp
+$(WITH_MODEL:%=build/test/test_%): $(UNIT) core/variant.cu core/checkpoint.cpp commands/open_model.cpp
+$(addprefix build/test/test_eval_,sink key positions): test/after/test_eval.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
 READERS := data look hostile tokenizer errors adapter export export_gguf families train gguf checkpoint score chat \
            sft directory

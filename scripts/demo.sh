@@ -13,7 +13,7 @@
 #
 # Flags after the name go to all three runs: sh scripts/demo.sh text --seed 7.
 # How the settings were found (text: with seed 1; seed 2 came after), and where the contrast does
-# not appear: dev/log/bigram-backcopy.md, docs/text.md.
+# not appear: dev/log/bigram-backcopy.md, docs/findings/text.md.
 set -e
 task=${1:-text}
 [ $# -eq 0 ] || shift
@@ -123,7 +123,7 @@ of the 100 sequences x 2 heads it gets more than 0.3.
 Shown: on natural text softmax comes to put its spare attention on the token that begins every
 sequence, whose value shrinks; a key of value 0 takes over all of that, at no cost; sigmoid gives
 the first token little more than uniform attention would.
-Not shown: a sink on an ordinary first token, massive activations, a deep model: docs/text.md.
+Not shown: a sink on an ordinary first token, massive activations, a deep model: docs/findings/text.md.
 END
 ;;
 bb) cat <<'END'

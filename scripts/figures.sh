@@ -9,15 +9,16 @@
 # scripts/plot.py. docs/results/README.md says how the stored results were made.
 cd "$(dirname "$0")/.." || exit 1
 PYTHON=${PYTHON:-python3}
-out=docs
+out=docs/figures
 if [ "$1" = -o ]; then out=$2; shift 2; fi
 all="text-dynamics text-film text-map interventions open-heads open-norms first-token first-token-norms
     first-token-stays first-token-border first-token-positions first-token-changes
     first-token-ordinary"
 [ $# -gt 0 ] || set -- $all
 stored=docs/results
-first=$stored/first-token
-drawn=$(mktemp -d); trap 'rm -rf "$drawn"' EXIT
+runs=$(mktemp -d) drawn=$(mktemp -d); trap 'rm -rf "$runs" "$drawn"' EXIT
+first=$runs demo=$runs
+for file in demo first-token; do "$PYTHON" scripts/lib/stored.py $stored/$file.jsonl "$runs" || exit; done
 plot() { # NAME TITLE FIGURE INPUT..; FIGURE ratios: the last picture of norms, else the first one
     name=$1 title=$2 drawing=$3 wanted='[!r]*'; shift 3
     [ "$drawing" != ratios ] || drawing=norms wanted='ratios*'
@@ -34,12 +35,12 @@ for figure in "$@"; do
     case $figure in
         text-dynamics)
             plot $figure "Softmax grows a sink between steps 2,000 and 3,000, an extra key takes it by 1,500, sigmoid has none" \
-                dynamics $stored/demo/softmax-seed[234] $stored/demo/sigmoid-seed[234] $stored/demo/extra-key-seed[234] ;;
+                dynamics $demo/softmax-seed[234] $demo/sigmoid-seed[234] $demo/extra-key-seed[234] ;;
         text-film)
-            plot $figure "Both heads of the softmax model come to rest on the first token" film $stored/demo/film-seed2 ;;
+            plot $figure "Both heads of the softmax model come to rest on the first token" film $demo/film-seed2 ;;
         text-map)
             plot $figure "One head of the softmax model: the first token's key is the only one at an acute angle, and it is short" \
-                maps $stored/demo/maps ;;
+                maps $stored/demo-maps ;;
         interventions)
             plot $figure "A place for spare attention, a gate, or norms of queries and keys end the sink; three seeds each" \
                 table $stored/interventions-text.json ;;

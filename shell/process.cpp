@@ -3,7 +3,7 @@ shell/process.cpp -- what process.h declares.
 */
 #include "process.h"
 #include "../cpu/processor.h"
-#include "../text/maps.h"
+#include "../files/maps.h"
 #include <omp.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>

@@ -2,7 +2,7 @@
 shell/run_dir.cpp -- what run_dir.h declares.
 */
 #include "run_dir.h"
-#include "../text/lock.h"
+#include "../files/lock.h"
 #include "../dataloader.h"
 #include <limits.h>
 #include <sys/file.h>

@@ -2,7 +2,7 @@
 shell/saves.cpp -- what saves.h declares.
 */
 #include "saves.h"
-#include "../models/directory.h"
+#include "../files/directory.h"
 #include <sys/statvfs.h>
 
 // ---- the checkpoints of a run

@@ -5,8 +5,8 @@
 #endif
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "../train_sink.cu"
-#include "../measure.cpp"
-#include "../model.cpp"
+#include "../core/measure.cpp"
+#include "../core/model.cpp"
 #ifdef ATTN
-#include "../variant.cu"
+#include "../core/variant.cu"
 #endif

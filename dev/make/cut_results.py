@@ -37,12 +37,14 @@ def ratios(above, below):
 
 def measured(e):
     """Returns what is kept of a probe or of an evaluation."""
-    sink = e["sink"]
+    sink, shares = e["sink"], runlog.uses_proxy([e])      # raw weights only where they are shares
+    sink_k, alpha1 = ((sink["proxy_k"], e["alpha1_proxy"]) if shares
+                      else (sink["sink_k"], e["alpha1"]))
     return {"T": sink["T"], "n": sink["n"], "probe_loss": round(e["probe_loss"], 4),
-            "sink_1": round(sink["sink_k"][0], 4), "sink_2": round(sink["sink_k"][1], 4),
-            "heads_above": [sum(alpha > 0.3 for alpha in layer) for layer in e["alpha1"]],
-            "heads": len(e["alpha1"][0]),
-            "alpha1_max": [round(max(layer), 3) for layer in e["alpha1"]],
+            "sink_1": round(sink_k[0], 4), "sink_2": round(sink_k[1], 4),
+            "heads_above": [sum(alpha > 0.3 for alpha in layer) for layer in alpha1],
+            "heads": len(alpha1[0]),
+            "alpha1_max": [round(max(layer), 3) for layer in alpha1],
             "h_ratio": ratios(e["h_norm_first"], e["h_norm_rest"]),
             "v_ratio": ratios(e["v_norm_first"], e["v_norm_rest"]),
             "spike": ratios(e["h_max"], e["h_median"])}

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""first_results.py OUT DIR [NAME..] -- keeps what docs/first-token.md and its notebook quote of the
-runs that dev/ordinary_first.sh left in OUT, of all or of these:
-DIR/NAME/log.jsonl with the configuration, an evaluation every 2,500 steps and the last, and of a run
-that goes on from another also those before step 2,500; losses.json with the loss of every
-evaluation; loss.json with the loss by position and after.json with probes and edits, where there
-are some. A colon in a name is left out: rotary8-random-s1. EVERY=500 keeps more evaluations.
+"""first_results.py OUT STORED [NAME ...] -- keeps in docs/results/first-token.jsonl what the pages
+quote of the runs that dev/ordinary_first.sh left in OUT, of all or of these. The other runs of
+STORED stay. Of each run: log.jsonl with the configuration, an evaluation every 2,500 steps and the
+last, and of a run that continues another also those before step 2,500; losses.json with the loss
+of every evaluation; loss.json with the loss by position and after.json with probes and edits, if
+there are any. A colon in a name is left out: rotary8-random-s1. EVERY=500 keeps more evaluations.
 """
 import glob
 import json
 import os
 import sys
 
-from cut_results import edits_of, probes_of, rows
+from cut_results import edits_of, probes_of
 import runlog
+import stored
 
 EVERY = int(os.environ.get("EVERY", 2500))
 
@@ -56,19 +57,16 @@ def loss_kept(path):
                       "by_position": [round(x, 5) for x in run["by_position"]]}]}
 
 
-def write(folder, name, o):
-    runlog.write_whole(os.path.join(folder, name), json.dumps(o, separators=(",", ":")) + "\n")
-
-
 def main():
     if len(sys.argv) < 3:
         runlog.die(f"words: got {len(sys.argv) - 1}, wanted two or more",
-                   "dev/make/first_results.py OUT DIR [NAME..]")
+                   "dev/make/first_results.py OUT STORED [NAME ...]")
     out, to, *names = sys.argv[1:]
     runs = sorted(os.path.dirname(path) for path in glob.glob(os.path.join(out, "*", "log.jsonl")))
     missing = sorted(set(names) - {os.path.basename(run) for run in runs})
     if missing:
         runlog.die(f"{missing[0]}: got no such run in {out}", f"ls {out}")
+    kept_runs = stored.read(to) if os.path.exists(to) else {}
     for run in runs:
         name = os.path.basename(run)
         if os.path.islink(run): continue                       # a second name of a run
@@ -76,20 +74,14 @@ def main():
         lines = [o for _, o in runlog.read_log(os.path.join(run, "log.jsonl"))[0]]
         losses, kept = losses_kept(lines), log_kept(lines)
         if not kept: continue
-        folder = os.path.join(to, name.replace(":", ""))
-        os.makedirs(folder, exist_ok=True)
-        runlog.write_whole(os.path.join(folder, "log.jsonl"),
-                           "".join(json.dumps(o, separators=(",", ":")) + "\n" for o in kept))
-        write(folder, "losses.json", losses)
+        files = {"log.jsonl": kept, "losses.json": losses}
         probes, edits = after_kept(run)
-        if probes:
-            named = [f"{json.dumps(kind)}: {json.dumps(o)}" for kind, o in probes.items()]
-            runlog.write_whole(os.path.join(folder, "after.json"),
-                               f'{{"probes": {{{rows(1, named)}}},\n'
-                               f'"edits": [{rows(1, map(json.dumps, edits))}]}}\n')
+        if probes: files["after.json"] = {"probes": probes, "edits": edits}
         if os.path.exists(os.path.join(run, "loss.json")):
-            write(folder, "loss.json", loss_kept(os.path.join(run, "loss.json")))
-        print(f"{folder}: {len(kept)} lines, {len(probes)} probes, {len(edits)} edits")
+            files["loss.json"] = loss_kept(os.path.join(run, "loss.json"))
+        kept_runs[name.replace(":", "")] = files
+        print(f"{name}: {len(kept)} lines, {len(probes)} probes, {len(edits)} edits")
+    stored.write(to, kept_runs)
 
 
 main()

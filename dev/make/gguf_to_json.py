@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """gguf_to_json.py FILE.gguf TOKENIZER.json -- the byte-level BPE tokenizer of a GGUF file as the
-`tokenizers` library builds it, for fuzz_tokenizer.py to compare with what text/tokenizer_gguf.cpp
+`tokenizers` library builds it, for fuzz_tokenizer.py to compare with what open/tokenizer_gguf.cpp
 builds. The families are written down here once more on
 purpose: as components of the library, not as our steps.    needs gguf and tokenizers (pip install)
 """

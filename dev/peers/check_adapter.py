@@ -87,7 +87,7 @@ def check(name, binary):
 
 
 def save(at):
-    """llama_yarn of test/families, with an adapter and transformers' answer"""
+    """llama_yarn of test/open/families, with an adapter and transformers' answer"""
     model = tf.AutoModelForCausalLM.from_pretrained(
         os.path.join(ROOT, "test", "families", "llama_yarn"), attn_implementation="eager",
         dtype=torch.float32).eval()

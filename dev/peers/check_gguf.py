@@ -1,5 +1,5 @@
 """Does llama.cpp compute what train_sink writes for it? Small models of its families (those of
-test/families, and tiny runs of our own switches and tokenizers) are exported with --to gguf and
+test/open/families, and tiny runs of our own switches and tokenizers) are exported with --to gguf and
 opened by llama-cpp-python. Compared: the loss of 4 sequences (1e-3, keys and values kept in fp32),
 the ids that follow three prompts, taken greedily (the same), the ids of the golden strings of a
 tokenizer, and what train_sink itself measures of the file (the same bits, for f32).

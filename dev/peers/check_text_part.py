@@ -3,7 +3,7 @@ are saved by transformers and given text alone: loss, attention to the first ten
 and norms of h, as in check_families.py.
 
     python3 dev/peers/check_text_part.py BINARY [NAME..]    (needs torch, transformers, numpy)
-    python3 dev/peers/check_text_part.py --save DIR [NAME..]   smaller ones: test/families
+    python3 dev/peers/check_text_part.py --save DIR [NAME..]   smaller ones: test/open/families
 """
 import json, os, sys, tempfile
 import numpy as np, torch, transformers as tf

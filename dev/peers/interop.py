@@ -31,7 +31,7 @@ for name in good:
     switch = name.split("=")[0] if "=" in name else "flags and combinations"
     switches.setdefault(switch, []).append(name.split("=")[-1])
 ARCHS = re.findall(r'^    { "(\w+)", *"', open(os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), "../../models/gguf_families.h")).read(), re.M)
+    os.path.dirname(os.path.abspath(__file__)), "../../open/gguf_families.h")).read(), re.M)
 ARCHS = ARCHS[:ARCHS.index("block_count")] if "block_count" in ARCHS else ARCHS
 ARCHS = [a for a in ARCHS if not a.endswith("moe")]
 written = [n for n, s in families.items() if s == "agrees"

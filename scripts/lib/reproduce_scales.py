@@ -77,12 +77,12 @@ SCALES = {
     "text":    of_text("demo/bleak-house.jsonl.gz", "--tokenizer demo/tokenizer.json", 1, 16,
                        about="one novel, the demo's model: "
                              "1 layer, 2 heads of 32, 4,000 steps, 4.1M tokens", tokens_s=88e3),
-    # docs/text.md, "A larger text and two layers": data/books holds shards that any text makes
+    # docs/findings/text.md, "A larger text and two layers": data/books holds shards that any text makes
     # (scripts/prepare_text.sh), by a tokenizer of 1,024 ids or one that was cut to them
     "text2":   of_text("books", "--vocab 1024", 2, 32, tokens_s=90e3, make="PRECISION=bf16",
                        about="books of your own: "
                              "2 layers, 2 heads of 32, 4,000 steps, 8.2M tokens, in bf16"),
-    # docs/first-token.md: deep enough to make a sink of a first token by its place
+    # docs/findings/first-token.md: deep enough to make a sink of a first token by its place
     "text12":  of_text("books", "--vocab 1024", 12, 32, "--random-token 1", 20000, 4,
                        tokens_s=47e3, make="PRECISION=bf16",
                        about="books of your own, a random first token: "

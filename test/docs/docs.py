@@ -6,6 +6,7 @@
                  all, lines and pages are short
     commands     each stands in a block that test_readme.sh runs or parses, or is listed here with a reason
 """
+import glob
 import os
 import re
 import subprocess
@@ -21,7 +22,7 @@ def expect(ok, text):
 
 
 # what others wrote, word for word; and a key that is misspelled on purpose
-FOREIGN = ("test/vectors/", "test/families/", "test/experts/", "demo/tokenizer.json", "LICENSE",
+FOREIGN = ("test/vectors/", "test/open/families/", "test/open/experts/", "demo/tokenizer.json", "LICENSE",
            "test/docs/docs.py", "test/docs/test_docs.sh")
 ON_PURPOSE = [("test_directory.cpp", "normalised")]
 # British spellings: parts of words, then whole words
@@ -62,10 +63,9 @@ def check_words():
 
 # ---- pages
 WIDEST, LONGEST, README_LONGEST = 130, 150, 200
-PAGES = sorted("docs/" + n for n in os.listdir("docs") if n.endswith(".md")) if os.path.isdir("docs") else []
+PAGES = sorted(glob.glob("docs/*.md") + glob.glob("docs/findings/*.md"))
 # printed by programs: as long and as wide as they print it
-OUTPUT = sorted("docs/results/" + n for n in os.listdir("docs/results") if n.endswith(".md")) \
-    if os.path.isdir("docs/results") else []
+OUTPUT = sorted(glob.glob("docs/results/*.md"))
 
 
 def anchors(text):
@@ -91,7 +91,7 @@ def check_links(name, text):
 
 
 # what a page calls by its place in the repository, in backquotes or after a program's name
-PLACE = re.compile(r"`(?:python3 |sh )?((?!models/NAME)(?:test|dev|scripts|docs|cpu|cuda|models|text|commands|shell|dist|demo)/[\w./-]*)")
+PLACE = re.compile(r"`(?:python3 |sh )?((?!models/NAME)(?:test|dev|scripts|docs|cpu|cuda|core|files|tokenizer|dataloader|open|after|commands|shell|dist|demo)/[\w./-]*)")
 
 
 def check_places(name, text):
@@ -160,11 +160,12 @@ def check_pages():
         used |= check_commands(name, text)
     for name in ELSEWHERE if PAGES else []:
         expect(name in used, f"{name} has no commands that are tested elsewhere: leave it out of ELSEWHERE")
-    if not os.path.exists("docs/README.md"): return
-    with open("docs/README.md", encoding="utf-8") as f: index = f.read()
-    for name in PAGES:
-        short = name[len("docs/"):]
-        expect(short == "README.md" or f"]({short})" in index, f"docs/README.md does not list {short}")
+    for name in PAGES:                                   # each folder's README.md lists its pages
+        folder, short = os.path.split(name)
+        index = os.path.join(folder, "README.md")
+        if short == "README.md" or not os.path.exists(index): continue
+        with open(index, encoding="utf-8") as f:
+            expect(f"]({short})" in f.read(), f"{index} does not list {short}")
 
 
 check_words()

@@ -8,8 +8,12 @@ import re
 import subprocess
 import sys
 
+sys.path.insert(0, "scripts/lib")
 import quoted_cut
 import quoted_first
+import stored
+
+TABLES, DEMO = (stored.read(f"docs/results/{name}.jsonl") for name in ("tables", "demo"))
 
 passed, wrong = 0, []
 
@@ -25,6 +29,8 @@ def page(name):
 
 
 def results(name):
+    """A table of the paper at a scale, or a file that holds one thing."""
+    if name in TABLES: return TABLES[name][name + ".json"]
     return json.load(open(f"docs/results/{name}.json", encoding="utf-8"))
 
 
@@ -98,7 +104,7 @@ def check_generated(name, suffix):
         scale = re.search(r"^Scale (\w+)", part, re.M)
         try:
             stored = by_id([table + ("-" + scale[1] if scale else suffix)])
-        except FileNotFoundError:
+        except (FileNotFoundError, KeyError):
             continue
         for head, rows in tables(part):
             check_table(name, head, rows, stored, lambda cell: f"{table}-{cell}")
@@ -111,14 +117,14 @@ check_generated("docs/results/text2.md", "-text2")
 check_generated("docs/results/laptop.md", "-laptop")
 
 interventions = by_id(["interventions-text"])
-for head, rows in tables(page("docs/interventions.md")):
-    check_table("docs/interventions.md", head, rows, interventions,
+for head, rows in tables(page("docs/findings/interventions.md")):
+    check_table("docs/findings/interventions.md", head, rows, interventions,
                 lambda cell: "interventions-" + cell.split(" (")[0])
 
 table4 = by_id(["table4-text"])
-for head, rows in tables(page("docs/text.md")):
+for head, rows in tables(page("docs/findings/text.md")):
     if head[0] == "BIAS":
-        check_table("docs/text.md", head, rows, table4,
+        check_table("docs/findings/text.md", head, rows, table4,
                     lambda cell: "table4-" + cell.replace(", ordinary first token", "-no-s"))
 
 # ---- the stored runs of the demo: README's table, and how the sink forms
@@ -142,7 +148,7 @@ def mean(map_):
     return sum(map(sum, map_)) / sum(map(len, map_))
 
 
-for head, rows in tables(page("docs/text.md")):
+for head, rows in tables(page("docs/findings/text.md")):
     if head[:2] != ["step", "softmax: loss"]: continue
     for row in rows:
         step = int(row[0].replace(",", ""))
@@ -151,7 +157,7 @@ for head, rows in tables(page("docs/text.md")):
                   f"{100 * soft['sink']['sink_k'][0]:.1f}%", f"{ratio(soft, 'v_norm'):.2f}",
                   f"{ratio(soft, 'k_norm'):.2f}", f"{100 * key['sink']['sink_star']:.0f}%",
                   f"{mean(sig['alpha1_proxy']):.2f}", f"{ratio(sig, 'v_norm'):.2f}"]
-        expect(row[1:] == wanted, f"docs/text.md, step {row[0]}: got {row[1:]}, wanted {wanted}")
+        expect(row[1:] == wanted, f"docs/findings/text.md, step {row[0]}: got {row[1:]}, wanted {wanted}")
 
 # ---- sentences: (page, text with {}, its figures as they are printed)
 loss = lambda e: e["val_loss"]
@@ -179,13 +185,11 @@ verdict = lambda s, v: str(sum(x == v for x in held[s]))
 ends = {}
 for name in ("softmax", "sigmoid", "extra-key"):
     for seed in (2, 3, 4):
-        path = f"docs/results/demo/{name}-seed{seed}/log.jsonl"
-        lines = [json.loads(line) for line in open(path, encoding="utf-8")]
+        lines = DEMO[f"{name}-seed{seed}"]["log.jsonl"]
         ends.setdefault(name, []).append([o for o in lines if o["event"] == "eval"][-1])
 rates = [f"{100 * e['sink']['sink_k'][0]:.1f}".replace(".0", "") for e in ends["softmax"]]
 dearer = [b["val_loss"] - a["val_loss"] for a, b in zip(ends["softmax"], ends["sigmoid"])]
-finer = {o["step"]: o for o in map(json.loads, open("docs/results/demo/film-seed2/log.jsonl",
-                                                    encoding="utf-8")) if o["event"] == "eval"}
+finer = {o["step"]: o for o in DEMO["film-seed2"]["log.jsonl"] if o["event"] == "eval"}
 smol = results("smollm2")
 smol_alpha = sum(map(sum, smol["alpha1"])) / sum(map(len, smol["alpha1"]))
 by_layer = [f"{100 * sum(x > 0.3 for x in row) / len(row):.0f}" for row in smol["alpha1"]]
@@ -196,31 +200,31 @@ PROSE = [
     ("docs/sinks.md", "at no cost: Sink_\\* {}% and Sink_1 {}%",
      [f"{100 * min(e['sink']['sink_star'] for e in ends['extra-key']):.0f}",
       f"{100 * max(e['sink']['sink_k'][0] for e in ends['extra-key']):.0f}"]),
-    ("docs/text.md", "it is {}, {}, {}, {}, {}, {} and {}% from step 2,400 to 3,000",
+    ("docs/findings/text.md", "it is {}, {}, {}, {}, {}, {} and {}% from step 2,400 to 3,000",
      [f"{100 * finer[s]['sink']['sink_k'][0] - 1e-9:.0f}" for s in range(2400, 3001, 100)]),
-    ("docs/smollm2.md", "| natural | `none` | {} | {} | {} | {} |",
+    ("docs/findings/smollm2.md", "| natural | `none` | {} | {} | {} | {} |",
      [f"{smol['probe_loss']:.3f}", f"{100 * smol['sink']['sink_k'][0]:.1f}",
       f"{100 * smol['sink']['sink_k'][1]:.1f}", f"{smol_alpha:.3f}"]),
-    ("docs/smollm2.md", "in percent, natural text: {}.", [" ".join(by_layer)]),
+    ("docs/findings/smollm2.md", "in percent, natural text: {}.", [" ".join(by_layer)]),
     ("README.md", "eval 4000 | val {} | sink_1 {}%", [f"{seed1['val_loss']:.4f}", f"{seed1['sink_1']:.1f}"]),
     ("README.md", "changes the held-out loss by {} on average; changing the seed changes it by {}",
      [f"{bf16[0]:.3f}", f"{bf16[2]:.3f}"]),
-    ("docs/text-larger.md", "the loss differs by {} on average and by {} at most, where two seeds of one row "
+    ("docs/findings/text-larger.md", "the loss differs by {} on average and by {} at most, where two seeds of one row "
      "differ by {} and {}", [f"{x:.3f}" for x in bf16]),
-    ("docs/text.md", "the magnitudes are not ({}% against 18.2%)",
+    ("docs/findings/text.md", "the magnitudes are not ({}% against 18.2%)",
      [f"{average(table4, 'table4-none', of_proxy):.1f}"]),
-    ("docs/text.md", "the sink token takes {}% of the heads, at a lower loss ({} against {})",
+    ("docs/findings/text.md", "the sink token takes {}% of the heads, at a lower loss ({} against {})",
      [f"{average(table4, 'table4-sink_token-no-s', star):.0f}",
       f"{average(table4, 'table4-sink_token-no-s', loss):.3f}",
       f"{average(table4, 'table4-none-no-s', loss):.3f}"]),
-    ("docs/text.md", "Of 34 claims, all written before the runs, {} hold on every seed, {} do not",
+    ("docs/findings/text.md", "Of 34 claims, all written before the runs, {} hold on every seed, {} do not",
      [verdict("-text", "holds"), verdict("-text", "does not hold")]),
-    ("docs/interventions.md", "a loss that is not above softmax's ({} to {} against {})",
+    ("docs/findings/interventions.md", "a loss that is not above softmax's ({} to {} against {})",
      [min(one(i) for i in ("zero", "logit", "k", "kv")), max(one(i) for i in ("zero", "logit", "k", "kv")),
       one("softmax")]),
-    ("docs/interventions.md", "the logit takes a third less ({}%)", [one("gate_head-logit", star, 1)]),
-    ("docs/interventions.md", "the third lowest loss of the table, {}", [one("gate_elem")]),
-    ("docs/interventions.md", "has the best loss ({})", [one("wd0.0")]),
+    ("docs/findings/interventions.md", "the logit takes a third less ({}%)", [one("gate_head-logit", star, 1)]),
+    ("docs/findings/interventions.md", "the third lowest loss of the table, {}", [one("gate_elem")]),
+    ("docs/findings/interventions.md", "has the best loss ({})", [one("wd0.0")]),
 ]
 
 
@@ -233,6 +237,8 @@ def check_prose(name, template, figures):
 
 
 for row in PROSE + quoted_cut.sentences() + quoted_first.sentences(): check_prose(*row)
+expect(page("docs/results/first-token.md") == quoted_first.registry(),
+       "docs/results/first-token.md: python3 test/docs/quoted_first.py prints another page")
 for text in wrong: print("FAIL", text)
 print(f"{passed} passed, {len(wrong)} failed")
 sys.exit(bool(wrong))

@@ -1,4 +1,4 @@
-"""What docs/smollm2-cut.md quotes of docs/results/cut-smollm2.json: sentences() for quoted.py.
+"""What docs/findings/smollm2-cut.md quotes of docs/results/cut-smollm2.json: sentences() for quoted.py.
 
 A sentence is (page, text with {} for every figure, the figures as they are printed).
 """
@@ -6,7 +6,7 @@ import json
 
 from quoted_first import row
 
-PAGE = "docs/smollm2-cut.md"
+PAGE = "docs/findings/smollm2-cut.md"
 SEEDS = (1, 2, 3)
 TOKENS = 2048                                    # of a step
 

@@ -2,11 +2,17 @@
 
 A sentence is (page, text with {} for every figure, the figures as they are printed).
 """
-import json
+import sys
 from statistics import mean, stdev
 
+sys.path.insert(0, "scripts/lib")
+import runlog
+from stored import read
+
+RUNS = read("docs/results/first-token.jsonl")
+
 FIRST, WORTH, CHANGES, ORDINARY, NOTEBOOK = (
-    f"docs/first-token{page}.md" for page in ("", "-worth", "-changes", "-ordinary", "-notebook"))
+    f"docs/findings/first-token{page}.md" for page in ("", "-worth", "-changes", "-ordinary", "-notebook"))
 
 # the stored runs that sentences name
 GO_ON = "rotary12T256-random-then-ordinary"
@@ -19,38 +25,44 @@ EARLY, LATE = "rotary12h4at20k-random-then-ordinary-s2", "rotary12h4late-random-
 THIRD = "rotary12h4T256-random-then-ordinary-s3"
 TAKEN = "rotary12T256taken-ordinary-then-ordinary-s1"
 
-# label of a row, its stored run, its steps
-FORMING = [("8 | 2 | 1", "rotary8-random-s1", (10000, 40000)),
-           ("8 | 2 | 2", "rotary8-random-s2", (10000,)),
-           ("8 | 2 | 3", "rotary8-random-s3", (10000,)),
-           ("8 | 4 | 1", "rotary8h4-random-s1", (10000,)),
-           ("8 | 8 | 1", "rotary8h8-random-s1", (10000,)),
-           *((f"12 | 2 | {seed}", f"rotary12-random-s{seed}", (20000, 40000)) for seed in (1, 2, 3, 4)),
-           ("12 | **4** | 1", FOUR, (20000, 40000)),
-           ("12 | **4** | 2", "rotary12h4-random-s2", (20000, 40000)),
-           ("12 | **4** | 3", "rotary12h4-random-s3", (20000,))]
-STAYING = [("**4** | 1 | 64", FOUR_64, (500, 2500, 10000)),
-           ("4 | 2 | 64", LATE, (5000,)),
-           ("4 | 2, from 20,000 | 64", EARLY, (500, 5000)),
-           ("**4** | 1 | 256", FOUR_256, (10000,)),
-           ("4 | 3, from 20,000 | 256", THIRD, (2500,)),
-           ("2 | 2 | 64", GO_ON + "-T64-s2", (500, 2500)),
-           ("2 | 2 | 128", GO_ON + "-T128-s2", (500, 5000)),
-           ("2 | 2 | **256**", SINK, (5000, 20000)),
-           ("2 | 2b | 256", GO_ON + "-s12", (20000,)),
-           *((f"2 | {seed} | 256", f"{GO_ON}-s{seed}", (5000,)) for seed in (1, 3, 4)),
-           *((f"2 | {seed} | 1024", f"{GO_ON}-T1024-s{seed}", (5000,)) for seed in (2, 3))]
-BILLION = "rotary4h4T256-ordinary-s1"
+# layers, heads, stem of the stored runs, seeds, step
+FORMING = [(8, 2, "rotary8-random", (1, 2, 3), 10000), (8, 2, "rotary8-random", (1,), 40000),
+           (8, 4, "rotary8h4-random", (1,), 10000), (8, 8, "rotary8h8-random", (1,), 10000),
+           (12, 2, "rotary12-random", (1, 2, 3, 4), 20000), (12, 2, "rotary12-random", (1, 2, 3, 4), 40000),
+           (12, 4, "rotary12h4-random", (1, 2, 3), 20000), (12, 4, "rotary12h4-random", (1, 2), 40000),
+           (12, 8, "rotary12h8-random", (1,), 11000)]
+# heads, seed, steps before, T, stored run, its last step in the table
+STAYING = [("4", "1", "40,000", 64, FOUR_64, 10000), ("4", "2", "40,000", 64, LATE, 5000),
+           ("4", "2", "20,000", 64, EARLY, 5000), ("4", "1", "45,000", 256, FOUR_256, 10000),
+           ("4", "3", "25,000", 256, THIRD, 2500),
+           *(("2", str(seed), "40,000", 64, f"rotary12at40k-random-then-ordinary-s{seed}", step)
+             for seed, step in ((1, 1000), (2, 5000), (3, 1000))),
+           *(("2", "2", "45,000", T, f"{GO_ON}-T{T}-s2", step) for T, step in ((64, 2500), (128, 5000))),
+           ("2", "2", "45,000", 256, SINK, 20000), ("2", "2, other text order", "45,000", 256, GO_ON + "-s12", 20000),
+           *(("2", str(seed), "45,000", 256, f"{GO_ON}-s{seed}", 5000) for seed in (1, 3, 4)),
+           *(("2", str(seed), "45,000", 1024, f"{GO_ON}-T1024-s{seed}", 5000) for seed in (2, 3))]
+BILLION, QUIET = "rotary4h4T256-ordinary-s1", "rotary12h4T256quiet-ordinary-s1"
 LARGE, SMALL = "rotary12w256T512-ordinary-s1", "rotary4w128T512-ordinary-s1"
 BEGINNING = [("large", LARGE, (500, *range(2000, 10001, 2000), 11500)), ("small", SMALL, (2442, 12210, 24420, 40293))]
+# the arrows between states: what happens, stored run, whether it continues a model, last step
+ARROWS = [("a", "a random first token, four layers", "rotary-random-s1", False, 10000),
+          ("b", "the same, eight layers", "rotary8-random-s2", False, 10000),
+          ("c", "the same, twelve layers, four heads", "rotary12h4-random-s1", False, 20000),
+          ("d", "then ordinary text, T 64", FOUR_64, True, 10000),
+          ("e", "ordinary text, twelve layers of 256, T 512", LARGE, False, 11500),
+          ("f", "ordinary text after 20,000 steps", EARLY, True, 5000), ("f", "a K bias, T 256", SINK_K, True, 5000),
+          ("g", "ordinary text, T 256, two heads, weakened before", BACK.format(1000), True, 1000),
+          ("h", "a billion tokens, four layers of 64, T 256", BILLION, False, 488282),
+          ("h", "229 million tokens, less noise, twelve layers of 64", QUIET, False, 7000)]
 NOISY, FALLING, DECAY = (f"rotary12w256T512{how}-ordinary-then-ordinary-s2" for how in ("noisy", "falling", "decay"))
 GOING_ON = [("2,048 | 2e-3", NOISY, (500, 1000, 1500)), ("8,192 | 1e-3 to 0", FALLING, (0, 1500, 3000, 4500)),
             ("8,192, weight decay 0.5 | 1e-3 to 0", DECAY, (1500, 3000, 4500))]
-TRIED = [("more tokens | 12 | 2", CONTROL, (30000,)),
-         ("a billion tokens | 4 | 1", BILLION, (50000, 488282)),
-         ("learned positions | 12 | 1", "learnable12T256-ordinary-s1", (10000,)),
-         ("no positions | 12 | 1", "nope12T256-ordinary-s1", (10000, 20000)),
-         ("a K bias, taken away | 12 | 1", TAKEN, (500, 10000))]
+TRIED = [("more tokens | 12 | 2 | 256", CONTROL, (30000,)),
+         ("a billion tokens | 4 | 1 | 256", BILLION, (50000, 488282)),
+         ("learned positions | 12 | 1 | 256", "learnable12T256-ordinary-s1", (10000,)),
+         ("no positions | 12 | 1 | 256", "nope12T256-ordinary-s1", (10000, 20000)),
+         ("a K bias, taken away | 12 | 1 | 256", TAKEN, (500, 10000)),
+         ("less noise | 12 | 1 | 64", QUIET, (1000, 3000, 5000, 7000))]
 FOUR_LAYERS = [(f"{pe} | {kind}", f"{pe}-{kind}-s1", (10000,)) for pe in ("rotary", "learnable")
                for kind in ("fixed", "random", "free", "ordinary")]
 # what changes, and the stored runs of three seeds
@@ -75,14 +87,12 @@ SHARES = [(share, f"rotary12h4q{share[2:]}-random-s1", (5000, 20000)) for share 
 # ---- what is stored of a run
 
 def stored(name, file):
-    with open(f"docs/results/first-token/{name}/{file}.json", encoding="utf-8") as text:
-        return json.load(text)
+    return RUNS[name][file + ".json"]
 
 
 def evaluations(name):
     """Returns the stored evaluations of a run."""
-    with open(f"docs/results/first-token/{name}/log.jsonl", encoding="utf-8") as text:
-        return [o for o in map(json.loads, text) if o["event"] == "eval"]
+    return [o for o in RUNS[name]["log.jsonl"] if o["event"] == "eval"]
 
 
 def evaluation(name, step):
@@ -105,8 +115,13 @@ def positions(name):
 
 def step_of(o): return f"{o['step']:,}"
 def loss_of(o): return f"{o['val_loss']:.3f}"
-def sink_1(o): return f"{100 * o['sink']['sink_k'][0]:.1f}"
-def sink_2(o): return f"{100 * o['sink']['sink_k'][1]:.1f}"
+def sink_k(o, k):
+    """Returns Sink_k in percent: of shares where rows do not sum to 1, where raw weights mean something else."""
+    return runlog.sink(o, runlog.uses_proxy([o]), k)
+
+
+def sink_1(o): return f"{sink_k(o, 1):.1f}"
+def sink_2(o): return f"{sink_k(o, 2):.1f}"
 def highest_alpha_1(o): return max(map(max, o["alpha1_proxy"]))
 def alpha_1(o): return f"{highest_alpha_1(o):.2f}"                     # a share of the row, where it sums to less
 def longest(o): return max(a / b for a, b in zip(o["h_norm_first"][1:], o["h_norm_rest"][1:]))
@@ -136,8 +151,7 @@ def table(page, runs):
 
 def strength(name, step=0):
     """Returns the part of alpha_1 above the uniform one, summed over the heads that have more, at T 256."""
-    uniform = mean(1 / t for t in range(1, 257))
-    return sum(max(0, x - uniform) for layer in evaluation(name, step)["alpha1_proxy"] for x in layer)
+    return sum(max(0, x - uniform(256)) for layer in evaluation(name, step)["alpha1_proxy"] for x in layer)
 
 
 def error_of(x):
@@ -145,20 +159,107 @@ def error_of(x):
     return stdev(x) / len(x) ** 0.5
 
 
-def mean_and_error(x, digits):
-    return [f"{mean(x):.{digits}f}", f"{error_of(x):.{digits}f}"]
+def t_of(x):
+    """Returns Student's t of a mean against 0."""
+    return abs(mean(x)) / error_of(x)
+
+
+def interval(x, digits, signed=False):
+    """Returns the mean of three seeds and its 95% interval: Student's t on two degrees of freedom."""
+    assert len(x) == 3
+    sign = "+" if signed else ""
+    return [f"{v:{sign}.{digits}f}" for v in (mean(x), mean(x) - 4.303 * error_of(x), mean(x) + 4.303 * error_of(x))]
+
+
+def p_of(x):
+    """Returns the two-sided p of a mean of three seeds against 0, in closed form for two degrees of freedom."""
+    assert len(x) == 3
+    return f"{1 - t_of(x) / (2 + t_of(x) ** 2) ** 0.5:.3f}"
 
 
 # ---- the pages
 
+def row_of_forming(layers, heads, stem, seeds, step):
+    """Returns a row of the models that grow a sink on a random first token, with all seeds in a cell."""
+    runs = [evaluation(f"{stem}-s{seed}", step) for seed in seeds]
+    return row(FIRST, f"{layers} | {heads} | {' '.join(map(str, seeds))} | {step:,}",
+               [" ".join(map(column, runs)) for column in (loss_of, sink_1, alpha_1, h_ratio, v_ratio, max_median)])
+
+
+def row_of_staying(heads, seed, before, T, name, step):
+    """Returns a row of the models that continue on ordinary text: at step 0 and at the end."""
+    begin, end = evaluation(name, 0), evaluation(name, step)
+    assert begin["sink"]["T"] == T and T == RUNS[name]["log.jsonl"][0]["flags"]["seq"]
+    return row(FIRST, f"{heads} | {seed} | {before} | {T} | {step:,}",
+               [f"{column(begin)} | {column(end)}" for column in (sink_1, alpha_1, h_ratio, max_median)])
+
+
+def row_of_arrow(letter, what, name, continues, step):
+    """Returns a row of the table of states: the end of a run, and its step 0 if it continues another."""
+    ends = [evaluation(name, at) for at in ([0, step] if continues else [step])]
+    return row(FIRST, f"{letter} | {what} | `{name}`",
+               [" to ".join(map(column, ends)) for column in (sink_1, alpha_1, h_ratio, max_median)])
+
+
+def uniform(T):
+    """Returns the alpha_1 of even attention."""
+    return mean(1 / t for t in range(1, T + 1))
+
+
+def state_of(name):
+    """Returns what the last two stored evaluations of a run show: formed, onset, mark or nothing."""
+    last = [o for o in evaluations(name) if o["step"]][-2:]
+    if all(max(sink_k(o, k) for k in (1, 2)) >= 20 for o in last): return "formed"
+    if all(highest_alpha_1(o) > 2 * uniform(o["sink"]["T"]) for o in last): return "onset"
+    return "mark" if all(longest(o) > 2 for o in last) else "nothing"
+
+
+def first_token_of(flags):
+    """Returns what the first token of a run is."""
+    share = flags.get("random_share") or 1
+    if flags["random_token"]: return f"random: {flags['random_token']}" + (f", in {share:g} of all" if share < 1 else "")
+    if flags["fix_token"]: return "fixed: " + flags["fix_token"]
+    return "free" if flags["min_context"] == 2 else "ordinary"
+
+
+def registry():
+    """Returns docs/results/first-token.md: every stored run with its outcome."""
+    lines = ["# Every run of the first-token pages", "",
+             "Printed by `python3 test/docs/quoted_first.py` from `first-token.jsonl`; the last stored evaluation of each of its",
+             f"{len(RUNS)} runs. [first-token.md](../findings/first-token.md) says what the states and columns mean. States are those of",
+             "the last two stored evaluations, up to 2,500 steps apart: by evaluations between them `rotary12-random-s1` and",
+             "`rotary12h4-random-s3` have formed as well. *Formed* may be on the second token. T is that of the measurement and, if another, of the training in brackets. A run that",
+             "continues another says from which step; its name says from which run.", "",
+             "| run | layers, heads, width | T | first token | changed | step | loss | Sink_1, % | best head | h, longest | v, shortest | "
+             "max/median | state |", "|" + "---|" * 13]
+    for name in sorted(RUNS):
+        config, o = RUNS[name]["log.jsonl"][0], evaluations(name)[-1]
+        flags, T = config["flags"], o["sink"]["T"]
+        changed = [f"{k}={v}" for k, v in config["switches"].items()
+                   if v != {"ATTN": "softmax", "PE": "rotary", "NORM": "pre", "FFN": "swiglu", "COMBINE": "concat"}.get(k, "none")]
+        usual = {"lr": 0.004, "weight_decay": 0.1, "schedule": "constant", "optimizer": "adamw", "window": 0}
+        changed += [f"{k} {flags[k]}" for k, v in usual.items() if flags.get(k, v) != v]
+        tokens = flags["total_batch"] or flags["batch"] * flags["seq"]
+        if tokens != 2048: changed.append(f"{tokens:,} tokens a step")
+        if flags["init"]: changed.append(f"from step {int(flags['init'][5:]):,}")
+        trained = "" if flags["seq"] == T else f" ({flags['seq']})"
+        lines.append("| " + " | ".join([
+            name, f"{flags['layers']}, {flags['heads']}, {flags['width']}", f"{T}{trained}", first_token_of(flags),
+            ", ".join(changed) or "-", step_of(o), loss_of(o), sink_1(o), alpha_1(o), h_ratio(o), v_ratio(o), max_median(o),
+            state_of(name)]) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def of_first():
-    """Returns the sentences of docs/first-token.md."""
+    """Returns the sentences of docs/findings/first-token.md."""
     at = {step: evaluation(FOUR, step) for step in (20000, 40000)}
     begin_64, end_64 = (evaluation(FOUR_64, step) for step in (0, 10000))
-    begin_256, end_256 = (evaluation(FOUR_256, step) for step in (0, 10000))
-    two_heads = evaluation("rotary12at40k-random-then-ordinary-s2", 0)
+    end_256 = evaluation(FOUR_256, 10000)
+    three = [sink_k(evaluation(of_seed("", seed), 20000), 1) for seed in (1, 2, 3)]
+    swings = [sink_k(o, 1) for o in evaluations(GO_ON + "-T1024-s2")]
     back = lambda steps, step=0: strength(BACK.format(steps), step)
-    found = table(FIRST, FORMING) + table(FIRST, STAYING)
+    found = [row_of_arrow(*what) for what in ARROWS] + [row_of_forming(*what) for what in FORMING]
+    found += [row_of_staying(*what) for what in STAYING]
     for steps in (500, 1000, 1250, 1750):
         later = [evaluation(BACK.format(steps), step) for step in (0, 1000, 5000)]
         found.append((FIRST, "|" + " {} |" * 8, [f"{steps:,}", f"{back(steps):.2f}",
@@ -169,25 +270,17 @@ def of_first():
         (FIRST, "Sink_1 {}% after 10,000 steps at T 64, {}% at T 256", [sink_1(end_64), sink_1(end_256)]),
         (FIRST, "Weakened until Sink_1 is {}%, the one of two heads grows back at T 256, to {}%",
          [sink_1(evaluation(BACK.format(1000), step)) for step in (0, 1000)]),
-        (FIRST, "it is there, too ({}% without further training; two heads, seed 2: {}%",
-         [sink_1(begin_64), sink_1(two_heads)]),
-        (FIRST, "At T 64 Sink_1 is {}% at the beginning and {}% after 10,000 steps", [sink_1(begin_64), sink_1(end_64)]),
         (FIRST, "h shrinks from {} to {} times the others', max/median from {} to {}",
          [f"{longest(begin_64):.0f}", h_ratio(end_64), f"{massive(begin_64):,.0f}", max_median(end_64)]),
-        (FIRST, "At T 256 both stay (10,000 of 20,000 planned steps: Sink_1 {} to {}%, max/median {} to {})",
-         [sink_1(begin_256), sink_1(end_256), f"{massive(begin_256):,.0f}", f"{massive(end_256):,.0f}"]),
-        (FIRST, "Seed 2 from step 20,000 loses its sink at T 64 ({} to {}%)",
-         [sink_1(evaluation(EARLY, step)) for step in (0, 5000)]),
-        (FIRST, "from step 40,000 it keeps it, by that one for Sink_1 ({} to {}% in 5,000 steps)",
-         [sink_1(evaluation(LATE, step)) for step in (0, 5000)]),
         (FIRST, "seed 2 came to T 256 with {}; seeds 1, 3 and 4 with {}, {} and {}",
          [f"{strength(f'{GO_ON}-s{seed}'):.2f}" for seed in (2, 1, 3, 4)]),
-        (FIRST, "By the strength at the start the border lies between {} and {}. But strength is not the whole state: "
+        (FIRST, "By the strength at the start the border lies between {} and {}, but strength is not the whole state: "
          "the run from {} rises to {} by step 1,000",
          [f"{x:.2f}" for x in (back(1250), back(1000), back(1250), back(1250, 1000))]),
-        (FIRST, "seed 3, from step 20,000, came with {} and lost its sink. Divided by the number of heads, which we "
-         "thought of later, it came with {}, and the border of two heads lies between {} and {}",
-         [f"{strength(THIRD):.2f}", f"{strength(THIRD) / 48:.3f}", f"{back(1250) / 24:.3f}", f"{back(1000) / 24:.3f}"])]
+        (FIRST, "seed 3, from step 20,000, came with {} and lost its mark", [f"{strength(THIRD):.2f}"]),
+        (FIRST, "Sink_1 is {}% on average, 95% interval {} to {}.", interval(three, 1)),
+        (FIRST, "Sink_1 swings between {} and {}%", [f"{min(swings):.1f}", f"{max(swings):.1f}"]),
+        (FIRST, "but with Sink_1 at {}, {} and {}%: what", [sink_1(evaluation(f"{GO_ON}-s{seed}", 0)) for seed in (1, 3, 4)])]
 
 
 def early(x):
@@ -209,27 +302,27 @@ def of_balance():
     mean_loss = lambda name, first, last: f"{mean(losses(name, first, last).values()):.3f}"
     costs = differences("random", "ordinary", early)
     gain_early, gain_late = (differences("random", "random-k", get) for get in (early, late))
-    pays_from = [8 + (mean(costs) - mean(gain_early)) / (mean(gain_late) + sign * error_of(gain_late))
-                 for sign in (0, 1, -1)]
+    margin = 4.303 * error_of(gain_late)
+    pays = [8 + (mean(costs) - mean(gain_early)) / (mean(gain_late) + sign * margin) for sign in (0, 1, -1)]
     twelve = late(positions("rotary12-random-s2")) - late(positions("rotary12-ordinary-s2"))
     paired = [loss - losses(SINK, step, step)[step] for step, loss in losses(CONTROL, 5500, 10000).items()]
     beside = [x - y for x, y in zip(positions(SINK), positions(CONTROL))]
     return [
-        (WORTH, "costs {} nats per sequence (standard error {}", mean_and_error(costs, 2)),
+        (WORTH, "costs {} nats per sequence ({} to {}:", interval(costs, 2)),
         (WORTH, "0.039 nats per token at T 64, 0.010 at T 256, {} at T 1024", [f"{mean(costs) / 1024:.3f}"]),
-        (WORTH, "A K bias lowers the loss by {} nats ({}) in the first eight positions", mean_and_error(gain_early, 2)),
-        (WORTH, "and then by {} ({}) per token", mean_and_error(gain_late, 3)),
-        (WORTH, "from T {} on ({} to {} within one standard error)", [f"{5 * round(x / 5)}" for x in pays_from]),
-        (WORTH, "the difference is {} ({}) with eight layers and {} with twelve",
-         mean_and_error(differences("ordinary", "random", late), 3) + [f"{twelve:.3f}"]),
-        (WORTH, "is {} with the sink and {} without; step by step the difference is {} ({}, one seed)",
-         [mean_loss(SINK, 5500, 10000), mean_loss(CONTROL, 5500, 10000)] + mean_and_error(paired, 3)),
+        (WORTH, "A K bias lowers the loss by {} nats ({} to {}) in the first eight positions", interval(gain_early, 2)),
+        (WORTH, "and then by {} ({} to {}) per token", interval(gain_late, 3)),
+        (WORTH, "from T {} on; the interval of the rate leaves anything from T {} to T {}.",
+         [f"{5 * round(pays[0] / 5)}", f"{5 * round(pays[1] / 5)}", f"{1000 * round(pays[2] / 1000):,}"]),
+        (WORTH, "the difference is {} ({} to {}) with eight layers and {} with twelve",
+         interval(differences("ordinary", "random", late), 3) + [f"{twelve:.3f}"]),
+        (WORTH, "is {} with the sink and {} without; step by step the difference is {} (one seed; standard error {} over steps)",
+         [mean_loss(SINK, 5500, 10000), mean_loss(CONTROL, 5500, 10000), f"{mean(paired):.3f}", f"{error_of(paired):.3f}"]),
         (WORTH, "is worse by {} nats in the first 32 positions, and better by {} at each",
          [f"{32 * beside[0]:.2f}", f"{-mean(beside[1:]):.3f}"]),
         (WORTH, "its loss is {}; the model with the sink had {} in those steps of its own, and {} from step 17,500",
          [mean_loss(SINK_K, 2500, 5000), mean_loss(SINK, 2500, 5000), mean_loss(SINK, 17500, 20000)]),
-        (NOTEBOOK, "{} on average (standard error {}, all validation tokens",
-         mean_and_error(differences("random", "random-k", mean), 3))]
+        (NOTEBOOK, "by {} on average ({} to {}, all validation tokens", interval(differences("random", "random-k", mean), 3))]
 
 
 def worth_of_k(stem):
@@ -243,7 +336,7 @@ def row_of_worth(layers, width, T, stem):
     gains = worth_of_k(stem)
     whole, first, later = [[get(gain) for gain in gains] for get in (mean, lambda x: x[0], late)]
     stars = [sink_star(evaluations(f"rotary{stem}-ordinary-k-s{seed}")[-1]) for seed in (1, 2, 3)]
-    return row(WORTH, f"{layers} | {width} | {T}", [" ".join(f"{x:.3f}" for x in whole), f"{mean(whole):.3f} ({error_of(whole):.3f})",
+    return row(WORTH, f"{layers} | {width} | {T}", [" ".join(f"{x:.3f}" for x in whole), "{} ({} to {})".format(*interval(whole, 3)), p_of(whole),
                                           f"{mean(first):.3f}", f"{mean(later):.3f}", " ".join(stars)])
 
 
@@ -256,27 +349,27 @@ def of_worth():
         (4, 64, 1024, "4cT1024"))] + [row_of_worth("4, 30,000 steps", 64, 64, "4c30k")]
     of_sequence = [[T * mean(gain) for gain in worth_of_k(stem)] for T, stem in (
         (64, "4c"), (256, "4cT256"), (1024, "4cT1024"))]
-    rise = mean(four) - mean(two)
+    rise = [y - x for x, y in zip(two, four)]
+    less, wider = ([x - y for x, y in zip(four, others)] for others in (longer, wide))
     pays = 8 + (mean(differences("random", "ordinary", early)) - mean(four_early)) / mean(four_late)
     return rows + [
-        (WORTH, "more from two layers to four, by {} ({})",
-         [f"{rise:.3f}", f"{(error_of(two) ** 2 + error_of(four) ** 2) ** 0.5:.3f}"]),
-        (WORTH, "it is worth as much: less by {} ({}). The first token gets no\n  more than before (Sink_1 {}%)", [
-            f"{mean(four) - mean(longer):.3f}", f"{(error_of(four) ** 2 + error_of(longer) ** 2) ** 0.5:.3f}",
-            max(sink_1(evaluations(f"rotary4c30k-ordinary-s{seed}")[-1]) for seed in (1, 2, 3))]),
-        (WORTH, "it is worth less, by {} ({})", [
-            f"{mean(four) - mean(wide):.3f}", f"{(error_of(four) ** 2 + error_of(wide) ** 2) ** 0.5:.3f}"]),
-        (WORTH, "Per sequence it is worth {}, {} and {} nats (standard\n  error {}, {} and {}) at T 64, 256 and 1024",
-         [f"{x:.1f}" for get in (mean, error_of) for x in map(get, of_sequence)]),
+        (WORTH, "by {} on average, but not significantly (by seed {} to {}, p = {})",
+         [*interval(rise, 3), f"{float(p_of(rise)):.2f}"]),
+        (WORTH, "it is worth as much: less by {} ({} to {}). The first\n  token gets no more than before (Sink_1 {}%)",
+         [*interval(less, 3), max(sink_1(evaluations(f"rotary4c30k-ordinary-s{seed}")[-1]) for seed in (1, 2, 3))]),
+        (WORTH, "it is worth less on every seed, by {} ({} to {}, p = {})", [*interval(wider, 3), f"{float(p_of(wider)):.2f}"]),
+        (WORTH, "three seeds can show, p = {})", [f"{float(p_of([*map(mean, worth_of_k('4cT1024'))])):.2f}"]),
+        (WORTH, "Per sequence it is worth {} ({} to {}), {} ({} to {}) and {} nats ({} to {}) at T 64, 256 and 1024; an unreadable "
+         "first token costs {}.", [x for worth in of_sequence for x in interval(worth, 1)]
+         + [f"{mean(differences('random', 'ordinary', early)):.1f}"]),
         (WORTH, "four layers would pay for one from T {} on", [f"{5 * round(pays / 5)}"])]
 
 
 def trend(column):
-    """Returns two means over ten evaluations of a billion tokens, the last and evaluations 6 to 15, and the
-    standard error of their difference."""
+    """Returns two means over ten evaluations of a billion tokens: the last, and evaluations 6 to 15."""
     evals = [o for o in evaluations(BILLION) if o["step"] > 0]
     before, after = ([*map(column, part)] for part in (evals[5:15], evals[-10:]))
-    return mean(before), mean(after), (error_of(before) ** 2 + error_of(after) ** 2) ** 0.5
+    return mean(before), mean(after)
 
 
 def of_billion():
@@ -284,11 +377,18 @@ def of_billion():
     evals = [o for o in evaluations(BILLION) if o["step"] > 0]
     h, alpha = trend(longest), trend(highest_alpha_1)
     return [
-        (WORTH, "In {} evaluations Sink_1 is {}% and the largest alpha_1 is that of even attention, {}",
+        (WORTH, "In {} evaluations Sink_1 is {}% and the best head's alpha_1 is that of even attention, {}",
          [str(len(evals)), max(map(sink_1, evals)), f"{max(map(highest_alpha_1, evals)):.3f}"]),
-        (WORTH, "h first/rest rises from {} to {} (standard error {};", [f"{x:.3f}" for x in h]),
-        (WORTH, "and max/median from {} to {},", [f"{x:.1f}" for x in trend(massive)[:2]]),
+        (WORTH, "h, longest, rises from {} to {} (means", [f"{x:.3f}" for x in h]),
+        (WORTH, "and max/median from {} to {},", [f"{x:.1f}" for x in trend(massive)]),
         (WORTH, "while alpha_1 falls by {}", [f"{alpha[0] - alpha[1]:.4f}"])]
+
+
+def untrained_softmax(name):
+    """Tells whether step 0 of a run is an untrained model with softmax alone."""
+    config, first = RUNS[name]["log.jsonl"][0], evaluations(name)[0]
+    plain = config["switches"]["BIAS"] == "none" and config["switches"]["ATTN"] == "softmax"
+    return plain and not config["flags"]["init"] and first["step"] == 0 and config["switches"]["PE"] == "rotary" and config["switches"]["NORM"] == "pre"
 
 
 def of_tried():
@@ -296,10 +396,20 @@ def of_tried():
     alone = evaluation(FOUR_CONTROL, 20000)
     before, taken, after = (evaluation(name, step)["val_loss"] for name, step in (
         ("rotary12T256k-ordinary-k-s1", 10000), (TAKEN, 0), (TAKEN, 500)))
+    quiet = [evaluation(QUIET, step) for step in (500, 1000, 7000)]
+    nope = {o["step"]: f"{highest_alpha_1(o):.3f}" for o in evaluations("nope12T256-ordinary-s1")}
+    assert all("0.045" < nope[step] < "0.085" for step in nope if step >= 7500) and nope[22000]
+    untrained = [longest(evaluations(name)[0]) for name in RUNS if untrained_softmax(name)]
     return table(WORTH, TRIED) + [
+        (WORTH, "the best head gives {}, as even attention does, while v, shortest, falls slowly, from {} after 33 million tokens "
+         "to {}. The loss still falls ({}, where the wider model had {} at its onset)",
+         [f"{highest_alpha_1(quiet[2]):.3f}", v_ratio(quiet[1]), v_ratio(quiet[2]), loss_of(quiet[2]), loss_of(evaluation(LARGE, 5000))]),
+        (WORTH, "comes to {}, more than twice the uniform one, by step 7,500", [nope[7500]]),
+        (WORTH, "the first token's h is {} to {} times as long", [f"{f(untrained):.1f}" for f in (min, max)]),
+        (WORTH, "after 500 steps of the quiet run it is {}.", [f"{longest(quiet[0]):.2f}"])] + [
         (WORTH, "|" + " {} |" * 8, [column(evaluation(SINK_K, step)) for column in WITH_STAR])
         for step in (0, 500, 1000, 5000)] + [
-        (WORTH, "20,000 steps: h first/rest {} and alpha_1 {} (uniform is 0.074), where random first tokens bring Sink_1 "
+        (WORTH, "20,000 steps: h, longest, {} and best head {} (uniform is 0.074), where random first tokens bring Sink_1 "
          "to {}%", [h_ratio(alone), alpha_1(alone), sink_1(evaluation(FOUR, 20000))]),
         (WORTH, "The loss jumps by {} nats and is back within {} after 500 steps",
          [f"{taken - before:.1f}", f"{after - before:.2f}"])]
@@ -339,41 +449,87 @@ def span_of(stems, column):
     return [cells[0], cells[-1]]
 
 
-def of_changes():
-    """Returns the sentences of what ends a sink."""
-    against = {stem: [against_baseline(of_seed(stem, seed)) for seed in (1, 2, 3)] for _, stem in TWELVE_LAYERS}
-    rows = [row(CHANGES, "-", ["-"] + of_three(""))]
+def against_softmax(stem):
+    return [against_baseline(of_seed(stem, seed)) for seed in (1, 2, 3)]
+
+
+def rows_of_changes():
+    """Returns the rows of six changes and the baseline, three seeds in each cell."""
+    found = [row(CHANGES, "-", ["- | -"] + of_three(""))]
     for label, stem in TWELVE_LAYERS:
-        loss = f"{mean(against[stem]):+.3f} ({error_of(against[stem]):.3f})"
-        rows.append(row(CHANGES, label, [loss] + of_three(stem)))
+        x = against_softmax(stem)
+        middle, low, high = interval(x, 3, signed=True)
+        found.append(row(CHANGES, label, [f"{middle} ({low} to {high})", p_of(x), *of_three(stem)]))
+    return found
+
+
+def rows_of_one_seed():
+    found = []
     for label, name in [("-", FOUR)] + OF_ONE_SEED:
         loss = "-" if name == FOUR else f"{against_baseline(name):+.3f}"
-        rows.append(row(CHANGES, label, [loss] + [column(evaluation(name, 20000)) for column in STATE]))
+        columns = [column for column in STATE if column is not sink_star]
+        found.append(row(CHANGES, label, [loss] + [column(evaluation(name, 20000)) for column in columns]))
+    return found
+
+
+def rows_of_places():
+    return [row(CHANGES, label, [f(evaluation(name, 20000)) for f in (
+        sink_1, sink_2, alpha_1, h_ratio, v_ratio, max_median)]) for label, name in PLACES]
+
+
+def heads_above(stem, times):
+    """Returns, for three seeds, how many heads give the first token more than so many times even attention."""
+    return [sum(x > times * uniform(64) for layer in evaluation(of_seed(stem, seed), 20000)["alpha1_proxy"] for x in layer)
+            for seed in (1, 2, 3)]
+
+
+def of_changes():
+    """Returns the sentences of what ends a sink."""
     base = [evaluation(of_seed("", seed), 20000) for seed in (1, 2, 3)]
-    worth = {stem: f"{abs(mean(x)):.3f}" for stem, x in against.items()}
+    worth = {stem: f"{abs(mean(against_softmax(stem))):.3f}" for _, stem in TWELVE_LAYERS}
     probes = {share: stored(f"rotary12h4q{share}-random-s1", "after")["probes"] for share in (50, 75)}
     highest = lambda share, kind: f"{max(probes[share][kind]['alpha1_max']):.3f}"
     entries = lambda share, kind: f"{max(probes[share][kind]['spike']):.0f}"
-    places = [row(CHANGES, label, [f(evaluation(name, 20000)) for f in (
-        sink_1, sink_2, alpha_1, h_ratio, v_ratio, max_median)]) for label, name in PLACES]
     no_decay = OF_ONE_SEED[3][1]
     half = [sink_1(evaluation(name, step)) for name, step in (
         (HALF_RATE, 20000), (HALF_RATE, 40000), (FOUR, 20000), (FOUR, 40000))]
-    return rows + table(CHANGES, SHARES) + places + [
-        (CHANGES, "{}% after 20,000 steps and\n  {}% after 40,000, where the baseline has {} and {}%. The loss is lower by {}", [
+    three = lambda stem, column: [column(evaluation(of_seed(stem, seed), 20000)) for seed in (1, 2, 3)]
+    dead, window = evaluation(of_seed("sigmoid", 2), 20000), evaluation(OF_ONE_SEED[5][1], 20000)
+    apart = [massive(evaluation(of_seed("k", seed), 20000)) - massive(evaluation(of_seed("logit", seed), 20000))
+             for seed in (1, 2, 3)]
+    assert all(max(heads_above(stem, 2)) <= 2 for stem in ("head", "sigmoid", "softpick"))
+    assert all(len({x > 0 for x in against_softmax(stem)}) == 1 for stem in SIX)
+    assert min(p_of(against_softmax(stem)) for stem in SIX) > "0.008"
+    assert all(massive(evaluation(of_seed(stem, seed), 20000)) < massive(o) / 2 + 0.5
+               for stem in SIX for seed, o in zip((1, 2, 3), base))
+    return rows_of_changes() + rows_of_one_seed() + table(CHANGES, SHARES) + rows_of_places() + [
+        (CHANGES, "Sink_1 of the shares is {}, {} and {}%, and {}, {} and {}%", three("sigmoid", sink_1) + three("softpick", sink_1)),
+        (CHANGES, "heads {}, {} and {} give more than even attention with a gate, {}, {} and {} with sigmoid, {}, {} and {} with softpick",
+         [str(n) for stem in ("head", "sigmoid", "softpick") for n in heads_above(stem, 1)]),
+        (CHANGES, "give *every* key {}, so the raw Sink_1 is {}%",
+         [f"{dead['alpha1'][0][0]:.2f}", f"{100 * dead['sink']['sink_k'][0]:.1f}"]),
+        (CHANGES, "token 1 gets {} of the row", [f"{dead['alpha1_proxy'][0][0]:.3f}"]),
+        (CHANGES, "both with p = {} and {}", [p_of(against_softmax(stem))[:4] if p_of(against_softmax(stem))[4] < "5" else
+                                              f"{float(p_of(against_softmax(stem))):.2f}" for stem in ("sigmoid", "softpick")]),
+        (CHANGES, "with K biases ({}, {}, {}) and sigmoid ({}, {}, {}) only", three("k", max_median) + three("sigmoid", max_median)),
+        (CHANGES, "logit has p = {}", [f"{float(p_of(apart)):.2f}"]),
+        (CHANGES, "alpha_1 of {} is {} times even attention ({}), and for the 32 queries that see the first token it is {}",
+         [alpha_1(window), f"{highest_alpha_1(window) / (32 / 64 * uniform(32)):.1f}", f"{32 / 64 * uniform(32):.3f}",
+          f"{2 * highest_alpha_1(window):.2f}"]),
+        (CHANGES, "the entry of {} times the median is then not", [max_median(evaluation(PLACES[3][1], 20000))]),
+        (CHANGES, "{}% after 20,000 steps and {}% after 40,000, where the baseline has {} and {}%. The loss is lower by {}", [
             *half, f"{-against_baseline(HALF_RATE):.2f}"]),
-        (CHANGES, "Sink_1 is {}%, with an entry of {} times, as large as the\n  baseline's, and a loss lower by {}", [
+        (CHANGES, "Sink_1 is {}%, with an entry of {} times, as large as the baseline's, and a loss lower by {}", [
             *(f(evaluation(no_decay, 20000)) for f in (sink_1, max_median)), f"{-against_baseline(no_decay):.2f}"]),
         (CHANGES, "({} on those, {} on random ones), with entries of h at {} and {} times the median",
          [f(75, kind) for f in (highest, entries) for kind in ("ordinary", "random")]),
         (CHANGES, "With half it rises slowly to the end ({}, {})", [highest(50, kind) for kind in ("ordinary", "random")]),
         (CHANGES, "Sink_1 {}, {} and {}%)", [*map(sink_1, base)]),
-        (CHANGES, "A K bias lowers the loss by {}, a zero key by {}, a logit by {}",
+        (CHANGES, "a K bias lowers the loss by {}, a zero key by {}, a logit by {}",
          [worth[stem] for stem in ("k", "zero", "logit")]),
         (CHANGES, "Sink_\\* is {} to {}%", span_of(KEYS, sink_star)),
-        (CHANGES, "more than even attention (alpha_1 {} to {};", span_of(["head", "sigmoid", "softpick"], alpha_1)),
-        (CHANGES, "the largest entry of h is {} to {} times the median, with the six changes {} to {}",
-         span_of([""], max_median) + span_of(SIX, max_median)),
+        (CHANGES, "best heads give {} to {} (uniform", span_of(["head", "sigmoid", "softpick"], alpha_1)),
+        (CHANGES, "from {} to {} times the median to {} to {}", span_of([""], max_median) + span_of(SIX, max_median)),
         (CHANGES, "is {} to {} times as long as the others' with softmax, and {} to {} times with the changes; its values "
          "get {} to {} and {} to {} times as long", [x for column in (h_ratio, v_ratio) for stems in ([""], SIX)
                                                      for x in span_of(stems, column)]),
@@ -389,7 +545,7 @@ def of_changes():
 
 
 def of_ordinary():
-    """Returns the sentences of docs/first-token-ordinary.md."""
+    """Returns the sentences of docs/findings/first-token-ordinary.md."""
     after, last = stored(LARGE, "after"), evaluation(LARGE, 11500)
     ratios = [a / b for a, b in zip(last["h_norm_first"], last["h_norm_rest"])]
     tokens = lambda step, of_a_step: f"{step * of_a_step / 1e6:.0f}"
@@ -405,7 +561,7 @@ def of_ordinary():
             percent(o["sink_1"]), f"{max(o['alpha1_max']):.2f}", f"{max(o['h_ratio'][1:]):.1f}", f"{min(o['v_ratio']):.2f}"]))
     for label, name in (("the first token is masked", "A:*:1=mask"), ("its values are 0", "v:*:1=0"),
                         ("its values are those of the others, on average", "v:*:1=mean"),
-                        ("three channels of its h after layer 6 are 0", "h:6:1:top3=0"),
+                        ("three channels of its h after layer 6, the seventh, are 0", "h:6:1:top3=0"),
                         ("the same, at their mean", "h:6:1:top3=mean")):
         o = next(o for o in after["edits"] if o["name"] == name)
         found.append((ORDINARY, f"| {label} | {{}} +- {{}} | {{}} | {{}} |\n", [
@@ -415,8 +571,8 @@ def of_ordinary():
          [alpha_1(last), tokens(11500, 32768), alpha_1(evaluation(LARGE, 11000))]),
         (ORDINARY, "Sink_1 is {}%. Massive activations have not come either: the largest entry of h is {} times the median",
          [sink_1(last), max_median(last)]),
-        (ORDINARY, "at step {}, after {} million tokens", [f"{onset:,}", tokens(onset, 32768)]),
-        (ORDINARY, "layers 1 to 5 of the large model ({} to {} times), twice as long after layers 6 to 11 ({} to {}), and "
+        (ORDINARY, "in two evaluations in a row from step {} on, after {} million tokens", [f"{onset:,}", tokens(onset, 32768)]),
+        (ORDINARY, "one to five layers of the large model ({} to {} times), twice as long after six to eleven layers ({} to {}), and "
          "shorter after the last ({})", [f"{f(ratios[a:b]):.2f}" for f, a, b in (
              (min, 1, 6), (max, 1, 6), (min, 6, 12), (max, 6, 12), (max, 12, 13))]),
         (ORDINARY, "(evaluated last at {})", [tokens(40293, 8192)]),
@@ -425,17 +581,27 @@ def of_ordinary():
         (ORDINARY, "{}% on average over the last five evaluations, {} times as much",
          [percent(of_five[1]), f"{of_five[1] / of_five[0]:.1f}"]),
         (ORDINARY, "while the loss is {} higher", [f"{decayed[-1]['val_loss'] - five[-1]['val_loss']:.2f}"]),
-        (FIRST, "one of 8.4M weights [begins after {} million]", [tokens(onset, 32768)])]
+        (FIRST, "One model of 8.4M weights [begins after {} million tokens]", [tokens(onset, 32768)])]
 
 
 def of_notebook():
-    """Returns the rows of docs/first-token-notebook.md."""
+    """Returns the rows of docs/findings/first-token-notebook.md."""
     found = table(NOTEBOOK, FOUR_LAYERS)
     for label, stem in EIGHT_LAYERS:                      # the numbers of all seeds in a cell
         runs = [evaluation(f"rotary8-{stem}-s{seed}", 10000) for seed in (1, 2, 3)]
         numbers = [" ".join(map(column, runs)) for column in WITH_STAR[1:]]
         found.append(row(NOTEBOOK, label, ["-" if x == "- - -" else x for x in numbers]))
+    for stem, text in (("zero", "A zero key takes most of it (by the table {}, {} to {})"),
+                       ("head", "a gate for each head leaves little ({}, {} to {})"),
+                       ("sigmoid", "Sigmoid costs {} ({} to {})"), ("softpick", "softpick {} ({} to {})")):
+        change = [evaluation(f"rotary8-random-{stem}-s{seed}", 10000)["val_loss"]
+                  - evaluation(f"rotary8-random-s{seed}", 10000)["val_loss"] for seed in (1, 2, 3)]
+        found.append((NOTEBOOK, text, interval([abs(mean(change)) / mean(change) * x for x in change], 3)))
+    found.append((NOTEBOOK, "(at most {} and {})", [
+        f"{max(map(highest_alpha_1, evaluations(f'learnable-{kind}-s1')[1:])):.2f}" for kind in ("fixed", "random")]))
     in_percent = lambda o: [f"{100 * o[key]:.1f}" for key in ("sink_1", "sink_2")]
+    found.append((NOTEBOOK, "(seed 1: {}% before any further training) as with two ({}%)",
+                  [sink_1(evaluation(FOUR_64, 0)), sink_1(evaluation("rotary12at40k-random-then-ordinary-s2", 0))]))
     random, ordinary = (stored(name, "after") for name in ("rotary12-random-s2", SINK))
     for o in random["probes"].values():
         found.append((NOTEBOOK, "| {} | {} | {} | {} | {} |\n",
@@ -450,3 +616,7 @@ def of_notebook():
 def sentences():
     return (of_first() + of_balance() + of_worth() + of_billion() + of_tried() + of_changes() + of_ordinary()
             + of_notebook())
+
+
+if __name__ == "__main__":
+    print(registry(), end="")

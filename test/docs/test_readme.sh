@@ -11,7 +11,7 @@ done
 cd $copy || exit 1
 export OPTIMIZE=-O0 JOBS=1 OMP_NUM_THREADS=2             # compiling takes longer than running
 
-awk '/^```sh$/ { on = 1; next } /^```sh parsed$/ { on = 2; next } /^```/ { on = 0 } on && NF && !/^#/ { print on, $0 }' README.md docs/*.md | sed -e ':a' -e '/\\$/N; s/ *\\\n *[12] */ /; ta' > blocks.txt
+awk '/^```sh$/ { on = 1; next } /^```sh parsed$/ { on = 2; next } /^```/ { on = 0 } on && NF && !/^#/ { print on, $0 }' README.md docs/*.md docs/findings/*.md | sed -e ':a' -e '/\\$/N; s/ *\\\n *[12] */ /; ta' > blocks.txt
 [ -f blocks.txt ] && [ -s blocks.txt ]; ok $? "README.md has no sh blocks"
 make -s train_sink > build.log 2>&1; ok $? "make train_sink: $(tail -n 3 build.log)"
 parse() { # a command line without its program: are these flags of ./train_sink?
@@ -78,7 +78,7 @@ for file in $(sed -n 's/^    \([a-zA-Z_]*\.\(cu\|cuh\|h\)\)  .*/\1/p' docs/tour.
     [ -f "$file" ]
     ok $? "docs/tour.md lists $file, which is not there"
 done
-for file in *.cu *.cuh *.h commands shell cpu cuda dist models text; do
+for file in *.cu *.cuh *.h $(make -s rooms); do
     grep -q "^    $file" docs/tour.md
     ok $? "docs/tour.md does not list $file"
 done

@@ -43,9 +43,9 @@ build() {
     local name=$1_$2 kind=$2 defs=; shift 2
     for s in "$@"; do defs="$defs -D$s"; done
     case $DEVICE-$kind in
-    emu-*|gpu-cpu*) object $name variant.cu $kind $defs &&
+    emu-*|gpu-cpu*) object $name core/variant.cu $kind $defs &&
         $CXX -fopenmp "$dir/$name.o" "$dir/$kind.o" $ONCE -o "$dir/$name" ;;
-    *) $NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp $(flags $kind) $defs all.cu \
+    *) $NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp $(flags $kind) $defs core/all.cu \
         $ONCE -lcublasLt -o "$dir/$name" ;;
     esac
 }
@@ -87,9 +87,9 @@ DEFAULT="ATTN=softmax BIAS=none PE=rotary NORM=pre FFN=swiglu COMBINE=concat QKN
 OTHER="ATTN=sigmoid_norm BIAS=kv PE=learnable NORM=post FFN=gelu COMBINE=sum QKNORM=all GATE=head"
 THIRD="ATTN=mlp_norm BIAS=sink_token PE=alibi NORM=pre FFN=reglu COMBINE=concat QKNORM=none GATE=none"
 emu() { [ "$DEVICE" != emu ] || "$@"; }
-{ emu object cuda all.cu cuda -DWITHOUT_VARIANT && object cpu all.cu cpu -DWITHOUT_VARIANT &&
-    object cpu_bf16 all.cu cpu_bf16 -DWITHOUT_VARIANT; } & one=$!
-{ emu object bf16 all.cu bf16 -DWITHOUT_VARIANT && emu object real all.cu real -DWITHOUT_VARIANT; } & two=$!
+{ emu object cuda core/all.cu cuda -DWITHOUT_VARIANT && object cpu core/all.cu cpu -DWITHOUT_VARIANT &&
+    object cpu_bf16 core/all.cu cpu_bf16 -DWITHOUT_VARIANT; } & one=$!
+{ emu object bf16 core/all.cu bf16 -DWITHOUT_VARIANT && emu object real core/all.cu real -DWITHOUT_VARIANT; } & two=$!
 wait $one; wait $two
 { build a cpu $DEFAULT && build a cpu_bf16 $DEFAULT && build a cuda $DEFAULT &&
     build a bf16 $DEFAULT && build b cpu $OTHER; } & one=$!

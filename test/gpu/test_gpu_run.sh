@@ -150,8 +150,8 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
     make -s binary > /dev/null 2>&1
     rm -f $dir/bin/train_sink-*
     cp "$(make -s check)/train_sink" $dir/bin/train_sink-cpu
-    emulated train_sink-softmax all.cu $defs -DPRECISION=bf16
-    emulated train_sink-fp32 all.cu $defs -DPRECISION=fp32
+    emulated train_sink-softmax core/all.cu $defs -DPRECISION=bf16
+    emulated train_sink-fp32 core/all.cu $defs -DPRECISION=fp32
     emulated selftest dev/emulator/selftest.cu
     cp $dir/bin/train_sink-softmax $dir/bin/train_sink-sigmoid
     # bench, which repeats everything, would take a minute

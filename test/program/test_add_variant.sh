@@ -4,7 +4,7 @@
 #     bias.diff    a value of BIAS       one row
 #     stage.diff   a stage               its rows of ARCH, PARAMS and ACTS, its operation in three backends (docs/tour.md)
 #     metric.diff   a metric of a head   its row, its sum on the CPU and on CUDA, its line in docs/json.md
-#     key.diff     a config.json's key   one line of models/family_more.h
+#     key.diff     a config.json's key   one line of open/family_more.h
 tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
 CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda}
 export OMP_NUM_THREADS=1
@@ -17,7 +17,7 @@ ok() { # what, then a command
 copy_sources "$tmp"
 cp -r test "$tmp"
 mkdir "$tmp/dev" "$tmp/scripts" "$tmp/docs" && cp docs/json.md "$tmp/docs" && cp -r dev/emulator "$tmp/dev"
-cp scripts/modeling_train_sink.py "$tmp/scripts"                  # models/export.cpp holds it
+cp scripts/modeling_train_sink.py "$tmp/scripts"                  # open/export.cpp holds it
 cd "$tmp" || exit 1
 
 apply() { # a diff, which only adds lines: how many goes to `counts`
@@ -46,18 +46,18 @@ gradients() { # NAME flags
 }
 # what a binary makes of the model in llama/
 probe() {
-    "./$1" probe llama -d test/families/tokens --probe-len 33 --probe-seqs 4 --json llama.json
+    "./$1" probe llama -d test/open/families/tokens --probe-len 33 --probe-seqs 4 --json llama.json
 }
 loss() { grep -o '"probe_loss": *[0-9.]*' llama.json | grep -o '[0-9.]*$'; }
 near() {
     awk -v a="$1" -v b="$2" \
         'BEGIN { print a, b; d = a - b; exit !(a > 0 && b > 0 && d * d < 4e-10) }'
 }
-# a copy of test/families/llama_llama3 whose config.json also has attention_multiplier,
+# a copy of test/open/families/llama_llama3 whose config.json also has attention_multiplier,
 # as Granite's have
 multiplier() {
-    rm -rf llama; cp -r test/families/llama_llama3 llama
-    sed "s/^{/{ \"attention_multiplier\": $1,/" test/families/llama_llama3/config.json \
+    rm -rf llama; cp -r test/open/families/llama_llama3 llama
+    sed "s/^{/{ \"attention_multiplier\": $1,/" test/open/families/llama_llama3/config.json \
         > llama/config.json
 }
 
@@ -65,7 +65,7 @@ multiplier() {
 ok "make help does not list relu before"  sh -c '! make help | grep -q "^  relu .*scores above 0"'
 ok "attn.diff fits the tree"              apply attn
 ok "make help lists relu"                 sh -c 'make help | grep "^  relu .*scores above 0"'
-$CXX -std=c++17 -O0 -fopenmp -DATTN_ONLY=relu -x c++ test/math/test_attention.cpp -o attention \
+$CXX -std=c++17 -O0 -fopenmp -DATTN_ONLY=relu -x c++ test/core/test_attention.cpp -o attention \
     > attention.log 2>&1 & tests=$!
 ok "it builds"                            build relu ATTN=relu
 ok "it trains"                            trains relu
@@ -83,7 +83,7 @@ ok "no BIAS=zero_v before" \
 ok "no --head-temperature before" \
     sh -c './relu check --head-temperature 1 2>&1 | grep "unknown flag --head-temperature"'
 ok "attention_multiplier refused before" \
-    sh -c './relu probe llama -d test/families/tokens 2>&1 | grep "error.*attention_multiplier"'
+    sh -c './relu probe llama -d test/open/families/tokens 2>&1 | grep "error.*attention_multiplier"'
 ok "bias.diff fits the tree"              apply bias
 ok "stage.diff fits the tree"             apply stage
 ok "metric.diff fits the tree"            apply metric
@@ -117,13 +117,13 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
         -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none \
         -DGATE=none -DPRECISION=bf16 \
         -DBACKEND=cuda "-I$CUDA/include" \
-        -Idev/emulator all.cu
+        -Idev/emulator core/all.cu
 else
     echo "skipped: 1, no CUDA headers in $CUDA/include (set CUDA=)"
 fi
 
 # ---- 4 a key of another family's config.json: scores of heads of 4 are halved as it is
-answer=$(grep -o '"loss": *[0-9.]*' test/families/llama_llama3/answer.json | grep -o '[0-9.]*$')
+answer=$(grep -o '"loss": *[0-9.]*' test/open/families/llama_llama3/answer.json | grep -o '[0-9.]*$')
 ok "attention_multiplier is taken"        probe reference
 ok "0.5 changes nothing"                  near "$(loss)" "$answer"
 multiplier 1.5

@@ -12,7 +12,7 @@ source = open("scripts/lib/drawing.py", encoding="utf-8").read()
 colors = re.findall(r"#[0-9A-F]{6}", re.search(r"^COLORS = \[(.*?)\]", source, re.M | re.S)[1])
 assert len(colors) == 7, colors
 ONE, TWO, THREE, FOUR, FIVE = colors[:5]
-# file of docs/: the colors of its series
+# file of docs/figures/: the colors of its series
 FIGURES = {"text-dynamics.png": [ONE, TWO, THREE], "open-norms.png": [ONE, TWO, FOUR, FIVE],
            "interventions.png": [ONE, "#000000"], "text-map.png": [TWO], "open-heads.png": [],
            "text-film.png": [], "first-token.png": [],
@@ -78,13 +78,13 @@ def check(path, wanted):
 if len(sys.argv) > 1:
     check(sys.argv[1], sys.argv[2:])
 else:
-    there = {f for f in os.listdir("docs") if f.endswith(".png")}
+    there = {f for f in os.listdir("docs/figures") if f.endswith(".png")}
     assert there == set(FIGURES), there ^ set(FIGURES)
     pages = "".join(open(os.path.join(d, f), encoding="utf-8").read()
-                    for d in (".", "docs") for f in os.listdir(d) if f.endswith(".md"))
+                    for d in (".", "docs", "docs/findings") for f in os.listdir(d) if f.endswith(".md"))
     for name, wanted in FIGURES.items():
-        assert re.search(r"!\[[^]]+\]\((docs/)?" + re.escape(name) + r"\)", pages), f"{name} is on no page"
-        check("docs/" + name, wanted)
+        assert re.search(r"!\[[^]]+\]\((docs/|\.\./)?figures/" + re.escape(name) + r"\)", pages), f"{name} is on no page"
+        check("docs/figures/" + name, wanted)
 END
 python3 "$dir/figures.py" > "$dir/out" 2>&1; ok $? "$(tail -n 1 "$dir/out")"
 # and the check itself: a palette, and a color that is not there
@@ -95,18 +95,18 @@ open(sys.argv[1], "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(
     + chunk(b"PLTE", bytes(6)) + chunk(b"IDAT", zlib.compress(bytes(3))) + chunk(b"IEND", b""))
 END
 python3 "$dir/figures.py" "$dir/palette.png" > "$dir/out" 2>&1; grep -q 'got color type 3' "$dir/out"; ok $? "a palette passed: $(tail -n 1 "$dir/out")"
-python3 "$dir/figures.py" docs/open-heads.png '#FEDCBA' > "$dir/out" 2>&1; grep -q 'got 0 pixels of #FEDCBA' "$dir/out"
+python3 "$dir/figures.py" docs/figures/open-heads.png '#FEDCBA' > "$dir/out" 2>&1; grep -q 'got 0 pixels of #FEDCBA' "$dir/out"
 ok $? "a color that is not there passed: $(tail -n 1 "$dir/out")"
 # one command draws them all from docs/results, as they are here, and as vectors
 PYTHON=${PYTHON:-python3}
 if "$PYTHON" -c 'import numpy, matplotlib' 2> /dev/null; then
     PYTHON=$PYTHON scripts/figures.sh -o "$dir/drawn" > "$dir/out" 2>&1; ok $? "figures.sh: $(tail -n 2 "$dir/out")"
-    for png in docs/*.png; do
+    for png in docs/figures/*.png; do
         name=$(basename "$png" .png)
         [ "$(head -c 24 "$png" | tail -c 8 | od -An -tx1)" = "$(head -c 24 "$dir/drawn/$name.png" | tail -c 8 | od -An -tx1)" ]
-        ok $? "scripts/figures.sh draws $name.png in another size than docs/ has it"
+        ok $? "scripts/figures.sh draws $name.png in another size than docs/figures/ has it"
         grep -q '</svg>' "$dir/drawn/$name.svg"; ok $? "no $name.svg"
-        [ -s "docs/$name.svg" ]; ok $? "docs/ has no $name.svg"
+        [ -s "docs/figures/$name.svg" ]; ok $? "docs/figures/ has no $name.svg"
     done
     [ -s "$dir/drawn/text-film.gif" ]; ok $? "no film"
     scripts/figures.sh nothing > "$dir/out" 2>&1; [ $? -eq 2 ] && grep -q HINT "$dir/out"; ok $? "figures.sh nothing: $(cat "$dir/out")"
