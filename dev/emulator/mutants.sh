@@ -51,7 +51,7 @@ cuda/ops.cuh|const float x_y = counts ? capped((float)x[y]) : 0.0f;|const float 
 cuda/norms.cuh|const int end = min(a.s.N, first + NORM_ROWS);|const int end = first + NORM_ROWS;|fp32
 cuda/gemm.cuh|if (k.transposed_b) { std::swap|if (!k.transposed_b) { std::swap|fp32
 cuda/gemm.cuh|stride ? stride : columns;|columns;|fp32
-cuda/attention_dqk.cu|                a = (float)bf16(a);|                |heads
+cuda/attention_tiles.cuh|                a = (float)bf16(a);|                |heads
 cuda/attention_dqk.cu|if (last && in.turns) { rows_turn<HS>(d[i]|if (false) { rows_turn<HS>(d[i]|bf16
 cuda/attention.cuh|if (turn_last) {|if (false) {|fp32
 cuda/metrics.cuh|sum += where(j >= skip, w);|sum += w;|fp32
@@ -87,12 +87,12 @@ cuda/instructions.cuh|__floats2bfloat162_rn(lo, hi);|__floats2bfloat162_rn(hi, l
 cuda/attention_forward.cuh|        __syncthreads(); // before this buffer is filled again|        // before this buffer is filled again|ptx
 cuda/attention_forward.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|ptx
 cuda/attention_forward.cuh|    cp_async_commit();\n    for (int buf = 0; j0 < end; buf ^= 1) {|    for (int buf = 0; j0 < end; buf ^= 1) {|ptx
-cuda/attention_dqk.cu|load<4>(turn + 16 * n);|load<4>(turn + 16 * n + 1);|ptx
+cuda/attention_tiles.cuh|load<4>(turn + 16 * n);|load<4>(turn + 16 * n + 1);|ptx
 cuda/attention_forward.cuh|attn_sees(s, t, key));|attn_sees(s, t + 1, key));|ptx
 cuda/mma.cuh|__shfl_xor_sync(~0u, v, 2);|__shfl_xor_sync(0x7fffffffu, v, 2);|ptx
 cuda/mma.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = true;|ptx
 cuda/mma.cuh|    __syncwarp();\n    FOR_LANES(i, 16 * CHUNKS) {|    FOR_LANES(i, 16 * CHUNKS) {|ptx
-cuda/attention_forward.cuh|            w_j = sees ? w_j : attn_masked<A, float>();|            w_j = sees ? w_j * (FULL ? 2 : 1) : attn_masked<A, float>();|bf16
+cuda/attention_forward.cuh|        w_j = sees ? w_j : attn_masked<A, float>();|        w_j = sees ? w_j * (FULL ? 2 : 1) : attn_masked<A, float>();|bf16
 cuda/attention_backward.cuh|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, own, s);|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, own, s); w[0][0][0] *= 2; ds[0][0][1] *= 2;|bf16
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
