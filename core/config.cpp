@@ -198,6 +198,9 @@ static std::string beside_checkpoint(const std::string& given) {
 
 // Opens a directory of ours: what its config.json says.
 static Checkpoint checkpoint_ours(const std::string& dir) {
+    if (ends_with(dir, ".gguf") && is_there(dir) && !open_files) {
+        die(EXIT_USER, dir + ": is a GGUF file", ROOM_MISSING);
+    }
     if (!is_dir(dir)) {
         look_file(dir, READS_CHECKPOINT);
         const char* got = is_there(dir) ? ": got a file" : ": no such directory";

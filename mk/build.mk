@@ -25,7 +25,7 @@ COMPILE = $(HOST) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
 # the folders of the program beside the root, which nothing else lists: make -s rooms. open/ and after/
 # may be absent
-ROOMS   := core commands shell cpu cuda dist files tokenizer dataloader $(wildcard open after)
+ROOMS   := $(strip core commands shell cpu cuda dist files tokenizer dataloader $(wildcard open after))
 HEADERS := $(wildcard *.h *.cuh $(ROOMS:%=%/*.h) $(ROOMS:%=%/*.cuh))
 
 # the compiler, and what -march=native means on this machine: another one may share the disk; and
