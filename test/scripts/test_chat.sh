@@ -2,7 +2,7 @@
 # Once with test/scripts/stub, where four templates are written in Python, and, if transformers is there, once more with
 # the templates themselves. PYTHON=/path/python3 chooses another python
 . test/ok.sh
-need_python 44 test_chat
+need_python 46 test_chat
 export OMP_NUM_THREADS=1
 make -s binary BACKEND=cpu > /dev/null || exit 1
 root=$(pwd); binary=$root/build/cpu/train_sink; llama=test/after/score/llama; stub=$root/test/scripts/stub
@@ -19,10 +19,10 @@ import json, os, shutil, sys
 out, llama = sys.argv[1:]
 TURNS = ("{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ CONTENT }}<|im_end|>\n{% endfor %}"
          "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
-SHORT = "(m['content'] if loop.last else m['content'].split('=')[-1])"
+LAST = "('(thinks) ' if loop.last and m['role'] == 'assistant' else '') + m['content']"
 for name, template in {
         "chatml": TURNS.replace("CONTENT", "m['content']"),
-        "rewrites": TURNS.replace("CONTENT", SHORT),
+        "rewrites": TURNS.replace("CONTENT", LAST),
         "deaf": "Say something."}.items():
     os.makedirs(f"{out}/{name}")
     t = json.load(open("demo/tokenizer.json"))
@@ -56,7 +56,7 @@ write("bad", [talk("q", {"content": "a", "weight": 0.5}), talk("q", {"content": 
               talk({"content": "q", "train": True}, "a"), talk("q", {"content": [{"type": "text", "text": "a"}]}),
               {"text": "a"}, talk("q", "a", history=[["b", "c"]]), talk("q", "a", label=True)])
 open(out + "/bad.jsonl", "a").write("{broken\n")
-write("think", [talk("q", "x=1"), talk("q", "x=1", "r", "y=2"), talk("q", "a", "r", "b")])
+write("think", [talk("q", "a"), talk("q", "a", "r", "b"), talk("q", "c", "r")])
 END
 echo 'raise ImportError("none")' > $out/without/transformers.py
 for name in chat sft; do
@@ -66,7 +66,7 @@ for name in chat sft; do
 done
 hows=stub; real=$PYTHONPATH
 if $PYTHON -c 'import transformers, jinja2' 2> /dev/null; then hows="stub real"
-else echo "skipped: 20 checks of test_chat (no transformers)"; fi
+else echo "skipped: 21 checks of test_chat (no transformers)"; fi
 for how in $hows; do
     export PYTHONPATH=$stub; [ $how = stub ] || export PYTHONPATH=$real
     # ---- chat.py
@@ -110,9 +110,10 @@ for how in $hows; do
     done
     ok 0
     script sft $out/rewrites $out/think.jsonl
-    [ $? = 0 ] && [ "$(wc -l < $out/stdout)" = 2 ] && grep -q 'line 2: a t' $out/stderr; ok $? "$how: rewritten turns: $(cat $out/stdout $out/stderr)"
+    [ $? = 0 ] && [ "$(wc -l < $out/stdout)" = 1 ] && grep -q '^2 rejected.*line 2: a template that rewrites' $out/stderr; ok $? "$how: rewritten turns: $(cat $out/stdout $out/stderr)"
     script sft $out/rewrites $out/nowhere.jsonl; refused $? "nowhere" "$how: no file"
     script sft $out/deaf $out/good.jsonl; refused $? "no record is left" "$how: texts that are left out"
+    grep -q 'line 1: a text that the template leaves out' $out/stderr; ok $? "$how: the reason: $(cat $out/stderr)"
 done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

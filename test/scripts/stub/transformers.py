@@ -11,9 +11,9 @@ def chatml(tokenizer, messages, add_generation_prompt, tools):
 
 
 def rewrites(tokenizer, messages, add_generation_prompt, tools):
-    last = len(messages) - 1
-    turns = [{**m, "content": m["content"] if i == last else m["content"].split("=")[-1]}
-             for i, m in enumerate(messages)]
+    turns = [dict(m) for m in messages]
+    if turns[-1]["role"] == "assistant":
+        turns[-1]["content"] = "(thinks) " + turns[-1]["content"]
     return chatml(tokenizer, turns, add_generation_prompt, tools)
 
 
