@@ -39,9 +39,9 @@ typedef std::string str;
 #define FLAGS(X) \
     X("tpbe", DATA, str,    data,            'd', "bb",       0, 0,       "bb, a .txt or .jsonl, a directory of shards, or NAME in data/; A:3,B:1 mixes. probe, eval: without it, what the run held out") \
     X("tpgske", DATA, str,   tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it, the model's own, or bytes (257 ids)") \
-    X("Tpske", DATA, str,   bos,             0,   "none",     0, 0,       "BOS: none, seq or doc (before every sequence or document); probe also: default (the tokenizer's), a token; score: default, none") \
-    X("Tpe", DATA, str,    sft,             0,   "",         0, 0,       "-d is a .jsonl of {messages}; the template is zephyr or chatml") \
-    X("Tpe", DATA, str,    sft_loss,        0,   "assistant", 0, 0,      "--sft: the loss counts assistant (its tokens and their end) or all") \
+    X("Tpgske", DATA, str,  bos,             0,   "none",     0, 0,       "BOS: none, seq or doc (before every sequence or document); probe also: default (the tokenizer's), a token; score, generate: default, none") \
+    X("Tpe", DATA, str,    sft,             0,   "",         0, 0,       "train on conversations: -d is a .jsonl of segments (scripts/sft.py), or of messages for zephyr or chatml") \
+    X("Tpe", DATA, str,    sft_loss,        0,   "assistant", 0, 0,      "--sft: the loss counts assistant (the answers and their end) or all, whatever a record says") \
     X("Tk", DATA, long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, which a run reads again and again (0: all)") \
     X("Tpe", DATA, str,    random_token,    0,   "",         0, 0,       "positions, from 1, that get a random token: 1,2 (section 5)") \
     X("Tpe", DATA, double, random_share,    0,   1,          0, 1,       "share of the sequences that get them; the others stay as they are") \
@@ -107,9 +107,7 @@ typedef std::string str;
     X("tpgsbce", RUN, str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the one timed as the fastest here)") \
     X("b", OWN, bool,   ops,             0,   false,      0, 0,       "also time every operation against its roofline, and memory") \
     X("b", OWN, bool,   products,        0,   false,      0, 0,       "time only the CPU's matrix products: is fp32 or bf16 faster here?") \
-    X("g", OWN, str,    prompt,          0,   "",         0, 0,       "text to continue") \
-    X("g", OWN, bool,   chat,            0,   false,      0, 0,       "the prompt is a question: write it as the model's chat template does") \
-    X("g", OWN, str,    system,          0,   "",         0, 0,       "--chat: the system message (empty: the template's own)") \
+    X("g", OWN, str,    prompt,          0,   "",         0, 0,       "text to continue; -: standard input, which is not printed again (scripts/chat.py)") \
     X("g", OWN, long,   tokens,          0,   200,        0, 1<<24,   "tokens to write") \
     X("g", OWN, double, temperature,     0,   1.0,        0, MANY,    "0: always the likeliest token") \
     X("g", OWN, long,   top_k,           0,   0,          0, 1<<24,   "draw among the k likeliest (0: all)") \

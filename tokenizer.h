@@ -80,6 +80,7 @@ struct Tokenizer {
     int vocab_size = 257;                        // ids are 0 .. vocab_size-1
     int eos = 256;                               // -1 if there is none
     int bos = 256;                               // many families use one id for both
+    std::vector<int> ends;                       // others that end a text or an answer
     uint64_t hash = 0x6279746573;                // changes whenever the ids of any text could
     bool match_special = true;                   // special tokens written out become their ids
 

@@ -10,7 +10,6 @@ they were at a checkpoint (--resume, in run_resume.h). Start at the end, with ru
 #include "../shell/run_flags.h"
 #include "../files/look.h"
 #include "../dataloader/targets.h"
-#include "generate.h"
 #include "memory_needed.h"
 #include "open_model.h"
 #include "probe_data.h"
@@ -201,28 +200,6 @@ static void targets_check(const Data& data, const Arch& c, const Flags& f) {
         "wanted at least one to learn from", hint);
 }
 
-// Prints a note if the model of --init has a chat template that writes a conversation in another
-// way than --sft: --chat would then ask it in a form that it was not trained on.
-static void sft_note(const Flags& f, const Tokenizer& tok) {
-    const std::string eos = token_text(tok, tok.eos);
-    if (f.sft.empty() || f.init.empty() || eos.empty()) { return; }
-    int end = -1;
-    const Chat chat = chat_of(f.init, tok, &end);
-    if (chat.text.empty()) { return; }
-    const std::string question = "qzj";                  // words that no template has
-    const std::string answer = "xkv";
-    std::string turns = "<|user|>\n" + question + eos + "\n<|assistant|>\n" + answer + eos;
-    if (f.sft == "chatml") {
-        turns = "<|im_start|>user\n" + question + "<|im_end|>\n<|im_start|>assistant\n" + answer +
-                "<|im_end|>";
-    }
-    std::string own;
-    const std::string wrong = chat_conversation(chat, question, answer, &own);
-    if (wrong.empty() && own.find(turns) != std::string::npos) { return; }
-    printf("note   the chat template of %s does not write a conversation as --sft %s does\n",
-           f.init.c_str(), f.sft.c_str());
-}
-
 // Prints a note if --bos doc can put its token at one place alone.
 static void one_document_note(const Flags& f) {
     if (f.bos != "doc" || !file_exists(f.data) || is_dir(f.data)) { return; }
@@ -305,7 +282,6 @@ static void run_data(Run* r, bool begins) {
     r->c = arch_from_flags(f, r->data.V);
     targets_check(r->data, r->c, *f);
     if (!first || !begins) { return; }
-    sft_note(*f, r->data.tokenizer);
     one_document_note(*f);
     if (!f->init.empty()) { printf("%s", trained_notes(f->init, *f).c_str()); }
 }

@@ -10,7 +10,7 @@ struct EncodeOptions {
     std::string bos = "none";            // none | doc
     std::string domains;                 // "" : all together; else each document has a domain
     bool skip_bad = false;               // broken records are counted and left out
-    std::string sft;                     // "", or the template of conversations, if records are
+    std::string sft;                     // "", or the form of conversations, if records are
     bool assistant_only = false;         // of those: no loss but on what the assistant says
     long first = 0;                      // how many ids of each record are wanted; 0: all
 };

@@ -111,7 +111,8 @@ static CacheEntry cache_entry(const std::string& path, const std::string& real,
     o.skip_bad = opt.skip_bad && text_format(path) == TEXT_JSONL;
     sft_options(opt, path, tok, &o);
     std::string key = strf("%s|%s|%d", real.c_str(), o.bos.c_str(), (int)o.skip_bad);
-    if (!o.sft.empty()) { key += "|" + o.sft + (o.assistant_only ? "|assistant" : "|all"); }
+    // "2": until then weight, loss, train and mask of a message were not read
+    if (!o.sft.empty()) { key += "|2|" + o.sft + (o.assistant_only ? "|assistant" : "|all"); }
     const std::string hash = hash_text(hash_bytes(key.data(), key.size(), tok.hash));
     const std::string name = path.substr(path.rfind('/') + 1);
     entry.dir = cache_root(opt) + "/" + name + "-" + hash;

@@ -27,7 +27,7 @@ COLUMNS, LINES, PARAMETERS, FILE_LINES, KERNEL_LINES = 100, 60, 8, 700, 1150
 FLOORS = [
     ("text, files, numbers", ["core/common.h", "core/version.h", "tokenizer.h", "dataloader.h",
                               "files/*", "tokenizer/*", "dataloader/*", "open/tokenizer_gguf.*",
-                              "open/gguf.*", "open/gguf_splits.h", "open/jinja*", "open/pattern.*",
+                              "open/gguf.*", "open/gguf_splits.h", "open/pattern.*",
                               "open/expressions.h", "cpu/half.h"]),
     ("processors and processes", ["cpu/elementary.h", "cpu/device.h", "cpu/huge_pages.*",
                                   "cpu/processor.*", "cpu/built_with.cpp", "cuda/device.cuh",

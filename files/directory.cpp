@@ -25,9 +25,10 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "only a decoder is computed" },
     { CONFIG, "chunk_size_feed_forward", KEY_ONLY, "0", "an FFN computed in pieces" },
     { CONFIG,
-      "bos_token_id eos_token_id pad_token_id unk_token_id sep_token_id cls_token_id "
-      "decoder_start_token_id",
+      "bos_token_id pad_token_id unk_token_id sep_token_id cls_token_id decoder_start_token_id",
       KEY_HARMLESS, "", "the tokenizer and generation_config.json say it" },
+    { CONFIG, "eos_token_id", KEY_READ, "",
+      "generate ends at each, unless generation_config.json has the key" },
     { CONFIG,
       "use_cache transformers_version _name_or_path _model_name_or_path name_or_path "
       "return_dict output_hidden_states output_attentions torchscript is_decoder is_llama_config "
@@ -98,7 +99,8 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "the space before a text; must agree with tokenizer.json, decides for vocab.json" },
     { TOKENIZER_CONFIG, "tokenizer_class", KEY_READ, "",
       "with vocab.json it must be one that splits as GPT-2 does; tokenizer.json says it itself" },
-    { TOKENIZER_CONFIG, "chat_template", KEY_READ, "", "--chat; chat_template.jinja comes first" },
+    { TOKENIZER_CONFIG, "chat_template", KEY_HARMLESS, "",
+      "scripts/chat.py and scripts/sft.py run it" },
     { TOKENIZER_CONFIG,
       "split_special_tokens do_lower_case from_slow strip_accents remove_space "
       "do_normalize add_dummy_prefix_space lowercase",
@@ -159,7 +161,7 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "assistant_early_exit",
       KEY_HARMLESS, "", "how it is run, or what is returned" },
     // ---- files
-    { "chat_template.jinja", "", KEY_READ, "", "--chat" },
+    { "chat_template.jinja", "", KEY_HARMLESS, "", "scripts/chat.py and scripts/sft.py run it" },
     // ---- an adapter, for --adapter
     { ADAPTER, "", KEY_READ, "", "--adapter" },
     { "adapter_model.safetensors", "", KEY_READ, "", "the same" },
@@ -281,8 +283,8 @@ Json state_of(const std::string& dir) {
     return read ? state : Json();
 }
 
-std::vector<int> directory_ends(const std::string& dir) {
-    const Json config = directory_object(dir, GENERATION);
+std::vector<int> directory_ends(const std::string& dir, const std::string& name) {
+    const Json config = directory_object(dir, name);
     const Json* ids = config.get("eos_token_id");
     std::vector<int> ends;
     if (!ids || ids->type == Json::NUL) { return ends; }
@@ -295,7 +297,7 @@ std::vector<int> directory_ends(const std::string& dir) {
         ends.push_back(good ? (int)id.number : -1);
     }
     if (!good) {
-        die(EXIT_USER, dir + "/" + GENERATION + ": eos_token_id: wanted an id or a list of ids");
+        die(EXIT_USER, dir + "/" + name + ": eos_token_id: wanted an id or a list of ids");
     }
     return ends;
 }

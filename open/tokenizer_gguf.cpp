@@ -159,6 +159,10 @@ static void load_ends(GgufTokens* g, bool sentencepiece) {
     if (sentencepiece) { t->unk = named_token(*g, "tokenizer.ggml.unknown_token_id", 0); }
     t->bos = named_token(*g, "tokenizer.ggml.bos_token_id", sentencepiece ? 1 : -1);
     t->eos = named_token(*g, "tokenizer.ggml.eos_token_id", sentencepiece ? 2 : -1);
+    for (const char* key : { "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" }) {
+        const int end = named_token(*g, key, -1);
+        if (end >= 0) { t->ends.push_back(end); }
+    }
     const bool usual = sentencepiece || t->ignore_merges;
     const bool bos = gguf_number(g->file, "tokenizer.ggml.add_bos_token", usual) != 0;
     const bool eos = gguf_number(g->file, "tokenizer.ggml.add_eos_token", 0) != 0;

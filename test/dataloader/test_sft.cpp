@@ -40,8 +40,8 @@ static Tokenizer with_markers() {
 static std::string encoded(const Tokenizer& tok, const std::string& form, bool assistant,
                            const std::string& messages) {
     std::vector<uint32_t> ids = { 1 };           // what is there already stays
-    const Json j = json_of(messages);
-    const std::string error = sft_encode(tok, form, assistant, &j, &ids);
+    const Json j = json_of("{\"messages\":" + messages + "}");
+    const std::string error = sft_encode(tok, form, assistant, j, &ids);
     CHECK(ids[0] == 1, "the block before was changed");
     ids.erase(ids.begin());
     return error.empty() ? shown(ids) : "wrong: " + error;
@@ -74,7 +74,7 @@ static void test_templates() {
         CHECK(encoded(bytes, "zephyr", true, bad).find("wrong: wanted {\"messages\"") == 0,
               "%s was taken", bad);
     }
-    CHECK(sft_check(bytes, "zephyr").empty() && sft_check(marked, "chatml").empty(),
+    CHECK(sft_check(bytes, "zephyr").empty() && sft_check(bytes, "segments").empty() && sft_check(marked, "chatml").empty(),
           "good templates are refused");
     CHECK(sft_check(bytes, "chatml").find("<|im_start|>") != std::string::npos,
           "chatml without its tokens");
@@ -101,9 +101,9 @@ static void test_batches() {
         const std::string messages = strf("[{\"role\":\"user\",\"content\":\"say "
                                           "%d\"},{\"role\":\"assistant\",\"content\":\"%d\"}]",
                                           i, i);
-        const Json j = json_of(messages);
-        lines += "{\"prompt\": \"x\", \"messages\": " + messages + ", \"text\": 3}\n";
-        sft_encode(tokenizer_bytes(), "zephyr", true, &j, &want);
+        const std::string record = "{\"prompt\": \"x\", \"messages\": " + messages + ", \"text\": 3}";
+        lines += record + "\n";
+        sft_encode(tokenizer_bytes(), "zephyr", true, json_of(record), &want);
     }
     const std::string file = dir + "/talk.jsonl";
     file_write(file, lines);
@@ -175,6 +175,12 @@ static std::string hashes(const std::string& checkpoint) {
     return numbers.get("model")->string + " " + numbers.get("optimizer")->string;
 }
 
+static std::string of_record(const std::string& form, const std::string& record) {
+    std::vector<uint32_t> ids;
+    const std::string error = sft_encode(tokenizer_bytes(), form, true, json_of(record), &ids);
+    return error.empty() ? shown(ids) : "wrong: " + error;
+}
+
 // the shapes of a record come to the same messages; what is not known is refused by name
 static void test_shapes() {
     const char* const same[] = {
@@ -190,18 +196,12 @@ static void test_shapes() {
         "{\"instruction\":\"a\",\"input\":null,\"output\":\"b\",\"text\":\"c\"}",
     };
     for (auto& record : same) {
-        Json messages;
-        std::vector<uint32_t> ids;
-        const std::string error = sft_messages(json_of(record), &messages);
-        sft_encode(tokenizer_bytes(), "zephyr", false, &messages, &ids);
-        CHECK(error.empty() && shown(ids) == "<|user|>\na$\n<|assistant|>\nb$\n$", "%s: %s %s",
-              record, error.c_str(), shown(ids).c_str());
+        const std::string got = of_record("zephyr", record);
+        CHECK(got == masked("<|user|>\na$\n<|assistant|>\n") + "b$" + masked("\n$"), "%s: %s", record,
+              got.c_str());
     }
-    Json with_input;
-    CHECK(sft_messages(json_of("{\"instruction\":\"Add.\",\"input\":\"1 2\",\"output\":\"3\"}"),
-                       &with_input).empty() &&
-              with_input.items[0].get("content")->string == "Add.\n\n1 2" &&
-              with_input.items[1].get("content")->string == "3",
+    CHECK(of_record("zephyr", "{\"instruction\":\"Add.\",\"input\":\"1 2\",\"output\":\"3\"}") ==
+              masked("<|user|>\nAdd.\n\n1 2$\n<|assistant|>\n") + "3$" + masked("\n$"),
           "an instruction with an input");
     const struct { const char* record; const char* says; } wrong[] = {
         { "{\"instruction\":\"a\"}", "\"output\"" },
@@ -221,9 +221,90 @@ static void test_shapes() {
         { "{\"messages\":[],\"prompt\":\"a\",\"completion\":\"b\"}", "\"messages\"" },
     };
     for (auto& w : wrong) {
-        Json messages;
-        const std::string error = sft_messages(json_of(w.record), &messages);
-        CHECK(error.find(w.says) != std::string::npos, "%s: got %s", w.record, error.c_str());
+        const std::string got = of_record("zephyr", w.record);
+        CHECK(got.find("wrong: ") == 0 && got.find(w.says) != std::string::npos, "%s: got %s",
+              w.record, got.c_str());
+    }
+}
+
+// the form `segments`: what counts is what the record says, and an EOS ends it once
+static void test_segments() {
+    const struct { const char* record; std::string want; } right[] = {
+        { "{\"segments\":[{\"text\":\"ab\",\"loss\":0},{\"text\":\"c\",\"loss\":1}]}",
+          masked("ab") + "c" + masked("$") },
+        { "{\"segments\":[{\"loss\":true,\"text\":\"ab\"},{\"text\":\"c\",\"loss\":false}],\"id\":7}",
+          "ab" + masked("c$") },
+        { "{\"prompt\":\"a\",\"completion\":\"b\"}", masked("a") + "b$" },
+        { "{\"prompt\":\"a\",\"completion\":\"b\",\"label\":true,\"weight\":1}", masked("a") + "b$" },
+    };
+    for (auto& r : right) {
+        const std::string got = of_record("segments", r.record);
+        CHECK(got == r.want, "%s: %s", r.record, got.c_str());
+    }
+    // special tokens that are written out arrive as their ids, and one EOS is enough
+    const Tokenizer tok = tokenizer_load("test/after/score/llama");
+    std::vector<uint32_t> ids;
+    CHECK(sft_encode(tok, "segments", true,
+                     json_of("{\"segments\":[{\"text\":\"<s>\",\"loss\":0},"
+                             "{\"text\":\"</s>\",\"loss\":1}]}"), &ids).empty() &&
+              ids == std::vector<uint32_t>({ sft_masked(tok.bos), (uint32_t)tok.eos }),
+          "%zu ids of <s></s>", ids.size());
+    ids.clear();
+    sft_encode(tok, "segments", true, json_of("{\"segments\":[{\"text\":\"</s>\",\"loss\":0}]}"), &ids);
+    CHECK(ids == std::vector<uint32_t>({ sft_masked(tok.eos) }), "%zu ids of a masked EOS", ids.size());
+    for (const char* bad :
+         { "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "{\"segments\":[]}",
+           "{\"segments\":{}}", "{\"segments\":[{\"text\":\"a\"}]}",
+           "{\"segments\":[{\"text\":\"a\",\"loss\":0.5}]}",
+           "{\"segments\":[{\"text\":\"a\",\"loss\":\"1\"}]}",
+           "{\"segments\":[{\"text\":1,\"loss\":1}]}",
+           "{\"segments\":[{\"text\":\"a\",\"loss\":1,\"weight\":2}]}",
+           "{\"segments\":[{\"text\":\"a\",\"loss\":1}],\"loss_mask\":[0]}",
+           "{\"prompt\":\"a\",\"completion\":\"b\",\"label\":false}", "{\"prompt\":\"a\"}" }) {
+        CHECK(of_record("segments", bad).find("wrong: ") == 0, "%s: %s", bad,
+              of_record("segments", bad).c_str());
+    }
+    CHECK(of_record("zephyr", right[0].record).find("wrong: ") == 0, "segments as zephyr");
+}
+
+// keys of a message that say what the loss counts are obeyed; others are refused by name
+static void test_loss_keys() {
+    const auto talk = [](const std::string& user, const std::string& assistant) {
+        return of_record("zephyr", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"" + user +
+                                       "},{\"role\":\"assistant\",\"content\":\"b\"" + assistant +
+                                       "},{\"role\":\"assistant\",\"content\":\"c\"}]}");
+    };
+    const std::string head = masked("<|user|>\na$\n<|assistant|>\n");
+    const std::string tail = masked("\n<|assistant|>\n") + "c$" + masked("\n$");
+    const std::string learned = head + "b$" + tail, left_out = head + masked("b$") + tail;
+    for (const char* key : { "weight", "loss", "train", "trainable" }) {
+        for (const char* yes : { "1", "true", "1.0", "null" }) {
+            const std::string got = talk("", strf(",\"%s\":%s", key, yes));
+            CHECK(got == learned, "%s %s: %s", key, yes, got.c_str());
+        }
+        for (const char* no : { "0", "false", "0.0" }) {
+            const std::string got = talk("", strf(",\"%s\":%s", key, no));
+            CHECK(got == left_out, "%s %s: %s", key, no, got.c_str());
+        }
+        for (const char* odd : { "0.5", "-1", "\"no\"", "[0]" }) {
+            const std::string got = talk("", strf(",\"%s\":%s", key, odd));
+            CHECK(got.find(strf("wrong: got a message with \"%s\"", key)) == 0, "%s", got.c_str());
+        }
+    }
+    CHECK(talk("", ",\"mask\":true") == left_out && talk("", ",\"mask\":0") == learned, "mask");
+    CHECK(talk(",\"train\":true", "") ==
+              masked("<|user|>\n") + "a$" + masked("\n<|assistant|>\n") + "b$" + tail,
+          "a user's message that is to be learned");
+    CHECK(talk(",\"id\":3,\"timestamp\":\"x\"", "") == learned, "keys that say nothing");
+    for (const char* key : { "tool_calls", "reasoning_content", "name", "loss_weight", "images" }) {
+        const std::string got = talk("", strf(",\"%s\":\"x\"", key));
+        CHECK(got.find(strf("wrong: got a message with \"%s\"", key)) == 0, "%s", got.c_str());
+        CHECK(talk("", strf(",\"%s\":[]", key)) == learned, "an empty %s", key);
+    }
+    for (const char* field : { "\"label\":false", "\"weight\":0", "\"train_mask\":[1]" }) {
+        const std::string got = of_record("zephyr", strf("{\"prompt\":\"a\",\"completion\":\"b\",%s}",
+                                                         field));
+        CHECK(got.find("wrong: got a record with") == 0, "%s: %s", field, got.c_str());
     }
 }
 
@@ -286,6 +367,8 @@ int main() {
     dir = check_tmp();
     test_templates();
     test_shapes();
+    test_segments();
+    test_loss_keys();
     test_batches();
     test_no_target();
     remove_tree(dir);

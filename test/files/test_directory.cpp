@@ -375,14 +375,14 @@ static void adapter_check() {
 static void generation_check() {
     clear();
     const std::string name = "generation_config.json";
-    CHECK(directory_ends(dir).empty(), "no file");
+    CHECK(directory_ends(dir, name).empty(), "no file");
     put(name, "{\"eos_token_id\": 5}");
-    CHECK(directory_ends(dir) == std::vector<int>{ 5 }, "one id");
+    CHECK(directory_ends(dir, name) == std::vector<int>{ 5 }, "one id");
     put(name, "{\"eos_token_id\": [5, 3]}");
-    CHECK((directory_ends(dir) == std::vector<int>{ 5, 3 }), "a list");
+    CHECK((directory_ends(dir, name) == std::vector<int>{ 5, 3 }), "a list");
     for (const char* bad : { "\"5\"", "[5, \"3\"]", "-1", "1.5", "{}", "true" }) {
         put(name, std::string("{\"eos_token_id\": ") + bad + "}");
-        const Died d = check_dies([&] { directory_ends(dir); });
+        const Died d = check_dies([&] { directory_ends(dir, name); });
         CHECK(d.code == EXIT_USER && d.says("wanted an id or a list"), "%s: %s", bad,
               d.err.c_str());
     }
@@ -412,12 +412,18 @@ static void generation_check() {
 
 static const std::string MODEL = "test/after/score/llama";
 
-static Ran generate(const std::string& model, const std::string& flags) {
-    return check_run("OMP_NUM_THREADS=1 build/cpu/train_sink generate " + model +
-                     " --temperature 0 --tokens 12 " + flags);
+static const std::string PROGRAM = "OMP_NUM_THREADS=1 build/cpu/train_sink generate ";
+static const std::string FEW = " --temperature 0 --tokens 12 ";
+
+static std::string replaced(std::string text, const std::string& what, const std::string& by) {
+    return text.replace(text.find(what), what.size(), by);
 }
 
-// eos_token_id ends a text, and what is drawn in another way is said; --chat runs the template
+static Ran generate(const std::string& model, const std::string& flags) {
+    return check_run(PROGRAM + model + FEW + flags);
+}
+
+// what the model's files say ends a text ends it, and what is drawn in another way is said
 static void program_check() {
     clear();
     check_run("cp " + MODEL + "/* " + dir);
@@ -439,29 +445,51 @@ static void program_check() {
     CHECK(cut.code == 0 && cut.out == want &&
               cut.err.find("repetition_penalty 1.3: not applied here") != std::string::npos,
           "got '%s', wanted '%s'; %s", cut.out.c_str(), want.c_str(), cut.err.c_str());
+    // config.json says it where generation_config.json does not
+    const std::string config = file_read(dir + "/config.json");
+    const auto said = [&](const std::string& eos) {
+        put("config.json", replaced(config, "\"eos_token_id\": 2", "\"eos_token_id\": " + eos));
+        return generate(dir, "--prompt '" + prompt + "'");
+    };
+    put("generation_config.json", "{\"eos_token_id\": [1]}");
+    CHECK(said(strf("%d", made[stop])).out == all.out, "both files say it, and the other counts");
+    unlink((dir + "/generation_config.json").c_str());
+    CHECK(said(strf("%d", made[stop])).out == want, "eos_token_id of config.json");
+    CHECK(said("50256").out == all.out, "the id of a class's default, which the model has not");
+    put("config.json", config);
+    // and the tokenizer's EOS ends a text, whatever the others say
+    const std::string specials = file_read(dir + "/tokenizer_config.json");
+    put("tokenizer_config.json", replaced(specials, "\"eos_token\": \"</s>\"",
+                                          "\"eos_token\": " + json_str(tok.text[made[stop]])));
+    const Ran by_tokenizer = generate(dir, "--prompt '" + prompt + "'");
+    CHECK(by_tokenizer.out == want, "got '%s'; %s", by_tokenizer.out.c_str(),
+          by_tokenizer.err.c_str());
+    put("tokenizer_config.json", specials);
     put("generation_config.json", "{\"eos_token_id\": 99999}");
     CHECK(generate(dir, "--prompt a").says("eos_token_id 99999: wanted below"),
           "an id that is none");
     put("generation_config.json", "{\"forced_eos_token_id\": 2}");
     CHECK(generate(dir, "--prompt a").says("forced_eos_token_id is 2"), "a key that forces");
     put("generation_config.json", "{}");
-    CHECK(generate(dir, "--chat --prompt a").says("has no chat template"), "no template");
-    // the prompt is what the template writes: the same tokens as without --chat
-    put("chat_template.jinja", "{{ bos_token }}the {{ messages[0].content }} of");
-    const Ran asked = generate(dir, "--chat --prompt door");
-    CHECK(asked.code == 0 && prompt + asked.out == all.out, "--chat: %s%s", asked.out.c_str(),
-          asked.err.c_str());
+    // standard input is not printed again
+    const Ran piped = check_run("printf '" + prompt + "' | " + PROGRAM + dir + FEW + "--prompt -");
+    CHECK(piped.code == 0 && prompt + piped.out == all.out, "--prompt -: %s%s", piped.out.c_str(),
+          piped.err.c_str());
+    CHECK(generate(dir, "--bos seq --prompt a").says("--bos seq: wanted none or default"), "--bos");
     // a text that brings its BOS gets no second one
     CHECK(tok.before.size() == 1, "a model that begins with BOS");
     const std::string bos = tok.text[tok.before[0]];
-    CHECK(generate(dir, "--prompt '" + bos + prompt + "'").out == all.out, "BOS in the prompt");
+    for (const char* flag : { "", "--bos none ", "--bos default " }) {
+        CHECK(generate(dir, flag + ("--prompt '" + bos + prompt) + "'").out == all.out,
+              "%s: BOS in the prompt", flag);
+    }
+    CHECK(generate(dir, "--bos none --prompt '" + prompt + "'").out != all.out, "without BOS");
     // models that read bytes, or ids
     unlink((dir + "/tokenizer.json").c_str());
-    const Ran none = generate(dir, "--chat --prompt a");
-    CHECK(none.code == EXIT_USER && none.says("has no tokenizer, and --chat needs one"), "%s",
-          none.err.c_str());
-    const Ran bytes = generate(MODEL, "--tokenizer bytes --chat --prompt a");
-    CHECK(bytes.code == EXIT_USER && !bytes.says("tokenizer of words"), "%s", bytes.err.c_str());
+    const Ran ids = check_run("printf '5 7\n9\n' | " + PROGRAM + dir + FEW + "--prompt -");
+    const Ran typed = generate(dir, "--prompt '5 7 9'");
+    CHECK(ids.code == 0 && "5 7 9 " + ids.out == typed.out, "%s%s%s", ids.out.c_str(),
+          typed.out.c_str(), ids.err.c_str());
 }
 
 // a probe that leaves BOS out says so, and doubles none

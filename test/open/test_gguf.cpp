@@ -544,6 +544,10 @@ static void test_tokenizers() {
           t.before.size());
     t = load("gpt2", "gpt-2", { bos, eos, add_bos, add_eos });
     CHECK(t.before == Ids_{ 7 } && t.after == Ids_{ 8 }, "gpt-2 with BOS and EOS");
+    t = load("gpt2", "gpt-2", { eos, key_u32("tokenizer.ggml.eot_token_id", 9),
+                                key_u32("tokenizer.ggml.eom_token_id", 10) });
+    CHECK((t.ends == Ids_{ 9, 10 }) && load("gpt2", "gpt-2", { eos }).ends.empty(),
+          "%zu ids end a turn", t.ends.size());
     t = load("gpt2", "llama-bpe", { bos });
     CHECK(t.before == Ids_{ 7 } && t.eos == -1, "llama-bpe: BOS");
     t = load("gpt2", "llama-bpe", { bos, no_bos });

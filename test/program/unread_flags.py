@@ -49,7 +49,7 @@ VALUES = {
     "--quant": ["w8a8", "kv4:static"], "--quant-keep": ["2"], "--calibrate": ["4"], "--gradients": [""],
     "--edit": ["h:0:1=0"],
     # the other commands
-    "--prompt": ["ab"], "--chat": [""], "--system": ["briefly"], "--tokens": ["7"], "--temperature": ["0.1"],
+    "--prompt": ["ab"], "--tokens": ["7"], "--temperature": ["0.1"],
     "--top-k": ["2"], "--task": ["other.jsonl"], "--limit": ["1"], "--max-length": ["15"], "--val": ["other.txt"],
     "--val-fraction": ["0.5"], "--domains": ["Github"], "--shard-tokens": ["100"], "--to": ["train_sink"],
     "--type": ["f16"],
@@ -60,7 +60,6 @@ REFUSED_HERE = {"--alibi-slopes": "PE=alibi", "--attn-p": "ATTN=softmax_p", "--a
 # What may change nothing, and why.
 QUIET = {
     "--model": "the settings give all that a preset gives", "--adapter": "there is none beside these models",
-    "--chat": "test_chat has models with a template", "--system": "the same",
     "--skip-bad": "no record is broken", "--product": "the same bits", "--threads": "the same shards",
     "--save-minutes": "a run of a moment saves once", "--save-optimizer": "what is kept beside the weights",
     "--print-every": "lines on the screen", "--stop-after": "a run of a moment is not stopped",
