@@ -222,6 +222,23 @@ static void test_tokens() {
     refused(raw(ids(list, 8), 50257), "int64", "looks like ids of 64 bits", "n.uint64)");
     refused(raw(ids(small, 4), 50257), "uint32, small ids", "looks like ids of 32 bits",
             "n.uint32)");
+    // what is no uint16 is told by what its bytes can be, whatever --vocab says
+    std::vector<long> high, wide;
+    for (int i = 0; i < 400; i++) { high.push_back(100000 + i); wide.push_back(40000 + 256 * i); }
+    for (int width : { 4, 8 }) {
+        const std::string bits = strf("looks like ids of %d bits", 8 * width);
+        refused(raw(ids(high, width), 50257), "from 100,000", bits, strf("n.uint%d)", 8 * width));
+        refused(raw(ids(wide, width), 50257), "from 40,000", bits, strf("n.uint%d)", 8 * width));
+    }
+    const std::vector<float> floats(list.begin(), list.end());
+    const std::vector<double> doubles(list.begin(), list.end());
+    refused(raw(std::string((const char*)floats.data(), 1600), 50257), "float32",
+            "looks like ids as float32", "n.float32)");
+    refused(raw(std::string((const char*)doubles.data(), 3200), 50257), "float64",
+            "looks like ids as float64", "n.float64)");
+    std::vector<long> turns;                     // the rarest ids at every second place are ids, too
+    for (int i = 0; i < 400; i++) { turns.push_back(i % 2 ? std::max(i, 370) : i); }
+    CHECK(raw(ids(turns, 2), 50257).code == 0, "%s", raw(ids(turns, 2), 50257).err.c_str());
     list.push_back(120000);
     refused(raw(ids(list, 4), 128256), "uint32, a large vocabulary", "of 32 bits", "n.uint32)");
     list.pop_back();
