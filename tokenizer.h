@@ -124,6 +124,10 @@ inline std::string token_text(const Tokenizer& t, int id) {
     return id >= 0 && id < (int)t.text.size() ? t.text[id] : "";
 }
 
+// Returns the command that makes a tokenizer.json of this file, or of one in this directory; ""
+// if it is of no known kind.
+std::string tokenizer_convert(const std::string& path);
+
 // Returns how many ids a model must have for texts without the added tokens at the end of the
 // vocabulary: Gemma 3's has one, for images, that its model for text has no row for.
 int ids_needed(const Tokenizer& t);

@@ -7,16 +7,8 @@ commands/open_model.cpp -- what open_model.h declares.
 #include "../files/look.h"
 
 void die_no_tokenizer(const std::string& model) {
-    static const char* const OTHERS[][2] = { { "tokenizer.model", "spm_to_json.py" },
-                                             { "tekken.json", "tiktoken_to_json.py" } };
-    std::string hint = "--tokenizer tokenizer.json, or --tokenizer bytes";
-    for (auto& other : OTHERS) {
-        const std::string path = model + "/" + other[0];
-        if (!is_dir(model) || !file_exists(path)) { continue; }
-        const std::string made = hint_for("FILE > tokenizer.json", path);
-        hint = std::string("python3 dev/make/") + other[1] + " " + made +
-               ", then --tokenizer tokenizer.json";
-    }
+    std::string hint = tokenizer_convert(model);
+    if (hint.empty()) { hint = "--tokenizer tokenizer.json, or --tokenizer bytes"; }
     die(EXIT_USER, model + ": the checkpoint has no tokenizer to read text with, wanted its "
         "tokenizer.json", hint);
 }

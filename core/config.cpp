@@ -203,8 +203,9 @@ static Checkpoint checkpoint_ours(const std::string& dir) {
     }
     if (!is_dir(dir)) {
         look_file(dir, READS_CHECKPOINT);
-        const char* got = is_there(dir) ? ": got a file" : ": no such directory";
-        die(EXIT_USER, dir + got + ", wanted a checkpoint: "
+        std::string got = "no such directory";
+        if (is_there(dir)) { got = "got a file that " + begins_with(file_begin_bytes(dir, 8)); }
+        die(EXIT_USER, dir + ": " + got + ", wanted a checkpoint: "
             "a directory with config.json and model.safetensors, or a GGUF file",
             beside_checkpoint(dir));
     }

@@ -2,6 +2,7 @@
 dataloader/shards.cpp -- what shards.h declares.
 */
 #include "shards.h"
+#include <set>
 #include "../files/look.h"
 #include "../files/maps.h"
 #include "masked.h"
@@ -148,15 +149,50 @@ static bool raw_is_wide(const Shard& s, int width, long bound) {
     return any;
 }
 
+// Tells whether the same for ids whose upper halves are not small: those hold a handful of values,
+// and the lowest 16 bits many.
+static bool raw_has_period(const Shard& s, int width) {
+    const size_t handful = 8;
+    const long halves = width / 2;
+    const long n = s.n / halves;
+    if (s.n % halves) { return false; }
+    const long step = std::max(1L, n / 65536);
+    std::set<long> low, high;
+    for (long i = 0; i < n && high.size() <= handful; i += step) {
+        low.insert(shard_token(s, i * halves));
+        for (long k = 1; k < halves; k++) { high.insert(shard_token(s, i * halves + k)); }
+    }
+    return high.size() <= handful && low.size() >= 16 * high.size();
+}
+
+// Tells whether a file read as ids of 16 bits holds numbers of type F, all of them whole and of
+// the size of an id.
+template <class F> static bool raw_is_float(const Shard& s) {
+    const double most = 1 << 24;
+    const long n = 2 * s.n / sizeof(F);
+    if (2 * s.n % (long)sizeof(F) || n < 2) { return false; }
+    const long step = std::max(1L, n / 65536);
+    bool any = false;
+    for (long i = 0; i < n; i += step) {
+        F x;
+        memcpy(&x, s.tokens + i * sizeof(F), sizeof x);
+        if (!(x >= 0 && x < most && x == floor(x))) { return false; }
+        any = any || x > 0;
+    }
+    return any;
+}
+
 void shard_raw_check(const Shard& s, long V) {
     const long bound = V > 65536 ? (V - 1) >> 16 : 0;
     const auto reject = [&](const std::string& what, const std::string& type) {
         die(EXIT_USER, s.path + ": " + what + ", wanted uint16 or a shard with a header",
             hint_as_type(type, s.path));
     };
+    if (raw_is_float<double>(s)) { reject("looks like ids as float64", "float64"); }
+    if (raw_is_float<float>(s)) { reject("looks like ids as float32", "float32"); }
     for (int width : { 8, 4 }) {
         const int bits = 8 * width;
-        if (!raw_is_wide(s, width, bound)) { continue; }
+        if (!raw_is_wide(s, width, bound) && !raw_has_period(s, width)) { continue; }
         reject(strf("looks like ids of %d bits each, without a header", bits),
                strf("uint%d", bits));
     }

@@ -53,7 +53,7 @@ static void text_look(const std::string& path) {
 // Dies of a file whose name is that of no text.
 [[noreturn]] static void reject_unknown(const std::string& path, const std::string& others) {
     const Kind kind = kind_of_file(path);
-    std::string what = "got an unknown kind of file";
+    std::string what = begins_with(file_begin_bytes(path, 8));
     std::string hint;
     if (!kind.what.empty()) { what = "is " + kind.what; }
     if (!kind.hint.empty()) { hint = hint_for(kind.hint, path); }

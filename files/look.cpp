@@ -80,15 +80,9 @@ static bool is_html(const std::string& s, long) {
     return begins(s, "<!doctype html") || begins(s, "<html") || begins(s, "<head");
 }
 
-static bool is_xml(const std::string& s, long) {
-    return begins(s, "<?xml") || begins(s, "<error>");
-}
-
-static bool is_json(const std::string& s, long) {
+static bool is_json_array(const std::string& s, long) {
     const size_t at = skip_space(s), next = skip_space(s, at + 1);
-    if (at >= s.size() || next >= s.size()) { return false; }
-    return (s[at] == '{' && (s[next] == '"' || s[next] == '}')) ||
-           (s[at] == '[' && strchr("[{\"]-0123456789", s[next]));
+    return next < s.size() && s[at] == '[' && strchr("[{\"]-0123456789", s[next]);
 }
 
 // Looks for 8 bytes of length, then a JSON object.
@@ -109,55 +103,12 @@ static bool is_torch_zip(const std::string& s, long) {
     return zip_of(s, "/data.pkl") || zip_of(s, "/version") || zip_of(s, "/.format_version");
 }
 
-static bool is_npz(const std::string& s, long) { return zip_of(s, ".npy"); }
-
 // Looks for the number that the old form of PyTorch begins with, or the frame of other pickles.
 static bool is_pickle(const std::string& s, long size) {
     const bool torch = s.compare(0, 5, "\x80\x02\x8a\x0al") == 0;
     const bool framed = s.size() > 11 && s[0] == '\x80' && (s[1] == 4 || s[1] == 5);
     const bool fits = size < 0 || little(s, 3, 8) <= (uint64_t)size;
     return torch || (framed && s[2] == '\x95' && fits);
-}
-
-static bool is_bzip2(const std::string& s, long) {
-    return s.size() > 6 && s.compare(0, 3, "BZh") == 0 && s.compare(4, 3, "1AY") == 0;
-}
-
-// Looks for protocol buffers: the version of ONNX, then the name of the program that wrote it.
-static bool is_onnx(const std::string& s, long) {
-    if (s.size() < 12 || s[0] != 8 || s[1] < 1 || s[1] > 20 || s[2] != 0x12) { return false; }
-    const size_t n = (unsigned char)s[3];
-    if (n < 2 || n > 40 || s.size() < 4 + n) { return false; }
-    const std::string name = s.substr(4, n);
-    return printable(name) == name;
-}
-
-// Looks for protocol buffers: pieces, each with a text and a score.
-static bool is_sentencepiece(const std::string& s, long) {
-    if (s.size() < 16 || s[0] != 0x0A || s[2] != 0x0A) { return false; }
-    const size_t whole = (unsigned char)s[1], text = (unsigned char)s[3];
-    return text + 7 <= whole && whole < 128 && 4 + text < s.size() && s[4 + text] == 0x15;
-}
-
-static bool is_tekken(const std::string& s, long size) {
-    return is_json(s, size) && (s.find("\"token_bytes\"") != std::string::npos ||
-                                s.find("\"default_num_special_tokens\"") != std::string::npos);
-}
-
-// Looks for lines `base64 number`, the numbers from 0.
-static bool is_tiktoken(const std::string& s, long) {
-    const std::vector<std::string> lines = split(s.substr(0, 512), '\n');
-    for (size_t i = 0; i < 3; i++) {
-        if (i >= lines.size()) { return false; }
-        const std::vector<std::string> words = split(lines[i], ' ');
-        if (words.size() != 2 || words[1] != strf("%zu", i) || words[0].size() % 4) {
-            return false;
-        }
-        for (unsigned char c : words[0]) {
-            if (!isalnum(c) && !strchr("+/=", c)) { return false; }
-        }
-    }
-    return true;
 }
 
 // Tells whether every second byte of a text is 0, from `odd` on, and hardly any other.
@@ -170,21 +121,22 @@ static bool every_second_zero(const std::string& s, size_t odd) {
     return s.size() >= 16 && zeros * 10 >= s.size() / 2 * 7 && others * 20 <= s.size();
 }
 
-static bool is_utf16(const std::string& s, long) {
-    if (s.compare(0, 2, "\xFF\xFE") == 0 || s.compare(0, 2, "\xFE\xFF") == 0) { return true; }
+// Tells whether this is text in UTF-16 or UTF-32, by the mark in front or by its zeros.
+static bool is_wide_text(const std::string& s, long) {
+    for (const std::string mark : { "\xFF\xFE", "\xFE\xFF" }) {
+        if (s.compare(0, 2, mark) == 0 || s.compare(0, 4, std::string(2, 0) + mark) == 0) {
+            return true;
+        }
+    }
     return every_second_zero(s, 1) || every_second_zero(s, 0);
 }
 
-static bool is_utf32(const std::string& s, long) {
-    return s.compare(0, 4, std::string("\xFF\xFE\0\0", 4)) == 0 ||
-           s.compare(0, 4, std::string("\0\0\xFE\xFF", 4)) == 0;
-}
-
-// Looks for the stream of record batches that the `datasets` library keeps.
-static bool is_arrow_stream(const std::string& s, long size) {
+// Looks for a file of Arrow, or the stream of record batches that the `datasets` library keeps.
+static bool is_arrow(const std::string& s, long size) {
     const uint64_t n = little(s, 4, 4);
-    return s.compare(0, 4, "\xFF\xFF\xFF\xFF") == 0 && n > 0 && n % 8 == 0 &&
-           (size < 0 || n < (uint64_t)size);
+    const bool stream = s.compare(0, 4, "\xFF\xFF\xFF\xFF") == 0 && n > 0 && n % 8 == 0 &&
+                        (size < 0 || n < (uint64_t)size);
+    return stream || s.compare(0, 8, std::string("ARROW1\0\0", 8)) == 0;
 }
 
 // ----------------------------------------------------------------------------
@@ -197,19 +149,21 @@ static bool is_arrow_stream(const std::string& s, long size) {
     "python3 -c \"import pandas as p; p.read_" read "('FILE').to_json('FILE.jsonl', " \
     "orient='records', lines=True)\""
 
-#define GET_GGUF "get the model as GGUF, or as config.json with .safetensors"
-#define GIVE_DIR "give its directory: -d DIR"
 #define LFS "git lfs pull, in the directory that it is from, gets the file itself"
-#define WITHIN ", and give what is in it"
 #define GET_AGAIN "get the file again: its address has /resolve/ where the page's has /blob/"
+#define ARROW_LINES \
+    "python3 -c \"from datasets import Dataset as D; D.from_file('FILE').to_json('FILE.jsonl')\""
+#define ARRAY_LINES \
+    "python3 -c \"import json; [print(json.dumps(r)) for r in json.load(open('FILE'))]\" " \
+    "> FILE.jsonl"
 
-// what: as in "x.txt: is ..". magic: `size` bytes at `at`, size below 0 if the kind itself is text.
-// fits: a test where no such bytes tell. reads: letters of the readers that read it, or that cannot
-// be sure: a shard without a header may begin with any few bytes. use: m a model, k a tokenizer,
-// d data. hint: UNPACK ending program, SHARD expression, or a command as it is
+// what: as in "x.txt: is ..". magic: `size` bytes at the start, size below 0 if the kind itself is
+// text. fits: a test where no such bytes tell. reads: letters of the readers that read it, or that
+// cannot be sure: a shard without a header may begin with any few bytes. use: m a model, d data.
+// hint: UNPACK ending program, SHARD expression, or a command as it is
 struct KindRow {
     const char* what;
-    const char* magic; int size, at;
+    const char* magic; int size;
     bool (*fits)(const std::string& first, long size);
     const char *reads, *use, *hint;
 };
@@ -217,91 +171,23 @@ struct KindRow {
 #define WORDS(text) text, -((int)sizeof text - 1)        // of a kind that is itself text
 
 static const KindRow KINDS[] = {
-    // models
-    { "a GGUF file", MAGIC("GGUF"), 0, NULL, "f", "m", "mv FILE MODEL.gguf, and give that file" },
-    { "a ggml file from before GGUF", MAGIC("tjgg"), 0, NULL, "", "m", GET_GGUF },
-    { "a ggml file from before GGUF", MAGIC("fmgg"), 0, NULL, "", "m", GET_GGUF },
-    { "a ggml file from before GGUF", MAGIC("lmgg"), 0, NULL, "", "m", GET_GGUF },
-    { "a ggml adapter (LoRA)", MAGIC("algg"), 0, NULL, "", "m",
-      "merge it into its model, and give the merged model" },
-    { "a safetensors file", NULL, 0, 0, is_safetensors, "s", "m",
+    { "a GGUF file", MAGIC("GGUF"), NULL, "f", "m", "mv FILE MODEL.gguf, and give that file" },
+    { "a safetensors file", NULL, 0, is_safetensors, "s", "m",
       "call it model.safetensors, put it beside its config.json, and give that directory" },
-    { "a PyTorch file (a zip of pickles)", NULL, 0, 0, is_torch_zip, "", "m", PY_TRANSFORMERS },
-    { "a pickle, as PyTorch writes", NULL, 0, 0, is_pickle, "", "m", PY_TRANSFORMERS },
-    { "an HDF5 file, as Keras writes", MAGIC("\x89HDF\r\n\x1A\n"), 0, NULL, "", "m",
-      PY_TRANSFORMERS },
-    { "a TensorFlow Lite model", MAGIC("TFL3"), 4, NULL, "", "m", GET_GGUF },
-    { "an ONNX model", NULL, 0, 0, is_onnx, "b", "m", GET_GGUF },
-    // tokenizers
-    { "a SentencePiece model", NULL, 0, 0, is_sentencepiece, "b", "k",
-      "python3 dev/make/spm_to_json.py FILE > tokenizer.json" },
-    { "a Tekken vocabulary, as Mistral writes", NULL, 0, 0, is_tekken, "rtj", "k",
-      "python3 dev/make/tiktoken_to_json.py FILE > tokenizer.json" },
-    { "tiktoken's ranks", NULL, 0, 0, is_tiktoken, "t", "k",
-      "python3 dev/make/tiktoken_to_json.py FILE > tokenizer.json, if it splits text as LLaMA 3 "
-      "does" },
-    { "a list of merges", WORDS("#version: 0.2"), 0, NULL, "t", "k",
-      "give the directory that has it as merges.txt, with vocab.json" },
-    { "a WordPiece vocabulary", WORDS("[PAD]\n"), 0, NULL, "t", "k",
-      "only BPE is read: give a model with another tokenizer" },
-    // data
-    { "a Parquet table", MAGIC("PAR1"), 0, NULL, "", "d",
+    { "a PyTorch file (a zip of pickles)", NULL, 0, is_torch_zip, "", "m", PY_TRANSFORMERS },
+    { "a pickle, as PyTorch writes", NULL, 0, is_pickle, "", "m", PY_TRANSFORMERS },
+    { "a Parquet table", MAGIC("PAR1"), NULL, "", "d",
       "python3 scripts/parquet_to_jsonl.py FILE > FILE.jsonl" },
-    { "an Arrow file", MAGIC("ARROW1"), 0, NULL, "", "d", PY_LINES("feather") },
-    { "a Feather file", MAGIC("FEA1"), 0, NULL, "", "d", PY_LINES("feather") },
-    { "a stream of Arrow batches", NULL, 0, 0, is_arrow_stream, "b", "d",
-      "python3 -c \"from datasets import Dataset as D; "
-      "D.from_file('FILE').to_json('FILE.jsonl')\"" },
-    { "an ORC table", MAGIC("ORC\n"), 0, NULL, "", "d", PY_LINES("orc") },
-    { "an Avro file", MAGIC("Obj\1"), 0, NULL, "", "d", "write its texts as lines {\"text\": ..}" },
-    { "a NumPy array", MAGIC("\x93NUMPY"), 0, NULL, "", "d", "SHARD n.load('FILE').ravel()" },
-    { "a zip of NumPy arrays", NULL, 0, 0, is_npz, "", "d",
-      "SHARD n.load('FILE')['NAME'].ravel()" },
-    { "the index of Megatron's tokens, which are in the .bin beside it",
-      MAGIC("MMIDIDX\0\0"), 0, NULL, "", "d", "SHARD n.fromfile('THE.bin', n.uint16)" },
-    { "a shard of tokens", MAGIC("\x88\xD8\x34\x01"), 0, NULL, "b", "d", GIVE_DIR },
-    { "a shard of tokens", MAGIC("\xA1\xD9\x34\x01"), 0, NULL, "b", "d", GIVE_DIR },
-    { "a shard of tokens", MAGIC("LITPKDS"), 0, NULL, "b", "d", GIVE_DIR },
-    { "an SQLite database", MAGIC("SQLite format 3\0"), 0, NULL, "", "d",
-      "write its texts as lines {\"text\": ..}" },
-    // archives
-    { "packed with gzip", MAGIC("\x1F\x8B\x08"), 0, NULL, "g", "", "UNPACK gz gunzip" },
-    { "packed with zstd", MAGIC("\x28\xB5\x2F\xFD"), 0, NULL, "z", "", "UNPACK zst zstd -d" },
-    { "packed with xz", MAGIC("\xFD" "7zXZ\0"), 0, NULL, "", "", "UNPACK xz unxz" },
-    { "packed with bzip2", NULL, 0, 0, is_bzip2, "", "", "UNPACK bz2 bunzip2" },
-    { "packed with lz4", MAGIC("\x04\x22\x4D\x18"), 0, NULL, "", "", "UNPACK lz4 lz4 -d" },
-    { "packed with compress", MAGIC("\x1F\x9D"), 0, NULL, "b", "", "UNPACK Z uncompress" },
-    { "packed with lzip", MAGIC("LZIP"), 0, NULL, "", "", "UNPACK lz lzip -d" },
-    { "a 7z archive", MAGIC("7z\xBC\xAF\x27\x1C"), 0, NULL, "", "", "7z x FILE" WITHIN },
-    { "a RAR archive", MAGIC("Rar!\x1A\x07"), 0, NULL, "", "", "unrar x FILE" WITHIN },
-    { "a zip archive", MAGIC("PK\3\4"), 0, NULL, "", "", "unzip FILE" WITHIN },
-    { "a tar archive", MAGIC("ustar"), 257, NULL, "", "", "tar -xf FILE" WITHIN },
-    // documents and the rest
-    { "a PDF document", WORDS("%PDF-"), 0, NULL, "", "", "pdftotext FILE FILE.txt" },
-    { "an RTF document", WORDS("{\\rtf"), 0, NULL, "", "", "save it as plain text in UTF-8" },
-    { "an Office document", MAGIC("\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1"), 0, NULL, "", "",
-      "save it as plain text in UTF-8" },
-    { "a program", MAGIC("\x7F" "ELF"), 0, NULL, "", "", "is it the file that you mean?" },
-    { "a picture", MAGIC("\x89PNG\r\n\x1A\n"), 0, NULL, "", "", "is it the file that you mean?" },
-    { "a picture", MAGIC("\xFF\xD8\xFF"), 0, NULL, "b", "", "is it the file that you mean?" },
+    { "an Arrow file", NULL, 0, is_arrow, "b", "d", ARROW_LINES },
+    { "a NumPy array", MAGIC("\x93NUMPY"), NULL, "", "d", "SHARD n.load('FILE').ravel()" },
+    { "packed with gzip", MAGIC("\x1F\x8B\x08"), NULL, "g", "", "UNPACK gz gunzip" },
+    { "packed with zstd", MAGIC("\x28\xB5\x2F\xFD"), NULL, "z", "", "UNPACK zst zstd -d" },
     { "a pointer of Git LFS to a file that was not fetched",
-      WORDS("version https://git-lfs.github.com/spec/"), 0, NULL, "", "", LFS },
-    { "a web page", NULL, 0, 0, is_html, "t", "", GET_AGAIN },
-    { "XML, as servers answer with an error", NULL, 0, 0, is_xml, "tb", "", GET_AGAIN },
-    { "text in UTF-32", NULL, 0, 0, is_utf32, "b", "", "iconv -f UTF-32 -t UTF-8 FILE > NEW" },
-    { "text in UTF-16", NULL, 0, 0, is_utf16, "bsgzfc", "", "iconv -f UTF-16 -t UTF-8 FILE > NEW" },
-    { "JSON", NULL, 0, 0, is_json, "jkrtb", "", "is it the file that you mean?" },
-};
-
-// by the end of the name, where the first bytes do not tell
-static const struct { const char *tail, *what, *hint; } ENDINGS[] = {
-    { ".csv", "a table of text", PY_LINES("csv") },
-    { ".json", "JSON", "write one object {\"text\": ..} for each line into a .jsonl" },
-    { ".ndjson", "lines of JSON", "mv FILE FILE.jsonl" },
-    { ".jsonlines", "lines of JSON", "mv FILE FILE.jsonl" },
-    { ".md", "text", "cp FILE FILE.txt" },
-    { ".text", "text", "cp FILE FILE.txt" },
-    { ".bin", "tokens by its name", "put it into a directory, and give that: -d DIR" },
+      WORDS("version https://git-lfs.github.com/spec/"), NULL, "", "", LFS },
+    { "a web page", NULL, 0, is_html, "t", "", GET_AGAIN },
+    { "text that is not UTF-8", NULL, 0, is_wide_text, "bsgzfc", "",
+      "iconv -f UTF-16 -t UTF-8 FILE > NEW (or from UTF-32)" },
+    { "a JSON array", NULL, 0, is_json_array, "jkrtb", "", ARRAY_LINES },
 };
 
 // what each reader wants, as in "wanted .."
@@ -336,8 +222,8 @@ static const KindRow* kind_row(const std::string& first, long size) {
     const bool text = is_text(first);
     for (auto& k : KINDS) {
         const size_t n = labs(k.size);
-        const bool magic = k.magic && first.size() >= k.at + n && (k.size < 0 || !text) &&
-                           !memcmp(first.data() + k.at, k.magic, n);
+        const bool magic = k.magic && first.size() >= n && (k.size < 0 || !text) &&
+                           !memcmp(first.data(), k.magic, n);
         if (magic || (k.fits && k.fits(first, size))) { return &k; }
     }
     return NULL;
@@ -367,67 +253,24 @@ std::string file_begin_bytes(const std::string& path, long n) {
     return s;
 }
 
-// ----------------------------------------------------------------------------
-// a file that was cut into pieces, as `split` and upload limits make them: NAME.gguf-split-a,
-// NAME.gguf.part1of2, NAME.jsonl.000
-
-// Tells whether this, in lower case, is how the end of a piece's name goes on behind that of the
-// whole. mark: what all pieces have in common.
-static bool is_piece_end(const std::string& tail, std::string* mark) {
-    size_t at = 0;
-    for (const char* word : { "split", "part" }) {
-        if (tail.compare(0, strlen(word), word) == 0) { at = strlen(word); }
-    }
-    const bool named = at > 0;
-    while (at < tail.size() && strchr("-_.", tail[at])) { at++; }
-    *mark = tail.substr(0, at);
-    const std::string number = tail.substr(at);
-    const size_t digits = number.find_first_not_of("0123456789");
-    if (number.empty()) { return false; }
-    if (digits == std::string::npos) { return named || number.size() > 1; }   // .1 is a copy
-    if (digits == 0) {                                   // aa, ab ..
-        const bool letters = number.find_first_not_of("abcdefghijklmnopqrstuvwxyz") ==
-                             std::string::npos;
-        return letters && (named ? number.size() <= 3 : number[0] == 'a' && number.size() == 2);
-    }
-    const std::string rest = number.substr(digits);
-    return rest.compare(0, 2, "of") == 0 && rest.size() > 2 &&
-           rest.find_first_not_of("0123456789", 2) == std::string::npos;
-}
-
-// Returns what a piece of a larger file is, and the command that puts the pieces together.
-static Kind piece_kind(const std::string& path) {
-    for (const std::string ending : { ".gguf", ".safetensors", ".jsonl", ".parquet", ".json",
-                                      ".txt", ".bin", ".zst", ".gz", ".ggml" }) {
-        const size_t place = path.rfind(ending);
-        if (place == std::string::npos || path.find('/', place) != std::string::npos) { continue; }
-        const size_t end = place + ending.size();
-        if (end >= path.size() || !strchr("-_.", path[end])) { continue; }
-        std::string mark;
-        std::string tail = path.substr(end + 1);
-        for (char& c : tail) { c = (char)tolower((unsigned char)c); }
-        if (!is_piece_end(tail, &mark)) { continue; }
-        const std::string whole = path.substr(0, end);
-        const std::string begin = path.substr(end, 1 + mark.size());
-        const std::string name = whole.substr(whole.rfind('/') + 1);
-        const std::string command = hint_for("cat $(ls -v FILE" + begin + "*) > FILE", whole);
-        return { "a piece of " + name + ", which was cut into several",
-                 command + ", and give that file" };
-    }
-    return Kind();
+std::string begins_with(const std::string& first) {
+    std::string bytes = "begins with the bytes";
+    for (unsigned char c : first.substr(0, 8)) { bytes += strf(" %02X", c); }
+    return first.empty() ? "is empty" : bytes;
 }
 
 Kind kind_of_file(const std::string& path) {
-    const long size = file_size(path);
-    const Kind kind = kind_of(file_begin_bytes(path, LOOK_BYTES), size, READS_NOTHING);
-    if (size <= 0) { return kind; }
-    const Kind piece = piece_kind(path);
-    if (!piece.what.empty()) { return piece; }
-    if (!kind.what.empty()) { return kind; }
-    for (auto& e : ENDINGS) {
-        if (ends_with(path, e.tail)) { return { e.what, e.hint }; }
+    const std::string first = file_begin_bytes(path, LOOK_BYTES);
+    const Kind kind = kind_of(first, file_size(path), READS_NOTHING);
+    if (!kind.what.empty() || first.empty()) { return kind; }
+    if (ends_with(path, ".bin")) {
+        return { "tokens by its name", "put it into a directory, and give that: -d DIR" };
     }
-    return Kind();
+    if (!is_text(first)) { return Kind(); }
+    if (ends_with(path, ".csv")) { return { "a table of text", PY_LINES("csv") }; }
+    if (first[skip_space(first)] == '{') { return { "JSON", "mv FILE FILE.jsonl, if each line is "
+                                                            "one object {\"text\": ..}" }; }
+    return { "text", "cp FILE FILE.txt" };
 }
 
 std::string hint_for(const std::string& hint, const std::string& path) {
@@ -451,21 +294,22 @@ std::string hint_for(const std::string& hint, const std::string& path) {
 }
 
 void look(const std::string& path, const std::string& first, long size, Reader reader) {
-    Kind k = kind_of(first, size, reader);
-    const Kind piece = piece_kind(path);
-    // the first piece of a model begins as the whole does, so there the name alone tells
-    const bool model = reader == READS_CHECKPOINT || reader == READS_GGUF ||
-                       reader == READS_SAFETENSORS;
-    const bool readable = k.what.empty() && !model;
-    if (!piece.what.empty() && !readable) { k = piece; }
-    const bool empty = size == 0 && (reader == READS_JSON || reader == READS_TOKENIZER);
-    if (k.what.empty() && !empty) { return; }
+    const Kind k = kind_of(first, size, reader);
+    const bool json = reader == READS_JSON || reader == READS_TOKENIZER;
+    const bool words = json || reader == READS_TEXT || reader == READS_RECORDS;
+    const bool binary = words && first.find('\0') != std::string::npos;
+    const bool empty = json && size == 0;
+    if (k.what.empty() && !empty && !binary) { return; }
     std::string wanted;
     for (auto& w : WANTED) { if (w.reader == reader) { wanted = w.wanted; } }
+    if (!k.what.empty()) {
+        die(EXIT_USER, path + ": is " + k.what + ", wanted " + wanted, hint_for(k.hint, path));
+    }
     if (empty) {
         die(EXIT_USER, path + ": got an empty file, wanted " + wanted, "get the file again");
     }
-    die(EXIT_USER, path + ": is " + k.what + ", wanted " + wanted, hint_for(k.hint, path));
+    die(EXIT_USER, path + ": " + begins_with(first) + ", wanted " + wanted,
+        "is it the file that you mean?");
 }
 
 void look_file(const std::string& path, Reader reader) {
@@ -473,9 +317,7 @@ void look_file(const std::string& path, Reader reader) {
 }
 
 Kind kind_in_dir(const std::string& dir, Reader reader) {
-    char use = 'm';
-    if (reader == READS_TOKENIZER) { use = 'k'; }
-    if (reader == READS_TOKENS) { use = 'd'; }
+    const char use = reader == READS_TOKENS ? 'd' : 'm';
     for (auto& name : dir_list(dir)) {
         const std::string path = dir + "/" + name;
         const KindRow* k = kind_row(file_begin_bytes(path, LOOK_BYTES), file_size(path));

@@ -1,6 +1,7 @@
 /*
 look.h -- what a file is by its first bytes, before anybody reads it. A file that is not what its
-name says gets an error that says what it is, and what to type.
+name says gets an error that says what it is, and what to type: of the kinds that people meet, in
+one table; of any other, its first bytes.
 
 TO ADD a kind of file: a row in look.cpp, and its first bytes in test/files/test_look.cpp.
 */
@@ -37,17 +38,20 @@ bool is_text(const std::string& s);
 std::string file_begin_bytes(const std::string& path, long n);
 bool is_regular(const std::string& path);
 
-// Returns what a file is that nothing here reads: a piece of a larger file by its name, or what its
-// first bytes say, or the end of its name. What is no regular file is of no kind.
+// Returns what a file is that nothing here reads: what its first bytes say, or the end of its name.
+// What is no regular file is of no kind.
 Kind kind_of_file(const std::string& path);
 
-// Dies if the file is of a kind that this reader does not read, a piece of a larger
-// file among them, or is empty where that can only be a mistake. first: what it begins with.
+// Says of a file of no kind what it begins with, as in "x.txt: ..".
+std::string begins_with(const std::string& first);
+
+// Dies if the file is of a kind that this reader does not read, is no text where one is wanted, or
+// is empty where that can only be a mistake. first: what it begins with.
 void look(const std::string& path, const std::string& first, long size, Reader reader);
 void look_file(const std::string& path, Reader reader);
 
 // Finds, in a directory that lacks what the reader wants, the first file of a kind of the same use
-// (a tokenizer, a model). Returns "; its tokenizer.model is a ..", with the hint.
+// (a model, data). Returns "; its pytorch_model.bin is a ..", with the hint.
 Kind kind_in_dir(const std::string& dir, Reader reader);
 
 // Returns the nearest directory above a path that is there; "" is the current one.

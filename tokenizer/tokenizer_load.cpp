@@ -266,6 +266,20 @@ static void tokenizer_keep(Tokenizer* t, const std::string& path) {
     }
 }
 
+std::string tokenizer_convert(const std::string& path) {
+    static const char* const OTHERS[][2] = { { "tokenizer.model", "spm_to_json.py" },
+                                             { "tekken.json", "tiktoken_to_json.py" },
+                                             { ".tiktoken", "tiktoken_to_json.py" } };
+    for (auto& other : OTHERS) {
+        const bool inside = is_dir(path) && file_exists(path + "/" + other[0]);
+        if (!inside && !ends_with(path, other[0])) { continue; }
+        const std::string file = inside ? path + "/" + other[0] : path;
+        return std::string("python3 scripts/") + other[1] +
+               hint_for(" FILE > tokenizer.json, and give that: --tokenizer tokenizer.json", file);
+    }
+    return "";
+}
+
 // Returns the file of a tokenizer: the one that is given, or the one in this directory.
 static std::string tokenizer_path(const std::string& given) {
     if (!is_dir(given)) { return given; }
@@ -274,11 +288,8 @@ static std::string tokenizer_path(const std::string& given) {
     if (file_exists(path)) { return path; }
     const std::string gguf = open_files ? open_files->gguf_in(given) : "";
     if (!gguf.empty()) { return gguf; }
-    const Kind other = kind_in_dir(given, READS_TOKENIZER);
-    if (!other.what.empty()) {
-        die(EXIT_USER, given + ": has no tokenizer.json" + other.what, other.hint);
-    }
-    return path;
+    die(EXIT_USER, given + ": has no tokenizer.json, and no vocab.json with merges.txt",
+        tokenizer_convert(given));
 }
 
 static void load_file(const TokenizerFile& f, Tokenizer* t, Vocab* vocab) {
@@ -286,6 +297,11 @@ static void load_file(const TokenizerFile& f, Tokenizer* t, Vocab* vocab) {
         if (!open_files) { refuse(f, "is a GGUF file", ROOM_MISSING); }
         open_files->tokenizer(f, t, vocab);
         return;
+    }
+    const std::string convert = tokenizer_convert(f.path);
+    if (!convert.empty() && file_exists(f.path)) {
+        die(EXIT_USER, f.path + ": wanted a tokenizer.json, or vocab.json with merges.txt",
+            convert);
     }
     std::string content = file_read(f.path, HINT);
     look(f.path, content.substr(0, LOOK_BYTES), content.size(), READS_TOKENIZER);

@@ -279,7 +279,8 @@ static void test_terminal() {
     CHECK(shown.find("1 document, ") != std::string::npos && !has_escape(shown), "tokenize: %s",
           json_str(shown).c_str());
     // text that a model makes: bytes at random, to a terminal without escapes, to a file as it is
-    const std::string say = here + " generate " + run + " --tokens 3000 --temperature 1 --seed 5";
+    const std::string say = "for s in $(seq 30); do (" + here + " generate " + run +
+                            " --tokens 3000 --temperature 1 --seed $s); done";
     shown = on_terminal(say);
     const Ran file = check_run(say);
     CHECK(shown.size() > 1000 && !has_escape(shown), "generate: %s", json_str(shown).c_str());

@@ -3,7 +3,7 @@
 config.json and the tokenizer, so that dev/bench/bench_open.py can set the two beside each other.
 Of families whose files transformers itself can read.
 
-    python3 dev/make/gguf_to_hf.py MODEL.gguf DIRECTORY [--bf16]
+    python3 scripts/gguf_to_hf.py MODEL.gguf DIRECTORY [--bf16]
 
 --bf16 rounds the weights, as most directories on the Hugging Face Hub have them.
 (torch, transformers, gguf, accelerate)
