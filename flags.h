@@ -87,8 +87,7 @@ typedef std::string str;
     X("t", RUN, bool,   resume,          0,   false,      0, 0,       "continue from the newest checkpoint in --out: flags that are not given are the run's own") \
     X("tb", RUN, bool,   graph,           0,   false,      0, 0,       "CUDA: record a micro-batch and start it with one call, for small models") \
     X("t", RUN, double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
-    X("x", OWN, str,    to,              0,   "",         0, 0,       "a family of transformers (empty: the first that can express the model), train_sink (our own code) or gguf (for llama.cpp)") \
-    X("x", OWN, str,    type,            0,   "f32",      0, 0,       "--to gguf: store its matrices as f32, f16, bf16 or q8_0") \
+    X("x", OWN, str,    to,              0,   "",         0, 0,       "a family of transformers (empty: the first that can express the model), or train_sink (our own code)") \
     X("pe", DATA, str,    probe_from,      0,   "",         0, 0,       "from a .jsonl: start (of each record, default) or windows (of all)") \
     X("pe", DATA, str,    probe_input,     0,   "natural",  0, 0,       "natural (from -d), random, or repeated (one token each)") \
     X("psbe", RUN, str,    json,            0,   "",         0, 0,       "write the eval object, or what score or bench measured, here") \

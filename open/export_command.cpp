@@ -2,7 +2,6 @@
 open/export_command.cpp -- the command export: a checkpoint as other programs open it.
 */
 #include "export.h"
-#include "export_gguf.h"
 #include "family_out.h"
 #include "../commands/commands.h"
 #include "export_card.h"
@@ -35,32 +34,16 @@ static FamilyFile export_family(const Flags& f, const Arch& c, const std::vector
 
 // Dies if --to is no name of what can be written.
 static void export_to_check(const Flags& f) {
+    if (f.to == "gguf") {
+        die(EXIT_USER, "--to gguf: GGUF files are written by a script",
+            "leave --to out, then python3 scripts/to_gguf.py DIR NEW.gguf");
+    }
     std::vector<std::string> names = families_written();
-    names.insert(names.begin(), { "train_sink", "gguf" });
+    names.insert(names.begin(), "train_sink");
     const bool known = std::count(names.begin(), names.end(), f.to) > 0;
     std::string all;
     for (auto& name : names) { list_add(&all, name); }
     require(known || f.to.empty(), "--to " + f.to, all);
-}
-
-// Dies if the file that --to gguf writes would not be a new one.
-static void export_gguf_check(const Flags& f) {
-    require(gguf_stored(f.type), "--type " + f.type, gguf_stored_names());
-    require(ends_with(f.out, ".gguf"), "--out " + f.out, "a file, such as --out my-model.gguf");
-    if (is_there(f.out)) {
-        die(EXIT_USER, f.out + ": already exists, wanted a new file", "choose another --out");
-    }
-    file_check(f.out);
-}
-
-// Writes the model as a GGUF file.
-static void export_gguf(const Flags& f, const Model& m, const std::vector<StOut>& ours,
-                        const Tokenizer& tok) {
-    const GgufWritten done = gguf_export(f.out, f.type, f.words[0], m.arch, ours, tok);
-    printf("wrote  %s: %s parameters as %s, for llama.cpp's %s\n", f.out.c_str(),
-           count_text(m.num_params).c_str(), f.type.c_str(), done.arch.c_str());
-    if (!done.other) { return; }
-    printf("       %d tensors are f16: their rows are not a multiple of 32 numbers\n", done.other);
 }
 
 // Writes the model as a directory that transformers opens.
@@ -95,18 +78,12 @@ static void export_directory(const Flags& f, const Model& m, const std::vector<S
 
 // Writes a checkpoint as other programs open it.
 int command_export(Flags f) {
-    const bool gguf = f.to == "gguf";
     export_to_check(f);
     if (f.out.empty()) {
         die(EXIT_USER, "--out: got nothing, wanted a new directory",
             hint_for("./train_sink export FILE -o my-model", f.words[0]));
     }
-    reject_unused_flags(f, "type", gguf, "--to gguf");
-    if (gguf) {
-        export_gguf_check(f);
-    } else {
-        export_check(f.out);
-    }
+    export_check(f.out);
     Model m = model_from_checkpoint(&f, 1, cpu::STAY_NONE);
     const std::string only = forward_only_part(m.arch);
     require(only.empty(), f.words[0] + ", with " + only,
@@ -115,11 +92,7 @@ int command_export(Flags f) {
                                               : tokenizer_of(f.tokenizer);
     std::vector<std::vector<float>> copies;
     const std::vector<StOut> ours = tensors_of(&m, { { "", m.master } }, &copies);
-    if (gguf) {
-        export_gguf(f, m, ours, tok);
-    } else {
-        export_directory(f, m, ours, tok);
-    }
+    export_directory(f, m, ours, tok);
     model_free(&m);
     return 0;
 }
