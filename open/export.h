@@ -7,8 +7,9 @@ there whole or not at all. Which weights go in: open/export_command.cpp.
 #include "../tokenizer.h"
 #include "../core/config.h"
 
-// ---- the directory. Its export.json names the files in it. A directory that is there already is
-// replaced only if it says so of all that it holds
+// ---- the directory. Its export.json has a hash of each file in it. A directory that is there
+// already is replaced only if all that it holds is as an export left it. While one is written it is
+// DIR.tmp, with a lock; it is removed if the export fails, and the next one empties it after a kill
 
 struct ExportDir {
     std::string path, tmp;               // tmp: beside it, where it is written

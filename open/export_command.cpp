@@ -8,6 +8,7 @@ open/export_command.cpp -- the command export: a checkpoint as other programs op
 #include "../commands/open_model.h"
 #include "../log.h"
 #include "../files/look.h"
+#include "../shell/run_dir.h"
 
 // Says in README.md how the model is opened.
 static std::string export_about(const std::string& as, const std::string& how) {
@@ -72,7 +73,7 @@ static void export_directory(const Flags& f, const Model& m, const std::vector<S
     if (!tokens.empty()) { about += "\n\n" + tokens; }
     export_file(&o, "README.md", export_card(m.arch, f.words[0], m.num_params, about));
     export_commit(&o);
-    printf("wrote  %s: %s parameters, opens in transformers as %s%s\n", o.path.c_str(),
+    printf("wrote  %s: %s parameters, opens in transformers as %s%s\n", printable(o.path).c_str(),
            count_text(m.num_params).c_str(), as.c_str(), also.c_str());
 }
 
@@ -83,6 +84,7 @@ int command_export(Flags f) {
         die(EXIT_USER, "--out: got nothing, wanted a new directory",
             hint_for("./train_sink export FILE -o my-model", f.words[0]));
     }
+    outside_check(f.out);
     export_check(f.out);
     Model m = model_from_checkpoint(&f, 1, cpu::STAY_NONE);
     const std::string only = forward_only_part(m.arch);
