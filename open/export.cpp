@@ -241,6 +241,83 @@ static std::string bytes_tokenizer_json() {
            "    \"vocab\": {" + vocab + end + ": 256},\n    \"merges\": []}\n}\n";
 }
 
+// ---- a run whose sequences all begin with one token has its sink there
+
+int export_first_token(const std::string& from, const Tokenizer& tok) {
+    const std::string path = from + "/state.json";
+    if (!file_exists(path)) { return -1; }
+    const Json state = json_file(path);
+    const Json* flags = state.get("flags");
+    const Json* fixed = flags ? flags->get("fix_token") : NULL;
+    const Json* bos = flags ? flags->get("bos") : NULL;
+    for (auto& edit : split(fixed ? fixed->string : "", ',')) {
+        if (starts_with(edit, "1:")) { return atoi(edit.c_str() + 2); }
+    }
+    return bos && bos->string == "seq" ? tok.bos : -1;
+}
+
+// Returns the text of a JSON object with this value of a key: in place of its own, or first.
+static std::string json_with(const std::string& text, const std::string& key,
+                             const std::string& value) {
+    const std::string name = json_str(key);
+    size_t begin = 0;
+    int depth = 0;
+    for (size_t i = 0; i < text.size(); i++) {
+        const char c = text[i];
+        if (c == '{' || c == '[') { depth++; }
+        if (c == '}' || c == ']') { depth--; }
+        const bool ends = begin && ((c == ',' && depth == 1) || !depth);
+        if (ends) { return text.substr(0, begin) + " " + value + text.substr(i); }
+        if (c != '"') { continue; }
+        const size_t from = i;
+        for (i++; i < text.size() && text[i] != '"'; i++) { i += text[i] == '\\'; }
+        const size_t next = text.find_first_not_of(" \t\r\n", i + 1);
+        const bool is_key = depth == 1 && next != text.npos && text[next] == ':';
+        if (is_key && text.substr(from, i + 1 - from) == name) { begin = next + 1; }
+    }
+    const size_t open = text.find('{') + 1;
+    const bool empty = json_of(text).fields.empty();
+    return text.substr(0, open) + name + ": " + value + (empty ? "" : ", ") + text.substr(open);
+}
+
+// Returns what a post_processor of tokenizer.json does, with a token before every text.
+static std::string post_processor(const std::string& text, int id, const Json* had) {
+    const std::string word = json_str(text);
+    const std::string token = "{\"SpecialToken\": {\"id\": " + word + ", \"type_id\": 0}}, ";
+    const std::string a = "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}";
+    const std::string b = "{\"Sequence\": {\"id\": \"B\", \"type_id\": 1}}";
+    const std::string puts = "{\"type\": \"TemplateProcessing\", \"single\": [" + token + a +
+        "], \"pair\": [" + token + a + ", " + b + "], \"special_tokens\": {" + word +
+        ": {\"id\": " + word + strf(", \"ids\": [%d], \"tokens\": [", id) + word + "]}}}";
+    const Json* type = had ? had->get("type") : NULL;
+    if (!type || type->string != "ByteLevel") { return puts; }
+    return "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\", "
+           "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}, " + puts +
+           "]}";
+}
+
+void export_begins(ExportDir* o, const Tokenizer& tok, int id) {
+    const bool bytes = tok.kind == TOKENIZER_BYTES;
+    const bool in_files = std::count(o->files.begin(), o->files.end(), "tokenizer.json");
+    const bool puts = tok.before == std::vector<int>{ id };
+    if (id < 0 || !in_files || puts || (!bytes && id >= (int)tok.text.size())) { return; }
+    std::string word = bytes && id == 256 ? END_OF_BYTES : "";
+    if (bytes && id < 256) { utf8_append(&word, byte_alphabet()[id]); }
+    if (!bytes) { word = tok.text[id]; }
+    const std::string path = o->tmp + "/tokenizer.json", config = o->tmp + "/tokenizer_config.json";
+    const std::string text = file_read(path);
+    const Json j = json_of(text);
+    const Json* had = j.get("post_processor");
+    file_write(path, json_with(text, "post_processor", post_processor(word, id, had)));
+    // as a special token it is cut out of every text: that is nothing where no token is longer
+    const bool may = bytes || (id < (int)tok.special.size() && tok.special[id]);
+    if (!may) { return; }
+    const bool has = file_exists(config);
+    const std::string before = has ? file_read(config) : "{}\n";
+    file_write(config, json_with(before, "bos_token", json_str(word)));
+    if (!has) { o->files.push_back("tokenizer_config.json"); }
+}
+
 std::string export_tokenizer(ExportDir* o, const Tokenizer& tok, int T) {
     for (auto& file : tok.files) { export_file(o, file.first, file.second); }
     if (tok.kind == TOKENIZER_IDS) {

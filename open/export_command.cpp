@@ -50,10 +50,16 @@ static void export_to_check(const Flags& f) {
 // Writes the model as a directory that transformers opens.
 static void export_directory(const Flags& f, const Model& m, const std::vector<StOut>& ours,
                              const Tokenizer& tok) {
-    const FamilyFile file = export_family(f, m.arch, ours, tok);
+    const int first = export_first_token(f.words[0], tok);
+    Tokenizer said = tok;                        // in config.json
+    if (first >= 0) {
+        said.bos = first;
+        said.kind = TOKENIZER_BPE;               // tokenizer.json does more than bytes
+    }
+    const FamilyFile file = export_family(f, m.arch, ours, said);
     const bool family = file.family != NULL;
     const std::vector<StOut>& tensors = family ? file.tensors : ours;
-    const std::string config = family ? file.config : config_with_code(m.arch, tok, f.words[0]);
+    const std::string config = family ? file.config : config_with_code(m.arch, said, f.words[0]);
     ExportDir o = export_begin(f.out);
     safetensors_write(o.tmp + "/model.safetensors", tensors, "{\"format\":\"pt\"}");
     o.files.push_back("model.safetensors");
@@ -69,8 +75,13 @@ static void export_directory(const Flags& f, const Model& m, const std::vector<S
         export_file(&o, "modeling_train_sink.py", modeling_source());
     }
     const std::string tokens = export_tokenizer(&o, tok, m.arch.T);
+    export_begins(&o, tok, first);
     std::string about = export_about(as, how);
     if (!tokens.empty()) { about += "\n\n" + tokens; }
+    if (first >= 0) {
+        about += strf("\n\nEvery sequence of its training began with token %d: its sink is there.\n"
+                      "`tokenizer(text)` puts it first; without it, expect no sink.", first);
+    }
     export_file(&o, "README.md", export_card(m.arch, f.words[0], m.num_params, about));
     export_commit(&o);
     printf("wrote  %s: %s parameters, opens in transformers as %s%s\n", printable(o.path).c_str(),
