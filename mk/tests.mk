@@ -112,7 +112,7 @@ $(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
 $(WITH_MODEL:%=build/test/test_%): $(UNIT) core/variant.cu core/checkpoint.cpp commands/open_model.cpp
 $(addprefix build/test/test_eval_,sink key positions): test/after/test_eval.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
-READERS := data look hostile tokenizer errors export export_gguf families train gguf checkpoint score \
+READERS := data look hostile tokenizer text_steps errors export families train gguf checkpoint score \
            sft directory
 $(READERS:%=build/test/test_%): OPTIMIZE = -O1
 build/test/%: %.cpp $(TEST_HEADERS) $(HEADERS) $(ONCE)

@@ -2,6 +2,8 @@
 open/export.cpp -- what export.h declares, but for the card.
 */
 #include "export.h"
+#include "../files/lock.h"
+#include "../files/safetensors.h"
 
 // The PyTorch file is part of the program, so that a program that was moved has it, too. Its first
 // line and its last, comments to Python, make it a string to C++.
@@ -17,17 +19,44 @@ std::string modeling_source() {
 // ---- the directory
 
 static const char* const MANIFEST = "export.json";
+static const char* const ANOTHER = "choose another --out, or move what is there away";
 
-// Reads the names that the export.json of a directory gives; none if it has no such file.
-static std::vector<std::string> exported_files(const std::string& path) {
-    std::vector<std::string> names;
-    if (!file_exists(path + "/" + MANIFEST)) { return names; }
-    const Json j = json_file(path + "/" + MANIFEST);
-    const Json* files = j.get("files");
-    for (size_t i = 0; files && i < files->items.size(); i++) {
-        names.push_back(files->items[i].string);
+// Returns a hash of a file's bytes.
+static std::string file_hash(const std::string& path) {
+    FILE* f = xfopen(path.c_str(), "rb");
+    std::vector<char> part(1 << 20);
+    uint64_t hash = hash_bytes(NULL, 0);
+    for (size_t n = 1; n > 0;) {
+        n = fread(part.data(), 1, part.size(), f);
+        hash = hash_bytes(part.data(), n, hash);
     }
-    return names;
+    fclose(f);
+    return hash_text(hash);
+}
+
+// Says what of a directory is not as an export left it; "" if all of it is, to the last byte.
+static std::string not_ours(const std::string& dir) {
+    const std::vector<std::string> names = dir_list(dir);
+    if (names.empty()) { return ""; }
+    Json files;
+    const std::string manifest = dir + "/" + MANIFEST;
+    if (file_exists(manifest)) {
+        const Json j = json_file(manifest);
+        if (const Json* given = j.get("files")) { files = *given; }
+    }
+    if (files.type == Json::ARRAY) {
+        return "an export of an older version, which kept no hashes of its files";
+    }
+    for (auto& name : names) {
+        if (name == MANIFEST || is_temporary(name, MANIFEST)) { continue; }
+        const Json* hash = files.get(name.c_str());
+        struct stat st;
+        const std::string path = dir + "/" + name;
+        const bool plain = !lstat(path.c_str(), &st) && S_ISREG(st.st_mode);
+        if (!hash || !plain) { return name + ", which no export wrote"; }
+        if (file_hash(path) != hash->string) { return name + ", which was changed since"; }
+    }
+    return "";
 }
 
 void export_check(const std::string& path) {
@@ -38,12 +67,43 @@ void export_check(const std::string& path) {
     if (!is_dir(path)) {
         die(EXIT_USER, path + ": already exists, wanted a new directory", "choose another --out");
     }
-    const std::vector<std::string> known = exported_files(path);
-    for (auto& name : dir_list(path)) {
-        if (std::count(known.begin(), known.end(), name)) { continue; }
-        die(EXIT_USER, path + ": holds " + name + ", which no export wrote, wanted a new directory",
-            "choose another --out");
+    const std::string what = not_ours(path);
+    if (what.empty()) { return; }
+    die(EXIT_USER, path + ": holds " + what + ", wanted a new directory", ANOTHER);
+}
+
+// Tells whether an export puts a file of this name into its directory, or begins to.
+static bool export_writes(const std::string& name) {
+    for (const char* file : { "model.safetensors", "config.json", "modeling_train_sink.py",
+                              "README.md", MANIFEST, "lock" }) {
+        if (name == file || is_temporary(name, file)) { return true; }
     }
+    return tokenizer_ours(name);
+}
+
+// Returns the directory that export_begin has made and export_commit has not named yet.
+static std::string& unfinished() { static std::string dir; return dir; }
+
+static void remove_unfinished() {
+    if (!unfinished().empty()) { remove_ours(unfinished(), export_writes); }
+}
+
+// Takes the temporary directory for this process. One that a killed export left is emptied: it has
+// the lock of one, or is whole.
+static void export_take(const std::string& tmp) {
+    const bool theirs = is_there(tmp) && !file_exists(tmp + "/lock");
+    if (theirs && (!is_dir(tmp) || !not_ours(tmp).empty())) {
+        die(EXIT_USER, tmp + ": is not of an export, wanted this name for one that is not whole",
+            ANOTHER);
+    }
+    make_dirs(tmp);
+    dir_lock(tmp, "wait until it ends, or choose another --out");
+    for (auto& name : dir_list(tmp)) {
+        if (name != "lock" && export_writes(name)) { unlink((tmp + "/" + name).c_str()); }
+    }
+    unfinished() = tmp;                          // is made before, and so lives longer than
+    static const int once = atexit(remove_unfinished);
+    (void)once;
 }
 
 ExportDir export_begin(const std::string& given) {
@@ -57,15 +117,8 @@ ExportDir export_begin(const std::string& given) {
     if (slash != std::string::npos && slash > 0) {
         make_dirs(o.path.substr(0, slash));
     }
-    std::string name = o.path + ".XXXXXX";
-    if (!mkdtemp(&name[0])) {
-        die(blame(errno), o.path + strf(": cannot create this directory (%s)", strerror(errno)),
-            "choose another --out");
-    }
-    o.tmp = name;
-    const mode_t mask = umask(0);                // mkdtemp lets nobody else read it
-    umask(mask);
-    chmod(o.tmp.c_str(), 0777 & ~mask);
+    o.tmp = o.path + ".tmp";
+    export_take(o.tmp);
     return o;
 }
 
@@ -74,29 +127,39 @@ void export_file(ExportDir* o, const std::string& name, const std::string& conte
     o->files.push_back(name);
 }
 
+// Puts the new directory in the place of the old one, and the old one in its. Where a file system
+// cannot exchange them, the old one steps aside in between.
+static bool change_places(const std::string& tmp, const std::string& path) {
+    if (!renameat2(AT_FDCWD, tmp.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE)) { return true; }
+    const std::string aside = path + ".old";
+    if (is_there(aside) || rename(path.c_str(), aside.c_str())) { return false; }
+    if (rename(tmp.c_str(), path.c_str())) {
+        rename(aside.c_str(), path.c_str());
+        return false;
+    }
+    return !rename(aside.c_str(), tmp.c_str());
+}
+
 void export_commit(ExportDir* o) {
-    std::vector<std::string> files = o->files;
-    files.push_back(MANIFEST);
-    std::sort(files.begin(), files.end());
-    std::vector<std::string> names;
-    for (auto& name : files) { names.push_back(json_str(name)); }
+    std::sort(o->files.begin(), o->files.end());
+    JsonObject hashes(JSON_SPACED);
+    for (auto& name : o->files) { hashes.text(name, file_hash(o->tmp + "/" + name)); }
     JsonObject manifest(JSON_SPACED);
-    manifest.json("files", json_list(names, JSON_SPACED));
+    manifest.json("files", hashes.all());
     file_write(o->tmp + "/" + MANIFEST, manifest.all() + "\n");
     dir_sync(o->tmp);
     export_check(o->path);                       // again, since the work took its time
-    const std::vector<std::string> before = exported_files(o->path);
-    const std::string old = o->tmp + ".old";
-    const bool replaces = is_there(o->path) && !rename(o->path.c_str(), old.c_str());
-    if (rename(o->tmp.c_str(), o->path.c_str())) {
-        die(EXIT_MACHINE, o->path + strf(": cannot rename into place (%s)", strerror(errno)),
-            "all of it is in " + o->tmp);
+    unlink((o->tmp + "/lock").c_str());
+    const bool replaces = is_there(o->path);
+    const bool done = replaces ? change_places(o->tmp, o->path)
+                               : !rename(o->tmp.c_str(), o->path.c_str());
+    if (!done) {
+        const std::string why = strerror(errno);
+        die(EXIT_MACHINE, o->path + ": cannot rename into place (" + why + ")", ANOTHER);
     }
     dir_sync(directory_of(o->path));
-    if (!replaces) { return; }
-    remove_ours(old, [&](const std::string& name) {
-        return std::count(before.begin(), before.end(), name) > 0;
-    });
+    if (replaces) { remove_ours(o->tmp, export_writes); }
+    unfinished().clear();
 }
 
 // ---- what goes in beside the weights
@@ -176,6 +239,83 @@ static std::string bytes_tokenizer_json() {
            "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, "
            "\"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": false,\n"
            "    \"vocab\": {" + vocab + end + ": 256},\n    \"merges\": []}\n}\n";
+}
+
+// ---- a run whose sequences all begin with one token has its sink there
+
+int export_first_token(const std::string& from, const Tokenizer& tok) {
+    const std::string path = from + "/state.json";
+    if (!file_exists(path)) { return -1; }
+    const Json state = json_file(path);
+    const Json* flags = state.get("flags");
+    const Json* fixed = flags ? flags->get("fix_token") : NULL;
+    const Json* bos = flags ? flags->get("bos") : NULL;
+    for (auto& edit : split(fixed ? fixed->string : "", ',')) {
+        if (starts_with(edit, "1:")) { return atoi(edit.c_str() + 2); }
+    }
+    return bos && bos->string == "seq" ? tok.bos : -1;
+}
+
+// Returns the text of a JSON object with this value of a key: in place of its own, or first.
+static std::string json_with(const std::string& text, const std::string& key,
+                             const std::string& value) {
+    const std::string name = json_str(key);
+    size_t begin = 0;
+    int depth = 0;
+    for (size_t i = 0; i < text.size(); i++) {
+        const char c = text[i];
+        if (c == '{' || c == '[') { depth++; }
+        if (c == '}' || c == ']') { depth--; }
+        const bool ends = begin && ((c == ',' && depth == 1) || !depth);
+        if (ends) { return text.substr(0, begin) + " " + value + text.substr(i); }
+        if (c != '"') { continue; }
+        const size_t from = i;
+        for (i++; i < text.size() && text[i] != '"'; i++) { i += text[i] == '\\'; }
+        const size_t next = text.find_first_not_of(" \t\r\n", i + 1);
+        const bool is_key = depth == 1 && next != text.npos && text[next] == ':';
+        if (is_key && text.substr(from, i + 1 - from) == name) { begin = next + 1; }
+    }
+    const size_t open = text.find('{') + 1;
+    const bool empty = json_of(text).fields.empty();
+    return text.substr(0, open) + name + ": " + value + (empty ? "" : ", ") + text.substr(open);
+}
+
+// Returns what a post_processor of tokenizer.json does, with a token before every text.
+static std::string post_processor(const std::string& text, int id, const Json* had) {
+    const std::string word = json_str(text);
+    const std::string token = "{\"SpecialToken\": {\"id\": " + word + ", \"type_id\": 0}}, ";
+    const std::string a = "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}";
+    const std::string b = "{\"Sequence\": {\"id\": \"B\", \"type_id\": 1}}";
+    const std::string puts = "{\"type\": \"TemplateProcessing\", \"single\": [" + token + a +
+        "], \"pair\": [" + token + a + ", " + b + "], \"special_tokens\": {" + word +
+        ": {\"id\": " + word + strf(", \"ids\": [%d], \"tokens\": [", id) + word + "]}}}";
+    const Json* type = had ? had->get("type") : NULL;
+    if (!type || type->string != "ByteLevel") { return puts; }
+    return "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\", "
+           "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}, " + puts +
+           "]}";
+}
+
+void export_begins(ExportDir* o, const Tokenizer& tok, int id) {
+    const bool bytes = tok.kind == TOKENIZER_BYTES;
+    const bool in_files = std::count(o->files.begin(), o->files.end(), "tokenizer.json");
+    const bool puts = tok.before == std::vector<int>{ id };
+    if (id < 0 || !in_files || puts || (!bytes && id >= (int)tok.text.size())) { return; }
+    std::string word = bytes && id == 256 ? END_OF_BYTES : "";
+    if (bytes && id < 256) { utf8_append(&word, byte_alphabet()[id]); }
+    if (!bytes) { word = tok.text[id]; }
+    const std::string path = o->tmp + "/tokenizer.json", config = o->tmp + "/tokenizer_config.json";
+    const std::string text = file_read(path);
+    const Json j = json_of(text);
+    const Json* had = j.get("post_processor");
+    file_write(path, json_with(text, "post_processor", post_processor(word, id, had)));
+    // as a special token it is cut out of every text: that is nothing where no token is longer
+    const bool may = bytes || (id < (int)tok.special.size() && tok.special[id]);
+    if (!may) { return; }
+    const bool has = file_exists(config);
+    const std::string before = has ? file_read(config) : "{}\n";
+    file_write(config, json_with(before, "bos_token", json_str(word)));
+    if (!has) { o->files.push_back("tokenizer_config.json"); }
 }
 
 std::string export_tokenizer(ExportDir* o, const Tokenizer& tok, int T) {

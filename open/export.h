@@ -7,8 +7,9 @@ there whole or not at all. Which weights go in: open/export_command.cpp.
 #include "../tokenizer.h"
 #include "../core/config.h"
 
-// ---- the directory. Its export.json names the files in it. A directory that is there already is
-// replaced only if it says so of all that it holds
+// ---- the directory. Its export.json has a hash of each file in it. A directory that is there
+// already is replaced only if all that it holds is as an export left it. While one is written it is
+// DIR.tmp, with a lock; it is removed if the export fails, and the next one empties it after a kill
 
 struct ExportDir {
     std::string path, tmp;               // tmp: beside it, where it is written
@@ -39,6 +40,13 @@ std::string modeling_source();
 // Returns the config.json of a model that is opened by that file. Dies if the file does not know
 // one of its rows. from: what errors call the model.
 std::string config_with_code(const Arch& c, const Tokenizer& tok, const std::string& from);
+
+// Returns the token that every sequence of the run began with that made the checkpoint `from`, by
+// --fix-token 1:ID or --bos seq; -1 if there was none.
+int export_first_token(const std::string& from, const Tokenizer& tok);
+
+// Lets the tokenizer.json that was added put this token before every text, as bos_token; -1: none.
+void export_begins(ExportDir* o, const Tokenizer& tok, int id);
 
 // Adds the files that make the tokenizer: its own, or those of bytes. Returns "" or what the reader
 // of the directory has to know about it.

@@ -2,13 +2,13 @@
 open/export_command.cpp -- the command export: a checkpoint as other programs open it.
 */
 #include "export.h"
-#include "export_gguf.h"
 #include "family_out.h"
 #include "../commands/commands.h"
 #include "export_card.h"
 #include "../commands/open_model.h"
 #include "../log.h"
 #include "../files/look.h"
+#include "../shell/run_dir.h"
 
 // Says in README.md how the model is opened.
 static std::string export_about(const std::string& as, const std::string& how) {
@@ -35,41 +35,31 @@ static FamilyFile export_family(const Flags& f, const Arch& c, const std::vector
 
 // Dies if --to is no name of what can be written.
 static void export_to_check(const Flags& f) {
+    if (f.to == "gguf") {
+        die(EXIT_USER, "--to gguf: GGUF files are written by a script",
+            "leave --to out, then python3 scripts/to_gguf.py DIR NEW.gguf");
+    }
     std::vector<std::string> names = families_written();
-    names.insert(names.begin(), { "train_sink", "gguf" });
+    names.insert(names.begin(), "train_sink");
     const bool known = std::count(names.begin(), names.end(), f.to) > 0;
     std::string all;
     for (auto& name : names) { list_add(&all, name); }
     require(known || f.to.empty(), "--to " + f.to, all);
 }
 
-// Dies if the file that --to gguf writes would not be a new one.
-static void export_gguf_check(const Flags& f) {
-    require(gguf_stored(f.type), "--type " + f.type, gguf_stored_names());
-    require(ends_with(f.out, ".gguf"), "--out " + f.out, "a file, such as --out my-model.gguf");
-    if (is_there(f.out)) {
-        die(EXIT_USER, f.out + ": already exists, wanted a new file", "choose another --out");
-    }
-    file_check(f.out);
-}
-
-// Writes the model as a GGUF file.
-static void export_gguf(const Flags& f, const Model& m, const std::vector<StOut>& ours,
-                        const Tokenizer& tok) {
-    const GgufWritten done = gguf_export(f.out, f.type, f.words[0], m.arch, ours, tok);
-    printf("wrote  %s: %s parameters as %s, for llama.cpp's %s\n", f.out.c_str(),
-           count_text(m.num_params).c_str(), f.type.c_str(), done.arch.c_str());
-    if (!done.other) { return; }
-    printf("       %d tensors are f16: their rows are not a multiple of 32 numbers\n", done.other);
-}
-
 // Writes the model as a directory that transformers opens.
 static void export_directory(const Flags& f, const Model& m, const std::vector<StOut>& ours,
                              const Tokenizer& tok) {
-    const FamilyFile file = export_family(f, m.arch, ours, tok);
+    const int first = export_first_token(f.words[0], tok);
+    Tokenizer said = tok;                        // in config.json
+    if (first >= 0) {
+        said.bos = first;
+        said.kind = TOKENIZER_BPE;               // tokenizer.json does more than bytes
+    }
+    const FamilyFile file = export_family(f, m.arch, ours, said);
     const bool family = file.family != NULL;
     const std::vector<StOut>& tensors = family ? file.tensors : ours;
-    const std::string config = family ? file.config : config_with_code(m.arch, tok, f.words[0]);
+    const std::string config = family ? file.config : config_with_code(m.arch, said, f.words[0]);
     ExportDir o = export_begin(f.out);
     safetensors_write(o.tmp + "/model.safetensors", tensors, "{\"format\":\"pt\"}");
     o.files.push_back("model.safetensors");
@@ -85,28 +75,28 @@ static void export_directory(const Flags& f, const Model& m, const std::vector<S
         export_file(&o, "modeling_train_sink.py", modeling_source());
     }
     const std::string tokens = export_tokenizer(&o, tok, m.arch.T);
+    export_begins(&o, tok, first);
     std::string about = export_about(as, how);
     if (!tokens.empty()) { about += "\n\n" + tokens; }
+    if (first >= 0) {
+        about += strf("\n\nEvery sequence of its training began with token %d: its sink is there.\n"
+                      "`tokenizer(text)` puts it first; without it, expect no sink.", first);
+    }
     export_file(&o, "README.md", export_card(m.arch, f.words[0], m.num_params, about));
     export_commit(&o);
-    printf("wrote  %s: %s parameters, opens in transformers as %s%s\n", o.path.c_str(),
+    printf("wrote  %s: %s parameters, opens in transformers as %s%s\n", printable(o.path).c_str(),
            count_text(m.num_params).c_str(), as.c_str(), also.c_str());
 }
 
 // Writes a checkpoint as other programs open it.
 int command_export(Flags f) {
-    const bool gguf = f.to == "gguf";
     export_to_check(f);
     if (f.out.empty()) {
         die(EXIT_USER, "--out: got nothing, wanted a new directory",
             hint_for("./train_sink export FILE -o my-model", f.words[0]));
     }
-    reject_unused_flags(f, "type", gguf, "--to gguf");
-    if (gguf) {
-        export_gguf_check(f);
-    } else {
-        export_check(f.out);
-    }
+    outside_check(f.out);
+    export_check(f.out);
     Model m = model_from_checkpoint(&f, 1, cpu::STAY_NONE);
     const std::string only = forward_only_part(m.arch);
     require(only.empty(), f.words[0] + ", with " + only,
@@ -115,11 +105,7 @@ int command_export(Flags f) {
                                               : tokenizer_of(f.tokenizer);
     std::vector<std::vector<float>> copies;
     const std::vector<StOut> ours = tensors_of(&m, { { "", m.master } }, &copies);
-    if (gguf) {
-        export_gguf(f, m, ours, tok);
-    } else {
-        export_directory(f, m, ours, tok);
-    }
+    export_directory(f, m, ours, tok);
     model_free(&m);
     return 0;
 }

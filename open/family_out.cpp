@@ -148,16 +148,6 @@ static std::string family_key(const Family& f, const ArchRow& r) {
     return r.key;
 }
 
-std::string family_value(const std::string& key, Arch c) {
-    for (auto& r : arch_rows(&c)) {
-        if (key == r.key) { return arch_text(r, true); }
-    }
-    for (auto& k : KEYS) {
-        if (key == k.key) { return k.value(c); }
-    }
-    return "";
-}
-
 typedef std::vector<std::pair<std::string, std::string>> Fields;         // key, value as JSON
 
 static bool has_key(const Fields& fields, const std::string& key) {
@@ -224,7 +214,8 @@ static void add_fields(JsonObject* o, const Fields& fields) {
     for (auto& f : fields) { o->json(f.first, f.second); }
 }
 
-bool accepted(const std::function<void()>& read) { return failure_of(read).empty(); }
+// Tells whether what reads a model does not die of it.
+static bool accepted(const std::function<void()>& read) { return failure_of(read).empty(); }
 
 // Reads a config.json as the family's reader does. Returns false if that refuses it. *asked: keys.
 static bool family_reads(const std::string& config, Arch* c, std::string* attn,
@@ -244,14 +235,8 @@ static str pattern_whole(const str& pattern, int L) {
     return all.find('0') == str::npos ? "" : all;
 }
 
-// Writes a row of ARCH as a user sets it: "GATE=head", "--window 5", or by its key.
-static std::string row_words(const ArchRow& r) {
-    const std::string name = *r.by ? r.by : r.key;
-    const bool spaced = is_flag(r) || !*r.by;
-    return name + (spaced ? " " : "=") + (arch_text(r, false).empty() ? "''" : arch_text(r, false));
-}
-
-std::vector<RowApart> rows_apart(Arch a, Arch b) {
+// Tells whether two models are one, to the last row of ARCH.
+static bool same_model(Arch a, Arch b) {
     arch_settle(&a, "config.json");
     arch_settle(&b, "config.json");
     for (Arch* c : { &a, &b }) {
@@ -263,12 +248,11 @@ std::vector<RowApart> rows_apart(Arch a, Arch b) {
     }
     const std::vector<ArchRow> ours = arch_rows(&a);
     const std::vector<ArchRow> theirs = arch_rows(&b);
-    std::vector<RowApart> apart;
+    bool same = true;
     for (size_t i = 0; i < ours.size(); i++) {
-        if (arch_text(ours[i], true) == arch_text(theirs[i], true)) { continue; }
-        apart.push_back({ row_words(ours[i]), row_words(theirs[i]) });
+        same = same && arch_text(ours[i], true) == arch_text(theirs[i], true);
     }
-    return apart;
+    return same;
 }
 
 // Lists the keys that say this model in the family's words; none if they do not say it exactly.
@@ -291,7 +275,7 @@ static Fields family_says(const Family& f, const std::string& without, const Arc
         }
         const bool whole = before == fields.size();
         if (!whole) { continue; }
-        if (!reads || attn != build::Attn::name || !rows_apart(c, read).empty()) {
+        if (!reads || attn != build::Attn::name || !same_model(c, read)) {
             return {};
         }
     }
@@ -299,6 +283,22 @@ static Fields family_says(const Family& f, const std::string& without, const Arc
 }
 
 // ---- tensors
+
+// where one of our tensors goes: into a tensor of this many rows, all of it or a part
+struct TensorPlace {
+    std::string name;
+    Fold fold = AS_IT_IS;
+    long rows = 0;
+    bool turned = false, minus_one = false;      // as [in, out]; less 1
+};
+
+// a tensor while it is put together
+struct Part {
+    std::string name;
+    std::vector<long> shape;
+    std::vector<float> x;
+    std::vector<bool> set;
+};
 
 static Part* part_of(std::vector<Part>* parts, const TensorPlace& at, long cols, bool vector) {
     for (auto& p : *parts) {
@@ -315,7 +315,10 @@ static Part* part_of(std::vector<Part>* parts, const TensorPlace& at, long cols,
     return &parts->back();
 }
 
-bool part_put(std::vector<Part>* parts, const TensorPlace& at, const Arch& c, const StOut& ours) {
+// Puts our tensor where it goes. False if another of ours is there, with other numbers (two norms
+// of ours that are one there), or a number that could not be given back.
+static bool part_put(std::vector<Part>* parts, const TensorPlace& at, const Arch& c,
+                     const StOut& ours) {
     const bool vector = ours.shape.size() == 1;
     const long n = ours.shape[0];
     const long cols = vector ? 1 : ours.shape[1];

@@ -24,39 +24,6 @@ struct FamilyFile {
 FamilyFile family_file(const Arch& c, const std::string& type, const std::vector<StOut>& ours,
                        const Tokenizer& tok, const std::string& tokenizer_path);
 
-// ---- what other formats are written with, too: export_gguf.h
-
-// a row of ARCH that two models have otherwise, as flags or switches: "GATE=head"
-struct RowApart { std::string ours, theirs; };
-
-// Lists what two models differ in.
-std::vector<RowApart> rows_apart(Arch ours, Arch theirs);
-
-// Returns the value of a key of config.json for a model, as JSON; "" if no family has that key.
-std::string family_value(const std::string& key, Arch c);
-
-// Runs what reads a model, and returns false if that dies of it.
-bool accepted(const std::function<void()>& read);
-
-// where one of our tensors goes: into a tensor of this many rows, all of it or a part
-struct TensorPlace {
-    std::string name;
-    Fold fold = AS_IT_IS;
-    long rows = 0;
-    bool turned = false, minus_one = false;      // as [in, out]; less 1
-};
-
-// a tensor while it is put together
-struct Part {
-    std::string name;
-    std::vector<long> shape;
-    std::vector<float> x;
-    std::vector<bool> set;
-};
-
-// Puts our tensor where it goes. False if another of ours is there, with other numbers (two norms
-// of ours that are one there), or a number that could not be given back.
-bool part_put(std::vector<Part>* parts, const TensorPlace& at, const Arch& c, const StOut& ours);
 
 // Lists the families that can be written, by model_type.
 std::vector<std::string> families_written();

@@ -1,7 +1,6 @@
 /*
-gguf_families.h -- the families that GGUF files hold, as tables: import_gguf.h reads a file by them,
-export_gguf.h writes one. Facts: gguf-py 0.19 (names), llama.cpp as in llama-cpp-python 0.3.16 (what
-it computes).
+gguf_families.h -- the families that GGUF files hold, as tables: import_gguf.h reads a file by them.
+Facts: gguf-py 0.19.
 */
 #ifndef GGUF_FAMILIES_H
 #define GGUF_FAMILIES_H
@@ -14,36 +13,27 @@ it computes).
 //   qkv        q, k and v are one tensor
 //   gate_up    so are gate and up
 //   one_norm   one norm for attention and FFN, unless the file has two
-// llama.cpp, what it computes of the family:
-//   field=value   no other value
-//   square        only heads that fill the width
-//   window        the window, which it leaves out elsewhere
-//   factors       LLaMA 3's scaling of positions, likewise
-// Those with experts are read alone.
-struct GgufModel { const char *arch, *model_type, *key, *act, *form, *computes; };
+struct GgufModel { const char *arch, *model_type, *key, *act, *form; };
 static const GgufModel GGUF_MODELS[] = {
-    { "llama",    "llama",       "hidden_act",        "silu", "pairs", "factors" },
-    { "qwen2",    "qwen2",       "hidden_act",        "silu", "", "square" },
-    { "qwen3",    "qwen3",       "hidden_act",        "silu", "", "" },
-    { "smollm3",  "smollm3",     "hidden_act",        "silu", "pairs", "" },
-    { "gemma",    "gemma",       "hidden_activation", "gelu_pytorch_tanh", "", "tied=1" },
-    { "gemma2",   "gemma2",      "hidden_activation", "gelu_pytorch_tanh", "sandwich",
-      "tied=1 window" },
-    { "gemma3",   "gemma3_text", "hidden_activation", "gelu_pytorch_tanh", "sandwich",
-      "logit_cap=0 window" },
-    { "olmo2",    "olmo2",       "hidden_act",        "silu", "sandwich", "tied=0 square" },
-    { "phi2",     "phi",         "hidden_act",        "gelu_new", "one_norm", "tied=0 square" },
-    { "phi3",     "phi3",        "hidden_act",        "silu", "qkv gate_up", "square" },
-    { "stablelm", "stablelm",    "hidden_act",        "silu", "", "tied=0 square" },
-    { "gpt2",     "gpt2",        "activation_function", "gelu_new", "qkv", "square" },
-    { "gptneox",  "gpt_neox",    "hidden_act",        "gelu", "qkv", "tied=0 qkv_bias=1 square" },
-    { "qwen2moe", "qwen2_moe",   "hidden_act",        "silu", "", "" },
-    { "qwen3moe", "qwen3_moe",   "hidden_act",        "silu", "", "" },
-    { "gpt-oss",  "gpt_oss",     "hidden_act",        "silu", "", "" },
-    { "falcon",   "falcon",      "activation",        "gelu", "qkv one_norm",
-      "qkv_bias=0 square" },
-    { "bloom",    "bloom",       "",                  "", "qkv", "square" },
-    { "granite",  "granite",     "hidden_act",        "silu", "pairs", "" },
+    { "llama",    "llama",       "hidden_act",        "silu", "pairs" },
+    { "qwen2",    "qwen2",       "hidden_act",        "silu", "" },
+    { "qwen3",    "qwen3",       "hidden_act",        "silu", "" },
+    { "smollm3",  "smollm3",     "hidden_act",        "silu", "pairs" },
+    { "gemma",    "gemma",       "hidden_activation", "gelu_pytorch_tanh", "" },
+    { "gemma2",   "gemma2",      "hidden_activation", "gelu_pytorch_tanh", "sandwich" },
+    { "gemma3",   "gemma3_text", "hidden_activation", "gelu_pytorch_tanh", "sandwich" },
+    { "olmo2",    "olmo2",       "hidden_act",        "silu", "sandwich" },
+    { "phi2",     "phi",         "hidden_act",        "gelu_new", "one_norm" },
+    { "phi3",     "phi3",        "hidden_act",        "silu", "qkv gate_up" },
+    { "stablelm", "stablelm",    "hidden_act",        "silu", "" },
+    { "gpt2",     "gpt2",        "activation_function", "gelu_new", "qkv" },
+    { "gptneox",  "gpt_neox",    "hidden_act",        "gelu", "qkv" },
+    { "qwen2moe", "qwen2_moe",   "hidden_act",        "silu", "" },
+    { "qwen3moe", "qwen3_moe",   "hidden_act",        "silu", "" },
+    { "gpt-oss",  "gpt_oss",     "hidden_act",        "silu", "" },
+    { "falcon",   "falcon",      "activation",        "gelu", "qkv one_norm" },
+    { "bloom",    "bloom",       "",                  "", "qkv" },
+    { "granite",  "granite",     "hidden_act",        "silu", "pairs" },
 };
 
 // A key after the family's name, its key in config.json, its type in the file, and the only family

@@ -1,6 +1,6 @@
 /*
 gguf_splits.h -- how byte-level tokenizers split text, by the name that GGUF files have for it.
-tokenizer_gguf.cpp reads files by it, open/gguf_vocabulary.cpp writes them.
+tokenizer_gguf.cpp reads files by it.
 */
 #ifndef GGUF_SPLITS_H
 #define GGUF_SPLITS_H

@@ -12,8 +12,7 @@ includes nothing.
     X(export,   'x', "CHECKPOINT", "write a checkpoint for transformers, to the directory --out")
 
 #define OPEN_FLAGS(X) \
-    X("x", OWN, str,    to,              0,   "",         0, 0,       "a family of transformers (empty: the first that can express the model), train_sink (our own code) or gguf (for llama.cpp)") \
-    X("x", OWN, str,    type,            0,   "f32",      0, 0,       "--to gguf: store its matrices as f32, f16, bf16 or q8_0")
+    X("x", OWN, str,    to,              0,   "",         0, 0,       "a family of transformers (empty: the first that can express the model), or train_sink (our own code)")
 
 #define OPEN_ARCH(X) \
     /* mixture of experts */ \

@@ -276,22 +276,75 @@ static void card_check() {
                  sink = last.get("sink")->get("sink_k")->items[0].number;
     for (auto& fact : { strf("| validation loss | %.4f |", loss),
                         strf("| Sink_1 | %.1f%% of heads", 100 * sink),
-                        std::string("| steps | 6 (384 tokens) |"), "| data | " + TEXT,
-                        std::string("ATTN=softmax BIAS=none"), std::string("parallel 1") }) {
+                        std::string("| steps | 6 (384 tokens) |"), std::string("| data | text.txt |"),
+                        std::string("ATTN=softmax BIAS=none"), std::string("parallel 1"),
+                        std::string("--lr 0.02") }) {
         CHECK(card.find(fact) != std::string::npos, "README.md does not say: %s", fact.c_str());
     }
+    CHECK(card.find("build/test") == card.npos, "README.md names a folder: %s", card.c_str());
+    CHECK(split(card, '\n').size() <= 41, "README.md has %zu lines", split(card, '\n').size());
+    // a name that would be a table, a heading and HTML is text
+    const std::string odd = SCRATCH + "x|y\n# Heading <img src=x>.txt";
+    file_write(odd, file_read(TEXT));
+    check_run(strf("cd %s && cp -r bytes odd && cp -r odd/step_6 'odd/z|<b>'", SCRATCH.c_str()));
+    const std::string state = SCRATCH + "odd/z|<b>/state.json";
+    std::string said = file_read(state);
+    const size_t at = said.find(json_str(TEXT));
+    said.replace(at, json_str(TEXT).size(), json_str(odd));
+    file_write(state, said);
+    const Ran r = exported("'" + SCRATCH + "odd/z|<b>'", "'" + SCRATCH + "o\033[31m'");
+    CHECK(at != said.npos && r.code == 0 && r.out.find('\033') == r.out.npos, "%s%s",
+          r.out.c_str(), r.err.c_str());
+    const std::string escaped = file_read(SCRATCH + "o\033[31m/README.md");
+    CHECK(escaped.find("| x\\|y?\\# Heading \\<img src=x\\>.txt |") != escaped.npos &&
+              escaped.find("\n# z\\|\\<b\\>\n") != escaped.npos, "got %s", escaped.c_str());
+    check_run("rm -rf '" + SCRATCH + "o\033[31m'");
     // a checkpoint without its run
     check_run("cp -r " + SCRATCH + "bytes/step_6 " + SCRATCH + "alone && rm " + SCRATCH +
               "alone/state.json");
     exported(SCRATCH + "alone", SCRATCH + "alone-out");
-    CHECK(file_read(SCRATCH + "alone-out/README.md").find("is not known.") != std::string::npos,
+    CHECK(file_read(SCRATCH + "alone-out/README.md").find("is not known") != std::string::npos,
           "README.md of a checkpoint without a run speaks of one");
     const std::string one = SCRATCH + "one";
     program("train --steps 1 --layers 1 --heads 1 --width 8 --ffn-width 8 --seq 4 -b 4 --sample 0 "
             "--eval-every 0 --val-seqs 4 --probe-seqs 4 --probe-len 4 --out " + one);
     exported(one + "/step_1", one + "-out");
-    CHECK(file_read(one + "-out/README.md").find("| 1 layer, width 8, 1 head of 8 (1 of keys)") !=
+    CHECK(file_read(one + "-out/README.md").find("| 1, 8, 1, 1, 8 |") !=
               std::string::npos, "README.md of one layer and one head");
+}
+
+// A run whose sequences all begin with one token: the export's tokenizer puts it there, and probe
+// says so
+static void first_token_check() {
+    const char* const ROWS[][2] = { { "first", "--bos seq" }, { "fixed", "--fix-token 1:65" } };
+    for (auto& row : ROWS) {
+        const bool fixed = strstr(row[1], "fix");
+        const int id = fixed ? 65 : 256;
+        const std::string from = trained(row[0], "--data " + TEXT + " " + row[1]);
+        const std::string to = SCRATCH + row[0] + "-out";
+        Ran r = exported(from, to);
+        CHECK(r.code == 0, "%s: %s", row[1], r.err.c_str());
+        const Tokenizer tok = tokenizer_load(to + "/tokenizer.json");
+        CHECK(tok.before == std::vector<int>{ id } && tok.bos == id, "%s: BOS %d", row[1], tok.bos);
+        CHECK(tokenizer_encode(tok, "a", true) == (std::vector<int>{ id, 97 }), "%s: ids", row[1]);
+        const Json config = json_of_file(to + "/config.json");
+        CHECK(config.get("bos_token_id")->number == id, "%s: bos_token_id", row[1]);
+        CHECK(json_of_file(to + "/tokenizer_config.json").get("bos_token"), "%s", row[1]);
+        const std::string card = file_read(to + "/README.md");
+        CHECK(card.find(strf("began with token %d: its sink", id)) != card.npos, "%s", card.c_str());
+        const std::string probe = " -d " + TEXT + " --probe-len 16 --probe-seqs 4 ";
+        r = program("probe " + to + probe);
+        CHECK(r.says("begins a text with") && r.says("bos default: "), "%s: probe says %s", row[1],
+              r.out.c_str());
+        r = program("probe " + to + probe + "--bos default --json " + SCRATCH + "a.json");
+        program("probe " + from + probe + "--bos seq --json " + SCRATCH + "b.json");
+        const Json a = json_of_file(SCRATCH + "a.json"), b = json_of_file(SCRATCH + "b.json");
+        const bool same = a.get("probe_loss")->string == b.get("probe_loss")->string;
+        CHECK(r.code == 0 && same != fixed, "%s: --bos default of the export: %s", row[1],
+              r.err.c_str());
+    }
+    CHECK(file_read(SCRATCH + "bytes-out/README.md").find("began with token") == std::string::npos,
+          "a run without a first token has one");
 }
 
 // tokenizer.json of bytes gives the ids that bytes have
@@ -329,7 +382,13 @@ static void refusals_check() {
     CHECK(!is_there(mine), "a refused export left a directory");
     refused(from, "''", "--out");
     refused(from, TEXT, "already exists");
-    refused(from, from, "which no export wrote");
+    refused(from, from, "is in a run");
+    // a run goes on after it: neither a step of it nor anything in a checkpoint is an export
+    refused(from, SCRATCH + "bytes/step_9", "is in a run");
+    refused(from, SCRATCH + "bytes/new/one", "is in a run");
+    refused(from, from + "/one", "is in a run");
+    refused(from, again + "/one", "is in a run");
+    CHECK(!is_there(SCRATCH + "bytes/new") && !is_there(from + "/one"), "something was made there");
     make_dirs(mine);
     file_write(mine + "/notes.txt", "mine");
     refused(from, mine, "holds notes.txt");
@@ -339,13 +398,60 @@ static void refusals_check() {
     CHECK(exported(from, again).code == 0, "an export does not replace an earlier one");
     file_write(again + "/mine.txt", "mine");
     refused(from, again, "holds mine.txt");
-    file_write(mine + "/export.json", "{\"files\": [\"export.json\"]}");
+    unlink((again + "/mine.txt").c_str());
+    CHECK(exported(from, again).code == 0, "without it, it does not");
+    // what was ours and is not any more: an edited card, weights trained on, a directory
+    for (const char* name : { "README.md", "model.safetensors" }) {
+        const std::string path = again + "/" + name, before = file_read(path);
+        file_write(path, before + "MY EDITS");
+        refused(from, again, std::string("holds ") + name + ", which was changed since");
+        CHECK(file_read(path) == before + "MY EDITS", "%s was lost", name);
+        file_write(path, before);
+    }
+    const std::string card = again + "/README.md", text = file_read(card);
+    unlink(card.c_str());
+    make_dirs(card);
+    refused(from, again, "holds README.md, which no export wrote");
+    rmdir(card.c_str());
+    file_write(card, text);
+    file_write(mine + "/export.json", "{\"files\": [\"notes.txt\"]}");
+    refused(from, mine, "an export of an older version");
+    file_write(mine + "/export.json", "{\"files\": {}}");
     refused(from, mine, "holds notes.txt");
+    // one that was killed is emptied by the next; a folder of somebody's is not
+    const std::string tmp = again + ".tmp", other = SCRATCH + "other";
+    make_dirs(tmp);
+    file_write(tmp + "/lock", "");
+    file_write(tmp + "/model.safetensors", "half");
+    CHECK(exported(from, again).code == 0 && !is_there(tmp), "a killed export stays");
+    make_dirs(other + ".tmp");
+    file_write(other + ".tmp/model.safetensors", "mine");
+    refused(from, other, "is not of an export");
+    CHECK(file_read(other + ".tmp/model.safetensors") == "mine" && !is_there(other), "was lost");
+    check_run("rm -r " + other + ".tmp");
+    // killed between the exchange and the end: DIR.tmp is the export before, whole
+    check_run("cp -r " + again + " " + tmp);
+    CHECK(exported(from, again).code == 0 && !is_there(tmp), "the export before stays");
+    // a full disk: nothing is left, and what was there is as it was
+    const std::string limit = "ulimit -f 8; trap '' XFSZ; OMP_NUM_THREADS=1 " + std::string(PROGRAM);
+    const Ran full = check_run(limit + " export " + SCRATCH + "plain/step_6 -o " + again);
+    CHECK(full.code == EXIT_MACHINE && !is_there(tmp) && file_read(card) == text,
+          "exit %d, %s", full.code, full.err.c_str());
     CHECK(program("export --out " + SCRATCH + "none").says("wanted one"), "no checkpoint");
+    // what older versions did here, and what does it now
+    const char* const GONE[][2] = {
+        { "export x -o y --to gguf", "scripts/to_gguf.py" },
+        { "export x -o y --type f16", "scripts/to_gguf.py" },
+        { "probe x --adapter y", "merge_and_unload" },
+    };
+    for (auto& gone : GONE) {
+        const Ran r = program(gone[0]);
+        CHECK(r.code == EXIT_USER && r.says(gone[1]), "%s: %s", gone[0], r.err.c_str());
+    }
     CHECK(program("export " + from + " --out x --lr 3").says("not a flag of this command"),
           "a flag of another command");
     for (auto& name : dir_list(SCRATCH)) {
-        CHECK(name.find(".old") == name.npos && name.size() < 20, "%s was left", name.c_str());
+        CHECK(name.find(".old") == name.npos && !ends_with(name, ".tmp"), "%s was left", name.c_str());
     }
 }
 
@@ -381,6 +487,7 @@ int main() {
     chosen_check();
     card_check();
     bytes_check();
+    first_token_check();
     refusals_check();
     moved_check();
     return check_done();

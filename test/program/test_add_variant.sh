@@ -22,7 +22,8 @@ cd "$tmp" || exit 1
 
 apply() { # a diff, which only adds lines: how many goes to `counts`
     grep -q '^-[^-]' "test/add/$1.diff" && { echo "$1.diff takes lines out"; return 1; }
-    patch -p1 < "test/add/$1.diff" || return 1
+    # as the tour prints it: it forgives nothing. The copy is in no repository, wherever it lies
+    GIT_CEILING_DIRECTORIES=$(dirname "$tmp") git apply "test/add/$1.diff" || return 1
     awk -v name="$1" '/^\+\+\+ / { file = substr($2, 3) } /^\+[^+]/ { n++; lines[file]++ }
                       END { printf "%s.diff: %d lines", name, n; for (f in lines) { printf ", %d of %s", lines[f], f } print "" }' \
         "test/add/$1.diff" >> counts
@@ -39,6 +40,12 @@ trains() { # NAME flags
     "./$name" -d bb -n 30 --warmup 5 --lr 0.003 --eval-every 0 -o "run-$name" "$@" &&
         awk -F'"loss":' '/"event":"train"/ { split($2, x, ","); if (x[1] ~ /null/) { exit 1 } if (!n++) { first = x[1] } last = x[1] }
                          END { print first, last; exit !(n && last < first - 0.1) }' "run-$name/log.jsonl"
+}
+# the PyTorch file does not know the new name: `export` says so and leaves nothing
+no_export() { # NAME WORDS
+    ./"$1" export "run-$1/step_30" -o "out-$1" 2> refused && return 1
+    cat refused
+    grep "$2, which scripts/modeling_train_sink.py does not know" refused && [ ! -e "out-$1" ]
 }
 gradients() { # NAME flags
     name=$1; shift
@@ -70,6 +77,7 @@ $CXX -std=c++17 -O0 -fopenmp -DATTN_ONLY=relu -x c++ test/core/test_attention.cp
 ok "it builds"                            build relu ATTN=relu
 ok "it trains"                            trains relu
 ok "the log names it"                     grep -q '"ATTN":"relu"' run-relu/log.jsonl
+ok "it is not exported as sigmoid or any other" no_export relu 'attn is "relu"'
 # not gradients: finite differences step over the corner of relu.
 # The tests of attention have its derivative
 ok "the tests of attention compile it"    wait $tests
@@ -98,6 +106,7 @@ ok "it trains"                            trains zero_v
 ok "the log names it"                     grep -q '"BIAS":"zero_v"' run-zero_v/log.jsonl
 ok "the new metric is in the log"         grep -q '"mostly_first":\[\[0' run-zero_v/log.jsonl
 ok "and was not, before"                  sh -c '! grep -q mostly_first run-relu/log.jsonl'
+ok "it is not exported as zero or none"   no_export zero_v 'bias is "zero_v"'
 ok "its gradients are right"              gradients zero_v
 ok "v* is learned, k* is not there" \
     sh -c 'grep -q "self_attn.v_star" gradients.txt && ! grep -q k_star gradients.txt'
@@ -111,6 +120,12 @@ ok "there is one of each layer" \
     sh -c '[ $(grep -c "self_attn.temperature " gradients.txt) = 2 ]'
 ok "and where half a head turns"          gradients zero_v --head-temperature 1 --rope-part 0.5
 ok "its gradients are right (ref)"        gradients reference --head-temperature 1
+ok "a model without it trains"            trains reference
+ok "and is exported as before" \
+    ./reference export run-reference/step_30 -o out-plain --to train_sink
+ok "which does not speak of the new row"  sh -c '! grep head_temperature out-plain/config.json'
+ok "a model with it trains"               trains reference --head-temperature 1
+ok "and is not exported"                  no_export reference 'head_temperature is 1'
 if [ -f "$CUDA/include/cublasLt.h" ]; then
     ok "it compiles for CUDA" \
         $CXX -x c++ -std=c++17 -fsyntax-only -w -DEMU -DATTN=softmax -DBIAS=none -DPE=rotary \

@@ -52,7 +52,6 @@ VALUES = {
     "--prompt": ["ab"], "--tokens": ["7"], "--temperature": ["0.1"],
     "--top-k": ["2"], "--task": ["other.jsonl"], "--limit": ["1"], "--max-length": ["15"], "--val": ["other.txt"],
     "--val-fraction": ["0.5"], "--domains": ["Github"], "--shard-tokens": ["100"], "--to": ["train_sink"],
-    "--type": ["f16"],
 }
 # What other builds or tokenizers alone take.
 REFUSED_HERE = {"--alibi-slopes": "PE=alibi", "--attn-p": "ATTN=softmax_p", "--attn-cap": "ATTN=softcap",
@@ -123,7 +122,6 @@ SETTINGS = [
     ("cpu", "tokenize text.txt", EVERY),
     ("cpu", "tokenize records.jsonl", EVERY),
     ("cpu", "export txt-run/step_4", EVERY),
-    ("cpu", "export txt-run/step_4 --to gguf", EVERY),
 ]
 
 
@@ -168,8 +166,7 @@ def result(build, words):
     for name in ("made", "dump"): shutil.rmtree(os.path.join(SCRATCH, name), ignore_errors=True)
     command = words.split()[0]
     os.mkdir(os.path.join(SCRATCH, "made"))
-    file = "/model.gguf" if "--to gguf" in words else ""
-    to = {"train": " -o made", "tokenize": " -o made", "export": " -o made" + file, "generate": ""}
+    to = {"train": " -o made", "tokenize": " -o made", "export": " -o made", "generate": ""}
     ran = program(build, words + to.get(command, " --json made.json"))
     made = os.path.join(SCRATCH, "made")
     if ran.returncode: return None, ran.stderr
