@@ -111,6 +111,18 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
         "make train_sink " + theirs + trained_precision(dir));
 }
 
+// Dies if our own config.json names code beside the weights that is not ours: it is not run.
+static void own_code_check(const Json& j, const std::string& where) {
+    const Json* code = j.get("auto_map");
+    for (size_t i = 0; code && i < code->fields.size(); i++) {
+        const auto& [key, value] = code->fields[i];
+        if (starts_with(value.string, "modeling_train_sink.TrainSink")) { continue; }
+        die(EXIT_USER, where + ": auto_map: " + key + " is " + json_short(value) +
+                           ": code beside the weights, which is not run",
+            "if the weights are those of a run, remove auto_map from this file");
+    }
+}
+
 // Reads our own config.json. *attn, *tokenizer: what else it says.
 static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::string& where,
                                std::string* attn, std::string* tokenizer) {
@@ -120,6 +132,7 @@ static Arch arch_of_checkpoint(const Json& j, const Json& mine, const std::strin
     for (auto& r : arch_rows(&c)) {
         if (r.type == ARCH_kind) { *(kind*)r.at = 0; }
     }
+    if (!family) { own_code_check(j, where); }
     if (family) {                                // what others read, in the family's words
         Json theirs = j;
         theirs.fields.erase(std::remove_if(theirs.fields.begin(), theirs.fields.end(),
