@@ -126,6 +126,7 @@ static void test_alone(int rank, const char* says) {
 }
 
 int main() {
+    setenv("DIST_TIMEOUT", "20", 1);
     test_launchers();
     test_slurm();
     test_rendezvous(false);
