@@ -275,6 +275,10 @@ for edit in 's/"T":16/"T":1e300/' 's/"held":\[[0-9]*/"held":[-5/' 's/"held":\[[0
     [ $code -eq 2 ] && grep -q "wanted a whole number" err; ok $? "probe, $edit: exit $code, $(cat err)"
 done
 
+# the hashes do not come off
+rm -rf edited; cp -r sound edited
+sed -i 's/, "files": .*/}/; s/"automatic": false, //' edited/step_3/state.json
+refuses "its own hash is gone" --resume -n 4 -o edited
 # a step that no run makes is shown short
 rm -rf edited; cp -r sound edited
 sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"version": "[^"]*", //; s/"step": 3/"step": 1e300/' edited/step_3/state.json
