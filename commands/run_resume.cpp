@@ -110,9 +110,8 @@ void run_take_begun(Flags* f) {
 
 void run_again(const Flags& f) {
     const Json was = log_flags(f.out + "/log.jsonl", INFINITY);
-    JsonObject changed;
-    std::string other = flags_changed(was, f, &changed);
-    if (other.empty()) { other = changed.fields; }
+    JsonObject may_change;
+    const std::string other = flags_changed(was, f, &may_change);
     if (other.empty()) { return; }
     die(EXIT_USER, f.out + ": has no checkpoint, and was begun with other flags: " + other,
         "give the flags of that run again, or another --out");

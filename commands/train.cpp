@@ -350,7 +350,8 @@ Due run_due(const Run& r, long step) {
     due.save = planned || wish >= SAVE;
     due.keep = planned || wish == KEEP_AND_STOP;
     // nothing was trained yet: its log is all that such a run needs to begin again
-    if (due.stop && step == 0 && !planned && !r.resumed) { due.save = false; }
+    const bool at_once = stop_signal && dist::world == 1;
+    if (at_once && step == 0 && !planned && !r.resumed) { due.save = false; }
     const bool saved_already = r.resumed && step == r.first;
     if (saved_already) {         // but an automatic checkpoint may be one that is kept from now on
         const bool automatic = !r.kept.empty() && r.kept.back().automatic;
@@ -406,6 +407,7 @@ static void save(Run* r, long step, bool keep) {
     const Saved newest = { step, step_directory(*r, step), !keep, optimizer, last_only };
     const std::string failed = failure_of([&] { saves_prune(&r->kept, newest, last_only); });
     if (failed.empty()) { return; }
+    r->kept.push_back(newest);                           // the next one tries again
     progress_end();
     printf("note   an older checkpoint stays: %s\n", failed.c_str());
 }
@@ -507,8 +509,8 @@ void run_finish(Run* r, long step) {
     if (r->log.f) { fclose(r->log.f); }
     progress_end();
     if (r->saved < 0) {
-        printf("%s before its first step; --resume -o %s begins it again\n", how,
-               printable(r->f.out).c_str());
+        printf("%s at step %ld, not saved: nothing was trained; --resume -o %s begins again\n", how,
+               step, printable(r->f.out).c_str());
         return;
     }
     const bool no_step = r->resumed && step == r->first;

@@ -109,6 +109,18 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
         "make train_sink " + theirs + trained_precision(dir));
 }
 
+// Dies if our own config.json names code beside the weights that is not ours: it is not run.
+static void own_code_check(const Json& j, const std::string& where) {
+    const Json* code = j.get("auto_map");
+    for (size_t i = 0; code && i < code->fields.size(); i++) {
+        const auto& [key, value] = code->fields[i];
+        if (starts_with(value.string, "modeling_train_sink.TrainSink")) { continue; }
+        die(EXIT_USER, where + ": auto_map: " + key + " is " + json_short(value) +
+                           ": code beside the weights, which is not run",
+            "if the weights are those of a run, remove auto_map from this file");
+    }
+}
+
 // Tells whether one of these words, with blanks around them, is the key.
 static bool is_one_of(const char* words, const std::string& key) {
     return strstr(words, (" " + key + " ").c_str());
@@ -227,6 +239,7 @@ static Checkpoint checkpoint_ours(const std::string& dir) {
         die(EXIT_USER, k.where + ": is of another program's model, " + printable(family),
             ROOM_MISSING);
     }
+    own_code_check(k.config, k.where);
     k.c = arch_fixed();
     config_read(&k.c, "", k.config, k.where);
     const Json* scaling = k.config.get("rope_scaling");

@@ -1,9 +1,11 @@
 // faults.c -- a disk that fails: preloaded into the program (LD_PRELOAD) by test_faults.sh, it lets
-// one call go wrong. FAULT=CALL:N:ERRNO, where CALL is fopen, fflush, fsync, rename or mkdir, and N
+// one call go wrong. FAULT=CALL:N:ERRNO, where CALL is open, fflush, fsync, rename or mkdir, and N
 // counts the calls whose path has FAULT_PATH in it.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +38,12 @@ static const char* path_of(int fd) {
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-FILE* fopen(const char* path, const char* mode) {
-    return fails("fopen", path) ? NULL : REAL(fopen)(path, mode);
+int open(const char* path, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    const mode_t mode = flags & O_CREAT ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    return fails("open", path) ? -1 : REAL(open)(path, flags, mode);
 }
 int fflush(FILE* f) {
     return f && fails("fflush", path_of(fileno(f))) ? EOF : REAL(fflush)(f);

@@ -1,6 +1,7 @@
 /*
-test_place.cpp -- which of many processes this one is, by what its launcher leaves in the environment;
-and how rank 0 hands its bytes to the others by files, among what earlier jobs have left there.
+test_place.cpp -- which of many processes this one is, by what its launcher leaves in the
+environment; and how rank 0 hands its bytes to the others by files, among what earlier jobs have
+left there.
 */
 #include "../check.h"
 #include "../../dist/rendezvous.h"
@@ -126,6 +127,7 @@ static void test_alone(int rank, const char* says) {
 }
 
 int main() {
+    setenv("DIST_TIMEOUT", "20", 1);
     test_launchers();
     test_slurm();
     test_rendezvous(false);

@@ -254,17 +254,17 @@ rm -rf edited; cp -r read2 edited; sed -i 's/"vocab"/"vocab" /' edited/step_6/to
 refuses "tokenizer.json: was edited" --resume -o edited
 # one without hashes is believed, but its place in the data is known
 rm -rf edited; cp -r sound edited
-sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"drawn":6/"drawn":8/' edited/step_3/state.json
+sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"version": "[^"]*", //; s/"drawn":6/"drawn":8/' edited/step_3/state.json
 refuses 'data.drawn 8: wanted the sequences of all steps, 6' --resume -n 4 -o edited
 rm -rf edited; cp -r read2 edited
-sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"source_drawn":\[[0-9]*/"source_drawn":[50/' edited/step_6/state.json
+sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"version": "[^"]*", //; s/"source_drawn":\[[0-9]*/"source_drawn":[50/' edited/step_6/state.json
 refuses 'data.source_drawn 50' --resume -o edited
 
 # numbers that no program writes, in a checkpoint without hashes
 for edit in 's/"tokens_per_step": 32/"tokens_per_step": 1e300/' 's/"T":16/"T":1e-300/' \
             's/"batch": 2/"batch": -1e300/' 's/"T":16/"T":1.5/'; do
     rm -rf edited; cp -r sound edited
-    sed -i 's/, "files": .*/}/; s/"automatic": false, //' edited/step_3/state.json
+    sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"version": "[^"]*", //' edited/step_3/state.json
     sed -i "$edit" edited/step_3/state.json
     refuses "wanted a whole number" --resume -n 4 -o edited
 done
@@ -275,9 +275,13 @@ for edit in 's/"T":16/"T":1e300/' 's/"held":\[[0-9]*/"held":[-5/' 's/"held":\[[0
     [ $code -eq 2 ] && grep -q "wanted a whole number" err; ok $? "probe, $edit: exit $code, $(cat err)"
 done
 
+# the hashes do not come off
+rm -rf edited; cp -r sound edited
+sed -i 's/, "files": .*/}/; s/"automatic": false, //' edited/step_3/state.json
+refuses "its own hash is gone" --resume -n 4 -o edited
 # a step that no run makes is shown short
 rm -rf edited; cp -r sound edited
-sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"step": 3/"step": 1e300/' edited/step_3/state.json
+sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"version": "[^"]*", //; s/"step": 3/"step": 1e300/' edited/step_3/state.json
 refuses "step 1e+300: wanted step 3" --resume -n 4 -o edited
 [ "$(awk 'length > 200' err)" = "" ]; ok $? "a number of 300 digits"
 
@@ -371,7 +375,7 @@ rm -rf old; cp -r all old
 python3 -c "
 import json
 s = json.load(open('old/step_9/state.json'))
-for key in ('flags', 'files', 'automatic', 'directory', 'numbers', 'build'): s.pop(key)
+for key in ('flags', 'files', 'automatic', 'directory', 'numbers', 'build', 'version'): s.pop(key)
 json.dump(s, open('old/step_9/state.json', 'w'))"
 "$program" probe all/step_9 > one; "$program" probe old/step_9 > two 2> err
 ok $? "an old checkpoint: $(cat err)"
