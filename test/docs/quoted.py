@@ -197,9 +197,11 @@ seed1 = [o for o in table4["table4-none"]["ours"] if o["seed"] == 1][0]["last"]
 PROSE = [
     ("docs/sinks.md", "Sink_1 {}, {} and {}% (seeds 2, 3, 4;", rates),
     ("docs/sinks.md", "has none, at {} to {} more loss", [f"{min(dearer):.2f}", f"{max(dearer):.2f}"]),
-    ("docs/sinks.md", "at no cost: Sink_\\* {}% and Sink_1 {}%",
+        ("docs/sinks.md", "takes all of the sink: Sink_\\* {}% and Sink_1 {}%; the loss changes by {}, {} and {} (same",
      [f"{100 * min(e['sink']['sink_star'] for e in ends['extra-key']):.0f}",
-      f"{100 * max(e['sink']['sink_k'][0] for e in ends['extra-key']):.0f}"]),
+      f"{100 * max(e['sink']['sink_k'][0] for e in ends['extra-key']):.0f}"]
+     + [f"{b['val_loss'] - a['val_loss']:.3f}" for a, b in zip(ends["softmax"], ends["extra-key"])]),
+
     ("docs/findings/text.md", "it is {}, {}, {}, {}, {}, {} and {}% from step 2,400 to 3,000",
      [f"{100 * finer[s]['sink']['sink_k'][0] - 1e-9:.0f}" for s in range(2400, 3001, 100)]),
     ("docs/findings/smollm2.md", "| natural | `none` | {} | {} | {} | {} |",
