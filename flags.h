@@ -87,6 +87,7 @@ typedef std::string str;
     X("T", TRAINING, str,    only,            0,   "",         0, 0,       "train only the tensors whose names contain one of these words: sinks,k_star") \
     X("t", RUN, bool,   resume,          0,   false,      0, 0,       "continue from the newest checkpoint in --out: flags that are not given are the run's own") \
     X("tb", RUN, bool,   graph,           0,   false,      0, 0,       "CUDA: record a micro-batch and start it with one call, for small models") \
+    X("tb", RUN, long,   hopper,          0,   1,          0, 1,       "CUDA: 1 computes attention by the kernels for Hopper, where the card is one, 0 by those for all") \
     X("t", RUN, double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
     X("x", OWN, str,    to,              0,   "",         0, 0,       "a family of transformers (empty: the first that can express the model), train_sink (our own code) or gguf (for llama.cpp)") \
     X("x", OWN, str,    type,            0,   "f32",      0, 0,       "--to gguf: store its matrices as f32, f16, bf16 or q8_0") \
