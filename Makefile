@@ -9,7 +9,8 @@ include mk/build.mk    # how a program is built
 include mk/tests.mk    # how the tests are built
 
 .SUFFIXES: # so that `make test_data` is an unknown target, and compiles no file of that name
-.PHONY: train_sink binary once switches rooms quick slow test-all core-tests compile-all ptx-all sanitizer check test \
+.PHONY: train_sink binary nvcc_arch once switches rooms quick slow test-all core-tests compile-all \
+        ptx-all sanitizer check test \
         program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
@@ -21,6 +22,9 @@ binary: $(DIR)/train_sink # the same without the link
 
 check: # are these switches a model? says so and builds nothing
 	@echo "$(DIR)"
+
+nvcc_arch: # what nvcc is told to compile for, for scripts
+	@echo "$(NVCC_ARCH)"
 
 switches: # the names of the switches that make a model, for scripts
 	@echo "$(MODEL)"

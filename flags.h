@@ -86,6 +86,7 @@ typedef std::string str;
     X("T", TRAINING, str,    only,            0,   "",         0, 0,       "train only the tensors whose names contain one of these words: sinks,k_star") \
     X("t", RUN, bool,   resume,          0,   false,      0, 0,       "continue from the newest checkpoint in --out: flags that are not given are the run's own") \
     X("tb", RUN, bool,   graph,           0,   false,      0, 0,       "CUDA: record a micro-batch and start it with one call, for small models") \
+    X("tb", RUN, long,   hopper,          0,   1,          0, 1,       "CUDA: 1 computes attention by the kernels for Hopper, where the card is one, 0 by those for all") \
     X("t", RUN, double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
     OPEN_FLAGS(X) \
     X("pe", DATA, str,    probe_from,      0,   "",         0, 0,       "from a .jsonl: start (of each record, default) or windows (of all)") \

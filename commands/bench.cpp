@@ -10,6 +10,7 @@ memory; the cost of an evaluation.
 #include "../shell/run_dir.h"
 #include "../core/train_sink.h"
 #include "commands.h"
+#include "hopper.h"
 #include "memory_needed.h"
 
 // Returns the FLOPs of a training step per token: 6 for every weight of a matrix product, and
@@ -413,6 +414,7 @@ int command_bench(Flags f) {
     b.product = product_gflops();
     b.gbytes = f.ops ? memory_gbytes() : 0;
     Model m = model_new(c, T, true);
+    hopper_settle(&f, c, f.given_hopper);
     model_init(&m, f.seed);
     choose_batch(&m, &f, 0);
     b.accum = f.total_batch ? f.total_batch / (f.batch * T) : 1;

@@ -10,6 +10,7 @@ they were at a checkpoint (--resume, in run_resume.h). Start at the end, with ru
 #include "../shell/run_flags.h"
 #include "../files/look.h"
 #include "../dataloader/targets.h"
+#include "hopper.h"
 #include "memory_needed.h"
 #include "open_model.h"
 #include "probe_data.h"
@@ -293,6 +294,7 @@ static void run_model(Run* r, const Origin& o) {
     step_memory_check(f->total_batch);
     r->m = model_new(r->c, std::max(T, r->probe_len), true);
     r->m.min_context = f->min_context;
+    hopper_settle(f, r->c, f->given_hopper || o.resumes());
     select_trained(&r->m, *f);
     long had = 0;
     if (o.resumes()) { had = json_count(o.state, "batch", 0, o.from + "/state.json"); }

@@ -151,6 +151,7 @@ void run_take(Flags* f, const Json& state, long step) {
     flags_take(f, was);
     const bool no_graph = ops::on_host || dist::world > 1;       // one GPU's run goes on elsewhere
     if (no_graph && !f->given_graph) { f->graph = false; }
+    if (!was.get("hopper") && !f->given_hopper) { f->hopper = 0; }    // runs before that flag
     batch_of_all(f, state);
     if (!f->given_product && !f->product.empty()) { product_settle(*f); }
     if (!f->given_tokenizer) { f->tokenizer = source_found(f->tokenizer, directory); }

@@ -10,6 +10,7 @@ models and linked to it; with the switches given it includes this file and is wh
 #include "../cpu/metrics.h"
 #if defined(__CUDACC__) || defined(EMU)
 #include "../cuda/attention.cuh"
+#include "../cuda/hopper_check.cuh"
 #include "../cuda/metrics.cuh"
 #endif
 #ifndef ATTN
@@ -83,5 +84,9 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
     const auto metrics = idle ? ops::attention_metrics<Attn, Without, Pe>
                               : ops::attention_metrics<Attn, Bias, Pe>;
     metrics(out, qkv, stat, star, gate, skip, s);
+}
+
+std::string hopper_lacks(int NH, int KV, int HS) {
+    return ops::hopper_lacks<Attn, Bias, Pe>(NH, KV, HS);
 }
 } // namespace variant

@@ -34,5 +34,8 @@ void attention_row(real* out, const real* q, const real* kv, StarColumn<const re
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
                        StarColumn<const real> star, HeadGate<const real> gate, int skip, bool idle,
                        const AttnShape& s);
+// Returns why attention of such heads does not go by Hopper's kernels (cuda/hopper_check.cuh), or
+// nothing.
+std::string hopper_lacks(int NH, int KV, int HS);
 } // namespace variant
 #endif // VARIANT_H

@@ -17,6 +17,12 @@ namespace host {
 // ----------------------------------------------------------------------------
 // 1 what a backend says of itself
 
+// Returns why attention does not go by Hopper's kernels.
+template <class Attn, class Bias, class Pe> std::string hopper_lacks(int, int, int) {
+    return "got a program of BACKEND=cpu, wanted one of BACKEND=cuda";
+}
+inline void use_hopper(bool) {}
+
 static const bool on_host = true;       // host code may read device memory as it is
 static const bool reads_mapped = false; // weights may stay in their file (cpu/mapped_weights.h)
 

@@ -20,12 +20,13 @@ to shrink by, when a larger score has come, waits until then.
 #include "wgmma.cuh"
 
 namespace cuda {
-template <int HS> struct HopperForwardTile {
+// BIASED: scores have a bias of the position, whose mathematics takes registers.
+template <int HS, bool BIASED> struct HopperForwardTile {
     enum {
         GROUPS = HS <= 96 ? 2 : 3,
         BQ = GROUPS * GROUP_ROWS,
         BK = 64,
-        BLOCKS = HS <= 96 ? 2 : 1,                // of an SM
+        BLOCKS = HS < 96 || (HS == 96 && !BIASED) ? 2 : 1,   // of an SM
         SMEM = (BQ + 4 * BK) * HS * 2 + 1024      // bytes: Q, and two tiles each of K and V
     };
 };
@@ -45,7 +46,7 @@ DEVICE void scores_ahead(OnlineRows<HS, 1>& x, float (&shrink)[2], Sums<1, N>& w
 
 // What a thread of a block knows and holds.
 template <class A, class Bi, class Pe, int HS> struct HopperForward {
-    typedef HopperForwardTile<HS> Tile;
+    typedef HopperForwardTile<HS, Pe::score_bias> Tile;
     enum { BQ = Tile::BQ, BK = Tile::BK, THREADS = Tile::GROUPS * GROUP };
     static constexpr uint64_t TILE = BK * HS * 2 / 16;   // of an address in a description
     const AttnShape& s;
@@ -154,16 +155,16 @@ template <class A, class Bi, class Pe, int HS> struct HopperForward {
 };
 
 template <class A, class Bi, class Pe, int HS>
-__global__ void __launch_bounds__(HopperForwardTile<HS>::GROUPS* GROUP,
-                                  HopperForwardTile<HS>::BLOCKS)
+__global__ void __launch_bounds__((HopperForward<A, Bi, Pe, HS>::THREADS),
+                                  (HopperForward<A, Bi, Pe, HS>::Tile::BLOCKS))
     attention_forward_wgmma_kernel(bf16* out, acc* stat, AttnInputs in) {
 #ifdef WITH_WGMMA
-    constexpr int BQ = HopperForwardTile<HS>::BQ;
+    typedef HopperForward<A, Bi, Pe, HS> Block;
+    typedef ForwardPlace<1, Block::BQ> Place;
     const AttnShape& s = in.s;
-    HopperForward<A, Bi, Pe, HS> block(in,
-                                       ForwardPlace<1, BQ>(head_tile().head, threadIdx.x, s));
+    Block block(in, Place(head_tile().head, threadIdx.x, s));
     block.all_tiles();
-    const ForwardPlace<1, BQ> at(again(head_tile().head), again(threadIdx.x), s);
+    const Place at(again(head_tile().head), again(threadIdx.x), s);
     float factor[2];
     online_end(factor, stat, block.x, block.score, at.bh, at.t0 + at.row0 + lane_row(), s);
     bf16* to = out + (long)at.b * s.T * s.NH * HS + at.h * HS;
@@ -175,7 +176,7 @@ __global__ void __launch_bounds__(HopperForwardTile<HS>::GROUPS* GROUP,
 
 template <class A, class Bi, class Pe, int HS>
 void attention_forward_wgmma(bf16* out, acc* stat, const AttnInputs& in) {
-    typedef HopperForwardTile<HS> Tile;
+    typedef typename HopperForward<A, Bi, Pe, HS>::Tile Tile;
     const int tiles = CEIL_DIV(in.s.T, Tile::BQ);
     const dim3 blocks = head_tile_grid(in.s.B * in.s.NH, tiles, Tile::BLOCKS);
     LAUNCH((attention_forward_wgmma_kernel<A, Bi, Pe, HS>), blocks, dim3(Tile::GROUPS * GROUP),

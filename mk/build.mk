@@ -14,8 +14,12 @@ BF16   = $(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),-DCPU_REAL=bf16)
 DEFS   = $(foreach s,$(SWITCHES) DIST,-D$(s)=$($(s))) $(BF16)
 COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 ifeq ($(BACKEND),cuda)
+# kernels for Hopper beside those for all cards
+comma     := ,
+HOPPER     = -DHOPPER $(patsubst sm_90a,-gencode arch=compute_90a$(comma)code=sm_90a,$(GPU_CODE))
+NVCC_ARCH  = $(if $(filter sm_90a,$(GPU_CODE)),$(HOPPER),-arch=$(GPU_CODE))
 HOST_FLAGS = $(filter-out -O3,$(OPTIMIZE)) -march=$(ARCH) -fopenmp -Wall
-COMPILE    = $(NVCC) -std=c++17 -O3 -arch=$(GPU_ARCH) -ccbin $(CXX) -Xcompiler '$(HOST_FLAGS)'
+COMPILE    = $(NVCC) -std=c++17 -O3 $(NVCC_ARCH) -ccbin $(CXX) -Xcompiler '$(HOST_FLAGS)'
 JOIN       = $(COMPILE)
 LINK       = -lcublasLt $(if $(filter nccl,$(DIST)),-lnccl)
 else

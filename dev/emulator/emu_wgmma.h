@@ -147,6 +147,7 @@ RT inline void wgmma_multiply(const Product& x, int warp, bool begins, InFlight*
     }
     if (!sums) { return; }
     counts.wgmma++;
+    if (fault("wgmma")) { A[3][5] += 1; }
     for (int n = 0; n < x.n / 8; n++) {
         for (int i = 0; i < 16; i++) {
             Row sum = {};

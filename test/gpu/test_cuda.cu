@@ -928,6 +928,7 @@ int main() {
     emu::settings.hopper = true;
 #endif
     puts(cuda::device_init().c_str());
+    cuda::hopper_wanted = cuda::hopper_built && cuda::hopper_here;
 #if defined(EMU) && !defined(PTX_RUN)
     rng = rng_stream(5, 0);
     test_gemm_choice();

@@ -143,8 +143,8 @@ static void test_one(const char* name, AttnShape s) {
     allocated.clear();
 }
 
-// Tests one variant at every head dimension: whole tiles, the diagonal and a ragged end, two heads
-// of queries for one of keys; then a window and a prefix, which leave out tiles between them; then
+// Tests one variant at every head dimension: whole tiles, the diagonal and a ragged end; then a
+// window and a prefix, which leave out tiles between them, two heads of queries for one of keys; then
 // sequences shorter than a tile.
 template <class A, class Bi, class Pe> static void test(const char* name) {
     static int turn;
@@ -152,9 +152,9 @@ template <class A, class Bi, class Pe> static void test(const char* name) {
 #define X(HS) \
     emu::settings.sched = schedules[turn % 3]; \
     emu::settings.eager = turn++ % 2; \
-    test_one<A, Bi, Pe, HS>(name, { 1, 260, 2, 1, HS }); \
+    test_one<A, Bi, Pe, HS>(name, { 1, 260, 1, 1, HS }); \
     emu::settings.eager = turn % 2; \
-    test_one<A, Bi, Pe, HS>(name, { 1, 201, 1, 1, HS, 20, 130 }); \
+    test_one<A, Bi, Pe, HS>(name, { 1, 201, 2, 1, HS, 20, 130 }); \
     test_one<A, Bi, Pe, HS>(name, { 2, 33, 1, 1, HS });
     MMA_HEADS(X)
 #undef X

@@ -62,7 +62,7 @@ QUIET = {
     "--skip-bad": "no record is broken", "--product": "the same bits", "--threads": "the same shards",
     "--save-minutes": "a run of a moment saves once", "--save-optimizer": "what is kept beside the weights",
     "--print-every": "lines on the screen", "--stop-after": "a run of a moment is not stopped",
-    "--graph": "CUDA alone", "--json": "where the result goes", "--out": "where the result goes",
+    "--graph": "CUDA alone", "--hopper": "CUDA alone", "--json": "where the result goes", "--out": "where the result goes",
     "--items": "a second file", "--resume": "there is nothing to resume",
 }
 QUIET_HERE = {
