@@ -181,7 +181,8 @@ def write_tokens(w, d, k, gguf):
         split = split if form in ("", "NFC") else None
         if not split or (split == "llama-bpe") != bool(t["model"].get("ignore_merges")):
             die("tokenizer.json splits text in a way that llama.cpp has no name for here")
-        w.add_tokenizer_model("gpt2"), w.add_tokenizer_pre(split), w.add_token_merges(merges)
+        w.add_tokenizer_model("gpt2"), w.add_tokenizer_pre(split)
+        w.add_token_merges(merges or ["[PAD] [PAD]"])          # llama.cpp wants one: this never applies
     elif t["model"].get("byte_fallback"):
         scores, last = [0.0] * V, None
         for rank, merge in enumerate(merges):

@@ -201,7 +201,7 @@ def check(name, own):
         if name in WORDS:
             return words(binary(""), name, d)
         if name in FAMILIES and not own:
-            return numbers(binary(""), os.path.join("test", "families", name), d)
+            return numbers(binary(""), os.path.join("test", "open", "families", name), d)
         switches, flags = RUNS[name]
         program = binary(switches)
         stored = flags.split() if flags.startswith("--type") else []
