@@ -106,7 +106,7 @@ build/once/asan/%.o: %.cpp $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) -c $< -o $@
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
-WITH_MODEL := stages experts eval eval_sink eval_key eval_positions pieces
+WITH_MODEL := stages experts anatomy eval eval_sink eval_key eval_positions pieces
 OPERATIONS := attention cpu metrics extremes $(WITH_MODEL)
 $(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
 $(WITH_MODEL:%=build/test/test_%): $(UNIT) core/variant.cu core/checkpoint.cpp commands/open_model.cpp

@@ -14,6 +14,9 @@
 #include "../open/mamba.cpp"
 #include "../open/open_weights.cpp"
 #endif
+#if HAS_AFTER
+#include "../after/anatomy.cpp"
+#endif
 #ifdef ATTN
 #include "../core/variant.cu"
 #endif
