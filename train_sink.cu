@@ -21,7 +21,7 @@ KV key/value heads, HS head size, F FFN width, OC channels that W_O reads, L lay
 N = B T rows.
 */
 #include "tensors.h"        // PARAMS, ACTS: every tensor is a row
-#include "core/operations.h"     // real, acc, ops: the backend; variant::attention_forward
+#include "core/operations.h"     // real, acc, ops: the backend; variant::attend
 #include "model.h"          // Model, model_load, and where its activations are
 #include "core/kv_cache.h"       // cache_keep, attention_forest: rows that come after others
 #include "core/train_sink.h"     // Stage, Watch: what this file gives to the commands
@@ -378,11 +378,11 @@ static StageCost phi_cost(const Sizes& sizes) {
 
 // -- attention
 
-static void attention_forward(Model* m, int l) {
+static void attend_forward(Model* m, int l) {
     if (m->cache) { cache_append(m, l); }
     each_span(m, [&](const Span& span) {
         if (span.position > 0) { return; }
-        variant::attention_forward(act_att(m, l, span.row), act_stat(m, l, span.row),
+        variant::attend(act_att(m, l, span.row), act_stat(m, l, span.row),
                                    act_qkv(m, l, span.row), star_column(m, l),
                                    span_shape(m, l, span));
     });
@@ -391,14 +391,14 @@ static void attention_forward(Model* m, int l) {
 
 // Computes acts.dqkv from acts.datt. In the forward pass this was:
 //      w_j = f(scale q . k_j),   A_j = w_j / Z,   o = sum_j A_j v_j
-static void attention_backward(Model* m, int l) {
+static void attend_backward(Model* m, int l) {
     const BiasRow& bias = m->sizes.bias;
     const auto& g = layer_grads(m, l);
     const StarColumn<acc> dstar = { bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
                                     bias.learn_v ? g.vstar : NULL };
     const acc* rope = rotates_in_attention(m) ? layer_rope(m, l) : NULL;
     const AttnResult<real, acc> result = { act_att(m, l), act_stat(m, l) };
-    variant::attention_backward(m->acts.dqkv, dstar, m->acts.datt, result, act_qkv(m, l),
+    variant::attend_backward(m->acts.dqkv, dstar, m->acts.datt, result, act_qkv(m, l),
                                 star_column(m, l), rope, attn_shape(m, l));
 }
 
@@ -559,7 +559,18 @@ static bool has_gate(const Model* m, int l)      { return attends(m, l) && m->si
 static bool combines(const Model* m, int l)      { return attends(m, l) && m->sizes.combine; }
 static bool has_ffn(const Model* m, int l)       { return m->sizes.has_ffn(l); }
 
-// ---- a layer is this list, forward; backward is the same list from the end
+// ---- a layer is this list, forward; backward is the same list from the end. Of a plain LLaMA
+// layer these stages run, for the residual stream x:
+//
+//      norm         n = RMSNorm(x)
+//      qkv          q, k, v = n W_q^T, n W_k^T, n W_v^T
+//      rotary       q, k turned by their position
+//      attention    s_j = q . k_j / sqrt(HS),  w_j = e^{s_j},  o = sum_j w_j v_j / sum_j w_j
+//      out          x = x + o W_O^T
+//      FFN norm     n = RMSNorm(x)
+//      gate|up      g, u = n W_gate^T, n W_up^T
+//      activation   a = g sigmoid(g) u
+//      down         x = x + a W_down^T
 #define BOTH(stage) stage##_forward, stage##_backward
 const std::vector<Stage> LAYER_STAGES = {
     // name        runs if      what it does       cost of a row     its input    role
@@ -568,7 +579,7 @@ const std::vector<Stage> LAYER_STAGES = {
     { "qk norm",    norms_qk,    BOTH(qk_norm),     qk_norm_cost,     no_product,  ROLE_NONE },
     { "rotary",     rotates,     BOTH(rotary),      rotary_cost,      no_product,  ROLE_NONE },
     { "phi",        has_phi,     BOTH(phi),         phi_cost,         no_product,  ROLE_NONE },
-    { "attention",  attends,     BOTH(attention),   attention_cost,   no_product,  ROLE_ATTENTION },
+    { "attention",  attends,     BOTH(attend),      attention_cost,   no_product,  ROLE_ATTENTION },
     { "gate",       has_gate,    BOTH(gate),        gate_cost,        attn_input,  ROLE_GATE },
     { "combine",    combines,    BOTH(combine),     combine_cost,     no_product,  ROLE_NONE },
     { "out",        attends,     BOTH(attn_output), attn_output_cost, heads_input, ROLE_ATTN_OUT },
