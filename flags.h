@@ -107,6 +107,7 @@ typedef std::string str;
     X("e", OWN, str,    edit,            0,   "",         0, 0,       "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
     X("tpgsbce", RUN, str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the one timed as the fastest here)") \
     X("b", OWN, bool,   ops,             0,   false,      0, 0,       "also time every operation against its roofline, and memory") \
+    X("b", OWN, long,   lm_head_rows,    0,   0,          0, 1<<24,   "tokens whose logits are computed at once (0: what the backend finds good)") \
     X("b", OWN, bool,   products,        0,   false,      0, 0,       "time only the CPU's matrix products: is fp32 or bf16 faster here?") \
     X("g", OWN, str,    prompt,          0,   "",         0, 0,       "text to continue") \
     X("g", OWN, bool,   chat,            0,   false,      0, 0,       "the prompt is a question: write it as the model's chat template does") \
