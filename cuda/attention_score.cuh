@@ -96,8 +96,8 @@ template <class A> DEVICE float score_mass(float score, float top, const AttnSha
     return attn_mass<A>(attn_term<A>(score, top), s.p);
 }
 
-// Returns a . b in every one of the LANES lanes that share it; NULL counts as zero. Of fewer than 32
-// lanes each loads 16 bytes at a time.
+// Returns a . b in every one of the LANES lanes that share it; NULL counts as zero. Of fewer than
+// 32 lanes each loads 16 bytes at a time.
 template <int LANES> DEVICE float lanes_dot(const real* a, const real* b, int HS) {
     constexpr int N = LANES < 32 ? VN : 1;
     const bool both = a && b;
