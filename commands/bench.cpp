@@ -395,6 +395,7 @@ int command_bench(Flags f) {
     }
     ops::tune_products(true);
     ops::use_graph(f.graph);
+    lm_head_rows_wanted = f.lm_head_rows;
     preset_apply(&f);
     if (!f.given_steps) {
         f.steps = 12;
