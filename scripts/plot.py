@@ -75,10 +75,10 @@ def dynamics(paths, options):
 
 
 # what onset draws: a title, and the number of an evaluation; key is where it has alpha_1
-ONSET = [(r"largest $\alpha_1$ of a head", lambda e, key: largest(e[key])),
-         ("largest h first/rest",
+ONSET = [(r"$\alpha_1$, best head", lambda e, key: largest(e[key])),
+         ("h, longest: first token / others",
           lambda e, key: largest(ratio(e, "h_norm_first", "h_norm_rest")[1:])),
-         ("largest / median entry of h", lambda e, key: largest(ratio(e, "h_max", "h_median")))]
+         ("max/median of h", lambda e, key: largest(ratio(e, "h_max", "h_median")))]
 
 
 def largest(values):

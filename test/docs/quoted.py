@@ -133,12 +133,14 @@ for head, rows in tables(page("docs/findings/text.md")):
         check_table("docs/findings/text.md", head, rows, table4,
                     lambda cell: "table4-" + cell.replace(", ordinary first token", "-no-s"))
 
-table4_larger = by_id(["table4-text2"])
-for head, rows in tables(page("docs/findings/text-larger.md")):
-    if head[0] == "BIAS":
-        check_table("docs/findings/text-larger.md", head, rows, table4_larger,
-                    lambda cell: "table4-" + cell.replace(", ordinary first token", "-no-s"))
-
+LARGER, larger = "docs/findings/text-larger.md", by_id(["table4-text2", "table13-text2"])
+for label, kind in (("no bias", "none"), ("sink token", "sink_token"), ("KV biases", "kv"), ("K biases", "k"), ("V biases", "v")):
+    row = "| " + label + " | " + " | ".join(
+        cell for about in (larger["table4-" + kind], larger[f"table4-{kind}-no-s"])
+        for cell in (spread(seeds(about, of_proxy), 1), spread(seeds(about, lambda e: e.get("sink_star")), 1),
+                     spread(seeds(about, lambda e: e["val_loss"]), 3).split(" (")[0])) + " |"
+    expect(row in page(LARGER), f"{LARGER}: lacks '{row}'")
+    HELD.mark(LARGER, row)
 # ---- the stored runs of the demo: README's table, and how the sink forms
 logs = {m: [json.loads(line) for line in open(f"test/demo/text-{m}/log.jsonl", encoding="utf-8")]
         for m in ("softmax", "sigmoid", "k")}
@@ -228,7 +230,10 @@ smol = results("smollm2")
 smol_alpha = sum(map(sum, smol["alpha1"])) / sum(map(len, smol["alpha1"]))
 by_layer = [f"{100 * sum(x > 0.3 for x in row) / len(row):.0f}" for row in smol["alpha1"]]
 seed1 = [o for o in table4["table4-none"]["ours"] if o["seed"] == 1][0]["last"]
+dims = [seeds(larger[f"table13-d{n}"], of_proxy) for n in (1, 2, 4)]
 PROSE = [
+    (LARGER, "stays on the first token ({}, {} and {}%; {} to {}% on the others)", [f"{d[0]:.0f}" for d in dims]
+     + [f"{f(x for d in dims for x in d[1:]):.1f}" for f in (min, max)]),
     ("docs/sinks.md", "Sink_1 {}, {} and {}% (seeds 2, 3, 4;", rates),
     ("docs/sinks.md", "has none, at {} to {} more loss", [f"{min(dearer):.2f}", f"{max(dearer):.2f}"]),
         ("docs/sinks.md", "takes all of the sink: Sink_\\* {}% and Sink_1 {}%; the loss changes by {}, {} and {} (same",
@@ -247,6 +252,8 @@ PROSE = [
      [f"{bf16[0]:.3f}", f"{bf16[2]:.3f}"]),
     ("docs/findings/text-larger.md", "the loss differs by {} on average and by {} at most, where two seeds of one row "
      "differ by {} and {}", [f"{x:.3f}" for x in bf16]),
+    ("docs/findings/text.md", "(|h_1| is {}, {} and {} times the others'", [
+        f"{x:.1f}" for x in sorted(seeds(table4["table4-none"], lambda e: e["h_norm"][-1]))]),
     ("docs/findings/text.md", "the magnitudes are not ({}% against 18.2%)",
      [f"{average(table4, 'table4-none', of_proxy):.1f}"]),
     ("docs/findings/text.md", "the sink token takes {}% of the heads, at a lower loss ({} against {})",
