@@ -4,7 +4,7 @@ to a model that has been trained. This file alone names them. Without them all e
 to the same bits and passes its tests.
 
 A folder's rows are macros: they join the tables of arch.h, tensors.h and flags.h, and are empty
-where the folder is not. Its functions are behind two pointers, which are NULL then.
+where the folder is not. Its functions are behind pointers, which are NULL then.
 */
 #ifndef ROOMS_H
 #define ROOMS_H
@@ -57,9 +57,12 @@ static const char* const KEYS_OF_OPEN =
 struct Arch;
 struct ArchCheck;
 struct Checkpoint;
+struct Flags;
 struct Json;
+struct JsonObject;
 struct Model;
 struct ModelFile;
+struct ProbeInput;
 struct Step;
 struct StOut;
 struct Tokenizer;
@@ -103,6 +106,13 @@ struct OpenModel {
     size_t (*remembered)(const Model* m);
 };
 
+// What after/ does in the commands of others.
+struct AfterModel {
+    // Prints what its flags ask of a probe of sequences in (n, T + 1), and adds it to *o.
+    void (*probe)(Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o);
+};
+
 extern const OpenFiles* const open_files;        // NULL where open/ was deleted
 extern const OpenModel* const open_model;
+extern const AfterModel* const after_model;      // NULL where after/ was deleted
 #endif // ROOMS_H

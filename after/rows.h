@@ -11,6 +11,7 @@ Macros alone: this file includes nothing.
     X(score,    's', "CHECKPOINT", "log-likelihood of choices, and perplexity: --task FILE.jsonl")
 
 #define AFTER_FLAGS(X) \
+    X("p", OWN, bool,   anatomy,         0,   false,      0, 0,       "where token 1's massive activation comes from: FFNs as quadratic forms") \
     X("e", OWN, str,    stream,          0,   "",         0, 0,       "n+W,..: keep only the first n and the last W keys") \
     X("e", OWN, str,    evict,           0,   "",         0, 0,       "POLICY:RATIO,.. of a prompt's keys: streaming, knorm, observed, snapkv") \
     X("e", OWN, str,    quant,           0,   "",         0, 0,       "w8a8, w4a4, kv8, kv4,.. and :static, :dynamic or :token (default)") \

@@ -212,6 +212,7 @@ static JsonObject probe_once(Model* m, const Flags& f, const ProbeInput& in,
     if (f.per_sequence) {
         o.json("alpha", per_sequence_json(r));
     }
+    if (after_model) { after_model->probe(m, f, in, T, &o); }
     return o;
 }
 

@@ -36,6 +36,7 @@ for all models. For the CPU it compiles the same files apart.
 #include "../open/open_weights.cpp"
 #endif
 #if HAS_AFTER
+#include "../after/anatomy.cpp"
 #include "../after/eval.cpp"
 #include "../after/score.cpp"
 #include "../after/score_task.cpp"

@@ -1,5 +1,5 @@
 /*
-core/rooms_model.cpp -- where rooms.h finds what open/ does with a model.
+core/rooms_model.cpp -- where rooms.h finds what open/ and after/ do with a model.
 */
 #include "../rooms.h"
 
@@ -8,4 +8,11 @@ extern const OpenModel OPEN_MODEL;
 const OpenModel* const open_model = &OPEN_MODEL;
 #else
 const OpenModel* const open_model = NULL;
+#endif
+
+#if HAS_AFTER
+extern const AfterModel AFTER_MODEL;
+const AfterModel* const after_model = &AFTER_MODEL;
+#else
+const AfterModel* const after_model = NULL;
 #endif
