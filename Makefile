@@ -9,7 +9,8 @@ include mk/build.mk    # how a program is built
 include mk/tests.mk    # how the tests are built
 
 .SUFFIXES: # so that `make test_data` is an unknown target, and compiles no file of that name
-.PHONY: train_sink binary once switches quick slow test-all compile-all ptx-all sanitizer check test \
+.PHONY: train_sink binary nvcc_arch once switches rooms quick slow test-all core-tests compile-all \
+        ptx-all sanitizer check test \
         program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
 
@@ -22,8 +23,14 @@ binary: $(DIR)/train_sink # the same without the link
 check: # are these switches a model? says so and builds nothing
 	@echo "$(DIR)"
 
+nvcc_arch: # what nvcc is told to compile for, for scripts
+	@echo "$(NVCC_ARCH)"
+
 switches: # the names of the switches that make a model, for scripts
 	@echo "$(MODEL)"
+
+rooms: # the folders that hold the program, for scripts
+	@echo "$(ROOMS)"
 
 # every build that scripts/experiments.tsv names, JOBS at a time, what they share first;
 # ./train_sink stays where it points
@@ -39,7 +46,12 @@ test:
 
 test-all: # what make test leaves out
 	@SAY=1 $(MAKE) --no-print-directory -s -j$(JOBS) slow
-	@$(call run_all,$(filter-out build/test/analytic/%,$(SLOW_BUILDS)) $(SLOW_SCRIPTS) analytic)
+	@$(call run_all,$(filter-out build/test/analytic/%,$(SLOW_BUILDS)) $(SLOW_SCRIPTS) \
+	  $(if $(CORE_TESTED),,analytic))
+
+core-tests: # those that need neither open/ nor after/, fast and slow
+	@SAY=1 $(MAKE) --no-print-directory -s -j$(JOBS) $(CORE_TESTS) binary
+	@$(call run_all,$(filter-out build/test/analytic/%,$(CORE_TESTS)) analytic)
 
 # nvcc on every two switch values together, for four architectures; an attention kernel that
 # spills is a failure

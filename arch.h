@@ -1,14 +1,14 @@
 /*
 arch.h -- ARCH, everything about a model that is not compiled in, and what its rows generate: the
-struct, its checks, config.json both ways, its flags. The functions are in models/arch.cpp.
+struct, its checks, config.json both ways, its flags. The functions are in core/arch.cpp.
 
 A row with nothing special about it is named nowhere else: a new one needs an edit here alone.
 */
 #ifndef ARCH_H
 #define ARCH_H
-#include "common.h"
-#include "models/forward_only.h"
-#include "switches.h"
+#include "core/common.h"
+#include "rooms.h"
+#include "core/switches.h"
 
 // ---- ARCH. The struct, its checks, config.json both ways, the flags with their --help and the
 // log's line are made from these rows. A key that is missing means the default, so a new row breaks
@@ -84,8 +84,7 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     X(kind,  gate,         BUILD_GATE,    "",   "GATE",              "train_sink.gate",                     0, 0, NAMES_OF(GATE), "") \
     X(kind,  combine,      BUILD_COMBINE, "",   "COMBINE",           "train_sink.combine",                  0, 0, NAMES_OF(COMBINE), "") \
     X(kind,  ffn,          BUILD_FFN,     "",   "FFN",               "train_sink.ffn",                      0, 0, NAMES_OF(FFN), "") \
-    /* experts, Mamba and the delta rule of other families' models: models/forward_only.h */ \
-    FORWARD_ONLY_ARCH(X)
+    OPEN_ARCH(X)
 
 typedef int kind;
 typedef std::string str;
@@ -146,17 +145,15 @@ inline int slope_heads(const Arch& arch) {
     return n;
 }
 
-// Names what layers have that have no attention: "Mamba" or "delta rule"; NULL if all have it.
+// Names what layers have that have no attention, such as "Mamba"; NULL if all have it.
 inline const char* mixer_of(const Arch& arch) {
-    if (arch.delta_values) { return "delta rule"; }
-    return arch.mamba_width ? "Mamba" : NULL;
+    return open_files ? open_files->mixer(arch) : NULL;
 }
 
-// Names what a model has that is only run forward: "Mamba layers", "a mixture of 8 experts"; "" if
-// all of it can be trained.
+// Names what a model has that only runs forward, such as "Mamba layers"; "" if all of it can be
+// trained.
 inline std::string forward_only_part(const Arch& arch) {
-    if (mixer_of(arch)) { return strf("%s layers", mixer_of(arch)); }
-    return arch.experts ? strf("a mixture of %d experts", arch.experts) : "";
+    return open_files ? open_files->forward_only(arch) : "";
 }
 
 // Counts the channels of a head that rotate.
@@ -210,11 +207,16 @@ std::string key_object(const ArchRow& r);
 // Returns the name that the key has there.
 std::string key_name(const ArchRow& r);
 
+// Returns what an absent key of the object "train_sink" means in every build: the defaults, and of
+// a kind the first of its table.
+Arch arch_fixed();
+
 // Tells whether transformers.LlamaForCausalLM can open it: if all that LLaMA's config cannot
 // express has LLaMA's value. An allow-list.
 bool is_llama(Arch arch);
 
-// Adds the rows of one object of config.json: "", "rope_scaling" or "train_sink".
+// Adds the rows of one object of config.json: "", "rope_scaling" or "train_sink", of which only
+// those that differ from arch_fixed.
 void arch_fields(JsonObject* o, Arch arch, const std::string& object);
 
 // Writes the rows of one object of config.json, in one line.

@@ -5,7 +5,7 @@ dataloader.h -- from whatever the user has to batches of token ids. In reading o
     data        sources, windows of them in shuffled order, edits; what is held out, the position
                 for checkpoints
 
-How a source is found, tokenized and opened: text/data_sources.cpp, text/text_cache.cpp.
+How a source is found, tokenized and opened: dataloader/data_sources.cpp, dataloader/text_cache.cpp.
 
 A training sequence is a window of T+1 tokens at stride T over a source's documents, each followed
 by EOS: every token is a target exactly once per epoch. An epoch visits all windows in the order of
@@ -14,9 +14,9 @@ number per source.
 */
 #ifndef DATALOADER_H
 #define DATALOADER_H
-#include "common.h"
-#include "text/shards.h"
-#include "text/text_files.h"
+#include "core/common.h"
+#include "dataloader/shards.h"
+#include "dataloader/text_files.h"
 #include "tokenizer.h"
 
 struct DataOptions {
@@ -47,7 +47,7 @@ struct DataOptions {
     double bb_temp = 2.0;
     uint64_t bb_table = 1;
 
-    std::string sft;                             // conversations: zephyr or chatml
+    std::string sft;                             // conversations: segments, zephyr, chatml
     std::string sft_loss;                        // assistant or all
     bool skip_bad = false;                       // broken records are counted and left out
 };
@@ -258,9 +258,10 @@ int data_prompts(const std::string& path, const Tokenizer& tok, const PromptOpti
 std::string data_state(Data* d);
 
 // Notes what the tokens are. From then on data_unchanged dies if a file of theirs was written to,
-// in place, and holds others: what was trained on is not what the log names.
+// in place, and holds others: what was trained on is not what the log names. Of large files it
+// compares a part alone, and then returns the name of the first that was touched; else "".
 void data_mark(Data* d);
-void data_unchanged(Data* d);
+std::string data_unchanged(Data* d);
 
 // Continues from such a position; dies if the data differ.
 void data_restore(Data* d, const Json& state);

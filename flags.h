@@ -39,9 +39,9 @@ typedef std::string str;
 #define FLAGS(X) \
     X("tpbe", DATA, str,    data,            'd', "bb",       0, 0,       "bb, a .txt or .jsonl, a directory of shards, or NAME in data/; A:3,B:1 mixes. probe, eval: without it, what the run held out") \
     X("tpgske", DATA, str,   tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it, the model's own, or bytes (257 ids)") \
-    X("Tpske", DATA, str,   bos,             0,   "none",     0, 0,       "BOS: none, seq or doc (before every sequence or document); probe also: default (the tokenizer's), a token; score: default, none") \
-    X("Tpe", DATA, str,    sft,             0,   "",         0, 0,       "-d is a .jsonl of {messages}; the template is zephyr or chatml") \
-    X("Tpe", DATA, str,    sft_loss,        0,   "assistant", 0, 0,      "--sft: the loss counts assistant (its tokens and their end) or all") \
+    X("Tpgske", DATA, str,  bos,             0,   "none",     0, 0,       "BOS: none, seq or doc (before every sequence or document); probe also: default (the tokenizer's), a token; score, generate: default, none") \
+    X("Tpe", DATA, str,    sft,             0,   "",         0, 0,       "train on conversations: -d is a .jsonl of segments (scripts/sft.py), or of messages for zephyr or chatml") \
+    X("Tpe", DATA, str,    sft_loss,        0,   "assistant", 0, 0,      "--sft: the loss counts assistant (the answers and their end) or all, whatever a record says") \
     X("Tk", DATA, long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, which a run reads again and again (0: all)") \
     X("Tpe", DATA, str,    random_token,    0,   "",         0, 0,       "positions, from 1, that get a random token: 1,2 (section 5)") \
     X("Tpe", DATA, double, random_share,    0,   1,          0, 1,       "share of the sequences that get them; the others stay as they are") \
@@ -82,14 +82,13 @@ typedef std::string str;
     X("Tpgbce", RUN, long,  seed,            0,   1,          0, MOST,    "seed of the initial weights, the order of the data and the samples") \
     X("tkx", RUN, str,    out,             'o', "",         0, 0,       "directory of the run (empty: runs/NNNN-<switches>), shards or export") \
     X("T", MODEL, str,    init,            0,   "",         0, 0,       "start from a checkpoint: ours, a Hugging Face directory or a GGUF file") \
-    X("Tpegsx", MODEL, str,    adapter,         0,   "",         0, 0,       "a LoRA adapter that peft saved, added to the weights; none: ignore one beside them") \
     X("T", MODEL, double, init_logit,      0,   0.0,        -1e6, 1e6,  "BIAS=logit: initial z of every head; -30 amounts to none") \
     X("T", TRAINING, str,    only,            0,   "",         0, 0,       "train only the tensors whose names contain one of these words: sinks,k_star") \
     X("t", RUN, bool,   resume,          0,   false,      0, 0,       "continue from the newest checkpoint in --out: flags that are not given are the run's own") \
     X("tb", RUN, bool,   graph,           0,   false,      0, 0,       "CUDA: record a micro-batch and start it with one call, for small models") \
+    X("tb", RUN, long,   hopper,          0,   1,          0, 1,       "CUDA: 1 computes attention by the kernels for Hopper, where the card is one, 0 by those for all") \
     X("t", RUN, double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
-    X("x", OWN, str,    to,              0,   "",         0, 0,       "a family of transformers (empty: the first that can express the model), train_sink (our own code) or gguf (for llama.cpp)") \
-    X("x", OWN, str,    type,            0,   "f32",      0, 0,       "--to gguf: store its matrices as f32, f16, bf16 or q8_0") \
+    OPEN_FLAGS(X) \
     X("pe", DATA, str,    probe_from,      0,   "",         0, 0,       "from a .jsonl: start (of each record, default) or windows (of all)") \
     X("pe", DATA, str,    probe_input,     0,   "natural",  0, 0,       "natural (from -d), random, or repeated (one token each)") \
     X("psbe", RUN, str,    json,            0,   "",         0, 0,       "write the eval object, or what score or bench measured, here") \
@@ -97,26 +96,15 @@ typedef std::string str;
     X("p", OWN, str,    dump,            0,   "",         0, 0,       "write attention maps and QK geometry here as .npy") \
     X("p", OWN, str,    dump_heads,      0,   "0:0",      0, 0,       "LAYER:HEAD,... for --dump, or all") \
     X("p", OWN, long,   dump_seq,        0,   0,          0, 1<<20,   "which probe sequence --dump shows, from 0") \
-    X("e", OWN, str,    stream,          0,   "",         0, 0,       "n+W,..: keep only the first n and the last W keys") \
-    X("e", OWN, str,    evict,           0,   "",         0, 0,       "POLICY:RATIO,.. of a prompt's keys: streaming, knorm, observed, snapkv") \
-    X("e", OWN, str,    quant,           0,   "",         0, 0,       "w8a8, w4a4, kv8, kv4,.. and :static, :dynamic or :token (default)") \
-    X("e", OWN, str,    quant_keep,      0,   "0,1",      0, 0,       "how many first tokens stay in float: one run per number") \
-    X("e", OWN, long,   calibrate,       0,   16,         1, 1<<20,   "sequences that set the ranges of :static; they are not in the loss") \
-    X("e", OWN, bool,   gradients,       0,   false,      0, 0,       "norm of the loss gradient in the residual stream, by token") \
-    X("e", OWN, str,    edit,            0,   "",         0, 0,       "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
-    X("tpgsbce", RUN, str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the one timed as the fastest here)") \
+    AFTER_FLAGS(X) \
+    X("tpgsbce", RUN, str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the fastest on such a processor)") \
     X("b", OWN, bool,   ops,             0,   false,      0, 0,       "also time every operation against its roofline, and memory") \
+    X("b", OWN, long,   lm_head_rows,    0,   0,          0, 1<<24,   "tokens whose logits are computed at once (0: what the backend finds good)") \
     X("b", OWN, bool,   products,        0,   false,      0, 0,       "time only the CPU's matrix products: is fp32 or bf16 faster here?") \
-    X("g", OWN, str,    prompt,          0,   "",         0, 0,       "text to continue") \
-    X("g", OWN, bool,   chat,            0,   false,      0, 0,       "the prompt is a question: write it as the model's chat template does") \
-    X("g", OWN, str,    system,          0,   "",         0, 0,       "--chat: the system message (empty: the template's own)") \
+    X("g", OWN, str,    prompt,          0,   "",         0, 0,       "text to continue; -: standard input, which is not printed again (scripts/chat.py)") \
     X("g", OWN, long,   tokens,          0,   200,        0, 1<<24,   "tokens to write") \
     X("g", OWN, double, temperature,     0,   1.0,        0, MANY,    "0: always the likeliest token") \
     X("g", OWN, long,   top_k,           0,   0,          0, 1<<24,   "draw among the k likeliest (0: all)") \
-    X("s", OWN, str,    task,            0,   "",         0, 0,       ".jsonl of contexts and choices, or several: A,B (scripts/tasks.py)") \
-    X("s", OWN, str,    items,           0,   "",         0, 0,       "write the log-likelihoods of every item here, one line per item") \
-    X("s", OWN, long,   limit,           0,   0,          0, MOST,    "only the first N items of a task (0: all)") \
-    X("s", OWN, long,   max_length,      0,   0,          0, 1<<30,   "tokens that are read at once (0: as many as the model has positions)") \
     X("k", OWN, str,    val,             0,   "",         0, 0,       "files whose documents go into val shards, separated by commas") \
     X("k", OWN, double, val_fraction,    0,   0.0,        0, 1,       "share of the documents that go into val shards") \
     X("k", OWN, str,    domains,         0,   "",         0, 0,       "by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,..") \
@@ -145,13 +133,11 @@ struct Flags {
     X(train,    't', "", "train a model (the default command)") \
     X(probe,    'p', "CHECKPOINT", \
       "measure the sink in a checkpoint: ours, a Hugging Face directory or a GGUF file") \
-    X(eval,     'e', "CHECKPOINT", \
-      "measure what a checkpoint loses: a shorter cache, fewer bits, edited numbers") \
+    AFTER_COMMANDS(X) \
     X(generate, 'g', "CHECKPOINT", "write text with a checkpoint") \
-    X(score,    's', "CHECKPOINT", "log-likelihood of choices, and perplexity: --task FILE.jsonl") \
     X(tokenize, 'k', "FILE...", \
       "turn text (.txt .jsonl .jsonl.zst .jsonl.gz; -: .jsonl from standard input) into shards in --out") \
-    X(export,   'x', "CHECKPOINT", "write a checkpoint for transformers, to the directory --out") \
+    OPEN_COMMANDS(X) \
     X(bench,    'b', "", "time training steps on random tokens") \
     X(check,    'c', "", "check this build's gradients against finite differences")
 // The letters by name: COMMAND_train is 't'.
@@ -231,7 +217,7 @@ void command_known(const Flags& f, char command);
 // Reads the command line. *command: its letter. Ends the program at what it does not know.
 Flags flags_parse(int argc, char** argv, char* command);
 
-// Settles the kernel of all products of this process: --product's, or the fastest (cpu/choice.h).
+// Settles the kernel of all products of this process: --product's, or its processor's.
 void product_settle(const Flags& f);
 
 // Returns all flags of a command as JSON, as the log and state.json keep them.

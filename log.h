@@ -12,17 +12,18 @@ struct Log {
     FILE* f = NULL;
     std::string path;
     std::string error;                                   // why nothing more can be written
+    std::vector<std::string> unwritten;                  // lines since then
 };
 
 // Opens log->path: to add to it, or as a new log in place of one that some run began. Ends the
 // program if the file is something else.
 void log_open(Log* log, bool more);
 
-// Waits until what was logged is on the disk.
-void log_sync(const Log& log);
+// Waits until what was logged is on the disk; sets log->error if the disk fails.
+void log_sync(Log* log);
 
 // Writes one object, with the time as its last field. A log that is gone or full sets log->error,
-// and the run has to save and end.
+// and the run has to save and end; the lines from then on are kept in log->unwritten.
 void log_line(Log* log, JsonObject line);
 
 // Returns the directory of an open log, which may have been moved; "" if the log is gone.
@@ -33,9 +34,9 @@ std::string log_directory(const Log& log);
 void log_each(const std::string& path,
               const std::function<void(const std::string&, const Json&)>& each);
 
-// Drops what an interrupted run logged after its checkpoint of `step`, so that the log ends up as
-// if the run had never stopped.
-void log_rewind(const std::string& path, long step);
+// Drops what an interrupted run logged after its checkpoint of `step`, and adds the lines that
+// could not be written before it, so that the log ends up as if the run had never stopped.
+void log_rewind(const std::string& path, long step, const std::vector<std::string>& unwritten);
 
 // Returns the flags of a run at `step` as its log has them: those it began with, and what each
 // --resume before that step changed. An object without fields if there is no log.

@@ -14,8 +14,8 @@ The rows themselves are in arch.h and tensors.h.
 #include <functional>
 #include "arch.h"       // Arch: every property of a model is a row
 #include "dist/shard.h" // ParamShard: what of an array one rank keeps
-#include "operations.h" // real, acc, ops, AttnShape
-#include "positions.h"  // rope_table, absolute_table, fixed_v_star
+#include "core/operations.h" // real, acc, ops, AttnShape
+#include "core/positions.h"  // rope_table, absolute_table, fixed_v_star
 #include "tensors.h"    // PARAMS, ACTS: every tensor is a row
 
 // The sizes that the rows of PARAMS and ACTS are written in.
@@ -42,24 +42,16 @@ struct Sizes {
     long OC;                    // what W_O reads
     long gate_width;            // the gate of attention
     long up_width;              // gate | up of the FFN, or up alone
-    long mamba_width;
-    long mamba_state;           // of each channel
-    long mamba_dbc_width;       // d | b | c
-    long delta_qkv_width;       // q | k | v
-    long delta_out_width;
 
-    // what each layer has: attention, or Mamba or the delta rule instead; an FFN, or a mixture of
-    // experts
-    struct LayerKind { bool attends, mamba, delta, mixture; };
+    // what each layer has: attention and an FFN, or what open/ has instead
+    struct LayerKind { bool attends, ffn; };
     std::vector<LayerKind> layers;
 
     Sizes() : Sizes(Arch()) {}
     explicit Sizes(const Arch& arch);
 
     bool attends(long l) const { return layers[l].attends; }
-    bool mamba(long l) const { return layers[l].mamba; }
-    bool delta(long l) const { return layers[l].delta; }
-    bool mixture(long l) const { return layers[l].mixture; }
+    bool has_ffn(long l) const { return layers[l].ffn; }
 
     // Counts the layers before l that have attention.
     long attending(long l) const {
@@ -93,20 +85,8 @@ inline Sizes::Sizes(const Arch& arch)
     OC = arch.combine == COMBINE_sum ? HS : q_width;
     gate_width = arch.gate == GATE_elem ? q_width : NH;
     up_width = ffn.gated ? 2 * F : F;
-    mamba_width = arch.mamba_width;
-    mamba_state = arch.mamba_state;
-    mamba_dbc_width = arch.mamba_rank + 2 * mamba_state;
-    delta_out_width = (long)arch.delta_values * arch.delta_value_size;
-    delta_qkv_width = 2L * arch.delta_keys * arch.delta_key_size + delta_out_width;
 
-    for (int l = 0; l < arch.L; l++) {
-        LayerKind layer;
-        layer.attends = in_pattern(arch.attn_layers, l);
-        layer.mamba = !layer.attends && arch.mamba_width;
-        layer.delta = !layer.attends && arch.delta_values;
-        layer.mixture = arch.experts && in_pattern(arch.expert_layers, l);
-        layers.push_back(layer);
-    }
+    for (int l = 0; l < arch.L; l++) { layers.push_back({ ATTENDS_AT(l), !MIXTURE_AT(l) }); }
 }
 
 #define FIELD(name, ...) P* name;
@@ -153,10 +133,13 @@ struct ActsShape {
     long lm_head_rows;          // rows whose logits exist at once
 };
 
+inline long lm_head_rows_wanted;  // bench --lm-head-rows; 0: as many as the backend finds good
+
 // Returns the shape for B sequences of T tokens.
 inline ActsShape acts_shape(const Arch& arch, bool train, long B, long T) {
     const long rows = B * (T + bias_of(arch).token);
-    const long most = ops::lm_head_rows(arch.V, sizeof(real), train);
+    long most = ops::lm_head_rows(arch.V, sizeof(real), train);
+    if (lm_head_rows_wanted) { most = lm_head_rows_wanted; }
     return { train, B, T + bias_of(arch).token, std::min(most, rows) };
 }
 
@@ -246,7 +229,7 @@ struct Model {
     // ---- generation
     real* cache;                // k, v of rows that were read, (L, cache_room, 2 KV HS), or NULL
     int cache_room;
-    acc* mixer_state;           // what layers without attention remember: models/mamba.h
+    acc* mixer_state;           // what layers without attention remember
 
     Around around;              // if it is set, every stage of a forward pass goes through it
 };

@@ -5,7 +5,7 @@ layout in memory and the names in a checkpoint from these rows.
 #ifndef TENSORS_H
 #define TENSORS_H
 #include <math.h>
-#include "models/forward_only.h" // FORWARD_ONLY_PARAMS, FORWARD_ONLY_ACTS: experts and Mamba
+#include "rooms.h" // OPEN_PARAMS, OPEN_ACTS
 
 // ---- PARAMS: every tensor is one row: field, Hugging Face name, when it exists, rows (VECTOR:
 // none), columns, initial values. Rows lie in memory in this order: qw kw vw are one matrix,
@@ -46,13 +46,13 @@ struct Init { double std, mean; };
     LAYER(ln1ob,   "post_attention_layernorm.bias",        norm.out && norm_bias, VECTOR,           C,               ZEROS) \
     LAYER(ln2w,    ffn_norm + ".weight",                   norm.in,               VECTOR,           C,               ONES) \
     LAYER(ln2b,    ffn_norm + ".bias",                     norm.in && norm_bias,  VECTOR,           C,               ZEROS) \
-    LAYER(gatew,   "mlp.gate_proj.weight",                 ffn.gated && !mixture(l), F,             C,               LINEAR(C)) \
-    LAYER(upw,     "mlp.up_proj.weight",                   !mixture(l),           F,                C,               LINEAR(C)) \
-    LAYER(gateb,   "mlp.gate_proj.bias",                   ffn.gated && arch.ffn_bias && !mixture(l), VECTOR, F,     ZEROS) \
-    LAYER(upb,     "mlp.up_proj.bias",                     arch.ffn_bias && !mixture(l), VECTOR,    F,               ZEROS) \
-    LAYER(downw,   "mlp.down_proj.weight",                 !mixture(l),           C,                F,               NORMAL(1 / sqrt(F) / L)) \
-    LAYER(downb,   "mlp.down_proj.bias",                   arch.ffn_bias && !mixture(l), VECTOR,    C,               ZEROS) \
-    FORWARD_ONLY_PARAMS(LAYER) \
+    LAYER(gatew,   "mlp.gate_proj.weight",                 ffn.gated && has_ffn(l), F,             C,               LINEAR(C)) \
+    LAYER(upw,     "mlp.up_proj.weight",                   has_ffn(l),           F,                C,               LINEAR(C)) \
+    LAYER(gateb,   "mlp.gate_proj.bias",                   ffn.gated && arch.ffn_bias && has_ffn(l), VECTOR, F,     ZEROS) \
+    LAYER(upb,     "mlp.up_proj.bias",                     arch.ffn_bias && has_ffn(l), VECTOR,    F,               ZEROS) \
+    LAYER(downw,   "mlp.down_proj.weight",                 has_ffn(l),           C,                F,               NORMAL(1 / sqrt(F) / L)) \
+    LAYER(downb,   "mlp.down_proj.bias",                   arch.ffn_bias && has_ffn(l), VECTOR,    C,               ZEROS) \
+    OPEN_PARAMS(LAYER) \
     LAYER(ln2ow,   "post_feedforward_layernorm.weight",    norm.out,              VECTOR,           C,               ONES) \
     LAYER(ln2ob,   "post_feedforward_layernorm.bias",      norm.out && norm_bias, VECTOR,           C,               ZEROS) \
     TAIL(lnfw,     "model.norm.weight",                    !norm.stream,          VECTOR,           C,               ONES) \
@@ -83,7 +83,7 @@ struct Init { double std, mean; };
     X(real, heads,      combine ? layer_rows * OC : 0)                  /* (L, N, OC)          + v*, or summed over heads */ \
     X(real, fch,        layer_rows * up_width)                          /* (L, N, up_width)    gate | up */ \
     X(real, fca,        layer_rows * F)                                 /* (L, N, F)           after the activation */ \
-    FORWARD_ONLY_ACTS(X) \
+    OPEN_ACTS(X) \
     X(real, logits,     lm_head_rows * V)                               /* (lm_head_rows, V)   lm_head works on that many rows at a time */ \
     X(acc,  losses,     N)                                              /* (N) */ \
     X(real, dx,         grad_rows * C)                                  /* backward: as their namesakes, of one layer */ \

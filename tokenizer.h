@@ -3,30 +3,28 @@ tokenizer.h -- text to token ids and back. Three kinds: raw bytes; Hugging Face 
 vocab.json and merges.txt, or a GGUF file) with the same ids as the `tokenizers` library; and bare
 ids that nobody can read.
 
-    tokenizer_load     files -> a Tokenizer                        text/tokenizer_build.h
-    tokenizer_encode   added tokens, normalize, split, merge       text/encode.cpp
-                       one chapter each: text/added_tokens.h, normalize.h, split.h, bpe.h
-    tokenizer_decode   ids -> text                                 text/decode.cpp
+    tokenizer_load     files -> a Tokenizer                        tokenizer/tokenizer_build.h
+    tokenizer_encode   added tokens, normalize, split, merge       tokenizer/encode.cpp
+                       one chapter each: tokenizer/added_tokens.h, normalize.h, split.h, bpe.h
+    tokenizer_decode   ids -> text                                 tokenizer/decode.cpp
 
 The file drives the engine: each component of tokenizer.json becomes a Step, or the file is refused,
 because a tokenizer that is nearly right trains another model. To support a component: see
-text/tokenizer_steps.cpp.
+tokenizer/tokenizer_steps.cpp.
 */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
-#include "common.h"
-#include "text/pattern.h"
-#include "text/unicode.h"
+#include "core/common.h"
+#include "tokenizer/unicode.h"
 #include <array>
-#include <memory>
+#include <functional>
 #include <unordered_map>
 
 enum TokenizerKind { TOKENIZER_BYTES, TOKENIZER_IDS, TOKENIZER_BPE };
 
 // The kinds of steps: text -> text, piece -> pieces, tokens -> text.
 enum StepKind {
-    NORM_NFC, NORM_NFD, NORM_NFKC, NORM_NFKD, NORM_LOWER, NORM_ACCENTS, NORM_STRIP,
-    NORM_PREPEND, NORM_REPLACE,
+    NORM_NFC, NORM_PREPEND, NORM_REPLACE, NORM_OTHER,
     SPLIT_GPT2, SPLIT_CL100K, SPLIT_PATTERN, SPLIT_STRING, SPLIT_DIGITS, SPLIT_METASPACE,
     SPLIT_PREFIX,
     DECODE_BYTES, DECODE_REPLACE, DECODE_FALLBACK, DECODE_FUSE, DECODE_STRIP, DECODE_METASPACE
@@ -36,18 +34,22 @@ enum StepKind {
 enum Behavior { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS };
 enum Prepend { PREPEND_ALWAYS, PREPEND_FIRST, PREPEND_NEVER };
 
+// Returns the end of the match that starts at s[i], i itself if there is none. *next: where the
+// next one may start if there is none here.
+typedef std::function<size_t(const std::string& s, size_t i, size_t* next)> Match;
+
 // One step. What a field means depends on the kind.
 struct Step {
     StepKind kind;
     std::string pattern;                         // looked for
     std::string content;                         // takes its place
-    std::shared_ptr<const Pattern> expression;   // of SPLIT_PATTERN
+    Match match;                                 // of SPLIT_PATTERN, which open/ makes
+    std::function<std::string(const std::string&)> change;       // and of NORM_OTHER
+    double growth = 1;                           // times as long as this makes a text at most
     int number = 0;                              // digits per piece, Prepend, Behavior, or how many
                                                  // to strip at the start
     int stop = 0;                                // how many to strip at the end
     bool flag = false;                           // each digit alone; split at the pattern; invert
-    bool left = false;                           // of NORM_STRIP: at the start
-    bool right = false;                          // and at the end
 };
 
 struct AddedToken {
@@ -80,6 +82,7 @@ struct Tokenizer {
     int vocab_size = 257;                        // ids are 0 .. vocab_size-1
     int eos = 256;                               // -1 if there is none
     int bos = 256;                               // many families use one id for both
+    std::vector<int> ends;                       // others that end a text or an answer
     uint64_t hash = 0x6279746573;                // changes whenever the ids of any text could
     bool match_special = true;                   // special tokens written out become their ids
 
@@ -120,6 +123,10 @@ struct Tokenizer {
 inline std::string token_text(const Tokenizer& t, int id) {
     return id >= 0 && id < (int)t.text.size() ? t.text[id] : "";
 }
+
+// Returns the command that makes a tokenizer.json of this file, or of one in this directory; ""
+// if it is of no known kind.
+std::string tokenizer_convert(const std::string& path);
 
 // Returns how many ids a model must have for texts without the added tokens at the end of the
 // vocabulary: Gemma 3's has one, for images, that its model for text has no row for.

@@ -21,15 +21,13 @@ KV key/value heads, HS head size, F FFN width, OC channels that W_O reads, L lay
 N = B T rows.
 */
 #include "tensors.h"        // PARAMS, ACTS: every tensor is a row
-#include "operations.h"     // real, acc, ops: the backend; variant::attention_forward
+#include "core/operations.h"     // real, acc, ops: the backend; variant::attend
 #include "model.h"          // Model, model_load, and where its activations are
-#include "kv_cache.h"       // cache_keep, attention_forest: rows that come after others
-#include "train_sink.h"     // Stage, Watch: what this file gives to the commands
-#include "models/experts.h" // experts_forward: other families' FFNs
-#include "models/delta.h"   // delta_forward, mamba_forward: what they have in place of attention
-#include "small_model.h"    // accumulate_pieces: a small model's batch, cut for the threads
-#include "optimizer.h"      // model_update
-#include "measure.h"        // measure: sinks and norms of a batch of sequences
+#include "core/kv_cache.h"       // cache_keep, attention_forest: rows that come after others
+#include "core/train_sink.h"     // Stage, Watch: what this file gives to the commands
+#include "core/small_model.h"    // accumulate_pieces: a small model's batch, cut for the threads
+#include "core/optimizer.h"      // model_update
+#include "core/measure.h"        // measure: sinks and norms of a batch of sequences
 #include "flags.h"          // Flags: every flag is a row
 #include "dataloader.h"     // Data: where a batch comes from
 #include "commands/commands.h" // command_probe and the others, one file each
@@ -196,7 +194,6 @@ static void output_backward(Model* m, int i, real* dinp, const real* inp, const 
 
 // ---- the stages of a layer, in their order: what each computes, and what it costs
 
-static StageCost no_cost(const Sizes&)            { return { 0, 0 }; }
 static StageCost linear_cost(double C, double OC) { return { 2 * C * OC, C + OC }; }
 
 // Counts what the end of a branch costs, whose product reads `width` channels.
@@ -381,11 +378,11 @@ static StageCost phi_cost(const Sizes& sizes) {
 
 // -- attention
 
-static void attention_forward(Model* m, int l) {
+static void attend_forward(Model* m, int l) {
     if (m->cache) { cache_append(m, l); }
     each_span(m, [&](const Span& span) {
         if (span.position > 0) { return; }
-        variant::attention_forward(act_att(m, l, span.row), act_stat(m, l, span.row),
+        variant::attend(act_att(m, l, span.row), act_stat(m, l, span.row),
                                    act_qkv(m, l, span.row), star_column(m, l),
                                    span_shape(m, l, span));
     });
@@ -394,14 +391,14 @@ static void attention_forward(Model* m, int l) {
 
 // Computes acts.dqkv from acts.datt. In the forward pass this was:
 //      w_j = f(scale q . k_j),   A_j = w_j / Z,   o = sum_j A_j v_j
-static void attention_backward(Model* m, int l) {
+static void attend_backward(Model* m, int l) {
     const BiasRow& bias = m->sizes.bias;
     const auto& g = layer_grads(m, l);
     const StarColumn<acc> dstar = { bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
                                     bias.learn_v ? g.vstar : NULL };
     const acc* rope = rotates_in_attention(m) ? layer_rope(m, l) : NULL;
     const AttnResult<real, acc> result = { act_att(m, l), act_stat(m, l) };
-    variant::attention_backward(m->acts.dqkv, dstar, m->acts.datt, result, act_qkv(m, l),
+    variant::attend_backward(m->acts.dqkv, dstar, m->acts.datt, result, act_qkv(m, l),
                                 star_column(m, l), rope, attn_shape(m, l));
 }
 
@@ -560,12 +557,20 @@ static bool rotates(const Model* m, int l)       { return attends(m, l) && m->si
 static bool has_phi(const Model* m, int l)       { return attends(m, l) && Attn::phi != PHI_NONE; }
 static bool has_gate(const Model* m, int l)      { return attends(m, l) && m->sizes.gate; }
 static bool combines(const Model* m, int l)      { return attends(m, l) && m->sizes.combine; }
-static bool is_mamba(const Model* m, int l)      { return m->sizes.mamba(l); }
-static bool is_delta(const Model* m, int l)      { return m->sizes.delta(l); }
-static bool has_ffn(const Model* m, int l)       { return !m->sizes.mixture(l); }
-static bool has_experts(const Model* m, int l)   { return m->sizes.mixture(l); }
+static bool has_ffn(const Model* m, int l)       { return m->sizes.has_ffn(l); }
 
-// ---- a layer is this list, forward; backward is the same list from the end
+// ---- a layer is this list, forward; backward is the same list from the end. Of a plain LLaMA
+// layer these stages run, for the residual stream x:
+//
+//      norm         n = RMSNorm(x)
+//      qkv          q, k, v = n W_q^T, n W_k^T, n W_v^T
+//      rotary       q, k turned by their position
+//      attention    s_j = q . k_j / sqrt(HS),  w_j = e^{s_j},  o = sum_j w_j v_j / sum_j w_j
+//      out          x = x + o W_O^T
+//      FFN norm     n = RMSNorm(x)
+//      gate|up      g, u = n W_gate^T, n W_up^T
+//      activation   a = g sigmoid(g) u
+//      down         x = x + a W_down^T
 #define BOTH(stage) stage##_forward, stage##_backward
 const std::vector<Stage> LAYER_STAGES = {
     // name        runs if      what it does       cost of a row     its input    role
@@ -574,17 +579,16 @@ const std::vector<Stage> LAYER_STAGES = {
     { "qk norm",    norms_qk,    BOTH(qk_norm),     qk_norm_cost,     no_product,  ROLE_NONE },
     { "rotary",     rotates,     BOTH(rotary),      rotary_cost,      no_product,  ROLE_NONE },
     { "phi",        has_phi,     BOTH(phi),         phi_cost,         no_product,  ROLE_NONE },
-    { "attention",  attends,     BOTH(attention),   attention_cost,   no_product,  ROLE_ATTENTION },
+    { "attention",  attends,     BOTH(attend),      attention_cost,   no_product,  ROLE_ATTENTION },
     { "gate",       has_gate,    BOTH(gate),        gate_cost,        attn_input,  ROLE_GATE },
     { "combine",    combines,    BOTH(combine),     combine_cost,     no_product,  ROLE_NONE },
     { "out",        attends,     BOTH(attn_output), attn_output_cost, heads_input, ROLE_ATTN_OUT },
-    { "mamba",      is_mamba,    BOTH(mamba),       no_cost,          no_product,  ROLE_NONE },
-    { "delta rule", is_delta,    BOTH(delta),       no_cost,          no_product,  ROLE_NONE },
+    OPEN_MIXER_STAGES
     { "FFN norm",   always,      BOTH(ffn_input),   norm_cost,        no_product,  ROLE_NONE },
     { "gate|up",    has_ffn,     BOTH(up),          up_cost,          ffn_input,   ROLE_NONE },
     { "activation", has_ffn,     BOTH(activation),  activation_cost,  no_product,  ROLE_NONE },
     { "down",       has_ffn,     BOTH(down),        down_cost,        down_input,  ROLE_FFN_OUT },
-    { "experts",    has_experts, BOTH(experts),     no_cost,          no_product,  ROLE_FFN_OUT },
+    OPEN_FFN_STAGES
 };
 #undef BOTH
 
@@ -868,7 +872,8 @@ static StepSums train_step(Run* r, long step) {
 // Tells whether the model is evaluated before the next step.
 static bool evaluation_due(const Run& r, long step) {
     const Flags& f = r.f;
-    const bool evaluated = r.resumed && step == r.first; // before the checkpoint was saved
+    // before the checkpoint was saved
+    const bool evaluated = r.resumed && step == r.first && !r.unevaluated;
     const bool last = step >= f.steps;
     const bool regular = f.eval_every && step % f.eval_every == 0;
     return !evaluated && (last || step == 0 || regular);
@@ -883,15 +888,16 @@ int command_train(Flags flags) {
     on_signals();
     long step = r.first;
     for (;; step++) { // at the top, `step` updates have been made
-        const Due due = run_due(r, step);
+        Due due = run_due(r, step);
         const std::vector<uint64_t> place = run_place(r);
         auto guarded = [&](const std::function<void()>& work) {
             if (!survives(work)) { run_lost_data(&r, step, place); }
         };
         if (evaluation_due(r, step)) {
             guarded([&] { run_evaluate(&r, step); });
+            if (r.unevaluated) { due = run_due(r, step); }       // a signal came
         }
-        if (due.save) { run_save(&r, step, due.keep); }
+        if (due.save) { run_save(&r, step, due); }
         if (step >= r.f.steps || due.stop) { break; }
 
         const double begin = now_ms();

@@ -4,12 +4,13 @@ memory; the cost of an evaluation.
 */
 #include "../cpu/choice.h"
 #include "../log.h"
-#include "../measure.h"
-#include "../optimizer.h"
+#include "../core/measure.h"
+#include "../core/optimizer.h"
 #include "../shell/data_flags.h"
 #include "../shell/run_dir.h"
-#include "../train_sink.h"
+#include "../core/train_sink.h"
 #include "commands.h"
+#include "hopper.h"
 #include "memory_needed.h"
 
 // Returns the FLOPs of a training step per token: 6 for every weight of a matrix product, and
@@ -223,6 +224,20 @@ static std::string bench_ops(Model* m, long accum, double step_ms, double gflops
     return json_list(objects);
 }
 
+// Prints a note if another kernel than the one that a run would take is clearly faster. (The best
+// of some calls varies by a few hundredths on a busy machine.) Returns the row of the fastest.
+static int fastest_of(const std::vector<double>& gflops, bool bf16) {
+    const int best = std::max_element(gflops.begin(), gflops.end()) - gflops.begin();
+    const std::string taken = cpu::kernel_for(bf16).name;
+    for (int k = 0; k < cpu::KERNELS; k++) {
+        if (taken != cpu::kernels[k].name || gflops[best] < 1.15 * gflops[k]) { continue; }
+        printf("note   %s: a run takes %s, and %s is %.2f times as fast: --product %s takes it\n",
+               bf16 ? "bf16" : "fp32", taken.c_str(), cpu::kernels[best].name,
+               gflops[best] / gflops[k], cpu::kernels[best].name);
+    }
+    return best;
+}
+
 // Prints what --products asks for: GFLOP/s of every kernel on all threads, in float and in bf16,
 // and what follows for PRECISION. All kernels are in every binary, so any build can tell.
 static int bench_products(const Flags& f) {
@@ -231,8 +246,8 @@ static int bench_products(const Flags& f) {
     reject_unused_flags(f, "ops steps batch total_batch model data json", false,
                         "bench without --products");
     const long M = 2048, N = 768, K = 768;               // of a layer of -m 60M
-    const std::vector<double> fp32 = cpu::kernels_timed(false, 0, M, N, K);
-    const std::vector<double> bf16 = cpu::kernels_timed(true, 0, M, N, K);
+    const std::vector<double> fp32 = cpu::kernels_timed(false, M, N, K);
+    const std::vector<double> bf16 = cpu::kernels_timed(true, M, N, K);
     auto cell = [](double gflops) {
         std::string text = "-";
         if (gflops) {
@@ -248,8 +263,10 @@ static int bench_products(const Flags& f) {
                cell(bf16[k]).c_str());
     }
 
-    const int in_fp32 = cpu::choice_of(fp32);
-    const int in_bf16 = cpu::choice_of(bf16);
+    cpu::choice_settle(false, f.product);
+    cpu::choice_settle(true, f.product);
+    const int in_fp32 = fastest_of(fp32, false);
+    const int in_bf16 = fastest_of(bf16, true);
     const double gain = bf16[in_bf16] / fp32[in_fp32];
     printf("bf16 by %s takes %.2f times as long as fp32 by %s: ", cpu::kernels[in_bf16].name,
            1 / gain, cpu::kernels[in_fp32].name);
@@ -378,6 +395,7 @@ int command_bench(Flags f) {
     }
     ops::tune_products(true);
     ops::use_graph(f.graph);
+    lm_head_rows_wanted = f.lm_head_rows;
     preset_apply(&f);
     if (!f.given_steps) {
         f.steps = 12;
@@ -397,6 +415,7 @@ int command_bench(Flags f) {
     b.product = product_gflops();
     b.gbytes = f.ops ? memory_gbytes() : 0;
     Model m = model_new(c, T, true);
+    hopper_settle(&f, c, f.given_hopper);
     model_init(&m, f.seed);
     choose_batch(&m, &f, 0);
     b.accum = f.total_batch ? f.total_batch / (f.batch * T) : 1;

@@ -10,7 +10,7 @@ entries that are missing.
 */
 #include "../flags.h"
 #include "../shell/data_flags.h"
-#include "../train_sink.h"
+#include "../core/train_sink.h"
 #include "commands.h"
 
 // What float losses can show: errors are measured in lengths of the gradient. bf16 weights have 8

@@ -2,14 +2,14 @@
 commands/generate.cpp -- the command generate: text from a checkpoint.
 */
 #include "generate.h"
-#include "../models/directory.h"
-#include "../models/gguf.h"
-#include "../text/look.h"
-#include "../train_sink.h"
+#include <sstream>
+#include "../files/directory.h"
+#include "../files/look.h"
+#include "../core/train_sink.h"
 #include "commands.h"
 #include "open_model.h"
 #include "probe_data.h"
-#include "../kv_cache.h"
+#include "../core/kv_cache.h"
 
 // Names the first place in the model where what is loaded gives values that are not all finite.
 // Layers count from 0.
@@ -125,46 +125,6 @@ void generate(Model* m, std::vector<int>* tokens, long n, double temperature, lo
     model_cache(m, 0);
 }
 
-// Reads the template of a GGUF file. *end: the token that ends an answer there, -1 if it has none.
-static Chat chat_of_gguf(const std::string& path, const Tokenizer& tok, int* end) {
-    Chat chat;
-    Gguf g = gguf_open(path);
-    const char* key = "tokenizer.chat_template";
-    if (g.find(key)) { chat.text = gguf_string(g, key); }
-    *end = (int)gguf_number(g, "tokenizer.ggml.eot_token_id", -1);
-    weights_close(&g.weights);
-    if (tok.bos >= 0) { chat.tokens["bos_token"] = token_text(tok, tok.bos); }
-    if (tok.eos >= 0) { chat.tokens["eos_token"] = token_text(tok, tok.eos); }
-    return chat;
-}
-
-Chat chat_of(const std::string& checkpoint, const Tokenizer& tok, int* end) {
-    *end = -1;
-    const std::string gguf = checkpoint_gguf(checkpoint);
-    if (!gguf.empty()) { return chat_of_gguf(gguf, tok, end); }
-    const Chat chat = chat_of_directory(checkpoint);
-    const std::string kept = checkpoint + "/tokenizer.gguf";     // by a run that went on with one
-    if (chat.text.empty() && file_exists(kept)) { return chat_of_gguf(kept, tok, end); }
-    return chat;
-}
-
-// Returns the prompt of --chat as tokens. Adds the tokens that end an answer to *ends.
-static std::vector<int> chat_tokens_of(const Flags& f, const Tokenizer& tok,
-                                       std::vector<int>* ends) {
-    int turn = -1;
-    const Chat chat = chat_of(f.words[0], tok, &turn);
-    require(!f.prompt.empty(), "--chat", "also --prompt, the question");
-    if (chat.text.empty()) {
-        die(EXIT_USER, f.words[0] + ": has no chat template, so it was not trained to answer",
-            "without --chat the model continues the prompt");
-    }
-    const std::string prompt = chat_prompt(chat, f.system, f.prompt);
-    for (int id : { turn, chat_end(chat, tok), tok.eos }) {
-        if (id >= 0) { ends->push_back(id); }
-    }
-    return tokenizer_encode(tok, prompt, false);
-}
-
 // Encodes a text with what the tokenizer puts around it. A text that begins with it already gets no
 // second one.
 static std::vector<int> encode_once(const Tokenizer& tok, const std::string& text) {
@@ -179,28 +139,19 @@ static std::vector<int> encode_once(const Tokenizer& tok, const std::string& tex
     return ids;
 }
 
-// Ends the program: --chat needs a tokenizer that has a chat template.
-[[noreturn]] static void die_no_template(const Flags& f) {
-    std::string what = ": reads bytes";
-    std::string hint = "--prompt without --chat: the model continues it";
-    if (f.tokenizer.empty()) {
-        what = ": has no tokenizer";
-        hint = "--tokenizer tokenizer.json, or --prompt without --chat";
+// Returns the prompt as tokens: of text, or ids. With --bos none nothing goes around a text.
+static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int V) {
+    const bool alone = f.given_bos && f.bos == "none";
+    require(!f.given_bos || alone || f.bos == "default", "--bos " + f.bos,
+            "none or default: what the tokenizer puts around a text");
+    require(tok.kind != TOKENIZER_BPE || utf8_valid(f.prompt),
+            "--prompt: bytes that are not UTF-8", "UTF-8");
+    if (tok.kind != TOKENIZER_IDS) {
+        return alone ? tokenizer_encode(tok, f.prompt, false) : encode_once(tok, f.prompt);
     }
-    die(EXIT_USER, f.words[0] + what + ", and --chat needs one with a chat template", hint);
-}
-
-// Returns the prompt as tokens: ids, a chat, or text.
-static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int V,
-                                      std::vector<int>* ends) {
-    require(f.system.empty() || f.chat, "--system", "also --chat");
-    require(tok.kind != TOKENIZER_BPE || utf8_valid(f.prompt + f.system),
-            "--prompt, --system: bytes that are not UTF-8", "UTF-8");
-    if (tok.kind == TOKENIZER_BPE && f.chat) { return chat_tokens_of(f, tok, ends); }
-    if (f.chat) { die_no_template(f); }
-    if (tok.kind != TOKENIZER_IDS) { return encode_once(tok, f.prompt); }
     std::vector<int> tokens;
-    for (auto& w : split(f.prompt, ' ')) {
+    std::istringstream words(f.prompt);
+    for (std::string w; words >> w;) {
         long id = 0;
         require(parse_long(w, &id) && id >= 0 && id < V, "--prompt " + w,
                 strf("token ids 0..%d, separated by spaces: this model has no tokenizer", V - 1));
@@ -209,22 +160,29 @@ static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int 
     return tokens;
 }
 
-// Reads generation_config.json of a directory. Returns the tokens that end a text and sets *first
-// to its BOS, if it has one. Notes on standard error what it says about drawing tokens: that is
-// not done here.
-static std::vector<int> generation_config(const std::string& dir, int V, int* first) {
+// Reads what the model's files say about a text. Returns the tokens that end one and sets *first to
+// its BOS, if it has one. Notes on standard error what they say about drawing tokens: that is not
+// done here.
+static std::vector<int> generation_config(const std::string& dir, const Tokenizer& tok, int V,
+                                          int* first) {
+    std::vector<int> ends = tok.ends;
+    if (tok.eos >= 0) { ends.push_back(tok.eos); }
     const std::string name = "generation_config.json";
     const std::string path = dir + "/" + name;
-    if (!file_exists(path)) { return {}; }
+    std::vector<int> said = directory_ends(dir, name);
+    for (int id : said) {
+        require(id < V, path + strf(": eos_token_id %d", id), strf("below %d", V));
+    }
+    // a class has a default, which may be none of the model's ids
+    if (said.empty()) { said = directory_ends(dir, "config.json"); }
+    ends.insert(ends.end(), said.begin(), said.end());
+    if (!file_exists(path)) { return ends; }
     const Json config = directory_object(dir, name);
     directory_check(name, path, config);
-    const std::string said = directory_said(name, config);
-    if (!said.empty()) {
-        fprintf(stderr, "note   %s: %s: not applied here\n", path.c_str(), printable(said).c_str());
-    }
-    const std::vector<int> ends = directory_ends(dir);
-    for (int id : ends) {
-        require(id < V, path + strf(": eos_token_id %d", id), strf("below %d", V));
+    const std::string drawing = directory_said(name, config);
+    if (!drawing.empty()) {
+        fprintf(stderr, "note   %s: %s: not applied here\n", path.c_str(),
+                printable(drawing).c_str());
     }
     const double bos = json_number(config, "bos_token_id", *first);
     const bool valid = bos == floor(bos) && bos >= 0 && bos < V;
@@ -234,29 +192,30 @@ static std::vector<int> generation_config(const std::string& dir, int V, int* fi
     return ends;
 }
 
-// Prints the text that continues a prompt, or answers it.
+// Prints the text that continues a prompt, with the prompt in front if it was typed.
 int command_generate(Flags f) {
     reject_unused_flags(f, "top_k", f.temperature > 0, "--temperature above 0");
-    Model m = model_from_checkpoint(&f, 0, cpu::STAY_DOT);
+    Model m = model_from_checkpoint(&f, 0, cpu::STAY_ALL);
     fprintf(stderr, "%s", trained_edits_note(f.words[0], f).c_str());
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
                                               : tokenizer_of(f.tokenizer);
     vocabulary_check(tok, m.arch.V);
 
     int first = text_begin(tok, m.arch.V);
-    std::vector<int> ends = generation_config(f.words[0], m.arch.V, &first);
-    std::vector<int> tokens = prompt_tokens(f, tok, m.arch.V, &ends);
+    const std::vector<int> ends = generation_config(f.words[0], tok, m.arch.V, &first);
+    const bool piped = f.prompt == "-";
+    if (piped) {
+        f.prompt.clear();
+        for (int c; (c = getchar()) != EOF;) { f.prompt += (char)c; }
+    }
+    std::vector<int> tokens = prompt_tokens(f, tok, m.arch.V);
     ids_check(tok, tokens.data(), tokens.size(), m.arch.V);
     if (tokens.empty()) {
         tokens.push_back(first);
         f.prompt.clear();
     }
 
-    // a text is printed with its prompt, an answer without
-    size_t given = 0;
-    if (f.prompt.empty() || f.chat) {
-        given = tokens.size();
-    }
+    const size_t given = piped || f.prompt.empty() ? tokens.size() : 0;
     Rng rng = rng_stream(f.seed, SEED_GENERATE);
     generate(&m, &tokens, f.tokens, f.temperature, f.top_k, &rng, ends);
     std::string text = tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true);

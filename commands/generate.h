@@ -1,12 +1,10 @@
 /*
-generate.h -- text from a model, for the command generate, the samples of a run, and others that
-open a chat template.
+generate.h -- text from a model, for the command generate and the samples of a run.
 */
 #ifndef GENERATE_H
 #define GENERATE_H
 #include <vector>
 #include "../model.h"
-#include "../models/chat.h"
 
 // Dies of values that are not finite, and names the first place in the model that has some.
 [[noreturn]] void die_not_finite(Model* m);
@@ -15,8 +13,4 @@ open a chat template.
 // The model sees at most the last T of them.
 void generate(Model* m, std::vector<int>* tokens, long n, double temperature, long top_k,
               Rng* rng, const std::vector<int>& stops = {});
-
-// Reads the chat template of a checkpoint: of its directory, or in its GGUF file. *end: the token
-// that the file has for the end of a turn, -1 if none.
-Chat chat_of(const std::string& checkpoint, const Tokenizer& tok, int* end);
 #endif // GENERATE_H

@@ -5,7 +5,7 @@ memory_needed.h -- the memory that a model takes, in words, and a check that it 
 #define MEMORY_NEEDED_H
 #include "../model.h"
 #include "../flags.h"
-#include "../optimizer.h"
+#include "../core/optimizer.h"
 #include "../shell/process.h"
 
 // Returns the bytes of the activations of B sequences of T tokens; *table: MiB of each tensor, in

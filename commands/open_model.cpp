@@ -3,29 +3,12 @@ commands/open_model.cpp -- what open_model.h declares.
 */
 #include "open_model.h"
 #include "memory_needed.h"
-#include "../models/directory.h"
-#include "../text/look.h"
-
-void opened_said(const Checkpoint& k, const std::string& adapter) {
-    if (!k.part_of.empty()) {
-        fprintf(stderr, "note   %s: %s\n", printable(k.where).c_str(), k.part_of.c_str());
-    }
-    if (!k.adapted.empty()) {
-        fprintf(stderr, "adapter %s: %s\n", adapter.c_str(), k.adapted.c_str());
-    }
-}
+#include "../files/directory.h"
+#include "../files/look.h"
 
 void die_no_tokenizer(const std::string& model) {
-    static const char* const OTHERS[][2] = { { "tokenizer.model", "spm_to_json.py" },
-                                             { "tekken.json", "tiktoken_to_json.py" } };
-    std::string hint = "--tokenizer tokenizer.json, or --tokenizer bytes";
-    for (auto& other : OTHERS) {
-        const std::string path = model + "/" + other[0];
-        if (!is_dir(model) || !file_exists(path)) { continue; }
-        const std::string made = hint_for("FILE > tokenizer.json", path);
-        hint = std::string("python3 dev/make/") + other[1] + " " + made +
-               ", then --tokenizer tokenizer.json";
-    }
+    std::string hint = tokenizer_convert(model);
+    if (hint.empty()) { hint = "--tokenizer tokenizer.json, or --tokenizer bytes"; }
     die(EXIT_USER, model + ": the checkpoint has no tokenizer to read text with, wanted its "
         "tokenizer.json", hint);
 }
@@ -52,8 +35,7 @@ Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients)
         die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()),
             "name one: a run's directory, a Hugging Face directory or a GGUF file");
     }
-    Checkpoint k = checkpoint_open(f->words[0], f->adapter);
-    opened_said(k, f->adapter);
+    Checkpoint k = checkpoint_open(f->words[0]);
     Arch c = k.c;
     tokenizer_note(*f, k.tokenizer, f->words[0]);
     if (f->tokenizer.empty()) { f->tokenizer = k.tokenizer; }
@@ -63,13 +45,12 @@ Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients)
         require(c.window >= 1, strf("--window %d", c.window), "1 or more, or leave it out");
     }
     cpu::mapped = { ops::reads_mapped ? stay : cpu::STAY_NONE, {} };     // of one model at a time
-    const double spared = floats_spared(k.config, k.weights);
+    const double spared = k.theirs ? open_files->floats_spared(k) : 0;
     memory_check(c, 1, std::max(1, T_max), gradients, spared);
     Model m = model_new(c, T_max, gradients);
     checkpoint_read(&m, &k);
     const bool all_read = cpu::mapped.all.empty();       // none stays in its file
-    if (k.adapted.empty() && all_read) { numbers_note(m, f->words[0]); }
-    cpu::product_settings.split_floats = !gradients;     // if it is only run forward
+    if (all_read) { numbers_note(m, f->words[0]); }
     f->arch.V = c.V;
     return m;
 }

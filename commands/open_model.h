@@ -4,7 +4,7 @@ change it.
 */
 #ifndef OPEN_MODEL_H
 #define OPEN_MODEL_H
-#include "../checkpoint.h"
+#include "../core/checkpoint.h"
 #include "../flags.h"
 
 // Dies of a model without a tokenizer, with what its directory has in place of one.
@@ -12,10 +12,6 @@ change it.
 
 // Prints a note if --tokenizer gives other ids than a model's own tokenizer.
 void tokenizer_note(const Flags& f, const std::string& own, const std::string& model);
-
-// Says what of a checkpoint is read, if it is more than a language model, and which adapter was
-// added to its weights.
-void opened_said(const Checkpoint& k, const std::string& adapter);
 
 // Opens the one checkpoint that the words name, for sequences of up to T_max tokens, and takes its
 // tokenizer into the flags if they name none. stay: which weights may stay in their file;

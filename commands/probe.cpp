@@ -2,10 +2,10 @@
 commands/probe.cpp -- the command probe: the sinks of a checkpoint, on text, random or repeated
 tokens; maps of its heads.
 */
-#include "../models/directory.h"
+#include "../files/directory.h"
 #include "../shell/data_flags.h"
 #include "../shell/run_dir.h"
-#include "../train_sink.h"
+#include "../core/train_sink.h"
 #include "commands.h"
 #include "generate.h"
 #include "open_model.h"
@@ -212,6 +212,7 @@ static JsonObject probe_once(Model* m, const Flags& f, const ProbeInput& in,
     if (f.per_sequence) {
         o.json("alpha", per_sequence_json(r));
     }
+    if (after_model) { after_model->probe(m, f, in, T, &o); }
     return o;
 }
 

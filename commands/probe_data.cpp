@@ -8,10 +8,10 @@ commands/probe_data.cpp -- what probe_data.h declares.
 #include "../shell/data_flags.h"
 #include "../shell/run_dir.h"
 #include "../shell/run_flags.h"
-#include "../models/config.h"
-#include "../models/directory.h"
-#include "../text/look.h"
-#include "../text/plural.h"
+#include "../core/config.h"
+#include "../files/directory.h"
+#include "../files/look.h"
+#include "../files/plural.h"
 
 // Returns the sequences that a run held out, by source.
 static std::vector<long> held_of(const Json& data, const std::string& where) {
@@ -393,7 +393,7 @@ std::string input_flags(const Flags& f) {
     std::string text = edits_typed(f.random_token, f.random_share, f.fix_token);
     static const char* const OTHERS =
         "tokenizer sft sft_loss skip_bad bb_vocab bb_triggers bb_trigger_prob bb_temp bb_table "
-        "bb_bos seed adapter window prefix";
+        "bb_bos seed window prefix";
     const std::string others = flags_typed(f, OTHERS);
     if (!others.empty()) { list_add(&text, others, " "); }
     return text;

@@ -5,7 +5,7 @@ random or repeated tokens.
 #ifndef PROBE_DATA_H
 #define PROBE_DATA_H
 #include "../flags.h"
-#include "../text/json.h"
+#include "../files/json.h"
 
 // What a checkpoint says about the data it was trained on; without it, or with -d, `own` is false.
 struct ProbeData {
@@ -57,7 +57,7 @@ ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p,
                         int T, int V);
 
 // Returns the flags that change what is read, or how, as they are typed: edits of tokens (those of
-// the run, too), --adapter, --window, --prefix; "" for none.
+// the run, too), --window, --prefix; "" for none.
 std::string input_flags(const Flags& f);
 
 // Adds what was measured: checkpoint, bos, flags and input.

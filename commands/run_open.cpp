@@ -3,14 +3,14 @@ commands/run_open.cpp -- opens a run: flags -> data, model and log, fresh, as --
 they were at a checkpoint (--resume, in run_resume.h). Start at the end, with run_open.
 */
 #include "train.h"
-#include "../checkpoint.h"
+#include "../core/checkpoint.h"
 #include "../shell/data_flags.h"
 #include "../shell/process.h"
 #include "../shell/run_dir.h"
 #include "../shell/run_flags.h"
-#include "../text/look.h"
-#include "../text/targets.h"
-#include "generate.h"
+#include "../files/look.h"
+#include "../dataloader/targets.h"
+#include "hopper.h"
 #include "memory_needed.h"
 #include "open_model.h"
 #include "probe_data.h"
@@ -86,9 +86,8 @@ static void init_check(const Checkpoint& k, const Flags& f) {
 // Opens the model of --init and takes its rows into the flags. The caller reads the weights, which
 // closes it.
 static Checkpoint init_open(Flags* f) {
-    Checkpoint k = checkpoint_open(f->init, f->adapter, true);
+    Checkpoint k = checkpoint_open(f->init, true);
     init_switches(k.c, f->init);
-    opened_said(k, f->adapter);
     init_check(k, *f);
     if (flag_given(*f, "seq") && !pe_of(k.c).learnable) {
         k.c.context = std::max(k.c.context, k.c.T);
@@ -178,7 +177,6 @@ static void train_checks(const Flags& f, bool begins) {
     reject_unused_flags(f, "beta2 adam_eps", adam, "--optimizer adamw or muon");
     const bool later = f.min_context > f.arch.prefix;
     reject_unused_flags(f, "min_context", later || !f.min_context, "more than --prefix");
-    reject_unused_flags(f, "adapter", !f.init.empty(), "--init CHECKPOINT");
     reject_unused_model_flags(f);
     reject_unused_data_flags(f, split(f.data, ','));
     if (f.bos == "seq") { reject_covered_bos(f); }
@@ -199,28 +197,6 @@ static void targets_check(const Data& data, const Arch& c, const Flags& f) {
     }
     die(EXIT_USER, "the training data (" + data.description + "): got no target that counts, "
         "wanted at least one to learn from", hint);
-}
-
-// Prints a note if the model of --init has a chat template that writes a conversation in another
-// way than --sft: --chat would then ask it in a form that it was not trained on.
-static void sft_note(const Flags& f, const Tokenizer& tok) {
-    const std::string eos = token_text(tok, tok.eos);
-    if (f.sft.empty() || f.init.empty() || eos.empty()) { return; }
-    int end = -1;
-    const Chat chat = chat_of(f.init, tok, &end);
-    if (chat.text.empty()) { return; }
-    const std::string question = "qzj";                  // words that no template has
-    const std::string answer = "xkv";
-    std::string turns = "<|user|>\n" + question + eos + "\n<|assistant|>\n" + answer + eos;
-    if (f.sft == "chatml") {
-        turns = "<|im_start|>user\n" + question + "<|im_end|>\n<|im_start|>assistant\n" + answer +
-                "<|im_end|>";
-    }
-    std::string own;
-    const std::string wrong = chat_conversation(chat, question, answer, &own);
-    if (wrong.empty() && own.find(turns) != std::string::npos) { return; }
-    printf("note   the chat template of %s does not write a conversation as --sft %s does\n",
-           f.init.c_str(), f.sft.c_str());
 }
 
 // Prints a note if --bos doc can put its token at one place alone.
@@ -256,6 +232,7 @@ static Origin run_origin(Run* r) {
     Flags* f = &r->f;
     Origin o;
     o.from = run_find(*f, &r->first);
+    if (f->resume && !o.resumes()) { run_take_begun(f); }
     if (o.resumes()) {
         hint_also() = hint_other_checkpoint(f->out, o.from).hint;
         o.state = json_file(o.from + "/state.json");
@@ -305,7 +282,6 @@ static void run_data(Run* r, bool begins) {
     r->c = arch_from_flags(f, r->data.V);
     targets_check(r->data, r->c, *f);
     if (!first || !begins) { return; }
-    sft_note(*f, r->data.tokenizer);
     one_document_note(*f);
     if (!f->init.empty()) { printf("%s", trained_notes(f->init, *f).c_str()); }
 }
@@ -318,6 +294,7 @@ static void run_model(Run* r, const Origin& o) {
     step_memory_check(f->total_batch);
     r->m = model_new(r->c, std::max(T, r->probe_len), true);
     r->m.min_context = f->min_context;
+    hopper_settle(f, r->c, f->given_hopper || o.resumes());
     select_trained(&r->m, *f);
     long had = 0;
     if (o.resumes()) { had = json_count(o.state, "batch", 0, o.from + "/state.json"); }
@@ -332,7 +309,7 @@ static void run_directory(Run* r) {
     Flags* f = &r->f;
     const bool first = dist::rank == 0;
     if (first && f->out.empty()) { f->out = next_run_dir(); }
-    dist::spread(&f->out, "the name of the run");
+    dist::spread(&f->out);
     if (!first) { return; }
     make_dirs(f->out);
     if (f->resume) { return; }                           // locked already
@@ -374,7 +351,7 @@ static void run_sequences(Run* r) {
 Run run_open(Flags f) {
     Run r = Run();
     r.f = f;
-    dist::tensors_start();
+    dist::tensors_start(f.out);
     run_agree(f);
     const bool goes_on = f.resume && is_dir(f.out);
     if (dist::rank == 0 && goes_on) { run_lock(f.out); }

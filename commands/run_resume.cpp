@@ -2,10 +2,10 @@
 commands/run_resume.cpp -- what run_resume.h declares.
 */
 #include "run_resume.h"
-#include "../checkpoint.h"
+#include "../core/checkpoint.h"
 #include "../cpu/choice.h"
 #include "../shell/run_flags.h"
-#include "../text/look.h"
+#include "../files/look.h"
 
 // ---- which run, and where it goes on
 
@@ -28,16 +28,36 @@ static std::string run_of_step(const std::string& out) {
     return step && has_run ? run : "";
 }
 
-// Dies if a directory without checkpoints is not a run, but something else: a
-// checkpoint, a model.
-static void run_none(const std::string& out) {
-    if (file_exists(out + "/log.jsonl")) { return; }
+// Names the runs in a directory: "a b c".
+static std::string runs_in(const std::string& dir) {
+    std::string all;
+    for (auto& name : dir_list(dir)) {
+        if (file_exists(dir + "/" + name + "/log.jsonl")) { list_add(&all, name, " "); }
+    }
+    return all;
+}
+
+// Dies if a directory without checkpoints is not a run, but something else: a checkpoint, a model,
+// a parent of runs; or if it is empty, and no flag says what a new run would be.
+static void run_none(const Flags& f) {
+    const std::string& out = f.out;
+    if (file_size(out + "/log.jsonl") > 0) { return; }
     for (const std::string name : { "state.json", "config.json", "manifest.json" }) {
         if (!file_exists(out + "/" + name)) { continue; }
         const std::string run = run_of_step(out);
         std::string hint = "continue its run with --resume -o " + run;
         if (run.empty()) { hint = list_beside(out, "-d */"); }
         die(EXIT_USER, out + ": holds " + name + " and no log, so there is no run to resume", hint);
+    }
+    const std::string inside = runs_in(out);
+    if (!inside.empty()) {
+        die(EXIT_USER, out + ": holds runs, and is none: " + inside,
+            "name one of them: --resume -o " + out + "/" + inside.substr(0, inside.find(' ')));
+    }
+    if (!flags_begin_run(f)) {
+        die(EXIT_USER, out + ": holds no run to resume",
+            "see that its disk is mounted: ls " + out + "; or leave --resume out, and give the "
+            "flags of a run: a new one begins there");
     }
 }
 
@@ -72,7 +92,7 @@ std::string run_find(const Flags& f, long* step) {
     if (f.resume && !newest.empty()) { return newest; }
     *step = 0;
     if (f.resume) {
-        run_none(f.out);
+        run_none(f);
         run_lost(f.out);
     }
     return "";
@@ -80,11 +100,18 @@ std::string run_find(const Flags& f, long* step) {
 
 // ---- the flags of the run
 
+void run_take_begun(Flags* f) {
+    const Json was = log_flags(f->out + "/log.jsonl", INFINITY);
+    if (was.fields.empty()) { return; }
+    flags_take(f, was, true);
+    f->given_data = true;
+    if (!f->given_product && !f->product.empty()) { product_settle(*f); }
+}
+
 void run_again(const Flags& f) {
     const Json was = log_flags(f.out + "/log.jsonl", INFINITY);
-    JsonObject changed;
-    std::string other = flags_changed(was, f, &changed);
-    if (other.empty()) { other = changed.fields; }
+    JsonObject may_change;
+    const std::string other = flags_changed(was, f, &may_change);
     if (other.empty()) { return; }
     die(EXIT_USER, f.out + ": has no checkpoint, and was begun with other flags: " + other,
         "give the flags of that run again, or another --out");
@@ -124,6 +151,7 @@ void run_take(Flags* f, const Json& state, long step) {
     flags_take(f, was);
     const bool no_graph = ops::on_host || dist::world > 1;       // one GPU's run goes on elsewhere
     if (no_graph && !f->given_graph) { f->graph = false; }
+    if (!was.get("hopper") && !f->given_hopper) { f->hopper = 0; }    // runs before that flag
     batch_of_all(f, state);
     if (!f->given_product && !f->product.empty()) { product_settle(*f); }
     if (!f->given_tokenizer) { f->tokenizer = source_found(f->tokenizer, directory); }
@@ -284,6 +312,8 @@ void run_restore(Run* r, const std::string& from, const Json& state) {
     hint_also() = also;
     const Json& position = state_position(state, from, r->first);
     hint_also().clear();
+    if (const Json* touched = state.get("touched")) { r->touched = touched->string; }
+    r->unevaluated = state.get("unevaluated") != NULL;
     if (r->f.steps < r->first) {
         printf("note   --steps %ld is less than the %ld that this run has made: no step is left\n",
                r->f.steps, r->first);
@@ -303,7 +333,12 @@ void run_restore(Run* r, const std::string& from, const Json& state) {
     numbers_check(&r->m, state, from);
     hint_also().clear();
     if (dist::rank > 0) { return; }
-    log_rewind(r->f.out + "/log.jsonl", r->first);
+    std::vector<std::string> lines;
+    const Json* unwritten = state.get("log");
+    for (size_t i = 0; unwritten && i < unwritten->items.size(); i++) {
+        lines.push_back(unwritten->items[i].string);
+    }
+    log_rewind(r->f.out + "/log.jsonl", r->first, lines);
     saves_clean(r->f.out);
     r->kept = saves_of(r->f.out);
 }

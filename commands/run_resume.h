@@ -19,6 +19,10 @@ void run_take(Flags* f, const Json& state, long step);
 // the same, as the hash of the tokens will say.
 void tokenizer_keep(Flags* f, const std::string& kept);
 
+// Takes from the log of a run that has no checkpoint yet the flags that are not given, the model's
+// too.
+void run_take_begun(Flags* f);
+
 // Dies if a run that has a log, and no checkpoint yet, would begin again with other
 // flags.
 void run_again(const Flags& f);

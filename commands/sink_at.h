@@ -6,7 +6,7 @@ measure.h.
 #define SINK_AT_H
 #include "../flags.h"
 #include "../log.h"
-#include "../measure.h"
+#include "../core/measure.h"
 
 // Reads "15,20". Ends the program at a token that sequences of T tokens do not have.
 inline SinkAt sink_at_parse(const std::string& text, int T) {

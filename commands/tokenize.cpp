@@ -2,7 +2,7 @@
 commands/tokenize.cpp -- the command tokenize.
 */
 #include "commands.h"
-#include "../text/tokenize.h"
+#include "../dataloader/tokenize.h"
 
 int command_tokenize(Flags f) {
     TokenizeOptions o;

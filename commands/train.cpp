@@ -2,19 +2,22 @@
 commands/train.cpp -- what a run does around its steps: train.h.
 */
 #include "train.h"
-#include "../checkpoint.h"
+#include "../core/checkpoint.h"
 #include "../cpu/choice.h"
-#include "../measure.h"
+#include "../core/measure.h"
 #include "../shell/process.h"
 #include "../shell/run_flags.h"
-#include "../text/maps.h"
-#include "../train_sink.h"
+#include "../files/maps.h"
+#include "../core/train_sink.h"
 #include "generate.h"
 #include "memory_needed.h"
 #include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
-#include "../version.h"
+#include "../core/version.h"
+
+// Tells whether an evaluation is to end at once. Many ranks must go through it together.
+static bool evaluation_stops() { return stop_signal && dist::world == 1; }
 
 // Returns the mean loss over the targets of the validation sequences that count; NAN if there are
 // none, INFINITY if it is not finite.
@@ -26,6 +29,7 @@ static double validate(Model* m, Data* data, int B, int T) {
     for (long i = 0; i < n; i += B) {
         const long rank = i / B % dist::world;
         if (rank != dist::rank) { continue; }
+        if (evaluation_stops()) { return NAN; }
         const int rows = std::min<long>(B, n - i);
         data_val(data, seqs.data(), rows, i);
         const long targets = model_load(m, seqs.data(), rows, T);
@@ -40,14 +44,6 @@ static double validate(Model* m, Data* data, int B, int T) {
 }
 
 // ---- what is said when a run starts
-
-// Describes the kernel of the products: "avx512, 96 GFLOP/s per thread, timed now".
-static std::string product_text() {
-    const cpu::Choice& c = cpu::choice();
-    std::string speed;
-    if (c.gflops) { speed = strf(", %.0f GFLOP/s per thread", c.gflops); }
-    return c.name + speed + ", " + c.why;
-}
 
 // Returns the flags of the model that are neither its sizes nor their defaults: " --window 8".
 static std::string properties_text(Arch c) {
@@ -93,7 +89,11 @@ static void describe_machine(const Run& r) {
         printf(", free %s", bytes_text(memory_free()).c_str());
     }
     printf("\ndevice %s\n", ops::device_start().c_str());
-    if (!strcmp(BACKEND_NAME, "cpu")) { printf("product %s\n", product_text().c_str()); }
+    const cpu::Choice& product = cpu::choice();
+    if (!product.name.empty()) {                         // of BACKEND=cpu alone
+        printf("product %s, %s (bench --products times them all)\n", product.name.c_str(),
+               product.why.c_str());
+    }
     if (dist::world > 1) {
         printf("ranks  %d by %s, ", dist::world, dist::name);
         printf("%d of them on this machine\n", dist::neighbors);
@@ -137,7 +137,6 @@ static void log_config(Run* r) {
     o.text("version", VERSION);
     o.text("commit", COMMIT);
     if (!product.name.empty()) { o.text("product", product.name); }  // of BACKEND=cpu alone
-    if (product.gflops) { o.decimals("product_gflops", product.gflops, 1); }
     if (dist::world > 1) { o.count("ranks", dist::world); }
     o.text("data", r->data.description);
     log_line(&r->log, o);
@@ -185,7 +184,6 @@ bool survives(const std::function<void()>& work) {
 
 // Returns what a run needs to continue from here, and a probe to know what it was trained on.
 static JsonObject run_state(Run* r, long step, bool keep) {
-    if (lost_file.empty()) { data_unchanged(&r->data); }
     JsonObject o(JSON_SPACED);
     o.count("step", step);
     o.count("batch", r->f.batch);
@@ -196,6 +194,13 @@ static JsonObject run_state(Run* r, long step, bool keep) {
     o.text("version", VERSION);
     o.json("build", build_json());
     o.text("product", cpu::choice().name);
+    if (r->unevaluated) { o.boolean("unevaluated", true); }
+    if (!r->touched.empty()) { o.text("touched", r->touched); }
+    if (!r->log.unwritten.empty()) {
+        std::vector<std::string> lines;
+        for (auto& line : r->log.unwritten) { lines.push_back(json_str(line)); }
+        o.json("log", json_list(lines));
+    }
     o.json("numbers", numbers_json(&r->m));
     o.json("flags", flags_json(r->f, COMMAND_train));
     return o;
@@ -236,10 +241,13 @@ static void run_sample(Run* r, long step) {
 }
 
 void run_evaluate(Run* r, long step) {
+    measure_stops = evaluation_stops;
     const Flags& f = r->f;
     const long at_once = f.batch * f.arch.T;
     const double val = validate(&r->m, &r->data, f.batch, f.arch.T);
     const Metrics metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len, at_once);
+    r->unevaluated = evaluation_stops();
+    if (r->unevaluated) { return; }
     JsonObject o;
     eval_fields(&o, step, val, metrics, r->eps);
     log_line(&r->log, o);
@@ -341,6 +349,9 @@ Due run_due(const Run& r, long step) {
     due.stop = wish >= SAVE_AND_STOP;
     due.save = planned || wish >= SAVE;
     due.keep = planned || wish == KEEP_AND_STOP;
+    // nothing was trained yet: its log is all that such a run needs to begin again
+    const bool at_once = stop_signal && dist::world == 1;
+    if (at_once && step == 0 && !planned && !r.resumed) { due.save = false; }
     const bool saved_already = r.resumed && step == r.first;
     if (saved_already) {         // but an automatic checkpoint may be one that is kept from now on
         const bool automatic = !r.kept.empty() && r.kept.back().automatic;
@@ -359,7 +370,19 @@ static void run_follow(Run* r) {
     if (!found || now != there) { r->f.out = now; }
 }
 
-void run_save(Run* r, long step, bool keep) {
+// Dies if the data are other ones than those that the run began with. A large file that was touched
+// is noted, and the run goes on: what was compared of it is the same.
+static void run_check_data(Run* r) {
+    if (!lost_file.empty()) { return; }
+    const std::string touched = data_unchanged(&r->data);
+    if (touched.empty()) { return; }
+    r->touched = touched;
+    progress_end();
+    printf("note   %s: was touched while it was trained on; the parts of it that were compared are "
+           "the same\n", printable(touched).c_str());
+}
+
+static void save(Run* r, long step, bool keep) {
     const std::string& out = r->f.out;
     const bool optimizer = r->f.save_optimizer != "none";
     const double bytes = (optimizer ? 12.0 : 4.0) * r->m.num_params;
@@ -375,14 +398,31 @@ void run_save(Run* r, long step, bool keep) {
     run_undraw(r);
     hint_also() = r->log.error;
     then_again() = r->saved >= 0 ? "run again with --resume" : "begin again in another --out";
-    log_sync(r->log);                        // first: a log never ends before its checkpoint
+    log_sync(&r->log);                       // first: a log never ends before its checkpoint
     checkpoint_save(&r->m, out, step, run_state(r, step, keep), r->data.tokenizer, optimizer);
     hint_also().clear();
     r->saved = step;
     if (dist::rank > 0) { return; }
     const bool last_only = r->f.save_optimizer == "last";
     const Saved newest = { step, step_directory(*r, step), !keep, optimizer, last_only };
-    saves_prune(&r->kept, newest, last_only);
+    const std::string failed = failure_of([&] { saves_prune(&r->kept, newest, last_only); });
+    if (failed.empty()) { return; }
+    r->kept.push_back(newest);                           // the next one tries again
+    progress_end();
+    printf("note   an older checkpoint stays: %s\n", failed.c_str());
+}
+
+// Saves. A checkpoint that nobody planned may fail: then the run goes on, and tries again after
+// --save-minutes. (Many ranks would no longer be at the same place.)
+void run_save(Run* r, long step, Due due) {
+    run_check_data(r);
+    if (due.keep || due.stop || dist::world > 1) { return save(r, step, due.keep); }
+    const std::string failed = failure_of([&] { save(r, step, false); });
+    if (failed.empty()) { return; }
+    checkpoint_abandon();
+    hint_also().clear();
+    progress_end();
+    printf("note   no automatic checkpoint this time: %s\n", failed.c_str());
 }
 
 // ---- the data of a step
@@ -436,7 +476,7 @@ void run_undraw(Run* r) {
 [[noreturn]] void run_lost_data(Run* r, long step, const std::vector<uint64_t>& place) {
     r->ahead_from.clear();
     data_return(&r->data, place);
-    if (step > r->saved && step > 0) { run_save(r, step, false); }
+    if (step > r->saved && step > 0) { run_save(r, step, { true, true, false }); }
     die(EXIT_MACHINE, lost_file + ": was cut short or replaced while it was read",
         "put it back as it was; write a new version under another name, then mv; " +
         run_rescue(*r));
@@ -468,6 +508,11 @@ void run_finish(Run* r, long step) {
     run_check_log(*r);
     if (r->log.f) { fclose(r->log.f); }
     progress_end();
+    if (r->saved < 0) {
+        printf("%s at step %ld, not saved: nothing was trained; --resume -o %s begins again\n", how,
+               step, printable(r->f.out).c_str());
+        return;
+    }
     const bool no_step = r->resumed && step == r->first;
     const char* saved = no_step ? " already:" : ", saved";
     const std::string dir = printable(step_directory(*r, step));

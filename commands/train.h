@@ -9,7 +9,7 @@ stopped. The steps themselves are in train_sink.cu.
 #include "../flags.h"
 #include "../log.h"
 #include "../model.h"
-#include "../optimizer.h"
+#include "../core/optimizer.h"
 #include "../shell/saves.h"
 
 // What command_train carries from step to step.
@@ -33,6 +33,8 @@ struct Run {
     long saved;                          // that of the newest checkpoint, or -1
     std::vector<Saved> kept;             // checkpoints that a newer one may replace
     JsonObject changed;                  // flags that are not what they were before --resume
+    std::string touched;                 // a large file of data that may have been written to
+    bool unevaluated;                    // a signal cut the evaluation of this step short
     double started;                      // when, in ms: the run,
     double saved_at;                     // the last checkpoint,
     double printed_at;                   // the last line of progress
@@ -84,7 +86,7 @@ struct Due {
 Due run_due(const Run& r, long step);
 
 // Writes a checkpoint of `step` updates, kept or automatic, and removes what it replaces.
-void run_save(Run* r, long step, bool keep);
+void run_save(Run* r, long step, Due due);
 
 // Draws this step's sequences into r->seqs, or takes those that were drawn ahead.
 void run_draw(Run* r);

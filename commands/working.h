@@ -3,7 +3,7 @@ working.h -- the line on standard error that says how far a measurement is, if t
 */
 #ifndef WORKING_H
 #define WORKING_H
-#include "../measure.h"
+#include "../core/measure.h"
 #include "../shell/process.h"
 
 // what a batch is part of, and the line that is shown for it

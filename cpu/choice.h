@@ -1,17 +1,10 @@
 /*
-choice.h -- which kernel of the table multiplies. A processor may have an instruction that is slow
-there: vdpbf16ps of some takes longer than widening bf16 and multiplying floats. So each kernel that
-can run is timed, once for a kind of processor, and the answer is kept.
+choice.h -- which kernel of the table multiplies: the last one that this processor has, but where a
+row of PROCESSORS knows better. A processor may have an instruction that is slow there: vdpbf16ps of
+some takes longer than widening bf16 and multiplying floats.
 
-    choice_settle          settles the kernel of this process: the one that --product names, the
-                           one that was kept, or the fastest of those that it times now
-    choice_of              the rule: the last row of the table, unless another is clearly faster
-    choice_keep            takes the kernel of a run that goes on
-
-In bf16 the bits of a run depend on the kernel, so the answer must not vary from run to run: if two
-are nearly as fast, the order of the table decides, and an answer that was kept is not timed again.
-It is kept in $XDG_CACHE_HOME/train_sink or ~/.cache/train_sink, one file per kind of processor. If
-neither can be written, the kernels are timed every time. No file of another is ever changed.
+In bf16 the bits of a run depend on the kernel, so no clock decides: one processor always takes the
+same one, and a run that goes on keeps its own. `bench --products` times them all.
 */
 #ifndef CPU_CHOICE_H
 #define CPU_CHOICE_H
@@ -20,24 +13,22 @@ neither can be written, the kernels are timed every time. No file of another is 
 namespace cpu {
 struct Choice {
     std::string name;               // of the kernel
-    double gflops = 0;              // on one thread; 0: not timed
     std::string why;
     bool forced = false;            // by --product
 };
 
-// Returns the row to take, from the GFLOP/s of all rows, 0 for those that were not timed.
-int choice_of(const std::vector<double>& gflops);
+// Returns the processor's vendor as CPUID spells it: GenuineIntel, AuthenticAMD; "" if it has none.
+std::string processor_vendor();
+
+// Returns the row to take for factors in bf16 or in float. has: which rows run there
+int choice_of(const std::string& vendor, bool bf16, const std::vector<bool>& has);
 
 // Times every kernel for factors in bf16 or in float, the best of some calls: GFLOP/s. 0 for those
-// that do not have such factors or cannot run, and for `any` where another can. threads: 1, or 0
-// for all
-std::vector<double> kernels_timed(bool bf16, int threads, long M, long N, long K);
-
-// Names the processor and its microcode, from the text of /proc/cpuinfo.
-std::string processor_of(const std::string& cpuinfo);
+// that do not have such factors or cannot run, and for `any` where another can.
+std::vector<double> kernels_timed(bool bf16, long M, long N, long K);
 
 // Settles the kernel for factors in bf16 or in float; name: that kernel and no other, "" for the
-// fastest. Dies if the name is none of this processor's.
+// one of the table. Dies if the name is none of this processor's.
 void choice_settle(bool bf16, const std::string& name);
 
 // Takes the kernel of this name, as a run had it. Returns false if it cannot run here.

@@ -4,7 +4,7 @@ cuda/device.cuh: memory, copies, and how work is cut.
 */
 #ifndef CPU_DEVICE_H
 #define CPU_DEVICE_H
-#include "../common.h"
+#include "../core/common.h"
 #include "huge_pages.h"
 #ifdef _OPENMP
 #include <omp.h>
@@ -16,6 +16,12 @@ cuda/device.cuh: memory, copies, and how work is cut.
 namespace host {
 // ----------------------------------------------------------------------------
 // 1 what a backend says of itself
+
+// Returns why attention does not go by Hopper's kernels.
+template <class Attn, class Bias, class Pe> std::string hopper_lacks(int, int, int) {
+    return "got a program of BACKEND=cpu, wanted one of BACKEND=cuda";
+}
+inline void use_hopper(bool) {}
 
 static const bool on_host = true;       // host code may read device memory as it is
 static const bool reads_mapped = false; // weights may stay in their file (cpu/mapped_weights.h)

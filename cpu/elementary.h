@@ -11,7 +11,7 @@ elementary.h -- exp, log, tanh, erf, sigmoid of one number, for float and double
 */
 #ifndef CPU_ELEMENTARY_H
 #define CPU_ELEMENTARY_H
-#include "../common.h"
+#include "../core/common.h"
 
 // A loop with a call left in it cannot become vector code, so the compiler must inline these.
 #ifdef __CUDACC__

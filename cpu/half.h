@@ -3,7 +3,7 @@ half.h -- numbers of 16 bits as they lie in files: bytes at any address, and IEE
 */
 #ifndef CPU_HALF_H
 #define CPU_HALF_H
-#include "../common.h"
+#include "../core/common.h"
 
 // Reads a T at any address.
 template <class T> inline T load(const unsigned char* p) {

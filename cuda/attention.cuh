@@ -1,14 +1,16 @@
 /*
 attention.cuh -- attention of the CUDA backend. Parameters and layouts are those of reference.h.
-There are two ways:
+There are three ways:
 
     on tensor cores   bf16 and the head dimensions of MMA_HEADS: scores live in registers only
+    on Hopper's       the same on a card of compute capability 9.0, by its own instructions, for
+                      head dimensions up to 128
     by panels         all else: the scores of some hundred queries at a time go to memory, and
                       cuBLAS makes the products
 
-and a third that is slow and easy to read, attention_simple.cuh: begin there. None allocates a T x T
-tensor. Sums belong to one block, or one product, which adds in a fixed order: no atomics, and the
-same seed gives the same bits. All go through attention_score.cuh, so that a variant is written
+and a fourth that is slow and easy to read, attention_simple.cuh: begin there. None allocates a
+T x T tensor. Sums belong to one block, or one product, which adds in a fixed order: no atomics, and
+the same seed gives the same bits. All go through attention_score.cuh, so that a variant is written
 once.
 */
 #ifndef CUDA_ATTENTION_CUH
@@ -16,6 +18,10 @@ once.
 #include "attention_backward.cuh"
 #include "attention_forward.cuh"
 #include "attention_panels.cuh"
+#ifdef HOPPER
+#include "hopper_backward.cuh"
+#include "hopper_forward.cuh"
+#endif
 
 namespace cuda {
 inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void*> pointers) {
@@ -24,6 +30,44 @@ inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void
     MMA_HEADS(X)
 #undef X
     return false;
+}
+
+// Computes out and stat on tensor cores.
+template <class A, class Bi, class Pe, int HS>
+void attention_forward_tensor(bf16* out, acc* stat, const AttnInputs& in) {
+#ifdef HOPPER
+    if constexpr (hopper_head<HS>) {
+        if (hopper_wanted) { return attention_forward_wgmma<A, Bi, Pe, HS>(out, stat, in); }
+    }
+#endif
+    attention_forward_mma<A, Bi, Pe, HS>(out, stat, in);
+}
+
+// Computes dqkv of a chunk on tensor cores.
+template <class A, class Pe, int HS>
+void attention_dqkv_chunk(bf16* dqkv, const DsChunk& c, const bf16* dout, RowStats r,
+                          const DqkInputs& in) {
+#ifdef HOPPER
+    if constexpr (hopper_head<HS>) {
+        if (hopper_wanted) {
+            attention_dkv_wgmma<A, Pe, HS>(dqkv, c, dout, r, in);
+            return attention_dq(dqkv, c, in);
+        }
+    }
+#endif
+    attention_dv_mma<A, Pe, HS>(dqkv, c, dout, r, in);
+    attention_dqk(dqkv, c, in);
+}
+
+// Computes dqkv on tensor cores, chunk by chunk. ds: memory of ds_bytes. turns: rope's table, or
+// NULL.
+template <class A, class Bi, class Pe, int HS>
+void attention_dqkv_tensor(bf16* dqkv, const bf16* dout, RowStats r, const AttnInputs& in,
+                           const acc* turns, bf16* ds) {
+    const DqkInputs rows = dqk_inputs<Bi>(in, r, turns);
+    each_chunk(ds, in.s, [&](const DsChunk& c) {
+        attention_dqkv_chunk<A, Pe, HS>(dqkv, c, dout, r, rows);
+    });
 }
 
 template <class A, class Bi, class Pe>
@@ -35,7 +79,7 @@ void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const r
     }
     if constexpr (sizeof(real) == 2) {
         with_head_dim(s.HS, [&](auto HS) {
-            attention_forward_mma<A, Bi, Pe, HS.value>(out, stat, in);
+            attention_forward_tensor<A, Bi, Pe, HS.value>(out, stat, in);
         });
     }
 }
@@ -62,14 +106,14 @@ void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
     float* panel = row + 2 * all_rows;
     float* star_memory = panel + panels;
     const RowStats r = rows_in(row, star_memory, s);
-    LAUNCH_WARPS((attention_rows_kernel<A, Bi>), all_rows, r, dout, result.out, result.stat, in);
+    attention_rows<A, Bi>(r, dout, result, in, mma && wide(s.HS, { result.out }));
     if (!mma) { attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, result.stat, r, in, panel); }
     const bool turn_last = turns && (!mma || s.rot != s.HS); // in the kernels a whole head turns
     const acc* turn_now = turn_last ? NULL : turns;
     if constexpr (sizeof(real) == 2) {
         if (mma) {
             with_head_dim(s.HS, [&](auto HS) {
-                attention_dqkv_mma<A, Bi, Pe, HS.value>(dqkv, dout, r, in, turn_now, cells);
+                attention_dqkv_tensor<A, Bi, Pe, HS.value>(dqkv, dout, r, in, turn_now, cells);
             });
         }
     }

@@ -224,32 +224,15 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     UNROLL(i, MT) { rows_store<HS>(out, sv, row0 + 16 * i, dv[i], 1.0f, 1.0f); }
 }
 
-// ----------------------------------------------------------------------------
-// Launches both kernels, chunk by chunk. ds: memory of ds_bytes. turns: rope's table, or NULL.
-template <class A, class Bi, class Pe, int HS>
-void attention_dqkv_mma(bf16* dqkv, const bf16* dout, RowStats r, const AttnInputs& in,
-                        const acc* turns, bf16* ds) {
+// Launches it for a chunk.
+template <class A, class Pe, int HS>
+void attention_dv_mma(bf16* dqkv, const DsChunk& c, const bf16* dout, RowStats r,
+                      const DqkInputs& in) {
     typedef DvTile<HS, many_registers<A, Pe>> Keys;
     static_assert((int)Keys::SMEM <= SMEM_MOST, "as in attention_forward.cuh");
-    const AttnShape& s = in.s;
-    const bf16* qkv = (const bf16*)in.qkv;
-    DqkInputs rows = { qkv, NULL, NULL, turns, s };
-    if (Bi::column == KEY_COLUMN && in.star.k) {
-        rows.kstar = (const bf16*)in.star.k;
-        rows.ds_star = r.ds_star;
-    }
-    for (int g0 = 0, count; g0 < s.B * s.KV; g0 += count) {
-        count = ds_chunk(s, g0, 0).count;
-        for (int j0 = 0, j1; j0 < s.T; j0 = j1) {
-            DsChunk c = ds_chunk(s, g0, j0);
-            c.ds = ds;
-            j1 = c.j1;
-            const int tiles = CEIL_DIV(j1 - j0, Keys::BK);
-            LAUNCH((attention_dv_mma_kernel<A, Pe, HS>), head_tile_grid(count, tiles),
-                   dim3(MMA_BLOCK), Keys::SMEM, dqkv, c, dout, r, qkv, s);
-            attention_dqk(dqkv, c, rows);
-        }
-    }
+    const int tiles = CEIL_DIV(c.j1 - c.j0, Keys::BK);
+    LAUNCH((attention_dv_mma_kernel<A, Pe, HS>), head_tile_grid(c.count, tiles), dim3(MMA_BLOCK),
+           Keys::SMEM, dqkv, c, dout, r, in.qkv, in.s);
 }
 } // namespace cuda
 #endif // CUDA_ATTENTION_BACKWARD_CUH

@@ -5,6 +5,7 @@ as cells, in bf16, the second reads it twice.
 #ifndef CUDA_ATTENTION_CELLS_CUH
 #define CUDA_ATTENTION_CELLS_CUH
 #include "attention_score.cuh"
+#include "attention_tiles.cuh"
 
 namespace cuda {
 // ds in memory: for a chunk of heads, or of one head's keys, at a time. Of each query head of a
@@ -66,6 +67,19 @@ inline size_t ds_bytes(const AttnShape& s) {
     return heads * c.QT * c.width() * CELL_BYTES;
 }
 
+// Calls f(chunk) for all chunks; ds: memory of ds_bytes.
+template <class F> void each_chunk(bf16* ds, const AttnShape& s, F f) {
+    for (int g0 = 0, count; g0 < s.B * s.KV; g0 += count) {
+        count = ds_chunk(s, g0, 0).count;
+        for (int j0 = 0, j1; j0 < s.T; j0 = j1) {
+            DsChunk c = ds_chunk(s, g0, j0);
+            c.ds = ds;
+            j1 = c.j1;
+            f(c);
+        }
+    }
+}
+
 // ----------------------------------------------------------------------------
 // The second kernel is the same for every variant: attention_dqk.cu.
 
@@ -89,7 +103,81 @@ struct DqkInputs {
     AttnShape s;
 };
 
+template <class Bi>
+DqkInputs dqk_inputs(const AttnInputs& in, const RowStats& r, const acc* turns) {
+    const bool column = Bi::column == KEY_COLUMN && in.star.k;
+    return { (const bf16*)in.qkv, column ? (const bf16*)in.star.k : NULL,
+             column ? r.ds_star : NULL, turns, in.s };
+}
+
+// A block's rows are queries, and it walks over the keys that they see, or keys, and it walks over
+// the queries, of all heads that share the key, that see them. Those of a head run at about the
+// same time (head_tile), so that part of what both read of ds is still in L2 for the second.
+enum Side { QUERIES, KEYS };
+
+// What a block sums up.
+struct DqkRows {
+    int b;                 // sequence
+    int h, h_end;          // its query heads
+    int r0;                // its first row
+    int begin, end;        // the others
+    int column;            // head of dqkv that its sums belong to
+    int others;            // head of qkv that a row of queries is multiplied with
+};
+
+// Returns the rows of a tile; head: a query head of the chunk, or a key head.
+template <Side SIDE, int ROWS>
+DEVICE DqkRows dqk_rows_at(int head, int tile, const DsChunk& c, const AttnShape& s) {
+    const int G = group_size(s);
+    const bool queries = SIDE == QUERIES;
+    const int bg = c.g0 + (queries ? head / G : head);   // key head, counted through all sequences
+    const int g = bg % s.KV;
+    DqkRows x = {};
+    x.b = bg / s.KV;
+    if (queries) {
+        x.h = g * G + head % G;
+        x.h_end = x.h + 1;
+        x.r0 = tile * ROWS;
+        x.begin = c.j0;
+        x.end = min(min(s.T, c.j1), max(x.r0 + ROWS, s.prefix));
+        x.column = x.h;
+        x.others = key_head(s, g);
+    } else {
+        x.h = g * G;
+        x.h_end = x.h + G;
+        x.r0 = c.j0 + tile * ROWS;
+        x.end = s.T;
+        x.column = key_head(s, g);
+    }
+    return x;
+}
+
+// Begins the sums of dq: with the extra column's part, ds* k*, or, in a later chunk, with what the
+// chunks before have stored in `before`. row: of the head's first query in ds_star.
+template <int HS, int MT>
+DEVICE void dq_start(Sums<MT, HS>& d, const DqkInputs& in, int g, long row, const bf16* before,
+                     int own) {
+    const AttnShape& s = in.s;
+    const int column = lane_column();
+    UNROLL(r, 2 * MT) {
+        const int t = min(own + 8 * r, s.T - 1);
+        // before this loop it would make the main loop a tenth longer
+        const bf16* ks = attn_star(in.kstar, s, g);
+        const float star = ks ? in.ds_star[row + t] : 0.0f;
+        const long row_t = (long)t * attn_row(s);
+        UNROLL(i, HS / 4) {
+            float& sum = number_of(d, r, i);
+            const int at = column + columns_on(i);
+            sum = ks ? star * (float)ks[at] : 0.0f;
+            if (before) { sum = before[row_t + at]; }
+        }
+    }
+}
+
 // Computes dq and dk of a chunk from its ds.
 void attention_dqk(bf16* dqkv, const DsChunk& c, const DqkInputs& in);
+
+// Computes dq alone, on Hopper: there dk is made with dv.
+void attention_dq(bf16* dqkv, const DsChunk& c, const DqkInputs& in);
 } // namespace cuda
 #endif // CUDA_ATTENTION_CELLS_CUH

@@ -3,16 +3,9 @@ attention_dqk.cu -- the second kernel of attention's backward pass: dq and dk, f
 first has stored (attention_cells.cuh). No variant changes it, so it is compiled once for all of
 them, with the program.
 */
-#include "attention_cells.cuh"
-#include "attention_tiles.cuh"
-#include "rope.cuh"
+#include "hopper_dq.cuh"
 
 namespace cuda {
-// A block's rows are queries, and it walks over the keys that they see, or keys, and it walks over
-// the queries, of all heads that share the key, that see them. Those of a head run at about the
-// same time (head_tile), so that part of what both read of ds is still in L2 for the second.
-enum Side { QUERIES, KEYS };
-
 // Two numbers, one of queries and one of keys: where they begin, or how many there are.
 struct QueryKey { int query, key; };
 
@@ -124,86 +117,6 @@ template <int HS, Side SIDE> struct DsCells {
         }
     }
 };
-
-// What a block sums up.
-struct DqkRows {
-    int b;                 // sequence
-    int h, h_end;          // its query heads
-    int r0;                // its first row
-    int begin, end;        // the others
-    int column;            // head of dqkv that its sums belong to
-    int others;            // head of qkv that a row of queries is multiplied with
-};
-
-// Returns the rows of a tile; head: a query head of the chunk, or a key head.
-template <Side SIDE, int ROWS>
-DEVICE DqkRows dqk_rows_at(int head, int tile, const DsChunk& c, const AttnShape& s) {
-    const int G = group_size(s);
-    const bool queries = SIDE == QUERIES;
-    const int bg = c.g0 + (queries ? head / G : head);   // key head, counted through all sequences
-    const int g = bg % s.KV;
-    DqkRows x = {};
-    x.b = bg / s.KV;
-    if (queries) {
-        x.h = g * G + head % G;
-        x.h_end = x.h + 1;
-        x.r0 = tile * ROWS;
-        x.begin = c.j0;
-        x.end = min(min(s.T, c.j1), max(x.r0 + ROWS, s.prefix));
-        x.column = x.h;
-        x.others = key_head(s, g);
-    } else {
-        x.h = g * G;
-        x.h_end = x.h + G;
-        x.r0 = c.j0 + tile * ROWS;
-        x.end = s.T;
-        x.column = key_head(s, g);
-    }
-    return x;
-}
-
-// Begins the sums of dq: with the extra column's part, ds* k*, or, in a later chunk, with what the
-// chunks before have stored in `before`. row: of the head's first query in ds_star.
-template <int HS, int MT>
-DEVICE void dq_start(Sums<MT, HS>& d, const DqkInputs& in, int g, long row, const bf16* before,
-                     int own) {
-    const AttnShape& s = in.s;
-    const int column = lane_column();
-    UNROLL(r, 2 * MT) {
-        const int t = min(own + 8 * r, s.T - 1);
-        // before this loop it would make the main loop a tenth longer
-        const bf16* ks = attn_star(in.kstar, s, g);
-        const float star = ks ? in.ds_star[row + t] : 0.0f;
-        const long row_t = (long)t * attn_row(s);
-        UNROLL(i, HS / 4) {
-            float& sum = number_of(d, r, i);
-            const int at = column + columns_on(i);
-            sum = ks ? star * (float)ks[at] : 0.0f;
-            if (before) { sum = before[row_t + at]; }
-        }
-    }
-}
-
-// Turns 16 rows of the warp back by the table (T, HS/2, 2), rounded to bf16 first: the same bits as
-// rope(.., -1, ..) on what rows_store would have stored. A lane holds both numbers of a pair, so
-// none has to move. own: the lane's first row.
-template <int HS>
-DEVICE void rows_turn(float (&c)[HS / 8][4], const float* turns, int own, int T) {
-    UNROLL(r, 2) {
-        const int t = min(own + 8 * r, T - 1);
-        const float* turn = turns + (long)t * HS + 2 * lane_column();
-        UNROLL(n, HS / 16) {
-            const Vec<float, 4> cos_sin = load<4>(turn + 16 * n);
-            UNROLL(e, 2) {
-                float& a = c[n][2 * r + e];
-                float& b = c[n + HS / 16][2 * r + e];
-                a = (float)bf16(a);
-                b = (float)bf16(b);
-                turn_pair(a, b, cos_sin[2 * e], -cos_sin[2 * e + 1]);
-            }
-        }
-    }
-}
 
 // Sums up one tile of rows. head: query head of the chunk, or key head.
 template <int HS, Side SIDE>
@@ -317,4 +230,12 @@ void attention_dqk(bf16* dqkv, const DsChunk& c, const DqkInputs& in) {
         with_head_dim(in.s.HS, [&](auto HS) { dqk_launch<HS.value>(dqkv, c, in); });
     }
 }
+
+#ifdef HOPPER
+void attention_dq(bf16* dqkv, const DsChunk& c, const DqkInputs& in) {
+    with_head_dim(in.s.HS, [&](auto HS) {
+        if constexpr (hopper_head<HS.value>) { attention_dq_wgmma<HS.value>(dqkv, c, in); }
+    });
+}
+#endif
 } // namespace cuda

@@ -69,33 +69,43 @@ DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, OnlineStar star,
     }
 }
 
-// Makes the sums of row r relative to m, the largest score so far.
+// Makes the sum in Z of row r relative to m, the largest score so far, and returns by what o is to
+// shrink.
 template <class A, int HS, int MT>
-DEVICE void online_shrink(OnlineRows<HS, MT>& x, int r, float m, const AttnShape& s) {
+DEVICE float online_shrink(OnlineRows<HS, MT>& x, int r, float m, const AttnShape& s) {
     const float shrink = ex2_approx(x.m[r] - m);
     x.m[r] = m;
     x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v;
-    UNROLL(i, HS / 4) { number_of(x.o, r, i) *= shrink; }
+    return shrink;
 }
 
-// Turns N dot products of each row into scores, in place, and makes the rows relative to the
-// largest. The lane's first key is j. FULL: no key is masked.
+// Turns N dot products of row r, query t, into scores, in place, and returns the largest. The
+// lane's first key is j. FULL: no key is masked.
+template <bool FULL, class A, class Pe, int N, class Products>
+DEVICE float tile_scores(Products& w, int r, const TileScore<A, Pe>& score, int t, int j,
+                         const AttnShape& s) {
+    float top = -INFINITY;
+    UNROLL(i, N / 4) {
+        float& w_j = number_of(w, r, i);
+        const int key = j + columns_on(i);
+        w_j = score(w_j, t, key, s);
+        const bool sees = FULL || ((key < s.T) & attn_sees(s, t, key));
+        w_j = sees ? w_j : attn_masked<A, float>();
+        top = fmaxf(top, w_j);
+    }
+    return top;
+}
+
+// Makes scores of the dot products of all rows, and the rows relative to the largest.
 template <bool FULL, class A, class Pe, int HS, int MT, int N>
 DEVICE void online_scores(OnlineRows<HS, MT>& x, Sums<MT, N>& w, const TileScore<A, Pe>& score,
                           int own, int j, const AttnShape& s) {
     UNROLL(r, 2 * MT) {
-        const int t = own + 8 * r;
-        float top = -INFINITY;
-        UNROLL(i, N / 4) {
-            float& w_j = number_of(w, r, i);
-            const int key = j + columns_on(i);
-            w_j = score(w_j, t, key, s);
-            const bool sees = FULL || ((key < s.T) & attn_sees(s, t, key));
-            w_j = sees ? w_j : attn_masked<A, float>();
-            top = fmaxf(top, w_j);
-        }
+        const float top = tile_scores<FULL, A, Pe, N>(w, r, score, own + 8 * r, j, s);
         if (A::exp_family) {
-            online_shrink<A>(x, r, fmaxf(x.m[r], __fmul_rn(quad_max(top), score.unit)), s);
+            const float m = fmaxf(x.m[r], __fmul_rn(quad_max(top), score.unit));
+            const float shrink = online_shrink<A>(x, r, m, s);
+            UNROLL(i, HS / 4) { number_of(x.o, r, i) *= shrink; }
         }
     }
 }

@@ -12,6 +12,7 @@ only the others, along the diagonal and at the window's edge, test each.
 #define CUDA_ATTENTION_TILES_CUH
 #include "../attention_variants.cuh"
 #include "mma.cuh"
+#include "rope.cuh"
 
 namespace cuda {
 #ifndef MMA_HEADS        // the head dimensions that have these kernels, in bf16
@@ -24,6 +25,9 @@ template <class F> void with_head_dim(int HS, F f) {
     MMA_HEADS(X)
 #undef X
 }
+
+// The head dimensions that have kernels for Hopper. With 192 the sums would not fit the registers.
+template <int HS> constexpr bool hopper_head = HS <= 128;
 
 // ----------------------------------------------------------------------------
 // Tiles of queries t0.. and keys j0..
@@ -57,10 +61,10 @@ enum { BLOCKS_AT_ONCE = shrunk ? 8 : 256 };      // two blocks an SM: an A100 ha
 
 struct HeadTile { int head, tile; };             // tile 0 has most to do
 
-// Returns the grid of that many heads and tiles. The heads side by side divide all heads, so no
-// block is without one.
-inline dim3 head_tile_grid(int heads, int tiles) {
-    int at_once = std::min(heads, std::max(1, BLOCKS_AT_ONCE / tiles));
+// Returns the grid of that many heads and tiles, of which two, or `of_sm`, share an SM. The heads
+// side by side divide all heads, so no block is without one.
+inline dim3 head_tile_grid(int heads, int tiles, int of_sm = 2) {
+    int at_once = std::min(heads, std::max(1, BLOCKS_AT_ONCE / 2 * of_sm / tiles));
     while (heads % at_once) { at_once--; }
     if (heads / at_once > 65535) { at_once = heads; }    // a grid has no more of them along z
     return dim3(at_once, tiles, heads / at_once);
@@ -121,5 +125,29 @@ template <class A, class Pe> struct TileScore {
         return attn_slope<A>(Fast(score * LN_2), Fast(s.cap)).v;
     }
 };
+
+// ----------------------------------------------------------------------------
+// What becomes of results.
+
+// Turns 16 rows of the warp back by the table (T, HS/2, 2), rounded to bf16 first: the same bits as
+// rope(.., -1, ..) on what rows_store would have stored. A lane holds both numbers of a pair, so
+// none has to move. own: the lane's first row.
+template <int HS>
+DEVICE void rows_turn(float (&c)[HS / 8][4], const float* turns, int own, int T) {
+    UNROLL(r, 2) {
+        const int t = min(own + 8 * r, T - 1);
+        const float* turn = turns + (long)t * HS + 2 * lane_column();
+        UNROLL(n, HS / 16) {
+            const Vec<float, 4> cos_sin = load<4>(turn + 16 * n);
+            UNROLL(e, 2) {
+                float& a = c[n][2 * r + e];
+                float& b = c[n + HS / 16][2 * r + e];
+                a = (float)bf16(a);
+                b = (float)bf16(b);
+                turn_pair(a, b, cos_sin[2 * e], -cos_sin[2 * e + 1]);
+            }
+        }
+    }
+}
 } // namespace cuda
 #endif // CUDA_ATTENTION_TILES_CUH

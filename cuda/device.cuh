@@ -85,6 +85,16 @@ const size_t DEVICE_WORKSPACE = shrunk ? 256 : 32 << 20;
 inline cublasLtHandle_t device_blas;
 inline int device_number;                            // which of the machine's GPUs
 inline std::string device_name;                      // the GPU's
+// Whether this program has kernels for sm_90a, as the Makefile says; whether this is a card of 9.0,
+// which runs them; and whether attention goes by them.
+#ifdef HOPPER
+enum { hopper_built = 1 };
+#else
+enum { hopper_built = 0 };
+#endif
+inline bool hopper_here, hopper_wanted;
+inline void use_hopper(bool wanted) { hopper_wanted = wanted; }
+
 
 struct DeviceHint { cudaError_t error; const char* hint; };
 const char* const other_gpu_hint =
@@ -222,6 +232,7 @@ inline std::string device_init() {
                  "asking for the GPU's version");
     device_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, d),
                  "asking for the GPU's version");
+    hopper_here = major == 9 && minor == 0;
     cudaDeviceProp prop;
     device_check(cudaGetDeviceProperties(&prop, d), "asking for the GPU's name");
     device_name = prop.name;

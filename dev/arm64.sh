@@ -11,7 +11,7 @@ command -v aarch64-linux-gnu-g++ qemu-aarch64 > /dev/null || {
     echo "---> HINT: apt-get install g++-aarch64-linux-gnu qemu-user" >&2
     exit 2
 }
-tests=${*:-test_ops test_elementary test_metrics test_integers test_checkpoint}
+tests=${*:-test_ops test_elementary test_metrics test_checkpoint}
 copy=build/arm64
 rm -rf $copy; mkdir -p $copy/dev/golden
 copy_sources $copy

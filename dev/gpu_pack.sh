@@ -1,13 +1,13 @@
 #!/bin/sh
 # dev/gpu_pack.sh -- builds, on any machine with nvcc, what dev/gpu_run.sh runs: for sm_80 and its
-# relatives, for sm_90, and as PTX for newer GPUs; host code for x86-64-v3.
+# relatives, for Hopper (sm_90a), and as PTX for newer GPUs; host code for x86-64-v3.
 #   usage: dev/gpu_pack.sh             build/gpu.tar.xz, under 40 MB. On the GPU machine:
 #                                      tar xf gpu.tar.xz && train_sink-gpu/dev/gpu_run.sh
 #          TO=DIR dev/gpu_pack.sh      only the programs, into DIR
 #   ATTNS="softmax sigmoid" only these; NVCC, CXX, JOBS. The CPU seconds of a variant: about 20
 cd "$(dirname "$0")/.." || exit 1
 NVCC=${NVCC:-nvcc} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}
-HOST=x86-64-v3 GPUS=${GPUS:-sm_90 -gencode arch=compute_80,code=sm_80}
+HOST=x86-64-v3 GPUS=${GPUS:-sm_90a -gencode arch=compute_80,code=[sm_80,compute_80]}
 ATTNS=${ATTNS:-$(sed -n 's/^ *X_ATTN(\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh)}
 pack=${TO:-build/gpu/train_sink-gpu/bin}
 command -v "$NVCC" > /dev/null || {
@@ -36,7 +36,7 @@ one() { # NAME SWITCHES..: a program of make
 }
 test_program() { # NAME SOURCE FLAGS..
     name=$1 source=$2; shift 2
-    $NVCC -std=c++17 -O2 -arch=$GPUS -ccbin "$CXX" -Xcompiler "-march=$HOST -fopenmp" "$@" -I. \
+    $NVCC -std=c++17 -O2 $(make -s nvcc_arch GPU_ARCH="$GPUS") -ccbin "$CXX" -Xcompiler "-march=$HOST -fopenmp" "$@" -I. \
         "$source" "$(make -s once BACKEND=cpu ARCH=$HOST CXX="$CXX")" -lcublasLt -o "$pack/$name" &&
         strip "$pack/$name"
 }
@@ -48,6 +48,7 @@ make -s -j"$JOBS" once BACKEND=cpu ARCH=$HOST CXX="$CXX" > /dev/null || exit 1
         echo "test_program test_cuda-$p test/gpu/test_cuda.cu -DPRECISION=$p"
     done
     echo "test_program selftest dev/emulator/selftest.cu"
+    echo "test_program selftest_wgmma dev/emulator/selftest_wgmma.cu -DPRECISION=bf16"
     echo "one k BACKEND=cuda PRECISION=bf16 BIAS=k"
     for a in $ATTNS; do echo "one $a BACKEND=cuda PRECISION=bf16 ATTN=$a"; done
 } > "$pack/list"

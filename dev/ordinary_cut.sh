@@ -3,7 +3,7 @@
 # SmolLM2-135M in dev/log/ordinary-sink.md
 #
 #   ./train_sink export SmolLM2-135M-Instruct.Q4_1.gguf -o OUT/whole
-#   python3 dev/make/gguf_to_json.py OUT/whole/tokenizer.gguf OUT/whole/tokenizer.json
+#   python3 scripts/gguf_to_json.py OUT/whole/tokenizer.gguf OUT/whole/tokenizer.json
 #   python3 dev/make/cut_model.py OUT/whole OUT/v1024 --vocab 1024          and 4096
 #   ./train_sink tokenize TRAIN.jsonl.zst --val VAL.jsonl.zst --tokenizer OUT/v1024/tokenizer.json
 #       -o OUT/text1024                                                     and 4096

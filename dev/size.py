@@ -5,7 +5,7 @@
     python3 dev/size.py --test    break every rule in a copy, and see that each is noticed
 
 Rules: every header compiles alone; no include after the first definition; a room includes only rooms
-below it, and no file itself; lines of at most 100 columns; no ?: inside another; functions of at most
+below it, and no file itself; nothing includes open/ and after/ but rooms.h and all.cu; lines of at most 100 columns; no ?: inside another; functions of at most
 60 lines and 8 parameters; files of at most 700 lines, those with CUDA kernels 1,150. What breaks a
 rule with a reason is a row of dev/size_exceptions.tsv. A row that is needed no longer is an error,
 too: the list shrinks.
@@ -18,33 +18,42 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-ROOMS = ["", "commands", "shell", "cpu", "cuda", "dist", "models", "text"]
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOMS = ["", *subprocess.check_output(["make", "-s", "rooms"], cwd=ROOT, text=True).split()]
 KINDS = ("*.h", "*.cuh", "*.cu", "*.cpp")
 COLUMNS, LINES, PARAMETERS, FILE_LINES, KERNEL_LINES = 100, 60, 8, 700, 1150
 
 # From the lowest to the highest. A file is on the first floor that names it, or its room.
 FLOORS = [
-    ("text, files, numbers", ["common.h", "version.h", "tokenizer.h", "dataloader.h", "text/*",
-                              "models/directory.*", "models/gguf.*", "models/weights.*",
+    ("text, files, numbers", ["core/common.h", "core/version.h", "rooms.h", "open/rows.h",
+                              "after/rows.h", "tokenizer.h", "dataloader.h", "files/*",
+                              "tokenizer/*", "dataloader/*", "open/tokenizer_gguf.*",
+                              "open/gguf.*", "open/gguf_splits.h", "open/pattern.*",
+                              "open/expressions.h", "open/normal_forms.*", "open/text_steps.*",
                               "cpu/half.h"]),
     ("processors and processes", ["cpu/elementary.h", "cpu/device.h", "cpu/huge_pages.*",
                                   "cpu/processor.*", "cpu/built_with.cpp", "cuda/device.cuh",
                                   "dist/*"]),
-    ("the family of attention", ["block_variants.h", "attention_variants.cuh", "switches.h",
-                                 "operands.h", "reference.h", "metrics.cuh"]),
-    ("what a model is", ["arch.h", "tensors.h", "models/forward_only.h"]),
-    ("backends", ["cpu/*", "cuda/*", "variant.h", "variant.cu", "operations.h"]),
-    ("other people's models", ["models/*"]),
+    ("the family of attention", ["block_variants.h", "attention_variants.cuh", "core/switches.h",
+                                 "core/operands.h", "reference.h", "metrics.cuh"]),
+    ("what a model is", ["arch.h", "tensors.h"]),
+    ("backends", ["cpu/*", "cuda/*", "core/variant.h", "core/variant.cu", "core/operations.h"]),
+    ("other people's models", ["core/arch.cpp", "core/arch_check.h", "core/config.*",
+                               "core/rooms_files.cpp", "open/*"]),
     ("around every command", ["flags.h", "log.h", "shell/*"]),
-    ("a model", ["positions.h", "model.h", "model.cpp", "kv_cache.h", "train_sink.h",
-                 "small_model.h", "measure.h", "measure.cpp", "optimizer.h", "checkpoint.h",
-                 "checkpoint.cpp"]),
-    ("commands", ["commands/*"]),
-    ("the program", ["train_sink.cu", "all.cu"]),
+    ("a model", ["core/positions.h", "model.h", "core/model.cpp", "core/kv_cache.h",
+                 "core/train_sink.h", "core/small_model.h", "core/measure.*", "core/optimizer.h",
+                 "core/checkpoint.*", "core/rooms_model.cpp"]),
+    ("commands", ["commands/*", "after/*"]),
+    ("the program", ["train_sink.cu", "core/all.cu"]),
 ]
-# Three headers stand above their room: they run a model's layers.
-ABOVE = {"models/experts.h": "a model", "models/mamba.h": "a model",
-         "models/delta.h": "a model"}
+# Rooms that may be deleted, and the files that know them.
+BESIDE = ("open", "after")
+DOORS = ("rooms.h", "core/all.cu")
+# What stands above its room: what runs a model's layers, and a command.
+ABOVE = {"open/experts.cpp": "a model", "open/mamba.cpp": "a model", "open/delta.cpp": "a model",
+         "open/mixer.h": "a model", "open/open_weights.cpp": "a model", "open/export_card.cpp": "commands",
+         "open/export_card.h": "commands", "open/export_command.cpp": "commands"}
 # Other compilers' headers, or libraries', which not every machine has.
 NOT_ALONE = ["cuda/*", "dist/mpi.h", "dist/nccl.h"]
 
@@ -114,6 +123,9 @@ def check_includes(root, path, text):
         other = os.path.normpath(os.path.join(os.path.dirname(path), name))
         if not os.path.exists(os.path.join(root, other)):
             continue
+        room = other.split("/")[0]
+        if room in BESIDE and room != path.split("/")[0] and path not in DOORS:
+            yield "wall", f"{path} -> {other}", f"line {number}: {room}/ may be deleted: rooms.h"
         theirs = floor_of(other)
         if theirs is not None and theirs > mine:
             yield ("upward", f"{path} -> {other}",
@@ -319,8 +331,10 @@ def test_rules(root):
         ("alone", "shell/saves.h", lambda s: s.replace("#define SAVES_H\n",
                                                        "#define SAVES_H\nUnknown broken();\n")),
         ("include", "shell/saves.cpp", lambda s: s + '#include "saves.h"\n'),
-        ("upward", "common.h", lambda s: s.replace("#define COMMON_H\n",
+        ("upward", "core/common.h", lambda s: s.replace("#define COMMON_H\n",
                                                    '#define COMMON_H\n#include "flags.h"\n')),
+        ("wall", "shell/saves.cpp", lambda s: s.replace('#include "saves.h"\n',
+                                                        '#include "saves.h"\n#include "../open/import.h"\n')),
         ("circle", "arch.h", lambda s: s.replace("#define ARCH_H\n",
                                                  '#define ARCH_H\n#include "flags.h"\n')),
         ("floor", "strange.h", lambda s: "#ifndef S\n#define S\n#endif\n"),

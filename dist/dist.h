@@ -14,20 +14,20 @@ What each of the three gives, under namespace dist. All ranks call in the same o
 
     rank, world            which process this is, of how many
     local, neighbors       the same among those on this machine
-    start(), stop()        finds the others; leaves them
+    start(), stop()        finds its place among the others; leaves them
 
     small things, on the host, equal on all ranks afterward:
     any(x), least(x), sum(x, n), barrier()
-    spread(&text, what), agree(what, text, hint)
+    spread(&text), agree(what, text, hint)
 
     tensors:
-    tensors_start()                      before the first one
+    tensors_start(out)                   before the first one, and before the first small thing
     group_begin(), group_end()           tensors leave between these two
     reduce_scatter(mine, all, piece)     all (world, piece) -> this rank's piece of the sum
     all_gather(all, mine, piece)         a piece of each rank -> all of them, on every rank
     arrive()                             waits for them; until then nothing may write them
 
-Small things, errors and the end of the run go by TCP, whatever the tensors go by: processes.h.
+Small things are sums, too: agree.h. When a rank dies, what started the ranks ends the others.
 */
 #ifndef DIST_H
 #define DIST_H

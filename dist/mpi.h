@@ -1,113 +1,53 @@
 /*
 dist/mpi.h -- tensors in host memory between processes, by MPI: OpenMPI, MPICH or any other that has
 nonblocking collectives (MPI 3). Started by mpirun or srun; without them it is one process, and MPI
-is not touched.
+is not touched. MPI ends all ranks if one of them aborts or dies.
 
 Sums are this file's own, rank by rank in their order, and so the same bits on every run and with
 every MPI.
 */
 #ifndef DIST_MPI_H
 #define DIST_MPI_H
-#include "processes.h"
+#include "agree.h"
 #define OMPI_SKIP_MPICXX 1 // only the C interface: the other one is long gone from the standard
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
-#include <sys/random.h>
 
 namespace dist {
 static const char* const name = "mpi";
-
-inline void mpi_check(int error, const char* doing) {
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length = 0;
-    if (error == MPI_SUCCESS) { return; }
-    sleep(1); // if a rank has died, the watch says which
-    MPI_Error_string(error, text, &length);
-    die(EXIT_MACHINE, strf("MPI: %s: %s", doing, text), last_whole());
-}
-
-// Starts MPI. MPI_Init waits for all ranks, for ever, so a thread ends the process if one never
-// starts.
-inline void mpi_init(const Place& p) {
-    std::atomic<bool> done(false);
-    std::thread alarm([&] {
-        Countdown wait(patience() + std::min(p.rank, 10));       // the lowest rank says it
-        while (!done && !wait.over()) { usleep(20000); }
-        if (done) { return; }
-        fprintf(stderr,
-                "error: %d processes were started, and after %d s not all have come to MPI_Init\n"
-                "---> HINT: see which machine does not answer; DIST_TIMEOUT=300 waits longer\n",
-                p.world, patience());
-        quick_exit(EXIT_MACHINE);
-    });
-    int got;
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &got);
-    done = true;
-    alarm.join();
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-}
-
-// Asks MPI for rank and world size, and for those on this machine.
-inline void place_of_mpi(Place* place) {
-    Place& p = *place;
-    int size = 1;
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    MPI_Comm_rank(MPI_COMM_WORLD, &p.rank);
-    if (size != p.world) {
-        die(EXIT_USER,
-            strf("%s started %d processes, and MPI knows of %d", p.launcher.c_str(), p.world, size),
-            "start with the mpirun of the MPI that this was built with, or srun --mpi=pmix (srun "
-            "--mpi=list shows others)");
-    }
-    MPI_Comm near;
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near);
-    MPI_Comm_rank(near, &p.local);
-    MPI_Comm_size(near, &p.neighbors);
-    MPI_Comm_free(&near);
-}
 
 // Finds the other processes, if mpirun or srun has started this one.
 inline void start() {
     Place p = place_of_environment();
     if (p.world == 1) { return; }
-    mpi_init(p);
-    place_of_mpi(&p);
-    int port = 0;
-    const int listener = p.rank == 0 ? socket_listen(&port) : -1;
-    struct {
-        char host[256];
-        int port;
-        uint64_t token;             // only the processes of this run know it
-    } at = {};
-    const bool one_machine = p.neighbors == p.world;
-    snprintf(at.host, sizeof at.host, "%s", one_machine ? "127.0.0.1" : host_name().c_str());
-    at.port = port;
-    if (getrandom(&at.token, sizeof at.token, 0) != sizeof at.token) { at.token = 0; }
-    MPI_Bcast(&at, sizeof at, MPI_BYTE, 0, MPI_COMM_WORLD);
-    p.address = at.host;
-    p.port = at.port;
-    p.token += strf("%016llx", (unsigned long long)at.token);
-    meet(p, listener);
+    int got = 0;
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &got);
+    MPI_Comm_size(MPI_COMM_WORLD, &got);
+    MPI_Comm_rank(MPI_COMM_WORLD, &p.rank);
+    if (got != p.world) {
+        die(EXIT_USER,
+            strf("%s started %d processes, and MPI knows of %d", p.launcher.c_str(), p.world, got),
+            "start with the mpirun of the MPI that this was built with, or srun --mpi=pmix (srun "
+            "--mpi=list shows others)");
+    }
+    at_quick_exit([] { MPI_Abort(MPI_COMM_WORLD, end_code); });
+    join(p);
 }
 
 inline void stop() {
-    if (world == 1) { return; }
-    barrier();
-    watch_stop();
-    MPI_Finalize();
+    if (world > 1) { MPI_Finalize(); }
 }
 
 // Waits without keeping a core busy: there may be more ranks than cores.
-inline void mpi_wait(MPI_Request* request, const char* doing) {
-    const Waiting wait(doing);
+inline void mpi_wait(MPI_Request* request) {
     int done = 0;
     for (long tries = 0; !done; tries++) {
-        mpi_check(MPI_Test(request, &done, MPI_STATUS_IGNORE), doing);
+        MPI_Test(request, &done, MPI_STATUS_IGNORE);
         if (!done && tries > 200) { usleep(20); }
     }
 }
 
-inline void tensors_start() {}
+inline void tensors_start(const std::string&) {}
 inline void group_begin() {}
 inline void group_end() {}
 
@@ -138,7 +78,7 @@ template <class T> void arriving_add(Arriving* a) {
 
 // Waits for a bucket and sums it.
 inline void arriving_end(Arriving* a) {
-    mpi_wait(&a->request, "gradients");
+    mpi_wait(&a->request);
     a->add(a);
 }
 
@@ -152,9 +92,8 @@ template <class T> void reduce_scatter(T* mine, const T* all, long piece) {
     a->add = arriving_add<T>;
     a->pieces.resize(world * piece * sizeof(T));
     const MPI_Datatype type = sizeof(T) == sizeof(float) ? MPI_FLOAT : MPI_DOUBLE;
-    mpi_check(MPI_Ialltoall(all, (int)piece, type, a->pieces.data(), (int)piece, type,
-                            MPI_COMM_WORLD, &a->request),
-              "sending gradients");
+    MPI_Ialltoall(all, (int)piece, type, a->pieces.data(), (int)piece, type, MPI_COMM_WORLD,
+                  &a->request);
 }
 
 // Waits for all buckets.
@@ -167,9 +106,18 @@ inline void arrive() {
 template <class T> void all_gather(T* all, const T* mine, long piece) {
     MPI_Request request;
     const int bytes = (int)(piece * sizeof(T));
-    mpi_check(MPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, MPI_COMM_WORLD, &request),
-              "gathering weights");
-    mpi_wait(&request, "weights");
+    MPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, MPI_COMM_WORLD, &request);
+    mpi_wait(&request);
+}
+
+inline void sum(double* x, size_t n) {
+    if (world == 1) { return; }
+    std::vector<double> all(n * world);
+    all_gather(all.data(), x, n);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = all[i];
+        for (int r = 1; r < world; r++) { x[i] += all[r * n + i]; }
+    }
 }
 } // namespace dist
 #endif // DIST_MPI_H

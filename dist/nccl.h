@@ -9,7 +9,8 @@ two both streams are at work.
 */
 #ifndef DIST_NCCL_H
 #define DIST_NCCL_H
-#include "processes.h"
+#include "agree.h"
+#include "rendezvous.h"
 #include "../cuda/device.cuh"
 #include <nccl.h>
 
@@ -23,39 +24,32 @@ inline cudaEvent_t computed, transferred;       // on the stream that computes, 
 inline void nccl_check(ncclResult_t result, const char* doing) {
     if (result == ncclSuccess) { return; }
     const std::string last = ncclGetLastError(comm);
-    sleep(1); // if a rank has died, the watch says which
     die(EXIT_MACHINE, strf("NCCL: %s: %s. %s", doing, ncclGetErrorString(result), last.c_str()),
         "NCCL_DEBUG=INFO shows what it tries; each rank needs a GPU of its own, and a network that "
         "NCCL_SOCKET_IFNAME or NCCL_IB_HCA may have to name");
 }
 
-// Finds the other processes, and this one's GPU.
+// Finds this process's place and GPU.
 inline void start() {
-    Place p = place_of_environment();
+    const Place p = place_of_environment();
     if (p.world == 1) { return; }
     cuda::device_number = p.local;
-    meet(p, p.rank == 0 ? socket_listen(&p.port) : -1);
+    join(p);
 }
 
-// Joins all ranks' GPUs.
-inline void tensors_start() {
+// Joins all ranks' GPUs; the id by which NCCL finds them goes by a file in the run's directory.
+inline void tensors_start(const std::string& out) {
     if (world == 1) { return; }
+    require(!out.empty(), strf("%d processes without --out", world),
+            "--out DIR, one directory for all ranks: they meet there");
     setenv("NCCL_ALGO", "Ring", 0); // one order of the sums: a switch in the network may change it
     cuda::device_start();
-    int version = 0;
-    ncclGetVersion(&version);
-    agree("NCCL", strf("version %d", version),
-          "load the same NCCL on all machines: ldd ./train_sink");
     ncclUniqueId id = {};
     if (rank == 0) { nccl_check(ncclGetUniqueId(&id), "making an id"); }
-    std::string text((const char*)&id, sizeof id);
-    gather("", "NCCL's id");
-    spread(&text, "NCCL's id");
-    memcpy(&id, text.data(), sizeof id);
-    {
-        const Waiting wait("NCCL's start");
-        nccl_check(ncclCommInitRank(&comm, world, id, rank), "joining the ranks");
-    }
+    const std::string bytes((const char*)&id, sizeof id);
+    const std::string theirs = rendezvous(place_of_environment(), out, bytes);
+    memcpy(&id, theirs.data(), std::min(sizeof id, theirs.size()));
+    nccl_check(ncclCommInitRank(&comm, world, id, rank), "joining the ranks");
     cuda::device_check(cudaStreamCreateWithFlags(&comm_stream, cudaStreamNonBlocking),
                        "making a stream");
     for (cudaEvent_t* e : { &computed, &transferred }) {
@@ -65,10 +59,9 @@ inline void tensors_start() {
 
 inline void stop() {
     if (world == 1) { return; }
+    barrier();
     cuda::device_sync();
     nccl_check(ncclCommDestroy(comm), "leaving the ranks");
-    barrier();
-    watch_stop();
 }
 
 // ----------------------------------------------------------------------------
@@ -98,13 +91,11 @@ template <class T> void all_gather(T* all, const T* mine, long piece) {
     nccl_check(ncclAllGather(mine, all, piece, nccl_type<T>(), comm, comm_stream), "gathering");
 }
 
-// Waits, first for this rank's computation, then for the others. If that takes for ever, the watch
-// sees it; NCCL is asked for errors, too.
+// Waits, first for this rank's computation, then for the others, and asks NCCL for errors.
 inline void arrive() {
     if (world == 1) { return; }
     cuda::device_check(cudaEventRecord(transferred, comm_stream), "recording an event");
     cuda::device_check(cudaEventSynchronize(computed), "computing gradients");
-    const Waiting wait("tensors on their way");
     for (;;) {
         const cudaError_t there = cudaEventQuery(transferred);
         if (there != cudaErrorNotReady) {
@@ -117,6 +108,24 @@ inline void arrive() {
         if (result != ncclInProgress) { nccl_check(result, "sending tensors"); }
         usleep(20);
     }
+}
+
+inline void sum(double* x, size_t n) {
+    static double* there;
+    static size_t room;
+    if (world == 1 || n == 0) { return; }
+    if (n > room) {
+        cuda::device_free(there);
+        there = (double*)cuda::device_reserve(n * sizeof *x);
+        room = n;
+    }
+    cuda::to_device(there, x, n * sizeof *x);
+    group_begin();
+    nccl_check(ncclAllReduce(there, there, n, ncclFloat64, ncclSum, comm, comm_stream),
+               "summing numbers");
+    group_end();
+    arrive();
+    cuda::to_host(x, there, n * sizeof *x);
 }
 } // namespace dist
 #endif // DIST_NCCL_H

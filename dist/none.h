@@ -4,7 +4,7 @@ compiler removes it.
 */
 #ifndef DIST_NONE_H
 #define DIST_NONE_H
-#include "../common.h"
+#include "../core/common.h"
 
 namespace dist {
 static const char* const name = "none";
@@ -26,9 +26,9 @@ inline bool any(bool mine) { return mine; }
 inline long least(long mine) { return mine; }
 inline void barrier() {}
 inline void sum(double*, size_t) {}
-inline void spread(std::string*, const char*) {}
+inline void spread(std::string*) {}
 inline void agree(const char*, const std::string&, const char*) {}
-inline void tensors_start() {}
+inline void tensors_start(const std::string&) {}
 inline void group_begin() {}
 inline void group_end() {}
 template <class T> void reduce_scatter(T*, const T*, long) {}

@@ -4,18 +4,15 @@ environment.
 */
 #ifndef DIST_PLACE_H
 #define DIST_PLACE_H
-#include "../common.h"
+#include "../core/common.h"
 
 namespace dist {
-// This process among the others, and how it finds them.
+// This process among the others.
 struct Place {
     int rank = 0, world = 1;
-    int local = 0, neighbors = 1;
+    int local = 0, neighbors = 1;       // the same among those on this machine
     std::string launcher;               // mpirun, srun, torchrun, or "" if nothing started many
-    std::string job;                    // tells this run's processes from another's
-    std::string token;                  // DIST_TOKEN, which a stranger does not know
-    std::string address = "127.0.0.1";  // rank 0's
-    int port = 29501;
+    std::string job;                    // the launcher's name for this job
 };
 
 inline const char* environment(const char* key) {
@@ -33,22 +30,6 @@ inline int environment_int(const char* key, int otherwise) {
     }
     return (int)v;
 }
-
-// Returns the seconds after which a process that is not there, or says nothing, is given up.
-inline int patience() { return std::max(1, environment_int("DIST_TIMEOUT", 45)); }
-
-// A timeout that does not count time while this process was suspended, as on a laptop that sleeps.
-struct Countdown {
-    double left;                        // ms
-    double last = now_ms();
-    explicit Countdown(double seconds) : left(seconds * 1e3) {}
-    bool over() {
-        const double now = now_ms();
-        left -= std::min(now - last, 500.0);
-        last = now;
-        return left <= 0;
-    }
-};
 
 // The variables in which a launcher leaves rank, world size, the same on this machine, and the job.
 struct Launcher {
@@ -86,7 +67,7 @@ inline int slurm_tasks(const std::string& list, int node) {
     return 0;
 }
 
-// Finds rank, world size and where rank 0 is; one process if nothing started more.
+// Finds rank and world size; one process if nothing started more.
 inline Place place_of_environment() {
     Place p;
     for (auto& s : LAUNCHERS) {
@@ -100,17 +81,10 @@ inline Place place_of_environment() {
         break;
     }
     if (p.launcher == "srun") {
-        const std::string first = environment("SLURM_LAUNCH_NODE_IPADDR");
-        if (!first.empty()) { p.address = first; }
         const int node = environment_int("SLURM_NODEID", 0);
         const int tasks = slurm_tasks(environment("SLURM_STEP_TASKS_PER_NODE"), node);
         if (tasks > 0) { p.neighbors = tasks; }
     }
-    const std::string master = environment("MASTER_ADDR");
-    if (!master.empty()) { p.address = master; }
-    p.token = environment("DIST_TOKEN");
-    // torchrun itself listens on MASTER_PORT
-    p.port = environment_int("MASTER_PORT", p.port - 1) + 1;
     if (p.world < 1 || p.rank >= p.world) {
         die(EXIT_USER,
             strf("%s: got rank %d of %d processes, wanted 0 to %d", p.launcher.c_str(), p.rank,

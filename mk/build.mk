@@ -14,27 +14,39 @@ BF16   = $(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),-DCPU_REAL=bf16)
 DEFS   = $(foreach s,$(SWITCHES) DIST,-D$(s)=$($(s))) $(BF16)
 COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 ifeq ($(BACKEND),cuda)
+# kernels for Hopper beside those for all cards
+comma     := ,
+HOPPER     = -DHOPPER $(patsubst sm_90a,-gencode arch=compute_90a$(comma)code=sm_90a,$(GPU_CODE))
+NVCC_ARCH  = $(if $(filter sm_90a,$(GPU_CODE)),$(HOPPER),-arch=$(GPU_CODE))
 HOST_FLAGS = $(filter-out -O3,$(OPTIMIZE)) -march=$(ARCH) -fopenmp -Wall
-COMPILE    = $(NVCC) -std=c++17 -O3 -arch=$(GPU_ARCH) -ccbin $(CXX) -Xcompiler '$(HOST_FLAGS)'
+COMPILE    = $(NVCC) -std=c++17 -O3 $(NVCC_ARCH) -ccbin $(CXX) -Xcompiler '$(HOST_FLAGS)'
 JOIN       = $(COMPILE)
 LINK       = -lcublasLt $(if $(filter nccl,$(DIST)),-lnccl)
 else
 HOST    = $(if $(filter mpi,$(DIST)),OMPI_CXX='$(CXX)' MPICH_CXX='$(CXX)' $(MPICXX),$(CXX))
-JOIN    = $(HOST) -fopenmp
+JOIN    = $(HOST) $(OPTIMIZE) -fopenmp
 COMPILE = $(HOST) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
-HEADERS := $(wildcard *.h *.cuh commands/*.h shell/*.h cpu/*.h cuda/*.cuh dist/*.h models/*.h text/*.h)
+# the folders of the program beside the root, which nothing else lists: make -s rooms. open/ and after/
+# may be absent
+ROOMS   := $(strip core commands shell cpu cuda dist files tokenizer dataloader $(wildcard open after))
+HEADERS := $(wildcard *.h *.cuh $(ROOMS:%=%/*.h) $(ROOMS:%=%/*.cuh))
 
-# the compiler, and what -march=native means on this machine: another one may share the disk
+# the compiler, and what -march=native means on this machine: another one may share the disk; and
+# the rooms, without one of which every struct is another
 MEANING  := $(shell $(CXX) -march=$(ARCH) -dM -E -x c++ /dev/null 2>/dev/null | cksum)
-COMPILER := $(shell $(CXX) --version | head -n 1) $(MEANING)
+COMPILER := $(shell $(CXX) --version | head -n 1) $(MEANING) $(ROOMS)
 
+# what needs the model is compiled for each backend, as train_sink.cu is
+PROGRAM_PARTS := $(wildcard $(addprefix core/,checkpoint.cpp measure.cpp model.cpp) \
+                 core/rooms_model.cpp commands/*.cpp after/*.cpp $(addprefix open/,experts.cpp mamba.cpp \
+                 delta.cpp open_weights.cpp export_command.cpp export_card.cpp))
 # what no switch touches is compiled once, for all models, by a compiler and its flags:
-# build/once/NUMBER/text/tokenizer.o. Of the archive a program takes what it calls
+# build/once/NUMBER/tokenizer/bpe.o. Of the archive a program takes what it calls
 ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
 number_of     = $(firstword $(shell echo "$(1)" "$(COMPILER)" | cksum))
 ONCE_DIR     := build/once/$(call number_of,$(ONCE_COMPILE))
-ONCE_SOURCES := $(wildcard shell/*.cpp cpu/*.cpp models/*.cpp text/*.cpp)
+ONCE_SOURCES := $(filter-out $(PROGRAM_PARTS),$(wildcard $(ROOMS:%=%/*.cpp)))
 ONCE_OBJECTS := $(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o)
 ONCE         := $(ONCE_DIR)/once.a
 ARCHIVE       = ar rcs $@.$$$$ $^ && mv $@.$$$$ $@
@@ -47,7 +59,6 @@ OBJECT        = -MMD -MP -MF $@.$$$$.d -MT $@ -c $< -o $@.$$$$ && \
 # and the program once for a backend and its precision: the model's own switches are in variant.o
 PROGRAM_DEFS  = $(filter -DBACKEND=% -DPRECISION=% -DDIST=% -DCPU_REAL=%,$(DEFS))
 PROGRAM_DIR  := build/program/$(call number_of,$(COMPILE) $(PROGRAM_DEFS))
-PROGRAM_PARTS := $(wildcard *.cpp commands/*.cpp)
 ifeq ($(BACKEND),cuda)
 PROGRAM      := $(PROGRAM_DIR)/all.o
 else
@@ -68,7 +79,7 @@ compile_for = $(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' \
 $(DIR)/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
 	$(JOIN) $(filter %.o %.a,$^) -o $@.$$$$ $(LINK) && mv $@.$$$$ $@
 
-$(DIR)/variant.o: variant.cu $(DIR)/flags.txt
+$(DIR)/variant.o: core/variant.cu $(DIR)/flags.txt
 	$(call said,$(DIR))$(call compile_for,variant.o) -c $< -o $@
 
 $(PROGRAM_DIR)/%.o: %.cu

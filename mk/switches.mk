@@ -28,6 +28,10 @@ aarch64  := armv8-a
 x86_64   := x86-64-v3
 ARCH     ?= $(if $(filter $(MACHINE),$(TARGET)),native,$(or $($(TARGET)),native))
 GPU_ARCH ?= $(if $(GPU),native,sm_80)
+# of a card of 9.0 nvcc's "native" leaves out Hopper's own instructions
+CARDS    := $(if $(filter cuda-native,$(BACKEND)-$(GPU_ARCH)),$(sort $(shell \
+              nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null)))
+GPU_CODE := $(if $(filter-out 9.0,$(or $(CARDS),none)),$(GPU_ARCH),sm_90a)
 # -fno-math-errno -fno-trapping-math change no value, only whether errno and exception flags are
 # kept; never -ffast-math. Vectors as wide as the processor has them: of AVX-512 GCC would take half
 WIDE     := $(if $(filter x86_64,$(TARGET)),-mprefer-vector-width=512)

@@ -18,7 +18,7 @@ ANALYTIC := $(PE_ALL:%=build/test/analytic/softmax-none-%)
 MODEL_TESTS := $(SETS:%=build/test/model/%) $(SETS:%=build/test/model-double/%) \
                $(FASTS:%=build/test/model-fast/%) $(ANALYTIC)
 # these are built many times, each with its switches
-MODEL_SOURCES := test/model/test_model.cpp test/math/test_analytic.cpp
+MODEL_SOURCES := test/core/test_model.cpp test/core/test_analytic.cpp
 TESTS   := $(patsubst %.cpp,build/test/%, \
            $(notdir $(filter-out $(MODEL_SOURCES),$(wildcard test/*/test_*.cpp))))
 # a test is known by its name, wherever it lies
@@ -34,28 +34,34 @@ set_defs = -DATTN=$(call of_set,$(1),1) -DBIAS=$(call of_set,$(1),2) -DPE=$(call
 
 # those that parse what others wrote run once more under the address
 # and undefined-behavior sanitizers
-ASAN_TESTS := $(foreach t,data look checkpoint tokenizer gguf meet,build/test/asan_$(t))
+ASAN_TESTS := $(foreach t,data look checkpoint tokenizer gguf,build/test/asan_$(t))
 ASAN_OBJECTS := $(ONCE_SOURCES:%.cpp=build/once/asan/%.o)
 ASAN_ONCE  := build/once/asan/once.a
 # GCC warns of std::regex itself under the sanitizers
-SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -Wno-maybe-uninitialized
+SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS \
+              -Wno-maybe-uninitialized
 
 # `make test` is what a change needs, some five minutes on two cores; `make test-all` is the rest:
 # all golden sets, the sanitizers, scripts, the emulator's long runs and nvcc. CI runs both
 NOT_QUICK    := build/test/test_train build/test/test_bf16 build/test/test_extremes
 QUICK_SETS   := softmax-none-rotary sigmoid-none-rotary softmax-k-rotary
-QUICK_BUILDS := $(filter-out $(NOT_QUICK),$(TESTS)) $(QUICK_SETS:%=build/test/model/%)
-SLOW_BUILDS  := $(filter-out $(QUICK_BUILDS),$(TESTS) $(MODEL_TESTS) $(ASAN_TESTS))
+# the core's need neither open/ nor after/: CI builds and runs them in a copy without the two
+# (test/program/test_rooms.sh), and, with CORE_TESTED=1, not here again
+CORE_TESTS   := $(patsubst %.cpp,build/test/%,$(notdir $(filter-out $(MODEL_SOURCES),$(wildcard \
+                $(patsubst %,test/%/test_*.cpp,core cpu files tokenizer dataloader))))) $(MODEL_TESTS)
+TESTED       := $(if $(CORE_TESTED),$(filter-out $(CORE_TESTS),$(TESTS)),$(TESTS) $(MODEL_TESTS))
+QUICK_BUILDS := $(filter $(filter-out $(NOT_QUICK),$(TESTS)) $(QUICK_SETS:%=build/test/model/%),$(TESTED))
+SLOW_BUILDS  := $(filter-out $(QUICK_BUILDS),$(TESTED) $(ASAN_TESTS))
 # about the tree itself
 QUICK_NAMES := index size version
 QUICK_SCRIPTS := $(wildcard $(QUICK_NAMES:%=test/program/test_%.sh))
-SLOW_SCRIPTS := $(filter-out $(QUICK_SCRIPTS),$(wildcard test/*/test_*.sh))
+SLOW_SCRIPTS := $(filter-out $(QUICK_SCRIPTS) $(if $(CORE_TESTED),%/test_rooms.sh),$(wildcard test/*/test_*.sh))
 # their names, as test/run.sh knows them, those that take minutes first:
 # no core is to wait for the last of them
 names_of = $(patsubst build/test/%,%,$(filter-out %.sh,$(1))) \
            $(basename $(notdir $(filter %.sh,$(1))))
 LONG     := test_cuda test_ptx test_nvcc test_cuda_train model-double/softmax-none-rotary test_make \
-            test_add_variant test_nccl test_reproduce test_dist test_report test_readme \
+            test_add_variant test_sanitized test_nccl test_reproduce test_dist test_report test_readme \
             test_attention test_matmul test_cpu test_sass test_errors
 in_order = $(filter $(1),$(LONG)) $(filter-out $(LONG),$(1))
 run_all  = JOBS=$(JOBS) sh test/run.sh $(call in_order,$(call names_of,$(1)))
@@ -71,28 +77,33 @@ $(wordlist 2,$(words $(PROGRAMS)),$(PROGRAMS)): | $(firstword $(PROGRAMS))
 program-%:
 	$(MAKE) $(DEFAULTS) BACKEND=cpu $* binary
 analytic: $(ANALYTIC)
-# the test itself is compiled once, variant.cu for each set: $(1) is the kind of build,
+# the test itself is compiled once, core/variant.cu for each set: $(1) is the kind of build,
 # $(2) the test
 HOW_model        = $(MODEL_COMPILE)
 HOW_model-fast   = $(TEST_COMPILE) $(OPTIMIZE)
 HOW_model-double = $(MODEL_COMPILE) -O1 -DBACKEND=ref -DREAL=double
 HOW_analytic     = $(HOW_model-double)
 # the model as the tests compile it
-UNIT := test/model_unit.h train_sink.cu measure.cpp model.cpp
+UNIT := test/model_unit.h train_sink.cu core/measure.cpp core/model.cpp
 define kind_of_build
 .SECONDARY: build/test/objects/$(1).o
 build/test/objects/$(1).o: test_$(2).cpp $(TEST_HEADERS) $(UNIT) $(HEADERS)
 	@mkdir -p $$(@D)
 	$$(HOW_$(1)) -c $$< -o $$@
-build/test/$(1)/%: variant.cu build/test/objects/$(1).o $(ONCE)
+build/test/$(1)/%: core/variant.cu build/test/objects/$(1).o $(ONCE)
 	@mkdir -p $$(@D)
 	$$(call said,$$@)$$(HOW_$(1)) $$(call set_defs,$$*) $$< -o $$@ -x none $$(filter %.o %.a,$$^)
 endef
 $(foreach k,model model-fast model-double,$(eval $(call kind_of_build,$(k),model)))
 $(eval $(call kind_of_build,analytic,analytic))
-build/test/asan_%: test_%.cpp $(TEST_HEADERS) $(HEADERS) $(ASAN_ONCE)
+# whatever reads a model's files asks for the build's switches: the default's, if a test has none
+SWITCHED := build/test/objects/switched.a
+$(SWITCHED): core/variant.cu $(HEADERS)
 	@mkdir -p $(@D)
-	$(TEST_COMPILE) $(SANITIZE) $< -o $@ -x none $(ASAN_ONCE)
+	$(MODEL_COMPILE) $(call set_defs,softmax-none-rotary) -c $< -o $(@:.a=.o) && ar rcs $@ $(@:.a=.o)
+build/test/asan_%: test_%.cpp $(TEST_HEADERS) $(HEADERS) $(ASAN_ONCE) $(SWITCHED)
+	@mkdir -p $(@D)
+	$(TEST_COMPILE) $(SANITIZE) $< -o $@ -x none -Wl,--start-group $(ASAN_ONCE) $(SWITCHED) -Wl,--end-group
 .SECONDARY: $(ASAN_OBJECTS)
 $(ASAN_ONCE): $(ASAN_OBJECTS)
 	$(ARCHIVE)
@@ -103,12 +114,12 @@ build/once/asan/%.o: %.cpp $(HEADERS)
 WITH_MODEL := stages experts eval eval_sink eval_key eval_positions pieces
 OPERATIONS := attention cpu metrics extremes $(WITH_MODEL)
 $(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
-$(WITH_MODEL:%=build/test/test_%): $(UNIT) variant.cu checkpoint.cpp commands/open_model.cpp
-$(addprefix build/test/test_eval_,sink key positions): test/model/test_eval.cpp
+$(WITH_MODEL:%=build/test/test_%): $(UNIT) core/variant.cu core/checkpoint.cpp commands/open_model.cpp
+$(addprefix build/test/test_eval_,sink key positions): test/after/test_eval.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
-READERS := data look hostile tokenizer errors adapter export export_gguf families train gguf checkpoint score chat \
+READERS := data look hostile tokenizer text_steps errors export families train gguf checkpoint score \
            sft directory
 $(READERS:%=build/test/test_%): OPTIMIZE = -O1
-build/test/%: %.cpp $(TEST_HEADERS) $(HEADERS) $(ONCE)
+build/test/%: %.cpp $(TEST_HEADERS) $(HEADERS) $(ONCE) $(SWITCHED)
 	@mkdir -p $(@D)
-	$(call said,$@)$(TEST_COMPILE) $(OPTIMIZE) $< -o $@ -x none $(ONCE)
+	$(call said,$@)$(TEST_COMPILE) $(OPTIMIZE) $< -o $@ -x none -Wl,--start-group $(ONCE) $(SWITCHED) -Wl,--end-group

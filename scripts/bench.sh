@@ -112,7 +112,7 @@ if [ -z "$TOKENIZER" ] || [ -z "$TEXT" ]; then
     exit 0
 fi
 ${CXX:-g++} -std=c++17 -O3 -march=native -fopenmp -x c++ \
-    dev/bench/bench_tokenizer.cpp text/*.cpp models/*.cpp -o build/bench_tokenizer
+    dev/bench/bench_tokenizer.cpp -o build/bench_tokenizer -x none $(make -s once)
 $python dev/bench/bench_tokenizer.py build/bench_tokenizer "$TOKENIZER" $TEXT ||
     echo "  no comparison: $python -m pip install tokenizers tiktoken"
 seconds() { # command..

@@ -6,7 +6,9 @@ modeling_train_sink.py -- a model of train_sink in PyTorch, for transformers:
 
 Every attention, learned bias, position, norm, FFN and gate that train_sink trains. It is written
 from the formulas, a line for each, with the whole map of weights: to be read and to be right, not
-to be fast. `./train_sink export` puts a copy beside the weights.
+to be fast. `./train_sink export` puts a copy beside the weights, and refuses a model with a value
+that is not in KINDS or a key that is not in ROWS or STRETCH: a new one needs its line there, and
+its formula below.
 
     rows          what config.json says, with what an absent key means
     positions     tables, angles, biases of the scores
@@ -20,6 +22,7 @@ a learned key or the sink token gets is in `star_attentions`, (B, NH, T) for eac
 import math
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Callable, NamedTuple
 
 import torch
 from torch import nn
@@ -30,33 +33,53 @@ from transformers.configuration_utils import PretrainedConfig
 from transformers.modeling_outputs import CausalLMOutputWithPast, ModelOutput
 
 # ---- rows: the object "train_sink" of config.json
+# what is one of several names; an absent key means the first
+KINDS = dict(
+    attn="softmax sigmoid sigmoid_norm elu1 elu1_norm kernel_elu kernel_elu_norm identity "
+         "identity_norm mlp mlp_norm softmax_p sigmoid_p softpick softcap",
+    bias="none sink_token kv k zero logit v",
+    pe="rotary nope absolute learnable relative alibi",
+    norm="pre post sandwich branch",
+    ffn="swiglu geglu reglu relu gelu swish geglu_tanh gelu_tanh relu2",
+    combine="concat sum",
+    qknorm="none head all",
+    gate="none head elem",
+    norm_kind="rms ln",
+    alibi_slopes="even published",
+    bias_share="none heads",
+    rope_type="none linear llama3 yarn dynamic longrope")
+# the others
 ROWS = dict(
-    attn="softmax", bias="none", pe="rotary", norm="pre", ffn="swiglu", combine="concat",
-    qknorm="none", gate="none", tokenizer="",
-    norm_kind="rms", norm_bias=1, norm_embed=0, parallel=0,
+    tokenizer="", norm_bias=1, norm_embed=0, parallel=0,
     qkv_bias=0, out_bias=0, ffn_bias=0, head_bias=0, embed_scale=1.0, logit_cap=0.0,
     logit_divisor=1.0, residual_scale=1.0,
-    alibi_slopes="even", rope_local=0.0, rope_part=1.0, rope_layers="", rope_most=0,
-    bias_share="none", k_dims=0, v_star="", attn_p=1.0, attn_alpha=1.0, attn_bias_init=0.0,
+    rope_local=0.0, rope_part=1.0, rope_layers="", rope_most=0,
+    k_dims=0, v_star="", attn_p=1.0, attn_alpha=1.0, attn_bias_init=0.0,
     attn_cap=50.0, score_scale=0.0, prefix=0, window=0, local_layers="",
     seq=0)                                       # of the run that made it, if shorter
-# the object "rope_scaling"
-STRETCH = dict(rope_type="none", factor=1.0, original_max_position_embeddings=8192,
+# the object "rope_scaling", beside its kind
+STRETCH = dict(factor=1.0, original_max_position_embeddings=8192,
                low_freq_factor=1.0, high_freq_factor=4.0, beta_fast=32.0, beta_slow=1.0,
                attention_factor=0.0, truncate=1, short_factor=(), long_factor=())
-# what no model here has: only these values
+# what no model here has: older files say these values
 NEVER = dict(experts=0, experts_used=0, expert_shares=0, expert_limit=0, router_bias=0,
              expert_layers="", shared_expert=0, attn_layers="", mamba_width=0, mamba_state=0,
              mamba_conv=0, mamba_rank=0, delta_keys=0, delta_values=0, delta_key_size=0,
              delta_value_size=0, delta_conv=0)
 
 
-def filled(given, defaults, what):
-    """The defaults with what is given in their place. A key that is not known may change what the
-    model computes: it is an error."""
-    unknown = [k for k, v in given.items() if k not in defaults and NEVER.get(k, ...) != v]
-    if unknown:
-        raise ValueError(f"config.json: {what}: {unknown[0]} is not known to this file")
+def filled(given, defaults, kinds, what):
+    """The defaults with what is given in their place. A key or a name that is not known may change
+    what the model computes: it is an error."""
+    names = {k: KINDS[k].split() for k in kinds}
+    defaults = {**defaults, **{k: n[0] for k, n in names.items()}}
+    for key, value in given.items():
+        known = key in defaults or NEVER.get(key, ...) == value
+        if not known:
+            raise ValueError(f"config.json: {what}: {key} is not known to this file")
+        if key in names and value not in names[key]:
+            raise ValueError(f"config.json: {key} is {value}, which is not known to this file; it "
+                             f"knows {', '.join(names[key])}")
     return {**defaults, **{k: v for k, v in given.items() if k in defaults}}
 
 
@@ -87,14 +110,16 @@ class TrainSinkConfig(PretrainedConfig):
 
     def rows(self):
         """All of it by short names: c.attn, c.window, c.HS."""
-        c = SimpleNamespace(**filled(self.train_sink, ROWS, "train_sink"))
-        c.stretch = SimpleNamespace(**filled(self.rope_stretch, STRETCH, "rope_scaling"))
+        mine = [k for k in KINDS if k != "rope_type"]
+        c = SimpleNamespace(**filled(self.train_sink, ROWS, mine, "train_sink"))
+        c.stretch = SimpleNamespace(**filled(self.rope_stretch, STRETCH, ["rope_type"],
+                                             "rope_scaling"))
         c.C, c.L, c.V = self.hidden_size, self.num_hidden_layers, self.vocab_size
         c.NH, c.KV, c.HS = self.num_attention_heads, self.num_key_value_heads, self.head_dim
         c.F, c.T, c.eps = self.intermediate_size, self.max_position_embeddings, self.rms_norm_eps
         c.base = self.rope_theta
-        c.token = c.bias == "sink_token"         # a row before every sequence
-        c.column = c.bias in ("k", "kv", "zero", "logit")
+        c.operation, c.star = ATTN[c.attn], BIAS[c.bias]
+        c.token, c.column = c.star.token, c.star.column
         return c
 
 
@@ -139,10 +164,7 @@ def frequencies(c, base, stretched, device):
         divisors = torch.tensor(r.short_factor, device=device).double()
         grown = math.sqrt(1 + math.log(r.factor) / math.log(context)) if r.factor > 1 else 1.0
         return theta / divisors, r.attention_factor or grown
-    if r.rope_type != "yarn":
-        raise ValueError(f"config.json: rope_type is {r.rope_type}, wanted none, linear, dynamic,"
-                         " llama3, longrope or yarn")
-    # the pair that makes `turns` turns in the context
+    # yarn: the pair that makes `turns` turns in the context
     pair_of = lambda turns: turning * math.log(context / (2 * math.pi * turns)) / 2 / math.log(base)
     low, high = pair_of(r.beta_fast), pair_of(r.beta_slow)
     if r.truncate:
@@ -184,41 +206,94 @@ def score_bias(c, distance):
 
 
 # ---- attention
-def weights(c, s, seen):
-    """Scores (B, NH, T, S) and which of them count -> the weights A of the paper's section 7."""
-    kind = c.attn
-    if kind in ("softmax", "softcap"):
-        w = s.masked_fill(~seen, -math.inf).softmax(-1)
-        return c.attn_alpha * w
-    if kind == "softmax_p":
-        s = s.masked_fill(~seen, -math.inf)
-        w = (s - s.amax(-1, keepdim=True)).exp()
-        return c.attn_alpha * w / (w ** c.attn_p).sum(-1, keepdim=True) ** (1 / c.attn_p)
-    if kind == "softpick":                       # relu(e^s - 1) / (sum |e^s - 1| + 1e-6), over e^m
-        m = s.masked_fill(~seen, 0).amax(-1, keepdim=True).clamp(min=0)
-        w = ((s - m).exp() - (-m).exp()) * seen
-        w = w.masked_fill(~seen, 0)
-        Z = w.abs().sum(-1, keepdim=True) + 1e-6 * (-m).exp()
-        return c.attn_alpha * w.relu() / Z
-    if kind.startswith("sigmoid"):
-        w = s.sigmoid()
-    elif kind.startswith("elu1"):
-        w = F.elu(s) + 1
-    elif kind.split("_")[0] in ("identity", "mlp", "kernel"):
-        w = s
-    else:
-        raise ValueError(f"config.json: attn is {kind}, which is not known to this file")
-    w = w.masked_fill(~seen, 0)
-    total = w.sum(-1, keepdim=True)
-    if kind == "sigmoid_p":
-        powers = (w ** c.attn_p).masked_fill(~seen, 0).sum(-1, keepdim=True)
-        least = max(math.exp(-87 / c.attn_p), 1e-37)      # s^p is 0 before s is
-        return c.attn_alpha * w / (powers ** (1 / c.attn_p)).clamp(min=least)
-    if kind in ("identity_norm", "mlp_norm"):
-        return c.attn_alpha * w / total.abs().clamp(min=1)
-    if kind.endswith("_norm"):
-        return c.attn_alpha * w / (total + 1e-8)
-    return w
+def softmax(c, s, seen):
+    return s.masked_fill(~seen, -math.inf).softmax(-1)
+
+
+def softmax_p(c, s, seen):
+    s = s.masked_fill(~seen, -math.inf)
+    w = (s - s.amax(-1, keepdim=True)).exp()
+    return w / (w ** c.attn_p).sum(-1, keepdim=True) ** (1 / c.attn_p)
+
+
+def softpick(c, s, seen):
+    """relu(e^s - 1) / (sum |e^s - 1| + 1e-6), numerator and sum over e^m"""
+    m = s.masked_fill(~seen, 0).amax(-1, keepdim=True).clamp(min=0)
+    w = ((s - m).exp() - (-m).exp()).masked_fill(~seen, 0)
+    return w.relu() / (w.abs().sum(-1, keepdim=True) + 1e-6 * (-m).exp())
+
+
+def over(Z, f):
+    """The operation f(s) / Z: Z is a function of the weights of a row."""
+    def rows(c, s, seen):
+        w = f(s).masked_fill(~seen, 0)
+        return w / Z(c, w)
+    return rows
+
+
+def one(c, w):
+    return 1
+
+
+def total(c, w):
+    return w.sum(-1, keepdim=True) + 1e-8
+
+
+def at_least_1(c, w):
+    return w.sum(-1, keepdim=True).abs().clamp(min=1)
+
+
+def p_norm(c, w):
+    least = max(math.exp(-87 / c.attn_p), 1e-37)           # w^p is 0 before w is
+    return ((w ** c.attn_p).sum(-1, keepdim=True) ** (1 / c.attn_p)).clamp(min=least)
+
+
+def elu1(x):
+    return F.elu(x) + 1
+
+
+def itself(x):
+    return x
+
+
+class Operation(NamedTuple):
+    rows: Callable               # scores (B, NH, T, S), which of them count -> A / alpha
+    kernel: str = ""             # what q and k go through first
+    capped: bool = False
+
+
+class Bias(NamedTuple):
+    column: str = ""             # the place that is no token's: its score is of a key, or a logit
+    learn_k: bool = False
+    learn_v: bool = False
+    add_v: bool = False          # v* in every output
+    token: bool = False          # a row before every sequence
+
+
+ATTN = dict(
+    softmax=Operation(softmax),
+    sigmoid=Operation(over(one, torch.sigmoid)),
+    sigmoid_norm=Operation(over(total, torch.sigmoid)),
+    elu1=Operation(over(one, elu1)),
+    elu1_norm=Operation(over(total, elu1)),
+    kernel_elu=Operation(over(one, itself), "elu"),
+    kernel_elu_norm=Operation(over(total, itself), "elu"),
+    identity=Operation(over(one, itself)),
+    identity_norm=Operation(over(at_least_1, itself)),
+    mlp=Operation(over(one, itself), "mlp"),
+    mlp_norm=Operation(over(at_least_1, itself), "mlp"),
+    softmax_p=Operation(softmax_p),
+    sigmoid_p=Operation(over(p_norm, torch.sigmoid)),
+    softpick=Operation(softpick),
+    softcap=Operation(softmax, capped=True))
+BIAS = dict(
+    none=Bias(),
+    sink_token=Bias(token=True),
+    kv=Bias("key", learn_k=True, learn_v=True),
+    k=Bias("key", learn_k=True),
+    zero=Bias("key"),
+    logit=Bias("logit", learn_k=True),
+    v=Bias(add_v=True))
 
 
 class Norm(nn.Module):
@@ -257,16 +332,16 @@ class Attention(nn.Module):
             self.k_norm = Norm(c.HS * (c.KV if every else 1), c.eps)
         if c.gate != "none":
             self.gate_proj = nn.Linear(c.C, c.NH * (c.HS if c.gate == "elem" else 1), bias=False)
-        if c.attn.startswith("mlp"):
+        if c.operation.kernel == "mlp":
             self.phi_fc1 = nn.Linear(c.HS, c.HS, bias=False)
             self.phi_fc2 = nn.Linear(c.HS, c.HS, bias=False)
         shared = c.bias_share == "heads"
-        if c.bias == "logit":
+        if c.column == "logit":
             self.sinks = nn.Parameter(torch.zeros(c.NH))
-        if c.bias in ("k", "kv"):
+        elif c.star.learn_k:
             self.k_star = nn.Parameter(torch.zeros(1 if shared else c.KV, c.HS))
-        if c.bias in ("v", "kv"):
-            heads = c.NH if c.bias == "v" else c.KV
+        if c.star.learn_v or c.star.add_v:
+            heads = c.NH if c.star.add_v else c.KV
             self.v_star = nn.Parameter(torch.zeros(1 if shared else heads, c.HS))
 
     def prepared(self, x, positions):
@@ -285,9 +360,9 @@ class Attention(nn.Module):
             reach_check(c, positions)
             theta, length = frequencies(c, base, not other, x.device)
             q, k = turn(q, positions, theta, length), turn(k, positions, theta, length)
-        if c.attn.startswith("kernel_elu"):
-            q, k = F.elu(q) + 1, F.elu(k) + 1
-        if c.attn.startswith("mlp"):
+        if c.operation.kernel == "elu":
+            q, k = elu1(q), elu1(k)
+        if c.operation.kernel == "mlp":
             q, k = (self.phi_fc2(self.phi_fc1(z).relu()) for z in (q, k))
         return q, k, v
 
@@ -295,14 +370,14 @@ class Attention(nn.Module):
         """The scores (B, NH, T, 1) of the place that is no token's, and its value (NH, 1, HS)."""
         c = self.c
         value = torch.zeros(c.NH, 1, c.HS, device=q.device)
-        if c.bias == "logit":
+        if c.column == "logit":
             return self.sinks.float()[:, None, None].expand(*q.shape[:3], 1), value
         per_head = lambda z: z.float().repeat_interleave(c.NH // len(z), 0)
-        if c.bias == "zero":
-            return torch.zeros(*q.shape[:3], 1, device=q.device), value
-        learned = torch.arange(c.HS, device=q.device) < (c.k_dims or c.HS)
-        key = per_head(self.k_star) * learned
-        if c.bias == "kv":
+        key = torch.zeros(c.NH, c.HS, device=q.device)
+        if c.star.learn_k:
+            learned = torch.arange(c.HS, device=q.device) < (c.k_dims or c.HS)
+            key = per_head(self.k_star) * learned
+        if c.star.learn_v:
             value = per_head(self.v_star)[:, None]
         elif c.v_star:                           # Table 5: a fixed one, of this norm
             kind, norm = c.v_star.split(":")
@@ -326,23 +401,23 @@ class Attention(nn.Module):
         seen = place.local if self.local else place.full
         seen = seen[:, None].expand(-1, c.NH, -1, -1)
         v = v.float()
-        if c.column and c.bias != "logit":
+        if c.column == "key":
             z, value = self.column(q, scale)
             s = torch.cat([z, s], -1)
-        if c.attn == "softcap":                  # of q.k; a learned logit is no such score
+        if c.operation.capped:                   # of q.k; a learned logit is no such score
             s = c.attn_cap * torch.tanh(s / c.attn_cap)
-        if c.bias == "logit":
+        if c.column == "logit":
             z, value = self.column(q, scale)
             s = torch.cat([z, s], -1)
         if c.column:
             seen = F.pad(seen, (1, 0), value=True)
             v = torch.cat([value.expand(len(v), -1, -1, -1), v], 2)
-        A = weights(c, s, seen)
+        A = c.attn_alpha * c.operation.rows(c, s, seen)
         o = (A @ v).to(x.dtype)
         if c.gate != "none":
             g = self.gate_proj(x).float().sigmoid().to(x.dtype)
             o = o * g.view(*g.shape[:2], c.NH, -1).transpose(1, 2)
-        if c.bias == "v":
+        if c.star.add_v:
             o = o + self.v_star[:, None]
         o = o.sum(1) if c.combine == "sum" else o.transpose(1, 2).flatten(2)
         return self.o_proj(o), A
@@ -525,7 +600,7 @@ class TrainSinkModel(TrainSinkPreTrainedModel):
             maps.append(A)
         if c.norm != "post":
             x = states[-1] = self.norm(x)
-        skip, real = int(first), int(c.token or c.column)        # rows, columns that are no token's
+        skip, real = int(first), int(c.token or bool(c.column))  # rows, columns that are no token's
         out = TrainSinkOutput(last_hidden_state=x[:, skip:])
         if cache is not None:
             out[CACHE] = cache

@@ -527,7 +527,7 @@ def save(figure, out, name):
     except OSError as e:
         die(f"{out}: got '{e.strerror}', wanted a directory to write to", "choose another: -o DIR")
     plt.close(figure)
-    print(f"{out}/{name}.png {out}/{name}.svg")
+    print(runlog.printable(f"{out}/{name}.png {out}/{name}.svg"))
 
 
 if __name__ == "__main__":

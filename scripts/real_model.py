@@ -87,7 +87,7 @@ def compared(a, text):
         "difference of any layer and head (of norms: relative), `sink` that of Sink_1 to Sink_10. "
         "Made by `dev/bench/bench_open.py` on",
         f"{time.strftime('%Y-%m-%d')}, commit {a.commit}, {os.cpu_count()} cores; "
-        "`dev/make/gguf_to_hf.py` makes the directory "
+        "`scripts/gguf_to_hf.py` makes the directory "
         "for transformers.", "",
         *["    " + line.replace(" | ", "\n        ", 1) for line in lines]]) + "\n"
 

@@ -143,6 +143,10 @@ def write(path, text):
         die(f"{path}: got '{e.strerror}', wanted a file to write", "choose another: -o FILE")
 
 
+def said(text):
+    print(runlog.printable(text))
+
+
 def sizes(paths):
     logs = [os.path.join(p, "log.jsonl") if os.path.isdir(p) else p for path in paths
             for p in runlog.expand(path)]
@@ -151,8 +155,8 @@ def sizes(paths):
 
 def watch(paths, out):
     """Rewrites the page whenever a log has grown, until every run has ended or Ctrl-C."""
-    print(f"{out}: open it in a browser; it is rewritten as the logs grow. Ctrl-C ends this, "
-          "not the runs")
+    said(f"{out}: open it in a browser; it is rewritten as the logs grow. Ctrl-C ends this, "
+         "not the runs")
     before, ended = None, False
     try:
         while not ended:
@@ -172,7 +176,7 @@ def write_csv(runs, out):
     if not out:
         return sys.stdout.buffer.write(text.encode("utf-8", "replace"))
     write(out, text)
-    print(f"{out}: {max(0, len(text.splitlines()) - 1)} rows")
+    said(f"{out}: {max(0, len(text.splitlines()) - 1)} rows")
 
 
 def write_events(runs, out):
@@ -181,7 +185,7 @@ def write_events(runs, out):
         export.tensorboard(runs, out)
     except OSError as e:
         die(f"{out}: got '{e.strerror}', wanted a directory to write to", "choose another: -o DIR")
-    print(f"{out}: {len(runs)} runs; tensorboard --logdir {shlex.quote(out)}")
+    said(f"{out}: {len(runs)} runs; tensorboard --logdir {shlex.quote(out)}")
 
 
 def arguments(words):
@@ -218,7 +222,7 @@ def main(words):
         return watch(options.inputs, out)
     html, _ = page(options.inputs, live=False)
     write(out, html)
-    print(f"{out}: {len(html) / 1e6:.1f} MB")
+    said(f"{out}: {len(html) / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 /*
 shell/bounds.cpp -- flags that bound each other, as a table that bounds_check of flags.h reads.
-The bounds of a model's sizes are in models/arch.cpp, because a config.json says them, too.
+The bounds of a model's sizes are in core/arch.cpp, because a config.json says them, too.
 */
 #include "../flags.h"
 

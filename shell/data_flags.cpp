@@ -60,7 +60,7 @@ void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& so
     const long all = sources.size(), bb = std::count(sources.begin(), sources.end(), "bb");
     reject_unused_flags(f, "bos skip_bad sft tokenizer", bb < all,
                         "text to read with it: --data FILE");
-    reject_unused_flags(f, "sft_loss", !f.sft.empty(), "--sft zephyr or chatml");
+    reject_unused_flags(f, "sft_loss", !f.sft.empty(), "--sft segments, zephyr or chatml");
     reject_unused_flags(f, "bb_vocab bb_triggers bb_trigger_prob bb_temp bb_table bb_bos", bb,
                         "--data bb");
     reject_unused_flags(f, "bb_trigger_prob", f.bb_triggers > 0, "--bb-triggers 1 or more");

@@ -3,7 +3,7 @@ shell/flags.cpp -- what flags.h declares.
 */
 #include "../flags.h"
 #include "../cpu/choice.h"
-#include "../version.h"
+#include "../core/version.h"
 
 Flags::Flags() = default;
 Flags::Flags(const Flags&) = default;
@@ -304,8 +304,20 @@ static std::string flag_meant(const std::string& name, const std::vector<FlagRow
     return best.empty() ? "" : "did you mean " + best + "?";
 }
 
+// Flags of older versions, and what does their work now.
+static const char* const GONE[][3] = {
+    { "--adapter", "LoRA adapters are not read",
+      "python3 -c \"import sys; from peft import AutoPeftModelForCausalLM as M; M.from_pretrained("
+      "sys.argv[1]).merge_and_unload().save_pretrained(sys.argv[2])\" ADAPTER NEW, then give NEW" },
+    { "--type", "GGUF files are written by a script",
+      "./train_sink export FILE -o DIR, then python3 scripts/to_gguf.py DIR NEW.gguf --type q8_0" },
+};
+
 [[noreturn]] static void flag_unknown(const std::string& name, const std::string& value,
                                       const std::vector<FlagRow>& rows, char command) {
+    for (auto& gone : GONE) {
+        if (name == gone[0]) { die(EXIT_USER, name + ": " + gone[1], gone[2]); }
+    }
     std::string meant = flag_meant(name, rows, command);
     if (ends_with(meant, "=")) {
         meant += value.empty() || value[0] == '-' ? "VALUE, see make help" : value;
@@ -325,6 +337,12 @@ void command_known(const Flags& f, char command) {
         if (c.letter == command && *c.words) { return; }
         list_add(&all, c.name);
         if (edit_distance(f.words[0], c.name) <= 2) { meant = strf("did you mean %s?", c.name); }
+    }
+    for (auto& c : COMMANDS_OF_ROOMS) {
+        if (f.words[0] != c.command) { continue; }
+        die(EXIT_USER, std::string(c.command) + ": stands in the folder " + c.folder +
+                           ", which this build was made without",
+            strf("git checkout %s, then make", c.folder));
     }
     die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (" + all + ") or a --flag",
         meant.empty() ? "./train_sink --help" : meant);

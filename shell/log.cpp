@@ -2,7 +2,7 @@
 shell/log.cpp -- what log.h declares.
 */
 #include "../log.h"
-#include "../version.h"
+#include "../core/version.h"
 
 // Returns the time as 2025-01-31T23:59:59Z.
 static std::string time_text() {
@@ -22,18 +22,26 @@ static bool log_is_at(const Log& log, const std::string& path) {
 }
 
 void log_line(Log* log, JsonObject line) {
-    if (!log->f || !log->error.empty()) { return; }
+    if (!log->f) { return; }
     line.text("time", time_text());
-    const bool failed = fprintf(log->f, "%s\n", line.all().c_str()) < 0 || fflush(log->f);
+    const std::string text = line.all();
+    if (!log->error.empty()) {
+        log->unwritten.push_back(text);
+        return;
+    }
+    const bool failed = fprintf(log->f, "%s\n", text.c_str()) < 0 || fflush(log->f);
     if (failed) {
         log->error = log->path + ": cannot write (" + strerror(errno) + ")";
+        log->unwritten.push_back(text);
     } else if (!log_is_at(*log, log->path)) {
         log->error = log->path + ": was removed or moved while the run wrote to it";
     }
 }
 
-void log_sync(const Log& log) {
-    if (log.f) { fsync(fileno(log.f)); }                 // a FIFO cannot, and need not
+void log_sync(Log* log) {
+    if (!log->f || !log->error.empty()) { return; }
+    const bool failed = fsync(fileno(log->f)) && blame(errno) == EXIT_MACHINE;   // a FIFO has none
+    if (failed) { log->error = log->path + ": cannot write (" + strerror(errno) + ")"; }
 }
 
 // Returns at most n bytes from the start of a file, n zeros if it cannot be opened.
@@ -91,7 +99,7 @@ static bool is_event(const Json& line, const char* name) {
     return event && event->string == name;
 }
 
-void log_rewind(const std::string& path, long step) {
+void log_rewind(const std::string& path, long step, const std::vector<std::string>& unwritten) {
     if (!file_exists(path)) { return; }
     log_check(path);
     const std::string dir = directory_of(path);
@@ -109,6 +117,9 @@ void log_rewind(const std::string& path, long step) {
         const bool in_vain = is_event(j, "resume") && at && at->number >= step;
         if (!later && !ended && !in_vain) { kept += line + "\n"; }
     });
+    for (auto& line : unwritten) {                       // (one may have got through after all)
+        if (kept.find(line + "\n") == kept.npos) { kept += line + "\n"; }
+    }
     file_write(path, kept);
 }
 

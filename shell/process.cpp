@@ -3,7 +3,7 @@ shell/process.cpp -- what process.h declares.
 */
 #include "process.h"
 #include "../cpu/processor.h"
-#include "../text/maps.h"
+#include "../files/maps.h"
 #include <omp.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -44,8 +44,10 @@ void threads_check() {
     }
     for (auto& t : threads) { t.join(); }
     if (!failed) { return; }
+    const char* asked = getenv("OMP_NUM_THREADS");
     die(EXIT_MACHINE,
-        strf("threads: the system gave %zu, wanted %d", threads.size() + 1, wanted + 1),
+        strf("threads: the system gave %zu, wanted %s", threads.size() + 1,
+             asked ? asked : strf("%d", wanted + 1).c_str()),
         strf("OMP_NUM_THREADS=%zu, or raise the limit of processes: ulimit -u",
              std::max<size_t>(1, threads.size() / 2)));
 }

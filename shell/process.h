@@ -4,7 +4,7 @@ terminal that it shows its progress on.
 */
 #ifndef PROCESS_H
 #define PROCESS_H
-#include "../common.h"
+#include "../core/common.h"
 #include <signal.h>
 
 // ---- the process

@@ -2,7 +2,7 @@
 shell/run_dir.cpp -- what run_dir.h declares.
 */
 #include "run_dir.h"
-#include "../text/lock.h"
+#include "../files/lock.h"
 #include "../dataloader.h"
 #include <limits.h>
 #include <sys/file.h>
@@ -131,6 +131,29 @@ static bool is_work(const std::string& given) {
         dir.resize(std::max<size_t>(1, dir.rfind('/')));
     }
     return here && (is_there(path) ? belongs(name) : is_reserved(name));
+}
+
+void outside_check(const std::string& given) {
+    std::string path = link_target(given);
+    while (path.size() > 1 && path.back() == '/') { path.pop_back(); }
+    char real[PATH_MAX];
+    std::string dir = directory_of(path);
+    while (!realpath(dir.c_str(), real) && dir.size() > 1) {     // what make_dirs will make
+        dir.pop_back();
+        dir = directory_of(dir);
+    }
+    dir = real;
+    bool inside = false;
+    for (const char* mark : { "state.json", "manifest.json", "model.safetensors", "export.json" }) {
+        inside = inside || file_exists(dir + "/" + mark);
+    }
+    while (!inside && dir.size() > 1) {                  // all of a run's directory
+        inside = file_exists(dir + "/log.jsonl");
+        dir.resize(std::max<size_t>(1, dir.rfind('/')));
+    }
+    if (!inside) { return; }
+    die(EXIT_USER, path + ": is in a run, a model or shards, wanted a directory of its own",
+        "choose another --out, such as my-model");
 }
 
 void output_check(const std::string& path, const std::vector<std::string>& others) {

@@ -41,6 +41,8 @@ static void flag_take(const FlagRow& r, const Json& was) {
     if (!value || *r.given) {
         return;
     }
+    // (0 or "" of a property may mean that it is not there, and cannot be set)
+    if (r.kind == FLAG_ARCH && value->string == arch_text(r.arch, false)) { return; }
     if (r.kind == FLAG_BOOL) {
         *(bool*)r.value = value->number != 0;
         return;
@@ -48,12 +50,19 @@ static void flag_take(const FlagRow& r, const Json& was) {
     flag_set(r, flag_spelling(r.name), value->string);
 }
 
-void flags_take(Flags* f, const Json& was) {
+void flags_take(Flags* f, const Json& was, bool model) {
     for (auto& r : flag_rows(f)) {
-        if (r.of(COMMAND_train) && r.kind != FLAG_ARCH && !of_one_start(r)) {
-            flag_take(r, was);
-        }
+        const bool taken = r.kind != FLAG_ARCH || model;
+        if (r.of(COMMAND_train) && taken && !of_one_start(r)) { flag_take(r, was); }
     }
+}
+
+bool flags_begin_run(const Flags& f) {
+    Flags copy = f;
+    for (auto& r : flag_rows(&copy)) {
+        if (*r.given && !of_one_start(r)) { return true; }
+    }
+    return false;
 }
 
 void flags_take_data(Flags* f, const Json& was) {

@@ -12,9 +12,12 @@ may change, and where its data are now.
 // or "". Adds the others that differ to *changed: {"lr":[before,now], ..}.
 std::string flags_changed(const Json& was, const Flags& now, JsonObject* changed);
 
-// Takes every flag that is not given from the run that goes on, except the model's, which are in
-// its config.json.
-void flags_take(Flags* f, const Json& was);
+// Takes every flag that is not given from the run that goes on; the model's only if `model`: else
+// they are in its config.json.
+void flags_take(Flags* f, const Json& was, bool model = false);
+
+// Tells whether a flag is given that says something of the run, and not of this start alone.
+bool flags_begin_run(const Flags& f);
 
 // Takes the flags of data that are not given (all that a run must keep, and --data) from the run
 // that made a checkpoint.

@@ -2,7 +2,7 @@
 shell/saves.cpp -- what saves.h declares.
 */
 #include "saves.h"
-#include "../models/directory.h"
+#include "../files/directory.h"
 #include <sys/statvfs.h>
 
 // ---- the checkpoints of a run
@@ -149,7 +149,8 @@ void state_check(const std::string& dir) {
     const std::string text = file_read(file);
     const Json state = json_of(text, file);
     const Json* files = state.get("files");
-    if (!files && !state.get("automatic")) { return; }   // older checkpoints have no hashes
+    const bool sealed = files || state.get("automatic") || state.get("version");
+    if (!sealed) { return; }                             // older checkpoints have no hashes
     if (!files || !files->get("state.json")) {
         die_edited(dir, file + ": was edited since it was saved: its own hash is gone");
     }

@@ -8,7 +8,7 @@ error made is automatic: its state.json says so, and the next checkpoint takes i
 */
 #ifndef SAVES_H
 #define SAVES_H
-#include "../models/safetensors.h"
+#include "../files/safetensors.h"
 
 // ---- the checkpoints of a run
 

@@ -12,7 +12,7 @@ which prints `N passed, M failed` and is the exit status. Nothing else is printe
 */
 #ifndef CHECK_H
 #define CHECK_H
-#include "../common.h"
+#include "../core/common.h"
 #include <sys/wait.h>
 #include <functional>
 #ifdef _OPENMP

@@ -7,7 +7,7 @@ transformers computed. The switches of the build are defined before this is incl
 #define FAMILY_H
 #include "defaults.h"
 #include "model_unit.h"
-#include "../checkpoint.cpp"
+#include "../core/checkpoint.cpp"
 #include "../commands/open_model.cpp"
 #include "answer.h"
 
@@ -25,7 +25,7 @@ static void family_check(const std::string& name, cpu::Stay stay = cpu::STAY_NON
     Model m = model_of(name, stay);
     CHECK(stay == cpu::STAY_NONE || cpu::mapped.all.size() > 8, "%s: %zu matrices stay",
           name.c_str(), cpu::mapped.all.size());
-    const std::string file = file_read("test/families/tokens/val.bin");
+    const std::string file = file_read("test/open/families/tokens/val.bin");
     const uint16_t* ids = (const uint16_t*)(file.data() + 256 * sizeof(int));
     std::vector<int> seqs;
     for (int i = 0; i < N; i++) { for (int t = 0; t <= T; t++) { seqs.push_back(ids[i * T + t]); } }

@@ -5,8 +5,15 @@
 #endif
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "../train_sink.cu"
-#include "../measure.cpp"
-#include "../model.cpp"
+#include "../core/measure.cpp"
+#include "../core/model.cpp"
+#include "../core/rooms_model.cpp"
+#if HAS_OPEN
+#include "../open/delta.cpp"
+#include "../open/experts.cpp"
+#include "../open/mamba.cpp"
+#include "../open/open_weights.cpp"
+#endif
 #ifdef ATTN
-#include "../variant.cu"
+#include "../core/variant.cu"
 #endif

@@ -1,6 +1,6 @@
 # test/tree.sh -- what builds the program, for tests that build it in a copy of the tree
-rooms="commands shell cpu cuda dist models text"
+rooms=$(make -s rooms)
 
 copy_sources() { # DIR
-    cp -r Makefile mk ./*.cpp ./*.cu ./*.cuh ./*.h $rooms "$1"
+    cp -r Makefile mk ./*.cu ./*.cuh ./*.h $rooms "$1"
 }

@@ -6,7 +6,7 @@ and whether the numbers agree. The two run in turn.
                               [--lengths 512,1024] [--long 8192]
 
 MODEL is what train_sink opens, a directory or a GGUF file; --theirs the same weights
-as a directory for transformers, if they are not in one already (dev/make/gguf_to_hf.py makes it).
+as a directory for transformers, if they are not in one already (scripts/gguf_to_hf.py makes it).
 TEXT has a record for each sequence. (torch, transformers, numpy)
 """
 import argparse, json, os, statistics, subprocess, sys, tempfile, time

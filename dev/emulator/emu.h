@@ -35,6 +35,7 @@ so it is strict where a GPU is silent:
     built with -DEMU_COUNT, what each kernel asked of the memory (emu_counts.h);
   - the runtime fails on demand: EMU_FAULT = the names in faults[] below, oom:<MiB>,
     or those of emu_cublas.h.
+  - with EMU_HOPPER=1 it is a card of compute capability 9.0: emu_wgmma.h.
 There are no atomics on purpose: a kernel that uses them does not compile here, and our kernels
 are deterministic. It cannot see: the text of the inline PTX, weak memory order, hardware rounding,
 speed. TO ADD an instruction: a struct of operands and a function that performs it for a whole warp
@@ -157,6 +158,7 @@ struct Thread {
     void* arg = nullptr;
     // cp.async not yet done; ends of committed groups
     Array<Copy> copies; Array<size_t> groups;
+    Array<uint32_t> unfenced;                                   // written: emu_wgmma.h
     void *tsan = nullptr, *fake = nullptr;                      // the sanitizers' handles
 };
 // performs a warp operation for all lanes at once
@@ -164,6 +166,10 @@ typedef void (*WarpFn)(Thread* lanes, uint32_t mask);
 struct Pending { uint32_t mask, arrived; WarpFn fn; const char *what, *file; int line; };
 struct Warp { uint32_t exist = 0, exited = 0; int n = 0; Pending ops[32]; };
 struct Barrier { unsigned arrived; const char* file; int line; };
+struct NamedBarrier { unsigned arrived, n; uint32_t times, lanes[32]; };
+struct Written;                                                 // emu_wgmma.h
+struct WarpProducts;
+struct Warpgroup;
 enum { STREAMS = 8 };
 // p[0..n) of use, inside the mapping; wrote, read: the last operations of each stream that used it
 struct Memory { char *p, *map; size_t n, mapped; long wrote[STREAMS], read[STREAMS]; };
@@ -175,6 +181,8 @@ struct Block {
     Thread* threads = nullptr;
     Warp* warps = nullptr;
     Barrier bar{};
+    NamedBarrier named[16]; uint32_t barriers = 0;              // that were full
+    Written* chunks = nullptr; WarpProducts* products = nullptr; Warpgroup* warpgroups = nullptr;
     Memory dynamic{}, statics{}; size_t statics_used = 0; Static vars[MAX_STATIC]; int n_vars = 0;
 };
 enum Sched { FWD, REV, PCT };
@@ -184,9 +192,10 @@ struct Settings {
     const char* fault = "";
     size_t stack = 0;
     bool open = false;
+    bool hopper = false, eager = false;   // a card of 9.0; wgmma is done at once
 };
 // conflicts: extra ldmatrix bank cycles
-struct Counts { uint64_t launches, blocks, mma, ldmatrix, conflicts; long waits, started; };
+struct Counts { uint64_t launches, blocks, mma, wgmma, ldmatrix, conflicts; long waits, started; };
 
 inline Settings settings;
 inline Counts counts;
@@ -236,6 +245,8 @@ inline void init() {
     }
     if (*env("EMU_SEED")) { settings.seed = strtoull(env("EMU_SEED"), nullptr, 10) | 1; }
     settings.fault = env("EMU_FAULT");
+    settings.hopper |= *env("EMU_HOPPER") != 0;
+    settings.eager |= *env("EMU_EAGER") != 0;
     host.state = READY;
     settings.stack = EMU_ASAN ? 512 << 10 : EMU_TSAN ? 64 << 10 : 128 << 10;
     // report bad addresses from a stack of our own: the fiber's may be the one that overflowed
@@ -661,6 +672,7 @@ RT inline void barrier(const char* file, int line) {
     TSAN(__tsan_release(&b);)
     if (++b.arrived == block->n) {
         b.arrived = 0;
+        block->barriers++;
         if (settings.sched == PCT) { draw_priorities(); }
         for (Thread* t = block->threads; t < block->threads + block->n; t++) {
             if (t != now) { wake(t); }
@@ -802,6 +814,9 @@ RT inline void check_aligned(const void* p, size_t n) {
     if ((uintptr_t)p % n) { fail("%p is not %zu-byte aligned, as a vector has to be", p, n); }
 }
 
+} // namespace emu
+#include "emu_wgmma.h"
+namespace emu {
 // ----------------------------------------------------------------------------
 // cp.async: n = 4, 8 or 16 bytes, of which the first `from` are read and the others zeroed
 
@@ -819,6 +834,7 @@ RT inline void cp_async(void* dst, const void* src, unsigned from, const char* f
     TSAN(__tsan_write_range(dst, n);)
     COUNT(if (from) { count_access(src, from, false, nullptr); })
     memset(dst, 0xFF, n);
+    written(dst, n, COPYING);
     now->copies.push(Copy{dst, src, n, from});
 }
 RT inline void cp_commit() { now->groups.push(now->copies.n); }
@@ -831,6 +847,7 @@ RT inline void cp_wait(size_t keep) { // all but the newest `keep` groups arrive
         TSAN(__tsan_read_range((void*)c.src, c.from); __tsan_write_range(c.dst, c.n);)
         memcpy(c.dst, c.src, c.from);
         memset((char*)c.dst + c.from, 0, c.n - c.from);
+        written(c.dst, c.n, WRITTEN);
     }
     now->copies.erase(0, end); g.erase(0, groups);
     for (size_t& x : g) { x -= end; }
@@ -842,7 +859,8 @@ RT inline void cp_wait(size_t keep) { // all but the newest `keep` groups arrive
 RT inline void thread_end() {
     Thread* t = now; Warp& w = block->warps[(t - block->threads) / 32];
     if (t->copies.n) { fail("thread exits with %zu cp.async copies not waited for", t->copies.n); }
-    t->groups.n = 0; t->state = DONE; block->alive--; w.exited |= 1u << t->lane;
+    products_end(t);
+    t->groups.n = 0; t->unfenced.n = 0; t->state = DONE; block->alive--; w.exited |= 1u << t->lane;
     for (Pending* p = w.ops; p < w.ops + w.n; p++) {
         if (p->mask >> t->lane & 1) {
             fail("thread exits while others wait at %s %s:%d", p->what, p->file, p->line);
@@ -877,6 +895,7 @@ RT inline Block* block_new(unsigned n, dim3 d, size_t smem) {
     Block* b = new Block;
     b->n = n; b->threads = new Thread[n]; b->warps = new Warp[(n + 31) / 32];
     b->dynamic = guarded(smem); b->statics = guarded(STATIC_BYTES);
+    b->chunks = new Written[smem / 16 + 1];
     for (unsigned i = 0; i < n; i++) {
         Thread& t = b->threads[i];
         t.block = b; t.id = uint3{i % d.x, i / d.x % d.y, i / d.x / d.y}; t.lane = i % 32;
@@ -888,8 +907,9 @@ RT inline void block_free(Block* b) {
     for (Thread* t = b->threads; t < b->threads + b->n; t++) {
         // the host has acquired all that stood on it
         TSAN(idle.push(t->tsan); stacks.push(t->stack);)
-        free((void*)t->copies.p); free((void*)t->groups.p);
+        free((void*)t->copies.p); free((void*)t->groups.p); free((void*)t->unfenced.p);
     }
+    delete[] b->chunks; delete[] b->products; delete[] b->warpgroups;
     unmap(&b->dynamic); unmap(&b->statics);
     delete[] b->threads; delete[] b->warps; delete b;
 }
@@ -898,6 +918,11 @@ RT inline void block_run(uint3 id) {
     b->id = blockIdx = id; b->alive = b->n; b->bar = Barrier{};
     memset(b->dynamic.p, 0xFF, b->dynamic.n); memset(b->statics.p, 0xFF, b->statics_used);
     b->statics_used = 0; b->n_vars = 0;
+    memset((void*)b->chunks, 0, (b->dynamic.n / 16 + 1) * sizeof(Written));
+    memset(b->named, 0, sizeof b->named);
+    delete[] b->products; delete[] b->warpgroups;
+    b->products = new WarpProducts[(b->n + 31) / 32];
+    b->warpgroups = new Warpgroup[(b->n + 127) / 128];
     if (settings.sched == PCT) { draw_priorities(); }
     COUNT(count_block_begin();)
     for (unsigned i = 0; i < b->n; i++) {
@@ -921,11 +946,13 @@ RT inline void block_run(uint3 id) {
             }
         }
     }
+    products_check(b);
     counts.blocks++;
     COUNT(count_block_end();)
 }
-// the second of sm_86 and sm_89, the least among those we run on
-enum { SMEM_PLAIN = 48 << 10, SMEM_MOST_OPTIN = 99 << 10 };
+// what a block may ask for: on sm_86 and sm_89, the least among those we run on, or on sm_90
+enum { SMEM_PLAIN = 48 << 10 };
+RT inline size_t smem_most() { return (settings.hopper ? 227 : 99) << 10; }
 // Of a kernel: what it has asked for by cudaFuncSetAttribute, and how much is static. A GPU knows
 // the second from the machine code; here it is all that any launch has come to so far
 struct Shared { const void* kernel; int asked; size_t fixed; Array<int> ids; };
@@ -940,7 +967,7 @@ RT inline size_t shared_of(const void* f) {
 RT inline void check_shared(size_t dynamic) {
     const Shared& x = shared[running];
     size_t most = x.asked < 0 ? (size_t)SMEM_PLAIN : x.asked + x.fixed;
-    if (most > SMEM_MOST_OPTIN) { most = SMEM_MOST_OPTIN; }
+    if (most > smem_most()) { most = smem_most(); }
     if (dynamic + x.fixed > most) {
         fail("kernel %s wants %zu bytes of shared memory, %zu of them static, it may use %zu: ask "
              "by cudaFuncSetAttribute",
@@ -1051,6 +1078,8 @@ template <class T, class Key> RT T& static_smem(Key) {
 // what kernels call
 
 inline void __syncthreads(EMU_HERE) { emu::barrier(file, line); }
+inline void bar_sync(int id, int n, EMU_HERE) { emu::named_barrier(id, n, true, file, line); }
+inline void bar_arrive(int id, int n, EMU_HERE) { emu::named_barrier(id, n, false, file, line); }
 inline void __syncwarp(unsigned mask = ~0u, EMU_HERE) {
     TSAN(void* w = emu::block->warps + (emu::now - emu::block->threads) / 32; __tsan_release(w);)
     emu::warp_op(mask, nullptr, nullptr, "__syncwarp", file, line);
@@ -1104,9 +1133,10 @@ inline cudaError_t cudaSetDevice(int i) {
     return emu::fault_at("start");
 }
 inline cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr a, int) {
-    *v = a == cudaDevAttrComputeCapabilityMajor ? (emu::fault("old") ? 7 : 8)
-       : a == cudaDevAttrComputeCapabilityMinor ? (emu::fault("old") ? 5 : 6)
-       : a == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int)emu::SMEM_MOST_OPTIN
+    const int version = emu::fault("old") ? 75 : emu::settings.hopper ? 90 : 86;
+    *v = a == cudaDevAttrComputeCapabilityMajor ? version / 10
+       : a == cudaDevAttrComputeCapabilityMinor ? version % 10
+       : a == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int)emu::smem_most()
        : a == cudaDevAttrMultiProcessorCount ? 4 : 0;
     return emu::result(cudaSuccess);
 }
@@ -1312,7 +1342,7 @@ inline cudaError_t cudaFuncSetAttribute(const void* f, cudaFuncAttribute a, int 
         emu::fail("cudaFuncSetAttribute: attribute %d is not emulated", int(a));
     }
     emu::Shared& x = emu::shared[emu::shared_of(f)];
-    if (v < 0 || v + x.fixed > emu::SMEM_MOST_OPTIN) { return emu::result(cudaErrorInvalidValue); }
+    if (v < 0 || v + x.fixed > emu::smem_most()) { return emu::result(cudaErrorInvalidValue); }
     x.asked = v;
     return emu::result(cudaSuccess);
 }

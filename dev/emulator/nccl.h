@@ -34,7 +34,8 @@ namespace emu_nccl {
 using emu::fail;
 enum { MOST = 16, CHUNK = 1 << 20 };  // ranks; bytes that a rank has in flight
 
-struct Call { int kind, type, op; size_t count; };         // 0 init, 1 reduce-scatter, 2 all-gather
+// kind: 0 init, 1 reduce-scatter, 2 all-gather, 3 all-reduce
+struct Call { int kind, type, op; size_t count; };
 struct Shared {                                            // in a file in memory that all ranks map
     std::atomic<int> arrived, round;
     Call call[MOST];
@@ -97,16 +98,24 @@ inline void barrier(Comm* c) {
     for (int tries = 0; c->shared->round == round; tries++) { if (tries > 100) { usleep(20); } }
 }
 
-inline size_t size_of(int type) { return type == ncclFloat32 ? 4 : type == ncclBfloat16 ? 2 : 0; }
+inline size_t size_of(int type) {
+    return type == ncclFloat64 ? 8 : type == ncclFloat32 ? 4 : type == ncclBfloat16 ? 2 : 0;
+}
 
 // element i of type at p
-inline float load(const char* p, size_t i, int type) {
+inline double load(const char* p, size_t i, int type) {
+    if (type == ncclFloat64) { return ((const double*)p)[i]; }
     if (type == ncclFloat32) { return ((const float*)p)[i]; }
     return __bfloat162float(((const __nv_bfloat16*)p)[i]);
 }
-inline void store(char* p, size_t i, int type, float x) {
-    if (type == ncclFloat32) { ((float*)p)[i] = x; }
+inline void store(char* p, size_t i, int type, double x) {
+    if (type == ncclFloat64) { ((double*)p)[i] = x; }
+    else if (type == ncclFloat32) { ((float*)p)[i] = x; }
     else { ((__nv_bfloat16*)p)[i] = __float2bfloat16(x); }
+}
+
+inline const char* name_of(int kind) {
+    return kind == 1 ? "ncclReduceScatter" : kind == 2 ? "ncclAllGather" : "ncclAllReduce";
 }
 
 inline void check_memory(const char* what, const void* p, size_t n) {
@@ -140,8 +149,9 @@ inline void run(const Op& o) {
     Shared* s = c->shared;
     const size_t size = size_of(o.call.type), one = o.call.count * size, all = one * c->world;
     const bool reduce = o.call.kind == 1;
+    const bool whole = o.call.kind == 3;     // every rank gets the sum of all
     const int stream = emu::stream_next(o.stream);
-    emu::kernel = reduce ? "ncclReduceScatter" : "ncclAllGather";
+    emu::kernel = name_of(o.call.kind);
     emu::Memory* from = emu::device_memory(o.send);
     for (int i = 0; i < emu::n_streams; i++) {
         if (i != stream && from->wrote[i] > emu::streams[stream].after[i]) {
@@ -152,22 +162,26 @@ inline void run(const Op& o) {
     check_call(o);
     emu::Access access;
     const size_t sent = reduce ? all : one, step = CHUNK / (reduce ? c->world : 1) / 64 * 64 / size;
-    ways.push(Way{ o.send, sent, hash_of(o.send, sent), stream, emu::streams[stream].issued });
+    if (o.send != o.receive) {
+        ways.push(Way{ o.send, sent, hash_of(o.send, sent), stream, emu::streams[stream].issued });
+    }
     for (size_t at = 0; at < o.call.count; at += step) {
         const size_t n = at + step < o.call.count ? step : o.call.count - at;
         for (int r = 0; r < (reduce ? c->world : 1); r++) {
             memcpy(s->data[c->rank] + r * n * size, o.send + r * one + at * size, n * size);
         }
         barrier(c);
-        for (size_t i = 0; reduce && i < n; i++) {
-            const size_t mine = c->rank * n + i;
-            float sum = load(s->data[(c->rank + 1) % c->world], mine, o.call.type);
-            for (int k = 2; k <= c->world; k++) {
-                sum += load(s->data[(c->rank + k) % c->world], mine, o.call.type);
+        for (size_t i = 0; (reduce || whole) && i < n; i++) {
+            const int first = whole ? 0 : c->rank + 1;
+            const size_t mine = (whole ? 0 : c->rank * n) + i;
+            double sum = load(s->data[first % c->world], mine, o.call.type);
+            for (int k = 1; k < c->world; k++) {
+                sum += load(s->data[(first + k) % c->world], mine, o.call.type);
+                if (o.call.type != ncclFloat64) { sum = (float)sum; }
             }
             store(o.receive, at + i, o.call.type, sum);
         }
-        for (int r = 0; !reduce && r < c->world; r++) {
+        for (int r = 0; !reduce && !whole && r < c->world; r++) {
             memcpy(o.receive + r * one + at * size, s->data[r], n * size);
         }
         barrier(c);
@@ -177,7 +191,7 @@ inline void run(const Op& o) {
 }
 
 inline ncclResult_t enqueue(Op o) {
-    const char* what = o.call.kind == 1 ? "ncclReduceScatter" : "ncclAllGather";
+    const char* what = name_of(o.call.kind);
     if (fault(what) != ncclSuccess) { return ncclSystemError; }
     if (!o.comm || o.comm->magic != MAGIC) {
         return refuse(ncclInvalidArgument, "no communicator");
@@ -187,15 +201,14 @@ inline ncclResult_t enqueue(Op o) {
         return refuse(ncclInvalidArgument, "a type or sum that is not emulated");
     }
     if (!o.stream || emu::stream_of(o.stream) >= emu::n_streams) { fail("%s: not a stream", what); }
-    const size_t sent = o.call.kind == 1 ? all : one, got = o.call.kind == 1 ? one : all;
+    const size_t sent = o.call.kind == 1 ? all : one, got = o.call.kind == 2 ? all : one;
     check_memory(what, o.send, sent);
     check_memory(what, o.receive, got);
-    const char* in_place = o.call.kind == 1 ? o.send + o.comm->rank * one
-                                            : o.receive + o.comm->rank * one;
+    // where a rank's own part of the longer buffer is, and with it the place of the shorter one
+    const size_t mine = o.call.kind == 3 ? 0 : o.comm->rank * one;
+    const bool in_place = o.call.kind == 1 ? o.send + mine == o.receive : o.receive + mine == o.send;
     const bool overlap = o.send < o.receive + got && o.receive < o.send + sent;
-    if (overlap && in_place != (o.call.kind == 1 ? o.receive : o.send)) {
-        fail("%s: the buffers overlap", what);
-    }
+    if (overlap && !in_place) { fail("%s: the buffers overlap", what); }
     if (group_depth) { group.push(o); } else { run(o); }
     return ncclSuccess;
 }
@@ -271,6 +284,15 @@ inline ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t co
 inline ncclResult_t ncclAllGather(const void* send, void* receive, size_t count,
                                   ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
     return emu_nccl::enqueue({ { 2, type, ncclSum, count },
+                               (const char*)send,
+                               (char*)receive,
+                               stream,
+                               (emu_nccl::Comm*)comm });
+}
+inline ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count,
+                                  ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                                  cudaStream_t stream) {
+    return emu_nccl::enqueue({ { 3, type, op, count },
                                (const char*)send,
                                (char*)receive,
                                stream,

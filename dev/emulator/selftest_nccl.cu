@@ -85,6 +85,14 @@ int main() {
                         r.side);
         cudaStreamSynchronize(r.side);
         for (int i = 0; i < 2 * N; i++) { expect(host[i] == 2 * i + 1, "a sum"); }
+        double x[2], sum;
+        for (int k = 0; k < 2; k++) { memset(&x[k], 0x3e + k, sizeof x[k]); }
+        cudaMemsetAsync(r.all, 0x3e + r.rank, sizeof sum, r.side);
+        expect(ncclAllReduce(r.all, r.all, 1, ncclFloat64, ncclSum, r.comm, r.side) == ncclSuccess,
+               "all-reduce");
+        cudaMemcpyAsync(&sum, r.all, sizeof sum, cudaMemcpyDeviceToHost, r.side);
+        cudaStreamSynchronize(r.side);
+        expect(sum == x[0] + x[1], "a sum on every rank");
         expect(ncclCommDestroy(r.comm) == ncclSuccess, "destroy");
         expect(ncclCommDestroy(r.comm) == ncclInvalidArgument, "destroy twice");
     });

@@ -4,10 +4,10 @@ under sanitizers. Whatever it reads, it has to end by itself: with 0, 1, 2 or 3,
 a sanitizer or an exception.
 
     g++ -std=c++17 -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fopenmp \
-        -x c++ dev/fuzz/fuzz.cpp shell/*.cpp cpu/*.cpp models/*.cpp text/*.cpp -o build/fuzz
+        -x c++ dev/fuzz/fuzz.cpp */*.cpp -o build/fuzz
     build/fuzz flags|checkpoints|configs|models|files SCRATCH [TRIES [SEED]]
 
-models: those of test/families, of other families, as a directory, as several files with an index,
+models: those of test/open/families, of other families, as a directory, as several files with an index,
 or as a GGUF file. files: bytes of one kind under the name of another, wherever a file is read.
 
 Every try is a child of this process that runs in SCRATCH, which must not be there yet. It may write
@@ -19,7 +19,7 @@ SCRATCH/finding-N.
 #define TESTING
 #include "../../test/check.h"
 #include "../../test/defaults.h"
-#include "../../all.cu"
+#include "../../core/all.cu"
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -365,7 +365,7 @@ int main(int argc, char** argv) {
         return 2;
     }
     setenv("OMP_NUM_THREADS", "1", 1); setenv("OMP_WAIT_POLICY", "passive", 1);
-    if (what == "models") { families_read("test/families"); }
+    if (what == "models") { families_read("test/open/families"); }
     make_dirs(scratch);
     if (chdir(scratch.c_str())) { return 2; }
     const uint64_t seed = argc > 4 ? strtoull(argv[4], NULL, 10) : (uint64_t)time(NULL);

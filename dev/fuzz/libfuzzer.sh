@@ -3,7 +3,7 @@
 #
 #     dev/fuzz/libfuzzer.sh gguf -max_total_time=600 -max_len=8192 CORPUS test/vectors/gguf
 #
-# text/ and models/ are compiled with the sanitizers, once for all six; what they need of the other
+# what reads files is compiled with the sanitizers, once for all six; what they need of the other
 # rooms comes from the program's own build.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -16,7 +16,8 @@ DIR=build/fuzz
 mkdir -p $DIR
 make -s binary BACKEND=cpu
 if [ ! -f $DIR/complete ] || [ -n "$(find . -path ./build -prune -o -name '*.[ch]*' -newer $DIR/complete -print -quit)" ]; then
-    for source in text/*.cpp models/*.cpp; do
+    for source in files/*.cpp tokenizer/*.cpp dataloader/*.cpp core/arch.cpp core/config.cpp \
+        $(ls open/*.cpp | grep -v open/export_c); do
         echo "-c $source -o $DIR/$(basename "$source" .cpp).o"
     done | xargs -P "$(nproc)" -L 1 $COMPILE
     touch $DIR/complete

@@ -56,13 +56,27 @@ TILES
           echo "(void*)&attention_backward<Attn_$a, Bias_none, Pe_rotary>,"
       done
       echo '};'; } > "$dir/kernels.cu"
-    gencode=; for a in $archs; do gencode="$gencode -gencode arch=compute_${a#sm_},code=$a"; done
+    gencode= # sm_90 with Hopper's own instructions
+    for a in $archs; do
+        case $a in sm_90) a=sm_90a ;; esac
+        gencode="$gencode -gencode arch=compute_${a#sm_},code=$a"
+    done
     for hs in "$@"; do
-        $NVCC -std=c++17 -fatbin $gencode -Xptxas -v -DPRECISION=bf16 "-DMMA_HEADS(X)=X($hs)" -I. \
+        $NVCC -std=c++17 -fatbin $gencode -Xptxas -v -DHOPPER -DPRECISION=bf16 "-DMMA_HEADS(X)=X($hs)" -I. \
             "$dir/kernels.cu" -o "$dir/$hs.fatbin" > "$dir/$hs.ptxas" 2>&1 ||
             { cat "$dir/$hs.ptxas"; return 1; }
-        $CUOBJDUMP -sass "$dir/$hs.fatbin" |
-            $PYTHON dev/gpu/sass_loops.py "$dir/tiles.txt" "$dir/$hs.ptxas" > "$dir/$hs.tsv" || return 1
+        # ptxas has put in a wgmma.fence: no matter. The other C75.. say that it makes products wait
+        if grep 'C75[0-9][0-9]' "$dir/$hs.ptxas" | grep -v C7519 > "$dir/waits"; then
+            echo "FAIL HS $hs: products of Hopper wait for each other: $(head -n 1 "$dir/waits")"
+            return 1
+        fi
+        $CUOBJDUMP -sass "$dir/$hs.fatbin" > "$dir/$hs.sass" || return 1
+        if grep -q 'HGMMA.64x8x16' "$dir/$hs.sass"; then # what ptxas makes of a group of no product
+            echo "FAIL HS $hs: a wgmma.commit_group without a product"
+            return 1
+        fi
+        $PYTHON dev/gpu/sass_loops.py "$dir/tiles.txt" "$dir/$hs.ptxas" < "$dir/$hs.sass" \
+            > "$dir/$hs.tsv" || return 1
     done
     for hs in "$@"; do cat "$dir/$hs.tsv"; done | awk 'NR == 1 || !/^attn\t/'
 }
@@ -104,7 +118,7 @@ for s in $(echo "$switches" | grep -v 'PRECISION\|BACKEND') PRECISION=bf16; do
 done
 $NVCC -std=c++17 -fatbin -gencode 'arch=compute_80,code=[sm_80,sm_86,sm_89]' \
     -gencode arch=compute_90,code=sm_90 -Xptxas -v $defs \
-    all.cu -o "$dir/all.fatbin" > "$dir/ptxas" 2>&1 || { cat "$dir/ptxas"; exit 1; }
+    core/all.cu -o "$dir/all.fatbin" > "$dir/ptxas" 2>&1 || { cat "$dir/ptxas"; exit 1; }
 $CUOBJDUMP -sass "$dir/all.fatbin" > "$dir/sass" || exit 1
 compiler=$($NVCC --version | sed -n 's/.*release \([0-9.]*\).*/nvcc \1/p')
 echo "\`$(echo "$defs" | sed 's/-DBACKEND=cuda //; s/-D//g')\`," \

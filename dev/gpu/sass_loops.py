@@ -9,7 +9,9 @@ kernels. No GPU needed.
     python3 dev/gpu/sass_loops.py --update dev/gpu/budgets.tsv counts.tsv
                                                 writes today's figures into the table
 
-A main loop is a loop with HMMA (tensor core) instructions and no such loop inside it. Through
+A main loop is a loop with HMMA (tensor core) instructions and no such loop inside it. Hopper's own,
+HGMMA, which four warps execute together, count as HMMA, and its kernels as hopper_forward,
+hopper_dkv, hopper_dq. Through
 its body there are many ways: with a mask and without, with a tile still to load and without,
 by a path for whole tiles and by one for ragged ones. The way that is counted has the most HMMA,
 of those the most LDGSTS (cp.async), of those the most MUFU (exp and the like),
@@ -31,19 +33,21 @@ MARGIN = 1.02                                    # a figure may rise by 2% befor
 KEYS = ("attn", "kernel", "HS", "arch")
 FIGURES = ("registers", "spill", "per_hmma", "branches", "hmma", "instructions", "ldsm", "mufu",
            "ldgsts", "ldg", "stg", "gap")
+TENSOR = ("HMMA", "HGMMA")
 HELD = ("registers", "spill", "per_hmma", "branches", "gap")  # those that the check holds
 
 
 def name_of(symbol):
     """_ZN4cuda28attention_forward_mma_kernelI12Attn_softmax...Li96E... -> (softmax, forward, 96),
     or None. The kernel that sums up dq and dk has no ATTN: (any, dqk, 96)"""
-    kernel = re.search(r"_ZN4cuda\d+attention_(\w+?)_mma_kernel", symbol)
+    kernel = re.search(r"_ZN4cuda\d+attention_(\w+?)_(w?g?mma)_kernel", symbol)
     if not kernel:
         return None
     attn = next((m.group(2)[5:int(m.group(1))] for m in re.finditer(r"(\d+)(Attn_\w+)", symbol)),
                 "any")
     heads = re.search(r"Li(\d+)E", symbol)
-    return (attn, kernel.group(1), heads.group(1)) if heads else None
+    hopper = "hopper_" if kernel.group(2) == "wgmma" else ""
+    return (attn, hopper + kernel.group(1), heads.group(1)) if heads else None
 
 
 def jump(address, text):
@@ -59,7 +63,7 @@ def functions(lines):
     code = []
     for line in lines:
         if "code for sm_" in line:
-            arch = line.split()[-1]
+            arch = line.split()[-1].rstrip("a")          # sm_90a: sm_90 with Hopper's own
         elif "Function :" in line:
             if symbol and code:
                 yield arch, symbol, code
@@ -153,7 +157,7 @@ def walk(graph, header, blocks, loops, pieces):
     times = {b: 1 for b in blocks}
     for h, inner in loops.items():                # loops that copy run several times
         copies = sum(count(graph.code[b], "LDGSTS") for b in inner)
-        if h != header and inner < blocks and copies and not any(count(graph.code[b], "HMMA")
+        if h != header and inner < blocks and copies and not any(count(graph.code[b], *TENSOR)
                                                                  for b in inner):
             for b in inner:
                 times[b] = max(times[b], -(-pieces // (128 * copies)))
@@ -176,7 +180,7 @@ def walk(graph, header, blocks, loops, pieces):
     best, after = {}, {}
     for b in order:                               # from the ends to the header
         code, t = graph.code[b], times[b]
-        own = (count(code, "HMMA"), t * count(code, "LDGSTS"), t * count(code, "MUFU"),
+        own = (count(code, *TENSOR), t * count(code, "LDGSTS"), t * count(code, "MUFU"),
                -t * len(code), t * count(code, "LDSM"),
                t * lines(code, "LDG"), t * lines(code, "STG"), t * sum(".MT88" in x for x in code))
         ends = (b, header) in graph.back
@@ -194,7 +198,7 @@ def walk(graph, header, blocks, loops, pieces):
 
 def longest_gap(way):
     """instructions between two HMMA of a loop, at most; its end goes on at its beginning"""
-    at = [i for i, text in enumerate(way) if opcode(text) == "HMMA"]
+    at = [i for i, text in enumerate(way) if opcode(text) in TENSOR]
     return max((b - a - 1 for a, b in zip(at, at[1:] + [at[0] + len(way)])), default=0) if at else 0
 
 
@@ -203,7 +207,7 @@ def kernel_counts(code, pieces, sides):
     [] if there is no loop with HMMA"""
     graph = Graph(code)
     loops = graph.loops()
-    hot = {h: b for h, b in loops.items() if any(count(graph.code[x], "HMMA") for x in b)}
+    hot = {h: b for h, b in loops.items() if any(count(graph.code[x], *TENSOR) for x in b)}
     main = {h: b for h, b in hot.items() if not any(i != h and hot[i] < b for i in hot)}
     ways = [w for w in (walk(graph, h, b, loops, pieces) for h, b in main.items()) if w[0]]
     kinds = sorted({w[7] / w[0] for w in ways}) if sides > 1 else [None]
@@ -227,7 +231,7 @@ def ptxas(path):
     for line in open(path):
         m = re.search(r"Compiling entry function '(\S+)' for '(\S+)'", line)
         if m:
-            key = (m.group(2), m.group(1))
+            key = (m.group(2).rstrip("a"), m.group(1))
         m = re.search(r"(\d+) bytes spill stores", line)
         if m:
             spill = int(m.group(1))
@@ -296,7 +300,7 @@ def main():
         if not name:
             continue
         parts = ["dk", "dq"] if name[1] == "dqk" else [name[1]]
-        found = kernel_counts(code, tiles[name[1], name[2]], len(parts))
+        found = kernel_counts(code, tiles.get(name[1:], 0), len(parts))
         if not found:
             print("%s: found not %d kinds of loops with HMMA" % (" ".join(name), len(parts)),
                   file=sys.stderr)

@@ -1,12 +1,12 @@
-"""The families of GGUF_MODELS as GGUF files, from the small models in test/families:
+"""The families of GGUF_MODELS as GGUF files, from the small models in test/open/families:
 names by gguf-py's own table, rows as llama.cpp's converter lays them out.
 Where transformers reads such files, its tensors must be those that went in, bit for bit.
 
-    python3 dev/make/make_gguf_families.py   writes test/families/NAME/model.gguf
+    python3 dev/make/make_gguf_families.py   writes test/open/families/NAME/model.gguf
                                         (needs gguf, torch, transformers)
 
-test/model/test_families.cpp then wants the same answers of the file as of the directory.
-LLaMA's are in test/model/test_gguf.cpp; Gemma 2's and BLOOM's need other builds:
+test/open/test_families.cpp then wants the same answers of the file as of the directory.
+LLaMA's are in test/open/test_gguf.cpp; Gemma 2's and BLOOM's need other builds:
 dev/peers/check_families.py writes them, and the others again in other shapes.
 Gemma 3's small model has a window pattern and a scale of scores that its GGUF files cannot say.
 """

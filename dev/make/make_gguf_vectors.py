@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make_gguf_vectors.py -- what test/model/test_gguf.cpp reads: a small GGUF file written by the package
+"""make_gguf_vectors.py -- what test/open/test_gguf.cpp reads: a small GGUF file written by the package
 gguf, and the floats that its dequantizers make of every tensor in it, as safetensors.
 
     python3 dev/make/make_gguf_vectors.py [test/vectors/gguf]    needs numpy, gguf and safetensors

@@ -7,8 +7,8 @@ same tensors to the bit and the same loss.
 Where make_gguf_families.py can write the model as a GGUF file, that has to answer the same.
 
     python3 dev/peers/check_families.py --save DIR [NAME..]
-                    smaller ones with their answers: test/families, gpt_oss in test/experts,
-                    those of PE=alibi in test/alibi
+                    smaller ones with their answers: test/open/families, gpt_oss in test/open/experts,
+                    those of PE=alibi in test/open/alibi
     python3 dev/peers/check_families.py BINARY [NAME..]
                     BINARY-softcap, -alibi and -logit, beside it, are the builds
                     ATTN=softcap, PE=alibi, BIAS=logit (needs torch, transformers, numpy)
@@ -355,7 +355,7 @@ def check(name, binary):
 
 
 def save(out, names):
-    """small models, their tokens and transformers' answers, for test/model/test_families.cpp"""
+    """small models, their tokens and transformers' answers, for test/open/test_families.cpp"""
     small = dict(vocab_size=29, hidden_size=16, intermediate_size=12, n_embd=16, n_layer=2,
                  num_hidden_layers=2, num_layers=2, n_layers=2, d_model=12, ffn_dim=12,
                  word_embed_proj_dim=16, n_inner=12)

@@ -1,11 +1,11 @@
 """Does llama.cpp compute what train_sink writes for it? Small models of its families (those of
-test/families, and tiny runs of our own switches and tokenizers) are exported with --to gguf and
-opened by llama-cpp-python. Compared: the loss of 4 sequences (1e-3, keys and values kept in fp32),
+test/open/families, and tiny runs of our own switches and tokenizers) are exported, written by
+scripts/to_gguf.py and opened by llama-cpp-python. Compared: the loss of 4 sequences (1e-3, keys and values kept in fp32),
 the ids that follow three prompts, taken greedily (the same), the ids of the golden strings of a
 tokenizer, and what train_sink itself measures of the file (the same bits, for f32).
 
     python3 dev/peers/check_gguf.py [NAME..]      all, or the cases whose names begin so
-                makes the builds it needs (needs llama-cpp-python, numpy). One that was built by
+                makes the builds it needs (needs llama-cpp-python, gguf, safetensors, numpy). One that was built by
                 cmake alone is found by LLAMA_CPP_LIB_PATH
 """
 import ctypes, json, os, sys, tempfile
@@ -118,12 +118,19 @@ def probe(program, checkpoint, d):
     return {k: said[k] for k in ("probe_loss", "alpha", "h_norm_first", "h_norm_rest")}
 
 
+def written(program, checkpoint, d, flags=()):
+    """The path of a GGUF file of a checkpoint, by way of an exported directory."""
+    directory, out = os.path.join(d, "exported"), os.path.join(d, "m.gguf")
+    run(program, "export", checkpoint, "-o", directory)
+    run(sys.executable, os.path.join(ROOT, "scripts", "to_gguf.py"), directory, out, *flags)
+    return out
+
+
 def numbers(program, checkpoint, d, flags=()):
     """What a file of a model whose tokens are ids differs in, and what to tell of it."""
     tokens = np.random.default_rng(3).integers(0, V, (N + 1) * T + 1)
     shards.write(d, tokens)
-    out = os.path.join(d, "m.gguf")
-    run(program, "export", checkpoint, "--to", "gguf", "-o", out, *flags)
+    out = written(program, checkpoint, d, flags)
     ours, again, bad = probe(program, checkpoint, d), probe(program, out, d), []
     if not flags and ours != again:
         bad.append("read back, train_sink measures something else")
@@ -163,8 +170,7 @@ def words(program, name, d):
     open(text, "w").write("".join(f"{i % 7} and {i * i % 11}, " for i in range(4000)))
     more = ["--tokenizer", tokenizer(path, d)] if WORDS[name] else []
     run(program, "train", "-o", os.path.join(d, "run"), *SIZE.split()[2:], "-d", text, *more)
-    out = os.path.join(d, "m.gguf")
-    run(program, "export", os.path.join(d, "run", "step_12"), "--to", "gguf", "-o", out)
+    out = written(program, os.path.join(d, "run", "step_12"), d)
     model, wrong, lines = Llama(out), 0, []
     if WORDS[name]:
         lines = [json.loads(l) for l in open(os.path.join(ROOT, path + ".jsonl"))]
@@ -195,7 +201,7 @@ def check(name, own):
         if name in WORDS:
             return words(binary(""), name, d)
         if name in FAMILIES and not own:
-            return numbers(binary(""), os.path.join("test", "families", name), d)
+            return numbers(binary(""), os.path.join("test", "open", "families", name), d)
         switches, flags = RUNS[name]
         program = binary(switches)
         stored = flags.split() if flags.startswith("--type") else []

@@ -5,7 +5,7 @@ the log-likelihood of every request, every accuracy, every perplexity.
 
     python3 dev/peers/check_score.py BINARY [MODEL..]     (needs lm-eval 0.4.13, torch, transformers;
                                                     --speed DIR FILE: items a second)
-    python3 dev/peers/check_score.py --save DIR           the models, tasks and answers of test/score
+    python3 dev/peers/check_score.py --save DIR           the models, tasks and answers of test/after/score
 """
 import json, logging, os, random, statistics, subprocess, sys, tempfile, time
 

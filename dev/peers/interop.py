@@ -30,10 +30,8 @@ switches = {}
 for name in good:
     switch = name.split("=")[0] if "=" in name else "flags and combinations"
     switches.setdefault(switch, []).append(name.split("=")[-1])
-ARCHS = re.findall(r'^    { "(\w+)", *"', open(os.path.join(
-    os.path.dirname(os.path.abspath(__file__)), "../../models/gguf_families.h")).read(), re.M)
-ARCHS = ARCHS[:ARCHS.index("block_count")] if "block_count" in ARCHS else ARCHS
-ARCHS = [a for a in ARCHS if not a.endswith("moe")]
+ARCHS = re.findall(r'": \("(\w+)", ', open(os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "../../scripts/to_gguf.py")).read())
 written = [n for n, s in families.items() if s == "agrees"
            and not read_only(n)]
 
@@ -45,13 +43,14 @@ tokenizers {version('tokenizers')}, on a CPU in fp32.
 ```sh parsed
 ./train_sink export runs/0001/step_1000 --out my-model
 ./train_sink export runs/0001/step_1000 --out my-model --to train_sink
-./train_sink export runs/0001/step_1000 --out my-model.gguf --to gguf --type q8_0
+python3 scripts/to_gguf.py my-model my-model.gguf --type q8_0
 ```
 
 `export` writes a directory that transformers opens: the weights, `config.json`, the tokenizer and a
 `README.md` about the run that made it. If a family of transformers can express the model exactly, it
 is written as a model of that family. Otherwise our PyTorch file goes with it, and it is opened with
-`trust_remote_code=True`. `--to` chooses. A directory with any file that no export wrote is left alone.
+`trust_remote_code=True`. `--to` chooses. A directory is replaced only if all that it holds is
+as an export left it, by the hashes in its `export.json`: an edited card or retrained weights stay.
 
 A run without `--tokenizer` reads bytes; its export has a `tokenizer.json` with the same ids. Token
 256, which ends a document, is spelled U+FDD0 there. No text contains that character, so every text
@@ -89,13 +88,12 @@ Read only: experts, Mamba layers, the delta rule, gpt-oss, OPT-350m's projection
 
 ## GGUF, for llama.cpp
 
-`--to gguf` writes one file, its matrices as `--type` f32, f16, bf16 or q8_0, its norms and biases
-as f32, with the tokenizer and the chat template. It is written as the family of llama.cpp that can
-express the model exactly:
+`scripts/to_gguf.py` (gguf-py) writes one file of an exported directory, its matrices as `--type` f32,
+f16, bf16 or q8_0, its norms and biases as f32, with the tokenizer and the chat template. It takes
+these families:
 {textwrap.fill(', '.join(f'`{a}`' for a in ARCHS), 100)}.
-Anything else is rejected, with an error that names what llama.cpp lacks: it has no other operation
-of attention than softmax and softcap, no learned biases (BIAS), no gate, and a window in Gemma 2
-and 3 alone.
+Anything else is rejected, with an error that names it: llama.cpp has no other operation of attention
+than softmax and softcap, no learned biases (BIAS), no gate, and a window in Gemma 2 and 3 alone.
 
 `dev/peers/check_gguf.py`, with llama.cpp as in llama-cpp-python 0.3.16: {sum(s.startswith('agrees') for s in gguf.values())} of {len(gguf)} agree. The loss is
 at most {max(far(s) for n, s in gguf.items() if s.endswith('away') and 'q8_0' not in n):.0e} away (q8_0: {far(gguf['run-q8_0']):.0e}, since llama.cpp rounds what it multiplies to 8 bits, too),

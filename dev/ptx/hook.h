@@ -4,7 +4,7 @@
 #include <dlfcn.h>
 #include <typeinfo>
 #include <vector>
-#include "../ptx/ptx.h"
+#include "ptx.h"
 
 namespace emu {
 // ----------------------------------------------------------------------------

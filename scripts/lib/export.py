@@ -80,12 +80,12 @@ def rows(run):
 
 
 def plain(cell):
-    """A text that a spreadsheet would compute or split (=HYPERLINK(..), +1, @x) begins with an
-    apostrophe; numbers stay as they are."""
-    text = isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r")
-    if text and not is_number(cell):
-        return "'" + cell
-    return cell
+    """A text that a spreadsheet would compute (=HYPERLINK(..), +1, @x) begins with an apostrophe,
+    and what would break its row is ?; numbers stay as they are."""
+    if not isinstance(cell, str):
+        return cell
+    text = runlog.printable(cell, "")
+    return "'" + text if text[:1] in tuple("=+-@") and not is_number(text) else text
 
 
 def is_number(text):

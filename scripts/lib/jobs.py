@@ -33,9 +33,9 @@ from runlog import die
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 # directories of the program's sources
-ROOMS = ("", "commands", "shell", "cpu", "cuda", "dist", "models", "text")
+ROOMS = ["", *subprocess.check_output(["make", "-s", "rooms"], cwd=ROOT, text=True).split()]
 # the program's flags that name files, and those of one letter
-FILES = ("--data", "--tokenizer", "--init", "--adapter")
+FILES = ("--data", "--tokenizer", "--init")
 SHORT = {"-d": "--data", "-o": "--out", "-m": "--model", "-b": "--batch", "-t": "--seq",
          "-n": "--steps"}
 stop = 0                                         # the signal that asked us to stop
@@ -125,19 +125,16 @@ def check_extra(words, ours):
 
 
 def files_named(words):
-    """(data, tokenizer, model to begin with, adapter of that) of the words of a run, as the
-    program takes them."""
+    """(data, tokenizer, model to begin with) of the words of a run, as the program takes them."""
     return ((["bb"] + values_of(words, "--data"))[-1],
-            *[([""] + values_of(words, flag))[-1] for flag in ("--tokenizer", "--init",
-                                                               "--adapter")])
+            *[([""] + values_of(words, flag))[-1] for flag in ("--tokenizer", "--init")])
 
 
-def identity(data, tokenizer, init="", adapter=""):
+def identity(data, tokenizer, init=""):
     """The contents of what a run reads."""
     name = data_identity(data)
     name += f", tokenizer {tokenizer_identity(tokenizer)}" if tokenizer else ""
-    name += f", init {model_identity(init)}" if init else ""
-    return name + (f", adapter {model_identity(adapter)}" if adapter not in ("", "none") else "")
+    return name + (f", init {model_identity(init)}" if init else "")
 
 
 def sources(data):
@@ -224,7 +221,7 @@ def model_identity(given):
     files = [given]
     if os.path.isdir(given):
         files = [f for f in sorted(glob.glob(os.path.join(glob.escape(given), "*")))
-                 if re.search("[.](safetensors|gguf)$|/(config|adapter|tokenizer|vocab|merges)[^/]*$", f)
+                 if re.search("[.](safetensors|gguf)$|/(config|tokenizer|vocab|merges)[^/]*$", f)
                  and os.path.basename(f) != "optimizer.safetensors"]
     name = os.path.basename(os.path.normpath(given))
     return contents(name, files) if os.path.exists(given) else "missing"
@@ -241,7 +238,7 @@ def contents(name, files, most=None, seen=b""):
     return f"{name} {size} bytes {h.hexdigest()[:16]}"
 
 
-def need_files(data, tokenizer, init, adapter, hint):
+def need_files(data, tokenizer, init, hint):
     """An error for the first of a run's files that is not there."""
     for name, path in sources(data) if data != "bb" else []:
         if name == "bb":
@@ -252,9 +249,6 @@ def need_files(data, tokenizer, init, adapter, hint):
     if tokenizer not in ("", "bytes") and not tokenizer_file(tokenizer):
         die(f"--tokenizer: got no tokenizer in {runlog.shown(tokenizer)}, wanted tokenizer.json, "
             "or a directory with one", "leave it out: text is bytes then")
-    if adapter not in ("", "none") and not os.path.exists(adapter):
-        die(f"--adapter: got {runlog.shown(adapter)}, wanted an adapter: no such directory",
-            "ls -d */")
     if init and not os.path.exists(init):
         die(f"--init: got {runlog.shown(init)}, wanted a checkpoint: no such file or directory",
             "ls runs/*/")

@@ -34,18 +34,22 @@ def die(what, hint, code=2):
     if raising:
         raise Damaged(what, hint)
     sys.stdout.flush()
-    sys.stderr.write(f"error: {what}\n---> HINT: {hint}\n")
+    sys.stderr.write(f"error: {printable(what)}\n---> HINT: {printable(hint)}\n")
     sys.exit(code)
 
 
 def note(text):
-    sys.stderr.write(f"note: {text}\n")
+    sys.stderr.write(f"note: {printable(text)}\n")
+
+
+def printable(text, kept="\n"):
+    """A text with names of files in it: nothing that a terminal would obey."""
+    return "".join(c if c.isprintable() or c in kept else "?" for c in text)
 
 
 def shown(x):
-    """A value inside an error: short, on one line, nothing that a terminal would obey."""
-    text = x if isinstance(x, str) else json.dumps(x)
-    text = "".join(c if c.isprintable() else "?" for c in text[:60])
+    """A value inside an error: short and on one line."""
+    text = printable((x if isinstance(x, str) else json.dumps(x))[:60], "")
     return f"'{text[:40]}..'" if len(text) > 40 else f"'{text}'"
 
 

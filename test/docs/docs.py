@@ -22,7 +22,7 @@ def expect(ok, text):
 
 
 # what others wrote, word for word; and a key that is misspelled on purpose
-FOREIGN = ("test/vectors/", "test/families/", "test/experts/", "demo/tokenizer.json", "LICENSE",
+FOREIGN = ("test/vectors/", "test/open/families/", "test/open/experts/", "demo/tokenizer.json", "LICENSE",
            "test/docs/docs.py", "test/docs/test_docs.sh")
 ON_PURPOSE = [("test_directory.cpp", "normalised")]
 # British spellings: parts of words, then whole words
@@ -91,7 +91,7 @@ def check_links(name, text):
 
 
 # what a page calls by its place in the repository, in backquotes or after a program's name
-PLACE = re.compile(r"`(?:python3 |sh )?((?!models/NAME)(?:test|dev|scripts|docs|cpu|cuda|models|text|commands|shell|dist|demo)/[\w./-]*)")
+PLACE = re.compile(r"`(?:python3 |sh )?((?!models/NAME)(?:test|dev|scripts|docs|cpu|cuda|core|files|tokenizer|dataloader|open|after|commands|shell|dist|demo)/[\w./-]*)")
 
 
 def check_places(name, text):

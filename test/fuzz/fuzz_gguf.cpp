@@ -2,7 +2,7 @@
 // be read; its tokenizer is taken or refused, and encodes and decodes.
 //     dev/fuzz/libfuzzer.sh gguf -close_fd_mask=3 -max_total_time=600 -max_len=8192 CORPUS
 //         test/vectors/gguf
-#include "../../models/gguf.h"
+#include "../../open/gguf.h"
 #include "../../tokenizer.h"
 
 struct Refused {};

@@ -451,10 +451,13 @@ static void test_row_norms(int N, int G, int len, int stride) {
 #ifdef EMU
 // what the emulator saw of one shape: tensor cores where there is a kernel for it,
 // and no bank conflict in ldmatrix
-static void check_counts(const char* name, const std::string& shape, bool mma, emu::Counts before) {
+static void check_counts(const char* name, const std::string& shape, int HS, bool mma,
+                         emu::Counts before) {
     const emu::Counts& now = emu::counts;
-    CHECK((now.mma > before.mma) == mma, "%s, %s: %lu mma",
-          name, shape.c_str(), now.mma - before.mma);
+    const bool hopper = mma && cuda::hopper_wanted && HS <= 128;
+    CHECK((now.mma > before.mma) == (mma && !hopper) && (now.wgmma > before.wgmma) == hopper,
+          "%s, %s: %lu mma, %lu wgmma", name, shape.c_str(), now.mma - before.mma,
+          now.wgmma - before.wgmma);
     CHECK(now.conflicts == before.conflicts, "%s, %s: %lu bank conflicts in %lu ldmatrix", name,
           shape.c_str(), now.conflicts - before.conflicts, now.ldmatrix - before.ldmatrix);
 }
@@ -510,7 +513,7 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
         same(name, shape, "metrics", metrics, 1e-5);
     }
 #ifdef EMU
-    check_counts(name, shape, cuda::on_tensor_cores(s, {}), before);
+    check_counts(name, shape, s.HS, cuda::on_tensor_cores(s, {}), before);
 #endif
     free_all();
 }
@@ -568,6 +571,7 @@ static std::vector<AttnShape> simple_shapes([[maybe_unused]] bool chunks) {
 #ifdef EMU
         if (!SMALL) { list.push_back({ 1, 100, 2, 1, HS, 0, 0, 0, HS, 2, 1 }); }
 #else
+        list.push_back({ 1, 260, 2, 1, HS, 40, 130, 0, HS, 2, 1 });
         list.push_back({ 1, 1025, 2, 1, HS, 0, 0, 0, HS, 2, 1 });
         list.push_back({ 2, 2048, 2, 1, HS, 700, 5, 0, HS, 2, 1 });
         if (chunks) { list.push_back({ 17, 2048, 4, 4, HS, 0, 0, 0, HS, 2, 1 }); }
@@ -920,8 +924,23 @@ int main() {
     return check_done();
 }
 #else
-int main() {
+// test_cuda simple 0|1: only attention against the simple kernels, with Hopper's kernels or without
+static int only_simple(bool hopper) {
+    CHECK(!hopper || cuda::hopper_wanted, "these are not Hopper's kernels");
+    cuda::hopper_wanted = hopper;
+    rng = rng_stream(4, 0);
+    simple_now = true;
+    test_variants();
+    return check_done();
+}
+
+int main(int argc, char** argv) {
+#if defined(EMU) && defined(HOPPER)
+    emu::settings.hopper = true;
+#endif
     puts(cuda::device_init().c_str());
+    cuda::hopper_wanted = cuda::hopper_built && cuda::hopper_here;
+    if (argc == 3 && !strcmp(argv[1], "simple")) { return only_simple(atoi(argv[2])); }
 #if defined(EMU) && !defined(PTX_RUN)
     rng = rng_stream(5, 0);
     test_gemm_choice();
@@ -932,6 +951,7 @@ int main() {
         if (ONE_SCHEDULE && sched != emu::PCT) { continue; }
         emu::settings.sched = sched;
         emu::settings.open = sched != emu::FWD;
+        emu::settings.eager = sched == emu::REV;
 #endif
         rng = rng_stream(4, 0);
         normal(true);

@@ -13,7 +13,7 @@ mkdir -p $DIR
 export CXX NVCC CUDA DIR DEVICE
 export OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66 atexit_sleep_ms=0"
 if [ "$DEVICE" = emu ] && [ ! -f "$CUDA/include/cublasLt.h" ]; then
-    echo "skipped: 10 programs, no CUDA headers in $CUDA/include (set CUDA=)"
+    echo "skipped: 12 programs, no CUDA headers in $CUDA/include (set CUDA=)"
     echo "0 passed, 0 failed"
     exit 0
 fi
@@ -30,6 +30,8 @@ cuda_heads    test/gpu/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS -DO
 cuda_tsan     test/gpu/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(32)' $TSAN
 selftest_asan dev/emulator/selftest.cu   $ASAN
 selftest_tsan dev/emulator/selftest.cu   $TSAN
+cuda_hopper   test/gpu/test_hopper.cu        -DPRECISION=bf16 -DHOPPER
+selftest_wgmma dev/emulator/selftest_wgmma.cu
 cuda_real     test/gpu/test_cuda.cu          -DPRECISION=fp32 -DFEW_VARIANTS -DREAL_SIZES
 cuda_large    test/gpu/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS -DREAL_SIZES
 selftest      dev/emulator/selftest.cu   -DREAL_SIZES"

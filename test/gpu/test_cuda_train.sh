@@ -26,7 +26,7 @@ flags() {
     cpu_bf16) echo "-DBACKEND=cpu -DPRECISION=bf16 -DCPU_REAL=bf16" ;;
     cuda) echo "-DBACKEND=cuda -DPRECISION=fp32" ;;
     real) echo "-DBACKEND=cuda -DPRECISION=fp32 -DREAL_SIZES" ;;
-    bf16) echo "-DBACKEND=cuda -DPRECISION=bf16" ;;
+    bf16) echo "-DBACKEND=cuda -DPRECISION=bf16 -DHOPPER" ;;
     esac
 }
 EMULATED="-DEMU -fno-strict-aliasing -fstack-clash-protection -I$CUDA/include -Idev/emulator"
@@ -43,9 +43,9 @@ build() {
     local name=$1_$2 kind=$2 defs=; shift 2
     for s in "$@"; do defs="$defs -D$s"; done
     case $DEVICE-$kind in
-    emu-*|gpu-cpu*) object $name variant.cu $kind $defs &&
+    emu-*|gpu-cpu*) object $name core/variant.cu $kind $defs &&
         $CXX -fopenmp "$dir/$name.o" "$dir/$kind.o" $ONCE -o "$dir/$name" ;;
-    *) $NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp $(flags $kind) $defs all.cu \
+    *) $NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp $(flags $kind) $defs core/all.cu \
         $ONCE -lcublasLt -o "$dir/$name" ;;
     esac
 }
@@ -87,9 +87,9 @@ DEFAULT="ATTN=softmax BIAS=none PE=rotary NORM=pre FFN=swiglu COMBINE=concat QKN
 OTHER="ATTN=sigmoid_norm BIAS=kv PE=learnable NORM=post FFN=gelu COMBINE=sum QKNORM=all GATE=head"
 THIRD="ATTN=mlp_norm BIAS=sink_token PE=alibi NORM=pre FFN=reglu COMBINE=concat QKNORM=none GATE=none"
 emu() { [ "$DEVICE" != emu ] || "$@"; }
-{ emu object cuda all.cu cuda -DWITHOUT_VARIANT && object cpu all.cu cpu -DWITHOUT_VARIANT &&
-    object cpu_bf16 all.cu cpu_bf16 -DWITHOUT_VARIANT; } & one=$!
-{ emu object bf16 all.cu bf16 -DWITHOUT_VARIANT && emu object real all.cu real -DWITHOUT_VARIANT; } & two=$!
+{ emu object cuda core/all.cu cuda -DWITHOUT_VARIANT && object cpu core/all.cu cpu -DWITHOUT_VARIANT &&
+    object cpu_bf16 core/all.cu cpu_bf16 -DWITHOUT_VARIANT; } & one=$!
+{ emu object bf16 core/all.cu bf16 -DWITHOUT_VARIANT && emu object real core/all.cu real -DWITHOUT_VARIANT; } & two=$!
 wait $one; wait $two
 { build a cpu $DEFAULT && build a cpu_bf16 $DEFAULT && build a cuda $DEFAULT &&
     build a bf16 $DEFAULT && build b cpu $OTHER; } & one=$!
@@ -196,6 +196,34 @@ note="note   --graph: steps differ"
     bad "a graph that gains nothing: no note, or one where it does"
 # a run with --graph goes on without a GPU
 train c.graph c_cpu -n 12 --resume && ok || bad "c, a graph, then the CPU: $(cat "$dir/c.graph.txt")"
+# attention by Hopper's kernels: nearly the same numbers; the log and --resume know; no card of 9.0, or
+# one whose kernels fail their check, has those of other cards
+if [ "$DEVICE" = emu ]; then
+    heads="--width 64 --seq 70 --batch 1 --val-seqs 1 --probe-seqs 1 --eval-every 2"
+    train h.off a_bf16 -n 4 $heads
+    train h.unchecked a_bf16 -n 4 $heads --hopper 0
+    export EMU_HOPPER=1
+    train h.on a_bf16 -n 4 $heads
+    train h.two a_bf16 -n 2 $heads --graph
+    train h.two a_bf16 -n 4 $heads --resume
+    EMU_FAULT=wgmma train h.fails a_bf16 -n 4 $heads
+    train h.refused a_bf16 -n 2 --hopper 1 && bad "heads of 12 channels by Hopper's kernels" || ok
+    unset EMU_HOPPER
+    same_log "Hopper's kernels" "$dir/h.off" "$dir/h.on" 2e-2
+    same_hash "Hopper's kernels, a graph, resumed" "$dir/h.on" "$dir/h.two"
+    same_hash "Hopper's kernels that fail" "$dir/h.off" "$dir/h.fails"
+    same_hash "a card of 9.0 is not asked for" "$dir/h.off" "$dir/h.unchecked"
+    for run in on:1 off:0 fails:0; do
+        head -n 1 "$dir/h.${run%:*}/log.jsonl" | grep -q "\"hopper\":${run#*:}" && ok ||
+            bad "h.${run%:*}: the log does not say whose kernels"
+    done
+    grep -q 'fail their check here' "$dir/h.fails.txt" && ok || bad "a check that fails: no note"
+    train h.two a_bf16 -n 5 $heads --resume && bad "Hopper's kernels without such a card" || ok
+    grep -q 'hopper 1: got emulated, wanted a card of sm_90' "$dir/h.two.txt" && ok ||
+        bad "Hopper's kernels without such a card: $(cat "$dir/h.two.txt")"
+    train h.two a_bf16 -n 5 $heads --resume --hopper 0
+    grep -q '"hopper":\[1,0\]' "$dir/h.two/log.jsonl" && ok || bad "--hopper 0: the log does not tell"
+fi
 train a.half a_bf16 -n 5
 train a.half a_bf16 -n 10 --resume
 same_hash "bf16, resumed" "$dir/a.bf16" "$dir/a.half"

@@ -29,27 +29,43 @@ $EMULATED dev/emulator/selftest_nccl.cu -o "$dir/selftest" &&
 build() { # BIAS PRECISION
     [ -x "$built/$1-$2" ] || $EMULATED $(default_switches | grep -v 'BIAS\|PRECISION\|BACKEND') \
         -DBIAS=$1 -DBACKEND=cuda -DPRECISION=$2 \
-        -DDIST=nccl -DDIST_BUCKET=4096 all.cu -x none $ONCE -o "$built/$1-$2" || {
+        -DDIST=nccl -DDIST_BUCKET=4096 core/all.cu -x none $ONCE -o "$built/$1-$2" || {
             bad "$1 $2 does not compile"
             exit 1
         }
 }
 FLAGS="train --batch 3 --total-batch 396 --seq 33 --layers 2 --width 24 --heads 2 --kv-heads 1 --ffn-width 40 --lr 0.003 --warmup 2
        --grad-clip 0.5 --eval-every 5 --val-seqs 5 --probe-seqs 5 --probe-len 16 --sample 0"
-port=$((20000 + $$ % 20000))
-# ranks N OUT BINARY FLAGS..: as torchrun starts them, a GPU for each
+# ranks N OUT BINARY FLAGS..: as torchrun starts them, a GPU for each; it ends all when one ends badly
 ranks() {
-    local n=$1 out=$2 binary=$3 r pids= status=0; shift 3
-    port=$((port + 2))
+    local n=$1 out=$2 binary=$3 r pids= status=0 left=; shift 3
     : > "$out.txt"
     for r in $(seq 0 $((n - 1))); do
-        RANK=$r LOCAL_RANK=${DEVICE:-$r} WORLD_SIZE=$n LOCAL_WORLD_SIZE=$n MASTER_PORT=$port \
-            EMU_DEVICES=$n OMP_NUM_THREADS=1 \
-            "$binary" $FLAGS -o "$out" "$@" >> "$out.txt" 2>&1 &
+        rm -f "$out.ended.$r"
+        (
+            RANK=$r LOCAL_RANK=${DEVICE:-$r} WORLD_SIZE=$n LOCAL_WORLD_SIZE=$n EMU_DEVICES=$n \
+                TORCHELASTIC_RUN_ID=none OMP_NUM_THREADS=1 \
+                "$binary" $FLAGS -o "$out" "$@" >> "$out.txt" 2>&1 &
+            echo $! > "$out.pid.$r"
+            wait $!
+            echo $? > "$out.ended.$r"
+        ) &
         pids="$pids $!"
-        echo $! > "$out.pid.$r"
     done
-    for r in $pids; do wait "$r" || status=$?; done
+    while :; do
+        left=
+        for r in $(seq 0 $((n - 1))); do
+            if [ ! -s "$out.ended.$r" ]; then left="$left $r"
+            elif [ "$status" = 0 ]; then status=$(cat "$out.ended.$r"); fi
+        done
+        [ -n "$left" ] && [ "$status" = 0 ] || break
+        sleep 0.05
+    done
+    for signal in TERM KILL; do
+        for r in $left; do kill -$signal "$(cat "$out.pid.$r")" 2> /dev/null; done
+        [ -n "$left" ] && [ $signal = TERM ] && sleep 1
+    done
+    wait $pids
     return $status
 }
 build ${BIASES%% *} fp32 & build none bf16; wait
@@ -90,23 +106,35 @@ check "bf16, 4 ranks, resumed: the same bits" \
     [ "$(hash "$dir/bf16.4")" = "$(hash "$dir/bf16.half")" ]
 
 # ---- what goes wrong
-export DIST_TIMEOUT=5
 began=$(date +%s); DEVICE=0 ranks 2 "$dir/twice" "$built/none-bf16" -n 10
 ends twice "Duplicate GPU" 20
 began=$(date +%s); EMU_FAULT=nccl:async ranks 2 "$dir/async" "$built/none-bf16" -n 10
 ends async "NCCL: sending tensors: unhandled system error. an error on purpose" 20
-began=$(date +%s); ranks 2 "$dir/dead" "$built/none-bf16" -n 100000 & pid=$!
+began=$(date +%s); ranks 2 "$dir/nan" "$built/none-bf16" -n 100 --lr 1e30 --warmup 0
+ends nan "not finite" 20                                         # on all ranks, and one says it
+ranks 2 "$dir/dead" "$built/none-bf16" -n 100000 --save-every 1 & pid=$!
 await_step "$dir/dead" $pid
 kill -9 "$(cat "$dir/dead.pid.1")"; wait $pid
-ends dead "rank 1 .* is gone" 20
+status=$?
+[ $status = 137 ] && [ "$(errors "$dir/dead")" = 0 ] && ok || bad "a dead rank: $status, $(cat "$dir/dead.txt")"
+lives "$(cat "$dir/dead.pid.0")" && bad "rank 0 lives on"
+ranks 2 "$dir/dead" "$built/none-bf16" -n 1 --resume > /dev/null 2>&1 && ok || bad "not resumed: $(cat "$dir/dead.txt")"
+# what a job that was killed has left under the same name is not taken
+mkdir "$dir/stale"
+printf '%032d\n\n%128s' 1 dead > "$dir/stale/nccl-none.0"
+printf '%032d\n' 1 > "$dir/stale/nccl-none.1"
+ranks 2 "$dir/stale" "$built/none-bf16" -n 10
+check "files of an earlier job: the same bits" [ "$(hash "$dir/stale")" = "$(hash "$dir/bf16.2")" ]
+check "no file is left" [ -z "$(ls "$dir/stale" | grep nccl)" ]
+for r in 0 1; do
+    began=$(date +%s)
+    RANK=$r WORLD_SIZE=2 LOCAL_RANK=0 DIST_TIMEOUT=2 \
+        "$built/none-bf16" $FLAGS -n 10 -o "$dir/alone" > "$dir/alone.txt" 2>&1
+    ends alone "rank $r of 2 has waited 2 s there" 10
+done
 began=$(date +%s)
-RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_PORT=$((port + 2)) DIST_TIMEOUT=2 \
-    "$built/none-bf16" $FLAGS -n 10 -o "$dir/alone" > "$dir/alone.txt" 2>&1
-ends alone "after 2 s these ranks have not come: 1" 10
-began=$(date +%s)
-RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_PORT=$((port + 2)) DIST_TIMEOUT=2 \
-    "$built/none-bf16" $FLAGS -n 10 -o "$dir/lonely" > "$dir/lonely.txt" 2>&1
-ends lonely "rank 1 .* cannot reach rank 0" 12
+RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$built/none-bf16" $FLAGS -n 10 > "$dir/place.txt" 2>&1
+ends place "2 processes without --out" 10
 
 rm -rf "$dir"
 echo "$passed passed, $failed failed"

@@ -4,7 +4,7 @@
 #     bias.diff    a value of BIAS       one row
 #     stage.diff   a stage               its rows of ARCH, PARAMS and ACTS, its operation in three backends (docs/tour.md)
 #     metric.diff   a metric of a head   its row, its sum on the CPU and on CUDA, its line in docs/json.md
-#     key.diff     a config.json's key   one line of models/family_more.h
+#     key.diff     a config.json's key   one line of open/family_more.h
 tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
 CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda}
 export OMP_NUM_THREADS=1
@@ -17,12 +17,13 @@ ok() { # what, then a command
 copy_sources "$tmp"
 cp -r test "$tmp"
 mkdir "$tmp/dev" "$tmp/scripts" "$tmp/docs" && cp docs/json.md "$tmp/docs" && cp -r dev/emulator "$tmp/dev"
-cp scripts/modeling_train_sink.py "$tmp/scripts"                  # models/export.cpp holds it
+cp scripts/modeling_train_sink.py "$tmp/scripts"                  # open/export.cpp holds it
 cd "$tmp" || exit 1
 
 apply() { # a diff, which only adds lines: how many goes to `counts`
     grep -q '^-[^-]' "test/add/$1.diff" && { echo "$1.diff takes lines out"; return 1; }
-    patch -p1 < "test/add/$1.diff" || return 1
+    # as the tour prints it: it forgives nothing. The copy is in no repository, wherever it lies
+    GIT_CEILING_DIRECTORIES=$(dirname "$tmp") git apply "test/add/$1.diff" || return 1
     awk -v name="$1" '/^\+\+\+ / { file = substr($2, 3) } /^\+[^+]/ { n++; lines[file]++ }
                       END { printf "%s.diff: %d lines", name, n; for (f in lines) { printf ", %d of %s", lines[f], f } print "" }' \
         "test/add/$1.diff" >> counts
@@ -40,24 +41,30 @@ trains() { # NAME flags
         awk -F'"loss":' '/"event":"train"/ { split($2, x, ","); if (x[1] ~ /null/) { exit 1 } if (!n++) { first = x[1] } last = x[1] }
                          END { print first, last; exit !(n && last < first - 0.1) }' "run-$name/log.jsonl"
 }
+# the PyTorch file does not know the new name: `export` says so and leaves nothing
+no_export() { # NAME WORDS
+    ./"$1" export "run-$1/step_30" -o "out-$1" 2> refused && return 1
+    cat refused
+    grep "$2, which scripts/modeling_train_sink.py does not know" refused && [ ! -e "out-$1" ]
+}
 gradients() { # NAME flags
     name=$1; shift
     "./$name" check "$@" > gradients.txt 2>&1 || { tail -n 3 gradients.txt; return 1; }
 }
 # what a binary makes of the model in llama/
 probe() {
-    "./$1" probe llama -d test/families/tokens --probe-len 33 --probe-seqs 4 --json llama.json
+    "./$1" probe llama -d test/open/families/tokens --probe-len 33 --probe-seqs 4 --json llama.json
 }
 loss() { grep -o '"probe_loss": *[0-9.]*' llama.json | grep -o '[0-9.]*$'; }
 near() {
     awk -v a="$1" -v b="$2" \
         'BEGIN { print a, b; d = a - b; exit !(a > 0 && b > 0 && d * d < 4e-10) }'
 }
-# a copy of test/families/llama_llama3 whose config.json also has attention_multiplier,
+# a copy of test/open/families/llama_llama3 whose config.json also has attention_multiplier,
 # as Granite's have
 multiplier() {
-    rm -rf llama; cp -r test/families/llama_llama3 llama
-    sed "s/^{/{ \"attention_multiplier\": $1,/" test/families/llama_llama3/config.json \
+    rm -rf llama; cp -r test/open/families/llama_llama3 llama
+    sed "s/^{/{ \"attention_multiplier\": $1,/" test/open/families/llama_llama3/config.json \
         > llama/config.json
 }
 
@@ -65,11 +72,12 @@ multiplier() {
 ok "make help does not list relu before"  sh -c '! make help | grep -q "^  relu .*scores above 0"'
 ok "attn.diff fits the tree"              apply attn
 ok "make help lists relu"                 sh -c 'make help | grep "^  relu .*scores above 0"'
-$CXX -std=c++17 -O0 -fopenmp -DATTN_ONLY=relu -x c++ test/math/test_attention.cpp -o attention \
+$CXX -std=c++17 -O0 -fopenmp -DATTN_ONLY=relu -x c++ test/core/test_attention.cpp -o attention \
     > attention.log 2>&1 & tests=$!
 ok "it builds"                            build relu ATTN=relu
 ok "it trains"                            trains relu
 ok "the log names it"                     grep -q '"ATTN":"relu"' run-relu/log.jsonl
+ok "it is not exported as sigmoid or any other" no_export relu 'attn is "relu"'
 # not gradients: finite differences step over the corner of relu.
 # The tests of attention have its derivative
 ok "the tests of attention compile it"    wait $tests
@@ -83,7 +91,7 @@ ok "no BIAS=zero_v before" \
 ok "no --head-temperature before" \
     sh -c './relu check --head-temperature 1 2>&1 | grep "unknown flag --head-temperature"'
 ok "attention_multiplier refused before" \
-    sh -c './relu probe llama -d test/families/tokens 2>&1 | grep "error.*attention_multiplier"'
+    sh -c './relu probe llama -d test/open/families/tokens 2>&1 | grep "error.*attention_multiplier"'
 ok "bias.diff fits the tree"              apply bias
 ok "stage.diff fits the tree"             apply stage
 ok "metric.diff fits the tree"            apply metric
@@ -98,6 +106,7 @@ ok "it trains"                            trains zero_v
 ok "the log names it"                     grep -q '"BIAS":"zero_v"' run-zero_v/log.jsonl
 ok "the new metric is in the log"         grep -q '"mostly_first":\[\[0' run-zero_v/log.jsonl
 ok "and was not, before"                  sh -c '! grep -q mostly_first run-relu/log.jsonl'
+ok "it is not exported as zero or none"   no_export zero_v 'bias is "zero_v"'
 ok "its gradients are right"              gradients zero_v
 ok "v* is learned, k* is not there" \
     sh -c 'grep -q "self_attn.v_star" gradients.txt && ! grep -q k_star gradients.txt'
@@ -111,19 +120,25 @@ ok "there is one of each layer" \
     sh -c '[ $(grep -c "self_attn.temperature " gradients.txt) = 2 ]'
 ok "and where half a head turns"          gradients zero_v --head-temperature 1 --rope-part 0.5
 ok "its gradients are right (ref)"        gradients reference --head-temperature 1
+ok "a model without it trains"            trains reference
+ok "and is exported as before" \
+    ./reference export run-reference/step_30 -o out-plain --to train_sink
+ok "which does not speak of the new row"  sh -c '! grep head_temperature out-plain/config.json'
+ok "a model with it trains"               trains reference --head-temperature 1
+ok "and is not exported"                  no_export reference 'head_temperature is 1'
 if [ -f "$CUDA/include/cublasLt.h" ]; then
     ok "it compiles for CUDA" \
         $CXX -x c++ -std=c++17 -fsyntax-only -w -DEMU -DATTN=softmax -DBIAS=none -DPE=rotary \
         -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none \
         -DGATE=none -DPRECISION=bf16 \
         -DBACKEND=cuda "-I$CUDA/include" \
-        -Idev/emulator all.cu
+        -Idev/emulator core/all.cu
 else
     echo "skipped: 1, no CUDA headers in $CUDA/include (set CUDA=)"
 fi
 
 # ---- 4 a key of another family's config.json: scores of heads of 4 are halved as it is
-answer=$(grep -o '"loss": *[0-9.]*' test/families/llama_llama3/answer.json | grep -o '[0-9.]*$')
+answer=$(grep -o '"loss": *[0-9.]*' test/open/families/llama_llama3/answer.json | grep -o '[0-9.]*$')
 ok "attention_multiplier is taken"        probe reference
 ok "0.5 changes nothing"                  near "$(loss)" "$answer"
 multiplier 1.5

@@ -64,7 +64,7 @@ measured; has "of data that have changed since the run$"; ok $? "other text in t
 seq 4000 > "$dir/text.txt"
 measured; has "held out by the run$" && [ "$loss" = "$whole" ]; ok $? "the same text again: $said"
 # weights of another family that stay in their file have not changed, nor has text that is read otherwise
-"$softmax" train --init test/families/mistral -d bb --bb-vocab 20 -n 1 --seq 16 --batch 2 --sample 0 --val-seqs 2 \
+"$softmax" train --init test/open/families/mistral -d bb --bb-vocab 20 -n 1 --seq 16 --batch 2 --sample 0 --val-seqs 2 \
     --probe-seqs 2 -o "$dir/family" > "$dir/train.txt" 2>&1
 said=$("$softmax" probe "$dir/family" --probe-seqs 2 2>&1)
 [ $? = 0 ] && ! has "have changed since"; ok $? "another family's run: $said"

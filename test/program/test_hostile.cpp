@@ -21,15 +21,15 @@ static void refused(const Ran& r, const std::string& what, const std::string& sa
           r.err.c_str());
 }
 
-// a directory `model` as test/families/NAME is, but for config.json
+// a directory `model` as test/open/families/NAME is, but for config.json
 static void model_of(const std::string& family, const std::string& config) {
-    check_run("cd " + dir + " && rm -rf model && cp -r '" + home + "/test/families/" + family +
+    check_run("cd " + dir + " && rm -rf model && cp -r '" + home + "/test/open/families/" + family +
               "' model && rm -f model/model.gguf");
     file_write(dir + "/model/config.json", config);
 }
 
 static std::string config_of(const std::string& family) {
-    return file_read("test/families/" + family + "/config.json");
+    return file_read("test/open/families/" + family + "/config.json");
 }
 
 // the config with this key set to this value
@@ -112,8 +112,8 @@ static void test_numbers() {
         CHECK(r.code == 0 || r.says(row.key) || r.says("too large"), "%s: not named: %s",
               what.c_str(), r.err.c_str());
     }
-    for (auto& family : dir_list("test/families")) { // as they are, they are models
-        if (!file_exists("test/families/" + family + "/config.json")) { continue; }
+    for (auto& family : dir_list("test/open/families")) { // as they are, they are models
+        if (!file_exists("test/open/families/" + family + "/config.json")) { continue; }
         model_of(family, with(config_of(family), "transformers_version", "\"5\""));
         const Ran r = train_sink(PROBE);
         CHECK(r.code == 0, "%s: %d %s", family.c_str(), r.code, r.err.c_str());
@@ -279,7 +279,8 @@ static void test_terminal() {
     CHECK(shown.find("1 document, ") != std::string::npos && !has_escape(shown), "tokenize: %s",
           json_str(shown).c_str());
     // text that a model makes: bytes at random, to a terminal without escapes, to a file as it is
-    const std::string say = here + " generate " + run + " --tokens 3000 --temperature 1 --seed 5";
+    const std::string say = "for s in $(seq 30); do (" + here + " generate " + run +
+                            " --tokens 3000 --temperature 1 --seed $s); done";
     shown = on_terminal(say);
     const Ran file = check_run(say);
     CHECK(shown.size() > 1000 && !has_escape(shown), "generate: %s", json_str(shown).c_str());

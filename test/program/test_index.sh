@@ -26,9 +26,9 @@ done
 # an index that lost a row, and one with a row too many, are noticed
 copy=$(mktemp)
 grep -v '`test_metrics`' test/README.md > "$copy"
-differences "$copy" | grep -q '^> math/test_metrics'; ok $? "a lost row was not noticed"
+differences "$copy" | grep -q '^> core/test_metrics'; ok $? "a lost row was not noticed"
 sed 's/`test_metrics`/`test_nothing`/' test/README.md > "$copy"
-differences "$copy" | grep -q '^< math/test_nothing'; ok $? "a row without a test was not noticed"
+differences "$copy" | grep -q '^< core/test_nothing'; ok $? "a row without a test was not noticed"
 rm -f "$copy"
 
 echo "$passed passed, $failed failed"

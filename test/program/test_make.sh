@@ -89,7 +89,7 @@ rebuilds() { # yes|no why make-arguments...
 cat > fake <<'X'
 #!/bin/sh
 [ "$1" = --version ] && { echo "fake 1"; exit 0; }
-for a; do case $last in -o) : > "$a" ;; -MF) list=$a ;; -MT) echo "$a: $(echo *.cu *.cpp *.h *.cuh cuda/*.cuh commands/*.h shell/*.h cpu/*.h models/*.h text/*.h commands/*.cpp)" > "$list" ;; esac; last=$a; done
+for a; do case $last in -o) : > "$a" ;; -MF) list=$a ;; -MT) echo "$a: $(echo *.cu *.h *.cuh */*.cu */*.cpp */*.h */*.cuh)" > "$list" ;; esac; last=$a; done
 X
 chmod +x fake; sed 's/fake 1/fake 2/' fake > fake2; chmod +x fake2
 rebuilds yes "another compiler" CXX=./fake OPTIMIZE=-O0
@@ -103,7 +103,7 @@ rebuilds yes "-march=native with AVX-512" CXX=./fake3 OPTIMIZE=-O0
 rebuilds yes "the first compiler again" CXX=./fake OPTIMIZE=-O0
 touch README.md test/check.h
 rebuilds no "a file that is no part of it changed" CXX=./fake OPTIMIZE=-O0
-for header in *.h *.cuh *.cpp commands/*.h shell/*.h cpu/*.h models/*.h text/*.h commands/*.cpp shell/*.cpp text/*.cpp models/*.cpp train_sink.cu variant.cu; do
+for header in *.h *.cuh $(ls $(for room in $rooms; do echo $room/*.h $room/*.cpp; done) 2> /dev/null) train_sink.cu core/variant.cu; do
     # clocks of file systems tick every few milliseconds
     sleep 0.05
     touch $header
@@ -120,7 +120,7 @@ gpu="BACKEND=cuda NVCC=./fake CXX=./fake GPU_ARCH=sm_80"
 mk $gpu train_sink > /dev/null
 built=build/cuda/train_sink
 rebuilds no "nothing changed" $gpu OPTIMIZE=-O0
-for header in arch.h metrics.cuh cuda/ops.cuh shell/log.cpp commands/probe.cpp model.cpp train_sink.cu variant.cu all.cu; do
+for header in arch.h metrics.cuh cuda/ops.cuh shell/log.cpp commands/probe.cpp core/model.cpp train_sink.cu core/variant.cu core/all.cu; do
     sleep 0.05
     touch $header
     rebuilds yes "$header changed" $gpu OPTIMIZE=-O0
@@ -146,7 +146,7 @@ for a; do
         { echo "half an object in $a"; exit 1; }
 done
 echo begun > "$out"
-case $* in *text/tokenizer_load.cpp*) : > is_slow; sleep 2 ;; esac
+case $* in *tokenizer/tokenizer_load.cpp*) : > is_slow; sleep 2 ;; esac
 echo done >> "$out"
 X
 chmod +x slow
@@ -158,8 +158,8 @@ wait $first
 ok $? "the first of two makes at once: $(cat first)"
 # the list of headers that g++ really writes has all that are included;
 # two belong to BACKEND=cuda alone
-out=$(g++ -std=c++17 -MM -DATTN=softmax -DBIAS=none -DPE=rotary -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none -DGATE=none -x c++ train_sink.cu variant.cu *.cpp commands/*.cpp shell/*.cpp text/*.cpp models/*.cpp cpu/*.cpp)
-for header in $(ls *.h *.cuh commands/*.h shell/*.h cpu/*.h models/*.h text/*.h); do
+out=$(g++ -std=c++17 -MM -DATTN=softmax -DBIAS=none -DPE=rotary -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none -DGATE=none -x c++ train_sink.cu core/variant.cu */*.cpp)
+for header in $(ls *.h *.cuh; for room in $rooms; do ls $room/*.h 2> /dev/null; done); do
     echo "$out" | grep -q "$header"
     ok $? "no source file of the program depends on $header"
 done

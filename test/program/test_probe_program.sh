@@ -104,7 +104,7 @@ probe "$dir/alone/step_2" text.txt p ""
 "$program" eval "$dir/theirs" -d "$dir/text.txt" --probe-len 16 > "$dir/out" 2>&1 && grep -q "does not: --bos default adds it" "$dir/out"
 ok $? "eval says it: $(tail -n 1 "$dir/out")"
 rm "$dir/theirs/tokenizer.json"
-"$program" probe "$dir/theirs" -d test/families/tokens --probe-len 16 > "$dir/out" 2>&1
+"$program" probe "$dir/theirs" -d test/open/families/tokens --probe-len 16 > "$dir/out" 2>&1
 grep -q "note   no tokenizer says whether this model wants a BOS" "$dir/out"; ok $? "no tokenizer: $(tail -n 3 "$dir/out")"
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -48,7 +48,7 @@ train --resume -o stop
 same stop whole "stopped at step 0"
 # an automatic one becomes one that is kept, if the run ends there
 train $TINY -n 20 -o ends; cp -r ends ends2
-sed -i 's/"automatic": false/"automatic": true/; s/, "files": .*/}/; s/"automatic": true, //' ends2/step_20/state.json
+sed -i 's/"automatic": false/"automatic": true/; s/, "files": .*/}/; s/"automatic": true, //; s/"version": "[^"]*", //' ends2/step_20/state.json
 train --resume -n 25 -o ends2 # an old checkpoint, without hashes
 [ "$(steps ends2)" = "step_20 step_25 " ]; ok $? "an old checkpoint was removed: $(steps ends2)"
 
@@ -195,10 +195,18 @@ refuses "lost: already holds a run" $TINY -n 4 -o lost
 cmp -s lost/log.jsonl log.before; ok $? "the log of a run without a checkpoint was changed"
 # one that has not made a step has lost nothing
 mkdir none; head -n 2 lost/log.jsonl > none/log.jsonl
-refuses "none: has no checkpoint, and was begun with other flags" --resume -o none
-cp lost/log.jsonl none; head -n 2 whole/log.jsonl > none/log.jsonl
-train $TINY -n 20 --resume -o none
-same none whole "a run without a step"
+refuses "none: has no checkpoint, and was begun with other flags" --resume -o none --seed 77
+head -n 2 whole/log.jsonl > none/log.jsonl
+train --resume -o none
+same none whole "a run without a step, by the flags of its log"
+# what is no run trains nothing: a parent of runs, an empty directory, an empty log
+mkdir -p parent/empty; cp -r told parent/one
+refuses "parent: holds runs, and is none: one" --resume -o parent
+says "HINT: name one of them: --resume -o parent/one$" "which run is meant"
+refuses "parent/empty: holds no run to resume" --resume -o parent/empty
+: > parent/empty/log.jsonl
+refuses "parent/empty: holds no run to resume" --resume -o parent/empty --stop-after 1
+[ ! -s parent/empty/log.jsonl ] && [ ! -e parent/log.jsonl ]; ok $? "something was trained there"
 
 # ---- nothing that was edited goes unnoticed
 train $TINY -n 3 -o sound --rope-scaling yarn --rope-factor 2 --window 7
@@ -246,17 +254,17 @@ rm -rf edited; cp -r read2 edited; sed -i 's/"vocab"/"vocab" /' edited/step_6/to
 refuses "tokenizer.json: was edited" --resume -o edited
 # one without hashes is believed, but its place in the data is known
 rm -rf edited; cp -r sound edited
-sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"drawn":6/"drawn":8/' edited/step_3/state.json
+sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"version": "[^"]*", //; s/"drawn":6/"drawn":8/' edited/step_3/state.json
 refuses 'data.drawn 8: wanted the sequences of all steps, 6' --resume -n 4 -o edited
 rm -rf edited; cp -r read2 edited
-sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"source_drawn":\[[0-9]*/"source_drawn":[50/' edited/step_6/state.json
+sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"version": "[^"]*", //; s/"source_drawn":\[[0-9]*/"source_drawn":[50/' edited/step_6/state.json
 refuses 'data.source_drawn 50' --resume -o edited
 
 # numbers that no program writes, in a checkpoint without hashes
 for edit in 's/"tokens_per_step": 32/"tokens_per_step": 1e300/' 's/"T":16/"T":1e-300/' \
             's/"batch": 2/"batch": -1e300/' 's/"T":16/"T":1.5/'; do
     rm -rf edited; cp -r sound edited
-    sed -i 's/, "files": .*/}/; s/"automatic": false, //' edited/step_3/state.json
+    sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"version": "[^"]*", //' edited/step_3/state.json
     sed -i "$edit" edited/step_3/state.json
     refuses "wanted a whole number" --resume -n 4 -o edited
 done
@@ -267,9 +275,13 @@ for edit in 's/"T":16/"T":1e300/' 's/"held":\[[0-9]*/"held":[-5/' 's/"held":\[[0
     [ $code -eq 2 ] && grep -q "wanted a whole number" err; ok $? "probe, $edit: exit $code, $(cat err)"
 done
 
+# the hashes do not come off
+rm -rf edited; cp -r sound edited
+sed -i 's/, "files": .*/}/; s/"automatic": false, //' edited/step_3/state.json
+refuses "its own hash is gone" --resume -n 4 -o edited
 # a step that no run makes is shown short
 rm -rf edited; cp -r sound edited
-sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"step": 3/"step": 1e300/' edited/step_3/state.json
+sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"version": "[^"]*", //; s/"step": 3/"step": 1e300/' edited/step_3/state.json
 refuses "step 1e+300: wanted step 3" --resume -n 4 -o edited
 [ "$(awk 'length > 200' err)" = "" ]; ok $? "a number of 300 digits"
 
@@ -363,7 +375,7 @@ rm -rf old; cp -r all old
 python3 -c "
 import json
 s = json.load(open('old/step_9/state.json'))
-for key in ('flags', 'files', 'automatic', 'directory', 'numbers', 'build'): s.pop(key)
+for key in ('flags', 'files', 'automatic', 'directory', 'numbers', 'build', 'version'): s.pop(key)
 json.dump(s, open('old/step_9/state.json', 'w'))"
 "$program" probe all/step_9 > one; "$program" probe old/step_9 > two 2> err
 ok $? "an old checkpoint: $(cat err)"

@@ -49,22 +49,20 @@ VALUES = {
     "--quant": ["w8a8", "kv4:static"], "--quant-keep": ["2"], "--calibrate": ["4"], "--gradients": [""],
     "--edit": ["h:0:1=0"],
     # the other commands
-    "--prompt": ["ab"], "--chat": [""], "--system": ["briefly"], "--tokens": ["7"], "--temperature": ["0.1"],
+    "--prompt": ["ab"], "--tokens": ["7"], "--temperature": ["0.1"],
     "--top-k": ["2"], "--task": ["other.jsonl"], "--limit": ["1"], "--max-length": ["15"], "--val": ["other.txt"],
     "--val-fraction": ["0.5"], "--domains": ["Github"], "--shard-tokens": ["100"], "--to": ["train_sink"],
-    "--type": ["f16"],
 }
 # What other builds or tokenizers alone take.
 REFUSED_HERE = {"--alibi-slopes": "PE=alibi", "--attn-p": "ATTN=softmax_p", "--attn-cap": "ATTN=softcap",
                 "--sft": "another template wants a tokenizer with its marks: test_sft"}
 # What may change nothing, and why.
 QUIET = {
-    "--model": "the settings give all that a preset gives", "--adapter": "there is none beside these models",
-    "--chat": "test_chat has models with a template", "--system": "the same",
+    "--model": "the settings give all that a preset gives",
     "--skip-bad": "no record is broken", "--product": "the same bits", "--threads": "the same shards",
     "--save-minutes": "a run of a moment saves once", "--save-optimizer": "what is kept beside the weights",
     "--print-every": "lines on the screen", "--stop-after": "a run of a moment is not stopped",
-    "--graph": "CUDA alone", "--json": "where the result goes", "--out": "where the result goes",
+    "--graph": "CUDA alone", "--hopper": "CUDA alone", "--json": "where the result goes", "--out": "where the result goes",
     "--items": "a second file", "--resume": "there is nothing to resume",
 }
 QUIET_HERE = {
@@ -124,7 +122,6 @@ SETTINGS = [
     ("cpu", "tokenize text.txt", EVERY),
     ("cpu", "tokenize records.jsonl", EVERY),
     ("cpu", "export txt-run/step_4", EVERY),
-    ("cpu", "export txt-run/step_4 --to gguf", EVERY),
 ]
 
 
@@ -169,8 +166,7 @@ def result(build, words):
     for name in ("made", "dump"): shutil.rmtree(os.path.join(SCRATCH, name), ignore_errors=True)
     command = words.split()[0]
     os.mkdir(os.path.join(SCRATCH, "made"))
-    file = "/model.gguf" if "--to gguf" in words else ""
-    to = {"train": " -o made", "tokenize": " -o made", "export": " -o made" + file, "generate": ""}
+    to = {"train": " -o made", "tokenize": " -o made", "export": " -o made", "generate": ""}
     ran = program(build, words + to.get(command, " --json made.json"))
     made = os.path.join(SCRATCH, "made")
     if ran.returncode: return None, ran.stderr

@@ -4,7 +4,7 @@
 need_python 19 test_cut
 export OMP_NUM_THREADS=1
 make -s binary BACKEND=cpu > /dev/null || exit 1
-binary=build/cpu/train_sink; whole=test/score/llama; out=build/test/cut
+binary=build/cpu/train_sink; whole=test/after/score/llama; out=build/test/cut
 rm -rf $out; mkdir -p $out
 cut() { $PYTHON dev/make/cut_model.py "$@" > $out/stdout 2>&1; }
 python() { $PYTHON -c "import json, struct, sys; $1" > $out/stdout 2>&1; }

@@ -5,8 +5,8 @@ need_python 96 test_open_models
 export OMP_NUM_THREADS=1
 binary=build/cpu/train_sink; out=build/test/open_models
 rm -rf $out; mkdir -p $out
-cp -r test/score/gpt2 $out/gpt2-xl
-cp -r test/score/llama $out/Llama-2-7b-hf; cp -r test/score/gpt2 $out/gpt2-large
+cp -r test/after/score/gpt2 $out/gpt2-xl
+cp -r test/after/score/llama $out/Llama-2-7b-hf; cp -r test/after/score/gpt2 $out/gpt2-large
 $PYTHON -c 'for i in range(6): print("{\"text\": \"%s\"}" % " ".join(["the river", "a door", "light", "house %d" % i][(i * k) % 4] for k in range(1, 60)))' > $out/text.jsonl
 run() {
     $PYTHON scripts/reproduce "$@" -d $out/text.jsonl --out $out/results --binary $binary \
@@ -74,7 +74,7 @@ for name, lengths in (("gpt2-xl", [16, 32, 64]),
         assert len(e["sinks"]) == 5 and line in open(out + "/stdout").read(), said
 END
 # Figures 25 to 27: of Jamba, its layers with attention alone, here the second of three
-cp -r test/families/jamba $out/Jamba-v0.1
+cp -r test/open/families/jamba $out/Jamba-v0.1
 $PYTHON - $out/Jamba-v0.1 <<'END'
 import json, sys
 letters = sorted(set("the river a door light house 012345".replace(" ", "\u0120")))
@@ -124,7 +124,7 @@ at = runs("swapped-20")[1]["sink_at"]
 assert at["k"] == [20] and f"Sink_20{at['sink_k'][0][0] * 100:7.2f}  paper  51.70" in line, (at, line)
 END
 # --sink-at is Sink_k, in layers with a window, too
-$binary probe test/families/gpt_neo --probe-input random --sink-at 1,2,9,10 --eps 0.1,0.02 \
+$binary probe test/open/families/gpt_neo --probe-input random --sink-at 1,2,9,10 --eps 0.1,0.02 \
     --json $out/probe.json > $out/stdout 2>&1
 $PYTHON -c 'import json, sys; e = json.load(open(sys.argv[1]))
 want = [[s["sink_k"][k - 1] for k in (1, 2, 9, 10)] for s in e["sinks"]]
@@ -132,9 +132,9 @@ assert e["sink_at"] == {"k": [1, 2, 9, 10], "eps": [0.1, 0.02], "sink_k": want},
     $out/probe.json > $out/py.txt 2>&1
 ok $? "--sink-at beside sink_k: $(tail -n 1 $out/py.txt $out/stdout)"
 # of a layer with a window alpha_1 is the mean over the queries that still see the first token
-$binary probe test/families/gpt_neo --probe-input random --probe-seqs 1 --dump $out/seen \
+$binary probe test/open/families/gpt_neo --probe-input random --probe-seqs 1 --dump $out/seen \
     --dump-heads all --json $out/probe.json > $out/stdout 2>&1
-$PYTHON - $out test/families/gpt_neo/config.json > $out/py.txt 2>&1 <<'END'
+$PYTHON - $out test/open/families/gpt_neo/config.json > $out/py.txt 2>&1 <<'END'
 import array, json, sys
 out, config = sys.argv[1], json.load(open(sys.argv[2]))
 e = json.load(open(out + "/probe.json"))
@@ -176,7 +176,7 @@ refused() { # what, words that stderr must have, command..
     ok $? "$what: exit $code, $(head -n 2 $out/stderr)"
 }
 refused "--sink-at beyond the text" "wanted 1 to 64" \
-    $binary probe test/families/gpt_neo --probe-input random --sink-at 65
+    $binary probe test/open/families/gpt_neo --probe-input random --sink-at 65
 refused "no such model" "wanted a model's directory" \
     $PYTHON scripts/reproduce table1 --models $out/nothing -d $out/text.jsonl --binary $binary
 refused "no text" "wanted text for each model's own tokenizer" \
@@ -197,7 +197,7 @@ for table in table1 "table8 figure25" figure12; do
     ok $? "$table without --models: exit $code, $(ls $out/nowhere 2>&1 | head -n 1)"
 done
 # a model of one's own, under a name that the paper does not have: one more row of each input
-cp -r test/score/llama "$out/My model.v2"
+cp -r test/after/score/llama "$out/My model.v2"
 run table1 figure12 figure3 --models "$out/My model.v2" $out/gpt2-xl; ok $? "a model of one's own: $(cat $out/stderr)"
 for row in table1-my-model.v2-natural table1-my-model.v2-random table1-my-model.v2-repeated figure12-my-model.v2 table1-gpt2-xl-random; do
     [ "$(grep -c "^$row " $out/stdout)" = 1 ]; ok $? "no row $row: $(grep '^table1' $out/stdout)"

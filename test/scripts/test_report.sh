@@ -393,8 +393,17 @@ paths = [f"{sys.argv[1]}/{name}" for name in ("=HYPERLINK(1)", "@x", "+1")]
 rows = list(csv.DictReader(io.StringIO(export.csv_text(runlog.read_runs(paths)))))
 assert {r["run"] for r in rows} == {"'=HYPERLINK(1)", "'@x", "+1"}, rows[0]
 assert not [(k, v) for r in rows for k, v in r.items() if v[:1] in tuple("=@\t\r")]
+assert export.plain("\r=2") == "?=2" and export.plain("a\nb\x1b[31m") == "a?b?[31m"
 assert export.plain("-2.5") == "-2.5" and export.plain("-x") == "'-x" and export.plain(-2.5) == -2.5
 END
+
+# nothing that a terminal would obey, in what is printed and in errors
+odd=$(printf '%s/a\033[31mb' "$out"); mkdir -p "$odd"; cp $tiny/log.jsonl "$odd/log.jsonl"
+for way in "" --csv; do
+    $PYTHON scripts/report.py "$odd" $way -o "$odd/made" > $out/stdout 2> $out/stderr && grep -q 'a?\[31mb/made: ' $out/stdout; ok $? "odd name $way: $(cat $out/stderr)"
+    ! grep -q "$(printf '\033')" $out/stdout $out/stderr; ok $? "an escape was printed raw: $way"
+done
+$PYTHON scripts/report.py "$odd/none" > $out/stdout 2> $out/stderr; [ $? -eq 2 ] && grep -q 'a?\[31mb/none' $out/stderr; ok $? "an error about it: $(cat $out/stderr)"
 
 # ---- bad input: exit status 2, what was wrong, what to type -----------------------------------------------------------------
 refused() { # words that the message must hold, then the command

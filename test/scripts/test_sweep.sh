@@ -86,8 +86,8 @@ import importlib.machinery, importlib.util, os, sys
 loader = importlib.machinery.SourceFileLoader("sweep", "scripts/sweep")
 sweep = importlib.util.module_from_spec(importlib.util.spec_from_loader("sweep", loader))
 loader.exec_module(sweep)
-x, y, heavy, t, run, lora, base = [os.path.join(sys.argv[1], n) for n in (
-    "x.txt", "y.txt", "z:2.txt", "tok", "run", "lora", "base")]
+x, y, heavy, t, run, base = [os.path.join(sys.argv[1], n) for n in (
+    "x.txt", "y.txt", "z:2.txt", "tok", "run", "base")]
 def identities(words):
     rows = list(sweep.settings(sweep.arguments(words)))
     return [sweep.jobs.Run(r, 1, o).key["data"] for r in rows]
@@ -98,7 +98,6 @@ def write(path, text):
 texts = {x: "a" * (2 << 20), y: "bbb", heavy: "ccc", f"{t}/vocab.json": "{}", f"{t}/merges.txt": "m",
          f"{run}/step_90/state.json": "{4}", f"{run}/step_100/state.json": "{4}",
          f"{run}/step_100/config.json": "{4}", f"{run}/step_100/model.safetensors": "{4}",
-         f"{lora}/adapter_config.json": "{5}", f"{lora}/adapter_model.safetensors": "{5}",
          f"{t}/tokenizer_config.json": "{1}", f"{t}/a/tokenizer.json": "{2}", f"{t}/b/m.gguf": "GGUF",
          **{f"{base}/{n}": "{3}" for n in ("config.json", "model.safetensors", "tokenizer.json")}}
 for path, text in texts.items(): write(path, text)
@@ -115,8 +114,6 @@ for words, changes in ((["--", "-d", x], [x]), (["--", "--data", x], [x]), (["--
                        (["--", f"--init={t}/b/m.gguf"], [f"{t}/b/m.gguf"]),
                        (["--", "--init", run], [f"{run}/step_100/config.json",
                                                 f"{run}/step_100/model.safetensors"]),
-                       (["--", "--init", base, "--adapter", lora], list(
-                           p for p in texts if p.startswith(lora))),
                        (["--", f"--data={y}", f"--tokenizer={t}/a/tokenizer.json"], [f"{t}/a/tokenizer.json"])):
     first = identities(words)
     if first != identities(words): print(f"{words}: two identities of the same files: {first}")

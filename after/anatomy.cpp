@@ -1,0 +1,134 @@
+/*
+anatomy.cpp -- probe --anatomy: three tables and what they say, and the object of --json.
+*/
+#include "anatomy.h"
+#include "../commands/probe_data.h"
+#include "../flags.h"
+#include "../tokenizer.h"
+
+// Writes a number in four digits, "-" where there is none.
+static std::string cell(double x, const char* format = "%.4g") {
+    return std::isfinite(x) ? strf(format, x) : "-";
+}
+
+// Writes the token of a spike as it can be read: "the", or its id where nothing can be.
+static std::string quoted_token(const Tokenizer& tok, int id) {
+    const std::string text = tokenizer_decode(tok, &id, 1, false);
+    std::string shown;
+    for (char c : text) {
+        if (c == '\n') { shown += "\\n"; }
+        if (c != '\n') { shown += c; }
+    }
+    return "'" + printable(shown) + "'";
+}
+
+static void print_stream(const Anatomy& a, const Tokenizer& tok) {
+    printf("1. The stream. After each layer: the largest entry of any h; what attention and the FFN"
+           " write,\n   as a norm at token 1 over that at the others; h of token 1 in channel %d\n",
+           a.channel);
+    printf("layer   largest  channel  token             attn     FFN  channel %d\n", a.channel);
+    for (size_t l = 0; l < a.layers.size(); l++) {
+        const AnatomyLayer& layer = a.layers[l];
+        const std::string token = strf("%g ", layer.spike_token) + quoted_token(tok, layer.spike_id);
+        printf("%5zu %9s %8g  %-14s %7s %7s  %9s", l, cell(layer.spike, "%.5g").c_str(),
+               layer.spike_channel, token.c_str(),
+               cell(layer.attn_first / layer.attn_rest, "%.3g").c_str(),
+               cell(layer.ffn_first / layer.ffn_rest, "%.3g").c_str(),
+               cell(layer.state, "%.5g").c_str());
+        if ((int)l == a.step_up)   { printf("  steps up"); }
+        if ((int)l == a.step_down) { printf("  steps down"); }
+        printf("\n");
+    }
+}
+
+static void print_form(const Anatomy& a) {
+    printf("\n2. The FFN writes x'Sx into channel %d, if its activation passes what it gets. "
+           "S amplifies one\n   direction where its first eigenvalue is many times the second; in %d "
+           "other channels it is not.\n   Then how well token 1 and the others lie in that "
+           "direction, and how much one neuron writes\n",
+           a.channel, OTHER_CHANNELS);
+    printf("layer     wrote      x'Sx  eigenvalues        ratio  others  |cos|  others  "
+           "neuron  share  three\n");
+    for (size_t l = 0; l < a.layers.size(); l++) {
+        const AnatomyLayer& layer = a.layers[l];
+        std::string two = "-";
+        if (layer.eigenvalues.size() > 1) {
+            two = strf("%.4g, %.4g", layer.eigenvalues[0], layer.eigenvalues[1]);
+        }
+        printf("%5zu %9s %9s  %-17s %6s  %6s  %5s  %6s  %6s  %5s  %5s\n", l,
+               cell(layer.wrote, "%.5g").c_str(), cell(layer.form, "%.5g").c_str(), two.c_str(),
+               cell(layer.ratio, "%.2f").c_str(), cell(layer.ratio_others, "%.2f").c_str(),
+               cell(layer.aligned_first, "%.2f").c_str(), cell(layer.aligned_rest, "%.2f").c_str(),
+               cell(layer.neuron, "%g").c_str(), cell(layer.share, "%.2f").c_str(),
+               cell(layer.share_three, "%.2f").c_str());
+    }
+}
+
+static void print_reads(const Anatomy& a) {
+    printf("\n3. What attention and the FFN then read of token 1: how many channels share it, and "
+           "its cosine\n   between sequences; beside it that of token %d\n", a.T / 2 + 1);
+    printf("layer   attention reads       the FFN reads\n"
+           "      channels  cos  later   channels  cos  later\n");
+    for (size_t l = 0; l < a.layers.size(); l++) {
+        const AnatomyLayer& layer = a.layers[l];
+        printf("%5zu %8s %5s %5s  %8s %5s %5s\n", l, cell(layer.attn_spread, "%.1f").c_str(),
+               cell(layer.attn_same, "%.3f").c_str(), cell(layer.attn_same_later, "%.2f").c_str(),
+               cell(layer.ffn_spread, "%.1f").c_str(), cell(layer.ffn_same, "%.3f").c_str(),
+               cell(layer.ffn_same_later, "%.2f").c_str());
+    }
+}
+
+// Says what happens in a layer where token 1 grows or shrinks.
+static void print_step(const Anatomy& a, int l, const char* steps) {
+    const AnatomyLayer& layer = a.layers[l];
+    printf("layer %d steps %s: channel %d of token 1 is %.5g after it.", l, steps, a.channel,
+           layer.state);
+    if (std::isfinite(layer.wrote)) {
+        printf(" Its FFN wrote %.5g, %.0f%% of it neuron %g", layer.wrote, 100 * layer.share,
+               layer.neuron);
+    }
+    if (std::isfinite(layer.form)) {
+        printf("; x'Sx is %.5g, and S has the eigenvalue %.4g, %.1f times the next (%.2f in other "
+               "channels)", layer.form, layer.eigenvalues[0], layer.ratio, layer.ratio_others);
+    }
+    printf("\n");
+}
+
+static std::string anatomy_json(const Anatomy& a) {
+    JsonObject o;
+    o.count("channel", a.channel);
+    o.count("step_up", a.step_up);
+    o.json("step_down", a.step_down < 0 ? "null" : strf("%d", a.step_down));
+    std::vector<std::string> eigenvalues;
+    for (auto& layer : a.layers) { eigenvalues.push_back(json_array(layer.eigenvalues)); }
+    o.json("eigenvalues", json_list(eigenvalues));
+    const auto by_layer = [&](const char* key, double AnatomyLayer::*field) {
+        std::vector<double> x;
+        for (auto& layer : a.layers) { x.push_back(layer.*field); }
+        o.array(key, x);
+    };
+    #define X(field, ...) by_layer(#field, &AnatomyLayer::field);
+    ANATOMY(X)
+    #undef X
+    return o.all();
+}
+
+static void probe_anatomy(Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o) {
+    if (!f.anatomy) { return; }
+    require(sizeof(real) >= sizeof(float), "--anatomy of activations in bf16",
+            "a build with PRECISION=fp32: what a branch writes is a small difference of large h");
+    require(T >= 2, strf("--anatomy with --probe-len %d", T), "2 or more");
+    const Anatomy a = anatomy_measure(m, { in.x.data(), in.n, T });
+    progress_clear();
+    const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m->arch.V)
+                                              : tokenizer_of(f.tokenizer);
+    print_stream(a, tok);
+    print_form(a);
+    print_reads(a);
+    printf("\n");
+    print_step(a, a.step_up, "up");
+    if (a.step_down >= 0) { print_step(a, a.step_down, "down"); }
+    o->json("anatomy", anatomy_json(a));
+}
+
+extern const AfterModel AFTER_MODEL = { probe_anatomy };

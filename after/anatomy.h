@@ -1,0 +1,328 @@
+/*
+anatomy.h -- probe --anatomy: where the massive activation of the first token comes from and where
+it goes. Start with anatomy_measure, which reads the sequences twice:
+
+    1  the stream         the largest entry of h, what attention and the FFN write, what they read
+       the channel        in which |h| of token 1 grows most over one layer
+       its form           of every layer's FFN, as far as it writes into that channel (form.h)
+    2  the FFN            what it writes there, neuron by neuron, and how well token 1 fits the form
+*/
+#ifndef ANATOMY_H
+#define ANATOMY_H
+#include "../commands/working.h"
+#include "../core/train_sink.h"
+#include "form.h"
+
+// What is measured of a layer, a row each: the field and its key in --json. NaN: the layer has none.
+#define ANATOMY(X) \
+    X(spike,           "the largest entry of h after it, of all sequences and tokens") \
+    X(spike_channel,   "where: its channel,") \
+    X(spike_sequence,  "its sequence, from 0,") \
+    X(spike_token,     "its token, from 1,") \
+    X(spike_id,        "and the id of that") \
+    X(state,           "h of token 1 after it, in the channel") \
+    X(attn_first,      "norm of what attention writes at token 1,") \
+    X(attn_rest,       "and at the others") \
+    X(ffn_first,       "norm of what the FFN writes at token 1,") \
+    X(ffn_rest,        "and at the others") \
+    X(attn_spread,     "how many channels share what attention reads of token 1") \
+    X(attn_same,       "cosine of that between sequences,") \
+    X(attn_same_later, "and of the token in the middle") \
+    X(ffn_spread,      "how many channels share what the FFN reads of token 1") \
+    X(ffn_same,        "cosine of that between sequences,") \
+    X(ffn_same_later,  "and of the token in the middle") \
+    X(wrote,           "what the neurons write into the channel at token 1") \
+    X(form,            "x' S x, what they would write if swish(z) were z") \
+    X(ratio,           "first eigenvalue of S over the second") \
+    X(ratio_others,    "the same in other channels, the median") \
+    X(aligned_first,   "|cosine| of token 1 and the direction that is amplified") \
+    X(aligned_rest,    "the same of the others") \
+    X(neuron,          "the neuron that writes most into the channel at token 1") \
+    X(share,           "its share of what all write there, signs aside") \
+    X(share_three,     "the share of the first three")
+
+enum { EIGENVALUES = 4, OTHER_CHANNELS = 12 };
+
+struct AnatomyLayer {
+    #define X(field, ...) double field = NAN;
+    ANATOMY(X)
+    #undef X
+    std::vector<double> eigenvalues;             // of S
+    Vector direction;                            // its first eigenvector; empty without S
+    Vector neurons;                              // sum of what each writes into the channel
+};
+
+struct Anatomy {
+    int T = 0;
+    int n = 0;
+    int channel = 0;
+    int step_up = 0;                             // the layer where it grows most
+    int step_down = -1;                          // where it shrinks most; -1: it never does
+    std::vector<AnatomyLayer> layers;
+};
+
+// The sequences (n, T + 1).
+struct AnatomyText { const int* seqs; int n, T; };
+
+// Rows of an activation (N, C) in host memory.
+struct HostRows {
+    std::vector<real> x;
+    long C;
+
+    HostRows(const Model* m, const real* from)
+        : x(copy_to_host(from, rows(m) * m->sizes.C)), C(m->sizes.C) {}
+    Vector row(long n) const { return Vector(&x[n * C], &x[n * C] + C); }
+};
+
+inline double length(const Vector& x) { return sqrt(dot(x, x)); }
+
+// Counts the channels that share a row, by its squares: 1 if one has all, C if all have the same.
+inline double spread(const Vector& x) {
+    double fourth = 0;
+    for (double v : x) { fourth += v * v * v * v; }
+    return dot(x, x) * dot(x, x) / fourth;
+}
+
+// Adds unit vectors of many sequences: the mean cosine of two of them follows from their sum.
+struct Alike {
+    Vector sum;
+    int n = 0;
+
+    void add(const Vector& x) {
+        sum.resize(x.size());
+        add_multiple(&sum, 1 / length(x), x);
+        n++;
+    }
+    double cosine() const { return n < 2 ? NAN : (dot(sum, sum) - n) / n / (n - 1.0); }
+};
+
+// Loads the sequences in batches and runs the model on them. Calls each(first, l) after layer l of
+// the batch that begins with sequence `first`.
+inline void each_layer(Model* m, const AnatomyText& text,
+                       const std::function<void(int first, int l)>& each) {
+    const int at_once = std::max(1, (ops::on_host ? 2048 : 8192) / text.T);
+    for (int first = 0; first < text.n; first += at_once) {
+        const int* batch = text.seqs + (size_t)first * (text.T + 1);
+        model_load(m, batch, std::min(at_once, text.n - first), text.T);
+        model_body(m, [&](int l) {
+            if (l >= 0) { each(first, l); }
+        });
+    }
+}
+
+// ---- 1: the stream
+
+// What the first reading adds up of a layer. i: 0 attention, 1 the FFN.
+struct StreamSums {
+    Vector state;                                // h of token 1 after the layer
+    std::vector<Vector> ffn_reads;               // of token 1 of every sequence
+    Alike same[2];                               // what i reads of token 1
+    Alike same_later[2];                         // and of the token in the middle
+};
+
+// Adds the norms of what branch i wrote: what it added to the stream, before a norm of the stream.
+inline void add_writes(const Model* m, int i, const AnatomyText& text, double* first,
+                       double* rest) {
+    const HostRows before(m, act_x(m, i));
+    const HostRows after(m, m->sizes.norm.stream ? act_f(m, i) : act_x(m, i + 1));
+    for (int n = 0; n < rows(m); n++) {
+        const int token = n % m->T - sink_rows(m);
+        Vector wrote = after.row(n);
+        add_multiple(&wrote, -1, before.row(n));
+        if (token == 0) { *first += length(wrote) / text.n; }
+        if (token > 0)  { *rest += length(wrote) / text.n / (text.T - 1); }
+    }
+}
+
+// Adds what branch i reads of token 1 and of the token in the middle. Returns the mean spread.
+inline double add_reads(const Model* m, int i, StreamSums* sums) {
+    const HostRows reads(m, act_n(m, i));
+    double spreads = 0;
+    for (int b = 0; b < m->B; b++) {
+        const int first = b * m->T + sink_rows(m);
+        const Vector x = reads.row(first);
+        spreads += spread(x);
+        sums->same[i % 2].add(x);
+        sums->same_later[i % 2].add(reads.row(first + (m->T - sink_rows(m)) / 2));
+        if (i % 2) { sums->ffn_reads.push_back(x); }
+    }
+    return spreads;
+}
+
+// Finds the largest entry of h after layer l, and adds up h of token 1.
+inline void add_state(const Model* m, int l, const AnatomyText& text, int first,
+                      AnatomyLayer* layer, StreamSums* sums) {
+    const HostRows h(m, act_x(m, 2 * l + 2));
+    sums->state.resize(h.C);
+    for (int n = 0; n < rows(m); n++) {
+        const int sequence = n / m->T;
+        const int token = n % m->T - sink_rows(m);
+        if (token < 0) { continue; }
+        const Vector x = h.row(n);
+        if (token == 0) { add_multiple(&sums->state, 1.0 / text.n, x); }
+        for (long c = 0; c < h.C; c++) {
+            const bool larger = fabs(x[c]) > fabs(layer->spike);
+            if (!larger && !std::isnan(layer->spike)) { continue; }
+            layer->spike = x[c];
+            layer->spike_channel = c;
+            layer->spike_sequence = first + sequence;
+            layer->spike_token = token + 1;
+            const int id = text.seqs[(first + sequence) * (long)(text.T + 1) + token];
+            layer->spike_id = id < 0 ? ~id : id;
+        }
+    }
+}
+
+// Finds the channel in which |h| of token 1 grows most over a layer, and that layer; and where it
+// shrinks most in that channel. before: h of token 1 before the first layer.
+inline void find_steps(Anatomy* a, const Vector& before, const std::vector<StreamSums>& sums) {
+    double most = -1;
+    auto growth = [&](size_t l, size_t c) {
+        const Vector& from = l ? sums[l - 1].state : before;
+        return fabs(sums[l].state[c]) - fabs(from[c]);
+    };
+    for (size_t l = 0; l < sums.size(); l++) {
+        for (size_t c = 0; c < before.size(); c++) {
+            if (growth(l, c) <= most) { continue; }
+            most = growth(l, c);
+            a->channel = c;
+            a->step_up = l;
+        }
+    }
+    double least = 0;
+    for (size_t l = 0; l < sums.size(); l++) {
+        if (growth(l, a->channel) >= least) { continue; }
+        least = growth(l, a->channel);
+        a->step_down = l;
+    }
+}
+
+// ---- the form of a layer's FFN, in the channel and in others
+
+inline Vector down_row(const Model* m, int l, long channel) {
+    const long F = m->sizes.F;
+    const Matrix row = weight_matrix(layer_weights(m, l).downw + channel * F, 1, F);
+    return Vector(row.x.begin(), row.x.end());
+}
+
+// Finds the spectrum of the form, and what the form says of token 1. reads: what the FFN reads of
+// it, of every sequence.
+inline void find_form(const Model* m, int l, int channel, const std::vector<Vector>& reads,
+                      AnatomyLayer* layer) {
+    const Sizes& sizes = m->sizes;
+    const Matrix gate = weight_matrix(layer_weights(m, l).gatew, sizes.F, sizes.C);
+    const Matrix up = weight_matrix(layer_weights(m, l).upw, sizes.F, sizes.C);
+    const int others = std::min<long>(OTHER_CHANNELS, sizes.C - 1);
+    std::vector<double> ratios(others + 1);
+    #pragma omp parallel for schedule(dynamic)
+    for (int k = 0; k <= others; k++) {
+        const long step = k ? 1 + (k - 1) * (sizes.C - 1) / others : 0;      // spread evenly
+        const Form form = { &gate, &up, down_row(m, l, (channel + step) % sizes.C) };
+        const Eigen e = k ? form_eigen(form, sizes.C, 2, 1e-4)
+                          : form_eigen(form, sizes.C, EIGENVALUES, 1e-7);
+        ratios[k] = e.values.size() < 2 ? NAN : fabs(e.values[0] / e.values[1]);
+        if (k) { continue; }
+        layer->eigenvalues = e.values;
+        layer->direction = e.vectors[0];
+        layer->form = 0;
+        for (auto& x : reads) { layer->form += form.value(x) / reads.size(); }
+    }
+    layer->ratio = ratios[0];
+    std::sort(ratios.begin() + 1, ratios.end());
+    const double low = ratios[(others + 1) / 2];
+    const double high = ratios[others / 2 + 1];
+    layer->ratio_others = others ? (low + high) / 2 : NAN;
+}
+
+// ---- 2: the FFN
+
+// Adds what each neuron writes into the channel at token 1, and how well the tokens fit the form.
+inline void add_neurons(const Model* m, int l, int channel, const AnatomyText& text,
+                        AnatomyLayer* layer) {
+    const long F = m->sizes.F;
+    const Vector down = down_row(m, l, channel);
+    layer->neurons.resize(F);
+    for (int b = 0; b < m->B; b++) {
+        const long first = (long)b * m->T + sink_rows(m);
+        const std::vector<real> neurons = copy_to_host(act_fca(m, l) + first * F, F);
+        for (long n = 0; n < F; n++) { layer->neurons[n] += down[n] * neurons[n] / text.n; }
+    }
+    if (layer->direction.empty()) { return; }
+    const HostRows reads(m, act_n(m, 2 * l + 1));
+    for (int n = 0; n < rows(m); n++) {
+        const int token = n % m->T - sink_rows(m);
+        const Vector x = reads.row(n);
+        const double cosine = fabs(dot(x, layer->direction)) / length(x) / text.n;
+        if (token == 0) { layer->aligned_first += cosine; }
+        if (token > 0)  { layer->aligned_rest += cosine / (text.T - 1); }
+    }
+}
+
+// Finds the neurons that write most.
+inline void find_neurons(AnatomyLayer* layer) {
+    layer->wrote = 0;
+    double all = 0;
+    std::vector<size_t> order;
+    for (double x : layer->neurons) {
+        order.push_back(order.size());
+        layer->wrote += x;
+        all += fabs(x);
+    }
+    const auto size = [&](size_t n) { return fabs(layer->neurons[n]); };
+    const size_t three = std::min<size_t>(3, order.size());
+    std::partial_sort(order.begin(), order.begin() + three, order.end(),
+                      [&](size_t i, size_t j) { return size(i) > size(j); });
+    layer->neuron = order[0];
+    layer->share = size(order[0]) / all;
+    layer->share_three = 0;
+    for (size_t k = 0; k < three; k++) { layer->share_three += size(order[k]) / all; }
+}
+
+// Measures all of it.
+inline Anatomy anatomy_measure(Model* m, const AnatomyText& text) {
+    Anatomy a;
+    a.T = text.T;
+    a.n = text.n;
+    a.layers.resize(m->sizes.L);
+    std::vector<StreamSums> sums(m->sizes.L);
+    Vector before(m->sizes.C);                   // h of token 1 before the first layer
+    for (auto& layer : a.layers) {
+        layer.attn_first = layer.attn_rest = layer.ffn_first = layer.ffn_rest = 0;
+        layer.attn_spread = layer.ffn_spread = 0;
+    }
+    each_layer(m, text, [&](int first, int l) {
+        AnatomyLayer* layer = &a.layers[l];
+        working_layer(l, m->sizes.L);
+        add_writes(m, 2 * l, text, &layer->attn_first, &layer->attn_rest);
+        add_writes(m, 2 * l + 1, text, &layer->ffn_first, &layer->ffn_rest);
+        layer->attn_spread += add_reads(m, 2 * l, &sums[l]) / text.n;
+        layer->ffn_spread += add_reads(m, 2 * l + 1, &sums[l]) / text.n;
+        add_state(m, l, text, first, layer, &sums[l]);
+        if (l > 0) { return; }
+        const HostRows x(m, act_x(m, 0));
+        for (int b = 0; b < m->B; b++) {
+            add_multiple(&before, 1.0 / text.n, x.row((long)b * m->T + sink_rows(m)));
+        }
+    });
+    find_steps(&a, before, sums);
+    for (int l = 0; l < m->sizes.L; l++) {
+        AnatomyLayer* layer = &a.layers[l];
+        working_layer(l, m->sizes.L);
+        layer->state = sums[l].state[a.channel];
+        layer->attn_same = sums[l].same[0].cosine();
+        layer->attn_same_later = sums[l].same_later[0].cosine();
+        layer->ffn_same = sums[l].same[1].cosine();
+        layer->ffn_same_later = sums[l].same_later[1].cosine();
+        if (!m->sizes.has_ffn(l) || !m->sizes.ffn.gated) { continue; }
+        layer->aligned_first = layer->aligned_rest = 0;
+        find_form(m, l, a.channel, sums[l].ffn_reads, layer);
+    }
+    each_layer(m, text, [&](int, int l) {
+        if (m->sizes.has_ffn(l)) { add_neurons(m, l, a.channel, text, &a.layers[l]); }
+    });
+    for (auto& layer : a.layers) {
+        if (!layer.neurons.empty()) { find_neurons(&layer); }
+    }
+    return a;
+}
+#endif // ANATOMY_H

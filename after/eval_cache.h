@@ -1,0 +1,355 @@
+/*
+eval_cache.h -- attention of eval with fewer keys: streaming, eviction, edits of the weights.
+
+It is computed here, a row at a time in host memory, with the mathematics of reference.h, so it
+works with every backend. Rows count from 0, and the sink token's is one of them. Start with
+eval_attention.
+*/
+#ifndef EVAL_CACHE_H
+#define EVAL_CACHE_H
+#include "eval_edit.h"
+#include "../core/measure.h"
+#include "../metrics.cuh"
+
+// Query i sees rows j < n and j >= i - W. With `cached`, positions are those in the cache: they
+// stay as far apart in the window, but to the first n keys query i is at min(i, n + W). A
+// layer's key and value depend only on what their own token saw, so one pass gives what
+// StreamingLLM computes token by token.
+struct Stream {
+    bool on = false;
+    int n = 0;
+    int W = 0;
+    bool cached = true;
+};
+
+// Later queries see only `kept` of the first `prompt` rows, those of the highest scores, by
+// key/value head.
+enum Policy { EVICT_streaming, EVICT_knorm, EVICT_observed, EVICT_snapkv, POLICIES };
+static const char* const POLICY_NAMES[] = { "streaming", "knorm", "observed", "snapkv" };
+enum FirstToken { FIRST_AS_SCORED, FIRST_KEPT, FIRST_DROPPED };
+struct Evict {
+    bool on = false;
+    Policy policy = EVICT_streaming;
+    int prompt = 0;
+    int kept = 0;
+    FirstToken first = FIRST_AS_SCORED;
+};
+
+enum { EVICT_FIRST = 4 };                        // rows that `streaming` keeps at the beginning
+enum { SNAP_WINDOW = 64, SNAP_KERNEL = 5 };      // of snapkv (Li et al. 2024)
+
+// Returns the queries of the window of snapkv, fewer where the prompt is short.
+inline int snap_window(const Evict& e) {
+    const int window = std::min<int>(SNAP_WINDOW, e.prompt / 4);
+    return std::max(1, window);
+}
+
+// A query head as the reference has it, which sees what the run leaves it.
+struct EvalHead : ref::Head<Attn, Bias, Pe> {
+    const Stream& stream;
+    const Evict& evict;
+    const std::vector<Edit>& edits;
+    const std::vector<double>& angles;           // of the pairs of channels that turn, or empty
+    const std::vector<char>* kept;               // by row of the prompt; NULL: not decided yet
+    int l;
+    int skip;                                    // rows before the first token's
+    Host turned;           // (HS) the query as the first n keys and the learned key meet it
+
+    EvalHead(const ref::Head<Attn, Bias, Pe>& head, const Stream& stream, const Evict& evict,
+             const std::vector<Edit>& edits, const std::vector<double>& angles, int l, int skip)
+        : ref::Head<Attn, Bias, Pe>(head), stream(stream), evict(evict), edits(edits),
+          angles(angles), kept(NULL), l(l), skip(skip) {}
+
+    // Tells whether the edit names the weight of key j in row t. It never names that of the
+    // query's own key, because the row would be empty, nor the sink token's, which is no token.
+    bool edited(const Edit& e, int t, int j) const {
+        const bool weight = e.place == PLACE_A && j >= skip && j < t && e.layers.has(l);
+        return weight && e.channels.has(h) && e.tokens.has(j - skip + 1);
+    }
+
+    // Tells whether query t sees key j and the run has not taken the key away.
+    bool sees_still(int t, int j) const {
+        if (!sees(t, j)) { return false; }
+        if (j == s.T) { return true; }
+        if (stream.on && j >= stream.n && j < t - stream.W) { return false; }
+        if (kept && j < evict.prompt && !(*kept)[j]) { return false; }
+        for (auto& e : edits) {
+            if (e.how == EDIT_MASK && edited(e, t, j)) { return false; }
+        }
+        return true;
+    }
+
+    // Returns by how many positions query t is nearer to the first n keys than it was. The learned
+    // key stands where the query does not turn, and comes as much nearer.
+    int nearer(int t) const {
+        if (!stream.on || !stream.cached) {
+            return 0;
+        }
+        return std::max(0, t - stream.n - stream.W);
+    }
+
+    // Sets `turned` to q_t, turned back by so many positions.
+    void turn(int t, int by) {
+        turned.assign(q(t), q(t) + s.HS);
+        const int half = angles.size();
+        for (int i = 0; i < half; i++) {
+            const double co = cos(by * angles[i]);
+            const double si = sin(by * angles[i]);
+            const double a = turned[i];
+            const double b = turned[i + half];
+            turned[i] = a * co + b * si;
+            turned[i + half] = b * co - a * si;
+        }
+    }
+
+    // Returns the score of query t, which is nearer by so many positions, and key j.
+    acc score_still(int t, int j, int by) const {
+        const bool star = j == s.T;
+        const bool learned = star && Bias::column == KEY_COLUMN;
+        if (!by || (j >= stream.n && !learned)) {
+            return score(t, j);
+        }
+        acc bias = 0;
+        if (!star) {
+            const float slope = pe_slope<Pe>(s, h);
+            bias = attn_bias<Attn, Pe, acc>(s, t - by - j, slope);
+        }
+        const acc product = ref::dot(turned.data(), k(j), s.HS);
+        return attn_capped<Attn>(product * acc(s.scale) + bias, acc(s.cap));
+    }
+
+    // Sets A (T + 1) to the weights of query t, 0 where it sees nothing, and stat (2) as attention
+    // has it.
+    void weights(int t, Host* A, acc (&stat)[2]) {
+        const int by = nearer(t);
+        if (by) {
+            turn(t, by);
+        }
+        acc m = attn_least<Attn, acc>();
+        acc sum = 0;
+        A->assign(s.T + 1, 0);
+        for (int j = 0; j <= s.T; j++) {
+            if (!sees_still(t, j)) { continue; }
+            (*A)[j] = score_still(t, j, by);
+            m = max_(m, (*A)[j]);
+        }
+        for (int j = 0; j <= s.T; j++) {
+            if (!sees_still(t, j)) { continue; }
+            const acc w = attn_term<Attn>((*A)[j], m);
+            sum += attn_mass<Attn>(w, acc(s.p));
+            (*A)[j] = attn_share<Attn>(w);
+        }
+        const acc factor = attn_stat<Attn>(stat, m, sum, acc(s.p), attn_alpha<Attn, acc>(s));
+        for (auto& w : *A) {
+            w *= factor;
+        }
+        edit(t, A);
+    }
+
+    // Replaces or scales the weights of query t that the edits name.
+    void edit(int t, Host* A) const {
+        for (auto& e : edits) {
+            for (int j = 0; j < t; j++) {
+                if (!edited(e, t, j)) { continue; }
+                if (e.how == EDIT_NUMBER) { (*A)[j] = e.value; }
+                if (e.how == EDIT_SCALE)  { (*A)[j] *= e.value; }
+            }
+        }
+    }
+};
+
+// Scores each row of the prompt by the policy, for one key/value head. `sums` are the weights that
+// its rows had from all queries of the prompt (observed), or from the last of them (snapkv), over
+// the heads of the group.
+inline std::vector<double> evict_scores(const Evict& e, const std::vector<double>& sums,
+                                        const EvalHead& head) {
+    const int P = e.prompt;
+    const int window = snap_window(e);
+    const int newest = e.kept - EVICT_FIRST;
+    std::vector<double> score(P);
+
+    auto pooled = [&](int j) {                   // beyond the ends are zeros
+        const int side = SNAP_KERNEL / 2;
+        double sum = 0;
+        for (int i = j - side; i <= j + side; i++) {
+            if (i >= 0 && i < P - window) { sum += sums[i]; }
+        }
+        return sum / SNAP_KERNEL;
+    };
+    auto norm_of = [&](int j) { // in steps of 1e-5: equal keys are equal however they have turned
+        const double squares = ref::dot(head.k(j), head.k(j), head.s.HS);
+        return nearbyint(1e5 / 2 * log(squares));
+    };
+    auto readers = [&](int j) { // queries of the prompt that see row j
+        int count = 0;
+        for (int t = 0; t < P; t++) {
+            count += head.sees(t, j);
+        }
+        return count;
+    };
+
+    for (int j = 0; j < P; j++) {
+        switch (e.policy) {
+            case EVICT_streaming: score[j] = j < EVICT_FIRST || j >= P - newest; break;
+            case EVICT_knorm:     score[j] = -norm_of(j); break;
+            case EVICT_observed:  score[j] = sums[j] / readers(j); break;
+            default:              score[j] = j < P - window ? pooled(j) : INFINITY;
+        }
+    }
+    if (e.first == FIRST_KEPT)    { score[head.skip] = INFINITY; }
+    if (e.first == FIRST_DROPPED) { score[head.skip] = -INFINITY; }
+    if (head.skip) { score[0] = INFINITY; } // a sink token is no token
+    return score;
+}
+
+// Returns 1 for the rows that stay: the `kept` highest scores, and of equal ones the earlier.
+inline std::vector<char> evict_choose(const Evict& e, const std::vector<double>& score) {
+    std::vector<int> order(e.prompt);
+    for (int j = 0; j < e.prompt; j++) {
+        order[j] = j;
+    }
+    auto higher = [&](int a, int b) { return score[a] > score[b]; };
+    std::stable_sort(order.begin(), order.end(), higher);
+
+    std::vector<char> kept(e.prompt);
+    for (int k = 0; k < e.kept; k++) {
+        kept[order[k]] = 1;
+    }
+    return kept;
+}
+
+// Returns the angles that layer l turns q and k by per position, none if it does not turn them.
+inline std::vector<double> layer_angles(const Model* m, int l) {
+    if (!layer_rope(m, l)) {
+        return {};
+    }
+    const Arch& c = m->arch;
+    const bool local = is_local(c, l) && m->rope_local;
+    const double base = local ? c.rope_local : c.rope_base;
+    double length;
+    return rope_angles(c, base, !local, &length);
+}
+
+// Attention of one layer in host memory: what it reads and what it computes.
+struct EvalAttention {
+    const Stream& stream;
+    const Evict& evict;
+    const std::vector<Edit>& edits;
+    int l;
+    AttnShape s;
+    int skip;                                    // rows before the first token's
+    bool column;                                 // a column counts: some output depends on it
+    std::vector<double> angles;
+    Host qkv;
+    Host k_star;
+    Host v_star;
+    Host att;                                    // (B, T, NH, HS)
+    Host stat;                                   // (B, NH, T, 2)
+    std::vector<ref::HeadSums> given;            // (B, NH)
+
+    EvalAttention(const Model* m, int l, const Stream& stream, const Evict& evict,
+                  const std::vector<Edit>& edits)
+        : stream(stream), evict(evict), edits(edits), l(l), s(attn_shape(m, l)),
+          skip(m->sizes.bias.token),
+          column(Bias::column != NO_COLUMN && !column_idle(m->arch)), angles(layer_angles(m, l)) {
+        const Arch& c = m->arch;
+        const size_t N = rows(m);
+        const size_t stars = (size_t)bias_rows(c) * c.HS;
+        const bool logit = m->sizes.bias.column == LOGIT_COLUMN;
+
+        qkv = host_read(act_qkv(m, l), N * m->sizes.qkv_width);
+        k_star = host_read(star_k(m, l), logit ? c.NH : stars);
+        v_star = host_read(star_v(m, l), stars);
+
+        att.resize(N * s.NH * s.HS);
+        stat.resize(N * s.NH * 2);
+        given.resize((size_t)s.B * s.NH);
+    }
+
+    // Returns head h of sequence b.
+    EvalHead head_of(int b, int h) const {
+        const acc* k_at = k_star.empty() ? NULL : k_star.data();
+        const acc* v_at = v_star.empty() ? NULL : v_star.data();
+        const ref::Head<Attn, Bias, Pe> plain(qkv.data(), { k_at, v_at }, b, h, s);
+        return EvalHead(plain, stream, evict, edits, angles, l, skip);
+    }
+
+    // Computes query t of a head of sequence b. A becomes its weights.
+    void query(EvalHead* head, int b, int t, Host* A) {
+        const size_t bh = (size_t)b * s.NH + head->h;
+        const size_t token = (size_t)b * s.T + t;
+        acc* out = &att[(token * s.NH + head->h) * s.HS];
+        acc st[2];
+        head->weights(t, A, st);
+        for (int j = 0; j <= s.T; j++) {
+            if ((*A)[j] != 0) {
+                ref::add_times(out, (*A)[j], head->v(j), s.HS);
+            }
+        }
+        std::vector<double> weights(A->begin(), A->end());
+        if (!column) { weights[s.T] = 0; }
+        given[bh].add(weights, t, s.T, skip);
+        memcpy(&stat[(bh * s.T + t) * 2], st, sizeof st);
+    }
+
+    // Tells whether the weights of query t count for what stays.
+    bool counts(int t) const {
+        return evict.policy == EVICT_observed || t >= evict.prompt - snap_window(evict);
+    }
+
+    // Computes all heads of sequence b that read key/value head g: the prompt, then what follows.
+    void group(int b, int g) {
+        const int G = s.NH / s.KV;
+        const int first = g * G;
+        std::vector<double> sums(s.T);
+        Host A;
+        for (int h = first; h < first + G; h++) {
+            EvalHead head = head_of(b, h);
+            for (int t = 0; t < evict.prompt; t++) {
+                query(&head, b, t, &A);
+                if (!counts(t)) { continue; }
+                for (int j = 0; j < evict.prompt; j++) {
+                    sums[j] += std::fabs(A[j]);
+                }
+            }
+        }
+
+        std::vector<char> kept;
+        if (evict.on) {
+            const EvalHead head = head_of(b, first);
+            kept = evict_choose(evict, evict_scores(evict, sums, head));
+        }
+        for (int h = first; h < first + G; h++) {
+            EvalHead head = head_of(b, h);
+            if (evict.on) { head.kept = &kept; }
+            for (int t = evict.prompt; t < s.T; t++) {
+                query(&head, b, t, &A);
+            }
+        }
+    }
+};
+
+// Computes attention of layer l with what the change leaves a query: act_qkv -> act_att, act_stat.
+// Adds what every head gave the tokens, one for each sequence and head, to `seen`.
+inline void eval_attention(Model* m, int l, const Stream& stream, const Evict& evict,
+                           const std::vector<Edit>& edits, std::vector<HeadMetrics>* seen) {
+    EvalAttention a(m, l, stream, evict, edits);
+    const int KV = a.s.KV;
+    #pragma omp parallel for schedule(dynamic)
+    for (int bg = 0; bg < a.s.B * KV; bg++) {
+        a.group(bg / KV, bg % KV);
+    }
+
+    host_write(act_att(m, l), a.att);
+    ops::to_device(act_stat(m, l), a.stat.data(), a.stat.size() * sizeof(acc));
+
+    const int tokens = a.s.T - a.skip;
+    const size_t first = seen->size();
+    for (auto& sums : a.given) {
+        seen->push_back(sums.means(tokens, a.column || a.skip, a.column));
+    }
+    for (int b = 0; b < a.s.B; b++) {
+        scale_to_seen(m, l, &(*seen)[first + (size_t)b * a.s.NH]);
+    }
+}
+#endif // EVAL_CACHE_H

@@ -1,0 +1,226 @@
+/*
+eval_change.h -- what a run of eval changes of a model: numbers anywhere in it, bits, and what a
+query still sees. A model runs its stages as ever; the change comes before, after or in place of a
+stage (Model::around).
+*/
+#ifndef EVAL_CHANGE_H
+#define EVAL_CHANGE_H
+#include "eval_cache.h"
+#include "eval_quantize.h"
+
+// What a run does around the stages.
+struct Change {
+    std::vector<Edit> edits;
+    Stream stream;
+    Evict evict;
+    Bits bits;
+    bool record = false;                 // a plain run, which collects what means are made of
+    std::vector<HeadMetrics> seen;       // where it sees less: of each head and sequence
+    std::function<void(int l)> after_layer;
+
+    // Tells whether attention is computed here. Its statistics are then not those of the model's
+    // own mask.
+    bool sees_less() const {
+        bool weights = false;
+        for (auto& e : edits) { weights = weights || e.place == PLACE_A; }
+        return stream.on || evict.on || (weights && !record);
+    }
+};
+
+// The tensor that a layer leaves at a place, and which of its columns are meant: see Rows.
+struct PlaceTensor {
+    real* x;
+    const real* base;
+    int stride;
+    int offset;
+    int width;
+    int group;
+};
+
+// Returns the tensor of a place of layer l. A and pe have none: they are edited in attention and in
+// the weights.
+inline PlaceTensor place_tensor(const Model* m, Place place, int l) {
+    const Sizes& d = m->sizes;
+    const int C = d.C;
+    const int G = d.gate_width;
+    const int W = d.qkv_width;
+    const int HS = d.HS;
+    const int queries = d.q_width;
+    const int keys = d.kv_width;
+    const int values_at = d.qk_width;
+    real* qkv = act_qkv(m, l);
+    real* before = act_x(m, 2 * l);
+    real* between = act_x(m, 2 * l + 1);
+    real* after = act_x(m, 2 * l + 2);
+    switch (place) {
+        case PLACE_q:    return { qkv, NULL, W, 0, queries, HS };
+        case PLACE_k:    return { qkv, NULL, W, queries, keys, HS };
+        case PLACE_v:    return { qkv, NULL, W, values_at, keys, HS };
+        case PLACE_head: return { act_att(m, l), NULL, queries, 0, queries, HS };
+        case PLACE_gate: return { act_gate(m, l), NULL, G, 0, G, gates_per_head(m) };
+        case PLACE_attn: return { between, before, C, 0, C, 1 };
+        case PLACE_mlp:  return { after, between, C, 0, C, 1 };
+        case PLACE_h:    return { after, NULL, C, 0, C, 1 };
+        default:         return {};
+    }
+}
+
+// Returns the columns of a place in x, a copy of its tensor in host memory, minus `base` if there
+// is one.
+inline Rows place_rows(const Model* m, const PlaceTensor& p, Host* x, const Host* base = NULL) {
+    Rows r;
+    r.x = x;
+    r.base = base;
+    r.B = m->B;
+    r.T = m->T;
+    r.skip = m->sizes.bias.token;
+    r.stride = p.stride;
+    r.offset = p.offset;
+    r.width = p.width;
+    r.group = p.group;
+    return r;
+}
+
+inline void edit_or_record(Change* e, Edit* edit, int l, const Rows& r) {
+    if (!e->record) { edit_apply(*edit, l, r); }
+    if (e->record && edit->how == EDIT_MEAN) { edit_record(edit, l, r); }
+}
+
+// Makes all edits of the gate of layer l, after its sigmoid, and applies it to what the heads gave.
+inline void change_gate(Change* e, Model* m, int l) {
+    std::vector<Edit*> edits;
+    for (auto& edit : e->edits) {
+        if (edit.place == PLACE_gate && edit.layers.has(l)) { edits.push_back(&edit); }
+    }
+    if (edits.empty()) { return; }
+
+    const Sizes& d = m->sizes;
+    const size_t N = rows(m);
+    const PlaceTensor p = place_tensor(m, PLACE_gate, l);
+    Host g = host_read(p.x, N * p.stride);
+    for (auto& x : g) { x = sigmoid_(x); }
+    for (Edit* edit : edits) { edit_or_record(e, edit, l, place_rows(m, p, &g)); }
+    if (e->record) { return; }
+    Host att = host_read(act_att(m, l), N * d.q_width);
+    const bool by_head = gates_per_head(m) == 1;
+    for (size_t i = 0; i < att.size(); i++) { att[i] *= g[by_head ? i / d.HS : i]; }
+    host_write(act_gated(m, l), att);
+}
+
+// Edits layer l at the edit's place, with the stage done (q, k, v: before it).
+inline void change_edit(Change* e, Model* m, Edit* edit, int l) {
+    const PlaceTensor p = place_tensor(m, edit->place, l);
+    if (!p.x) { return; }
+    const size_t n = (size_t)rows(m) * p.stride;
+    Host x = host_read(p.x, n);
+    const Host base = host_read(p.base, n);
+    edit_or_record(e, edit, l, place_rows(m, p, &x, p.base ? &base : NULL));
+    if (!e->record) { host_write(p.x, x); }
+}
+
+// Makes the edits of one stage of layer l: those of q, k and v before it, all others after it.
+inline void change_edits(Change* e, Model* m, StageRole stage, int l, bool before) {
+    for (auto& row : PLACES) {
+        const Place place = (Place)(&row - PLACES);
+        const bool is_read = place == PLACE_q || place == PLACE_k || place == PLACE_v;
+        if (row.stage != stage || is_read != before) { continue; }
+        if (place == PLACE_gate) { change_gate(e, m, l); continue; }
+        for (auto& edit : e->edits) {
+            if (edit.place == place && edit.layers.has(l)) { change_edit(e, m, &edit, l); }
+        }
+    }
+}
+
+// Rounds the keys and values of layer l before attention reads them.
+inline void change_kv(Change* e, Model* m, int l) {
+    Host x = host_read(act_qkv(m, l), (size_t)rows(m) * m->sizes.qkv_width);
+    for (Place place : { PLACE_k, PLACE_v }) {
+        const Rows r = place_rows(m, place_tensor(m, place, l), &x);
+        bits_apply(&e->bits, PLACES[place].name, l, r, e->bits.kv, true);
+    }
+    if (!e->bits.calibrating) { host_write(act_qkv(m, l), x); }
+}
+
+// Rounds what the product of a stage reads, and returns what it was. Without a norm before it that
+// is the stream, so the caller puts it back when the product is done.
+inline Host change_input(Change* e, Model* m, const Stage& stage, StageInput input, int l) {
+    const int width = input.width;
+    const Host was = host_read(input.x, (size_t)rows(m) * width);
+    const PlaceTensor all = { input.x, NULL, width, 0, width, width };
+    Host x = was;
+    bits_apply(&e->bits, stage.name, l, place_rows(m, all, &x), e->bits.inputs, false);
+    host_write(input.x, x);
+    return was;
+}
+
+// Runs a stage of layer l with the change around it.
+inline void change_stage(Change* e, Model* m, const Stage& stage, int l) {
+    const bool attention = stage.role == ROLE_ATTENTION;
+    change_edits(e, m, stage.role, l, true);
+    if (attention && e->bits.kv) { change_kv(e, m, l); }
+    StageInput input = { NULL, 0 };
+    Host was;
+    if (e->bits.inputs) { input = stage.reads(m, l); }
+    if (input.x) { was = change_input(e, m, stage, input, l); }
+    if (attention && e->sees_less()) {
+        eval_attention(m, l, e->stream, e->evict, e->edits, &e->seen);
+    } else {
+        stage.forward(m, l);
+    }
+    if (input.x) { host_write(input.x, was); }
+    change_edits(e, m, stage.role, l, false);
+    if (stage.role == ROLE_FFN_OUT && e->after_layer) { e->after_layer(l); }
+}
+
+// Tells whether a query can stand at its place in the cache: not with learned or absolute
+// positions, nor where it was turned before a kernel, which cannot be undone.
+inline bool cache_has_positions(const Model* m) {
+    return m->sizes.pe.rotary ? Attn::phi == PHI_NONE : m->sizes.pe.score_bias;
+}
+
+// Dies if the edit names what this model, or a sequence of T tokens, does not have.
+inline void edit_check(const Edit& edit, const Model* m, int T) {
+    const Arch& c = m->arch;
+    const PlaceRow& row = PLACES[edit.place];
+    const std::string what = "--edit " + edit.text;
+    const bool open_end = edit.tokens.last() == LONG_MAX;
+    require(!edit.tokens.has(0) || open_end, what, "tokens from 1 on");
+    require(!edit.layers.beyond(c.L), what, strf("layers 0..%d", c.L - 1));
+    require(!edit.tokens.beyond(T + 1), what, strf("tokens up to %d", T));
+
+    const bool of_keys = edit.place == PLACE_k || edit.place == PLACE_v;
+    const int heads = of_keys ? c.KV : c.NH;
+    const int channels = row.by_head ? heads : c.C;
+    const char* of = row.by_head ? "heads" : "channels";
+    require(!edit.channels.beyond(channels), what, strf("%s 0..%d", of, channels - 1));
+    require(edit.from <= T, what, strf("from 1 to %d", T));
+
+    const bool branch = edit.place == PLACE_attn || edit.place == PLACE_mlp;
+    require(!branch || !m->sizes.norm.stream, what,
+            "a model whose branches add to the stream, not NORM=post");
+    require(edit.place != PLACE_gate || m->sizes.gate, what,
+            "a model with a gate (GATE=head or elem)");
+    require(edit.place != PLACE_pe || m->weights.wpe, what,
+            "a model with learned positions (PE=learnable)");
+}
+
+// Dies if the change means nothing for this model and T tokens.
+inline void change_check(const Change& e, const Model* m, int T) {
+    const Arch& c = m->arch;
+    const std::string mixer = mixer_of(c) ? mixer_of(c) : "";
+    require(mixer.empty(), "eval of a model with " + mixer + " layers", "attention in all layers");
+    const bool rounds_products = e.bits.weights || e.bits.inputs;
+    const bool mixture = !forward_only_part(c).empty();
+    require(!mixture || !rounds_products, "--quant of a mixture of experts",
+            "kv8 or kv4: its experts would not be rounded");
+    for (auto& edit : e.edits) { edit_check(edit, m, T); }
+
+    const bool plain_mask = !c.window && !c.prefix;
+    require(!e.stream.on || plain_mask, strf("--stream %d+%d", e.stream.n, e.stream.W),
+            "a model without a window and a prefix");
+    if (!e.evict.on) { return; }
+    const int rows = T + m->sizes.bias.token;
+    require(e.evict.kept >= 1 && e.evict.prompt < rows, "--evict", "a prompt, and some of it kept");
+    require(c.prefix <= e.evict.prompt, "--evict", "a prefix that is part of the prompt");
+}
+#endif // EVAL_CHANGE_H

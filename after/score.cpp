@@ -1,0 +1,523 @@
+/*
+after/score.cpp -- the command score: how likely a model finds given texts. Multiple choice
+(HellaSwag, ARC, PIQA, WinoGrande), the last word of a passage (LAMBADA), and whole texts
+(WikiText). The numbers are those of lm-evaluation-harness 0.4.13, item by item
+(dev/peers/check_score.py). What a task file holds: score_task.h.
+
+An item that cannot be scored, such as a continuation without a token of its own, is named, counted
+and left out.
+*/
+#include "../core/kv_cache.h"
+#include "../log.h"
+#include "../shell/process.h"
+#include "../shell/run_dir.h"
+#include "../core/train_sink.h"
+#include "../commands/commands.h"
+#include "../commands/generate.h"
+#include "../commands/open_model.h"
+#include "../commands/probe_data.h"
+#include "score_task.h"
+
+// ---- through the model
+
+// Row `row` of what lm_head reads predicts `token` of the request.
+struct ScoreRow {
+    long row;
+    int token;
+    ScoreRequest* request;
+};
+
+// lm_head on at most R rows at a time, and what comes back to host memory.
+struct ScoreHead {
+    Model* m;
+    bool greedy;                                 // also the likeliest token of each row
+    real* device;                                // (R, C) rows that lm_head reads
+    std::vector<real> top;                       // (N, C) all rows of the batch
+    std::vector<real> logits;                    // (R, V) if greedy
+    std::vector<acc> losses;                     // (R)
+
+    ScoreHead(Model* m, bool greedy) : m(m), greedy(greedy), losses(m->lm_head_rows) {
+        const size_t C = m->arch.C;
+        if (greedy) { logits.resize((size_t)m->lm_head_rows * m->arch.V); }
+        top.resize(rows(m) * C);
+        ops::to_host(top.data(), act_top(m), top.size() * sizeof(real));
+        device = (real*)ops::device_malloc(m->lm_head_rows * C * sizeof(real));
+    }
+    ~ScoreHead() { ops::device_free(device); }
+
+    void run(const ScoreRow* heads, int n);
+    int likeliest(int i) const;
+};
+
+// Sets losses, and logits if they are asked for, of n rows.
+void ScoreHead::run(const ScoreRow* heads, int n) {
+    const size_t C = m->arch.C;
+    const size_t V = m->arch.V;
+    std::vector<real> x(n * C);
+    std::vector<int> targets(n);
+    for (int i = 0; i < n; i++) {
+        std::copy_n(&top[heads[i].row * C], C, &x[i * C]);
+        targets[i] = heads[i].token;
+    }
+    ops::to_device(device, x.data(), n * C * sizeof(real));
+    ops::to_device(m->targets, targets.data(), n * sizeof(int));
+    real* all = m->acts.logits;
+    if (ops::lm_head_part && !greedy) {
+        lm_head_losses(m, m->acts.losses, device, m->targets, n);
+    } else {
+        ops::matmul_forward(all, device, m->weights.lmw, m->weights.lmb, NULL, n, C, V);
+        ops::classifier(m->acts.losses, all, m->targets, 0, m->arch.logit_cap, n, V);
+    }
+    ops::to_host(losses.data(), m->acts.losses, n * sizeof(acc));
+    if (greedy) { ops::to_host(logits.data(), all, n * V * sizeof(real)); }
+}
+
+// Returns the token of the largest logit of row i.
+int ScoreHead::likeliest(int i) const {
+    const size_t V = m->arch.V;
+    const real* row = &logits[i * V];
+    return std::max_element(row, row + V) - row;
+}
+
+// Adds log p of every row to its request.
+static void score_head(Model* m, const std::vector<ScoreRow>& heads, bool greedy) {
+    ScoreHead head(m, greedy);
+    for (size_t first = 0; first < heads.size(); first += m->lm_head_rows) {
+        const int n = std::min<size_t>(m->lm_head_rows, heads.size() - first);
+        head.run(&heads[first], n);
+        for (int i = 0; i < n; i++) {
+            const ScoreRow& row = heads[first + i];
+            row.request->loglik -= head.losses[i];
+            if (greedy && head.likeliest(i) != row.token) { row.request->greedy = false; }
+        }
+    }
+}
+
+// ---- batches
+
+// Returns how many tokens of a request are read: the last one is only predicted.
+static long tokens_read(const ScoreRequest& r) { return (long)r.tokens.size() - 1; }
+
+// Returns how many tokens all of an item's requests begin with.
+static long score_common(const ScoreItem& item) {
+    const std::vector<int>& a = item.requests[0].tokens;
+    long n = tokens_read(item.requests[0]);
+    for (auto& r : item.requests) {
+        n = std::min(n, tokens_read(r));
+        n = std::mismatch(a.begin(), a.begin() + n, r.tokens.begin()).first - a.begin();
+    }
+    return n;
+}
+
+// Items in one batch without padding. What the requests of an item begin with is computed once.
+struct ScoreForest {
+    std::vector<int> tokens;
+    std::vector<Span> spans;
+    std::vector<ScoreRow> heads;
+
+    void add(ScoreItem* item);
+    void add_request(ScoreRequest* r, long root, long common, int parent);
+};
+
+// Adds an item: a span for what its requests begin with, and one for the rest of each.
+void ScoreForest::add(ScoreItem* item) {
+    const long common = score_common(*item);
+    const long root = tokens.size();
+    int parent = -1;
+    if (common) {
+        parent = spans.size();
+        spans.push_back({ (int)root, 1, (int)common, 0, -1 });
+    }
+    const std::vector<int>& any = item->requests[0].tokens;
+    tokens.insert(tokens.end(), any.begin(), any.begin() + common);
+    for (auto& r : item->requests) { add_request(&r, root, common, parent); }
+}
+
+// Adds a request whose first `common` tokens stand in the rows from `root` on, in span `parent`.
+void ScoreForest::add_request(ScoreRequest* r, long root, long common, int parent) {
+    const std::vector<int>& all = r->tokens;
+    const long own = tokens.size();
+    const long n = tokens_read(*r) - common;
+    if (n) { spans.push_back({ (int)own, 1, (int)n, (int)common, parent }); }
+    tokens.insert(tokens.end(), all.begin() + common, all.end() - 1);
+    for (long k = r->from; k < (long)all.size(); k++) {
+        const long before = k - 1;               // the token whose row predicts token k
+        long row = root + before;
+        if (before >= common) { row = own + before - common; }
+        heads.push_back({ row, all[k], r });
+    }
+}
+
+// Scores items first .. last - 1 in one batch.
+static void score_forest(Model* m, ScoreItem* first, ScoreItem* last, bool greedy) {
+    ScoreForest forest;
+    for (ScoreItem* item = first; item < last; item++) { forest.add(item); }
+    model_load_forest(m, forest.tokens, forest.spans);
+    model_body(m);
+    score_head(m, forest.heads, greedy);
+}
+
+// Scores requests of one length as a batch of whole sequences.
+static void score_batch(Model* m, ScoreRequest* const* first, ScoreRequest* const* last,
+                        bool greedy) {
+    const int T = tokens_read(**first);
+    std::vector<int> seqs;
+    for (auto r = first; r < last; r++) {
+        const std::vector<int>& tokens = (*r)->tokens;
+        seqs.insert(seqs.end(), tokens.begin(), tokens.end());
+    }
+    model_load(m, seqs.data(), last - first, T);
+    std::vector<ScoreRow> heads;
+    for (auto r = first; r < last; r++) {
+        const std::vector<int>& tokens = (*r)->tokens;
+        const long row = (r - first) * m->T + m->sizes.bias.token;
+        for (long k = (*r)->from; k < (long)tokens.size(); k++) {
+            heads.push_back({ row + k - 1, tokens[k], *r });
+        }
+    }
+    model_body(m);
+    score_head(m, heads, greedy);
+}
+
+static void score_progress(long done, long all) {
+    const int columns = terminal_columns();
+    if (columns) { progress_show({ strf("%ld of %ld items", done, all) }, columns); }
+}
+
+// Scores all requests in batches of one length and at most batch_rows rows.
+static void score_whole(Model* m, ScoreTask* task, long batch_rows, bool greedy) {
+    const size_t items = task->items.size();
+    std::vector<ScoreRequest*> all;
+    for (auto& item : task->items) {
+        for (auto& r : item.requests) { all.push_back(&r); }
+    }
+    const size_t requests = all.size();
+    auto shorter = [](ScoreRequest* a, ScoreRequest* b) {
+        return a->tokens.size() < b->tokens.size();
+    };
+    std::stable_sort(all.begin(), all.end(), shorter);
+    size_t end = 0;
+    for (size_t i = 0; i < requests; i = end) {
+        const size_t n = all[i]->tokens.size();
+        const size_t most = std::max<size_t>(1, batch_rows / n);
+        const size_t stop = std::min(requests, i + most);
+        end = i;
+        while (end < stop && all[end]->tokens.size() == n) { end++; }
+        score_progress(i * items / requests, items);
+        score_batch(m, &all[i], all.data() + end, greedy);
+    }
+}
+
+// Returns the rows of an item in a forest.
+static long forest_rows(const ScoreItem& item) {
+    const long common = score_common(item);
+    long n = common;
+    for (auto& r : item.requests) { n += tokens_read(r) - common; }
+    return n;
+}
+
+// Scores all requests of the task, batch_rows rows at a time, or one item.
+static void score_run(Model* m, ScoreTask* task, long batch_rows) {
+    const bool greedy = task->form == SCORE_CONTINUATION;
+    if (!forest_fits(m)) {
+        score_whole(m, task, batch_rows, greedy);
+        return;
+    }
+    std::vector<ScoreItem>& items = task->items;
+    size_t end = 0;
+    for (size_t i = 0; i < items.size(); i = end) {
+        long n = 0;
+        end = i;
+        while (end < items.size() && (n < batch_rows || end == i)) {
+            n += forest_rows(items[end]);
+            end++;
+        }
+        score_progress(i, items.size());
+        score_forest(m, &items[i], items.data() + end, greedy);
+    }
+}
+
+// ---- the results
+
+struct ScoreResult {
+    std::string name;
+    double value;
+    double error;                                // its standard error, NAN of one item
+};
+
+static ScoreResult score_mean(const std::string& name, const std::vector<double>& x) {
+    const Mean m = mean_of(x);
+    return { name, m.mean, m.error };
+}
+
+// Returns the request of the largest value, of equals the first.
+static long score_best(const ScoreItem& item, bool by_character) {
+    std::vector<double> x;
+    for (size_t i = 0; i < item.requests.size(); i++) {
+        double loglik = item.requests[i].loglik;
+        if (by_character) { loglik /= item.characters[i]; }
+        x.push_back(loglik);
+    }
+    return std::max_element(x.begin(), x.end()) - x.begin();
+}
+
+// Returns the log-likelihood of all requests of an item.
+static double score_sum(const ScoreItem& item) {
+    double sum = 0;
+    for (auto& r : item.requests) { sum += r.loglik; }
+    return sum;
+}
+
+// Returns sum a / sum b over the items, and the standard error of that ratio (to first order).
+static ScoreResult score_ratio(const std::string& name, const std::vector<double>& a,
+                               const std::vector<double>& b) {
+    const size_t n = a.size();
+    double sum_a = 0;
+    double sum_b = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum_a += a[i];
+        sum_b += b[i];
+    }
+    const double ratio = sum_a / sum_b;
+    std::vector<double> rest;
+    for (size_t i = 0; i < n; i++) { rest.push_back((a[i] - ratio * b[i]) * n / sum_b); }
+    return { name, ratio, mean_of(rest).error };
+}
+
+// Returns exp of a mean and its standard error, to first order.
+static ScoreResult score_exp(const std::string& name, double mean, double error) {
+    return { name, exp(mean), exp(mean) * error };
+}
+
+// Returns the perplexities of whole texts.
+static std::vector<ScoreResult> text_results(const ScoreTask& task) {
+    std::vector<double> loss;
+    std::vector<double> bits;
+    std::vector<double> words;
+    std::vector<double> bytes;
+    for (auto& item : task.items) {
+        const double sum = score_sum(item);
+        loss.push_back(-sum);
+        bits.push_back(-sum / log(2));
+        words.push_back(item.words);
+        bytes.push_back(item.bytes);
+    }
+    const ScoreResult by_word = score_ratio("", loss, words);
+    const ScoreResult by_byte = score_ratio("", loss, bytes);
+    return { score_exp("word_perplexity", by_word.value, by_word.error),
+             score_exp("byte_perplexity", by_byte.value, by_byte.error),
+             score_ratio("bits_per_byte", bits, bytes) };
+}
+
+// Returns how often a continuation is the likeliest, and its perplexity.
+static std::vector<ScoreResult> continuation_results(const ScoreTask& task) {
+    std::vector<double> right;
+    std::vector<double> loss;
+    for (auto& item : task.items) {
+        right.push_back(item.requests[0].greedy);
+        loss.push_back(-score_sum(item));
+    }
+    const Mean mean = mean_of(loss);
+    return { score_mean("acc", right), score_exp("perplexity", mean.mean, mean.error) };
+}
+
+// Returns how often the right choice is the likeliest and, if choices differ in length, by
+// character.
+static std::vector<ScoreResult> choice_results(const ScoreTask& task) {
+    std::vector<double> right;
+    std::vector<double> by_character;
+    const bool lengths = task.form == SCORE_CHOICES;
+    for (auto& item : task.items) {
+        right.push_back(score_best(item, false) == item.gold);
+        if (lengths) { by_character.push_back(score_best(item, true) == item.gold); }
+    }
+    if (!lengths) { return { score_mean("acc", right) }; }
+    return { score_mean("acc", right), score_mean("acc_norm", by_character) };
+}
+
+static std::vector<ScoreResult> score_results(const ScoreTask& task) {
+    if (task.form == SCORE_TEXT) { return text_results(task); }
+    if (task.form == SCORE_CONTINUATION) { return continuation_results(task); }
+    return choice_results(task);
+}
+
+// Returns the start of a line of --items.
+static JsonObject score_line(const ScoreTask& task, long number) {
+    JsonObject o;
+    o.text("task", task.path);
+    o.count("item", number);
+    return o;
+}
+
+static std::string left_line(const ScoreTask& task, const ScoreLeft& left) {
+    JsonObject o = score_line(task, left.number);
+    o.text("left_out", left.why);
+    return o.all() + "\n";
+}
+
+// Returns the line of an item: the log-likelihoods of its requests.
+static std::string item_line(const ScoreTask& task, const ScoreItem& item) {
+    std::vector<double> loglik;
+    std::vector<std::string> greedy;
+    for (auto& r : item.requests) {
+        loglik.push_back(r.loglik);
+        greedy.push_back(json_bool(r.greedy));
+    }
+    if (task.form == SCORE_TEXT) { loglik = { score_sum(item) }; }
+    JsonObject o = score_line(task, item.number);
+    o.array("loglik", loglik);
+    if (task.form == SCORE_CONTINUATION) { o.json("greedy", json_list(greedy)); }
+    return o.all() + "\n";
+}
+
+// Returns a line of --items for every item, in the order of the file.
+static std::string score_lines(const ScoreTask& task) {
+    std::string lines;
+    auto left = task.left.begin();
+    const auto end = task.left.end();
+    for (auto& item : task.items) {
+        for (; left != end && left->number < item.number; left++) {
+            lines += left_line(task, *left);
+        }
+        lines += item_line(task, item);
+    }
+    for (; left != end; left++) { lines += left_line(task, *left); }
+    return lines;
+}
+
+// Prints a result, shares as percentages.
+static void score_print(const ScoreResult& r) {
+    const bool share = r.name.compare(0, 3, "acc") == 0;
+    const double by = share ? 100 : 1;
+    printf("  %-16s %10.4f", r.name.c_str(), r.value * by);
+    if (share) { printf(" %%"); }
+    if (!std::isnan(r.error)) { printf("  +- %.4f", r.error * by); }
+    printf("\n");
+}
+
+// Prints the results of a task and returns them as an object.
+static std::string score_report(const ScoreTask& task, const std::string& bos, double seconds) {
+    const size_t n = task.items.size();
+    progress_end();
+    printf("%s: %zu items, bos %s, %.1f items/s", printable(task.path).c_str(), n,
+           printable(bos).c_str(), n / seconds);
+    if (task.cut) { printf(", %ld cut at the front to fit the model", task.cut); }
+    if (!task.left.empty()) { printf(", %zu left out", task.left.size()); }
+    printf("\n");
+    JsonObject o;
+    o.text("task", task.path);
+    o.count("n", n);
+    o.count("cut", task.cut);
+    o.count("left_out", task.left.size());
+    o.text("bos", bos);
+    o.number("seconds", seconds);
+    for (auto& r : score_results(task)) {
+        score_print(r);
+        o.number(r.name, r.value);
+        o.number(r.name + "_stderr", r.error);
+    }
+    return o.all();
+}
+
+// ---- the command
+
+// Rejects at once what could only fail after the work is done. Returns the files of --task.
+static std::vector<std::string> score_files(const Flags& f) {
+    const std::vector<std::string> files = split(f.task, ',');
+    const char* make = "make one: python3 scripts/tasks.py --help";
+    if (files.empty()) {
+        die(EXIT_USER, "--task: wanted a .jsonl of records, or several: A,B", make);
+    }
+    for (auto& path : files) {
+        if (!file_exists(path)) { file_read(path, make); }
+    }
+    std::vector<std::string> others = files_read(f, files);
+    for (auto& path : { f.json, f.items }) {
+        output_check(path, others);
+        others.push_back(path);
+    }
+    return files;
+}
+
+// Returns how this model's tokenizer reads text, as the flags want it.
+static ScoreText score_how(const Flags& f, const Model& m, const Tokenizer& tok) {
+    const std::string tokenizer = "tokenizer " + tok.name;
+    const std::string bos = f.given_bos ? f.bos : "default";
+    const bool specials = bos == "default";
+    vocabulary_check(tok, m.arch.V);
+    require(specials || bos == "none", "--bos " + bos,
+            "default (what the tokenizer puts there) or none");
+    const bool has_positions = f.max_length <= m.arch.T || !m.sizes.pe.learnable;
+    require(has_positions, strf("--max-length %ld", f.max_length),
+            strf("at most the %d positions of the model", m.arch.T));
+    if (f.max_length > m.arch.T) {
+        printf("note   --max-length %ld goes beyond the %d positions of the model\n", f.max_length,
+               m.arch.T);
+    }
+    const int prefix = score_prefix(tok);
+    require(prefix >= 0, tokenizer + ": no BOS and no EOS", "one, to begin a text with");
+    const std::string prefix_text = tokenizer_decode(tok, &prefix, 1, false);
+    const long longest = f.max_length ? f.max_length : m.arch.T;
+    return { tok, specials, prefix, prefix_text, longest, m.arch.V };
+}
+
+// Names the items that were left out, the first of many, and ends the program: what is printed is
+// not the whole task.
+static void score_left_check(const std::vector<ScoreLeft>& left, long all) {
+    if (left.empty()) { return; }
+    const size_t most = 20;
+    for (size_t i = 0; i < left.size() && i < most; i++) {
+        fprintf(stderr, "left out %s\n", printable(left[i].why).c_str());
+    }
+    if (left.size() > most) { fprintf(stderr, "and %zu more\n", left.size() - most); }
+    die(EXIT_USER, strf("%zu of %ld items could not be scored and were left out", left.size(), all),
+        "the numbers are of the other items; fix these records to score all");
+}
+
+// Dies if a score is not finite.
+static void scores_check(Model* m, const ScoreTask& task) {
+    for (auto& item : task.items) {
+        if (!std::isfinite(score_sum(item))) { die_not_finite(m); }
+    }
+}
+
+// Scores each file of --task: prints what was found, writes --json and --items.
+int command_score(Flags f) {
+    const std::vector<std::string> files = score_files(f);
+    Model m = model_from_checkpoint(&f, f.max_length, cpu::STAY_ALL);
+    const std::string& checkpoint = f.words[0];
+    require(!m.arch.prefix, checkpoint + strf(": prefix %d", m.arch.prefix),
+            "none: a continuation must not see itself");
+    if (f.tokenizer.empty()) { die_no_tokenizer(checkpoint); }
+    const Tokenizer tok = tokenizer_of(f.tokenizer);
+    const ScoreText how = score_how(f, m, tok);
+    printf("%s", trained_edits_note(checkpoint, f).c_str());
+    std::string bos = "none";
+    if (how.specials && !tok.before.empty()) { bos = token_text(tok, tok.before[0]); }
+
+    const int batch_rows = ops::on_host ? 2048 : 8192;
+    std::vector<std::string> tasks;
+    std::string lines;
+    std::vector<ScoreLeft> left;
+    long all = 0;
+    for (auto& path : files) {
+        ScoreTask task = score_read(path, how, f.limit);
+        const double begin = now_ms();
+        score_run(&m, &task, batch_rows);
+        scores_check(&m, task);
+        const double seconds = (now_ms() - begin) / 1e3;
+        tasks.push_back(score_report(task, bos, seconds));
+        lines += score_lines(task);
+        left.insert(left.end(), task.left.begin(), task.left.end());
+        all += task.items.size() + task.left.size();
+    }
+    JsonObject o;
+    o.text("checkpoint", checkpoint);
+    o.json("program", program_json());
+    o.json("tasks", json_list(tasks));
+    if (!f.json.empty()) { file_write(f.json, o.all() + "\n"); }
+    if (!f.items.empty()) { file_write(f.items, lines); }
+    model_free(&m);
+    score_left_check(left, all);
+    return 0;
+}

@@ -1,0 +1,312 @@
+/*
+core/arch.cpp -- what arch.h declares.
+*/
+#include "arch_check.h"
+
+std::vector<ArchRow> arch_rows(Arch* c) {
+    #define X(type, field, otherwise, cmds, by, key, low, high, names, help) \
+        { ARCH_##type, #field, cmds, by, key, (double)(low), (double)(high), names, help, \
+          &c->field },
+    return { ARCH(X) };
+    #undef X
+}
+
+std::string log_name(const ArchRow& r) {
+    std::string s = r.by + (is_flag(r) ? 2 : 0);
+    for (auto& ch : s) {
+        ch = ch == '-' ? '_' : (char)tolower(ch);
+    }
+    return s;
+}
+
+static std::vector<std::string> kind_names(const ArchRow& r) {
+    std::vector<std::string> names = split(r.names, ' ');
+    names.pop_back();                            // the list ends in a blank
+    return names;
+}
+
+std::string kind_name(const ArchRow& r) { return kind_names(r)[*(kind*)r.at]; }
+
+bool kind_set(const ArchRow& r, const std::string& name) {
+    const std::vector<std::string> names = kind_names(r);
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found != names.end()) {
+        *(kind*)r.at = found - names.begin();
+    }
+    return found != names.end();
+}
+
+std::string arch_text(const ArchRow& r, bool json) {
+    if (r.type == ARCH_int)   { return strf("%d", *(int*)r.at); }
+    if (r.type == ARCH_float) {
+        return json ? float_text(*(float*)r.at) : strf("%g", *(float*)r.at);
+    }
+    if (r.type == ARCH_list && json) { return "[" + *(list*)r.at + "]"; }
+    const std::string s = r.type == ARCH_kind ? kind_name(r) : *(str*)r.at;
+    return json ? json_str(s) : s;
+}
+
+std::string arch_set(const ArchRow& r, const std::string& text) {
+    long whole = 0;
+    double number = 0;
+    if (r.type == ARCH_str) { *(str*)r.at = text; return ""; }
+    if (r.type == ARCH_list) {
+        for (auto& word : split(text, ',')) {
+            const bool ok = parse_double(word, &number) && number >= 1e-6 && number <= 1e6;
+            if (!ok) { return "a list of numbers, 1e-6 to 1e6"; }
+        }
+        *(list*)r.at = text;
+        return "";
+    }
+    if (r.type == ARCH_kind) {
+        return kind_set(r, text) ? "" : "one of: " + std::string(r.names);
+    }
+    if (r.type == ARCH_int && !parse_long(text, &whole)) { return "a whole number"; }
+    if (r.type == ARCH_float && !parse_double(text, &number)) { return "a number"; }
+    if (r.type == ARCH_int) { number = whole; }
+    // as a float it would be 0, which often means: as it is
+    if (float_loses(number)) { return "0, or 1e-37 or more in size"; }
+    if (number < r.low || number > r.high) {
+        return number_text(r.low) + " to " + number_text(r.high);
+    }
+    if (r.type == ARCH_int) { *(int*)r.at = whole; }
+    if (r.type == ARCH_float) { *(float*)r.at = number; }
+    return "";
+}
+
+// ---- is this a model, and can this binary compute it?
+std::string ArchCheck::got(std::initializer_list<const char*> fields) {
+    const bool by_flags = where.empty();
+    std::string text;
+    if (!by_flags) { text = where + ":"; }
+    for (const char* field : fields) {
+        for (auto& r : arch_rows(&c)) {
+            if (strcmp(r.field, field)) { continue; }
+            if (!text.empty()) { text += " "; }
+            text += by_flags ? r.by : r.key;
+            text += by_flags && !is_flag(r) ? "=" : " ";
+            text += arch_text(r, false);
+        }
+    }
+    return text;
+}
+
+void ArchCheck::need(bool ok, std::initializer_list<const char*> fields,
+                     const std::string& wanted) {
+    if (!ok) { die(EXIT_USER, got(fields) + ": wanted " + wanted); }
+}
+
+// Checks what a norm has, and what its place allows.
+void ArchCheck::norms() {
+    const bool pre = norm_of(c).in && !norm_of(c).out;
+    need(c.norm_bias || c.norm_kind == NORM_KIND_ln, { "norm_bias", "norm_kind" },
+         "--norm-kind ln, or leave it out: RMSNorm has no bias");
+    need(c.residual_scale == 1 || pre, { "residual_scale", "norm" }, "NORM=pre, or 1");
+    need(c.logit_divisor == 1 || !norm_of(c).stream, { "logit_divisor", "norm" },
+         "another NORM than post, or 1");
+}
+
+// Checks what must be given, and that the numbers fit together.
+void ArchCheck::sizes() {
+    need(c.L >= 1, { "L" }, "1 or more");
+    need(c.NH >= 1, { "NH" }, "1 or more");
+    need(c.C >= 1 && c.HS >= 1, { "C", "NH", "HS" }, "a width that the heads divide");
+    need(c.KV >= 1 && c.NH % c.KV == 0, { "KV", "NH" }, "a number that divides the heads");
+    need(c.F >= 1, { "F" }, "1 or more");
+    need(c.T >= 1, { "T" }, "1 or more");
+    need(c.V >= 2, { "V" }, "2 or more");
+    need(c.prefix < c.T, { "prefix", "T" }, "a prefix shorter than the sequence");
+    const double weights = 4.0 * c.L * ((double)c.C * c.NH * c.HS + (double)c.C * c.F) +
+                           2.0 * c.V * c.C;
+    need(weights < 1e13, { "L", "C", "NH", "HS", "F", "V" },
+         "a model of less than 1e13 parameters");
+}
+
+void ArchCheck::positions() {
+    const bool rotary = pe_of(c).rotary;
+    need(!rotary || rotated(c) >= 2, { "HS", "rope_part", "pe" },
+         "at least two channels that turn");
+    need(!rotary || c.rope_part < 1 || c.HS % 2 == 0, { "HS", "C", "NH", "pe" },
+         "an even head size");
+    need(!pe_of(c).absolute || c.C % 2 == 0, { "C", "pe" }, "an even width");
+    const Arch plain;
+#define TURNS(field) \
+need(rotary || c.field == plain.field, { #field, "pe" }, "PE=rotary, or leave it out");
+    TURNS(rope_base)
+    TURNS(rope_local) TURNS(rope_part) TURNS(rope_layers) TURNS(rope_scaling)
+#undef TURNS
+    need(c.rope_scaling != ROPE_llama3 || c.rope_high > c.rope_low,
+         { "rope_low", "rope_high" }, "low less than high");
+    need(c.rope_scaling != ROPE_yarn || c.rope_fast >= c.rope_slow,
+         { "rope_slow", "rope_fast" }, "slow at most fast");
+    const bool by_length = c.rope_scaling == ROPE_dynamic || c.rope_scaling == ROPE_longrope;
+    need(!by_length || !where.empty(), { "rope_scaling" },
+         "none, linear, llama3 or yarn: this one is only read, of a model that has it");
+    const size_t factors = c.rope_scaling == ROPE_longrope ? rotated(c) / 2 : 0;
+    for (const list* given : { &c.rope_short, &c.rope_long }) {
+        std::string wanted = "longrope, for a short_factor and a long_factor";
+        if (factors) {
+            wanted = strf("%zu numbers in its short_factor and long_factor", factors);
+        }
+        need(split(*given, ',').size() == factors, { "rope_scaling" }, wanted);
+    }
+    need(c.rope_scaling != ROPE_none || c.rope_factor == 1, { "rope_factor", "rope_scaling" },
+         "--rope-scaling linear, llama3 or yarn");
+    need(c.slopes == SLOPES_even || c.pe == PE_alibi, { "slopes", "pe" },
+         "PE=alibi, or leave it out");
+    need(!c.rope_local || c.window, { "rope_local", "window" }, "a window in some layers");
+    for (const str* p : { &c.rope_layers, &c.local }) {
+        need(p->find_first_not_of("01") == std::string::npos,
+             { p == &c.local ? "local" : "rope_layers" }, "a pattern of 0 and 1, such as 1110");
+    }
+    need(c.local.empty() || c.window, { "local", "window" }, "a window for those layers");
+}
+
+void ArchCheck::attention() {
+    const BiasRow& b = bias_of(c);
+    need(c.attn_p == 1 || Attn::Z == Z_PNORM, { "attn_p" },
+         "ATTN=softmax_p or sigmoid_p, or 1");
+    need(c.attn_alpha == 1 || Attn::Z != Z_ONE, { "attn_alpha" },
+         "a normalized attention, or 1");
+    need(c.attn_cap == Arch().attn_cap || Attn::capped, { "attn_cap" },
+         "ATTN=softcap");
+    need(!c.attn_bias || (!Attn::exp_family && Attn::phi == PHI_NONE), { "attn_bias" },
+         "0, or an ATTN where a shift of all scores matters, such as sigmoid");
+    need(b.column != LOGIT_COLUMN || c.bias_share == SHARE_none, { "bias_share", "bias" },
+         "none: a logit is one number per head");
+    need(c.k_dims <= c.HS, { "k_dims", "HS" }, "at most the head size");
+    need(!c.k_dims || c.k_dims == c.HS || b.learn_k, { "k_dims", "bias" }, "BIAS=k or kv");
+    const str& v = c.v_star;
+    const bool e1 = v.compare(0, 3, "e1:") == 0;
+    const bool ones = v.compare(0, 5, "ones:") == 0;
+    double M = 0;
+    const bool says = (e1 || ones) && parse_double(v.substr(e1 ? 3 : 5), &M) && M >= 0 &&
+                      !float_loses(M) && M <= FLT_MAX;
+    need(v.empty() || says, { "v_star" }, "e1:M or ones:M, M the norm");
+    need(v.empty() || (b.learn_k && !b.learn_v), { "v_star", "bias" }, "BIAS=k");
+    need(!c.parallel || (norm_of(c).in && !norm_of(c).out), { "parallel", "norm" }, "NORM=pre");
+}
+
+std::string column_note(const Arch& c) {
+    const BiasRow& b = bias_of(c);
+    if (!column_idle(c)) { return ""; }
+    const bool takes_v = b.column == KEY_COLUMN && b.learn_k;
+    return strf("note   the extra key of BIAS=%s changes no output here: ATTN=%s does not divide a "
+                "row by its sum, and v* is 0. It is left out of all shares; %s or BIAS=kv would "
+                "give it a value\n",
+                b.name, build::Attn::name, takes_v ? "--v-star" : "BIAS=k with --v-star");
+}
+
+void arch_settle(Arch* c, const std::string& where) {
+    if (!c->KV) { c->KV = c->NH; }
+    if (!c->HS && c->NH && c->C % c->NH == 0) {
+        c->HS = c->C / c->NH;
+    }
+    if (!c->k_dims) { c->k_dims = c->HS; }
+    if (slope_heads(*c) == c->NH) { c->slopes = SLOPES_even; }    // a power of two: no other
+    ArchCheck check = { *c, where };
+    check.sizes();
+    check.norms();
+    check.positions();
+    check.attention();
+    if (open_files) { open_files->settle(&check); }
+}
+
+// ---- config.json
+
+std::string key_object(const ArchRow& r) {
+    const char* dot = strchr(r.key, '.');
+    return dot ? std::string(r.key, dot) : "";
+}
+
+std::string key_name(const ArchRow& r) {
+    const char* dot = strchr(r.key, '.');
+    return dot ? dot + 1 : r.key;
+}
+
+Arch arch_fixed() {
+    Arch c;
+    for (auto& r : arch_rows(&c)) {
+        if (r.type == ARCH_kind) { *(kind*)r.at = 0; }
+    }
+    return c;
+}
+
+bool is_llama(Arch c) {
+    Arch plain = arch_fixed();
+    plain.k_dims = c.k_dims = 0;
+    plain.context = c.context;                   // of the run: it changes nothing that is computed
+    const std::vector<ArchRow> ours = arch_rows(&c);
+    const std::vector<ArchRow> llama = arch_rows(&plain);
+    bool same = !strcmp(build::Attn::name, "softmax");
+    for (size_t i = 0; i < ours.size(); i++) {
+        if (key_object(ours[i]) == "train_sink") {
+            same = same && arch_text(ours[i], true) == arch_text(llama[i], true);
+        }
+    }
+    return same;
+}
+
+void arch_fields(JsonObject* o, Arch c, const std::string& object) {
+    Arch fixed = arch_fixed();
+    fixed.k_dims = c.HS;                                 // what 0 amounts to
+    const std::vector<ArchRow> absent = arch_rows(&fixed);
+    const std::vector<ArchRow> rows = arch_rows(&c);
+    for (size_t i = 0; i < rows.size(); i++) {
+        const ArchRow& r = rows[i];
+        const bool same = arch_text(r, true) == arch_text(absent[i], true);
+        if (key_object(r) != object || (same && object == "train_sink")) { continue; }
+        // others read a length of 0 as 0, not as `from the factor`
+        if (!strcmp(r.field, "rope_length") && !c.rope_length) { continue; }
+        if (r.type == ARCH_list && ((list*)r.at)->empty()) { continue; }
+        o->json(key_name(r), config_text(r));
+    }
+}
+
+std::string arch_object(const Arch& c, const std::string& object) {
+    JsonObject o(JSON_SPACED);
+    arch_fields(&o, c, object);
+    return o.all();
+}
+
+std::string config_text(const ArchRow& r) {
+    const bool yes_or_no = !strcmp(r.field, "tied");     // as transformers has it
+    return yes_or_no ? json_bool(*(int*)r.at) : arch_text(r, true);
+}
+
+std::string arch_wrong(const ArchRow& r) {
+    double v = r.low;
+    if (r.type == ARCH_int)   { v = *(int*)r.at; }
+    if (r.type == ARCH_float) { v = *(float*)r.at; }
+    if (v >= r.low && v <= r.high) { return ""; }         // not NaN
+    return number_text(r.low) + " to " + number_text(r.high);
+}
+
+void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
+    std::string text = v.string;
+    std::string wanted;
+    if (v.type == Json::BOOL) {
+        text = v.number ? "1" : "0";
+    }
+    const bool wants_text = r.type == ARCH_str || r.type == ARCH_kind;
+    const bool numbers = r.type == ARCH_list && v.type == Json::ARRAY;
+    for (auto& item : v.items) {
+        const bool number = item.type == Json::NUMBER;
+        if (numbers) { list_add(&text, number ? item.string : json_short(item), ","); }
+    }
+    const bool yes_or_no = r.type == ARCH_int && r.low == 0 && r.high == 1;
+    bool fits = v.type == Json::NUMBER || (yes_or_no && v.type == Json::BOOL);
+    if (wants_text) { fits = v.type == Json::STRING; }
+    if (r.type == ARCH_list) { fits = numbers; }
+    if (!fits) {
+        wanted = "a number";
+        if (wants_text) { wanted = "text"; }
+        if (r.type == ARCH_list) { wanted = "a list of numbers"; }
+        if (yes_or_no) { wanted = "true or false"; }
+    } else {
+        wanted = arch_set(r, text);
+    }
+    if (!wanted.empty()) {
+        die(EXIT_USER, where + ": " + r.key + " is " + json_short(v) + ", wanted " + wanted);
+    }
+}

@@ -1,0 +1,227 @@
+/*
+checkpoint.cpp -- what checkpoint.h declares.
+*/
+#include "checkpoint.h"
+#include <set>
+#include "../shell/saves.h"
+
+// Returns a whole array as floats in host memory, from the shards of all ranks: in place if it is
+// that already, else in *copy.
+static const float* host_floats(const Model* m, acc* shard, std::vector<float>* copy) {
+    const acc* array = gather_array(m, shard);
+    const bool in_place = array == shard && ops::on_host;
+    if (in_place && std::is_same<acc, float>::value) { return (const float*)array; }
+    const std::vector<acc> x = copy_to_host(array, m->num_params);
+    copy->assign(x.begin(), x.end());
+    return copy->data();
+}
+
+// ---- out
+
+std::vector<StOut> tensors_of(const Model* m, const NamedArrays& arrays,
+                              std::vector<std::vector<float>>* copies) {
+    std::vector<StOut> out;
+    copies->resize(arrays.size());
+    for (size_t i = 0; i < arrays.size(); i++) {
+        const std::string& prefix = arrays[i].first;
+        const float* x = host_floats(m, arrays[i].second, &(*copies)[i]);
+        for (auto& t : m->tensors) { out.push_back({ prefix + t.name, t.shape, x + t.at }); }
+    }
+    return out;
+}
+
+// Writes arrays as named tensors: rank 0 does, from the shards of all.
+static void tensors_save(const Model* m, const std::string& path, const NamedArrays& arrays) {
+    std::vector<std::vector<float>> copies;
+    const std::vector<StOut> out = tensors_of(m, arrays, &copies);
+    if (dist::rank == 0) { safetensors_write(path, out, "{\"format\":\"pt\"}"); }
+}
+
+// Names the tokenizer for the files of another family: by its first file or, if an older kind kept
+// none, by itself.
+static std::string tokenizer_name(const Tokenizer& tok) {
+    if (!tok.files.empty()) { return tok.files[0].first; }
+    return tok.kind == TOKENIZER_BPE ? tok.name : "";
+}
+
+// Writes the model as the family that it was read as, where that still says it: a run that began
+// as a Pythia is one to the end. Else by our names.
+static ModelFile model_file(const Arch& c, const std::vector<StOut>& ours, const Tokenizer& tok,
+                            const std::string& tokenizer_path) {
+    const bool other = !c.family.empty() && c.family != "llama";
+    ModelFile file;
+    if (other && open_files && open_files->written_as(c, ours, tok, tokenizer_path, &file)) {
+        return file;
+    }
+    return { config_json(c, tok, tokenizer_path), ours, {} };
+}
+
+void checkpoint_save(const Model* m, const std::string& out, long step,
+                     const JsonObject& state, const Tokenizer& tok, bool optimizer) {
+    const std::string dir = dist::rank == 0 ? checkpoint_begin(out, step) : "";
+    std::vector<std::vector<float>> copies;
+    const std::vector<StOut> ours = tensors_of(m, { { "", m->master } }, &copies);
+    if (optimizer) {
+        tensors_save(m, dir + "/optimizer.safetensors",
+                     { { "m.", m->adam_m }, { "v.", m->adam_v } });
+    }
+    if (dist::rank > 0) { return; }
+    const ModelFile as = model_file(m->arch, ours, tok, tokenizer_name(tok));
+    safetensors_write(dir + "/model.safetensors", as.tensors, "{\"format\":\"pt\"}");
+    auto files = tok.files;
+    files.insert(files.begin(), { "config.json", as.config });
+    for (auto& file : files) { file_write(dir + "/" + file.first, file.second); }
+    file_write(dir + "/state.json", state_sealed(state, files) + "\n");
+    checkpoint_commit(out, step);
+}
+
+// ---- in
+
+void tensor_to_device(acc* array, const Tensor& t, const std::vector<float>& values) {
+    copy_to_device(array + t.at, std::vector<acc>(values.begin(), values.end()));
+}
+
+void die_of_other_model(const std::string& what) {
+    die(EXIT_USER, what, "config.json and the weights are of different models: get both again");
+}
+
+// Lists the tensors that BIAS brings: those that the same model without it does not have.
+static std::set<std::string> names_of_bias(const Model* m) {
+    Arch plain = m->arch;
+    plain.bias = BIAS_none;
+    Params<real> places;
+    std::vector<Tensor> list;
+    Layout(plain).params<real>(&places, &list, NULL);
+    std::set<std::string> names;
+    for (auto& t : m->tensors) { names.insert(t.name); }
+    for (auto& t : list) { names.erase(t.name); }
+    return names;
+}
+
+// Writes a shape as " 2 3".
+static std::string shape_text(const std::vector<long>& shape) {
+    std::string text;
+    for (long n : shape) { text += strf(" %ld", n); }
+    return text;
+}
+
+// Finds a tensor in the files of a directory and checks its shape; dies if it is not as this model
+// needs it.
+static const Weight& tensor_find(const std::vector<Weights>& files, const std::string& name,
+                                 const Tensor& t) {
+    for (auto& file : files) {
+        const Weight* found = file.find(name);
+        if (!found) { continue; }
+        if (found->shape != t.shape) {
+            die_of_other_model(file.path + ": tensor '" + t.name + "' has shape (" +
+                               shape_text(found->shape) + " ), wanted (" + shape_text(t.shape) +
+                               " )");
+        }
+        return *found;
+    }
+    const std::string dir = files.empty() ? "checkpoint" : files[0].path;
+    die(EXIT_USER, dir + ": has no tensor '" + name + "', which this model needs",
+        "is it a checkpoint of another model? see its config.json");
+}
+
+// Reads one array by name from the .safetensors files of a directory; those tensors whose names are
+// in `keep` stay as they are.
+static void tensors_load(const Model* m, const std::vector<Weights>& files,
+                         const std::string& prefix, acc* device,
+                         const std::set<std::string>& keep = {}) {
+    std::vector<float> values;
+    for (auto& t : m->tensors) {
+        if (keep.count(t.name)) { continue; }
+        const Weight& found = tensor_find(files, prefix + t.name, t);
+        values.resize(t.count);
+        weight_rows(found, 0, found.rows(), values.data());
+        tensor_to_device(device, t, values);
+    }
+}
+
+static bool same_weights(const Weight& a, const Weight& b) {
+    if (a.shape != b.shape) { return false; }
+    std::vector<float> row_a(a.cols());
+    std::vector<float> row_b(a.cols());
+    for (long r = 0; r < a.rows(); r++) {
+        weight_rows(a, r, r + 1, row_a.data());
+        weight_rows(b, r, r + 1, row_b.data());
+        if (row_a != row_b) { return false; }
+    }
+    return true;
+}
+
+void lm_head_is_embedding(const Weight& lm_head, const Weight* embedding) {
+    if (embedding && same_weights(*embedding, lm_head)) { return; }
+    die(EXIT_USER,
+        lm_head.file + ": '" + lm_head.name +
+            "' is not the embedding, to which config.json ties it",
+        "if the head is separate, set tie_word_embeddings to false");
+}
+
+static bool has_tensor(const Model* m, const std::string& name) {
+    for (auto& t : m->tensors) {
+        if (t.name == name) { return true; }
+    }
+    return false;
+}
+
+// Rejects a tensor that the model does not read, with an error that names it: it may change what
+// the model computes.
+static void tensors_all_used(const Model* m, const std::vector<Weights>& files) {
+    for (auto& file : files) {
+        for (auto& t : file.tensors) {
+            bool used = has_tensor(m, t.name) || ends_with(t.name, "rotary_emb.inv_freq");
+            if (m->arch.tied && t.name == "lm_head.weight") {
+                lm_head_is_embedding(t, file.find("model.embed_tokens.weight"));
+                used = true;
+            }
+            if (used) { continue; }
+            die_of_other_model(file.path + ": holds the tensor '" + t.name +
+                               "', which this model does not have");
+        }
+    }
+}
+
+void checkpoint_read(Model* m, Checkpoint* k) {
+    std::set<std::string> keep;
+    if (k->adds_bias) { keep = names_of_bias(m); }
+    if (k->theirs) {
+        open_model->weights(m, *k, keep);
+    } else {
+        tensors_load(m, { k->weights }, "", full_array(m, m->master), keep);
+        tensors_all_used(m, { k->weights });
+    }
+    publish_weights(m);
+    static std::vector<Weights> in_use;          // matrices that are read where they lie
+    if (cpu::mapped.all.empty()) {
+        weights_close(&k->weights);
+    } else {
+        in_use.push_back(k->weights);
+    }
+}
+
+void checkpoint_load(Model* m, const std::string& dir) {
+    Checkpoint k = checkpoint_open(dir);
+    checkpoint_read(m, &k);
+}
+
+bool optimizer_load(Model* m, const std::string& dir) {
+    const std::string path = dir + "/optimizer.safetensors";
+    if (!file_exists(path)) { return false; }
+    std::vector<Weights> file = { safetensors_open(path) };
+    auto load = [&](const std::string& prefix, acc* shard) {
+        tensors_load(m, file, prefix, full_array(m, shard));
+        store_array(m, shard);
+    };
+    load("m.", m->adam_m);
+    load("v.", m->adam_v);
+    weights_close(&file[0]);
+    return true;
+}
+
+std::string array_hash(const Model* m, acc* shard) {
+    std::vector<float> copy;
+    const float* x = host_floats(m, shard, &copy);
+    return hash_text(hash_bytes(x, m->num_params * sizeof(float)));
+}

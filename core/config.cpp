@@ -1,0 +1,272 @@
+/*
+core/config.cpp -- config.json of a checkpoint, in and out. A model of ours is a LLaMA where it can
+be: Hugging Face's own keys say that, and the object "train_sink" says the rest.
+*/
+#include "config.h"
+#include "../files/directory.h"
+#include "../files/look.h"
+
+Arch arch_in_config(Arch c) {
+    if (c.context > c.T) {
+        std::swap(c.context, c.T);
+    }
+    else { c.context = 0; }
+    return c;
+}
+
+std::string config_json(const Arch& arch, const Tokenizer& tok, const std::string& tokenizer_path) {
+    const Arch c = arch_in_config(arch);
+    const bool llama = is_llama(c);
+    const char* architecture = llama ? "LlamaForCausalLM" : "TrainSink";
+    const char* type = llama ? "llama" : "train_sink";
+    JsonObject o(JSON_LINES);
+    o.json("architectures", json_list({ json_str(architecture) }));
+    o.text("model_type", type);
+    config_rest(&o, c, tok, tokenizer_path);
+    return o.all() + "\n";
+}
+
+void config_rest(JsonObject* o, const Arch& c, const Tokenizer& tok,
+                 const std::string& tokenizer_path) {
+    arch_fields(o, c, "");
+    o->text("hidden_act", "silu");
+    o->boolean("attention_bias", false);
+    o->boolean("mlp_bias", false);
+    if (c.rope_scaling != ROPE_none) { o->json("rope_scaling", arch_object(c, "rope_scaling")); }
+    config_tail(o, c, tok, tokenizer_path);
+}
+
+void config_tail(JsonObject* o, const Arch& c, const Tokenizer& tok,
+                 const std::string& tokenizer_path) {
+    if (tok.eos >= 0) {
+        o->count("bos_token_id", tok.bos);
+        o->count("eos_token_id", tok.eos);
+    }
+    o->text("torch_dtype", "float32");
+    JsonObject ours(JSON_SPACED);
+    ours.text("attn", build::Attn::name);
+    arch_fields(&ours, c, "train_sink");
+    ours.text("tokenizer", tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path);
+    o->json("train_sink", ours.all());
+}
+
+double json_number(const Json& j, const char* key, double otherwise) {
+    const Json* v = j.get(key);
+    return v && v->type == Json::NUMBER ? v->number : otherwise;
+}
+
+long json_count(const Json& j, const char* key, long otherwise, const std::string& where) {
+    const Json* v = j.get(key);
+    if (!v || v->type == Json::NUL) { return otherwise; }
+    const double most = (double)(1L << 40);
+    const bool whole = v->type == Json::NUMBER && v->number == floor(v->number);
+    if (!whole || v->number < 0 || v->number > most) {
+        die(EXIT_USER, where + strf(": %s: wanted a whole number, 0 to %.0f", key, most),
+            "the file was edited or is damaged: use another checkpoint");
+    }
+    return (long)v->number;
+}
+
+// Finds the tokenizer of a checkpoint: the files in it; without any "bytes", "" (none), or what
+// older checkpoints name.
+static std::string checkpoint_tokenizer(const std::string& dir, const std::string& recorded) {
+    const bool here = tokenizer_is_in(dir);
+    if (recorded == "bytes") { return recorded; }
+    if (here) { return dir; }
+    return file_exists(recorded) ? recorded : "";
+}
+
+// Returns " PRECISION=bf16" if a checkpoint of ours was made by such a build, else "".
+static std::string trained_precision(const std::string& dir) {
+    const Json state = state_of(dir);
+    const Json* build = state.get("build");
+    const Json* precision = build ? build->get("PRECISION") : NULL;
+    if (!precision || precision->string == "fp32") { return ""; }
+    return " PRECISION=" + precision->string;
+}
+
+// Dies unless this build computes what the rows of the checkpoint say. attn: its operation.
+static void checkpoint_check_build(const std::string& dir, const Arch& c, const std::string& attn) {
+    const BiasRow& b = bias_of(c);
+    const PeRow& pe = pe_of(c);
+    const bool same = attn == build::Attn::name && b.column == Bias::column &&
+                      pe.score_bias == Pe::score_bias && (!pe.score_bias || c.pe == BUILD_PE);
+    if (same) { return; }
+    if (!strstr(NAMES_OF(ATTN), (attn + " ").c_str())) {
+        die(EXIT_USER,
+            dir + "/config.json: attn is " + json_str(attn) + ", wanted one of: " NAMES_OF(ATTN));
+    }
+    auto words = [](const std::string& attn, const char* bias, const char* pe) {
+        return "ATTN=" + attn + " BIAS=" + bias + " PE=" + pe;
+    };
+    const std::string theirs = words(attn, b.name, pe.name),
+                      ours = words(build::Attn::name, BIAS_ROWS[BUILD_BIAS].name,
+                                   PE_ROWS[BUILD_PE].name);
+    hint_also().clear();                                 // the checkpoint has no fault
+    die(EXIT_USER,
+        dir + ": this checkpoint belongs to another build, wanted " + theirs +
+            ", this binary has " + ours,
+        "make train_sink " + theirs + trained_precision(dir));
+}
+
+// Dies if our own config.json names code beside the weights that is not ours: it is not run.
+static void own_code_check(const Json& j, const std::string& where) {
+    const Json* code = j.get("auto_map");
+    for (size_t i = 0; code && i < code->fields.size(); i++) {
+        const auto& [key, value] = code->fields[i];
+        if (starts_with(value.string, "modeling_train_sink.TrainSink")) { continue; }
+        die(EXIT_USER, where + ": auto_map: " + key + " is " + json_short(value) +
+                           ": code beside the weights, which is not run",
+            "if the weights are those of a run, remove auto_map from this file");
+    }
+}
+
+// Tells whether one of these words, with blanks around them, is the key.
+static bool is_one_of(const char* words, const std::string& key) {
+    return strstr(words, (" " + key + " ").c_str());
+}
+
+void config_read(Arch* c, const std::string& name, const Json& object, const std::string& where) {
+    const bool ours = name == "train_sink";
+    const char* beside = ours ? " attn tokenizer "
+                              : " hidden_act attention_bias mlp_bias rope_scaling train_sink ";
+    for (auto& f : object.fields) {
+        const KeyRow* row = name.empty() ? directory_key("config.json", f.first) : NULL;
+        if (row) { directory_value_check(*row, where, f.first, f.second); }
+        bool known = row || is_one_of(beside, f.first);
+        for (auto& r : arch_rows(c)) {
+            if (key_object(r) != name || key_name(r) != f.first) { continue; }
+            known = true;
+            arch_read(r, f.second, where);
+        }
+        const bool of_open = ours && is_one_of(KEYS_OF_OPEN, f.first);
+        const bool unused = f.second.type == Json::STRING ? f.second.string.empty()
+                                                          : f.second.number == 0;
+        if (known || (of_open && unused)) { continue; }
+        die(EXIT_USER, where + ": the key '" + f.first + "' is not understood",
+            of_open ? ROOM_MISSING : "it may come from a newer train_sink: git pull, then make");
+    }
+}
+
+void config_ours(Checkpoint* k, const Json& mine) {
+    config_read(&k->c, "train_sink", mine, k->where);
+    if (k->c.context && k->c.context < k->c.T) {
+        std::swap(k->c.context, k->c.T);
+    }
+    else { k->c.context = 0; }
+    if (const Json* v = mine.get("attn")) { k->attn = v->string; }
+    if (const Json* v = mine.get("tokenizer")) { k->tokenizer = v->string; }
+}
+
+// Dies if a directory holds a model in another form, as these files in it say.
+static void form_check(const std::string& dir) {
+    static const struct { const char *name, *what, *hint; } FILES[] = {
+        { "model_index.json", "a pipeline of several models", "give one of a language model" },
+        { "params.json", "a model as Meta and Mistral publish it",
+          "get the same model in Hugging Face's format, or as GGUF" },
+        { "saved_model.pb", "a TensorFlow model", "get the model with .safetensors" },
+        { "manifest.json", "shards of tokens", "it is for -d; give a checkpoint" },
+    };
+    const bool config = file_exists(dir + "/config.json");
+    for (auto& f : FILES) {
+        if (config || !file_exists(dir + "/" + f.name)) { continue; }
+        die(EXIT_USER, dir + ": holds " + f.what + ", as its " + f.name + " says, and that is not "
+            "read", f.hint);
+    }
+    const std::vector<std::string> kept = dir_list(dir + "/snapshots");
+    if (config || kept.empty()) { return; }
+    die(EXIT_USER, dir + ": is a model as its hub's cache keeps it, wanted one snapshot of it",
+        "give " + dir + "/snapshots/" + kept[0]);
+}
+
+// Lists the first names in a directory.
+static std::string contents(const std::string& dir) {
+    const std::vector<std::string> names = dir_list(dir);
+    if (names.empty()) { return "nothing"; }
+    std::string listed;
+    for (size_t i = 0; i < names.size() && i < 8; i++) { list_add(&listed, names[i]); }
+    if (names.size() > 8) { listed += strf(", and %zu more", names.size() - 8); }
+    return listed;
+}
+
+// Guesses what was meant by a checkpoint that is not there.
+static std::string beside_checkpoint(const std::string& given) {
+    for (const char* demo : { "demo-text", "demo-bb" }) {
+        if (given.compare(0, 5 + strlen(demo), std::string("runs/") + demo)) { continue; }
+        return std::string("make ") + (strcmp(demo, "demo-bb") ? "demo" : demo) + " trains it";
+    }
+    if (given.compare(0, 5, "runs/") == 0 && !is_dir("runs")) {
+        return "there is no run yet: ./train_sink train -o runs/mine";
+    }
+    const bool of_hub = split(given, '/').size() == 2 && !is_there(directory_above(given));
+    if (of_hub) {                                        // google/gemma-3-1b-it
+        const std::string name = given.substr(given.find('/') + 1);
+        return hint_for("scripts/fetch_models.py models FILE gets it, then give models/", given) +
+               printable(name);
+    }
+    const std::string above = directory_above(given);
+    return above.empty() ? "ls -d */ *.gguf" : hint_for("ls -d FILE/*/", above);
+}
+
+// Opens a directory of ours: what its config.json says.
+static Checkpoint checkpoint_ours(const std::string& dir) {
+    if (ends_with(dir, ".gguf") && is_there(dir) && !open_files) {
+        die(EXIT_USER, dir + ": is a GGUF file", ROOM_MISSING);
+    }
+    if (!is_dir(dir)) {
+        look_file(dir, READS_CHECKPOINT);
+        std::string got = "no such directory";
+        if (is_there(dir)) { got = "got a file that " + begins_with(file_begin_bytes(dir, 8)); }
+        die(EXIT_USER, dir + ": " + got + ", wanted a checkpoint: "
+            "a directory with config.json and model.safetensors, or a GGUF file",
+            beside_checkpoint(dir));
+    }
+    form_check(dir);
+    Checkpoint k;
+    k.where = dir + "/config.json";
+    k.tokenizer = file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
+    if (!file_exists(k.where)) {
+        const Kind other = kind_in_dir(dir, READS_CHECKPOINT);   // what is there instead
+        const std::string hint = "give a directory such as runs/NAME/step_1000; in this one: ";
+        die(EXIT_USER, dir + ": has no config.json, so it is not a checkpoint" + other.what,
+            other.hint.empty() ? hint + contents(dir) : other.hint);
+    }
+    k.config = json_file(k.where);
+    const Json* mine = k.config.get("train_sink");
+    const Json* type = k.config.get("model_type");
+    const std::string family = type ? type->string : "llama";
+    if (!mine || (family != "llama" && family != "train_sink")) {
+        die(EXIT_USER, k.where + ": is of another program's model, " + printable(family),
+            ROOM_MISSING);
+    }
+    own_code_check(k.config, k.where);
+    k.c = arch_fixed();
+    config_read(&k.c, "", k.config, k.where);
+    const Json* scaling = k.config.get("rope_scaling");
+    if (scaling) { config_read(&k.c, "rope_scaling", *scaling, k.where); }
+    config_ours(&k, *mine);
+    return k;
+}
+
+Checkpoint checkpoint_open(const std::string& dir, bool may_add) {
+    const bool theirs = open_files && open_files->is_theirs(dir);
+    Checkpoint k = theirs ? open_files->open(dir) : checkpoint_ours(dir);
+    k.theirs = theirs;
+    k.adds_bias = may_add && k.c.bias == BIAS_none && BUILD_BIAS != BIAS_none;
+    if (k.adds_bias) { k.c.bias = BUILD_BIAS; }
+    arch_settle(&k.c, k.where);
+    checkpoint_check_build(dir, k.c, k.attn);
+    if (k.weights.maps.empty()) {
+        k.weights = safetensors_open_dir(dir);
+        weights_unwrap(&k.weights);
+    }
+    k.tokenizer = checkpoint_tokenizer(dir, k.tokenizer);
+    return k;
+}
+
+Arch checkpoint_arch(const std::string& dir, std::string* tokenizer) {
+    Checkpoint k = checkpoint_open(dir);
+    *tokenizer = k.tokenizer;
+    weights_close(&k.weights);
+    return k.c;
+}

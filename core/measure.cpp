@@ -1,0 +1,309 @@
+/*
+measure.cpp -- what measure.h declares.
+*/
+#include "measure.h"
+
+// Rows of one kind in a block of memory, of `width` numbers each.
+template <class X> struct Table {
+    X* rows;
+    size_t width;
+
+    X* operator[](size_t row) const { return rows + row * width; }
+};
+
+// What is measured of one batch of sequences, in one block of device memory until all layers are
+// done.
+struct Measured {
+    Table<HeadMetrics> heads;   // a row per layer with attention: (B, NH)
+    Table<acc> k;               // norms of the keys, a row per layer with attention: (N, KV)
+    Table<acc> v;               // norms of the values
+    Table<acc> h;               // norms of the stream, a row per state: (N)
+    Table<acc> sizes;           // its largest and median entry, a row per state: (B, 2)
+    Table<acc> pre;             // norms of what a norm on the stream reads, a row per branch: (N)
+    size_t bytes;
+};
+
+// Lays the rows out from `base` on; with base NULL it only counts the bytes.
+static Measured measured_layout(const Model* m, char* base) {
+    const Sizes& sizes = m->sizes;
+    const size_t attention_layers = sizes.attending(sizes.L);
+    const size_t states = sizes.L + 1;
+    const size_t branches = sizes.norm.stream ? 2 * sizes.L : 0;
+    const size_t N = rows(m);
+    Measured r = Measured();
+    auto place = [&](auto* table, size_t rows, size_t width) {
+        table->rows = decltype(table->rows)(base + r.bytes);
+        table->width = width;
+        r.bytes += aligned(rows * width * sizeof(*table->rows));
+    };
+    place(&r.heads, attention_layers, m->B * sizes.NH);
+    place(&r.k, attention_layers, N * sizes.KV);
+    place(&r.v, attention_layers, N * sizes.KV);
+    place(&r.h, states, N);
+    place(&r.sizes, states, m->B * 2);
+    place(&r.pre, branches, N);
+    return r;
+}
+
+// ---- on the device, while the model runs
+
+// Measures the heads of layer l, and its keys and values.
+static void measure_attention(const Model* m, const Measured& r, int l) {
+    const Sizes& sizes = m->sizes;
+    const size_t layer = sizes.attending(l);
+    const real* qkv = act_qkv(m, l);
+    const real* k = qkv + sizes.q_width;
+    const real* v = qkv + sizes.qk_width;
+    const HeadGate<const real> gate = { sizes.gate ? act_gate(m, l) : NULL, gates_per_head(m) };
+    variant::attention_metrics(r.heads[layer], qkv, act_stat(m, l), star_column(m, l), gate,
+                               sink_rows(m), column_idle(m->arch), attn_shape(m, l));
+    ops::row_norms(r.k[layer], k, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
+    ops::row_norms(r.v[layer], v, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
+}
+
+// Measures what layer l left, or with -1 the embedding.
+static void measure_layer(const Model* m, const Measured& r, int l) {
+    const Sizes& sizes = m->sizes;
+    const int C = sizes.C;
+    const real* h = act_x(m, 2 * l + 2);
+    ops::row_norms(r.h[l + 1], h, C, C, 1, rows(m));
+    ops::magnitudes(r.sizes[l + 1], h, sink_rows(m), m->B, m->T, C);
+    if (l < 0) { return; }
+    if (sizes.attends(l)) { measure_attention(m, r, l); }
+    if (!sizes.norm.stream) { return; }
+    for (int i : { 2 * l, 2 * l + 1 }) {
+        ops::row_norms(r.pre[i], act_f(m, i), C, C, 1, rows(m));
+    }
+}
+
+// ---- on the host, into the report
+
+// Counts the rows of a sequence without the sink token's.
+static int text_rows(const Model* m) { return m->T - sink_rows(m); }
+
+static bool has_global_layer(const Arch& arch) {
+    for (int l = 0; l < arch.L; l++) {
+        if (!is_local(arch, l)) { return true; }
+    }
+    return false;
+}
+
+// Returns by what alpha_k of layer l is scaled. In a model that mixes local and global layers, it
+// counts in a local layer only the queries that still see token k. The others add zeros to the mean
+// over i >= k.
+static float seen_factor(const Model* m, int l, int k) {
+    const Arch& arch = m->arch;
+    if (!is_local(arch, l) || !has_global_layer(arch) || arch.prefix) { return 1; }
+    const int all = text_rows(m) - k + 1;
+    return (float)all / std::min(all, arch.window);
+}
+
+void scale_to_seen(const Model* m, int l, HeadMetrics* heads) {
+    const int most = std::min<int>(METRIC_K, text_rows(m));
+    for (int k = 1; k <= most; k++) {
+        const float factor = seen_factor(m, l, k);
+        for (int h = 0; h < m->sizes.NH; h++) {
+            heads[h].alpha[k] *= factor;
+            heads[h].proxy[k] *= factor;
+            if (k == 1) { heads[h].effective *= factor; }
+        }
+    }
+}
+
+// Adds the norms of the loaded rows, (N, width), to those of layer l.
+static void add_norms(NormPair* norms, int l, const Model* m, const acc* x, int width, int n) {
+    norms_add(norms, l, x, m->B, m->T, width, sink_rows(m), n);
+}
+
+// Adds the sequences from `first` on to the report: their heads, keys and values.
+static void add_attention(Metrics* out, const Model* m, const Measured& r, int first) {
+    const int NH = m->sizes.NH;
+    const int KV = m->sizes.KV;
+    for (int layer = 0; layer < out->L; layer++) {
+        for (int b = 0; b < m->B; b++) {
+            const size_t sequence = first + b;
+            HeadMetrics* heads = &out->heads[(sequence * out->L + layer) * NH];
+            std::copy_n(r.heads[layer] + b * NH, NH, heads);
+            scale_to_seen(m, out->layers[layer], heads);
+        }
+        add_norms(&out->k, layer, m, r.k[layer], KV, out->n);
+        add_norms(&out->v, layer, m, r.v[layer], KV, out->n);
+    }
+}
+
+// Adds the stream of the same sequences.
+static void add_stream(Metrics* out, const Model* m, const Measured& r) {
+    const Sizes& sizes = m->sizes;
+    for (int l = 0; l <= sizes.L; l++) {
+        for (int b = 0; b < m->B; b++) {
+            const acc* size = r.sizes[l] + b * 2;
+            const acc star = r.h[l][b * m->T];   // position 0
+            if (sink_rows(m)) { out->h_star[l] += star / out->n; }
+            out->h_max[l] = std::max<double>(out->h_max[l], size[0]);
+            out->h_median[l] += (double)size[1] / out->n;
+        }
+        add_norms(&out->h, l, m, r.h[l], 1, out->n);
+    }
+    if (!sizes.norm.stream) { return; }
+    for (int i = 0; i < 2 * sizes.L; i++) {
+        add_norms(&out->pre, i, m, r.pre[i], 1, out->n);
+    }
+}
+
+// Runs the loaded batch and adds its sequences, those from `first` on, to the report; returns the
+// mean loss over the `count` targets that count.
+static double measure_batch(Metrics* out, Model* m, int first, long count) {
+    const size_t bytes = measured_layout(m, NULL).bytes;
+    char* device = device_array<char>(bytes);
+    const Measured on_device = measured_layout(m, device);
+    const Watch watch = [&](int l) { measure_layer(m, on_device, l); };
+    const double loss = model_forward(m, count, 0, watch);
+    std::vector<char> host = copy_to_host(device, bytes);
+    ops::device_free(device);
+    const Measured on_host = measured_layout(m, host.data());
+    add_attention(out, m, on_host, first);
+    add_stream(out, m, on_host);
+    return loss;
+}
+
+// ---- the report
+
+// Returns a report of n sequences of T tokens, before anything is measured.
+static Metrics metrics_new(const Model* m, int n, int T) {
+    const Sizes& sizes = m->sizes;
+    Metrics r;
+    for (int l = 0; l < sizes.L; l++) {
+        if (sizes.attends(l)) { r.layers.push_back(l); }
+    }
+    r.n = n;
+    r.T = T;
+    r.NH = sizes.NH;
+    r.L = r.layers.size();
+    r.sums_to_one = attn_sums_to_one<Attn>(m->arch.attn_alpha);
+    r.has_star = (Bias::column && !column_idle(m->arch)) || sink_rows(m);
+    r.has_gate = sizes.gate;
+    r.heads.resize((size_t)n * r.L * r.NH);
+    r.h_max.resize(sizes.L + 1);
+    r.h_median.resize(sizes.L + 1);
+    if (sink_rows(m)) { r.h_star.resize(sizes.L + 1); }
+    return r;
+}
+
+// Makes room for the norms of every layer: a rank may have measured nothing.
+static void resize_norms(Metrics* r, const Sizes& sizes) {
+    auto resize = [](NormPair* norms, size_t n) {
+        norms->first.resize(n);
+        norms->rest.resize(n);
+    };
+    resize(&r->h, sizes.L + 1);
+    resize(&r->k, r->L);
+    resize(&r->v, r->L);
+    resize(&r->pre, sizes.norm.stream ? 2 * sizes.L : 0);
+}
+
+// Calls f for every number of a report that is a sum over sequences.
+template <class F> static void each_sum(Metrics* r, F f) {
+    const size_t floats = r->heads.size() * sizeof(HeadMetrics) / sizeof(float);
+    float* heads = (float*)r->heads.data();
+    for (size_t i = 0; i < floats; i++) { f(heads[i]); }
+    for (double& x : r->h_star) { f(x); }
+    for (double& x : r->h_median) { f(x); }
+    for (NormPair* norms : { &r->h, &r->k, &r->v, &r->pre }) {
+        for (double& x : norms->first) { f(x); }
+        for (double& x : norms->rest) { f(x); }
+    }
+}
+
+// Merges the reports of many ranks, each of which has measured some of the sequences, to the same
+// one on every rank.
+static void metrics_all_ranks(Metrics* r, const Model* m, double* loss, long* count) {
+    resize_norms(r, m->sizes);
+    std::vector<double> sums = { *loss, (double)*count };
+    each_sum(r, [&](auto x) { sums.push_back(x); });
+    dist::sum(sums.data(), sums.size());
+    const double* next = sums.data();
+    *loss = *next++;
+    *count = (long)*next++;
+    each_sum(r, [&](auto& x) { x = *next++; });
+
+    // a sum in which every rank has places of its own
+    const size_t states = r->h_max.size();
+    std::vector<double> largest(states * dist::world);
+    std::copy(r->h_max.begin(), r->h_max.end(), &largest[states * dist::rank]);
+    dist::sum(largest.data(), largest.size());
+    for (size_t i = 0; i < largest.size(); i++) {
+        double* most = &r->h_max[i % states];
+        *most = std::max(*most, largest[i]);
+    }
+}
+
+Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
+                const std::function<void(int first)>& each) {
+    const int at_once = batch_tokens / std::max(1, T);
+    const int chunk = std::max(1, std::min(n, at_once));
+    Metrics r = metrics_new(m, n, T);
+    double loss = 0;
+    long count = 0;
+    ops::keep_rows_for_metrics(true);
+    for (int first = 0; first < n; first += chunk) {
+        const int rank = first / chunk % dist::world;
+        if (rank != dist::rank) { continue; }
+        if (measure_progress) { measure_progress(first, n); }
+        if (measure_stops && measure_stops()) { break; }
+        const int* batch = seqs + (size_t)first * (T + 1);
+        const long targets = model_load(m, batch, std::min(chunk, n - first), T);
+        loss += measure_batch(&r, m, first, targets) * targets;
+        count += targets;
+        if (each) { each(first); }
+    }
+    ops::keep_rows_for_metrics(false);
+    if (dist::world > 1) { metrics_all_ranks(&r, m, &loss, &count); }
+    r.loss = count ? loss / count : NAN;
+    return r;
+}
+
+// ---- --sink-at: Sink_k of any tokens k, where the metrics of every evaluation stop at METRIC_K.
+// It is worked out on the host, from what a forward pass leaves of attention
+
+AttentionHost attention_host(const Model* m, int l) {
+    const Sizes& sizes = m->sizes;
+    const size_t N = rows(m);
+    AttentionHost x;
+    x.qkv = copy_to_host(act_qkv(m, l), N * sizes.qkv_width);
+    x.stat = copy_to_host(act_stat(m, l), N * sizes.NH * 2);
+    const real* star = star_k(m, l);
+    if (!star) { return x; }
+    const bool logit = sizes.bias.column == LOGIT_COLUMN;
+    const size_t count = logit ? sizes.NH : bias_rows(m->arch) * sizes.HS;
+    x.star = copy_to_host(star, count);
+    return x;
+}
+
+void sink_at_add(SinkAt* at, const Model* m, int l) {
+    if (at->tokens.empty()) { return; }
+    const AttentionHost x = attention_host(m, l);
+    const AttnShape s = attn_shape(m, l);
+    const int skip = sink_rows(m);
+    const real* star = x.star.empty() ? NULL : x.star.data();
+    const auto alphas = column_idle(m->arch) ? head_alphas<Attn, Bias_none, Pe, real, acc>
+                                             : head_alphas<Attn, Bias, Pe, real, acc>;
+    std::vector<std::vector<double>> alpha((size_t)s.B * s.NH);
+    #pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < s.B * s.NH; i++) {
+        const int head = i % s.NH;
+        const size_t row = (size_t)(i / s.NH) * s.T;
+        const real* qkv = &x.qkv[row * attn_row(s)];
+        const acc* stat = &x.stat[row * s.NH * 2];
+        alpha[i] = alphas(at->tokens, qkv, stat, star, skip, head, s);
+    }
+    for (size_t k = 0; k < at->tokens.size(); k++) {
+        const float factor = seen_factor(m, l, at->tokens[k]);
+        for (auto& head : alpha) { at->alpha[k].push_back(head[k] * factor); }
+    }
+}
+
+double sink_at_rate(const SinkAt& at, size_t i, double eps) {
+    double hits = 0;
+    for (double alpha : at.alpha[i]) { hits += alpha > eps; }
+    return hits / at.alpha[i].size();
+}

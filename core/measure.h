@@ -1,0 +1,47 @@
+/*
+measure.h -- the metrics of metrics.cuh on a model: one forward pass over a batch of sequences,
+what it leaves in device memory, and how that gets into the report. Start with measure.
+*/
+#ifndef MEASURE_H
+#define MEASURE_H
+#include "../metrics.cuh"    // Metrics, HeadMetrics, norms_add
+#include "../model.h"        // Model, model_load
+#include "train_sink.h"   // model_forward
+
+// Called by measure before each batch, if it is set.
+inline void (*measure_progress)(int done, int n) = NULL;
+
+// If set, it is asked between the batches of measure; true ends it there.
+inline bool (*measure_stops)() = NULL;
+
+// Measures n sequences of T + 1 tokens, batch_tokens tokens at a time. Calls each(first), if it is
+// set, after the pass over the sequences from `first` on, whose activations are still valid.
+Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
+                const std::function<void(int first)>& each = nullptr);
+
+// What attention left of a layer, in host memory.
+struct AttentionHost {
+    std::vector<real> qkv;      // (N, qkv_width)
+    std::vector<acc> stat;      // (B, NH, T, 2)
+    std::vector<real> star;     // z of each head, or k* of each key/value head; empty: not learned
+};
+
+// Copies what attention left of layer l to host memory.
+AttentionHost attention_host(const Model* m, int l);
+
+// alpha of any tokens.
+struct SinkAt {
+    std::vector<int> tokens;                     // from 1
+    std::vector<std::vector<double>> alpha;      // of each: all sequences, layers, heads so far
+};
+
+// Scales what the heads of layer l (NH) give to tokens, to the queries that see them: with a window
+// in some layers only, the others would add zeros to the mean.
+void scale_to_seen(const Model* m, int l, HeadMetrics* heads);
+
+// Adds layer l of the batch that is loaded.
+void sink_at_add(SinkAt* at, const Model* m, int l);
+
+// Returns Sink_k^eps of the token in place i of the list.
+double sink_at_rate(const SinkAt& at, size_t i, double eps);
+#endif // MEASURE_H

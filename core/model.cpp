@@ -1,0 +1,250 @@
+/*
+model.cpp -- the memory of a model: what model.h declares.
+*/
+#include "../model.h"
+
+template <class P>
+long Layout::params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
+    const std::string ffn_norm = norm.out ? "pre_feedforward_layernorm"
+                                          : "post_attention_layernorm";
+    long n = 0;
+    auto place = [&](P** field, const std::string& name, long rows, long cols,
+                     Init init) __attribute__((noinline)) {
+        const long count = labs(rows) * cols;
+        if (count == 0) { return; }
+        *field = base ? base + n : NULL;
+        std::vector<long> shape = { rows, cols };
+        if (rows == VECTOR) { shape = { cols }; }
+        if (list) { list->push_back({ name, shape, n, count, init }); }
+        n += count;
+    };
+    auto place_in_layer = [&](P** field, int l, const std::string& hf, long rows, long cols,
+                              Init init) __attribute__((noinline)) {
+        const bool of_attention = hf.find("self_attn.") == 0;
+        if (of_attention && !attends(l)) { return; }
+        place(field, strf("model.layers.%d.", l) + hf, rows, cols, init);
+    };
+    *p = Params<P>();
+    p->layer.resize(L);
+    #define ROW(field, hf, when, rows, cols, init) \
+        if (when) { place(&p->field, hf, rows, cols, init); }
+    #define LAYER_ROW(field, hf, when, rows, cols, init) \
+        if (when) { place_in_layer(&p->layer[l].field, l, hf, rows, cols, init); }
+    PARAMS(ROW, NOTHING, NOTHING)
+    for (int l = 0; l < L; l++) { PARAMS(NOTHING, LAYER_ROW, NOTHING) }
+    PARAMS(NOTHING, NOTHING, ROW)
+    if (arch.tied) { p->lmw = p->wte; }
+    return n;
+}
+
+// Weights are in `real`, their gradients in acc; where both are one type, this makes the first
+// alone.
+struct SameType {};
+typedef std::conditional<std::is_same<real, acc>::value, SameType, acc>::type other;
+template long Layout::params<real>(Params<real>*, std::vector<Tensor>*, real*) const;
+template long Layout::params<other>(Params<other>*, std::vector<Tensor>*, other*) const;
+
+size_t Layout::acts(Acts* a, char* base, const ActsShape& shape, std::string* table) const {
+    const long N = shape.B * shape.T;
+    const long lm_head_rows = shape.lm_head_rows;
+    const long layer_rows = shape.train ? L * N : N;
+    const long stream_rows = shape.train ? (2 * L + 1) * N : 3 * N;
+    const long grad_rows = shape.train ? N : 0;
+    size_t bytes = 0;
+    auto place = [&](const char* name, size_t size) __attribute__((noinline)) {
+        char* at = base + bytes;
+        bytes += aligned(size);
+        if (table && size > 0) { *table += strf(" %s %.1f", name, size / 0x1p20); }
+        return at;
+    };
+    #define X(type, name, size) a->name = (type*)place(#name, (size) * sizeof(type));
+    ACTS(X)
+    #undef X
+    return bytes;
+}
+
+void model_reach(Model* m, long T) {
+    const Arch& arch = m->arch;
+    const PeRow& pe = m->sizes.pe;
+    if (T <= m->reach) { return; }
+    if (T - sink_rows(m) > rope_limit(arch)) {
+        die(EXIT_USER, strf("%ld tokens: this model has other positions beyond %ld, which are not "
+            "computed", T - sink_rows(m), rope_limit(arch)), "give --seq, --probe-len or --tokens "
+            "a smaller number");
+    }
+    const long most = (long)m->longest + sink_rows(m);
+    m->reach = std::max(T, std::min(2L * m->reach, most));
+    ops::device_free(m->positions);
+    ops::device_free(m->rope);
+    ops::device_free(m->rope_local);
+    if (pe.absolute) { m->positions = absolute_table(m->reach, arch.C); }
+    if (pe.rotary) { m->rope = rope_table(arch, arch.rope_base, true, m->reach); }
+    if (pe.rotary && arch.rope_local) {
+        m->rope_local = rope_table(arch, arch.rope_local, false, m->reach);
+    }
+}
+
+void model_resize(Model* m, int B, int T) {
+    if (T > m->longest) {
+        die(EXIT_USER, strf("--seq %d: this model has positions for %d tokens", T, m->longest),
+            strf("--seq %ld or less", (long)m->longest));
+    }
+    const ActsShape shape = acts_shape(m->arch, m->train, B, T);
+    m->B = shape.B;
+    m->T = shape.T;
+    m->lm_head_rows = shape.lm_head_rows;
+    model_reach(m, m->T);
+    const Layout layout(m->arch);
+    Acts none;
+    const size_t bytes = layout.acts(&none, NULL, shape);
+    if (bytes > m->arena_bytes) {
+        ops::device_free(m->arena);
+        m->arena = device_array<char>(bytes);
+        m->arena_bytes = bytes;
+    }
+    layout.acts(&m->acts, m->arena, shape);
+    const size_t n = rows(m);
+    if (n > m->token_room) {
+        ops::device_free(m->tokens);
+        ops::device_free(m->targets);
+        m->tokens = device_array<int>(n);
+        m->targets = device_array<int>(n);
+        m->token_room = n;
+    }
+}
+
+void model_set(Model* m, const acc* host) {
+    ops::to_device(full_array(m, m->master), host, m->num_params * sizeof(acc));
+    publish_weights(m);
+}
+
+// Returns where each layer begins in the array of parameters, and where the last one ends.
+static std::vector<long> layers_at(const Model& m) {
+    std::vector<long> at;
+    long end = 0;
+    for (auto& t : m.tensors) {
+        const std::string next_layer = strf("model.layers.%zu.", at.size());
+        if (t.name.find(next_layer) == 0) { at.push_back(t.at); }
+        if (t.name.find("model.layers.") == 0) { end = t.at + t.count; }
+    }
+    at.push_back(end);
+    return at;
+}
+
+// Allocates gradients and optimizer state, all of it or a shard.
+static void model_training(Model* m) {
+    const long all = m->shard.whole;
+    const long shard = m->shard.mine;
+    m->grads_memory = device_array<acc>(all + 2 * shard);
+    m->adam_m = m->grads_memory + all;
+    m->adam_v = m->adam_m + shard;
+    m->sums = device_array<StepSums>(1);
+    m->shard_grads = m->grads_memory;
+    m->shard_params = m->params_memory;
+    if (shard == m->num_params) { return; }
+    m->shard_grads = device_array<acc>(shard);
+    m->shard_params = device_array<real>(shard);
+}
+
+// Dies if this program cannot run a model that other families have and it does not train.
+static void require_trainable(const Arch& arch, bool train) {
+    const std::string forward_only = forward_only_part(arch);
+    const bool runs = ops::on_host && !train;
+    if (runs || forward_only.empty()) { return; }
+    const char* hint = train ? "train a model with attention and one FFN in all layers"
+                             : "make train_sink BACKEND=cpu";
+    die(EXIT_USER,
+        forward_only + ": wanted a forward pass, not training, with BACKEND=cpu or ref", hint);
+}
+
+Model model_new(const Arch& arch, int T_max, bool train) {
+    require_trainable(arch, train);
+    ops::use_hopper(variant::hopper_lacks(arch.NH, arch.KV, arch.HS).empty());
+    Model m = Model();
+    const Layout layout(arch);
+    m.arch = arch;
+    m.sizes = layout;
+    m.train = train;
+    m.num_params = layout.params<real>(&m.weights, &m.tensors, NULL);
+    m.layer_at = layers_at(m);
+    m.shard = shard_of(m.num_params, train);
+    m.params_memory = device_array<real>(m.shard.whole);
+    layout.params<real>(&m.weights, NULL, m.params_memory);
+    const bool copied = !std::is_same<real, acc>::value || m.shard.mine < m.num_params;
+    m.master = (acc*)m.params_memory;
+    if (copied) { m.master = device_array<acc>(m.shard.mine); }
+    if (train) { model_training(&m); }
+    layout.params<acc>(&m.grads, NULL, m.grads_memory);
+    m.longest = m.sizes.pe.learnable ? arch.T : std::max(arch.T, T_max);
+    const int first = train ? m.longest : std::min(m.longest, T_max); // more, when it is read
+    model_reach(&m, first + sink_rows(&m));
+    if (!arch.v_star.empty()) { m.v_fixed = fixed_v_star(arch); }
+    return m;
+}
+
+// Fills a tensor with normal numbers. Every thread finds its place in the stream, so that they are
+// the same however many threads there are.
+static void normal_fill(std::vector<acc>& out, double std, const Rng& stream) {
+    const long n = out.size();
+    const long piece = 4096;
+    #pragma omp parallel for
+    for (long from = 0; from < n; from += piece) {
+        Rng rng = stream;
+        rng_skip(&rng, NORMAL_DRAWS * (uint64_t)from);
+        const long to = std::min(n, from + piece);
+        for (long i = from; i < to; i++) { out[i] = acc(std * rng_normal(&rng)); }
+    }
+}
+
+// Sets the entries of k* that are not learned to zero (Table 13).
+static void clear_k_dims(std::vector<acc>* k_star, const Arch& arch) {
+    for (size_t i = 0; i < k_star->size(); i++) {
+        const int channel = i % arch.HS;
+        if (channel >= arch.k_dims) { (*k_star)[i] = 0; }
+    }
+}
+
+void model_init(Model* m, uint64_t seed) {
+    std::vector<acc> host;
+    for (auto& t : m->tensors) {
+        const Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
+        host.assign(t.count, acc(t.init.mean));
+        if (t.init.std != 0) { normal_fill(host, t.init.std, rng); }
+        if (ends_with(t.name, ".k_star")) { clear_k_dims(&host, m->arch); }
+        copy_to_device(full_array(m, m->master) + t.at, host);
+    }
+    publish_weights(m);
+}
+
+// Frees the memory of a batch and its gradients: of a model, or of a piece of it.
+static void batch_free(Model* m) {
+    ops::device_free(m->arena);
+    ops::device_free(m->tokens);
+    ops::device_free(m->targets);
+    ops::device_free(m->grads_memory);
+    ops::device_free(m->sums);
+}
+
+void pieces_free(Model* m) {
+    for (auto& p : m->pieces) { batch_free(&p); }
+    m->pieces.clear();
+}
+
+void model_free(Model* m) {
+    pieces_free(m);
+    if (m->shard_grads != m->grads_memory) {
+        ops::device_free(m->shard_grads);
+        ops::device_free(m->shard_params);
+    }
+    batch_free(m);
+    if ((void*)m->master != (void*)m->params_memory) { ops::device_free(m->master); }
+    ops::device_free(m->params_memory);
+    ops::device_free(m->muon);
+    ops::device_free(m->positions);
+    ops::device_free(m->rope);
+    ops::device_free(m->rope_local);
+    ops::device_free(m->v_fixed);
+    ops::device_free(m->cache);
+    ops::device_free(m->mixer_state);
+    *m = Model();
+}

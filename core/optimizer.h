@@ -1,0 +1,149 @@
+/*
+optimizer.h -- the update after a step's gradients: AdamW, SGD, Muon.
+*/
+#ifndef OPTIMIZER_H
+#define OPTIMIZER_H
+#include "../model.h"
+
+enum Optimizer { ADAMW, SGD, MUON, OPTIMIZER_COUNT };
+static const char* const OPTIMIZERS[OPTIMIZER_COUNT] = { "adamw", "sgd", "muon" };
+
+// Finds an optimizer by its name; dies if there is none.
+inline Optimizer optimizer_of(const std::string& name) {
+    int i = 0;
+    while (i < OPTIMIZER_COUNT && name != OPTIMIZERS[i]) { i++; }
+    std::string known;
+    for (auto& one : OPTIMIZERS) { list_add(&known, one); }
+    require(i < OPTIMIZER_COUNT, "--optimizer " + name, "one of: " + known);
+    return (Optimizer)i;
+}
+
+// The learning rate by step: it rises to `peak` in `warmup` steps and stays there or, with a
+// cosine, falls to `lowest` at the end of the run.
+struct Schedule {
+    double peak;
+    double lowest;
+    long warmup;
+    long steps;
+    bool cosine;
+};
+
+// Returns the share of the run that is done after the warm-up, 0 to 1.
+inline double done_after_warmup(const Schedule& s, long step) {
+    if (s.steps <= s.warmup) { return 1; }
+    return std::min(1.0, (double)(step - s.warmup) / (s.steps - s.warmup));
+}
+
+// Computes the learning rate of update number step + 1.
+inline double learning_rate(const Schedule& s, long step) {
+    if (step < s.warmup) { return s.peak * (step + 1) / s.warmup; }
+    if (!s.cosine) { return s.peak; }
+    const double done = done_after_warmup(s, step);
+    return s.lowest + 0.5 * (s.peak - s.lowest) * (1 + cos(M_PI * done));
+}
+
+// ---- Muon
+
+// Returns how many numbers Muon works with beside a matrix: two copies, and two square ones.
+inline size_t muon_numbers(const Tensor& t) {
+    const size_t small = std::min(t.shape[0], t.shape.back());
+    return 2 * t.count + 2 * small * small;
+}
+
+// Returns how many that are for the largest matrix of these tensors.
+inline size_t muon_numbers(const std::vector<Tensor>& tensors) {
+    size_t most = 0;
+    for (auto& t : tensors) {
+        if (is_hidden_matrix(t)) { most = std::max(most, muon_numbers(t)); }
+    }
+    return most;
+}
+
+// Updates a matrix by Muon (Jordan et al. 2024): by its momentum, with singular values brought near
+// to 1 by five Newton-Schulz steps  x <- a x + (b A + c A A) x,  A = x x^T,  and the length that
+// AdamW's step would have (Liu et al. 2025), so that --lr and --weight-decay mean what they mean
+// there.
+inline void muon_update(Model* m, const Tensor& t, const Update& o) {
+    const int rows = t.shape[0];
+    const int cols = t.shape[1];
+    const int r = std::min(rows, cols);
+    const int c = std::max(rows, cols);
+    if (!m->muon) { m->muon = device_array<real>(muon_numbers(m->tensors)); }
+    real* x = m->muon;
+    real* y = x + t.count;
+    real* A = y + t.count;
+    real* AA = A + (size_t)r * r;
+    ops::muon_begin(x, m->adam_m + t.at, m->grads_memory + t.at, m->sums, rows, cols);
+    for (int step = 0; step < 5; step++) {
+        ops::matmul_forward(A, x, x, NULL, NULL, r, c, r);             // A = x x^T
+        ops::matmul_forward(AA, A, A, NULL, NULL, r, r, r);            // A A, as A is symmetric
+        ops::muon_mix(AA, A, r);                                       // a + b A + c A A
+        ops::matmul_backward_input(y, AA, x, false, r, c, r);          // that times x
+        std::swap(x, y);
+    }
+    ops::muon_end(m->params_memory + t.at, m->master + t.at, x, m->sums, o, rows, cols);
+}
+
+// ---- the update of a model
+
+// Adds up the sums of all ranks, in m->sums of each.
+inline void model_sums(Model* m, float clip) {
+    if (dist::world == 1) { return; }
+    StepSums sums;
+    ops::to_host(&sums, m->sums, sizeof sums);
+    double both[] = { sums.loss, sums.squares };
+    dist::sum(both, 2);
+    sums = { both[0], both[1], grad_scale(both[0], both[1], clip) };
+    ops::to_device(m->sums, &sums, sizeof sums);
+}
+
+// Tells whether a tensor is trained: all are without --only.
+inline bool is_trained(const Model* m, const Tensor& t) {
+    for (auto& word : m->only) {
+        if (has_word(t, word)) { return true; }
+    }
+    return m->only.empty();
+}
+
+// Updates `count` numbers of this rank's shard, from `at` on, by AdamW or SGD.
+inline void shard_update(Model* m, const Update& o, Optimizer optimizer, long at, long count) {
+    const auto update = optimizer == SGD ? ops::sgd_update : ops::adamw_update;
+    update(m->shard_params + at, m->master + at, m->adam_m + at, m->adam_v + at,
+           m->shard_grads + at, m->sums, o, count);
+}
+
+// Updates one tensor after the other, those that are trained. One rank only: it has whole tensors.
+inline void update_tensors(Model* m, const Update& o, Optimizer optimizer) {
+    for (auto& t : m->tensors) {
+        if (!is_trained(m, t)) { continue; }
+        if (optimizer == MUON && is_hidden_matrix(t)) {
+            muon_update(m, t, o);
+        } else {
+            shard_update(m, o, optimizer, t.at, t.count);
+        }
+    }
+}
+
+// Clips the gradients of all micro-batches and updates the weights, unless the loss or the
+// gradients are not finite; returns loss and norm. Here, once per step, the host waits.
+inline StepSums model_update(Model* m, const Update& o, float clip, Optimizer optimizer) {
+    const long n = m->shard.mine;
+    dist::arrive();
+    for (auto& t : m->tensors) { // their gradients do not count for the clipping
+        if (!is_trained(m, t)) { ops::device_zero(m->grads_memory + t.at, t.count * sizeof(acc)); }
+    }
+    ops::square_norm(m->sums, m->shard_grads, clip, n);
+    model_sums(m, clip);
+    if (optimizer != MUON && m->only.empty()) {
+        shard_update(m, o, optimizer, 0, n);
+    } else {
+        update_tensors(m, o, optimizer);
+    }
+    if (n < m->num_params) { shard_gather(m->shard, m->params_memory, m->shard_params); }
+    StepSums sums;
+    ops::to_host(&sums, m->sums, sizeof sums);
+    ops::profile_step();
+    return sums;
+}
+
+#endif // OPTIMIZER_H

@@ -1,0 +1,67 @@
+/*
+switches.h -- the switches of this build as data, for all code that is compiled once and not for
+each model. It is filled in by variant.cu, the one file that is compiled with -DATTN=..
+-DBIAS=.. and so on.
+
+    SWITCH_VALUES     each switch, its value here, and all that it may have
+    BUILD_NORM        the value of a switch as a number, such as NORM_post
+    Attn, Bias, Pe    what is compiled in of those three
+    COMMIT            of the sources; PRECISION_NAME, BACKEND_NAME: how it computes
+*/
+#ifndef SWITCHES_H
+#define SWITCHES_H
+#include "../attention_variants.cuh"
+
+struct SwitchValue { const char *name, *value, *all; };
+#define ONE(SWITCH) +1
+enum { SWITCH_COUNT = 0 SWITCHES(ONE) };
+#undef ONE
+extern const SwitchValue SWITCH_VALUES[SWITCH_COUNT];
+extern const char* const COMMIT;
+extern const char *const PRECISION_NAME, *const BACKEND_NAME;
+
+extern const int BUILD_BIAS, BUILD_PE, BUILD_NORM, BUILD_FFN;
+extern const int BUILD_COMBINE, BUILD_QKNORM, BUILD_GATE;
+
+namespace build {
+// the constants of Attn_softmax and the others, of Bias_k, of Pe_alibi, asked at run time: enough
+// for one row of attention, too slow for all of it
+#ifdef __CUDA_ARCH__
+// nvcc compiles for the GPU, too, what only the host calls: there any of them will do
+struct Attn : Attn_softmax { static const char* const name; };
+typedef Bias_none Bias;
+typedef Pe_nope Pe;
+#else
+struct Attn {
+    static const char* const name;
+    static const bool exp_family, is_signed, capped;
+    static const ZKind Z;
+    static const Phi phi;
+    static float sim(float s);
+    static double sim(double s);
+};
+struct Bias { static const Column column; };
+struct Pe {
+    static const bool score_bias;
+    static float slope(int h, int even);
+    template <class F> static F bias(int distance, float slope);
+};
+template <> float Pe::bias(int distance, float slope);
+template <> double Pe::bias(int distance, float slope);
+#endif
+} // namespace build
+
+// where the switches are given, as in variant.cu, the constants themselves
+#ifdef ATTN
+using Attn = CAT(Attn_, ATTN);
+using Bias = CAT(Bias_, BIAS);
+using Pe   = CAT(Pe_, PE);
+// without the Makefile, which reads CONFLICTS
+static_assert(!(Attn::phi != PHI_NONE && Bias::column),
+              "a kernel phi with a learned key: see CONFLICTS");
+#else
+using build::Attn;
+using build::Bias;
+using build::Pe;
+#endif
+#endif // SWITCHES_H

@@ -1,0 +1,97 @@
+/*
+train_sink.h -- what train_sink.cu gives to the commands: the stages of a layer, the passes over a
+model, and the micro-batch of a training step.
+*/
+#ifndef TRAIN_SINK_H
+#define TRAIN_SINK_H
+#include <functional>
+#include <vector>
+#include "../model.h" // Model, Sizes
+
+// ---- a layer is a list of stages, forward; backward is the same list from the end
+
+// What a stage costs for one row, forward; backward costs twice as much unless said otherwise.
+struct StageCost {
+    double flops;               // of its products; attention's depend on T: commands/bench.cpp
+    double moved;               // elements, without weights
+    double moved_backward = 2 * moved;
+};
+
+// What the matrix product of a stage reads: x (N, width); NULL if the stage has none.
+struct StageInput {
+    real* x;
+    int width;
+};
+
+// What a stage is to code outside: eval edits what these leave, bench and probe look for attention.
+enum StageRole { ROLE_NONE, ROLE_ATTENTION, ROLE_GATE, ROLE_ATTN_OUT, ROLE_FFN_OUT };
+
+struct Stage {
+    const char* name;
+    bool (*when)(const Model* m, int l);
+    void (*forward)(Model* m, int l);
+    void (*backward)(Model* m, int l);
+    StageCost (*cost)(const Sizes& sizes);
+    StageInput (*reads)(const Model* m, int l);
+    StageRole role;
+};
+extern const std::vector<Stage> LAYER_STAGES;
+
+// A product of the model, out = inp W^T + b, from C to OC channels, with its gradients.
+struct Linear {
+    const real* weight;         // (OC, C)
+    const real* bias;           // (OC) or NULL
+    acc* dweight;
+    acc* dbias;
+    long C, OC;
+};
+
+// Ends branch i: x_{i+1} = x_i + inp W^T + b, through the norm after it if there is one.
+void output_forward(Model* m, int i, const real* inp, const Linear& w);
+
+// ---- the whole model, on the batch that is loaded
+
+void embed_forward(Model* m);
+void embed_backward(Model* m);
+
+// Runs all layers: tokens -> what lm_head reads. Calls watch(l) after layer l, and watch(-1) after
+// the embedding: its activations are valid then, and perhaps not later.
+typedef std::function<void(int l)> Watch;
+void model_body(Model* m, const Watch& watch = Watch());
+
+// Runs the model on its last T `tokens`; returns what lm_head reads of the last one.
+const real* model_read(Model* m, const std::vector<int>& tokens);
+
+// Computes the losses (N) of rows x (N, C) that lm_head reads, where nothing else is wanted.
+void lm_head_losses(Model* m, acc* losses, const real* x, const int* targets, int N);
+
+// Runs lm_head and the classifier: fills acts.losses. If dloss is not 0, it also adds to the
+// gradients of lm_head and makes that of what it reads, both of dloss * sum of losses.
+void model_lm_head(Model* m, float dloss);
+
+// Returns the losses of the loaded batch, (B, T); those that do not count are 0.
+std::vector<acc> model_losses(Model* m);
+
+// Runs the loaded batch forward; returns the mean loss over the `count` targets that count, 0 if
+// none does.
+double model_forward(Model* m, long count, float dloss, const Watch& watch = Watch());
+
+// Adds the gradient of dloss * sum of losses to every tensor of grads, after the forward pass and
+// model_lm_head with dloss. last: no more is added in this step, so what is done goes to the other
+// ranks. Calls watch(l) when acts.dx is the gradient of x_2l, the stream before layer l, or, with
+// L, at the end.
+void model_backward(Model* m, bool last, const Watch& watch = Watch());
+
+// ---- a step
+
+// Begins a step: no gradients, no loss.
+void model_zero(Model* m);
+
+// Runs the loaded batch forward and backward; adds its part to the gradients and to the mean loss
+// over `count` targets.
+void accumulate_loaded(Model* m, long count, bool last);
+
+// Runs one micro-batch, seqs (B, T+1), of a step in which `count` targets count, of all
+// micro-batches and ranks. last: this rank's last one. The host does not wait for any of it.
+void model_accumulate(Model* m, const int* seqs, int B, int T, long count, bool last = false);
+#endif // TRAIN_SINK_H

@@ -1,0 +1,92 @@
+/*
+variant.cu -- all that is compiled for one model, in seconds: the attention that ATTN, BIAS and PE
+name, and the values of the other switches. The program, train_sink.cu, is compiled once for all
+models and linked to it; with the switches given it includes this file and is whole by itself.
+
+    g++ -DATTN=sigmoid -DBIAS=k -DPE=rotary .. -c variant.cu              (the Makefile)
+*/
+#include "variant.h"
+#include "../cpu/attention_row.h"
+#include "../cpu/metrics.h"
+#if defined(__CUDACC__) || defined(EMU)
+#include "../cuda/attention.cuh"
+#include "../cuda/hopper_check.cuh"
+#include "../cuda/metrics.cuh"
+#endif
+#ifndef ATTN
+#error "build through the Makefile (make help), or give all switches: -DATTN=softmax -DBIAS=none .."
+#endif
+
+const SwitchValue SWITCH_VALUES[SWITCH_COUNT] = {
+#define X(SWITCH) { #SWITCH, STR(SWITCH), SWITCH##_VARIANTS(NAME_OF) },
+    SWITCHES(X)
+#undef X
+};
+#ifndef GIT_COMMIT
+#define GIT_COMMIT "unknown"
+#endif
+const char* const COMMIT = GIT_COMMIT;
+const char *const PRECISION_NAME = STR(PRECISION), *const BACKEND_NAME = STR(BACKEND);
+
+const int BUILD_BIAS = CAT(BIAS_, BIAS);
+const int BUILD_PE = CAT(PE_, PE);
+const int BUILD_NORM = CAT(NORM_, NORM);
+const int BUILD_FFN = CAT(FFN_, FFN);
+const int BUILD_COMBINE = CAT(COMBINE_, COMBINE);
+const int BUILD_QKNORM = CAT(QKNORM_, QKNORM);
+const int BUILD_GATE = CAT(GATE_, GATE);
+
+namespace build {
+const char* const Attn::name = STR(ATTN);
+#ifndef __CUDA_ARCH__
+const bool Attn::exp_family = ::Attn::exp_family;
+const bool Attn::is_signed = ::Attn::is_signed;
+const bool Attn::capped = ::Attn::capped;
+const ZKind Attn::Z = ::Attn::Z;
+const Phi Attn::phi = ::Attn::phi;
+float Attn::sim(float s) { return ::Attn::sim(s); }
+double Attn::sim(double s) { return ::Attn::sim(s); }
+const Column Bias::column = ::Bias::column;
+const bool Pe::score_bias = ::Pe::score_bias;
+float Pe::slope(int h, int even) { return ::Pe::slope(h, even); }
+template <> float Pe::bias(int distance, float slope) {
+    return ::Pe::bias<float>(distance, slope);
+}
+
+template <> double Pe::bias(int distance, float slope) {
+    return ::Pe::bias<double>(distance, slope);
+}
+#endif
+} // namespace build
+
+namespace variant {
+void attend(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
+            const AttnShape& s) {
+    ops::attention_forward<Attn, Bias, Pe>(out, stat, qkv, star, s);
+}
+
+void attend_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
+                     AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
+                     const acc* turns, const AttnShape& s) {
+    ops::attention_backward<Attn, Bias, Pe>(dqkv, dstar, dout, result, qkv, star, turns, s);
+}
+
+void attention_row(real* out, const real* q, const real* kv, StarColumn<const real> star, int t,
+                   const AttnShape& s) {
+    cpu::attention_row<Attn, Bias, Pe>(out, q, kv, star, t, s);
+}
+
+void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
+                       StarColumn<const real> star, HeadGate<const real> gate, int skip, bool idle,
+                       const AttnShape& s) {
+    constexpr bool may_idle = column_idle(Attn::Z, Bias::column, Bias::learn_v);
+    using Without = std::conditional_t<may_idle, Bias_none, Bias>;   // only then a second instance
+    const auto metrics = idle ? ops::attention_metrics<Attn, Without, Pe>
+                              : ops::attention_metrics<Attn, Bias, Pe>;
+    metrics(out, qkv, stat, star, gate, skip, s);
+}
+
+std::string hopper_lacks(int NH, int KV, int HS) {
+    return ops::hopper_lacks<Attn, Bias, Pe>(NH, KV, HS);
+}
+} // namespace variant

@@ -1,0 +1,381 @@
+/*
+dataloader/shards.cpp -- what shards.h declares.
+*/
+#include "shards.h"
+#include <set>
+#include "../files/look.h"
+#include "../files/maps.h"
+#include "masked.h"
+
+static const char* const MAKE_AGAIN = "make it again with: ./train_sink tokenize FILE... -o DIR";
+
+// ----------------------------------------------------------------------------
+// formats
+
+enum { SHARD_HEADER = 1024 };
+enum {
+    SHARD_MAGIC_16 = 20240520,
+    SHARD_VERSION_16 = 1,
+    SHARD_MAGIC_32 = 20240801,
+    SHARD_VERSION_32 = 7
+};
+
+// Tells whether a file has llm.c's header, whatever its magic number says: zeros after the third
+// word.
+static bool shard_blank_header(const unsigned char* p, long size) {
+    const unsigned char* end = p + std::min(size, (long)SHARD_HEADER);
+    return size <= 12 || std::all_of(p + 12, end, [](unsigned char byte) { return byte == 0; });
+}
+
+// Parses lit-gpt's and TinyLlama's form: a header of 24 bytes, then as many tokens as it says.
+static void parse_litpkds(Shard* s, const unsigned char* p, long size) {
+    const int widths[] = { 0, 1, 1, 2, 4, 8, 0, 0, 2 };  // by the code of a dtype
+    const int code = p[15];
+    uint64_t version;
+    uint64_t count;
+    memcpy(&version, p + 7, 8);
+    memcpy(&count, p + 16, 8);
+    s->width = code <= 8 ? widths[code] : 0;
+    if (version != 1 || !s->width) {
+        die(EXIT_USER, s->path + strf(": got LITPKDS version %llu, dtype %d, wanted version 1 and "
+                                      "an integer dtype", (unsigned long long)version, code));
+    }
+    const long held = (size - 24) / s->width;
+    if (count > (uint64_t)held) {
+        die(EXIT_USER, s->path + strf(": got %ld tokens, wanted the %llu its header promises: "
+                                      "truncated", held, (unsigned long long)count), MAKE_AGAIN);
+    }
+    s->format = "LITPKDS";
+    s->tokens = p + 24;
+    s->n = count;
+}
+
+// Parses llm.c's form: a header of 1024 bytes.
+static void parse_llmc(Shard* s, const unsigned char* p, long size, const int32_t* head) {
+    const bool wide = head[0] == SHARD_MAGIC_32;
+    const int version = wide ? SHARD_VERSION_32 : SHARD_VERSION_16;
+    if (size < SHARD_HEADER) {
+        die(EXIT_USER, s->path + strf(": got %ld bytes, wanted a header of 1024: truncated", size),
+            MAKE_AGAIN);
+    }
+    if (head[1] != version) {
+        die(EXIT_USER, s->path + strf(": got shard version %d, wanted %d for magic %d", head[1],
+                                      version, head[0]), MAKE_AGAIN);
+    }
+    s->format = wide ? "llm.c uint32" : "llm.c uint16";
+    s->width = wide ? 4 : 2;
+    s->tokens = p + SHARD_HEADER;
+    s->n = head[2];
+    const long wanted = SHARD_HEADER + s->n * s->width;
+    if (s->n < 0 || wanted != size) {
+        die(EXIT_USER, s->path + strf(": got %ld bytes, wanted %ld for the %ld tokens its header "
+                                      "promises: truncated or not a shard", size, wanted, s->n),
+            MAKE_AGAIN);
+    }
+}
+
+Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
+    Shard s = { path, "", p, 2, 0, NULL };
+    if (size == 0) { die(EXIT_USER, path + ": got an empty file, wanted token ids", MAKE_AGAIN); }
+    int32_t head[3] = { 0 };
+    memcpy(head, p, std::min(size, 12L));
+    if (size >= 24 && !memcmp(p, "LITPKDS", 7)) {
+        parse_litpkds(&s, p, size);
+        return s;
+    }
+    if (head[0] == SHARD_MAGIC_16 || head[0] == SHARD_MAGIC_32) {
+        parse_llmc(&s, p, size, head);
+        return s;
+    }
+    const bool bare = size % 2 == 0 && !shard_blank_header(p, size);     // nanoGPT: ids alone
+    if (!bare) {
+        die(EXIT_USER, path + strf(": got magic %d, wanted %d (uint16) or %d (uint32): not a token "
+                                   "shard", head[0], SHARD_MAGIC_16, SHARD_MAGIC_32), MAKE_AGAIN);
+    }
+    s.format = RAW_FORMAT;
+    s.n = size / 2;
+    return s;
+}
+
+// Returns the hint that reads a file as numbers of this type and writes a shard.
+static std::string hint_as_type(const std::string& type, const std::string& path) {
+    return hint_for(shard_command("n.fromfile('FILE', n." + type + ")"), path);
+}
+
+// Dies if Megatron's index, which stands beside tokens without a header and says how
+// wide they are, does not say two bytes.
+static void shard_index_check(const std::string& path) {
+    static const char* const TYPES[] = { "", "uint8", "int8", "int16", "int32", "int64",
+                                         "float64", "float32", "uint16" };
+    const size_t uint16 = 8;
+    const std::string index = path.substr(0, path.rfind('.')) + ".idx";
+    if (!is_regular(index)) { return; }
+    const std::string header = file_begin_bytes(index, 18);
+    const std::string magic("MMIDIDX\0\0", 9);
+    if (header.size() < 18 || header.compare(0, 9, magic)) { return; }
+    const size_t code = (unsigned char)header[17];
+    if (code == uint16) { return; }
+    const bool known = code < uint16;
+    const std::string type = known ? TYPES[code] : "unknown";
+    die(EXIT_USER, path + ": got tokens of type " + type + ", as " + index +
+                       " says, wanted uint16 or a shard with a header",
+        hint_as_type(known ? type : "int32", path));
+}
+
+Shard shard_open(const std::string& path) {
+    look_file(path, READS_TOKENS);
+    if (is_regular(path) && file_size(path) == 0) { return shard_parse(path, NULL, 0); } // dies
+    const FileMap map = file_map(path, 1, "token");
+    const Shard s = shard_parse(path, (const unsigned char*)map.data, (long)map.size);
+    if (s.format == RAW_FORMAT) { shard_index_check(path); }
+    return s;
+}
+
+// Tells whether a file read as ids of 16 bits holds ids of `width` bytes instead: whether, of those
+// looked at, all bits but the lowest 16 are at most `bound`, and some id is more than that.
+static bool raw_is_wide(const Shard& s, int width, long bound) {
+    const long halves = width / 2;
+    const long n = s.n / halves;
+    if (s.n % halves || n < 2) { return false; }
+    const long step = std::max(1L, n / 65536);
+    bool any = false;
+    for (long i = 0; i < n; i += step) {
+        if (shard_token(s, i * halves + 1) > bound) { return false; }
+        for (long k = 2; k < halves; k++) {
+            if (shard_token(s, i * halves + k) > 0) { return false; }
+        }
+        any = any || shard_token(s, i * halves) > bound;
+    }
+    return any;
+}
+
+// Tells whether the same for ids whose upper halves are not small: those hold a handful of values,
+// and the lowest 16 bits many.
+static bool raw_has_period(const Shard& s, int width) {
+    const size_t handful = 8;
+    const long halves = width / 2;
+    const long n = s.n / halves;
+    if (s.n % halves) { return false; }
+    const long step = std::max(1L, n / 65536);
+    std::set<long> low, high;
+    for (long i = 0; i < n && high.size() <= handful; i += step) {
+        low.insert(shard_token(s, i * halves));
+        for (long k = 1; k < halves; k++) { high.insert(shard_token(s, i * halves + k)); }
+    }
+    return high.size() <= handful && low.size() >= 16 * high.size();
+}
+
+// Tells whether a file read as ids of 16 bits holds numbers of type F, all of them whole and of
+// the size of an id.
+template <class F> static bool raw_is_float(const Shard& s) {
+    const double most = 1 << 24;
+    const long n = 2 * s.n / sizeof(F);
+    if (2 * s.n % (long)sizeof(F) || n < 2) { return false; }
+    const long step = std::max(1L, n / 65536);
+    bool any = false;
+    for (long i = 0; i < n; i += step) {
+        F x;
+        memcpy(&x, s.tokens + i * sizeof(F), sizeof x);
+        if (!(x >= 0 && x < most && x == floor(x))) { return false; }
+        any = any || x > 0;
+    }
+    return any;
+}
+
+void shard_raw_check(const Shard& s, long V) {
+    const long bound = V > 65536 ? (V - 1) >> 16 : 0;
+    const auto reject = [&](const std::string& what, const std::string& type) {
+        die(EXIT_USER, s.path + ": " + what + ", wanted uint16 or a shard with a header",
+            hint_as_type(type, s.path));
+    };
+    if (raw_is_float<double>(s)) { reject("looks like ids as float64", "float64"); }
+    if (raw_is_float<float>(s)) { reject("looks like ids as float32", "float32"); }
+    for (int width : { 8, 4 }) {
+        const int bits = 8 * width;
+        if (!raw_is_wide(s, width, bound) && !raw_has_period(s, width)) { continue; }
+        reject(strf("looks like ids of %d bits each, without a header", bits),
+               strf("uint%d", bits));
+    }
+    const std::string first((const char*)s.tokens, std::min(2 * s.n, (long)LOOK_BYTES));
+    if (s.n >= 32 && is_text(first)) { reject("looks like text, or ids of 8 bits each", "uint8"); }
+    if (V > 65536) {
+        reject(strf("got ids of 16 bits each, without a header, for a vocabulary of %ld", V),
+               "uint32");
+    }
+}
+
+template <class T> static long read_as(const unsigned char* p) {
+    T value;
+    memcpy(&value, p, sizeof value);
+    return (long)value;
+}
+
+long shard_token(const Shard& s, long i) {
+    const unsigned char* p = s.tokens + i * s.width;
+    if (s.width == 2) { return read_as<uint16_t>(p); }
+    if (s.width == 4) { return read_as<uint32_t>(p); }
+    if (s.width == 8) { return read_as<int64_t>(p); }
+    return *p;
+}
+
+// ----------------------------------------------------------------------------
+// hashes
+
+static long blocks_of(long bytes) { return (bytes + SHARD_BLOCK - 1) / SHARD_BLOCK; }
+
+// Returns the hash of block k of `bytes` bytes of tokens.
+static uint64_t block_hash(const unsigned char* tokens, long bytes, long k) {
+    const long from = k * SHARD_BLOCK;
+    return hash_bytes(tokens + from, std::min(bytes - from, (long)SHARD_BLOCK));
+}
+
+long shard_changed(const Shard& s, long from, long n) {
+    if (!s.sums || n <= 0) { return -1; }
+    ShardSums& sums = *s.sums;
+    const long first_block = from * s.width / SHARD_BLOCK;
+    const long last_block = ((from + n) * s.width - 1) / SHARD_BLOCK;
+    for (long k = first_block; k <= last_block; k++) {
+        if (sums.compared[k]) { continue; }
+        if (block_hash(s.tokens, s.n * s.width, k) != sums.hashes[k]) {
+            return k * SHARD_BLOCK / s.width;
+        }
+        sums.compared[k] = 1;
+    }
+    return -1;
+}
+
+static std::string shard_header(long n, int width) {
+    const bool wide = width == 4;
+    const int32_t words[3] = { wide ? SHARD_MAGIC_32 : SHARD_MAGIC_16,
+                               wide ? SHARD_VERSION_32 : SHARD_VERSION_16, (int32_t)n };
+    std::string header(SHARD_HEADER, '\0');
+    memcpy(&header[0], words, sizeof words);
+    return header;
+}
+
+// Tells whether the header and every block of a shard are as they were written.
+static bool shard_intact(const FileMap& map, const ShardSums& sums, int width) {
+    const long bytes = sums.tokens * width;
+    const std::string header = shard_header(sums.tokens, width);
+    if ((long)map.size != SHARD_HEADER + bytes) { return false; }
+    if (header.compare(0, SHARD_HEADER, map.data, SHARD_HEADER)) { return false; }
+    const unsigned char* tokens = (const unsigned char*)map.data + SHARD_HEADER;
+    bool same = true;
+    #pragma omp parallel for reduction(&& : same)
+    for (long k = 0; k < (long)sums.hashes.size(); k++) {
+        same = same && block_hash(tokens, bytes, k) == sums.hashes[k];
+    }
+    return same;
+}
+
+std::string shard_fault(const std::string& dir, const ShardSums& sums, bool whole) {
+    const std::string path = dir + "/" + sums.name;
+    const long size = file_size(path);
+    if (size < 0 || !is_regular(path)) { return "is missing"; }
+    const long bytes = size - SHARD_HEADER;
+    const int width = bytes == 4 * sums.tokens ? 4 : 2;
+    const bool fits = bytes == width * sums.tokens;
+    if (!fits || (long)sums.hashes.size() != blocks_of(bytes)) {
+        return strf("got %ld bytes, wanted %ld tokens", size, sums.tokens);
+    }
+    if (!whole) { return ""; }
+    const FileMap map = file_map(path, SHARD_HEADER, "token");
+    const bool same = shard_intact(map, sums, width);
+    map_close(map);
+    return same ? "" : "its bytes are not those that tokenize wrote";
+}
+
+// ----------------------------------------------------------------------------
+// writing
+
+ShardOut shard_begin(const std::string& path, int width) {
+    const std::string blank(SHARD_HEADER, '\0');
+    ShardOut out = { file_begin(path), width, 0, "", {} };
+    file_put(&out.file, blank.data(), blank.size());
+    return out;
+}
+
+// Takes the hashes of whole blocks; last: also of what is left.
+static void shard_hash(ShardOut* out, bool last) {
+    size_t done = 0;
+    for (;;) {
+        const size_t left = out->block.size() - done;
+        const size_t n = std::min(left, (size_t)SHARD_BLOCK);
+        if (n == 0 || (n < SHARD_BLOCK && !last)) { break; }
+        out->hashes.push_back(hash_bytes(out->block.data() + done, n));
+        done += n;
+    }
+    out->block.erase(0, done);
+}
+
+void shard_put(ShardOut* out, const uint32_t* ids, long n) {
+    const void* source = ids;
+    if (out->width == 2) {
+        static thread_local std::vector<uint16_t> narrow;
+        narrow.assign(ids, ids + n);
+        source = narrow.data();
+    }
+    const long bytes = n * out->width;
+    file_put(&out->file, source, bytes);
+    out->block.append((const char*)source, bytes);
+    shard_hash(out, false);
+    out->n += n;
+}
+
+void shard_commit(ShardOut* out) {
+    shard_hash(out, true);
+    const std::string header = shard_header(out->n, out->width);
+    if (fseek(out->file.f, 0, SEEK_SET)) { file_abort(&out->file); }
+    file_put(&out->file, header.data(), header.size());
+    file_commit(&out->file);
+}
+
+// ----------------------------------------------------------------------------
+// reading
+
+void tokens_add(Tokens* t, const Shard& s) {
+    t->shards.push_back(s);
+    t->n += s.n;
+    t->end.push_back(t->n);
+}
+
+// Tells whether an id is below V, or stands for a token whose loss nobody asks for.
+static bool is_token(const Shard& s, long id, int V) {
+    if (s.width == 4 && sft_is_masked(id)) { return ~(int)(uint32_t)id < V; }
+    return id >= 0 && id < V;
+}
+
+// Copies tokens first .. first+n-1 of one shard.
+static void shard_copy(const Shard& s, long first, long n, int V, int* out) {
+    const long changed = shard_changed(s, first, n);
+    if (changed >= 0) {
+        die(EXIT_USER, s.path + strf(": from token %ld on, its bytes are not those that tokenize "
+                                     "wrote", changed),
+            "get the file again, or run tokenize again into another directory");
+    }
+    for (long i = 0; i < n; i++) {
+        const long id = shard_token(s, first + i);
+        if (!is_token(s, id, V)) {
+            die(EXIT_USER, s.path + strf(": got id %ld at token %ld, wanted ids below the "
+                                         "vocabulary of %d", id, first + i, V),
+                "give the tokenizer these shards were made with: --tokenizer tokenizer.json, or a "
+                "larger --vocab");
+        }
+        out[i] = (int)(uint32_t)id;
+    }
+}
+
+void tokens_copy(const Tokens& t, long first, long n, int V, int* out) {
+    first += t.from;
+    size_t k = std::upper_bound(t.end.begin(), t.end.end(), first) - t.end.begin();
+    while (n > 0) {
+        const Shard& s = t.shards[k];
+        const long begin = first - (t.end[k] - s.n);     // within the shard
+        const long count = std::min(n, s.n - begin);
+        shard_copy(s, begin, count, V, out);
+        out += count;
+        first += count;
+        n -= count;
+        k++;
+    }
+}

@@ -1,0 +1,596 @@
+/*
+dataloader/tokenize.cpp -- what tokenize.h declares. In reading order: the job; series of shards;
+the threads; what is checked before; the directory; tokenize_main.
+*/
+#include "tokenize.h"
+#include <condition_variable>
+#include <mutex>
+#include <map>
+#include <set>
+#include <system_error>
+#include <thread>
+#include "../files/lock.h"
+#include "../files/look.h"
+#include "manifest.h"
+#include "../files/plural.h"
+
+static const char* const PAPER_DOMAINS =
+    "arxiv,dm_mathematics,enron_emails,europarl,freelaw,github,gutenberg_pg_19,hackernews,"
+    "nih_exporter,philpapers,pile_cc,pubmed_abstracts,pubmed_central,stackexchange,ubuntu_irc,"
+    "uspto_backgrounds,wikipedia_en";
+
+// ----------------------------------------------------------------------------
+// the job: what the threads share
+
+// One series of shards being written.
+struct ShardSeries {
+    SeriesSums sums;
+    ShardOut out;
+    int shards = 0;
+    long limit = 0;                      // tokens wanted, 0: all
+};
+
+// A domain that is wanted; share 0: all of it.
+struct DomainShare {
+    std::string domain;
+    double share;
+};
+
+enum BlockState { BLOCK_FREE, BLOCK_READ, BLOCK_BUSY, BLOCK_DONE };
+
+// Blocks go round a ring: read, encode, write, in the order of the text.
+struct Job {
+    TokenizeOptions o;
+    Tokenizer tok;
+    std::vector<std::string> names;      // of the files
+    std::vector<TextFile> files;
+    size_t val_from = 0;                 // files from here on go into val shards
+    std::string made;                    // of tokenize_made, before the first byte is read
+    std::vector<DomainShare> shares;
+
+    std::mutex lock;
+    std::condition_variable change;
+    std::vector<TextBlock> ring;         // block k has place k % ring.size()
+    std::vector<BlockState> state;
+    uint64_t read = 0;                   // blocks so far
+    uint64_t taken = 0;
+    uint64_t written = 0;
+    bool stop = false;
+
+    size_t file = 0;                     // the one that is read
+    bool opened = false;
+    std::vector<ShardSeries> series;
+    ManifestCounts counts;
+    uint64_t document = 0;
+    bool full = false;                   // as many training tokens as were asked for
+    double start_ms = 0;
+    double shown_ms = 0;
+    long total_bytes = 0;
+};
+
+static void write_manifest(const Job& job, bool complete) {
+    std::vector<SeriesSums> all;
+    for (auto& series : job.series) { all.push_back(series.sums); }
+    manifest_write(job.o.out, job.tok, job.o.bos, job.counts, all, job.made, complete);
+}
+
+static std::string made_now(const Job& job) {
+    return tokenize_made(job.o, job.tok, job.names, job.val_from);
+}
+
+// ----------------------------------------------------------------------------
+// series of shards
+
+static std::string shard_name(const ShardSeries& s, int number) {
+    return strf("%s_%06d.bin", s.sums.name.c_str(), number);
+}
+
+static void series_commit(ShardSeries* s) {
+    shard_commit(&s->out);
+    ShardSums sums;
+    sums.name = shard_name(*s, s->shards - 1);
+    sums.tokens = s->out.n;
+    sums.hashes = s->out.hashes;
+    s->sums.shards.push_back(sums);
+}
+
+static void series_put(ShardSeries* s, const Job& job, const uint32_t* ids, long n) {
+    const long most = job.o.shard_tokens;
+    const bool masked = !job.o.sft.empty();              // those ids take 4 bytes
+    const int width = job.tok.vocab_size <= 65536 && !masked ? 2 : 4;
+    while (n > 0) {
+        const bool full = s->shards && s->out.n == most;
+        if (full) { series_commit(s); }
+        if (!s->shards || full) {
+            s->out = shard_begin(job.o.out + "/" + shard_name(*s, s->shards), width);
+            s->shards++;
+        }
+        const long count = std::min(n, most - s->out.n);
+        shard_put(&s->out, ids, count);
+        s->sums.tokens += count;
+        ids += count;
+        n -= count;
+    }
+}
+
+// Returns the series that a document goes to, made when it is first met; NULL if it is not wanted.
+static ShardSeries* series_of(Job* job, const TextDoc& doc, bool val_file) {
+    const bool chosen = mix64(job->document, STREAM_VAL) < job->o.val_fraction * 0x1p64;
+    const bool val = val_file || chosen;
+    double share = 0;
+    if (!job->shares.empty()) {
+        const auto is_this = [&](const DomainShare& d) { return d.domain == doc.domain; };
+        const auto wanted = std::find_if(job->shares.begin(), job->shares.end(), is_this);
+        if (wanted == job->shares.end()) { return NULL; }
+        share = wanted->share;
+    }
+    std::string name = val ? "val" : "train";
+    if (!doc.domain.empty()) { name += "_" + doc.domain; }
+    for (auto& s : job->series) {
+        if (s.sums.name != name) { continue; }
+        const bool reached = s.limit && s.sums.tokens >= s.limit;
+        return reached ? NULL : &s;
+    }
+    job->series.emplace_back();
+    ShardSeries* s = &job->series.back();
+    s->sums.name = name;
+    const bool limited = !val && share > 0;
+    if (limited) { s->limit = std::max(1L, (long)(job->o.tokens * share)); }     // 0 is no limit
+    return s;
+}
+
+// Tells whether there are as many training tokens as were asked for.
+static bool is_full(const Job& job) {
+    if (!job.o.tokens) { return false; }
+    long tokens = 0;
+    long shares = 0;
+    long reached = 0;
+    for (auto& s : job.shares) { shares += s.share > 0; }
+    for (auto& s : job.series) {
+        const bool train = s.sums.name.compare(0, 5, "train") == 0;
+        if (train) { tokens += s.sums.tokens; }
+        reached += s.limit > 0 && s.sums.tokens >= s.limit;
+    }
+    return shares ? reached == shares : tokens >= job.o.tokens;
+}
+
+// Puts a document, or a part of one, into its series.
+static void put_document(Job* job, ShardSeries* s, const uint32_t* ids, long n, bool whole) {
+    series_put(s, *job, ids, n);
+    s->sums.documents += whole;
+    job->counts.text.documents += whole;
+    job->counts.text.tokens += n;
+}
+
+static bool in_val_file(const Job& job, const TextBlock& b) {
+    return job.val_from <= (size_t)(b.file - job.files.data());
+}
+
+// Puts a document of a block, ids [begin, doc.end), where it goes.
+static void write_document(Job* job, const TextBlock& b, const TextDoc& doc, size_t begin) {
+    const bool val_file = in_val_file(*job, b);
+    if (job->full && !val_file) { return; }
+    ShardSeries* s = series_of(job, doc, val_file);
+    if (!s) {
+        job->counts.dropped += doc.whole;
+        return;
+    }
+    put_document(job, s, &b.ids[begin], (long)(doc.end - begin), doc.whole);
+    job->full = is_full(*job);
+    const bool reached = s->limit ? s->sums.tokens >= s->limit : job->full;
+    if (reached && !doc.whole && !val_file) {            // a long text ends here
+        const uint32_t eos = job->tok.eos;
+        put_document(job, s, &eos, 1, true);
+    }
+}
+
+static void write_block(Job* job, const TextBlock& b) {
+    size_t begin = 0;
+    for (auto& doc : b.docs) {
+        write_document(job, b, doc, begin);
+        begin = doc.end;
+        job->document += doc.whole;
+    }
+    job->counts.text.bytes += b.counts.bytes;
+    job->counts.text.replaced += b.counts.replaced;
+    job->counts.text.skipped += b.counts.skipped;
+    job->counts.text.begun += b.counts.begun;
+}
+
+// ----------------------------------------------------------------------------
+// the threads
+
+// Encodes blocks until there are no more.
+static void encode_blocks(Job* job) {
+    for (;;) {
+        std::unique_lock<std::mutex> hold(job->lock);
+        job->change.wait(hold, [&] { return job->stop || job->taken < job->read; });
+        if (job->taken == job->read) { return; }
+        const size_t k = job->taken++ % job->ring.size();
+        job->state[k] = BLOCK_BUSY;
+        hold.unlock();
+        text_encode(job->tok, job->o, &job->ring[k]);
+        hold.lock();
+        job->state[k] = BLOCK_DONE;
+        job->change.notify_all();
+    }
+}
+
+// Starts the threads that encode. Under a limit of processes, those that did start do the work.
+static std::vector<std::thread> start_threads(Job* job) {
+    int count = job->o.threads;
+    if (count <= 0) { count = (int)std::thread::hardware_concurrency(); }
+    count = std::max(1, count);                          // 0: the system does not say
+    job->ring.resize(3 * count + 2);
+    job->state.assign(job->ring.size(), BLOCK_FREE);
+    std::vector<std::thread> pool;
+    try {
+        for (int i = 0; i < count; i++) { pool.emplace_back(encode_blocks, job); }
+    } catch (const std::system_error&) {
+        if (pool.empty()) {
+            die(EXIT_MACHINE, "threads: the system gave none", "raise the limit: ulimit -u");
+        }
+    }
+    return pool;
+}
+
+// Returns how many bytes of the files are read, packed as they are.
+static long bytes_read(const Job& job) {
+    long done = 0;
+    for (size_t i = 0; i < job.file; i++) { done += file_size(job.names[i]); }
+    const bool open_file = job.file < job.files.size() && job.files[job.file].raw > 0;
+    if (open_file) { done += std::max(0L, (long)lseek(job.files[job.file].raw, 0, SEEK_CUR)); }
+    return done;
+}
+
+static void show_progress(Job* job) {
+    if (job->o.quiet || !isatty(2) || now_ms() - job->shown_ms < 300) { return; }
+    job->shown_ms = now_ms();
+    const double seconds = (job->shown_ms - job->start_ms) / 1e3;
+    const double done = std::min(1.0, (double)bytes_read(*job) / std::max(1L, job->total_bytes));
+    const double left = done > 0 ? seconds / done - seconds : 0;
+    const double mb = job->counts.text.bytes / 1e6;
+    fprintf(stderr, "\rtokenize %3.0f%% | %.1f MB text | %.1f MB/s | %.2fM tokens | ETA %d:%02d ",
+            done * 100, mb, mb / seconds, job->counts.text.tokens / 1e6, (int)(left / 60),
+            (int)left % 60);
+}
+
+// Reads the next block of the files. Returns false if there is none.
+static bool read_block(Job* job, TextBlock* b) {
+    const bool rest_unwanted = job->full && job->file < job->val_from;
+    if (rest_unwanted) {
+        job->file = job->val_from;
+        job->opened = false;
+    }
+    while (job->file < job->files.size()) {
+        TextFile& t = job->files[job->file];
+        if (!job->opened) { t = text_open(t.path); }
+        const bool got = text_next(&t, job->tok, b);
+        const bool ended = !got || b->last;
+        job->opened = !ended;
+        job->file += ended;
+        if (got) { return true; }
+    }
+    return false;
+}
+
+// Writes a block that is encoded. Returns its error. What was read ahead when there were tokens
+// enough is left out: how much that is depends on the number of threads.
+static std::string write_next(Job* job, const TextBlock& b) {
+    const bool ahead = job->full && !in_val_file(*job, b);
+    if (!ahead) { write_block(job, b); }
+    show_progress(job);
+    return ahead ? "" : b.error;
+}
+
+// Reads blocks and writes blocks, and waits when there is neither to do. Returns the error of a
+// broken record, or "".
+static std::string read_and_write(Job* job) {
+    bool more = true;
+    for (;;) {
+        std::unique_lock<std::mutex> hold(job->lock);
+        const size_t r = job->read % job->ring.size();
+        const size_t w = job->written % job->ring.size();
+        job->change.wait(hold, [&] {
+            const bool can_read = more && job->state[r] == BLOCK_FREE;
+            const bool finished = !more && job->written == job->read;
+            return job->state[w] == BLOCK_DONE || can_read || finished;
+        });
+        if (job->state[w] == BLOCK_DONE) {
+            hold.unlock();
+            const std::string error = write_next(job, job->ring[w]);
+            hold.lock();
+            job->state[w] = BLOCK_FREE;
+            job->written++;
+            if (!error.empty()) { return error; }
+            continue;
+        }
+        if (!more) { return ""; }
+        hold.unlock();
+        more = read_block(job, &job->ring[r]);
+        hold.lock();
+        if (!more) { continue; }
+        job->state[r] = BLOCK_READ;
+        job->read++;
+        job->change.notify_all();
+    }
+}
+
+static void run_job(Job* job) {
+    std::vector<std::thread> pool = start_threads(job);
+    const std::string error = read_and_write(job);
+    {
+        std::lock_guard<std::mutex> hold(job->lock);
+        job->stop = true;
+        job->taken = job->read;
+    }
+    job->change.notify_all();
+    for (auto& thread : pool) { thread.join(); }
+    if (isatty(2) && !job->o.quiet) { fprintf(stderr, "\r\033[K"); }
+    for (auto& s : job->series) {                        // what came before a bad record is kept
+        if (s.shards) { series_commit(&s); }
+    }
+    if (!error.empty()) { die(EXIT_USER, error, text_advice(error)); }
+}
+
+// ----------------------------------------------------------------------------
+// what is checked before
+
+// The places of directories, whatever their names: links may lead to one again and again.
+typedef std::set<std::pair<dev_t, ino_t>> Places;
+
+// Appends every .txt and .jsonl below a directory, each once.
+static void files_below(const std::string& dir, std::vector<std::string>* out, Places* seen) {
+    struct stat st;
+    if (stat(dir.c_str(), &st)) { return; }
+    const bool first_visit = seen->insert({ st.st_dev, st.st_ino }).second;
+    if (!first_visit) { return; }
+    for (auto& name : dir_list(dir)) {
+        const std::string path = dir + "/" + name;
+        if (is_dir(path)) {
+            files_below(path, out, seen);
+        } else if (text_format(path) != TEXT_UNKNOWN) {
+            text_check(path, "a directory of them");
+            out->push_back(path);
+        }
+    }
+}
+
+// Appends the texts of a directory, or the file itself.
+static void add_files(const std::vector<std::string>& given, std::vector<std::string>* out) {
+    for (auto& path : given) {
+        Places seen;
+        if (is_dir(path)) {
+            files_below(path, out, &seen);
+            continue;
+        }
+        text_check(path, "a directory of them");
+        out->push_back(path);
+    }
+}
+
+// Reads NAME or NAME:SHARE.
+static DomainShare parse_domain(const std::string& given) {
+    const size_t colon = given.find(':');
+    DomainShare domain = { domain_name(given.substr(0, colon)), 0 };
+    if (colon == std::string::npos) { return domain; }
+    const bool number = parse_double(given.substr(colon + 1), &domain.share);
+    if (!number || domain.share <= 0) {
+        die(EXIT_USER, "--domains " + given + ": wanted NAME or NAME:SHARE");
+    }
+    return domain;
+}
+
+static void set_shares(Job* job) {
+    TokenizeOptions& o = job->o;
+    if (o.domains == "paper") { o.domains = PAPER_DOMAINS; }
+    if (o.domains == "all") { return; }
+    double sum = 0;
+    for (auto& given : split(o.domains, ',')) {
+        const DomainShare domain = parse_domain(given);
+        for (auto& other : job->shares) {
+            if (other.domain == domain.domain) {
+                die(EXIT_USER, "--domains " + o.domains + ": wanted every domain once");
+            }
+        }
+        job->shares.push_back(domain);
+        sum += domain.share;
+        if ((domain.share > 0) != (job->shares[0].share > 0)) {
+            die(EXIT_USER, "--domains: some have a share and some have none");
+        }
+    }
+    if (sum == 0) { return; }
+    for (auto& domain : job->shares) { domain.share /= sum; }
+    if (!o.tokens) {
+        die(EXIT_USER, "--domains with shares: wanted the number of tokens to share out",
+            "add --train-tokens N");
+    }
+}
+
+// Dies if there is no text, and says what is there instead.
+static void check_files(const Job& job) {
+    if (!job.files.empty()) { return; }
+    Kind other;
+    for (auto& path : job.o.files) {
+        if (other.what.empty()) { other = kind_in_dir(path, READS_TOKENS); }
+    }
+    die(EXIT_USER, "tokenize: got no text files" + other.what,
+        other.hint.empty() ? "./train_sink tokenize FILE... -o DIR" : other.hint);
+}
+
+// Dies if a file of --val is read for training, too. Prints a note of one that is read twice.
+static void check_twice(const Job& job) {
+    std::map<std::pair<dev_t, ino_t>, size_t> seen;      // place -> index of the first of this file
+    std::set<size_t> twice;                              // those that a note has named
+    for (size_t i = 0; i < job.names.size(); i++) {
+        const std::string& path = job.names[i];
+        struct stat st;
+        if (path == "-" || stat(path.c_str(), &st) || !S_ISREG(st.st_mode)) { continue; }
+        const auto [first, is_new] = seen.insert({ { st.st_dev, st.st_ino }, i });
+        if (is_new) { continue; }
+        const bool both = first->second < job.val_from && i >= job.val_from;
+        if (both) {
+            die(EXIT_USER, "--val " + path + ": got a file that is trained on, too",
+                "leave --val out: a part of the text is held out; or name other text");
+        }
+        const bool is_second = twice.insert(first->second).second;
+        if (!is_second) { continue; }
+        fprintf(stderr, "note   %s: is read more than once\n", printable(path).c_str());
+    }
+}
+
+static void check_job(Job* job) {
+    const TokenizeOptions& o = job->o;
+    set_shares(job);
+    if (o.val_fraction < 0 || o.val_fraction >= 1) {
+        die(EXIT_USER,
+            strf("--val-fraction %g: wanted 0 or more, and less than 1", o.val_fraction));
+    }
+    if (o.bos != "none" && o.bos != "doc") {
+        die(EXIT_USER, "--bos " + o.bos + ": wanted none or doc");
+    }
+    if (o.shard_tokens < 1 || o.shard_tokens > 2000000000) {
+        die(EXIT_USER, strf("--shard-tokens %ld: wanted 1 to 2000000000", o.shard_tokens));
+    }
+    if (job->tok.eos < 0) {
+        die(EXIT_USER, job->tok.name + ": the tokenizer has no EOS to put after documents",
+            "name it in tokenizer_config.json: {\"eos_token\": ...}");
+    }
+    if (o.bos == "doc" && job->tok.bos < 0) {
+        die(EXIT_USER, job->tok.name + ": the tokenizer has no BOS", "leave --bos out");
+    }
+    check_files(*job);
+    check_twice(*job);
+}
+
+// ----------------------------------------------------------------------------
+// the directory
+
+// Returns the first source whose text may be another than when the manifest was written, though its
+// name, size and time are the same: standard input, a FIFO, a file that was replaced. "" if none.
+static std::string source_unsure(const Job& job, const std::string& manifest) {
+    for (auto& path : job.names) {
+        struct stat st;
+        const bool file = path != "-" && !stat(path.c_str(), &st) && S_ISREG(st.st_mode);
+        if (!file || changed_since(path, manifest)) { return path; }
+    }
+    return "";
+}
+
+// Tells whether a finished directory holds the shards of this very text. Dies if they are others.
+static void check_finished(const Job& job, const std::string& path, const std::string& manifest) {
+    const std::string hint = "choose another -o, or remove that directory";
+    const bool same = manifest.find(job.made) != std::string::npos;
+    if (!same) {
+        die(EXIT_USER, job.o.out + ": holds shards of other text, or made with other options",
+            hint);
+    }
+    const std::string unsure = source_unsure(job, path);
+    if (unsure.empty()) { return; }
+    const std::string what = unsure == "-" ? "standard input" : unsure;
+    die(EXIT_USER, job.o.out + ": holds shards already, and " + what +
+                       " may be other text than theirs", hint);
+}
+
+// Makes the output directory ready: it is new, or left unfinished by an earlier run, which starts
+// over. Returns false if all is there already. Removes nothing but what tokenize made.
+static bool prepare_directory(const Job& job) {
+    const std::string path = job.o.out + "/manifest.json";
+    const std::string manifest = is_there(path) ? file_read(path) : "";
+    if (manifest_is_complete(manifest)) {
+        check_finished(job, path, manifest);
+        return false;
+    }
+    const bool unfinished = manifest_is_ours(manifest);
+    for (auto& name : dir_list(job.o.out)) {
+        const bool new_file = name == "lock" || is_temporary(name, "manifest.json");
+        const bool made = unfinished ? tokenize_ours(name) : new_file;
+        if (made) { continue; }
+        die(EXIT_USER, job.o.out + ": holds files that tokenize did not make, such as " + name,
+            "choose an empty directory for -o");
+    }
+    for (auto& name : dir_list(job.o.out)) {
+        if (name != "lock") { unlink((job.o.out + "/" + name).c_str()); }
+    }
+    write_manifest(job, false);                          // nobody takes what follows for all of it
+    // the tokenizer goes with its shards: -d DIR needs nothing else
+    for (auto& file : job.tok.files) { file_write(job.o.out + "/" + file.first, file.second); }
+    return true;
+}
+
+// ----------------------------------------------------------------------------
+
+static void print_summary(const Job& job) {
+    const TextCounts& c = job.counts.text;
+    const double seconds = std::max(1e-3, (now_ms() - job.start_ms) / 1e3);
+    const double mb = c.bytes / 1e6;
+    std::string also;
+    if (c.replaced) { also += strf("; %ld ill-formed sequences became U+FFFD", c.replaced); }
+    if (c.skipped) { also += strf("; %ld bad records skipped", c.skipped); }
+    if (c.begun) { also += strf("; %ld documents bring BOS and got no second one", c.begun); }
+    if (job.counts.dropped) {
+        also += strf("; %ld documents of other domains or over their share left out",
+                     job.counts.dropped);
+    }
+    const std::string name = printable(job.o.shown.empty() ? job.o.out : job.o.shown);
+    const std::string documents = plural(c.documents, "document");
+    fprintf(stderr, "%s: %s, %ld tokens (%s), %.1f MB in %.1f s, %.1f MB/s%s\n", name.c_str(),
+            documents.c_str(), c.tokens, printable(job.tok.name).c_str(), mb, seconds,
+            mb / seconds, also.c_str());
+}
+
+static void find_files(Job* job) {
+    add_files(job->o.files, &job->names);
+    job->val_from = job->names.size();
+    add_files(job->o.val_files, &job->names);
+    check_skip_bad(job->o.skip_bad, job->names);
+    for (auto& name : job->names) {
+        TextFile file;
+        file.path = name;
+        job->files.push_back(file);
+        job->total_bytes += std::max(0L, file_size(name));
+    }
+}
+
+// Tokenizes into a directory that is ready.
+static void make_shards(Job* job) {
+    job->start_ms = now_ms();
+    run_job(job);
+    if (job->counts.text.documents == 0) {
+        const char* which = job->counts.dropped ? " of these domains" : "";
+        die(EXIT_USER, job->names[0] + ": got no documents" + which);
+    }
+    if (made_now(*job) != job->made) {
+        die(EXIT_USER, job->names[0] + ": a file of this text was written to while it was read",
+            "try again when nobody writes to it");
+    }
+    write_manifest(*job, true);
+    dir_sync(job->o.out);
+    if (!job->o.quiet) { print_summary(*job); }
+}
+
+int tokenize_main(const TokenizeOptions& o) {
+    if (o.out.empty()) {
+        const bool one_file = o.files.size() == 1 && o.files[0] != "-";
+        die(EXIT_USER, "tokenize: wanted a directory for the shards",
+            one_file ? hint_for("./train_sink tokenize FILE -o data/NAME", o.files[0])
+                     : "./train_sink tokenize FILE... -o DIR");
+    }
+    Job* job = new Job;                  // if the program dies, threads may still look at it
+    job->o = o;
+    find_files(job);
+    job->tok = tokenizer_of(o.tokenizer.empty() ? "bytes" : o.tokenizer);
+    check_job(job);
+    job->made = made_now(*job);
+    DirLock lock;
+    make_dirs(o.out);
+    if (!o.locked) { lock = dir_lock(o.out, "wait until it ends, or choose another -o"); }
+    if (prepare_directory(*job)) {
+        make_shards(job);
+    } else {
+        fprintf(stderr, "%s: complete already, from the same files\n", printable(o.out).c_str());
+    }
+    dir_unlock(&lock);
+    delete job;
+    return 0;
+}

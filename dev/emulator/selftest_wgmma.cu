@@ -1,0 +1,275 @@
+/*
+dev/emulator/selftest_wgmma.cu -- checks the wrappers of wgmma.cuh against loops over the CPU's
+numbers, and that the emulator refuses what would go wrong on Hopper. The first half also builds for
+a GPU, nvcc -arch=sm_90a: one tile of each head dimension, both orders.
+*/
+#include "../../cuda/rows.cuh"
+#include "../../cuda/wgmma.cuh"
+#ifdef EMU
+#include <functional>
+#include <sys/wait.h>
+#endif
+using namespace cuda;
+
+static int passed, failed;
+static void check(const std::string& name, bool ok) {
+    ok ? passed++ : failed++;
+    if (!ok) { printf("FAIL %s\n", name.c_str()); }
+}
+
+// small integers: exact in bf16, and so are their sums in fp32
+HD constexpr int small(int row, int column) { return (row * 7 + column * 5 + row * column) % 13 - 6; }
+
+static float* out;
+static std::vector<float> got;
+static std::vector<bf16> filled(int rows, int columns) {
+    std::vector<bf16> x;
+    for (int i = 0; i < rows * columns; i++) { x.push_back(bf16((float)small(i / columns, i % columns))); }
+    return x;
+}
+
+// Loads q (128, HS) and k (64, HS). products: first q k^T, (128, 64), then q k^T k, (128, HS), with
+// q k^T made small enough to be rounded without loss.
+enum { KEYS = 64, ROWS = 128 };
+template <int HS> __global__ void products_kernel(float* out, const bf16* q, const bf16* k) {
+#ifdef WITH_WGMMA
+    bf16* sq = panels_begin();
+    bf16* sk = sq + ROWS * HS;
+    panels_load<HS, ROWS, 256>(sq, q, HS, 0, ROWS, threadIdx.x);
+    panels_load<HS, KEYS, 256>(sk, k, HS, 0, KEYS, threadIdx.x);
+    cp_async_commit();
+    cp_async_wait<0>();
+    fence_async();
+    __syncthreads();
+    const int group = __shfl_sync(~0u, threadIdx.x / GROUP, 0);
+    Sums<1, KEYS> w;
+    wgmma_fence();
+    begin_rows<HS, ROWS, KEYS>(w, panels<HS, ROWS>(sq, group * GROUP_ROWS), panels<HS, KEYS>(sk));
+    wgmma_commit();
+    wgmma_wait<0>();
+    hold(w[0]);
+    const int row0 = warp_id() * 16 + lane_row();
+    UNROLL(r, 2) {
+        UNROLL(i, KEYS / 4) {
+            float& x = number_of(w, r, i);
+            out[(row0 + 8 * r) * KEYS + lane_column() + columns_on(i)] = x;
+            x = (int)x & 7;
+        }
+    }
+    uint32_t p[KEYS / 16][4];
+    pack_all<KEYS>(p, w);
+    Sums<1, HS> o = {};
+    o[0][0][0] = 1000; // what is added to: of the lane's first row, its first column
+    wgmma_fence();
+    begin_columns<HS, KEYS>(o, p, panels<HS, KEYS>(sk));
+    wgmma_commit();
+    wgmma_wait<0>();
+    hold(o[0]);
+    UNROLL(r, 2) {
+        UNROLL(i, HS / 4) {
+            const int at = (row0 + 8 * r) * HS + lane_column() + columns_on(i);
+            out[ROWS * KEYS + at] = number_of(o, r, i);
+        }
+    }
+#endif
+}
+
+__global__ void movmatrix_kernel(float* out) {
+    const int l = threadIdx.x;
+    const uint32_t at = l / 4 * 8 + l % 4 * 2;                   // element (i, j) is 8 i + j
+    const uint32_t x = movmatrix(at | (at + 1) << 16);
+    out[2 * l] = x & 0xFFFF;
+    out[2 * l + 1] = x >> 16;
+}
+
+static void read_back() { to_host(got.data(), out, got.size() * sizeof(float)); }
+
+// Compares (rows, columns) from `at` on with want(row, column), and names the first that differs.
+template <class F>
+static void compare(const std::string& name, size_t at, int rows, int columns, F want) {
+    std::string first;
+    for (int i = rows * columns - 1; i >= 0; i--) {
+        const float is = got[at + i], should = want(i / columns, i % columns);
+        if (is == should) { continue; }
+        first = strf(": row %d, column %d is %g, wanted %g", i / columns, i % columns, is, should);
+    }
+    check(name + first, first.empty());
+}
+
+template <int HS> static void test_products() {
+    const std::vector<bf16> q = filled(ROWS, HS), k = filled(KEYS, HS);
+    bf16* device = (bf16*)device_malloc((q.size() + k.size()) * sizeof(bf16));
+    to_device(device, q.data(), q.size() * sizeof(bf16));
+    to_device(device + q.size(), k.data(), k.size() * sizeof(bf16));
+    device_sync();
+    LAUNCH(products_kernel<HS>, dim3(1), dim3(256), (ROWS + KEYS) * HS * 2 + 1024, out, device,
+           device + q.size());
+    read_back();
+    auto dot = [](int row, int key) {
+        int sum = 0;
+        for (int c = 0; c < HS; c++) { sum += small(row, c) * small(key, c); }
+        return sum;
+    };
+    compare(strf("wgmma, rows as they are, HS %d", HS), 0, ROWS, KEYS, dot);
+    compare(strf("wgmma, rows as columns, HS %d", HS), ROWS * KEYS, ROWS, HS, [&](int row, int c) {
+        int sum = row % 16 < 8 && c < 8 && c % 2 == 0 ? 1000 : 0;
+        for (int key = 0; key < KEYS; key++) { sum += (dot(row, key) & 7) * small(key, c); }
+        return sum;
+    });
+    device_free(device);
+}
+
+#ifdef EMU
+// ----------------------------------------------------------------------------
+// What is refused: each kernel with one thing wrong.
+
+enum Wrong {
+    NOTHING, NO_WAIT_FOR_COPIES, NO_PROXY_FENCE, NO_BARRIER, NO_FENCE, LEFT_CHANGED, SUMS_CHANGED,
+    OVERWRITTEN, NOT_WAITED, TWO_PRODUCTS, WARPS_DIFFER, ONE_WARP_LESS, STORED
+};
+template <Wrong WRONG> __global__ void wrong_kernel(float* o, const bf16* x) {
+    enum { HS = 64, TILE = 64 };
+    bf16* s = panels_begin();
+    panels_load<HS, TILE, GROUP>(s, x, HS, 0, TILE, threadIdx.x);
+    cp_async_commit();
+    if (WRONG != NO_WAIT_FOR_COPIES) { cp_async_wait<0>(); }
+    if (WRONG != NO_PROXY_FENCE) { fence_async(); }
+    if (WRONG == STORED) {
+        s[threadIdx.x] = bf16(1.0f);
+        emu::wrote(s + threadIdx.x, 2);
+    }
+    if (WRONG != NO_BARRIER) { __syncthreads(); }
+    Sums<1, HS> c = {};
+    uint32_t a[4] = {};
+    uint64_t b = panels<HS, TILE>(s);
+    if (WRONG == TWO_PRODUCTS) { b += lane_id() == 5; }
+    if (WRONG == WARPS_DIFFER) { b += warp_id() == 2 ? rows_on<HS>(1) : 0; }
+    if (WRONG != NO_FENCE) { wgmma_fence(); }
+    wgmma_rs<HS>(c[0], a, b);
+    if (WRONG != ONE_WARP_LESS || warp_id() == 1) { wgmma_rs<HS>(c[0], a, b); }
+    wgmma_commit();
+    if (WRONG == LEFT_CHANGED) { a[2] = 1; }
+    if (WRONG == SUMS_CHANGED) { c[0][0][1] = 1; }
+    if (WRONG == OVERWRITTEN) {
+        __syncthreads();
+        panels_load<HS, TILE, GROUP>(s, x, HS, 0, TILE, threadIdx.x);
+        cp_async_commit();
+    }
+    wgmma_commit(); // an empty group counts
+    if (WRONG == NOT_WAITED) {
+        wgmma_wait<2>();
+    } else {
+        wgmma_wait<1>();
+    }
+    o[threadIdx.x] = c[0][0][0];
+    cp_async_wait<0>();
+}
+
+enum Bars { HALVES, TWICE, OTHER_COUNT, BAD_ID, MISSING };
+template <Bars WRONG> __global__ void bars_kernel(float* o) {
+    SMEM(float[64], s);
+    const bool first = threadIdx.x < 32;
+    const int id = WRONG == BAD_ID ? 16 : 1;
+    const int others = WRONG == OTHER_COUNT ? 96 : 64;
+    if (first) {
+        s[threadIdx.x] = threadIdx.x;
+        bar_arrive(id, 64);
+        if (WRONG == TWICE) { bar_arrive(id, 64); }
+        bar_sync(2, 64);
+        o[threadIdx.x] = s[threadIdx.x + 32];
+    } else if (threadIdx.x < 64) {
+        if (WRONG != MISSING) { bar_sync(id, others); }
+        s[threadIdx.x] = 2 * s[threadIdx.x - 32];
+        if (WRONG != MISSING) { bar_sync(2, 64); }
+    }
+}
+
+static void refuse(const char* words, std::function<void()> f) {
+    int p[2];
+    if (pipe(p)) { return check("pipe", false); }
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(p[1], 2);
+        f();
+        _exit(0);
+    }
+    close(p[1]);
+    std::string said;
+    char b[512];
+    for (ssize_t n; (n = read(p[0], b, sizeof b)) > 0;) { said.append(b, n); }
+    close(p[0]);
+    int status;
+    waitpid(child, &status, 0);
+    const bool ok = status != 0 && said.find(words) != std::string::npos;
+    if (!ok) { printf("wanted \"%s\", got \"%s\"\n", words, said.c_str()); }
+    check(words, ok);
+}
+
+template <Wrong WRONG> static void run_wrong() {
+    bf16* x = (bf16*)device_malloc(64 * 64 * sizeof(bf16));
+    LAUNCH(wrong_kernel<WRONG>, dim3(1), dim3(GROUP), 64 * 64 * 2 + 1024, out, x);
+    read_back();
+    device_free(x);
+}
+
+template <Bars WRONG> static void run_bars() {
+    LAUNCH(bars_kernel<WRONG>, dim3(1), dim3(96), 0, out);
+    read_back();
+}
+
+static void test_refusals() {
+    run_wrong<NOTHING>();
+    check("a product of zeros", got[0] == 0 && got[127] == 0);
+    refuse("what a cp.async has not brought yet", run_wrong<NO_WAIT_FOR_COPIES>);
+    refuse("no fence.proxy.async followed", run_wrong<NO_PROXY_FENCE>);
+    refuse("no fence.proxy.async followed", run_wrong<STORED>);
+    if (emu::settings.sched == emu::REV) { refuse("wgmma reads what", run_wrong<NO_BARRIER>); }
+    refuse("without wgmma.fence", run_wrong<NO_FENCE>);
+    refuse("two lanes describe two products", run_wrong<TWO_PRODUCTS>);
+    refuse("warps of one group begin different products", run_wrong<WARPS_DIFFER>);
+    refuse("its group 2", run_wrong<ONE_WARP_LESS>);
+    run_bars<HALVES>();
+    check("named barriers", got[0] == 0 && got[1] == 2 && got[31] == 62);
+    refuse("come twice before it was full", run_bars<TWICE>);
+    refuse("bar.sync 1 is for", run_bars<OTHER_COUNT>);
+    refuse("wanted a barrier from 1 to 15", run_bars<BAD_ID>);
+    refuse("deadlock", run_bars<MISSING>);
+    if (emu::settings.eager) { return; }
+    refuse("a left side changed before the wait", run_wrong<LEFT_CHANGED>);
+    refuse("sums changed before the wait", run_wrong<SUMS_CHANGED>);
+    refuse("a cp.async overwrites what wgmma still reads", run_wrong<OVERWRITTEN>);
+    refuse("2 wgmma not waited for", run_wrong<NOT_WAITED>);
+}
+#endif
+
+static void test_all() {
+    test_products<32>();
+    test_products<64>();
+    test_products<96>();
+    test_products<128>();
+    LAUNCH(movmatrix_kernel, dim3(1), dim3(32), 0, out);
+    read_back();
+    compare("movmatrix", 0, 8, 8, [](int row, int column) { return 8 * column + row; });
+#ifdef EMU
+    test_refusals();
+#endif
+}
+
+int main() {
+    got.resize(ROWS * (KEYS + 128));
+    out = (float*)device_malloc(got.size() * sizeof(float));
+#ifdef EMU
+    for (emu::Sched sched : { emu::FWD, emu::REV, emu::PCT }) {
+        for (bool eager : { false, true }) {
+            emu::settings.sched = sched;
+            emu::settings.eager = eager;
+            test_all();
+        }
+    }
+#else
+    test_all();
+#endif
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}

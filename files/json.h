@@ -1,0 +1,101 @@
+/*
+files/json.h -- UTF-8 and JSON: one value type, a strict reader, and what is needed to write.
+*/
+#ifndef JSON_H
+#define JSON_H
+#include <stdint.h>
+#include <string>
+#include <utility>
+#include <vector>
+
+// ----------------------------------------------------------------------------
+// UTF-8
+
+// Appends a code point.
+void utf8_append(std::string* s, uint32_t c);
+
+// Reads one code point at s[*i] and moves *i past it. On ill-formed input returns -1 and moves past
+// one maximal ill-formed subpart (Unicode 16, 3.9, table 3-8), so that a replacement character
+// stands for it.
+long utf8_next(const char* s, size_t n, size_t* i);
+
+// Counts the characters of a text in UTF-8.
+size_t utf8_count(const std::string& s);
+
+// Replaces every ill-formed subpart by U+FFFD. Returns how many there were.
+long utf8_repair(std::string* s);
+
+// ----------------------------------------------------------------------------
+// JSON: one value type, a strict reader, and what is needed to write it
+
+struct Json {
+    enum Type { NUL, BOOL, NUMBER, STRING, ARRAY, OBJECT } type = NUL;
+    double number = 0;                                   // NUMBER, and BOOL as 0 or 1
+    std::string string;                                  // STRING, in UTF-8; NUMBER as written
+    std::vector<Json> items;                             // ARRAY
+    std::vector<std::pair<std::string, Json>> fields;    // OBJECT, in the order of the text
+    const Json* get(const char* key) const {             // NULL if absent
+        for (auto& f : fields) { if (f.first == key) { return &f.second; } }
+        return NULL;
+    }
+};
+
+// What a reader may be told of a text that others wrote: `keep`, if not empty, are the only keys
+// whose values are wanted. All else is checked and not stored, nor are elements of arrays, so that
+// a record costs what its wanted fields do.
+enum { JSON_MOST = 4000000 }; // values in one text: 4 times those of the largest tokenizer.json
+
+// Reads exactly one JSON value. On failure returns false, with the place and the reason in *error.
+// *replaced (may be NULL) grows by the U+FFFDs put in. keep: only values of these keys, see above.
+bool json_parse(const char* s, size_t n, Json* out, std::string* error, long* replaced = NULL,
+                const std::vector<const char*>& keep = {});
+
+// Parses a text, or the file at path. Ends the program if it is not JSON.
+Json json_of(const std::string& text, const std::string& name = "JSON");
+Json json_file(const std::string& path);
+
+// ----------------------------------------------------------------------------
+// writing
+
+// Quotes a string. The result is always UTF-8: invalid bytes, of a path, say, become U+FFFD.
+std::string json_str(std::string s);
+
+// Writes a number in 9 digits, null if it is NaN or infinite: JSON has neither.
+std::string json_num(double v);
+
+// Writes true or false.
+std::string json_bool(bool v);
+
+// Writes a value that was read, as an error shows it: a list or an object that is not empty is only
+// named.
+std::string json_short(const Json& v);
+
+// How a list or an object is laid out: {"a":1,"b":2}, {"a": 1, "b": 2}, or a line for each field.
+enum JsonLayout { JSON_DENSE, JSON_SPACED, JSON_LINES };
+
+// Joins values that are JSON already: [a,b], or [a, b] if JSON_SPACED.
+std::string json_list(const std::vector<std::string>& values, JsonLayout layout = JSON_DENSE);
+
+// Writes numbers as a list: at most n of them, from number `from` on; or in rows of `cols`.
+std::string json_array(const std::vector<double>& v, size_t from = 0, size_t n = (size_t)-1);
+std::string json_matrix(const std::vector<double>& v, int cols);
+
+// An object that is written field by field.
+struct JsonObject {
+    JsonLayout layout;
+    std::string fields;                                  // what stands between the braces
+
+    explicit JsonObject(JsonLayout layout = JSON_DENSE) : layout(layout) {}
+
+    void json(const std::string& key, const std::string& value);   // the value is JSON already
+    void text(const std::string& key, const std::string& value);
+    void boolean(const std::string& key, bool value);
+    void number(const std::string& key, double value);             // in 9 digits, or null
+    void count(const std::string& key, double value);              // a whole number, all its digits
+    void decimals(const std::string& key, double value, int digits);
+    void array(const std::string& key, const std::vector<double>& values);
+
+    // Returns the object with its braces.
+    std::string all() const;
+};
+#endif // JSON_H

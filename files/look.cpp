@@ -1,0 +1,357 @@
+/*
+files/look.cpp -- what look.h declares, and how common.h opens a file.
+*/
+#include "look.h"
+#include <limits.h>
+
+// ----------------------------------------------------------------------------
+// opening
+
+int file_open(const std::string& path, const std::string& hint) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st = {};
+    const bool there = fd >= 0 && fstat(fd, &st) == 0;
+    if (there && S_ISDIR(st.st_mode)) { errno = EISDIR; }
+    if (!there || S_ISDIR(st.st_mode)) {
+        die(blame(errno), strf("%s: cannot open (%s)", path.c_str(), strerror(errno)), hint);
+    }
+    char real[PATH_MAX];
+    if (!S_ISREG(st.st_mode) && realpath(path.c_str(), real)) {
+        die(EXIT_USER, path + ": got a pipe or a device, wanted a file",
+            "write what comes from there into a file first");
+    }
+    fcntl(fd, F_SETFL, O_RDONLY);                        // wait for what is read, from now on
+    return fd;
+}
+
+std::string directory_above(std::string path) {
+    do {
+        const size_t slash = path.find_last_of('/');
+        path = slash == std::string::npos ? "" : path.substr(0, slash);
+    } while (!path.empty() && !is_dir(path));
+    return path;
+}
+
+std::string list_beside(const std::string& path, const std::string& patterns) {
+    const std::string above = directory_above(path);
+    return above.empty() ? "ls " + patterns : hint_for("ls FILE", above);
+}
+
+std::string file_read(const std::string& path, const std::string& hint) {
+    FILE* f = fdopen(file_open(path, hint), "rb");
+    std::string s;
+    long size = file_size(path);
+    s.resize(size > 0 ? size : 0);
+    size_t n = fread(&s[0], 1, s.size(), f);
+    s.resize(n);
+    for (int c; (c = fgetc(f)) != EOF;) { s.push_back((char)c); }  // pipes, and files that grew
+    if (ferror(f)) {
+        die(EXIT_MACHINE, strf("%s: cannot read (%s)", path.c_str(), strerror(errno)));
+    }
+    fclose(f);
+    return s;
+}
+
+
+// ----------------------------------------------------------------------------
+// kinds that no magic number tells
+
+static uint64_t little(const std::string& s, size_t at, int bytes) {
+    uint64_t v = 0;
+    for (size_t i = at + bytes; i-- > at;) {
+        const unsigned char byte = i < s.size() ? s[i] : 0;
+        v = v << 8 | byte;
+    }
+    return v;
+}
+
+static size_t skip_space(const std::string& s, size_t i = 0) {
+    while (i < s.size() && isspace((unsigned char)s[i])) { i++; }
+    return i;
+}
+
+// Tells whether the text begins with this word, whatever the case, after blanks.
+static bool begins(const std::string& s, const char* word) {
+    const size_t at = skip_space(s), n = strlen(word);
+    return s.size() >= at + n && strncasecmp(s.data() + at, word, n) == 0;
+}
+
+static bool is_html(const std::string& s, long) {
+    return begins(s, "<!doctype html") || begins(s, "<html") || begins(s, "<head");
+}
+
+static bool is_json_array(const std::string& s, long) {
+    const size_t at = skip_space(s), next = skip_space(s, at + 1);
+    return next < s.size() && s[at] == '[' && strchr("[{\"]-0123456789", s[next]);
+}
+
+// Looks for 8 bytes of length, then a JSON object.
+static bool is_safetensors(const std::string& s, long size) {
+    const uint64_t header = little(s, 0, 8);
+    const uint64_t room = size < 0 ? UINT64_MAX : (uint64_t)size;
+    return header >= 2 && header <= 100000000 && 8 + header <= room && s.size() > 9 &&
+           s[8] == '{' && (s[9] == '"' || s[9] == '}');
+}
+
+// Looks for a zip whose first entry is called so.
+static bool zip_of(const std::string& s, const char* name) {
+    const size_t n = little(s, 26, 2), at = std::min<size_t>(s.size(), 30);
+    return s.compare(0, 4, "PK\3\4") == 0 && ends_with(s.substr(at, n), name);
+}
+
+static bool is_torch_zip(const std::string& s, long) {
+    return zip_of(s, "/data.pkl") || zip_of(s, "/version") || zip_of(s, "/.format_version");
+}
+
+// Looks for the number that the old form of PyTorch begins with, or the frame of other pickles.
+static bool is_pickle(const std::string& s, long size) {
+    const bool torch = s.compare(0, 5, "\x80\x02\x8a\x0al") == 0;
+    const bool framed = s.size() > 11 && s[0] == '\x80' && (s[1] == 4 || s[1] == 5);
+    const bool fits = size < 0 || little(s, 3, 8) <= (uint64_t)size;
+    return torch || (framed && s[2] == '\x95' && fits);
+}
+
+// Tells whether every second byte of a text is 0, from `odd` on, and hardly any other.
+static bool every_second_zero(const std::string& s, size_t odd) {
+    size_t zeros = 0, others = 0;
+    for (size_t i = 0; i < s.size(); i++) {
+        if (s[i]) { continue; }
+        (i % 2 == odd ? zeros : others)++;
+    }
+    return s.size() >= 16 && zeros * 10 >= s.size() / 2 * 7 && others * 20 <= s.size();
+}
+
+// Tells whether this is text in UTF-16 or UTF-32, by the mark in front or by its zeros.
+static bool is_wide_text(const std::string& s, long) {
+    for (const std::string mark : { "\xFF\xFE", "\xFE\xFF" }) {
+        if (s.compare(0, 2, mark) == 0 || s.compare(0, 4, std::string(2, 0) + mark) == 0) {
+            return true;
+        }
+    }
+    return every_second_zero(s, 1) || every_second_zero(s, 0);
+}
+
+// Looks for a file of Arrow, or the stream of record batches that the `datasets` library keeps.
+static bool is_arrow(const std::string& s, long size) {
+    const uint64_t n = little(s, 4, 4);
+    const bool stream = s.compare(0, 4, "\xFF\xFF\xFF\xFF") == 0 && n > 0 && n % 8 == 0 &&
+                        (size < 0 || n < (uint64_t)size);
+    return stream || s.compare(0, 8, std::string("ARROW1\0\0", 8)) == 0;
+}
+
+// ----------------------------------------------------------------------------
+// the table: the first row that fits is it
+
+#define PY_TRANSFORMERS \
+    "python3 -c \"from transformers import AutoModelForCausalLM as M; " \
+    "M.from_pretrained('DIR').save_pretrained('NEW')\""
+#define PY_LINES(read) \
+    "python3 -c \"import pandas as p; p.read_" read "('FILE').to_json('FILE.jsonl', " \
+    "orient='records', lines=True)\""
+
+#define LFS "git lfs pull, in the directory that it is from, gets the file itself"
+#define GET_AGAIN "get the file again: its address has /resolve/ where the page's has /blob/"
+#define ARROW_LINES \
+    "python3 -c \"from datasets import Dataset as D; D.from_file('FILE').to_json('FILE.jsonl')\""
+#define ARRAY_LINES \
+    "python3 -c \"import json; [print(json.dumps(r)) for r in json.load(open('FILE'))]\" " \
+    "> FILE.jsonl"
+
+// what: as in "x.txt: is ..". magic: `size` bytes at the start, size below 0 if the kind itself is
+// text. fits: a test where no such bytes tell. reads: letters of the readers that read it, or that
+// cannot be sure: a shard without a header may begin with any few bytes. use: m a model, d data.
+// hint: UNPACK ending program, SHARD expression, or a command as it is
+struct KindRow {
+    const char* what;
+    const char* magic; int size;
+    bool (*fits)(const std::string& first, long size);
+    const char *reads, *use, *hint;
+};
+#define MAGIC(bytes) bytes, (int)sizeof bytes - 1
+#define WORDS(text) text, -((int)sizeof text - 1)        // of a kind that is itself text
+
+static const KindRow KINDS[] = {
+    { "a GGUF file", MAGIC("GGUF"), NULL, "f", "m", "mv FILE MODEL.gguf, and give that file" },
+    { "a safetensors file", NULL, 0, is_safetensors, "s", "m",
+      "call it model.safetensors, put it beside its config.json, and give that directory" },
+    { "a PyTorch file (a zip of pickles)", NULL, 0, is_torch_zip, "", "m", PY_TRANSFORMERS },
+    { "a pickle, as PyTorch writes", NULL, 0, is_pickle, "", "m", PY_TRANSFORMERS },
+    { "a Parquet table", MAGIC("PAR1"), NULL, "", "d",
+      "python3 scripts/parquet_to_jsonl.py FILE > FILE.jsonl" },
+    { "an Arrow file", NULL, 0, is_arrow, "b", "d", ARROW_LINES },
+    { "a NumPy array", MAGIC("\x93NUMPY"), NULL, "", "d", "SHARD n.load('FILE').ravel()" },
+    { "packed with gzip", MAGIC("\x1F\x8B\x08"), NULL, "g", "", "UNPACK gz gunzip" },
+    { "packed with zstd", MAGIC("\x28\xB5\x2F\xFD"), NULL, "z", "", "UNPACK zst zstd -d" },
+    { "a pointer of Git LFS to a file that was not fetched",
+      WORDS("version https://git-lfs.github.com/spec/"), NULL, "", "", LFS },
+    { "a web page", NULL, 0, is_html, "t", "", GET_AGAIN },
+    { "text that is not UTF-8", NULL, 0, is_wide_text, "bsgzfc", "",
+      "iconv -f UTF-16 -t UTF-8 FILE > NEW (or from UTF-32)" },
+    { "a JSON array", NULL, 0, is_json_array, "jkrtb", "", ARRAY_LINES },
+};
+
+// what each reader wants, as in "wanted .."
+static const struct { char reader; const char* wanted; } WANTED[] = {
+    { READS_TEXT, "text in UTF-8" },
+    { READS_RECORDS, "lines of JSON" },
+    { READS_GZIP, "what gzip writes" },
+    { READS_ZSTD, "what zstd writes" },
+    { READS_TOKENS, "token ids" },
+    { READS_TOKENIZER, "a tokenizer.json, or vocab.json with merges.txt" },
+    { READS_JSON, "JSON" },
+    { READS_SAFETENSORS, "a safetensors file" },
+    { READS_GGUF, "a GGUF file" },
+    { READS_CHECKPOINT, "a checkpoint: a directory with config.json and model.safetensors, or a "
+                        "GGUF file" },
+};
+
+// ----------------------------------------------------------------------------
+
+bool is_text(const std::string& s) {
+    for (size_t i = 0; i < s.size();) {
+        const long c = utf8_next(s.data(), s.size(), &i);
+        if (c < 0 && i < s.size()) { return false; }
+        if (c >= 0 && c < 0x20 && !strchr("\t\n\v\f\r\x1B", (int)c)) { return false; }
+        if (c == 0) { return false; }
+    }
+    return true;
+}
+
+// Finds the kind by the first bytes. A text may begin with the word GGUF, and is none for that.
+static const KindRow* kind_row(const std::string& first, long size) {
+    const bool text = is_text(first);
+    for (auto& k : KINDS) {
+        const size_t n = labs(k.size);
+        const bool magic = k.magic && first.size() >= n && (k.size < 0 || !text) &&
+                           !memcmp(first.data(), k.magic, n);
+        if (magic || (k.fits && k.fits(first, size))) { return &k; }
+    }
+    return NULL;
+}
+
+static bool can_read(Reader reader, const KindRow& k) { return reader && strchr(k.reads, reader); }
+
+Kind kind_of(const std::string& first, long size, Reader reader) {
+    const KindRow* k = kind_row(first, size);
+    if (!k || can_read(reader, *k)) { return Kind(); }
+    return { k->what, k->hint };
+}
+
+bool is_regular(const std::string& path) {
+    struct stat st;
+    return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
+}
+
+std::string file_begin_bytes(const std::string& path, long n) {
+    std::string s(n, 0);
+    struct stat st;
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const bool regular = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode);
+    const ssize_t got = regular ? read(fd, &s[0], n) : 0;
+    if (fd >= 0) { close(fd); }
+    s.resize(std::max<ssize_t>(got, 0));
+    return s;
+}
+
+std::string begins_with(const std::string& first) {
+    std::string bytes = "begins with the bytes";
+    for (unsigned char c : first.substr(0, 8)) { bytes += strf(" %02X", c); }
+    return first.empty() ? "is empty" : bytes;
+}
+
+Kind kind_of_file(const std::string& path) {
+    const std::string first = file_begin_bytes(path, LOOK_BYTES);
+    const Kind kind = kind_of(first, file_size(path), READS_NOTHING);
+    if (!kind.what.empty() || first.empty()) { return kind; }
+    if (ends_with(path, ".bin")) {
+        return { "tokens by its name", "put it into a directory, and give that: -d DIR" };
+    }
+    if (!is_text(first)) { return Kind(); }
+    if (ends_with(path, ".csv")) { return { "a table of text", PY_LINES("csv") }; }
+    if (first[skip_space(first)] == '{') { return { "JSON", "mv FILE FILE.jsonl, if each line is "
+                                                            "one object {\"text\": ..}" }; }
+    return { "text", "cp FILE FILE.txt" };
+}
+
+std::string hint_for(const std::string& hint, const std::string& path) {
+    bool plain = !path.empty() && path[0] != '-';
+    for (unsigned char c : path) { plain = plain && (isalnum(c) || strchr("._/+-=@:,", c)); }
+    const std::string name = plain ? path : "FILE";
+    std::string out;
+    const std::vector<std::string> words = split(hint, ' ');
+    if (words[0] == "SHARD") { return hint_for(shard_command(hint.substr(6)), path); }
+    if (words[0] == "UNPACK") { // ending program: it wants a name with its ending
+        const std::string tail = "." + words[1];
+        const bool named = ends_with(path, tail);
+        for (size_t i = 2; i < words.size(); i++) { out += words[i] + " "; }
+        return (named ? "" : "mv " + name + " " + name + tail + " && ") + out + name +
+               (named ? "" : tail);
+    }
+    for (size_t i = 0; i < hint.size();) {
+        if (hint.compare(i, 4, "FILE") == 0) { out += name; i += 4; } else { out += hint[i++]; }
+    }
+    return out;
+}
+
+void look(const std::string& path, const std::string& first, long size, Reader reader) {
+    const Kind k = kind_of(first, size, reader);
+    const bool json = reader == READS_JSON || reader == READS_TOKENIZER;
+    const bool words = json || reader == READS_TEXT || reader == READS_RECORDS;
+    const bool binary = words && first.find('\0') != std::string::npos;
+    const bool empty = json && size == 0;
+    if (k.what.empty() && !empty && !binary) { return; }
+    std::string wanted;
+    for (auto& w : WANTED) { if (w.reader == reader) { wanted = w.wanted; } }
+    if (!k.what.empty()) {
+        die(EXIT_USER, path + ": is " + k.what + ", wanted " + wanted, hint_for(k.hint, path));
+    }
+    if (empty) {
+        die(EXIT_USER, path + ": got an empty file, wanted " + wanted, "get the file again");
+    }
+    die(EXIT_USER, path + ": " + begins_with(first) + ", wanted " + wanted,
+        "is it the file that you mean?");
+}
+
+void look_file(const std::string& path, Reader reader) {
+    look(path, file_begin_bytes(path, LOOK_BYTES), file_size(path), reader);
+}
+
+Kind kind_in_dir(const std::string& dir, Reader reader) {
+    const char use = reader == READS_TOKENS ? 'd' : 'm';
+    for (auto& name : dir_list(dir)) {
+        const std::string path = dir + "/" + name;
+        const KindRow* k = kind_row(file_begin_bytes(path, LOOK_BYTES), file_size(path));
+        if (!k || *k->use != use || strchr(k->reads, reader)) { continue; }
+        const std::string what = "; its " + name + " is " + k->what;
+        if (ends_with(name, ".safetensors") && name.find("-of-") != std::string::npos) {
+            return { what + ", one of several", "get the others, and model.safetensors.index.json, "
+                     "which says what is in each" };
+        }
+        if (name == "consolidated.safetensors") {
+            return { what + " with Mistral's own names",
+                     "get the same model in Hugging Face's format, or as GGUF" };
+        }
+        return { what, hint_for(k->hint, path) };
+    }
+    return Kind();
+}
+
+double zstd_window(const std::string& first) {
+    static const int id_bytes[] = { 0, 1, 2, 4 };
+    if (first.size() < 18 || first.compare(0, 4, "\x28\xB5\x2F\xFD")) { return 0; }
+    const int how = (unsigned char)first[4];
+    const bool single = how & 32;
+    if (!single) {                                       // exponent and eighths
+        const int window = (unsigned char)first[5];
+        return ldexp(1 + (window & 7) / 8.0, 10 + (window >> 3));
+    }
+    const int code = how >> 6, bytes = 1 << code;        // one segment: the size of what is in it
+    const double content = little(first, 5 + id_bytes[how & 3], bytes);
+    return content + (code == 1 ? 256 : 0);
+}
+
+std::string shard_command(const std::string& ids) {
+    return "python3 -c \"import numpy as n; x = n.uint32(" + ids + "); "
+           "h = n.zeros(256, n.int32); "
+           "h[:3] = 20240801, 7, x.size; open('NEW.bin', 'wb').write(h.tobytes() + x.tobytes())\"";
+}

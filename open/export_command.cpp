@@ -1,0 +1,111 @@
+/*
+open/export_command.cpp -- the command export: a checkpoint as other programs open it.
+*/
+#include "export.h"
+#include "family_out.h"
+#include "../commands/commands.h"
+#include "export_card.h"
+#include "../commands/open_model.h"
+#include "../log.h"
+#include "../files/look.h"
+#include "../shell/run_dir.h"
+
+// Says in README.md how the model is opened.
+static std::string export_about(const std::string& as, const std::string& how) {
+    return "It opens in transformers as " + as + ":\n\n"
+           "```python\nfrom transformers import AutoModelForCausalLM\n"
+           "model = AutoModelForCausalLM.from_pretrained(PATH" + how + ")\n```";
+}
+
+// Returns the model in the words of the family that --to names, or of the first that can express
+// it. Its family is NULL if the model is to be written with our own code.
+static FamilyFile export_family(const Flags& f, const Arch& c, const std::vector<StOut>& ours,
+                                const Tokenizer& tok) {
+    const std::string path = tok.files.empty() ? "" : tok.files[0].first;
+    if (f.to == "train_sink") { return FamilyFile(); }
+    const std::string type = f.to.empty() ? c.family : f.to;
+    FamilyFile file = family_file(c, type, ours, tok, path);
+    if (!file.family && !f.to.empty()) {
+        die(EXIT_USER, f.words[0] + ": cannot be written exactly as a model of " + f.to,
+            "leave --to out: export then finds the family that can, or adds our own code");
+    }
+    if (!file.family) { file = family_file(c, "", ours, tok, path); }
+    return file;
+}
+
+// Dies if --to is no name of what can be written.
+static void export_to_check(const Flags& f) {
+    if (f.to == "gguf") {
+        die(EXIT_USER, "--to gguf: GGUF files are written by a script",
+            "leave --to out, then python3 scripts/to_gguf.py DIR NEW.gguf");
+    }
+    std::vector<std::string> names = families_written();
+    names.insert(names.begin(), "train_sink");
+    const bool known = std::count(names.begin(), names.end(), f.to) > 0;
+    std::string all;
+    for (auto& name : names) { list_add(&all, name); }
+    require(known || f.to.empty(), "--to " + f.to, all);
+}
+
+// Writes the model as a directory that transformers opens.
+static void export_directory(const Flags& f, const Model& m, const std::vector<StOut>& ours,
+                             const Tokenizer& tok) {
+    const int first = export_first_token(f.words[0], tok);
+    Tokenizer said = tok;                        // in config.json
+    if (first >= 0) {
+        said.bos = first;
+        said.kind = TOKENIZER_BPE;               // tokenizer.json does more than bytes
+    }
+    const FamilyFile file = export_family(f, m.arch, ours, said);
+    const bool family = file.family != NULL;
+    const std::vector<StOut>& tensors = family ? file.tensors : ours;
+    const std::string config = family ? file.config : config_with_code(m.arch, said, f.words[0]);
+    ExportDir o = export_begin(f.out);
+    safetensors_write(o.tmp + "/model.safetensors", tensors, "{\"format\":\"pt\"}");
+    o.files.push_back("model.safetensors");
+    std::string as = "the PyTorch file beside the weights";
+    std::string how = ", trust_remote_code=True";
+    std::string also = ", with trust_remote_code=True";
+    export_file(&o, "config.json", config);
+    if (family) {
+        as = file.architecture;
+        how.clear();
+        also.clear();
+    } else {
+        export_file(&o, "modeling_train_sink.py", modeling_source());
+    }
+    const std::string tokens = export_tokenizer(&o, tok, m.arch.T);
+    export_begins(&o, tok, first);
+    std::string about = export_about(as, how);
+    if (!tokens.empty()) { about += "\n\n" + tokens; }
+    if (first >= 0) {
+        about += strf("\n\nEvery sequence of its training began with token %d: its sink is there.\n"
+                      "`tokenizer(text)` puts it first; without it, expect no sink.", first);
+    }
+    export_file(&o, "README.md", export_card(m.arch, f.words[0], m.num_params, about));
+    export_commit(&o);
+    printf("wrote  %s: %s parameters, opens in transformers as %s%s\n", printable(o.path).c_str(),
+           count_text(m.num_params).c_str(), as.c_str(), also.c_str());
+}
+
+// Writes a checkpoint as other programs open it.
+int command_export(Flags f) {
+    export_to_check(f);
+    if (f.out.empty()) {
+        die(EXIT_USER, "--out: got nothing, wanted a new directory",
+            hint_for("./train_sink export FILE -o my-model", f.words[0]));
+    }
+    outside_check(f.out);
+    export_check(f.out);
+    Model m = model_from_checkpoint(&f, 1, cpu::STAY_NONE);
+    const std::string only = forward_only_part(m.arch);
+    require(only.empty(), f.words[0] + ", with " + only,
+            "a model without them: they are only read here");
+    const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
+                                              : tokenizer_of(f.tokenizer);
+    std::vector<std::vector<float>> copies;
+    const std::vector<StOut> ours = tensors_of(&m, { { "", m.master } }, &copies);
+    export_directory(f, m, ours, tok);
+    model_free(&m);
+    return 0;
+}

@@ -1,0 +1,193 @@
+/*
+open/families.cpp -- the families that import.h reads, a row of FAMILIES for each. What a row
+cannot say is a function more_NAME of family_more.h; tensor names, where they are not LLaMA's, are
+tables of family_names.h.
+*/
+#include "family_more.h"
+#include "family_names.h"
+
+#define GRANITE_SCALES                                                   \
+    "embedding_multiplier:embed_scale residual_multiplier:residual_scale " \
+    "attention_multiplier:score_scale logits_scaling:logit_divisor"
+#define QWEN3_5_LAYERS \
+    "qk_norm=head gate=elem rope_part=0.25 delta_keys=16 delta_values=32 delta_key_size=128 " \
+    "delta_value_size=128 delta_conv=4"
+#define QWEN3_5_KEYS \
+    "partial_rotary_factor:rope_part linear_num_key_heads:delta_keys " \
+    "linear_num_value_heads:delta_values linear_key_head_dim:delta_key_size " \
+    "linear_value_head_dim:delta_value_size linear_conv_kernel_dim:delta_conv"
+static const char* const GPT2_KEYS =
+    "n_embd:C n_head:NH n_layer:L n_positions:T n_inner:F layer_norm_epsilon:eps";
+// type, rows, keys, wanted, act, gated, more, prefix, names, transposed, plus_one: struct Family
+static const Family FAMILIES[] = {
+    { "llama", "eps=1e-6", "", "rope_interleaved=false use_sliding_window=false activation=swiglu",
+      "hidden_act", true, more_llama, "", NULL, false, false },
+    { "mistral", "eps=1e-6 KV=8", "", "attention_bias=false", "hidden_act", true, more_mistral, "",
+      NULL, false, false },
+    { "ministral3", "eps=1e-5 KV=8 HS=128", "", "attention_bias=false", "hidden_act", true,
+      more_ministral3, "", NULL, false, false },
+    { "smollm3", "eps=1e-6 KV=4 tied=1 rope_base=2000000", "", "", "hidden_act", true, more_smollm3,
+      "", NULL, false, false },
+    { "qwen2", "eps=1e-6 qkv_bias=1", "", "use_mrope=false attention_bias=false", "hidden_act",
+      true, more_qwen, "", NULL, false, false },
+    { "qwen3", "eps=1e-6 qk_norm=head", "", "", "hidden_act", true, more_qwen3, "", NULL, false,
+      false },
+    { "gemma", "eps=1e-6 tied=1", "", "", "hidden_activation hidden_act", true, more_gemma, "",
+      NULL, false, true },
+    { "gemma2", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh", "", "",
+      "hidden_activation", true, more_gemma2, "", NULL, false, true },
+    { "gemma3_text", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh qk_norm=head rope_base=1000000",
+      "", "", "hidden_activation", true, more_gemma3, "", NULL, false, true },
+    { "mixtral", "eps=1e-5 KV=8 rope_base=1000000 experts=8 experts_used=2",
+      "num_local_experts:experts num_experts_per_tok:experts_used", "attention_bias=false",
+      "hidden_act", true, more_mixtral, "", NULL, false, false },
+    { "qwen2_moe", "eps=1e-6 KV=16 qkv_bias=1 experts=60 experts_used=4 F=1408 shared_expert=5632",
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
+      "moe_intermediate_size:F shared_expert_intermediate_size:shared_expert",
+      "", "hidden_act", true, more_qwen2_moe, "", NULL, false, false },
+    { "qwen3_moe", "eps=1e-6 KV=4 qk_norm=head experts=128 experts_used=8 F=768",
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
+      "moe_intermediate_size:F",
+      "", "hidden_act", true, more_qwen3_moe, "", NULL, false, false },
+    { "qwen3_next", "eps=1e-6 KV=2 experts=512 experts_used=10 F=512 shared_expert=512 "
+      QWEN3_5_LAYERS,
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
+      "moe_intermediate_size:F shared_expert_intermediate_size:shared_expert " QWEN3_5_KEYS,
+      "attention_bias=false", "hidden_act", true, more_qwen3_next, "", QWEN3_NEXT_NAMES, false,
+      true },
+    { "qwen3_5_text", "eps=1e-6 KV=4 " QWEN3_5_LAYERS, QWEN3_5_KEYS, "attention_bias=false",
+      "hidden_act", true, more_qwen3_5, "", QWEN3_5_NAMES, false, true },
+    { "qwen3_5_moe_text", "eps=1e-6 KV=2 experts=256 experts_used=8 F=512 shared_expert=512 "
+      QWEN3_5_LAYERS,
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
+      "moe_intermediate_size:F shared_expert_intermediate_size:shared_expert " QWEN3_5_KEYS,
+      "attention_bias=false", "hidden_act", true, more_qwen3_next, "", QWEN3_5_NAMES, false, true },
+    { "gpt_oss", "eps=1e-5 KV=8 HS=64 bias=logit qkv_bias=1 out_bias=1 ffn_bias=1 router_bias=1 "
+      "rope_base=150000 experts=128 experts_used=4 expert_limit=7",
+      "num_local_experts:experts num_experts_per_tok:experts_used swiglu_limit:expert_limit",
+      "", "hidden_act", true, more_gpt_oss, "", NULL, false, false },
+    { "jamba",
+      "eps=1e-6 KV=8 pe=nope experts=16 experts_used=2 expert_shares=1 mamba_state=16 mamba_conv=4",
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
+      "mamba_d_state:mamba_state mamba_d_conv:mamba_conv",
+      "mamba_conv_bias=true mamba_proj_bias=false mamba_inner_layernorms=true", "hidden_act", true,
+      more_jamba, "", JAMBA_NAMES, false, false },
+    { "olmo2", "eps=1e-5 norm=branch qk_norm=all", "", "", "hidden_act", true, more_olmo2, "", NULL,
+      false, false },
+    { "olmo", "eps=1e-5 norm_kind=ln norm_bias=0", "", "clip_qkv=null", "hidden_act", true,
+      more_olmo, "", OLMO_NAMES, false, false },
+    { "olmo3", "eps=1e-5 norm=branch qk_norm=all rope_base=500000", "", "", "hidden_act", true,
+      more_olmo3, "", NULL, false, false },
+    { "olmoe", "eps=1e-5 qk_norm=all experts=64 experts_used=8",
+      "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used",
+      "clip_qkv=null", "hidden_act", true, more_olmoe, "", NULL, false, false },
+    { "exaone4", "eps=1e-5 norm=branch qk_norm=head", "", "", "hidden_act", true, more_exaone4, "",
+      NULL, false, false },
+    { "glm", "eps=1.5625e-7 KV=2 HS=128 rope_part=0.5", "partial_rotary_factor:rope_part", "",
+      "hidden_act", true, more_glm, "", GLM_NAMES, false, false },
+    { "glm4", "eps=1.5625e-7 KV=2 HS=128 rope_part=0.5 norm=sandwich",
+      "partial_rotary_factor:rope_part", "", "hidden_act", true, more_glm, "", GLM4_NAMES, false,
+      false },
+    { "cohere", "eps=1e-5 norm_kind=ln norm_bias=0 parallel=1 tied=1 rope_base=500000",
+      "layer_norm_eps:eps", "use_qk_norm=false", "hidden_act", true, more_cohere, "", COHERE_NAMES,
+      false, false },
+    { "cohere2", "eps=1e-5 norm_kind=ln norm_bias=0 parallel=1 tied=1", "layer_norm_eps:eps",
+      "use_qk_norm=false order_of_interleaved_layers=local_attn_first "
+      "position_embedding_type=rope_gptj use_gated_activation=true use_parallel_block=true",
+      "hidden_act", true, more_cohere2, "", COHERE_NAMES, false, false },
+    { "nemotron", "eps=1e-5 norm_kind=ln ffn=relu2 rope_part=0.5",
+      "norm_eps:eps partial_rotary_factor:rope_part", "", "hidden_act", false, more_nemotron, "",
+      NULL, false, true },
+    { "arcee", "eps=1e-5 ffn=relu2", "", "", "hidden_act", false, more_arcee, "", NULL, false,
+      false },
+    { "helium", "eps=1e-8 KV=20 HS=128 rope_base=100000", "", "", "hidden_act", true, more_helium,
+      "", PAIRED_NAMES, false, false },
+    { "seed_oss", "eps=1e-6 KV=8 HS=128", "", "", "hidden_act", true, more_seed_oss, "", NULL,
+      false, false },
+    { "starcoder2", "eps=1e-5 KV=2 norm_kind=ln tied=1 ffn=gelu_tanh", "norm_epsilon:eps", "",
+      "hidden_act", false, more_starcoder2, "", STARCODER2_NAMES, false, false },
+    { "nanochat", "eps=1e-6 norm_embed=1 qk_norm=head ffn=relu2", "", "", "hidden_act", false,
+      more_nanochat, "", NANOCHAT_NAMES, false, false },
+    { "phi3", "eps=1e-5", "partial_rotary_factor:rope_part",
+      "attention_bias=false mlp_bias=false lm_head_bias=false full_attn_mod=1 interpolate_factor=1",
+      "hidden_act", true, more_phi3, "", PHI3_NAMES, false, false },
+    { "stablelm", "eps=1e-5 norm_kind=ln rope_part=0.25",
+      "layer_norm_eps:eps partial_rotary_factor:rope_part",
+      "use_parallel_residual=false qk_layernorm=false rotary_scaling_factor=1", "hidden_act", true,
+      more_stablelm, "", NULL,
+      false, false },
+    { "gpt2",
+      "eps=1e-5 norm_kind=ln tied=1 pe=learnable qkv_bias=1 out_bias=1 ffn_bias=1 ffn=gelu_tanh",
+      GPT2_KEYS,
+      "scale_attn_weights=true scale_attn_by_inverse_layer_idx=false reorder_and_upcast_attn=false "
+      "n_special=0",
+      "activation_function", false, more_gpt2, "transformer.", GPT2_NAMES, true, false },
+    { "gpt_neo", "eps=1e-5 norm_kind=ln tied=1 pe=learnable out_bias=1 ffn_bias=1 ffn=gelu_tanh",
+      "num_layers:L num_heads:NH layer_norm_epsilon:eps", "", "activation_function", false,
+      more_gpt_neo, "transformer.", GPT_NEO_NAMES, false, false },
+    { "opt", "eps=1e-5 norm_kind=ln tied=1 pe=learnable ffn=relu", "ffn_dim:F",
+      "layer_norm_elementwise_affine=true _remove_final_layer_norm=false", "activation_function",
+      false, more_opt, "model.decoder.", OPT_NAMES, false, false },
+    { "gpt_neox", "eps=1e-5 norm_kind=ln ffn_bias=1 ffn=gelu rope_part=0.25",
+      "layer_norm_eps:eps rotary_pct:rope_part rotary_emb_base:rope_base "
+      "partial_rotary_factor:rope_part",
+      "", "hidden_act", false, more_neox, "", NEOX_NAMES, false, false },
+    { "phi",
+      "eps=1e-5 norm_kind=ln parallel=1 qkv_bias=1 out_bias=1 ffn_bias=1 head_bias=1 ffn=gelu_tanh "
+      "rope_part=0.5",
+      "layer_norm_eps:eps partial_rotary_factor:rope_part", "qk_layernorm=false", "hidden_act",
+      false, NULL, "", PHI_NAMES, false, false },
+    { "gptj", "eps=1e-5 norm_kind=ln parallel=1 ffn_bias=1 head_bias=1 ffn=gelu_tanh", GPT2_KEYS,
+      "rotary=true scale_attn_weights=true", "activation_function", false, more_gptj,
+      "transformer.", GPTJ_NAMES, false, false },
+    { "ernie4_5", "eps=1e-5 KV=2 tied=1 rope_base=500000", "", "compression_ratio=1", "hidden_act",
+      true, more_ernie, "", PAIRED_NAMES, false, false },
+    { "granite", "eps=1e-6 score_scale=1", GRANITE_SCALES, "", "hidden_act", true, more_granite,
+      "", NULL, false, false },
+    { "granitemoe", "eps=1e-6 score_scale=1 experts=8 experts_used=2",
+      "num_local_experts:experts num_experts_per_tok:experts_used " GRANITE_SCALES, "",
+      "hidden_act", true, more_granite, "", NULL, false, false },
+    { "mpt", "eps=1e-5 norm_kind=ln norm_bias=0 tied=1 pe=alibi ffn=gelu",
+      "d_model:C n_heads:NH n_layers:L max_seq_len:T layer_norm_epsilon:eps", "no_bias=true", "",
+      false, more_mpt, "transformer.", MPT_NAMES, false, false },
+    { "falcon", "eps=1e-5 norm_kind=ln tied=1 ffn=gelu", "layer_norm_epsilon:eps",
+      "apply_residual_connection_post_layernorm=false", "activation", false, more_falcon,
+      "transformer.", FALCON_ONE_NORM, false, false },
+    { "bloom",
+      "eps=1e-5 norm_kind=ln norm_embed=1 tied=1 pe=alibi qkv_bias=1 out_bias=1 ffn_bias=1 "
+      "ffn=gelu_tanh",
+      "n_embed:C n_layer:L n_head:NH layer_norm_epsilon:eps", "", "", false, more_bloom,
+      "transformer.", BLOOM_NAMES, false, false },
+};
+
+std::string family_types() {
+    std::string all;
+    for (auto& f : FAMILIES) { list_add(&all, f.type); }
+    return all;
+}
+
+const Family* family_named(const std::string& type) {
+    for (auto& f : FAMILIES) { if (type == f.type) { return &f; } }
+    return NULL;
+}
+
+const Family* family_of(const Json& config) {
+    const Json* type = config.get("model_type");
+    const bool ours = config.get("train_sink") && (!type || type->string == "llama");
+    return type && !ours ? family_named(type->string) : NULL;
+}
+
+Family family_of_file(const Json& config, bool gguf) {
+    Family f = *family_of(config);
+    f.transposed = f.transposed && !gguf;
+    f.plus_one = f.plus_one && !gguf;
+    if (f.names && gguf) { f.names = GGUF_FAMILY_NAMES; }
+    return f;
+}
+
+const NameRow* family_names(const Family& family, const Arch& c, bool two_norms) {
+    if (family.names == OPT_NAMES && c.norm == NORM_post) { return OPT_POST_NAMES; }
+    if (family.names != FALCON_ONE_NORM) { return family.names; }
+    if (!c.parallel) { return BLOOM_NAMES; }
+    return two_norms ? FALCON_TWO_NORMS : FALCON_ONE_NORM;
+}

@@ -1,0 +1,575 @@
+/*
+family_more.h -- inside of families.cpp: what the row of a family cannot say, a function more_NAME
+for each.
+*/
+#ifndef FAMILY_MORE_H
+#define FAMILY_MORE_H
+#include "import_config.h"
+
+static void more_llama(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.ffn_bias = in->yes("mlp_bias", false);
+    in->get("sliding_window");                   // transformers does not read it in this family
+}
+
+static void more_mistral(Import* in) {           // absent means 4096, null means none
+    import_window(in, in->json.get("sliding_window") ? 0 : 4096);
+}
+
+// Reads Ministral 3, whose queries are 1 + beta ln(1 + floor(t / context)) times as long: the same
+// up to the context that was trained.
+static void more_ministral3(Import* in) {
+    import_window(in, 0);
+    const Json* rope = in->get("rope_parameters");
+    if (!rope || rope->type != Json::OBJECT) { in->refuse("rope_parameters", "an object"); }
+    const Json* context = rope->get("original_max_position_embeddings");
+    const Json* beta = rope->get("llama_4_scaling_beta");
+    if (!beta || beta->number == 0) { return; }
+    if (!context) { in->refuse("rope_parameters", "original_max_position_embeddings"); }
+    in->c.rope_most = (int)context->number;
+}
+
+static void more_smollm3(Import* in) {
+    const Json* list = in->get("no_rope_layers");
+    const int every = in->whole("no_rope_layer_interval", 4, 1);
+    if (list && (int)list->items.size() < in->c.L) {
+        in->refuse("no_rope_layers", strf("%d layers", in->c.L));
+    }
+    for (int l = 0; l < in->c.L; l++) {
+        const Json* says = list ? &list->items[l] : NULL;
+        if (says && says->type != Json::NUMBER && says->type != Json::BOOL) {
+            in->refuse("no_rope_layers", "1 or 0 for each layer");
+        }
+        const bool turns = says ? says->number != 0 : (l + 1) % every != 0;
+        in->c.rope_layers += turns ? '1' : '0';
+    }
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.ffn_bias = in->yes("mlp_bias", false);
+    import_wanted(in, "use_sliding_window=false");
+    in->get("sliding_window"); in->get("max_window_layers");
+    import_layer_types(in);
+    if (in->c.local.find('1') != std::string::npos) {
+        in->refuse("layer_types", "full_attention");
+    }
+}
+
+static void more_qwen(Import* in) {
+    const bool slides = in->yes("use_sliding_window", false);
+    const int from = in->whole("max_window_layers", 28, 0);
+    const int window = in->whole("sliding_window", 4096, 0);
+    if (slides) { in->c.window = window; }
+    for (int l = 0; slides && l < in->c.L; l++) {
+        in->c.local += l >= from ? '1' : '0';
+    }
+    if (!slides) { in->get("layer_types"); } else { import_layer_types(in); }
+}
+
+static void more_qwen3(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    if (!in->c.HS) { in->c.HS = 128; }
+    more_qwen(in);
+}
+
+// Gives the window to all layers but every `every`-th.
+static void local_but_every(Import* in, int every) {
+    for (int l = 0; l < in->c.L; l++) {
+        in->c.local += (l + 1) % every ? '1' : '0';
+    }
+}
+
+// Reads the window of layers that have one; null says none, which no such model means.
+static int window_of_some(Import* in) {
+    const Json* given = in->json.get("sliding_window");
+    if (given && given->type == Json::NUL) { in->refuse("sliding_window", "1 or more"); }
+    return in->whole("sliding_window", 4096, 1);
+}
+
+// Requires rope_parameters to be those of both types of layers.
+static void needs_both_ropes(Import* in) {
+    const Json* rope = in->get("rope_parameters");
+    if (rope && !rope->get("full_attention")) {
+        in->refuse("rope_parameters", "full_attention and sliding_attention");
+    }
+}
+
+// Sets the factor of the embedding: the root of the width in float32, whatever type the weights are
+// kept in. A model that computes in bf16 rounds it; one that transformers loads as float32 does
+// not, nor does its GGUF file.
+static void gemma_scale(Import* in) {
+    in->c.embed_scale = sqrtf(in->c.C);
+    if (!in->c.HS) { in->c.HS = 256; }
+    import_wanted(in, "attention_bias=false");
+    import_wanted(in, "use_bidirectional_attention=false");
+}
+
+static float gemma_score_scale(Import* in) {
+    const float by = in->number("query_pre_attn_scalar", 256);
+    if (!(by > 1e-12f && by < 1e12f)) {          // else its root would be nothing, or all
+        in->refuse("query_pre_attn_scalar", "1e-12 to 1e12");
+    }
+    return 1 / sqrtf(by);
+}
+
+// Requires an activation to be gelu, by which such files mean its tanh form.
+static void gemma_act(Import* in, const char* key) {
+    const Json* v = in->get(key);
+    if (v && v->string != "gelu" && v->string != "gelu_pytorch_tanh") {
+        in->refuse(key, "gelu_pytorch_tanh");
+    }
+}
+
+static void more_gemma(Import* in) {
+    gemma_scale(in);
+    in->c.ffn = FFN_geglu_tanh;
+    gemma_act(in, "hidden_act");
+    gemma_act(in, "hidden_activation");
+}
+
+// Reads a cap: absent means the family's own, null means none.
+static double own_cap(Import* in, const char* key, double otherwise) {
+    const double cap = in->number(key, in->json.get(key) ? 0 : otherwise);
+    if (in->get(key) && !(cap > 0)) {
+        in->refuse(key, "more than 0, or null");
+    }
+    return cap;
+}
+
+static void more_gemma2(Import* in) {
+    gemma_scale(in);
+    in->c.score_scale = gemma_score_scale(in);
+    gemma_act(in, "hidden_act");                 // which transformers does not read
+    const double cap = own_cap(in, "attn_logit_softcapping", 50);
+    in->c.logit_cap = own_cap(in, "final_logit_softcapping", 30);
+    if (cap) { in->attn = "softcap"; in->c.attn_cap = cap; }
+    import_window(in, 4096);
+    if (in->whole("sliding_window_size", in->c.window, 0) != in->c.window) {
+        in->refuse("sliding_window_size", strf("%d, as sliding_window", in->c.window));
+    }
+    in->c.local = "10";
+    import_layer_types(in);
+}
+
+static void more_gemma3(Import* in) {
+    gemma_scale(in);
+    in->c.score_scale = gemma_score_scale(in);
+    in->get("attn_logit_softcapping");           // never passed on in this family
+    gemma_act(in, "hidden_act");
+    in->c.logit_cap = in->number("final_logit_softcapping", 0);
+    import_window(in, 4096);
+    const int written = in->whole("_sliding_window_pattern", 6, 1);
+    local_but_every(in, in->whole("sliding_window_pattern", written, 1));
+    import_layer_types(in);
+    needs_both_ropes(in);
+    in->c.rope_local = in->number("rope_local_base_freq", 10000);
+    if (!(in->c.rope_local > 0)) { in->refuse("rope_local_base_freq", "more than 0"); }
+}
+
+static void more_olmo2(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+}
+
+static void more_olmo(Import* in) {
+    if (in->get("rms_norm_eps")) { in->refuse("rms_norm_eps", "none: there it is always 1e-5"); }
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+}
+
+// Reads OLMo 3: layers with a window keep plain positions where the others are scaled.
+static void more_olmo3(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.window = window_of_some(in);
+    local_but_every(in, 4);
+    import_layer_types(in);
+    needs_both_ropes(in);
+    // transformers 5 takes a rope_theta beside the types of layers for one of them alone
+    if (in->number("rope_theta", 500000) != 500000) {
+        in->refuse("rope_theta", "500000, or rope_parameters of each type of layers");
+    }
+    in->c.rope_local = in->c.rope_base;
+}
+
+static void more_olmoe(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.expert_shares = !in->yes("norm_topk_prob", false);
+}
+
+// Reads EXAONE 4: where some layers have a window, only these have positions.
+static void more_exaone4(Import* in) {
+    import_window(in, in->json.get("sliding_window") ? 0 : 4096);
+    const Json* pattern = in->get("sliding_window_pattern");     // 4, or "LLLG" beside layer_types
+    const bool letters = pattern && pattern->type == Json::STRING;
+    if (letters && !in->get("layer_types")) { in->refuse("layer_types", "a type for each layer"); }
+    if (in->c.window && !letters) {
+        local_but_every(in, in->whole("sliding_window_pattern", 4, 1));
+    }
+    import_layer_types(in);
+    const bool slides = in->c.local.find('1') != std::string::npos;
+    if (slides && !in->c.window) { in->refuse("sliding_window", "the window of some layers"); }
+    if (in->c.window) { in->c.rope_layers = in->c.local; }
+}
+
+static void more_glm(Import* in) {
+    in->c.qkv_bias = in->yes("attention_bias", true);
+}
+
+static void more_cohere(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    const double scale = in->number("logit_scale", 0.0625);
+    if (!(scale > 1e-6 && scale < 1e6)) { in->refuse("logit_scale", "1e-6 to 1e6"); }
+    in->c.logit_divisor = 1 / scale;
+}
+
+// Reads Cohere 2: only layers with the window have positions.
+static void more_cohere2(Import* in) {
+    more_cohere(in);
+    in->c.window = window_of_some(in);
+    const int every = in->whole("sliding_window_pattern", 4, 1);
+    if (in->whole("layer_switch", every, 1) != every && !in->get("layer_types")) {
+        in->refuse("layer_switch", strf("%d, as sliding_window_pattern, or layer_types", every));
+    }
+    local_but_every(in, every);
+    import_layer_types(in);
+    in->c.rope_layers = in->c.local;
+    if (in->number("rotary_pct", 1) != 1) { in->refuse("rotary_pct", "1"); }
+    if (in->yes("use_embedding_sharing", in->c.tied) != (in->c.tied != 0)) {
+        in->refuse("use_embedding_sharing", "what tie_word_embeddings says");
+    }
+    in->get("use_parallel_embedding");           // how several GPUs shared it
+}
+
+static void more_arcee(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.ffn_bias = in->yes("mlp_bias", false);
+}
+
+static void more_nemotron(Import* in) {
+    more_arcee(in);
+    in->c.HS = in->whole("kv_channels", in->c.HS, 0);    // older files have this, too
+}
+
+static void more_helium(Import* in) {
+    in->c.qkv_bias = in->yes("attention_bias", false);
+    in->c.ffn_bias = in->yes("mlp_bias", false);
+}
+
+static void more_seed_oss(Import* in) {
+    in->c.qkv_bias = in->yes("attention_bias", true);
+    in->c.out_bias = in->yes("attention_out_bias", false);
+    in->c.ffn_bias = in->yes("mlp_bias", false);
+}
+
+static void more_starcoder2(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("use_bias", true);
+    import_window(in, 0);
+}
+
+// Reads nanochat. Its norms of q and k come after the rotation, which changes no length, and have
+// no weights: so they may as well come before.
+static void more_nanochat(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.logit_cap = own_cap(in, "final_logit_softcapping", 15);
+    const Json* rope = in->get("rope_parameters");
+    const Json* type = rope ? rope->get("rope_type") : NULL;
+    if (type && type->string != "default") {     // which may change the length
+        in->refuse("rope_parameters", "rope_type default");
+    }
+    if (in->get("rope_scaling")) { in->refuse("rope_scaling", "null"); }
+}
+
+static void more_gpt2(Import* in) {
+    if (!in->c.F) {
+        in->c.F = 4 * in->c.C;
+    }
+    in->get("n_ctx"); in->get("n_inner");
+}
+
+// Reads GPT-Neo: scores are not scaled; attention_types is [[["global","local"], 6]].
+static void more_gpt_neo(Import* in) {
+    in->c.score_scale = 1;
+    in->c.window = in->whole("window_size", 256, 1);
+    if (!in->c.F) {
+        in->c.F = 4 * in->c.C;
+    }
+    const Json* layers = in->get("attention_layers");
+    const Json* types = in->get("attention_types");
+    std::vector<std::string> names;
+    for (size_t i = 0; layers && i < layers->items.size(); i++) {
+        names.push_back(layers->items[i].string);
+    }
+    for (size_t i = 0; !layers && types && i < types->items.size(); i++) {
+        const Json& group = types->items[i];
+        if (group.items.size() != 2) { in->refuse("attention_types", "[[[names], times], ..]"); }
+        for (int n = 0; n < group.items[1].number && (int)names.size() <= in->c.L; n++) {
+            for (auto& name : group.items[0].items) { names.push_back(name.string); }
+        }
+    }
+    if ((int)names.size() != in->c.L) {
+        in->refuse("attention_types", strf("%d layers of global or local", in->c.L));
+    }
+    for (auto& name : names) {
+        if (name != "global" && name != "local") {
+            in->refuse("attention_types", "global and local");
+        }
+        in->c.local += name == "local" ? '1' : '0';
+    }
+}
+
+static void more_opt(Import* in) {
+    if (in->get("rms_norm_eps")) { in->refuse("rms_norm_eps", "none: there it is always 1e-5"); }
+    if (!in->yes("do_layer_norm_before", true)) { in->c.norm = NORM_post; }
+    in->get("word_embed_proj_dim");              // the shapes of project_in and project_out say it
+    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("enable_bias", true);
+}
+
+// Reads GPT-NeoX. transformers 5 takes the share and the base of the rotation by their old names.
+static void more_neox(Import* in) {
+    static const char* const NAMES[][2] = { { "rope_theta", "rotary_emb_base" },
+                                            { "partial_rotary_factor", "rotary_pct" } };
+    const bool gguf = !ends_with(in->where, "config.json");      // one name for all families
+    for (auto& n : NAMES) {
+        if (gguf || !in->get(n[0]) || in->get(n[1])) { continue; }
+        in->refuse(n[1], std::string("what ") + n[0] + " says");
+    }
+    in->c.parallel = in->yes("use_parallel_residual", true);
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", true);
+}
+
+static void more_phi3(Import* in) {
+    import_window(in, 0);
+    in->get("original_max_position_embeddings"); // which only longrope reads
+}
+
+static void more_stablelm(Import* in) {
+    in->c.qkv_bias = in->yes("use_qkv_bias", false);
+}
+
+static void more_falcon(Import* in) {
+    const bool grouped = in->yes("new_decoder_architecture", false);
+    const bool multi = in->yes("multi_query", true);
+    const int kv = in->whole("num_kv_heads", in->whole("n_head_kv", in->c.NH, 1), 1);
+    in->c.KV = multi ? 1 : in->c.NH;
+    if (grouped) { in->c.KV = kv; }
+    in->c.parallel = in->yes("parallel_attn", true) || grouped;
+    in->whole("num_ln_in_parallel_attn", 0, 0);    // the names of the norms say it
+    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("bias", false);
+    // there the positions are divided by the root of the head size
+    import_wanted(in, "alibi=false");
+    in->c.F = in->whole("ffn_hidden_size", 4 * in->c.C, 1);
+    if (in->number("ff_factor", 4) * in->c.C != in->c.F && in->get("ff_factor")) {
+        in->refuse("ff_factor", strf("what makes ffn_hidden_size, %d", in->c.F));
+    }
+    if (!in->c.T) { in->c.T = 2048; }
+}
+
+static void more_gptj(Import* in) {
+    if (!in->c.F) {
+        in->c.F = 4 * in->c.C;
+    }
+    in->get("n_inner");
+    const int turns = in->whole("rotary_dim", 64, 2);
+    const int size = in->c.NH > 0 ? in->c.C / in->c.NH : 0;
+    const bool null = in->json.get("rotary_dim") && !in->get("rotary_dim");      // another formula
+    if (null || turns > size || turns % 2) {
+        in->refuse("rotary_dim", strf("an even number of channels, at most %d", size));
+    }
+    in->c.rope_part = (float)turns / size;
+}
+
+static void more_ernie(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("use_bias", false);
+    if (!in->c.HS && !in->json.get("head_dim")) {
+        in->c.HS = 128;
+    }
+}
+
+static void more_bloom(Import* in) {
+    in->c.F = in->whole("n_inner", 4 * in->c.C, 1);
+    in->c.T = in->whole("seq_length", 2048, 1);
+    import_wanted(in, "apply_residual_connection_post_layernorm=false");
+    in->c.slopes = SLOPES_published;
+}
+
+static void more_granite(Import* in) {
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    in->c.ffn_bias = in->yes("mlp_bias", false);
+    if (!(in->c.score_scale > 0)) {              // 0 would mean another default here
+        in->refuse("attention_multiplier", "more than 0");
+    }
+}
+
+// Checks one key of MPT's attn_config: only one value of most is computed, there and here.
+static void mpt_attention(Import* in, const std::string& key, const Json& value) {
+    static const char* const ONLY[][2] = {
+        { "attn_type", "\"multihead_attention\"" }, { "alibi", "true" }, { "alibi_bias_max", "8" },
+        { "clip_qkv", "null" }, { "qk_ln", "false" }, { "prefix_lm", "false" },
+        { "attn_uses_sequence_id", "false" }, { "model_type", "\"\"" },
+    };
+    for (auto& only : ONLY) {
+        if (key != only[0] || json_short(value) == only[1]) { continue; }
+        die(EXIT_USER, in->where + ": attn_config: " + key + " is " + json_short(value) +
+            ", wanted " + only[1], "docs/open-models.md lists what opens, and what is missing");
+    }
+    for (auto& only : ONLY) { if (key == only[0]) { return; } }
+    const bool how = key == "attn_impl" || key == "attn_pdrop" || directory_key("config.json", key);
+    if (how || key == "softmax_scale" || value.type == Json::NUL) {
+        return;
+    }
+    die(EXIT_USER, in->where + ": attn_config: the key '" + key + "' is not understood",
+        "docs/open-models.md lists what opens, and what is missing");
+}
+
+static void more_mpt(Import* in) {
+    const Json* attention = in->get("attn_config");
+    if (attention && attention->type != Json::OBJECT) {
+        in->refuse("attn_config", "an object");
+    }
+    if (attention) {
+        for (auto& f : attention->fields) { mpt_attention(in, f.first, f.second); }
+        const Json* scale = attention->get("softmax_scale");
+        if (scale && scale->type != Json::NUL) {
+            for (auto& r : arch_rows(&in->c)) {
+                if (!strcmp(r.field, "score_scale")) { arch_read(r, *scale, in->where); }
+            }
+            if (!(in->c.score_scale > 0)) { in->refuse("attn_config", "a softmax_scale above 0"); }
+        }
+    }
+    import_wanted(in, "expansion_ratio=4");      // transformers reads no other
+    in->c.F = 4 * in->c.C;
+    in->c.slopes = SLOPES_published;
+    const std::string norm = in->text("norm_type", "layernorm");
+    if (norm != "layernorm" && norm != "low_precision_layernorm") {
+        in->refuse("norm_type", "low_precision_layernorm or layernorm");
+    }
+    if (in->get("logit_scale")) { in->refuse("logit_scale", "null"); }
+    for (const char* key : { "learned_pos_emb", "embedding_fraction", "init_config", "verbose",
+                             "tokenizer_name", "emb_pdrop" }) {
+        in->get(key);                            // of training, or not used beside alibi
+    }
+}
+
+static void more_mixtral(Import* in) {
+    import_window(in, 0);
+}
+
+// Requires mlp_only_layers, if it is there, to name no layer.
+static void no_dense_layers(Import* in, const char* wanted) {
+    const Json* dense = in->get("mlp_only_layers");
+    if (dense && (dense->type != Json::ARRAY || !dense->items.empty())) {
+        in->refuse("mlp_only_layers", wanted);
+    }
+}
+
+// Reads what Qwen's config.json says of experts, which have to be in every layer. to_one: are their
+// weights divided by their sum if it does not say?
+static void all_experts(Import* in, bool to_one) {
+    in->c.expert_shares = !in->yes("norm_topk_prob", to_one);
+    if (in->whole("decoder_sparse_step", 1, 0) != 1) { in->refuse("decoder_sparse_step", "1"); }
+    no_dense_layers(in, "experts in all layers");
+}
+
+static void more_qwen2_moe(Import* in) {
+    all_experts(in, false);
+    in->c.qkv_bias = in->yes("qkv_bias", true);
+    more_qwen(in);
+    if (in->c.window && !in->get("layer_types")) {       // its default is another than Qwen2's
+        in->refuse("use_sliding_window", "false, or layer_types");
+    }
+}
+
+static void more_qwen3_moe(Import* in) {
+    all_experts(in, false);
+    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    more_qwen(in);                               // which layers it means depends on the version
+    if (in->c.window) { in->refuse("use_sliding_window", "false"); }
+}
+
+// Reads Qwen 3.5: every fourth layer has attention, the others the delta rule.
+static void more_qwen3_5(Import* in) {
+    import_wanted(in, "attn_output_gate=true");
+    for (const char* key : { "mamba_ssm_dtype", "mtp_num_hidden_layers",
+                             "mtp_use_dedicated_embeddings", "language_model_only" }) {
+        in->get(key);                            // which transformers does not read
+    }
+    no_dense_layers(in, "an empty list");
+    if (!in->c.HS) { in->c.HS = 256; }
+    import_wanted(in, "hidden_act=silu");        // which the convolution uses, too
+    const str linear = import_layers_of(in, "linear_attention");
+    const int every = in->whole("full_attention_interval", 4, 1);
+    for (int l = 0; l < in->c.L; l++) {
+        const bool attends = linear.empty() ? (l + 1) % every == 0 : linear[l] == '0';
+        in->c.attn_layers += attends ? '1' : '0';
+    }
+    for (const char* key : { "linear_num_key_heads", "linear_num_value_heads",
+                             "linear_key_head_dim", "linear_value_head_dim",
+                             "linear_conv_kernel_dim" }) {
+        in->whole(key, 1, 1);
+    }
+    if (in->c.attn_layers.find('0') == std::string::npos) {
+        in->c.delta_keys = in->c.delta_values = 0;
+        in->c.attn_layers.clear();
+    }
+}
+
+// Reads Qwen3-Next, or Qwen 3.5 with experts.
+static void more_qwen3_next(Import* in) {
+    all_experts(in, true);
+    more_qwen3_5(in);
+    in->get("intermediate_size");                // of layers without experts
+}
+
+static void more_gpt_oss(Import* in) {
+    import_wanted(in, "attention_bias=true");
+    if (in->number("swiglu_alpha", 1.702) != 1.702) {
+        in->refuse("swiglu_alpha", "1.702");
+    }
+    if (!(in->c.expert_limit > 0)) { in->refuse("swiglu_limit", "more than 0"); }
+    const int used = in->c.experts_used;         // that the file says twice
+    if (in->whole("experts_per_token", used, 0) != used) {
+        in->refuse("experts_per_token", strf("%d, as num_experts_per_tok", used));
+    }
+    if (!in->get("rope_scaling") && !in->get("rope_parameters")) {
+        in->refuse("rope_scaling", "its object");
+    }
+    const Json* packed = in->get("quantization_config");
+    const Json* method = packed ? packed->get("quant_method") : NULL;
+    if (packed && (!method || method->string != "mxfp4")) {
+        in->refuse("quantization_config", "quant_method mxfp4");
+    }
+    import_window(in, 128);
+    in->c.local = "10";
+    import_layer_types(in);
+}
+
+// Writes "0100": one layer of every `period`, from layer `offset` on.
+static std::string jamba_pattern(Import* in, const std::string& what, int period, int offset) {
+    const int every = in->whole(what + "_layer_period", period, 1);
+    const int first = in->whole(what + "_layer_offset", offset, 0);
+    std::string pattern;
+    for (int l = 0; l < in->c.L; l++) {
+        pattern += l % every == first ? '1' : '0';
+    }
+    return pattern;
+}
+
+static void more_jamba(Import* in) {
+    import_wanted(in, "hidden_act=silu");        // which the Mamba layers use, too
+    in->c.attn_layers = jamba_pattern(in, "attn", 8, 4);
+    in->c.expert_layers = jamba_pattern(in, "expert", 2, 1);
+    const bool none = in->c.expert_layers.find('1') == std::string::npos;
+    if (in->c.experts <= 1 || none) {
+        in->c.experts = in->c.experts_used = 0;
+        in->c.expert_layers.clear();
+    }
+    const double width = (double)in->whole("mamba_expand", 2, 1) * in->c.C;
+    if (width > 1 << 20) { in->refuse("mamba_expand", "a width of less than 2^20 channels"); }
+    in->c.mamba_width = width;
+    const Json* rank = in->json.get("mamba_dt_rank");
+    const bool automatic = !rank || (rank->type == Json::STRING && rank->string == "auto");
+    in->used.insert("mamba_dt_rank");
+    in->c.mamba_rank = automatic ? (in->c.C + 15) / 16 : in->whole("mamba_dt_rank", 0, 1);
+    if (in->whole("sliding_window", 0, 0) != 0) { in->refuse("sliding_window", "null"); }
+    for (const char* key : { "use_mamba_kernels", "use_mambapy", "use_associative_scan", "n_ctx",
+                             "num_logits_to_keep", "calc_logits_for_entire_prompt" }) {
+        in->get(key);                            // they say how it is computed, not what
+    }
+}
+#endif // FAMILY_MORE_H

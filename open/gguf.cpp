@@ -1,0 +1,601 @@
+/*
+open/gguf.cpp -- what gguf.h declares.
+*/
+#include "gguf.h"
+#include "../files/look.h"
+
+// ----------------------------------------------------------------------------
+// types: blocks of 32 or 256 numbers
+
+// N bytes of a file as they were: what is written to floats beside them cannot change these, so
+// loops over them become vector code
+template <int N> struct Bytes {
+    unsigned char x[N];
+    explicit Bytes(const unsigned char* p) { memcpy(x, p, N); }
+    int operator[](int i) const { return x[i]; }
+};
+
+// Reads blocks of Q4_0: scale d, 32 numbers q of 4 bits. Value d (q - 8).
+// Byte i holds number i (low half) and number 16 + i.
+static void read_q4_0(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 32, p += 18, out += 32) {
+        const float d = half_at(p);
+        const Bytes<16> q(p + 2);
+        for (int i = 0; i < 16; i++) {
+            out[i]      = d * ((q[i] & 15) - 8);
+        }
+        for (int i = 0; i < 16; i++) {
+            out[16 + i] = d * ((q[i] >> 4) - 8);
+        }
+    }
+}
+
+// Reads blocks of Q4_1: scale d, minimum m, 32 numbers q of 4 bits, as in Q4_0. Value d q + m.
+static void read_q4_1(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 32, p += 20, out += 32) {
+        const float d = half_at(p), m = half_at(p + 2);
+        const Bytes<16> q(p + 4);
+        for (int i = 0; i < 16; i++) {
+            out[i]      = d * (q[i] & 15) + m;
+        }
+        for (int i = 0; i < 16; i++) {
+            out[16 + i] = d * (q[i] >> 4) + m;
+        }
+    }
+}
+
+// Reads blocks of Q8_0: scale d, 32 numbers q of 8 bits with a sign. Value d q.
+static void read_q8_0(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 32, p += 34, out += 32) {
+        const float d = half_at(p);
+        for (int i = 0; i < 32; i++) {
+            out[i] = d * (signed char)p[2+i];
+        }
+    }
+}
+
+// Reads blocks of Q5_0: as Q4_0, but the fifth bits come before the 32 numbers. Value d (q - 16).
+static void read_q5_0(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 32, p += 22, out += 32) {
+        const float d = half_at(p);
+        const uint32_t high = load<uint32_t>(p + 2);
+        for (int i = 0; i < 16; i++) {
+            const int a = (p[6+i] & 15) | (high >> i & 1) << 4;
+            const int b = (p[6+i] >> 4) | (high >> (16 + i) & 1) << 4;
+            out[i]      = d * (a - 16);
+            out[16 + i] = d * (b - 16);
+        }
+    }
+}
+
+// Reads blocks of Q5_1: as Q4_1, but with the fifth bits before the numbers. Value d q + m.
+static void read_q5_1(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 32, p += 24, out += 32) {
+        const float d = half_at(p), m = half_at(p + 2);
+        const uint32_t high = load<uint32_t>(p + 4);
+        for (int i = 0; i < 16; i++) {
+            const int a = (p[8+i] & 15) | (high >> i & 1) << 4;
+            const int b = (p[8+i] >> 4) | (high >> (16 + i) & 1) << 4;
+            out[i]      = d * a + m;
+            out[16 + i] = d * b + m;
+        }
+    }
+}
+
+// The head of a block of Q4_K or Q5_K: d, dmin, and 8 scales and 8 minima of 6 bits in 12 bytes s.
+// s[g] and s[4+g] hold scale and minimum g in their low 6 bits, g < 4. Those of group 4 + g have
+// their low 4 bits in s[8+g] and their high 2 bits on top of s[g] and s[4+g].
+struct GgufScales { float scale[8], minimum[8]; };
+
+static GgufScales gguf_scales(const unsigned char* p) {
+    const float d = half_at(p), dmin = half_at(p + 2);
+    const unsigned char* s = p + 4;
+    GgufScales out;
+    for (int g = 0; g < 4; g++) {
+        out.scale[g]     = d * (s[g] & 63);
+        out.minimum[g]   = dmin * (s[4+g] & 63);
+        out.scale[4+g]   = d * ((s[8+g] & 15) | (s[g] >> 6) << 4);
+        out.minimum[4+g] = dmin * ((s[8+g] >> 4) | (s[4+g] >> 6) << 4);
+    }
+    return out;
+}
+
+// Reads blocks of Q4_K: the head, then 256 numbers q of 4 bits in 8 groups.
+// Value scale q - minimum. Groups 2 j and 2 j + 1 share 32 bytes.
+static void read_q4_k(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 256, p += 144, out += 256) {
+        const GgufScales s = gguf_scales(p);
+        for (int g = 0; g < 8; g++) {
+            const unsigned char* q = p + 16 + g / 2 * 32;
+            const int shift = g % 2 * 4;
+            for (int i = 0; i < 32; i++) {
+                out[32*g + i] = s.scale[g] * (q[i] >> shift & 15) - s.minimum[g];
+            }
+        }
+    }
+}
+
+// Reads blocks of Q5_K: the head, then 32 bytes, byte i with the fifth bits of number i of all
+// groups, then the low 4 bits as in Q4_K. Value scale q - minimum.
+static void read_q5_k(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 256, p += 176, out += 256) {
+        const GgufScales s = gguf_scales(p);
+        for (int g = 0; g < 8; g++) {
+            const unsigned char *high = p + 16, *low = p + 48 + g / 2 * 32;
+            const int shift = g % 2 * 4;
+            for (int i = 0; i < 32; i++) {
+                const int q = (low[i] >> shift & 15) | (high[i] >> g & 1) << 4;
+                out[32*g + i] = s.scale[g] * q - s.minimum[g];
+            }
+        }
+    }
+}
+
+// Reads blocks of Q6_K: 128 bytes low, 64 bytes high, 16 scales of 8 bits with a sign, d; 256
+// numbers q of 6 bits in 16 groups. Value d scale (q - 32).
+// Each half of the block has 64 bytes low and 32 high. Number 32 j + i of it, j < 4, has its low
+// 4 bits in low[j % 2 * 32 + i] (upper half of the byte if j >= 2), its high 2 in high[i] >> 2 j.
+static void read_q6_k(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 256, p += 210, out += 256) {
+        const float d = half_at(p + 208);
+        for (int k = 0; k < 16; k++) {                   // 16 numbers at a time
+            const int half = k / 8, j = k / 2 % 4, from = k % 2 * 16;
+            const Bytes<16> low(p + half * 64 + j % 2 * 32 + from),
+                            high(p + 128 + half * 32 + from);
+            const float scale = d * (signed char)p[192 + k];
+            for (int i = 0; i < 16; i++) {
+                const int q = (low[i] >> j / 2 * 4 & 15) | (high[i] >> 2 * j & 3) << 4;
+                out[16*k + i] = scale * (q - 32);
+            }
+        }
+    }
+}
+
+// Reads blocks of Q2_K: 16 scales and minima of 4 bits, 64 bytes of numbers, d, dmin; 256 numbers q
+// of 2 bits in 16 groups. Value d scale q - dmin minimum.
+// Group 8 h + 2 j + s has bits 2 j of 16 bytes, from byte 32 h + 16 s on.
+static void read_q2_k(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 256, p += 84, out += 256) {
+        const float d = half_at(p + 80), dmin = half_at(p + 82);
+        for (int k = 0; k < 16; k++) {
+            const Bytes<16> q(p + 16 + k / 8 * 32 + k % 2 * 16);
+            const float scale = d * (p[k] & 15), minimum = dmin * (p[k] >> 4);
+            const int shift = k / 2 % 4 * 2;
+            for (int i = 0; i < 16; i++) {
+                out[16*k + i] = scale * (q[i] >> shift & 3) - minimum;
+            }
+        }
+    }
+}
+
+// Reads blocks of Q3_K: 32 bytes of third bits, 64 bytes of the other two as in Q2_K, 16 scales of
+// 6 bits in 12 bytes, d. Value d (scale - 32) (q - 4), q with its third bit.
+// Scale k has its low 4 bits in byte k % 8 (upper half if k >= 8), its high 2 in byte 8 + k % 4.
+static void read_q3_k(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 256, p += 110, out += 256) {
+        const float d = half_at(p + 108);
+        const unsigned char* s = p + 96;
+        for (int k = 0; k < 16; k++) {
+            const int low = s[k % 8] >> k / 8 * 4 & 15, high = s[8 + k % 4] >> k / 4 * 2 & 3;
+            const Bytes<16> third(p + k % 2 * 16), q(p + 32 + k / 8 * 32 + k % 2 * 16);
+            const float scale = d * ((low | high << 4) - 32);
+            const int shift = k / 2 % 4 * 2, bit = k / 2;
+            for (int i = 0; i < 16; i++) {
+                out[16*k + i] = scale * ((q[i] >> shift & 3) + (third[i] >> bit & 1) * 4 - 4);
+            }
+        }
+    }
+}
+
+// the values of 4 bits that are not evenly apart
+static const float IQ4_VALUES[16] = { -127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113 };
+
+// Reads blocks of IQ4_NL: scale d, 32 numbers of 4 bits, as in Q4_0. Value d times one of 16.
+static void read_iq4_nl(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 32, p += 18, out += 32) {
+        const float d = half_at(p);
+        const Bytes<16> q(p + 2);
+        for (int i = 0; i < 16; i++) {
+            out[i]      = d * IQ4_VALUES[q[i] & 15];
+        }
+        for (int i = 0; i < 16; i++) {
+            out[16 + i] = d * IQ4_VALUES[q[i] >> 4];
+        }
+    }
+}
+
+// Reads blocks of IQ4_XS: d, 8 scales of 6 bits, 256 numbers as in IQ4_NL in 8 groups. The high 2
+// bits of the scales are in the first 2 bytes, the low 4 in the next 4.
+// Value d (scale - 32) times one.
+static void read_iq4_xs(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 256, p += 136, out += 256) {
+        const float d = half_at(p);
+        const int high = load<uint16_t>(p + 2);
+        for (int g = 0; g < 8; g++) {
+            const int low = p[4 + g / 2] >> g % 2 * 4 & 15;
+            const float scale = d * ((low | (high >> 2 * g & 3) << 4) - 32);
+            const Bytes<16> q(p + 8 + 16 * g);
+            for (int i = 0; i < 16; i++) {
+                out[32*g + i]      = scale * IQ4_VALUES[q[i] & 15];
+                out[32*g + 16 + i] = scale * IQ4_VALUES[q[i] >> 4];
+            }
+        }
+    }
+}
+
+// Reads blocks of MXFP4: the scale, then 32 numbers of 4 bits, as in Q4_0.
+static void read_mxfp4(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= 32, p += 17, out += 32) {
+        const float scale = mxfp4_scale(p[0]);
+        for (int i = 0; i < 16; i++) {
+            out[i]      = scale * MXFP4_VALUES[p[1+i] & 15];
+            out[16 + i] = scale * MXFP4_VALUES[p[1+i] >> 4];
+        }
+    }
+}
+
+// A type by its number in the file; those without a reader are known so that they can be named.
+struct GgufType { uint32_t id; WeightType type; };
+static const GgufType GGUF_TYPES[] = {
+    { 0,  { "F32",  1, 4, read_f32 } },        { 1,  { "F16",  1, 2, read_f16 } },
+    { 30, { "BF16", 1, 2, read_bf16 } },       { 28, { "F64",  1, 8, read_f64 } },
+    { 2,  { "Q4_0", 32, 18, read_q4_0 } },     { 3,  { "Q4_1", 32, 20, read_q4_1 } },
+    { 8,  { "Q8_0", 32, 34, read_q8_0 } },     { 12, { "Q4_K", 256, 144, read_q4_k } },
+    { 14, { "Q6_K", 256, 210, read_q6_k } },   { 39, { "MXFP4", 32, 17, read_mxfp4 } },
+    { 6,  { "Q5_0", 32, 22, read_q5_0 } },          { 7,  { "Q5_1", 32, 24, read_q5_1 } },
+    { 9,  { "Q8_1", 32, 40, NULL } },          { 10, { "Q2_K", 256, 84, read_q2_k } },
+    { 11, { "Q3_K", 256, 110, read_q3_k } },        { 13, { "Q5_K", 256, 176, read_q5_k } },
+    { 15, { "Q8_K", 256, 292, NULL } },        { 16, { "IQ2_XXS", 256, 66, NULL } },
+    { 17, { "IQ2_XS", 256, 74, NULL } },       { 18, { "IQ3_XXS", 256, 98, NULL } },
+    { 19, { "IQ1_S", 256, 50, NULL } },        { 20, { "IQ4_NL", 32, 18, read_iq4_nl } },
+    { 21, { "IQ3_S", 256, 110, NULL } },       { 22, { "IQ2_S", 256, 82, NULL } },
+    { 23, { "IQ4_XS", 256, 136, read_iq4_xs } },      { 29, { "IQ1_M", 256, 56, NULL } },
+    { 34, { "TQ1_0", 256, 54, NULL } },        { 35, { "TQ2_0", 256, 66, NULL } },
+    { 40, { "NVFP4", 64, 36, NULL } },         { 41, { "Q1_0", 128, 18, NULL } },
+    { 24, { "I8",  1, 1, NULL } },             { 25, { "I16", 1, 2, NULL } },
+    { 26, { "I32", 1, 4, NULL } },             { 27, { "I64", 1, 8, NULL } },
+};
+
+const WeightType* gguf_type(uint32_t id) {
+    for (auto& t : GGUF_TYPES) {
+        if (t.id == id) { return &t.type; }
+    }
+    return NULL;
+}
+
+// ----------------------------------------------------------------------------
+// the file
+// the bytes of one; of a string and of an array, the bytes of an empty one
+static const int GGUF_KIND_BYTES[GGUF_KINDS] = { 1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8 };
+
+// Reads from front to back and never past the end.
+struct GgufReader {
+    const std::string& path;
+    const unsigned char *at, *end;
+
+    [[noreturn]] void fail(const std::string& what) const {
+        die(EXIT_USER, path + ": " + what, GGUF_DAMAGED);
+    }
+    const unsigned char* bytes(uint64_t n, const char* what) {
+        const uint64_t left = end - at;
+        if (n > left) {
+            fail(strf("%s: got %llu bytes, wanted %llu", what, (unsigned long long)left,
+                (unsigned long long)n));
+        }
+        at += n;
+        return at - n;
+    }
+    uint32_t u32(const char* what) { return load<uint32_t>(bytes(4, what)); }
+    uint64_t u64(const char* what) { return load<uint64_t>(bytes(8, what)); }
+    std::string string(const char* what) {
+        const uint64_t n = u64(what);
+        const char* s = (const char*)bytes(n, what);
+        return std::string(s, n);
+    }
+};
+
+// Steps over `count` items of a kind. Arrays may hold arrays, eight deep.
+static void gguf_skip(GgufReader* r, const std::string& key, uint32_t kind, uint64_t count,
+                      int depth) {
+    if (kind >= GGUF_KINDS || depth > 8) {
+        r->fail(strf("key %s: got a value of kind %u, wanted 0 to 12", key.c_str(), kind));
+    }
+    const uint64_t least = GGUF_KIND_BYTES[kind], left = r->end - r->at;
+    if (count > left / least) {
+        r->fail(strf("key %s: got %llu items in %llu bytes", key.c_str(), (unsigned long long)count,
+            (unsigned long long)left));
+    }
+    if (kind != GGUF_STRING && kind != GGUF_ARRAY) {
+        r->at += count * least;
+        return;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        if (kind == GGUF_STRING) {
+            r->bytes(r->u64(key.c_str()), key.c_str());
+            continue;
+        }
+        const uint32_t inner = r->u32(key.c_str());
+        gguf_skip(r, key, inner, r->u64(key.c_str()), depth + 1);
+    }
+}
+
+static void gguf_read_value(GgufReader* r, Gguf* g) {
+    const std::string key = r->string("the name of a key");
+    GgufValue v = { false, r->u32(key.c_str()), 1, NULL, NULL };
+    if (v.kind == GGUF_ARRAY) {
+        v.array = true;
+        v.kind = r->u32(key.c_str());
+        v.count = r->u64(key.c_str());
+    }
+    v.data = r->at;
+    gguf_skip(r, key, v.kind, v.count, 0);
+    v.end = r->at;
+    if (!g->values.emplace(key, v).second) {
+        r->fail("key " + key + " is there twice");
+    }
+}
+
+double gguf_number(const Gguf& g, const std::string& key, double otherwise) {
+    const GgufValue* v = g.find(key);
+    if (!v) { return otherwise; }
+    const unsigned char* p = v->data;
+    if (!v->array) {
+        switch (v->kind) {
+            case GGUF_U8: case GGUF_BOOL: return *p;
+            case GGUF_I8:  return (signed char)*p;
+            case GGUF_U16: return load<uint16_t>(p);
+            case GGUF_I16: return load<int16_t>(p);
+            case GGUF_U32: return load<uint32_t>(p);
+            case GGUF_I32: return load<int32_t>(p);
+            case GGUF_F32: return load<float>(p);
+            case GGUF_U64: return (double)load<uint64_t>(p);
+            case GGUF_I64: return (double)load<int64_t>(p);
+            case GGUF_F64: return load<double>(p);
+        }
+    }
+    die(EXIT_USER, g.weights.path + ": key " + key + " is not a number", GGUF_DAMAGED);
+}
+
+std::vector<std::string> gguf_strings(const Gguf& g, const std::string& key) {
+    std::vector<std::string> out;
+    const GgufValue* v = g.find(key);
+    if (!v) { return out; }
+    if (v->kind != GGUF_STRING) {
+        die(EXIT_USER, g.weights.path + ": key " + key + " is not a text", GGUF_DAMAGED);
+    }
+    const unsigned char* p = v->data;
+    for (uint64_t i = 0; i < v->count; i++) {            // gguf_skip has been here: all lies inside
+        const uint64_t n = load<uint64_t>(p);
+        out.emplace_back((const char*)p + 8, n);
+        p += 8 + n;
+    }
+    return out;
+}
+
+std::string gguf_string(const Gguf& g, const std::string& key) {
+    const std::vector<std::string> all = gguf_strings(g, key);
+    return all.empty() ? "" : all[0];
+}
+
+std::vector<float> gguf_floats(const Gguf& g, const std::string& key) {
+    std::vector<float> out;
+    const GgufValue* v = g.find(key);
+    if (!v) { return out; }
+    if (v->kind != GGUF_F32 && v->kind != GGUF_I32 && v->kind != GGUF_U32) {
+        die(EXIT_USER, g.weights.path + ": key " + key + " is not a list of numbers", GGUF_DAMAGED);
+    }
+    for (uint64_t i = 0; i < v->count; i++) {
+        const unsigned char* p = v->data + 4 * i;
+        out.push_back(v->kind == GGUF_F32 ? load<float>(p) : (float)load<int32_t>(p));
+    }
+    return out;
+}
+
+// Reads one tensor of the list; gguf_place sets where its data begin.
+static void gguf_read_tensor(GgufReader* r, Gguf* g, std::vector<uint64_t>* places) {
+    Weight w;
+    w.name = r->string("the name of a tensor");
+    w.file = g->weights.path;
+    const char* name = w.name.c_str();
+    const uint32_t dims = r->u32(name);
+    if (dims > 4) { r->fail(strf("tensor '%s': got %u dimensions, wanted 4 or less", name, dims)); }
+    double count = 1;
+    w.count = 1;
+    for (uint32_t i = 0; i < dims; i++) {
+        const uint64_t size = r->u64(name);
+        count *= size;
+        if (count > 1e15 || size > 1e15) {
+            r->fail("tensor '" + w.name + "': too large");
+        }
+        w.count *= size;
+        w.shape.insert(w.shape.begin(), (long)size);
+    }
+    const uint32_t id = r->u32(name);
+    w.type = gguf_type(id);
+    if (!w.type) { r->fail(strf("tensor '%s' is of type %u, which is unknown", name, id)); }
+    if (w.cols() % w.type->block) {
+        r->fail(strf("tensor '%s' of type %s has rows of %ld, wanted a multiple of %d", name,
+            w.type->name, w.cols(), w.type->block));
+    }
+    w.bytes = w.count / w.type->block * w.type->bytes;
+    places->push_back(r->u64(name));
+    weights_add(&g->weights, w);
+}
+
+// Finds the data of every tensor; dies unless all are inside the file, aligned, and apart.
+static void gguf_place(const GgufReader& r, Gguf* g, const std::vector<uint64_t>& places) {
+    const double wanted = gguf_number(*g, "general.alignment", 32);
+    const uint64_t align = wanted >= 1 && wanted <= 1 << 20 ? (uint64_t)wanted : 0;
+    if (!align || align != wanted || align & (align - 1)) {
+        r.fail(strf("general.alignment: got %g, wanted a power of two", wanted));
+    }
+    const char* base = g->weights.maps[0].data;
+    const uint64_t size = g->weights.maps[0].size;
+    const uint64_t start = ((const char*)r.at - base + align - 1) / align * align;
+    const uint64_t room = start < size ? size - start : 0;
+    std::vector<std::pair<uint64_t, size_t>> order;
+    for (size_t i = 0; i < places.size(); i++) {
+        Weight& w = g->weights.tensors[i];
+        if (places[i] % align || places[i] > room || w.bytes > room - places[i]) {
+            r.fail(strf("tensor '%s' says its %zu bytes start at byte %llu of the data, wanted a "
+                "multiple of %llu, and an end within %llu", w.name.c_str(), w.bytes,
+                (unsigned long long)places[i], (unsigned long long)align,
+                (unsigned long long)room));
+        }
+        w.data = base + start + places[i];
+        if (w.bytes) { order.push_back({ places[i], i }); }
+    }
+    std::sort(order.begin(), order.end());
+    for (size_t k = 1; k < order.size(); k++) {
+        const Weight& a = g->weights.tensors[order[k-1].second];
+        const Weight& b = g->weights.tensors[order[k].second];
+        if (a.data + a.bytes > b.data) {
+            r.fail("tensors '" + a.name + "' and '" + b.name + "' lie on one another");
+        }
+    }
+}
+
+template <class T> static void put(std::string* s, T v) { s->append((const char*)&v, sizeof v); }
+
+std::string gguf_tokenizer_file(const Gguf& g) {
+    std::vector<std::string> names;
+    for (auto& v : g.values) {
+        const bool of_tokenizer = v.first.compare(0, 10, "tokenizer.") == 0;
+        if (of_tokenizer || v.first == "general.architecture") { names.push_back(v.first); }
+    }
+    std::sort(names.begin(), names.end());
+    std::string file = "GGUF";
+    put(&file, (uint32_t)3);
+    put(&file, (uint64_t)0);                             // tensors
+    put(&file, (uint64_t)names.size());
+    for (auto& name : names) {
+        const GgufValue& v = *g.find(name);
+        put(&file, (uint64_t)name.size());
+        file += name;
+        put(&file, v.array ? (uint32_t)GGUF_ARRAY : v.kind);
+        if (v.array) {
+            put(&file, v.kind);
+            put(&file, v.count);
+        }
+        file.append((const char*)v.data, v.end - v.data);
+    }
+    return file;
+}
+
+void gguf_parse(const FileMap& map, Gguf* g) {
+    const std::string& path = g->weights.path;
+    const unsigned char* base = (const unsigned char*)map.data;
+    g->weights.maps = { map };
+    GgufReader r = { path, base, base + map.size };
+    if (memcmp(r.bytes(4, "the file"), "GGUF", 4)) { r.fail("does not begin with \"GGUF\""); }
+    const uint32_t version = r.u32("the version");
+    if (version != 2 && version != 3) {
+        const bool big = version == 2u << 24 || version == 3u << 24;
+        die(EXIT_USER, path + (big ? ": a big-endian file, wanted a little-endian one"
+            : strf(": got version %u, wanted 2 or 3", version)), "convert the model again with "
+            "llama.cpp's convert_hf_to_gguf.py");
+    }
+    const uint64_t tensors = r.u64("the number of tensors"), keys = r.u64("the number of keys");
+    const uint64_t left = r.end - r.at;
+    if (keys > left / 13 || tensors > left / 24) {       // what the smallest ones take
+        r.fail(strf("got %llu tensors and %llu keys in %zu bytes", (unsigned long long)tensors,
+            (unsigned long long)keys, map.size));
+    }
+    for (uint64_t i = 0; i < keys; i++) { gguf_read_value(&r, g); }
+    std::vector<uint64_t> places;
+    for (uint64_t i = 0; i < tensors; i++) { gguf_read_tensor(&r, g, &places); }
+    gguf_place(r, g, places);
+}
+
+// NAME-00002-of-00003.gguf: 2 of 3 of NAME
+struct GgufPart { std::string name; long number = 0, count = 0; };
+
+static GgufPart part_of(const std::string& path) {
+    GgufPart p;
+    const std::string tail = "-00001-of-00001.gguf";
+    if (path.size() <= tail.size()) { return p; }
+    const std::string end = path.substr(path.size() - tail.size());
+    const bool fits = end[0] == '-' && end.substr(6, 4) == "-of-" && ends_with(end, ".gguf");
+    const std::string number = end.substr(1, 5), count = end.substr(10, 5);
+    const bool digits = (number + count).find_first_not_of("0123456789") == std::string::npos;
+    if (!fits || !digits) { return p; }
+    p.name = path.substr(0, path.size() - tail.size());
+    p.number = atol(number.c_str());
+    p.count = atol(count.c_str());
+    return p;
+}
+
+static std::string part_path(const GgufPart& p, long number) {
+    return p.name + strf("-%05ld-of-%05ld.gguf", number, p.count);
+}
+
+static Gguf one_file_open(const std::string& path) {
+    Gguf g;
+    g.weights.path = path;
+    look_file(path, READS_GGUF);
+    gguf_parse(file_map(path, 24, "GGUF"), &g);
+    return g;
+}
+
+// Adds the tensors of the other files of a model. The first has all the keys but those that say
+// which file it is.
+static void parts_add(Gguf* g, const GgufPart& p) {
+    const char* again = "get all files of the model, and give the first";
+    for (long n = 1; n <= p.count; n++) {
+        const std::string path = part_path(p, n);
+        if (!file_exists(path)) {
+            die(EXIT_USER, path + strf(": is missing, number %ld of %ld files", n, p.count), again);
+        }
+        Gguf part;
+        if (n > 1) { part = one_file_open(path); }
+        const Gguf& file = n > 1 ? part : *g;
+        const double no = gguf_number(file, "split.no", -1),
+                     of = gguf_number(file, "split.count", 0);
+        if (no != n - 1 || of != p.count) {
+            die(EXIT_USER, path + strf(": says that it is number %g of %g files, wanted %ld of %ld",
+                no + 1, of, n, p.count), again);
+        }
+        for (auto& w : part.weights.tensors) { weights_add(&g->weights, w); }
+        for (auto& map : part.weights.maps) {
+            g->weights.maps.push_back(map);
+        }
+    }
+    const double all = g->weights.tensors.size(),
+                 wanted = gguf_number(*g, "split.tensors.count", all);
+    if (all != wanted) {
+        die(EXIT_USER, strf("%s: its files have %g tensors, wanted %g", g->weights.path.c_str(),
+            all, wanted), again);
+    }
+}
+
+Gguf gguf_open(const std::string& given) {
+    const GgufPart p = part_of(given);
+    const std::string path = p.count > 1 ? part_path(p, 1) : given;
+    if (!file_exists(path) && file_exists(given)) {
+        die(EXIT_USER, path + strf(": is missing, number 1 of %ld files", p.count),
+            "get all files of the model, and give the first");
+    }
+    Gguf g = one_file_open(path);
+    const double count = gguf_number(g, "split.count", 1);
+    if (count > 1 && p.count < 2) {
+        die(EXIT_USER, path + strf(": is one of several files, %g of them, wanted the name that "
+            "llama.cpp gives it, NAME-00001-of-%05g.gguf", count, count), "name them so again");
+    }
+    if (p.count > 1) { parts_add(&g, p); }
+    return g;
+}
+
+std::string gguf_in(const std::string& dir) {
+    std::string found;
+    for (auto& name : dir_list(dir)) {
+        const std::string path = dir + "/" + name;
+        const GgufPart p = part_of(path);
+        if (!ends_with(name, ".gguf") || p.number > 1) { continue; }     // the first stands for all
+        if (!found.empty()) {
+            die(EXIT_USER, dir + ": has several GGUF files, wanted one", "name the file: " + found);
+        }
+        found = path;
+    }
+    return found;
+}

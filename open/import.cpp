@@ -1,0 +1,413 @@
+/*
+open/import.cpp -- the config.json of another family becomes rows of ARCH. The families themselves
+are in families.cpp, their tensors in import_weights.cpp.
+*/
+#include "import_config.h"
+#include "../files/look.h"
+
+// Keys of models in a form that is not read.
+#define PARTS "it is a model of more than text"
+#define QUANTIZED "its weights are quantized in a form that this program does not read"
+#define NOT_QUANTIZED "get the model as its authors trained it, or as a GGUF file"
+static const struct { const char *key, *what, *hint; } KEYS_NOT_READ[] = {
+    { "quantization_config", QUANTIZED, NOT_QUANTIZED },
+    { "quantization", QUANTIZED, NOT_QUANTIZED },        // of mlx
+    { "compression_config", QUANTIZED, NOT_QUANTIZED },
+    { "vision_config", PARTS, TEXT_PART },
+    { "text_config", PARTS, TEXT_PART },
+    { "audio_config", PARTS, TEXT_PART },
+};
+
+// Sets the row of ARCH with this field.
+static void import_set(Import* in, const std::string& field, const std::string& value) {
+    for (auto& r : arch_rows(&in->c)) {
+        if (field == r.field && !arch_set(r, value).empty()) {
+            die(EXIT_USER, in->where + ": " + field + " " + value);
+        }
+    }
+}
+
+// Requires two names to say the same, but for the width of experts, which stands beside that of
+// layers without.
+void import_renamed(Import* in, const std::string& pair) {
+    const size_t colon = pair.find(':');
+    const std::string key = pair.substr(0, colon);
+    const std::string field = pair.substr(colon + 1);
+    const Json* v = in->get(key);
+    for (auto& r : arch_rows(&in->c)) {
+        if (!v || field != r.field) { continue; }
+        const std::string before = arch_text(r, true);
+        const std::string other = in->said[field];
+        arch_read(r, *v, in->where + ": " + key);
+        if (!other.empty() && arch_text(r, true) != before && key != "moe_intermediate_size") {
+            in->refuse(key, before + ", which " + other + " says");
+        }
+        in->said[field] = key;
+    }
+}
+
+void import_wanted(Import* in, const std::string& pair) {
+    const size_t equals = pair.find('=');
+    const std::string key = pair.substr(0, equals);
+    const std::string value = pair.substr(equals + 1);
+    const Json* v = in->get(key);
+    std::string got = v ? v->string : value;
+    if (v && v->type == Json::BOOL) { got = json_bool(v->number); }
+    double wanted = 0;
+    const bool same = v && v->type == Json::NUMBER && parse_double(value, &wanted) &&
+                      v->number == wanted;               // 1.0 for 1
+    if (got != value && !same) { in->refuse(key, value); }
+}
+
+// Requires the keys that a rope_scaling type has no default for.
+static void import_rope_needs(Import* in, const Json& rope, const std::string& how) {
+    for (const std::string key : { "factor", "low_freq_factor", "high_freq_factor" }) {
+        const Json* v = rope.get(key.c_str());
+        const bool worked_out = how == "longrope" || how == "yarn";      // from two contexts
+        const bool factor = key == "factor" && how != "default" && !worked_out;
+        const bool needed = how == "llama3" || factor;
+        if (needed && (!v || v->type == Json::NUL)) {
+            die(EXIT_USER, in->where + ": rope_type is '" + how + "', and there is no " + key,
+                "get the model's config.json again");
+        }
+    }
+    for (const std::string key : { "attention_factor", "beta_fast", "beta_slow" }) {
+        const Json* v = rope.get(key.c_str());
+        if (v && v->type == Json::NUMBER && !(v->number > 0)) {
+            die(EXIT_USER,
+                in->where + ": " + key + " is " + json_short(*v) + ", wanted more than 0");
+        }
+    }
+}
+
+// Says once that a key is left out which other programs read: transformers does not.
+static void attn_factor_note(const std::string& where) {
+    static bool said = false;
+    if (!said) { fprintf(stderr, "note   %s: attn_factor is left out, as transformers leaves it "
+                                 "out\n", printable(where).c_str()); }
+    said = true;
+}
+
+// Reads yarn's mscale and mscale_all_dim, which, if both are there, give what rotated vectors are
+// multiplied by. The factor is known.
+static void import_mscale(Import* in, const Json& rope) {
+    const auto number = [&](const char* key) {
+        const Json* v = rope.get(key);
+        return v && v->type == Json::NUMBER ? v->number : 0;
+    };
+    const double factor = in->c.rope_factor;
+    const double over = number("mscale");
+    const double under = number("mscale_all_dim");
+    if (!over || !under || number("attention_factor") || factor <= 1) { return; }
+    const double length = (0.1 * over * log(factor) + 1) / (0.1 * under * log(factor) + 1);
+    if (!(length > 1e-6)) { in->refuse("rope_scaling", "an mscale that leaves a length above 0"); }
+    in->c.rope_length = length;
+}
+
+// Reads rope_scaling of transformers 4, rope_parameters of 5: the base, and how it is stretched.
+// Keys of one layer type may be nested; `local`: of layers with a window.
+static void import_rope_object(Import* in, const Json& rope, bool local) {
+    const bool parts = strstr(in->family->keys, "partial_rotary_factor") != NULL;
+    const Json* type = rope.get("rope_type");
+    const Json* old = rope.get("type");
+    std::string how = "default";
+    if (type || old) { how = (type ? type : old)->string; }
+    const bool phi3 = !strcmp(in->family->type, "phi3");         // which names it so in old files
+    if (phi3 && (how == "su" || how == "yarn")) { how = "longrope"; }
+    if (phi3 && how != "longrope" && how != "default") {
+        in->refuse(in->get("rope_parameters") ? "rope_parameters" : "rope_scaling", "longrope");
+    }
+    if (local && how != "default") {
+        in->refuse("rope_parameters", "plain positions in layers with a window");
+    }
+    for (auto& r : arch_rows(&in->c)) {
+        const bool scaling = !local && !strcmp(r.field, "rope_scaling") && how != "default";
+        if (scaling && !kind_set(r, how)) {
+            die(EXIT_USER,
+                in->where + ": rope_type is '" + how + "', wanted default, linear, dynamic, "
+                "llama3, yarn or longrope",
+                "docs/open-models.md lists what opens, and what is missing");
+        }
+    }
+    import_rope_needs(in, rope, how);
+    for (auto& f : rope.fields) {
+        if (f.second.type == Json::NUL && f.first != "rope_theta") {
+            continue;
+        }
+        static const char* const READ = " type rope_type mscale mscale_all_dim finetuned ";
+        static const char* const AXES = " mrope_section mrope_interleaved ";     // one in a text
+        const std::string word = " " + f.first + " ";
+        static const char* const MINISTRAL = " llama_4_scaling_beta max_position_embeddings ";
+        const std::string type = in->family->type;
+        const bool axes = strstr(AXES, word.c_str()) && starts_with(type, "qwen3_5");
+        const bool scale = strstr(MINISTRAL, word.c_str()) && type == "ministral3";
+        bool known = strstr(READ, word.c_str()) || axes || scale;
+        if (f.first == "attn_factor") { known = true; attn_factor_note(in->where); }
+        for (auto& r : arch_rows(&in->c)) {
+            const bool base = f.first == "rope_theta" &&
+                              !strcmp(r.field, local ? "rope_local" : "rope_base");
+            const bool part = parts && f.first == "partial_rotary_factor" &&
+                              !strcmp(r.field, "rope_part");
+            const bool scaling = !local && key_object(r) == "rope_scaling" &&
+                                 key_name(r) == f.first;
+            if (!base && !part && (!scaling || r.type == ARCH_kind)) {
+                continue;
+            }
+            known = true;
+            arch_read(r, f.second, in->where);
+        }
+        if (!known) {
+            die(EXIT_USER, in->where + ": the rope key '" + f.first + "' is not understood",
+                "docs/open-models.md lists what opens, and what is missing");
+        }
+    }
+}
+
+void import_window(Import* in, int otherwise) {
+    in->c.window = in->whole("sliding_window", otherwise, 0);
+}
+
+static void import_rope(Import* in) {
+    const Json* rope = in->get("rope_scaling");
+    const Json* newer = in->get("rope_parameters");
+    if (rope && newer) { in->refuse("rope_scaling", "null beside rope_parameters"); }
+    if (newer) { rope = newer; }
+    if (rope && rope->type != Json::OBJECT) {
+        in->refuse(newer ? "rope_parameters" : "rope_scaling", "an object, or null");
+    }
+    if (rope) {
+        const std::string type = in->family->type;
+        const bool nested = type == "gemma3_text" || type == "olmo3";
+        const Json* full = rope->get("full_attention");
+        const Json* local = rope->get("sliding_attention");
+        if ((full || local) && !nested) {
+            in->refuse("rope_parameters", "the keys of one rotation");
+        }
+        if (type == "gemma3_text" && rope->get("type")) {        // transformers 5 passes it over
+            in->refuse("rope_scaling", "rope_type in place of type");
+        }
+        if (full) { rope = full; }
+        import_rope_object(in, *rope, false);
+        if (local) {
+            import_rope_object(in, *local, true);
+            if (!(in->c.rope_local > 0)) { in->refuse("rope_parameters", "a rope_theta above 0"); }
+        }
+    }
+    const char* const context = "original_max_position_embeddings";
+    const Json* given = rope ? rope->get(context) : NULL;
+    const bool dynamic = in->c.rope_scaling == ROPE_dynamic;     // it looks at the whole context
+    const bool scaled = in->c.rope_scaling != ROPE_none && in->c.rope_scaling != ROPE_linear;
+    if (dynamic || (scaled && (!given || given->type == Json::NUL))) {
+        in->c.rope_context = in->c.T;
+    }
+    const bool longrope = in->c.rope_scaling == ROPE_longrope;
+    const bool phi3 = !strcmp(in->family->type, "phi3");
+    const int trained = phi3 && !given ? 4096 : in->c.rope_context;      // 4096: of its class
+    if (longrope) { in->c.rope_context = in->whole(context, trained, 1); }
+    if (!longrope && in->c.rope_scaling != ROPE_yarn) { return; }
+    const Json* factor = rope->get("factor");
+    if (!factor || factor->type == Json::NUL) {
+        in->c.rope_factor = (float)in->c.T / in->c.rope_context;
+    }
+    if (!longrope) { import_mscale(in, *rope); }
+}
+
+// Rejects an odd number of rotated channels: transformers gives half a pair no single meaning.
+static void import_rope_part(Import* in) {
+    const int size = in->c.HS || in->c.NH < 1 ? in->c.HS : in->c.C / in->c.NH;
+    const int turns = (int)(size * in->c.rope_part);
+    if (pe_of(in->c).rotary && in->c.rope_part < 1 && turns % 2) {
+        die(EXIT_USER, in->where + strf(": %d of %d channels of a head turn, wanted an even number",
+            turns, size), "check partial_rotary_factor or rotary_pct in this file");
+    }
+}
+
+// Activations: their name, ours in a plain FFN, ours in a gated one. Where one has several names,
+// the first is written.
+static const char* const ACT_NAMES[][3] = {
+    { "relu", "relu", "reglu" },
+    { "relu2", "relu2", "" },
+    { "gelu", "gelu", "geglu" },
+    { "gelu_pytorch_tanh", "gelu_tanh", "geglu_tanh" },
+    { "gelu_new", "gelu_tanh", "geglu_tanh" },
+    { "gelu_fast", "gelu_tanh", "geglu_tanh" },
+    { "silu", "swish", "swiglu" },
+    { "swish", "swish", "swiglu" },
+};
+
+std::string activation_name(const Family& f, kind ffn) {
+    for (auto& row : ACT_NAMES) {
+        if (!strcmp(row[1 + f.gated], FFN_ROWS[ffn].name)) { return row[0]; }
+    }
+    return "";
+}
+
+// Reads the activation by the family's key; of Gemma's two keys the newer decides.
+static void import_activation(Import* in) {
+    const bool gated = in->family->gated;
+    bool decided = false;
+    for (auto& key : split(in->family->act, ' ')) {
+        const Json* v = in->get(key);
+        if (!v || decided) { continue; }
+        for (auto& row : ACT_NAMES) {
+            if (v->string != row[0] || !row[1 + gated][0]) {
+                continue;
+            }
+            decided = true;
+            import_set(in, "ffn", row[1 + gated]);
+        }
+        if (!decided) { in->refuse(key, "relu, relu2, gelu, gelu_new, gelu_pytorch_tanh or silu"); }
+    }
+}
+
+str import_layers_of(Import* in, const std::string& other) {
+    const Json* types = in->get("layer_types");
+    str pattern;
+    if (!types) { return pattern; }
+    for (auto& item : types->items) {
+        if (item.string != "full_attention" && item.string != other) {
+            in->refuse("layer_types", "full_attention and " + other);
+        }
+        pattern += item.string == other ? '1' : '0';
+    }
+    if ((int)pattern.size() != in->c.L) {
+        in->refuse("layer_types", strf("%d layers", in->c.L));
+    }
+    return pattern;
+}
+
+void import_layer_types(Import* in) {
+    const str sliding = import_layers_of(in, "sliding_attention");
+    if (!sliding.empty()) { in->c.local = sliding; }
+}
+
+// Drops the window if no layer is local, and the pattern if all are.
+static void import_window_settle(Arch* c) {
+    const bool pattern = !c->local.empty();
+    const bool some_local = c->local.find('1') != std::string::npos;
+    const bool some_full = c->local.find('0') != std::string::npos;
+    if (pattern && !some_local) { c->window = 0; }
+    if (!c->window || !some_full) { c->local.clear(); }
+    if (!c->window) { c->rope_local = 0; }
+}
+
+// Returns "gptneox" for "GPTNeoXForCausalLM" and for "gpt_neox".
+static std::string class_stem(std::string name) {
+    for (const char* tail : { "ForCausalLM", "LMHeadModel", "TextModel", "Model", "_text" }) {
+        if (ends_with(name, tail)) { name.resize(name.size() - strlen(tail)); break; }
+    }
+    std::string stem;
+    for (char ch : name) {
+        if (ch != '_') { stem += (char)tolower((unsigned char)ch); }
+    }
+    return stem;
+}
+
+// Tells whether a class computes this family's logits, or its layers alone.
+static bool is_own_class(const std::string& type, const std::string& name) {
+    const bool logits = ends_with(name, "ForCausalLM") || ends_with(name, "LMHeadModel");
+    const bool kind = logits || ends_with(name, "Model");
+    return kind && class_stem(name) == class_stem(type);
+}
+
+// Checks the model's class, in architectures and auto_map. A class other than the family's computes
+// something else. Code beside the weights (auto_map) passes if it is the family's own class, which
+// came from there.
+static void import_class(Import* in) {
+    const std::string type = in->family->type;
+    const Json* classes = in->get("architectures");
+    const Json* code = in->get("auto_map");
+    for (size_t i = 0; classes && i < classes->items.size(); i++) {
+        const Json& name = classes->items[i];
+        if (is_own_class(type, name.string)) { continue; }
+        die(EXIT_USER, in->where + ": architectures names " + json_short(name) +
+                           ", wanted a class of the family " + type + ", such as its ForCausalLM",
+            "if these weights are a plain " + type + ", remove architectures from this file");
+    }
+    for (size_t i = 0; code && i < code->fields.size(); i++) {
+        const std::string key = code->fields[i].first;
+        const std::string value = code->fields[i].second.string;
+        const bool model = key == "AutoModelForCausalLM" || key == "AutoModel";
+        if (!model || is_own_class(type, value.substr(value.rfind('.') + 1))) {
+            continue;
+        }
+        die(EXIT_USER, in->where + ": auto_map: " + key + " is " + json_str(value) +
+                           ": code beside the weights, which is not run",
+            "if these weights are a plain " + type + ", remove auto_map from this file");
+    }
+}
+
+// Dies if config.json has a key that nothing reads and that may change the mathematics.
+static void reject_unread_keys(const Import& in) {
+    for (auto& f : in.json.fields) {
+        const KeyRow* row = directory_key("config.json", f.first);
+        if (row) { directory_value_check(*row, in.where, f.first, f.second); }
+        if (in.used.count(f.first) || row) { continue; }
+        for (auto& k : KEYS_NOT_READ) {
+            if (f.first == k.key) {
+                die(EXIT_USER, in.where + ": " + f.first + ": " + k.what,
+                    hint_for(k.hint, directory_of(in.where)));
+            }
+        }
+        die(EXIT_USER,
+            in.where + ": the key '" + f.first +
+                "' is not understood, and may change what the model computes",
+            "if the code of its authors does not read it, take it out of a copy of the file");
+    }
+}
+
+// Dies if a number of the model is out of range; names the key that it was worked out from.
+static void reject_wrong_numbers(Import* in) {
+    static const char* const FROM[][2] = {
+        { "logit_cap", "final_logit_softcapping" }, { "attn_cap", "attn_logit_softcapping" },
+        { "mamba_rank", "mamba_dt_rank" },          { "rope_local", "rope_local_base_freq" },
+        { "window", "sliding_window" },             { "score_scale", "query_pre_attn_scalar" },
+    };
+    for (auto& r : arch_rows(&in->c)) {
+        const std::string wanted = arch_wrong(r);
+        if (wanted.empty()) { continue; }
+        std::string key = in->said.count(r.field) ? in->said[r.field] : r.key;
+        for (auto& from : FROM) {
+            if (!strcmp(r.field, from[0])) { key = from[1]; }
+        }
+        const std::string got = arch_text(r, false);
+        die(EXIT_USER, in->where + ": " + key + " is " + got + ", wanted " + wanted);
+    }
+}
+
+Arch arch_import(const Json& json, const std::string& where, std::string* attn,
+                 std::set<std::string>* asked) {
+    const Family* family = family_of(json);
+    Import in = { json, where, family, arch_fixed(), "softmax", {}, {}, asked };
+    const Json* type = json.get("model_type");
+    if (!family && type && json.get("text_config")) {
+        die(EXIT_USER, where + ": model_type is " + json_short(*type) + ": " PARTS,
+            hint_for(TEXT_PART, directory_of(where)));
+    }
+    if (!family) { in.refuse("model_type", "one of: " + family_types()); }
+    for (auto& row : split(family->rows, ' ')) {
+        import_set(&in, row.substr(0, row.find('=')), row.substr(row.find('=') + 1));
+    }
+    for (auto& r : arch_rows(&in.c)) {
+        const Json* v = key_object(r).empty() ? in.get(r.key) : NULL;
+        if (!v) { continue; }
+        arch_read(r, *v, where);
+        in.said[r.field] = r.key;
+    }
+    for (auto& pair : split(family->keys, ' ')) { import_renamed(&in, pair); }
+    for (auto& pair : split(family->wanted, ' ')) { import_wanted(&in, pair); }
+    import_activation(&in);
+    const Json* pruned = in.get("pruned_heads");
+    if (pruned && !(pruned->fields.empty() && pruned->items.empty())) {
+        in.refuse("pruned_heads", "none");
+    }
+    if (family->more) { family->more(&in); }
+    import_rope(&in);
+    import_rope_part(&in);
+    import_window_settle(&in.c);
+    import_class(&in);
+    reject_unread_keys(in);
+    reject_wrong_numbers(&in);
+    *attn = in.attn;
+    return in.c;
+}

@@ -1,0 +1,95 @@
+/*
+open/import_config.h -- inside of import.cpp and family_more.h: the config.json of another family
+while it is read.
+*/
+#ifndef IMPORT_CONFIG_H
+#define IMPORT_CONFIG_H
+#include <float.h>
+#include <map>
+#include "../files/directory.h"
+#include "import.h"
+
+// Reads config.json and records each key it used; unused keys are reported at the end.
+struct Import {
+    const Json& json;
+    std::string where;
+    const Family* family;
+    Arch c;
+    std::string attn;                            // the operation that the model wants
+    std::set<std::string> used;                  // keys that were asked for
+    std::map<std::string, std::string> said;     // field of ARCH -> the key that set it
+    std::set<std::string>* asked = NULL;         // the same as used, for the writer of a config
+
+    // Returns NULL if the key is absent or null.
+    const Json* get(const std::string& key) {
+        used.insert(key);
+        if (asked) { asked->insert(key); }
+        const Json* v = json.get(key.c_str());
+        return v && v->type != Json::NUL ? v : NULL;
+    }
+
+    // Reads a number that a float can hold; true and false are none.
+    double number(const std::string& key, double otherwise) {
+        const Json* v = get(key);
+        if (!v) { return otherwise; }
+        if (v->type != Json::NUMBER) { refuse(key, "a number"); }
+        const double size = fabs(v->number);
+        if (size != 0 && !(size >= FLT_MIN && size <= FLT_MAX)) {
+            refuse(key, "0, or from 1e-37 to 1e38 in size");
+        }
+        return v->number;
+    }
+
+    // Reads a whole number, `least` or more, written without point and exponent.
+    int whole(const std::string& key, int otherwise, int least) {
+        const Json* v = get(key);
+        long n = otherwise;
+        if (v && (v->type != Json::NUMBER || !parse_long(v->string, &n) || n < least ||
+                  n > 1 << 30)) {
+            refuse(key, strf("a whole number, %d or more", least));
+        }
+        return (int)n;
+    }
+
+    // Reads true or false; other programs also write 1 and 0.
+    bool yes(const std::string& key, bool otherwise) {
+        const Json* v = get(key);
+        if (!v) { return otherwise; }
+        const bool number = v->type == Json::NUMBER && (v->number == 0 || v->number == 1);
+        if (v->type != Json::BOOL && !number) { refuse(key, "true or false"); }
+        return v->number != 0;
+    }
+
+    std::string text(const std::string& key, const std::string& otherwise) {
+        const Json* v = get(key);
+        if (!v) { return otherwise; }
+        return v->string;
+    }
+
+    [[noreturn]] void refuse(const std::string& key, const std::string& wanted) {
+        const Json* v = json.get(key.c_str());
+        die(EXIT_USER,
+            where + ": " + key + " is " + (v ? json_short(*v) : "missing") + ", wanted " + wanted,
+            "docs/open-models.md lists what opens, and what is missing");
+    }
+};
+
+// Sets a row of ARCH by another name, "key:field", if that is there. Two names must say the same.
+void import_renamed(Import* in, const std::string& pair);
+
+// Rejects "key=value" unless the key is absent or has this value.
+void import_wanted(Import* in, const std::string& pair);
+
+// Reads sliding_window.
+void import_window(Import* in, int otherwise);
+
+// Reads layer_types, a list of full_attention and `other`. Returns a pattern with 1 for the layers
+// of the other type, "" if the file has no list.
+str import_layers_of(Import* in, const std::string& other);
+
+// Reads which layers have the window from layer_types, if the file has it.
+void import_layer_types(Import* in);
+
+// Lists the model types that are known: "llama, mistral, ..".
+std::string family_types();
+#endif // IMPORT_CONFIG_H

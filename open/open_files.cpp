@@ -1,0 +1,159 @@
+/*
+open/open_files.cpp -- what rooms.h asks of open/ about files: another family's directory or a GGUF
+file opened, a model written in a family's words, tokenizers.
+*/
+#include "../core/config.h"
+#include "../files/directory.h"
+#include "../files/look.h"
+#include "../tokenizer/tokenizer_build.h"
+#include "arch_rows.h"
+#include "family_out.h"
+#include "import_gguf.h"
+#include "text_steps.h"
+
+// Returns the GGUF file that the path is, or that a directory without a config.json has in it; ""
+// if none.
+static std::string checkpoint_gguf(const std::string& path) {
+    if (!is_dir(path)) { return ends_with(path, ".gguf") ? path : ""; }
+    return file_exists(path + "/config.json") ? "" : gguf_in(path);
+}
+
+static const char* const MERGE =
+    "python3 -c \"import sys; from peft import AutoPeftModelForCausalLM as M; "
+    "M.from_pretrained(sys.argv[1]).merge_and_unload().save_pretrained(sys.argv[2])\" FILE NEW";
+
+// Dies if a directory holds an adapter: what it does to the weights is not done here.
+static void adapter_check(const std::string& dir) {
+    for (auto& name : dir_list(dir)) {
+        const bool is = starts_with(name, "adapter_") && directory_key(name, "");
+        if (!is) { continue; }
+        const bool beside = file_exists(dir + "/config.json");
+        die(EXIT_USER, dir + ": holds an adapter (LoRA), its " + name + ", wanted weights that it "
+            "is merged into", hint_for(MERGE, dir) + (beside ? ", or move adapter_* away" : ""));
+    }
+}
+
+// Dies if the tensors are those of something around the model, or have names of another kind.
+static void names_check(const Weights& files, bool embedding, const std::string& wanted) {
+    static const struct { const char *part, *what, *hint; } KNOWN[] = {
+        { ".lora_", "an adapter (LoRA) beside its weights", MERGE },
+        { "base_model.", "a model that PEFT is wrapped around", MERGE },
+        { "language_model.", "a model of more than text, of which this is the part for text",
+          TEXT_PART },
+        { "vision_tower.", "a model of more than text", TEXT_PART },
+    };
+    for (auto& t : files.tensors) {
+        for (auto& k : KNOWN) {
+            if (t.name.find(k.part) == std::string::npos) {
+                continue;
+            }
+            die(EXIT_USER, t.file + ": the tensor '" + t.name + "' is of " + k.what
+                + ", and that is not read", hint_for(k.hint, directory_of(t.file)));
+        }
+    }
+    if (embedding || files.tensors.empty()) { return; }
+    die(EXIT_USER,
+        files.path + ": has no embedding '" + wanted + "'; its first tensor is called '" +
+            files.tensors[0].name + "'",
+        "save the weights under the names that transformers gives them");
+}
+
+static bool is_theirs(const std::string& path) {
+    adapter_check(path);
+    if (!checkpoint_gguf(path).empty()) { return true; }
+    if (!file_exists(path + "/config.json")) { return false; }
+    const Json config = json_file(path + "/config.json");
+    return !config.get("train_sink") || family_of(config);
+}
+
+// Reads a GGUF file: its keys as a config.json, and its tensors.
+static Checkpoint gguf_checkpoint(const std::string& path) {
+    Checkpoint k;
+    Gguf g = gguf_open(path);
+    k.where = path;
+    k.config = gguf_config(g);
+    const std::string words = gguf_string(g, "tokenizer.ggml.model");
+    k.tokenizer = words.empty() || words == "no_vocab" ? "" : path;
+    k.weights = gguf_weights(&g);
+    return k;
+}
+
+// Reads the config.json of a run that began as another family: what its reader knows in the
+// family's words, the rest in ours.
+static void read_both(Checkpoint* k, const Json& mine) {
+    Json theirs = k->config;
+    theirs.fields.erase(std::remove_if(theirs.fields.begin(), theirs.fields.end(),
+                                       [](auto& f) { return f.first == "train_sink"; }),
+                        theirs.fields.end());
+    k->c = arch_import(theirs, k->where, &k->attn);
+    const Arch fixed = arch_fixed();                     // what is absent in ours
+#define X(type, field, otherwise, cmds, by, key, ...) \
+    if (!strncmp(key, "train_sink.", 11)) { k->c.field = fixed.field; }
+    ARCH(X)
+#undef X
+    config_ours(k, mine);
+}
+
+// Settles whether the head is the embedding, as the tensors say.
+static void settle_tied(Checkpoint* k, bool gguf) {
+    // OPT-350m's head is the embedding times a matrix
+    const bool projected = k->weights.find("model.decoder.project_out.weight");
+    const Family family = family_of_file(k->config, gguf);
+    const bool head = import_source(family, k->c, k->weights, "lm_head.weight").w;
+    const Json* said = k->config.get("tie_word_embeddings");
+    const std::string embed = "model.embed_tokens.weight";
+    names_check(k->weights, import_source(family, k->c, k->weights, embed).w, embed);
+    if (!k->c.tied && !head) {
+        const std::string is = said ? json_short(*said) : "missing";
+        die(EXIT_USER, k->where + ": tie_word_embeddings is " + is + ", and there is no lm_head",
+            "is a file of its weights missing? set it to true only if its head is the "
+            "embedding");
+    }
+    k->c.tied = k->c.tied && !projected;
+}
+
+static Checkpoint open_theirs(const std::string& path) {
+    const std::string gguf = checkpoint_gguf(path);
+    Checkpoint k;
+    if (!gguf.empty()) {
+        k = gguf_checkpoint(gguf);
+    } else {
+        k.where = path + "/config.json";
+        k.tokenizer = file_exists(path + "/tokenizer.json") ? path + "/tokenizer.json" : "";
+        k.config = json_file(k.where);
+    }
+    const Json* mine = k.config.get("train_sink");
+    if (mine) {
+        read_both(&k, *mine);
+    } else {
+        k.c = arch_import(k.config, k.where, &k.attn);
+    }
+    k.c.family = family_of(k.config)->type;
+    if (mine) { return k; }
+    if (k.weights.maps.empty()) { k.weights = safetensors_open_dir(path); }
+    weights_unwrap(&k.weights);
+    weights_headless(&k.weights);
+    settle_tied(&k, !gguf.empty());
+    return k;
+}
+
+static bool written_as(const Arch& c, const std::vector<StOut>& ours, const Tokenizer& tok,
+                       const std::string& tokenizer_path, ModelFile* file) {
+    FamilyFile as = family_file(c, c.family, ours, tok, tokenizer_path);
+    *file = { as.config, as.tensors, std::move(as.kept) };
+    return as.family;
+}
+
+static double spared(const Checkpoint& k) { return floats_spared(k.config, k.weights); }
+
+static std::string tokenizer_file(const std::string& path) {
+    Gguf g = gguf_open(path);
+    const std::string file = gguf_tokenizer_file(g);
+    weights_close(&g.weights);
+    return file;
+}
+
+extern const OpenFiles OPEN_FILES = {
+    is_theirs, open_theirs, written_as, spared, gguf_in, tokenizer_load_gguf, tokenizer_file,
+    normalizer_step, splitter_step, check_rows, mixer_name, forward_only,
+};

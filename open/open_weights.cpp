@@ -1,0 +1,75 @@
+/*
+open/open_weights.cpp -- what rooms.h asks of open/ about a model: the weights of another family,
+read to where ours are.
+*/
+#include "../core/checkpoint.h"
+#include "import_experts.h"
+#include "mixer.h"
+
+// Reads the weight of one of our tensors from another family's files to `to`; returns what is wrong
+// with it, or "".
+static std::string weight_import(const Model* m, const Family& family, const Weights& files,
+                                 const Tensor& t, float* to, std::set<std::string>* used) {
+    const Arch& arch = m->arch;
+    const long cols = t.shape.back();
+    const long rows = t.count / cols;
+    std::string wrong;
+    if (import_projected(files, arch, t.name, to, used)) { return ""; }
+    if (import_experts(files, arch, t.name, to, used, &wrong)) { return wrong; }
+    return import_tensor(family, arch, files, t.name, rows, cols, to, used);
+}
+
+// Rejects a tensor of another family's file that nothing has read.
+static void weights_all_used(const Model* m, const Family& family, const Weights& files,
+                             const std::set<std::string>& used) {
+    for (auto& w : files.tensors) {
+        const bool lm_head = w.name == "lm_head.weight" || w.name == "embed_out.weight";
+        if (m->arch.tied && lm_head) {
+            const std::string embedding = "model.embed_tokens.weight";
+            lm_head_is_embedding(w, import_source(family, m->arch, files, embedding).w);
+            continue;
+        }
+        // a head that predicts more than one token ahead: transformers leaves it out, too
+        const std::string type = family.type;
+        const bool qwen = type == "qwen3_next" || starts_with(type, "qwen3_5");
+        const bool ahead = qwen && starts_with(w.name, "mtp.");
+        if (used.count(w.name) || is_buffer(w.name) || ahead) { continue; }
+        die_of_other_model(w.file + ": holds the tensor '" + w.name +
+                           "', which this model does not have");
+    }
+}
+
+// Reads another family's weights by our names; those in `keep` stay as they are.
+static void weights_read(Model* m, const Checkpoint& k, const std::set<std::string>& keep) {
+    const Family family = family_of_file(k.config, ends_with(k.where, ".gguf"));
+    const Weights& files = k.weights;
+    acc* array = full_array(m, m->master);
+    const bool in_place = ops::on_host && std::is_same<acc, float>::value;
+    std::set<std::string> used;
+    std::vector<float> copy;
+    for (auto& t : m->tensors) {
+        if (keep.count(t.name)) { continue; }
+        if (!in_place) { copy.resize(t.count); }
+        float* to = in_place ? (float*)(array + t.at) : copy.data();
+        const std::string wrong = weight_import(m, family, files, t, to, &used);
+        if (!wrong.empty()) {
+            die_of_other_model(files.path + ": '" + t.name + "', by its " + family.type +
+                               " name, " + wrong);
+        }
+        if (!in_place) { tensor_to_device(array, t, copy); }
+    }
+    weights_all_used(m, family, files, used);
+}
+
+size_t mixer_numbers(const Model* m) {
+    const Arch& arch = m->arch;
+    if (!arch.delta_values) {
+        const size_t taps_before = arch.mamba_conv - 1;
+        return (size_t)arch.mamba_width * (arch.mamba_state + taps_before);
+    }
+    const size_t matrices = (size_t)DELTA_OUT_WIDTH * arch.delta_key_size;
+    const size_t taps_before = arch.delta_conv - 1;
+    return matrices + DELTA_QKV_WIDTH * taps_before;
+}
+
+extern const OpenModel OPEN_MODEL = { weights_read, mixer_numbers };

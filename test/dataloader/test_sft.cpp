@@ -1,0 +1,376 @@
+/*
+test_sft.cpp -- conversations as tokens: the templates character by character, what is masked,
+what is refused, and the batches that come of a .jsonl of them. With bytes an id is a character,
+so that borders show.
+*/
+#include "../../dataloader/sft.h"
+#include "../../dataloader/targets.h"
+#include "../check.h"
+
+static std::string dir;
+
+// ids as text: EOS is $, the two markers of chatml are { and }; a masked token in upper case would
+// not do for \n, so ~ precedes it
+static std::string shown(const std::vector<uint32_t>& ids) {
+    std::string s;
+    for (uint32_t id : ids) {
+        const bool masked = sft_is_masked(id);
+        const int plain = masked ? ~(int)id : (int)id;
+        if (masked) { s += "~"; }
+        s += plain == 256 ? '$' : plain == 257 ? '{' : plain == 258 ? '}' : (char)plain;
+    }
+    return s;
+}
+static std::string masked(const std::string& s) {
+    std::string o;
+    for (char c : s) {
+        o += '~';
+        o += c;
+    }
+    return o;
+}
+
+static Tokenizer with_markers() {
+    Tokenizer t = tokenizer_bytes();
+    t.added.push_back({ "<|im_start|>", 257, true, false, false, false });
+    t.added.push_back({ "<|im_end|>", 258, true, false, false, false });
+    t.vocab_size = 259;
+    return t;
+}
+static std::string encoded(const Tokenizer& tok, const std::string& form, bool assistant,
+                           const std::string& messages) {
+    std::vector<uint32_t> ids = { 1 };           // what is there already stays
+    const Json j = json_of("{\"messages\":" + messages + "}");
+    const std::string error = sft_encode(tok, form, assistant, j, &ids);
+    CHECK(ids[0] == 1, "the block before was changed");
+    ids.erase(ids.begin());
+    return error.empty() ? shown(ids) : "wrong: " + error;
+}
+
+static const char* const TALK =
+    "[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"hi\"},"
+    "{\"role\":\"assistant\",\"content\":\"yo\\n\"},{\"role\":\"user\",\"content\":\"\"},{\"role\":"
+    "\"assistant\",\"content\":\"b\"}]";
+
+static void test_templates() {
+    const Tokenizer bytes = tokenizer_bytes(), marked = with_markers();
+    // alignment-handbook's template: <|role|>\n content eos \n
+    CHECK(encoded(bytes, "zephyr", false, TALK) == "<|system|>\nS$\n<|user|>\nhi$\n<|assistant|>"
+                                                   "\nyo\n$\n<|user|>\n$\n<|assistant|>\nb$\n$",
+          "zephyr: %s", encoded(bytes, "zephyr", false, TALK).c_str());
+    const std::string z = masked("<|system|>\nS$\n<|user|>\nhi$\n<|assistant|>\n") + "yo\n$" +
+                          masked("\n<|user|>\n$\n<|assistant|>\n") + "b$" + masked("\n$");
+    CHECK(encoded(bytes, "zephyr", true, TALK) == z, "zephyr, assistant: %s",
+          encoded(bytes, "zephyr", true, TALK).c_str());
+    CHECK(encoded(marked, "chatml", false, TALK) ==
+              "{system\nS}\n{user\nhi}\n{assistant\nyo\n}\n{user\n}\n{assistant\nb}\n$",
+          "chatml: %s", encoded(marked, "chatml", false, TALK).c_str());
+    const std::string c = masked("{system\nS}\n{user\nhi}\n{assistant\n") + "yo\n}" +
+                          masked("\n{user\n}\n{assistant\n") + "b}" + masked("\n$");
+    CHECK(encoded(marked, "chatml", true, TALK) == c, "chatml, assistant: %s",
+          encoded(marked, "chatml", true, TALK).c_str());
+    for (auto bad : { "[]", "{}", "[1]", "[{\"role\":\"user\"}]", "[{\"content\":\"x\"}]",
+                      "[{\"role\":\"user\",\"content\":[]}]", "\"x\"" }) {
+        CHECK(encoded(bytes, "zephyr", true, bad).find("wrong: wanted {\"messages\"") == 0,
+              "%s was taken", bad);
+    }
+    CHECK(sft_check(bytes, "zephyr").empty() && sft_check(bytes, "segments").empty() && sft_check(marked, "chatml").empty(),
+          "good templates are refused");
+    CHECK(sft_check(bytes, "chatml").find("<|im_start|>") != std::string::npos,
+          "chatml without its tokens");
+    CHECK(!sft_check(bytes, "alpaca").empty(), "an unknown template");
+}
+
+static DataOptions options(const std::string& file) {
+    DataOptions o;
+    o.data = { file };
+    o.cache = dir + "/cache";
+    o.T = 16;
+    o.val_seqs = 2;
+    o.probe_seqs = 2;
+    o.probe_len = 8;
+    o.sft = "zephyr"; o.sft_loss = "assistant";
+    return o;
+}
+
+// windows of the same ids, in any order: every window of the training part is where it should be
+static void test_batches() {
+    std::string lines;
+    std::vector<uint32_t> want;
+    for (int i = 0; i < 40; i++) {
+        const std::string messages = strf("[{\"role\":\"user\",\"content\":\"say "
+                                          "%d\"},{\"role\":\"assistant\",\"content\":\"%d\"}]",
+                                          i, i);
+        const std::string record = "{\"prompt\": \"x\", \"messages\": " + messages + ", \"text\": 3}";
+        lines += record + "\n";
+        sft_encode(tokenizer_bytes(), "zephyr", true, json_of(record), &want);
+    }
+    const std::string file = dir + "/talk.jsonl";
+    file_write(file, lines);
+    Data d = data_open(options(file));
+    long counted = 0;
+    for (int k = 0; k < d.sources[0].windows; k++) {
+        int x[17];
+        data_next(&d, x, 1);
+        bool found = false;
+        for (size_t at = 0; at + 17 <= want.size(); at += 16) {
+            found = found || std::equal(x, x + 17, want.begin() + at,
+                                        [](int a, uint32_t b) { return (uint32_t)a == b; });
+        }
+        CHECK(found, "a window is none of the text's");
+        for (int t = 1; t < 17; t++) { counted += x[t] >= 0; }
+    }
+    CHECK(counted > d.sources[0].windows && counted < 4 * d.sources[0].windows,
+          "%ld targets in %ld windows", counted, d.sources[0].windows);
+    CHECK(data_open(options(file)).sources[0].windows == d.sources[0].windows,
+          "found again in the cache");
+    DataOptions all = options(file);
+    all.sft_loss = "all";
+    Data e = data_open(all);
+    int x[17];
+    data_next(&e, x, 1);
+    CHECK(std::all_of(x, x + 17, [](int id) { return id >= 0; }),
+          "--sft-loss all masks nothing, and takes no cache of the other");
+    const struct {
+        const char* name;
+        const char* text;
+        const char* says;
+    } bad[] = {
+        { "a.jsonl", "{\"text\": \"x\"}\n", "wanted {\"messages\"" },
+        { "b.txt", "x\n", "wanted a .jsonl of" },
+    };
+    for (auto& b : bad) {
+        file_write(dir + "/" + b.name, b.text);
+        const Died died = check_dies([&] { data_open(options(dir + "/" + b.name)); });
+        CHECK(died.code == EXIT_USER && died.says(b.says), "%s: %s", b.name, died.err.c_str());
+    }
+    DataOptions wrong = options(file);
+    wrong.sft_loss = "user";
+    CHECK(check_dies([&] { data_open(wrong); }).says("wanted assistant or all"), "--sft-loss user");
+    wrong.sft = "chatml";
+    CHECK(check_dies([&] { data_open(wrong); }).says("<|im_start|>"), "chatml with bytes");
+}
+
+// conversations, one per line; every `each`-th has an answer
+static std::string conversations(int n, int each) {
+    std::string lines;
+    for (int i = 0; i < n; i++) {
+        lines += "{\"messages\": [{\"role\": \"user\", \"content\": \"what is the number " +
+                 strf("%d", i) + " and why is it so\"}";
+        if (each && i % each == 0) {
+            lines += ", {\"role\": \"assistant\", \"content\": \"it is so as it is\"}";
+        }
+        lines += "]}\n";
+    }
+    return lines;
+}
+
+static const char* const TRAIN =
+    "OMP_NUM_THREADS=1 build/cpu/train_sink train --sft zephyr --seq 16 -b 1 --width 8 --heads 2 "
+    "--ffn-width 8 --layers 1 --val-seqs 2 --probe-seqs 2 --eval-every 0 --sample 0 "
+    "--weight-decay 0.5 --lr 0.1 --warmup 0 ";
+
+static std::string hashes(const std::string& checkpoint) {
+    const Json numbers = *json_of_file(checkpoint + "/state.json").get("numbers");
+    return numbers.get("model")->string + " " + numbers.get("optimizer")->string;
+}
+
+static std::string of_record(const std::string& form, const std::string& record) {
+    std::vector<uint32_t> ids;
+    const std::string error = sft_encode(tokenizer_bytes(), form, true, json_of(record), &ids);
+    return error.empty() ? shown(ids) : "wrong: " + error;
+}
+
+// the shapes of a record come to the same messages; what is not known is refused by name
+static void test_shapes() {
+    const char* const same[] = {
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
+        "{\"role\":\"assistant\",\"content\":\"b\"}]}",
+        "{\"conversations\":[{\"from\":\"human\",\"value\":\"a\"},"
+        "{\"from\":\"gpt\",\"value\":\"b\"}]}",
+        "{\"conversations\":[{\"role\":\"user\",\"content\":\"a\"},"
+        "{\"role\":\"assistant\",\"content\":\"b\"}]}",
+        "{\"prompt\":\"a\",\"completion\":\"b\"}",
+        "{\"instruction\":\"a\",\"output\":\"b\"}",
+        "{\"instruction\":\"a\",\"input\":\"\",\"output\":\"b\",\"history\":[]}",
+        "{\"instruction\":\"a\",\"input\":null,\"output\":\"b\",\"text\":\"c\"}",
+    };
+    for (auto& record : same) {
+        const std::string got = of_record("zephyr", record);
+        CHECK(got == masked("<|user|>\na$\n<|assistant|>\n") + "b$" + masked("\n$"), "%s: %s", record,
+              got.c_str());
+    }
+    CHECK(of_record("zephyr", "{\"instruction\":\"Add.\",\"input\":\"1 2\",\"output\":\"3\"}") ==
+              masked("<|user|>\nAdd.\n\n1 2$\n<|assistant|>\n") + "3$" + masked("\n$"),
+          "an instruction with an input");
+    const struct { const char* record; const char* says; } wrong[] = {
+        { "{\"instruction\":\"a\"}", "\"output\"" },
+        { "{\"instruction\":\"a\",\"input\":[],\"output\":\"b\"}", "\"output\"" },
+        { "{\"instruction\":\"a\",\"output\":\"b\",\"history\":[[\"c\",\"d\"]]}", "history" },
+        { "{\"instruction\":\"a\",\"output\":\"b\",\"system\":\"c\"}", "system" },
+        { "{\"conversations\":[{\"from\":\"bing\",\"value\":\"a\"}]}", "from \"bing\"" },
+        { "{\"conversations\":[{\"from\":\"human\"}]}", "\"conversations\"" },
+        { "{\"conversations\":[]}", "\"conversations\"" },
+        { "{\"prompt\":\"a\"}", "\"completion\"" },
+        { "{\"prompt\":[],\"completion\":\"b\"}", "\"completion\"" },
+        { "{\"text\":\"a\"}", "\"completion\"" },
+        { "{\"tools\":[1],\"prompt\":\"a\",\"completion\":\"b\"}", "tools" },
+        { "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\","
+          "\"tool_calls\":[{\"id\":1}]}]}",
+          "tool_calls" },
+        { "{\"messages\":[],\"prompt\":\"a\",\"completion\":\"b\"}", "\"messages\"" },
+    };
+    for (auto& w : wrong) {
+        const std::string got = of_record("zephyr", w.record);
+        CHECK(got.find("wrong: ") == 0 && got.find(w.says) != std::string::npos, "%s: got %s",
+              w.record, got.c_str());
+    }
+}
+
+// the form `segments`: what counts is what the record says, and an EOS ends it once
+static void test_segments() {
+    const struct { const char* record; std::string want; } right[] = {
+        { "{\"segments\":[{\"text\":\"ab\",\"loss\":0},{\"text\":\"c\",\"loss\":1}]}",
+          masked("ab") + "c" + masked("$") },
+        { "{\"segments\":[{\"loss\":true,\"text\":\"ab\"},{\"text\":\"c\",\"loss\":false}],\"id\":7}",
+          "ab" + masked("c$") },
+        { "{\"prompt\":\"a\",\"completion\":\"b\"}", masked("a") + "b$" },
+        { "{\"prompt\":\"a\",\"completion\":\"b\",\"label\":true,\"weight\":1}", masked("a") + "b$" },
+    };
+    for (auto& r : right) {
+        const std::string got = of_record("segments", r.record);
+        CHECK(got == r.want, "%s: %s", r.record, got.c_str());
+    }
+    // special tokens that are written out arrive as their ids, and one EOS is enough
+    const Tokenizer tok = tokenizer_load("test/after/score/llama");
+    std::vector<uint32_t> ids;
+    CHECK(sft_encode(tok, "segments", true,
+                     json_of("{\"segments\":[{\"text\":\"<s>\",\"loss\":0},"
+                             "{\"text\":\"</s>\",\"loss\":1}]}"), &ids).empty() &&
+              ids == std::vector<uint32_t>({ sft_masked(tok.bos), (uint32_t)tok.eos }),
+          "%zu ids of <s></s>", ids.size());
+    ids.clear();
+    sft_encode(tok, "segments", true, json_of("{\"segments\":[{\"text\":\"</s>\",\"loss\":0}]}"), &ids);
+    CHECK(ids == std::vector<uint32_t>({ sft_masked(tok.eos) }), "%zu ids of a masked EOS", ids.size());
+    for (const char* bad :
+         { "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "{\"segments\":[]}",
+           "{\"segments\":{}}", "{\"segments\":[{\"text\":\"a\"}]}",
+           "{\"segments\":[{\"text\":\"a\",\"loss\":0.5}]}",
+           "{\"segments\":[{\"text\":\"a\",\"loss\":\"1\"}]}",
+           "{\"segments\":[{\"text\":1,\"loss\":1}]}",
+           "{\"segments\":[{\"text\":\"a\",\"loss\":1,\"weight\":2}]}",
+           "{\"segments\":[{\"text\":\"a\",\"loss\":1}],\"loss_mask\":[0]}",
+           "{\"prompt\":\"a\",\"completion\":\"b\",\"label\":false}", "{\"prompt\":\"a\"}" }) {
+        CHECK(of_record("segments", bad).find("wrong: ") == 0, "%s: %s", bad,
+              of_record("segments", bad).c_str());
+    }
+    CHECK(of_record("zephyr", right[0].record).find("wrong: ") == 0, "segments as zephyr");
+}
+
+// keys of a message that say what the loss counts are obeyed; others are refused by name
+static void test_loss_keys() {
+    const auto talk = [](const std::string& user, const std::string& assistant) {
+        return of_record("zephyr", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"" + user +
+                                       "},{\"role\":\"assistant\",\"content\":\"b\"" + assistant +
+                                       "},{\"role\":\"assistant\",\"content\":\"c\"}]}");
+    };
+    const std::string head = masked("<|user|>\na$\n<|assistant|>\n");
+    const std::string tail = masked("\n<|assistant|>\n") + "c$" + masked("\n$");
+    const std::string learned = head + "b$" + tail, left_out = head + masked("b$") + tail;
+    for (const char* key : { "weight", "loss", "train", "trainable" }) {
+        for (const char* yes : { "1", "true", "1.0", "null" }) {
+            const std::string got = talk("", strf(",\"%s\":%s", key, yes));
+            CHECK(got == learned, "%s %s: %s", key, yes, got.c_str());
+        }
+        for (const char* no : { "0", "false", "0.0" }) {
+            const std::string got = talk("", strf(",\"%s\":%s", key, no));
+            CHECK(got == left_out, "%s %s: %s", key, no, got.c_str());
+        }
+        for (const char* odd : { "0.5", "-1", "\"no\"", "[0]" }) {
+            const std::string got = talk("", strf(",\"%s\":%s", key, odd));
+            CHECK(got.find(strf("wrong: got a message with \"%s\"", key)) == 0, "%s", got.c_str());
+        }
+    }
+    CHECK(talk("", ",\"mask\":true") == left_out && talk("", ",\"mask\":0") == learned, "mask");
+    CHECK(talk(",\"train\":true", "") ==
+              masked("<|user|>\n") + "a$" + masked("\n<|assistant|>\n") + "b$" + tail,
+          "a user's message that is to be learned");
+    CHECK(talk(",\"id\":3,\"timestamp\":\"x\"", "") == learned, "keys that say nothing");
+    for (const char* key : { "tool_calls", "reasoning_content", "name", "loss_weight", "images" }) {
+        const std::string got = talk("", strf(",\"%s\":\"x\"", key));
+        CHECK(got.find(strf("wrong: got a message with \"%s\"", key)) == 0, "%s", got.c_str());
+        CHECK(talk("", strf(",\"%s\":[]", key)) == learned, "an empty %s", key);
+    }
+    for (const char* field : { "\"label\":false", "\"weight\":0", "\"train_mask\":[1]" }) {
+        const std::string got = of_record("zephyr", strf("{\"prompt\":\"a\",\"completion\":\"b\",%s}",
+                                                         field));
+        CHECK(got.find("wrong: got a record with") == 0, "%s: %s", field, got.c_str());
+    }
+}
+
+// data in which nothing is to be learned are refused before a run begins, and a step without a
+// target moves no weight and no moment
+static void test_no_target() {
+    const std::string none = dir + "/none.jsonl", some = dir + "/some.jsonl", out = dir + "/run";
+    file_write(none, conversations(300, 0));
+    file_write(some, conversations(300, 2));
+    DataOptions o = options(none);
+    CHECK(!data_has_target(data_open(o), 0), "no assistant, no target");
+    o.fix_token = { { 5, 7 } };                          // what is put in its place is none either
+    o.random_token = { 3 };
+    CHECK(!data_has_target(data_open(o), 0), "a token that is fixed, or random");
+    o = options(none);
+    o.sft_loss = "all";
+    std::vector<int> plain(o.T + 1), fixed(o.T + 1);
+    Data all = data_open(o);
+    data_next(&all, plain.data(), 1);
+    o.fix_token = { { 5, 7 } };
+    all = data_open(o);
+    data_next(&all, fixed.data(), 1);
+    CHECK(plain[4] != 7 && fixed[4] == 7, "a token that is fixed is another one");
+    CHECK(data_has_target(data_open(o), o.T) && !data_has_target(data_open(o), o.T + 1),
+          "--sft-loss all: up to the last token");
+    CHECK(data_has_target(data_open(options(some)), 0), "some answers");
+    o = DataOptions();
+    CHECK(data_has_target(data_open(o), o.T) && !data_has_target(data_open(o), o.T + 1), "bb");
+
+    Ran r = check_run(std::string(TRAIN) + "-n 20 -d " + none + " -o " + out);
+    CHECK(r.code == EXIT_USER && r.says("got no target that counts") && r.says("--sft-loss all") &&
+              !is_there(out),
+          "no target at all: exit %d, %s %s", r.code, r.out.c_str(), r.err.c_str());
+    r = check_run(std::string(TRAIN) + "-n 24 --save-every 1 -d " + some + " -o " + out);
+    if (!CHECK(r.code == 0 && r.says("loss none (no target, no update)"),
+               "some targets: exit %d, %s %s", r.code, r.out.c_str(), r.err.c_str())) {
+        return;
+    }
+    int without = 0, with = 0;
+    std::string before;
+    for (auto& line : split(file_read(out + "/log.jsonl"), '\n')) {
+        if (line.find("\"event\":\"train\"") == std::string::npos) { continue; }
+        const Json j = json_of(line);
+        const int step = (int)j.get("step")->number;
+        const std::string now = hashes(out + strf("/step_%d", step));
+        const bool null = j.get("loss")->type == Json::NUL;
+        if (null) { CHECK(j.get("grad_norm")->number == 0, "step %d: a gradient", step); }
+        if (!before.empty()) {
+            CHECK((now == before) == null, "step %d: loss %s, the numbers %s", step,
+                  null ? "null" : "there", now == before ? "stay" : "move");
+            without += null;
+            with += !null;
+        }
+        before = now;
+    }
+    CHECK(without >= 3 && with >= 3, "%d steps without a target, %d with one", without, with);
+}
+
+int main() {
+    dir = check_tmp();
+    test_templates();
+    test_shapes();
+    test_segments();
+    test_loss_keys();
+    test_batches();
+    test_no_target();
+    remove_tree(dir);
+    return check_done();
+}

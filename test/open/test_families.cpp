@@ -1,0 +1,417 @@
+/*
+test_families.cpp -- models of other families, as transformers saved them: loss,
+attention to the first ten tokens and the norms of the stream must be what transformers computed
+(dev/peers/check_families.py --save). And their configs, changed so that the model would compute something
+else, must be refused by name.
+*/
+#include "../answer.h"
+
+static const char* const TRAIN_SINK = "build/cpu/train_sink";
+static const std::string FAMILIES = "test/open/families/", SCRATCH = "build/test/open/families/";
+
+static Ran probe(const std::string& dir, const std::string& json) {
+    return check_run(std::string("OMP_NUM_THREADS=1 ") + TRAIN_SINK + " probe " + dir + " -d " +
+                     FAMILIES + "tokens --probe-len 33 --probe-seqs 4 --per-sequence --json " +
+                     json);
+}
+
+// dir: the family's own directory, or a copy of it that must say the same
+static void family_check(const std::string& name, const std::string& dir) {
+    const std::string out = SCRATCH + name + ".json";
+    const Ran r = probe(dir, out);
+    if (!CHECK(r.code == 0, "%s: exit %d, %s", name.c_str(), r.code, r.err.c_str())) { return; }
+    const Json ours = json_of_file(out);
+    answer_check(name, FAMILIES + name,
+                 { ours.get("probe_loss")->number, numbers(*ours.get("alpha")),
+                   numbers(*ours.get("h_norm_first")), numbers(*ours.get("h_norm_rest")) });
+}
+
+// a copy of the family whose config has `to` in the place of the first `from`
+static std::string changed(const std::string& name, const std::string& from,
+                           const std::string& to) {
+    const std::string dir = SCRATCH + name + "-changed";
+    check_run("rm -rf " + dir + " && cp -r " + FAMILIES + name + " " + dir);
+    std::string config = file_read(dir + "/config.json");
+    const size_t at = config.find(from);
+    if (!CHECK(at != std::string::npos, "%s: its config has no %s", name.c_str(), from.c_str())) {
+        return dir;
+    }
+    config.replace(at, from.size(), to);
+    // the class, which belongs to the type: a test of its own, test_directory, is about it
+    const size_t begin = config.find("\"architectures\""), end = config.find("],", begin);
+    if (end != std::string::npos) { config.erase(begin, end + 2 - begin); }
+    file_write(dir + "/config.json", config);
+    return dir;
+}
+
+// the config with one more key, before all others, or with `from` replaced
+static void refused(const std::string& name, const std::string& from, const std::string& to,
+                    const std::string& says) {
+    const std::string dir = changed(name, from, to);
+    const Ran r = probe(dir, SCRATCH + "refused.json");
+    CHECK(r.code == EXIT_USER && r.err.find(says) != std::string::npos,
+          "%s with %s: exit %d, wanted '%s', got %s", name.c_str(), to.c_str(), r.code,
+          says.c_str(), r.err.c_str());
+}
+
+// Jamba: its heads are those of the layers with attention, which are named;
+// what speaks of other layers is refused
+static void jamba_check() {
+    const std::string model = FAMILIES + "jamba", out = SCRATCH + "jamba.json";
+    const Json j = json_of_file(out);
+    const Json* layers = j.get("layers");
+    CHECK(layers && numbers(*layers) == std::vector<double>{ 1 },
+          "jamba: which layers have attention");
+    CHECK(j.get("alpha1")->items.size() == 1 && j.get("k_norm_first")->items.size() == 1,
+          "jamba: one layer has heads");
+    CHECK(j.get("h_norm_first")->items.size() == 4, "jamba: the stream has three layers");
+    CHECK(!json_of_file(SCRATCH + "qwen2.json").get("layers"),
+          "qwen2: names layers where all have attention");
+    const std::string on = std::string(TRAIN_SINK) + " probe " + model +
+                           " --probe-input random --probe-len 8 --probe-seqs 2 --dump " + SCRATCH +
+                           "dump --dump-heads ";
+    CHECK(check_run(on + "all").code == 0 && file_exists(SCRATCH + "dump/1_3_map.npy") &&
+              !file_exists(SCRATCH + "dump/0_0_map.npy"),
+          "jamba: maps of all heads");
+    Ran r = check_run(on + "0:0");
+    CHECK(r.code == EXIT_USER && r.says("a layer with attention, not Mamba"),
+          "jamba: a map of layer 0: %s", r.err.c_str());
+    r = check_run(std::string(TRAIN_SINK) + " eval " + model +
+                  " --probe-input random --probe-len 8 --probe-seqs 2 --edit h:0:1=0");
+    CHECK(r.code == EXIT_USER && r.says("attention in all layers"), "jamba: eval: %s",
+          r.err.c_str());
+    r = check_run(std::string(TRAIN_SINK) + " generate " + model +
+                  " --tokens 9 --prompt '3 5' --temperature 0");
+    CHECK(r.code == 0 && split(r.out, ' ').size() >= 9, "jamba: generate: exit %d, %s%s", r.code,
+          r.out.c_str(), r.err.c_str());
+    refused("jamba", "\"mamba_proj_bias\": false", "\"mamba_proj_bias\": true", "mamba_proj_bias");
+    refused("jamba", "\"mamba_conv_bias\": true", "\"mamba_conv_bias\": false", "mamba_conv_bias");
+    refused("jamba", "{", "{\"mamba_inner_layernorms\": false,", "mamba_inner_layernorms");
+    refused("jamba", "{", "{\"sliding_window\": 9,", "sliding_window");
+    refused("jamba", "\"attn_layer_period\": 3", "\"attn_layer_period\": 0", "attn_layer_period");
+    refused("jamba", "\"attn_layer_offset\": 1", "\"attn_layer_offset\": 3",
+            "attention in some layer");
+    refused("jamba", "\"attn_layer_offset\": 1", "\"attn_layer_offset\": 2", "is missing");
+    refused("jamba", "\"mamba_d_state\": 6", "\"mamba_d_state\": 7", "wanted");
+    refused("jamba", "\"mamba_d_conv\": 3", "\"mamba_d_conv\": 0", "1 or more");
+}
+
+// Qwen3-Next: the same of its delta rule, whose every head is checked against transformers above
+static void delta_check() {
+    const std::string model = FAMILIES + "qwen3_next", command = std::string(TRAIN_SINK);
+    const Json json = json_of_file(SCRATCH + "qwen3_next.json");
+    const Json* layers = json.get("layers");
+    CHECK(layers && numbers(*layers) == std::vector<double>{ 1 },
+          "qwen3_next: which layers have attention");
+    Ran r = check_run(command + " generate " + model +
+                      " --tokens 9 --prompt '3 5' --temperature 0");
+    CHECK(r.code == 0 && split(r.out, ' ').size() >= 9, "qwen3_next: generate: exit %d, %s%s",
+          r.code, r.out.c_str(), r.err.c_str());
+    r = check_run(command + " eval " + model +
+                  " --probe-input random --probe-len 8 --probe-seqs 2 --edit h:0:1=0");
+    CHECK(r.code == EXIT_USER && r.says("eval of a model with delta rule layers"),
+          "qwen3_next: eval: %s", r.err.c_str());
+    r = check_run(command + " export " + model + " --out " + SCRATCH + "no-export");
+    CHECK(r.code == EXIT_USER && r.says("with delta rule layers"), "qwen3_next: export: %s",
+          r.err.c_str());
+    auto refuses = [](const std::string& from, const std::string& to, const std::string& says) {
+        refused("qwen3_next", from, to, says);
+    };
+    refuses("\"linear_num_value_heads\": 4", "\"linear_num_value_heads\": 3", "that divide those");
+    refuses("\"linear_num_value_heads\": 4", "\"linear_num_value_heads\": 0", "1 or more");
+    refuses("\"linear_key_head_dim\": 6", "\"linear_key_head_dim\": 7", "wanted");
+    refuses("\"linear_conv_kernel_dim\": 3", "\"linear_conv_kernel_dim\": 0", "1 or more");
+    refuses("\"linear_value_head_dim\": 4", "\"linear_value_head_dim\": 60000", "wanted");
+    refuses("\"linear_attention\"", "\"sliding_attention\"", "full_attention and linear");
+    refuses("\"linear_attention\"", "\"full_attention\"", "is missing");
+    refuses("\"attention_bias\": false", "\"attention_bias\": true", "attention_bias is true");
+    refuses("\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", "hidden_act is \"gelu\"");
+    refuses("\"norm_topk_prob\": true", "\"norm_topk_prob\": 3", "true or false");
+}
+
+// an edit of the stream after a mixture of experts is not passed over
+static void mixture_eval_check() {
+    const std::string eval = std::string(TRAIN_SINK) + " eval " + FAMILIES +
+                             "mixtral --probe-input random --probe-len 8 --probe-seqs 2 --json " +
+                             SCRATCH + "eval.json ";
+    const Ran r = check_run(eval + "--edit h:0:1=0");
+    if (!CHECK(r.code == 0, "mixtral: eval: %s", r.err.c_str())) { return; }
+    const double change =
+        json_of_file(SCRATCH + "eval.json").get("runs")->items[1].get("change")->number;
+    CHECK(fabs(change) > 1e-4, "mixtral: the edit changes the loss by %g", change);
+    const Ran bits = check_run(eval + "--quant w8a8");
+    CHECK(bits.code == EXIT_USER && bits.says("its experts would not be rounded"),
+          "mixtral: --quant: %s", bits.err.c_str());
+}
+
+// keys that released files have and that change nothing, and the same with another value
+static void released_check() {
+    const char* const ROWS[][3] = {
+        // the family, what GPT-2 medium and XL, DistilGPT-2, LLaMA-1, Phi-4 and others say
+        { "gpt2", "\"n_special\": 0, \"predict_special_tokens\": true,", "\"n_special\": 1," },
+        { "gpt2", "\"output_past\": true, \"_num_labels\": 1, \"max_length\": 50,", "" },
+        { "llama_llama3", "\"max_sequence_length\": 2048, \"unsloth_fixed\": true,", "" },
+        { "phi3", "\"attention_bias\": false,", "\"attention_bias\": true," },
+        { "falcon_7b", "\"apply_residual_connection_post_layernorm\": false,",
+          "\"apply_residual_connection_post_layernorm\": true," },
+        { "falcon_7b", "\"ff_factor\": 4,", "\"ff_factor\": 3," },
+        { "gpt_neox", "\"attention_probs_dropout_prob\": 0, \"hidden_dropout_prob\": 0,", "" },
+    };
+    for (auto& row : ROWS) {
+        family_check(row[0], changed(row[0], "{", std::string("{") + row[1]));
+        const std::string other = row[2], key = other.substr(0, other.find(':'));
+        if (key.size()) { refused(row[0], "{", "{" + other, key.substr(1, key.size() - 2)); }
+    }
+    // Gemma 2's are read, up to the build that they want
+    const std::string gemma2 = "\"gemma2\", \"attn_logit_softcapping\": 50.0, "
+                               "\"sliding_window\": 4096, \"sliding_window_size\": ";
+    refused("gemma", "\"gemma\"", gemma2 + "4096", "ATTN=softcap");
+    refused("gemma", "\"gemma\"", gemma2 + "512", "sliding_window_size");
+}
+
+// a model without a head, whose config does not say that it has none
+static void headless_check() {
+    const std::string dir = changed("qwen2", "  \"tie_word_embeddings\": false,\n", ""),
+                      file = dir + "/model.safetensors", head = "lm_head.weight";
+    std::string bytes = file_read(file);
+    const size_t at = bytes.find(head);
+    if (!CHECK(at != std::string::npos, "qwen2: its file has no %s", head.c_str())) { return; }
+    file_write(file, bytes.replace(at, head.size(), "xxxx.attn.bias"));  // no parameter
+    const Ran r = probe(dir, SCRATCH + "refused.json");
+    CHECK(r.code == EXIT_USER && r.says("tie_word_embeddings is missing, and there is no lm_head"),
+          "qwen2 without a head: exit %d, %s", r.code, r.err.c_str());
+}
+
+// Phi-3's longrope, by its three names; and beyond the context that was trained it is refused
+static void longrope_check() {
+    const std::string name = "phi3_longrope", type = "\"rope_type\": \"longrope\"",
+                      context = "\"original_max_position_embeddings\": 64";
+    for (const char* old : { "\"type\": \"su\"", "\"type\": \"yarn\"" }) {
+        family_check(name, changed(name, type, old));
+    }
+    refused(name, context, "\"original_max_position_embeddings\": 16",
+            "33 tokens: this model has other positions beyond 16");
+    refused("ministral3", "\"original_max_position_embeddings\": 40",
+            "\"original_max_position_embeddings\": 16", "other positions beyond 16");
+    refused(name, "\"short_factor\": [\n      1.0,", "\"short_factor\": [\n      -1.0,",
+            "a list of numbers, 1e-6 to 1e6");
+    refused(name, "\"short_factor\": [\n      1.0,", "\"short_factor\": [", "wanted 2 numbers");
+    refused(name, "\"short_factor\": [\n      1.0,", "\"short_factor\": [\"x\",", "a list of");
+}
+
+// Changes the header of the weights of a copy of the family, which says what its tensors are called.
+static void header_changed(const std::string& dir, std::function<void(std::string*)> change) {
+    const std::string file = dir + "/model.safetensors";
+    const std::string bytes = file_read(file);
+    uint64_t size;
+    memcpy(&size, bytes.data(), 8);
+    std::string header = bytes.substr(8, size);
+    change(&header);
+    const uint64_t now = header.size();
+    file_write(file, std::string((const char*)&now, 8) + header + bytes.substr(8 + size));
+}
+
+// A model that was saved without its head has tensors without the name of the whole before theirs.
+static void headless_names_check() {
+    for (auto& [name, prefix] : { std::pair<const char*, const char*>("qwen3", "model."),
+                                  std::pair<const char*, const char*>("gpt_neox", "gpt_neox.") }) {
+        const std::string dir = changed(name, "{", "{"), whole = std::string("\"") + prefix;
+        header_changed(dir, [&](std::string* header) {
+            for (size_t at; (at = header->find(whole)) != std::string::npos;) {
+                header->replace(at, whole.size(), "\"");
+            }
+        });
+        family_check(name, dir);
+    }
+    // what predicts further tokens is left out, but of no other family
+    for (const char* name : { "qwen3_next", "qwen3" }) {
+        const std::string dir = changed(name, "{", "{");
+        header_changed(dir, [](std::string* header) {
+            header->insert(1, "\"mtp.fc.weight\":{\"dtype\":\"F32\",\"shape\":[0],"
+                              "\"data_offsets\":[0,0]},");
+        });
+        if (!strcmp(name, "qwen3_next")) { family_check(name, dir); continue; }
+        const Ran r = probe(dir, SCRATCH + "refused.json");
+        CHECK(r.code == EXIT_USER && r.says("holds the tensor 'mtp.fc.weight'"), "%s: %s", name,
+              r.err.c_str());
+    }
+}
+
+// What transformers does not read decides nothing here.
+static void unread_keys_check() {
+    const std::string act = "\"hidden_activation\": \"gelu_pytorch_tanh\"";
+    refused("gemma3", act, "\"hidden_act\": \"silu\"", "hidden_act is \"silu\"");
+    family_check("gemma3", changed("gemma3", act, "\"hidden_act\": \"gelu\""));
+    refused("gpt_neox", "{", "{\"rope_theta\": 300.0,", "rotary_emb_base is missing");
+    refused("llama_llama3", "\"rope_parameters\": {", "\"rope_parameters\": {\"full_attention\": "
+            "{\"rope_type\": \"default\"},", "the keys of one rotation");
+    refused("phi3", "\"rope_type\": \"default\"", "\"rope_type\": \"linear\", \"factor\": 2.0",
+            "wanted longrope");
+    refused("mistral", "{", "{\"attention_bias\": true,", "attention_bias is true");
+    family_check("mistral", changed("mistral", "{", "{\"attention_bias\": false,"));
+    family_check("stablelm", changed("stablelm", "{", "{\"rotary_scaling_factor\": 1.0,"));
+    refused("stablelm", "{", "{\"rotary_scaling_factor\": 2.0,", "rotary_scaling_factor is 2.0");
+    refused("qwen3", "\"qwen3\"", "\"gemma9\", \"text_config\": {}", "a model of more than text");
+}
+
+// A model of text and images: an error with the line that makes its language model of it.
+static void text_part_check() {
+    for (const char* type : { "gemma3", "mistral3", "llava", "smolvlm", "qwen3_vl" }) {
+        refused("qwen3", "\"qwen3\"", strf("\"%s\", \"text_config\": {}", type),
+                "it is a model of more than text");
+    }
+    refused("qwen3", "{", "{\"vision_config\": {},", "t.save_pretrained(sys.argv[2])");
+    // keys of released files that transformers does not read, and one that it means
+    const std::string released = "\"attn_output_gate\": true, \"mamba_ssm_dtype\": \"float32\", "
+                                 "\"mtp_num_hidden_layers\": 1, \"mlp_only_layers\": [],";
+    family_check("qwen3_5", changed("qwen3_5", "{", "{" + released));
+    refused("qwen3_5", "{", "{\"attn_output_gate\": false,", "attn_output_gate is false");
+}
+
+// a kind of scaling needs its numbers; the kind is named before the keys that only it has
+static void scaling_check() {
+    auto refuses = [](const std::string& rope, const std::string& says) {
+        refused("qwen2", "\"rope_type\": \"default\"", rope, says);
+    };
+    family_check("llama_yarn", changed("llama_yarn", "\"rope_type\": \"yarn\"",
+                                       "\"rope_type\": \"yarn\", \"attention_factor\": null"));
+    refuses("\"rope_type\": \"linear\"", "there is no factor");
+    // yarn's is worked out from the two contexts, and mscale alone changes nothing
+    const std::string old = "\"factor\": 4.0,";
+    family_check("llama_yarn", changed("llama_yarn", old, "\"factor\": null,"));
+    family_check("llama_yarn", changed("llama_yarn", old, old + " \"mscale\": 2.0,"));
+    family_check("llama_yarn", changed("llama_yarn", old, old + " \"attn_factor\": 0.9,"));
+    refused("llama_yarn", "\"rope_type\"", "\"yarn_x\": 1, \"rope_type\"", "yarn_x");
+    refuses("\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0",
+            "there is no high_freq_factor");
+    refuses("\"rope_type\": \"yarn\", \"factor\": 4.0, \"attention_factor\": 0.0",
+            "attention_factor is 0.0, wanted more than 0");
+    refuses("\"rope_type\": \"yarn\", \"factor\": 4.0, \"beta_fast\": 0", "beta_fast is 0, wanted");
+    refuses("\"long_factor\": [1.0], \"type\": \"longrope\"", "wanted 2 numbers in its short");
+    refuses("\"type\": \"dynamic\"", "there is no factor");
+    refuses("\"type\": \"su\", \"factor\": 2.0", "rope_type is 'su'");
+    longrope_check();
+    refused("stablelm", "\"partial_rotary_factor\": 0.25", "\"partial_rotary_factor\": 0.4",
+            "3 of 8 channels");
+}
+
+// what a file that leaves a key out means, and two keys that contradict each other
+static void defaults_check() {
+    // a window that transformers reads in one key, and that another seems to deny
+    refused("smollm3", "\"layer_types\": [\n    \"full", "\"layer_types\": [\n    \"sliding",
+            "layer_types");
+    refused("qwen3_moe", "\"use_sliding_window\": false", "\"use_sliding_window\": true",
+            "use_sliding_window is true");
+    refused("gemma3", "\"rope_theta\": 10000.0", "\"rope_theta\": 0.0", "above 0");
+    // Gemma 2 has its caps unless it says null: softcap is another build, so this is what it asks
+    const std::string gemma2 = "\"gemma2\"";
+    refused("gemma", "\"gemma\"", gemma2, "wanted ATTN=softcap");
+    refused("gemma", "\"gemma\"", gemma2 + ", \"attn_logit_softcapping\": null", "is missing");
+    refused("gemma", "\"gemma\"", gemma2 + ", \"attn_logit_softcapping\": 0.0",
+            "attn_logit_softcapping");
+    refused("gemma", "\"gemma\"", gemma2 + ", \"final_logit_softcapping\": 0", "more than 0, or");
+    refused("gpt2", "{", "{\"num_attention_heads\": 2,", "4, wanted 2, which num_attention_heads");
+    refused("gpt2", "{", "{\"rms_norm_eps\": 0.01,", "which rms_norm_eps says");
+    family_check("gpt2", changed("gpt2", "{", "{\"num_attention_heads\": 4,"));
+    refused("opt", "{", "{\"rms_norm_eps\": 0.01,", "rms_norm_eps");
+    refused("opt", "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false",
+            "there is no lm_head");
+    refused("gpt_neo", "\"window_size\": 9", "\"window_size\": 0", "a whole number, 1 or more");
+    refused("smollm3", "\"no_rope_layers\": [\n    1,\n    0\n  ]", "\"no_rope_layers\": [1]",
+            "wanted 2 layers");
+}
+
+int main() {
+    make_dirs(SCRATCH);
+    for (auto& name : dir_list(FAMILIES)) {
+        if (name != "tokens") { family_check(name, FAMILIES + name); }
+    }
+    int files = 0;                               // the same weights as llama.cpp writes them
+    for (auto& name : dir_list(FAMILIES)) {
+        const std::string file = FAMILIES + name + "/model.gguf";
+        if (file_exists(file)) { family_check(name, file); files++; }
+    }
+    CHECK(files >= 11, "%d GGUF files", files);
+    for (auto& name : dir_list(FAMILIES)) {
+        if (name != "tokens") {
+            refused(name, "{", "{\"residual_multiplier_x\": 2.0,", "residual_multiplier_x");
+        }
+    }
+    family_check("llama_llama3", changed("llama_llama3", "\"rope_parameters\"",
+                                         "\"rope_scaling\": null, \"rope_parameters\""));
+    // files without the list say every how many layers one does not turn
+    family_check("smollm3", changed("smollm3", "\"no_rope_layers\": [\n    1,\n    0\n  ]",
+                                    "\"no_rope_layers\": null"));
+    released_check();
+    refused("llama_llama3", "\"rope_type\": \"llama3\"", "\"rope_type\": \"proportional\"",
+            "rope_type is 'proportional'");
+    headless_check();
+    text_part_check();
+    headless_names_check();
+    unread_keys_check();
+    scaling_check();
+    defaults_check();
+    refused("llama_llama3", "\"silu\"", "\"quick_gelu\"", "hidden_act is \"quick_gelu\"");
+    refused("llama_llama3", "\"hidden_size\": 16", "\"hidden_size\": 16.5",
+            "wanted a whole number");
+    refused("llama_llama3", "\"hidden_size\": 16", "\"hidden_size\": \"16\"", "wanted a number");
+    // what would change the numbers, and was once taken in silence
+    refused("qwen2", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true",
+            "is not the embedding");
+    refused("gemma", "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false",
+            "there is no lm_head");
+    refused("gpt2", "{", "{\"num_key_value_heads\": 1,", "rows, wanted");
+    refused("phi3", "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 1", "rows, wanted");
+    refused("opt", "\"max_position_embeddings\": 64", "\"max_position_embeddings\": 40",
+            "rows, wanted");
+    refused("gemma", "\"hidden_act\": \"gelu_pytorch_tanh\"", "\"hidden_act\": \"silu\"",
+            "hidden_act is \"silu\"");
+    refused("jamba", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"",
+            "hidden_act is \"gelu\"");
+    refused("llama_llama3", "{", "{\"activation_function\": \"gelu\",", "activation_function");
+    refused("phi", "\"hidden_act\"", "\"activation\"", "the key 'activation'");
+    refused("llama_llama3", "\"rope_type\"", "\"partial_rotary_factor\": 0.5, \"rope_type\"",
+            "the rope key 'partial_rotary_factor'");
+    refused("llama_llama3", "{", "{\"rope_scaling\": {\"rope_theta\": 10.0},",
+            "null beside rope_parameters");
+    refused("mistral", "\"sliding_window\": 9", "\"sliding_window\": 3.5", "a whole number, 0");
+    refused("gemma3", "\"sliding_window_pattern\": 2", "\"sliding_window_pattern\": 0",
+            "a whole number, 1 or more");
+    refused("gemma3", "\"full_attention\": {", "\"no_attention\": {", "rope_parameters");
+    refused("gpt2", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false",
+            "scale_attn_weights");
+    refused("gpt2", "\"gelu_new\"", "\"gelu_fastest\"", "activation_function");
+    refused("granite", "\"attention_multiplier\": 0.3", "\"attention_multiplier\": 0",
+            "attention_multiplier is 0, wanted more than 0");
+    refused("granitemoe", "\"num_local_experts\": 5", "\"num_local_experts\": 6",
+            "does not have the shape");
+    refused("granitemoe", "\"intermediate_size\": 12", "\"intermediate_size\": 13",
+            "does not have the shape");
+    refused("granite", "\"logits_scaling\": 6.0", "\"logits_scaling\": 0", "logits_scaling");
+    refused("granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": -1",
+            "residual_multiplier");
+    refused("falcon_7b", "\"alibi\": false", "\"alibi\": true", "alibi is true");
+    refused("falcon_7b", "\"parallel_attn\": true", "\"parallel_attn\": false", "is missing");
+    refused("qwen3", "\"qwen3\"", "\"qwen9\"", "model_type is \"qwen9\"");
+    refused("gpt_neox", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", "holds the tensor");
+    refused("qwen3_moe", "\"qwen3_moe\"", "\"qwen4_moe\"", "model_type is \"qwen4_moe\"");
+    refused("qwen2_moe", "\"decoder_sparse_step\": 1", "\"decoder_sparse_step\": 2",
+            "decoder_sparse_step");
+    refused("qwen2_moe", "\"shared_expert_intermediate_size\": 8",
+            "\"shared_expert_intermediate_size\": 9", "wanted");
+    // in a GGUF file too: attention's norm is not the FFN's where these follow each other
+    for (const char* name : { "gpt2", "phi3", "gpt_neox" }) {
+        const std::string file = SCRATCH + name + ".gguf", norm = "blk.0.ffn_norm.weight";
+        std::string bytes = file_read(FAMILIES + name + "/model.gguf");
+        const size_t at = bytes.find(norm);
+        if (!CHECK(at != std::string::npos, "%s.gguf has no %s", name, norm.c_str())) { continue; }
+        file_write(file, bytes.replace(at, norm.size(), "blk.9.ffn_norm.weight"));
+        const Ran r = probe(file, SCRATCH + "refused.json");
+        CHECK(r.code == EXIT_USER && r.says("is missing"), "%s without %s: exit %d, %s", name,
+              norm.c_str(), r.code, r.err.c_str());
+    }
+    jamba_check();
+    delta_check();
+    mixture_eval_check();
+    return check_done();
+}

@@ -1,0 +1,99 @@
+# test_faults.sh -- a disk that fails while a run saves: a checkpoint that nobody planned may fail, one
+# that was planned is an error with a hint, no line of the log is lost, and no older checkpoint goes
+# before the newer one is safe. Signals in an evaluation, and files of data that are touched.
+#     sh test/program/test_faults.sh
+cd "$(dirname "$0")/../.." || exit 1
+. test/ok.sh
+program=$PWD/build/cpu/train_sink
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+${CC:-gcc} -shared -fPIC -O1 test/program/faults.c -o "$dir/faults.so" -ldl || bad "faults.c does not compile"
+cd "$dir" || exit 1
+export OMP_NUM_THREADS=1
+TINY="--seq 16 -b 2 --width 8 --heads 2 --ffn-width 8 --val-seqs 2 --probe-seqs 2 --sample 0"
+ENOSPC=28 EIO=5 EMFILE=24 EDQUOT=122
+
+train() { "$program" train "$@" > out 2> err; code=$?; }
+# FAULT, FAULT_PATH, flags of train..
+faulty() {
+    fault=$1 path=$2; shift 2
+    LD_PRELOAD=$dir/faults.so FAULT=$fault FAULT_PATH=$path "$program" train "$@" > out 2> err; code=$?
+}
+says() { cat out err | grep -q -- "$1"; ok $? "wanted '$1', got exit $code, $(tail -n 3 out; cat err)"; }
+hash() { grep -o '"params_hash":"[0-9a-f]*"' "$1/log.jsonl" | tail -n 1; }
+events() { sed 's/,"ms":[^,}]*//; s/,"time":"[^"]*"//; s/"flags":{[^}]*},//; /"event":"resume"/d' "$1/log.jsonl"; }
+same() { # run, whole run, what
+    [ -n "$(hash "$1")" ] && [ "$(hash "$1")" = "$(hash "$2")" ]; ok $? "$3: other weights"
+    events "$1" > a.txt; events "$2" > b.txt
+    cmp -s a.txt b.txt; ok $? "$3: another log: $(diff a.txt b.txt | head -n 2 | cut -c 1-100)"
+}
+RUN="$TINY -n 12 --eval-every 5"
+train $RUN -o whole; ok $code "a whole run: $(cat err)"
+
+# ---- automatic checkpoints, before every step: the run goes on and tries again
+for fault in "rename:3:$EIO step_" "open:3:$EMFILE /state.json" "fflush:4:$EDQUOT safetensors" \
+             "mkdir:3:$ENOSPC step_" "fsync:5:$EIO step_"; do
+    rm -rf soon
+    faulty ${fault% *} "${fault#* }" $RUN --save-minutes 1e-9 -o soon
+    ok $code "$fault: the run ended: $(cat err)"
+    says "^note   .*\(no automatic checkpoint\|an older checkpoint stays\)"
+    same soon whole "$fault"
+    [ "$(ls soon | tr '\n' ' ')" = "log.jsonl step_12 " ]; ok $? "$fault: what is left: $(ls soon)"
+done
+# ---- one that was planned: an error with a hint, and the one before stays
+rm -rf plan; faulty "rename:3:$EIO" step_ $RUN --save-every 4 -o plan
+[ $code = 1 ]; ok $? "a planned checkpoint that fails: exit $code"
+says "^---> HINT: "
+for n in 15 19 22 23; do # in the second checkpoint, whose optimizer takes the place of the first
+    rm -rf plan; faulty "fsync:$n:$EIO" plan $RUN --save-every 4 -o plan
+    [ $code = 1 ] && [ -f plan/step_0/optimizer.safetensors ]
+    ok $? "fsync $n fails: exit $code, $(ls plan plan/step_0)"
+    says "^---> HINT: "
+done
+
+# ---- a line of the log that the disk refused is written when the run goes on
+for n in 2 4 7 8; do
+    rm -rf full; faulty "fflush:$n:$ENOSPC" log.jsonl $RUN -o full
+    [ $code = 1 ]; ok $? "a full disk under the log: exit $code"
+    train --resume -o full; ok $code "resumed after line $n: $(cat err)"
+    same full whole "line $n was refused"
+done
+
+# ---- SIGTERM in an evaluation ends it at once; --resume makes it again
+train $TINY -n 1 --val-seqs 20000 -o long; ok $code "a long evaluation: $(cat err)"
+"$program" train $TINY -n 1 --val-seqs 20000 -o cut > out 2> err & pid=$!
+until [ -s cut/log.jsonl ]; do sleep 0.02; done
+sleep 0.1; kill -TERM $pid; wait $pid; code=$?
+ok $code "SIGTERM in an evaluation: exit $code $(cat err)"
+says "^stopped at step 0, not saved"
+! grep -q '"event":"eval"' cut/log.jsonl; ok $? "the evaluation went on to its end"
+train --resume -o cut; ok $code "resumed: $(cat err)"
+same cut long "SIGTERM in an evaluation"
+
+# ---- a file of data that is touched, and too large to compare all of it
+awk 'BEGIN { for (i = 0; i < 2300000; i++) print "abc def" }' > t.txt
+"$program" tokenize t.txt -o d > out 2> err; ok $? "tokenize: $(cat err)"
+for way in whole touched; do
+    "$program" train $TINY -d d -n 2000 --save-minutes 1e-3 -o $way-run > out 2> err & pid=$!
+    until [ -s $way-run/log.jsonl ]; do sleep 0.02; done
+    [ $way = whole ] || { sleep 0.1; touch d/train_000000.bin; }
+    wait $pid; code=$?
+    ok $code "$way: exit $code $(cat err)"
+done
+says "^note   .*train_000000.bin: was touched"
+[ "$(hash whole-run)" = "$(hash touched-run)" ]; ok $? "touched: other weights"
+grep -q '"touched": "d/train_000000.bin"' touched-run/step_2000/state.json; ok $? "state.json does not tell"
+
+# ---- a lock with a second name is somebody's file; options of gzip; threads that nobody has
+mkdir lock; echo 12345 > mine; ln mine lock/lock
+train $TINY -n 1 -o lock; [ $code = 2 ] && [ "$(cat mine)" = 12345 ]; ok $? "a linked lock: exit $code, $(cat mine)"
+head -c 4000 t.txt > s.txt; gzip s.txt
+GZIP=-l "$program" tokenize s.txt.gz -o dz > out 2>&1; ok $? "GZIP=-l: $(cat out)"
+cp -r whole/step_12 other
+sed -i '0,/{/s//{"auto_map": {"AutoModelForCausalLM": "modeling_x.MyForCausalLM"},/' other/config.json
+"$program" probe other > out 2> err; [ $? = 2 ] && grep -q "code beside the weights" err
+ok $? "auto_map of another class: $(cat err)"
+OMP_NUM_THREADS=99999999999 "$program" train $TINY -n 1 -o threads > out 2> err
+says "wanted 99999999999"
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

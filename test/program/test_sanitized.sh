@@ -1,0 +1,24 @@
+# test_sanitized.sh -- the whole program under the address and undefined-behavior sanitizers, with the
+# library's own assertions: the tests that run it with files which others wrote
+#     sh test/program/test_sanitized.sh
+. test/ok.sh
+. test/tree.sh
+SANITIZE="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS"
+tests="test_score test_sft test_export"
+copy=build/test/sanitized
+rm -rf $copy; mkdir -p $copy
+copy_sources $copy
+for folder in test scripts demo dev; do ln -s "$PWD/$folder" $copy/$folder; done
+names=
+for t in $tests; do names="$names build/test/$t"; done
+make -s $names || bad "the tests do not build"
+(cd $copy && make --no-print-directory -s binary BACKEND=cpu OPTIMIZE="$SANITIZE -Wno-maybe-uninitialized")
+ok $? "make OPTIMIZE='$SANITIZE' does not link"
+# a report ends the program with this status, which no test wants
+export ASAN_OPTIONS=exitcode=99:detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
+for t in $tests; do
+    said=$(cd $copy && "../$t" 2>&1)
+    ok $? "$t: $said"
+done
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -1,0 +1,290 @@
+/*
+tokenizer/tokenizer_steps.cpp -- components of tokenizer.json -> steps. To support a component:
+its row in COMPONENTS, one StepKind, and one case where steps of its stage run.
+*/
+#include "../files/directory.h"
+#include "../rooms.h"
+#include "split.h"
+#include "tokenizer_build.h"
+#include <limits.h>
+
+static const char* const ONLY_EXACT =
+    "only components whose ids are known to be exact are accepted";
+
+// ----------------------------------------------------------------------------
+// expressions: these are known; others are open/'s, or refused
+
+struct KnownRegex {
+    const char* regex;
+    StepKind kind;
+    int digits;                                          // per piece
+};
+static const KnownRegex KNOWN_REGEXES[] = {
+    { "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+      SPLIT_GPT2, 0 },
+    // LLaMA 3
+    { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}"
+      "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+      SPLIT_CL100K, 3 },
+    // Qwen
+    { "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
+      "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+      SPLIT_CL100K, 1 },
+    // nanochat
+    { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,2}"
+      "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+      SPLIT_CL100K, 2 },
+    // the library's engine reads {1,3}+ as {1,3} repeated: any number of digits
+    { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}+"
+      "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+      SPLIT_CL100K, INT_MAX },
+};
+
+static const KnownRegex* known_regex(const std::string& regex) {
+    for (auto& row : KNOWN_REGEXES) {
+        if (regex == row.regex) { return &row; }
+    }
+    return NULL;
+}
+
+// ----------------------------------------------------------------------------
+// components
+
+// A component while its steps are made.
+struct Component {
+    const TokenizerFile& f;
+    Tokenizer* t;
+    std::string stage;
+    const Json& json;
+    std::vector<Step>* steps;                            // of its stage
+
+    Step* add(StepKind kind) const {
+        steps->emplace_back();
+        steps->back().kind = kind;
+        return &steps->back();
+    }
+
+    // The pattern, {"String": ..} or {"Regex": ..}.
+    std::string pattern(const char* form) const {
+        return json_string(json_need(f, json, "pattern", Json::OBJECT), form);
+    }
+
+    std::string text(const char* key) const { return json_need(f, json, key, Json::STRING).string; }
+
+    [[noreturn]] void reject(const std::string& what, const std::string& hint = "") const {
+        refuse(f, stage + ": " + what, hint);
+    }
+};
+
+[[noreturn]] static void unknown_component(const TokenizerFile& f, const std::string& stage,
+                                           const std::string& type) {
+    const std::string name = type.empty() ? "without a type" : type;
+    refuse(f, stage + ": unknown component " + name, ONLY_EXACT);
+}
+
+static void add_nfc(const Component& c) { c.add(NORM_NFC); }
+static void add_prepend(const Component& c) { c.add(NORM_PREPEND)->content = c.text("prepend"); }
+
+static void add_replace(const Component& c, StepKind kind) {
+    const std::string pattern = c.pattern("String");
+    if (pattern.empty()) { unknown_component(c.f, c.stage, "Replace"); }
+    Step* step = c.add(kind);
+    step->pattern = pattern;
+    step->content = c.text("content");
+}
+static void add_norm_replace(const Component& c) { add_replace(c, NORM_REPLACE); }
+static void add_decode_replace(const Component& c) { add_replace(c, DECODE_REPLACE); }
+
+static void add_byte_level(const Component& c) {
+    c.t->byte_level = true;
+    if (json_true(c.json, "add_prefix_space", true)) { c.add(SPLIT_PREFIX); }
+    if (json_true(c.json, "use_regex", true)) { c.add(SPLIT_GPT2); }
+}
+
+static int behavior_of(const Component& c) {
+    const char* const names[] = { "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
+                                  "Contiguous" };
+    const std::string behavior = json_string(c.json, "behavior");
+    for (int k = 0; k < 5; k++) {
+        if (behavior == names[k]) { return k; }
+    }
+    c.reject("unknown behavior " + behavior);
+}
+
+static void add_split(const Component& c) {
+    const std::string regex = c.pattern("Regex");
+    const int behavior = behavior_of(c);
+    const bool invert = json_true(c.json, "invert");
+    if (regex.empty()) {
+        Step* step = c.add(SPLIT_STRING);
+        step->pattern = c.pattern("String");
+        step->number = behavior;
+        step->flag = invert;
+        if (step->pattern.empty()) { c.reject("Split without a pattern"); }
+        return;
+    }
+    const KnownRegex* known = known_regex(regex);
+    const bool keeps = behavior == ISOLATED && !invert;
+    const bool removes_rest = behavior == REMOVED && invert;
+    // those written by hand match all of any text, so that isolating the matches and keeping them
+    // is the same
+    if (known && (keeps || removes_rest)) {
+        c.add(known->kind)->number = known->digits;
+        return;
+    }
+    Step step;
+    if (!known && keeps && open_files && open_files->splitter(regex, &step)) {
+        c.steps->push_back(step);
+        return;
+    }
+    c.reject("unknown expression " + regex + " (" + json_string(c.json, "behavior") + ")",
+             "add it to KNOWN_REGEXES in tokenizer/tokenizer_steps.cpp, with its splitter");
+}
+
+static void add_digits(const Component& c) {
+    c.add(SPLIT_DIGITS)->flag = json_true(c.json, "individual_digits");
+}
+
+static int prepend_scheme(const Component& c) {
+    std::string scheme = json_string(c.json, "prepend_scheme");
+    if (scheme.empty()) {                                // older files
+        scheme = json_true(c.json, "add_prefix_space", true) ? "always" : "never";
+    }
+    if (scheme == "always") { return PREPEND_ALWAYS; }
+    if (scheme == "first") { return PREPEND_FIRST; }
+    if (scheme == "never") { return PREPEND_NEVER; }
+    c.reject("unknown prepend_scheme " + scheme);
+}
+
+static void add_metaspace(const Component& c, StepKind kind) {
+    Step* step = c.add(kind);
+    step->pattern = json_string(c.json, "replacement");
+    if (step->pattern.empty()) { c.reject("Metaspace without a replacement"); }
+    step->number = prepend_scheme(c);
+    step->flag = json_true(c.json, "split", true);
+}
+static void add_split_metaspace(const Component& c) { add_metaspace(c, SPLIT_METASPACE); }
+static void add_decode_metaspace(const Component& c) { add_metaspace(c, DECODE_METASPACE); }
+
+static void add_decode_bytes(const Component& c) { c.add(DECODE_BYTES); }
+static void add_decode_fallback(const Component& c) { c.add(DECODE_FALLBACK); }
+static void add_decode_fuse(const Component& c) { c.add(DECODE_FUSE); }
+
+static void add_decode_strip(const Component& c) {
+    Step* step = c.add(DECODE_STRIP);
+    step->pattern = c.text("content");
+    step->number = json_int(c.f, c.json, "start");
+    step->stop = json_int(c.f, c.json, "stop");
+    if (step->pattern.empty()) { c.reject("Strip without content"); }
+}
+
+struct ComponentRow {
+    const char* stage;
+    const char* type;
+    void (*add)(const Component&);
+};
+static const ComponentRow COMPONENTS[] = {
+    { "normalizer",    "NFC",          add_nfc },
+    { "normalizer",    "Prepend",      add_prepend },
+    { "normalizer",    "Replace",      add_norm_replace },
+    { "pre_tokenizer", "ByteLevel",    add_byte_level },
+    { "pre_tokenizer", "Split",        add_split },
+    { "pre_tokenizer", "Digits",       add_digits },
+    { "pre_tokenizer", "Metaspace",    add_split_metaspace },
+    { "decoder",       "Replace",      add_decode_replace },
+    { "decoder",       "Metaspace",    add_decode_metaspace },
+    { "decoder",       "ByteLevel",    add_decode_bytes },
+    { "decoder",       "ByteFallback", add_decode_fallback },
+    { "decoder",       "Fuse",         add_decode_fuse },
+    { "decoder",       "Strip",        add_decode_strip },
+};
+
+// The stages: the key of a Sequence's list, and where the steps go.
+struct StageRow {
+    const char* stage;
+    const char* list;
+    std::vector<Step> Tokenizer::* steps;
+};
+static const StageRow STAGES[] = {
+    { "normalizer",    "normalizers",   &Tokenizer::normalizer },
+    { "pre_tokenizer", "pretokenizers", &Tokenizer::splitter },
+    { "decoder",       "decoders",      &Tokenizer::decoder },
+};
+
+static const StageRow& stage_row(const std::string& stage) {
+    const StageRow* row = STAGES;
+    while (stage != row->stage) { row++; }
+    return *row;
+}
+
+void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::string& stage,
+                     const Json* component, int depth) {
+    if (json_null(component)) { return; }
+    if (depth > 20) { refuse(f, stage + ": nested too deep"); }
+    directory_check("tokenizer.json: components", f.path + ": " + stage, *component);
+    const std::string type = json_string(*component, "type");
+    const StageRow& row = stage_row(stage);
+    if (type == "Sequence") {
+        for (auto& item : json_need(f, *component, row.list, Json::ARRAY).items) {
+            tokenizer_steps(f, t, stage, &item, depth + 1);
+        }
+        return;
+    }
+    for (auto& known : COMPONENTS) {
+        if (stage != known.stage || type != known.type) { continue; }
+        const bool of_bytes = stage == "pre_tokenizer" && t->byte_level;
+        if (of_bytes) {                                  // it cuts the bytes' letters, not the text
+            refuse(f, stage + ": got " + type + " behind ByteLevel, wanted ByteLevel last",
+                   ONLY_EXACT);
+        }
+        known.add({ f, t, stage, *component, &(t->*row.steps) });
+        return;
+    }
+    Step step;
+    if (stage == "normalizer" && open_files && open_files->normalizer(*component, &step)) {
+        t->normalizer.push_back(step);
+        return;
+    }
+    unknown_component(f, stage, type);
+}
+
+// ----------------------------------------------------------------------------
+// post_processor: what goes around a text
+
+// Adds the ids of one token of a template.
+static void template_token(const TokenizerFile& f, const Json& tokens, const Json& item,
+                           std::vector<int>* ids) {
+    const std::string id = json_string(json_need(f, item, "SpecialToken", Json::OBJECT), "id");
+    const Json* token = tokens.get(id.c_str());
+    if (!token) { refuse(f, "post_processor: the template uses an undefined token " + id); }
+    for (auto& number : json_need(f, *token, "ids", Json::ARRAY).items) {
+        const bool in_range = number.number >= 0 && number.number <= 1e8;
+        if (!in_range) { refuse(f, "post_processor: not an id"); }
+        ids->push_back((int)number.number);
+    }
+}
+
+void tokenizer_template(const TokenizerFile& f, Tokenizer* t, const Json* component, int depth) {
+    if (json_null(component)) { return; }
+    directory_check("tokenizer.json: components", f.path + ": post_processor", *component);
+    const std::string type = json_string(*component, "type");
+    if (type == "ByteLevel") { return; }                 // moves offsets, not ids
+    if (type == "Sequence" && depth < 20) {
+        for (auto& item : json_need(f, *component, "processors", Json::ARRAY).items) {
+            tokenizer_template(f, t, &item, depth + 1);
+        }
+        return;
+    }
+    if (type != "TemplateProcessing") {
+        refuse(f, "post_processor: unknown component " + type, ONLY_EXACT);
+    }
+    const Json& tokens = json_need(f, *component, "special_tokens", Json::OBJECT);
+    std::vector<int>* ids = &t->before;
+    for (auto& item : json_need(f, *component, "single", Json::ARRAY).items) {
+        if (item.get("Sequence")) {
+            ids = &t->after;
+        } else {
+            template_token(f, tokens, item, ids);
+        }
+    }
+}
