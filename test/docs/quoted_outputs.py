@@ -10,12 +10,19 @@ from statistics import mean
 sys.path.insert(0, "scripts/lib")
 from stored import read
 
-OUT = read("docs/results/outputs.jsonl")
+OUT, DEMO = (read(f"docs/results/{name}.jsonl") for name in ("outputs", "demo"))
 README, START, AFTER, SINKS = "README.md", "docs/start.md", "docs/after.md", "docs/sinks.md"
-TEXT, SMOL, CHANGES, LARGER = (f"docs/findings/{name}.md" for name in ("text", "smollm2", "interventions", "text-larger"))
+TEXT, SMOL, CHANGES, NOTEBOOK = (f"docs/findings/{name}.md" for name in ("text", "smollm2", "interventions", "text-notebook"))
 # rows of after.md: label, stored output
 EDITS = ("h:11:1:top3=0", "h:11:1:top3=mean", "A:12..:1=mask", "v:12..:1=0", "v:12..:1=mean", "A:*:1=mask", "mlp:11:1=0",
          "v:*:1=0", "k:*:1=from 2")
+# rows of text-notebook.md: label, stored run
+SETTINGS = (("the demo, seed 1", "readme-train"), ("one head of 64", "one-head"), ("four heads of 16", "four-heads"),
+            ("four heads of 16, seed 2", "four-heads-s2"), ("four heads of 16, seed 3", "four-heads-s3"),
+            ("eight heads of 8", "eight-heads"), ("eight heads of 8, seed 2", "eight-heads-s2"), ("two layers", "two-layers"),
+            ("**ordinary first token**", "ordinary"), ("four layers", "four-layers"), ("lr 2e-3", "lr-2e-3"), ("lr 8e-3", "lr-8e-3"),
+            ("4 sequences per step", "four-sequences"), ("weight decay 0.5", "wd05"), ("beta2 0.999", "beta2"),
+            ("T 128, 8 sequences per step", "T128"), ("only the first 100,000 tokens, repeated", "few-tokens"))
 # rows of smollm2.md
 INPUTS = (("natural | `none`", "natural"), ("natural, 512 tokens | `none`", "natural512"),
           ("natural | `<\\|im_start\\|>`", "imstart"), ("natural | `<\\|endoftext\\|>`", "eot"),
@@ -146,6 +153,21 @@ def of_smollm2():
         f"{h[12]:.0f}", f"{h[-1]:.1f}"])]
 
 
+def of_settings():
+    """Returns the stored rows of text-notebook.md's second table."""
+    logs = [(label, OUT[name]["log.jsonl"]) for label, name in SETTINGS if name in OUT]
+    logs += [(f"the demo, seed {seed}", DEMO[f"softmax-seed{seed}"]["log.jsonl"]) for seed in (2, 3, 4)]
+    found = []
+    for label, log in logs:
+        for o in log:
+            if o["event"] != "eval" or o["step"] not in (2000, 4000): continue
+            heads = " ".join("(" + " ".join(f"{x:.2f}".lstrip("0") for x in layer) + ")" for layer in o["alpha1"])
+            found.append((NOTEBOOK, f"| {label} | {{}} | {{}} | {heads} | {{}}% | {{}} | {{}} |", [
+                f"{o['step']:,}", f"{o['val_loss']:.3f}", f"{100 * o['sink']['sink_k'][0]:.1f}",
+                " ".join(f"{x:.2f}" for x in ratios(o, "v")), f"{ratios(o, 'h')[-1]:.2f}"]))
+    return found
+
+
 def spread(values, digits):
     """Returns mean (smallest-largest), as the tables have it."""
     text = f"{sum(values) / len(values):.{digits}f}"
@@ -180,4 +202,4 @@ def of_interventions():
 
 
 def sentences():
-    return of_probe() + of_training() + of_after() + of_text() + of_smollm2() + of_interventions()
+    return of_probe() + of_training() + of_after() + of_text() + of_smollm2() + of_settings() + of_interventions()
