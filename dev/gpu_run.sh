@@ -129,15 +129,10 @@ step_train() { # a small model learns, and as the CPU's does; with a graph it ha
     return $bad
 }
 # tokens per second of the step that is predicted, TOKENS in as few batches as the memory allows:
-# the small preset with tables, every other variant; then 1B
+# every variant; then 1B
 step_bench() {
     local bad=0 step="--total-batch $TOKENS"
-    for a in softmax sigmoid; do
-        "$(program $a)" bench $MODEL $step --ops > "$WORK/bench-$a" 2>&1 || bad=1
-        cat "$WORK/bench-$a"
-        json_line "$WORK/bench-$a" > /dev/null
-    done
-    for a in $(variants | grep -v '^softmax$\|^sigmoid$'); do
+    for a in $(variants); do
         "$(program "$a")" bench $MODEL $step -n 4 > "$WORK/bench-$a" 2>&1 || bad=1
         json_line "$WORK/bench-$a" || tail -n 2 "$WORK/bench-$a"
     done
