@@ -153,9 +153,8 @@ struct Layout : Sizes {
     // base NULL it only counts.
     template <class P> long params(Params<P>* p, std::vector<Tensor>* list, P* base) const;
 
-    // Points a into base, returns the bytes; with base NULL it only counts. table: the MiB of each
-    // tensor, in words.
-    size_t acts(Acts* a, char* base, const ActsShape& shape, std::string* table = NULL) const;
+    // Points a into base, returns the bytes; with base NULL it only counts.
+    size_t acts(Acts* a, char* base, const ActsShape& shape) const;
 };
 
 struct Model;
