@@ -11,9 +11,10 @@ Attention here is one operation on one row. For the query at position t and its 
 
 An ATTN variant says what f, f', Z and phi are (Gu et al. 2024, section 7.4 and Table 15). BIAS may
 add one extra column that belongs to no token (Table 4); PE may turn q and k or add to the score
-(Table 3, Appendix A). One other file knows their names, that which `export` puts beside the
-weights, scripts/modeling_train_sink.py: the Makefile, `make help`, --help, the CPU reference, the
-CUDA kernels, the tests, the log and the checkpoints read the tables below. The Makefile reads them with sed, so keep each row on one line.
+(Table 3, Appendix A). The Makefile, `make help`, --help, the CPU reference, the CUDA kernels, the
+tests, the log and the checkpoints read the tables below; one other file knows their names, that
+which `export` puts beside the weights, scripts/modeling_train_sink.py. The Makefile reads the
+tables with sed, so keep each row on one line.
 
 TO ADD A VARIANT: one row in its table and, for ATTN and PE, one struct under it; an FFN whose
 activation is new has one in ACTIVATIONS (block_variants.h). Then `make test` checks it.

@@ -98,7 +98,7 @@ typedef std::string str;
     X("p", OWN, long,   dump_seq,        0,   0,          0, 1<<20,   "which probe sequence --dump shows, from 0") \
     AFTER_FLAGS(X) \
     X("tpgsbce", RUN, str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the fastest on such a processor)") \
-    X("b", OWN, bool,   ops,             0,   false,      0, 0,       "also time every operation against its roofline, and memory") \
+    X("b", OWN, long,   lm_head_rows,    0,   0,          0, 1<<24,   "tokens whose logits are computed at once (0: what the backend finds good)") \
     X("b", OWN, bool,   products,        0,   false,      0, 0,       "time only the CPU's matrix products: is fp32 or bf16 faster here?") \
     X("g", OWN, str,    prompt,          0,   "",         0, 0,       "text to continue; -: standard input, which is not printed again (scripts/chat.py)") \
     X("g", OWN, long,   tokens,          0,   200,        0, 1<<24,   "tokens to write") \

@@ -133,10 +133,13 @@ struct ActsShape {
     long lm_head_rows;          // rows whose logits exist at once
 };
 
+inline long lm_head_rows_wanted;  // bench --lm-head-rows; 0: as many as the backend finds good
+
 // Returns the shape for B sequences of T tokens.
 inline ActsShape acts_shape(const Arch& arch, bool train, long B, long T) {
     const long rows = B * (T + bias_of(arch).token);
-    const long most = ops::lm_head_rows(arch.V, sizeof(real), train);
+    long most = ops::lm_head_rows(arch.V, sizeof(real), train);
+    if (lm_head_rows_wanted) { most = lm_head_rows_wanted; }
     return { train, B, T + bias_of(arch).token, std::min(most, rows) };
 }
 
@@ -150,9 +153,8 @@ struct Layout : Sizes {
     // base NULL it only counts.
     template <class P> long params(Params<P>* p, std::vector<Tensor>* list, P* base) const;
 
-    // Points a into base, returns the bytes; with base NULL it only counts. table: the MiB of each
-    // tensor, in words.
-    size_t acts(Acts* a, char* base, const ActsShape& shape, std::string* table = NULL) const;
+    // Points a into base, returns the bytes; with base NULL it only counts.
+    size_t acts(Acts* a, char* base, const ActsShape& shape) const;
 };
 
 struct Model;

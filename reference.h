@@ -183,29 +183,20 @@ template <class P> NormStats<P> stats_of(NormStats<P> all, long n) {
     return { row_of(all.mean, n, 1), all.rstd + n };
 }
 
-// Returns the mean of f(c) over C channels.
-template <class F> acc channel_mean(int C, F f) {
-    acc mean = 0;
-    for (int c = 0; c < C; c++) {
-        mean += f(c) / C;
-    }
-    return mean;
-}
-
 // Normalizes one row:  out = x^ weight + bias,  x^ = (x - mean) rstd,  where
 //      LayerNorm   mean of the row,  rstd = 1 / sqrt(mean((x - mean)^2) + eps)   (Ba et al. 2016)
 //      RMSNorm     no mean,          rstd = 1 / sqrt(mean(x^2) + eps)    (Zhang & Sennrich 2019)
 inline void norm_row(real* out, NormStats<acc> stats, const real* x, NormWeights<const real> w,
                      float eps, int C) {
-    acc mean = 0;
-    if (stats.mean) {
-        mean = channel_mean(C, [=](int c) { return x[c]; });
-        *stats.mean = mean;
-    }
-    const acc variance = channel_mean(C, [=](int c) {
+    acc mean = 0;                                // stays 0 for RMSNorm
+    for (int c = 0; c < C && stats.mean; c++) { mean += x[c] / C; }
+    if (stats.mean) { *stats.mean = mean; }
+
+    acc variance = 0;
+    for (int c = 0; c < C; c++) {
         const acc from_mean = x[c] - mean;
-        return from_mean * from_mean;
-    });
+        variance += from_mean * from_mean / C;
+    }
     const acc rstd = acc(1) / sqrt(variance + acc(eps));
     *stats.rstd = rstd;
 
@@ -222,20 +213,24 @@ inline void norm_row(real* out, NormStats<acc> stats, const real* x, NormWeights
 //      dw += dout x^,   db += dout
 inline void norm_row_backward(real* dx, NormWeights<acc> grads, const real* dout, const real* x,
                               const real* weight, NormStats<const acc> stats, bool add, int C) {
-    const acc mean = or_zero(stats.mean, 0);
+    const bool layer_norm = stats.mean != NULL;
+    const acc mean = layer_norm ? *stats.mean : 0;
     const acc r = *stats.rstd;
-    auto g = [=](int c) { return dout[c] * or_one(weight, c); };
-    auto normed = [=](int c) { return (x[c] - mean) * r; };
 
-    acc mean_g = 0;
-    if (stats.mean) { mean_g = channel_mean(C, g); }
-    const acc mean_gx = channel_mean(C, [=](int c) {
-        return g(c) * normed(c);
-    });
+    acc mean_g = 0;                              // stays 0 for RMSNorm
+    acc mean_gx = 0;
+    for (int c = 0; c < C; c++) {
+        const acc g = dout[c] * or_one(weight, c);
+        const acc normed = (x[c] - mean) * r;
+        if (layer_norm) { mean_g += g / C; }
+        mean_gx += g * normed / C;
+    }
 
     for (int c = 0; c < C; c++) {
-        const acc d = r * (g(c) - mean_g - normed(c) * mean_gx);
-        if (grads.weight) { grads.weight[c] += dout[c] * normed(c); }
+        const acc g = dout[c] * or_one(weight, c);
+        const acc normed = (x[c] - mean) * r;
+        const acc d = r * (g - mean_g - normed * mean_gx);
+        if (grads.weight) { grads.weight[c] += dout[c] * normed; }
         if (grads.bias) { grads.bias[c] += dout[c]; }
         // the last to be written: dx may be dout
         if (add) {
@@ -478,7 +473,13 @@ inline long stat_at(int b, int t, int h, AttnShape s) {
     return (head * s.T + t) * 2;
 }
 
-// Attends:  out_t = sum_j A_j v_j,  A_j the weights.
+// Attends:  out_t = sum_j A_j v_j,  A_j the weights. For softmax without an extra key this is
+//      s_j = scale q_t . k_j          the scores of the keys that token t sees
+//      m   = max_j s_j                so that no exponential overflows
+//      w_j = exp(s_j - m)
+//      Z   = sum_j w_j
+//      A_j = w_j / Z
+//      o_t = sum_j A_j v_j
 // out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra column
 template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,

@@ -21,7 +21,7 @@ KV key/value heads, HS head size, F FFN width, OC channels that W_O reads, L lay
 N = B T rows.
 */
 #include "tensors.h"        // PARAMS, ACTS: every tensor is a row
-#include "core/operations.h"     // real, acc, ops: the backend; variant::attention_forward
+#include "core/operations.h"     // real, acc, ops: the backend; variant::attend
 #include "model.h"          // Model, model_load, and where its activations are
 #include "core/kv_cache.h"       // cache_keep, attention_forest: rows that come after others
 #include "core/train_sink.h"     // Stage, Watch: what this file gives to the commands
@@ -192,14 +192,7 @@ static void output_backward(Model* m, int i, real* dinp, const real* inp, const 
     linear_backward(dinp, df, inp, w, rows(m));
 }
 
-// ---- the stages of a layer, in their order: what each computes, and what it costs
-
-static StageCost linear_cost(double C, double OC) { return { 2 * C * OC, C + OC }; }
-
-// Counts what the end of a branch costs, whose product reads `width` channels.
-static StageCost output_cost(const Sizes& sizes, double width) {
-    return { 2 * width * sizes.C, width + 2.0 * sizes.C };
-}
+// ---- the stages of a layer, in their order
 
 // Returns what the products read that begin a branch.
 static StageInput branch_input(const Model* m, int i) { return { act_n(m, i), m->arch.C }; }
@@ -213,8 +206,6 @@ static void attn_input_forward(Model* m, int l)  { input_forward(m, 2 * l); }
 static void attn_input_backward(Model* m, int l) { input_backward(m, 2 * l); }
 static void ffn_input_forward(Model* m, int l)   { input_forward(m, 2 * l + 1); }
 static void ffn_input_backward(Model* m, int l)  { input_backward(m, 2 * l + 1); }
-
-static StageCost norm_cost(const Sizes& sizes)   { return { 0, 2.0 * sizes.C }; }
 
 // -- q, k, v = n W^T + b
 
@@ -234,10 +225,6 @@ static void qkv_backward(Model* m, int l) {
     const Acts& a = m->acts;
     const bool add = m->sizes.gate;
     linear_backward(a.dn, a.dqkv, act_n(m, 2 * l), qkv_linear(m, l), rows(m), add);
-}
-
-static StageCost qkv_cost(const Sizes& sizes) {
-    return linear_cost(sizes.C, sizes.qkv_width);
 }
 
 // -- QKNORM: q and k become norm(q), norm(k), of each head or of all heads together
@@ -271,8 +258,6 @@ static void qk_norm_backward(Model* m, int l) {
                           attn_shape(m, l));
 }
 
-static StageCost qk_norm_cost(const Sizes& sizes) { return { 0, 3.0 * sizes.qk_width }; }
-
 // -- rotary: q and k are rotated by their position. If no stage lies between, attention's backward
 // rotates them back
 
@@ -303,8 +288,6 @@ static void rotary_backward(Model* m, int l) {
     if (!table || rotates_in_attention(m)) { return; }
     ops::rope(m->acts.dqkv, table, -1, attn_shape(m, l));
 }
-
-static StageCost rotary_cost(const Sizes& sizes) { return { 0, 2.0 * sizes.qk_width }; }
 
 // -- phi, the kernel of linear attention, on every head of q and k: elu + 1, or W2 relu(W1 x)
 
@@ -371,18 +354,13 @@ static void phi_backward(Model* m, int l) {
     ops::in_parts(rows(m), g.phi1w, g.phi2w, count, backward);
 }
 
-static StageCost phi_cost(const Sizes& sizes) {
-    const double flops = sizes.phi ? 4.0 * sizes.qk_width * sizes.HS : 0;
-    return { flops, 4.0 * sizes.qk_width };
-}
-
 // -- attention
 
-static void attention_forward(Model* m, int l) {
+static void attend_forward(Model* m, int l) {
     if (m->cache) { cache_append(m, l); }
     each_span(m, [&](const Span& span) {
         if (span.position > 0) { return; }
-        variant::attention_forward(act_att(m, l, span.row), act_stat(m, l, span.row),
+        variant::attend(act_att(m, l, span.row), act_stat(m, l, span.row),
                                    act_qkv(m, l, span.row), star_column(m, l),
                                    span_shape(m, l, span));
     });
@@ -391,19 +369,15 @@ static void attention_forward(Model* m, int l) {
 
 // Computes acts.dqkv from acts.datt. In the forward pass this was:
 //      w_j = f(scale q . k_j),   A_j = w_j / Z,   o = sum_j A_j v_j
-static void attention_backward(Model* m, int l) {
+static void attend_backward(Model* m, int l) {
     const BiasRow& bias = m->sizes.bias;
     const auto& g = layer_grads(m, l);
     const StarColumn<acc> dstar = { bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
                                     bias.learn_v ? g.vstar : NULL };
     const acc* rope = rotates_in_attention(m) ? layer_rope(m, l) : NULL;
     const AttnResult<real, acc> result = { act_att(m, l), act_stat(m, l) };
-    variant::attention_backward(m->acts.dqkv, dstar, m->acts.datt, result, act_qkv(m, l),
+    variant::attend_backward(m->acts.dqkv, dstar, m->acts.datt, result, act_qkv(m, l),
                                 star_column(m, l), rope, attn_shape(m, l));
-}
-
-static StageCost attention_cost(const Sizes& sizes) {
-    return { 0, double(sizes.qkv_width + sizes.q_width) };
 }
 
 // -- GATE: o sigmoid(g), g = n W_g^T: a number for each head, or for each of its channels
@@ -427,10 +401,6 @@ static void gate_backward(Model* m, int l) {
     ops::gate_backward(a.datt, a.dgate, a.dgated, act_att(m, l), act_gate(m, l), gates_per_head(m),
                        attn_shape(m, l));
     linear_backward(a.dn, a.dgate, act_n(m, 2 * l), gate_linear(m, l), rows(m));
-}
-
-static StageCost gate_cost(const Sizes& sizes) {
-    return { 2.0 * sizes.C * sizes.gate_width, sizes.C + 2.0 * sizes.q_width };
 }
 
 // Returns the gradient of the heads' output.
@@ -457,10 +427,6 @@ static void combine_backward(Model* m, int l) {
     ops::heads_backward(dact_out(m), dv, m->acts.dheads, sum, attn_shape(m, l));
 }
 
-static StageCost combine_cost(const Sizes& sizes) {
-    return { 0, double(sizes.q_width + sizes.OC) };
-}
-
 // -- W_O, and back onto the stream
 
 static Linear out_linear(const Model* m, int l) {
@@ -482,8 +448,6 @@ static void attn_output_backward(Model* m, int l) {
     real* dheads = m->sizes.combine ? m->acts.dheads : dact_out(m);
     output_backward(m, 2 * l, dheads, heads_input(m, l).x, out_linear(m, l));
 }
-
-static StageCost attn_output_cost(const Sizes& sizes) { return output_cost(sizes, sizes.OC); }
 
 // -- FFN: gate | up, the activation, down
 
@@ -513,10 +477,6 @@ static void up_backward(Model* m, int l) {
     linear_backward(a.dn, a.dfch, act_n(m, 2 * l + 1), up_linear(m, l), rows(m));
 }
 
-static StageCost up_cost(const Sizes& sizes) {
-    return linear_cost(sizes.C, sizes.up_width);
-}
-
 static void activation_forward(Model* m, int l) {
     const FfnRow& ffn = m->sizes.ffn;
     real* fca = act_fca(m, l);
@@ -531,11 +491,6 @@ static void activation_backward(Model* m, int l) {
     ops::ffn_backward(a.dfch, a.dfca, fch, ffn.act, ffn.gated, rows(m), m->sizes.F);
 }
 
-static StageCost activation_cost(const Sizes& sizes) {
-    const double width = sizes.up_width;
-    return { 0, width + sizes.F, 2 * width + sizes.F };
-}
-
 static void down_forward(Model* m, int l) {
     output_forward(m, 2 * l + 1, act_fca(m, l), down_linear(m, l));
 }
@@ -543,8 +498,6 @@ static void down_forward(Model* m, int l) {
 static void down_backward(Model* m, int l) {
     output_backward(m, 2 * l + 1, m->acts.dfca, act_fca(m, l), down_linear(m, l));
 }
-
-static StageCost down_cost(const Sizes& sizes) { return output_cost(sizes, sizes.F); }
 
 static StageInput down_input(const Model* m, int l) { return { act_fca(m, l), m->arch.F }; }
 
@@ -559,24 +512,35 @@ static bool has_gate(const Model* m, int l)      { return attends(m, l) && m->si
 static bool combines(const Model* m, int l)      { return attends(m, l) && m->sizes.combine; }
 static bool has_ffn(const Model* m, int l)       { return m->sizes.has_ffn(l); }
 
-// ---- a layer is this list, forward; backward is the same list from the end
+// ---- a layer is this list, forward; backward is the same list from the end. Of a plain LLaMA
+// layer these stages run, for the residual stream x:
+//
+//      norm         n = RMSNorm(x)
+//      qkv          q, k, v = n W_q^T, n W_k^T, n W_v^T
+//      rotary       q, k turned by their position
+//      attention    s_j = q . k_j / sqrt(HS),  w_j = e^{s_j},  o = sum_j w_j v_j / sum_j w_j
+//      out          x = x + o W_O^T
+//      FFN norm     n = RMSNorm(x)
+//      gate|up      g, u = n W_gate^T, n W_up^T
+//      activation   a = g sigmoid(g) u
+//      down         x = x + a W_down^T
 #define BOTH(stage) stage##_forward, stage##_backward
 const std::vector<Stage> LAYER_STAGES = {
-    // name        runs if      what it does       cost of a row     its input    role
-    { "norm",       always,      BOTH(attn_input),  norm_cost,        no_product,  ROLE_NONE },
-    { "qkv",        attends,     BOTH(qkv),         qkv_cost,         attn_input,  ROLE_NONE },
-    { "qk norm",    norms_qk,    BOTH(qk_norm),     qk_norm_cost,     no_product,  ROLE_NONE },
-    { "rotary",     rotates,     BOTH(rotary),      rotary_cost,      no_product,  ROLE_NONE },
-    { "phi",        has_phi,     BOTH(phi),         phi_cost,         no_product,  ROLE_NONE },
-    { "attention",  attends,     BOTH(attention),   attention_cost,   no_product,  ROLE_ATTENTION },
-    { "gate",       has_gate,    BOTH(gate),        gate_cost,        attn_input,  ROLE_GATE },
-    { "combine",    combines,    BOTH(combine),     combine_cost,     no_product,  ROLE_NONE },
-    { "out",        attends,     BOTH(attn_output), attn_output_cost, heads_input, ROLE_ATTN_OUT },
+    // name        runs if      what it does       its input    role
+    { "norm",       always,      BOTH(attn_input),  no_product,  ROLE_NONE },
+    { "qkv",        attends,     BOTH(qkv),         attn_input,  ROLE_NONE },
+    { "qk norm",    norms_qk,    BOTH(qk_norm),     no_product,  ROLE_NONE },
+    { "rotary",     rotates,     BOTH(rotary),      no_product,  ROLE_NONE },
+    { "phi",        has_phi,     BOTH(phi),         no_product,  ROLE_NONE },
+    { "attention",  attends,     BOTH(attend),      no_product,  ROLE_ATTENTION },
+    { "gate",       has_gate,    BOTH(gate),        attn_input,  ROLE_GATE },
+    { "combine",    combines,    BOTH(combine),     no_product,  ROLE_NONE },
+    { "out",        attends,     BOTH(attn_output), heads_input, ROLE_ATTN_OUT },
     OPEN_MIXER_STAGES
-    { "FFN norm",   always,      BOTH(ffn_input),   norm_cost,        no_product,  ROLE_NONE },
-    { "gate|up",    has_ffn,     BOTH(up),          up_cost,          ffn_input,   ROLE_NONE },
-    { "activation", has_ffn,     BOTH(activation),  activation_cost,  no_product,  ROLE_NONE },
-    { "down",       has_ffn,     BOTH(down),        down_cost,        down_input,  ROLE_FFN_OUT },
+    { "FFN norm",   always,      BOTH(ffn_input),   no_product,  ROLE_NONE },
+    { "gate|up",    has_ffn,     BOTH(up),          ffn_input,   ROLE_NONE },
+    { "activation", has_ffn,     BOTH(activation),  no_product,  ROLE_NONE },
+    { "down",       has_ffn,     BOTH(down),        down_input,  ROLE_FFN_OUT },
     OPEN_FFN_STAGES
 };
 #undef BOTH

@@ -8,11 +8,10 @@ memory_needed.h -- the memory that a model takes, in words, and a check that it 
 #include "../core/optimizer.h"
 #include "../shell/process.h"
 
-// Returns the bytes of the activations of B sequences of T tokens; *table: MiB of each tensor, in
-// words.
-inline size_t acts_bytes(const Arch& c, bool train, long B, long T, std::string* table = NULL) {
+// Returns the bytes of the activations of B sequences of T tokens.
+inline size_t acts_bytes(const Arch& c, bool train, long B, long T) {
     Acts none;
-    return Layout(c).acts(&none, NULL, acts_shape(c, train, B, T), table);
+    return Layout(c).acts(&none, NULL, acts_shape(c, train, B, T));
 }
 
 // Returns the bytes of the tables of positions for sequences of T tokens.

@@ -51,7 +51,6 @@ Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients)
     checkpoint_read(&m, &k);
     const bool all_read = cpu::mapped.all.empty();       // none stays in its file
     if (all_read) { numbers_note(m, f->words[0]); }
-    cpu::product_settings.split_floats = !gradients;     // if it is only run forward
     f->arch.V = c.V;
     return m;
 }

@@ -44,20 +44,19 @@ typedef std::conditional<std::is_same<real, acc>::value, SameType, acc>::type ot
 template long Layout::params<real>(Params<real>*, std::vector<Tensor>*, real*) const;
 template long Layout::params<other>(Params<other>*, std::vector<Tensor>*, other*) const;
 
-size_t Layout::acts(Acts* a, char* base, const ActsShape& shape, std::string* table) const {
+size_t Layout::acts(Acts* a, char* base, const ActsShape& shape) const {
     const long N = shape.B * shape.T;
     const long lm_head_rows = shape.lm_head_rows;
     const long layer_rows = shape.train ? L * N : N;
     const long stream_rows = shape.train ? (2 * L + 1) * N : 3 * N;
     const long grad_rows = shape.train ? N : 0;
     size_t bytes = 0;
-    auto place = [&](const char* name, size_t size) __attribute__((noinline)) {
+    auto place = [&](size_t size) __attribute__((noinline)) {
         char* at = base + bytes;
         bytes += aligned(size);
-        if (table && size > 0) { *table += strf(" %s %.1f", name, size / 0x1p20); }
         return at;
     };
-    #define X(type, name, size) a->name = (type*)place(#name, (size) * sizeof(type));
+    #define X(type, name, size) a->name = (type*)place((size) * sizeof(type));
     ACTS(X)
     #undef X
     return bytes;

@@ -10,20 +10,13 @@ model, and the micro-batch of a training step.
 
 // ---- a layer is a list of stages, forward; backward is the same list from the end
 
-// What a stage costs for one row, forward; backward costs twice as much unless said otherwise.
-struct StageCost {
-    double flops;               // of its products; attention's depend on T: commands/bench.cpp
-    double moved;               // elements, without weights
-    double moved_backward = 2 * moved;
-};
-
 // What the matrix product of a stage reads: x (N, width); NULL if the stage has none.
 struct StageInput {
     real* x;
     int width;
 };
 
-// What a stage is to code outside: eval edits what these leave, bench and probe look for attention.
+// What a stage is to code outside: eval edits what these leave, probe looks for attention.
 enum StageRole { ROLE_NONE, ROLE_ATTENTION, ROLE_GATE, ROLE_ATTN_OUT, ROLE_FFN_OUT };
 
 struct Stage {
@@ -31,7 +24,6 @@ struct Stage {
     bool (*when)(const Model* m, int l);
     void (*forward)(Model* m, int l);
     void (*backward)(Model* m, int l);
-    StageCost (*cost)(const Sizes& sizes);
     StageInput (*reads)(const Model* m, int l);
     StageRole role;
 };

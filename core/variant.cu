@@ -60,14 +60,14 @@ template <> double Pe::bias(int distance, float slope) {
 } // namespace build
 
 namespace variant {
-void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
-                       const AttnShape& s) {
+void attend(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
+            const AttnShape& s) {
     ops::attention_forward<Attn, Bias, Pe>(out, stat, qkv, star, s);
 }
 
-void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
-                        AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
-                        const acc* turns, const AttnShape& s) {
+void attend_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
+                     AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
+                     const acc* turns, const AttnShape& s) {
     ops::attention_backward<Attn, Bias, Pe>(dqkv, dstar, dout, result, qkv, star, turns, s);
 }
 

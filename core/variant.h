@@ -22,11 +22,11 @@ typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimizer state hold
 
 namespace variant {
-void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
-                       const AttnShape& s);
-void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
-                        AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
-                        const acc* turns, const AttnShape& s);
+void attend(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
+            const AttnShape& s);
+void attend_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
+                     AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
+                     const acc* turns, const AttnShape& s);
 // Computes attention of one query at position t, in host memory: cpu/attention_row.h.
 void attention_row(real* out, const real* q, const real* kv, StarColumn<const real> star, int t,
                    const AttnShape& s);

@@ -258,8 +258,7 @@ template <class R> struct HeadFactors {
     typename Tiles<R>::Right k, v;
 
     HeadFactors(const Sequence<const R>& x, int g, int keys, AttnShape s)
-        : tiles(product_settings.split_floats && split_here() && s.HS >= 32),
-          k(tiles.across(K_ACROSS, x.k(0, g), attn_row(s), keys, s.HS)),
+        : k(tiles.across(K_ACROSS, x.k(0, g), attn_row(s), keys, s.HS)),
           v(tiles.along(ROWS_ALONG, x.v(0, g), attn_row(s), keys, s.HS)) {}
 };
 

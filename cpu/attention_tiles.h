@@ -79,17 +79,15 @@ template <class R> struct Tiles {
     const Lanes lanes;
     const int pair;
 
-    // Holds the thread's tile registers while it lives. split: floats are two bf16 each
-    // (bf16_pair.h)
-    Tiles(bool split = false)
-        : kernel(split && floats ? split_kernel : kernel_for(!floats)),
-          lanes(lanes_by(kernel, split)), pair(lanes == PAIRS ? 2 : 1) {
+    // Holds the thread's tile registers while it lives.
+    Tiles()
+        : kernel(kernel_for(!floats)), lanes(lanes_by(kernel)), pair(lanes == PAIRS ? 2 : 1) {
         if (kernel.begin) { kernel.begin(); }
     }
     ~Tiles() { if (kernel.end) { kernel.end(); } }
 
-    static Lanes lanes_by(const Kernel& kernel, bool split) {
-        if (floats) { return split ? SPLIT : FLOATS; }
+    static Lanes lanes_by(const Kernel& kernel) {
+        if (floats) { return FLOATS; }
         return kernel.bf16 ? PAIRS : WIDENED;
     }
     long lanes_of(int K) const { return round_up(div_up(K, pair), kernel.deep); }
@@ -101,10 +99,6 @@ template <class R> struct Tiles {
         const long depth = lanes_of(f.K);
         const long row = depth + 16;    // + 16: rows apart in the cache's sets
         lane* to = (lane*)scratch(slot, round_up(f.count, 32) * row);
-        if (lanes == SPLIT) {       // (of at most BR rows: one strip)
-            split_strip(to, (const float*)x, f.step, f.count, f.K);
-            return { (const char*)to, depth * (long)sizeof(lane), sizeof(lane) };
-        }
         pack_rows({ to, row, (int)f.count }, kernel, f, 0, { 0, depth });
         return { (const char*)to, row * (long)sizeof(lane), sizeof(lane) };
     }
@@ -136,7 +130,7 @@ template <class R> struct Tiles {
 
     // Rounds the first M rows of a tile (BR, BC) to R: (M, BC).
     const R* weights(Slot slot, const float* tile, int M) {
-        if (floats) { return (const R*)tile; }      // (split when they become a factor)
+        if (floats) { return (const R*)tile; }
         bf16* to = (bf16*)scratch(slot, BR * BC / 2);
         kernel.round(to, BC, tile, BC, NULL, NULL, M, BC);
         return (const R*)to;
@@ -276,8 +270,6 @@ inline void tile_columns(double* c, long ldc, LeftOfDouble a, RightOfDouble b, i
 template <> struct Tiles<double> {
     typedef LeftOfDouble Left;
     typedef RightOfDouble Right;
-
-    Tiles(bool = false) {}
 
     Left rows(Slot, const double* x, long stride, int, int) { return { x, stride, 1 }; }
 

@@ -424,43 +424,6 @@ TARGET_AMX static void amx_block(float* c, long ldc, int, int, TileA a, TileB b,
     amx_store(c, ldc);
 }
 
-// The same for floats as two bf16, high and low. 32 k's take three products, low x high, high x
-// high and high x low, or two where B has no low parts. What two of them read is loaded once. Loads
-// come in groups: that is a tenth faster where another program uses the core, too.
-template <bool LOW>
-TARGET_AMX void amx_split_block(float* c, long ldc, int, int, TileA a, TileB b, long lanes,
-                                bool add) {
-    amx_load(c, ldc, add);
-    const char* high = a.at;
-    const lane* b0 = b.at;
-    const lane* b1 = b.at + b.panel;
-    for (long l = 0; l < lanes; l += 32, high += SPLIT_STEP * 4, b0 += 512, b1 += 512) {
-        const char* low = high + SPLIT_LOW * 4;
-        _tile_loadd(4, low, 64);
-        _tile_loadd(5, low + 1024, 64);
-        _tile_loadd(6, b0, 64);
-        _tile_loadd(7, b1, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
-        _tile_loadd(4, high, 64);
-        _tile_loadd(5, high + 1024, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
-        if (!LOW) { continue; }
-        _tile_loadd(6, b0 + 256, 64);
-        _tile_loadd(7, b1 + 256, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
-    }
-    amx_store(c, ldc);
-}
-
 // A tile of C by `block`; at the edges of C by way of a whole one.
 template <TileKernel* block>
 void amx_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add) {
@@ -474,41 +437,6 @@ void amx_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lan
     for (int i = 0; i < rows; i++) {
         memcpy(c + i*ldc, whole + i*32, cols * 4);
     }
-}
-
-// Splits 32 floats into bf16, high and low.
-TARGET_AVX512 static void split32(__m512i* high, __m512i* low, const float* x) {
-    const __m512 x0 = _mm512_loadu_ps(x);
-    const __m512 x1 = _mm512_loadu_ps(x + 16);
-    *high = (__m512i)_mm512_cvtne2ps_pbh(x1, x0);
-    const __m512 rest0 = _mm512_sub_ps(x0, avx512_widen(_mm512_castsi512_si256(*high)));
-    const __m512 rest1 = _mm512_sub_ps(x1, avx512_widen(_mm512_extracti64x4_epi64(*high, 1)));
-    *low = (__m512i)_mm512_cvtne2ps_pbh(rest1, rest0);
-}
-
-TARGET_AVX512 static void avx512_split_row(lane* to, const float* from, long n) {
-    for (long i = 0; i < n; i += 32) {
-        __m512i high, low;
-        split32(&high, &low, from + i);
-        _mm512_storeu_si512(to, high);
-        _mm512_storeu_si512(to + SPLIT_LOW, low);
-        to += SPLIT_STEP;
-    }
-}
-
-TARGET_AVX512 static bool avx512_split_panel(lane* to, const float* from, long from_row) {
-    alignas(64) lane high[16][16], low[16][16];
-    __m512i any = _mm512_setzero_si512();
-    for (int j = 0; j < 16; j++) {
-        __m512i high_j, low_j;
-        split32(&high_j, &low_j, from + j*from_row);
-        _mm512_store_si512(high[j], high_j);
-        _mm512_store_si512(low[j], low_j);
-        any = _mm512_or_si512(any, low_j);
-    }
-    avx512_transpose(to, 16, (const char*)high, 64);
-    avx512_transpose(to + 256, 16, (const char*)low, 64);
-    return _mm512_test_epi32_mask(any, any) != 0;
 }
 
 // Tells whether the processor has AMX for bf16 (CPUID leaf 7) and Linux lets this process use it.
@@ -540,7 +468,7 @@ static bool avx512_bf16_here() { return __builtin_cpu_supports("avx512bf16"); }
 static bool always_here() { return true; }
 
 //    name, bf16, rows, even, deep, chunk,
-//    tile, transpose, pairs, round, here [, begin, end [, split_panel, split_row, high]]
+//    tile, transpose, pairs, round, here [, begin, end]
 const Kernel kernels[] = {
     { "any", false, 4, 4, 1, 384,
       any_tile, any_transpose, any_pairs, any_round, always_here },
@@ -557,15 +485,4 @@ const Kernel kernels[] = {
 #endif
 };
 const int KERNELS = sizeof kernels / sizeof *kernels;
-
-#ifdef HAVE_X86_KERNELS
-const Kernel split_kernel = {
-    "amx, floats as two bf16", true, 32, 32, 32, 1024,
-    amx_tile<amx_split_block<true>>, avx512_transpose, avx512_pairs, avx512_round, amx_allowed,
-    amx_begin, amx_end,
-    avx512_split_panel, avx512_split_row, amx_tile<amx_split_block<false>>
-};
-#else
-const Kernel split_kernel = {};
-#endif
 } // namespace cpu

@@ -59,16 +59,6 @@ typedef void Pairs(lane* to, const char* from, long from_row);
 typedef void Round(bf16* out, long ld, const float* sum, long ld_sum, const bf16* x, const bf16* y,
                    int rows, int cols);
 
-// Splits 32 floats of each of 16 rows, from_row floats apart, into pairs of bf16: to (32, 16)
-// lanes, 16 lanes of their high parts, then 16 of the low ones (bf16_pair.h). Returns false if all
-// low parts are zero.
-typedef bool SplitPanel(lane* to, const float* from, long from_row);
-
-// Splits n floats, a multiple of 32. For each 32 the high parts go to 16 lanes, the low ones to the
-// 16 that begin SPLIT_LOW lanes later, and the next 32 follow SPLIT_STEP lanes on.
-typedef void SplitRow(lane* to, const float* from, long n);
-enum { SPLIT_LOW = 32 * 16, SPLIT_STEP = 2 * SPLIT_LOW };
-
 struct Kernel {
     const char* name;
     bool bf16;                      // its lanes are pairs of bf16, else floats
@@ -86,19 +76,10 @@ struct Kernel {
     // called on every thread, before the first tile and after the last; NULL: nothing to do
     void (*begin)() = NULL;
     void (*end)() = NULL;
-
-    // only for floats that are multiplied as two bf16 each
-    SplitPanel* split_panel = NULL;
-    SplitRow* split_row = NULL;
-    TileKernel* high = NULL;        // for a B without low parts
 };
 
 // from the slowest to the fastest
 extern const Kernel kernels[];
 extern const int KERNELS;
-
-// Multiplies floats as two bf16 each, where there is AMX. Rows of A come in strips of 32, one after
-// the other, `row` bytes to a row (bf16_pair.h).
-extern const Kernel split_kernel;
 } // namespace cpu
 #endif // CPU_KERNELS_H

@@ -1,12 +1,11 @@
 /*
 linear.h -- the forward pass of a linear layer. linear_forward is all that training needs. A model
-that is only run may leave its weights in their file (mapped_weights.h), and multiply floats as two
-bf16 each (bf16_pair.h): linear_forward_only does that.
+that is only run may leave its weights in their file (mapped_weights.h): linear_forward_only reads
+them there.
 */
 #ifndef CPU_LINEAR_H
 #define CPU_LINEAR_H
 #include <type_traits>
-#include "bf16_pair.h"
 #include "mapped_weights.h"
 #include "product.h"
 
@@ -42,21 +41,17 @@ template <class R> void linear_forward(const Linear<R>& x) {
 // Computes the layer of a model that is only run. Returns false, and does nothing, if
 // linear_forward is the way.
 inline bool linear_forward_only(const Linear<float>& x) {
-    const bool split = split_pays(x.N, x.OC, x.C);
-    if (!split && mapped.all.empty()) { return false; }
-    const lane* left = split ? split_left(x.inp, x.N, x.C) : NULL;
+    if (mapped.all.empty()) { return false; }
     for (int o = 0; o < x.OC; ) {
         const float* weight = x.weight + (long)o * x.C;
         const WeightRows<float> rows = weight_rows(weight, x.C, x.OC - o);      // as floats
-        const Linear<float> part = x.columns(o, rows.n, rows.x);
-        if (split) { split_forward(part, left); }
-        else       { linear_forward(part); }
+        linear_forward(x.columns(o, rows.n, rows.x));
         o += rows.n;
     }
     return true;
 }
 
-// Only floats have such ways.
+// Only weights in float stay in their file.
 template <class R> bool linear_forward_only(const Linear<R>&) { return false; }
 } // namespace cpu
 #endif // CPU_LINEAR_H

@@ -67,7 +67,7 @@ inline void cast_to_real(real* dst, const acc* src, long n) {
 inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias,
                            const real* residual, int N, int C, int OC) {
     const Linear<real> linear = { out, inp, weight, bias, residual, N, C, OC, OC };
-    if (linear_forward_only(linear)) { return; }        // weights in their file, split floats
+    if (linear_forward_only(linear)) { return; }        // weights in their file
     linear_forward(linear);
 }
 

@@ -18,7 +18,7 @@ namespace cpu {
 // ----------------------------------------------------------------------------
 // 1 which kernel
 
-ProductSettings product_settings = { KERNELS - 1, { KERNELS - 1, KERNELS - 1 }, false };
+ProductSettings product_settings = { KERNELS - 1, { KERNELS - 1, KERNELS - 1 } };
 
 void product_choose(bool bf16, int k) { product_settings.chosen[bf16] = k; }
 
@@ -106,44 +106,7 @@ static void pack_block(lane* to, const Kernel& kernel, const Factor& f, long v, 
     }
 }
 
-// Copies 32 k's from k on, of 16 columns from v on, zero where there is nothing: to (16, 32).
-static void copy_edge(float* to, const Factor& f, long v, long k) {
-    const long columns = std::min(16L, f.count - v);
-    const long n = std::min(32L, f.K - k);
-    memset(to, 0, 16 * 32 * sizeof(float));
-    for (long i = 0; i < n; i++) {
-        for (long j = 0; j < columns; j++) {
-            to[j * 32 + i] = *(const float*)f.at(v + j, k + i);
-        }
-    }
-}
-
-// Splits the same 32 k's of 16 columns to two bf16 each. Returns false if all low parts are zero.
-static bool split_block(lane* to, const Factor& f, long v, long k) {
-    const bool whole = v + 16 <= f.count && k + 32 <= f.K;
-    if (whole && f.k_step == 1) {
-        return split_kernel.split_panel(to, (const float*)f.at(v, k), f.step);
-    }
-    float block[16 * 32];
-    if (whole && f.step == 1) {
-        for (int half = 0; half < 32; half += 16) {
-            const char* from = f.at(v, k + half);
-            split_kernel.transpose((lane*)block + half, 32, from, f.k_step * sizeof(float));
-        }
-    } else {
-        copy_edge(block, f, v, k);
-    }
-    return split_kernel.split_panel(to, block, 32);
-}
-
-bool pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, LaneRange lanes) {
-    if (f.lanes == SPLIT) {                 // a lane is a float here, and lanes are multiples of 32
-        bool low = false;
-        for (long k = lanes.l0; k < lanes.l1; k += 32, to += 32 * 16) {
-            low |= split_block(to, f, v, k);
-        }
-        return low;
-    }
+void pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, LaneRange lanes) {
     const bool side_by_side = f.step == 1 || f.k_step == 1;
     const bool whole = side_by_side && v + 16 <= f.count;
     const long end = std::min(lanes.l1, f.K / f.pair());
@@ -160,7 +123,6 @@ bool pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, LaneRan
             to += 16;
         }
     }
-    return true;
 }
 
 // Packs a row whose numbers lie side by side.
@@ -273,7 +235,6 @@ struct Product {
     bool direct;                    // a kernel reads A where it is
     float* sums = NULL;             // (tall, wide), for a C in bf16 of more than one block of lanes
     lane* block[2];                 // one is packed while the other is still read
-    std::atomic<long> low[2] = {};  // of split floats: the last block there with low parts
     std::atomic<long> tickets = {};
 
     Product(const Kernel& kernel, long M, long N, const Factor& a, const Factor& b, const Result& c)
@@ -341,9 +302,6 @@ void Product::plan(int threads) {
 // Gives a kernel the p.rows_at_once rows of A from row i on.
 static TileA tile_a(const Product& p, long i, LaneRange lanes) {
     const Factor& a = p.a;
-    if (p.kernel.split_row) {                           // whole strips
-        return { a.at(i, 32 * lanes.l0), a.row_bytes(), 0 };
-    }
     const bool past_end = i + p.kernel.rows > p.M;
     const bool must_pack = p.kernel.deep > 1 && past_end;
     if (p.direct && !must_pack) {
@@ -438,8 +396,7 @@ static void prefetch_c(const Result& c, long r0, long r1, long j, long cols) {
 }
 
 // Adds the block's lanes to the sums of tile k of a group.
-static void sum_tile(const Product& p, TileKernel* tile, TileA a, const Block& block,
-                     const Group& g, int k) {
+static void sum_tile(const Product& p, TileA a, const Block& block, const Group& g, int k) {
     const Result& c = p.c;
     const LaneRange lanes = block.lanes;
     const int n = k * TILE_COLS;
@@ -465,7 +422,8 @@ static void sum_tile(const Product& p, TileKernel* tile, TileA a, const Block& b
     const bool starts_from_c = !c.bf16 && (c.accumulate || c.residual);
     const long column = g.j + n - block.j0;
     const TileB b = { block.x + column * lanes.size(), PANEL * lanes.size() };
-    tile(sums, g.ld, g.rows, cols, a, b, lanes.size(), !first || starts_from_c);
+    const bool add = !first || starts_from_c;
+    p.kernel.tile(sums, g.ld, g.rows, cols, a, b, lanes.size(), add);
 }
 
 // ----------------------------------------------------------------------------
@@ -495,8 +453,8 @@ static long pack_tickets(const Product& p, const Block& b) {
     return div_up(b.panels(), panels_at_once(p)) * b.segments();
 }
 
-// Packs what ticket t is for. Returns false if all low parts are zero.
-static bool pack_ticket(const Product& p, const Block& b, long t) {
+// Packs what ticket t is for.
+static void pack_ticket(const Product& p, const Block& b, long t) {
     const long deep = b.lanes.size();
     const long from = t % b.segments() * SEGMENT;
     const long to = std::min(deep, from + SEGMENT);
@@ -505,21 +463,19 @@ static bool pack_ticket(const Product& p, const Block& b, long t) {
     // B transposed: a few lanes of all these panels, side by side in memory, then the next few
     long step = SEGMENT;
     if (p.b.k_step != 1) { step = std::max(16, p.kernel.deep); }
-    bool low = false;
     for (long l = from; l < to; l += step) {
         const long l_end = std::min(to, l + step);
         const LaneRange lanes = { b.lanes.l0 + l, b.lanes.l0 + l_end };
         for (long k = first; k < end; k++) {
             lane* at = b.x + (k * deep + l) * PANEL;
-            low |= pack_panel(at, p.kernel, p.b, b.j0 + k * PANEL, lanes);
+            pack_panel(at, p.kernel, p.b, b.j0 + k * PANEL, lanes);
         }
     }
-    return low;
 }
 
 // Multiplies kernel.rows rows of A, from row i of C on, with the tiles first .. end of a block.
-static void multiply_rows(const Product& p, TileKernel* tile, TileA a, const Block& block, long i,
-                          long first, long end) {
+static void multiply_rows(const Product& p, TileA a, const Block& block, long i, long first,
+                          long end) {
     const bool last = block.lanes.l1 == p.lanes;
     alignas(64) float two[2][32 * GROUP];
     // a group is finished after the next one was begun: its sums need a while to arrive
@@ -532,16 +488,15 @@ static void multiply_rows(const Product& p, TileKernel* tile, TileA a, const Blo
         const Group before = group;
         group = group_at(p, block, i, j, cols, two[number]);
         for (int k = 0; k < tiles; k++) {
-            sum_tile(p, tile, a, block, group, k);
+            sum_tile(p, a, block, group, k);
             if (k == 0 && last) { finish(p, before); }
         }
     }
     if (last) { finish(p, group); }
 }
 
-// Does one thread's part of multiplying a block of B, by `tile`.
-static void multiply(const Product& p, TileKernel* tile, Tickets& tickets, int threads,
-                     const Block& block) {
+// Does one thread's part of multiplying a block of B.
+static void multiply(const Product& p, Tickets& tickets, int threads, const Block& block) {
     const long H = p.kernel.rows;
     const long row_parts = div_up(block.i1 - block.i0, p.rows_at_once);
     const long tiles = div_up(block.j1 - block.j0, TILE_COLS);
@@ -555,7 +510,7 @@ static void multiply(const Product& p, TileKernel* tile, Tickets& tickets, int t
         const long end = std::min(tiles, first + tiles_at_once);
         TileA a = tile_a(p, from, block.lanes);
         for (long i = from; i < to; i += H, a.at += H * a.row) {
-            multiply_rows(p, tile, a, block, i, first, end);
+            multiply_rows(p, a, block, i, first, end);
         }
     });
 }
@@ -574,17 +529,11 @@ static void product_run(Product& p, int threads) {
                                       i0, std::min(p.M, i0 + p.tall),
                                       j0, std::min(p.N, j0 + p.wide),
                                       { l0, std::min(p.lanes, l0 + p.deep) } };
-                std::atomic<long>& low = p.low[number % 2];
-                tickets.share(pack_tickets(p, block), [&](long t) {
-                    if (pack_ticket(p, block, t)) { low.store(number, std::memory_order_relaxed); }
-                });
+                tickets.share(pack_tickets(p, block), [&](long t) { pack_ticket(p, block, t); });
                 if (threads > 1) {
                     #pragma omp barrier
                 }
-                const bool has_low = low.load(std::memory_order_relaxed) == number;
-                TileKernel* tile = p.kernel.tile;
-                if (p.kernel.high && !has_low) { tile = p.kernel.high; }
-                multiply(p, tile, tickets, threads, block);
+                multiply(p, tickets, threads, block);
             }
         }
     }
@@ -629,8 +578,6 @@ void product_with(int k, Factor a, Factor b, Result c) {
     if (a.lanes != FLOATS) { a.lanes = b.lanes = bf16_lanes(kernels[k]); }
     product_by(kernels[k], a, b, c);
 }
-
-void product_split(Factor a, Factor b, Result c) { product_by(split_kernel, a, b, c); }
 
 void product_double(long M, long N, long K, Matrix<double> a, Matrix<double> b, Output<double> c) {
     #pragma omp parallel for if (2.0 * M * N * K > 4e6)

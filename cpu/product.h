@@ -33,8 +33,6 @@ inline long round_up(long a, long b) { return div_up(a, b) * b; }
 struct ProductSettings {
     int last_kernel;                // no row of `kernels` after this one is used; tests lower it
     int chosen[2];                  // the row for factors in float, and in bf16 (choice.h)
-    bool split_floats;              // a command that does not train: products of floats may go by
-                                    // two bf16 each (bf16_pair.h)
 };
 extern ProductSettings product_settings;
 
@@ -99,8 +97,7 @@ template <class R> struct Linear {
 enum Lanes {
     FLOATS,                         // a float each
     PAIRS,                          // two bf16 that follow each other in k
-    WIDENED,                        // a bf16 each, widened to a float
-    SPLIT                           // floats that become two bf16 each (bf16_pair.h)
+    WIDENED                         // a bf16 each, widened to a float
 };
 
 // A factor of a product: element (v, k) is x[v * step + k * k_step], where v is a row of A or a
@@ -135,13 +132,12 @@ struct LaneRange {
 };
 
 // Packs a panel: to (lanes, 16) = those lanes of columns v .. v + 16, zero where there is nothing.
-// Returns false if these are SPLIT and all low parts are zero.
 //
 //      column   v  v+1 ..  v+15
 //      l0     [ 0   1  ..   15 ]       a kernel reads one row of it, 64 bytes, for each lane
 //      l0+1   [16  17  ..   31 ]
 //      ..
-bool pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, LaneRange lanes);
+void pack_panel(lane* to, const Kernel& kernel, const Factor& f, long v, LaneRange lanes);
 
 // Packs rows: to (rows, lanes), `row` lanes apart, = those lanes of rows v.., zero where there is
 // nothing. Writes up to the next multiple of 16 rows and lanes.
@@ -168,10 +164,6 @@ void product(Factor a, Factor b, Result c);
 
 // Does the same by row k of the table, which can run here.
 void product_with(int k, Factor a, Factor b, Result c);
-
-// Does the same for floats, where split_kernel runs: a is split already, in strips (bf16_pair.h),
-// and b is split while it is packed.
-void product_split(Factor a, Factor b, Result c);
 
 // Does the same in double, for tests: plain loops; one thread makes a row of C.
 void product_double(long M, long N, long K, Matrix<double> a, Matrix<double> b, Output<double> c);

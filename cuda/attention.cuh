@@ -106,7 +106,7 @@ void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
     float* panel = row + 2 * all_rows;
     float* star_memory = panel + panels;
     const RowStats r = rows_in(row, star_memory, s);
-    LAUNCH_WARPS((attention_rows_kernel<A, Bi>), all_rows, r, dout, result.out, result.stat, in);
+    attention_rows<A, Bi>(r, dout, result, in, mma && wide(s.HS, { result.out }));
     if (!mma) { attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, result.stat, r, in, panel); }
     const bool turn_last = turns && (!mma || s.rot != s.HS); // in the kernels a whole head turns
     const acc* turn_now = turn_last ? NULL : turns;

@@ -96,13 +96,21 @@ template <class A> DEVICE float score_mass(float score, float top, const AttnSha
     return attn_mass<A>(attn_term<A>(score, top), s.p);
 }
 
-// Returns a . b in every lane of a warp; NULL counts as zero.
-DEVICE float warp_dot(const real* a, const real* b, int HS) {
+// Returns a . b in every one of the LANES lanes that share it; NULL counts as zero. Of fewer than
+// 32 lanes each loads 16 bytes at a time.
+template <int LANES> DEVICE float lanes_dot(const real* a, const real* b, int HS) {
+    constexpr int N = LANES < 32 ? VN : 1;
     const bool both = a && b;
     float sum = 0;
-    for (int i = lane_id(); both && i < HS; i += 32) { sum += (float)a[i] * (float)b[i]; }
-    return warp_sum(sum);
+    for (int i = lane_id() % LANES * N; both && i < HS; i += LANES * N) {
+        add_numbers(sum, load_real<N>(a + i) * load_real<N>(b + i));
+    }
+    #pragma unroll
+    for (int apart = LANES / 2; apart; apart >>= 1) { sum += __shfl_xor_sync(~0u, sum, apart); }
+    return sum;
 }
+
+DEVICE float warp_dot(const real* a, const real* b, int HS) { return lanes_dot<32>(a, b, HS); }
 
 // Returns the score of the extra column for query q of head h, in every lane of a warp.
 template <class A, class Bi>
@@ -179,31 +187,50 @@ DEVICE void row_star(const RowStats& r, const real* dout, Vec<float, 2> st, floa
     }
 }
 
-// Makes the rows, a warp each.
-template <class A, class Bi>
+// Makes the rows: LANES lanes each, 32, or 4 where 16 bytes may be loaded at once and there is no
+// extra column.
+template <class A, class Bi, int LANES>
 __global__ void __launch_bounds__(32 * ROW_WARPS)
     attention_rows_kernel(RowStats r, const real* dout, const real* out, const acc* stat,
                           AttnInputs in) {
     const AttnShape& s = in.s;
-    const long padded = warp_number();
+    const long padded = warp_number() * (32 / LANES) + lane_id() / LANES;
     const int bh = padded / r.TP;
     const int t = padded % r.TP;
     const int heads = s.B * s.NH;
-    if (bh > heads || (bh == heads && t >= ROW_PAD)) { return; }
-    if (t >= s.T || bh == heads) {
-        const float no_weight = A::exp_family ? INFINITY : 0.0f;
-        if (first_lane()) { row_stat_store(r, padded, no_weight, 0); }
-        return;
-    }
+    if (bh > heads || (bh == heads && t >= ROW_PAD)) { return; }     // a whole warp
+    const bool query = bh < heads && t < s.T;
     const int b = bh / s.NH;
     const int h = bh % s.NH;
     const long o = out_at(s, b, t, h);
+    const real* no_query = NULL;
+    const float do_o = lanes_dot<LANES>(query ? dout + o : no_query, out + o, s.HS);
+    const bool stores = lane_id() % LANES == 0;
+    if (!query) {
+        const float no_weight = A::exp_family ? INFINITY : 0.0f;
+        if (stores) { row_stat_store(r, padded, no_weight, 0); }
+        return;
+    }
     const Vec<float, 2> st = stat_at(stat, row_at(s, b, h, t));
-    const float do_o = warp_dot(dout + o, out + o, s.HS);
     const float delta = attn_delta<A>(do_o, st[1], attn_alpha<A, float>(s));
     const float log2_Z = (st[0] + st[1]) * LOG2_E;
-    if (first_lane()) { row_stat_store(r, padded, A::exp_family ? log2_Z : st[0], delta); }
+    if (stores) { row_stat_store(r, padded, A::exp_family ? log2_Z : st[0], delta); }
     if (Bi::column) { row_star<A, Bi>(r, dout, st, delta, b, h, t, in); }
+}
+
+// Launches it. wide: rows of heads begin at multiples of 16 bytes.
+template <class A, class Bi>
+void attention_rows(const RowStats& r, const real* dout, AttnResult<real, acc> result,
+                    const AttnInputs& in, bool wide) {
+    const long rows = rows_all(in.s);
+    if constexpr (Bi::column == NO_COLUMN) {
+        if (wide) {
+            LAUNCH_WARPS((attention_rows_kernel<A, Bi, 4>), rows / 8, r, dout, result.out,
+                         result.stat, in);
+            return;
+        }
+    }
+    LAUNCH_WARPS((attention_rows_kernel<A, Bi, 32>), rows, r, dout, result.out, result.stat, in);
 }
 
 // ----------------------------------------------------------------------------

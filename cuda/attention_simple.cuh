@@ -218,7 +218,7 @@ void attention_simple_backward(real* dqkv, const real* dout, const real* out, co
     float* scratch = (float*)device_scratch((2 * all_rows + 2 * rows) * sizeof(float));
     const RowStats r = rows_in(scratch, scratch + 2 * all_rows, s);
     const SimpleBackward x = { in, dout, stat, r };
-    LAUNCH_WARPS((attention_rows_kernel<A, Bi>), all_rows, r, dout, out, stat, in);
+    attention_rows<A, Bi>(r, dout, { out, stat }, in, false);
     LAUNCH((attention_simple_dq_kernel<A, Bi, Pe>), warp_grid(rows), dim3(32 * ROW_WARPS),
            simple_bytes(s.HS), dqkv, x);
     LAUNCH((attention_simple_dkv_kernel<A, Pe>), warp_grid((long)s.B * s.KV * s.T),

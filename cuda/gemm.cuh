@@ -169,7 +169,7 @@ inline cublasStatus_t product_run(const Product& p, const Algo& algo, const Prod
 inline std::string gemm_cache = emulated ? "" : "data/cache";     // "": no file, the first proposal
 inline bool gemm_search_wanted;
 inline void tune_products(bool wanted) { gemm_search_wanted = wanted; }
-const double GEMM_SEARCH_FLOPS = shrunk ? 1e4 : 2e9;
+const double GEMM_SEARCH_FLOPS = shrunk ? 1e4 : 1e8;
 enum { GEMM_PROPOSALS = 32 };
 enum { ALGO_WORDS = 8 };                                 // of 64 bits
 static_assert(sizeof(Algo) == ALGO_WORDS * 8, "an algorithm is written as eight words");

@@ -134,7 +134,8 @@ struct NormBackward {
 
 template <int N, int K, bool SUM_BIAS>
 DEVICE void norm_backward_rows(real* dx, float* part, const NormBackward& a) {
-    constexpr int KEPT = K <= 4 ? K : 0;             // registers would not hold both sums
+    constexpr int KEPT = K <= 4 ? K : 0;             // registers would not hold both sums,
+    constexpr int EARLY = K == 1 ? 1 : 0;            // nor dx beside what it is computed from
     const int warps = block_warps();
     const int C = a.s.C;
     const int width = SUM_BIAS ? 2 * C : C;
@@ -159,6 +160,7 @@ DEVICE void norm_backward_rows(real* dx, float* part, const NormBackward& a) {
             add_numbers(dot, dy * (x_n.at(k, c) - m));
             add_numbers(sum, dy);
         }
+        const WarpRow<N, EARLY> before(a.add || !EARLY ? dx_n : a.dout + at, C);
         const float f = r * r * r * warp_sum(dot) / C;
         const float r_mean = a.stats.mean ? r * warp_sum(sum) / C : 0.0f;
         #pragma unroll
@@ -166,7 +168,7 @@ DEVICE void norm_backward_rows(real* dx, float* part, const NormBackward& a) {
             const Floats<N> d = d_n.at(k, c);
             const Floats<N> x = x_n.at(k, c) - m;
             const Floats<N> w = load_real_or<N>(1, a.weight, c);
-            const Floats<N> g = a.add ? load_real<N>(dx_n + c) : all_of<N>(0);
+            const Floats<N> g = a.add ? before.at(k, c) : all_of<N>(0);
             dw.add(k, c, d * x * r);
             if (SUM_BIAS) { db.add(k, c, d); }
             store_real<N>(dx_n + c, g + (d * w * r - x * f - r_mean));
@@ -176,8 +178,9 @@ DEVICE void norm_backward_rows(real* dx, float* part, const NormBackward& a) {
     if (SUM_BIAS) { db.join(out + C, all_bias, C); }
 }
 
+// K is 1 where that is enough: three blocks of that share an SM.
 template <int N, int K>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(256, K && K <= 4 ? 2 : 1)
     norm_backward_kernel(real* dx, float* part, NormBackward a) {
     norm_backward_rows<N, K, false>(dx, part, a);
 }
@@ -206,6 +209,8 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
         LAUNCH_KEPT(norm_backward_bias_kernel, C, dim3(blocks), dim3(32 * warps), smem, dx, part,
                     a)
         column_sum(grads.bias, part + C, blocks, C, W);
+    } else if (ok && C <= 32 * VN) {
+        LAUNCH((norm_backward_kernel<VN, 1>), dim3(blocks), dim3(32 * warps), smem, dx, part, a);
     } else {
         LAUNCH_NORM(norm_backward_kernel, ok, C, dim3(blocks), dim3(32 * warps), smem, dx, part,
                     a)

@@ -21,10 +21,20 @@ export PREBUILT=${PREBUILT:-}
 
 # ---- what the steps run --------------------------------------------------------------------------
 MODEL="-m 60M" BATCH=16 LARGE="-m 1B -b 4" TOKENS=131072 NANO="-m nano" NANO_STEPS=300
+FOUR="--layers 4" TWO="--layers 2" ROWS=32768 BATCHES="16 32 64" SMALL_BATCHES="8 16 32 64 128"
+SMALL="--layers 12 --width 256 --heads 4 --ffn-width 512 --bb-vocab 1023 -t 512 --total-batch 65536"
+ATTENTION="softmax 12 2048
+softmax 8 2048
+softmax 6 2048
+sigmoid 8 2048
+softmax 8 512
+softmax 8 8192"
 if [ "$DRY" ]; then
     MODEL="--layers 1 --width 192 --heads 2 --ffn-width 64 --bb-vocab 100 -t 96"
     BATCH=4 LARGE="$MODEL -b 1" TOKENS=768
     NANO="--layers 1 --width 32 --heads 1 -t 16" NANO_STEPS=20
+    FOUR="" TWO="" ROWS=96 BATCHES=4 SMALL_BATCHES=2 ATTENTION="softmax 2 96"
+    SMALL="$MODEL --total-batch 192"
 fi
 QUIET="--eval-every 0 --save-every 0 --save-optimizer none --sample 0 --val-seqs 2"
 QUIET="$QUIET --probe-seqs 2 --probe-len 8"
@@ -39,7 +49,22 @@ step_machine() {
     echo "$(nproc) cores"; free -g 2> /dev/null | head -n 2; df -h . | tail -n 1
     ldd "$(program softmax)" 2>&1 | grep -i 'blas\|cuda' || echo "no library of CUDA is linked"
 }
-step_selftest() { "$PREBUILT/selftest"; }
+step_selftest() {
+    local bad=0
+    "$PREBUILT/selftest" || bad=1
+    "$PREBUILT/selftest_wgmma" || bad=1
+    return $bad
+}
+# attention by Hopper's kernels, and by those of all cards, against the simple kernels
+step_hopper() {
+    local bad=0
+    for hopper in 1 0; do
+        "$PREBUILT/test_cuda-bf16" simple $hopper > "$WORK/simple" 2>&1 || bad=1
+        grep -v ' passed, ' "$WORK/simple" | head -n 15
+        echo "hopper $hopper: $(tail -n 1 "$WORK/simple")"
+    done
+    return $bad
+}
 # every operation and variant against the CPU, at T up to 2048 and every head dimension
 step_ops() {
     local bad=0 threads=$((($(nproc) + 1) / 2))     # waiting threads hold a core
@@ -90,7 +115,7 @@ same_bits() { # DIRECTORY DIRECTORY
 }
 step_bits() { # two runs with one seed
     for i in 1 2; do
-        "$(program softmax)" train -d bb $MODEL -b $BATCH --total-batch $TOKENS -n 4 $QUIET \
+        "$(program softmax)" train -d bb $MODEL $FOUR -b $BATCH --total-batch $TOKENS -n 4 $QUIET \
             -o "$WORK/bits$i" > "$WORK/bits$i.txt" 2>&1 && continue
         tail -n 2 "$WORK/bits$i.txt"
         return 1
@@ -128,16 +153,80 @@ step_train() { # a small model learns, and as the CPU's does; with a graph it ha
         }' - "$WORK/losses-gpu" || bad=1
     return $bad
 }
+# milliseconds of the attention kernels, of two layers: Hopper's and those of all cards in turn
+step_attention() {
+    local bad=0 attn heads seq
+    while read -r attn heads seq; do
+        for hopper in 0 1 0 1; do
+            PROFILE=1 "$(program $attn)" train -d bb $MODEL $TWO --heads $heads -t $seq \
+                -b $((ROWS / seq)) -n 3 --hopper $hopper $QUIET -o "$WORK/attention" \
+                > "$WORK/attended" 2>&1 || { tail -n 2 "$WORK/attended"; bad=1; }
+            rm -rf "$WORK/attention"
+            sed -n 's/^.*attention_\([a-z_]*\)_kernel.* [0-9][0-9]*  *\([0-9.]*\)$/\1 \2/p' \
+                "$WORK/attended" | paste -sd, - |
+                sed "s/^/$attn, $heads heads, T $seq, hopper $hopper: /"
+        done
+    done <<SHAPES
+$ATTENTION
+SHAPES
+    return $bad
+}
+# a step of the small preset: kernels in turn, then what else may be chosen
+milliseconds_of() { # FLAGS..: of bench
+    "$(program softmax)" bench $MODEL --total-batch $TOKENS -n 5 "$@" > "$WORK/step" 2>&1 ||
+        { tail -n 2 "$WORK/step"; return 1; }
+    echo "$*: $(sed -n 's/^{"attn".*"ms":\([0-9.]*\).*/\1/p' "$WORK/step") ms"
+}
+step_step() {
+    local bad=0
+    for hopper in 0 1 0 1; do milliseconds_of --hopper $hopper || bad=1; done
+    for b in $BATCHES; do milliseconds_of -b $b || bad=1; done
+    for rows in 8192 16384 32768; do milliseconds_of --lm-head-rows $rows || bad=1; done
+    milliseconds_of --graph || bad=1
+    return $bad
+}
+# models that are smaller than a GPU: a micro-batch that stays in the cache, runs beside each other
+step_small() {
+    local bad=0
+    for b in $SMALL_BATCHES; do
+        "$(program softmax)" bench $SMALL -b $b --graph -n 10 > "$WORK/small" 2>&1 || bad=1
+        echo "-b $b: $(sed -n 's/^{"attn".*"ms":\([0-9.]*\).*/\1/p' "$WORK/small") ms"
+    done
+    for runs in 1 2 4 8; do
+        for ((i = 1; i <= runs; i++)); do
+            "$(program softmax)" bench $NANO --graph -n $NANO_STEPS > "$WORK/beside$i" 2>&1 &
+        done
+        wait
+        cat "$WORK"/beside* | sed -n 's/^{"attn".*"tokens_per_s":\([0-9]*\).*/\1/p' |
+            awk -v runs=$runs '{ all += $1 } END { print runs " runs: " all " tokens/s"; exit !all }' ||
+            bad=1
+        rm -f "$WORK"/beside*
+    done
+    return $bad
+}
+# what keeps the new kernels from going faster, where Nsight Compute is and may count
+step_ncu() {
+    command -v ncu > /dev/null || { echo "left out: no ncu"; return 0; }
+    ncu --section SpeedOfLight --section WarpStateStats --section SchedulerStats \
+        --section MemoryWorkloadAnalysis --section LaunchStats --section Occupancy \
+        --metrics sm__cycles_active.avg,sm__cycles_active.max -k regex:wgmma -c 6 --launch-skip 3 \
+        "$(program softmax)" bench $MODEL $TWO -b $BATCH -n 1 2>&1 |
+        grep -v '^==PROF==' | tee "$OUT/ncu.txt" | tail -n 30
+}
+step_sanitizer() {
+    command -v compute-sanitizer > /dev/null || { echo "left out: no compute-sanitizer"; return 0; }
+    local bad=0
+    for tool in memcheck racecheck synccheck; do
+        compute-sanitizer --error-exitcode 9 --tool $tool "$PREBUILT/selftest_wgmma" 2>&1 |
+            tail -n 3 || bad=1
+    done
+    return $bad
+}
 # tokens per second of the step that is predicted, TOKENS in as few batches as the memory allows:
-# the small preset with tables, every other variant; then 1B
+# every variant of the small preset; then 1B
 step_bench() {
     local bad=0 step="--total-batch $TOKENS"
-    for a in softmax sigmoid; do
-        "$(program $a)" bench $MODEL $step --ops > "$WORK/bench-$a" 2>&1 || bad=1
-        cat "$WORK/bench-$a"
-        json_line "$WORK/bench-$a" > /dev/null
-    done
-    for a in $(variants | grep -v '^softmax$\|^sigmoid$'); do
+    for a in softmax $(variants | grep -v '^softmax$'); do
         "$(program "$a")" bench $MODEL $step -n 4 > "$WORK/bench-$a" 2>&1 || bad=1
         json_line "$WORK/bench-$a" || tail -n 2 "$WORK/bench-$a"
     done
@@ -262,6 +351,7 @@ run_step() { # NAME, seconds it may take
 }
 end() {
     [ "$child" ] && kill "$child" 2> /dev/null
+    [ "${clocks:-}" ] && kill "$clocks" 2> /dev/null
     write_results
     rm -rf "$WORK"
 }
@@ -290,6 +380,11 @@ BEGAN=$(date +%s) n=0 child=
 WORK=$(mktemp -d) && mkdir -p "$WORK/steps" "$OUT" && : > "$OUT/log.txt" || exit 1
 trap 'exit 143' TERM INT
 trap end EXIT
+if command -v nvidia-smi > /dev/null; then # a line every 200 ms: clocks drift, and with them all
+    nvidia-smi --query-gpu=timestamp,clocks.sm,power.draw,temperature.gpu --format=csv -lms 200 \
+        > "$OUT/clocks.csv" 2> /dev/null &
+    clocks=$!
+fi
 if [ ! "$DRY" ] && ! have_gpu; then
     n=1
     echo "no GPU here: nvidia-smi lists none, and there is no /dev/nvidia0" |
@@ -310,13 +405,19 @@ while read -r name limit; do
 done <<'LIMITS'
 machine 10
 selftest 20
-ops 120
-real 120
-bits 40
-train 40
-bench 140
-profile 40
-peers 200
+hopper 40
+bits 20
+attention 70
+ncu 60
+step 70
+profile 30
+small 60
+bench 80
+peers 120
 compare 10
+real 60
+train 40
+ops 120
+sanitizer 60
 LIMITS
 echo "the file to send back: $OUT/results.json"

@@ -93,6 +93,13 @@ $(PROGRAM_DIR)/%.o: %.cpp
 	$(call said,$<)$(subst -O3,-O2,$(COMPILE)) $(PROGRAM_DEFS) $(OBJECT)
 -include $(PROGRAM:.o=.d)
 -include $(DIR)/depends.d
+# each operation of a step on its own: the program with another main (dev/bench/bench_ops.cu)
+OPS_OBJECT := $(PROGRAM_DIR)/dev/bench/bench_ops.o
+$(OPS_OBJECT): PART = -DWITHOUT_VARIANT
+-include $(OPS_OBJECT:.o=.d)
+$(DIR)/bench_ops: $(DIR)/variant.o $(OPS_OBJECT) $(PROGRAM) $(ONCE)
+	$(JOIN) $(filter-out %/all.o %/train_sink.o %/commands/bench.o,$(filter %.o %.a,$^)) -o $@ $(LINK)
+bench-ops: $(DIR)/bench_ops
 
 $(ONCE): $(ONCE_OBJECTS)
 	$(ARCHIVE)

@@ -96,9 +96,14 @@ build/test/$(1)/%: core/variant.cu build/test/objects/$(1).o $(ONCE)
 endef
 $(foreach k,model model-fast model-double,$(eval $(call kind_of_build,$(k),model)))
 $(eval $(call kind_of_build,analytic,analytic))
-build/test/asan_%: test_%.cpp $(TEST_HEADERS) $(HEADERS) $(ASAN_ONCE)
+# whatever reads a model's files asks for the build's switches: the default's, if a test has none
+SWITCHED := build/test/objects/switched.a
+$(SWITCHED): core/variant.cu $(HEADERS)
 	@mkdir -p $(@D)
-	$(TEST_COMPILE) $(SANITIZE) $< -o $@ -x none $(ASAN_ONCE)
+	$(MODEL_COMPILE) $(call set_defs,softmax-none-rotary) -c $< -o $(@:.a=.o) && ar rcs $@ $(@:.a=.o)
+build/test/asan_%: test_%.cpp $(TEST_HEADERS) $(HEADERS) $(ASAN_ONCE) $(SWITCHED)
+	@mkdir -p $(@D)
+	$(TEST_COMPILE) $(SANITIZE) $< -o $@ -x none -Wl,--start-group $(ASAN_ONCE) $(SWITCHED) -Wl,--end-group
 .SECONDARY: $(ASAN_OBJECTS)
 $(ASAN_ONCE): $(ASAN_OBJECTS)
 	$(ARCHIVE)
@@ -115,6 +120,6 @@ $(addprefix build/test/test_eval_,sink key positions): test/after/test_eval.cpp
 READERS := data look hostile tokenizer text_steps errors export families train gguf checkpoint score \
            sft directory
 $(READERS:%=build/test/test_%): OPTIMIZE = -O1
-build/test/%: %.cpp $(TEST_HEADERS) $(HEADERS) $(ONCE)
+build/test/%: %.cpp $(TEST_HEADERS) $(HEADERS) $(ONCE) $(SWITCHED)
 	@mkdir -p $(@D)
-	$(call said,$@)$(TEST_COMPILE) $(OPTIMIZE) $< -o $@ -x none $(ONCE)
+	$(call said,$@)$(TEST_COMPILE) $(OPTIMIZE) $< -o $@ -x none -Wl,--start-group $(ONCE) $(SWITCHED) -Wl,--end-group

@@ -76,7 +76,12 @@ case $ours in
 esac
 
 echo; echo "every operation of one step ($whole)"
-bench ops "$ours" $whole --ops
+ops() { # name of its file, flags of make, flags of bench: its operations one by one
+    name=$1 switches=$2; shift 2
+    make -s bench-ops $switches
+    "$(make -s check $switches)/bench_ops" "$@" --json "build/bench/$name.json"
+}
+ops ops "" $whole
 
 echo; echo "ATTN: tokens/s relative to softmax ($small; $rounds rounds);" \
            "TFLOP/s of attention forward and backward"
@@ -95,13 +100,13 @@ for i in $(seq "$rounds"); do
 done
 speed() { op_tflops "$1" attention; op_tflops "$1" "attention, backward"; }
 for v in $variants; do
-    bench "attn-$v" "$(make -s check ATTN=$v)/train_sink" $small --ops > /dev/null
+    ops "attn-$v" ATTN=$v $small > /dev/null
     relative=$(awk -v v="$v" '$1 == v { print $2 }' build/bench.rows | median)
     printf '  %-16s %-8s %8.3g %8.3g\n' "$v" "$relative" $(speed "build/bench/attn-$v.json")
 done
 echo "head dimension: tokens/s; TFLOP/s of attention forward and backward"
 for h in $heads; do
-    x=$(bench "heads-$h" "$ours" $small --heads "$h" --ops | tail -n 1 | field tokens_per_s)
+    x=$(ops "heads-$h" "" $small --heads "$h" | tail -n 1 | field tokens_per_s)
     printf '  %-16s %-8s %8.3g %8.3g\n' $((width / h)) "$x" $(speed "build/bench/heads-$h.json")
 done
 { echo '['; cat build/bench/*.json | sed '$!s/}$/},/'; echo ']'; } > build/bench.json

@@ -75,10 +75,10 @@ def dynamics(paths, options):
 
 
 # what onset draws: a title, and the number of an evaluation; key is where it has alpha_1
-ONSET = [(r"largest $\alpha_1$ of a head", lambda e, key: largest(e[key])),
-         ("largest h first/rest",
+ONSET = [(r"$\alpha_1$, best head", lambda e, key: largest(e[key])),
+         ("h, longest: first token / others",
           lambda e, key: largest(ratio(e, "h_norm_first", "h_norm_rest")[1:])),
-         ("largest / median entry of h", lambda e, key: largest(ratio(e, "h_max", "h_median")))]
+         ("max/median of h", lambda e, key: largest(ratio(e, "h_max", "h_median")))]
 
 
 def largest(values):
@@ -410,26 +410,26 @@ def everything(paths, options):
 
 
 FIGURES = {
-    "dynamics":  (dynamics,   "RUN..",        "loss, Sink_1 and Sink_* over steps (Figures 4, 28)"),
-    "onset":     (onset,      "RUN..",
+    "dynamics":  (dynamics,   "RUN ...",        "loss, Sink_1 and Sink_* over steps (Figures 4, 28)"),
+    "onset":     (onset,      "RUN ...",
                   "what moves before Sink_1: alpha_1, the length of h, max/median"),
-    "heads":     (heads,      "RUN..",
+    "heads":     (heads,      "RUN ...",
                   "attention to the first token by layer and head (Figures 19 to 24)"),
-    "film":      (film,       "RUN..",
+    "film":      (film,       "RUN ...",
                   "alpha_1 of every head over training: a strip, and a film (.gif)"),
-    "norms":     (norms,      "RUN..",
+    "norms":     (norms,      "RUN ...",
                   "norms of h, k, v by layer, and ratios (Figures 7, 8, 11 to 14, 29)"),
-    "profiles":  (profiles,   "RUN..",
+    "profiles":  (profiles,   "RUN ...",
                   "Sink_k by position k: prefixes, windows (Figures 5, 6)"),
-    "maps":      (maps,       "DIR..",
+    "maps":      (maps,       "DIR ...",
                   "attention and QK geometry, from probe --dump DIR (Figures 2, 15 to 18)"),
-    "threshold": (threshold,  "PROBE.json..",
+    "threshold": (threshold,  "PROBE.json ...",
                   "Sink_1 against length and threshold, from probe --json (Figure 3)"),
-    "table":     (table,      "RESULTS.json..",
+    "table":     (table,      "RESULTS.json ...",
                   "a table of scripts/reproduce, ours against the paper's"),
-    "positions": (positions,  "EVAL.json..",
+    "positions": (positions,  "EVAL.json ...",
                   "loss by position, from eval --json: what changes where"),
-    "all":       (everything, "RUN..",        "dynamics, heads, norms, profiles of every run"),
+    "all":       (everything, "RUN ...",        "dynamics, heads, norms, profiles of every run"),
 }
 # the options that not all of them read
 READ_BY = {

@@ -1,15 +1,16 @@
 #!/bin/sh
 # dev/emulator/mutants.sh -- plants one bug at a time in a copy of the kernels and demands
 # that test_cuda notices. A line of MUTANTS is: file | text to replace (once, must be there)
-# | replacement | fp32, bf16 (HS 96), heads (HS 192) or tsan, the build that must fail; or ptx: nvcc
-# compiles the bug, the emulator does not, and the interpreter of dev/ptx must notice.
+# | replacement | fp32, bf16 (HS 96), heads (HS 192) or tsan, the build that must fail; or hopper: test_hopper
+# must; or ptx: nvcc compiles the bug, the emulator does not, and the interpreter of dev/ptx must notice.
 # Takes some 15 s of one core per mutant. usage: dev/emulator/mutants.sh [number..]
 cd "$(dirname "$0")/../.." || exit 1
 CUDA=${CUDA:-/usr/local/cuda} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 # attention on the CPU, which the tests compare with, takes its products from there
 PRODUCT=$(make -s once BACKEND=cpu CXX="$CXX")
-export CUDA CXX PRODUCT work OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66"
+rooms=$(make -s rooms)
+export CUDA CXX PRODUCT work rooms OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66"
 export CHECK_FIRST=1            # one failed check is enough
 export NVCC=${NVCC:-nvcc}
 export PTX_FLAGS="-DPRECISION=bf16 -DFEW_VARIANTS -DONE_VARIANT -DONLY_HEADS -DMMA_HEADS(X)=X(64)"
@@ -66,7 +67,7 @@ cuda/attention_tiles.cuh|blockIdx.z * gridDim.x + blockIdx.x|blockIdx.z + blockI
 cuda/attention_panels.cuh|slope(pe_slope<Pe>(s, x.h))|slope(Pe::slope(x.h, s.NH))|fp32
 cuda/rows.cuh|    return p ? load_real<N>(p + at) : all_of<N>(otherwise);|    return p ? load_real<N>(p) : all_of<N>(otherwise);|fp32
 cuda/rows.cuh|i += (long)gridDim.x * ROW_THREADS * N)|i += (long)gridDim.x * ROW_THREADS * N * 2)|fp32
-cuda/norms.cuh|const Floats<N> g = a.add ? load_real<N>(dx_n + c) : all_of<N>(0);|const Floats<N> g = all_of<N>(0);|fp32
+cuda/norms.cuh|const Floats<N> g = a.add ? before.at(k, c) : all_of<N>(0);|const Floats<N> g = all_of<N>(0);|fp32
 cuda/heads.cuh|gate_read<N>(gate_h, c % s.HS, width)|gate_read<N>(gate_h, 0, width)|fp32
 cuda/optimizer.cuh|sums->loss += sum / count;|sums->loss = sum / count;|fp32
 cuda/device.cuh|        device_check(cudaEventSynchronize(taken[slot]), "waiting for the GPU");|        |fp32
@@ -94,10 +95,41 @@ cuda/mma.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = tr
 cuda/mma.cuh|    __syncwarp();\n    FOR_LANES(i, 16 * CHUNKS) {|    FOR_LANES(i, 16 * CHUNKS) {|ptx
 cuda/attention_forward.cuh|        w_j = sees ? w_j : attn_masked<A, float>();|        w_j = sees ? w_j * (FULL ? 2 : 1) : attn_masked<A, float>();|bf16
 cuda/attention_backward.cuh|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, own, s);|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, own, s); w[0][0][0] *= 2; ds[0][0][1] *= 2;|bf16
+cuda/hopper_forward.cuh|        fence_async();\n        __syncthreads(); // K of|        __syncthreads(); // K of|hopper
+cuda/hopper_forward.cuh|        __syncthreads(); // K of this tile|        // K of this tile|hopper
+cuda/hopper_forward.cuh|        cp_async_wait<0>();\n        fence_async();\n        __syncthreads(); // K of|        fence_async();\n        __syncthreads(); // K of|hopper
+cuda/hopper_forward.cuh|        wgmma_fence();\n        begin_rows|        begin_rows|hopper
+cuda/hopper_forward.cuh|wgmma_wait<FIRST ? 0 : 1>(); // for the scores|wgmma_wait<1>();|hopper
+cuda/hopper_forward.cuh|        wgmma_wait<0>();\n        hold(x.o[0]);|        hold(x.o[0]);|hopper
+cuda/hopper_forward.cuh|values + (buf ^ 1) * TILE);|values + buf * TILE);|hopper
+cuda/hopper_forward.cuh|panels<HS, BQ>(sq, group * GROUP_ROWS)|panels<HS, BQ>(sq)|hopper
+cuda/hopper_forward.cuh|number_of(x.o, r, i) *= shrink[r];|number_of(x.o, r, i) *= shrink[0];|hopper
+cuda/hopper_forward.cuh|        fence_async();\n        __syncthreads();\n        wgmma_fence();\n        begin_values();|        wgmma_fence();\n        begin_values();|hopper
+cuda/wgmma.cuh|const int place = W == 64 ? c ^ (row & 7)|const int place = W == 64 ? c|hopper
+cuda/wgmma.cuh|constexpr uint64_t SBO = 8 * W * 2 / 16;|constexpr uint64_t SBO = 4 * W * 2 / 16;|hopper
+cuda/wgmma.cuh|constexpr uint64_t LBO = ROWS * W * 2 / 16;|constexpr uint64_t LBO = W;|hopper
+cuda/wgmma.cuh|return p + (-smem_address(p) & 1023) / 2;|return p;|hopper
+cuda/wgmma.cuh|b + rows_on<HS>(k)|b + rows_on<HS>(0)|hopper
+cuda/wgmma.cuh|* ROWS * W + 16 * k % W)|* ROWS * W)|hopper
+cuda/hopper_backward.cuh|        STAGES = 3, |        STAGES = 2, |hopper
+cuda/hopper_backward.cuh|cell[1 * 32] = movmatrix(d[n][2]);|cell[1 * 32] = movmatrix(d[n][1]);|hopper
+cuda/hopper_backward.cuh|begin_columns<HS, BQ>(dk, d, queries + before * TILE);|begin_columns<HS, BQ>(dk, d, queries + stage * TILE);|hopper
+cuda/hopper_backward.cuh|begin_columns<HS, BQ>(dv, p, douts|begin_columns<HS, BQ>(dv, d, douts|hopper
+cuda/hopper_backward.cuh|            ds_store_turned<BQ>(cells, c.width(), d);\n            end_sums();|            end_sums();|hopper
+cuda/hopper_backward.cuh|wgmma_wait<FIRST ? 0 : 1>(); // for both|wgmma_wait<1>(); // for both|hopper
+cuda/hopper_backward.cuh|        wgmma_wait<0>();\n        hold(dv[0]);|        hold(dv[0]);|hopper
+cuda/hopper_backward.cuh|        fence_async();\n        __syncthreads(); // the tile|        __syncthreads(); // the tile|hopper
+cuda/hopper_backward.cuh|            next = first;\n            next_bh++;|            next = t0 + BQ;\n            next_bh++;|hopper
+cuda/hopper_backward.cuh|panels<HS, BK>(sv, group * GROUP_ROWS)|panels<HS, BK>(sv)|hopper
+cuda/hopper_backward.cuh|rows + to * ROWS + thread, from|rows + thread, from|hopper
+cuda/hopper_dq.cuh|a[i][m] = ahead[i][m];|a[i][m] = a[i][m];|hopper
+cuda/hopper_dq.cuh|a[i][m] = stored ? pair : 0;|a[i][m] = pair;|hopper
+cuda/hopper_dq.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|hopper
+cuda/hopper_dq.cuh|        wgmma_wait<0>();\n        hold(d[0]);|        hold(d[0]);|hopper
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
 n=$1; dir=$work/$n
-mkdir -p "$dir" && cp -r ./*.h ./*.cuh cpu cuda dist text test dev "$dir"
+mkdir -p "$dir" && cp -r ./*.cu ./*.h ./*.cuh $rooms test dev "$dir"
 line=$(sed -n "${n}p" "$work/list")
 kind=${line##*|}
 LINE=$line awk 'BEGIN {
@@ -107,7 +139,10 @@ LINE=$line awk 'BEGIN {
     at = index(text, f[2]); if (!at) { exit 1 }
     printf "%s%s%s", substr(text, 1, at - 1), f[3], substr(text, at + length(f[2])) > file
 }' "$dir" || { echo "mutant $n: its text is gone"; exit; }
+source=test/gpu/test_cuda.cu
 case $kind in
+hopper) source=test/gpu/test_hopper.cu
+    flags="-DPRECISION=bf16 -DHOPPER -DFEW -DMMA_HEADS(X)=X(64)X(96)" ;;
 bf16) flags="-DPRECISION=bf16 -DMMA_HEADS(X)=X(96)" ;;
 heads) flags="-DPRECISION=bf16 -DMMA_HEADS(X)=X(192)" ;;
 tsan) flags="-fsanitize=thread" ;;
@@ -122,7 +157,7 @@ if [ $kind = ptx ]; then
 else
 $CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -w -DEMU -DFEW_VARIANTS $flags \
     -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas \
-    -I"$CUDA/include" -I"$dir/dev/emulator" "$dir/test/gpu/test_cuda.cu" -x none "$PRODUCT" -lgomp \
+    -I"$CUDA/include" -I"$dir/dev/emulator" "$dir/$source" -x none "$PRODUCT" -lgomp \
     -o "$dir/run" > "$dir/log" 2>&1 || { echo "mutant $n: does not compile"; exit; }
 timeout 400 "$dir/run" > "$dir/log" 2>&1; status=$?
 fi

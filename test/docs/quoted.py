@@ -9,8 +9,10 @@ import subprocess
 import sys
 
 sys.path.insert(0, "scripts/lib")
+import figures
 import quoted_cut
 import quoted_first
+import quoted_outputs
 import stored
 
 TABLES, DEMO = (stored.read(f"docs/results/{name}.jsonl") for name in ("tables", "demo"))
@@ -26,6 +28,9 @@ def expect(ok, text):
 
 def page(name):
     return open(name, encoding="utf-8").read()
+
+
+HELD = figures.Held(page)
 
 
 def results(name):
@@ -90,6 +95,7 @@ def check_table(where, head, rows, stored, id_of):
             if not values: continue
             ours, short = spread(values, digits), spread(values, digits).split(" (")[0]
             expect(cell in (ours, short), f"{where}, {row[0]}, {name}: got '{cell}', wanted '{ours}'")
+            if cell == ours: HELD.mark_cell(where, row[0], cell)
 
 
 def by_id(names):
@@ -127,6 +133,14 @@ for head, rows in tables(page("docs/findings/text.md")):
         check_table("docs/findings/text.md", head, rows, table4,
                     lambda cell: "table4-" + cell.replace(", ordinary first token", "-no-s"))
 
+LARGER, larger = "docs/findings/text-larger.md", by_id(["table4-text2", "table13-text2"])
+for label, kind in (("no bias", "none"), ("sink token", "sink_token"), ("KV biases", "kv"), ("K biases", "k"), ("V biases", "v")):
+    row = "| " + label + " | " + " | ".join(
+        cell for about in (larger["table4-" + kind], larger[f"table4-{kind}-no-s"])
+        for cell in (spread(seeds(about, of_proxy), 1), spread(seeds(about, lambda e: e.get("sink_star")), 1),
+                     spread(seeds(about, lambda e: e["val_loss"]), 3).split(" (")[0])) + " |"
+    expect(row in page(LARGER), f"{LARGER}: lacks '{row}'")
+    HELD.mark(LARGER, row)
 # ---- the stored runs of the demo: README's table, and how the sink forms
 logs = {m: [json.loads(line) for line in open(f"test/demo/text-{m}/log.jsonl", encoding="utf-8")]
         for m in ("softmax", "sigmoid", "k")}
@@ -137,6 +151,7 @@ shown = subprocess.run(["sh", "scripts/demo.sh", "table"] +
 squeeze = lambda text: re.sub(r"\s+", " ", text)
 for line in shown.strip().splitlines():
     expect(squeeze(line.strip()) in squeeze(page("README.md")), f"README.md: lacks the row '{line}'")
+    HELD.mark("README.md", line)
 
 
 def ratio(e, key):
@@ -158,6 +173,7 @@ for head, rows in tables(page("docs/findings/text.md")):
                   f"{ratio(soft, 'k_norm'):.2f}", f"{100 * key['sink']['sink_star']:.0f}%",
                   f"{mean(sig['alpha1_proxy']):.2f}", f"{ratio(sig, 'v_norm'):.2f}"]
         expect(row[1:] == wanted, f"docs/findings/text.md, step {row[0]}: got {row[1:]}, wanted {wanted}")
+        HELD.mark("docs/findings/text.md", f"| {row[0]} | " + " | ".join(wanted) + " |")
 
 # ---- sentences: (page, text with {}, its figures as they are printed)
 loss = lambda e: e["val_loss"]
@@ -187,6 +203,26 @@ for name in ("softmax", "sigmoid", "extra-key"):
     for seed in (2, 3, 4):
         lines = DEMO[f"{name}-seed{seed}"]["log.jsonl"]
         ends.setdefault(name, []).append([o for o in lines if o["event"] == "eval"][-1])
+
+
+def by_head(values):
+    """(.38 .34), as the tables have alpha_1 of the heads of a layer."""
+    return "(" + " ".join(f"{x:.2f}".lstrip("0") for x in values) + ")"
+
+
+MODELS = (("softmax", "softmax"), ("sigmoid", "sigmoid"), ("extra-key", "K biases"))
+for place, seed in enumerate((2, 3, 4)):
+    for name, label in MODELS:
+        e = ends[name][place]
+        of = lambda key: f"{ratio(e, key + '_norm'):.2f}"
+        alpha, sink, shares = by_head(e["alpha1"][0]), e["sink"], by_head(e["alpha1_proxy"][0])
+        if name == "sigmoid": alpha += f", shares {shares}"
+        rate = f"{100 * sink['sink_k'][0]:.1f}%" + (f", proxy {100 * sink['proxy_k'][0]:.1f}%" if name == "sigmoid" else "")
+        row = f"| {seed} | {label} | {e['val_loss']:.3f} | {alpha} | {rate} | " + (
+            f"{100 * sink['sink_star']:.1f}%" if name == "extra-key" else "-") + (
+            f" | {of('v')} | {of('k')} | {e['h_norm_first'][-1] / e['h_norm_rest'][-1]:.2f} |")
+        expect(row in page("docs/findings/text.md"), f"docs/findings/text.md: lacks '{row}'")
+        HELD.mark("docs/findings/text.md", row)
 rates = [f"{100 * e['sink']['sink_k'][0]:.1f}".replace(".0", "") for e in ends["softmax"]]
 dearer = [b["val_loss"] - a["val_loss"] for a, b in zip(ends["softmax"], ends["sigmoid"])]
 finer = {o["step"]: o for o in DEMO["film-seed2"]["log.jsonl"] if o["event"] == "eval"}
@@ -194,7 +230,10 @@ smol = results("smollm2")
 smol_alpha = sum(map(sum, smol["alpha1"])) / sum(map(len, smol["alpha1"]))
 by_layer = [f"{100 * sum(x > 0.3 for x in row) / len(row):.0f}" for row in smol["alpha1"]]
 seed1 = [o for o in table4["table4-none"]["ours"] if o["seed"] == 1][0]["last"]
+dims = [seeds(larger[f"table13-d{n}"], of_proxy) for n in (1, 2, 4)]
 PROSE = [
+    (LARGER, "stays on the first token ({}, {} and {}%; {} to {}% on the others)", [f"{d[0]:.0f}" for d in dims]
+     + [f"{f(x for d in dims for x in d[1:]):.1f}" for f in (min, max)]),
     ("docs/sinks.md", "Sink_1 {}, {} and {}% (seeds 2, 3, 4;", rates),
     ("docs/sinks.md", "has none, at {} to {} more loss", [f"{min(dearer):.2f}", f"{max(dearer):.2f}"]),
         ("docs/sinks.md", "takes all of the sink: Sink_\\* {}% and Sink_1 {}%; the loss changes by {}, {} and {} (same",
@@ -213,6 +252,8 @@ PROSE = [
      [f"{bf16[0]:.3f}", f"{bf16[2]:.3f}"]),
     ("docs/findings/text-larger.md", "the loss differs by {} on average and by {} at most, where two seeds of one row "
      "differ by {} and {}", [f"{x:.3f}" for x in bf16]),
+    ("docs/findings/text.md", "(|h_1| is {}, {} and {} times the others'", [
+        f"{x:.1f}" for x in sorted(seeds(table4["table4-none"], lambda e: e["h_norm"][-1]))]),
     ("docs/findings/text.md", "the magnitudes are not ({}% against 18.2%)",
      [f"{average(table4, 'table4-none', of_proxy):.1f}"]),
     ("docs/findings/text.md", "the sink token takes {}% of the heads, at a lower loss ({} against {})",
@@ -236,9 +277,13 @@ def check_prose(name, template, figures):
         filled = filled.replace("{}", figure, 1)
     expect("{}" not in filled and squeeze(filled) in squeeze(page(name)),
            f"{name}: lacks '{filled}'")
+    HELD.mark(name, filled)
 
 
-for row in PROSE + quoted_cut.sentences() + quoted_first.sentences(): check_prose(*row)
+for row in PROSE + quoted_cut.sentences() + quoted_first.sentences() + quoted_outputs.sentences():
+    check_prose(*row)
+if sys.argv[1:] == ["--write"]: figures.write(HELD)
+wrong += figures.check(HELD)
 expect(page("docs/results/first-token.md") == quoted_first.registry(),
        "docs/results/first-token.md: python3 test/docs/quoted_first.py prints another page")
 for text in wrong: print("FAIL", text)

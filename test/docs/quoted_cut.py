@@ -77,7 +77,8 @@ def of_edits():
     for edits in (stored["edits"], stored.get("edits_6M", [])):
         found += [(PAGE, "| `{}` | {} +- {} | {} | {} |",
                    [o["name"], *change(o), rate(o), rate(o, "sink_2")]) for o in edits if o["kind"] == "edit"]
-        found += [(PAGE, "{}, positions in the cache | {} +- {} |", [o["name"].split(",")[0], *change(o)])
+        found += [(PAGE, "{}, positions in the cache | {} +- {} | {} | {} |",
+                   [o["name"].split(",")[0], *change(o), rate(o), rate(o, "sink_2")])
                   for o in edits if o["name"].endswith("in the cache")]
     return found
 

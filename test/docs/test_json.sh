@@ -12,7 +12,7 @@ run train $SMALL -n 4 --eval-every 2 -o run
 run train --resume -o run -n 6 --lr 1e-3
 run probe run --probe-len 16,12 --probe-seqs 2 --eps 0.2,0.3 --per-sequence --sink-at 11 --json probe.json
 run eval run --probe-len 16 --probe-seqs 2 --stream 1+4 --evict knorm:0.5 --quant w8a8 --edit 'h:0:1=0' --gradients --json eval.json
-run bench --layers 1 --width 16 --heads 1 --ffn-width 16 --seq 16 -b 2 -n 1 --ops --json bench.json
+run bench --layers 1 --width 16 --heads 1 --ffn-width 16 --seq 16 -b 2 -n 1 --json bench.json
 { echo '{"context": "the door of", "choices": ["a house", "the river"], "gold": 1}'
   echo '{"context": "the door of", "choices": ["a house", ""], "gold": 0}'; } > a.jsonl
 echo '{"text": "the fog was in the street"}' > b.jsonl

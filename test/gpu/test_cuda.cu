@@ -571,6 +571,7 @@ static std::vector<AttnShape> simple_shapes([[maybe_unused]] bool chunks) {
 #ifdef EMU
         if (!SMALL) { list.push_back({ 1, 100, 2, 1, HS, 0, 0, 0, HS, 2, 1 }); }
 #else
+        list.push_back({ 1, 260, 2, 1, HS, 40, 130, 0, HS, 2, 1 });
         list.push_back({ 1, 1025, 2, 1, HS, 0, 0, 0, HS, 2, 1 });
         list.push_back({ 2, 2048, 2, 1, HS, 700, 5, 0, HS, 2, 1 });
         if (chunks) { list.push_back({ 17, 2048, 4, 4, HS, 0, 0, 0, HS, 2, 1 }); }
@@ -923,12 +924,23 @@ int main() {
     return check_done();
 }
 #else
-int main() {
+// test_cuda simple 0|1: only attention against the simple kernels, with Hopper's kernels or without
+static int only_simple(bool hopper) {
+    CHECK(!hopper || cuda::hopper_wanted, "these are not Hopper's kernels");
+    cuda::hopper_wanted = hopper;
+    rng = rng_stream(4, 0);
+    simple_now = true;
+    test_variants();
+    return check_done();
+}
+
+int main(int argc, char** argv) {
 #if defined(EMU) && defined(HOPPER)
     emu::settings.hopper = true;
 #endif
     puts(cuda::device_init().c_str());
     cuda::hopper_wanted = cuda::hopper_built && cuda::hopper_here;
+    if (argc == 3 && !strcmp(argv[1], "simple")) { return only_simple(atoi(argv[2])); }
 #if defined(EMU) && !defined(PTX_RUN)
     rng = rng_stream(5, 0);
     test_gemm_choice();

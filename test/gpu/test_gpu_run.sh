@@ -52,7 +52,7 @@ cat > $dir/stub <<'STUB'
 name=${0##*/}; sleep "${NAP:-0}"
 case " $HANG " in *" $name "*) sleep 1000 ;; esac
 case " $BREAK " in *" $name "*) echo "error: GPU: misaligned address"; exit 1 ;; esac
-case $name in selftest|test_cuda-*) echo "7 passed, 0 failed"; exit 0 ;; esac
+case $name in selftest|selftest_wgmma|test_cuda-*) echo "7 passed, 0 failed"; exit 0 ;; esac
 if [ "$1" = bench ]; then
     case "$*" in *"-b 1"*) echo "error: GPU memory: wanted 6.00 GiB more"; exit 1 ;; esac
     echo "{\"attn\":\"${name#train_sink-}\",\"tokens_per_step\":768,\"ms\":1.9,\"tokens_per_s\":400000}"; exit 0
@@ -66,7 +66,7 @@ echo "done"
 STUB
 stubs() {
     rm -f $dir/bin/*
-    for p in selftest test_cuda-bf16 test_cuda-fp32 train_sink-cpu train_sink-fp32 train_sink-softmax \
+    for p in selftest selftest_wgmma test_cuda-bf16 test_cuda-fp32 train_sink-cpu train_sink-fp32 train_sink-softmax \
              train_sink-sigmoid train_sink-k; do cp $dir/stub $dir/bin/$p; done
     chmod +x $dir/bin/*
     echo abc123 > $dir/bin/commit
@@ -83,7 +83,8 @@ valid $dir/no/results.json && [ "$(result $dir/no machine)" = FAILED ] &&
     grep -q '"said":"no GPU here' $dir/no/results.json
 ok $? "results.json without a GPU: $(cat $dir/no/results.json)"
 gpu_run $dir/all DRY=1 CARD="H100 SXM"; ok $? "all steps: $(tail -n 3 $dir/all.txt)"
-for step in machine selftest ops real bits train bench profile peers compare; do
+for step in machine selftest hopper bits attention ncu step profile small bench peers compare real train ops \
+            sanitizer; do
     [ "$(result $dir/all $step)" = ok ]; ok $? "$step: $(result $dir/all $step)"
 done
 valid $dir/all/results.json; ok $? "results.json: $(tail -n 1 $dir/json)"
@@ -97,7 +98,7 @@ grep -q '"attn":"k"' $dir/all/results.json; ok $? "a variant of bench is missing
 [ "$(ls $dir/tmp | wc -l)" = 0 ]; ok $? "left behind: $(ls $dir/tmp)"
 # no step's failure takes another with it
 gpu_run $dir/broken DRY=1 BREAK="selftest test_cuda-bf16 train_sink-sigmoid"
-for step in selftest ops bench; do
+for step in selftest hopper ops bench; do
     [ "$(result $dir/broken $step)" = FAILED ]; ok $? "a broken $step: $(result $dir/broken $step)"
 done
 for step in machine real bits train profile peers compare; do
@@ -153,6 +154,7 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
     emulated train_sink-softmax core/all.cu $defs -DPRECISION=bf16
     emulated train_sink-fp32 core/all.cu $defs -DPRECISION=fp32
     emulated selftest dev/emulator/selftest.cu
+    emulated selftest_wgmma dev/emulator/selftest_wgmma.cu -DPRECISION=bf16
     cp $dir/bin/train_sink-softmax $dir/bin/train_sink-sigmoid
     # bench, which repeats everything, would take a minute
     gpu_run $dir/emulated DRY=1 CLOCK=20 STEPS="machine selftest real bits train profile"

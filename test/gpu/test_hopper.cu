@@ -4,7 +4,8 @@ every ATTN at head dimensions 32, 64, 96 and 128, tiles that are full, ragged an
 the emulator; schedules, and products that are done at once or as late as they may be, take turns.
     g++ -x c++ -std=c++17 -O1 -DEMU -DHOPPER -DPRECISION=bf16 -fno-strict-aliasing \
         -fstack-clash-protection -I$CUDA/include -Idev/emulator test/gpu/test_hopper.cu
-'-DMMA_HEADS(X)=X(96)' only this head dimension, -DFEW only softmax: for planted bugs.
+'-DMMA_HEADS(X)=X(96)' only this head dimension; -DFEW only softmax, every schedule, late and at
+once: for planted bugs (dev/emulator/mutants.sh).
 */
 #ifndef MMA_HEADS
 #define MMA_HEADS(X) X(32) X(64) X(96) X(128)
@@ -59,8 +60,8 @@ static void same(const std::string& what, const std::vector<float>& got,
         largest = std::max(largest, fabs((double)want[i]));
     }
     const double relative = sqrt(error / size);
-    CHECK(relative < most && worst < 3 * most * largest, "%s: relative error %.2e, worst %.2e of %.2e",
-          what.c_str(), relative, worst, largest);
+    CHECK(relative < most && worst < 3 * most * largest,
+          "%s: relative error %.2e, worst %.2e of %.2e", what.c_str(), relative, worst, largest);
 }
 
 // What attention gives back.
@@ -80,7 +81,7 @@ static void backward_wgmma(bf16* dqkv, const bf16* dout, AttnResult<real, acc> r
     bf16* cells = reserve<bf16>(ds_bytes(in.s) / sizeof(bf16));
     const RowStats r = rows_in(reserve<float>(2 * rows),
                                reserve<float>(2 * query_count(in.s)), in.s);
-    LAUNCH_WARPS((attention_rows_kernel<A, Bi>), rows, r, dout, result.out, result.stat, in);
+    attention_rows<A, Bi>(r, dout, result, in, true);
     const DqkInputs rest = dqk_inputs<Bi>(in, r, NULL);
     each_chunk(cells, in.s, [&](const DsChunk& c) {
         attention_dkv_wgmma<A, Pe, HS>(dqkv, c, dout, r, rest);
@@ -144,8 +145,8 @@ static void test_one(const char* name, AttnShape s) {
 }
 
 // Tests one variant at every head dimension: whole tiles, the diagonal and a ragged end; then a
-// window and a prefix, which leave out tiles between them, two heads of queries for one of keys; then
-// sequences shorter than a tile.
+// window and a prefix, which leave out tiles between them, two heads of queries for one of keys;
+// then sequences shorter than a tile.
 template <class A, class Bi, class Pe> static void test(const char* name) {
     static int turn;
     const emu::Sched schedules[] = { emu::FWD, emu::REV, emu::PCT };
@@ -163,8 +164,10 @@ template <class A, class Bi, class Pe> static void test(const char* name) {
 int main() {
     emu::settings.hopper = true;
     device_start();
+#ifdef FEW
+    for (int i = 0; i < 6; i++) { test<Attn_softmax, Bias_none, Pe_rotary>("softmax"); }
+#else
     test<Attn_softmax, Bias_none, Pe_rotary>("softmax");
-#ifndef FEW
     // every ATTN; BIAS and PE take turns
 #define X_ATTN(a, ...) \
     test<Attn_##a, std::conditional_t<Attn_##a::phi == PHI_NONE, Bias_kv, Bias_none>, Pe_alibi>(#a);

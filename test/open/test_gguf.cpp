@@ -1141,23 +1141,19 @@ static void test_stored_products() {
         for (auto& e : *v) { e = (float)rng_normal(&rng); }
     }
     const auto read = [&](long r, float* to) { memcpy(to, &file[r * C], C * sizeof(float)); };
-    for (bool split : { false, true }) {
-        cpu::product_settings.split_floats = split;
-        for (int N : { 1, 2, most }) {
-            for (int with = 0; with < 4; with++) {
-                std::vector<float> got((size_t)N * V, NAN), wanted = got;
-                const float *b = with & 1 ? bias.data() : NULL;
-                const float *r = with & 2 ? residual.data() : NULL;
-                cpu::matmul_forward(wanted.data(), inp.data(), file.data(), b, r, N, C, V);
-                cpu::mapped.all[there.data()] = { V, C, read };
-                cpu::matmul_forward(got.data(), inp.data(), there.data(), b, r, N, C, V);
-                cpu::mapped.all.clear();
-                CHECK(!memcmp(got.data(), wanted.data(), got.size() * sizeof(float)),
-                      "%d rows, bias and residual %d: other bits", N, with);
-            }
+    for (int N : { 1, 2, most }) {
+        for (int with = 0; with < 4; with++) {
+            std::vector<float> got((size_t)N * V, NAN), wanted = got;
+            const float *b = with & 1 ? bias.data() : NULL;
+            const float *r = with & 2 ? residual.data() : NULL;
+            cpu::matmul_forward(wanted.data(), inp.data(), file.data(), b, r, N, C, V);
+            cpu::mapped.all[there.data()] = { V, C, read };
+            cpu::matmul_forward(got.data(), inp.data(), there.data(), b, r, N, C, V);
+            cpu::mapped.all.clear();
+            CHECK(!memcmp(got.data(), wanted.data(), got.size() * sizeof(float)),
+                  "%d rows, bias and residual %d: other bits", N, with);
         }
     }
-    cpu::product_settings.split_floats = false;
     const int tokens[] = { V - 1, 0, 77, 0 };
     std::vector<float> got(4 * C, NAN), wanted = got;
     cpu::embed_forward(wanted.data(), tokens, { file.data(), NULL, NULL }, 2, 1, 4, C);

@@ -60,7 +60,7 @@ refused() { # WORDS WHAT..
 refused "eval: stands in the folder after/" eval half
 refused "score: stands in the folder after/" score half
 refused "export: stands in the folder open/" export half
-sed -i 's/"experts": 0/"experts": 4/' "$config"; refused "experts" probe old
+sed -i 's/"experts": 0/"experts": 4/' "$config"; refused "experts" probe "${config%/*}"
 mkdir theirs; echo '{"model_type": "gpt2"}' > theirs/config.json; refused "gpt2" probe theirs
 printf 'GGUF' > model.gguf; refused "open/" probe model.gguf
 
