@@ -5,6 +5,7 @@
 #endif
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "../train_sink.cu"
+#include "../core/checkpoint.cpp"
 #include "../core/measure.cpp"
 #include "../core/model.cpp"
 #include "../core/rooms_model.cpp"
