@@ -13,7 +13,8 @@ it goes. Start with anatomy_measure, which reads the sequences twice:
 #include "../core/train_sink.h"
 #include "form.h"
 
-// What is measured of a layer, a row each: the field and its key in --json. NaN: the layer has none.
+// What is measured of a layer, a row each: the field, which is its key in --json, and what it is.
+// NaN: the layer has none.
 #define ANATOMY(X) \
     X(spike,           "the largest entry of h after it, of all sequences and tokens") \
     X(spike_channel,   "where: its channel,") \
