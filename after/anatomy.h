@@ -246,7 +246,7 @@ inline void add_neurons(const Model* m, int l, int channel, const AnatomyText& t
     for (int b = 0; b < m->B; b++) {
         const long first = (long)b * m->T + sink_rows(m);
         const std::vector<real> neurons = copy_to_host(act_fca(m, l) + first * F, F);
-        for (long n = 0; n < F; n++) { layer->neurons[n] += down[n] * neurons[n] / text.n; }
+        for (long n = 0; n < F; n++) { layer->neurons[n] += down[n] * (double)neurons[n] / text.n; }
     }
     if (layer->direction.empty()) { return; }
     const HostRows reads(m, act_n(m, 2 * l + 1));
