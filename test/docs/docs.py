@@ -127,7 +127,7 @@ COMMAND = re.compile(r"^\s*(?:\$ )?(?:\./train_sink|train_sink |scripts/|python3
                      r"|sbatch |tar )")
 # blocks "sh elsewhere": by page, where their commands are tested, or why they are not
 ELSEWHERE = {
-    "docs/gpu-run.md": "test_gpu_run.sh packs and runs with a stand-in for the GPU",
+    "docs/gpu-checks.md": "test_gpu_run.sh packs and runs with a stand-in for the GPU",
     "docs/many.md": "test_dist.sh and test_nccl.sh start ranks; here there is no cluster",
 }
 
