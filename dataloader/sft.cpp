@@ -85,7 +85,8 @@ static std::string read_loss(const Json& message, bool* counts) {
     for (auto& field : message.fields) {
         const Json& v = field.second;
         const std::string& key = field.first;
-        if (key == "role" || key == "content" || is_empty(v) || is_among(IDLE_KEYS, key)) { continue; }
+        const bool text = key == "role" || key == "content";
+        if (text || is_empty(v) || is_among(IDLE_KEYS, key)) { continue; }
         const std::string got = strf("got a message with \"%s\": %s", printable(key).c_str(),
                                      json_short(v).c_str());
         auto row = std::find_if(std::begin(LOSS_KEYS), std::end(LOSS_KEYS),
