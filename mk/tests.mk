@@ -84,7 +84,7 @@ HOW_model-fast   = $(TEST_COMPILE) $(OPTIMIZE)
 HOW_model-double = $(MODEL_COMPILE) -O1 -DBACKEND=ref -DREAL=double
 HOW_analytic     = $(HOW_model-double)
 # the model as the tests compile it
-UNIT := test/model_unit.h train_sink.cu core/measure.cpp core/model.cpp
+UNIT := test/model_unit.h train_sink.cu core/checkpoint.cpp core/measure.cpp core/model.cpp
 define kind_of_build
 .SECONDARY: build/test/objects/$(1).o
 build/test/objects/$(1).o: test_$(2).cpp $(TEST_HEADERS) $(UNIT) $(HEADERS)
@@ -111,10 +111,10 @@ build/once/asan/%.o: %.cpp $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) -c $< -o $@
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
-WITH_MODEL := stages experts eval eval_sink eval_key eval_positions pieces
+WITH_MODEL := stages experts anatomy eval eval_sink eval_key eval_positions pieces
 OPERATIONS := attention cpu metrics extremes $(WITH_MODEL)
 $(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
-$(WITH_MODEL:%=build/test/test_%): $(UNIT) core/variant.cu core/checkpoint.cpp commands/open_model.cpp
+$(WITH_MODEL:%=build/test/test_%): $(UNIT) core/variant.cu commands/open_model.cpp
 $(addprefix build/test/test_eval_,sink key positions): test/after/test_eval.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
 READERS := data look hostile tokenizer text_steps errors export families train gguf checkpoint score \

@@ -19,6 +19,7 @@ from drawing import (COLORS, STYLE, TRAIN_POINTS, MaxNLocator, PercentFormatter,
                      headline, kinds, label, legend_below, look, loss_and_sinks, matplotlib,
                      middle_and_range, np, panels, plain, plt, seeds_of, series, sink_axis, stem,
                      thresholds, trained, whole)
+from plot_anatomy import anatomy
 from plot_maps import maps
 from plot_positions import positions
 from plot_table import table
@@ -423,6 +424,8 @@ FIGURES = {
                   "Sink_k by position k: prefixes, windows (Figures 5, 6)"),
     "maps":      (maps,       "DIR ...",
                   "attention and QK geometry, from probe --dump DIR (Figures 2, 15 to 18)"),
+    "anatomy":   (anatomy,    "PROBE.json ...",
+                  "where the massive activation comes from, from probe --anatomy --json"),
     "threshold": (threshold,  "PROBE.json ...",
                   "Sink_1 against length and threshold, from probe --json (Figure 3)"),
     "table":     (table,      "RESULTS.json ...",

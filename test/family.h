@@ -7,7 +7,6 @@ transformers computed. The switches of the build are defined before this is incl
 #define FAMILY_H
 #include "defaults.h"
 #include "model_unit.h"
-#include "../core/checkpoint.cpp"
 #include "../commands/open_model.cpp"
 #include "answer.h"
 

@@ -5,6 +5,7 @@
 #endif
 #pragma GCC diagnostic ignored "-Wunused-function"
 #include "../train_sink.cu"
+#include "../core/checkpoint.cpp"
 #include "../core/measure.cpp"
 #include "../core/model.cpp"
 #include "../core/rooms_model.cpp"
@@ -13,6 +14,9 @@
 #include "../open/experts.cpp"
 #include "../open/mamba.cpp"
 #include "../open/open_weights.cpp"
+#endif
+#if HAS_AFTER
+#include "../after/anatomy.cpp"
 #endif
 #ifdef ATTN
 #include "../core/variant.cu"

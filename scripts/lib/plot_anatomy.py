@@ -1,0 +1,56 @@
+"""The figure of probe --anatomy: where the first token's massive activation comes from.
+
+Start with `anatomy`, which scripts/plot.py calls.
+"""
+import os
+
+import runlog
+from drawing import headline, look, np, panels, plain, whole
+from runlog import die, number
+
+WRITES = [("wrote", "what the FFN wrote"), ("form", "the quadratic form x'Sx")]
+RATIOS = [("ratio", "this channel"), ("ratio_others", "other channels, median")]
+COSINES = [("aligned_first", "token 1"), ("aligned_rest", "the others")]
+SAME = [("attn_same", "token 1"), ("attn_same_later", "the token in the middle")]
+
+
+def anatomy(paths, options):
+    """Draws by layer: h of token 1 in the channel that grows most, what the FFN writes there, the
+    spectrum of its form and how token 1 lies in it, and what attention then reads."""
+    for path in paths:
+        for run in runlog.read_probe(path):
+            found = run["evals"][0].get("anatomy")
+            if not found:
+                die(f"{path}: got a probe without anatomy, wanted one with it",
+                    "./train_sink probe MODEL -d TEXT --anatomy --json FILE")
+            yield "anatomy-" + os.path.splitext(os.path.basename(path))[0], draw(found, path)
+
+
+def draw(found, path):
+    figure, axes = panels(6, 3.6, 3.2)
+    channel = f"channel {found['channel']}"
+    curves(axes[0], found, [("state", "after the layer")], f"h of token 1, {channel}")
+    curves(axes[1], found, WRITES, f"Written into {channel} at token 1")
+    curves(axes[2], found, RATIOS, "First eigenvalue over the second")
+    curves(axes[3], found, COSINES, "|cosine| with the first eigenvector")
+    curves(axes[4], found, SAME, "What attention reads:\ncosine between sequences")
+    curves(axes[5], found, [("attn_spread", "token 1")], "What attention reads:\nchannels that share it")
+    for ax in axes[:2]:
+        ax.set_yscale("symlog", linthresh=10)
+    for ax in (axes[2], axes[5]):
+        ax.set_yscale("log")
+    headline(figure, [], f"Anatomy of the first token's massive activation. {plain(path)}")
+    return figure
+
+
+def curves(ax, found, fields, title):
+    """Draws fields by layer; a layer without one is a gap, the two steps are marked."""
+    for i, (field, name) in enumerate(fields):
+        values = [np.nan if v is None else number(v) for v in found[field]]
+        ax.plot(values, **look(i), label=name)
+    for layer in (found["step_up"], found["step_down"]):
+        if layer is not None:
+            ax.axvline(layer, color="#888888", lw=0.8, zorder=0)
+    ax.set(title=title, xlabel="layer")
+    whole(ax, len(found[fields[0][0]]))
+    ax.legend(loc="best")
