@@ -160,7 +160,7 @@ static GradientCheck gradient_check(const Arch& c, uint64_t seed) {
 // each tensor.
 int command_check(Flags f) {
     const GradientTest test = gradient_test();
-    reject_unused_model_flags(f);
+    flags_check(f, COMMAND_check);
     const Arch c = tiny_arch(&f);
     GradientCheck check = gradient_check(c, f.seed);
     if (test.directions == 1) {

@@ -194,7 +194,7 @@ static std::vector<int> generation_config(const std::string& dir, const Tokenize
 
 // Prints the text that continues a prompt, with the prompt in front if it was typed.
 int command_generate(Flags f) {
-    reject_unused_flags(f, "top_k", f.temperature > 0, "--temperature above 0");
+    flags_check(f, COMMAND_generate);
     Model m = model_from_checkpoint(&f, 0, cpu::STAY_ALL);
     fprintf(stderr, "%s", trained_edits_note(f.words[0], f).c_str());
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)

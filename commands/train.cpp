@@ -49,7 +49,7 @@ static double validate(Model* m, Data* data, int B, int T) {
 static std::string properties_text(Arch c) {
     std::string text;
     for (auto& row : arch_differs(&c)) {
-        text += std::string(" ") + row.by + " " + arch_text(row, false);
+        text += std::string(" ") + row.by + " " + field_text(row, false);
     }
     return text;
 }
@@ -74,15 +74,16 @@ static void describe_step(const Run& r) {
     if (dist::world > 1) { printf(" x %d ranks", dist::world); }
     printf(" = %s tokens per step, %ld steps = %s tokens\n", step.c_str(), f.steps, all.c_str());
 
-    const char* optimizer = f.optimizer.c_str();
-    const char* schedule = f.schedule.c_str();
-    printf("update %s, lr %g %s after %ld warm-up steps, ", optimizer, f.lr, schedule, f.warmup);
+    const std::string optimizer = name_at(NAMES_OF(OPTIMIZER), f.optimizer);
+    const std::string schedule = name_at(NAMES_OF(SCHEDULE), f.schedule);
+    printf("update %s, lr %g %s after %ld warm-up steps, ", optimizer.c_str(), f.lr,
+           schedule.c_str(), f.warmup);
     printf("weight decay %g, clip %g, seed %ld\n", f.weight_decay, f.grad_clip, f.seed);
 }
 
 static void describe_machine(const Run& r) {
     const Flags& f = r.f;
-    const bool muon = optimizer_of(f.optimizer) == MUON;
+    const bool muon = f.optimizer == OPTIMIZER_muon;
     double bytes;
     printf("memory %s", memory_text(r.c, f.batch, f.arch.T, true, &bytes, 0, muon).c_str());
     if (ops::on_host) {                                  // the weights are there already
@@ -114,7 +115,7 @@ void run_describe(const Run& r) {
     printf("out    %s", printable(f.out).c_str());
     if (r.resumed) { printf(", resumed from step %ld", r.first); }
     printf("\n");
-    if (f.save_optimizer == "none") {
+    if (f.save_optimizer == KEEP_none) {
         printf("note   --save-optimizer none: no checkpoint of this run can be resumed\n");
     }
     const long missing = f.train_tokens - r.data.train_tokens;
@@ -384,7 +385,7 @@ static void run_check_data(Run* r) {
 
 static void save(Run* r, long step, bool keep) {
     const std::string& out = r->f.out;
-    const bool optimizer = r->f.save_optimizer != "none";
+    const bool optimizer = r->f.save_optimizer != KEEP_none;
     const double bytes = (optimizer ? 12.0 : 4.0) * r->m.num_params;
     run_follow(r);
     r->saved_at = now_ms();
@@ -403,7 +404,7 @@ static void save(Run* r, long step, bool keep) {
     hint_also().clear();
     r->saved = step;
     if (dist::rank > 0) { return; }
-    const bool last_only = r->f.save_optimizer == "last";
+    const bool last_only = r->f.save_optimizer == KEEP_last;
     const Saved newest = { step, step_directory(*r, step), !keep, optimizer, last_only };
     const std::string failed = failure_of([&] { saves_prune(&r->kept, newest, last_only); });
     if (failed.empty()) { return; }

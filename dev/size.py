@@ -31,8 +31,9 @@ COLUMNS, LINES, PARAMETERS, FILE_LINES, KERNEL_LINES = 100, 60, 8, 700, 1150
 
 # From the lowest to the highest. A file is on the first floor that names it, or its room.
 FLOORS = [
-    ("text, files, numbers", ["core/common.h", "core/version.h", "rooms.h", "open/rows.h",
-                              "after/rows.h", "tokenizer.h", "dataloader.h", "files/*",
+    ("text, files, numbers", ["core/common.h", "core/field.*", "core/schedule.h",
+                              "core/version.h", "rooms.h", "open/rows.h", "after/rows.h",
+                              "tokenizer.h", "dataloader.h", "files/*",
                               "tokenizer/*", "dataloader/*", "open/tokenizer_gguf.*",
                               "open/gguf.*", "open/gguf_splits.h", "open/pattern.*",
                               "open/expressions.h", "open/normal_forms.*", "open/text_steps.*",

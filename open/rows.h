@@ -12,29 +12,31 @@ includes nothing.
     X(export,   'x', "CHECKPOINT", "write a checkpoint for transformers, to the directory --out")
 
 #define OPEN_FLAGS(X) \
-    X("x", OWN, str,    to,              0,   "",         0, 0,       "a family of transformers (empty: the first that can express the model), or train_sink (our own code)")
+    WORDS("x", OWN, to, "", "a family of transformers (empty: the first that can express the model), or train_sink (our own code)")
 
 #define OPEN_ARCH(X) \
     /* mixture of experts */ \
-    X(int,   experts,          0,             "",  "", "train_sink.experts",              0, 4096, "", "FFNs of which a router picks some for each token (0: one FFN)") \
-    X(int,   experts_used,     0,             "",  "", "train_sink.experts_used",         0, 4096, "", "how many it picks") \
-    X(int,   expert_shares,    0,             "",  "", "train_sink.expert_shares",        0, 1, "", "1: their weights are shares of all experts, 0: sum to one") \
-    X(float, expert_limit,     0,             "",  "", "train_sink.expert_limit",         0, 1e6, "", "gpt-oss: (up + 1) gate sigmoid(1.702 gate), both cut here (0: as FFN)") \
-    X(int,   router_bias,      0,             "",  "", "train_sink.router_bias",          0, 1, "", "1: the router has a bias") \
-    X(str,   expert_layers,    "",            "",  "", "train_sink.expert_layers",        0, 0, "", "which layers have experts: 01, repeated (empty: all)") \
-    X(int,   shared_expert,    0,             "",  "", "train_sink.shared_expert",        0, 1 << 20, "", "width of an FFN that every token goes through beside them, behind a gate (0: none)") \
+    READ(int, experts, 0, "train_sink.experts", 0, 4096, "FFNs of which a router picks some for each token (0: one FFN)") \
+    READ(int, experts_used, 0, "train_sink.experts_used", 0, 4096, "how many it picks") \
+    READ(int, expert_shares, 0, "train_sink.expert_shares", 0, 1, "1: their weights are shares of all experts, 0: sum to one") \
+    READ(float, expert_limit, 0, "train_sink.expert_limit", 0, 1e6, "gpt-oss: (up + 1) gate sigmoid(1.702 gate), both cut here (0: as FFN)") \
+    READ(int, router_bias, 0, "train_sink.router_bias", 0, 1, "1: the router has a bias") \
+    READ(str, expert_layers, "", "train_sink.expert_layers", 0, 0, "which layers have experts: 01, repeated (empty: all)") \
+    READ(int, shared_expert, 0, "train_sink.shared_expert", 0, 1 << 20, \
+      "width of an FFN that every token goes through beside them, behind a gate (0: none)") \
     /* Mamba */ \
-    X(str,   attn_layers,      "",            "",  "", "train_sink.attn_layers",          0, 0, "", "which layers have attention: 0001, repeated; the others Mamba or the delta rule (empty: all)") \
-    X(int,   mamba_width,      0,             "",  "", "train_sink.mamba_width",          0, 1 << 20, "", "Mamba: channels inside a layer") \
-    X(int,   mamba_state,      0,             "",  "", "train_sink.mamba_state",          0, 65535, "", "Mamba: numbers that each of them remembers") \
-    X(int,   mamba_conv,       0,             "",  "", "train_sink.mamba_conv",           0, 65535, "", "Mamba: tokens that the convolution spans") \
-    X(int,   mamba_rank,       0,             "",  "", "train_sink.mamba_rank",           0, 1 << 20, "", "Mamba: numbers that the step sizes are made from") \
+    READ(str, attn_layers, "", "train_sink.attn_layers", 0, 0, \
+      "which layers have attention: 0001, repeated; the others Mamba or the delta rule (empty: all)") \
+    READ(int, mamba_width, 0, "train_sink.mamba_width", 0, 1 << 20, "Mamba: channels inside a layer") \
+    READ(int, mamba_state, 0, "train_sink.mamba_state", 0, 65535, "Mamba: numbers that each of them remembers") \
+    READ(int, mamba_conv, 0, "train_sink.mamba_conv", 0, 65535, "Mamba: tokens that the convolution spans") \
+    READ(int, mamba_rank, 0, "train_sink.mamba_rank", 0, 1 << 20, "Mamba: numbers that the step sizes are made from") \
     /* delta rule */ \
-    X(int,   delta_keys,       0,             "",  "", "train_sink.delta_keys",           0, 65535, "", "delta rule: heads of queries and keys") \
-    X(int,   delta_values,     0,             "",  "", "train_sink.delta_values",         0, 65535, "", "delta rule: heads of values") \
-    X(int,   delta_key_size,   0,             "",  "", "train_sink.delta_key_size",       0, 65535, "", "delta rule: channels of a key") \
-    X(int,   delta_value_size, 0,             "",  "", "train_sink.delta_value_size",     0, 65535, "", "delta rule: channels of a value") \
-    X(int,   delta_conv,       0,             "",  "", "train_sink.delta_conv",           0, 65535, "", "delta rule: tokens that the convolution spans")
+    READ(int, delta_keys, 0, "train_sink.delta_keys", 0, 65535, "delta rule: heads of queries and keys") \
+    READ(int, delta_values, 0, "train_sink.delta_values", 0, 65535, "delta rule: heads of values") \
+    READ(int, delta_key_size, 0, "train_sink.delta_key_size", 0, 65535, "delta rule: channels of a key") \
+    READ(int, delta_value_size, 0, "train_sink.delta_value_size", 0, 65535, "delta rule: channels of a value") \
+    READ(int, delta_conv, 0, "train_sink.delta_conv", 0, 65535, "delta rule: tokens that the convolution spans")
 
 // What layer l has in place of its FFN or of attention.
 #define MIXTURE_AT(l) (arch.experts && in_pattern(arch.expert_layers, l))

@@ -84,7 +84,7 @@ static void names_check() {
     Arch c;
     std::vector<std::pair<std::string, std::string>> kinds = { { "attn", NAMES_OF(ATTN) } };
     for (auto& r : arch_rows(&c)) {
-        if (r.type == ARCH_kind) { kinds.push_back({ key_name(r), r.names }); }
+        if (r.type == FIELD_kind) { kinds.push_back({ key_name(r), r.names }); }
     }
     CHECK(kinds.size() >= 12, "%zu kinds", kinds.size());
     const size_t tables = code.find("\nKINDS = ");
