@@ -53,7 +53,7 @@ typedef std::string str;
     X("Tpe", BB, double, bb_temp,         0,   2.0,        0, 1e3,     "bb: standard deviation of the bigram logits") \
     X("Tpe", BB, long,   bb_table,        0,   1,          0, MOST,    "bb: seed of the bigram table") \
     X("Tpe", BB, long,   bb_bos,          0,   1,          0, 1,       "bb: 1 puts <s> first, 0 does not") \
-    X("tb", MODEL, str,    model,           'm', "bb",       0, 0,       "preset:" PRESETS(PRESET_NAME)) \
+    X("tb", MODEL, str,    model,           'm', "",         0, 0,       "preset:" PRESETS(PRESET_NAME) " (train without it: by data and backend; bench: bb)") \
     X("tb", TRAINING, long,   batch,           'b', 0,          0, 1<<24,   "sequences in memory at once, B (0: the preset's)") \
     X("tb", TRAINING, long,   total_batch,     0,   0,          0, 1L<<40,  "tokens per step, a multiple of batch * seq (0: batch * seq)") \
     X("tb", TRAINING, long,   steps,           'n', 1000,       0, MOST,    "optimizer steps (bench: 12 unless given)") \
@@ -228,7 +228,7 @@ std::vector<double> flag_list(const char* spelled, const std::string& text);
 // Returns the thresholds of --eps: shares, from 0 up to, not including, 1.
 std::vector<double> eps_list(const Flags& f);
 
-// Fills in from the preset what no flag has set.
+// Fills in from the preset what no flag has set; bb is that of a command line without one.
 void preset_apply(Flags* f);
 
 // Returns the model that the flags say. data_V: its vocabulary if no flag has one.
