@@ -400,7 +400,7 @@ int command_bench(Flags f) {
         f.steps = 12;
     }
     require(f.steps >= 1, "--steps 0", "1 or more");
-    const std::vector<std::string> sources = split(f.data, ',');
+    const std::vector<std::string> sources = names_listed(f.data);
     output_check(f.json, files_read(f, sources));
     reject_unused_model_flags(f);
     reject_unused_data_flags(f, sources);

@@ -179,7 +179,7 @@ static void train_checks(const Flags& f, bool begins) {
     const bool later = f.min_context > f.arch.prefix;
     reject_unused_flags(f, "min_context", later || !f.min_context, "more than --prefix");
     reject_unused_model_flags(f);
-    reject_unused_data_flags(f, split(f.data, ','));
+    reject_unused_data_flags(f, names_listed(f.data));
     if (f.bos == "seq") { reject_covered_bos(f); }
     require(f.data != "bb" || !f.given_sample || !f.sample, strf("--sample %ld", f.sample),
             "text to learn to write: --data FILE");
