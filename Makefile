@@ -18,7 +18,8 @@ train_sink: $(DIR)/train_sink
 	@ln -sf $< $@ && echo "BACKEND=$(BACKEND) ($(WHY)); ./train_sink -> $<"
 	$(if $(idle),@echo "$(idle)")
 
-binary: $(DIR)/train_sink # the same without the link
+binary: $(DIR)/train_sink # the same without the link; says where it is
+	$(if $(SAY),,@echo $<)
 
 check: # are these switches a model? says so and builds nothing
 	@echo "$(DIR)"

@@ -94,7 +94,7 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     DECIMAL("Tpe", BB, bb_temp, 2.0, 0, 1e3, "bb: standard deviation of the bigram logits", OF_BB) \
     WHOLE("Tpe", BB, bb_table, 1, 0, MOST, "bb: seed of the bigram table", OF_BB) \
     WHOLE("Tpe", BB, bb_bos, 1, 0, 1, "bb: 1 puts <s> first, 0 does not", OF_BB) \
-    WORDS("tb", MODEL, model, "bb", "preset:" PRESETS(PRESET_NAME), NOT_PRODUCTS) \
+    WORDS("tb", MODEL, model, "", "preset:" PRESETS(PRESET_NAME) " (train without it: by data and backend; bench: bb)", NOT_PRODUCTS) \
     WHOLE("tb", TRAINING, batch, 0, 0, 1<<24, "sequences in memory at once, B (0: the preset's)", NOT_PRODUCTS) \
     WHOLE("tb", TRAINING, total_batch, 0, 0, 1L<<40, "tokens per step, a multiple of batch * seq (0: batch * seq)", NOT_PRODUCTS) \
     WHOLE("tb", TRAINING, steps, 1000, 0, MOST, "optimizer steps (bench: 12 unless given)", NOT_PRODUCTS) \
@@ -288,7 +288,7 @@ std::vector<double> flag_list(const char* spelled, const std::string& text);
 // Returns the thresholds of --eps: shares, from 0 up to, not including, 1.
 std::vector<double> eps_list(const Flags& f);
 
-// Fills in from the preset what no flag has set.
+// Fills in from the preset what no flag has set; bb is that of a command line without one.
 void preset_apply(Flags* f);
 
 // Returns the model that the flags say. data_V: its vocabulary if no flag has one.

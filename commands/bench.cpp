@@ -194,7 +194,7 @@ static Model bench_model(Flags& f, BenchResult* b) {
         f.steps = 12;
     }
     require(f.steps >= 1, "--steps 0", "1 or more");
-    const std::vector<std::string> sources = split(f.data, ',');
+    const std::vector<std::string> sources = names_listed(f.data);
     output_check(f.json, files_read(f, sources));
     flags_check(f, COMMAND_bench);
 

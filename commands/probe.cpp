@@ -261,7 +261,7 @@ int command_probe(Flags f) {
     const std::vector<double> eps = eps_list(f);
     const std::vector<std::string> lengths = split(f.probe_len, ',');
     require(!lengths.empty(), "--probe-len", "a length, such as 64");
-    require(!split(f.data, ',').empty(), "--data \"\"",
+    require(!names_listed(f.data).empty(), "--data \"\"",
             "bb, a file, a directory of shards or a NAME in data/");
     const Lengths range = lengths_range(lengths);
     sink_at_parse(f.sink_at, range.shortest);

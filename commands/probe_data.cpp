@@ -170,7 +170,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     }
     const Json flags = trained_flags(f->words[0], state);
     if (f->given_data) {
-        p.sources = split(f->data, ',');
+        p.sources = names_listed(f->data);
         printf("%s", notes_of(flags, *f).c_str());
         return p;
     }
@@ -195,7 +195,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     if (const Json* hashes = data->get("hash")) {
         for (auto& hash : hashes->items) { p.hashes.push_back(hash.string); }
     }
-    for (auto& name : split(f->data, ',')) {
+    for (auto& name : names_listed(f->data, directory)) {
         std::string source = source_found(name, directory);
         source_there(source, "the same command with");
         if (!file_exists(source)) { source_weight(&source); }    // each is measured by itself

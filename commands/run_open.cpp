@@ -10,6 +10,7 @@ they were at a checkpoint (--resume, in run_resume.h). Start at the end, with ru
 #include "../shell/run_flags.h"
 #include "../files/look.h"
 #include "../dataloader/targets.h"
+#include "default_model.h"
 #include "hopper.h"
 #include "memory_needed.h"
 #include "open_model.h"
@@ -235,6 +236,10 @@ static Origin run_origin(Run* r) {
 // Fills in what no flag has set, and ends the program at flags that cannot be followed.
 static void run_settle(Run* r, bool begins) {
     Flags* f = &r->f;
+    if (begins) {
+        const std::string note = default_model(f, !ops::on_host);
+        if (dist::rank == 0) { printf("%s", note.c_str()); }
+    }
     preset_apply(f);
     batch_share(f);
     r->probe_len = probe_length(*f, f->probe_len, f->arch.T, PE_ROWS[f->arch.pe].learnable);

@@ -9,6 +9,7 @@ commands/train.cpp -- what a run does around its steps: train.h.
 #include "../shell/run_flags.h"
 #include "../files/maps.h"
 #include "../core/train_sink.h"
+#include "default_model.h"
 #include "generate.h"
 #include "memory_needed.h"
 #include <limits.h>
@@ -54,13 +55,25 @@ static std::string properties_text(Arch c) {
     return text;
 }
 
+// Counts the parameters that are not a row for each token or position: 60M is the count of those.
+static long without_embeddings(const Model& m) {
+    long count = m.num_params;
+    for (auto& t : m.tensors) {
+        const bool table = t.name.find("embed") != t.name.npos || t.name.find("lm_head") == 0;
+        if (table) { count -= t.count; }
+    }
+    return count;
+}
+
 static void describe_model(const Run& r) {
     const Arch& c = r.c;
     printf("switch%s PRECISION=%s BACKEND=%s, commit %s\n", switches_text(c).c_str(),
            PRECISION_NAME, ops::name, COMMIT);
     printf("model  L %d C %d NH %d KV %d HS %d ", c.L, c.C, c.NH, c.KV, c.HS);
     printf("F %d V %d T %d: ", c.F, c.V, c.T);
-    printf("%s parameters\n", count_text(r.m.num_params).c_str());
+    const std::string all = count_text(r.m.num_params);
+    printf("%s parameters (%s with embeddings)\n", count_text(without_embeddings(r.m)).c_str(),
+           all.c_str());
     const std::string properties = properties_text(c);
     if (!properties.empty()) { printf("with  %s\n", properties.c_str()); }
     printf("%s", column_note(c).c_str());
@@ -111,6 +124,7 @@ void run_describe(const Run& r) {
         printf("note   sinks are measured at T %d, the length of a sequence, and not at 64\n",
                r.probe_len);
     }
+    printf("%s", no_sink_note(f, r.data, r.m.num_params).c_str());
     describe_machine(r);
     printf("out    %s", printable(f.out).c_str());
     if (r.resumed) { printf(", resumed from step %ld", r.first); }

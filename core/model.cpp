@@ -65,12 +65,13 @@ size_t Layout::acts(Acts* a, char* base, const ActsShape& shape) const {
 void model_reach(Model* m, long T) {
     const Arch& arch = m->arch;
     const PeRow& pe = m->sizes.pe;
-    if (T <= m->reach) { return; }
+    // the tables may be longer than what is computed: a text within them is asked, too
     if (T - sink_rows(m) > rope_limit(arch)) {
         die(EXIT_USER, strf("%ld tokens: this model has other positions beyond %ld, which are not "
             "computed", T - sink_rows(m), rope_limit(arch)), "give --seq, --probe-len or --tokens "
             "a smaller number");
     }
+    if (T <= m->reach) { return; }
     const long most = (long)m->longest + sink_rows(m);
     m->reach = std::max(T, std::min(2L * m->reach, most));
     ops::device_free(m->positions);

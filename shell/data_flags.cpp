@@ -19,7 +19,7 @@ static std::pair<int, int> fixed_token(const std::string& text) {
 
 DataOptions data_options(const Flags& f, int T, int probe_len) {
     DataOptions o;
-    o.data = split(f.data, ',');
+    o.data = names_listed(f.data);
     require(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
     o.tokenizer = f.tokenizer;
     o.bos = f.bos;

@@ -4,6 +4,7 @@ it, and what it means to some commands. The bounds of a model's sizes are in cor
 a config.json says them, too.
 */
 #include "../flags.h"
+#include "../dataloader.h"
 
 // ---- what the rows ask of the flags
 
@@ -29,13 +30,13 @@ static bool turns_by_base(const Arch& c, int l) {
 
 // Counts the sources of the built-in task; less than all: the others are text.
 static long sources_bb(const Flags& f) {
-    const std::vector<std::string> sources = split(f.data, ',');
+    const std::vector<std::string> sources = names_listed(f.data);
     return std::count(sources.begin(), sources.end(), "bb");
 }
 
 // Tells whether a command that takes --data reads text.
 static bool reads_text(const Flags& f, char command) {
-    return !strchr("tpeb", command) || sources_bb(f) < (long)split(f.data, ',').size();
+    return !strchr("tpeb", command) || sources_bb(f) < (long)names_listed(f.data).size();
 }
 
 // ---- the rules

@@ -119,7 +119,9 @@ void welcome() {
         "  ./train_sink train --lr 5e-3 --beta2 0.99 --weight-decay 1e-4 --warmup 20 --steps 800\n"
         "                                          the sink forms in about half a minute, on the "
         "built-in task\n"
-        "  ./train_sink train -d my.txt -m nano    a small model on your own text file\n"
+        "  ./train_sink train -d my.txt --tokenizer tok --fix-token 1:0 -o runs/mine\n"
+        "                                          a sink on your own text; tok: scripts/make_tokenizer.py\n"
+        "                                          my.txt -o tok --vocab 512 (docs/own-text.md)\n"
         "  ./train_sink probe runs/NAME            the sink of a run or of another model, layer by "
         "layer\n\n"
         "flags: ./train_sink train --help, ./train_sink probe --help, ..; every model: make help\n"
@@ -315,6 +317,7 @@ std::vector<double> eps_list(const Flags& f) {
 
 void preset_apply(Flags* f) {
     const Preset* p = NULL;
+    if (f->model.empty()) { f->model = "bb"; }
     for (auto& row : PRESET_ROWS) { if (f->model == row.name) { p = &row; } }
     if (!p) {
         die(EXIT_USER, "--model: got '" + f->model + "', wanted one of" PRESETS(PRESET_NAME));
@@ -322,7 +325,8 @@ void preset_apply(Flags* f) {
     Arch* c = &f->arch;
     auto fill = [](int* flag, long preset) { if (!*flag) { *flag = preset; } };
     fill(&c->L, p->L); fill(&c->C, p->C); fill(&c->F, p->F); fill(&c->NH, p->NH);
-    fill(&c->T, p->T); fill(&c->V, p->V);
+    fill(&c->T, p->T);
+    if (f->given_model) { fill(&c->V, p->V); }
     if (!f->batch) { f->batch = p->B; }
     require(f->batch < (1L << 30) / c->T, strf("--batch %ld --seq %d", f->batch, c->T),
             "less than 2^30 tokens in all");
