@@ -16,8 +16,8 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
 //
 //  type   int, float, str, list: numbers with commas between, or kind: one of the names of a table;
 //         low, high: what a number may be
-//  by     what sets it: a flag of the commands in `cmds` (t train, b bench, p probe), or a switch of
-//         the build; READ: only a config.json
+//  by     what sets it: a flag of the commands in `cmds` (t train, b bench, p probe), or a switch
+//         of the build; READ: only a config.json
 //  key    in config.json: Hugging Face's own, or one of the object "train_sink" or "rope_scaling"
 //  ...    what reads it, of a flag that is not read in every model: shell/flag_rules.cpp
 //

@@ -46,8 +46,8 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
 // Every flag is one row. The struct, the parser, its checks, --help and the config line of the log
 // are made from the rows.
 //
-//  cmds   commands that take it (t train, p probe, e eval, g generate, s score, k tokenize, b bench,
-//         c check, x export; T: train, where --resume has to keep it)
+//  cmds   commands that take it (t train, p probe, e eval, g generate, s score, k tokenize,
+//         b bench, c check, x export; T: train, where --resume has to keep it)
 //  group  where --help shows it
 //  low, high   the smallest and largest number it may be given
 //  ...    its rules: what reads it, what bounds it, and what it means to some commands. `f` is the
@@ -251,7 +251,8 @@ bool flag_given(const Flags& flags, const char* name);
 // Turns probe_len into --probe-len.
 std::string flag_spelling(const std::string& name);
 
-// Lists those of the flags `names` that are given, or all, as they are typed: "--window 4 --skip-bad".
+// Lists those of the flags `names` that are given, or all, as they are typed:
+// "--window 4 --skip-bad".
 std::string flags_typed(const Flags& flags, const char* names, bool all = false);
 
 // Sets a flag from a text. Ends the program, naming the flag as `spelled`, if the text is no value
@@ -259,9 +260,9 @@ std::string flags_typed(const Flags& flags, const char* names, bool all = false)
 void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text);
 
 // Dies at a flag that was given and that nothing would read, which is a mistake that nobody would
-// see, and at two flags that contradict each other; prints a note of one that another leaves without
-// effect. Call it when the flags are settled. again: of a run that goes on, which has had since it
-// began what it has to keep.
+// see, and at two flags that contradict each other; prints a note of one that another leaves
+// without effect. Call it when the flags are settled. again: of a run that goes on, which has had
+// since it began what it has to keep.
 void flags_check(const Flags& flags, char command, bool again = false);
 
 // Prints --help: the flags of one command, in groups; or (0) the commands and where to go on.

@@ -20,9 +20,8 @@ static double flops_per_token(const Model* m, int T) {
     const Arch& c = m->arch;
     double matrices = 0;
     for (auto& t : m->tensors) {
-        const bool tokens = t.name == "model.embed_tokens.weight" && !c.tied;
-        const bool positions = t.name == "model.embed_positions.weight";
-        if (t.shape.size() == 2 && !tokens && !positions) {
+        const bool tokens = t.purpose == FOR_TABLE && !c.tied;
+        if (t.shape.size() == 2 && !tokens && t.purpose != FOR_POSITIONS) {
             matrices += t.count;
         }
     }

@@ -38,7 +38,7 @@ static double length(const Vector& u) { return sqrt(product(u, u)); }
 
 // Returns false for the entries of k* that are not learned: they stay 0 in any direction.
 static bool is_learned(const Model& m, const Tensor& t, long i) {
-    return !ends_with(t.name, ".k_star") || i % m.arch.HS < m.arch.k_dims;
+    return t.purpose != FOR_KEY || i % m.arch.HS < m.arch.k_dims;
 }
 
 // Returns weights that are neither 0 nor 1, so that no part of the model is idle.

@@ -107,7 +107,7 @@ static Checkpoint init_open(Flags* f) {
 static void init_logits(Model* m, const Flags& f) {
     if (!f.given_init_logit) { return; }
     for (auto& t : m->tensors) {
-        if (!ends_with(t.name, ".sinks")) { continue; }
+        if (t.purpose != FOR_LOGIT) { continue; }
         const std::vector<acc> z(t.count, acc(f.init_logit));
         acc* place = full_array(m, m->master) + t.at;
         ops::to_device(place, z.data(), t.count * sizeof(acc));

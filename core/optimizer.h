@@ -18,7 +18,7 @@ inline size_t muon_numbers(const Tensor& t) {
 inline size_t muon_numbers(const std::vector<Tensor>& tensors) {
     size_t most = 0;
     for (auto& t : tensors) {
-        if (is_hidden_matrix(t)) { most = std::max(most, muon_numbers(t)); }
+        if (t.purpose == FOR_PRODUCT) { most = std::max(most, muon_numbers(t)); }
     }
     return most;
 }
@@ -80,7 +80,7 @@ inline void shard_update(Model* m, const Update& o, kind optimizer, long at, lon
 inline void update_tensors(Model* m, const Update& o, kind optimizer) {
     for (auto& t : m->tensors) {
         if (!is_trained(m, t)) { continue; }
-        if (optimizer == OPTIMIZER_muon && is_hidden_matrix(t)) {
+        if (optimizer == OPTIMIZER_muon && t.purpose == FOR_PRODUCT) {
             muon_update(m, t, o);
         } else {
             shard_update(m, o, optimizer, t.at, t.count);

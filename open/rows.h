@@ -49,37 +49,37 @@ includes nothing.
 #define DELTA_QKV_WIDTH (2L * arch.delta_keys * arch.delta_key_size + DELTA_OUT_WIDTH)
 
 #define OPEN_PARAMS(LAYER) \
-    LAYER(routerw,     "mlp.router.weight",                     MIXTURE_AT(l),                          arch.experts,         C,                  LINEAR(C)) \
-    LAYER(routerb,     "mlp.router.bias",                       MIXTURE_AT(l) && arch.router_bias,      VECTOR,               arch.experts,       ZEROS) \
-    LAYER(egw,         "mlp.experts.gate_up_proj.weight",       MIXTURE_AT(l),                          arch.experts * up_width, C,               LINEAR(C)) \
-    LAYER(egb,         "mlp.experts.gate_up_proj.bias",         MIXTURE_AT(l) && arch.ffn_bias,         VECTOR,               arch.experts * up_width, ZEROS) \
-    LAYER(edw,         "mlp.experts.down_proj.weight",          MIXTURE_AT(l),                          arch.experts * C,     F,                  LINEAR(F)) \
-    LAYER(edb,         "mlp.experts.down_proj.bias",            MIXTURE_AT(l) && arch.ffn_bias,         VECTOR,               arch.experts * C,   ZEROS) \
-    LAYER(sharedgw,    "mlp.shared_expert.gate_proj.weight",    MIXTURE_AT(l) && arch.shared_expert,    arch.shared_expert,   C,                  LINEAR(C)) \
-    LAYER(sharedupw,   "mlp.shared_expert.up_proj.weight",      MIXTURE_AT(l) && arch.shared_expert,    arch.shared_expert,   C,                  LINEAR(C)) \
-    LAYER(shareddw,    "mlp.shared_expert.down_proj.weight",    MIXTURE_AT(l) && arch.shared_expert,    C,                    arch.shared_expert, LINEAR(arch.shared_expert)) \
-    LAYER(sharedw,     "mlp.shared_expert_gate.weight",         MIXTURE_AT(l) && arch.shared_expert,    1,                    C,                  LINEAR(C)) \
-    LAYER(mamba_inw,   "mamba.in_proj.weight",                  MAMBA_AT(l),                            2 * arch.mamba_width, C,                  LINEAR(C)) \
-    LAYER(mamba_convw, "mamba.conv1d.weight",                   MAMBA_AT(l),                            arch.mamba_width,     arch.mamba_conv,    LINEAR(arch.mamba_conv)) \
-    LAYER(mamba_convb, "mamba.conv1d.bias",                     MAMBA_AT(l),                            VECTOR,               arch.mamba_width,   ZEROS) \
-    LAYER(mamba_dbcw,  "mamba.x_proj.weight",                   MAMBA_AT(l),                            MAMBA_DBC_WIDTH,            arch.mamba_width,   LINEAR(arch.mamba_width)) \
-    LAYER(mamba_dn,    "mamba.dt_layernorm.weight",             MAMBA_AT(l),                            VECTOR,               arch.mamba_rank,    ONES) \
-    LAYER(mamba_bn,    "mamba.b_layernorm.weight",              MAMBA_AT(l),                            VECTOR,               arch.mamba_state,   ONES) \
-    LAYER(mamba_cn,    "mamba.c_layernorm.weight",              MAMBA_AT(l),                            VECTOR,               arch.mamba_state,   ONES) \
-    LAYER(mamba_stepw, "mamba.dt_proj.weight",                  MAMBA_AT(l),                            arch.mamba_width,     arch.mamba_rank,    LINEAR(arch.mamba_rank)) \
-    LAYER(mamba_stepb, "mamba.dt_proj.bias",                    MAMBA_AT(l),                            VECTOR,               arch.mamba_width,   ZEROS) \
-    LAYER(mamba_a,     "mamba.A_log",                           MAMBA_AT(l),                            arch.mamba_width,     arch.mamba_state,   ZEROS) \
-    LAYER(mamba_skip,  "mamba.D",                               MAMBA_AT(l),                            VECTOR,               arch.mamba_width,   ONES) \
-    LAYER(mamba_outw,  "mamba.out_proj.weight",                 MAMBA_AT(l),                            C,                    arch.mamba_width,   LINEAR(arch.mamba_width)) \
-    LAYER(delta_qkvw,  "linear_attn.in_proj_qkv.weight",        DELTA_AT(l),                            DELTA_QKV_WIDTH,            C,                  LINEAR(C)) \
-    LAYER(delta_zw,    "linear_attn.in_proj_z.weight",          DELTA_AT(l),                            DELTA_OUT_WIDTH,            C,                  LINEAR(C)) \
-    LAYER(delta_bw,    "linear_attn.in_proj_b.weight",          DELTA_AT(l),                            arch.delta_values,    C,                  LINEAR(C)) \
-    LAYER(delta_aw,    "linear_attn.in_proj_a.weight",          DELTA_AT(l),                            arch.delta_values,    C,                  LINEAR(C)) \
-    LAYER(delta_convw, "linear_attn.conv1d.weight",             DELTA_AT(l),                            DELTA_QKV_WIDTH,            arch.delta_conv,    LINEAR(arch.delta_conv)) \
-    LAYER(delta_dt,    "linear_attn.dt_bias",                   DELTA_AT(l),                            VECTOR,               arch.delta_values,  ONES) \
-    LAYER(delta_a,     "linear_attn.A_log",                     DELTA_AT(l),                            VECTOR,               arch.delta_values,  ZEROS) \
-    LAYER(delta_norm,  "linear_attn.norm.weight",               DELTA_AT(l),                            VECTOR,               arch.delta_value_size, ONES) \
-    LAYER(delta_outw,  "linear_attn.out_proj.weight",           DELTA_AT(l),                            C,                    DELTA_OUT_WIDTH,          LINEAR(DELTA_OUT_WIDTH))
+    LAYER(routerw,     "mlp.router.weight",                MIXTURE_AT(l),                       GATING(arch.experts, C)) \
+    LAYER(routerb,     "mlp.router.bias",                  MIXTURE_AT(l) && arch.router_bias,   BIAS_OF(arch.experts)) \
+    LAYER(egw,         "mlp.experts.gate_up_proj.weight",  MIXTURE_AT(l),                       MATRIX(arch.experts * up_width, C)) \
+    LAYER(egb,         "mlp.experts.gate_up_proj.bias",    MIXTURE_AT(l) && arch.ffn_bias,      BIAS_OF(arch.experts * up_width)) \
+    LAYER(edw,         "mlp.experts.down_proj.weight",     MIXTURE_AT(l),                       MATRIX(arch.experts * C, F)) \
+    LAYER(edb,         "mlp.experts.down_proj.bias",       MIXTURE_AT(l) && arch.ffn_bias,      BIAS_OF(arch.experts * C)) \
+    LAYER(sharedgw,    "mlp.shared_expert.gate_proj.weight", MIXTURE_AT(l) && arch.shared_expert, MATRIX(arch.shared_expert, C)) \
+    LAYER(sharedupw,   "mlp.shared_expert.up_proj.weight", MIXTURE_AT(l) && arch.shared_expert, MATRIX(arch.shared_expert, C)) \
+    LAYER(shareddw,    "mlp.shared_expert.down_proj.weight", MIXTURE_AT(l) && arch.shared_expert, MATRIX(C, arch.shared_expert)) \
+    LAYER(sharedw,     "mlp.shared_expert_gate.weight",    MIXTURE_AT(l) && arch.shared_expert, GATING(1, C)) \
+    LAYER(mamba_inw,   "mamba.in_proj.weight",             MAMBA_AT(l),                         MATRIX(2 * arch.mamba_width, C)) \
+    LAYER(mamba_convw, "mamba.conv1d.weight",              MAMBA_AT(l),                         GATING(arch.mamba_width, arch.mamba_conv)) \
+    LAYER(mamba_convb, "mamba.conv1d.bias",                MAMBA_AT(l),                         BIAS_OF(arch.mamba_width)) \
+    LAYER(mamba_dbcw,  "mamba.x_proj.weight",              MAMBA_AT(l),                         MATRIX(MAMBA_DBC_WIDTH, arch.mamba_width)) \
+    LAYER(mamba_dn,    "mamba.dt_layernorm.weight",        MAMBA_AT(l),                         NORM_WEIGHT(arch.mamba_rank)) \
+    LAYER(mamba_bn,    "mamba.b_layernorm.weight",         MAMBA_AT(l),                         NORM_WEIGHT(arch.mamba_state)) \
+    LAYER(mamba_cn,    "mamba.c_layernorm.weight",         MAMBA_AT(l),                         NORM_WEIGHT(arch.mamba_state)) \
+    LAYER(mamba_stepw, "mamba.dt_proj.weight",             MAMBA_AT(l),                         MATRIX(arch.mamba_width, arch.mamba_rank)) \
+    LAYER(mamba_stepb, "mamba.dt_proj.bias",               MAMBA_AT(l),                         BIAS_OF(arch.mamba_width)) \
+    LAYER(mamba_a,     "mamba.A_log",                      MAMBA_AT(l),                         arch.mamba_width, arch.mamba_state, ZEROS, FOR_GATE) \
+    LAYER(mamba_skip,  "mamba.D",                          MAMBA_AT(l),                         VECTOR, arch.mamba_width, ONES, FOR_GATE) \
+    LAYER(mamba_outw,  "mamba.out_proj.weight",            MAMBA_AT(l),                         MATRIX(C, arch.mamba_width)) \
+    LAYER(delta_qkvw,  "linear_attn.in_proj_qkv.weight",   DELTA_AT(l),                         MATRIX(DELTA_QKV_WIDTH, C)) \
+    LAYER(delta_zw,    "linear_attn.in_proj_z.weight",     DELTA_AT(l),                         MATRIX(DELTA_OUT_WIDTH, C)) \
+    LAYER(delta_bw,    "linear_attn.in_proj_b.weight",     DELTA_AT(l),                         MATRIX(arch.delta_values, C)) \
+    LAYER(delta_aw,    "linear_attn.in_proj_a.weight",     DELTA_AT(l),                         MATRIX(arch.delta_values, C)) \
+    LAYER(delta_convw, "linear_attn.conv1d.weight",        DELTA_AT(l),                         GATING(DELTA_QKV_WIDTH, arch.delta_conv)) \
+    LAYER(delta_dt,    "linear_attn.dt_bias",              DELTA_AT(l),                         VECTOR, arch.delta_values, ONES, FOR_GATE) \
+    LAYER(delta_a,     "linear_attn.A_log",                DELTA_AT(l),                         VECTOR, arch.delta_values, ZEROS, FOR_GATE) \
+    LAYER(delta_norm,  "linear_attn.norm.weight",          DELTA_AT(l),                         NORM_WEIGHT(arch.delta_value_size)) \
+    LAYER(delta_outw,  "linear_attn.out_proj.weight",      DELTA_AT(l),                         MATRIX(C, DELTA_OUT_WIDTH))
 
 #define OPEN_ACTS(X) \
     X(real, router,     N * arch.experts)               /* (N, experts)            its logits */ \
