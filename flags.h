@@ -101,7 +101,7 @@ typedef std::string str;
     X("b", OWN, bool,   ops,             0,   false,      0, 0,       "also time every operation against its roofline, and memory") \
     X("b", OWN, bool,   products,        0,   false,      0, 0,       "time only the CPU's matrix products: is fp32 or bf16 faster here?") \
     X("g", OWN, str,    prompt,          0,   "",         0, 0,       "text to continue; -: standard input, which is not printed again (scripts/chat.py)") \
-    X("g", OWN, long,   tokens,          0,   200,        0, 1<<24,   "tokens to write") \
+    X("g", OWN, long,   tokens,          'n', 200,        0, 1<<24,   "tokens to write") \
     X("g", OWN, double, temperature,     0,   1.0,        0, MANY,    "0: always the likeliest token") \
     X("g", OWN, long,   top_k,           0,   0,          0, 1<<24,   "draw among the k likeliest (0: all)") \
     X("k", OWN, str,    val,             0,   "",         0, 0,       "files whose documents go into val shards, separated by commas") \
