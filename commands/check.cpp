@@ -239,8 +239,9 @@ int command_check(Flags f) {
             "look at the backward pass of the first stage whose weights these are");
     }
     if (!corners.empty()) {
-        printf("note   the slope changes with the step: a corner or a jump, not a wrong derivative, "
-               "at %s. Their judge is test_attention: CONTRIBUTING.md\n", corners.c_str());
+        printf("note   the slope changes with the step: a corner or a jump, not a wrong "
+               "derivative, at %s. Their judge is test_attention: CONTRIBUTING.md\n",
+               corners.c_str());
         return 0;
     }
     printf("the gradients of %zu tensors are the slopes of the loss, to %.1e (tolerance %g)\n",
