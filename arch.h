@@ -161,7 +161,7 @@ inline double v_star_norm(const Arch& arch) {
 inline bool column_idle(const Arch& arch) {
     const BiasRow& bias = bias_of(arch);
     const bool has_v = bias.learn_v || v_star_norm(arch) != 0;
-    return column_idle(Attn::Z, bias.column, has_v);
+    return column_idle(Attn::Z, bias, has_v, Attn::sim(0.0f) == 0);
 }
 
 // Says so, and what would give it an effect; "" where it has one.

@@ -56,7 +56,7 @@ static void print_version() {
 // Flags that have a short form.
 static const struct { char letter; const char* name; } LETTERS[] = {
     { 'd', "data" }, { 'm', "model" }, { 'b', "batch" },
-    { 'n', "steps" }, { 'o', "out" }, { 't', "seq" },
+    { 'n', "steps" }, { 'n', "tokens" }, { 'o', "out" }, { 't', "seq" },
 };
 
 // Returns the short form of a flag, "-d", or "".
@@ -119,9 +119,10 @@ void welcome() {
         "  ./train_sink train --lr 5e-3 --beta2 0.99 --weight-decay 1e-4 --warmup 20 --steps 800\n"
         "                                          the sink forms in about half a minute, on the "
         "built-in task\n"
-        "  ./train_sink train -d my.txt --tokenizer tok --fix-token 1:0 -o runs/mine\n"
-        "                                          a sink on your own text; tok: scripts/make_tokenizer.py\n"
-        "                                          my.txt -o tok --vocab 512 (docs/own-text.md)\n"
+        "  scripts/make_tokenizer.py my.txt -o tok --vocab 512\n"
+        "  ./train_sink train -d my.txt --tokenizer tok --fix-token 1:0 --layers 1 --width 64 \\\n"
+        "      --heads 2 --ffn-width 128 --seq 64 -b 16 --lr 4e-3 --steps 8000\n"
+        "                                          a sink on your own text: docs/own-text.md\n"
         "  ./train_sink probe runs/NAME            the sink of a run or of another model, layer by "
         "layer\n\n"
         "flags: ./train_sink train --help, ./train_sink probe --help, ..; every model: make help\n"
@@ -268,7 +269,8 @@ Flags flags_parse(int argc, char** argv, char* command) {
         const std::string next = has_value ? arg.substr(name.size() + 1) : after;
         const FlagRow* row = NULL;
         for (auto& r : rows) {
-            if (name == flag_spelling(r.name) || name == flag_letter(r)) { row = &r; }
+            const bool named = name == flag_spelling(r.name) || name == flag_letter(r);
+            if (named && (!row || r.of(*command))) { row = &r; }     // -n: of several commands
         }
         if (!row) { flag_unknown(name, next, rows, *command); }
         if (!row->of(*command)) { flag_of_others(*row, name); }

@@ -801,8 +801,8 @@ static void test_tokenize() {
         const Ran r = check_run("build/cpu/train_sink tokenize " + fa + " " + fb + little + tokens +
                                 " -o " + to);
         const bool warned = r.err.find("warning:") != r.err.npos;
-        CHECK(r.code == 0 && r.err.find("\ndomain arxiv ") != r.err.npos, "rows: %s", r.err.c_str());
-        CHECK(warned == (tokens[1] == '0' && strlen(tokens) > 4), "%s: %s", tokens, r.err.c_str());
+        CHECK(r.code == 0 && r.err.find("domain arxiv ") != r.err.npos, "rows: %s", r.err.c_str());
+        CHECK(warned == (strlen(tokens) > 4), "%s: %s", tokens, r.err.c_str());
     }
     // the first documents of all, and nothing of what is read ahead: neither its bytes nor errors
     std::string bad = put("bad.jsonl", a + "{\n"), made[3];
