@@ -23,13 +23,14 @@ static std::string quoted_token(const Tokenizer& tok, int id) {
 }
 
 static void print_stream(const Anatomy& a, const Tokenizer& tok) {
-    printf("1. The stream. After each layer: the largest entry of any h; what attention and the FFN"
-           " write,\n   as a norm at token 1 over that at the others; h of token 1 in channel %d\n",
-           a.channel);
+    printf("1. The stream. After each layer: the largest entry of any h; what attention and the "
+           "FFN write,\n   as a norm at token 1 over that at the others; h of token 1 in channel "
+           "%d\n", a.channel);
     printf("layer   largest  channel  token             attn     FFN  channel %d\n", a.channel);
     for (size_t l = 0; l < a.layers.size(); l++) {
         const AnatomyLayer& layer = a.layers[l];
-        const std::string token = strf("%g ", layer.spike_token) + quoted_token(tok, layer.spike_id);
+        const std::string shown = quoted_token(tok, layer.spike_id);
+        const std::string token = strf("%g ", layer.spike_token) + shown;
         printf("%5zu %9s %8g  %-14s %7s %7s  %9s", l, cell(layer.spike, "%.5g").c_str(),
                layer.spike_channel, token.c_str(),
                cell(layer.attn_first / layer.attn_rest, "%.3g").c_str(),
@@ -42,9 +43,9 @@ static void print_stream(const Anatomy& a, const Tokenizer& tok) {
 }
 
 static void print_form(const Anatomy& a) {
-    printf("\n2. The FFN writes x'Sx into channel %d, if its activation passes what it gets. "
-           "S amplifies one\n   direction where its first eigenvalue is many times the second; in %d "
-           "other channels it is not.\n   Then how well token 1 and the others lie in that "
+    printf("\n2. The FFN writes x'Sx into channel %d, if its activation passes what it gets. S "
+           "amplifies one\n   direction where its first eigenvalue is many times the second; beside "
+           "it the median in %d others.\n   Then how well token 1 and the others lie in that "
            "direction, and how much one neuron writes\n",
            a.channel, OTHER_CHANNELS);
     printf("layer     wrote      x'Sx  eigenvalues        ratio  others  |cos|  others  "

@@ -13,7 +13,8 @@ it goes. Start with anatomy_measure, which reads the sequences twice:
 #include "../core/train_sink.h"
 #include "form.h"
 
-// What is measured of a layer, a row each: the field and its key in --json. NaN: the layer has none.
+// What is measured of a layer, a row each: the field, which is its key in --json, and what it is.
+// NaN: the layer has none.
 #define ANATOMY(X) \
     X(spike,           "the largest entry of h after it, of all sequences and tokens") \
     X(spike_channel,   "where: its channel,") \
@@ -245,7 +246,7 @@ inline void add_neurons(const Model* m, int l, int channel, const AnatomyText& t
     for (int b = 0; b < m->B; b++) {
         const long first = (long)b * m->T + sink_rows(m);
         const std::vector<real> neurons = copy_to_host(act_fca(m, l) + first * F, F);
-        for (long n = 0; n < F; n++) { layer->neurons[n] += down[n] * neurons[n] / text.n; }
+        for (long n = 0; n < F; n++) { layer->neurons[n] += down[n] * (double)neurons[n] / text.n; }
     }
     if (layer->direction.empty()) { return; }
     const HostRows reads(m, act_n(m, 2 * l + 1));

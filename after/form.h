@@ -48,7 +48,6 @@ inline Matrix weight_matrix(const real* weight, long rows, long cols) {
     if (!ops::on_host) {
         const std::vector<real> copy = copy_to_host(weight, rows * cols);
         m.x.assign(copy.begin(), copy.end());
-        return m;
     }
     while (m.rows() < rows) {
         const long done = m.rows();
