@@ -8,10 +8,10 @@ layout in memory and the names in a checkpoint from these rows.
 #include "rooms.h" // OPEN_PARAMS, OPEN_ACTS
 
 // ---- PARAMS: every tensor is one row: field, Hugging Face name, when it exists, rows (VECTOR:
-// none), columns, initial values, what it is for. Rows lie in memory in this order: qw kw vw are one matrix,
-// so are gatew upw, and their biases. Init of the official code: N(0, sqrt(2 / (5 fan_in))), FFN
-// output 1/sqrt(fan_in)/L, k*, v* and the sink token 0.02. Sizes and widths are those of struct
-// Sizes (model.h); arch is the model's Arch.
+// none), columns, initial values, what it is for. Rows lie in memory in this order: qw kw vw are
+// one matrix, so are gatew upw, and their biases. Init of the official code: N(0, sqrt(2 / (5
+// fan_in))), FFN output 1/sqrt(fan_in)/L, k*, v* and the sink token 0.02. Sizes and widths are
+// those of struct Sizes (model.h); arch is the model's Arch.
 enum { VECTOR = -1 };
 struct Init { double std, mean; };
 #define NORMAL(std) Init{ std, 0 }

@@ -23,5 +23,6 @@ Macros alone: this file includes nothing.
     WORDS("s", OWN, task, "", ".jsonl of contexts and choices, or several: A,B (scripts/tasks.py)") \
     WORDS("s", OWN, items, "", "write the log-likelihoods of every item here, one line per item") \
     WHOLE("s", OWN, limit, 0, 0, MOST, "only the first N items of a task (0: all)") \
-    WHOLE("s", OWN, max_length, 0, 0, 1<<30, "tokens that are read at once (0: as many as the model has positions)")
+    WHOLE("s", OWN, max_length, 0, 0, 1<<30, \
+      "tokens that are read at once (0: as many as the model has positions)")
 #endif // AFTER_ROWS_H

@@ -12,7 +12,8 @@ includes nothing.
     X(export,   'x', "CHECKPOINT", "write a checkpoint for transformers, to the directory --out")
 
 #define OPEN_FLAGS(X) \
-    WORDS("x", OWN, to, "", "a family of transformers (empty: the first that can express the model), or train_sink (our own code)")
+    WORDS("x", OWN, to, "", \
+      "a family of transformers (empty: the first that can express the model), or train_sink (our own code)")
 
 #define OPEN_ARCH(X) \
     /* mixture of experts */ \
@@ -36,7 +37,8 @@ includes nothing.
     READ(int, delta_values, 0, "train_sink.delta_values", 0, 65535, "delta rule: heads of values") \
     READ(int, delta_key_size, 0, "train_sink.delta_key_size", 0, 65535, "delta rule: channels of a key") \
     READ(int, delta_value_size, 0, "train_sink.delta_value_size", 0, 65535, "delta rule: channels of a value") \
-    READ(int, delta_conv, 0, "train_sink.delta_conv", 0, 65535, "delta rule: tokens that the convolution spans")
+    READ(int, delta_conv, 0, "train_sink.delta_conv", 0, 65535, \
+      "delta rule: tokens that the convolution spans")
 
 // What layer l has in place of its FFN or of attention.
 #define MIXTURE_AT(l) (arch.experts && in_pattern(arch.expert_layers, l))
