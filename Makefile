@@ -18,7 +18,8 @@ train_sink: $(DIR)/train_sink
 	@ln -sf $< $@ && echo "BACKEND=$(BACKEND) ($(WHY)); ./train_sink -> $<"
 	$(if $(idle),@echo "$(idle)")
 
-binary: $(DIR)/train_sink # the same without the link
+binary: $(DIR)/train_sink # the same without the link; says where it is
+	$(if $(SAY),,@echo $<)
 
 check: # are these switches a model? says so and builds nothing
 	@echo "$(DIR)"
@@ -64,7 +65,7 @@ ptx-all: # every variant and head dimension as nvcc compiles it, interpreted, fo
 sanitizer: # the CUDA tests under compute-sanitizer, on a GPU
 	@DEVICE=sanitizer sh test/gpu/test_cuda.sh
 
-size: # the rules that every file keeps: headers compile alone, no include goes upward, ..
+size: # what each room weighs, and the rules that every file keeps: headers compile alone, ..
 	@python3 dev/size.py
 
 mutants: # one-line bugs, each of which one test has to notice

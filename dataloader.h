@@ -142,6 +142,10 @@ inline uint64_t permute(uint64_t i, uint64_t n, uint64_t key) {
 // Cuts "SOURCE:WEIGHT" to SOURCE and returns the weight, -1 if none is given.
 double source_weight(std::string* name);
 
+// Splits "a,b" at its commas, but for those in the name of something that is there: as it is
+// named, with a weight, under data/, or from `directory`.
+std::vector<std::string> names_listed(const std::string& list, const std::string& directory = ".");
+
 // Opens and checks what the options name; dies with what is wrong.
 Data data_open(const DataOptions& opt);
 

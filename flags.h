@@ -5,6 +5,7 @@ the log come from it. Its functions are in shell/flags.cpp.
 #ifndef FLAGS_H
 #define FLAGS_H
 #include "arch.h"
+#include "core/schedule.h"
 
 // presets:      name      L   C     NH  F     V      T     B
 #define PRESETS(X) \
@@ -19,11 +20,6 @@ struct Preset { const char* name; long L, C, NH, F, V, T, B; };
 static const Preset PRESET_ROWS[] = { PRESETS(X) };
 #undef X
 
-// Every flag is one row: commands that take it (t train, p probe, e eval, g generate, s score,
-// k tokenize, b bench, c check, x export; T: train, where --resume has to keep it), the group that
-// --help shows it in, type, name, short letter, default, the smallest and largest number it may be
-// given, help. The struct, the parser, its checks, --help and the config line of the log are made
-// from the rows.
 // Groups: the headings of --help, in this order; OWN, those of one command alone, come first
 #define FLAG_GROUPS(X) \
     X(OWN, "") X(DATA, "data") X(BB, "the built-in task, -d bb") X(MODEL, "model") \
@@ -35,84 +31,146 @@ enum FlagGroup {
 };
 #define MOST 1e15 // no count is larger, and a double holds it exactly
 #define MANY INFINITY
-typedef std::string str;
+
+// kinds that flags alone choose; those of the updates are in core/schedule.h
+#define KEEP_VARIANTS(X) X(last) X(all) X(none)
+#define FROM_VARIANTS(X) X(start) X(windows)
+#define INPUT_VARIANTS(X) X(natural) X(random) X(repeated)
+#define KEEP_NAME(name) KEEP_##name,
+enum { KEEP_VARIANTS(KEEP_NAME) };
+#define FROM_NAME(name) FROM_##name,
+enum { FROM_VARIANTS(FROM_NAME) };
+#define INPUT_NAME(name) INPUT_##name,
+enum { INPUT_VARIANTS(INPUT_NAME) };
+
+// Every flag is one row. The struct, the parser, its checks, --help and the config line of the log
+// are made from the rows.
+//
+//  cmds   commands that take it (t train, p probe, e eval, g generate, s score, k tokenize,
+//         b bench, c check, x export; T: train, where --resume has to keep it)
+//  group  where --help shows it
+//  low, high   the smallest and largest number it may be given
+//  ...    its rules: what reads it, what bounds it, and what it means to some commands. `f` is the
+//         Flags, `command` the letter. shell/flag_rules.cpp has them
+//             READ_IF(condition, wanted)           else a value that was given is refused
+//             BOUND(condition, words, other, why)  else it is refused: "wanted less than --steps 5"
+//             NOTED(condition, words, other, why)  else a note: "is more than --steps 5"
+//             FOR(cmds, help)                      in place of its help; and a default to show
+//
+//        (cmds, group, type, name, default, low, high, names, help, ..), or shorter:
+#define WHOLE(cmds, group, name, preset, low, high, ...) \
+    X(cmds, group, long, name, preset, low, high, "", __VA_ARGS__)
+#define DECIMAL(cmds, group, name, preset, low, high, ...) \
+    X(cmds, group, double, name, preset, low, high, "", __VA_ARGS__)
+#define WORDS(cmds, group, name, preset, ...) \
+    X(cmds, group, str, name, preset, 0, 0, "", __VA_ARGS__)
+#define ONE_OF(cmds, group, name, TABLE, preset, ...) \
+    X(cmds, group, kind, name, TABLE##_##preset, 0, 0, TABLE##_VARIANTS(NAME_OF), __VA_ARGS__)
+#define ON(cmds, group, name, ...) X(cmds, group, bool, name, false, 0, 0, "", __VA_ARGS__)
 #define FLAGS(X) \
-    X("tpbe", DATA, str,    data,            'd', "bb",       0, 0,       "bb, a .txt or .jsonl, a directory of shards, or NAME in data/; A:3,B:1 mixes. probe, eval: without it, what the run held out") \
-    X("tpgske", DATA, str,   tokenizer,       0,   "",         0, 0,       "tokenizer.json for text; without it, the model's own, or bytes (257 ids)") \
-    X("Tpgske", DATA, str,  bos,             0,   "none",     0, 0,       "BOS: none, seq or doc (before every sequence or document); probe also: default (the tokenizer's), a token; score, generate: default, none") \
-    X("Tpe", DATA, str,    sft,             0,   "",         0, 0,       "train on conversations: -d is a .jsonl of segments (scripts/sft.py), or of messages for zephyr or chatml") \
-    X("Tpe", DATA, str,    sft_loss,        0,   "assistant", 0, 0,      "--sft: the loss counts assistant (the answers and their end) or all, whatever a record says") \
-    X("Tk", DATA, long,   train_tokens,    0,   0,          0, MOST,    "use only the first N training tokens, which a run reads again and again (0: all)") \
-    X("Tpe", DATA, str,    random_token,    0,   "",         0, 0,       "positions, from 1, that get a random token: 1,2 (section 5)") \
-    X("Tpe", DATA, double, random_share,    0,   1,          0, 1,       "share of the sequences that get them; the others stay as they are") \
-    X("Tpe", DATA, str,    fix_token,       0,   "",         0, 0,       "POS:ID puts this token at this position, from 1 (Table 10)") \
-    X("Tpke", DATA, bool,   skip_bad,        0,   false,      0, 0,       "count and skip broken .jsonl records instead of stopping") \
-    X("Tpbe", BB, long,   bb_vocab,        0,   256,        2, 65535,   "bb: ordinary tokens; one more id is <s>") \
-    X("Tpe", BB, long,   bb_triggers,     0,   1,          0, 65535,   "bb: how many of them are triggers") \
-    X("Tpe", BB, double, bb_trigger_prob, 0,   0.15,       0, 1,       "bb: probability of each trigger") \
-    X("Tpe", BB, double, bb_temp,         0,   2.0,        0, 1e3,     "bb: standard deviation of the bigram logits") \
-    X("Tpe", BB, long,   bb_table,        0,   1,          0, MOST,    "bb: seed of the bigram table") \
-    X("Tpe", BB, long,   bb_bos,          0,   1,          0, 1,       "bb: 1 puts <s> first, 0 does not") \
-    X("tb", MODEL, str,    model,           'm', "bb",       0, 0,       "preset:" PRESETS(PRESET_NAME)) \
-    X("tb", TRAINING, long,   batch,           'b', 0,          0, 1<<24,   "sequences in memory at once, B (0: the preset's)") \
-    X("tb", TRAINING, long,   total_batch,     0,   0,          0, 1L<<40,  "tokens per step, a multiple of batch * seq (0: batch * seq)") \
-    X("tb", TRAINING, long,   steps,           'n', 1000,       0, MOST,    "optimizer steps (bench: 12 unless given)") \
-    X("T", TRAINING, str,    optimizer,       0,   "adamw",    0, 0,       "adamw, muon (matrices of layers, adamw the rest) or sgd (momentum beta1)") \
-    X("T", TRAINING, long,   min_context,     0,   0,          0, 1<<30,   "train only on targets with this many tokens before them (0: all)") \
-    X("t", TRAINING, double, lr,              0,   4e-4,       0, MANY,    "peak learning rate") \
-    X("t", TRAINING, long,   warmup,          0,   100,        0, MOST,    "steps of linear warm-up") \
-    X("t", TRAINING, str,    schedule,        0,   "constant", 0, 0,       "after warm-up: constant (as released) or cosine (the paper)") \
-    X("t", TRAINING, double, min_lr,          0,   0.0,        0, MANY,    "learning rate at the end of cosine") \
-    X("T", TRAINING, double, beta1,           0,   0.9,        0, 1,       "AdamW, SGD: decay of the mean gradient") \
-    X("T", TRAINING, double, beta2,           0,   0.95,       0, 1,       "AdamW: decay of the mean square") \
-    X("T", TRAINING, double, adam_eps,        0,   1e-8,       1e-30, MANY, "AdamW: added to the root of the mean square") \
-    X("t", TRAINING, double, weight_decay,    0,   0.1,        0, MANY,    "of all parameters") \
-    X("t", TRAINING, double, grad_clip,       0,   1.0,        0, MANY,    "largest norm of the gradient (0: any)") \
-    X("t", MEASURING, long,   eval_every,      0,   100,        0, MOST,    "steps between evaluations (0: only the first and the last)") \
-    X("t", RUN, long,   save_every,      0,   0,          0, MOST,    "steps between checkpoints that are kept, from step 0 on (0: only the last)") \
-    X("t", RUN, double, save_minutes,    0,   10.0,       0, MANY,    "minutes between automatic checkpoints; each replaces the one before (0: none)") \
-    X("t", RUN, str,    save_optimizer,  0,   "last",     0, 0,       "which checkpoints keep what --resume needs: last, all or none") \
-    X("t", RUN, long,   print_every,     0,   0,          0, MOST,    "steps between printed lines (0: about one line per second)") \
-    X("t", MEASURING, long,   sample,          0,   64,         0, 1<<20,   "tokens of the sample that every evaluation writes (0: none)") \
-    X("t", MEASURING, long,   val_seqs,        0,   100,        1, 1<<24,   "validation sequences") \
-    X("tpe", MEASURING, str,    probe_len,       0,   "64",       0, 0,       "T of the sink metrics; probe takes a list") \
-    X("tpe", MEASURING, long,   probe_seqs,      0,   100,        1, 1<<20,   "sequences of the sink metrics") \
-    X("tp", MEASURING, str,    eps,             0,   "0.3",      0, 0,       "threshold of Sink_k, or a list") \
-    X("pe", MEASURING, str,    sink_at,         0,   "",         0, 0,       "also Sink_k of these tokens, such as 15,20") \
-    X("Tpgbce", RUN, long,  seed,            0,   1,          0, MOST,    "seed of the initial weights, the order of the data and the samples") \
-    X("tkx", RUN, str,    out,             'o', "",         0, 0,       "directory of the run (empty: runs/NNNN-<switches>), shards or export") \
-    X("T", MODEL, str,    init,            0,   "",         0, 0,       "start from a checkpoint: ours, a Hugging Face directory or a GGUF file") \
-    X("T", MODEL, double, init_logit,      0,   0.0,        -1e6, 1e6,  "BIAS=logit: initial z of every head; -30 amounts to none") \
-    X("T", TRAINING, str,    only,            0,   "",         0, 0,       "train only the tensors whose names contain one of these words: sinks,k_star") \
-    X("t", RUN, bool,   resume,          0,   false,      0, 0,       "continue from the newest checkpoint in --out: flags that are not given are the run's own") \
-    X("tb", RUN, bool,   graph,           0,   false,      0, 0,       "CUDA: record a micro-batch and start it with one call, for small models") \
-    X("tb", RUN, long,   hopper,          0,   1,          0, 1,       "CUDA: 1 computes attention by the kernels for Hopper, where the card is one, 0 by those for all") \
-    X("t", RUN, double, stop_after,      0,   0.0,        0, MANY,    "minutes after which to save and stop (0: never)") \
+    WORDS("tpbe", DATA, data, "bb", \
+      "bb, a .txt or .jsonl, a directory of shards, or NAME in data/; A:3,B:1 mixes. probe, eval: without it, what the run held out", \
+      NOT_PRODUCTS) \
+    WORDS("tpgske", DATA, tokenizer, "", "tokenizer.json for text; without it, the model's own, or bytes (257 ids)", OF_TEXT) \
+    WORDS("Tpgske", DATA, bos, "none", \
+      "BOS: none, seq or doc (before every sequence or document)", OF_TEXT, FOR("k", "BOS: none or doc (before every document)"), \
+      FOR("pe", "BOS: default (the tokenizer's), none, seq, doc, or a token"), FOR("gs", "BOS: default (the tokenizer's) or none", "default")) \
+    WORDS("Tpe", DATA, sft, "", "train on conversations: -d is a .jsonl of segments (scripts/sft.py), or of messages for zephyr or chatml", \
+      OF_TEXT) \
+    WORDS("Tpe", DATA, sft_loss, "assistant", "--sft: the loss counts assistant (the answers and their end) or all, whatever a record says", \
+      READ_IF(!f.sft.empty(), "--sft segments, zephyr or chatml")) \
+    WHOLE("Tk", DATA, train_tokens, 0, 0, MOST, "use only the first N training tokens, which a run reads again and again (0: all)", \
+      BOUND(!f.train_tokens || f.train_tokens >= f.arch.T, "at least", "seq", "else there is no sequence")) \
+    WORDS("Tpe", DATA, random_token, "", "positions, from 1, that get a random token: 1,2 (section 5)") \
+    DECIMAL("Tpe", DATA, random_share, 1, 0, 1, "share of the sequences that get them; the others stay as they are", \
+      READ_IF(f.given_random_token, "--random-token POSITIONS"), READ_IF(f.random_share > 0, "more than 0, or no --random-token")) \
+    WORDS("Tpe", DATA, fix_token, "", "POS:ID puts this token at this position, from 1 (Table 10)") \
+    ON("Tpke", DATA, skip_bad, "count and skip broken .jsonl records instead of stopping", OF_TEXT) \
+    WHOLE("Tpbe", BB, bb_vocab, 256, 2, 65535, "bb: ordinary tokens; one more id is <s>", OF_BB) \
+    WHOLE("Tpe", BB, bb_triggers, 1, 0, 65535, "bb: how many of them are triggers", OF_BB, \
+      BOUND(f.bb_triggers < f.bb_vocab, "less than", "bb_vocab", "a trigger is one of the tokens")) \
+    DECIMAL("Tpe", BB, bb_trigger_prob, 0.15, 0, 1, "bb: probability of each trigger", OF_BB, \
+      READ_IF(f.bb_triggers > 0, "--bb-triggers 1 or more")) \
+    DECIMAL("Tpe", BB, bb_temp, 2.0, 0, 1e3, "bb: standard deviation of the bigram logits", OF_BB) \
+    WHOLE("Tpe", BB, bb_table, 1, 0, MOST, "bb: seed of the bigram table", OF_BB) \
+    WHOLE("Tpe", BB, bb_bos, 1, 0, 1, "bb: 1 puts <s> first, 0 does not", OF_BB) \
+    WORDS("tb", MODEL, model, "", "preset:" PRESETS(PRESET_NAME) " (train without it: by data and backend; bench: bb)", NOT_PRODUCTS) \
+    WHOLE("tb", TRAINING, batch, 0, 0, 1<<24, "sequences in memory at once, B (0: the preset's)", NOT_PRODUCTS) \
+    WHOLE("tb", TRAINING, total_batch, 0, 0, 1L<<40, "tokens per step, a multiple of batch * seq (0: batch * seq)", NOT_PRODUCTS) \
+    WHOLE("tb", TRAINING, steps, 1000, 0, MOST, "optimizer steps (bench: 12 unless given)", NOT_PRODUCTS) \
+    ONE_OF("T", TRAINING, optimizer, OPTIMIZER, adamw, "adamw, muon (matrices of layers, adamw the rest) or sgd (momentum beta1)") \
+    WHOLE("T", TRAINING, min_context, 0, 0, 1<<30, "train only on targets with this many tokens before them (0: all)", \
+      READ_IF(f.min_context > f.arch.prefix || !f.min_context, "more than --prefix"), \
+      BOUND(f.min_context <= f.arch.T, "at most", "seq", "else no target is trained on")) \
+    DECIMAL("t", TRAINING, lr, 4e-4, 0, MANY, "peak learning rate") \
+    WHOLE("t", TRAINING, warmup, 100, 0, MOST, "steps of linear warm-up", \
+      NOTED(f.warmup <= f.steps, "is more than", "steps", "the run ends before --lr is reached")) \
+    ONE_OF("t", TRAINING, schedule, SCHEDULE, constant, "after warm-up: constant (as released) or cosine (the paper)") \
+    DECIMAL("t", TRAINING, min_lr, 0.0, 0, MANY, "learning rate at the end of cosine", \
+      READ_IF(f.schedule == SCHEDULE_cosine, "--schedule cosine"), BOUND(f.min_lr <= f.lr, "at most", "lr", "a cosine falls from --lr to --min-lr")) \
+    DECIMAL("T", TRAINING, beta1, 0.9, 0, 1, "AdamW, SGD: decay of the mean gradient", \
+      BOUND((float)f.beta1 < 1, "less than 1", "", "with 1 the mean of the gradients stays 0")) \
+    DECIMAL("T", TRAINING, beta2, 0.95, 0, 1, "AdamW: decay of the mean square", OF_ADAM, \
+      BOUND((float)f.beta2 < 1, "less than 1", "", "with 1 the mean of their squares stays 0")) \
+    DECIMAL("T", TRAINING, adam_eps, 1e-8, 1e-30, MANY, "AdamW: added to the root of the mean square", OF_ADAM) \
+    DECIMAL("t", TRAINING, weight_decay, 0.1, 0, MANY, "of all parameters") \
+    DECIMAL("t", TRAINING, grad_clip, 1.0, 0, MANY, "largest norm of the gradient (0: any)") \
+    WHOLE("t", MEASURING, eval_every, 100, 0, MOST, "steps between evaluations (0: only the first and the last)", \
+      NOTED(!f.given_eval_every || f.eval_every <= f.steps, "is more than", "steps", "only both ends are evaluated")) \
+    WHOLE("t", RUN, save_every, 0, 0, MOST, "steps between checkpoints that are kept, from step 0 on (0: only the last)", \
+      NOTED(!f.given_save_every || f.save_every <= f.steps, "is more than", "steps", "only the last step is saved")) \
+    DECIMAL("t", RUN, save_minutes, 10.0, 0, MANY, "minutes between automatic checkpoints; each replaces the one before (0: none)") \
+    ONE_OF("t", RUN, save_optimizer, KEEP, last, "which checkpoints keep what --resume needs: last, all or none") \
+    WHOLE("t", RUN, print_every, 0, 0, MOST, "steps between printed lines (0: about one line per second)") \
+    WHOLE("t", MEASURING, sample, 64, 0, 1<<20, "tokens of the sample that every evaluation writes (0: none)", \
+      READ_IF(f.data != "bb" || !f.sample, "text to learn to write: --data FILE")) \
+    WHOLE("t", MEASURING, val_seqs, 100, 1, 1<<24, "validation sequences") \
+    WORDS("tpe", MEASURING, probe_len, "64", "T of the sink metrics", FOR("p", "T of the sink metrics, or a list: 64,256")) \
+    WHOLE("tpe", MEASURING, probe_seqs, 100, 1, 1<<20, "sequences of the sink metrics") \
+    WORDS("tp", MEASURING, eps, "0.3", "threshold of Sink_k, or a list") \
+    WORDS("pe", MEASURING, sink_at, "", "also Sink_k of these tokens, such as 15,20") \
+    WHOLE("Tpgbce", RUN, seed, 1, 0, MOST, "seed of the initial weights, the order of the data and the samples", \
+      READ_IF(f.probe_input != INPUT_natural || !strchr("pe", command), "--probe-input random or repeated: natural text is not drawn by it"), \
+      FOR("pe", "seed of random sequences"), FOR("g", "seed of the drawn tokens"), FOR("bc", "seed of the weights and the tokens")) \
+    WORDS("tkx", RUN, out, "", "directory of the run (empty: runs/NNNN-<switches>)", \
+      FOR("k", "directory of the shards; -d NAME finds data/NAME"), \
+      FOR("x", "directory that the model is written to")) \
+    WORDS("T", MODEL, init, "", "start from a checkpoint: ours, a Hugging Face directory or a GGUF file") \
+    DECIMAL("T", MODEL, init_logit, 0.0, -1e6, 1e6, "BIAS=logit: initial z of every head; -30 amounts to none", \
+      READ_IF(bias_of(f.arch).column == LOGIT_COLUMN && bias_of(f.arch).learn_k, "a build with BIAS=logit")) \
+    WORDS("T", TRAINING, only, "", "train only the tensors whose names contain one of these words: sinks,k_star") \
+    ON("t", RUN, resume, "continue from the newest checkpoint in --out: flags that are not given are the run's own") \
+    ON("tb", RUN, graph, "CUDA: record a micro-batch and start it with one call, for small models") \
+    WHOLE("tb", RUN, hopper, 1, 0, 1, "CUDA: 1 computes attention by the kernels for Hopper, where the card is one, 0 by those for all") \
+    DECIMAL("t", RUN, stop_after, 0.0, 0, MANY, "minutes after which to save and stop (0: never)") \
     OPEN_FLAGS(X) \
-    X("pe", DATA, str,    probe_from,      0,   "",         0, 0,       "from a .jsonl: start (of each record, default) or windows (of all)") \
-    X("pe", DATA, str,    probe_input,     0,   "natural",  0, 0,       "natural (from -d), random, or repeated (one token each)") \
-    X("psbe", RUN, str,    json,            0,   "",         0, 0,       "write the eval object, or what score or bench measured, here") \
-    X("p", MEASURING, bool,   per_sequence,    0,   false,      0, 0,       "also write alpha[seq][L][H][k]") \
-    X("p", OWN, str,    dump,            0,   "",         0, 0,       "write attention maps and QK geometry here as .npy") \
-    X("p", OWN, str,    dump_heads,      0,   "0:0",      0, 0,       "LAYER:HEAD,... for --dump, or all") \
-    X("p", OWN, long,   dump_seq,        0,   0,          0, 1<<20,   "which probe sequence --dump shows, from 0") \
+    ONE_OF("pe", DATA, probe_from, FROM, start, "from a .jsonl: start (of each record) or windows (of all)") \
+    ONE_OF("pe", DATA, probe_input, INPUT, natural, "natural (from -d), random, or repeated (one token each)") \
+    WORDS("psbe", RUN, json, "", "file for all that was measured (docs/json.md)", NOT_PRODUCTS, \
+      FOR("e", "file for every printed row (docs/json.md)"), \
+      FOR("s", "file for the scores of every task (docs/json.md)"), FOR("b", "file for the times (docs/json.md)")) \
+    ON("p", MEASURING, per_sequence, "also write alpha[seq][L][H][k]", READ_IF(!f.json.empty(), "--json FILE")) \
+    WORDS("p", OWN, dump, "", "write attention maps and QK geometry here as .npy") \
+    WORDS("p", OWN, dump_heads, "0:0", "LAYER:HEAD,... for --dump, or all", READ_IF(!f.dump.empty(), "--dump DIR")) \
+    WHOLE("p", OWN, dump_seq, 0, 0, 1<<20, "which probe sequence --dump shows, from 0", READ_IF(!f.dump.empty(), "--dump DIR"), \
+      BOUND(f.dump_seq < f.probe_seqs, "less than", "probe_seqs", "the first sequence is number 0")) \
     AFTER_FLAGS(X) \
-    X("tpgsbce", RUN, str,  product,         0,   "",         0, 0,       "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the fastest on such a processor)") \
-    X("b", OWN, long,   lm_head_rows,    0,   0,          0, 1<<24,   "tokens whose logits are computed at once (0: what the backend finds good)") \
-    X("b", OWN, bool,   products,        0,   false,      0, 0,       "time only the CPU's matrix products: is fp32 or bf16 faster here?") \
-    X("g", OWN, str,    prompt,          0,   "",         0, 0,       "text to continue; -: standard input, which is not printed again (scripts/chat.py)") \
-    X("g", OWN, long,   tokens,          0,   200,        0, 1<<24,   "tokens to write") \
-    X("g", OWN, double, temperature,     0,   1.0,        0, MANY,    "0: always the likeliest token") \
-    X("g", OWN, long,   top_k,           0,   0,          0, 1<<24,   "draw among the k likeliest (0: all)") \
-    X("k", OWN, str,    val,             0,   "",         0, 0,       "files whose documents go into val shards, separated by commas") \
-    X("k", OWN, double, val_fraction,    0,   0.0,        0, 1,       "share of the documents that go into val shards") \
-    X("k", OWN, str,    domains,         0,   "",         0, 0,       "by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,..") \
-    X("k", OWN, long,   shard_tokens,    0,   100000000,  1, 2000000000, "tokens per shard") \
-    X("k", OWN, long,   threads,         0,   0,          0, 4096,    "threads (0: all cores); the shards do not depend on it")
+    WORDS("tpgsbce", RUN, product, "", "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the fastest on such a processor)") \
+    WHOLE("b", OWN, lm_head_rows, 0, 0, 1<<24, "tokens whose logits are computed at once (0: what the backend finds good)", NOT_PRODUCTS) \
+    ON("b", OWN, products, "time only the CPU's matrix products: is fp32 or bf16 faster here?") \
+    WORDS("g", OWN, prompt, "", "text to continue; -: standard input, which is not printed again (scripts/chat.py)") \
+    WHOLE("g", OWN, tokens, 200, 0, 1<<24, "tokens to write") \
+    DECIMAL("g", OWN, temperature, 1.0, 0, MANY, "0: always the likeliest token") \
+    WHOLE("g", OWN, top_k, 0, 0, 1<<24, "draw among the k likeliest (0: all)", READ_IF(f.temperature > 0, "--temperature above 0")) \
+    WORDS("k", OWN, val, "", "files whose documents go into val shards, separated by commas") \
+    DECIMAL("k", OWN, val_fraction, 0.0, 0, 1, "share of the documents that go into val shards") \
+    WORDS("k", OWN, domains, "", "by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,..") \
+    WHOLE("k", OWN, shard_tokens, 100000000, 1, 2000000000, "tokens per shard") \
+    WHOLE("k", OWN, threads, 0, 0, 4096, "threads (0: all cores); the shards do not depend on it")
 
 struct Flags {
-#define X(cmds, group, type, name, letter, def, low, high, help) \
-    type name = def;                                             \
+#define X(cmds, group, type, name, preset, ...) \
+    type name = preset;                         \
     bool given_##name = false;
     FLAGS(X)
     #undef X
@@ -154,24 +212,29 @@ struct CommandRow {
 static const CommandRow COMMAND_ROWS[] = { COMMANDS(X) };
 #undef X
 
+// A rule that a flag's row ends in.
+enum RuleKind { RULE_READ, RULE_BOUND, RULE_NOTE, RULE_HELP };
+struct FlagRule {
+    RuleKind rule;
+    bool (*holds)(const Flags& f, char command);
+    const char* of;                              // a bound's words; the commands of a help
+    const char* text;                            // what is wanted, why, or the help
+    const char* with = "";                       // a bound's other flag; the default to show
+};
+
 // A flag as data.
-enum FlagKind { FLAG_LONG, FLAG_DOUBLE, FLAG_STR, FLAG_BOOL, FLAG_ARCH };
-struct FlagRow {
+struct FlagRow : Field {
     const char* cmds;                            // letters of the commands that take it, or T
     FlagGroup group;
     std::string name;
-    char letter;                                 // its short form, 0 if it has none
-    const char* help;
-    double low, high;
-    FlagKind kind;
-    void* value;                                 // its place in a Flags
     bool* given;
-    ArchRow arch;                                // of a row of ARCH
+    bool of_model;                               // a row of ARCH
+    std::vector<FlagRule> rules;
 
     // Tells whether the command takes the flag. A model's flags are those of check, too.
     bool of(char command) const {
         if (command == COMMAND_train && fixed()) { return true; }
-        if (command == COMMAND_check && kind == FLAG_ARCH) { return true; }
+        if (command == COMMAND_check && of_model) { return true; }
         return strchr(cmds, command);
     }
 
@@ -185,24 +248,22 @@ std::vector<FlagRow> flag_rows(Flags* f);
 // Tells whether the flag of this name was given on the command line.
 bool flag_given(const Flags& flags, const char* name);
 
-// Dies if one of these flags ("beta2 adam_eps") was given a value other than its
-// default though nothing `reads` it. wanted: what would.
-void reject_unused_flags(const Flags& flags, const char* names, bool reads, const char* wanted);
-
 // Turns probe_len into --probe-len.
 std::string flag_spelling(const std::string& name);
 
-// Lists those of the flags `names` that are given, as they are typed: "--window 4 --skip-bad".
-std::string flags_typed(const Flags& flags, const char* names);
+// Lists those of the flags `names` that are given, or all, as they are typed:
+// "--window 4 --skip-bad".
+std::string flags_typed(const Flags& flags, const char* names, bool all = false);
 
 // Sets a flag from a text. Ends the program, naming the flag as `spelled`, if the text is no value
 // of it.
 void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text);
 
-// Dies at two flags that contradict each other, such as a minimum above its maximum,
-// and prints a note of one that another leaves without effect. Call it when the flags are settled.
-// The table is in shell/bounds.cpp.
-void bounds_check(const Flags& flags, char command);
+// Dies at a flag that was given and that nothing would read, which is a mistake that nobody would
+// see, and at two flags that contradict each other; prints a note of one that another leaves
+// without effect. Call it when the flags are settled. again: of a run that goes on, which has had
+// since it began what it has to keep.
+void flags_check(const Flags& flags, char command, bool again = false);
 
 // Prints --help: the flags of one command, in groups; or (0) the commands and where to go on.
 void usage(char command);
@@ -228,7 +289,7 @@ std::vector<double> flag_list(const char* spelled, const std::string& text);
 // Returns the thresholds of --eps: shares, from 0 up to, not including, 1.
 std::vector<double> eps_list(const Flags& f);
 
-// Fills in from the preset what no flag has set.
+// Fills in from the preset what no flag has set; bb is that of a command line without one.
 void preset_apply(Flags* f);
 
 // Returns the model that the flags say. data_V: its vocabulary if no flag has one.

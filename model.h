@@ -103,18 +103,12 @@ struct Tensor {
     long at;                    // its first number in the array of all parameters
     long count;
     Init init;
+    Purpose purpose;
 };
 
 // Tells whether the name of a tensor contains a word, such as one of --only.
 inline bool has_word(const Tensor& t, const std::string& word) {
     return t.name.find(word) != t.name.npos;
-}
-
-// Tells whether a tensor is the matrix of a product inside a layer: those are what --optimizer muon
-// is for.
-inline bool is_hidden_matrix(const Tensor& t) {
-    if (ends_with(t.name, "self_attn.gate_proj.weight")) { return false; }
-    return ends_with(t.name, "proj.weight") || has_word(t, ".phi_fc");
 }
 
 struct Acts {

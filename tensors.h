@@ -8,68 +8,79 @@ layout in memory and the names in a checkpoint from these rows.
 #include "rooms.h" // OPEN_PARAMS, OPEN_ACTS
 
 // ---- PARAMS: every tensor is one row: field, Hugging Face name, when it exists, rows (VECTOR:
-// none), columns, initial values. Rows lie in memory in this order: qw kw vw are one matrix,
-// so are gatew upw, and their biases. Init of the official code: N(0, sqrt(2 / (5 fan_in))), FFN
-// output 1/sqrt(fan_in)/L, k*, v* and the sink token 0.02. Sizes and widths are those of struct
-// Sizes (model.h); arch is the model's Arch.
+// none), columns, initial values, what it is for. Rows lie in memory in this order: qw kw vw are
+// one matrix, so are gatew upw, and their biases. Init of the official code: N(0, sqrt(2 / (5
+// fan_in))), FFN output 1/sqrt(fan_in)/L, k*, v* and the sink token 0.02. Sizes and widths are
+// those of struct Sizes (model.h); arch is the model's Arch.
 enum { VECTOR = -1 };
 struct Init { double std, mean; };
 #define NORMAL(std) Init{ std, 0 }
 #define LINEAR(fan_in) NORMAL(sqrt(0.4 / (fan_in)))
 #define ONES Init{ 0, 1 }
 #define ZEROS Init{ 0, 0 }
+// What a tensor is for. A product is one inside a layer, which --optimizer muon is for; gates weigh
+// or select what products give; a key, value, logit or token is of the extra column.
+enum Purpose {
+    FOR_PRODUCT, FOR_GATE, FOR_TABLE, FOR_POSITIONS, FOR_HEAD, FOR_NORM,
+    FOR_BIAS, FOR_KEY, FOR_VALUE, FOR_LOGIT, FOR_TOKEN
+};
+#define MATRIX(rows, cols) rows, cols, LINEAR(cols), FOR_PRODUCT
+#define GATING(rows, cols) rows, cols, LINEAR(cols), FOR_GATE
+#define NORM_WEIGHT(n) VECTOR, n, ONES, FOR_NORM
+#define BIAS_OF(n) VECTOR, n, ZEROS, FOR_BIAS
+#define STAR(rows, cols, purpose) rows, cols, NORMAL(0.02), purpose
 #define PARAMS(HEAD, LAYER, TAIL) \
-    HEAD(wte,      "model.embed_tokens.weight",            true,                  V,                C,               LINEAR(C)) \
-    HEAD(wpe,      "model.embed_positions.weight",         pe.learnable,          T + bias.token,   C,               LINEAR(C)) \
-    HEAD(sink,     "model.sink_token",                     bias.token,            VECTOR,           C,               NORMAL(0.02)) \
-    HEAD(lnew,     "model.embed_norm.weight",              arch.norm_embed,       VECTOR,           C,               ONES) \
-    HEAD(lneb,     "model.embed_norm.bias",                arch.norm_embed && norm_bias, VECTOR,    C,               ZEROS) \
-    LAYER(ln1w,    "input_layernorm.weight",               norm.in,               VECTOR,           C,               ONES) \
-    LAYER(ln1b,    "input_layernorm.bias",                 norm.in && norm_bias,  VECTOR,           C,               ZEROS) \
-    LAYER(qw,      "self_attn.q_proj.weight",              true,                  q_width,          C,               LINEAR(C)) \
-    LAYER(kw,      "self_attn.k_proj.weight",              true,                  kv_width,         C,               LINEAR(C)) \
-    LAYER(vw,      "self_attn.v_proj.weight",              true,                  kv_width,         C,               LINEAR(C)) \
-    LAYER(qb,      "self_attn.q_proj.bias",                arch.qkv_bias,         VECTOR,           q_width,         ZEROS) \
-    LAYER(kb,      "self_attn.k_proj.bias",                arch.qkv_bias,         VECTOR,           kv_width,        ZEROS) \
-    LAYER(vb,      "self_attn.v_proj.bias",                arch.qkv_bias,         VECTOR,           kv_width,        ZEROS) \
-    LAYER(qnw,     "self_attn.q_norm.weight",              qk_norm,               VECTOR,           arch.qk_norm == QKNORM_all ? q_width : HS, ONES) \
-    LAYER(knw,     "self_attn.k_norm.weight",              qk_norm,               VECTOR,           arch.qk_norm == QKNORM_all ? kv_width : HS, ONES) \
-    LAYER(zstar,   "self_attn.sinks",                      bias.column == LOGIT_COLUMN && bias.learn_k, VECTOR, NH,  ZEROS) \
-    LAYER(kstar,   "self_attn.k_star",                     bias.column == KEY_COLUMN && bias.learn_k, bias_rows(arch), HS, NORMAL(0.02)) \
-    LAYER(vstar,   "self_attn.v_star",                     bias.learn_v || bias.add_v, bias_rows(arch), HS,          NORMAL(0.02)) \
-    LAYER(phi1w,   "self_attn.phi_fc1.weight",             phi,                   HS,               HS,              LINEAR(HS)) \
-    LAYER(phi2w,   "self_attn.phi_fc2.weight",             phi,                   HS,               HS,              LINEAR(HS)) \
-    LAYER(gw,      "self_attn.gate_proj.weight",           gate,                  gate_width,       C,               LINEAR(C)) \
-    LAYER(ow,      "self_attn.o_proj.weight",              true,                  C,                OC,              LINEAR(OC)) \
-    LAYER(ob,      "self_attn.o_proj.bias",                arch.out_bias,         VECTOR,           C,               ZEROS) \
-    LAYER(ln1ow,   "post_attention_layernorm.weight",      norm.out,              VECTOR,           C,               ONES) \
-    LAYER(ln1ob,   "post_attention_layernorm.bias",        norm.out && norm_bias, VECTOR,           C,               ZEROS) \
-    LAYER(ln2w,    ffn_norm + ".weight",                   norm.in,               VECTOR,           C,               ONES) \
-    LAYER(ln2b,    ffn_norm + ".bias",                     norm.in && norm_bias,  VECTOR,           C,               ZEROS) \
-    LAYER(gatew,   "mlp.gate_proj.weight",                 ffn.gated && has_ffn(l), F,             C,               LINEAR(C)) \
-    LAYER(upw,     "mlp.up_proj.weight",                   has_ffn(l),           F,                C,               LINEAR(C)) \
-    LAYER(gateb,   "mlp.gate_proj.bias",                   ffn.gated && arch.ffn_bias && has_ffn(l), VECTOR, F,     ZEROS) \
-    LAYER(upb,     "mlp.up_proj.bias",                     arch.ffn_bias && has_ffn(l), VECTOR,    F,               ZEROS) \
-    LAYER(downw,   "mlp.down_proj.weight",                 has_ffn(l),           C,                F,               NORMAL(1 / sqrt(F) / L)) \
-    LAYER(downb,   "mlp.down_proj.bias",                   arch.ffn_bias && has_ffn(l), VECTOR,    C,               ZEROS) \
+    HEAD(wte,    "model.embed_tokens.weight",        true,                                   V, C, LINEAR(C), FOR_TABLE) \
+    HEAD(wpe,    "model.embed_positions.weight",     pe.learnable,                           T + bias.token, C, LINEAR(C), FOR_POSITIONS) \
+    HEAD(sink,   "model.sink_token",                 bias.token,                             STAR(VECTOR, C, FOR_TOKEN)) \
+    HEAD(lnew,   "model.embed_norm.weight",          arch.norm_embed,                        NORM_WEIGHT(C)) \
+    HEAD(lneb,   "model.embed_norm.bias",            arch.norm_embed && norm_bias,           BIAS_OF(C)) \
+    LAYER(ln1w,  "input_layernorm.weight",           norm.in,                                NORM_WEIGHT(C)) \
+    LAYER(ln1b,  "input_layernorm.bias",             norm.in && norm_bias,                   BIAS_OF(C)) \
+    LAYER(qw,    "self_attn.q_proj.weight",          true,                                   MATRIX(q_width, C)) \
+    LAYER(kw,    "self_attn.k_proj.weight",          true,                                   MATRIX(kv_width, C)) \
+    LAYER(vw,    "self_attn.v_proj.weight",          true,                                   MATRIX(kv_width, C)) \
+    LAYER(qb,    "self_attn.q_proj.bias",            arch.qkv_bias,                          BIAS_OF(q_width)) \
+    LAYER(kb,    "self_attn.k_proj.bias",            arch.qkv_bias,                          BIAS_OF(kv_width)) \
+    LAYER(vb,    "self_attn.v_proj.bias",            arch.qkv_bias,                          BIAS_OF(kv_width)) \
+    LAYER(qnw,   "self_attn.q_norm.weight",          qk_norm,                                NORM_WEIGHT(arch.qk_norm == QKNORM_all ? q_width : HS)) \
+    LAYER(knw,   "self_attn.k_norm.weight",          qk_norm, NORM_WEIGHT(arch.qk_norm == QKNORM_all ? kv_width : HS)) \
+    LAYER(zstar, "self_attn.sinks",                  bias.column == LOGIT_COLUMN && bias.learn_k,VECTOR, NH, ZEROS, FOR_LOGIT) \
+    LAYER(kstar, "self_attn.k_star",                 bias.column == KEY_COLUMN && bias.learn_k,STAR(bias_rows(arch), HS, FOR_KEY)) \
+    LAYER(vstar, "self_attn.v_star",                 bias.learn_v || bias.add_v,             STAR(bias_rows(arch), HS, FOR_VALUE)) \
+    LAYER(phi1w, "self_attn.phi_fc1.weight",         phi,                                    MATRIX(HS, HS)) \
+    LAYER(phi2w, "self_attn.phi_fc2.weight",         phi,                                    MATRIX(HS, HS)) \
+    LAYER(gw,    "self_attn.gate_proj.weight",       gate,                                   GATING(gate_width, C)) \
+    LAYER(ow,    "self_attn.o_proj.weight",          true,                                   MATRIX(C, OC)) \
+    LAYER(ob,    "self_attn.o_proj.bias",            arch.out_bias,                          BIAS_OF(C)) \
+    LAYER(ln1ow, "post_attention_layernorm.weight",  norm.out,                               NORM_WEIGHT(C)) \
+    LAYER(ln1ob, "post_attention_layernorm.bias",    norm.out && norm_bias,                  BIAS_OF(C)) \
+    LAYER(ln2w,  ffn_norm + ".weight",               norm.in,                                NORM_WEIGHT(C)) \
+    LAYER(ln2b,  ffn_norm + ".bias",                 norm.in && norm_bias,                   BIAS_OF(C)) \
+    LAYER(gatew, "mlp.gate_proj.weight",             ffn.gated && has_ffn(l),                MATRIX(F, C)) \
+    LAYER(upw,   "mlp.up_proj.weight",               has_ffn(l),                             MATRIX(F, C)) \
+    LAYER(gateb, "mlp.gate_proj.bias",               ffn.gated && arch.ffn_bias && has_ffn(l),BIAS_OF(F)) \
+    LAYER(upb,   "mlp.up_proj.bias",                 arch.ffn_bias && has_ffn(l),            BIAS_OF(F)) \
+    LAYER(downw, "mlp.down_proj.weight",             has_ffn(l),                             C, F, NORMAL(1 / sqrt(F) / L), FOR_PRODUCT) \
+    LAYER(downb, "mlp.down_proj.bias",               arch.ffn_bias && has_ffn(l),            BIAS_OF(C)) \
     OPEN_PARAMS(LAYER) \
-    LAYER(ln2ow,   "post_feedforward_layernorm.weight",    norm.out,              VECTOR,           C,               ONES) \
-    LAYER(ln2ob,   "post_feedforward_layernorm.bias",      norm.out && norm_bias, VECTOR,           C,               ZEROS) \
-    TAIL(lnfw,     "model.norm.weight",                    !norm.stream,          VECTOR,           C,               ONES) \
-    TAIL(lnfb,     "model.norm.bias",                      !norm.stream && norm_bias, VECTOR,       C,               ZEROS) \
-    TAIL(lmw,      "lm_head.weight",                       !arch.tied,            V,                C,               LINEAR(C)) \
-    TAIL(lmb,      "lm_head.bias",                         arch.head_bias,        VECTOR,           V,               ZEROS)
+    LAYER(ln2ow, "post_feedforward_layernorm.weight", norm.out,                               NORM_WEIGHT(C)) \
+    LAYER(ln2ob, "post_feedforward_layernorm.bias",  norm.out && norm_bias,                  BIAS_OF(C)) \
+    TAIL(lnfw,   "model.norm.weight",                !norm.stream,                           NORM_WEIGHT(C)) \
+    TAIL(lnfb,   "model.norm.bias",                  !norm.stream && norm_bias,              BIAS_OF(C)) \
+    TAIL(lmw,    "lm_head.weight",                   !arch.tied,                             V, C, LINEAR(C), FOR_HEAD) \
+    TAIL(lmb,    "lm_head.bias",                     arch.head_bias,                         BIAS_OF(V))
 
 // ---- ACTS: activations, one arena for all, laid out anew for each (B, T). The shapes are those of
 // training, which keeps L layers of them (layer_rows = L N) and all 2L + 1 states of the stream
 // (stream_rows). A forward pass alone keeps one layer and three states, and no rows of backward
 // (grad_rows = 0).
 #define ACTS(X) \
-    X(real, x,          stream_rows * C)                                /* (2L+1, N, C)        residual stream: x_0 the embedding, x_2l enters layer l */ \
+    X(real, x, stream_rows * C) /* (2L+1, N, C) residual stream: x_0 the embedding, x_2l enters layer l */ \
     X(real, embed,      arch.norm_embed ? N * C : 0)                    /* (N, C)              the embedding before its norm */ \
-    X(real, n,          (2 * layer_rows * norm.in + N) * C)             /* (2L+1, N, C)        what attention and FFN read; the last: the final norm */ \
+    X(real, n, (2 * layer_rows * norm.in + N) * C) /* (2L+1, N, C) what attention and FFN read; the last: the final norm */ \
     X(real, f,          norm.out ? 2 * layer_rows * C : 0)              /* (2L, N, C)          what the norms after attention and FFN read */ \
-    X(acc,  rstd,       4 * layer_rows + 2 * N)                         /* (4L+2, N)           of norms: 2L before branches, the final one, the embedding's, 2L after */ \
+    X(acc,  rstd,       4 * layer_rows + 2 * N) /* (4L+2, N) of norms: 2L before branches, the final one, the embedding's, 2L after */ \
     X(acc,  mean,       ln ? 4 * layer_rows + 2 * N : 0)                /* (4L+2, N)           likewise; LayerNorm only */ \
     X(real, qkv,        layer_rows * qkv_width)                         /* (L, N, qkv_width)   after QKNORM, PE and phi */ \
     X(real, qk_in,      qk_norm ? layer_rows * qk_width : 0)            /* (L, N, qk_width)    before QKNORM */ \

@@ -193,13 +193,4 @@ int fallback_byte(const std::string& token);
 
 std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n, bool skip_special);
 
-// Decodes one id at a time, for printing while generating: returns the text that this id made
-// certain. The last characters wait while they could still change (half a character, a space that
-// joins the next token).
-struct TextStream {
-    std::vector<int> ids;
-    size_t shown = 0;                            // bytes
-};
-std::string tokenizer_stream(const Tokenizer& t, TextStream* s, int id);
-
 #endif // TOKENIZER_H

@@ -819,7 +819,7 @@ static StepSums train_step(Run* r, long step) {
         model_accumulate(m, seqs + i * (T + 1), B, T, count, i + B == n);
     }
     if (step + 1 < f.steps) { run_draw_ahead(r); }
-    return model_update(m, update_of(f, step), f.grad_clip, optimizer_of(f.optimizer));
+    return model_update(m, update_of(f, step), f.grad_clip, f.optimizer);
 }
 
 // Tells whether the model is evaluated before the next step.

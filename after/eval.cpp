@@ -301,20 +301,11 @@ struct EvalText {
 
 static int tokens_at_once() { return ops::on_host ? 2048 : 8192; }
 
-// Dies at flags that nothing would read. Returns --probe-len.
-static long eval_check(const Flags& f, bool calibrates) {
-    long T = 0;
-    require(parse_long(f.probe_len, &T), "--probe-len " + f.probe_len, "one length");
-    probe_from_check(f);
-    reject_unused_flags(f, "quant_keep", !f.quant.empty(), "--quant");
-    reject_unused_flags(f, "calibrate", calibrates, "--quant with :static");
-    return T;
-}
-
 // Finds the one source of the text, and notes it if it begins otherwise than the model is used to.
 static ProbeData eval_source(Flags* f, const Model& m, int T) {
     const Json state = directory_object(f->words[0], "state.json");
     const ProbeData p = probe_data(f, state);
+    flags_check(*f, COMMAND_eval);
     if (p.sources.size() > 1) {
         const std::string of = p.own ? f->words[0] + ": was trained on " : "--data ";
         die(EXIT_USER, of + f->data + ": wanted one source", hint_for("-d FILE", p.sources[0]));
@@ -417,7 +408,8 @@ static std::string eval_all(Model* m, const Flags& f, std::vector<EvalRun>* runs
 // Compares runs of a changed model with a plain one, on the same sequences.
 int command_eval(Flags f) {
     const bool calibrates = f.quant.find("static") != std::string::npos;
-    const long longest = eval_check(f, calibrates);
+    long longest = 0;
+    require(parse_long(f.probe_len, &longest), "--probe-len " + f.probe_len, "one length");
     Model m = model_from_checkpoint(&f, longest, cpu::STAY_NONE, f.gradients);
     const int T = eval_length(f, m);
     const ProbeData source = eval_source(&f, m, T);

@@ -8,6 +8,7 @@ An item that cannot be scored, such as a continuation without a token of its own
 and left out.
 */
 #include "../core/kv_cache.h"
+#include "../dataloader.h"
 #include "../log.h"
 #include "../shell/process.h"
 #include "../shell/run_dir.h"
@@ -423,7 +424,7 @@ static std::string score_report(const ScoreTask& task, const std::string& bos, d
 
 // Rejects at once what could only fail after the work is done. Returns the files of --task.
 static std::vector<std::string> score_files(const Flags& f) {
-    const std::vector<std::string> files = split(f.task, ',');
+    const std::vector<std::string> files = names_listed(f.task);
     const char* make = "make one: python3 scripts/tasks.py --help";
     if (files.empty()) {
         die(EXIT_USER, "--task: wanted a .jsonl of records, or several: A,B", make);

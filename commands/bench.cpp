@@ -20,9 +20,8 @@ static double flops_per_token(const Model* m, int T) {
     const Arch& c = m->arch;
     double matrices = 0;
     for (auto& t : m->tensors) {
-        const bool tokens = t.name == "model.embed_tokens.weight" && !c.tied;
-        const bool positions = t.name == "model.embed_positions.weight";
-        if (t.shape.size() == 2 && !tokens && !positions) {
+        const bool tokens = t.purpose == FOR_TABLE && !c.tied;
+        if (t.shape.size() == 2 && !tokens && t.purpose != FOR_POSITIONS) {
             matrices += t.count;
         }
     }
@@ -83,8 +82,7 @@ static int fastest_of(const std::vector<double>& gflops, bool bf16) {
 static int bench_products(const Flags& f) {
     require(!strcmp(BACKEND_NAME, "cpu"), strf("--products BACKEND=%s", BACKEND_NAME),
             "BACKEND=cpu");
-    reject_unused_flags(f, "steps batch total_batch model data json", false,
-                        "bench without --products");
+    flags_check(f, COMMAND_bench);
     const long M = 2048, N = 768, K = 768;               // of a layer of -m 60M
     const std::vector<double> fp32 = cpu::kernels_timed(false, M, N, K);
     const std::vector<double> bf16 = cpu::kernels_timed(true, M, N, K);
@@ -140,7 +138,7 @@ static double time_steps(Model* m, const Flags& f, const std::vector<int>& seqs,
             const bool last = k + 1 == accum;
             model_accumulate(m, seqs.data(), f.batch, T, targets, last);
         }
-        model_update(m, { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, i + 1 }, 1, ADAMW);
+        model_update(m, { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, i + 1 }, 1, OPTIMIZER_adamw);
         if (i) { ms.push_back(now_ms() - t0); }
     }
     std::sort(ms.begin(), ms.end());
@@ -195,10 +193,9 @@ static Model bench_model(Flags& f, BenchResult* b) {
         f.steps = 12;
     }
     require(f.steps >= 1, "--steps 0", "1 or more");
-    const std::vector<std::string> sources = split(f.data, ',');
+    const std::vector<std::string> sources = names_listed(f.data);
     output_check(f.json, files_read(f, sources));
-    reject_unused_model_flags(f);
-    reject_unused_data_flags(f, sources);
+    flags_check(f, COMMAND_bench);
 
     const int T = f.arch.T;
     Data data = data_from_flags(f, T, std::min(64, T));

@@ -2,9 +2,11 @@
 commands/generate.cpp -- the command generate: text from a checkpoint.
 */
 #include "generate.h"
+#include <limits.h>
 #include <sstream>
 #include "../files/directory.h"
 #include "../files/look.h"
+#include "../core/positions.h"
 #include "../core/train_sink.h"
 #include "commands.h"
 #include "open_model.h"
@@ -194,7 +196,7 @@ static std::vector<int> generation_config(const std::string& dir, const Tokenize
 
 // Prints the text that continues a prompt, with the prompt in front if it was typed.
 int command_generate(Flags f) {
-    reject_unused_flags(f, "top_k", f.temperature > 0, "--temperature above 0");
+    flags_check(f, COMMAND_generate);
     Model m = model_from_checkpoint(&f, 0, cpu::STAY_ALL);
     fprintf(stderr, "%s", trained_edits_note(f.words[0], f).c_str());
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
@@ -217,11 +219,18 @@ int command_generate(Flags f) {
 
     const size_t given = piped || f.prompt.empty() ? tokens.size() : 0;
     Rng rng = rng_stream(f.seed, SEED_GENERATE);
-    generate(&m, &tokens, f.tokens, f.temperature, f.top_k, &rng, ends);
+    // the last token that is written is not read
+    const long most = rope_limit(m.arch);
+    long room = f.tokens;
+    if (most < LONG_MAX) { room = std::min(room, std::max(0L, most + 1 - (long)tokens.size())); }
+    const size_t full = tokens.size() + room;
+    generate(&m, &tokens, room, f.temperature, f.top_k, &rng, ends);
     std::string text = tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true);
     if (isatty(1)) { text = printable(text, "\n\t"); }           // a file gets it as it is
     fwrite(text.data(), 1, text.size(), stdout);
     printf("\n");
+    fflush(stdout);
+    if (room < f.tokens && tokens.size() == full) { model_reach(&m, most + 1 + sink_rows(&m)); }
     model_free(&m);
     return 0;
 }

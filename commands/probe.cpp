@@ -175,8 +175,8 @@ static void find_not_finite(Model* m, const ProbeInput& in, int T) {
 static JsonObject probe_once(Model* m, const Flags& f, const ProbeInput& in,
                               const std::string& first, int T, long step,
                               const std::vector<double>& eps) {
-    const bool natural = f.probe_input == "natural";
-    const std::string name = natural ? f.data : f.probe_input;
+    const bool natural = f.probe_input == INPUT_natural;
+    const std::string name = natural ? f.data : input_name(f);
     const std::string bos = natural ? first : "none";
 
     progress_end();
@@ -218,10 +218,6 @@ static JsonObject probe_once(Model* m, const Flags& f, const ProbeInput& in,
 
 // Rejects at once what could only fail after the work is done.
 static void probe_check(const Flags& f, const Arch& c) {
-    probe_from_check(f);
-    reject_unused_flags(f, "dump_heads dump_seq", !f.dump.empty(), "--dump DIR");
-    reject_unused_flags(f, "per_sequence", !f.json.empty(), "--json FILE");
-    bounds_check(f, COMMAND_probe);
     if (f.dump.empty()) { return; }
     const std::vector<std::pair<int, int>> heads = dump_list(f.dump_heads, c);
     make_dirs(f.dump);
@@ -265,7 +261,7 @@ int command_probe(Flags f) {
     const std::vector<double> eps = eps_list(f);
     const std::vector<std::string> lengths = split(f.probe_len, ',');
     require(!lengths.empty(), "--probe-len", "a length, such as 64");
-    require(!split(f.data, ',').empty(), "--data \"\"",
+    require(!names_listed(f.data).empty(), "--data \"\"",
             "bb, a file, a directory of shards or a NAME in data/");
     const Lengths range = lengths_range(lengths);
     sink_at_parse(f.sink_at, range.shortest);
@@ -273,6 +269,7 @@ int command_probe(Flags f) {
     const std::string file = f.words[0] + "/state.json"; // others' models have none: step 0
     const Json state = directory_object(f.words[0], "state.json");
     const ProbeData p = probe_data(&f, state);
+    flags_check(f, COMMAND_probe);
     probe_check(f, m.arch);
     printf("%s", column_note(m.arch).c_str());
     probe_files_check(f, p, shortened(f, range.longest, m.arch.T), m.arch.V);

@@ -149,15 +149,28 @@ static void edits_replace(Flags* f, const std::string& trained_bos) {
     if (!f->given_fix_token) { f->fix_token = edits_without(f->fix_token, taken); }
 }
 
+std::string input_name(const Flags& f) { return name_at(NAMES_OF(INPUT), f.probe_input); }
+
+// Rejects beside a drawn input the flags of text and of the built-in task.
+static void check_drawn(Flags f) {
+    for (auto& row : flag_rows(&f)) {
+        const bool data = row.group == GROUP_DATA || row.group == GROUP_BB;
+        const bool read = !data || row.name == "probe_input";
+        require(read || !*row.given, flag_spelling(row.name) + " with --probe-input " +
+                                         input_name(f), "--probe-input natural");
+    }
+}
+
 ProbeData probe_data(Flags* f, const Json& state) {
     ProbeData p;
-    if (f->probe_input != "natural") {
-        p.sources = { f->probe_input };
+    if (f->probe_input != INPUT_natural) {
+        check_drawn(*f);
+        p.sources = { input_name(*f) };
         return p;
     }
     const Json flags = trained_flags(f->words[0], state);
     if (f->given_data) {
-        p.sources = split(f->data, ',');
+        p.sources = names_listed(f->data);
         printf("%s", notes_of(flags, *f).c_str());
         return p;
     }
@@ -182,7 +195,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     if (const Json* hashes = data->get("hash")) {
         for (auto& hash : hashes->items) { p.hashes.push_back(hash.string); }
     }
-    for (auto& name : split(f->data, ',')) {
+    for (auto& name : names_listed(f->data, directory)) {
         std::string source = source_found(name, directory);
         source_there(source, "the same command with");
         if (!file_exists(source)) { source_weight(&source); }    // each is measured by itself
@@ -243,7 +256,7 @@ ProbeBos probe_bos(const Flags& f, int V) {
 }
 
 OtherBos bos_other(const Flags& f, const Json& state, int V) {
-    const bool natural = f.probe_input == "natural";
+    const bool natural = f.probe_input == INPUT_natural;
     if (f.given_bos || f.bos != "none" || f.data == "bb" || !natural) {
         return {};
     }
@@ -291,7 +304,7 @@ static ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int 
     ProbeInput in;
     Tokenizer tok = tokenizer_of(f.tokenizer);
     DataOptions how = data_options(f, T, T);             // --random-token, --fix-token
-    const bool windows = f.probe_from == "windows";
+    const bool windows = f.probe_from == FROM_windows;
     // before each record, or for a window's first token
     how.bos = windows && f.bos != "doc" ? "seq" : "doc";
     if (bos.id < 0) { how.bos = "none"; }
@@ -327,7 +340,8 @@ static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const Probe
     const bool text = f.data != "bb" && file_exists(f.data) && !is_dir(f.data);
     const bool records = text && text_format(f.data) == TEXT_JSONL && !p.own;
     if (text && f.tokenizer.empty()) { die_no_tokenizer(f.words[0]); }
-    require(f.probe_from != "start" || records, "--probe-from start of " + f.data,
+    const bool start = f.given_probe_from && f.probe_from == FROM_start;
+    require(!start || records, "--probe-from start of " + f.data,
             "a .jsonl of records");
     if (records) {
         return probe_records(f, bos, T, V);
@@ -362,7 +376,7 @@ static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const Probe
 
 // Draws sequences of random tokens, or of one token each.
 static ProbeInput probe_drawn(const Flags& f, int T, int V) {
-    const bool random = f.probe_input == "random";
+    const bool random = f.probe_input == INPUT_random;
     ProbeInput in;
     in.x.resize((size_t)f.probe_seqs * (T + 1));
     Rng rng = rng_stream(f.seed, SEED_PROBE);
@@ -383,7 +397,7 @@ static ProbeInput probe_drawn(const Flags& f, int T, int V) {
 
 ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p, size_t k,
                         int T, int V) {
-    if (f.probe_input == "natural") {
+    if (f.probe_input == INPUT_natural) {
         return probe_natural(f, bos, p, k, T, V);
     }
     return probe_drawn(f, T, V);
@@ -407,32 +421,11 @@ void input_fields(JsonObject* o, const Flags& f, const std::string& bos, const P
     o->json("program", program_json());
 }
 
-void probe_from_check(const Flags& f) {
-    require(f.probe_from.empty() || f.probe_from == "start" || f.probe_from == "windows",
-            "--probe-from " + f.probe_from, "start or windows");
-}
-
-// Rejects an unknown input, and beside a drawn one the flags of text and of the built-in task.
-static void check_drawn(Flags f) {
-    require(f.probe_input == "random" || f.probe_input == "repeated",
-            "--probe-input " + f.probe_input, "natural, random or repeated");
-    for (auto& row : flag_rows(&f)) {
-        const bool data = row.group == GROUP_DATA || row.group == GROUP_BB;
-        const bool read = !data || row.name == "probe_input";
-        require(read || !*row.given, flag_spelling(row.name) + " with --probe-input " +
-                                         f.probe_input, "--probe-input natural");
-    }
-}
-
 void probe_files_check(const Flags& f, const ProbeData& p, int T, int V) {
-    const bool natural = f.probe_input == "natural";
+    const bool natural = f.probe_input == INPUT_natural;
     if (natural) {
         data_edits_check(typed_edits(f, T), V);
-        reject_unused_flags(f, "seed", false,
-                            "--probe-input random or repeated: natural text is not drawn by it");
-        reject_unused_data_flags(f, p.sources);
-    } else {
-        check_drawn(f);
+        edits_check(f);
     }
     output_check(f.json, files_read(f, natural ? p.sources : std::vector<std::string>()));
 }

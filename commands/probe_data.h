@@ -60,13 +60,13 @@ ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p,
 // the run, too), --window, --prefix; "" for none.
 std::string input_flags(const Flags& f);
 
+// Returns the name of --probe-input.
+std::string input_name(const Flags& f);
+
 // Adds what was measured: checkpoint, bos, flags and input.
 void input_fields(JsonObject* o, const Flags& f, const std::string& bos, const ProbeInput& in);
 
-// Checks --probe-from.
-void probe_from_check(const Flags& f);
-
-// Checks that no flag is idle beside these sources, that --random-token and --fix-token name what
-// sequences of up to T tokens and V ids have, and that --json would replace no source.
+// Checks that --random-token and --fix-token name what sequences of up to T tokens and V ids have,
+// and that --json would replace no source.
 void probe_files_check(const Flags& f, const ProbeData& p, int T, int V);
 #endif // PROBE_DATA_H

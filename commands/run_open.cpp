@@ -10,6 +10,7 @@ they were at a checkpoint (--resume, in run_resume.h). Start at the end, with ru
 #include "../shell/run_flags.h"
 #include "../files/look.h"
 #include "../dataloader/targets.h"
+#include "default_model.h"
 #include "hopper.h"
 #include "memory_needed.h"
 #include "open_model.h"
@@ -40,8 +41,8 @@ static void arch_from_checkpoint(Flags* f, const Arch& theirs, const std::string
         const bool size = f->given_model && is_preset_size(got[i].field);
         const bool by_preset = size && *(int*)got[i].at != 0;
         if (!f->given_arch[i] && !by_preset) { continue; }
-        const std::string ours = arch_text(got[i], false);
-        const std::string its = arch_text(wanted[i], false);
+        const std::string ours = field_text(got[i], false);
+        const std::string its = field_text(wanted[i], false);
         if (ours == its) { continue; }
         const std::string property = std::string(got[i].by) + " " + its;
         die(EXIT_USER, from + ": holds a different model: " + property + ", got " + ours,
@@ -58,7 +59,7 @@ static void init_switches(const Arch& theirs, const std::string& from) {
     const std::vector<ArchRow> wanted = arch_rows(&model);
     const std::vector<ArchRow> got = arch_rows(&build);
     for (size_t i = 0; i < got.size(); i++) {
-        const bool is_switch = got[i].type == ARCH_kind && !is_flag(got[i]);
+        const bool is_switch = got[i].type == FIELD_kind && !is_flag(got[i]);
         if (!is_switch || *(kind*)got[i].at == 0) { continue; }
         const std::string ours = kind_name(got[i]);
         const std::string its = kind_name(wanted[i]);
@@ -105,11 +106,8 @@ static Checkpoint init_open(Flags* f) {
 // Sets every head's z to --init-logit.
 static void init_logits(Model* m, const Flags& f) {
     if (!f.given_init_logit) { return; }
-    const BiasRow& bias = bias_of(m->arch);
-    require(bias.column == LOGIT_COLUMN && bias.learn_k, strf("--init-logit %g", f.init_logit),
-            "a build with BIAS=logit");
     for (auto& t : m->tensors) {
-        if (!ends_with(t.name, ".sinks")) { continue; }
+        if (t.purpose != FOR_LOGIT) { continue; }
         const std::vector<acc> z(t.count, acc(f.init_logit));
         acc* place = full_array(m, m->master) + t.at;
         ops::to_device(place, z.data(), t.count * sizeof(acc));
@@ -153,35 +151,12 @@ static void batch_share(Flags* f) {
 // Dies if many ranks are asked for what one process alone can do.
 static void one_process_check(const Flags& f) {
     const bool alone = dist::world == 1;
-    require(optimizer_of(f.optimizer) != MUON || alone, "--optimizer muon",
+    require(f.optimizer != OPTIMIZER_muon || alone, "--optimizer muon",
             "one process: it needs whole matrices, and with many each keeps a part");
     require(f.only.empty() || alone, "--only " + f.only,
             "one process: it needs whole tensors, and with many each keeps a part");
     require(!f.graph || alone, "--graph",
             "one process: gradients go to the other ranks between the kernels");
-}
-
-// Dies at flags that training cannot follow and, in a run that begins, at flags that
-// nothing would read.
-static void train_checks(const Flags& f, bool begins) {
-    one_process_check(f);
-    const bool cosine = f.schedule == "cosine";
-    require(cosine || f.schedule == "constant", "--schedule " + f.schedule, "constant or cosine");
-    const std::string& kept = f.save_optimizer;
-    require(kept == "last" || kept == "all" || kept == "none", "--save-optimizer " + kept,
-            "last, all or none");
-    bounds_check(f, COMMAND_train);
-    reject_unused_flags(f, "min_lr", cosine, "--schedule cosine");
-    if (!begins) { return; }
-    const bool adam = optimizer_of(f.optimizer) != SGD;
-    reject_unused_flags(f, "beta2 adam_eps", adam, "--optimizer adamw or muon");
-    const bool later = f.min_context > f.arch.prefix;
-    reject_unused_flags(f, "min_context", later || !f.min_context, "more than --prefix");
-    reject_unused_model_flags(f);
-    reject_unused_data_flags(f, split(f.data, ','));
-    if (f.bos == "seq") { reject_covered_bos(f); }
-    require(f.data != "bb" || !f.given_sample || !f.sample, strf("--sample %ld", f.sample),
-            "text to learn to write: --data FILE");
 }
 
 // Dies if no target of the training data counts: a run could only shrink its weights.
@@ -261,12 +236,17 @@ static Origin run_origin(Run* r) {
 // Fills in what no flag has set, and ends the program at flags that cannot be followed.
 static void run_settle(Run* r, bool begins) {
     Flags* f = &r->f;
+    if (begins) {
+        const std::string note = default_model(f, !ops::on_host);
+        if (dist::rank == 0) { printf("%s", note.c_str()); }
+    }
     preset_apply(f);
     batch_share(f);
-    require(f->data != "bb" || f->tokenizer.empty(), "--tokenizer " + f->tokenizer,
-            "text to read with it: --data FILE");
     r->probe_len = probe_length(*f, f->probe_len, f->arch.T, PE_ROWS[f->arch.pe].learnable);
-    train_checks(*f, begins);
+    one_process_check(*f);
+    flags_check(*f, COMMAND_train, !begins);
+    if (begins) { edits_check(*f); }
+    if (begins && f->bos == "seq") { reject_covered_bos(*f); }
     ops::use_graph(f->graph);
     r->eps = eps_list(*f);
 }
@@ -290,7 +270,7 @@ static void run_data(Run* r, bool begins) {
 static void run_model(Run* r, const Origin& o) {
     Flags* f = &r->f;
     const int T = f->arch.T;
-    memory_check(r->c, f->batch, T, true, 0, optimizer_of(f->optimizer) == MUON);
+    memory_check(r->c, f->batch, T, true, 0, f->optimizer == OPTIMIZER_muon);
     step_memory_check(f->total_batch);
     r->m = model_new(r->c, std::max(T, r->probe_len), true);
     r->m.min_context = f->min_context;

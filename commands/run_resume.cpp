@@ -158,7 +158,7 @@ void run_take(Flags* f, const Json& state, long step) {
     if (f->given_data) { return; }
     const std::string again = hint_for("./train_sink train --resume -o FILE", f->out);
     std::string data;
-    for (auto& source : split(f->data, ',')) {
+    for (auto& source : names_listed(f->data, directory)) {
         const std::string found = source_found(source, directory);
         source_there(found, again);
         list_add(&data, found, ",");

@@ -2,12 +2,13 @@
 commands/tokenize.cpp -- the command tokenize.
 */
 #include "commands.h"
+#include "../dataloader.h"
 #include "../dataloader/tokenize.h"
 
 int command_tokenize(Flags f) {
     TokenizeOptions o;
     o.files = f.words;
-    o.val_files = split(f.val, ',');
+    o.val_files = names_listed(f.val);
     o.tokenizer = f.tokenizer;
     o.out = f.out;
     o.bos = f.bos;

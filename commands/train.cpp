@@ -9,6 +9,7 @@ commands/train.cpp -- what a run does around its steps: train.h.
 #include "../shell/run_flags.h"
 #include "../files/maps.h"
 #include "../core/train_sink.h"
+#include "default_model.h"
 #include "generate.h"
 #include "memory_needed.h"
 #include <limits.h>
@@ -49,9 +50,19 @@ static double validate(Model* m, Data* data, int B, int T) {
 static std::string properties_text(Arch c) {
     std::string text;
     for (auto& row : arch_differs(&c)) {
-        text += std::string(" ") + row.by + " " + arch_text(row, false);
+        text += std::string(" ") + row.by + " " + field_text(row, false);
     }
     return text;
+}
+
+// Counts the parameters that are not a row for each token or position: 60M is the count of those.
+static long without_embeddings(const Model& m) {
+    long count = m.num_params;
+    for (auto& t : m.tensors) {
+        const bool table = t.name.find("embed") != t.name.npos || t.name.find("lm_head") == 0;
+        if (table) { count -= t.count; }
+    }
+    return count;
 }
 
 static void describe_model(const Run& r) {
@@ -60,7 +71,9 @@ static void describe_model(const Run& r) {
            PRECISION_NAME, ops::name, COMMIT);
     printf("model  L %d C %d NH %d KV %d HS %d ", c.L, c.C, c.NH, c.KV, c.HS);
     printf("F %d V %d T %d: ", c.F, c.V, c.T);
-    printf("%s parameters\n", count_text(r.m.num_params).c_str());
+    const std::string all = count_text(r.m.num_params);
+    printf("%s parameters (%s with embeddings)\n", count_text(without_embeddings(r.m)).c_str(),
+           all.c_str());
     const std::string properties = properties_text(c);
     if (!properties.empty()) { printf("with  %s\n", properties.c_str()); }
     printf("%s", column_note(c).c_str());
@@ -74,15 +87,16 @@ static void describe_step(const Run& r) {
     if (dist::world > 1) { printf(" x %d ranks", dist::world); }
     printf(" = %s tokens per step, %ld steps = %s tokens\n", step.c_str(), f.steps, all.c_str());
 
-    const char* optimizer = f.optimizer.c_str();
-    const char* schedule = f.schedule.c_str();
-    printf("update %s, lr %g %s after %ld warm-up steps, ", optimizer, f.lr, schedule, f.warmup);
+    const std::string optimizer = name_at(NAMES_OF(OPTIMIZER), f.optimizer);
+    const std::string schedule = name_at(NAMES_OF(SCHEDULE), f.schedule);
+    printf("update %s, lr %g %s after %ld warm-up steps, ", optimizer.c_str(), f.lr,
+           schedule.c_str(), f.warmup);
     printf("weight decay %g, clip %g, seed %ld\n", f.weight_decay, f.grad_clip, f.seed);
 }
 
 static void describe_machine(const Run& r) {
     const Flags& f = r.f;
-    const bool muon = optimizer_of(f.optimizer) == MUON;
+    const bool muon = f.optimizer == OPTIMIZER_muon;
     double bytes;
     printf("memory %s", memory_text(r.c, f.batch, f.arch.T, true, &bytes, 0, muon).c_str());
     if (ops::on_host) {                                  // the weights are there already
@@ -110,11 +124,12 @@ void run_describe(const Run& r) {
         printf("note   sinks are measured at T %d, the length of a sequence, and not at 64\n",
                r.probe_len);
     }
+    printf("%s", no_sink_note(f, r.data, r.m.num_params).c_str());
     describe_machine(r);
     printf("out    %s", printable(f.out).c_str());
     if (r.resumed) { printf(", resumed from step %ld", r.first); }
     printf("\n");
-    if (f.save_optimizer == "none") {
+    if (f.save_optimizer == KEEP_none) {
         printf("note   --save-optimizer none: no checkpoint of this run can be resumed\n");
     }
     const long missing = f.train_tokens - r.data.train_tokens;
@@ -384,7 +399,7 @@ static void run_check_data(Run* r) {
 
 static void save(Run* r, long step, bool keep) {
     const std::string& out = r->f.out;
-    const bool optimizer = r->f.save_optimizer != "none";
+    const bool optimizer = r->f.save_optimizer != KEEP_none;
     const double bytes = (optimizer ? 12.0 : 4.0) * r->m.num_params;
     run_follow(r);
     r->saved_at = now_ms();
@@ -403,7 +418,7 @@ static void save(Run* r, long step, bool keep) {
     hint_also().clear();
     r->saved = step;
     if (dist::rank > 0) { return; }
-    const bool last_only = r->f.save_optimizer == "last";
+    const bool last_only = r->f.save_optimizer == KEEP_last;
     const Saved newest = { step, step_directory(*r, step), !keep, optimizer, last_only };
     const std::string failed = failure_of([&] { saves_prune(&r->kept, newest, last_only); });
     if (failed.empty()) { return; }

@@ -44,7 +44,7 @@ struct Run {
 
 // Gathers the flags that say how large each step is.
 inline Schedule schedule_of(const Flags& f) {
-    return { f.lr, f.min_lr, f.warmup, f.steps, f.schedule != "constant" };
+    return { f.lr, f.min_lr, f.warmup, f.steps, f.schedule };
 }
 
 // Opens data, model and log as the flags say: fresh, or as they were at the newest checkpoint in

@@ -19,6 +19,7 @@ for all models. For the CPU it compiles the same files apart.
 #include "rooms_model.cpp"
 #include "../commands/bench.cpp"
 #include "../commands/check.cpp"
+#include "../commands/default_model.cpp"
 #include "../commands/generate.cpp"
 #include "../commands/open_model.cpp"
 #include "../commands/probe.cpp"

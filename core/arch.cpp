@@ -4,9 +4,9 @@ core/arch.cpp -- what arch.h declares.
 #include "arch_check.h"
 
 std::vector<ArchRow> arch_rows(Arch* c) {
-    #define X(type, field, otherwise, cmds, by, key, low, high, names, help) \
-        { ARCH_##type, #field, cmds, by, key, (double)(low), (double)(high), names, help, \
-          &c->field },
+    #define X(type, field, preset, cmds, by, key, low, high, names, help, ...) \
+        { { FIELD_##type, #field, (double)(low), (double)(high), names, help, &c->field }, \
+          cmds, by, key },
     return { ARCH(X) };
     #undef X
 }
@@ -17,61 +17,6 @@ std::string log_name(const ArchRow& r) {
         ch = ch == '-' ? '_' : (char)tolower(ch);
     }
     return s;
-}
-
-static std::vector<std::string> kind_names(const ArchRow& r) {
-    std::vector<std::string> names = split(r.names, ' ');
-    names.pop_back();                            // the list ends in a blank
-    return names;
-}
-
-std::string kind_name(const ArchRow& r) { return kind_names(r)[*(kind*)r.at]; }
-
-bool kind_set(const ArchRow& r, const std::string& name) {
-    const std::vector<std::string> names = kind_names(r);
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found != names.end()) {
-        *(kind*)r.at = found - names.begin();
-    }
-    return found != names.end();
-}
-
-std::string arch_text(const ArchRow& r, bool json) {
-    if (r.type == ARCH_int)   { return strf("%d", *(int*)r.at); }
-    if (r.type == ARCH_float) {
-        return json ? float_text(*(float*)r.at) : strf("%g", *(float*)r.at);
-    }
-    if (r.type == ARCH_list && json) { return "[" + *(list*)r.at + "]"; }
-    const std::string s = r.type == ARCH_kind ? kind_name(r) : *(str*)r.at;
-    return json ? json_str(s) : s;
-}
-
-std::string arch_set(const ArchRow& r, const std::string& text) {
-    long whole = 0;
-    double number = 0;
-    if (r.type == ARCH_str) { *(str*)r.at = text; return ""; }
-    if (r.type == ARCH_list) {
-        for (auto& word : split(text, ',')) {
-            const bool ok = parse_double(word, &number) && number >= 1e-6 && number <= 1e6;
-            if (!ok) { return "a list of numbers, 1e-6 to 1e6"; }
-        }
-        *(list*)r.at = text;
-        return "";
-    }
-    if (r.type == ARCH_kind) {
-        return kind_set(r, text) ? "" : "one of: " + std::string(r.names);
-    }
-    if (r.type == ARCH_int && !parse_long(text, &whole)) { return "a whole number"; }
-    if (r.type == ARCH_float && !parse_double(text, &number)) { return "a number"; }
-    if (r.type == ARCH_int) { number = whole; }
-    // as a float it would be 0, which often means: as it is
-    if (float_loses(number)) { return "0, or 1e-37 or more in size"; }
-    if (number < r.low || number > r.high) {
-        return number_text(r.low) + " to " + number_text(r.high);
-    }
-    if (r.type == ARCH_int) { *(int*)r.at = whole; }
-    if (r.type == ARCH_float) { *(float*)r.at = number; }
-    return "";
 }
 
 // ---- is this a model, and can this binary compute it?
@@ -85,7 +30,7 @@ std::string ArchCheck::got(std::initializer_list<const char*> fields) {
             if (!text.empty()) { text += " "; }
             text += by_flags ? r.by : r.key;
             text += by_flags && !is_flag(r) ? "=" : " ";
-            text += arch_text(r, false);
+            text += field_text(r, false);
         }
     }
     return text;
@@ -190,6 +135,11 @@ void ArchCheck::attention() {
 std::string column_note(const Arch& c) {
     const BiasRow& b = bias_of(c);
     if (!column_idle(c)) { return ""; }
+    if (b.column == KEY_COLUMN && !b.learn_k && build::Attn::sim(0.0f) == 0) {
+        return strf("note   the extra key of BIAS=%s changes no output here: its score is 0, which "
+                    "weighs nothing with ATTN=%s. It is left out of all shares\n", b.name,
+                    build::Attn::name);
+    }
     const bool takes_v = b.column == KEY_COLUMN && b.learn_k;
     return strf("note   the extra key of BIAS=%s changes no output here: ATTN=%s does not divide a "
                 "row by its sum, and v* is 0. It is left out of all shares; %s or BIAS=kv would "
@@ -227,7 +177,7 @@ std::string key_name(const ArchRow& r) {
 Arch arch_fixed() {
     Arch c;
     for (auto& r : arch_rows(&c)) {
-        if (r.type == ARCH_kind) { *(kind*)r.at = 0; }
+        if (r.type == FIELD_kind) { *(kind*)r.at = 0; }
     }
     return c;
 }
@@ -241,7 +191,7 @@ bool is_llama(Arch c) {
     bool same = !strcmp(build::Attn::name, "softmax");
     for (size_t i = 0; i < ours.size(); i++) {
         if (key_object(ours[i]) == "train_sink") {
-            same = same && arch_text(ours[i], true) == arch_text(llama[i], true);
+            same = same && field_text(ours[i], true) == field_text(llama[i], true);
         }
     }
     return same;
@@ -254,11 +204,11 @@ void arch_fields(JsonObject* o, Arch c, const std::string& object) {
     const std::vector<ArchRow> rows = arch_rows(&c);
     for (size_t i = 0; i < rows.size(); i++) {
         const ArchRow& r = rows[i];
-        const bool same = arch_text(r, true) == arch_text(absent[i], true);
+        const bool same = field_text(r, true) == field_text(absent[i], true);
         if (key_object(r) != object || (same && object == "train_sink")) { continue; }
         // others read a length of 0 as 0, not as `from the factor`
         if (!strcmp(r.field, "rope_length") && !c.rope_length) { continue; }
-        if (r.type == ARCH_list && ((list*)r.at)->empty()) { continue; }
+        if (r.type == FIELD_list && ((list*)r.at)->empty()) { continue; }
         o->json(key_name(r), config_text(r));
     }
 }
@@ -271,15 +221,7 @@ std::string arch_object(const Arch& c, const std::string& object) {
 
 std::string config_text(const ArchRow& r) {
     const bool yes_or_no = !strcmp(r.field, "tied");     // as transformers has it
-    return yes_or_no ? json_bool(*(int*)r.at) : arch_text(r, true);
-}
-
-std::string arch_wrong(const ArchRow& r) {
-    double v = r.low;
-    if (r.type == ARCH_int)   { v = *(int*)r.at; }
-    if (r.type == ARCH_float) { v = *(float*)r.at; }
-    if (v >= r.low && v <= r.high) { return ""; }         // not NaN
-    return number_text(r.low) + " to " + number_text(r.high);
+    return yes_or_no ? json_bool(*(int*)r.at) : field_text(r, true);
 }
 
 void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
@@ -288,23 +230,22 @@ void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
     if (v.type == Json::BOOL) {
         text = v.number ? "1" : "0";
     }
-    const bool wants_text = r.type == ARCH_str || r.type == ARCH_kind;
-    const bool numbers = r.type == ARCH_list && v.type == Json::ARRAY;
+    const bool numbers = r.type == FIELD_list && v.type == Json::ARRAY;
     for (auto& item : v.items) {
         const bool number = item.type == Json::NUMBER;
         if (numbers) { list_add(&text, number ? item.string : json_short(item), ","); }
     }
-    const bool yes_or_no = r.type == ARCH_int && r.low == 0 && r.high == 1;
+    const bool yes_or_no = r.type == FIELD_int && r.low == 0 && r.high == 1;
     bool fits = v.type == Json::NUMBER || (yes_or_no && v.type == Json::BOOL);
-    if (wants_text) { fits = v.type == Json::STRING; }
-    if (r.type == ARCH_list) { fits = numbers; }
+    if (r.takes_words()) { fits = v.type == Json::STRING; }
+    if (r.type == FIELD_list) { fits = numbers; }
     if (!fits) {
         wanted = "a number";
-        if (wants_text) { wanted = "text"; }
-        if (r.type == ARCH_list) { wanted = "a list of numbers"; }
+        if (r.takes_words()) { wanted = "text"; }
+        if (r.type == FIELD_list) { wanted = "a list of numbers"; }
         if (yes_or_no) { wanted = "true or false"; }
     } else {
-        wanted = arch_set(r, text);
+        wanted = field_set(r, text);
     }
     if (!wanted.empty()) {
         die(EXIT_USER, where + ": " + r.key + " is " + json_short(v) + ", wanted " + wanted);

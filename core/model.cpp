@@ -9,27 +9,27 @@ long Layout::params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
                                           : "post_attention_layernorm";
     long n = 0;
     auto place = [&](P** field, const std::string& name, long rows, long cols,
-                     Init init) __attribute__((noinline)) {
+                     Init init, Purpose purpose) __attribute__((noinline)) {
         const long count = labs(rows) * cols;
         if (count == 0) { return; }
         *field = base ? base + n : NULL;
         std::vector<long> shape = { rows, cols };
         if (rows == VECTOR) { shape = { cols }; }
-        if (list) { list->push_back({ name, shape, n, count, init }); }
+        if (list) { list->push_back({ name, shape, n, count, init, purpose }); }
         n += count;
     };
     auto place_in_layer = [&](P** field, int l, const std::string& hf, long rows, long cols,
-                              Init init) __attribute__((noinline)) {
+                              Init init, Purpose purpose) __attribute__((noinline)) {
         const bool of_attention = hf.find("self_attn.") == 0;
         if (of_attention && !attends(l)) { return; }
-        place(field, strf("model.layers.%d.", l) + hf, rows, cols, init);
+        place(field, strf("model.layers.%d.", l) + hf, rows, cols, init, purpose);
     };
     *p = Params<P>();
     p->layer.resize(L);
-    #define ROW(field, hf, when, rows, cols, init) \
-        if (when) { place(&p->field, hf, rows, cols, init); }
-    #define LAYER_ROW(field, hf, when, rows, cols, init) \
-        if (when) { place_in_layer(&p->layer[l].field, l, hf, rows, cols, init); }
+    #define ROW(field, hf, when, ...) \
+        if (when) { place(&p->field, hf, __VA_ARGS__); }
+    #define LAYER_ROW(field, hf, when, ...) \
+        if (when) { place_in_layer(&p->layer[l].field, l, hf, __VA_ARGS__); }
     PARAMS(ROW, NOTHING, NOTHING)
     for (int l = 0; l < L; l++) { PARAMS(NOTHING, LAYER_ROW, NOTHING) }
     PARAMS(NOTHING, NOTHING, ROW)
@@ -65,12 +65,13 @@ size_t Layout::acts(Acts* a, char* base, const ActsShape& shape) const {
 void model_reach(Model* m, long T) {
     const Arch& arch = m->arch;
     const PeRow& pe = m->sizes.pe;
-    if (T <= m->reach) { return; }
+    // the tables may be longer than what is computed: a text within them is asked, too
     if (T - sink_rows(m) > rope_limit(arch)) {
         die(EXIT_USER, strf("%ld tokens: this model has other positions beyond %ld, which are not "
             "computed", T - sink_rows(m), rope_limit(arch)), "give --seq, --probe-len or --tokens "
             "a smaller number");
     }
+    if (T <= m->reach) { return; }
     const long most = (long)m->longest + sink_rows(m);
     m->reach = std::max(T, std::min(2L * m->reach, most));
     ops::device_free(m->positions);
@@ -209,7 +210,7 @@ void model_init(Model* m, uint64_t seed) {
         const Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
         host.assign(t.count, acc(t.init.mean));
         if (t.init.std != 0) { normal_fill(host, t.init.std, rng); }
-        if (ends_with(t.name, ".k_star")) { clear_k_dims(&host, m->arch); }
+        if (t.purpose == FOR_KEY) { clear_k_dims(&host, m->arch); }
         copy_to_device(full_array(m, m->master) + t.at, host);
     }
     publish_weights(m);

@@ -4,43 +4,7 @@ optimizer.h -- the update after a step's gradients: AdamW, SGD, Muon.
 #ifndef OPTIMIZER_H
 #define OPTIMIZER_H
 #include "../model.h"
-
-enum Optimizer { ADAMW, SGD, MUON, OPTIMIZER_COUNT };
-static const char* const OPTIMIZERS[OPTIMIZER_COUNT] = { "adamw", "sgd", "muon" };
-
-// Finds an optimizer by its name; dies if there is none.
-inline Optimizer optimizer_of(const std::string& name) {
-    int i = 0;
-    while (i < OPTIMIZER_COUNT && name != OPTIMIZERS[i]) { i++; }
-    std::string known;
-    for (auto& one : OPTIMIZERS) { list_add(&known, one); }
-    require(i < OPTIMIZER_COUNT, "--optimizer " + name, "one of: " + known);
-    return (Optimizer)i;
-}
-
-// The learning rate by step: it rises to `peak` in `warmup` steps and stays there or, with a
-// cosine, falls to `lowest` at the end of the run.
-struct Schedule {
-    double peak;
-    double lowest;
-    long warmup;
-    long steps;
-    bool cosine;
-};
-
-// Returns the share of the run that is done after the warm-up, 0 to 1.
-inline double done_after_warmup(const Schedule& s, long step) {
-    if (s.steps <= s.warmup) { return 1; }
-    return std::min(1.0, (double)(step - s.warmup) / (s.steps - s.warmup));
-}
-
-// Computes the learning rate of update number step + 1.
-inline double learning_rate(const Schedule& s, long step) {
-    if (step < s.warmup) { return s.peak * (step + 1) / s.warmup; }
-    if (!s.cosine) { return s.peak; }
-    const double done = done_after_warmup(s, step);
-    return s.lowest + 0.5 * (s.peak - s.lowest) * (1 + cos(M_PI * done));
-}
+#include "schedule.h"
 
 // ---- Muon
 
@@ -54,7 +18,7 @@ inline size_t muon_numbers(const Tensor& t) {
 inline size_t muon_numbers(const std::vector<Tensor>& tensors) {
     size_t most = 0;
     for (auto& t : tensors) {
-        if (is_hidden_matrix(t)) { most = std::max(most, muon_numbers(t)); }
+        if (t.purpose == FOR_PRODUCT) { most = std::max(most, muon_numbers(t)); }
     }
     return most;
 }
@@ -106,17 +70,17 @@ inline bool is_trained(const Model* m, const Tensor& t) {
 }
 
 // Updates `count` numbers of this rank's shard, from `at` on, by AdamW or SGD.
-inline void shard_update(Model* m, const Update& o, Optimizer optimizer, long at, long count) {
-    const auto update = optimizer == SGD ? ops::sgd_update : ops::adamw_update;
+inline void shard_update(Model* m, const Update& o, kind optimizer, long at, long count) {
+    const auto update = optimizer == OPTIMIZER_sgd ? ops::sgd_update : ops::adamw_update;
     update(m->shard_params + at, m->master + at, m->adam_m + at, m->adam_v + at,
            m->shard_grads + at, m->sums, o, count);
 }
 
 // Updates one tensor after the other, those that are trained. One rank only: it has whole tensors.
-inline void update_tensors(Model* m, const Update& o, Optimizer optimizer) {
+inline void update_tensors(Model* m, const Update& o, kind optimizer) {
     for (auto& t : m->tensors) {
         if (!is_trained(m, t)) { continue; }
-        if (optimizer == MUON && is_hidden_matrix(t)) {
+        if (optimizer == OPTIMIZER_muon && t.purpose == FOR_PRODUCT) {
             muon_update(m, t, o);
         } else {
             shard_update(m, o, optimizer, t.at, t.count);
@@ -126,7 +90,7 @@ inline void update_tensors(Model* m, const Update& o, Optimizer optimizer) {
 
 // Clips the gradients of all micro-batches and updates the weights, unless the loss or the
 // gradients are not finite; returns loss and norm. Here, once per step, the host waits.
-inline StepSums model_update(Model* m, const Update& o, float clip, Optimizer optimizer) {
+inline StepSums model_update(Model* m, const Update& o, float clip, kind optimizer) {
     const long n = m->shard.mine;
     dist::arrive();
     for (auto& t : m->tensors) { // their gradients do not count for the clipping
@@ -134,7 +98,7 @@ inline StepSums model_update(Model* m, const Update& o, float clip, Optimizer op
     }
     ops::square_norm(m->sums, m->shard_grads, clip, n);
     model_sums(m, clip);
-    if (optimizer != MUON && m->only.empty()) {
+    if (optimizer != OPTIMIZER_muon && m->only.empty()) {
         shard_update(m, o, optimizer, 0, n);
     } else {
         update_tensors(m, o, optimizer);

@@ -79,7 +79,7 @@ void attention_row(real* out, const real* q, const real* kv, StarColumn<const re
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
                        StarColumn<const real> star, HeadGate<const real> gate, int skip, bool idle,
                        const AttnShape& s) {
-    constexpr bool may_idle = column_idle(Attn::Z, Bias::column, Bias::learn_v);
+    constexpr bool may_idle = column_idle(Attn::Z, Bias(), Bias::learn_v, true);
     using Without = std::conditional_t<may_idle, Bias_none, Bias>;   // only then a second instance
     const auto metrics = idle ? ops::attention_metrics<Attn, Without, Pe>
                               : ops::attention_metrics<Attn, Bias, Pe>;

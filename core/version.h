@@ -4,5 +4,5 @@ CITATION.cff and CHANGELOG.md repeat it, and test_version holds them to it.
 */
 #ifndef VERSION_H
 #define VERSION_H
-#define VERSION "1.1"
+#define VERSION "2.0"
 #endif

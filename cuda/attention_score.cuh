@@ -223,7 +223,7 @@ template <class A, class Bi>
 void attention_rows(const RowStats& r, const real* dout, AttnResult<real, acc> result,
                     const AttnInputs& in, bool wide) {
     const long rows = rows_all(in.s);
-    if constexpr (Bi::column == NO_COLUMN) {
+    if constexpr (Bi::column == NO_COLUMN && sizeof(real) == 2) {
         if (wide) {
             LAUNCH_WARPS((attention_rows_kernel<A, Bi, 4>), rows / 8, r, dout, result.out,
                          result.stat, in);

@@ -211,6 +211,38 @@ double source_weight(std::string* name) {
     return weight;
 }
 
+// Tells whether something of this name is in a directory or in its data/.
+static bool is_named(const std::string& name, const std::string& directory) {
+    if (name.empty()) { return false; }
+    if (name[0] == '/') { return file_exists(name); }
+    return file_exists(directory + "/" + name) || file_exists(directory + "/data/" + name);
+}
+
+std::vector<std::string> names_listed(const std::string& list, const std::string& directory) {
+    const std::vector<std::string> parts = split(list, ',');
+    std::vector<std::string> names;
+    for (size_t i = 0; i < parts.size();) {
+        std::string longest = parts[i];
+        std::string joined = parts[i];
+        size_t next = i + 1;
+        for (size_t k = i + 1; k < parts.size(); k++) {
+            joined += "," + parts[k];
+            std::string bare = joined;
+            source_weight(&bare);
+            bool found = false;
+            for (auto& from : { std::string("."), directory }) {
+                found = found || is_named(joined, from) || is_named(bare, from);
+            }
+            if (!found) { continue; }
+            longest = joined;
+            next = k + 1;
+        }
+        names.push_back(longest);
+        i = next;
+    }
+    return names;
+}
+
 // Returns what to type where nothing of this name is there.
 static std::string hint_missing(const std::string& name) {
     const bool shards = name.find_first_of("/.") == std::string::npos;   // as they are called

@@ -372,7 +372,6 @@ std::string data_unchanged(Data* d) {
         "data under another name");
 }
 
-static std::string unsigned_text(uint64_t n) { return strf("%llu", (unsigned long long)n); }
 
 std::string data_state(Data* d) {
     std::vector<std::string> windows;
@@ -383,15 +382,15 @@ std::string data_state(Data* d) {
     data_mark(d);
     for (auto& s : d->sources) {
         windows.push_back(strf("%ld", s.windows));
-        drawn.push_back(unsigned_text(s.drawn));
+        drawn.push_back(std::to_string(s.drawn));
         held.push_back(strf("%ld", s.val.n));
-        weights.push_back(unsigned_text(s.weight));
+        weights.push_back(std::to_string(s.weight));
         hashes.push_back(json_str(s.fingerprint));
     }
     JsonObject o;
-    o.json("drawn", unsigned_text(d->drawn));
+    o.json("drawn", std::to_string(d->drawn));
     o.count("T", d->opt.T);
-    o.text("seed", unsigned_text(d->opt.seed));
+    o.text("seed", std::to_string(d->opt.seed));
     o.json("windows", json_list(windows));
     o.json("source_drawn", json_list(drawn));
     o.json("held", json_list(held));
@@ -419,7 +418,7 @@ static void check_state(const Data& d, const Json& state) {
                             "with these %zu", sources, d.sources.size()),
             "name the data as they were: -d PATH");
     }
-    const std::string seed_now = unsigned_text(d.opt.seed);
+    const std::string seed_now = std::to_string(d.opt.seed);
     if (T->number != d.opt.T || seed->string != seed_now) {
         die(EXIT_USER, strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq "
                             "%d --seed %s", T->number, seed->string.c_str(), d.opt.T,

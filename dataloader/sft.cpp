@@ -81,12 +81,12 @@ static std::string check_record(const Json& record, const char* wanted) {
 
 // Reads whether the loss counts a message, where it says so. Returns "" or what is wrong, such as
 // another key than those of its text.
-static std::string read_loss(const Json& message, const char* role, const char* content,
-                             bool* counts) {
+static std::string read_loss(const Json& message, bool* counts) {
     for (auto& field : message.fields) {
         const Json& v = field.second;
         const std::string& key = field.first;
-        if (key == role || key == content || is_empty(v) || is_among(IDLE_KEYS, key)) { continue; }
+        const bool text = key == "role" || key == "content";
+        if (text || is_empty(v) || is_among(IDLE_KEYS, key)) { continue; }
         const std::string got = strf("got a message with \"%s\": %s", printable(key).c_str(),
                                      json_short(v).c_str());
         auto row = std::find_if(std::begin(LOSS_KEYS), std::end(LOSS_KEYS),
@@ -105,44 +105,16 @@ static std::string read_loss(const Json& message, const char* role, const char* 
 }
 
 // ----------------------------------------------------------------------------
-// the shapes of a record. TO ADD one: a row here
+// messages, of the two plain forms
 
 static const char* const WANTED =
-    "wanted {\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, ...]}, "
-    "{\"conversations\": [{\"from\": \"human\", \"value\": \"...\"}, ...]}, "
-    "{\"prompt\": \"...\", \"completion\": \"...\"} or "
-    "{\"instruction\": \"...\", \"input\": \"...\", \"output\": \"...\"}";
+    "wanted {\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, ...]} or "
+    "{\"prompt\": \"...\", \"completion\": \"...\"}";
+static const char* const ELSEWHERE =
+    "; of records of another shape scripts/sft.py makes segments, by a model's own template";
 static const char* const WANTED_SEGMENTS =
     "wanted {\"segments\": [{\"text\": \"...\", \"loss\": 0 or 1}, ...]}, which "
     "scripts/sft.py writes, or {\"prompt\": \"...\", \"completion\": \"...\"}";
-
-struct ListShape {
-    const char* list;
-    const char* role;
-    const char* content;
-};
-static const ListShape LIST_SHAPES[] = {
-    { "messages",      "role", "content" },
-    { "conversations", "role", "content" },
-    { "conversations", "from", "value" },
-};
-
-// A question and its answer.
-struct PairShape {
-    const char* question;
-    const char* input;                                   // goes behind the question, NULL: none
-    const char* answer;
-};
-static const PairShape PAIR_SHAPES[] = {
-    { "prompt",      NULL,    "completion" },
-    { "instruction", "input", "output" },                // Alpaca
-};
-
-// What ShareGPT calls the roles.
-static const struct { const char* name; const char* role; } SHAREGPT_ROLES[] = {
-    { "human", "user" },   { "user", "user" }, { "gpt", "assistant" }, { "assistant", "assistant" },
-    { "system", "system" },
-};
 
 static bool is_text(const Json* j) { return j && j->type == Json::STRING; }
 
@@ -152,64 +124,29 @@ struct Message {
     bool counts;                                         // in the loss
 };
 
-// Returns the role that a name of ShareGPT means, "" if it is none of them.
-static std::string sharegpt_role(const std::string& name) {
-    for (auto& row : SHAREGPT_ROLES) {
-        if (name == row.name) { return row.role; }
-    }
-    return "";
-}
-
-// Adds the messages of a list. Returns "" or what is wrong.
-static std::string add_list(const ListShape& shape, const Json& list,
-                            std::vector<Message>* messages) {
-    for (auto& message : list.items) {
-        const Json* role = message.get(shape.role);
-        const Json* content = message.get(shape.content);
-        if (!is_text(role) || !is_text(content)) { return WANTED; }
-        std::string name = role->string;
-        if (!strcmp(shape.role, "from")) { name = sharegpt_role(name); }
-        if (name.empty()) {
-            return "got a message from " + json_str(role->string) +
-                   ", wanted human, user, gpt, assistant or system";
-        }
-        bool counts = name == "assistant";
-        const std::string wrong = read_loss(message, shape.role, shape.content, &counts);
-        if (!wrong.empty()) { return wrong; }
-        messages->push_back({ name, content->string, counts });
-    }
-    return "";
-}
-
-// Adds the messages of a question and its answer. Returns "" or what is wrong.
-static std::string add_pair(const PairShape& shape, const Json& record,
-                            std::vector<Message>* messages) {
-    const Json* question = record.get(shape.question);
-    const Json* input = shape.input ? record.get(shape.input) : NULL;
-    const Json* answer = record.get(shape.answer);
-    if (!is_text(question) || !is_text(answer)) { return WANTED; }
-    const bool has_input = input && input->type != Json::NUL;
-    if (has_input && !is_text(input)) { return WANTED; }
-    std::string asked = question->string;
-    if (has_input && !input->string.empty()) { asked += "\n\n" + input->string; }
-    messages->push_back({ "user", asked, false });
-    messages->push_back({ "assistant", answer->string, true });
-    return "";
-}
-
-// Finds the messages of a record, in whichever known shape it has them. Returns "" or what is
-// wrong.
+// Reads the messages of a record, or its prompt and completion. Returns "" or what is wrong.
 static std::string read_messages(const Json& record, std::vector<Message>* messages) {
-    for (auto& shape : LIST_SHAPES) {
-        const Json* list = record.get(shape.list);
-        if (!list || list->type != Json::ARRAY || list->items.empty()) { continue; }
-        if (list->items[0].get(shape.role)) { return add_list(shape, *list, messages); }
+    const Json* list = record.get("messages");
+    const Json* prompt = record.get("prompt");
+    const Json* completion = record.get("completion");
+    if (!list && is_text(prompt) && is_text(completion)) {
+        *messages = { { "user", prompt->string, false },
+                      { "assistant", completion->string, true } };
+        return "";
     }
-    if (record.get("messages") || record.get("conversations")) { return WANTED; }
-    for (auto& shape : PAIR_SHAPES) {
-        if (record.get(shape.question)) { return add_pair(shape, record, messages); }
+    if (!list || list->type != Json::ARRAY || list->items.empty()) {
+        return std::string(WANTED) + ELSEWHERE;
     }
-    return WANTED;
+    for (auto& message : list->items) {
+        const Json* role = message.get("role");
+        const Json* content = message.get("content");
+        if (!is_text(role) || !is_text(content)) { return WANTED; }
+        bool counts = role->string == "assistant";
+        const std::string wrong = read_loss(message, &counts);
+        if (!wrong.empty()) { return wrong; }
+        messages->push_back({ role->string, content->string, counts });
+    }
+    return "";
 }
 
 // ----------------------------------------------------------------------------

@@ -10,10 +10,8 @@ For a machine without Python there are two plain forms:
                                                         (SmolLM2, Qwen)
 of records that are one of
     {"messages": [{"role": .., "content": ..}, ..]}
-    {"conversations": [{"from": "human", "value": ..}, ..]}             ShareGPT
-    {"prompt": .., "completion": ..}                                    a question and its answer
-    {"instruction": .., "input": .., "output": ..}                      Alpaca: the question is the
-                            instruction, then, if there is an input, a blank line and the input
+    {"prompt": .., "completion": ..}                    a question and its answer
+Records of other shapes (ShareGPT, Alpaca) go through scripts/sft.py.
 
 Of a message the loss counts what the assistant says and its end, unless weight, loss, train,
 trainable or mask of the message say otherwise. A record with another key that may say what the loss

@@ -520,6 +520,28 @@ static bool prepare_directory(const Job& job) {
 
 // ----------------------------------------------------------------------------
 
+// Prints a line for each domain with a share: its tokens, and what was wanted. Warns of those that
+// the text has too little of.
+static void print_domains(const Job& job) {
+    long all = 0;
+    std::string few;
+    for (auto& domain : job.shares) {
+        if (!domain.share) { continue; }
+        const double wanted = job.o.tokens * domain.share;
+        long got = 0;
+        for (auto& s : job.series) {
+            if (s.sums.name == "train_" + domain.domain) { got = s.sums.tokens; }
+        }
+        all += got;
+        if (got < 0.95 * wanted) { list_add(&few, domain.domain, ", "); }
+        fprintf(stderr, "domain %-20s wanted %11.0f tokens, got %11ld (%.0f%%)\n",
+                printable(domain.domain).c_str(), wanted, got, 100 * got / wanted);
+    }
+    if (few.empty()) { return; }
+    fprintf(stderr, "warning: %ld of %ld training tokens: less than 95%% of the share of %s\n",
+            all, job.o.tokens, printable(few).c_str());
+}
+
 static void print_summary(const Job& job) {
     const TextCounts& c = job.counts.text;
     const double seconds = std::max(1e-3, (now_ms() - job.start_ms) / 1e3);
@@ -566,7 +588,9 @@ static void make_shards(Job* job) {
     }
     write_manifest(*job, true);
     dir_sync(job->o.out);
-    if (!job->o.quiet) { print_summary(*job); }
+    if (job->o.quiet) { return; }
+    print_domains(*job);
+    print_summary(*job);
 }
 
 int tokenize_main(const TokenizeOptions& o) {

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """size.py -- the rules that the source keeps, so that a file can be compiled, named and held.
 
-    python3 dev/size.py           check all rules, print the densities; make size
+    python3 dev/size.py           check all rules, print weights and densities; make size
     python3 dev/size.py --test    break every rule in a copy, and see that each is noticed
 
 Rules: every header compiles alone; no include after the first definition; a room includes only rooms
 below it, and no file itself; nothing includes open/ and after/ but rooms.h and all.cu; lines of at most 100 columns; no ?: inside another; functions of at most
-60 lines and 8 parameters; files of at most 700 lines, those with CUDA kernels 1,150. What breaks a
-rule with a reason is a row of dev/size_exceptions.tsv. A row that is needed no longer is an error,
-too: the list shrinks.
+60 lines and 8 parameters; files of at most 700 lines, those with CUDA kernels 1,150; a room weighs
+no more than its row of dev/weight.tsv. What breaks a rule with a reason is a row of
+dev/size_exceptions.tsv. A row that is needed no longer is an error, too: the list shrinks.
+
+The weight of a room is the number of names, numbers, strings and operators of its code. Comments,
+brackets, commas and semicolons weigh nothing, nor do Unicode's tables: a line folded or aired
+weighs the same, so a room gets lighter only if something leaves it.
 """
 import glob
 import os
@@ -21,12 +25,15 @@ from concurrent.futures import ThreadPoolExecutor
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ROOMS = ["", *subprocess.check_output(["make", "-s", "rooms"], cwd=ROOT, text=True).split()]
 KINDS = ("*.h", "*.cuh", "*.cu", "*.cpp")
+QUOTED = r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
+SLACK = 500                                  # tokens below its row at which a room's row is lowered
 COLUMNS, LINES, PARAMETERS, FILE_LINES, KERNEL_LINES = 100, 60, 8, 700, 1150
 
 # From the lowest to the highest. A file is on the first floor that names it, or its room.
 FLOORS = [
-    ("text, files, numbers", ["core/common.h", "core/version.h", "rooms.h", "open/rows.h",
-                              "after/rows.h", "tokenizer.h", "dataloader.h", "files/*",
+    ("text, files, numbers", ["core/common.h", "core/field.*", "core/schedule.h",
+                              "core/version.h", "rooms.h", "open/rows.h", "after/rows.h",
+                              "tokenizer.h", "dataloader.h", "files/*",
                               "tokenizer/*", "dataloader/*", "open/tokenizer_gguf.*",
                               "open/gguf.*", "open/gguf_splits.h", "open/pattern.*",
                               "open/expressions.h", "open/normal_forms.*", "open/text_steps.*",
@@ -255,6 +262,7 @@ def broken_rules(root):
         found += check_text(root, path, text)
     found += find_circles(root, files)
     found += names_of_no_file(files)
+    found += wrong_weights(weights(root), allowed_weights(root))
     alone = [f for f in files if f.endswith((".h", ".cuh")) and not matches(f, NOT_ALONE)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found += [wrong for wrong in pool.map(lambda f: check_header(root, f), alone) if wrong]
@@ -288,6 +296,71 @@ def judge(broken, excused):
 def check_all(root):
     """Returns the messages of all rules and of the list of exceptions."""
     return judge(broken_rules(root), exceptions_of(root))
+
+
+def code_of(path, text):
+    """Returns the text without comments; a Python docstring is one."""
+    script = not path.endswith((".h", ".cuh", ".cu", ".cpp"))
+    comment = r'"""(?:.*?)"""|(?<!\S)\#[^\n]*' if script else r"//[^\n]*|/\*.*?\*/"
+    return re.sub(f"({comment})|{QUOTED}", lambda m: " " if m[1] else m[0], text, flags=re.S)
+
+
+def weight_of(path, text):
+    """Returns the tokens of a file."""
+    if os.path.basename(path) == "unicode_tables.h":
+        return 0
+    return len(re.findall(QUOTED + r"|\w+|[^\w\s(){}\[\],;\\]", code_of(path, text)))
+
+
+def is_code(path):
+    """True for C++, CUDA, Python and shell, by name or by the first line."""
+    if path.endswith((".h", ".cuh", ".cu", ".cpp", ".py", ".sh")):
+        return True
+    if "." in os.path.basename(path):
+        return False
+    with open(path, "rb") as f:
+        return f.read(2) == b"#!"
+
+
+def weights(root):
+    """Returns {room: tokens} of the program, then of what is around it, then the sums."""
+    found = dict.fromkeys([room or "root" for room in ROOMS] + ["test", "dev", "scripts"], 0)
+    for room in found:
+        top = root if room == "root" else os.path.join(root, room)
+        for folder, _, names in os.walk(top):
+            for path in [os.path.join(folder, name) for name in names]:
+                if (folder == root or room != "root") and os.path.isfile(path) and is_code(path):
+                    found[room] += weight_of(path, open(path, errors="replace").read())
+    found["the core"] = sum(found[r or "root"] for r in ROOMS if r not in BESIDE)
+    found["beside it"] = sum(found.get(r, 0) for r in BESIDE)
+    return found
+
+
+def allowed_weights(root):
+    """Reads the rows of dev/weight.tsv: {room: tokens}."""
+    lines = open(os.path.join(root, "dev/weight.tsv")).read().splitlines()
+    rows = [line.split("\t") for line in lines if line and not line.startswith("#")]
+    return {room: int(tokens) for room, tokens, _ in rows}
+
+
+def wrong_weights(found, allowed):
+    """Yields every room that is heavier than its row, or so much lighter that the row must go down."""
+    for room, tokens in found.items():
+        most = allowed.get(room, 0)
+        if tokens > most:
+            yield "weight", room, f"{tokens} tokens, at most {most}: take something out, or raise " \
+                                  "its row of dev/weight.tsv with the reason"
+        elif tokens + SLACK < most:
+            yield "weight", room, f"{tokens} tokens, and its row of dev/weight.tsv has {most}: lower it"
+
+
+def print_weights(root):
+    """Prints what each room weighs, beside what it may."""
+    allowed = allowed_weights(root)
+    print("room         tokens   at most")
+    for room, tokens in weights(root).items():
+        print("%-10s %8d %9d" % (room, tokens, allowed.get(room, 0)))
+    print()
 
 
 def print_densities(root):
@@ -326,13 +399,22 @@ def test_rules(root):
     kept = len(list(names_of_no_file(gone))) != 1
     print(("FAIL " if kept else "ok   ") + "a name on a floor that no file has")
     failed += kept
+    light = weight_of("a.h", 'int f(int a) {\n    // its sum\n    return g(a, "x // y");\n}\n')
+    folded = weight_of("a.h", 'int f(int a){return g(a,"x // y");}/* its sum */')
+    seen = [what for _, what, _ in wrong_weights({"a": 9, "b": 9, "c": 9, "d": 9},
+                                                 {"a": 8, "b": 9, "c": 9 + SLACK + 1})]
+    for name, kept in (("comments and line breaks weigh nothing", light == folded == 8),
+                       ("a room too heavy, one with a row too high, one without a row",
+                        seen == ["a", "c", "d"])):
+        print(("ok   " if kept else "FAIL ") + name)
+        failed += not kept
     long_name = "int spread_out(" + ", ".join(f"int p{i}" for i in range(9)) + ") {\n    return 0;\n}\n"
     breaks = [
         ("alone", "shell/saves.h", lambda s: s.replace("#define SAVES_H\n",
                                                        "#define SAVES_H\nUnknown broken();\n")),
         ("include", "shell/saves.cpp", lambda s: s + '#include "saves.h"\n'),
         ("upward", "core/common.h", lambda s: s.replace("#define COMMON_H\n",
-                                                   '#define COMMON_H\n#include "flags.h"\n')),
+                                                   '#define COMMON_H\n#include "../flags.h"\n')),
         ("wall", "shell/saves.cpp", lambda s: s.replace('#include "saves.h"\n',
                                                         '#include "saves.h"\n#include "../open/import.h"\n')),
         ("circle", "arch.h", lambda s: s.replace("#define ARCH_H\n",
@@ -364,7 +446,7 @@ def test_rules(root):
                 seen = any(r == rule for r, _, _ in found)
         print(("ok   " if seen else "FAIL ") + f"a broken rule is noticed: {rule}")
         failed += not seen
-    return failed, len(breaks) + 2, messages
+    return failed, len(breaks) + 4, messages
 
 
 def main():
@@ -377,6 +459,7 @@ def main():
         failed += len(messages)
         print(f"{passed} passed, {failed} failed")
         return failed > 0
+    print_weights(root)
     print_densities(root)
     messages = check_all(root)
     print("\n".join(messages) if messages else "all rules are kept")

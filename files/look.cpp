@@ -93,42 +93,17 @@ static bool is_safetensors(const std::string& s, long size) {
            s[8] == '{' && (s[9] == '"' || s[9] == '}');
 }
 
-// Looks for a zip whose first entry is called so.
-static bool zip_of(const std::string& s, const char* name) {
-    const size_t n = little(s, 26, 2), at = std::min<size_t>(s.size(), 30);
-    return s.compare(0, 4, "PK\3\4") == 0 && ends_with(s.substr(at, n), name);
+// Looks for the number that the old form of PyTorch begins with, or for a zip of its new one.
+static bool is_torch(const std::string& s, long) {
+    if (s.compare(0, 4, "PK\3\4")) { return s.compare(0, 5, "\x80\x02\x8a\x0al") == 0; }
+    const std::string first = s.substr(std::min<size_t>(s.size(), 30), little(s, 26, 2));
+    return ends_with(first, "/data.pkl") || ends_with(first, "version");
 }
 
-static bool is_torch_zip(const std::string& s, long) {
-    return zip_of(s, "/data.pkl") || zip_of(s, "/version") || zip_of(s, "/.format_version");
-}
-
-// Looks for the number that the old form of PyTorch begins with, or the frame of other pickles.
-static bool is_pickle(const std::string& s, long size) {
-    const bool torch = s.compare(0, 5, "\x80\x02\x8a\x0al") == 0;
-    const bool framed = s.size() > 11 && s[0] == '\x80' && (s[1] == 4 || s[1] == 5);
-    const bool fits = size < 0 || little(s, 3, 8) <= (uint64_t)size;
-    return torch || (framed && s[2] == '\x95' && fits);
-}
-
-// Tells whether every second byte of a text is 0, from `odd` on, and hardly any other.
-static bool every_second_zero(const std::string& s, size_t odd) {
-    size_t zeros = 0, others = 0;
-    for (size_t i = 0; i < s.size(); i++) {
-        if (s[i]) { continue; }
-        (i % 2 == odd ? zeros : others)++;
-    }
-    return s.size() >= 16 && zeros * 10 >= s.size() / 2 * 7 && others * 20 <= s.size();
-}
-
-// Tells whether this is text in UTF-16 or UTF-32, by the mark in front or by its zeros.
+// Looks for the mark in front of a text in UTF-16 or UTF-32.
 static bool is_wide_text(const std::string& s, long) {
-    for (const std::string mark : { "\xFF\xFE", "\xFE\xFF" }) {
-        if (s.compare(0, 2, mark) == 0 || s.compare(0, 4, std::string(2, 0) + mark) == 0) {
-            return true;
-        }
-    }
-    return every_second_zero(s, 1) || every_second_zero(s, 0);
+    const size_t zeros = s.compare(0, 2, "\0\0", 2) == 0 ? 2 : 0;
+    return s.compare(zeros, 2, "\xFF\xFE") == 0 || s.compare(zeros, 2, "\xFE\xFF") == 0;
 }
 
 // Looks for a file of Arrow, or the stream of record batches that the `datasets` library keeps.
@@ -160,7 +135,7 @@ static bool is_arrow(const std::string& s, long size) {
 // what: as in "x.txt: is ..". magic: `size` bytes at the start, size below 0 if the kind itself is
 // text. fits: a test where no such bytes tell. reads: letters of the readers that read it, or that
 // cannot be sure: a shard without a header may begin with any few bytes. use: m a model, d data.
-// hint: UNPACK ending program, SHARD expression, or a command as it is
+// hint: a command, or SHARD and an expression of numpy that gives ids
 struct KindRow {
     const char* what;
     const char* magic; int size;
@@ -174,14 +149,13 @@ static const KindRow KINDS[] = {
     { "a GGUF file", MAGIC("GGUF"), NULL, "f", "m", "mv FILE MODEL.gguf, and give that file" },
     { "a safetensors file", NULL, 0, is_safetensors, "s", "m",
       "call it model.safetensors, put it beside its config.json, and give that directory" },
-    { "a PyTorch file (a zip of pickles)", NULL, 0, is_torch_zip, "", "m", PY_TRANSFORMERS },
-    { "a pickle, as PyTorch writes", NULL, 0, is_pickle, "", "m", PY_TRANSFORMERS },
+    { "a PyTorch file (a pickle)", NULL, 0, is_torch, "", "m", PY_TRANSFORMERS },
     { "a Parquet table", MAGIC("PAR1"), NULL, "", "d",
       "python3 scripts/parquet_to_jsonl.py FILE > FILE.jsonl" },
     { "an Arrow file", NULL, 0, is_arrow, "b", "d", ARROW_LINES },
     { "a NumPy array", MAGIC("\x93NUMPY"), NULL, "", "d", "SHARD n.load('FILE').ravel()" },
-    { "packed with gzip", MAGIC("\x1F\x8B\x08"), NULL, "g", "", "UNPACK gz gunzip" },
-    { "packed with zstd", MAGIC("\x28\xB5\x2F\xFD"), NULL, "z", "", "UNPACK zst zstd -d" },
+    { "packed with gzip", MAGIC("\x1F\x8B\x08"), NULL, "g", "", "gunzip < FILE > NEW" },
+    { "packed with zstd", MAGIC("\x28\xB5\x2F\xFD"), NULL, "z", "", "zstd -d < FILE > NEW" },
     { "a pointer of Git LFS to a file that was not fetched",
       WORDS("version https://git-lfs.github.com/spec/"), NULL, "", "", LFS },
     { "a web page", NULL, 0, is_html, "t", "", GET_AGAIN },
@@ -244,10 +218,8 @@ bool is_regular(const std::string& path) {
 
 std::string file_begin_bytes(const std::string& path, long n) {
     std::string s(n, 0);
-    struct stat st;
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    const bool regular = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode);
-    const ssize_t got = regular ? read(fd, &s[0], n) : 0;
+    const int fd = is_regular(path) ? open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    const ssize_t got = fd < 0 ? 0 : read(fd, &s[0], n);
     if (fd >= 0) { close(fd); }
     s.resize(std::max<ssize_t>(got, 0));
     return s;
@@ -274,21 +246,13 @@ Kind kind_of_file(const std::string& path) {
 }
 
 std::string hint_for(const std::string& hint, const std::string& path) {
+    if (hint.compare(0, 6, "SHARD ") == 0) { return hint_for(shard_command(hint.substr(6)), path); }
     bool plain = !path.empty() && path[0] != '-';
     for (unsigned char c : path) { plain = plain && (isalnum(c) || strchr("._/+-=@:,", c)); }
-    const std::string name = plain ? path : "FILE";
-    std::string out;
-    const std::vector<std::string> words = split(hint, ' ');
-    if (words[0] == "SHARD") { return hint_for(shard_command(hint.substr(6)), path); }
-    if (words[0] == "UNPACK") { // ending program: it wants a name with its ending
-        const std::string tail = "." + words[1];
-        const bool named = ends_with(path, tail);
-        for (size_t i = 2; i < words.size(); i++) { out += words[i] + " "; }
-        return (named ? "" : "mv " + name + " " + name + tail + " && ") + out + name +
-               (named ? "" : tail);
-    }
-    for (size_t i = 0; i < hint.size();) {
-        if (hint.compare(i, 4, "FILE") == 0) { out += name; i += 4; } else { out += hint[i++]; }
+    std::string out = hint;
+    if (!plain) { return out; }
+    for (size_t at = 0; (at = out.find("FILE", at)) != out.npos; at += path.size()) {
+        out.replace(at, 4, path);
     }
     return out;
 }
@@ -300,16 +264,18 @@ void look(const std::string& path, const std::string& first, long size, Reader r
     const bool binary = words && first.find('\0') != std::string::npos;
     const bool empty = json && size == 0;
     if (k.what.empty() && !empty && !binary) { return; }
-    std::string wanted;
-    for (auto& w : WANTED) { if (w.reader == reader) { wanted = w.wanted; } }
+    std::string got = begins_with(first);
+    std::string hint = "is it the file that you mean?";
     if (!k.what.empty()) {
-        die(EXIT_USER, path + ": is " + k.what + ", wanted " + wanted, hint_for(k.hint, path));
+        got = "is " + k.what;
+        hint = hint_for(k.hint, path);
+    } else if (empty) {
+        got = "got an empty file";
+        hint = "get the file again";
     }
-    if (empty) {
-        die(EXIT_USER, path + ": got an empty file, wanted " + wanted, "get the file again");
+    for (auto& w : WANTED) {
+        if (w.reader == reader) { die(EXIT_USER, path + ": " + got + ", wanted " + w.wanted, hint); }
     }
-    die(EXIT_USER, path + ": " + begins_with(first) + ", wanted " + wanted,
-        "is it the file that you mean?");
 }
 
 void look_file(const std::string& path, Reader reader) {

@@ -133,11 +133,6 @@ void weight_rows(const Weight& w, long r0, long r1, float* out) {
     }
 }
 
-const float* weight_floats(const Weight& w) {
-    const bool plain = w.type->read == read_f32 && !w.pairs;
-    return plain && (uintptr_t)w.data % sizeof(float) == 0 ? (const float*)w.data : NULL;
-}
-
 // ----------------------------------------------------------------------------
 // MXFP4 (OCP Microscaling Formats 1.0): 32 numbers of 4 bits, E2M1, and one scale, a power of two
 

@@ -87,9 +87,6 @@ const unsigned char* weight_row(const Weight& w, long r);
 // Reads rows r0 .. r1 - 1 as floats, cols() of them each. Dies if the type has no reader.
 void weight_rows(const Weight& w, long r0, long r1, float* out);
 
-// Returns the floats in the map itself, or NULL: then they have to be made with weight_rows.
-const float* weight_floats(const Weight& w);
-
 // ----------------------------------------------------------------------------
 // MXFP4 (OCP Microscaling Formats 1.0): 32 numbers of 4 bits, E2M1, and one scale, a power of two
 

@@ -79,10 +79,10 @@ static std::string card_flags(const Json& given) {
         const Json* value = given.get(r.name.c_str());
         const Json* same = usual.get(r.name.c_str());
         const bool of_place = r.name == "out" || r.name == "data" || r.name == "resume";
-        if (!value || !same || of_place || r.kind == FLAG_ARCH) { continue; }
+        if (!value || !same || of_place || r.of_model) { continue; }
         if (value->string == same->string && value->number == same->number) { continue; }
         list_add(&all, flag_spelling(r.name), " ");
-        if (r.kind != FLAG_BOOL) { list_add(&all, without_folders(value->string), " "); }
+        if (r.type != FIELD_bool) { list_add(&all, without_folders(value->string), " "); }
     }
     return all;
 }
@@ -110,7 +110,7 @@ std::string export_card(const Arch& c, const std::string& from, long params,
     Arch model = c;
     std::string differs = switches_text(c).substr(1);    // begins with a blank
     for (auto& row : arch_differs(&model)) {
-        list_add(&differs, log_name(row) + " " + arch_text(row, false));
+        list_add(&differs, log_name(row) + " " + field_text(row, false));
     }
     const std::string name = as_text(without_folders(from));
     CardTable table;

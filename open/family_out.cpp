@@ -193,7 +193,7 @@ static Fields family_fields(const Family& f, const std::string& without, Arch c)
             continue;
         }
         std::string value = config_text(r);
-        if (r.type == ARCH_float) { value = pointed(*(float*)r.at); }
+        if (r.type == FIELD_float) { value = pointed(*(float*)r.at); }
         fields.push_back({ key, value });
     }
     if (*f.act) {
@@ -250,7 +250,7 @@ static bool same_model(Arch a, Arch b) {
     const std::vector<ArchRow> theirs = arch_rows(&b);
     bool same = true;
     for (size_t i = 0; i < ours.size(); i++) {
-        same = same && arch_text(ours[i], true) == arch_text(theirs[i], true);
+        same = same && field_text(ours[i], true) == field_text(theirs[i], true);
     }
     return same;
 }

@@ -21,7 +21,7 @@ static const struct { const char *key, *what, *hint; } KEYS_NOT_READ[] = {
 // Sets the row of ARCH with this field.
 static void import_set(Import* in, const std::string& field, const std::string& value) {
     for (auto& r : arch_rows(&in->c)) {
-        if (field == r.field && !arch_set(r, value).empty()) {
+        if (field == r.field && !field_set(r, value).empty()) {
             die(EXIT_USER, in->where + ": " + field + " " + value);
         }
     }
@@ -36,10 +36,10 @@ void import_renamed(Import* in, const std::string& pair) {
     const Json* v = in->get(key);
     for (auto& r : arch_rows(&in->c)) {
         if (!v || field != r.field) { continue; }
-        const std::string before = arch_text(r, true);
+        const std::string before = field_text(r, true);
         const std::string other = in->said[field];
         arch_read(r, *v, in->where + ": " + key);
-        if (!other.empty() && arch_text(r, true) != before && key != "moe_intermediate_size") {
+        if (!other.empty() && field_text(r, true) != before && key != "moe_intermediate_size") {
             in->refuse(key, before + ", which " + other + " says");
         }
         in->said[field] = key;
@@ -150,7 +150,7 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
                               !strcmp(r.field, "rope_part");
             const bool scaling = !local && key_object(r) == "rope_scaling" &&
                                  key_name(r) == f.first;
-            if (!base && !part && (!scaling || r.type == ARCH_kind)) {
+            if (!base && !part && (!scaling || r.type == FIELD_kind)) {
                 continue;
             }
             known = true;
@@ -364,13 +364,13 @@ static void reject_wrong_numbers(Import* in) {
         { "window", "sliding_window" },             { "score_scale", "query_pre_attn_scalar" },
     };
     for (auto& r : arch_rows(&in->c)) {
-        const std::string wanted = arch_wrong(r);
+        const std::string wanted = field_wrong(r, field_number(r));
         if (wanted.empty()) { continue; }
         std::string key = in->said.count(r.field) ? in->said[r.field] : r.key;
         for (auto& from : FROM) {
             if (!strcmp(r.field, from[0])) { key = from[1]; }
         }
-        const std::string got = arch_text(r, false);
+        const std::string got = field_text(r, false);
         die(EXIT_USER, in->where + ": " + key + " is " + got + ", wanted " + wanted);
     }
 }

@@ -87,7 +87,7 @@ static void read_both(Checkpoint* k, const Json& mine) {
                         theirs.fields.end());
     k->c = arch_import(theirs, k->where, &k->attn);
     const Arch fixed = arch_fixed();                     // what is absent in ours
-#define X(type, field, otherwise, cmds, by, key, ...) \
+#define X(type, field, preset, cmds, by, key, ...) \
     if (!strncmp(key, "train_sink.", 11)) { k->c.field = fixed.field; }
     ARCH(X)
 #undef X

@@ -12,29 +12,33 @@ includes nothing.
     X(export,   'x', "CHECKPOINT", "write a checkpoint for transformers, to the directory --out")
 
 #define OPEN_FLAGS(X) \
-    X("x", OWN, str,    to,              0,   "",         0, 0,       "a family of transformers (empty: the first that can express the model), or train_sink (our own code)")
+    WORDS("x", OWN, to, "", \
+      "a family of transformers (empty: the first that can express the model), or train_sink (our own code)")
 
 #define OPEN_ARCH(X) \
     /* mixture of experts */ \
-    X(int,   experts,          0,             "",  "", "train_sink.experts",              0, 4096, "", "FFNs of which a router picks some for each token (0: one FFN)") \
-    X(int,   experts_used,     0,             "",  "", "train_sink.experts_used",         0, 4096, "", "how many it picks") \
-    X(int,   expert_shares,    0,             "",  "", "train_sink.expert_shares",        0, 1, "", "1: their weights are shares of all experts, 0: sum to one") \
-    X(float, expert_limit,     0,             "",  "", "train_sink.expert_limit",         0, 1e6, "", "gpt-oss: (up + 1) gate sigmoid(1.702 gate), both cut here (0: as FFN)") \
-    X(int,   router_bias,      0,             "",  "", "train_sink.router_bias",          0, 1, "", "1: the router has a bias") \
-    X(str,   expert_layers,    "",            "",  "", "train_sink.expert_layers",        0, 0, "", "which layers have experts: 01, repeated (empty: all)") \
-    X(int,   shared_expert,    0,             "",  "", "train_sink.shared_expert",        0, 1 << 20, "", "width of an FFN that every token goes through beside them, behind a gate (0: none)") \
+    READ(int, experts, 0, "train_sink.experts", 0, 4096, "FFNs of which a router picks some for each token (0: one FFN)") \
+    READ(int, experts_used, 0, "train_sink.experts_used", 0, 4096, "how many it picks") \
+    READ(int, expert_shares, 0, "train_sink.expert_shares", 0, 1, "1: their weights are shares of all experts, 0: sum to one") \
+    READ(float, expert_limit, 0, "train_sink.expert_limit", 0, 1e6, "gpt-oss: (up + 1) gate sigmoid(1.702 gate), both cut here (0: as FFN)") \
+    READ(int, router_bias, 0, "train_sink.router_bias", 0, 1, "1: the router has a bias") \
+    READ(str, expert_layers, "", "train_sink.expert_layers", 0, 0, "which layers have experts: 01, repeated (empty: all)") \
+    READ(int, shared_expert, 0, "train_sink.shared_expert", 0, 1 << 20, \
+      "width of an FFN that every token goes through beside them, behind a gate (0: none)") \
     /* Mamba */ \
-    X(str,   attn_layers,      "",            "",  "", "train_sink.attn_layers",          0, 0, "", "which layers have attention: 0001, repeated; the others Mamba or the delta rule (empty: all)") \
-    X(int,   mamba_width,      0,             "",  "", "train_sink.mamba_width",          0, 1 << 20, "", "Mamba: channels inside a layer") \
-    X(int,   mamba_state,      0,             "",  "", "train_sink.mamba_state",          0, 65535, "", "Mamba: numbers that each of them remembers") \
-    X(int,   mamba_conv,       0,             "",  "", "train_sink.mamba_conv",           0, 65535, "", "Mamba: tokens that the convolution spans") \
-    X(int,   mamba_rank,       0,             "",  "", "train_sink.mamba_rank",           0, 1 << 20, "", "Mamba: numbers that the step sizes are made from") \
+    READ(str, attn_layers, "", "train_sink.attn_layers", 0, 0, \
+      "which layers have attention: 0001, repeated; the others Mamba or the delta rule (empty: all)") \
+    READ(int, mamba_width, 0, "train_sink.mamba_width", 0, 1 << 20, "Mamba: channels inside a layer") \
+    READ(int, mamba_state, 0, "train_sink.mamba_state", 0, 65535, "Mamba: numbers that each of them remembers") \
+    READ(int, mamba_conv, 0, "train_sink.mamba_conv", 0, 65535, "Mamba: tokens that the convolution spans") \
+    READ(int, mamba_rank, 0, "train_sink.mamba_rank", 0, 1 << 20, "Mamba: numbers that the step sizes are made from") \
     /* delta rule */ \
-    X(int,   delta_keys,       0,             "",  "", "train_sink.delta_keys",           0, 65535, "", "delta rule: heads of queries and keys") \
-    X(int,   delta_values,     0,             "",  "", "train_sink.delta_values",         0, 65535, "", "delta rule: heads of values") \
-    X(int,   delta_key_size,   0,             "",  "", "train_sink.delta_key_size",       0, 65535, "", "delta rule: channels of a key") \
-    X(int,   delta_value_size, 0,             "",  "", "train_sink.delta_value_size",     0, 65535, "", "delta rule: channels of a value") \
-    X(int,   delta_conv,       0,             "",  "", "train_sink.delta_conv",           0, 65535, "", "delta rule: tokens that the convolution spans")
+    READ(int, delta_keys, 0, "train_sink.delta_keys", 0, 65535, "delta rule: heads of queries and keys") \
+    READ(int, delta_values, 0, "train_sink.delta_values", 0, 65535, "delta rule: heads of values") \
+    READ(int, delta_key_size, 0, "train_sink.delta_key_size", 0, 65535, "delta rule: channels of a key") \
+    READ(int, delta_value_size, 0, "train_sink.delta_value_size", 0, 65535, "delta rule: channels of a value") \
+    READ(int, delta_conv, 0, "train_sink.delta_conv", 0, 65535, \
+      "delta rule: tokens that the convolution spans")
 
 // What layer l has in place of its FFN or of attention.
 #define MIXTURE_AT(l) (arch.experts && in_pattern(arch.expert_layers, l))
@@ -47,37 +51,37 @@ includes nothing.
 #define DELTA_QKV_WIDTH (2L * arch.delta_keys * arch.delta_key_size + DELTA_OUT_WIDTH)
 
 #define OPEN_PARAMS(LAYER) \
-    LAYER(routerw,     "mlp.router.weight",                     MIXTURE_AT(l),                          arch.experts,         C,                  LINEAR(C)) \
-    LAYER(routerb,     "mlp.router.bias",                       MIXTURE_AT(l) && arch.router_bias,      VECTOR,               arch.experts,       ZEROS) \
-    LAYER(egw,         "mlp.experts.gate_up_proj.weight",       MIXTURE_AT(l),                          arch.experts * up_width, C,               LINEAR(C)) \
-    LAYER(egb,         "mlp.experts.gate_up_proj.bias",         MIXTURE_AT(l) && arch.ffn_bias,         VECTOR,               arch.experts * up_width, ZEROS) \
-    LAYER(edw,         "mlp.experts.down_proj.weight",          MIXTURE_AT(l),                          arch.experts * C,     F,                  LINEAR(F)) \
-    LAYER(edb,         "mlp.experts.down_proj.bias",            MIXTURE_AT(l) && arch.ffn_bias,         VECTOR,               arch.experts * C,   ZEROS) \
-    LAYER(sharedgw,    "mlp.shared_expert.gate_proj.weight",    MIXTURE_AT(l) && arch.shared_expert,    arch.shared_expert,   C,                  LINEAR(C)) \
-    LAYER(sharedupw,   "mlp.shared_expert.up_proj.weight",      MIXTURE_AT(l) && arch.shared_expert,    arch.shared_expert,   C,                  LINEAR(C)) \
-    LAYER(shareddw,    "mlp.shared_expert.down_proj.weight",    MIXTURE_AT(l) && arch.shared_expert,    C,                    arch.shared_expert, LINEAR(arch.shared_expert)) \
-    LAYER(sharedw,     "mlp.shared_expert_gate.weight",         MIXTURE_AT(l) && arch.shared_expert,    1,                    C,                  LINEAR(C)) \
-    LAYER(mamba_inw,   "mamba.in_proj.weight",                  MAMBA_AT(l),                            2 * arch.mamba_width, C,                  LINEAR(C)) \
-    LAYER(mamba_convw, "mamba.conv1d.weight",                   MAMBA_AT(l),                            arch.mamba_width,     arch.mamba_conv,    LINEAR(arch.mamba_conv)) \
-    LAYER(mamba_convb, "mamba.conv1d.bias",                     MAMBA_AT(l),                            VECTOR,               arch.mamba_width,   ZEROS) \
-    LAYER(mamba_dbcw,  "mamba.x_proj.weight",                   MAMBA_AT(l),                            MAMBA_DBC_WIDTH,            arch.mamba_width,   LINEAR(arch.mamba_width)) \
-    LAYER(mamba_dn,    "mamba.dt_layernorm.weight",             MAMBA_AT(l),                            VECTOR,               arch.mamba_rank,    ONES) \
-    LAYER(mamba_bn,    "mamba.b_layernorm.weight",              MAMBA_AT(l),                            VECTOR,               arch.mamba_state,   ONES) \
-    LAYER(mamba_cn,    "mamba.c_layernorm.weight",              MAMBA_AT(l),                            VECTOR,               arch.mamba_state,   ONES) \
-    LAYER(mamba_stepw, "mamba.dt_proj.weight",                  MAMBA_AT(l),                            arch.mamba_width,     arch.mamba_rank,    LINEAR(arch.mamba_rank)) \
-    LAYER(mamba_stepb, "mamba.dt_proj.bias",                    MAMBA_AT(l),                            VECTOR,               arch.mamba_width,   ZEROS) \
-    LAYER(mamba_a,     "mamba.A_log",                           MAMBA_AT(l),                            arch.mamba_width,     arch.mamba_state,   ZEROS) \
-    LAYER(mamba_skip,  "mamba.D",                               MAMBA_AT(l),                            VECTOR,               arch.mamba_width,   ONES) \
-    LAYER(mamba_outw,  "mamba.out_proj.weight",                 MAMBA_AT(l),                            C,                    arch.mamba_width,   LINEAR(arch.mamba_width)) \
-    LAYER(delta_qkvw,  "linear_attn.in_proj_qkv.weight",        DELTA_AT(l),                            DELTA_QKV_WIDTH,            C,                  LINEAR(C)) \
-    LAYER(delta_zw,    "linear_attn.in_proj_z.weight",          DELTA_AT(l),                            DELTA_OUT_WIDTH,            C,                  LINEAR(C)) \
-    LAYER(delta_bw,    "linear_attn.in_proj_b.weight",          DELTA_AT(l),                            arch.delta_values,    C,                  LINEAR(C)) \
-    LAYER(delta_aw,    "linear_attn.in_proj_a.weight",          DELTA_AT(l),                            arch.delta_values,    C,                  LINEAR(C)) \
-    LAYER(delta_convw, "linear_attn.conv1d.weight",             DELTA_AT(l),                            DELTA_QKV_WIDTH,            arch.delta_conv,    LINEAR(arch.delta_conv)) \
-    LAYER(delta_dt,    "linear_attn.dt_bias",                   DELTA_AT(l),                            VECTOR,               arch.delta_values,  ONES) \
-    LAYER(delta_a,     "linear_attn.A_log",                     DELTA_AT(l),                            VECTOR,               arch.delta_values,  ZEROS) \
-    LAYER(delta_norm,  "linear_attn.norm.weight",               DELTA_AT(l),                            VECTOR,               arch.delta_value_size, ONES) \
-    LAYER(delta_outw,  "linear_attn.out_proj.weight",           DELTA_AT(l),                            C,                    DELTA_OUT_WIDTH,          LINEAR(DELTA_OUT_WIDTH))
+    LAYER(routerw,     "mlp.router.weight",                MIXTURE_AT(l),                       GATING(arch.experts, C)) \
+    LAYER(routerb,     "mlp.router.bias",                  MIXTURE_AT(l) && arch.router_bias,   BIAS_OF(arch.experts)) \
+    LAYER(egw,         "mlp.experts.gate_up_proj.weight",  MIXTURE_AT(l),                       MATRIX(arch.experts * up_width, C)) \
+    LAYER(egb,         "mlp.experts.gate_up_proj.bias",    MIXTURE_AT(l) && arch.ffn_bias,      BIAS_OF(arch.experts * up_width)) \
+    LAYER(edw,         "mlp.experts.down_proj.weight",     MIXTURE_AT(l),                       MATRIX(arch.experts * C, F)) \
+    LAYER(edb,         "mlp.experts.down_proj.bias",       MIXTURE_AT(l) && arch.ffn_bias,      BIAS_OF(arch.experts * C)) \
+    LAYER(sharedgw,    "mlp.shared_expert.gate_proj.weight", MIXTURE_AT(l) && arch.shared_expert, MATRIX(arch.shared_expert, C)) \
+    LAYER(sharedupw,   "mlp.shared_expert.up_proj.weight", MIXTURE_AT(l) && arch.shared_expert, MATRIX(arch.shared_expert, C)) \
+    LAYER(shareddw,    "mlp.shared_expert.down_proj.weight", MIXTURE_AT(l) && arch.shared_expert, MATRIX(C, arch.shared_expert)) \
+    LAYER(sharedw,     "mlp.shared_expert_gate.weight",    MIXTURE_AT(l) && arch.shared_expert, GATING(1, C)) \
+    LAYER(mamba_inw,   "mamba.in_proj.weight",             MAMBA_AT(l),                         MATRIX(2 * arch.mamba_width, C)) \
+    LAYER(mamba_convw, "mamba.conv1d.weight",              MAMBA_AT(l),                         GATING(arch.mamba_width, arch.mamba_conv)) \
+    LAYER(mamba_convb, "mamba.conv1d.bias",                MAMBA_AT(l),                         BIAS_OF(arch.mamba_width)) \
+    LAYER(mamba_dbcw,  "mamba.x_proj.weight",              MAMBA_AT(l),                         MATRIX(MAMBA_DBC_WIDTH, arch.mamba_width)) \
+    LAYER(mamba_dn,    "mamba.dt_layernorm.weight",        MAMBA_AT(l),                         NORM_WEIGHT(arch.mamba_rank)) \
+    LAYER(mamba_bn,    "mamba.b_layernorm.weight",         MAMBA_AT(l),                         NORM_WEIGHT(arch.mamba_state)) \
+    LAYER(mamba_cn,    "mamba.c_layernorm.weight",         MAMBA_AT(l),                         NORM_WEIGHT(arch.mamba_state)) \
+    LAYER(mamba_stepw, "mamba.dt_proj.weight",             MAMBA_AT(l),                         MATRIX(arch.mamba_width, arch.mamba_rank)) \
+    LAYER(mamba_stepb, "mamba.dt_proj.bias",               MAMBA_AT(l),                         BIAS_OF(arch.mamba_width)) \
+    LAYER(mamba_a,     "mamba.A_log",                      MAMBA_AT(l),                         arch.mamba_width, arch.mamba_state, ZEROS, FOR_GATE) \
+    LAYER(mamba_skip,  "mamba.D",                          MAMBA_AT(l),                         VECTOR, arch.mamba_width, ONES, FOR_GATE) \
+    LAYER(mamba_outw,  "mamba.out_proj.weight",            MAMBA_AT(l),                         MATRIX(C, arch.mamba_width)) \
+    LAYER(delta_qkvw,  "linear_attn.in_proj_qkv.weight",   DELTA_AT(l),                         MATRIX(DELTA_QKV_WIDTH, C)) \
+    LAYER(delta_zw,    "linear_attn.in_proj_z.weight",     DELTA_AT(l),                         MATRIX(DELTA_OUT_WIDTH, C)) \
+    LAYER(delta_bw,    "linear_attn.in_proj_b.weight",     DELTA_AT(l),                         MATRIX(arch.delta_values, C)) \
+    LAYER(delta_aw,    "linear_attn.in_proj_a.weight",     DELTA_AT(l),                         MATRIX(arch.delta_values, C)) \
+    LAYER(delta_convw, "linear_attn.conv1d.weight",        DELTA_AT(l),                         GATING(DELTA_QKV_WIDTH, arch.delta_conv)) \
+    LAYER(delta_dt,    "linear_attn.dt_bias",              DELTA_AT(l),                         VECTOR, arch.delta_values, ONES, FOR_GATE) \
+    LAYER(delta_a,     "linear_attn.A_log",                DELTA_AT(l),                         VECTOR, arch.delta_values, ZEROS, FOR_GATE) \
+    LAYER(delta_norm,  "linear_attn.norm.weight",          DELTA_AT(l),                         NORM_WEIGHT(arch.delta_value_size)) \
+    LAYER(delta_outw,  "linear_attn.out_proj.weight",      DELTA_AT(l),                         MATRIX(C, DELTA_OUT_WIDTH))
 
 #define OPEN_ACTS(X) \
     X(real, router,     N * arch.experts)               /* (N, experts)            its logits */ \

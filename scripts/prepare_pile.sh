@@ -1,8 +1,8 @@
 #!/bin/sh
-# prepare_pile.sh TEXT TOKENIZER [OUT] [TOKENS] -- the Pile, as the paper uses it,
+# prepare_pile.sh PILE TOKENIZER [OUT] [TOKENS] -- the Pile, as the paper uses it,
 # into token shards: ./train_sink -d pile_5B
 #
-#   TEXT       a folder with the Pile (NN.jsonl.zst, val.jsonl.zst)
+#   PILE       a folder with the Pile (NN.jsonl.zst, val.jsonl.zst)
 #              or RegMix's re-split of it (train/DOMAIN-N.jsonl, valid/...)
 #   TOKENIZER  GPT-NeoX's tokenizer.json (huggingface.co/EleutherAI/gpt-neox-20b), 50277 ids
 #   OUT        data/pile_5B          TOKENS     5000000000: section 5 of the paper trains on 5B
@@ -49,4 +49,4 @@ fi
 # shellcheck disable=SC2086 # file names of the Pile have no spaces
 "$train_sink" tokenize $train --tokenizer "$tokenizer" -o "$out" --domains "$shares" \
     --train-tokens "$tokens" ${val:+--val "$val"}
-echo "next: $train_sink -d $out -m 60M"
+echo "next: $train_sink -d $out     (on a GPU: 60M, the paper's run)"

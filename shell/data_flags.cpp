@@ -19,7 +19,7 @@ static std::pair<int, int> fixed_token(const std::string& text) {
 
 DataOptions data_options(const Flags& f, int T, int probe_len) {
     DataOptions o;
-    o.data = split(f.data, ',');
+    o.data = names_listed(f.data);
     require(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
     o.tokenizer = f.tokenizer;
     o.bos = f.bos;
@@ -56,17 +56,7 @@ DataOptions typed_edits(const Flags& f, int T) {
     return o;
 }
 
-void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& sources) {
-    const long all = sources.size(), bb = std::count(sources.begin(), sources.end(), "bb");
-    reject_unused_flags(f, "bos skip_bad sft tokenizer", bb < all,
-                        "text to read with it: --data FILE");
-    reject_unused_flags(f, "sft_loss", !f.sft.empty(), "--sft segments, zephyr or chatml");
-    reject_unused_flags(f, "bb_vocab bb_triggers bb_trigger_prob bb_temp bb_table bb_bos", bb,
-                        "--data bb");
-    reject_unused_flags(f, "bb_trigger_prob", f.bb_triggers > 0, "--bb-triggers 1 or more");
-    reject_unused_flags(f, "random_share", f.given_random_token, "--random-token POSITIONS");
-    require(f.random_share > 0 || !f.given_random_share, "--random-share 0",
-            "more than 0, or no --random-token");
+void edits_check(const Flags& f) {
     const DataOptions o = typed_edits(f, 1);
     std::vector<int> taken;
     for (int position : o.random_token) {
@@ -91,50 +81,6 @@ void reject_covered_bos(const Flags& f) {
     for (auto& fix : o.fix_token) {
         require(fix.first != 1, "--bos " + f.bos + " --fix-token " + f.fix_token, wanted);
     }
-}
-
-// Tells whether one of the model's layers is such a layer, or nobody has said how many it has.
-template <class F> static bool some_layer(const Arch& c, F is_such) {
-    if (c.L == 0) { return true; }
-    for (int l = 0; l < c.L; l++) {
-        if (is_such(l)) { return true; }
-    }
-    return false;
-}
-
-// Dies at a flag of windows or of rotation that no layer of this model reads.
-static void reject_idle_patterns(const Flags& f) {
-    const Arch& c = f.arch;
-    const auto local = [&](int l) { return is_local(c, l); };
-    const auto turns = [&](int l) { return in_pattern(c.rope_layers, l); };
-    const auto turns_local = [&](int l) { return turns(l) && local(l); };
-    const auto turns_base = [&](int l) { return turns(l) && !(local(l) && c.rope_local); };
-    reject_unused_flags(f, "window local_layers", !c.window || some_layer(c, local),
-                        "a 1 of --local-layers for one of the layers");
-    if (!pe_of(c).rotary) { return; }
-    reject_unused_flags(f, "rope_part", some_layer(c, turns), "a layer that rotates");
-    reject_unused_flags(f, "rope_local", !c.window || some_layer(c, turns_local),
-                        "a layer that has a window and rotates");
-    reject_unused_flags(f, "rope_base rope_scaling rope_factor", some_layer(c, turns_base),
-                        "a layer that rotates and does not take its base from --rope-local");
-}
-
-void reject_unused_model_flags(const Flags& f) {
-    const Arch& c = f.arch;
-    const bool llama3 = c.rope_scaling == ROPE_llama3;
-    const bool yarn = c.rope_scaling == ROPE_yarn;
-    const bool logit = bias_of(c).column == LOGIT_COLUMN;
-    const bool biases = bias_of(c).learn_k || bias_of(c).add_v;
-    reject_unused_flags(f, "rope_context", llama3 || yarn, "--rope-scaling llama3 or yarn");
-    reject_unused_flags(f, "rope_low rope_high", llama3, "--rope-scaling llama3");
-    reject_unused_flags(f, "rope_fast rope_slow rope_length rope_round", yarn,
-                        "--rope-scaling yarn");
-    const bool scaled = c.rope_factor != 1 || !f.init.empty();
-    reject_unused_flags(f, "rope_scaling", scaled, "--rope-factor other than 1");
-    reject_unused_flags(f, "k_dims", !logit, "BIAS=k or kv");
-    reject_unused_flags(f, "bias_share", biases, "BIAS=k, v or kv");
-    reject_unused_flags(f, "alibi_slopes", c.pe == PE_alibi, "PE=alibi");
-    reject_idle_patterns(f);
 }
 
 Data data_from_flags(const Flags& f, int T, int probe_len) {

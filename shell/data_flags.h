@@ -1,5 +1,5 @@
 /*
-data_flags.h -- the data that the flags name, and flags that nothing reads.
+data_flags.h -- the data that the flags name.
 */
 #ifndef DATA_FLAGS_H
 #define DATA_FLAGS_H
@@ -18,10 +18,8 @@ DataOptions typed_edits(const Flags& f, int T);
 // Opens those data.
 Data data_from_flags(const Flags& f, int T, int probe_len);
 
-// Dies at a flag of the data, or of the model, that nothing would read: a mistake that
-// nobody would see. Not called when a run resumes: it has had its flags since it began.
-void reject_unused_data_flags(const Flags& f, const std::vector<std::string>& sources);
-void reject_unused_model_flags(const Flags& f);
+// Dies if --random-token and --fix-token name a position twice.
+void edits_check(const Flags& f);
 
 // Dies if the flags put another token where every sequence would begin with BOS.
 void reject_covered_bos(const Flags& f);

@@ -10,30 +10,6 @@ Flags::Flags(const Flags&) = default;
 Flags& Flags::operator=(const Flags&) = default;
 Flags::~Flags() = default;
 
-static FlagKind flag_kind(const long&) { return FLAG_LONG; }
-static FlagKind flag_kind(const double&) { return FLAG_DOUBLE; }
-static FlagKind flag_kind(const str&) { return FLAG_STR; }
-static FlagKind flag_kind(const bool&) { return FLAG_BOOL; }
-
-std::vector<FlagRow> flag_rows(Flags* f) {
-    std::vector<FlagRow> rows = {
-        #define X(cmds, group, type, name, letter, def, low, high, help) \
-            { cmds, GROUP_##group, #name, letter, help, low, high, flag_kind(f->name), &f->name, \
-              &f->given_##name, ArchRow() },
-        FLAGS(X)
-        #undef X
-    };
-    const std::vector<ArchRow> arch = arch_rows(&f->arch);
-    for (size_t i = 0; i < arch.size(); i++) {
-        const char letter = strcmp(arch[i].field, "T") ? 0 : 't';
-        if (!is_flag(arch[i]) || !*arch[i].cmds) { continue; }   // set by a config.json alone
-        rows.push_back({ arch[i].cmds, GROUP_MODEL, log_name(arch[i]), letter, arch[i].help,
-                         arch[i].low, arch[i].high, FLAG_ARCH, arch[i].at, &f->given_arch[i],
-                         arch[i] });
-    }
-    return rows;
-}
-
 bool flag_given(const Flags& flags, const char* name) {
     Flags f = flags;
     for (auto& r : flag_rows(&f)) { if (r.name == name) { return *r.given; } }
@@ -46,88 +22,12 @@ std::string flag_spelling(const std::string& name) {
     return s;
 }
 
-// Says what a flag may be given instead of v: "0 or more", "1 to 65535".
-static std::string flag_range(const FlagRow& r, double v) {
-    const bool open = r.high >= MOST && v < r.low;
-    if (open) { return number_text(r.low) + " or more"; }
-    return number_text(r.low) + " to " + number_text(r.high);
-}
-
 void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text) {
-    double v = r.low;
-    if (r.kind == FLAG_ARCH) {
-        const std::string wanted = arch_set(r.arch, text);
-        if (!wanted.empty()) { die(EXIT_USER, spelled + ": got " + text + ", wanted " + wanted); }
-    }
-    if (r.kind == FLAG_STR) { *(str*)r.value = text; }
-    if (r.kind == FLAG_BOOL) { *(bool*)r.value = true; }
-    if (r.kind == FLAG_LONG) {
-        if (!parse_long(text, (long*)r.value)) {
-            die(EXIT_USER, spelled + ": got '" + text + "', wanted a whole number");
-        }
-        v = *(long*)r.value;
-    }
-    if (r.kind == FLAG_DOUBLE) {
-        if (!parse_double(text, &v)) {
-            die(EXIT_USER, spelled + ": got '" + text + "', wanted a number");
-        }
-        *(double*)r.value = v;
-        // it is computed with as a float, where it would be 0 or infinite
-        if (float_loses(v) || fabs(v) > FLT_MAX) {
-            die(EXIT_USER, spelled + ": got " + text + ", wanted 0, or from 1e-37 to 1e38 in size");
-        }
-    }
-    if (v < r.low || v > r.high) {
-        die(EXIT_USER, spelled + ": got " + text + ", wanted " + flag_range(r, v));
-    }
-}
-
-// Writes a number as JSON that reads back as the same double: a run that goes on takes its flags
-// from it.
-static std::string json_exact(double v) {
-    const std::string digits = json_num(v);
-    const bool exact = !std::isfinite(v) || atof(digits.c_str()) == v;
-    return exact ? digits : strf("%.17g", v);
-}
-
-// Writes the value of a flag, as JSON or as it is typed.
-static std::string flag_text(const FlagRow& r, bool json) {
-    if (r.kind == FLAG_ARCH) { return arch_text(r.arch, json); }
-    if (r.kind == FLAG_BOOL && !json) { return ""; }
-    if (r.kind == FLAG_BOOL) { return json_bool(*(bool*)r.value); }
-    if (r.kind == FLAG_LONG) { return strf("%ld", *(long*)r.value); }
-    if (r.kind == FLAG_DOUBLE) {
-        return json ? json_exact(*(double*)r.value) : strf("%g", *(double*)r.value);
-    }
-    return json ? json_str(*(str*)r.value) : *(str*)r.value;
-}
-
-std::string flags_typed(const Flags& flags, const char* names) {
-    Flags f = flags;
-    std::string typed;
-    const std::vector<FlagRow> rows = flag_rows(&f);
-    for (auto& name : split(names, ' ')) {
-        for (auto& r : rows) {
-            if (r.name != name || !*r.given) { continue; }
-            const std::string value = flag_text(r, false);
-            list_add(&typed, flag_spelling(name) + (value.empty() ? "" : " " + value), " ");
-        }
-    }
-    return typed;
-}
-
-void reject_unused_flags(const Flags& flags, const char* names, bool reads, const char* wanted) {
-    if (reads) { return; }
-    const std::vector<std::string> listed = split(names, ' ');
-    Flags f = flags, defaults;
-    const std::vector<FlagRow> rows = flag_rows(&f), plain = flag_rows(&defaults);
-    for (size_t i = 0; i < rows.size(); i++) {
-        const bool asked = std::count(listed.begin(), listed.end(), rows[i].name) > 0;
-        if (!asked || !*rows[i].given) { continue; }
-        const std::string value = flag_text(rows[i], false);
-        require(flag_text(rows[i], true) == flag_text(plain[i], true),
-                flag_spelling(rows[i].name) + (value.empty() ? "" : " " + value), wanted);
-    }
+    const std::string wanted = field_set(r, text);
+    if (wanted.empty()) { return; }
+    double number = 0;
+    const std::string got = parse_double(text, &number) ? text : "'" + text + "'";
+    die(EXIT_USER, spelled + ": got " + got + ", wanted " + wanted);
 }
 
 static void print_switches() {
@@ -146,27 +46,6 @@ static void usage_commands(char command) {
     printf("   (make help)\n");
 }
 
-// What a flag means to these commands, where it is not what its row says; the default, if it is
-// another.
-static const struct { const char *name, *cmds, *help, *preset; } HELP_OF[] = {
-    { "out",       "t",  "directory of the run (empty: runs/NNNN-<switches>)", NULL },
-    { "out",       "k",  "directory of the shards; -d NAME finds data/NAME", NULL },
-    { "out",       "x",  "directory that the model is written to", NULL },
-    { "bos",       "t",  "BOS: none, seq or doc (before every sequence or document)", NULL },
-    { "bos",       "k",  "BOS: none or doc (before every document)", NULL },
-    { "bos",       "pe", "BOS: default (the tokenizer's), none, seq, doc, or a token", NULL },
-    { "bos",       "s",  "BOS: default (the tokenizer's) or none", "default" },
-    { "seed",      "pe", "seed of random sequences", NULL },
-    { "seed",      "g",  "seed of the drawn tokens", NULL },
-    { "seed",      "bc", "seed of the weights and the tokens", NULL },
-    { "json",      "p",  "file for all that was measured (docs/json.md)", NULL },
-    { "json",      "e",  "file for every printed row (docs/json.md)", NULL },
-    { "json",      "s",  "file for the scores of every task (docs/json.md)", NULL },
-    { "json",      "b",  "file for the times (docs/json.md)", NULL },
-    { "probe_len", "te", "T of the sink metrics", NULL },
-    { "probe_len", "p",  "T of the sink metrics, or a list: 64,256", NULL },
-};
-
 // Prints what a report of a fault has to name: version, commit and switches.
 static void print_version() {
     printf("train_sink %s, commit %s:", VERSION, COMMIT);
@@ -174,13 +53,26 @@ static void print_version() {
     printf("\n");
 }
 
+// Flags that have a short form.
+static const struct { char letter; const char* name; } LETTERS[] = {
+    { 'd', "data" }, { 'm', "model" }, { 'b', "batch" },
+    { 'n', "steps" }, { 'n', "tokens" }, { 'o', "out" }, { 't', "seq" },
+};
+
+// Returns the short form of a flag, "-d", or "".
+static std::string flag_letter(const FlagRow& r) {
+    for (auto& l : LETTERS) { if (r.name == l.name) { return strf("-%c", l.letter); } }
+    return "";
+}
+
 static void usage_flag(char command, const FlagRow& r) {
-    const std::string left = (r.letter ? strf("-%c, ", r.letter) : "    ") + flag_spelling(r.name);
-    std::string help = r.help, preset = flag_text(r, false);
-    for (auto& h : HELP_OF) {
-        if (r.name != h.name || !strchr(h.cmds, command)) { continue; }
-        help = h.help;
-        if (h.preset) { preset = h.preset; }
+    const std::string letter = flag_letter(r);
+    const std::string left = (letter.empty() ? "    " : letter + ", ") + flag_spelling(r.name);
+    std::string help = r.help, preset = field_text(r, false);
+    for (auto& rule : r.rules) {
+        if (rule.rule != RULE_HELP || !strchr(rule.of, command)) { continue; }
+        help = rule.text;
+        if (*rule.with) { preset = rule.with; }
     }
     printf("  %-22s %s%s\n", left.c_str(), help.c_str(),
            preset.empty() ? "" : (" [" + preset + "]").c_str());
@@ -227,7 +119,10 @@ void welcome() {
         "  ./train_sink train --lr 5e-3 --beta2 0.99 --weight-decay 1e-4 --warmup 20 --steps 800\n"
         "                                          the sink forms in about half a minute, on the "
         "built-in task\n"
-        "  ./train_sink train -d my.txt -m nano    a small model on your own text file\n"
+        "  scripts/make_tokenizer.py my.txt -o tok --vocab 512\n"
+        "  ./train_sink train -d my.txt --tokenizer tok --fix-token 1:0 --layers 1 --width 64 \\\n"
+        "      --heads 2 --ffn-width 128 --seq 64 -b 16 --lr 4e-3 --steps 8000\n"
+        "                                          a sink on your own text: docs/own-text.md\n"
         "  ./train_sink probe runs/NAME            the sink of a run or of another model, layer by "
         "layer\n\n"
         "flags: ./train_sink train --help, ./train_sink probe --help, ..; every model: make help\n"
@@ -269,12 +164,7 @@ static const char* const OTHER_NAMES[][2] = {
 static std::string flag_home(const FlagRow& r) {
     std::vector<std::string> takers;
     for (auto& c : COMMAND_ROWS) { if (r.of(c.letter)) { takers.push_back(c.name); } }
-    std::string named;
-    for (auto& taker : takers) {
-        const bool last = &taker == &takers.back();
-        list_add(&named, taker, last ? " and " : ", ");
-    }
-    return "a flag of " + named + ": ./train_sink " + takers[0] + " --help";
+    return "a flag of " + listed(takers, " and ") + ": ./train_sink " + takers[0] + " --help";
 }
 
 // Says what may have been meant by `name`, which no flag is called; "" if nothing is like it.
@@ -379,14 +269,12 @@ Flags flags_parse(int argc, char** argv, char* command) {
         const std::string next = has_value ? arg.substr(name.size() + 1) : after;
         const FlagRow* row = NULL;
         for (auto& r : rows) {
-            if (name == flag_spelling(r.name) ||
-                (r.letter && name == std::string("-") + r.letter)) {
-                row = &r;
-            }
+            const bool named = name == flag_spelling(r.name) || name == flag_letter(r);
+            if (named && (!row || r.of(*command))) { row = &r; }     // -n: of several commands
         }
         if (!row) { flag_unknown(name, next, rows, *command); }
         if (!row->of(*command)) { flag_of_others(*row, name); }
-        const bool wants_value = row->kind != FLAG_BOOL;
+        const bool wants_value = row->type != FIELD_bool;
         if (!wants_value && has_value) { die(EXIT_USER, name + ": takes no value"); }
         if (wants_value && !has_value && i + 1 >= argc) {
             die(EXIT_USER, name + ": got no value, wanted one");
@@ -401,7 +289,7 @@ Flags flags_parse(int argc, char** argv, char* command) {
 std::string flags_json(Flags f, char command) {
     JsonObject o;
     for (auto& r : flag_rows(&f)) {
-        if (r.of(command)) { o.json(r.name, flag_text(r, true)); }
+        if (r.of(command)) { o.json(r.name, field_text(r, true)); }
     }
     return o.all();
 }
@@ -431,6 +319,7 @@ std::vector<double> eps_list(const Flags& f) {
 
 void preset_apply(Flags* f) {
     const Preset* p = NULL;
+    if (f->model.empty()) { f->model = "bb"; }
     for (auto& row : PRESET_ROWS) { if (f->model == row.name) { p = &row; } }
     if (!p) {
         die(EXIT_USER, "--model: got '" + f->model + "', wanted one of" PRESETS(PRESET_NAME));
@@ -438,7 +327,8 @@ void preset_apply(Flags* f) {
     Arch* c = &f->arch;
     auto fill = [](int* flag, long preset) { if (!*flag) { *flag = preset; } };
     fill(&c->L, p->L); fill(&c->C, p->C); fill(&c->F, p->F); fill(&c->NH, p->NH);
-    fill(&c->T, p->T); fill(&c->V, p->V);
+    fill(&c->T, p->T);
+    if (f->given_model) { fill(&c->V, p->V); }
     if (!f->batch) { f->batch = p->B; }
     require(f->batch < (1L << 30) / c->T, strf("--batch %ld --seq %d", f->batch, c->T),
             "less than 2^30 tokens in all");

@@ -203,9 +203,9 @@ std::vector<ArchRow> arch_differs(Arch* c) {
     const std::vector<ArchRow> ours = arch_rows(c);
     const std::vector<ArchRow> theirs = arch_rows(&plain);
     for (size_t i = 0; i < ours.size(); i++) {
-        const bool number = key_object(ours[i]).empty() && ours[i].type == ARCH_int;
+        const bool number = key_object(ours[i]).empty() && ours[i].type == FIELD_int;
         const bool size = number && strcmp(ours[i].field, "tied");
-        const bool same = arch_text(ours[i], false) == arch_text(theirs[i], false);
+        const bool same = field_text(ours[i], false) == field_text(theirs[i], false);
         if (is_flag(ours[i]) && !size && !same) { found.push_back(ours[i]); }
     }
     return found;

@@ -42,9 +42,9 @@ static void flag_take(const FlagRow& r, const Json& was) {
         return;
     }
     // (0 or "" of a property may mean that it is not there, and cannot be set)
-    if (r.kind == FLAG_ARCH && value->string == arch_text(r.arch, false)) { return; }
-    if (r.kind == FLAG_BOOL) {
-        *(bool*)r.value = value->number != 0;
+    if (r.of_model && value->string == field_text(r, false)) { return; }
+    if (r.type == FIELD_bool) {
+        *(bool*)r.at = value->number != 0;
         return;
     }
     flag_set(r, flag_spelling(r.name), value->string);
@@ -52,7 +52,7 @@ static void flag_take(const FlagRow& r, const Json& was) {
 
 void flags_take(Flags* f, const Json& was, bool model) {
     for (auto& r : flag_rows(f)) {
-        const bool taken = r.kind != FLAG_ARCH || model;
+        const bool taken = !r.of_model || model;
         if (r.of(COMMAND_train) && taken && !of_one_start(r)) { flag_take(r, was); }
     }
 }

@@ -45,15 +45,16 @@ static inline Worst worst_of(const Numbers& got, const Numbers& want) {
     }
     return w;
 }
-// |got - want| <= tol * max |want|, over a tensor
+// |got - want| <= tol * max |want|, over a tensor. least: what cancels in its numbers is larger, and
+// leaves rounding of that size
 static inline void compare(const std::string& what, const Numbers& got, const Numbers& want,
-                           double tol) {
+                           double tol, double least = 0) {
     if (!CHECK(got.size() == want.size(), "%s: %zu numbers, wanted %zu", what.c_str(), got.size(),
                want.size())) {
         return;
     }
     const Worst w = worst_of(got, want);
-    CHECK(w.off <= tol * w.top, "%s[%zu]: got %.12g, wanted %.12g (largest %.3g)", what.c_str(),
+    CHECK(w.off <= tol * std::max(w.top, least), "%s[%zu]: got %.12g, wanted %.12g (largest %.3g)", what.c_str(),
           w.at, got[w.at], want[w.at], w.top);
 }
 

@@ -190,34 +190,6 @@ std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n, bool 
     return out;
 }
 
-// Returns the length of s without a character that its last bytes may only begin.
-static size_t whole_characters(const std::string& s) {
-    size_t end = 0;
-    size_t i = 0;
-    while (i < s.size()) {
-        const size_t begin = i;
-        const bool ill_formed = utf8_next(s.data(), s.size(), &i) < 0;
-        const bool unfinished = ill_formed && i == s.size() && i - begin < 4;
-        if (unfinished) { break; }
-        end = i;
-    }
-    return end;
-}
-
-std::string tokenizer_stream(const Tokenizer& t, TextStream* s, int id) {
-    s->ids.push_back(id);
-    std::string all = tokenizer_decode(t, s->ids.data(), s->ids.size(), true);
-    if (t.kind == TOKENIZER_BYTES) {
-        all.resize(whole_characters(all));
-    } else if (ends_with(all, REPLACEMENT)) {
-        return "";
-    }
-    if (all.size() <= s->shown) { return ""; }
-    const std::string fresh = all.substr(s->shown);
-    s->shown = all.size();
-    return fresh;
-}
-
 // ----------------------------------------------------------------------------
 // ids beyond a model's
 

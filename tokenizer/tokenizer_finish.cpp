@@ -77,11 +77,6 @@ static void check_steps(const TokenizerFile& f, const char* stage, const std::ve
 // ----------------------------------------------------------------------------
 // where a text may be cut, and its parts be encoded one by one
 
-// Tells whether a splitter leaves a text whole, but for its start: as SentencePiece does.
-static bool keeps_whole(const Step& step) {
-    return step.kind == SPLIT_METASPACE && !step.flag && step.number != PREPEND_ALWAYS;
-}
-
 // Tells whether some token goes on behind a line's end.
 static bool token_crosses_lines(const Tokenizer& t) {
     for (auto& token : t.raw) {
@@ -102,7 +97,8 @@ static bool can_cut_at_lines(const Tokenizer& t) {
             digits++;
             continue;
         }
-        whole = keeps_whole(step);
+        // as SentencePiece does: whole but for its start
+        whole = step.kind == SPLIT_METASPACE && !step.flag && step.number != PREPEND_ALWAYS;
         if (!whole && !is_known_split(step)) { return false; }
         steps++;
     }

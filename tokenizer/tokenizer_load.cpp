@@ -93,10 +93,6 @@ static void tokenizer_add(AddingTokens* adding, AddedToken token) {
 // vocab.json + merges.txt: byte-level BPE as in GPT-2, with the special tokens that
 // tokenizer_config.json names
 
-static std::string without_return(const std::string& line) {
-    return ends_with(line, "\r") ? line.substr(0, line.size() - 1) : line;
-}
-
 static bool is_version(const std::string& line) { return line.compare(0, 8, "#version") == 0; }
 
 // Splits "a b" at its one blank. Returns false if it has none, or several.
@@ -110,8 +106,8 @@ static bool split_merge(const std::string& line, TokenPairs* list) {
 static TokenPairs read_merges(const std::string& dir) {
     const std::string path = dir + "/merges.txt";
     TokenPairs list;
-    for (auto& ended : split(file_read(path, "vocab.json needs merges.txt beside it"), '\n')) {
-        const std::string line = without_return(ended);
+    for (auto& line : split(file_read(path, "vocab.json needs merges.txt beside it"), '\n')) {
+        if (ends_with(line, "\r")) { line.pop_back(); }
         if (line.empty() || is_version(line)) { continue; }
         if (!split_merge(line, &list)) {
             die(EXIT_USER, path + ": got \"" + line + "\", wanted two tokens with a space between");

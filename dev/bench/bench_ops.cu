@@ -9,7 +9,7 @@ The products' FLOPs are counted a second time, for the whole step; if the two di
 new stage of a layer needs a row in cost_of.
 */
 #define MODEL_ONLY // its own main
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(EMU)
 #include "../../core/all.cu"
 #else
 #include "../../train_sink.cu"
@@ -72,7 +72,7 @@ static double attention_madds(const Model* m) {
 }
 
 // Times the operations of a step and keeps them as rows of a table.
-struct Table {
+struct StepOps {
     Model* m;
     long accum;                 // micro-batches of a step
     std::vector<Op> rows;
@@ -87,7 +87,7 @@ struct Table {
 };
 
 // Adds the stages of a layer, forward and backward.
-void Table::stages() {
+void StepOps::stages() {
     Model* m = this->m;
     const double calls = accum * m->arch.L;
     const int N = ::rows(m);
@@ -109,7 +109,7 @@ void Table::stages() {
 }
 
 // Adds the head, which works on chunks of R rows.
-void Table::head() {
+void StepOps::head() {
     Model* m = this->m;
     const double C = m->arch.C, V = m->arch.V;
     const int N = ::rows(m);
@@ -127,7 +127,7 @@ void Table::head() {
 }
 
 // Adds what a step does once, after its micro-batches.
-void Table::update() {
+void StepOps::update() {
     Model* m = this->m;
     const double P = m->num_params;
     const bool copied = sizeof(real) != sizeof(acc);
@@ -145,7 +145,7 @@ void Table::update() {
 // Times every operation on the tensors of a micro-batch: the stages of a layer, then the rest.
 static std::vector<Op> all_ops(Model* m, long accum) {
     const double NC = (double)sizeof(real) * rows(m) * m->arch.C;
-    Table table = { m, accum, {} };
+    StepOps table = { m, accum, {} };
     table.add("embedding", accum, 0, 2 * NC, [=] { embed_forward(m); });
     table.stages();
     table.head();

@@ -134,10 +134,8 @@ static std::vector<std::string> command_line() {
         if (!r.of(command.letter) && pick(20)) { k++; continue; }
         words.push_back(pick(50) ? flag_spelling(r.name)
                                  : "--" + one_of({ "x", "attn", "resumee", "" }));
-        if (r.kind == FLAG_BOOL) { continue; }
-        const bool named = r.arch.type == ARCH_str || r.arch.type == ARCH_kind;
-        const bool text = r.kind == FLAG_STR || (r.kind == FLAG_ARCH && named);
-        if (text) { words.push_back(text_for(r.name)); }
+        if (r.type == FIELD_bool) { continue; }
+        if (r.takes_words()) { words.push_back(text_for(r.name)); }
         else { words.push_back(r.name == "steps" ? strf("%d", pick(6) - 1) : number()); }
     }
     return words;

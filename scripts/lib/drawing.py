@@ -4,6 +4,7 @@ Start with STYLE and `look`. The figures themselves are in scripts/plot.py, plot
 plot_positions.py and plot_table.py.
 """
 import re
+import sys
 import textwrap
 
 import runlog
@@ -16,9 +17,11 @@ try:
     import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 except ImportError as e:
-    die(f"{e.name}: not installed, wanted numpy and matplotlib",
-        "python3 -m pip install numpy matplotlib; where pip refuses, apt-get install "
-        "python3-matplotlib, or a virtual environment (docs/start.md)")
+    if not {"-h", "--help"} & set(sys.argv[1:]):
+        die(f"{e.name}: not installed, wanted numpy and matplotlib",
+            "python3 -m pip install numpy matplotlib; where pip refuses, apt-get install "
+            "python3-matplotlib, or a virtual environment (docs/start.md)")
+    np = matplotlib = plt = MaxNLocator = PercentFormatter = None       # --help draws nothing
 
 # The looks of everything that is drawn are here. Okabe and Ito's colors, which color-blind
 # readers tell apart, without the yellow that white paper swallows

@@ -390,7 +390,7 @@ def not_there(path):
 
 
 def expand(path):
-    """A directory of runs stands for the runs in it."""
+    """A directory of runs stands for the runs in it, and in its directories that are no runs."""
     if not os.path.exists(path): not_there(path)
     if not os.path.isdir(path) or os.path.exists(os.path.join(path, "log.jsonl")):
         return [path]
@@ -398,7 +398,10 @@ def expand(path):
         inside = [os.path.join(path, name) for name in sorted(os.listdir(path))]
     except OSError as e:
         die(f"{path}: got '{e.strerror}', wanted a run or a directory of runs", "ls runs")
-    inside = [run for run in inside if os.path.exists(os.path.join(run, "log.jsonl"))]
+    is_run = lambda run: os.path.exists(os.path.join(run, "log.jsonl"))
+    deeper = [os.path.join(d, name) for d in inside if os.path.isdir(d) and not is_run(d)
+              and os.access(d, os.R_OK | os.X_OK) for name in sorted(os.listdir(d))]
+    inside = [run for run in inside + deeper if is_run(run)]
     current = [run for run in inside if not re.search(r"[.]old[0-9]+$", run)]
     if inside and not current:
         die(f"{path}: got only runs that were moved aside in it, wanted others", f"ls {inside[0]}")

@@ -3,8 +3,8 @@ test_attention.cpp -- attention_forward and attention_backward of every ATTN x B
 in double, against two witnesses:
 
     naive.h             the T x T formulas: every number of out, dqkv, dk*, dv*
-    differences         (f(x + h d) - f(x - h d)) / 2h of a random linear functional of out,
-                        along random directions d
+    differences         (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h of a random linear functional f
+                        of out along random directions, which a curved f is not off by
 
 and what must hold between variants: p-norm and softmax, k* far away and no bias, buckets,
 slopes, masks, any number of threads. The loops run over the tables of attention_variants.cuh:
@@ -92,14 +92,13 @@ static void difference(const std::string& what, const Op& op, NaiveIn in, Number
     }
     double slope = 0;
     const double want = inner(g, d), tol = 1e-7 * (1 + sqrt(inner(g, g)));
-    // the first step may straddle a kink, the second rounds more: one of them has to agree
-    for (double h : { 1e-5, 1e-6 }) {
-        double f[2];
-        for (int side = 0; side < 2; side++) {
-            for (size_t i = 0; i < d.size(); i++) { (in.*x)[i] = was[i] + (side ? -h : h) * d[i]; }
-            f[side] = inner(dout, forward(op, in, &stat));
-        }
-        slope = (f[0] - f[1]) / (2 * h);
+    const auto moved = [&](double h) {
+        for (size_t i = 0; i < d.size(); i++) { (in.*x)[i] = was[i] + h * d[i]; }
+        return inner(dout, forward(op, in, &stat));
+    };
+    // a large step may straddle a kink, a small one rounds more: one of them has to agree
+    for (double h : { 1e-5, 1e-6, 1e-7 }) {
+        slope = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
         if (fabs(slope - want) <= tol) { break; }
     }
     check_near(slope, want, tol, "%s: slope", what.c_str());
@@ -112,7 +111,8 @@ static void check_case(const std::string& what, const Op& op, const Case& c) {
     NaiveOut n = naive_attention(in, dout);
     const double tol = 1e-11;
     compare(what + " out", r.out, n.out, tol);
-    compare(what + " dqkv", r.dqkv, n.dqkv, tol);
+    // dA - delta cancels where one key has the whole row: terms of size 1 leave 1e-16
+    compare(what + " dqkv", r.dqkv, n.dqkv, tol, 1e-3);
     n.dkstar.resize(r.dkstar.size()); n.dvstar.resize(r.dvstar.size());
     for (size_t i = 0; i < n.dkstar.size(); i++) {
         const bool learned = op.column == LOGIT_COLUMN || (int)(i % s.HS) < s.k_dims;

@@ -319,6 +319,11 @@ Seen seen(const Numbers& qkv, const Numbers& kstar, const Numbers& vstar, AttnSh
                                                 {}, 0, s);
     return r;
 }
+// f(0) = 0: a key whose score is 0 weighs nothing
+struct Attn_relu2 : AttnBase {
+    static constexpr ZKind Z = Z_SUM;
+    template <class F> HD static F sim(F s)       { return max_(s, F(0)) * max_(s, F(0)); }
+};
 // column_idle says yes exactly where no output depends on the column; and what is then measured is,
 // bit for bit, what is measured without a column
 template <class A, class Bi> void check_idle(const char* attn, const char* bias) {
@@ -331,7 +336,7 @@ template <class A, class Bi> void check_idle(const char* attn, const char* bias)
     for (int has_v = Bi::learn_v; has_v < 2; has_v++) {
         if (has_v && !Bi::learn_v && !Bi::learn_k) { continue; }         // --v-star needs BIAS=k
         const Numbers v = has_v ? random_numbers(s.KV * s.HS, 1, 9) : Numbers();
-        const bool idle = column_idle(A::Z, Bi::column, has_v);
+        const bool idle = column_idle(A::Z, Bi(), has_v, A::sim(0.0) == 0);
         const Seen with = seen<A, Bi, Bi>(qkv, k, v, s);
         CHECK((with.out == none.out) == idle, "%s %s%s: idle is %d, the outputs say %d", attn, bias,
               has_v ? " with v*" : "", idle, with.out == none.out);
@@ -357,6 +362,7 @@ static void test_idle() {
     #define X_ATTN(attn, ...) every_bias(Attn_##attn(), #attn);
     ATTN_VARIANTS(X_ATTN)
     #undef X_ATTN
+    every_bias(Attn_relu2(), "relu2");
 }
 // attention is even, so token 1 gets 1/t of query t; two channels of a gate: one always half open,
 // one shut but for query 1

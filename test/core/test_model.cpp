@@ -49,7 +49,7 @@ static Arch fixture_arch(const Words& f) { // "--name value", and "NORM=post" fo
     c.L = 2; c.C = 8; c.NH = 2; c.F = 12; c.V = 13; c.T = 11;
     for (auto& r : arch_rows(&c)) {
         if (!*r.by) { continue; }             // neither a flag nor a switch sets it
-        if (r.type == ARCH_kind && !is_flag(r)) { *(kind*)r.at = 0; }
+        if (r.type == FIELD_kind && !is_flag(r)) { *(kind*)r.at = 0; }
         for (size_t i = 0; i < f.w.size(); i++) {
             std::string text;
             if (f.w[i] == r.by && i + 1 < f.w.size()) { text = f.w[i + 1]; }
@@ -57,7 +57,7 @@ static Arch fixture_arch(const Words& f) { // "--name value", and "NORM=post" fo
             if (f.w[i].compare(0, assign.size(), assign) == 0) {
                 text = f.w[i].substr(assign.size());
             }
-            if (!text.empty()) { CHECK(arch_set(r, text).empty(), "%s %s", r.by, text.c_str()); }
+            if (!text.empty()) { CHECK(field_set(r, text).empty(), "%s %s", r.by, text.c_str()); }
         }
     }
     return c;
@@ -166,7 +166,8 @@ static void fixture_check(const std::string& path) {
     compare(path, r.v.rest, st, "v_norm_rest", 1e-5);
 
     // 20 steps of the optimizer
-    const Optimizer how = f.get("--optimizer", "adamw") == "muon" ? MUON : ADAMW;
+    const bool muon = f.get("--optimizer", "adamw") == "muon";
+    const kind how = muon ? OPTIMIZER_muon : OPTIMIZER_adamw;
     std::vector<double> step_losses, norms;
     for (int step = 1; step <= 20; step++) {
         step_losses.push_back(step_loss(&m, seqs, B, T));

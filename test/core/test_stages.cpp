@@ -174,11 +174,11 @@ int main() {
     for (size_t i = 0; i < ARCH_ROWS; i++) {
         Arch c = small_arch();
         const ArchRow row = arch_rows(&c)[i];
-        if (row.type == ARCH_int && row.low == 0 && row.high == 1) {
+        if (row.type == FIELD_int && row.low == 0 && row.high == 1) {
             *(int*)row.at = !*(int*)row.at;
             if (fits(c)) { model_check(c, strf("%s %d", row.by, *(int*)row.at)); }
         }
-        if (row.type != ARCH_kind) { continue; }
+        if (row.type != FIELD_kind) { continue; }
         for (auto& name : split(row.names, ' ')) {
             kind_set(row, name);
             if (fits(c)) { model_check(c, row.by + ("=" + name)); }

@@ -61,7 +61,7 @@ check "the shift is the checkpoint's" \
     grep -q '"attn_bias_init": -4.1' "$dir/shift/step_12/config.json"
 check "a probe opens it" $sigmoid probe "$dir/shift/step_12" --probe-seqs 4
 check "going on keeps it" run $sigmoid shift -n 14 --resume
-refuses "wanted one of: adamw, sgd, muon" $softmax --optimizer lion
+refuses "wanted adamw, sgd or muon" $softmax --optimizer lion
 refuses "at most --seq 64" $softmax --min-context 65
 refuses "such as sigmoid" $softmax --attn-bias-init -1
 refuses 'wanted .muon. as before' $softmax --resume --optimizer adamw -o "$dir/half" -n 20

@@ -662,6 +662,29 @@ static void test_edits() {
 // ----------------------------------------------------------------------------
 // tokenize
 
+// A comma in the name of what is there belongs to the name.
+static void test_names_listed() {
+    const std::string x = put("a,b.txt", "x"), y = put("c", "y"), z = put(",d,,e", "z");
+    const auto listed = [](const std::string& list) {
+        std::string all;
+        for (auto& name : names_listed(list)) { all += name + "|"; }
+        return all;
+    };
+    const std::string rows[][2] = {
+        { x, x + "|" }, { x + "," + y, x + "|" + y + "|" }, { y + "," + x, y + "|" + x + "|" },
+        { x + ":3," + y + ":1", x + ":3|" + y + ":1|" }, { y + "," + y, y + "|" + y + "|" },
+        { z + "," + x, z + "|" + x + "|" }, { "a,b", "a|b|" }, { "", "" }, { "a,,b", "a||b|" },
+        { x + "," + dir + "/no," + y, x + "|" + dir + "/no|" + y + "|" },
+    };
+    for (auto& row : rows) {
+        CHECK(listed(row[0]) == row[1], "%s: %s", row[0].c_str(), listed(row[0]).c_str());
+    }
+    std::string there;
+    for (auto& name : names_listed("a,b.txt,q", dir)) { there += name + "|"; }
+    CHECK(there == "a,b.txt|q|", "from another directory: %s", there.c_str());
+    CHECK(names_listed("data,dist").size() == 2, "two names that are there");
+}
+
 static TokenizeOptions tokenizing(const std::vector<std::string>& files, const std::string& out) {
     TokenizeOptions o;
     o.files = files; o.out = dir + "/" + out; o.quiet = true;
@@ -770,6 +793,16 @@ static void test_tokenize() {
         CHECK(series_ids("shares", std::string("train_") + names[k]) == want,
               "shares: %s has %zu tokens, wanted %zu", names[k],
               series_ids("shares", std::string("train_") + names[k]).size(), want.size());
+    }
+    // a domain that has too little is named
+    const std::string little = " --domains arxiv:1,pile_cc:1 --train-tokens ";
+    for (const char* tokens : { "4000", "100000000" }) {
+        const std::string to = dir + "/rows" + tokens;
+        const Ran r = check_run("build/cpu/train_sink tokenize " + fa + " " + fb + little + tokens +
+                                " -o " + to);
+        const bool warned = r.err.find("warning:") != r.err.npos;
+        CHECK(r.code == 0 && r.err.find("domain arxiv ") != r.err.npos, "rows: %s", r.err.c_str());
+        CHECK(warned == (strlen(tokens) > 4), "%s: %s", tokens, r.err.c_str());
     }
     // the first documents of all, and nothing of what is read ahead: neither its bytes nor errors
     std::string bad = put("bad.jsonl", a + "{\n"), made[3];
@@ -1298,6 +1331,7 @@ int main() {
     test_order();
     test_packing();
     test_formats();
+    test_names_listed();
     test_cache();
     test_cache_damaged();
     test_cache_together();

@@ -122,12 +122,21 @@ def check_shape(name, text):
     expect(not wide, f"a line wider than {WIDEST}: " + "; ".join(wide[:5]))
 
 
+# ---- a script that can be typed can be run
+def check_modes():
+    for name in glob.glob("scripts/**", recursive=True):
+        if not os.path.isfile(name): continue
+        with open(name, "rb") as f: typed = f.read(2) == b"#!"
+        expect(not typed or os.access(name, os.X_OK), f"{name}: begins with #! and is not executable")
+
+
 # ---- commands
 COMMAND = re.compile(r"^\s*(?:\$ )?(?:\./train_sink|train_sink |scripts/|python3 |make |dev/|pip |git |sh |mpirun |torchrun "
                      r"|sbatch |tar )")
 # blocks "sh elsewhere": by page, where their commands are tested, or why they are not
 ELSEWHERE = {
-    "docs/gpu-run.md": "test_gpu_run.sh packs and runs with a stand-in for the GPU",
+    "README.md": "a clone has no address here, and test_demo.sh runs make demo",
+    "docs/gpu-checks.md": "test_gpu_run.sh packs and runs with a stand-in for the GPU",
     "docs/many.md": "test_dist.sh and test_nccl.sh start ranks; here there is no cluster",
 }
 
@@ -168,7 +177,25 @@ def check_pages():
             expect(f"]({short})" in f.read(), f"{index} does not list {short}")
 
 
+# ---- what the tables of the source and of the pages both list
+def check_tables():
+    source = "".join(open(name, encoding="utf-8").read()
+                     for name in ("attention_variants.cuh", "block_variants.h") if os.path.exists(name))
+    with open("README.md", encoding="utf-8") as f: readme = f.read()
+    for switch in re.findall(r"X\((\w+)\)", "".join(re.findall(r"#define SWITCHES\(X\)(.*)", source))):
+        values = re.findall(rf"^ *X_{switch}\((\w+) *,", source, re.M)
+        told = re.search(rf"^\| {switch} \| ([^|]*) \|", readme, re.M)
+        expect(told and told[1].split() == values, f"README.md: {switch} is not {' '.join(values)}")
+    if not os.path.exists("metrics.cuh"): return
+    with open("docs/json.md", encoding="utf-8") as f: page = f.read()
+    with open("metrics.cuh", encoding="utf-8") as f:
+        for key in re.findall(r'^ *X\(\w+, *QUERY_\w+, *"(\w+)"', f.read(), re.M):
+            expect(f"`{key}`" in page, f"docs/json.md: lacks {key} of HEAD_METRICS")
+
+
 check_words()
+check_modes()
+if os.path.exists("README.md"): check_tables()
 check_pages()
 for w in wrong: print("FAIL", w)
 print(f"{passed} passed, {len(wrong)} failed")

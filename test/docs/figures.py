@@ -4,7 +4,9 @@ A figure is a word that begins with a digit, outside of code and of the targets 
 it stands in a sentence or a table row that quoted.py compares with a stored number, or in a row of
 test/docs/figures.tsv, which names the page, the reason, the first words of the paragraph or table, and
 its figures in their order. Two reasons are checked: the path of a file, which must have each of these
-figures, and "above", for a figure that a held place of the same page has. `python3 test/docs/quoted.py --write` writes the rows again; a new one has the reason ?.
+figures, and "above", for a figure that a held place of the same page has.
+
+    python3 test/docs/quoted.py --write [REASON]    writes the rows again; a new figure has the reason ?, or this
 """
 import collections
 import glob
@@ -98,19 +100,18 @@ def in_file(path):
     return {bare(m[0]) for m in re.finditer(r"(?<![\w.])[+-]?\.?\d(?:[\w.,/\-]*\w)?%?", text)}
 
 
-def write(held):
-    """Writes the list again. Rows of unchanged paragraphs keep their reasons, also where figures moved."""
+def write(held, reason_of_new="?"):
+    """Writes the list again. A figure keeps the reason that it had in its paragraph; a new one gets another."""
     old = collections.defaultdict(list)
     for page, reason, words, figures in reasons(): old[page, words].append((reason, figures.split()))
     lines = []
     for page in PAGES:
         for words, figures in held.left(page):
-            rows = old.get((page, words), [("?", figures)])
             rest = list(figures)
-            for reason, had in rows[:-1] or []:
+            for reason, had in old[page, words]:
                 kept = [x for x in had if x in rest and not rest.remove(x)]
                 if kept: lines.append((page, reason, words, " ".join(kept)))
-            if rest: lines.append((page, rows[-1][0], words, " ".join(rest)))
+            if rest: lines.append((page, reason_of_new, words, " ".join(rest)))
     with open(REASONS, "w", encoding="utf-8") as file: file.writelines("\t".join(line) + "\n" for line in lines)
 
 

@@ -282,7 +282,7 @@ def check_prose(name, template, figures):
 
 for row in PROSE + quoted_cut.sentences() + quoted_first.sentences() + quoted_outputs.sentences():
     check_prose(*row)
-if sys.argv[1:] == ["--write"]: figures.write(HELD)
+if sys.argv[1:2] == ["--write"]: figures.write(HELD, *sys.argv[2:3])
 wrong += figures.check(HELD)
 expect(page("docs/results/first-token.md") == quoted_first.registry(),
        "docs/results/first-token.md: python3 test/docs/quoted_first.py prints another page")

@@ -754,7 +754,7 @@ static void test_variants() {
 // Rows of which a lane keeps 8 pieces in registers, and rows whose pieces it reads again.
 [[maybe_unused]] static void test_wide_rows() {
     const int piece = 32 * cuda::VN;              // what a warp reads at once
-    for (int C : { 6 * piece, 8 * piece, 12 * piece, 768, 1536 }) {
+    for (int C : { piece, 6 * piece, 8 * piece, 12 * piece, 768, 1536 }) {
         for (int kind : { 0, 7 }) { test_norm(kind, 5, C); }
     }
     for (int HS : { 6 * piece, 9 * piece }) {

@@ -199,6 +199,36 @@ static void longrope_check() {
     refused(name, "\"short_factor\": [\n      1.0,", "\"short_factor\": [\"x\",", "a list of");
 }
 
+// One token beyond the context that was trained is refused after every shorter length: the tables of
+// positions may be longer by then.
+static void beyond_check(const std::string& name, const std::string& context) {
+    const int most = 20;
+    const std::string dir = changed(name, context, context.substr(0, context.rfind(' ')) + " 20");
+    const std::string generate = std::string(TRAIN_SINK) + " generate " + dir +
+                                 " --temperature 0 --prompt '5 17 3 8' --tokens ";
+    const char* says = "other positions beyond 20";
+    for (int read = 5; read <= 2 * most; read++) {       // the last token that is written is not read
+        const Ran r = check_run(generate + std::to_string(read - 4 + 1));
+        const bool refused = r.code == EXIT_USER && r.says(says);
+        const size_t words = split(r.out, ' ').size();
+        CHECK((int)words == std::min(read, most) + 1, "%s: generate writes %zu tokens", name.c_str(),
+              words);
+        CHECK(read <= most ? r.code == 0 : refused, "%s: generate reads %d tokens of %d: exit %d, %s",
+              name.c_str(), read, most, r.code, r.err.c_str());
+    }
+    for (const char* command : { "probe", "eval" }) {
+        for (int T : { 3, 19, 20, 21, 40 }) {
+            const std::string lengths = command[0] == 'p' ? "3,11,19," : "";
+            const Ran r = check_run(std::string(TRAIN_SINK) + " " + command + " " + dir +
+                                    " --probe-input random --probe-seqs 2 --probe-len " + lengths +
+                                    std::to_string(T));
+            const bool refused = r.code == EXIT_USER && r.says(says);
+            CHECK(T <= most ? r.code == 0 : refused, "%s: %s of %d tokens: exit %d, %s",
+                  name.c_str(), command, T, r.code, r.err.c_str());
+        }
+    }
+}
+
 // Changes the header of the weights of a copy of the family, which says what its tensors are called.
 static void header_changed(const std::string& dir, std::function<void(std::string*)> change) {
     const std::string file = dir + "/model.safetensors";
@@ -291,6 +321,8 @@ static void scaling_check() {
     refuses("\"type\": \"dynamic\"", "there is no factor");
     refuses("\"type\": \"su\", \"factor\": 2.0", "rope_type is 'su'");
     longrope_check();
+    beyond_check("phi3_longrope", "\"original_max_position_embeddings\": 64");
+    beyond_check("ministral3", "\"original_max_position_embeddings\": 40");
     refused("stablelm", "\"partial_rotary_factor\": 0.25", "\"partial_rotary_factor\": 0.4",
             "3 of 8 channels");
 }

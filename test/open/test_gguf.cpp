@@ -115,10 +115,6 @@ static void test_types() {
             CHECK(!memcmp(row.data(), &b[r * t->cols()], 4 * t->cols()),
                   "%s: row %ld is not that of the whole", w.name.c_str(), r);
         }
-        const float* there = weight_floats(*t);
-        CHECK((there != NULL) == (w.name == "F32" || w.name == "vector" || w.name == "cube") &&
-                  (!there || !memcmp(there, a.data(), 4 * w.count)),
-              "%s: floats in the file: %d", w.name.c_str(), there != NULL);
     }
     // a type that is only known by name
     rewind(messages);
@@ -209,7 +205,6 @@ static void test_pairs() {
     }
     weight_rows(w, 6, 11, part.data());
     CHECK(!memcmp(part.data(), &x[12], 40), "pairs: a part of the rows");
-    CHECK(!weight_floats(w), "pairs: the file's own order was given out");
     weights_close(&g.weights);
 }
 

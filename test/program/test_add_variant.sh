@@ -69,17 +69,25 @@ multiplier() {
 }
 
 # ---- 1 a value of ATTN
-ok "make help does not list relu before"  sh -c '! make help | grep -q "^  relu .*scores above 0"'
+ok "make help does not list relu2_norm before"  sh -c '! make help | grep -q "^  relu2_norm .*scores above 0"'
 ok "attn.diff fits the tree"              apply attn
-ok "make help lists relu"                 sh -c 'make help | grep "^  relu .*scores above 0"'
-$CXX -std=c++17 -O0 -fopenmp -DATTN_ONLY=relu -x c++ test/core/test_attention.cpp -o attention \
+ok "make help lists relu2_norm"                 sh -c 'make help | grep "^  relu2_norm .*scores above 0"'
+$CXX -std=c++17 -O0 -fopenmp -DATTN_ONLY=relu2_norm -x c++ test/core/test_attention.cpp -o attention \
     > attention.log 2>&1 & tests=$!
-ok "it builds"                            build relu ATTN=relu
+ok "it builds"                            build relu ATTN=relu2_norm
 ok "it trains"                            trains relu
-ok "the log names it"                     grep -q '"ATTN":"relu"' run-relu/log.jsonl
-ok "it is not exported as sigmoid or any other" no_export relu 'attn is "relu"'
-# not gradients: finite differences step over the corner of relu.
-# The tests of attention have its derivative
+ok "the log names it"                     grep -q '"ATTN":"relu2_norm"' run-relu/log.jsonl
+ok "it is not exported as sigmoid or any other" no_export relu 'attn is "relu2_norm"'
+# finite differences step over its corner, which is no wrong derivative; and one that is wrong is
+for seed in 1 2 3; do
+    ok "its gradients are not called wrong"   gradients relu --seed $seed
+done
+ok "a corner is named"                    sh -c './relu check --seed 1 | grep "a corner or a jump"'
+cp attention_variants.cuh right
+sed -i '/struct Attn_relu2_norm/,/^};/s/F(2)/F(1)/' attention_variants.cuh
+ok "with a wrong derivative it builds"    build wrong ATTN=relu2_norm
+ok "and its gradients are"                sh -c '! ./wrong check 2> gradients.txt && grep "error: gradients: .*q_proj" gradients.txt'
+cp -p right attention_variants.cuh
 ok "the tests of attention compile it"    wait $tests
 ok "and pass it, against naive.h" \
     sh -c './attention | grep -E "^[1-9][0-9]* passed, 0 failed"'

@@ -178,7 +178,8 @@ refused "CXX=./old compiles no C++17 with OpenMP ---> HINT: g++ 11" CXX=./old
 # make test and make demo say what is being compiled; make -s alone says nothing
 out=$(touch train_sink.cu; SAY=1 make -s CXX=./fake binary); echo "$out" | grep -q '^compiling train_sink.cu$'
 ok $? "SAY=1: $out"
-out=$(touch train_sink.cu; make -s CXX=./fake binary); [ -z "$out" ]; ok $? "make -s: $out"
+out=$(touch train_sink.cu; make -s CXX=./fake binary); [ -f "$out" ]; ok $? "make -s binary: not the path alone: $out"
+out=$(make -s CXX=./fake binary); [ -x "$out" ]; ok $? "make -s binary again: $out"
 refused "ATTN=sigmod is unknown; choose one of: softmax sigmoid " ATTN=sigmod
 refused "ATTN=Softmax is unknown" ATTN=Softmax
 refused "ATTN=softmax sigmoid is unknown" ATTN="softmax sigmoid"

@@ -68,7 +68,7 @@ QUIET = {
 QUIET_HERE = {
     ("probe", "--probe-from"): "windows is the default of a .txt, start that of a .jsonl",
     ("eval", "--probe-from"): "as in probe",
-    ("score", "--bos"): "bytes have none",
+    ("score", "--bos"): "bytes have none", ("generate", "--bos"): "bytes have none",
     ("generate txt-run/step_4 --temperature 0", "--seed"): "the likeliest token, by its name",
 }
 # What a refusal says where it does not name the flag.

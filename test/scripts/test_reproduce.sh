@@ -309,15 +309,21 @@ printf '#!/bin/sh\necho node1\n' > $dir/sbatch/scontrol
 printf '#!/bin/sh\nprintf "<%%s>" "$@"\n' > $dir/sbatch/srun
 chmod +x $dir/sbatch/scontrol $dir/sbatch/srun
 sbatch_says() { # ARGS, what srun has to get
-    got=$(PATH=$PWD/$dir/sbatch:$PATH SLURM_JOB_ID=7 ARGS=$1 bash scripts/slurm/train.sbatch 2>&1)
-    [ "$got" = "<--kill-on-bad-exit=1><./train_sink>$2" ]; ok $? "train.sbatch $1: got $got"
+    got=$(PATH=$PWD/$dir/sbatch:$PATH SLURM_JOB_ID=7 BINARY=/bin/true ARGS=$1 bash scripts/slurm/train.sbatch 2>&1)
+    [ "$got" = "<--kill-on-bad-exit=1></bin/true>$2" ]; ok $? "train.sbatch $1: got $got"
 }
 sbatch_says '-m 1B -o runs/1B'         '<-m><1B><-o><runs/1B>'
 sbatch_says '-o "a b" --only "x*,$HOME"' '<-o><a b><--only><x*,$HOME>'
 sbatch_says "-n 5  --out=runs/*
   -d 'two words.txt'"                  '<-n><5><--out=runs/*><-d><two words.txt>'
+# a link may point to another model when the job starts
+ln -s /bin/true $dir/sbatch/link
+for binary in '' $dir/sbatch/link nowhere $dir; do
+    PATH=$PWD/$dir/sbatch:$PATH SLURM_JOB_ID=7 BINARY=$binary ARGS='-o x' bash scripts/slurm/train.sbatch > $dir/sb.txt 2>&1
+    [ $? -eq 2 ] && grep -q '^error: BINARY' $dir/sb.txt; ok $? "train.sbatch with BINARY '$binary': $(cat $dir/sb.txt)"
+done
 for args in '' '-n 5' '-o "unclosed'; do
-    PATH=$PWD/$dir/sbatch:$PATH SLURM_JOB_ID=7 ARGS=$args bash scripts/slurm/train.sbatch > $dir/sb.txt 2>&1
+    PATH=$PWD/$dir/sbatch:$PATH SLURM_JOB_ID=7 BINARY=/bin/true ARGS=$args bash scripts/slurm/train.sbatch > $dir/sb.txt 2>&1
     [ $? -eq 2 ] && grep -q '^error: ARGS' $dir/sb.txt; ok $? "train.sbatch '$args': $(cat $dir/sb.txt)"
 done
 printf '#!/bin/sh\necho "$@" > %s/scontrol.txt\n' $dir > $dir/bin/scontrol

@@ -1,0 +1,39 @@
+/*
+schedule.h -- what flags choose of the updates: the optimizer, and the learning rate by step.
+*/
+#ifndef SCHEDULE_H
+#define SCHEDULE_H
+#include "common.h"
+
+#define OPTIMIZER_VARIANTS(X) X(adamw) X(sgd) X(muon)
+#define SCHEDULE_VARIANTS(X) X(constant) X(cosine)
+#define OPTIMIZER_NAME(name) OPTIMIZER_##name,
+enum { OPTIMIZER_VARIANTS(OPTIMIZER_NAME) };
+#define SCHEDULE_NAME(name) SCHEDULE_##name,
+enum { SCHEDULE_VARIANTS(SCHEDULE_NAME) };
+
+// The learning rate by step: it rises to `peak` in `warmup` steps and stays there or, with a
+// cosine, falls to `lowest` at the end of the run.
+struct Schedule {
+    double peak;
+    double lowest;
+    long warmup;
+    long steps;
+    int kind;
+};
+
+// Returns the share of the run that is done after the warm-up, 0 to 1.
+inline double done_after_warmup(const Schedule& s, long step) {
+    if (s.steps <= s.warmup) { return 1; }
+    return std::min(1.0, (double)(step - s.warmup) / (s.steps - s.warmup));
+}
+
+// Computes the learning rate of update number step + 1.
+inline double learning_rate(const Schedule& s, long step) {
+    if (step < s.warmup) { return s.peak * (step + 1) / s.warmup; }
+    const double fall = s.peak - s.lowest;
+    const double done = done_after_warmup(s, step);
+    if (s.kind == SCHEDULE_cosine) { return s.lowest + 0.5 * fall * (1 + cos(M_PI * done)); }
+    return s.peak;
+}
+#endif // SCHEDULE_H

@@ -1,0 +1,48 @@
+# what a first hour types: a tokenizer of one's own, `generate -n`, plot.py --help without numpy,
+# runs one directory deeper
+#     sh test/scripts/test_own_text.sh
+cd "$(dirname "$0")/../.." || exit 1
+. test/ok.sh
+need_python 11 test_own_text
+program=build/cpu/train_sink; dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+$PYTHON scripts/make_tokenizer.py --help > "$dir/out" 2>&1; ok $? "make_tokenizer.py --help: $(cat "$dir/out")"
+refuses() { # what is said, words
+    said=$1; shift
+    $PYTHON scripts/make_tokenizer.py "$@" > "$dir/out" 2>&1; code=$?
+    [ $code -eq 1 ] && grep -q -- "^error: .*$said" "$dir/out"; ok $? "make_tokenizer.py $*: exit $code: $(cat "$dir/out")"
+}
+echo "one two three" > "$dir/my.txt"
+refuses "257 or more" "$dir/my.txt" -o "$dir/tok" --vocab 200
+mkdir "$dir/full"; echo '{}' > "$dir/full/tokenizer.json"
+refuses "holds a tokenizer already" "$dir/my.txt" -o "$dir/full"
+mkdir "$dir/none"; echo "raise ImportError('no', name='tokenizers')" | tee "$dir/none/tokenizers.py" > "$dir/none/numpy.py"
+PYTHONPATH=$dir/none refuses "tokenizers is not here" "$dir/my.txt" -o "$dir/tok"
+PYTHONPATH=$dir/none $PYTHON scripts/plot.py --help > "$dir/out" 2>&1 && grep -q dynamics "$dir/out"
+ok $? "plot.py --help without numpy: $(tail -n 2 "$dir/out")"
+PYTHONPATH=$dir/none $PYTHON scripts/plot.py dynamics x > "$dir/out" 2>&1
+[ $? -ne 0 ] && grep -q "not installed" "$dir/out"; ok $? "plot.py without numpy: $(tail -n 2 "$dir/out")"
+
+run() { # OUT, flags
+    out=$1; shift
+    $program train "$@" --seq 16 -b 2 --layers 1 --width 16 --heads 1 --ffn-width 16 -n 1 --eval-every 0 \
+        --sample 0 -o "$out" > "$dir/out" 2>&1; ok $? "train $*: $(tail -n 2 "$dir/out")"
+}
+run "$dir/runs/one"
+run "$dir/runs/sweep/two"
+$PYTHON scripts/report.py "$dir/runs" --csv -o "$dir/runs.csv" > "$dir/out" 2>&1
+grep -q one "$dir/runs.csv" && grep -q two "$dir/runs.csv"; ok $? "report.py: no run one directory deeper: $(cat "$dir/out")"
+$program generate "$dir/runs/one" --prompt "1 2 3" --temperature 0 -n 4 > "$dir/text" 2> "$dir/out"
+[ $? -eq 0 ] && [ "$(wc -w < "$dir/text")" -eq 7 ]; ok $? "generate -n 4: $(cat "$dir/text" "$dir/out")"
+
+if $PYTHON -c "import tokenizers" 2> /dev/null; then
+    $PYTHON -c "print(open('README.md').read() * 20)" > "$dir/my.txt"
+    $PYTHON scripts/make_tokenizer.py "$dir/my.txt" -o "$dir/tok" --vocab 300 > "$dir/out" 2>&1
+    ok $? "make_tokenizer.py: $(cat "$dir/out")"
+    run "$dir/runs/mine" -d "$dir/my.txt" --tokenizer "$dir/tok" --fix-token 1:0
+    grep -q '"V":300\|"vocab":300\|300 ids' "$dir/out"; ok $? "not 300 ids: $(cat "$dir/out")"
+else
+    echo "skipped: 3 (no tokenizers)"
+fi
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
