@@ -44,9 +44,9 @@ static void print_stream(const Anatomy& a, const Tokenizer& tok) {
 
 static void print_form(const Anatomy& a) {
     printf("\n2. The FFN writes x'Sx into channel %d, if its activation passes what it gets. S "
-           "amplifies one\n   direction where its first eigenvalue is many times the second; "
-           "beside it the median in %d others.\n   Then how well token 1 and the others lie in that "
-           "direction, and how much one neuron writes\n",
+           "amplifies one\n   direction where its first eigenvalue is many times the second; beside"
+           " it the median\n   in %d others. Then how well token 1 and the others lie in that "
+           "direction, and how\n   much one neuron writes\n",
            a.channel, OTHER_CHANNELS);
     printf("layer     wrote      x'Sx  eigenvalues        ratio  others  |cos|  others  "
            "neuron  share  three\n");
