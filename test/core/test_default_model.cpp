@@ -4,7 +4,6 @@ backend; and which runs say that no sink is expected.
 */
 #include "../defaults.h"
 #include "../model_unit.h"
-#include "../../core/checkpoint.cpp"
 #include "../../commands/open_model.cpp"
 #include "../../commands/default_model.cpp"
 #include "../check.h"

@@ -16,6 +16,7 @@ const char* const Attn::name = "softmax";
 const bool Attn::exp_family = true, Attn::is_signed = false, Attn::capped = false;
 const ZKind Attn::Z = Z_SUM;
 const Phi Attn::phi = PHI_NONE;
+float Attn::sim(float s) { return s; }
 const Column Bias::column = KEY_COLUMN;
 const bool Pe::score_bias = true;
 } // namespace build

@@ -7,6 +7,7 @@ table. Ids are compared with those that transformers gives for the same files.
 */
 #include "../check.h"
 #include "../../core/config.h"
+#include "../../open/import.h"
 #include "../../files/directory.h"
 #include "../../tokenizer.h"
 
