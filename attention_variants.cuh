@@ -142,7 +142,8 @@ BIAS_VARIANTS(X_BIAS)
 #undef X_BIAS
 
 // Tells whether the extra column is idle: an output depends on it by the sum in Z and by v*, and
-// with neither it is left out of what is measured. So is a key k* = 0, whose score is 0, if f(0) is.
+// with neither it is left out of what is measured. So is a key k* = 0, whose score is 0, if f(0)
+// is 0.
 // bias: a BiasRow or a Bias_k; has_v: v* is not 0
 template <class B> constexpr bool column_idle(ZKind Z, const B& bias, bool has_v, bool zero_at_0) {
     if (bias.column == NO_COLUMN) { return false; }

@@ -274,7 +274,8 @@ void look(const std::string& path, const std::string& first, long size, Reader r
         hint = "get the file again";
     }
     for (auto& w : WANTED) {
-        if (w.reader == reader) { die(EXIT_USER, path + ": " + got + ", wanted " + w.wanted, hint); }
+        if (w.reader != reader) { continue; }
+        die(EXIT_USER, path + ": " + got + ", wanted " + w.wanted, hint);
     }
 }
 

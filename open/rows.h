@@ -13,7 +13,8 @@ includes nothing.
 
 #define OPEN_FLAGS(X) \
     WORDS("x", OWN, to, "", \
-      "a family of transformers (empty: the first that can express the model), or train_sink (our own code)")
+      "a family of transformers (empty: the first that can express the model), or train_sink (our " \
+      "own code)")
 
 #define OPEN_ARCH(X) \
     /* mixture of experts */ \

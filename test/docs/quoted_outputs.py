@@ -79,7 +79,7 @@ def of_training():
             f"{mean(sum(o['alpha1'], [])):.3f}", f"{mean(sum(o['mass'], [])):.2f}",
             f"{ratios(o, 'h')[-1]:.2f}", f"{v[0] / v[1]:.2f}"]))
     stream = runs_of("readme-stream")
-    return found + [(README, "a cache without token 1: {} nats; with it, {}", [
+    return found + [(README, "without token 1 in the cache: {} nats; with it: {}", [
         f"{stream[name + ', positions in the cache']['change']:+.{digits}f}" for name, digits in (("0+32", 3), ("4+28", 4))])]
 
 

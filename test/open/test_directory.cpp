@@ -11,18 +11,6 @@ table. Ids are compared with those that transformers gives for the same files.
 #include "../../files/directory.h"
 #include "../../tokenizer.h"
 
-// what variant.cu says of a build, here of the default
-const int BUILD_BIAS = 0, BUILD_PE = 0, BUILD_NORM = 0, BUILD_FFN = 0;
-const int BUILD_COMBINE = 0, BUILD_QKNORM = 0, BUILD_GATE = 0;
-namespace build {
-const char* const Attn::name = "softmax";
-const bool Attn::exp_family = true, Attn::is_signed = false, Attn::capped = false;
-const ZKind Attn::Z = Z_SUM;
-const Phi Attn::phi = PHI_NONE;
-const Column Bias::column = NO_COLUMN;
-const bool Pe::score_bias = false;
-} // namespace build
-
 static std::string dir;
 
 static const char* const RULES[] = { "read", "passed over", "passed over, said", "refused" };
