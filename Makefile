@@ -51,7 +51,7 @@ test-all: # what make test leaves out
 	  $(if $(CORE_TESTED),,analytic))
 
 core-tests: # those that need neither open/ nor after/, fast and slow
-	@SAY=1 $(MAKE) --no-print-directory -s -j$(JOBS) $(CORE_TESTS) binary
+	@SAY=1 $(MAKE) --no-print-directory -s -j$(JOBS) $(CORE_TESTS) program
 	@$(call run_all,$(filter-out build/test/analytic/%,$(CORE_TESTS)) analytic)
 
 # nvcc on every two switch values together, for four architectures; an attention kernel that

@@ -3,7 +3,7 @@ look.h -- what a file is by its first bytes, before anybody reads it. A file tha
 name says gets an error that says what it is, and what to type: of the kinds that people meet, in
 one table; of any other, its first bytes.
 
-TO ADD a kind of file: a row in look.cpp, and its first bytes in test/files/test_look.cpp.
+TO ADD a kind of file: a row in look.cpp, and its first bytes in test/program/test_look.cpp.
 */
 #ifndef LOOK_H
 #define LOOK_H

@@ -48,7 +48,7 @@ QUICK_SETS   := softmax-none-rotary sigmoid-none-rotary softmax-k-rotary
 # the core's need neither open/ nor after/: CI builds and runs them in a copy without the two
 # (test/program/test_rooms.sh), and, with CORE_TESTED=1, not here again
 CORE_TESTS   := $(patsubst %.cpp,build/test/%,$(notdir $(filter-out $(MODEL_SOURCES),$(wildcard \
-                $(patsubst %,test/%/test_*.cpp,core cpu files tokenizer dataloader))))) $(MODEL_TESTS)
+                $(patsubst %,test/%/test_*.cpp,core cpu tokenizer dataloader))))) $(MODEL_TESTS)
 TESTED       := $(if $(CORE_TESTED),$(filter-out $(CORE_TESTS),$(TESTS)),$(TESTS) $(MODEL_TESTS))
 QUICK_BUILDS := $(filter $(filter-out $(NOT_QUICK),$(TESTS)) $(QUICK_SETS:%=build/test/model/%),$(TESTED))
 SLOW_BUILDS  := $(filter-out $(QUICK_BUILDS),$(TESTED) $(ASAN_TESTS))
