@@ -52,7 +52,7 @@ static double product(const Vector& a, const Vector& b) {
     return sum;
 }
 
-static double length(const Vector& u) { return sqrt(product(u, u)); }
+static double norm(const Vector& u) { return sqrt(product(u, u)); }
 
 // Returns false for the entries of k* that are not learned: they stay 0 in any direction.
 static bool is_learned(const Model& m, const Tensor& t, long i) {
@@ -113,7 +113,7 @@ Vector GradientCheck::direction(const Tensor& t, const Vector& gradient, bool ra
             if (is_learned(m, t, i)) { u[i] = rng_normal(&rng); }
         }
     }
-    const double scale = std::max(length(u), 1e-30);
+    const double scale = std::max(norm(u), 1e-30);
     for (auto& x : u) { x /= scale; }
     return u;
 }
@@ -123,8 +123,8 @@ void GradientCheck::compare(const Tensor& t, Compared* c) {
     const GradientTest test = gradient_test();
     const Vector here(&weights[t.at], &weights[t.at] + t.count);
     const Vector gradient(&grads[t.at], &grads[t.at] + t.count);
-    const double size = std::max(length(gradient), 1e-6);
-    const double h = test.move * std::max(length(here), 0.1);
+    const double size = std::max(norm(gradient), 1e-6);
+    const double h = test.move * std::max(norm(here), 0.1);
     const bool fp32 = sizeof(real) > 2;
     for (int k = 0; k < test.directions; k++) {
         const Vector u = direction(t, gradient, k > 0);
@@ -228,7 +228,7 @@ int command_check(Flags f) {
         } else {
             worst = std::max(worst, all[i].worst);
         }
-        printf("%-52s %12.3e %12.1e%s\n", t.name.c_str(), length(gradient), all[i].worst,
+        printf("%-52s %12.3e %12.1e%s\n", t.name.c_str(), norm(gradient), all[i].worst,
                says.c_str());
     }
     const size_t tensors = check.m.tensors.size();
