@@ -61,12 +61,11 @@ say "$softmax" eval "$dir/mix" $probe
 "$softmax" train --resume -o "$dir/run" -n 4 --lr 1e-2 --schedule cosine --min-lr 1e-3 --warmup 1 > "$dir/out" 2>&1 || cat "$dir/out"
 "$softmax" export "$dir/run" --out "$dir/card" > "$dir/out" 2>&1 || cat "$dir/out"
 said=$(cat "$dir/card/README.md")
-has '| update | adamw, lr 0.01 (cosine to 0.001, 1 warm-up step), weight decay 0.1, seed 1 |' && has '| with | --fix-token 1:65 |' &&
-    has '| program | train_sink [0-9.]*, commit [^,]*, fp32, cpu |'
+has '| flags | --fix-token 1:65 .*--steps 4 --lr 0.01 --warmup 1 --schedule cosine --min-lr 0.001 ' && has '| train_sink | [0-9.]* |'
 ok $? "the card of a run that went on otherwise: $said"
 "$softmax" export "$dir/mix" --out "$dir/card2" > "$dir/out" 2>&1 || cat "$dir/out"
 said=$(cat "$dir/card2/README.md")
-has "| mixed | -d $dir/text.txt:1,$dir/more.txt:3 |" && has '| began with | ' && has '| with | --only embed |'
+has "| data | text.txt:1,more.txt:3 |" && has '| flags | .*--init .*--only embed'
 ok $? "the card of a mixture: $said"
 
 # a tokenizer may have added tokens that its model has no row for, as long as no text has one
