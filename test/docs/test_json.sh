@@ -10,7 +10,7 @@ SMALL="--seq 16 -b 2 --layers 2 --width 16 --heads 2 --ffn-width 16 --val-seqs 2
 run() { "$program" "$@" > out 2> err; ok $? "$*: $(cat err)"; }
 run train $SMALL -n 4 --eval-every 2 -o run
 run train --resume -o run -n 6 --lr 1e-3
-run probe run --probe-len 16,12 --probe-seqs 2 --eps 0.2,0.3 --per-sequence --sink-at 11 --json probe.json
+run probe run --probe-len 16,12 --probe-seqs 2 --eps 0.2,0.3 --per-sequence --sink-at 11 --json probe.json --anatomy
 run eval run --probe-len 16 --probe-seqs 2 --stream 1+4 --evict knorm:0.5 --quant w8a8 --edit 'h:0:1=0' --gradients --json eval.json
 run bench --layers 1 --width 16 --heads 1 --ffn-width 16 --seq 16 -b 2 -n 1 --json bench.json
 { echo '{"context": "the door of", "choices": ["a house", "the river"], "gold": 1}'
@@ -24,11 +24,12 @@ run train $SMALL -d more.txt -n 2 --sample 4 -o bytes
 rm -f a.jsonl b.jsonl; mv items.txt items.jsonl; cp run/log.jsonl log.jsonl; cp bytes/log.jsonl bytes.jsonl; cp "$root/test/demo/text-k/log.jsonl" k.jsonl
 rm -rf run bytes
 sources=$(cd "$root" && find commands after shell log.h metrics.cuh -name '*.h' -o -name '*.cpp' -o -name '*.cuh' 2> /dev/null | sed "s|^|$root/|")
-python3 "$root/test/docs/json_page.py" "$root/docs/json.md" $sources > "$dir/answer"
+{ cat "$root/docs/json.md"; sed 's/^# /\n## /' "$root/docs/json-anatomy.md"; } > both.md
+python3 "$root/test/docs/json_page.py" both.md $sources > "$dir/answer"
 ok $? "$(grep -v passed "$dir/answer" | head -n 20)"
 # and the check itself: a field that is left out, one that is not there, an example that is wrong
 noticed() { # a script of sed, what is said
-    sed "$1" "$root/docs/json.md" > page.md
+    sed "$1" both.md > page.md
     ! python3 "$root/test/docs/json_page.py" page.md $sources > "$dir/answer" &&
         grep -q "$2" "$dir/answer"
     ok $? "$1 was not noticed: $(tail -n 1 "$dir/answer")"
