@@ -33,7 +33,7 @@ from runlog import die
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 # directories of the program's sources
-ROOMS = ["", *subprocess.check_output(["make", "-s", "rooms"], cwd=ROOT, text=True).split()]
+ROOMS = ["", *subprocess.check_output(["make", "-s", "rooms", "CXX=true"], cwd=ROOT, text=True).split()]
 # the program's flags that name files, and those of one letter
 FILES = ("--data", "--tokenizer", "--init")
 SHORT = {"-d": "--data", "-o": "--out", "-m": "--model", "-b": "--batch", "-t": "--seq",
