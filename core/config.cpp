@@ -140,8 +140,10 @@ void config_read(Arch* c, const std::string& name, const Json& object, const std
             arch_read(r, f.second, where);
         }
         const bool of_open = ours && is_one_of(KEYS_OF_OPEN, f.first);
-        const bool unused = f.second.type == Json::STRING ? f.second.string.empty()
-                                                          : f.second.number == 0;
+        const Json& v = f.second;
+        const bool number = v.type == Json::NUMBER || v.type == Json::BOOL;
+        const bool unused = (number && v.number == 0) ||
+                            (v.type == Json::STRING && v.string.empty());
         if (known || (of_open && unused)) { continue; }
         die(EXIT_USER, where + ": the key '" + f.first + "' is not understood",
             of_open ? ROOM_MISSING : "it may come from a newer train_sink: git pull, then make");
