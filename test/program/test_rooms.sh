@@ -27,12 +27,12 @@ hash_of() { grep -o '"params_hash":"[0-9a-f]*"' "$1/log.jsonl" | tail -n 1; }
 for model in "" "--window 7 --norm-kind ln --tied 1 --optimizer muon"; do
     # shellcheck disable=SC2086  # several flags
     for program in whole core; do
-        $(eval echo \$$program) train -d bb -n 30 --sample 0 --probe-seqs 8 --val-seqs 8 $model -o "$program" > "$program.txt" 2>&1
+        $(eval echo \$$program) train -d bb -n 30 --sample 0 --probe-seqs 8 --val-seqs 8 $model -o "run_$program" > "$program.txt" 2>&1
     done
-    [ -n "$(hash_of whole)" ] && [ "$(hash_of whole)" = "$(hash_of core)" ]
-    ok $? "train $model: $(hash_of whole) in the whole tree, $(hash_of core) without rooms: $(tail -n 1 core.txt)"
-    [ "$model" ] || mv whole straight
-    rm -rf whole core
+    [ -n "$(hash_of run_whole)" ] && [ "$(hash_of run_whole)" = "$(hash_of run_core)" ]
+    ok $? "train $model: $(hash_of run_whole) in the whole tree, $(hash_of run_core) without rooms: $(tail -n 1 core.txt)"
+    [ "$model" ] || mv run_whole straight
+    rm -rf run_whole run_core
 done
 
 # a run of the whole tree
