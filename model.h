@@ -160,7 +160,8 @@ typedef std::function<void(Model* m, const Stage& stage, int l)> Around;
 
 // Rows of the batch whose positions run on. What is loaded is a list of them: one span for a batch
 // of whole sequences; one for the next row of a sequence whose earlier rows are in the cache; or,
-// where sequences share their beginnings, a forest of spans that continue each other.
+// where sequences share their beginnings, a forest of spans that continue each other. All that
+// depends on the position of a row loops over m->spans: such a stage is right for all three.
 struct Span {
     int row;                    // the first one in the batch
     int sequences;              // of `length` rows each, one after the other
@@ -291,12 +292,6 @@ inline const real* star_v(const Model* m, int l) {
 // Returns the extra column, which attention reads.
 inline StarColumn<const real> star_column(const Model* m, int l) {
     return { star_k(m, l), star_v(m, l) };
-}
-
-// Calls f for every span of what is loaded. All that depends on the position of a row goes through
-// this: a stage that does is right for a batch, for a cached row and for a forest at once.
-template <class F> void each_span(const Model* m, F f) {
-    for (const Span& span : m->spans) { f(span); }
 }
 
 // Returns the table by which layer l rotates q and k, from position 0; NULL if it does not.

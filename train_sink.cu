@@ -264,10 +264,10 @@ static void qk_norm_backward(Model* m, int l) {
 static void rotary_forward(Model* m, int l) {
     const acc* table = layer_rope(m, l);
     if (!table) { return; }
-    each_span(m, [&](const Span& span) {
+    for (const Span& span : m->spans) {
         const acc* from = row_of(table, span.position, rotated(m->arch));
         ops::rope(act_qkv(m, l, span.row), from, +1, span_shape(m, l, span));
-    });
+    }
 }
 
 // Tells whether rotary is the last stage before attention, and rotates whole heads.
@@ -358,12 +358,11 @@ static void phi_backward(Model* m, int l) {
 
 static void attend_forward(Model* m, int l) {
     if (m->cache) { cache_append(m, l); }
-    each_span(m, [&](const Span& span) {
-        if (span.position > 0) { return; }
-        variant::attend(act_att(m, l, span.row), act_stat(m, l, span.row),
-                                   act_qkv(m, l, span.row), star_column(m, l),
-                                   span_shape(m, l, span));
-    });
+    for (const Span& span : m->spans) {
+        if (span.position > 0) { continue; }
+        variant::attend(act_att(m, l, span.row), act_stat(m, l, span.row), act_qkv(m, l, span.row),
+                        star_column(m, l), span_shape(m, l, span));
+    }
     attention_continued(m, l);
 }
 
@@ -377,7 +376,7 @@ static void attend_backward(Model* m, int l) {
     const acc* rope = rotates_in_attention(m) ? layer_rope(m, l) : NULL;
     const AttnResult<real, acc> result = { act_att(m, l), act_stat(m, l) };
     variant::attend_backward(m->acts.dqkv, dstar, m->acts.datt, result, act_qkv(m, l),
-                                star_column(m, l), rope, attn_shape(m, l));
+                             star_column(m, l), rope, attn_shape(m, l));
 }
 
 // -- GATE: o sigmoid(g), g = n W_g^T: a number for each head, or for each of its channels
@@ -554,14 +553,14 @@ void embed_forward(Model* m) {
     const auto& w = m->weights;
     const real* positions = m->sizes.pe.learnable ? w.wpe : m->positions;
     real* out = arch.norm_embed ? m->acts.embed : act_x(m, 0);
-    each_span(m, [&](const Span& span) {
+    for (const Span& span : m->spans) {
         real* x = row_of(out, span.row, arch.C);
         const int* tokens = m->tokens + span.row;
         const real* from = row_of(positions, span.position, arch.C);
         const real* sink = span.position ? NULL : w.sink;
         ops::embed_forward(x, tokens, { w.wte, from, sink }, arch.embed_scale,
                            span.sequences, span.length, arch.C);
-    });
+    }
     if (arch.norm_embed) { norm_forward(m, act_x(m, 0), out, norm_embed(m)); }
 }
 
@@ -586,31 +585,20 @@ static void divide_logits(const Model* m, real* x) {
     if (divisor != 1) { stream_add(m, x, NULL, 1 / divisor); }
 }
 
-static void layer_forward(Model* m, int l) {
-    for (auto& stage : LAYER_STAGES) {
-        if (!stage.when(m, l)) { continue; }
-        if (m->around) {
-            m->around(m, stage, l);
-        } else {
-            stage.forward(m, l);
-        }
-    }
-}
-
-static void layer_backward(Model* m, int l) {
-    for (int i = LAYER_STAGES.size() - 1; i >= 0; i--) {
-        const Stage& stage = LAYER_STAGES[i];
-        if (stage.when(m, l)) { stage.backward(m, l); }
-    }
-}
-
 // Runs all layers: tokens -> what lm_head reads. Calls watch(l) after layer l, and watch(-1) after
 // the embedding: its activations are valid then, and perhaps not later.
 void model_body(Model* m, const Watch& watch) {
     embed_forward(m);
     if (watch) { watch(-1); }
     for (int l = 0; l < m->sizes.L; l++) {
-        layer_forward(m, l);
+        for (auto& stage : LAYER_STAGES) {
+            if (!stage.when(m, l)) { continue; }
+            if (m->around) {
+                m->around(m, stage, l);
+            } else {
+                stage.forward(m, l);
+            }
+        }
         if (watch) { watch(l); }
     }
     if (!m->sizes.norm.stream) {
@@ -735,7 +723,10 @@ void model_backward(Model* m, bool last, const Watch& watch) {
     done(m->layer_at[L]);
     if (watch) { watch(L); }
     for (int l = L - 1; l >= 0; l--) {
-        layer_backward(m, l);
+        for (size_t i = LAYER_STAGES.size(); i-- > 0;) {
+            const Stage& stage = LAYER_STAGES[i];
+            if (stage.when(m, l)) { stage.backward(m, l); }
+        }
         done(m->layer_at[l]);
         if (watch) { watch(l); }
     }

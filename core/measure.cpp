@@ -47,21 +47,7 @@ static Measured measured_layout(const Model* m, char* base) {
 
 // ---- on the device, while the model runs
 
-// Measures the heads of layer l, and its keys and values.
-static void measure_attention(const Model* m, const Measured& r, int l) {
-    const Sizes& sizes = m->sizes;
-    const size_t layer = sizes.attending(l);
-    const real* qkv = act_qkv(m, l);
-    const real* k = qkv + sizes.q_width;
-    const real* v = qkv + sizes.qk_width;
-    const HeadGate<const real> gate = { sizes.gate ? act_gate(m, l) : NULL, gates_per_head(m) };
-    variant::attention_metrics(r.heads[layer], qkv, act_stat(m, l), star_column(m, l), gate,
-                               sink_rows(m), column_idle(m->arch), attn_shape(m, l));
-    ops::row_norms(r.k[layer], k, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
-    ops::row_norms(r.v[layer], v, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
-}
-
-// Measures what layer l left, or with -1 the embedding.
+// Measures what layer l left, or with -1 the embedding: the stream; the heads, keys and values.
 static void measure_layer(const Model* m, const Measured& r, int l) {
     const Sizes& sizes = m->sizes;
     const int C = sizes.C;
@@ -69,7 +55,18 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
     ops::row_norms(r.h[l + 1], h, C, C, 1, rows(m));
     ops::magnitudes(r.sizes[l + 1], h, sink_rows(m), m->B, m->T, C);
     if (l < 0) { return; }
-    if (sizes.attends(l)) { measure_attention(m, r, l); }
+    if (sizes.attends(l)) {
+        const size_t layer = sizes.attending(l);
+        const real* qkv = act_qkv(m, l);
+        const real* k = qkv + sizes.q_width;
+        const real* v = qkv + sizes.qk_width;
+        const HeadGate<const real> gate = { sizes.gate ? act_gate(m, l) : NULL, gates_per_head(m) };
+        const auto metrics = variant::attention_metrics[column_idle(m->arch)];
+        metrics(r.heads[layer], qkv, act_stat(m, l), star_column(m, l), gate, sink_rows(m),
+                attn_shape(m, l));
+        ops::row_norms(r.k[layer], k, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
+        ops::row_norms(r.v[layer], v, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
+    }
     if (!sizes.norm.stream) { return; }
     for (int i : { 2 * l, 2 * l + 1 }) {
         ops::row_norms(r.pre[i], act_f(m, i), C, C, 1, rows(m));

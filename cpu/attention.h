@@ -49,14 +49,6 @@ inline bool tile_of(TileAt* at, AttnShape s, int t0, int t1, int j0) {
     return j0 < j1 && !attn_tile_empty(s, t0, t1, j0, j1);
 }
 
-// Calls f(TileAt) for the tiles of keys that queries t0 .. t1 see.
-template <class F> void each_tile(AttnShape s, int t0, int t1, F f) {
-    TileAt at;
-    for (int j0 = 0; j0 < s.T; j0 += BC) {
-        if (tile_of(&at, s, t0, t1, j0)) { f(at); }
-    }
-}
-
 // Tells whether query t sees key j, where key j is one of the tile's.
 inline bool tile_sees(TileAt at, AttnShape s, int t, int j) {
     return attn_sees(s, t, j) & (j < at.j1);
@@ -319,7 +311,9 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
     }
 
     const auto q = f.tiles.rows(Q_ROWS, head.x.q(t0, head.h), attn_row(s), M, HS);
-    each_tile(s, t0, t0 + M, [&](TileAt at) {
+    for (int j0 = 0; j0 < s.T; j0 += BC) {
+        TileAt at;
+        if (!tile_of(&at, s, t0, t0 + M, j0)) { continue; }
         const int keys = at.keys();
         f.tiles.product(score, BC, q, f.k.from(0, at.j0), M, keys, HS, false);
         tile_scores<A, Pe>(score, at, head.h, s);
@@ -331,7 +325,7 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
         const real* weights = f.tiles.weights(WEIGHTS, score, M);
         const auto w = f.tiles.weights_left(LEFT_TILE, weights, M);
         f.tiles.product(o, HP, w, f.v.from(at.j0, 0), M, HS, keys, true);
-    });
+    }
 
     for (int r = 0; r < M; r++) {
         const long t = t0 + r;

@@ -108,7 +108,9 @@ void rows_by_tiles(QueryRow* rows, const HeadMeasured& head, Tiles<real>& tiles,
     const acc* stat = head.stat + 2 * t0;
     acc* score = scratch(SCORES, BR * BC);
     const auto q = tiles.rows(Q_ROWS, head.x.q(t0, head.h), attn_row(s), M, s.HS);
-    each_tile(s, t0, t0 + M, [&](TileAt at) {
+    for (int j0 = 0; j0 < s.T; j0 += BC) {
+        TileAt at;
+        if (!tile_of(&at, s, t0, t0 + M, j0)) { continue; }
         tiles.product(score, BC, q, k.from(0, at.j0), M, at.keys(), s.HS, false);
         tile_scores<A, Pe>(score, at, head.h, s);
         const int first_end = std::min<int>(METRIC_K + 1, at.j1);
@@ -119,7 +121,7 @@ void rows_by_tiles(QueryRow* rows, const HeadMeasured& head, Tiles<real>& tiles,
                 rows[r].first[j] = w[j - at.j0];
             }
         }
-    });
+    }
 }
 
 // Adds query t's row, and its gate, to the sums of its head.

@@ -1,7 +1,7 @@
 /*
 test_stages.cpp -- every stage of a layer computes the same for rows that are loaded together, for
 rows that come one at a time after a cache, and for rows of a forest, which share a beginning. A
-stage that does not ask where its rows stand (each_span) fails here, by name. The models are those
+stage that does not ask where its rows stand (m->spans) fails here, by name. The models are those
 that one row of ARCH makes out of a small one: a new row, and the stage that it turns on, are among
 them without being named. In double, to 1e-12.
 */
