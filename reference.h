@@ -724,12 +724,6 @@ inline void cap_logits(real* y, float cap, int V) {
     }
 }
 
-// Returns dy/dlogit from y:  1 - (y / cap)^2
-inline acc cap_slope(real y, float cap) {
-    if (cap == 0) { return 1; }
-    return acc(1) - y / cap * (y / cap);
-}
-
 // Computes losses (N) = -ln softmax(y)[target],  y = logits, or cap tanh(logits / cap) if cap
 // is not 0. logits (N, V) become y and then, unless dloss is 0, dloss dlosses/dlogits. A target
 // of -1 has no loss and no gradient
@@ -757,10 +751,11 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
         losses[n] = acc(log_(sum)) - (y[target] - top);
         if (dloss == 0) { continue; }
 
-        // dloss/dy_v = softmax(y)_v - [v is the target]
+        // dloss/dy_v = softmax(y)_v - [v is the target],   dy/dlogit = 1 - (y / cap)^2
         for (int v = 0; v < V; v++) {
             const double softmax = exp_(y[v] - top) / sum;
-            const acc d = (softmax - (v == target)) * cap_slope(y[v], cap);
+            const acc part = cap != 0 ? y[v] / cap : acc(0);
+            const acc d = (softmax - (v == target)) * (1 - part * part);
             y[v] = dloss * d;
         }
     }

@@ -656,13 +656,6 @@ void lm_head_losses(Model* m, acc* losses, const real* x, const int* targets, in
     }
 }
 
-// Returns where the gradient of what lm_head reads goes, from row `row` on.
-static real* dact_top(const Model* m, size_t row) {
-    const Acts& a = m->acts;
-    real* dtop = m->sizes.norm.stream ? a.dx : a.dn;
-    return row_of(dtop, row, m->sizes.C);
-}
-
 // Runs lm_head and the classifier, some rows at a time so that the logits never exist whole. Fills
 // acts.losses. If dloss is not 0, it also adds to the gradients of lm_head and makes that of what
 // it reads, both of dloss * sum of losses.
@@ -675,13 +668,15 @@ void model_lm_head(Model* m, float dloss) {
     const Linear lm_head = lm_head_linear(m);
     const float cap = m->arch.logit_cap;
     real* logits = m->acts.logits;
+    real* dtop = m->sizes.norm.stream ? m->acts.dx : m->acts.dn;
     for (int row = 0; row < N; row += m->lm_head_rows) {
         const int n = std::min(m->lm_head_rows, N - row);
         const real* top = act_top(m, row);
         acc* losses = m->acts.losses + row;
         linear_forward(logits, top, lm_head, n);
         ops::classifier(losses, logits, m->targets + row, dloss, cap, n, m->sizes.V);
-        if (dloss != 0) { linear_backward(dact_top(m, row), logits, top, lm_head, n); }
+        if (dloss == 0) { continue; }
+        linear_backward(row_of(dtop, row, m->sizes.C), logits, top, lm_head, n);
     }
 }
 

@@ -78,19 +78,14 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
 // Counts the rows of a sequence without the sink token's.
 static int text_rows(const Model* m) { return m->T - sink_rows(m); }
 
-static bool has_global_layer(const Arch& arch) {
-    for (int l = 0; l < arch.L; l++) {
-        if (!is_local(arch, l)) { return true; }
-    }
-    return false;
-}
-
 // Returns by what alpha_k of layer l is scaled. In a model that mixes local and global layers, it
 // counts in a local layer only the queries that still see token k. The others add zeros to the mean
 // over i >= k.
 static float seen_factor(const Model* m, int l, int k) {
     const Arch& arch = m->arch;
-    if (!is_local(arch, l) || !has_global_layer(arch) || arch.prefix) { return 1; }
+    bool mixed = false;
+    for (int i = 0; i < arch.L; i++) { mixed |= !is_local(arch, i); }
+    if (!is_local(arch, l) || !mixed || arch.prefix) { return 1; }
     const int all = text_rows(m) - k + 1;
     return (float)all / std::min(all, arch.window);
 }

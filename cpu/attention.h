@@ -274,14 +274,6 @@ inline void keep_begin(KeptRow* kept) {
     }
 }
 
-// Keeps the scores (BC) of the first tokens that are in a tile.
-inline void keep_first(KeptRow* kept, const acc* score, TileAt at) {
-    const int end = std::min<int>(METRIC_K + 1, at.j1);
-    for (int j = at.j0; j < end; j++) {
-        kept->first[j] = score[j - at.j0];
-    }
-}
-
 // Writes out (HS) and stat (2) of a query that has been through all tiles.
 template <class A> void row_end(real* out, acc* stat, const RowState& row, AttnShape s) {
     acc st[2];
@@ -317,9 +309,12 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
         const int keys = at.keys();
         f.tiles.product(score, BC, q, f.k.from(0, at.j0), M, keys, HS, false);
         tile_scores<A, Pe>(score, at, head.h, s);
+        const int first_end = std::min<int>(METRIC_K + 1, at.j1);
         for (int r = 0; r < M; r++) {
             acc* score_r = score + r * BC;
-            if (rows[r].kept) { keep_first(rows[r].kept, score_r, at); }
+            for (int j = at.j0; rows[r].kept && j < first_end; j++) {
+                rows[r].kept->first[j] = score_r[j - at.j0];
+            }
             row_forward<A>(&rows[r], score_r, acc(s.p), HP);
         }
         const real* weights = f.tiles.weights(WEIGHTS, score, M);

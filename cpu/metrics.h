@@ -16,11 +16,6 @@ struct RowSums {
     double magnitude = 0;           // of |w|
     double tokens = 0;              // of w over the tokens
     double w_log_w = 0;             // of |w| ln |w|
-
-    void add_star(acc w) {
-        magnitude += fabs(w);
-        if (w != 0) { w_log_w += fabs(w) * log(fabs(w)); }
-    }
 };
 
 // Turns the scores x (BC) of one query into weights, and adds these to its sums. The exponential
@@ -84,7 +79,9 @@ template <class A, class Bi> void row_star(QueryRow* row, const HeadMeasured& he
     const real* q = head.x.q(t, head.h);
     const acc score = star_score<A, Bi>(q, head.star, head.s);
     row->star = attn_weight<A>(score, st[0], st[1]);
-    row->sums.add_star(row->star);
+    const acc size = fabs(row->star);
+    row->sums.magnitude += size;
+    if (size != 0) { row->sums.w_log_w += size * log(size); }
 }
 
 // Makes a query's row from what the forward pass kept:  w = e^(s - m) e^-stat1

@@ -449,10 +449,6 @@ static long panels_at_once(const Product& p) {
     return PANELS_TRANSPOSED;
 }
 
-static long pack_tickets(const Product& p, const Block& b) {
-    return div_up(b.panels(), panels_at_once(p)) * b.segments();
-}
-
 // Packs what ticket t is for.
 static void pack_ticket(const Product& p, const Block& b, long t) {
     const long deep = b.lanes.size();
@@ -529,7 +525,8 @@ static void product_run(Product& p, int threads) {
                                       i0, std::min(p.M, i0 + p.tall),
                                       j0, std::min(p.N, j0 + p.wide),
                                       { l0, std::min(p.lanes, l0 + p.deep) } };
-                tickets.share(pack_tickets(p, block), [&](long t) { pack_ticket(p, block, t); });
+                const long packing = div_up(block.panels(), panels_at_once(p)) * block.segments();
+                tickets.share(packing, [&](long t) { pack_ticket(p, block, t); });
                 if (threads > 1) {
                     #pragma omp barrier
                 }

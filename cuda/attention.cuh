@@ -97,8 +97,8 @@ void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
     const bool column = Bi::column != NO_COLUMN;
     const long rows = query_count(s);
     const long all_rows = rows_all(s);
-    const long panels = mma ? 0 : panels_scratch(s);
-    const long stars = column ? 2 * rows + star_floats(s) : 0;
+    const long panels = mma ? 0 : panel_scores(s) + 2 * panel_sums(s);
+    const long stars = column ? 2 * rows + 2 * star_parts(s) * s.KV * s.HS : 0;
     const size_t ds = mma ? ds_bytes(s) : 0;
     const long floats = 2 * all_rows + panels + stars;
     bf16* cells = (bf16*)device_scratch(ds + floats * sizeof(float));

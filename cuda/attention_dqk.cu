@@ -31,13 +31,6 @@ DEVICE bool walk_full(const AttnShape& s, int r, int rows, int at, int others) {
     return tile_full(s, from.query, from.key, count.query, count.key);
 }
 
-// Returns the first others from `at` on that are not all masked, or the end.
-template <Side SIDE>
-DEVICE int walk_next(const AttnShape& s, int r, int rows, int at, int end, int others) {
-    if (SIDE == QUERIES) { return next_keys(s, r, rows, at, end, others); }
-    return next_queries(s, r, rows, at, others);
-}
-
 // What a warp takes of ds at a time: the cells of its rows, from r on, and of BX others. For dq
 // they pass through shared memory, where ldmatrix transposes them. For dk they are as mma wants
 // them and go from memory to registers, where there are enough: each is replaced by that of the
@@ -140,7 +133,11 @@ DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const Dqk
     const LaneChunks<HS> by_column = lanes_by_column<HS>();
     Cells cells(c, x.r0 + row0, sc + warp_id() * N * CELL);
 
-    auto next_tile = [&](int at) { return walk_next<SIDE>(s, x.r0, ROWS, at, x.end, BX); };
+    // the first others from `at` on that are not all masked, or the end
+    auto next_tile = [&](int at) {
+        if (SIDE == QUERIES) { return next_keys(s, x.r0, ROWS, at, x.end, BX); }
+        return next_queries(s, x.r0, ROWS, at, BX);
+    };
     auto load = [&](int buf, int h, int at) {
         const int other = SIDE == QUERIES ? x.others : h;
         const int head_of_chunk = x.b * s.NH + h - c.h0;

@@ -227,8 +227,6 @@ inline long panel_scores(const AttnShape& s) {
     return panel_most(s).floats() * floats_each;
 }
 
-inline long panels_scratch(const AttnShape& s) { return panel_scores(s) + 2 * panel_sums(s); }
-
 inline PanelMemory panel_memory(float* scratch, const AttnShape& s) {
     const long size = panel_most(s).floats();
     PanelMemory x;

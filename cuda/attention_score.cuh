@@ -243,9 +243,7 @@ inline long star_parts(const AttnShape& s) {
     return (long)s.B * group_size(s) * CEIL_DIV(s.T, STAR_ROWS);
 }
 
-inline long star_floats(const AttnShape& s) { return 2 * star_parts(s) * s.KV * s.HS; }
-
-// Computes the gradients of the extra column from the rows; `part` has room for star_floats.
+// Computes the gradients of the extra column from the rows; part (2, star_parts, KV, HS).
 void attention_star_backward(Column column, StarColumn<acc> dstar, float* part, const real* dout,
                              RowStats r, const AttnInputs& in);
 

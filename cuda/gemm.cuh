@@ -103,8 +103,6 @@ struct Product {
 };
 struct ProductPointers { const void *first, *second, *add; void* result; };
 
-inline cudaDataType blas_type(int bytes) { return bytes == 4 ? CUDA_R_32F : CUDA_R_16BF; }
-
 inline uint32_t blas_alignment(const void* p) {
     const uintptr_t address = (uintptr_t)p;
     return address % 256 ? (uint32_t)(address & -address) : 256;
@@ -116,7 +114,8 @@ inline cublasLtMatrixLayout_t product_layout(const ProductKey& k, int bytes, int
     const char* doing = "describing a matrix";
     cublasLtMatrixLayout_t layout;
     const int ld = stride ? stride : columns;
-    blas_check(cublasLtMatrixLayoutCreate(&layout, blas_type(bytes), columns, rows, ld), doing);
+    const cudaDataType type = bytes == 4 ? CUDA_R_32F : CUDA_R_16BF;
+    blas_check(cublasLtMatrixLayoutCreate(&layout, type, columns, rows, ld), doing);
     if (k.count == 1) { return layout; }
     const int64_t offset = apart;
     blas_check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
