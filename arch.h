@@ -157,11 +157,11 @@ inline double v_star_norm(const Arch& arch) {
     return atof(arch.v_star.c_str() + colon + 1);
 }
 
-// Tells whether no output of this model depends on its extra column.
-inline bool column_idle(const Arch& arch) {
+// Tells whether no output of this model depends on its extra key.
+inline bool column_has_no_effect(const Arch& arch) {
     const BiasRow& bias = bias_of(arch);
     const bool has_v = bias.learn_v || v_star_norm(arch) != 0;
-    return column_idle(Attn::Z, bias, has_v, Attn::sim(0.0f) == 0);
+    return column_has_no_effect(Attn::Z, bias, has_v, Attn::sim(0.0f) == 0);
 }
 
 // Says so, and what would give it an effect; "" where it has one.

@@ -10,7 +10,7 @@ Attention here is one operation on one row. For the query at position t and its 
     o_t = sum_j A_j v_j      output
 
 An ATTN variant says what f, f', Z and phi are (Gu et al. 2024, section 7.4 and Table 15). BIAS may
-add one extra column that belongs to no token (Table 4); PE may turn q and k or add to the score
+add one extra key that belongs to no token (Table 4); PE may turn q and k or add to the score
 (Table 3, Appendix A). The Makefile, `make help`, --help, the CPU reference, the CUDA kernels, the
 tests, the log and the checkpoints read the tables below; one other file knows their names, that
 which `export` puts beside the weights, scripts/modeling_train_sink.py. The Makefile reads the
@@ -20,7 +20,7 @@ TO ADD A VARIANT: one row in its table and, for ATTN and PE, one struct under it
 activation is new has one in ACTIVATIONS (block_variants.h). Then `make test` checks it.
 
     1 ATTN                   the attention operation
-    2 BIAS                   the extra column
+    2 BIAS                   the extra key
     3 PE                     positions
     4 the other switches     block_variants.h
     5 the choice             the names of the switches
@@ -113,8 +113,8 @@ ATTN_VARIANTS(X_ATTN)
 #undef X_ATTN
 
 // ----------------------------------------------------------------------------
-// 2 switch BIAS=<name>  X_BIAS(name, extra column, learn k*, v*, v* in every output, token, "help")
-// The extra column has no position, is never masked, and joins the sum in Z. Its score is that of a
+// 2 switch BIAS=<name>  X_BIAS(name, extra key, learn k*, v*, v* in every output, token, "help")
+// The extra key has no position, is never masked, and joins the sum in Z. Its score is that of a
 // key k*, scale q . k*, or a logit z of each query head, which needs no k*. What is not learned is
 // 0.
 enum Column { NO_COLUMN, KEY_COLUMN, LOGIT_COLUMN };
@@ -141,11 +141,12 @@ static const BiasRow BIAS_ROWS[] = { BIAS_VARIANTS(X_BIAS) };
 BIAS_VARIANTS(X_BIAS)
 #undef X_BIAS
 
-// Tells whether the extra column is idle: an output depends on it by the sum in Z and by v*, and
+// Tells whether the extra key is idle: an output depends on it by the sum in Z and by v*, and
 // with neither it is left out of what is measured. So is a key k* = 0, whose score is 0, if f(0)
 // is 0.
 // bias: a BiasRow or a Bias_k; has_v: v* is not 0
-template <class B> constexpr bool column_idle(ZKind Z, const B& bias, bool has_v, bool zero_at_0) {
+template <class B>
+constexpr bool column_has_no_effect(ZKind Z, const B& bias, bool has_v, bool zero_at_0) {
     if (bias.column == NO_COLUMN) { return false; }
     const bool weighs_nothing = bias.column == KEY_COLUMN && !bias.learn_k && zero_at_0;
     return weighs_nothing || (Z == Z_ONE && !has_v);
@@ -261,7 +262,7 @@ template <class P> HD P* attn_star(P* star, AttnShape s, int g) {
     return star + g * s.HS;
 }
 
-// Returns what the score of query head h's extra column is made of: its z, or the k* of its
+// Returns what the score of query head h's extra key is made of: its z, or the k* of its
 // key/value head; or the gradient of that.
 template <class Bi, class P> HD P* attn_column(P* star, AttnShape s, int h) {
     if (Bi::column != LOGIT_COLUMN) { return attn_star(star, s, h / (s.NH / s.KV)); }
@@ -319,7 +320,7 @@ template <class A, class F> HD F attn_slope(F s, F cap) {
 }
 
 // Returns the value that m, the largest score, starts from.
-template <class A, class F> HD F attn_least() {
+template <class A, class F> HD F attn_initial_max() {
     if (A::Z == Z_ABS) { return F(0); }
     return F(-INFINITY);
 }

@@ -272,7 +272,7 @@ void usage(char command);
 void welcome();
 
 // Dies at a word that no command takes, and names the command that it resembles most.
-void command_known(const Flags& f, char command);
+void command_check(const Flags& f, char command);
 
 // Reads the command line. *command: its letter. Ends the program at what it does not know.
 Flags flags_parse(int argc, char** argv, char* command);

@@ -7,9 +7,9 @@ one sequence, rows are queries, 1 <= k <= T.
     Sink_k      mean over sequences, layers, heads of [alpha_k > eps]: threshold first, then
                 average; eps 0.3, T 64
     proxy       the same for |w_ij| / sum_j |w_ij|: for operations whose rows do not sum to 1
-    star        the extra column or the sink token: the map is then (T+1) x (T+1), row and
-                column 0 are the star's; the query row of an extra column is one-hot on itself.
-                A column that no output depends on (column_idle) is not there
+    star        the extra key or the sink token: the map is then (T+1) x (T+1), row and
+                column 0 are the star's; the query row of an extra key is one-hot on itself.
+                A column that no output depends on (column_has_no_effect) is not there
     mass        mean over queries of sum_j A_ij over the tokens (the star left out)
     entropy     mean over queries of -sum_j P_ij ln P_ij, P the proxy over all columns
     norms       l2 norms of hidden states, keys, values: the first token's and the others' mean
@@ -78,7 +78,7 @@ template <class A> bool attn_sums_to_one(float alpha) { return A::Z == Z_SUM && 
 
 namespace ref {
 // The sums that HeadMetrics are made from. Each query t adds a row of weights: T tokens, then the
-// extra column. The star is the extra column, or the sink token: then skip is 1.
+// extra key. The star is the extra key, or the sink token: then skip is 1.
 struct HeadSums {
     double alpha[METRIC_K + 1] = {};
     double proxy[METRIC_K + 1] = {};
@@ -165,7 +165,7 @@ struct HeadSums {
 // skip = 1 if row 0 is a sink token. O(T) memory per thread
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
-                       StarColumn<const real> star, HeadGate<const real> gate, int skip,
+                       ExtraKey<const real> star, HeadGate<const real> gate, int skip,
                        AttnShape s) {
 #pragma omp parallel for schedule(dynamic)
     for (int bh = 0; bh < s.B * s.NH; bh++) {

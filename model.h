@@ -156,7 +156,7 @@ struct Stage;
 
 // Runs a stage of layer l, or does something else in its place: how eval changes what a model
 // computes.
-typedef std::function<void(Model* m, const Stage& stage, int l)> Around;
+typedef std::function<void(Model* m, const Stage& stage, int l)> StageHook;
 
 // Rows of the batch whose positions run on. What is loaded is a list of them: one span for a batch
 // of whole sequences; one for the next row of a sequence whose earlier rows are in the cache; or,
@@ -225,7 +225,7 @@ struct Model {
     int cache_room;
     acc* mixer_state;           // what layers without attention remember
 
-    Around around;              // if it is set, every stage of a forward pass goes through it
+    StageHook stage_hook;       // if it is set, every stage of a forward pass goes through it
 };
 
 // Counts the rows of the sink token before each sequence: one, or none.
@@ -263,7 +263,7 @@ inline AttnShape attn_shape(const Model* m, int l) {
 }
 
 // Returns the same for n rows, for code that does not ask which tokens they are.
-inline AttnShape only_rows(const Model* m, int l, int n) {
+inline AttnShape attn_shape_rows(const Model* m, int l, int n) {
     AttnShape s = attn_shape(m, l);
     s.B = 1;
     s.T = n;
@@ -271,27 +271,27 @@ inline AttnShape only_rows(const Model* m, int l, int n) {
 }
 
 // Returns the same for the rows of one span.
-inline AttnShape span_shape(const Model* m, int l, const Span& span) {
+inline AttnShape attn_shape_span(const Model* m, int l, const Span& span) {
     AttnShape s = attn_shape(m, l);
     s.B = span.sequences;
     s.T = span.length;
     return s;
 }
 
-// Returns the key of the extra column: k*, or z of BIAS=logit; NULL is zero.
-inline const real* star_k(const Model* m, int l) {
+// Returns k* of the extra key, or its logit z (BIAS=logit); NULL is zero.
+inline const real* extra_k(const Model* m, int l) {
     const auto& w = layer_weights(m, l);
     return m->sizes.bias.column == LOGIT_COLUMN ? w.zstar : w.kstar;
 }
 
-// Returns the value of the extra column, v*; NULL is zero.
-inline const real* star_v(const Model* m, int l) {
+// Returns v*, the value of the extra key; NULL is zero.
+inline const real* extra_v(const Model* m, int l) {
     return m->sizes.bias.learn_v ? layer_weights(m, l).vstar : m->v_fixed;
 }
 
-// Returns the extra column, which attention reads.
-inline StarColumn<const real> star_column(const Model* m, int l) {
-    return { star_k(m, l), star_v(m, l) };
+// Returns the extra key, which attention reads.
+inline ExtraKey<const real> extra_key(const Model* m, int l) {
+    return { extra_k(m, l), extra_v(m, l) };
 }
 
 // Returns the table by which layer l rotates q and k, from position 0; NULL if it does not.
@@ -343,7 +343,7 @@ inline real* act_n(const Model* m, int i) {
 inline real* act_f(const Model* m, int i) { return of_branch(m->acts.f, m, i, m->sizes.C); }
 
 // Returns what lm_head reads.
-inline real* act_top(const Model* m, size_t row = 0) {
+inline real* lm_head_input(const Model* m, size_t row = 0) {
     const Sizes& sizes = m->sizes;
     if (sizes.norm.stream) { return act_x(m, 2 * sizes.L, row); }
     const size_t norms_before = sizes.norm.in ? branches_kept(m) : 0;
@@ -390,7 +390,7 @@ inline real* act_fca(const Model* m, int l) { return of_layer(m->acts.fca, m, l,
 
 // Makes the tables of positions reach T rows, the sink token's among them. They grow with what is
 // read: a config.json may promise a billion positions.
-void model_reach(Model* m, long T);
+void positions_extend(Model* m, long T);
 
 // ---- memory
 
@@ -416,7 +416,7 @@ inline void publish_weights(Model* m) {
 }
 
 // Sets all weights from num_params numbers in host memory.
-void model_set(Model* m, const acc* host);
+void model_set_weights(Model* m, const acc* host);
 
 // Allocates the weights and, if the model is to be trained, gradients and optimizer state.
 Model model_new(const Arch& arch, int T_max, bool train);

@@ -398,9 +398,9 @@ template <class Bi, class P> struct HeadRows {
     int h;
     int g;                         // the key/value head that it reads
     P* qkv;                        // row 0 of the sequence
-    StarColumn<P> star;            // the extra column of this head
+    ExtraKey<P> star;            // the extra key of this head
 
-    HeadRows(P* all, StarColumn<P> column, int b, int h, AttnShape s) : s(s), h(h) {
+    HeadRows(P* all, ExtraKey<P> column, int b, int h, AttnShape s) : s(s), h(h) {
         g = h / (s.NH / s.KV);
         qkv = row_of(all, (long)b * s.T, attn_row(s));
         star.k = attn_column<Bi>(column.k, s, h);
@@ -432,7 +432,7 @@ template <class A, class Bi, class Pe> struct Head : HeadRows<Bi, const real> {
     typedef HeadRows<Bi, const real> Rows;
     using Rows::s, Rows::h, Rows::q, Rows::k, Rows::star;
 
-    Head(const real* qkv, StarColumn<const real> column, int b, int h, AttnShape s)
+    Head(const real* qkv, ExtraKey<const real> column, int b, int h, AttnShape s)
         : Rows(qkv, column, b, h, s), slope(pe_slope<Pe>(s, h)) {}
 
     // Tells whether query t sees column j.
@@ -480,9 +480,9 @@ inline long stat_at(int b, int t, int h, AttnShape s) {
 //      Z   = sum_j w_j
 //      A_j = w_j / Z
 //      o_t = sum_j A_j v_j
-// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra column
+// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra key
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
+void attention_forward(real* out, acc* stat, const real* qkv, ExtraKey<const real> star,
                        AttnShape s) {
     const real alpha = attn_alpha<A, real>(s);
     const real p = s.p;
@@ -494,7 +494,7 @@ void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const r
         std::vector<real> score(s.T + 1);                        // of one row
         for (int t = 0; t < s.T; t++) {
             // pass 1: the scores, and the largest of them
-            real m = attn_least<A, real>();
+            real m = attn_initial_max<A, real>();
             head.each_seen(t, [&](int j) {
                 score[j] = head.score(t, j);
                 m = max_(m, score[j]);
@@ -524,12 +524,12 @@ void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const r
 // Computes the gradients of q, k and v. In the forward pass this was:
 //      o = sum_j A_j v_j,  A_j = alpha f(s_j) / Z,  s_j a score,   so
 //      dv_j += A_j do,  d = attn_ds(do . v_j, ..) attn_slope(s_j) scale,  dq += d k_j,  dk_j += d q
-// dqkv is overwritten; dstar += as star, NULL where nothing is learned. With turns, rope's table,
-// dq and dk are rotated back: if q and k came out of rope, this is its backward, too
+// dqkv is overwritten; dstar += as star, NULL where nothing is learned. With rope_table, dq and dk
+// are rotated back: if q and k came out of rope, this is also its backward
 template <class A, class Bi, class Pe>
-void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
-                        AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
-                        const acc* turns, AttnShape s) {
+void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
+                        AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> star,
+                        const acc* rope_table, AttnShape s) {
     const real alpha = attn_alpha<A, real>(s);
     const real scale = s.scale;
     const real cap = s.cap;
@@ -565,7 +565,7 @@ void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
             });
         }
     }
-    if (turns) { rope(dqkv, turns, -1, s); }
+    if (rope_table) { rope(dqkv, rope_table, -1, s); }
 }
 
 // ----------------------------------------------------------------------------

@@ -19,7 +19,7 @@ struct Init { double std, mean; };
 #define ONES Init{ 0, 1 }
 #define ZEROS Init{ 0, 0 }
 // What a tensor is for. A product is one inside a layer, which --optimizer muon is for; gates weigh
-// or select what products give; a key, value, logit or token is of the extra column.
+// or select what products give; a key, value, logit or token is of the extra key.
 enum Purpose {
     FOR_PRODUCT, FOR_GATE, FOR_TABLE, FOR_POSITIONS, FOR_HEAD, FOR_NORM,
     FOR_BIAS, FOR_KEY, FOR_VALUE, FOR_LOGIT, FOR_TOKEN

@@ -266,7 +266,7 @@ static void rotary_forward(Model* m, int l) {
     if (!table) { return; }
     for (const Span& span : m->spans) {
         const acc* from = row_of(table, span.position, rotated(m->arch));
-        ops::rope(act_qkv(m, l, span.row), from, +1, span_shape(m, l, span));
+        ops::rope(act_qkv(m, l, span.row), from, +1, attn_shape_span(m, l, span));
     }
 }
 
@@ -311,7 +311,7 @@ static void phi_forward(Model* m, int l) {
     const auto& w = layer_weights(m, l);
     const long width = m->sizes.qk_width;
     ops::in_parts(rows(m), [&](long row, int n) {
-        const AttnShape s = only_rows(m, l, n);
+        const AttnShape s = attn_shape_rows(m, l, n);
         const int heads = n * (s.NH + s.KV);
         real* qkv = act_qkv(m, l, row);
         real* in = act_phi_in(m, l, row);
@@ -337,7 +337,7 @@ static void phi_backward(Model* m, int l) {
     const long width = m->sizes.qk_width;
     const long count = m->sizes.HS * m->sizes.HS;    // of each of the two matrices
     auto backward = [&](long row, int n, acc* dw1, acc* dw2) {
-        const AttnShape s = only_rows(m, l, n);
+        const AttnShape s = attn_shape_rows(m, l, n);
         const int heads = n * (s.NH + s.KV);
         const real* in = act_phi_in(m, l, row);
         const real* hidden = act_phi_hidden(m, l, row);
@@ -361,7 +361,7 @@ static void attend_forward(Model* m, int l) {
     for (const Span& span : m->spans) {
         if (span.position > 0) { continue; }
         variant::attend(act_att(m, l, span.row), act_stat(m, l, span.row), act_qkv(m, l, span.row),
-                        star_column(m, l), span_shape(m, l, span));
+                        extra_key(m, l), attn_shape_span(m, l, span));
     }
     attention_continued(m, l);
 }
@@ -371,12 +371,12 @@ static void attend_forward(Model* m, int l) {
 static void attend_backward(Model* m, int l) {
     const BiasRow& bias = m->sizes.bias;
     const auto& g = layer_grads(m, l);
-    const StarColumn<acc> dstar = { bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
+    const ExtraKey<acc> dstar = { bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
                                     bias.learn_v ? g.vstar : NULL };
     const acc* rope = rotates_in_attention(m) ? layer_rope(m, l) : NULL;
     const AttnResult<real, acc> result = { act_att(m, l), act_stat(m, l) };
     variant::attend_backward(m->acts.dqkv, dstar, m->acts.datt, result, act_qkv(m, l),
-                             star_column(m, l), rope, attn_shape(m, l));
+                             extra_key(m, l), rope, attn_shape(m, l));
 }
 
 // -- GATE: o sigmoid(g), g = n W_g^T: a number for each head, or for each of its channels
@@ -587,14 +587,14 @@ static void divide_logits(const Model* m, real* x) {
 
 // Runs all layers: tokens -> what lm_head reads. Calls watch(l) after layer l, and watch(-1) after
 // the embedding: its activations are valid then, and perhaps not later.
-void model_body(Model* m, const Watch& watch) {
+void model_layers(Model* m, const Watch& watch) {
     embed_forward(m);
     if (watch) { watch(-1); }
     for (int l = 0; l < m->sizes.L; l++) {
         for (auto& stage : LAYER_STAGES) {
             if (!stage.when(m, l)) { continue; }
-            if (m->around) {
-                m->around(m, stage, l);
+            if (m->stage_hook) {
+                m->stage_hook(m, stage, l);
             } else {
                 stage.forward(m, l);
             }
@@ -602,15 +602,15 @@ void model_body(Model* m, const Watch& watch) {
         if (watch) { watch(l); }
     }
     if (!m->sizes.norm.stream) {
-        norm_forward(m, act_top(m), act_x(m, 2 * m->sizes.L), norm_final(m));
+        norm_forward(m, lm_head_input(m), act_x(m, 2 * m->sizes.L), norm_final(m));
     }
-    divide_logits(m, act_top(m));
+    divide_logits(m, lm_head_input(m));
 }
 
 // Runs the model on its last T `tokens`; returns what lm_head reads of the last one. If the cache
 // holds all rows before it, only its own is computed. Not within a prefix: there earlier rows see
 // later ones, and change.
-const real* model_read(Model* m, const std::vector<int>& tokens) {
+const real* model_forward_last(Model* m, const std::vector<int>& tokens) {
     const int T = std::min<size_t>(tokens.size(), m->arch.T);
     const int row = T - 1 + sink_rows(m);
     const bool cached = row > 0 && cached_rows(m) == row;
@@ -621,8 +621,8 @@ const real* model_read(Model* m, const std::vector<int>& tokens) {
         seq.push_back(0);
         model_load(m, seq.data(), 1, T);
     }
-    model_body(m);
-    return act_top(m, m->T - 1);
+    model_layers(m);
+    return lm_head_input(m, m->T - 1);
 }
 
 // ---- lm_head
@@ -662,7 +662,7 @@ void lm_head_losses(Model* m, acc* losses, const real* x, const int* targets, in
 void model_lm_head(Model* m, float dloss) {
     const int N = rows(m);
     if (ops::lm_head_part && !m->train && dloss == 0) {
-        lm_head_losses(m, m->acts.losses, act_top(m), m->targets, N);
+        lm_head_losses(m, m->acts.losses, lm_head_input(m), m->targets, N);
         return;
     }
     const Linear lm_head = lm_head_linear(m);
@@ -671,7 +671,7 @@ void model_lm_head(Model* m, float dloss) {
     real* dtop = m->sizes.norm.stream ? m->acts.dx : m->acts.dn;
     for (int row = 0; row < N; row += m->lm_head_rows) {
         const int n = std::min(m->lm_head_rows, N - row);
-        const real* top = act_top(m, row);
+        const real* top = lm_head_input(m, row);
         acc* losses = m->acts.losses + row;
         linear_forward(logits, top, lm_head, n);
         ops::classifier(losses, logits, m->targets + row, dloss, cap, n, m->sizes.V);
@@ -690,7 +690,7 @@ std::vector<acc> model_losses(Model* m) {
 // Runs the loaded batch forward; returns the mean loss over the `count` targets that count, 0 if
 // none does.
 double model_forward(Model* m, long count, float dloss, const Watch& watch) {
-    model_body(m, watch);
+    model_layers(m, watch);
     model_lm_head(m, dloss);
     double sum = 0;
     for (acc x : model_losses(m)) { sum += x; }
@@ -741,7 +741,7 @@ void model_zero(Model* m) {
 // Runs the loaded batch forward and backward; adds its part to the gradients and to the mean loss
 // over `count` targets.
 void accumulate_loaded(Model* m, long count, bool last) {
-    model_body(m);
+    model_layers(m);
     model_lm_head(m, 1.0f / count);
     ops::loss_add(m->sums, m->acts.losses, rows(m), count);
     model_backward(m, last);
@@ -830,7 +830,7 @@ int command_train(Flags flags) {
         Due due = run_due(r, step);
         const std::vector<uint64_t> place = run_place(r);
         auto guarded = [&](const std::function<void()>& work) {
-            if (!survives(work)) { run_lost_data(&r, step, place); }
+            if (!run_guarded(work)) { run_lost_data(&r, step, place); }
         };
         if (evaluation_due(r, step)) {
             guarded([&] { run_evaluate(&r, step); });
@@ -880,7 +880,7 @@ int main(int argc, char** argv) {
     dist::start();
     char letter;
     Flags f = flags_parse(argc, argv, &letter);
-    command_known(f, letter);
+    command_check(f, letter);
     if (letter != COMMAND_train) { require_one_process(); }
     threads_check();
     const bool computes = letter != COMMAND_tokenize;

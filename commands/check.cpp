@@ -90,7 +90,7 @@ struct GradientCheck {
 double GradientCheck::loss_moved(const Tensor& t, const Vector& u, double h) {
     std::vector<acc> moved = weights;
     for (long i = 0; i < t.count; i++) { moved[t.at + i] += h * u[i]; }
-    model_set(&m, moved.data());
+    model_set_weights(&m, moved.data());
     return model_forward(&m, count, 0);
 }
 
@@ -171,7 +171,7 @@ static GradientCheck gradient_check(const Arch& c, uint64_t seed) {
     std::vector<int> seqs((size_t)B * (c.T + 1));
     for (auto& token : seqs) { token = rng_below(&check.rng, c.V); }
     check.weights = weights_shaken(m, &check.rng);
-    model_set(m, check.weights.data());
+    model_set_weights(m, check.weights.data());
     model_zero(m);
     const long targets = targets_count(m, seqs.data(), B, c.T);
     model_accumulate(m, seqs.data(), B, c.T, targets);

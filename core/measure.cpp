@@ -61,8 +61,8 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
         const real* k = qkv + sizes.q_width;
         const real* v = qkv + sizes.qk_width;
         const HeadGate<const real> gate = { sizes.gate ? act_gate(m, l) : NULL, gates_per_head(m) };
-        const auto metrics = variant::attention_metrics[column_idle(m->arch)];
-        metrics(r.heads[layer], qkv, act_stat(m, l), star_column(m, l), gate, sink_rows(m),
+        const auto metrics = variant::attention_metrics[column_has_no_effect(m->arch)];
+        metrics(r.heads[layer], qkv, act_stat(m, l), extra_key(m, l), gate, sink_rows(m),
                 attn_shape(m, l));
         ops::row_norms(r.k[layer], k, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
         ops::row_norms(r.v[layer], v, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
@@ -172,7 +172,7 @@ static Metrics metrics_new(const Model* m, int n, int T) {
     r.NH = sizes.NH;
     r.L = r.layers.size();
     r.sums_to_one = attn_sums_to_one<Attn>(m->arch.attn_alpha);
-    r.has_star = (Bias::column && !column_idle(m->arch)) || sink_rows(m);
+    r.has_star = (Bias::column && !column_has_no_effect(m->arch)) || sink_rows(m);
     r.has_gate = sizes.gate;
     r.heads.resize((size_t)n * r.L * r.NH);
     r.h_max.resize(sizes.L + 1);
@@ -263,7 +263,7 @@ AttentionHost attention_host(const Model* m, int l) {
     AttentionHost x;
     x.qkv = copy_to_host(act_qkv(m, l), N * sizes.qkv_width);
     x.stat = copy_to_host(act_stat(m, l), N * sizes.NH * 2);
-    const real* star = star_k(m, l);
+    const real* star = extra_k(m, l);
     if (!star) { return x; }
     const bool logit = sizes.bias.column == LOGIT_COLUMN;
     const size_t count = logit ? sizes.NH : bias_rows(m->arch) * sizes.HS;
@@ -277,8 +277,9 @@ void sink_at_add(SinkAt* at, const Model* m, int l) {
     const AttnShape s = attn_shape(m, l);
     const int skip = sink_rows(m);
     const real* star = x.star.empty() ? NULL : x.star.data();
-    const auto alphas = column_idle(m->arch) ? head_alphas<Attn, Bias_none, Pe, real, acc>
-                                             : head_alphas<Attn, Bias, Pe, real, acc>;
+    const auto alphas = column_has_no_effect(m->arch)
+                            ? head_alphas<Attn, Bias_none, Pe, real, acc>
+                            : head_alphas<Attn, Bias, Pe, real, acc>;
     std::vector<std::vector<double>> alpha((size_t)s.B * s.NH);
     #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < s.B * s.NH; i++) {

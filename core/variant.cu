@@ -61,7 +61,7 @@ template <> double Pe::bias(int distance, float slope) {
 
 namespace variant {
 // only where the column may be idle is there a second instance of the metrics
-constexpr bool may_idle = column_idle(Attn::Z, Bias(), Bias::learn_v, true);
+constexpr bool may_idle = column_has_no_effect(Attn::Z, Bias(), Bias::learn_v, true);
 using Without = std::conditional_t<may_idle, Bias_none, Bias>;
 
 Attend* const attend = ops::attention_forward<Attn, Bias, Pe>;

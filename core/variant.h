@@ -22,20 +22,20 @@ typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimizer state hold
 
 namespace variant {
-typedef void Attend(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
+typedef void Attend(real* out, acc* stat, const real* qkv, ExtraKey<const real> star,
                     AttnShape s);
-typedef void AttendBackward(real* dqkv, StarColumn<acc> dstar, const real* dout,
+typedef void AttendBackward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
                             AttnResult<real, acc> result, const real* qkv,
-                            StarColumn<const real> star, const acc* turns, AttnShape s);
-typedef void AttentionRow(real* out, const real* q, const real* kv, StarColumn<const real> star,
+                            ExtraKey<const real> star, const acc* rope_table, AttnShape s);
+typedef void AttentionRow(real* out, const real* q, const real* kv, ExtraKey<const real> star,
                           int t, AttnShape s);
 typedef void AttentionMetrics(HeadMetrics* out, const real* qkv, const acc* stat,
-                              StarColumn<const real> star, HeadGate<const real> gate, int skip,
+                              ExtraKey<const real> star, HeadGate<const real> gate, int skip,
                               AttnShape s);
 extern Attend* const attend;
 extern AttendBackward* const attend_backward;
 extern AttentionRow* const attention_row;             // one query, in host memory
-extern AttentionMetrics* const attention_metrics[2];  // [1]: as if there were no extra column
+extern AttentionMetrics* const attention_metrics[2];  // [1]: as if there were no extra key
 extern std::string (*const hopper_lacks)(int NH, int KV, int HS);   // cuda/hopper_check.cuh
 } // namespace variant
 #endif // VARIANT_H

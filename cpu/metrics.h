@@ -72,7 +72,7 @@ struct HeadMeasured {
     AttnShape s;
 };
 
-// Adds the extra column of query t.
+// Adds the extra key of query t.
 template <class A, class Bi> void row_star(QueryRow* row, const HeadMeasured& head, int t) {
     if (Bi::column == NO_COLUMN) { return; }
     const acc* st = head.stat + 2 * t;
@@ -168,7 +168,7 @@ HeadMetrics head_metrics(const HeadMeasured& head, int skip) {
 // after a forward pass that kept its rows
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
-                       StarColumn<const real> star, HeadGate<const real> gate, int skip,
+                       ExtraKey<const real> star, HeadGate<const real> gate, int skip,
                        AttnShape s) {
     const size_t all = (size_t)s.B * s.NH * s.T;
     const bool has_all = kept_rows.of == stat && kept_rows.rows.size() == all;

@@ -21,17 +21,17 @@ w0 w1 .., each right before its product; while tensor cores compute one, the war
 #include <cfloat>
 
 namespace cuda {
-// What a lane holds of its 2 MT rows, which are own + 8 r (number_of, mma.cuh).
+// What a lane holds of its 2 MT rows, which are lane_row + 8 r (element, mma.cuh).
 template <int HS, int MT> struct OnlineRows {
     float m[2 * MT];                     // the largest score so far, in powers of 2
     float l[2 * MT];                     // the lane's part of the sum in Z, relative to that
     Sums<MT, HS> o;                      // the output, relative to that
 };
 
-// The extra column of a query head: its key or its logit, and its value; NULL for 0.
+// The extra key of a query head: its key or its logit, and its value; NULL for 0.
 struct OnlineStar { const bf16 *key, *value; };
 
-// Returns the score of the extra column for the query q, whose channels the lanes of a row share.
+// Returns the score of the extra key for the query q, whose channels the lanes of a row share.
 template <class A, class Bi, int HS>
 DEVICE float online_star(const bf16* q, const bf16* key, const AttnShape& s) {
     if (Bi::column == LOGIT_COLUMN) { return (float)*key; }
@@ -41,16 +41,16 @@ DEVICE float online_star(const bf16* q, const bf16* key, const AttnShape& s) {
     return attn_capped<A>(quad_sum(dot) * (float)s.scale, s.cap);
 }
 
-// Begins the rows with the extra column, or with nothing. q: the head's first query.
+// Begins the rows with the extra key, or with nothing. q: the head's first query.
 template <class A, class Bi, class Pe, int HS, int MT>
 DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, OnlineStar star,
-                         const TileScore<A, Pe>& score, int own, const AttnShape& s) {
+                         const TileScore<A, Pe>& score, int lane_row, const AttnShape& s) {
     constexpr bool column = Bi::column != NO_COLUMN;
     UNROLL(r, 2 * MT) {
-        float m = attn_least<A, float>();
+        float m = attn_initial_max<A, float>();
         float w_star = 0;
         if (column) {
-            const int t = min(own + 8 * r, s.T - 1);
+            const int t = min(lane_row + 8 * r, s.T - 1);
             const float s_star = online_star<A, Bi, HS>(q + (long)t * attn_row(s), star.key, s);
             m = max_(m, s_star);
             w_star = attn_term<A>(s_star, m);
@@ -63,7 +63,7 @@ DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, OnlineStar star,
         UNROLL(n, HS / 8) {
             for (int e = 0; e < 2; e++) {
                 const int at = 8 * n + lane_column() + e;
-                number_of(x.o, r, 2 * n + e) = value ? share * (float)star.value[at] : 0.0f;
+                element(x.o, r, 2 * n + e) = value ? share * (float)star.value[at] : 0.0f;
             }
         }
     }
@@ -86,7 +86,7 @@ DEVICE float tile_scores(Products& w, int r, const TileScore<A, Pe>& score, int 
                          const AttnShape& s) {
     float top = -INFINITY;
     UNROLL(i, N / 4) {
-        float& w_j = number_of(w, r, i);
+        float& w_j = element(w, r, i);
         const int key = j + columns_on(i);
         w_j = score(w_j, t, key, s);
         const bool sees = FULL || ((key < s.T) & attn_sees(s, t, key));
@@ -99,13 +99,13 @@ DEVICE float tile_scores(Products& w, int r, const TileScore<A, Pe>& score, int 
 // Makes scores of the dot products of all rows, and the rows relative to the largest.
 template <bool FULL, class A, class Pe, int HS, int MT, int N>
 DEVICE void online_scores(OnlineRows<HS, MT>& x, Sums<MT, N>& w, const TileScore<A, Pe>& score,
-                          int own, int j, const AttnShape& s) {
+                          int lane_row, int j, const AttnShape& s) {
     UNROLL(r, 2 * MT) {
-        const float top = tile_scores<FULL, A, Pe, N>(w, r, score, own + 8 * r, j, s);
+        const float top = tile_scores<FULL, A, Pe, N>(w, r, score, lane_row + 8 * r, j, s);
         if (A::exp_family) {
             const float m = fmaxf(x.m[r], __fmul_rn(quad_max(top), score.unit));
             const float shrink = online_shrink<A>(x, r, m, s);
-            UNROLL(i, HS / 4) { number_of(x.o, r, i) *= shrink; }
+            UNROLL(i, HS / 4) { element(x.o, r, i) *= shrink; }
         }
     }
 }
@@ -117,7 +117,7 @@ DEVICE void online_weights(OnlineRows<HS, MT>& x, Sums<MT, N>& w, int k,
     UNROLL(r, 2 * MT) {
         const float one = A::Z == Z_ABS ? ex2_approx(-x.m[r]) : 0.0f; // softpick's f is e^s - 1
         UNROLL(i, 4) {
-            float& w_j = number_of(w, r, 4 * k + i);
+            float& w_j = element(w, r, 4 * k + i);
             w_j = score.weight(w_j, x.m[r]) - one;
             x.l[r] += score.mass(w_j, s);
             w_j = attn_share<A>(Fast(w_j)).v;
@@ -128,9 +128,9 @@ DEVICE void online_weights(OnlineRows<HS, MT>& x, Sums<MT, N>& w, int k,
 // Ends the rows: stores their stat and returns the factors that make outputs of the sums.
 template <class A, class Pe, int HS, int MT>
 DEVICE void online_end(float (&factor)[2 * MT], acc* stat, const OnlineRows<HS, MT>& x,
-                       const TileScore<A, Pe>& score, int bh, int own, const AttnShape& s) {
+                       const TileScore<A, Pe>& score, int bh, int lane_row, const AttnShape& s) {
     UNROLL(r, 2 * MT) {
-        const int t = own + 8 * r;
+        const int t = lane_row + 8 * r;
         const float m = x.m[r] * LN_2;
         const float l = quad_sum(x.l[r]);
         float two[2];
@@ -192,14 +192,14 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
                               attn_star((const bf16*)in.star.v, s, g) };
     // In the loop and after it, again() leaves the registers to the products.
     auto load = [&](int buf, int j0) {
-        const unsigned thread = again(threadIdx.x);
-        const bf16* v = k + again(s.KV * HS);
+        const unsigned thread = opaque(threadIdx.x);
+        const bf16* v = k + opaque(s.KV * HS);
         tile_load<HS, BK>(sk + buf * BK * HS, k, W, j0, s.T, thread);
         tile_load<HS, BK>(sv + buf * BK * HS, v, W, j0, s.T, thread);
     };
 
     OnlineRows<HS, MT> x; // before the loads: twenty registers less
-    online_start<A, Bi>(x, q, star, score, t0 + place.row0 + lane_row(), s);
+    online_start<A, Bi>(x, q, star, score, t0 + place.row0 + lane_group(), s);
     tile_load<HS, BQ>(sq, q, W, t0, s.T);
     int j0 = next_keys(s, t0, BQ, 0, end, BK);
     load(0, j0);
@@ -212,13 +212,13 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
         __syncthreads();
         Sums<MT, BK> w;
         product_rows<HS, MT, BK>(w, queries, sk + buf * BK * HS, by_row);
-        const unsigned thread = again(threadIdx.x);
-        const int own = t0 + thread / 32 * 16 * MT + thread % 32 / 4;
+        const unsigned thread = opaque(threadIdx.x);
+        const int lane_row = t0 + thread / 32 * 16 * MT + thread % 32 / 4;
         const int first_key = j0 + thread % 4 * 2;
         if (tile_full(s, t0, j0, BQ, BK)) {
-            online_scores<true, A, Pe, HS, MT, BK>(x, w, score, own, first_key, s);
+            online_scores<true, A, Pe, HS, MT, BK>(x, w, score, lane_row, first_key, s);
         } else {
-            online_scores<false, A, Pe, HS, MT, BK>(x, w, score, own, first_key, s);
+            online_scores<false, A, Pe, HS, MT, BK>(x, w, score, lane_row, first_key, s);
         }
         UNROLL(i, BK / 16) {
             online_weights<A, Pe, HS, MT, BK>(x, w, i, score, s);
@@ -227,9 +227,9 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
         __syncthreads(); // before this buffer is filled again
         j0 = next;
     }
-    const ForwardPlace<MT, BQ> at(again(head_tile().head), again(threadIdx.x), s);
+    const ForwardPlace<MT, BQ> at(opaque(head_tile().head), opaque(threadIdx.x), s);
     float factor[2 * MT];
-    online_end(factor, stat, x, score, at.bh, at.t0 + at.row0 + lane_row(), s);
+    online_end(factor, stat, x, score, at.bh, at.t0 + at.row0 + lane_group(), s);
     bf16* to = out + (long)at.b * s.T * s.NH * HS + at.h * HS;
     const OutRows rows = { to, s.NH * HS, at.t0, s.T };
     UNROLL(i, MT) {

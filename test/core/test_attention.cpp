@@ -20,9 +20,9 @@ using ref::real;
 
 // ---- one call of the operation under test
 struct Op { // the build of one ATTN, BIAS, PE and what the witness has to know of them
-    void (*forward)(real*, real*, const real*, StarColumn<const real>, AttnShape);
-    void (*backward)(real*, StarColumn<real>, const real*, AttnResult<real, real>, const real*,
-                     StarColumn<const real>, const real*, AttnShape);
+    void (*forward)(real*, real*, const real*, ExtraKey<const real>, AttnShape);
+    void (*backward)(real*, ExtraKey<real>, const real*, AttnResult<real, real>, const real*,
+                     ExtraKey<const real>, const real*, AttnShape);
     NaiveAttn attn; std::string pe; NaivePe pe_bias;
     bool phi_elu1; Column column; bool learn_k, learn_v;
 };

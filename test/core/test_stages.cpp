@@ -48,7 +48,7 @@ static std::vector<Array> arrays_of(const Model* m, int l) {
 // its sequence, or -1 for one that is not wanted.
 static void run(Model* m, Seen* seen, const std::function<int(int)>& row_of) {
     memset((void*)m->arena, 0, m->arena_bytes); // what no stage has written yet is 0 each time
-    m->around = [&](Model* m, const Stage& stage, int l) {
+    m->stage_hook = [&](Model* m, const Stage& stage, int l) {
         stage.forward(m, l);
         stages_run.insert(stage.name);
         const int number = &stage - LAYER_STAGES.data();
@@ -63,8 +63,8 @@ static void run(Model* m, Seen* seen, const std::function<int(int)>& row_of) {
             }
         }
     };
-    model_body(m);
-    m->around = nullptr;
+    model_layers(m);
+    m->stage_hook = nullptr;
 }
 
 static Seen whole(Model* m, std::vector<int> tokens) {
@@ -150,7 +150,7 @@ static void model_check(Arch c, const std::string& model) {
     for (long i = 0; i < m.num_params; i++) {
         weights[i] = m.params_memory[i] + 0.2 * rng_normal(&rng);
     }
-    model_set(&m, weights.data());
+    model_set_weights(&m, weights.data());
     const std::vector<int> tokens = some_tokens(T, 1);
     compare(&m, cached(&m, tokens), whole(&m, tokens), model + ", cached");
     if (forest_fits(&m)) { forest_check(&m, model); }

@@ -261,7 +261,7 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
         Numbers out(N * s.NH * s.HS, NAN), stat(N * s.NH * 2, NAN), dqkv(qkv.size(), NAN);
         const Numbers dout = numbers(out.size(), 3), table = numbers(s.T * s.rot, 4);
         if (A::phi == PHI_ELU1) { ref::phi_elu1_forward(qkv.data(), s); }
-        const StarColumn<const real> star_column = { or_null(Bi::learn_k, ks), or_null(value, vs) };
+        const ExtraKey<const real> star_column = { or_null(Bi::learn_k, ks), or_null(value, vs) };
         AGREE(strf("%s T=%d", what.c_str(), s.T), ({ &out, &stat }),
               ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), qkv.data(), star_column,
                                                 s));
