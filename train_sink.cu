@@ -865,12 +865,6 @@ static void words_to_checkpoints(char letter, Flags* f) {
     }
 }
 
-static void require_one_process() {
-    if (dist::world == 1) { return; }
-    die(EXIT_USER, strf("%d processes were started, but only train can use many", dist::world),
-        "run this command without mpirun, srun or torchrun");
-}
-
 int main(int argc, char** argv) {
     process_begin(argv);
     if (argc == 1) {
@@ -881,7 +875,10 @@ int main(int argc, char** argv) {
     char letter;
     Flags f = flags_parse(argc, argv, &letter);
     command_check(f, letter);
-    if (letter != COMMAND_train) { require_one_process(); }
+    if (dist::world > 1 && letter != COMMAND_train) {
+        die(EXIT_USER, strf("%d processes were started, but only train can use many", dist::world),
+            "run this command without mpirun, srun or torchrun");
+    }
     threads_check();
     const bool computes = letter != COMMAND_tokenize;
     if (computes) { product_settle(f); }

@@ -196,21 +196,16 @@ static void normal_fill(std::vector<acc>& out, double std, const Rng& stream) {
     }
 }
 
-// Sets the entries of k* that are not learned to zero (Table 13).
-static void clear_k_dims(std::vector<acc>* k_star, const Arch& arch) {
-    for (size_t i = 0; i < k_star->size(); i++) {
-        const int channel = i % arch.HS;
-        if (channel >= arch.k_dims) { (*k_star)[i] = 0; }
-    }
-}
-
 void model_init(Model* m, uint64_t seed) {
     std::vector<acc> host;
     for (auto& t : m->tensors) {
         const Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
         host.assign(t.count, acc(t.init.mean));
         if (t.init.std != 0) { normal_fill(host, t.init.std, rng); }
-        if (t.purpose == FOR_KEY) { clear_k_dims(&host, m->arch); }
+        // the entries of k* that are not learned are zero (Table 13)
+        for (long i = 0; t.purpose == FOR_KEY && i < t.count; i++) {
+            if (i % m->arch.HS >= m->arch.k_dims) { host[i] = 0; }
+        }
         copy_to_device(full_array(m, m->master) + t.at, host);
     }
     publish_weights(m);

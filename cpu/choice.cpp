@@ -105,7 +105,7 @@ static Choice& settled() { static Choice one; return one; }
 const Choice& choice() { return settled(); }
 
 static void take(bool bf16, int k, const char* why) {
-    product_choose(bf16, k);
+    product_settings.chosen[bf16] = k;                   // unless a limit forbids it
     settled() = { kernel_for(bf16).name, why, false };
 }
 

@@ -20,8 +20,6 @@ namespace cpu {
 
 ProductSettings product_settings = { KERNELS - 1, { KERNELS - 1, KERNELS - 1 } };
 
-void product_choose(bool bf16, int k) { product_settings.chosen[bf16] = k; }
-
 bool kernel_here(int k) {
     static const std::vector<bool> here = [] {
         std::vector<bool> all;

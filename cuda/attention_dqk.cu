@@ -15,22 +15,6 @@ template <Side SIDE> DEVICE QueryKey query_key(int row, int other) {
     return { other, row };
 }
 
-// Tells whether every pair of rows r.. and others at.. is masked.
-template <Side SIDE>
-DEVICE bool walk_empty(const AttnShape& s, int r, int rows, int at, int others) {
-    const QueryKey from = query_key<SIDE>(r, at);
-    const QueryKey count = query_key<SIDE>(rows, others);
-    return tile_empty(s, from.query, from.key, count.query, count.key);
-}
-
-// Tells whether no pair of them is masked.
-template <Side SIDE>
-DEVICE bool walk_full(const AttnShape& s, int r, int rows, int at, int others) {
-    const QueryKey from = query_key<SIDE>(r, at);
-    const QueryKey count = query_key<SIDE>(rows, others);
-    return tile_full(s, from.query, from.key, count.query, count.key);
-}
-
 // What a warp takes of ds at a time: the cells of its rows, from r on, and of BX others. For dq
 // they pass through shared memory, where ldmatrix transposes them. For dk they are as mma wants
 // them and go from memory to registers, where there are enough: each is replaced by that of the
@@ -59,7 +43,8 @@ template <int HS, Side SIDE> struct DsCells {
             const int row = r + CELL_SIDE * (i % MT);
             const int other = at + CELL_SIDE * (i / MT);
             const bool outside = max(row, other) >= s.T;
-            const bool empty = walk_empty<SIDE>(s, row, CELL_SIDE, other, CELL_SIDE);
+            const QueryKey cell = query_key<SIDE>(row, other);
+            const bool empty = tile_empty(s, cell.query, cell.key, CELL_SIDE, CELL_SIDE);
             if (outside | empty) { stored &= ~(1u << i); }
         }
     }
@@ -141,7 +126,9 @@ DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const Dqk
     auto load = [&](int buf, int h, int at) {
         const int other = SIDE == QUERIES ? x.others : h;
         const int head_of_chunk = x.b * s.NH + h - c.h0;
-        const bool full = walk_full<SIDE>(s, x.r0, ROWS, at, BX);
+        const QueryKey first = query_key<SIDE>(x.r0, at);
+        const QueryKey count = query_key<SIDE>(ROWS, BX);
+        const bool full = tile_full(s, first.query, first.key, count.query, count.key);
         const unsigned thread = opaque(threadIdx.x);
         tile_load<HS, BX>(sx + buf * TILE, sequence + other * HS, W, at, s.T, thread);
         cells.point(s, head_of_chunk, at, full);

@@ -59,7 +59,7 @@ static void test_settled(bool bf16) {
             CHECK(choice().name == kernels[k].name, "%s: kept %s", kind, choice().name.c_str());
         }
     }
-    product_choose(bf16, KERNELS - 1);
+    product_settings.chosen[bf16] = KERNELS - 1;
 }
 
 // the program: its log names the kernel, a run that goes on keeps it, nothing is written elsewhere
