@@ -2,7 +2,7 @@
 arch.h -- ARCH, everything about a model that is not compiled in, and what its rows generate: the
 struct, its checks, config.json both ways, its flags. The functions are in core/arch.cpp.
 
-A row with nothing special about it is named nowhere else: a new one needs an edit here alone.
+Most rows are named nowhere else, so that a new one needs an edit only here.
 */
 #ifndef ARCH_H
 #define ARCH_H
@@ -10,9 +10,9 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
 #include "rooms.h"
 #include "core/switches.h"
 
-// ---- ARCH. The struct, its checks, config.json both ways, the flags with their --help and the
-// log's line are made from these rows. A key that is missing means the default, so a new row breaks
-// no old checkpoint.
+// ---- ARCH. These rows generate the struct, its checks, config.json both ways, the flags with
+// their --help, and the log's line. A missing key means the default, so a new row breaks no old
+// checkpoint.
 //
 //  type   int, float, str, list: numbers with commas between, or kind: one of the names of a table;
 //         low, high: what a number may be
@@ -123,7 +123,7 @@ struct Arch {
     #define X(type, field, otherwise, ...) type field = otherwise;
     ARCH(X)
     #undef X
-    str family; // the model_type that it was read as; it is written as that where that says it
+    str family; // the model_type it was read as, and is written as if it can be
 };
 #define X(...) +1
 enum { ARCH_ROWS = 0 ARCH(X) };
@@ -135,7 +135,8 @@ inline const BiasRow& bias_of(const Arch& arch) { return BIAS_ROWS[arch.bias]; }
 inline const PeRow&   pe_of(const Arch& arch)   { return PE_ROWS[arch.pe]; }
 inline const FfnRow&  ffn_of(const Arch& arch)  { return FFN_ROWS[arch.ffn]; }
 
-// Reads the value for layer l of a pattern such as 1110, which repeats; an empty one says 1.
+// Tells whether layer l is on in a repeating pattern such as 1110; an empty pattern means all
+// layers.
 inline bool in_pattern(const std::string& pattern, int l) {
     return pattern.empty() || pattern[l % pattern.size()] == '1';
 }
@@ -164,7 +165,7 @@ inline bool column_has_no_effect(const Arch& arch) {
     return column_has_no_effect(Attn::Z, bias, has_v, Attn::sim(0.0f) == 0);
 }
 
-// Says so, and what would give it an effect; "" where it has one.
+// Returns a note that the extra key has no effect, and what would give it one; "" if it has.
 std::string column_note(const Arch& arch);
 
 // Counts the heads that have the slopes 2^(-8h/n) of PE=alibi, the rest those between them: all, or
@@ -176,13 +177,13 @@ inline int slope_heads(const Arch& arch) {
     return n;
 }
 
-// Names what layers have that have no attention, such as "Mamba"; NULL if all have it.
+// Names what replaces attention in some layers, such as "Mamba"; NULL if all have attention.
 inline const char* mixer_of(const Arch& arch) {
     return open_files ? open_files->mixer(arch) : NULL;
 }
 
-// Names what a model has that only runs forward, such as "Mamba layers"; "" if all of it can be
-// trained.
+// Names what a model has that only runs forward, such as "Mamba layers"; "" if the whole model can
+// be trained.
 inline std::string forward_only_part(const Arch& arch) {
     return open_files ? open_files->forward_only(arch) : "";
 }
@@ -203,9 +204,8 @@ inline bool is_flag(const ArchRow& r) { return r.by[0] == '-'; }
 // Returns "norm_kind" for "--norm-kind": a flag's name in the log has _ for -.
 std::string log_name(const ArchRow& r);
 
-// Fills in what follows from the rest, and dies if the rows are not a model that this binary
-// computes. where: "" for flags, else the config.json that the rows came from; errors then speak of
-// its keys.
+// Fills in the derived rows; dies if the rows are not a model that this binary can compute. where:
+// "" for flags, else the config.json the rows came from, whose keys the errors then name.
 void arch_settle(Arch* arch, const std::string& where);
 
 // ---- config.json
@@ -220,8 +220,8 @@ std::string key_name(const ArchRow& r);
 // a kind the first of its table.
 Arch arch_fixed();
 
-// Tells whether transformers.LlamaForCausalLM can open it: if all that LLaMA's config cannot
-// express has LLaMA's value. An allow-list.
+// Tells whether transformers.LlamaForCausalLM can open the model: whether everything that LLaMA's
+// config cannot express has LLaMA's value.
 bool is_llama(Arch arch);
 
 // Adds the rows of one object of config.json: "", "rope_scaling" or "train_sink", of which only

@@ -1,5 +1,5 @@
 /*
-attention_variants.cuh -- everything that differs between one train_sink and another.
+attention_variants.cuh -- everything that differs between one build and another.
 
 Attention here is one operation on one row. For the query at position t and its visible keys j:
 
@@ -24,7 +24,7 @@ activation is new has one in ACTIVATIONS (block_variants.h). Then `make test` ch
     3 PE                     positions
     4 the other switches     block_variants.h
     5 the choice             the names of the switches
-    6 row mathematics        what every variant shares, for one row, on host and device
+    6 row mathematics        the math that all variants share, for one row, on host and device
 */
 #ifndef ATTENTION_VARIANTS_CUH
 #define ATTENTION_VARIANTS_CUH
@@ -206,7 +206,8 @@ static const PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
 // ----------------------------------------------------------------------------
 // 4 the other switches: block_variants.h
 
-// pairs that mean nothing, any value of the first set with any of the second: the Makefile says why
+// meaningless pairs, any value of the first set with any of the second; the Makefile prints the
+// reason
 #define CONFLICTS(X_CONFLICT) \
     X_CONFLICT(ATTN=kernel_elu|kernel_elu_norm BIAS=kv|k|zero|logit, "phi of k* is not defined") \
     X_CONFLICT(ATTN=mlp|mlp_norm               BIAS=kv|k|zero|logit, "phi of k* is not defined") \
@@ -223,7 +224,7 @@ static const PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
 #define SWITCHES(X) X(ATTN) X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
 
 // ----------------------------------------------------------------------------
-// 6 row mathematics. What a row keeps from forward for backward and the metrics is two numbers:
+// 6 row mathematics. Each row keeps two numbers from the forward pass, for backward and the metrics:
 //      exp family:  A_j = exp((s_j - stat[0]) - stat[1]);   stat[0] = max_j s_j,
 //                                                           stat[1] = ln(Z exp(-stat[0]) / alpha)
 //      softpick:    A_j = max(0, that - exp(-stat[0] - stat[1])),   stat[0] = max(0, max_j s_j)
@@ -262,8 +263,8 @@ template <class P> HD P* attn_star(P* star, AttnShape s, int g) {
     return star + g * s.HS;
 }
 
-// Returns what the score of query head h's extra key is made of: its z, or the k* of its
-// key/value head; or the gradient of that.
+// Returns the parameter behind the extra key's score for query head h: its z, or the k* of its
+// key/value head; or that parameter's gradient.
 template <class Bi, class P> HD P* attn_column(P* star, AttnShape s, int h) {
     if (Bi::column != LOGIT_COLUMN) { return attn_star(star, s, h / (s.NH / s.KV)); }
     if (!star || s.bias_shared) { return star; }
@@ -286,7 +287,7 @@ HD bool attn_tile_full(AttnShape s, int t0, int t1, int j0, int j1) {
     return (j1 - 1 <= t0 && (!s.window || j0 > t1 - 1 - s.window)) || j1 <= s.prefix;
 }
 
-// Returns the slope of head h, which its loop over keys needs once.
+// Returns the slope of head h; compute it once, before the loop over keys.
 template <class Pe> HD float pe_slope(AttnShape s, int h) {
     if (s.slope_heads) { return Pe::slope(h, s.slope_heads); }
     return Pe::slope(h, s.NH);
@@ -299,7 +300,7 @@ template <class A, class Pe, class F> HD F attn_bias(AttnShape s, int distance, 
     return bias + F(s.shift);
 }
 
-// Returns what a masked score is set to, so that its weight is 0. (Where w is signed f' is not 0:
+// Returns the score of a masked key, whose weight is then 0. (Where w is signed f' is not 0:
 // backward masks ds itself.)
 template <class A, class F> HD F attn_masked() {
     if (A::is_signed) { return F(0); }
@@ -319,7 +320,7 @@ template <class A, class F> HD F attn_slope(F s, F cap) {
     return max_(F(1) - y * y, F(0));
 }
 
-// Returns the value that m, the largest score, starts from.
+// Returns the initial value of m, the largest score.
 template <class A, class F> HD F attn_initial_max() {
     if (A::Z == Z_ABS) { return F(0); }
     return F(-INFINITY);
@@ -340,7 +341,7 @@ template <class A, class F> HD F attn_mass(F w, F p) {
     return w;
 }
 
-// Returns what v is multiplied by.
+// Returns the factor of v.
 template <class A, class F> HD F attn_share(F w) {
     if (A::Z == Z_ABS) { return max_(w, F(0)); }
     return w;

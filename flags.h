@@ -1,5 +1,5 @@
 /*
-flags.h -- the command line: one row a flag. The struct, the parser, --help and the config line of
+flags.h -- the command line, one row per flag. The struct, the parser, --help and the config line of
 the log come from it. Its functions are in shell/flags.cpp.
 */
 #ifndef FLAGS_H
@@ -20,7 +20,7 @@ struct Preset { const char* name; long L, C, NH, F, V, T, B; };
 static const Preset PRESET_ROWS[] = { PRESETS(X) };
 #undef X
 
-// Groups: the headings of --help, in this order; OWN, those of one command alone, come first
+// Groups: the headings of --help, in this order; OWN, flags of a single command, comes first
 #define FLAG_GROUPS(X) \
     X(OWN, "") X(DATA, "data") X(BB, "the built-in task, -d bb") X(MODEL, "model") \
     X(TRAINING, "training") X(MEASURING, "measuring") X(RUN, "the run")
@@ -47,9 +47,9 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
 // are made from the rows.
 //
 //  cmds   commands that take it (t train, p probe, e eval, g generate, s score, k tokenize,
-//         b bench, c check, x export; T: train, where --resume has to keep it)
+//         b bench, c check, x export; T: train, and --resume keeps it)
 //  group  where --help shows it
-//  low, high   the smallest and largest number it may be given
+//  low, high   smallest and largest value
 //  ...    its rules: what reads it, what bounds it, and what it means to some commands. `f` is the
 //         Flags, `command` the letter. shell/flag_rules.cpp has them
 //             READ_IF(condition, wanted)           else a value that was given is refused
@@ -176,9 +176,9 @@ struct Flags {
     #undef X
     Arch arch; // the flags of ARCH, 0 where the preset or the data decide
     bool given_arch[ARCH_ROWS] = {};             // by row
-    std::vector<std::string> words;              // of the command line that are no flags
+    std::vector<std::string> words;              // arguments that are not flags
 
-    Flags();                                     // these are long, and so compiled once
+    Flags();                                     // long functions, so compiled once
     Flags(const Flags&);
     Flags& operator=(const Flags&);
     ~Flags();
@@ -231,7 +231,7 @@ struct FlagRow : Field {
     bool of_model;                               // a row of ARCH
     std::vector<FlagRule> rules;
 
-    // Tells whether the command takes the flag. A model's flags are those of check, too.
+    // Tells whether the command takes the flag. check also takes every flag of the model.
     bool of(char command) const {
         if (command == COMMAND_train && fixed()) { return true; }
         if (command == COMMAND_check && of_model) { return true; }

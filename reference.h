@@ -1,7 +1,8 @@
 /*
 reference.h -- namespace ref: every operation of the model as a textbook writes it, one row at a
-time, in loops over single numbers. Read this to know what is computed. The fast backends, cpu/ and
-cuda/, have the same functions and must agree with these. make train_sink BACKEND=ref runs on them.
+time, in plain loops. Read this file to see what the model computes. The fast backends, cpu/ and
+cuda/, have the same functions and must agree with these. make train_sink BACKEND=ref builds a
+program that uses these.
 
     1 matrix product         forward; backward to the input, the weight, the bias
     2 embedding, norms       tokens in; LayerNorm and RMSNorm
@@ -13,11 +14,11 @@ cuda/, have the same functions and must agree with these. make train_sink BACKEN
 
 Letters: B sequences of T tokens (with the sink token, if there is one), N = B T rows, C channels,
 NH query heads, KV key/value heads, HS head size, F FFN width, V vocabulary, OC output channels.
-`real` is what tensors hold; `acc` what sums, statistics, gradients of weights and the optimizer
-hold. Here both are float, or double in tests.
+`real` is the type of tensors; `acc` the type of sums, statistics, weight gradients and optimizer
+state. Here both are float, or double in tests.
 
-Parameters: outputs, inputs, weights, sizes; what belongs together is a struct of operands.h. A
-gradient of a weight is added to (+=), that of an activation overwritten, unless a line says
+Parameters: outputs, inputs, weights, sizes; tensors that belong together are structs of operands.h.
+Weight gradients are added to (+=), activation gradients overwritten, unless a comment says
 otherwise. A build adds every sum in one order (that of `dot` is the compiler's choice), so the same
 seed gives the same bits.
 */
@@ -31,7 +32,7 @@ namespace ref {
 using namespace host;              // device_malloc and the like
 typedef REAL real, acc;
 static const char* const name = "ref";
-enum { large = 256, piece_rows = 0 }; // side of matrices that are large here; a batch is never cut
+enum { large = 256, piece_rows = 0 }; // side of a "large" matrix for bench; batches are not split
 
 // Returns x[i], or 0 where the model has no such bias.
 inline real or_zero(const real* x, long i) {
@@ -232,7 +233,7 @@ inline void norm_row_backward(real* dx, NormWeights<acc> grads, const real* dout
         const acc d = r * (g - mean_g - normed * mean_gx);
         if (grads.weight) { grads.weight[c] += dout[c] * normed; }
         if (grads.bias) { grads.bias[c] += dout[c]; }
-        // the last to be written: dx may be dout
+        // written last, because dx may be dout
         if (add) {
             dx[c] += d;
         } else {
@@ -276,7 +277,8 @@ template <class F> void each_qk(AttnShape s, F f) {
     }
 }
 
-// Copies q and k out of qkv into that tensor. ATTN=mlp computes phi from it in two matrix products
+// Copies q and k out of qkv into a tensor of their own, (N, (NH + KV) HS). ATTN=mlp computes phi
+// from it in two matrix products
 inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
     each_qk(s, [=](long at, long i) { qk[i] = qkv[at]; });
 }
@@ -391,12 +393,12 @@ inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
 // ----------------------------------------------------------------------------
 // 4 attention
 
-// Where the numbers of query head h of sequence b stand, or their gradients. Column j < T is token
-// j; column T is the extra one of BIAS, which has no position.
+// The place of query head h of sequence b in qkv, or in its gradients. Column j < T is token j;
+// column T is the extra one of BIAS, which has no position.
 template <class Bi, class P> struct HeadRows {
     AttnShape s;
     int h;
-    int g;                         // the key/value head that it reads
+    int g;                         // its key/value head
     P* qkv;                        // row 0 of the sequence
     ExtraKey<P> star;            // the extra key of this head
 
@@ -427,7 +429,7 @@ template <class Bi, class P> struct HeadRows {
     P* head_of(int t, int head) const { return row_of(qkv, t, attn_row(s)) + head * s.HS; }
 };
 
-// What query head h of sequence b sees.
+// Query head h of sequence b: the columns it sees, and their scores.
 template <class A, class Bi, class Pe> struct Head : HeadRows<Bi, const real> {
     typedef HeadRows<Bi, const real> Rows;
     using Rows::s, Rows::h, Rows::q, Rows::k, Rows::star;
@@ -524,8 +526,8 @@ void attention_forward(real* out, acc* stat, const real* qkv, ExtraKey<const rea
 // Computes the gradients of q, k and v. In the forward pass this was:
 //      o = sum_j A_j v_j,  A_j = alpha f(s_j) / Z,  s_j a score,   so
 //      dv_j += A_j do,  d = attn_ds(do . v_j, ..) attn_slope(s_j) scale,  dq += d k_j,  dk_j += d q
-// dqkv is overwritten; dstar += as star, NULL where nothing is learned. With rope_table, dq and dk
-// are rotated back: if q and k came out of rope, this is also its backward
+// Overwrites dqkv; adds to dstar, which is NULL where nothing is learned. With rope_table, also
+// rotates dq and dk back: the backward pass of rope, if q and k came from it
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
                         AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> star,
@@ -601,7 +603,8 @@ inline void gate_backward(real* datt, real* dgate, const real* dout, const real*
     });
 }
 
-// Returns the width of a row of heads: of one if they are summed or share a row, else of all.
+// Returns the width of a row of heads: one head's if they are summed or share a row, otherwise all
+// heads'.
 inline long heads_width(bool one, AttnShape s) {
     if (one) { return s.HS; }
     return q_width(s);
@@ -680,8 +683,8 @@ struct Update {
     long step;             // from 1
 };
 
-// What an optimizer step needs to know of all gradients. It is in device memory, so that the host
-// need not wait for it.
+// The sums over all gradients that an optimizer step needs. In device memory, so that the host need
+// not wait.
 struct StepSums {
     double loss;           // the mean
     double squares;        // of the gradients
@@ -716,7 +719,7 @@ namespace ref {
 // ----------------------------------------------------------------------------
 // 6 the loss
 
-// Caps the logits y (V):  y = cap tanh(logit / cap);  a cap of 0 is none
+// Caps the logits y (V): y = cap tanh(logit / cap); a cap of 0 means no cap
 inline void cap_logits(real* y, float cap, int V) {
     if (cap == 0) { return; }
     for (int v = 0; v < V; v++) {
@@ -764,7 +767,7 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
 // ----------------------------------------------------------------------------
 // 7 the optimizers
 
-// Copies the weights as `real`: the same numbers, where `acc` is no wider
+// Copies the weights as `real`, unchanged where `acc` is no wider
 inline void cast_to_real(real* dst, const acc* src, long n) {
     if (dst == src) { return; }
     for (long i = 0; i < n; i++) { dst[i] = src[i]; }

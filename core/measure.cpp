@@ -1,9 +1,9 @@
 /*
-measure.cpp -- what measure.h declares.
+measure.cpp -- the forward pass of a measurement, on the device, and the report, on the host.
 */
 #include "measure.h"
 
-// Rows of one kind in a block of memory, of `width` numbers each.
+// A table in a block of memory: rows of `width` numbers.
 template <class X> struct Table {
     X* rows;
     size_t width;
@@ -11,15 +11,14 @@ template <class X> struct Table {
     X* operator[](size_t row) const { return rows + row * width; }
 };
 
-// What is measured of one batch of sequences, in one block of device memory until all layers are
-// done.
+// The measurements of one batch, in one block of device memory until all layers are done.
 struct Measured {
     Table<HeadMetrics> heads;   // a row per layer with attention: (B, NH)
     Table<acc> k;               // norms of the keys, a row per layer with attention: (N, KV)
     Table<acc> v;               // norms of the values
     Table<acc> h;               // norms of the stream, a row per state: (N)
     Table<acc> sizes;           // its largest and median entry, a row per state: (B, 2)
-    Table<acc> pre;             // norms of what a norm on the stream reads, a row per branch: (N)
+    Table<acc> pre;             // norms of the inputs of norms on the stream, a row per branch: (N)
     size_t bytes;
 };
 
@@ -47,7 +46,7 @@ static Measured measured_layout(const Model* m, char* base) {
 
 // ---- on the device, while the model runs
 
-// Measures what layer l left, or with -1 the embedding: the stream; the heads, keys and values.
+// Measures the output of layer l, or of the embedding if l is -1: stream, heads, keys and values.
 static void measure_layer(const Model* m, const Measured& r, int l) {
     const Sizes& sizes = m->sizes;
     const int C = sizes.C;
@@ -78,9 +77,9 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
 // Counts the rows of a sequence without the sink token's.
 static int text_rows(const Model* m) { return m->T - sink_rows(m); }
 
-// Returns by what alpha_k of layer l is scaled. In a model that mixes local and global layers, it
-// counts in a local layer only the queries that still see token k. The others add zeros to the mean
-// over i >= k.
+// Returns the factor of alpha_k in layer l. In a model that mixes local and global layers, alpha_k
+// of a local layer counts only the queries that still see token k; the others added zeros to the
+// mean over i >= k.
 static float seen_factor(const Model* m, int l, int k) {
     const Arch& arch = m->arch;
     bool mixed = false;
@@ -206,8 +205,7 @@ template <class F> static void each_sum(Metrics* r, F f) {
     }
 }
 
-// Merges the reports of many ranks, each of which has measured some of the sequences, to the same
-// one on every rank.
+// Merges the ranks' reports, each over some of the sequences, into one report that every rank gets.
 static void metrics_all_ranks(Metrics* r, const Model* m, double* loss, long* count) {
     resize_norms(r, m->sizes);
     std::vector<double> sums = { *loss, (double)*count };
@@ -218,7 +216,7 @@ static void metrics_all_ranks(Metrics* r, const Model* m, double* loss, long* co
     *count = (long)*next++;
     each_sum(r, [&](auto& x) { x = *next++; });
 
-    // a sum in which every rank has places of its own
+    // a maximum by way of a sum: every rank has its own slots
     const size_t states = r->h_max.size();
     std::vector<double> largest(states * dist::world);
     std::copy(r->h_max.begin(), r->h_max.end(), &largest[states * dist::rank]);
@@ -254,8 +252,8 @@ Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
     return r;
 }
 
-// ---- --sink-at: Sink_k of any tokens k, where the metrics of every evaluation stop at METRIC_K.
-// It is worked out on the host, from what a forward pass leaves of attention
+// ---- --sink-at: Sink_k for any token k; the regular metrics stop at METRIC_K. Computed on the
+// host, from the attention activations of a forward pass
 
 AttentionHost attention_host(const Model* m, int l) {
     const Sizes& sizes = m->sizes;

@@ -1,15 +1,15 @@
 /*
 attention_forward.cuh -- attention's forward pass on tensor cores.
 
-A block takes BQ queries of a head and walks over the keys they see, BK at a time, adding to sums
-that are relative to the largest score so far (online softmax):
+A block takes BQ queries of a head and walks over the keys they see, BK at a time, with running sums
+relative to the largest score so far (online softmax):
 
     scores w (BQ, BK) = Q K^T  ->  m, l, o shrink by 2^(m before - m)  ->  w = 2^(score - m)
     l += sum of w              ->  o (BQ, HS) += w V
 
-Tensor cores take six cycles and more for an instruction, and a warp may issue others in between if
-they do not need its result. So a tile's weights are not made all at once but 16 keys at a time,
-w0 w1 .., each right before its product; while tensor cores compute one, the warp makes the next:
+A tensor-core instruction takes six cycles or more, during which the warp can issue others that do
+not need its result. So a tile's weights are computed 16 keys at a time, w0 w1 ..., each right
+before its product: while the tensor cores work on one, the warp computes the next:
 
     tensor cores   Q K^T | . . . . | w0 V0 | w1 V1 | w2 V2 | w3 V3
     the others     . . . |  m  w0  |  w1   |  w2   |  w3   | . . .
@@ -21,7 +21,7 @@ w0 w1 .., each right before its product; while tensor cores compute one, the war
 #include <cfloat>
 
 namespace cuda {
-// What a lane holds of its 2 MT rows, which are lane_row + 8 r (element, mma.cuh).
+// A lane's part of its 2 MT rows, lane_row + 8 r (element, mma.cuh).
 template <int HS, int MT> struct OnlineRows {
     float m[2 * MT];                     // the largest score so far, in powers of 2
     float l[2 * MT];                     // the lane's part of the sum in Z, relative to that
@@ -41,7 +41,7 @@ DEVICE float online_star(const bf16* q, const bf16* key, const AttnShape& s) {
     return attn_capped<A>(quad_sum(dot) * (float)s.scale, s.cap);
 }
 
-// Begins the rows with the extra key, or with nothing. q: the head's first query.
+// Starts the rows from the extra key, or from nothing. q: the head's first query.
 template <class A, class Bi, class Pe, int HS, int MT>
 DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, OnlineStar star,
                          const TileScore<A, Pe>& score, int lane_row, const AttnShape& s) {
@@ -56,7 +56,7 @@ DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, OnlineStar star,
             w_star = attn_term<A>(s_star, m);
         }
         const bool counts_it = column && lane_column() == 0;     // one of the row's four lanes
-        x.m[r] = fmaxf(m * LOG2_E, -FLT_MAX);                    // finite: x.m - x.m is to be 0
+        x.m[r] = fmaxf(m * LOG2_E, -FLT_MAX);                    // finite, so that x.m - x.m is 0
         x.l[r] = counts_it ? attn_mass<A>(w_star, s.p) : 0.0f;
         const bool value = column && star.value;
         const float share = attn_share<A>(w_star);
@@ -125,7 +125,7 @@ DEVICE void online_weights(OnlineRows<HS, MT>& x, Sums<MT, N>& w, int k,
     }
 }
 
-// Ends the rows: stores their stat and returns the factors that make outputs of the sums.
+// Finishes the rows: stores their stat and returns the factors that turn the sums into outputs.
 template <class A, class Pe, int HS, int MT>
 DEVICE void online_end(float (&factor)[2 * MT], acc* stat, const OnlineRows<HS, MT>& x,
                        const TileScore<A, Pe>& score, int bh, int lane_row, const AttnShape& s) {
@@ -139,8 +139,8 @@ DEVICE void online_end(float (&factor)[2 * MT], acc* stat, const OnlineRows<HS, 
     }
 }
 
-// 128 queries a block, 32 a warp; tiles of as many keys as fit the registers without spills. HS
-// 192: half the queries.
+// 128 queries per block, 32 per warp (HS 192: half as many), and as many keys per tile as fit in
+// registers without spilling.
 template <int HS> struct ForwardTile {
     enum {
         MT = HS > 128 ? 1 : 2,
@@ -150,8 +150,8 @@ template <int HS> struct ForwardTile {
     };
 };
 
-// What a thread works on: head h of sequence b, which together are bh; the block's queries from t0
-// on, of which the warp has those from row0 on. The last queries, which see most keys, come first.
+// A thread's share of the work: head h of sequence b (together, bh), the block's queries from t0
+// on, and within them the warp's from row0 on. The last queries, which see most keys, come first.
 template <int MT, int BQ> struct ForwardPlace {
     int bh, b, h, t0, row0;
     DEVICE ForwardPlace(unsigned head, unsigned thread, const AttnShape& s) {
@@ -164,7 +164,7 @@ template <int MT, int BQ> struct ForwardPlace {
     }
 };
 
-// Two blocks must be enough for an SM: for three, 64 channels spill in some variants.
+// Two blocks per SM: with three, some variants spill at 64 channels.
 template <class A, class Bi, class Pe, int HS>
 __global__ void __launch_bounds__(MMA_BLOCK, 2)
     attention_forward_mma_kernel(bf16* out, acc* stat, AttnInputs in) {
@@ -190,7 +190,8 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     const int end = min(s.T, max(t0 + BQ, s.prefix));
     const OnlineStar star = { attn_column<Bi>((const bf16*)in.star.k, s, h),
                               attn_star((const bf16*)in.star.v, s, g) };
-    // In the loop and after it, again() leaves the registers to the products.
+    // opaque() makes the compiler compute these again in and after the loop, so that the products get
+    // the registers.
     auto load = [&](int buf, int j0) {
         const unsigned thread = opaque(threadIdx.x);
         const bf16* v = k + opaque(s.KV * HS);
@@ -198,7 +199,7 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
         tile_load<HS, BK>(sv + buf * BK * HS, v, W, j0, s.T, thread);
     };
 
-    OnlineRows<HS, MT> x; // before the loads: twenty registers less
+    OnlineRows<HS, MT> x; // before the loads, which saves twenty registers
     online_start<A, Bi>(x, q, star, score, t0 + place.row0 + lane_group(), s);
     tile_load<HS, BQ>(sq, q, W, t0, s.T);
     int j0 = next_keys(s, t0, BQ, 0, end, BK);
