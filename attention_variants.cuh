@@ -224,7 +224,7 @@ static const PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
 #define SWITCHES(X) X(ATTN) X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
 
 // ----------------------------------------------------------------------------
-// 6 row mathematics. Each row keeps two numbers from the forward pass, for backward and the metrics:
+// 6 row mathematics. Each row keeps two numbers of the forward pass for backward and the metrics:
 //      exp family:  A_j = exp((s_j - stat[0]) - stat[1]);   stat[0] = max_j s_j,
 //                                                           stat[1] = ln(Z exp(-stat[0]) / alpha)
 //      softpick:    A_j = max(0, that - exp(-stat[0] - stat[1])),   stat[0] = max(0, max_j s_j)

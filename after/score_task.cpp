@@ -1,5 +1,6 @@
 /*
-after/score_task.cpp -- what score_task.h declares.
+after/score_task.cpp -- makes tokens of contexts and choices as the evaluation harness does, then
+reads the file.
 */
 #include "score_task.h"
 #include "../files/look.h"

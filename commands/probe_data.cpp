@@ -1,5 +1,6 @@
 /*
-commands/probe_data.cpp -- what probe_data.h declares.
+commands/probe_data.cpp -- finds out what a run held out and how it edited its sequences, so that a
+probe reads the same.
 */
 #include "probe_data.h"
 #include "open_model.h"

@@ -1,5 +1,6 @@
 /*
-commands/run_resume.cpp -- what run_resume.h declares.
+commands/run_resume.cpp -- finds the newest checkpoint, compares each flag with the run's, and
+restores model, data and log.
 */
 #include "run_resume.h"
 #include "../core/checkpoint.h"

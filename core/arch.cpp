@@ -1,5 +1,6 @@
 /*
-core/arch.cpp -- what arch.h declares.
+core/arch.cpp -- settles the rows that others decide, checks that they are a model this binary can
+run, and reads and writes config.json.
 */
 #include "arch_check.h"
 

@@ -1,5 +1,6 @@
 /*
-checkpoint.cpp -- what checkpoint.h declares.
+checkpoint.cpp -- gathers the shards of all ranks and writes them as named tensors; finds each
+tensor again when it reads.
 */
 #include "checkpoint.h"
 #include <set>

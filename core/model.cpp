@@ -1,5 +1,6 @@
 /*
-model.cpp -- the memory of a model: what model.h declares.
+model.cpp -- allocates a model's memory, sets its initial weights, and grows the tables of
+positions.
 */
 #include "../model.h"
 

@@ -1,5 +1,5 @@
 /*
-cpu/product.cpp -- what product.h declares, from the inside out:
+cpu/product.cpp -- the matrix product, from the inside out:
 
     1 which kernel
     2 packing               numbers of a factor into the lanes that a kernel reads

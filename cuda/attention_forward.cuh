@@ -190,8 +190,8 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     const int end = min(s.T, max(t0 + BQ, s.prefix));
     const OnlineStar star = { attn_column<Bi>((const bf16*)in.star.k, s, h),
                               attn_star((const bf16*)in.star.v, s, g) };
-    // opaque() makes the compiler compute these again in and after the loop, so that the products get
-    // the registers.
+    // opaque() makes the compiler compute these again in and after the loop, so that the products
+    // get the registers.
     auto load = [&](int buf, int j0) {
         const unsigned thread = opaque(threadIdx.x);
         const bf16* v = k + opaque(s.KV * HS);

@@ -1,5 +1,6 @@
 /*
-open/pattern.cpp -- what pattern.h declares.
+open/pattern.cpp -- parses an expression into atoms, then matches it at a place in a text, with
+backtracking over the counts.
 */
 #include "pattern.h"
 #include <algorithm>

@@ -1,5 +1,5 @@
 /*
-shell/flags.cpp -- what flags.h declares.
+shell/flags.cpp -- parses the command line, prints --help, and suggests the flag that was meant.
 */
 #include "../flags.h"
 #include "../cpu/choice.h"

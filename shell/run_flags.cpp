@@ -1,5 +1,6 @@
 /*
-shell/run_flags.cpp -- what run_flags.h declares.
+shell/run_flags.cpp -- compares the flags of a run's state.json with those that were typed, and
+finds its data again if the run has moved.
 */
 #include "run_flags.h"
 #include "../dataloader.h"
