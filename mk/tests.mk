@@ -95,6 +95,10 @@ build/test/$(1)/%: core/variant.cu build/test/objects/$(1).o $(ONCE)
 	$$(call said,$$@)$$(HOW_$(1)) $$(call set_defs,$$*) $$< -o $$@ -x none $$(filter %.o %.a,$$^)
 endef
 $(foreach k,model model-fast model-double,$(eval $(call kind_of_build,$(k),model)))
+# the fixtures that they read
+$(filter-out $(ANALYTIC),$(MODEL_TESTS)): | build/golden
+build/golden: test/golden/fixtures.tar
+	@rm -rf $@ && mkdir -p $@ && tar xf $< -C $@
 $(eval $(call kind_of_build,analytic,analytic))
 # whatever reads a model's files asks for the build's switches: the default's, if a test has none
 SWITCHED := build/test/objects/switched.a

@@ -953,20 +953,20 @@ int main() {
                   return literal_whole(net, seq, [](const std::string&, int, Mat*) {});
               });
     CHECK(furthest(plain, want) < 1e-10, "the plain model: %g away", furthest(plain, want));
-    test_numbers();
-    test_outliers(&s);
-    test_masked(&s);
+    CASE("numbers") { test_numbers(); }
+    CASE("outliers") { test_outliers(&s); }
+    CASE("masked") { test_masked(&s); }
     if (!net.learns_positions()) {
         test_stream(&s, net, plain);
         test_evict(&s, net);
         test_evict_equals(&s, net);
         test_evict_window(&s);
     }
-    test_edits(&s, net, plain);
-    test_bits(&s, net, plain);
-    test_gradients(&s, net);
-    test_sink_at(&s, net);
-    test_seen(&s);
+    CASE("edits") { test_edits(&s, net, plain); }
+    CASE("bits") { test_bits(&s, net, plain); }
+    CASE("gradients") { test_gradients(&s, net); }
+    CASE("sink_at") { test_sink_at(&s, net); }
+    CASE("seen") { test_seen(&s); }
     model_free(&s.m);
     return check_done();
 }

@@ -325,18 +325,18 @@ template <class A> void check_threads(const char* attn) {
 
 int main() {
     omp_set_num_threads(1);
-    #define X_ATTN(attn, ...) check_bias<Attn_##attn>(#attn);
+    #define X_ATTN(attn, ...) CASE(#attn) { check_bias<Attn_##attn>(#attn); }
     ATTN_VARIANTS(X_ATTN)
     #undef X_ATTN
 #ifndef ATTN_ONLY
-#define X_ATTN(attn, ...) \
+#define X_ATTN(attn, ...) CASE(#attn) { \
     check_far_star<Attn_##attn>(#attn); \
     check_logit<Attn_##attn>(#attn); \
     check_causal<Attn_##attn>(#attn); \
-    check_threads<Attn_##attn>(#attn);
+    check_threads<Attn_##attn>(#attn); }
     ATTN_VARIANTS(X_ATTN)
-    check_p_norm();
-    check_positions();
+    CASE("p_norm") { check_p_norm(); }
+    CASE("positions") { check_positions(); }
 #endif
     return check_done();
 }

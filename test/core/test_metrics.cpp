@@ -384,17 +384,17 @@ static void test_gate() {
 }
 int main() {
     omp_set_num_threads(1);
-    test_by_hand();
-    test_gate();
-    test_reports();
-    test_idle();
+    CASE("by_hand") { test_by_hand(); }
+    CASE("gate") { test_gate(); }
+    CASE("reports") { test_reports(); }
+    CASE("idle") { test_idle(); }
     #define X_BIAS(bias, ...) check_variant<A, Bias_##bias, Pe_nope>(attn, #bias, "nope");
     auto every_bias = [](auto a, const char* attn) {
         typedef decltype(a) A;
         BIAS_VARIANTS(X_BIAS)
         check_variant<A, Bias_none, Pe_alibi>(attn, "none", "alibi");
     };
-    #define X_ATTN(attn, ...) every_bias(Attn_##attn(), #attn);
+    #define X_ATTN(attn, ...) CASE(#attn) { every_bias(Attn_##attn(), #attn); }
     ATTN_VARIANTS(X_ATTN)
     return check_done();
 }

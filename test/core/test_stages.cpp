@@ -142,6 +142,7 @@ static void forest_check(Model* m, const std::string& model) {
 }
 
 static void model_check(Arch c, const std::string& model) {
+    if (!check_case(model)) { return; }
     arch_settle(&c, "");
     Model m = model_new(c, T, false);
     model_init(&m, 3);
@@ -209,7 +210,7 @@ int main() {
 #endif
     for (size_t i = 0; i < numbers.size(); i++) { model_check(numbers[i], strf("numbers %zu", i)); }
     for (auto& stage : LAYER_STAGES) {
-        CHECK(stages_run.count(stage.name), "no model here has the stage %s", stage.name);
+        CHECK(!check_asked.empty() || stages_run.count(stage.name), "no model here has the stage %s", stage.name);
     }
     return check_done();
 }

@@ -89,8 +89,8 @@ static void test_program() {
 
 int main() {
     dir = check_tmp();
-    test_table();
-    for (bool bf16 : { false, true }) { test_settled(bf16); }
-    test_program();
+    CASE("table") { test_table(); }
+    CASE("settled") { for (bool bf16 : { false, true }) { test_settled(bf16); } }
+    CASE("program") { test_program(); }
     return check_done();
 }
