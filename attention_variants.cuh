@@ -34,7 +34,7 @@ activation is new has one in ACTIVATIONS (block_variants.h). Then `make test` ch
 // ----------------------------------------------------------------------------
 // 1 switch ATTN=<name>     X_ATTN(name, Z, "A", "what it is; where in the paper"); Z: ZKind, below
 #define ATTN_VARIANTS(X_ATTN) \
-    X_ATTN(softmax,         Z_SUM,   "exp(s) / sum exp(s)",              "sums to 1: spare attention goes somewhere (Eq. 4)") \
+    X_ATTN(softmax,         Z_SUM,   "exp(s) / sum exp(s)",              "sums to 1, so spare attention must go somewhere (Eq. 4)") \
     X_ATTN(sigmoid,         Z_ONE,   "sigmoid(s)",                       "every key on its own, no normalization (Table 6)") \
     X_ATTN(sigmoid_norm,    Z_SUM,   "sigmoid(s) / sum sigmoid(s)",      "sigmoid, made to sum to 1 again (Table 6)") \
     X_ATTN(elu1,            Z_ONE,   "elu(s) + 1",                       "positive, linear above 0, not normalized (Table 6)") \
@@ -119,7 +119,7 @@ ATTN_VARIANTS(X_ATTN)
 // 0.
 enum Column { NO_COLUMN, KEY_COLUMN, LOGIT_COLUMN };
 #define BIAS_VARIANTS(X_BIAS) \
-    X_BIAS(none,       NO_COLUMN,    0, 0, 0, 0, "keys and values are the tokens', nothing else") \
+    X_BIAS(none,       NO_COLUMN,    0, 0, 0, 0, "only the tokens' own keys and values") \
     X_BIAS(sink_token, NO_COLUMN,    0, 0, 0, 1, "one learned token x* before every sequence (Table 4, row 2)") \
     X_BIAS(kv,         KEY_COLUMN,   1, 1, 0, 0, "an extra learned key k* and value v* per key/value head (Table 4, row 3)") \
     X_BIAS(k,          KEY_COLUMN,   1, 0, 0, 0, "an extra learned key k* per key/value head, v* = 0 or --v-star (Table 4, row 4; Table 5)") \
@@ -156,7 +156,7 @@ constexpr bool column_has_no_effect(ZKind Z, const B& bias, bool has_v, bool zer
 // 3 switch PE=<name>       X_PE(name, "formula", "help")
 #define PE_VARIANTS(X_PE) \
     X_PE(rotary,    "q_t R(t), k_j R(j)",       "rotate pairs of channels by the position (Eq. 8)") \
-    X_PE(nope,      "nothing",                  "no positional embedding; the causal mask alone tells order") \
+    X_PE(nope,      "nothing",                  "no positional embedding; only the causal mask tells the order") \
     X_PE(absolute,  "h0_t += (sin, cos)(t)",    "fixed sinusoids (Eq. 5)") \
     X_PE(learnable, "h0_t += p_t",              "one learned row per position") \
     X_PE(relative,  "s += bucket(t - j)",       "the T5 bucket index itself, 0..31, not learned (Eq. 6)") \

@@ -428,7 +428,7 @@ static void test_help_lines() {
         { "tokenize", "--bos", "none or doc", "seq" },  { "score", "--bos", "[default]", "probe" },
         { "probe", "--bos", "or a token", "score" },    { "eval", "--bos", "or a token", "score" },
         { "generate", "--seed", "tokens", "weights" },  { "bench", "--json", "times", "eval" },
-        { "score", "--json", "scores", "bench" },       { "train", "--probe-len", "T of", "list" },
+        { "score", "--json", "scores", "bench" },       { "train", "--probe-len", "length", "list" },
         { "probe", "--probe-len", "a list", "probe takes" },
     };
     for (auto& l : LINES) {
