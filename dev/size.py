@@ -10,7 +10,8 @@ below it, and no file itself; nothing includes open/ and after/ but rooms.h and 
 60 lines and 8 parameters; files of at most 700 lines, those with CUDA kernels 1,150; a room weighs
 no more than its row of dev/weight.tsv, which also limits the hops: functions of at most six lines
 that are called once. Most name an idea; one that does not is a place where a reader must look up
-what could stand at the call. What breaks a rule with a reason is a row of
+what could stand at the call. A .cpp file opens with how it does
+its job. What breaks a rule with a reason is a row of
 dev/size_exceptions.tsv. A row that is needed no longer is an error, too: the list shrinks.
 
 The weight of a room is the number of names, numbers, strings and operators of its code. Comments,
@@ -292,8 +293,15 @@ def check_header(root, path):
     return "alone", path, "does not compile alone: " + (errors or [done.stderr])[0][:120]
 
 
+def check_opening(path, text):
+    """Yields a file that opens without its idea."""
+    if re.search(r"-- what \S+ declares", text.split("*/")[0]):
+        yield "opening", path, "its first lines say that it implements its header, not how"
+
+
 def check_text(root, path, text):
     """Yields all that breaks a rule within one file."""
+    yield from check_opening(path, text)
     yield from check_includes(root, path, text)
     yield from check_lines(path, text)
     yield from check_functions(path, text)
@@ -485,6 +493,7 @@ def test_rules(root):
         ("long", "shell/saves.cpp", lambda s: s + "int tall() {\n" + "    ;\n" * 60 + "}\n"),
         ("parameters", "shell/saves.cpp", lambda s: s + long_name),
         ("file", "shell/saves.cpp", lambda s: s + "\n" * 700),
+        ("opening", "shell/saves.cpp", lambda s: "/*\nsaves.cpp -- what saves.h declares.\n*/\n" + s),
         ("choice", "shell/saves.cpp", lambda s: s + "int sign(int x) { return x > 0 ? 1 : x ? -1 : 0; }\n"),
     ]
     for rule, path, change in breaks:
