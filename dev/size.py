@@ -5,14 +5,15 @@
     python3 dev/size.py --hops    list the functions of at most six lines that are called once
     python3 dev/size.py --test    break every rule in a copy, and see that each is noticed
 
-Rules: every header compiles alone; no include after the first definition; a room includes only rooms
-below it, and no file itself; nothing includes open/ and after/ but rooms.h and all.cu; lines of at most 100 columns; no ?: inside another; functions of at most
-60 lines and 8 parameters; files of at most 700 lines, those with CUDA kernels 1,150; a room weighs
-no more than its row of dev/weight.tsv, which also limits the hops: functions of at most six lines
-that are called once. Most name an idea; one that does not is a place where a reader must look up
-what could stand at the call. A .cpp file opens with how it does
-its job. What breaks a rule with a reason is a row of
-dev/size_exceptions.tsv. A row that is needed no longer is an error, too: the list shrinks.
+Rules: every header compiles alone; no include after the first definition; a room includes only
+rooms below it, and no file itself; nothing includes open/ and after/ but rooms.h and all.cu;
+lines of at most 100 columns; no ?: inside another; functions of at most 60 lines and 8
+parameters; files of at most 700 lines, those with CUDA kernels 1,150; a room weighs no more than
+its row of dev/weight.tsv, which also limits the hops: functions of at most six lines that are
+called once. Most name an idea; one that does not is a place where a reader must look up what
+could stand at the call. A .cpp file opens with how it does its job. What breaks a rule with a
+reason is a row of dev/size_exceptions.tsv. A row that is needed no longer is an error, too: the
+list shrinks.
 
 The weight of a room is the number of names, numbers, strings and operators of its code. Comments,
 brackets, commas and semicolons weigh nothing, nor do Unicode's tables: a line folded or aired
