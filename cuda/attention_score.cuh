@@ -50,10 +50,6 @@ template <class X> HD const X* head_k(const X* qkv, const AttnShape& s, int b, i
     return head_q(qkv, s, b, key_head(s, g));
 }
 
-template <class X> HD const X* head_v(const X* qkv, const AttnShape& s, int b, int g) {
-    return head_q(qkv, s, b, value_head(s, g));
-}
-
 // Returns where query t of a head begins in qkv.
 HD const real* query_at(const real* qkv, const AttnShape& s, int b, int t, int h) {
     return qkv + qkv_at(s, b, t, h);

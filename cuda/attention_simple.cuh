@@ -62,7 +62,7 @@ template <class A, class Pe> struct SimpleQuery {
         out = out_at(s, b, t, h);
         q = query_at(in.qkv, s, b, t, h);
         k = head_k(in.qkv, s, b, g);
-        v = head_v(in.qkv, s, b, g);
+        v = head_q(in.qkv, s, b, value_head(s, g));
         slope = pe_slope<Pe>(s, h);
     }
 
