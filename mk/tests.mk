@@ -122,7 +122,7 @@ $(WITH_MODEL:%=build/test/test_%): $(UNIT) core/variant.cu commands/open_model.c
 $(addprefix build/test/test_eval_,sink key positions): test/after/test_eval.cpp
 build/test/test_default_model: commands/default_model.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
-READERS := data look hostile tokenizer text_steps errors export families train gguf checkpoint score \
+READERS := data look hostile tokenizer text_steps errors export families published train gguf checkpoint score \
            sft directory
 $(READERS:%=build/test/test_%): OPTIMIZE = -O1
 build/test/%: %.cpp $(TEST_HEADERS) $(HEADERS) $(ONCE) $(SWITCHED)
