@@ -4,23 +4,7 @@ anatomy.cpp -- probe --anatomy: three tables and what they say, and the object o
 #include "anatomy.h"
 #include "../commands/probe_data.h"
 #include "../flags.h"
-#include "../tokenizer.h"
-
-// Writes a number in four digits, "-" where there is none.
-static std::string cell(double x, const char* format = "%.4g") {
-    return std::isfinite(x) ? strf(format, x) : "-";
-}
-
-// Writes the token of a spike as it can be read: "the", or its id where nothing can be.
-static std::string quoted_token(const Tokenizer& tok, int id) {
-    const std::string text = tokenizer_decode(tok, &id, 1, false);
-    std::string shown;
-    for (char c : text) {
-        if (c == '\n') { shown += "\\n"; }
-        if (c != '\n') { shown += c; }
-    }
-    return "'" + printable(shown) + "'";
-}
+#include "cell.h"
 
 static void print_stream(const Anatomy& a, const Tokenizer& tok) {
     printf("1. The stream. After each layer: the largest entry of any h; what attention and the "
@@ -114,16 +98,14 @@ static std::string anatomy_json(const Anatomy& a) {
     return o.all();
 }
 
-static void probe_anatomy(Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o) {
+void probe_anatomy(Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o) {
     if (!f.anatomy) { return; }
     require(sizeof(real) >= sizeof(float), "--anatomy of activations in bf16",
             "a build with PRECISION=fp32: what a branch writes is a small difference of large h");
     require(T >= 2, strf("--anatomy with --probe-len %d", T), "2 or more");
     const Anatomy a = anatomy_measure(m, { in.x.data(), in.n, T });
     progress_clear();
-    const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m->arch.V)
-                                              : tokenizer_of(f.tokenizer);
-    print_stream(a, tok);
+    print_stream(a, tokenizer_shown(f.tokenizer, m->arch.V));
     print_form(a);
     print_reads(a);
     printf("\n");
@@ -131,5 +113,3 @@ static void probe_anatomy(Model* m, const Flags& f, const ProbeInput& in, int T,
     if (a.step_down >= 0) { print_step(a, a.step_down, "down"); }
     o->json("anatomy", anatomy_json(a));
 }
-
-extern const AfterModel AFTER_MODEL = { probe_anatomy };
