@@ -43,7 +43,7 @@ static void print_heads(const Model* m, std::vector<FieldRow> rows) {
         if (!m->sizes.attends(l)) { continue; }
         printf("\n%5d", l);
         const size_t from = m->sizes.attending(l) * m->sizes.NH;
-        for (auto& row : rows) { printf(" %9s", cell(summary_of(row, from, m->sizes.NH)).c_str()); }
+        for (auto& row : rows) { print_cells({ summary_of(row, from, m->sizes.NH) }); }
     }
     printf("\n");
 }

@@ -102,7 +102,7 @@ struct QueryRow {
     X(sinks,        MEAN,     "1 for a sequence in whose first half some token is its sink") \
     X(at_first,     MEAN,     "1 for a sink that is token 1") \
     X(value,        MEAN,     "length of v of the sink over the mean of the others") \
-    X(rank,         MEAN,     "how many directions share what sinks write, over all sequences") \
+    X(rank,         MEAN,     "how many directions share the values of its sinks, over all sequences") \
     X(xi,           LARGEST,  "one token repeated: xi of Proposition 4,") \
     X(proposition,  LARGEST,  "and a row against Propositions 1 to 4")
 
@@ -110,7 +110,7 @@ struct AnyTally {
     #define X(field, ...) Tally field;
     ANYWHERE(X, X)
     #undef X
-    std::vector<Vector> writes;                  // what its sinks write
+    std::vector<Vector> values;                  // of its sinks
 
     // Tells what its sinks write: 0 it has none in most sequences, 1 next to nothing (NOP), 2 the
     // same everywhere (broadcast), 3 something else.
@@ -142,7 +142,6 @@ inline Vector add_head(const Anywhere& a, const AnyHead& head, int first, bool i
                        AnyTally* tally) {
     const int T = head.s.T;
     Vector given(T);
-    Vector squares(T);
     for (int t = first; t < T; t++) {
         QueryRow r = { head, a.rotary, t, first, Vector(T + 1) };
         double all = FLT_MIN;
@@ -159,10 +158,7 @@ inline Vector add_head(const Anywhere& a, const AnyHead& head, int first, bool i
         #undef QUERY
         tally->xi.add(a.equal ? r.xi() : NAN);
         tally->proposition.add(a.equal ? r.proposition() : NAN);
-        for (int j = first; j <= t; j++) {
-            given[j] += r.shares[j];
-            squares[j] += r.shares[j] * r.shares[j];
-        }
+        for (int j = first; j <= t; j++) { given[j] += r.shares[j]; }
     }
 
     const auto alpha = [&](int j) { return given[j] / (T - j); };
@@ -177,9 +173,7 @@ inline Vector add_head(const Anywhere& a, const AnyHead& head, int first, bool i
     for (int j = first; j < T; j++) { others.add(j == sink ? NAN : length(value(j))); }
     tally->at_first.add(sink == first);
     tally->value.add(length(value(sink)) / others.as(MEAN));
-    Vector writes(head.s.HS);
-    add_multiple(&writes, sqrt(squares[sink]), value(sink));
-    tally->writes.push_back(writes);
+    tally->values.push_back(value(sink));
     return given;
 }
 
@@ -262,7 +256,7 @@ inline void end_heads(std::vector<AnyTally>* heads) {
         const double length = head.output.as(MEAN);
         head.output = Tally();
         head.output.add(length / lengths.as(MEAN));
-        head.rank.add(rank_of(head.writes));
+        head.rank.add(rank_of(head.values));
     }
 }
 

@@ -5,9 +5,9 @@ cell.h -- what stands in a table on the screen: a number, or a token.
 #define CELL_H
 #include "../tokenizer.h"
 
-// Writes a number in four digits, "-" where there is none.
-inline std::string cell(double x, const char* format = "%.4g") {
-    return std::isfinite(x) ? strf(format, x) : "-";
+// Prints numbers in columns, "-" where there is none.
+inline void print_cells(const std::vector<double>& x) {
+    for (double v : x) { printf(" %9s", std::isfinite(v) ? strf("%.4g", v).c_str() : "-"); }
 }
 
 // Writes a token as it can be read: 'the', or its id where nothing can be.

@@ -165,11 +165,12 @@ def correlations(points):
     families = {}
     for model, *point in points:
         families.setdefault(re.match(r"[A-Za-z]*", model)[0].lower(), []).append(point)
-    for name, some in [*families.items(), ("all", [p for f in families.values() for p in f])]:
+    for name, some in [*families.items(), ("all families", sum(families.values(), []))]:
+        if len(some) < 3: continue
         sinks, accs = zip(*some)
-        if len(some) < 3 or len(set(sinks)) < 2 or len(set(accs)) < 2: continue
-        print(f"correlation of Sink_1 and acc, {len(some)} models of {name}: "
-              f"{statistics.correlation(sinks, accs):.2f}")
+        vary = len(set(sinks)) > 1 and len(set(accs)) > 1
+        r = f"{statistics.correlation(sinks, accs):.2f}" if vary else "- (one of them is the same in all)"
+        print(f"correlation of Sink_1 and acc, {len(some)} models of {name}: {r}")
 
 
 # ==================================================================================================

@@ -189,15 +189,14 @@ static void add_want(Want* o, int l, int b, int h) {
     if (alpha[best] <= 0.3) { return; }
     o->sinks++;
     o->at_first += best == 0;
-    double others = 0, squares = 0;
+    double others = 0;
     for (int k = 0; k < T; k++) {
         if (k != best) { others += size_of(w.v[k + skip]) / (T - 1); }
-        squares += P[k][best] * P[k][best] * (k >= best);
     }
     const Vector& v = w.v[best + skip];
     o->value += size_of(v) / others;
     for (int i = 0; i < HS; i++) {
-        for (int j = 0; j < HS; j++) { o->gram[i][j] += squares * v[i] * v[j]; }
+        for (int j = 0; j < HS; j++) { o->gram[i][j] += v[i] * v[j]; }
     }
 }
 
