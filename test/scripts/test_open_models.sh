@@ -190,7 +190,7 @@ ok $? "figure 10: $(cat $out/stdout)"
 $PYTHON -c 'import sys; sys.path[:0] = ["scripts", "scripts/lib"]; import open_models
 open_models.correlations([("opt-%d" % i, i * i, i) for i in range(3)] + [("pythia-1", 9, 0.5), ("Pythia-2", 8, 3)])' > $out/stdout
 [ "$(cat $out/stdout)" = "correlation of Sink_1 and acc, 3 models of opt: 0.96
-correlation of Sink_1 and acc, 5 models of all families: 0.32" ]; ok $? "correlations: $(cat $out/stdout)"
+correlation of Sink_1 and acc, 5 models of all families: 0.46" ]; ok $? "correlations: $(cat $out/stdout)"
 refused "no such model" "wanted a model's directory" \
     $PYTHON scripts/reproduce table1 --models $out/nothing -d $out/text.jsonl --binary $binary
 refused "no text" "wanted text for each model's own tokenizer" \
