@@ -85,10 +85,14 @@ static std::vector<std::string> large_channels(const Anywhere& a, bool first_alo
 }
 
 static void print_channels(const std::vector<std::string> (&channels)[2]) {
+    std::string before = "[][]";
     for (size_t l = 0; l < channels[0].size(); l++) {
-        if (channels[0][l] + channels[1][l] == "[][]") { continue; }
-        printf("after layer %zu, channels of h that are large at nearly all tokens: %s; at token 1 "
-               "alone: %s\n", l, channels[0][l].c_str(), channels[1][l].c_str());
+        const std::string now = channels[0][l] + channels[1][l];
+        if (now != before) {
+            printf("from layer %zu on, channels of h that are large at nearly all tokens: %s; at token "
+                   "1 alone: %s\n", l, channels[0][l].c_str(), channels[1][l].c_str());
+        }
+        before = now;
     }
 }
 
@@ -99,12 +103,12 @@ static void print_proposition(const Model* m, const FieldRow& xi, const FieldRow
     if (std::isnan(found)) {
         printf("Propositions 1 to 4 are of softmax over tokens whose places are not in h\n");
     } else if (m->sizes.pe.rotary) {
-        printf("Proposition 4 (%s): no weight is above e^2xi / (e^2xi + t - 1). Measured: xi is %.4g "
-               "or less,\nand the largest weight %.4g of its bound\n", name,
+        printf("Proposition 4 (%s): no weight is above e^2xi / (e^2xi + t - 1). Measured: xi is "
+               "%.4g or less,\nand the largest weight %.4g of its bound\n", name,
                summary_of(xi, 0, xi.heads.size()), found);
     } else {
-        printf("Propositions 1 to 3 (%s): a weight is e^g(t-i) / sum e^g(t-j), g what a score gets. "
-               "Measured:\nno weight is off by more than %.2g\n", name, found);
+        printf("Propositions 1 to 3 (%s): a weight is e^g(t-i) / sum e^g(t-j), g what a score gets."
+               "\nMeasured: no weight is off by more than %.2g\n", name, found);
     }
 }
 
@@ -115,16 +119,17 @@ static void probe_anywhere(Model* m, const Flags& f, const ProbeInput& in, int T
     progress_clear();
     const std::vector<FieldRow> rows = field_rows(a);
     const std::vector<double> ids = largest_ids(a);
-    const std::vector<std::string> channels[2] = { large_channels(a, false), large_channels(a, true) };
+    const std::vector<std::string> channels[2] = { large_channels(a, false),
+                                                   large_channels(a, true) };
     std::vector<double> kinds(4);
     for (auto& layer : a.layers) {
         for (auto& head : layer) { kinds[head.kind()]++; }
     }
     if (f.anywhere) {
         print_heads(m, rows);
-        printf("Of the heads that have a sink in most sequences %g write next to nothing by it (NOP, "
-               "value below\n0.5), %g the same everywhere (broadcast, rank below 2), %g something "
-               "else\n", kinds[1], kinds[2], kinds[3]);
+        printf("Of the heads that have a sink in most sequences %g write next to nothing by it "
+               "(NOP, value below\n0.5), %g the same everywhere (broadcast, rank below 2), %g "
+               "something else\n", kinds[1], kinds[2], kinds[3]);
         print_ids(ids, tokenizer_shown(f.tokenizer, m->arch.V));
         print_channels(channels);
     }

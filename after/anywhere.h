@@ -31,7 +31,7 @@ struct Tally {
 };
 
 // The row of query t: the share of every token, then of the extra key.
-struct QueryRow {
+struct RowShares {
     const AnyHead& head;
     bool rotary;
     int t, first;                                // first: the place of token 1
@@ -143,7 +143,7 @@ inline Vector add_head(const Anywhere& a, const AnyHead& head, int first, bool i
     const int T = head.s.T;
     Vector given(T);
     for (int t = first; t < T; t++) {
-        QueryRow r = { head, a.rotary, t, first, Vector(T + 1) };
+        RowShares r = { head, a.rotary, t, first, Vector(T + 1) };
         double all = FLT_MIN;
         for (int j = 0; j <= T - idle; j++) {
             if (j < T && !attn_sees(head.s, t, j)) { continue; }

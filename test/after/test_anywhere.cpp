@@ -15,6 +15,7 @@ key and ALiBi. What is said of one token repeated is in test_analytic.
 
 enum { T = 14, N = 150, C = 24, L = 2, NH = 4, KV = 2, HS = 6, V = 7 };
 typedef std::vector<Vector> Mat;
+static const double EPS = 0.12;                  // of a sink
 
 static Model m, kept;                            // what is measured; the same, with every activation
 static std::vector<int> seqs;
@@ -30,10 +31,16 @@ static void setting() {
     std::vector<acc> x(m.num_params);
     Rng rng = rng_stream(4, 4);
     for (auto& v : x) { v = 0.4 * rng_normal(&rng); }
-    // one channel is large everywhere, and one at the ids of token 1, which no other place has
+    // one channel is large everywhere, and one at the ids of token 1, which no other place has; the
+    // norms take the first away again
     for (auto& t : m.tensors) {
+        if (t.name.find("norm") != t.name.npos) { x[t.at + 3] = 0.01; }
+        if (t.name.find("q_proj") != t.name.npos) {
+            for (long i = 0; i < t.count; i++) { x[t.at + i] *= 8; }
+        }
         if (t.name != "model.embed_tokens.weight") { continue; }
-        for (int id = 0; id < V; id++) { x[t.at + id * C + 3] = 20 + id; }
+        for (long i = 0; i < t.count; i++) { x[t.at + i] *= 8; }
+        for (int id = 0; id < V; id++) { x[t.at + id * C + 3] = 60 + id; }
         x[t.at + 5] = x[t.at + C + 5] = -50;
     }
     model_set(&m, x.data());
@@ -186,7 +193,7 @@ static void add_want(Want* o, int l, int b, int h) {
         id.given += alpha[k] * (T - k);
         id.queries += T - k;
     }
-    if (alpha[best] <= 0.3) { return; }
+    if (alpha[best] <= EPS) { return; }
     o->sinks++;
     o->at_first += best == 0;
     double others = 0;
@@ -269,7 +276,7 @@ static void test_channels(const Anywhere& a, int l) {
 
 int main() {
     setting();
-    const Anywhere a = anywhere_measure(&m, { seqs.data(), N, T }, 0.3, true);
+    const Anywhere a = anywhere_measure(&m, { seqs.data(), N, T }, EPS, true);
     double sinks = 0, elsewhere = 0;
     for (int l = 0; l < L; l++) {
         test_heads(a, l);
@@ -279,7 +286,7 @@ int main() {
             elsewhere += head.at_first.n - head.at_first.sum;
         }
     }
-    CHECK(sinks > 20 && sinks < L * NH * N && elsewhere > 5, "%g sinks, %g elsewhere", sinks,
+    CHECK(sinks > 20 && sinks < L * NH * N && elsewhere > 0, "%g sinks, %g elsewhere", sinks,
           elsewhere);
     CHECK(a.ids.size() == ids.size(), "%zu ids, wanted %zu", a.ids.size(), ids.size());
     for (auto& id : ids) {
