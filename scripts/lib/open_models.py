@@ -8,7 +8,7 @@ is NAME, and models that are not there are named.
                  angles of queries and keys
     3 run
 """
-import array, copy, glob, json, os, re, statistics, subprocess, sys
+import array, copy, glob, json, os, re, statistics, subprocess, sys, tempfile
 
 import jobs, runlog
 from runlog import die
@@ -151,11 +151,11 @@ def details(row, e, dump):
 
 def hellaswag(binary, directory, task):
     """acc of HellaSwag, None where there is none; and what to print"""
-    r = subprocess.run([binary, "score", directory, "--task", task, "--json", "/dev/stdout"],
-                       capture_output=True, text=True)
-    found = re.search(r"\{\"checkpoint\".*", r.stdout)
-    if not found: return None, "  HellaSwag: " + r.stderr.strip().split("\n")[0]
-    one = json.loads(found.group(0))["tasks"][0]
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as f:
+        r = subprocess.run([binary, "score", directory, "--task", task, "--json", f.name],
+                           capture_output=True, text=True)
+        if r.returncode: return None, "  HellaSwag: " + r.stderr.strip().split("\n")[-1]
+        with open(f.name) as written: one = json.load(written)["tasks"][0]
     return one["acc"], f"  acc {one['acc'] * 100:.2f}, acc_norm {one['acc_norm'] * 100:.2f}"
 
 
