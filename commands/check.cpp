@@ -94,7 +94,7 @@ struct GradientCheck {
 Vector GradientCheck::losses_moved(const Tensor& t, const Vector& u, double h) {
     std::vector<acc> moved = weights;
     for (long i = 0; i < t.count; i++) { moved[t.at + i] += h * u[i]; }
-    model_set(&m, moved.data());
+    model_set_weights(&m, moved.data());
     model_forward(&m, count, 0);
     const std::vector<acc> losses = model_losses(&m);
     return Vector(losses.begin(), losses.end());
@@ -203,7 +203,7 @@ static GradientCheck gradient_check(const Arch& c, uint64_t seed) {
     std::vector<int> seqs((size_t)B * (c.T + 1));
     for (auto& token : seqs) { token = rng_below(&check.rng, c.V); }
     check.weights = weights_shaken(m, &check.rng);
-    model_set(m, check.weights.data());
+    model_set_weights(m, check.weights.data());
     model_zero(m);
     const long targets = targets_count(m, seqs.data(), B, c.T);
     model_accumulate(m, seqs.data(), B, c.T, targets);

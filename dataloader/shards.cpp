@@ -1,5 +1,6 @@
 /*
-dataloader/shards.cpp -- what shards.h declares.
+dataloader/shards.cpp -- tells the formats of token files apart, notices files that are not what
+their name says, and writes our own.
 */
 #include "shards.h"
 #include <set>

@@ -1,6 +1,6 @@
 /*
-dataloader/text_cache.cpp -- what text_cache.h declares. An entry is a directory NAME-HASH; while
-it is made it is called NAME-HASH.part, and is locked.
+dataloader/text_cache.cpp -- makes an entry once, and finds it by the hash of text and tokenizer. An
+entry is a directory NAME-HASH; while it is made it is called NAME-HASH.part, and is locked.
 */
 #include "text_cache.h"
 #include <limits.h>

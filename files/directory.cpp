@@ -1,5 +1,5 @@
 /*
-files/directory.cpp -- what directory.h declares.
+files/directory.cpp -- the table DIRECTORY_KEYS, and the functions that look a key up in it.
 */
 #include "directory.h"
 #include <unordered_map>

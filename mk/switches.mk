@@ -92,7 +92,7 @@ $(if $(no_mpi),$(error DIST=mpi needs $(MPICXX), which is not in PATH \
   ---> HINT: apt-get install libopenmpi-dev openmpi-bin, or module load openmpi))
 $(if $(no_nvcc),$(error $(no_nvcc); ---> HINT: install the CUDA toolkit, or make BACKEND=cpu))
 $(if $(conflict),$(error ATTN=$(ATTN) with BIAS=$(BIAS) means nothing: $(conflict)))
-# an extra column without a value where no row is divided by its sum: column_idle
+# an extra key without a value where no row is divided by its sum: column_has_no_effect
 no_sum   := $(shell sed -nE 's/^ *X_ATTN.$(ATTN) *, *Z_ONE *,.*/yes/p' attention_variants.cuh)
 no_value := $(shell sed -nE 's/^ *X_BIAS.$(BIAS) *, *(KEY|LOGIT)_COLUMN *, *[01] *, *0 *,.*/yes/p' \
               attention_variants.cuh)

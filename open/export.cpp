@@ -1,5 +1,6 @@
 /*
-open/export.cpp -- what export.h declares, but for the card.
+open/export.cpp -- writes the directory under another name, checks it, and renames it. The card is
+export_card.cpp.
 */
 #include "export.h"
 #include "../files/lock.h"

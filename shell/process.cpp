@@ -1,5 +1,6 @@
 /*
-shell/process.cpp -- what process.h declares.
+shell/process.cpp -- sets up what surrounds a command. Some limits hold only from the start of a
+program, so it may start itself once more.
 */
 #include "process.h"
 #include "../cpu/processor.h"

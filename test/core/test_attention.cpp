@@ -20,9 +20,9 @@ using ref::real;
 
 // ---- one call of the operation under test
 struct Op { // the build of one ATTN, BIAS, PE and what the witness has to know of them
-    void (*forward)(real*, real*, const real*, StarColumn<const real>, AttnShape);
-    void (*backward)(real*, StarColumn<real>, const real*, AttnResult<real, real>, const real*,
-                     StarColumn<const real>, const real*, AttnShape);
+    void (*forward)(real*, real*, const real*, ExtraKey<const real>, AttnShape);
+    void (*backward)(real*, ExtraKey<real>, const real*, AttnResult<real, real>, const real*,
+                     ExtraKey<const real>, const real*, AttnShape);
     NaiveAttn attn; std::string pe; NaivePe pe_bias;
     bool phi_elu1; Column column; bool learn_k, learn_v;
 };
@@ -329,18 +329,18 @@ template <class A> void check_threads(const char* attn) {
 
 int main() {
     omp_set_num_threads(1);
-    #define X_ATTN(attn, ...) check_bias<Attn_##attn>(#attn);
+    #define X_ATTN(attn, ...) CASE(#attn) { check_bias<Attn_##attn>(#attn); }
     ATTN_VARIANTS(X_ATTN)
     #undef X_ATTN
 #ifndef ATTN_ONLY
-#define X_ATTN(attn, ...) \
+#define X_ATTN(attn, ...) CASE(#attn) { \
     check_far_star<Attn_##attn>(#attn); \
     check_logit<Attn_##attn>(#attn); \
     check_causal<Attn_##attn>(#attn); \
-    check_threads<Attn_##attn>(#attn);
+    check_threads<Attn_##attn>(#attn); }
     ATTN_VARIANTS(X_ATTN)
-    check_p_norm();
-    check_positions();
+    CASE("p_norm") { check_p_norm(); }
+    CASE("positions") { check_positions(); }
 #endif
     return check_done();
 }

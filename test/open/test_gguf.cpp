@@ -1193,23 +1193,23 @@ static void test_stored_guard() {
 int main() {
     dir = check_tmp();
     path = dir + "/x.gguf";
-    test_types();
-    test_values();
-    test_pairs();
-    test_lies();
-    test_parts();
-    test_fuzz(3000);
-    test_tokenizers();
-    test_expression_families();
-    test_tokenizer_refused();
-    test_config();
-    test_model();
-    test_init();
-    test_mxfp4();
-    test_directory();
-    test_stored_rows();
-    test_stored_products();
-    test_stored_guard();
+    CASE("types") { test_types(); }
+    CASE("values") { test_values(); }
+    CASE("pairs") { test_pairs(); }
+    CASE("lies") { test_lies(); }
+    CASE("parts") { test_parts(); }
+    CASE("fuzz") { test_fuzz(3000); }
+    CASE("tokenizers") { test_tokenizers(); }
+    CASE("expression_families") { test_expression_families(); }
+    CASE("tokenizer_refused") { test_tokenizer_refused(); }
+    CASE("config") { test_config(); }
+    CASE("model") { test_model(); }
+    CASE("init") { test_init(); }
+    CASE("mxfp4") { test_mxfp4(); }
+    CASE("directory") { test_directory(); }
+    CASE("stored_rows") { test_stored_rows(); }
+    CASE("stored_products") { test_stored_products(); }
+    CASE("stored_guard") { test_stored_guard(); }
     remove_tree(dir);
     return check_done();
 }

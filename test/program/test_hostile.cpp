@@ -381,13 +381,13 @@ int main() {
     binary = check_quoted(home + "/build/cpu/train_sink");
     dir = check_tmp();
     setenv("OMP_NUM_THREADS", "1", 1); setenv("OMP_WAIT_POLICY", "passive", 1);
-    test_printable();
-    test_numbers();
-    test_positions();
-    test_names();
-    test_terminal();
-    test_changes();
-    test_maps();
+    CASE("printable") { test_printable(); }
+    CASE("numbers") { test_numbers(); }
+    CASE("positions") { test_positions(); }
+    CASE("names") { test_names(); }
+    CASE("terminal") { test_terminal(); }
+    CASE("changes") { test_changes(); }
+    CASE("maps") { test_maps(); }
     remove_tree(dir);
     return check_done();
 }

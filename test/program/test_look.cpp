@@ -515,16 +515,16 @@ int main() {
     home.pop_back();
     binary = "OMP_NUM_THREADS=1 " + check_quoted(home + "/build/cpu/train_sink");
     dir = check_tmp();
-    test_kinds();
-    test_not_sure();
-    test_texts();
-    test_tokens();
-    test_tokenizers();
-    test_models();
-    test_pipes();
-    test_packed();
-    test_long_lines();
-    test_links();
+    CASE("kinds") { test_kinds(); }
+    CASE("not_sure") { test_not_sure(); }
+    CASE("texts") { test_texts(); }
+    CASE("tokens") { test_tokens(); }
+    CASE("tokenizers") { test_tokenizers(); }
+    CASE("models") { test_models(); }
+    CASE("pipes") { test_pipes(); }
+    CASE("packed") { test_packed(); }
+    CASE("long_lines") { test_long_lines(); }
+    CASE("links") { test_links(); }
     remove_tree(dir);
     return check_done();
 }
