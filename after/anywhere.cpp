@@ -89,8 +89,8 @@ static void print_channels(const std::vector<std::string> (&channels)[2]) {
     for (size_t l = 0; l < channels[0].size(); l++) {
         const std::string now = channels[0][l] + channels[1][l];
         if (now != before) {
-            printf("from layer %zu on, channels of h that are large at nearly all tokens: %s; at token "
-                   "1 alone: %s\n", l, channels[0][l].c_str(), channels[1][l].c_str());
+            printf("from layer %zu on, channels of h that are large at nearly all tokens: %s; at "
+                   "token 1 alone: %s\n", l, channels[0][l].c_str(), channels[1][l].c_str());
         }
         before = now;
     }
