@@ -43,14 +43,14 @@ static void setting() {
         for (int id = 0; id < V; id++) { x[t.at + id * C + 3] = 60 + id; }
         x[t.at + 5] = x[t.at + C + 5] = -50;
     }
-    model_set(&m, x.data());
-    model_set(&kept, x.data());
+    model_set_weights(&m, x.data());
+    model_set_weights(&kept, x.data());
     for (int i = 0; i < N * (T + 1); i++) {
         const bool first = i % (T + 1) == 0;
         seqs.push_back(first ? rng_below(&rng, 2) : 2 + rng_below(&rng, V - 2));
     }
     model_load(&kept, seqs.data(), N, T);
-    model_body(&kept);
+    model_layers(&kept);
     skip = m.sizes.bias.token;
 }
 
