@@ -258,12 +258,19 @@ static void qk_norm_backward(Model* m, int l) {
                           attn_shape(m, l));
 }
 
-// -- rotary: q and k are rotated by their position. If no stage lies between, attention's backward
-// rotates them back
+// -- rotary: q and k are rotated by their position. If no stage lies between, attention does it in
+// training, and its backward rotates them back
+
+static bool rotates_in_attention(const Model* m);
+
+// Tells whether attention's forward pass rotates: if nobody looks at q and k before.
+static bool rotates_late(const Model* m) {
+    return m->train && !m->around && !m->cache && rotates_in_attention(m);
+}
 
 static void rotary_forward(Model* m, int l) {
     const acc* table = layer_rope(m, l);
-    if (!table) { return; }
+    if (!table || rotates_late(m)) { return; }
     each_span(m, [&](const Span& span) {
         const acc* from = row_of(table, span.position, rotated(m->arch));
         ops::rope(act_qkv(m, l, span.row), from, +1, span_shape(m, l, span));
@@ -361,8 +368,8 @@ static void attend_forward(Model* m, int l) {
     each_span(m, [&](const Span& span) {
         if (span.position > 0) { return; }
         variant::attend(act_att(m, l, span.row), act_stat(m, l, span.row),
-                                   act_qkv(m, l, span.row), star_column(m, l),
-                                   span_shape(m, l, span));
+                        act_qkv(m, l, span.row), star_column(m, l),
+                        rotates_late(m) ? layer_rope(m, l) : NULL, span_shape(m, l, span));
     });
     attention_continued(m, l);
 }

@@ -115,10 +115,21 @@ inline void step_memory_check(long tokens_per_step) {
     memory_require(bytes, what, memory_free(), "lower --total-batch");
 }
 
+// Returns how many tokens a GPU is to take at once, at most: 2^16, more do not make it faster. A
+// small model waits for memory, so what one of its kernels writes is to be in the cache when the
+// next one reads it: 40 MiB, an A100's, whatever the card, for the batch decides about bits.
+inline long tokens_at_once(const Model* m) {
+    const long most = 1L << 16;
+    if (m->arch.C > 512) { return most; }
+    const long widest = std::max(m->sizes.qkv_width, m->sizes.up_width);
+    return std::min<long>(most, (40L << 20) / (widest * sizeof(real)));
+}
+
 // Returns the largest divisor of `all` sequences that fits 7/8 of the free memory of a GPU, up to
-// 2^16 tokens: more do not make it faster.
-inline long batch_that_fits(const Arch& c, long all, long T) {
-    const long most = std::max(1L, (1L << 16) / T);
+// tokens_at_once.
+inline long batch_that_fits(const Model* m, long all, long T) {
+    const Arch& c = m->arch;
+    const long most = std::max(1L, tokens_at_once(m) / T);
     long batch = 1;
     for (long B = 2; B <= std::min(all, most); B++) {
         if (all % B != 0) {
@@ -141,7 +152,7 @@ inline void choose_batch(const Model* m, Flags* f, long kept) {
         if (kept && all % kept == 0) {
             f->batch = std::max(1L, kept);
         } else {
-            f->batch = batch_that_fits(m->arch, all, T);
+            f->batch = batch_that_fits(m, all, T);
         }
     }
     f->batch = dist::least(f->batch);

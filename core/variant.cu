@@ -60,9 +60,9 @@ template <> double Pe::bias(int distance, float slope) {
 } // namespace build
 
 namespace variant {
-void attend(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
+void attend(real* out, acc* stat, real* qkv, StarColumn<const real> star, const acc* turns,
             const AttnShape& s) {
-    ops::attention_forward<Attn, Bias, Pe>(out, stat, qkv, star, s);
+    ops::attention_forward<Attn, Bias, Pe>(out, stat, qkv, star, turns, s);
 }
 
 void attend_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,

@@ -22,7 +22,7 @@ typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimizer state hold
 
 namespace variant {
-void attend(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
+void attend(real* out, acc* stat, real* qkv, StarColumn<const real> star, const acc* turns,
             const AttnShape& s);
 void attend_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
                      AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,

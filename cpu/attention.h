@@ -340,10 +340,11 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
 }
 
 // Attends: out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra
-// column
+// column. With turns, rope's table, q and k are first rotated in place
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
-                       AttnShape s) {
+void attention_forward(real* out, acc* stat, real* qkv, StarColumn<const real> star,
+                       const acc* turns, AttnShape s) {
+    if (turns) { rope(qkv, turns, +1, s); }
     const int group = s.NH / s.KV;                      // query heads of a key/value head
     const int chunk = 512;                              // queries of a task
     const int chunks = div_up(s.T, chunk);

@@ -32,14 +32,19 @@ inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void
     return false;
 }
 
-// Computes out and stat on tensor cores.
+// Computes out and stat on tensor cores. turns: rope's table, to turn qkv with first, or NULL.
 template <class A, class Bi, class Pe, int HS>
-void attention_forward_tensor(bf16* out, acc* stat, const AttnInputs& in) {
+void attention_forward_tensor(bf16* out, acc* stat, const AttnInputs& in, bf16* qkv,
+                              const acc* turns) {
 #ifdef HOPPER
     if constexpr (hopper_head<HS>) {
-        if (hopper_wanted) { return attention_forward_wgmma<A, Bi, Pe, HS>(out, stat, in); }
+        if (hopper_wanted) {
+            if (turns) { rope_heads(qkv + in.s.NH * HS, in.s.KV, turns, +1, in.s); } // k alone
+            return attention_forward_wgmma<A, Bi, Pe, HS>(out, stat, in, qkv, turns);
+        }
     }
 #endif
+    if (turns) { rope(qkv, turns, +1, in.s); }
     attention_forward_mma<A, Bi, Pe, HS>(out, stat, in);
 }
 
@@ -70,16 +75,19 @@ void attention_dqkv_tensor(bf16* dqkv, const bf16* dout, RowStats r, const AttnI
     });
 }
 
+// turns: rope's table, to turn q and k, whole heads, with first, in place, or NULL.
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
-                       AttnShape s) {
+void attention_forward(real* out, acc* stat, real* qkv, StarColumn<const real> star,
+                       const acc* turns, AttnShape s) {
     const AttnInputs in = { qkv, star, s };
-    if (!on_tensor_cores(s, { out, qkv })) {
+    const bool tensor = on_tensor_cores(s, { out, qkv, turns });
+    if (!tensor) {
+        if (turns) { rope(qkv, turns, +1, s); }
         return attention_forward_panels<A, Bi, Pe>(out, stat, in);
     }
     if constexpr (sizeof(real) == 2) {
         with_head_dim(s.HS, [&](auto HS) {
-            attention_forward_tensor<A, Bi, Pe, HS.value>(out, stat, in);
+            attention_forward_tensor<A, Bi, Pe, HS.value>(out, stat, in, qkv, turns);
         });
     }
 }

@@ -5,7 +5,8 @@ the emulator; schedules, and products that are done at once or as late as they m
     g++ -x c++ -std=c++17 -O1 -DEMU -DHOPPER -DPRECISION=bf16 -fno-strict-aliasing \
         -fstack-clash-protection -I$CUDA/include -Idev/emulator test/gpu/test_hopper.cu
 '-DMMA_HEADS(X)=X(96)' only this head dimension; -DFEW only softmax, every schedule, late and at
-once: for planted bugs (dev/emulator/mutants.sh).
+once: for planted bugs (dev/emulator/mutants.sh); -DFOR_PTX one variant of each kind of tile: as PTX
+(test_ptx.sh).
 */
 #ifndef MMA_HEADS
 #define MMA_HEADS(X) X(32) X(64) X(96) X(128)
@@ -100,7 +101,7 @@ static Results computed(bool simple, const AttnInputs& in, const Inputs& dout) {
         attention_simple_forward<A, Bi, Pe>(out, stat, in);
         attention_simple_backward<A, Bi, Pe>(dqkv, dout.gpu, out, stat, in);
     } else {
-        attention_forward_wgmma<A, Bi, Pe, HS>(out, stat, in);
+        attention_forward_wgmma<A, Bi, Pe, HS>(out, stat, in, NULL, NULL);
         backward_wgmma<A, Bi, Pe, HS>(dqkv, dout.gpu, { out, stat }, in);
     }
     return { read_back(out, O), read_back(stat, N * s.NH * 2), read_back(dqkv, W) };
@@ -113,11 +114,42 @@ static Results on_cpu(const Inputs& qkv, StarColumn<const float> star, const Inp
     r.out.resize(dout.cpu.size());
     r.stat.resize((size_t)s.B * s.T * s.NH * 2);
     r.dqkv.resize(qkv.cpu.size());
-    ref::attention_forward<A, Bi, Pe>(r.out.data(), r.stat.data(), qkv.cpu.data(), star, s);
+    std::vector<float> in = qkv.cpu;
+    ref::attention_forward<A, Bi, Pe>(r.out.data(), r.stat.data(), in.data(), star, NULL, s);
     ref::attention_backward<A, Bi, Pe>(r.dqkv.data(), {}, dout.cpu.data(),
                                        { r.out.data(), r.stat.data() }, qkv.cpu.data(), star, NULL,
                                        s);
     return r;
+}
+
+// A forward pass that turns q against rope by itself: the same bits of qkv, out and stat.
+template <class A, class Bi, class Pe, int HS>
+static void test_turned(const std::string& what, const Inputs& qkv, AttnInputs in) {
+    const AttnShape& s = in.s;
+    const size_t N = (size_t)s.B * s.T, O = N * s.NH * s.HS, W = N * attn_row(s), S = N * s.NH * 2;
+    std::vector<acc> table;
+    for (int i = 0; i < s.T * s.HS / 2; i++) {
+        table.push_back(cosf(i));
+        table.push_back(sinf(i));
+    }
+    acc* turns = reserve<acc>(table.size());
+    to_device(turns, table.data(), table.size() * sizeof(acc));
+    std::vector<float> results[2];
+    for (const acc* in_kernel : { (const acc*)turns, (const acc*)NULL }) {
+        const std::vector<bf16> narrow(qkv.cpu.begin(), qkv.cpu.end());
+        bf16 *x = reserve<bf16>(W), *out = reserve<bf16>(O);
+        acc* stat = reserve<acc>(S);
+        to_device(x, narrow.data(), W * sizeof(bf16));
+        in.qkv = x;
+        if (in_kernel) { rope_heads(x + s.NH * HS, s.KV, turns, +1, s); }
+        else { rope(x, turns, +1, s); }
+        attention_forward_wgmma<A, Bi, Pe, HS>(out, stat, in, x, in_kernel);
+        std::vector<float>& all = results[!in_kernel];
+        for (float number : read_back(x, W)) { all.push_back(number); }
+        for (float number : read_back(out, O)) { all.push_back(number); }
+        for (float number : read_back(stat, S)) { all.push_back(number); }
+    }
+    CHECK(results[0] == results[1], "%s: not the bits of rope", what.c_str());
 }
 
 template <class A, class Bi, class Pe, int HS>
@@ -140,8 +172,19 @@ static void test_one(const char* name, AttnShape s) {
     same(what + ", CPU", got, on_cpu<A, Bi, Pe>(qkv, star, dout, s));
     // these take a second: few shapes
     if (s.T < 100) { same(what + ", simple", got, computed<A, Bi, Pe, HS>(true, in, dout)); }
+    if (s.window) { test_turned<A, Bi, Pe, HS>(what + ", turned", qkv, in); }
     for (void* p : allocated) { device_free(p); }
     allocated.clear();
+}
+
+// Chooses a schedule, and whether products are done at once.
+static void set_order(int schedule, bool eager) {
+#ifdef EMU
+    const emu::Sched schedules[] = { emu::FWD, emu::REV, emu::PCT };
+    emu::settings.sched = schedules[schedule];
+    emu::settings.eager = eager;
+    emu::settings.hopper = true;
+#endif
 }
 
 // Tests one variant at every head dimension: whole tiles, the diagonal and a ragged end; then a
@@ -149,12 +192,10 @@ static void test_one(const char* name, AttnShape s) {
 // then sequences shorter than a tile.
 template <class A, class Bi, class Pe> static void test(const char* name) {
     static int turn;
-    const emu::Sched schedules[] = { emu::FWD, emu::REV, emu::PCT };
 #define X(HS) \
-    emu::settings.sched = schedules[turn % 3]; \
-    emu::settings.eager = turn++ % 2; \
+    set_order(turn % 3, turn % 2); \
     test_one<A, Bi, Pe, HS>(name, { 1, 260, 1, 1, HS }); \
-    emu::settings.eager = turn % 2; \
+    set_order(turn % 3, ++turn % 2); \
     test_one<A, Bi, Pe, HS>(name, { 1, 201, 2, 1, HS, 20, 130 }); \
     test_one<A, Bi, Pe, HS>(name, { 2, 33, 1, 1, HS });
     MMA_HEADS(X)
@@ -162,10 +203,13 @@ template <class A, class Bi, class Pe> static void test(const char* name) {
 }
 
 int main() {
-    emu::settings.hopper = true;
+    set_order(0, false);
     device_start();
 #ifdef FEW
     for (int i = 0; i < 6; i++) { test<Attn_softmax, Bias_none, Pe_rotary>("softmax"); }
+#elif defined(FOR_PTX)
+    test<Attn_softmax, Bias_none, Pe_rotary>("softmax");
+    test<Attn_sigmoid, Bias_kv, Pe_alibi>("sigmoid");
 #else
     test<Attn_softmax, Bias_none, Pe_rotary>("softmax");
     // every ATTN; BIAS and PE take turns
