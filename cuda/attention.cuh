@@ -34,7 +34,7 @@ inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void
 
 // Computes out and stat on tensor cores. turns: rope's table, to turn qkv with first, or NULL.
 template <class A, class Bi, class Pe, int HS>
-void attention_forward_tensor(bf16* out, acc* stat, const AttnInputs& in, bf16* qkv,
+void attention_forward_tensor(bf16* out, acc* stat, const AttnInputs& in, real* qkv,
                               const acc* turns) {
 #ifdef HOPPER
     if constexpr (hopper_head<HS>) {

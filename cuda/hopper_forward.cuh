@@ -10,10 +10,12 @@ values, a warpgroup makes weights of the next tile's scores:
     arriving       K1    V0 | K2    V1    |       V2    |
 
 Q K^T takes both sides from shared memory. Its sums, in registers, become weights P as on other
-cards (attention_forward.cuh), and rounded they are the left side of P V. The sums o may not be
-touched while P V is added to them, so what they are to shrink by, when a larger score has come,
-waits until then. Nothing but cp.async writes to shared memory, unless rope is done here: then Q is
-turned on its way there, and in memory too, where the backward pass reads it.
+cards (attention_forward.cuh), and rounded they are the left side of P V. Nothing but cp.async
+writes to shared memory. The sums o may not be touched while P V is added to them, so what they are
+to shrink by, when a larger score has come, waits until then.
+
+A block may also do rope's part on its queries, before all else and in memory, where the backward
+pass reads them: no other block does, and they come from the cache then.
 */
 #ifndef CUDA_HOPPER_FORWARD_CUH
 #define CUDA_HOPPER_FORWARD_CUH
@@ -42,36 +44,6 @@ DEVICE void scores_ahead(OnlineRows<HS, 1>& x, float (&shrink)[2], Sums<1, N>& w
             const float m = fmaxf(x.m[r], __fmul_rn(quad_max(top), score.unit));
             shrink[r] = online_shrink<A>(x, r, m, s);
         }
-    }
-}
-
-// Turns rows from, from + 1, .. of a head x (T, *) by rope's table, as rope() does, and loads them.
-template <int HS, int ROWS, int THREADS, class X>
-DEVICE void panels_load_turned(X* tile, X* x, unsigned stride, const acc* turns, int from, int T) {
-    constexpr int HALF = HS / 2;
-    constexpr int ACROSS = HALF / CHUNK;
-    FOR_STRIDE(i, threadIdx.x, ROWS * ACROSS, THREADS) {
-        const int row = i / ACROSS;
-        const int chunk = i % ACROSS;
-        const int t = from + row;
-        Floats<CHUNK> a = {};
-        Floats<CHUNK> b = {};
-        if (t < T) {
-            X* at = x + (size_t)t * stride + chunk * CHUNK;
-            const acc* turn = turns + (size_t)t * HS + chunk * CHUNK * 2;
-            const Floats<2 * CHUNK> cos_sin = load_floats<2 * CHUNK>(turn);
-            a = load_real<CHUNK>(at);
-            b = load_real<CHUNK>(at + HALF);
-            UNROLL(n, CHUNK) { turn_pair(a[n], b[n], cos_sin[2 * n], cos_sin[2 * n + 1]); }
-            store_real<CHUNK>(at, a);
-            store_real<CHUNK>(at + HALF, b);
-        }
-        X* left = tile + panel_offset<HS, ROWS>(row, chunk);
-        X* right = tile + panel_offset<HS, ROWS>(row, chunk + ACROSS);
-        store_real<CHUNK>(left, a);
-        store_real<CHUNK>(right, b);
-        wrote(left, 16);
-        wrote(right, 16);
     }
 }
 
@@ -104,21 +76,9 @@ template <class A, class Bi, class Pe, int HS> struct HopperForward {
         queries = panels<HS, BQ>(sq, group * GROUP_ROWS);
         keys = panels<HS, BK>(sk);
         values = panels<HS, BK>(sv);
-    }
-
-    // Loads Q, and begins the rows. turns: rope's table, to turn qkv with, or NULL.
-    DEVICE void begin(const AttnInputs& in, const ForwardPlace<1, BQ>& place, bf16* qkv,
-                      const acc* turns) {
-        const int g = kv_head(s, place.h);
-        if (turns) {
-            bf16* own = qkv + (q - (const bf16*)in.qkv);
-            panels_load_turned<HS, BQ, THREADS>(sq, own, W, turns, t0, s.T);
-            if (Bi::column == KEY_COLUMN) { __syncthreads(); } // whose score reads q
-        }
         const OnlineStar star = { attn_column<Bi>((const bf16*)in.star.k, s, place.h),
                                   attn_star((const bf16*)in.star.v, s, g) };
         online_start<A, Bi>(x, q, star, score, t0 + place.row0 + lane_row(), s);
-        if (!turns) { panels_load<HS, BQ, THREADS>(sq, q, W, t0, s.T, threadIdx.x); }
     }
 
     DEVICE void load(bf16* to, int column, int from) const {
@@ -182,6 +142,7 @@ template <class A, class Bi, class Pe, int HS> struct HopperForward {
     }
 
     DEVICE void all_tiles() {
+        panels_load<HS, BQ, THREADS>(sq, q, W, t0, s.T, threadIdx.x);
         j0 = next_keys(s, t0, BQ, 0, end, BK);
         load(sk, 0, j0);
         cp_async_commit();
@@ -196,18 +157,35 @@ template <class A, class Bi, class Pe, int HS> struct HopperForward {
     }
 };
 
+// Turns `rows` rows of a head, from q on, by rope's table for these rows.
+template <int HS, int THREADS>
+DEVICE void queries_turn(real* q, unsigned stride, const acc* turns, int rows) {
+    constexpr int HALF = HS / 2;
+    constexpr int ACROSS = HALF / CHUNK;
+    FOR_STRIDE(i, threadIdx.x, rows * ACROSS, THREADS) {
+        const int row = i / ACROSS;
+        const int pair = i % ACROSS * CHUNK;
+        turn_pairs<CHUNK>(q + row * stride + pair, HALF, turns + row * HS + 2 * pair, +1);
+    }
+    __syncthreads();
+}
+
 template <class A, class Bi, class Pe, int HS>
 __global__ void __launch_bounds__((HopperForward<A, Bi, Pe, HS>::THREADS),
                                   (HopperForward<A, Bi, Pe, HS>::Tile::BLOCKS))
-    attention_forward_wgmma_kernel(bf16* out, acc* stat, AttnInputs in, bf16* qkv,
+    attention_forward_wgmma_kernel(bf16* out, acc* stat, AttnInputs in, real* qkv,
                                    const acc* turns) {
 #ifdef WITH_WGMMA
     typedef HopperForward<A, Bi, Pe, HS> Block;
     typedef ForwardPlace<1, Block::BQ> Place;
     const AttnShape& s = in.s;
-    const Place place(head_tile().head, threadIdx.x, s);
-    Block block(in, place);
-    block.begin(in, place, qkv, turns);
+    if (turns) {
+        const Place of(head_tile().head, threadIdx.x, s);
+        real* q = qkv + qkv_at(s, of.b, of.t0, of.h);
+        const acc* from = turns + (long)of.t0 * HS;
+        queries_turn<HS, Block::THREADS>(q, attn_row(s), from, min(Block::BQ, s.T - of.t0));
+    }
+    Block block(in, Place(again(head_tile().head), again(threadIdx.x), s));
     block.all_tiles();
     const Place at(again(head_tile().head), again(threadIdx.x), s);
     float factor[2];
@@ -219,9 +197,9 @@ __global__ void __launch_bounds__((HopperForward<A, Bi, Pe, HS>::THREADS),
 #endif
 }
 
-// turns: rope's table. If it is not NULL, q is turned, in qkv.
+// turns: rope's table. If it is not NULL, q is turned first, in qkv.
 template <class A, class Bi, class Pe, int HS>
-void attention_forward_wgmma(bf16* out, acc* stat, const AttnInputs& in, bf16* qkv,
+void attention_forward_wgmma(bf16* out, acc* stat, const AttnInputs& in, real* qkv,
                              const acc* turns) {
     typedef typename HopperForward<A, Bi, Pe, HS>::Tile Tile;
     const int tiles = CEIL_DIV(in.s.T, Tile::BQ);

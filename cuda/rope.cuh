@@ -15,6 +15,18 @@ DEVICE void turn_pair(float& a, float& b, float co, float si) {
     a = x;
 }
 
+// Turns N pairs (x[i], x[i + half]) by rope's table, whose part for them is `turn`.
+template <int N> DEVICE void turn_pairs(real* x, int half, const acc* turn, int sign) {
+    Floats<N> a = load_real<N>(x);
+    Floats<N> b = load_real<N>(x + half);
+    UNROLL(n, N) {
+        const Vec<acc, 2> cos_sin = load<2>(turn + 2 * n);
+        turn_pair(a[n], b[n], cos_sin[0], sign * cos_sin[1]);
+    }
+    store_real<N>(x, a);
+    store_real<N>(x + half, b);
+}
+
 template <int N>
 __global__ void __launch_bounds__(256)
     rope_kernel(real* first, int heads, const acc* table, int sign, AttnShape s) {
@@ -26,14 +38,7 @@ __global__ void __launch_bounds__(256)
         const int h = k / half;
         const int i = k % half;
         real* x = first + (long)bt * attn_row(s) + h * s.HS + i;
-        Floats<N> a = load_real<N>(x);
-        Floats<N> b = load_real<N>(x + half);
-        UNROLL(n, N) {
-            const Vec<acc, 2> cos_sin = load<2>(turn + 2 * (i + n));
-            turn_pair(a[n], b[n], cos_sin[0], sign * cos_sin[1]);
-        }
-        store_real<N>(x, a);
-        store_real<N>(x + half, b);
+        turn_pairs<N>(x, half, turn + 2 * i, sign);
     }
 }
 

@@ -103,7 +103,6 @@ template <int KEEP> void wgmma_wait(EMU_HERE) {
 }
 
 inline void fence_async() { emu::fence_async(); }
-inline void wrote(const void* p, size_t bytes) { emu::wrote(p, bytes); }
 template <class T, int N> void hold(T (&)[N][4]) {}
 template <int N> void wgmma_ss(float (&c)[N / 8][4], uint64_t a, uint64_t b, bool add, EMU_HERE) {
     emu::WgmmaArg x = { c[0], nullptr, a, b, N, add };
@@ -132,7 +131,6 @@ template <int KEEP> DEVICE void wgmma_wait() {
 // What this thread has written to shared memory, by cp.async too once it has waited for it, is to
 // be seen by wgmma. A barrier follows.
 DEVICE void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-DEVICE void wrote(const void*, size_t) {} // tells the emulator
 
 // Hides registers from the compiler, which may not know that a product still works on them.
 template <int N> DEVICE void hold(float (&c)[N][4]) {

@@ -135,8 +135,8 @@ cuda/wgmma.cuh|{ WGMMA_RS(96, R_48|{ WGMMA_RS(64, R_48|hopper_ptx
 cuda/wgmma.cuh|fence.proxy.async.shared::cta;|fence.proxy.async;|hopper_ptx
 cuda/wgmma.cuh|wait_group.sync.aligned %0;" ::"n"(KEEP)|wait_group.sync.aligned %0;" ::"n"(KEEP + 1)|hopper_ptx
 cuda/wgmma.cuh|asm volatile("" : "+f"(c[i][k])::"memory");||hopper_ptx
-cuda/hopper_forward.cuh|            store_real<CHUNK>(at, a);|            |hopper
-cuda/hopper_forward.cuh|if (Bi::column == KEY_COLUMN) { __syncthreads(); }||hopper_ptx
+cuda/hopper_forward.cuh|turns + row * HS + 2 * pair, +1);\n    }\n    __syncthreads();|turns + row * HS + 2 * pair, +1);\n    }|hopper
+cuda/hopper_forward.cuh|turns + (long)of.t0 * HS;|turns;|hopper
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
 n=$1; dir=$work/$n
