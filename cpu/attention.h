@@ -362,7 +362,7 @@ void attention_forward(real* out, acc* stat, real* qkv, StarColumn<const real> s
         const int begin = last * chunk;
         const int end = std::min(s.T, begin + chunk);
         const int keys = std::min(s.T, std::max(end, s.prefix));        // that these queries see
-        const Sequence<const real> x = sequence_of(qkv, b, s);
+        const Sequence<const real> x = sequence_of<const real>(qkv, b, s);
         HeadFactors<real> f(x, g, keys, s);
         for (int h = g * group; h < (g + 1) * group; h++) {
             const long row = row_at(b, h, 0, s);
