@@ -115,27 +115,23 @@ inline void step_memory_check(long tokens_per_step) {
     memory_require(bytes, what, memory_free(), "lower --total-batch");
 }
 
-// Returns how many tokens a GPU is to take at once, at most: 2^16, more do not make it faster. A
-// small model waits for memory, so what one of its kernels writes is to be in the cache when the
-// next one reads it: 40 MiB, an A100's, whatever the card, for the batch decides about bits.
-inline long tokens_at_once(const Model* m) {
-    const long most = 1L << 16;
-    if (m->arch.C > 512) { return most; }
-    const long widest = std::max(m->sizes.qkv_width, m->sizes.up_width);
-    return std::min<long>(most, (40L << 20) / (widest * sizeof(real)));
-}
-
 // Returns the largest divisor of `all` sequences that fits 7/8 of the free memory of a GPU, up to
-// tokens_at_once.
+// 2^16 tokens: more do not make it faster. A small model waits for memory: what one of its kernels
+// writes is to be in the cache when the next one reads it. The cache is an A100's, 40 MiB, on every
+// card, as the batch decides about bits.
 inline long batch_that_fits(const Model* m, long all, long T) {
-    const Arch& c = m->arch;
-    const long most = std::max(1L, tokens_at_once(m) / T);
+    const long cache = 40L << 20;
+    const long widest = std::max(m->sizes.qkv_width, m->sizes.up_width);
+    long tokens = 1L << 16;
+    if (m->arch.C <= 512) {
+        tokens = std::min<long>(tokens, cache / (widest * sizeof(real)));
+    }
     long batch = 1;
-    for (long B = 2; B <= std::min(all, most); B++) {
+    for (long B = 2; B <= std::min(all, tokens / T); B++) {
         if (all % B != 0) {
             continue;
         }
-        if (acts_bytes(c, true, B, T) < ops::device_left() / 8 * 7) {
+        if (acts_bytes(m->arch, true, B, T) < ops::device_left() / 8 * 7) {
             batch = B;
         }
     }

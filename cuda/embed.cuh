@@ -122,7 +122,6 @@ struct Piece {
         before = from > 0 && token(from - 1) == token(from);
         after = to < n && token(to) == token(to - 1);
     }
-    DEVICE bool one_token() const { return token(from) == token(to - 1); }
 };
 // The keys of n tokens, sorted. They come from sequences of T rows, whose first `skip` rows have no
 // token.
@@ -171,8 +170,8 @@ __global__ void __launch_bounds__(256)
     embed_backward_join_kernel(acc* dwte, const float* part, const uint64_t* keys, float scale,
                                int n, int C) {
     const Piece p(keys, blockIdx.x, n);
-    if (!p.after || (p.before && p.one_token())) { return; }
     const int token = p.token(p.to - 1);
+    if (!p.after || (p.before && p.token(p.from) == token)) { return; }
     FOR_COLUMNS(c, 1, C) {
         float sum = part[((long)blockIdx.x * 2 + 1) * C + c];
         for (int k = blockIdx.x + 1; k * PIECE < n; k++) {
