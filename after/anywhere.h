@@ -207,7 +207,7 @@ inline void add_attention(Anywhere* a, const Model* m, int l, int from) {
         for (long row = 0; row < rows(m); row += s.T) {
             const AnyHead head(&x.qkv[row * attn_row(s)], &x.stat[row * s.NH * 2], x.star.data(), h,
                                s);
-            const Vector got = add_head(*a, head, first, column_idle(m->arch), &heads[h]);
+            const Vector got = add_head(*a, head, first, column_has_no_effect(m->arch), &heads[h]);
             given[h].insert(given[h].end(), got.begin(), got.end());
             for (int t = first; t < s.T; t++) {
                 const real* o = &out[(row + t) * width + (long)h * s.HS];

@@ -50,7 +50,7 @@ static void setting() {
         seqs.push_back(first ? rng_below(&rng, 2) : 2 + rng_below(&rng, V - 2));
     }
     model_load(&kept, seqs.data(), N, T);
-    model_body(&kept);
+    model_layers(&kept);
     skip = m.sizes.bias.token;
 }
 
