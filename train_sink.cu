@@ -265,7 +265,7 @@ static bool rotates_in_attention(const Model* m);
 
 // Tells whether attention's forward pass rotates: if nobody looks at q and k before.
 static bool rotates_late(const Model* m) {
-    return m->train && !m->around && !m->cache && rotates_in_attention(m);
+    return m->train && !m->stage_hook && !m->cache && rotates_in_attention(m);
 }
 
 static void rotary_forward(Model* m, int l) {
