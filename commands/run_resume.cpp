@@ -225,6 +225,7 @@ std::string numbers_json(const Model* m) {
     JsonObject o(JSON_SPACED);
     o.text("model", array_hash(m, m->master));
     o.text("optimizer", array_hash(m, m->adam_m) + array_hash(m, m->adam_v));
+    if (m->ema) { o.text("ema", array_hash(m, m->ema)); }
     return o.all();
 }
 
@@ -330,6 +331,7 @@ void run_restore(Run* r, const std::string& from, const Json& state) {
     hint_also() = also;
     checkpoint_load(&r->m, from);
     if (!optimizer_load(&r->m, from)) { die_no_optimizer(from, other); }
+    if (r->m.ema) { ema_load(&r->m, from); }
     numbers_check(&r->m, state, from);
     hint_also().clear();
     if (dist::rank > 0) { return; }

@@ -113,6 +113,20 @@ void model_resize(Model* m, int B, int T) {
     }
 }
 
+void model_show_ema(Model* m, bool ema) {
+    if (m->shows_ema == ema) { return; }
+    m->shows_ema = ema;
+    const bool copied = (void*)m->master != (void*)m->params_memory;
+    const size_t bytes = m->num_params * sizeof(acc);
+    if (copied) {
+        acc* shown = ema ? m->ema : m->master;
+        ops::cast_to_real(m->params_memory, gather_array(m, shown), m->num_params);
+        return;
+    }
+    if (ema) { ops::device_copy(m->grads_memory, m->master, bytes); }
+    ops::device_copy(m->master, ema ? m->ema : m->grads_memory, bytes);
+}
+
 void model_set(Model* m, const acc* host) {
     ops::to_device(full_array(m, m->master), host, m->num_params * sizeof(acc));
     publish_weights(m);
@@ -211,6 +225,8 @@ void model_init(Model* m, uint64_t seed) {
         host.assign(t.count, acc(t.init.mean));
         if (t.init.std != 0) { normal_fill(host, t.init.std, rng); }
         if (t.purpose == FOR_KEY) { clear_k_dims(&host, m->arch); }
+        const acc by = factor_of(m, t, "start");
+        for (acc& x : host) { x *= by; }
         copy_to_device(full_array(m, m->master) + t.at, host);
     }
     publish_weights(m);
@@ -240,6 +256,7 @@ void model_free(Model* m) {
     if ((void*)m->master != (void*)m->params_memory) { ops::device_free(m->master); }
     ops::device_free(m->params_memory);
     ops::device_free(m->muon);
+    ops::device_free(m->ema);
     ops::device_free(m->positions);
     ops::device_free(m->rope);
     ops::device_free(m->rope_local);

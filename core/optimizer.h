@@ -48,6 +48,30 @@ inline void muon_update(Model* m, const Tensor& t, const Update& o) {
     ops::muon_end(m->params_memory + t.at, m->master + t.at, x, m->sums, o, rows, cols);
 }
 
+// ---- the noise of the gradient
+
+// Two numbers whose ratio is the gradient noise scale, in targets (McCandlish et al. 2018): the
+// squared norm of the expected gradient, and the variance that one target adds to it, summed over
+// the parameters. Each is right on average, not in one step: the ratio is that of means over steps.
+struct GradNoise {
+    double signal;
+    double noise;
+};
+
+// Estimates them from the squared norms of the mean gradient of few targets and of many.
+inline GradNoise grad_noise(double few, double squares_few, double many, double squares_many) {
+    return { (many * squares_many - few * squares_few) / (many - few),
+             (squares_few - squares_many) / (1 / few - 1 / many) };
+}
+
+// Returns the squared norm of the gradients so far.
+inline double squares_so_far(Model* m) {
+    StepSums sums;
+    ops::square_norm(m->sums, m->grads_memory, 0, m->num_params);
+    ops::to_host(&sums, m->sums, sizeof sums);
+    return sums.squares;
+}
+
 // ---- the update of a model
 
 // Adds up the sums of all ranks, in m->sums of each.
@@ -77,9 +101,13 @@ inline void shard_update(Model* m, const Update& o, kind optimizer, long at, lon
 }
 
 // Updates one tensor after the other, those that are trained. One rank only: it has whole tensors.
-inline void update_tensors(Model* m, const Update& o, kind optimizer) {
+inline void update_tensors(Model* m, const Update& all, kind optimizer) {
     for (auto& t : m->tensors) {
         if (!is_trained(m, t)) { continue; }
+        Update o = all;
+        o.lr *= factor_of(m, t, "lr");
+        o.weight_decay *= factor_of(m, t, "decay");
+        o.eps *= factor_of(m, t, "eps");
         if (optimizer == OPTIMIZER_muon && t.purpose == FOR_PRODUCT) {
             muon_update(m, t, o);
         } else {
@@ -98,7 +126,7 @@ inline StepSums model_update(Model* m, const Update& o, float clip, kind optimiz
     }
     ops::square_norm(m->sums, m->shard_grads, clip, n);
     model_sums(m, clip);
-    if (optimizer != OPTIMIZER_muon && m->only.empty()) {
+    if (optimizer != OPTIMIZER_muon && m->only.empty() && m->factors.empty()) {
         shard_update(m, o, optimizer, 0, n);
     } else {
         update_tensors(m, o, optimizer);
@@ -108,6 +136,13 @@ inline StepSums model_update(Model* m, const Update& o, float clip, kind optimiz
     ops::to_host(&sums, m->sums, sizeof sums);
     ops::profile_step();
     return sums;
+}
+
+// Moves the mean of the weights toward those after step `step`. It is that of all steps, until
+// there are 1 / (1 - beta) of them.
+inline void update_mean(Model* m, double beta, long step) {
+    const double part = std::max(1 - beta, 1.0 / step);
+    ops::average(m->ema, m->master, part, m->shard.mine);
 }
 
 #endif // OPTIMIZER_H

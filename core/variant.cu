@@ -42,6 +42,7 @@ const char* const Attn::name = STR(ATTN);
 const bool Attn::exp_family = ::Attn::exp_family;
 const bool Attn::is_signed = ::Attn::is_signed;
 const bool Attn::capped = ::Attn::capped;
+const bool Attn::by_count = ::Attn::by_count;
 const ZKind Attn::Z = ::Attn::Z;
 const Phi Attn::phi = ::Attn::phi;
 float Attn::sim(float s) { return ::Attn::sim(s); }
@@ -60,29 +61,36 @@ template <> double Pe::bias(int distance, float slope) {
 } // namespace build
 
 namespace variant {
+// BIAS in a layer that --bias-layers leaves out; a second instance only where there is a column
+using Plain = std::conditional_t<Bias::column != NO_COLUMN, Bias_none, Bias>;
+
 void attend(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
             const AttnShape& s) {
-    ops::attention_forward<Attn, Bias, Pe>(out, stat, qkv, star, s);
+    const auto attend = s.plain ? ops::attention_forward<Attn, Plain, Pe>
+                                : ops::attention_forward<Attn, Bias, Pe>;
+    attend(out, stat, qkv, star, s);
 }
 
 void attend_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
                      AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
                      const acc* turns, const AttnShape& s) {
-    ops::attention_backward<Attn, Bias, Pe>(dqkv, dstar, dout, result, qkv, star, turns, s);
+    const auto backward = s.plain ? ops::attention_backward<Attn, Plain, Pe>
+                                  : ops::attention_backward<Attn, Bias, Pe>;
+    backward(dqkv, dstar, dout, result, qkv, star, turns, s);
 }
 
 void attention_row(real* out, const real* q, const real* kv, StarColumn<const real> star, int t,
                    const AttnShape& s) {
-    cpu::attention_row<Attn, Bias, Pe>(out, q, kv, star, t, s);
+    const auto row = s.plain ? cpu::attention_row<Attn, Plain, Pe, real>
+                             : cpu::attention_row<Attn, Bias, Pe, real>;
+    row(out, q, kv, star, t, s);
 }
 
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
                        StarColumn<const real> star, HeadGate<const real> gate, int skip, bool idle,
                        const AttnShape& s) {
-    constexpr bool may_idle = column_idle(Attn::Z, Bias(), Bias::learn_v, true);
-    using Without = std::conditional_t<may_idle, Bias_none, Bias>;   // only then a second instance
-    const auto metrics = idle ? ops::attention_metrics<Attn, Without, Pe>
-                              : ops::attention_metrics<Attn, Bias, Pe>;
+    const auto metrics = idle || s.plain ? ops::attention_metrics<Attn, Plain, Pe>
+                                         : ops::attention_metrics<Attn, Bias, Pe>;
     metrics(out, qkv, stat, star, gate, skip, s);
 }
 
