@@ -91,13 +91,13 @@ check "the same losses: $(apart rows matrix)" awk "BEGIN { exit !($(apart rows m
 check "which are others: $(apart rows neither)" awk "BEGIN { exit !($(apart rows neither) > 1e-3) }"
 # --noise: against the norms of a step of half the batch and of all of it
 check "noise" run $softmax noise -n 2 --total-batch 512 --noise
-check "all of the batch" run $softmax quiet -n 2 --total-batch 512
-check "it changes no step" same noise quiet
+check "all of the batch" run $softmax undivided -n 2 --total-batch 512
+check "it changes no step" same noise undivided
 check "half of it" run $softmax halves -n 2
 python3 - "$dir" <<'EOF' > "$dir/out" 2>&1
 import json, sys
 def first(run): return next(o for o in map(json.loads, open(f"{sys.argv[1]}/{run}/log.jsonl")) if o["event"] == "train")
-few, many, got = first("halves")["grad_norm"] ** 2, first("quiet")["grad_norm"] ** 2, first("noise")
+few, many, got = first("halves")["grad_norm"] ** 2, first("undivided")["grad_norm"] ** 2, first("noise")
 signal, noise = (512 * many - 256 * few) / 256, (few - many) / (1 / 256 - 1 / 512)
 assert abs(got["grad_signal"] - signal) < 1e-5 * many, (got, signal)
 assert abs(got["grad_noise"] - noise) < 1e-5 * many * 512, (got, noise)
@@ -107,7 +107,7 @@ check "both parts of the noise scale: $(tail -n 1 "$dir/out")" test ! -s "$dir/o
 check "ema" run $softmax ema -n 12 --ema 0.5 --eval-every 4 --save-every 1 --save-optimizer all
 check "it changes no step" same adamw ema
 cp -r "$dir/ema" "$dir/gone_on"; for s in 7 8 9 10 11 12; do rm -r "$dir/gone_on/step_$s"; done
-check "half of it, and the rest" run $softmax gone_on -n 12 --resume
+check "half of it, and the rest" run $softmax gone_on -n 12 --eval-every 4 --resume
 for file in model ema optimizer; do
     check "the same $file" cmp "$dir/ema/step_12/$file.safetensors" "$dir/gone_on/step_12/$file.safetensors"
 done
