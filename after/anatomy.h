@@ -105,7 +105,7 @@ inline void each_layer(Model* m, const AnatomyText& text,
     for (int first = 0; first < text.n; first += at_once) {
         const int* batch = text.seqs + (size_t)first * (text.T + 1);
         model_load(m, batch, std::min(at_once, text.n - first), text.T);
-        model_body(m, [&](int l) {
+        model_layers(m, [&](int l) {
             if (l >= 0) { each(first, l); }
         });
     }
@@ -326,4 +326,7 @@ inline Anatomy anatomy_measure(Model* m, const AnatomyText& text) {
     }
     return a;
 }
+
+// Prints what --anatomy asks of a probe, and adds it to *o.
+void probe_anatomy(Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o);
 #endif // ANATOMY_H

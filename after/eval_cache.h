@@ -60,17 +60,17 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
         : ref::Head<Attn, Bias, Pe>(head), stream(stream), evict(evict), edits(edits),
           angles(angles), kept(NULL), l(l), skip(skip) {}
 
-    // Tells whether the edit names the weight of key j in row t. It never names that of the
-    // query's own key, because the row would be empty, nor the sink token's, which is no token.
+    // Tells whether the edit names the weight of key j in row t; token 0 is the extra key, or the sink
+    // token. It never names that of the query's own key, because the row would be empty.
     bool edited(const Edit& e, int t, int j) const {
-        const bool weight = e.place == PLACE_A && j >= skip && j < t && e.layers.has(l);
-        return weight && e.channels.has(h) && e.tokens.has(j - skip + 1);
+        const bool extra = j == s.T;
+        const bool weight = e.place == PLACE_A && (extra || j < t) && e.layers.has(l);
+        return weight && e.channels.has(h) && e.names(extra ? 0 : j - skip + 1);
     }
 
     // Tells whether query t sees key j and the run has not taken the key away.
     bool sees_still(int t, int j) const {
         if (!sees(t, j)) { return false; }
-        if (j == s.T) { return true; }
         if (stream.on && j >= stream.n && j < t - stream.W) { return false; }
         if (kept && j < evict.prompt && !(*kept)[j]) { return false; }
         for (auto& e : edits) {
@@ -125,7 +125,7 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
         if (by) {
             turn(t, by);
         }
-        acc m = attn_least<Attn, acc>();
+        acc m = attn_initial_max<Attn, acc>();
         acc sum = 0;
         A->assign(s.T + 1, 0);
         for (int j = 0; j <= s.T; j++) {
@@ -149,7 +149,7 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
     // Replaces or scales the weights of query t that the edits name.
     void edit(int t, Host* A) const {
         for (auto& e : edits) {
-            for (int j = 0; j < t; j++) {
+            for (int j = 0; j <= s.T; j++) {
                 if (!edited(e, t, j)) { continue; }
                 if (e.how == EDIT_NUMBER) { (*A)[j] = e.value; }
                 if (e.how == EDIT_SCALE)  { (*A)[j] *= e.value; }
@@ -251,15 +251,16 @@ struct EvalAttention {
                   const std::vector<Edit>& edits)
         : stream(stream), evict(evict), edits(edits), l(l), s(attn_shape(m, l)),
           skip(m->sizes.bias.token),
-          column(Bias::column && !s.plain && !column_idle(m->arch)), angles(layer_angles(m, l)) {
+          column(Bias::column && !s.plain && !column_has_no_effect(m->arch)),
+          angles(layer_angles(m, l)) {
         const Arch& c = m->arch;
         const size_t N = rows(m);
         const size_t stars = (size_t)bias_rows(c) * c.HS;
         const bool logit = m->sizes.bias.column == LOGIT_COLUMN;
 
         qkv = host_read(act_qkv(m, l), N * m->sizes.qkv_width);
-        k_star = host_read(star_k(m, l), logit ? c.NH : stars);
-        v_star = host_read(star_v(m, l), stars);
+        k_star = host_read(extra_k(m, l), logit ? c.NH : stars);
+        v_star = host_read(extra_v(m, l), stars);
 
         att.resize(N * s.NH * s.HS);
         stat.resize(N * s.NH * 2);

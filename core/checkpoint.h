@@ -41,9 +41,6 @@ void checkpoint_load(Model* m, const std::string& dir);
 // Reads the optimizer's state; returns false if the checkpoint has none.
 bool optimizer_load(Model* m, const std::string& dir);
 
-// Reads the mean of the weights.
-void ema_load(Model* m, const std::string& dir);
-
 // Hashes the bits that a checkpoint keeps of an array. All ranks give their shards.
 std::string array_hash(const Model* m, acc* shard);
 #endif // CHECKPOINT_H

@@ -58,20 +58,6 @@ struct GradNoise {
     double noise;
 };
 
-// Estimates them from the squared norms of the mean gradient of few targets and of many.
-inline GradNoise grad_noise(double few, double squares_few, double many, double squares_many) {
-    return { (many * squares_many - few * squares_few) / (many - few),
-             (squares_few - squares_many) / (1 / few - 1 / many) };
-}
-
-// Returns the squared norm of the gradients so far.
-inline double squares_so_far(Model* m) {
-    StepSums sums;
-    ops::square_norm(m->sums, m->grads_memory, 0, m->num_params);
-    ops::to_host(&sums, m->sums, sizeof sums);
-    return sums.squares;
-}
-
 // ---- the update of a model
 
 // Adds up the sums of all ranks, in m->sums of each.
@@ -136,13 +122,6 @@ inline StepSums model_update(Model* m, const Update& o, float clip, kind optimiz
     ops::to_host(&sums, m->sums, sizeof sums);
     ops::profile_step();
     return sums;
-}
-
-// Moves the mean of the weights toward those after step `step`. It is that of all steps, until
-// there are 1 / (1 - beta) of them.
-inline void update_mean(Model* m, double beta, long step) {
-    const double part = std::max(1 - beta, 1.0 / step);
-    ops::average(m->ema, m->master, part, m->shard.mine);
 }
 
 #endif // OPTIMIZER_H

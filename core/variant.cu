@@ -61,40 +61,16 @@ template <> double Pe::bias(int distance, float slope) {
 } // namespace build
 
 namespace variant {
-// BIAS in a layer that --bias-layers leaves out; a second instance only where there is a column
-using Plain = std::conditional_t<Bias::column != NO_COLUMN, Bias_none, Bias>;
+// what a layer has that --bias-layers leaves out: a second instance if there is an extra key
+using Without = std::conditional_t<Bias::column != NO_COLUMN, Bias_none, Bias>;
 
-void attend(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
-            const AttnShape& s) {
-    const auto attend = s.plain ? ops::attention_forward<Attn, Plain, Pe>
-                                : ops::attention_forward<Attn, Bias, Pe>;
-    attend(out, stat, qkv, star, s);
-}
-
-void attend_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
-                     AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
-                     const acc* turns, const AttnShape& s) {
-    const auto backward = s.plain ? ops::attention_backward<Attn, Plain, Pe>
-                                  : ops::attention_backward<Attn, Bias, Pe>;
-    backward(dqkv, dstar, dout, result, qkv, star, turns, s);
-}
-
-void attention_row(real* out, const real* q, const real* kv, StarColumn<const real> star, int t,
-                   const AttnShape& s) {
-    const auto row = s.plain ? cpu::attention_row<Attn, Plain, Pe, real>
-                             : cpu::attention_row<Attn, Bias, Pe, real>;
-    row(out, q, kv, star, t, s);
-}
-
-void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
-                       StarColumn<const real> star, HeadGate<const real> gate, int skip, bool idle,
-                       const AttnShape& s) {
-    const auto metrics = idle || s.plain ? ops::attention_metrics<Attn, Plain, Pe>
-                                         : ops::attention_metrics<Attn, Bias, Pe>;
-    metrics(out, qkv, stat, star, gate, skip, s);
-}
-
-std::string hopper_lacks(int NH, int KV, int HS) {
-    return ops::hopper_lacks<Attn, Bias, Pe>(NH, KV, HS);
-}
+Attend* const attend[2] = { ops::attention_forward<Attn, Bias, Pe>,
+                            ops::attention_forward<Attn, Without, Pe> };
+AttendBackward* const attend_backward[2] = { ops::attention_backward<Attn, Bias, Pe>,
+                                             ops::attention_backward<Attn, Without, Pe> };
+AttentionRow* const attention_row[2] = { cpu::attention_row<Attn, Bias, Pe>,
+                                         cpu::attention_row<Attn, Without, Pe> };
+AttentionMetrics* const attention_metrics[2] = { ops::attention_metrics<Attn, Bias, Pe>,
+                                                 ops::attention_metrics<Attn, Without, Pe> };
+std::string (*const hopper_lacks)(int NH, int KV, int HS) = ops::hopper_lacks<Attn, Bias, Pe>;
 } // namespace variant

@@ -95,6 +95,10 @@ build/test/$(1)/%: core/variant.cu build/test/objects/$(1).o $(ONCE)
 	$$(call said,$$@)$$(HOW_$(1)) $$(call set_defs,$$*) $$< -o $$@ -x none $$(filter %.o %.a,$$^)
 endef
 $(foreach k,model model-fast model-double,$(eval $(call kind_of_build,$(k),model)))
+# the fixtures that they read
+$(filter-out $(ANALYTIC),$(MODEL_TESTS)): | build/golden
+build/golden: test/golden/fixtures.tar
+	@rm -rf $@ && mkdir -p $@ && tar xf $< -C $@
 $(eval $(call kind_of_build,analytic,analytic))
 # whatever reads a model's files asks for the build's switches: the default's, if a test has none
 SWITCHED := build/test/objects/switched.a
@@ -111,14 +115,15 @@ build/once/asan/%.o: %.cpp $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) -c $< -o $@
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
-WITH_MODEL := default_model stages experts anatomy eval eval_sink eval_key eval_positions pieces
+WITH_MODEL := default_model stages experts anatomy anywhere anywhere_key eval eval_sink eval_key eval_positions pieces
 OPERATIONS := attention cpu metrics extremes $(WITH_MODEL)
 $(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
 $(WITH_MODEL:%=build/test/test_%): $(UNIT) core/variant.cu commands/open_model.cpp
 $(addprefix build/test/test_eval_,sink key positions): test/after/test_eval.cpp
+build/test/test_anywhere_key: test/after/test_anywhere.cpp
 build/test/test_default_model: commands/default_model.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
-READERS := data look hostile tokenizer text_steps errors export families train gguf checkpoint score \
+READERS := data look hostile tokenizer text_steps errors export families published train gguf checkpoint score \
            sft directory
 $(READERS:%=build/test/test_%): OPTIMIZE = -O1
 build/test/%: %.cpp $(TEST_HEADERS) $(HEADERS) $(ONCE) $(SWITCHED)

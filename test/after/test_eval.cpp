@@ -315,14 +315,29 @@ static Row literal_whole(const Naive& net, const int* seq, const Hook& plain_hoo
             }
             hook(strf("score%d", h), l, &A);
             const Row k_star = net.star(l, h, "k_star"), v_star = net.star(l, h, "v_star");
+            Row star(N, -INFINITY);
+            for (int i = 0; i < N && !k_star.empty(); i++) {
+                star[i] = dot(q[i], h * c.HS, k_star, 0, c.HS) / sqrt((double)c.HS);
+            }
+            auto extra = [&](const std::string& place) {         // the extra key, or the sink token
+                for (int i = net.skip; i < N; i++) {
+                    Mat x = { { net.skip ? A[i][0] : star[i] } };
+                    plain_hook(place, l, &x);
+                    (net.skip ? A[i][0] : star[i]) = x[0][0];
+                }
+            };
+            extra(strf("extra-score%d", h));
             for (int i = 0; i < N; i++) {
-                const double star = k_star.empty() ? 0 : exp(dot(q[i], h * c.HS, k_star, 0, c.HS) /
-                                                             sqrt((double)c.HS));
-                double sum = star;
+                star[i] = exp(star[i]);
+                double sum = star[i];
                 for (auto& s : A[i]) { s = exp(s); sum += s; }
                 for (auto& s : A[i]) { s /= sum; }
+                star[i] /= sum;
+            }
+            extra(strf("extra%d", h));
+            for (int i = 0; i < N; i++) {
                 for (size_t e = 0; e < v_star.size(); e++) {
-                    o[i][h * c.HS + e] += star / sum * v_star[e];
+                    o[i][h * c.HS + e] += star[i] * v_star[e];
                 }
             }
             hook(strf("A%d", h), l, &A);
@@ -376,7 +391,7 @@ static Setting setting() {
     std::vector<acc> x(s.m.num_params);
     Rng rng = rng_stream(7, 7);
     for (auto& v : x) { v = 0.7 * rng_normal(&rng); }
-    model_set(&s.m, x.data());
+    model_set_weights(&s.m, x.data());
     for (int b = 0; b < B; b++) { // no token twice in a sequence: equal keys would be a draw
         std::vector<int> ids;
         for (int v = 0; v < c.V; v++) { ids.push_back(v); }
@@ -581,6 +596,15 @@ static void test_edits(Setting* s, const Naive& net, const Row& plain) {
               }
           } },
     };
+    const Case extra[] = {
+        { "A:*:0=mask", [](const std::string& p, int, Mat* x) {
+              if (p.find("extra-score") == 0) { (*x)[0][0] = -INFINITY; }
+          } },
+        { "A:1:0:2=x0.5", [](const std::string& p, int l, Mat* x) {
+              if (p == "extra2" && l == 1) { (*x)[0][0] *= 0.5; }
+          } },
+    };
+    if (Bias::column || sink_rows(&s->m)) { cases.insert(cases.end(), extra, extra + 2); }
     static const int gate_of = gates_per_head(&s->m);        // numbers of a head's gate
     const Case gates[] = {
         { "gate:1:1:0=0.25", [](const std::string& p, int l, Mat* x) {
@@ -866,14 +890,14 @@ static void test_gradients(Setting* s, const Naive& net) {
     }
     Model with = model_new(s->m.arch, T, true);
     Host weights(s->m.master, s->m.master + s->m.num_params);
-    model_set(&with, weights.data());
+    model_set_weights(&with, weights.data());
     const NormPair all = eval_gradients(&with, s->seqs.data(), n, T, T);
     check_near(n * all.first[1], first, 1e-6 * first, "gradient at token 1");
     double some = 0, mean = 0;
     for (int b = 0; b < n; b++) {
         model_zero(&with);
         model_load(&with, &s->seqs[b * (T + 1)], 1, T);
-        model_body(&with);
+        model_layers(&with);
         model_lm_head(&with, 1);
         model_backward(&with, false, [&](int l) {
             for (int t = 1; t < T && l == 1; t++) {
@@ -953,20 +977,20 @@ int main() {
                   return literal_whole(net, seq, [](const std::string&, int, Mat*) {});
               });
     CHECK(furthest(plain, want) < 1e-10, "the plain model: %g away", furthest(plain, want));
-    test_numbers();
-    test_outliers(&s);
-    test_masked(&s);
+    CASE("numbers") { test_numbers(); }
+    CASE("outliers") { test_outliers(&s); }
+    CASE("masked") { test_masked(&s); }
     if (!net.learns_positions()) {
         test_stream(&s, net, plain);
         test_evict(&s, net);
         test_evict_equals(&s, net);
         test_evict_window(&s);
     }
-    test_edits(&s, net, plain);
-    test_bits(&s, net, plain);
-    test_gradients(&s, net);
-    test_sink_at(&s, net);
-    test_seen(&s);
+    CASE("edits") { test_edits(&s, net, plain); }
+    CASE("bits") { test_bits(&s, net, plain); }
+    CASE("gradients") { test_gradients(&s, net); }
+    CASE("sink_at") { test_sink_at(&s, net); }
+    CASE("seen") { test_seen(&s); }
     model_free(&s.m);
     return check_done();
 }
