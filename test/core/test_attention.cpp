@@ -20,7 +20,7 @@ using ref::real;
 
 // ---- one call of the operation under test
 struct Op { // the build of one ATTN, BIAS, PE and what the witness has to know of them
-    void (*forward)(real*, real*, const real*, ExtraKey<const real>, AttnShape);
+    void (*forward)(real*, real*, real*, ExtraKey<const real>, const real*, AttnShape);
     void (*backward)(real*, ExtraKey<real>, const real*, AttnResult<real, real>, const real*,
                      ExtraKey<const real>, const real*, AttnShape);
     NaiveAttn attn; std::string pe; NaivePe pe_bias;
@@ -61,8 +61,8 @@ static Numbers forward(const Op& op, const NaiveIn& in, Numbers* stat) {
     const AttnShape s = in.s;
     Numbers out((size_t)s.B * s.T * s.NH * s.HS, NAN);
     stat->assign((size_t)s.B * s.NH * s.T * 2, NAN);
-    op.forward(out.data(), stat->data(), in.qkv.data(), { or_null(in.kstar), or_null(in.vstar) },
-               s);
+    op.forward(out.data(), stat->data(), Numbers(in.qkv).data(),
+               { or_null(in.kstar), or_null(in.vstar) }, NULL, s);
     return out;
 }
 enum { OLD = 5 }; // what dk*, dv* hold before: backward adds to them
