@@ -144,7 +144,8 @@ void config_read(Arch* c, const std::string& name, const Json& object, const std
         const bool number = v.type == Json::NUMBER || v.type == Json::BOOL;
         const bool unused = (number && v.number == 0) ||
                             (v.type == Json::STRING && v.string.empty());
-        if (known || (of_open && unused)) { continue; }
+        const bool null = v.type == Json::NUL;
+        if (known || null || (of_open && unused)) { continue; }
         die(EXIT_USER, where + ": the key '" + f.first + "' is not understood",
             of_open ? ROOM_MISSING : "it may come from a newer train_sink: git pull, then make");
     }

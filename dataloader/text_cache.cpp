@@ -114,7 +114,8 @@ static CacheEntry cache_entry(const std::string& path, const std::string& real,
     // "2": until then weight, loss, train and mask of a message were not read
     if (!o.sft.empty()) { key += "|2|" + o.sft + (o.assistant_only ? "|assistant" : "|all"); }
     const std::string hash = hash_text(hash_bytes(key.data(), key.size(), tok.hash));
-    const std::string name = path.substr(path.rfind('/') + 1);
+    const size_t most = 200;                     // of the 255 bytes that a name may have
+    const std::string name = path.substr(path.rfind('/') + 1).substr(0, most);
     entry.dir = cache_root(opt) + "/" + name + "-" + hash;
     o.out = entry.dir + ".part";
     o.shown = entry.dir;                                 // the name it has when it is done

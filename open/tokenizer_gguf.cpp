@@ -55,7 +55,10 @@ static void load_byte_level(GgufTokens* g) {
     t->ignore_merges = family.llama3;
 
     TokenPairs list;
+    const bool pad = g->vocab->count("[PAD]");
     for (auto& merge : gguf_strings(g->file, "tokenizer.ggml.merges")) {
+        // scripts/to_gguf.py, of a tokenizer without merges: llama.cpp wants one
+        if (merge == "[PAD] [PAD]" && !pad) { continue; }
         const size_t space = merge.find(' ', 1);
         if (space == std::string::npos) {
             refuse(g->f, strf("merge %zu: wanted two tokens", list.size() + 1));

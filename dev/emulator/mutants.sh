@@ -4,7 +4,7 @@
 # | replacement | fp32, bf16 (HS 96), heads (HS 192) or tsan, the build that must fail; or hopper: test_hopper
 # must; or ptx: nvcc compiles the bug, the emulator does not, and the interpreter of dev/ptx must notice.
 # Takes some 15 s of one core per mutant. usage: dev/emulator/mutants.sh [number..]
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 CUDA=${CUDA:-/usr/local/cuda} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 # attention on the CPU, which the tests compare with, takes its products from there

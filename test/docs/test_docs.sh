@@ -1,6 +1,6 @@
 # the text of the repository, checked by test/docs/docs.py: spelling, percents
 #     sh test/docs/test_docs.sh
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 command -v python3 > /dev/null || { echo "skipped: no python3"; echo "0 passed, 0 failed"; exit; }
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT

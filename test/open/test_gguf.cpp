@@ -524,6 +524,16 @@ static void test_tokenizers() {
     };
     CHECK(length("smollm") == 2 && length("gpt-2") == 1, "12 is %zu and %zu tokens",
           length("smollm"), length("gpt-2"));
+    // bytes alone have no merges, and scripts/to_gguf.py writes one that never applies
+    Vocabulary bytes;
+    for (auto& token : vocabulary_of("gpt2").tokens) {
+        size_t at = 0;
+        const bool one = utf8_next(token.data(), token.size(), &at) >= 0 && at == token.size();
+        if (one) { bytes.tokens.push_back(token); bytes.types.push_back(GGUF_NORMAL); }
+    }
+    bytes.merges = { "[PAD] [PAD]" };
+    file_write(path, tokenizer_file(bytes, "gpt2", "gpt-2"));
+    CHECK(tokenizer_encode(tokenizer_load(path), "12", false).size() == 2, "bytes from a GGUF file");
     // BOS and EOS: by the family, or as the file says; a directory that has the file
     auto load = [&](const char* model, const char* pre, std::vector<std::string> keys) {
         const Vocabulary v = vocabulary_of(!strcmp(model, "llama") ? "llama2" : "gpt2");

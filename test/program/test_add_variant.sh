@@ -83,6 +83,7 @@ for seed in 1 2 3; do
     ok "its gradients are not called wrong"   gradients relu --seed $seed
 done
 ok "a corner is named"                    sh -c './relu check --seed 1 | grep "a corner or a jump"'
+ok "and the rows of attention at it"      sh -c './relu check --seed 1 | grep "at a corner, rows [01]:[0-9]"'
 cp attention_variants.cuh right
 sed -i '/struct Attn_relu2_norm/,/^};/s/F(2)/F(1)/' attention_variants.cuh
 ok "with a wrong derivative it builds"    build wrong ATTN=relu2_norm

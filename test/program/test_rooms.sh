@@ -3,7 +3,7 @@
 # their tests builds without a warning, trains to the same bits as the whole tree, opens, probes and
 # resumes a run of it, and says in one line what it does not have
 #     sh test/program/test_rooms.sh     ALL=1: and passes the tests of the core, which it builds there
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 if ! git rev-parse -q --verify HEAD > /dev/null 2>&1; then
     echo "skipped: 1 test of a copy of the last commit, no git here"
