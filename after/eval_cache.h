@@ -60,8 +60,8 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
         : ref::Head<Attn, Bias, Pe>(head), stream(stream), evict(evict), edits(edits),
           angles(angles), kept(NULL), l(l), skip(skip) {}
 
-    // Tells whether the edit names the weight of key j in row t; token 0 is the extra key, or the sink
-    // token. It never names that of the query's own key, because the row would be empty.
+    // Tells whether the edit names the weight of key j in row t; token 0 is the extra key, or the
+    // sink token. It never names that of the query's own key, because the row would be empty.
     bool edited(const Edit& e, int t, int j) const {
         const bool extra = j == s.T;
         const bool weight = e.place == PLACE_A && (extra || j < t) && e.layers.has(l);

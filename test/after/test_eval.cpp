@@ -695,6 +695,7 @@ static void test_bits(Setting* s, const Naive& net, const Row& plain) {
                 auto hook = [&](const std::string& place, int l, Mat* x) {
                     const bool mine = kv ? place == "k" || place == "v"
                                          : inputs.find(" " + place + " ") != std::string::npos;
+                    if (!mine) { return; }
                     const std::string key = place + strf("%d", l);
                     const int width = kv ? 6 : (*x)[0].size();
                     double low = INFINITY, high = -INFINITY;
@@ -704,7 +705,6 @@ static void test_bits(Setting* s, const Naive& net, const Row& plain) {
                             high = std::max(high, v);
                         }
                     }
-                    if (!mine) { return; }
                     if (calibrating) {
                         auto& r = running.insert({ key, { low, high } }).first->second;
                         r = { 0.9 * r.first + 0.1 * low, 0.9 * r.second + 0.1 * high };
