@@ -39,15 +39,10 @@ inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> 
 // atomics. So the positions are sorted by token: keys (token, position), ascending, by bitonic
 // sort. Stages that reach further than SORT_CHUNK keys go through memory, a launch each; all others
 // run in shared memory, a block to SORT_CHUNK keys.
-enum { SORT_CHUNK = shrunk ? 64 : 4096, SORT_THREADS = SORT_CHUNK / 8 };
+enum { SORT_CHUNK = shrunk ? 64 : 2048, SORT_THREADS = SORT_CHUNK / 8 };
 DEVICE void sort_pair(uint64_t& lo, uint64_t& hi, bool up) {
     const uint64_t a = lo, b = hi;
     if ((a > b) == up) { lo = b; hi = a; }
-}
-
-// Returns the key of position i of n; of those after them, the last of all.
-DEVICE uint64_t sort_key(const int* tokens, int i, int n) {
-    return i < n ? (uint64_t)tokens[i] << 32 | i : ~0ull;
 }
 
 // Returns the place of the first key of pair i; the second is `apart` behind it, a power of 2.
@@ -67,9 +62,15 @@ __global__ void __launch_bounds__(256)
 __global__ void __launch_bounds__(SORT_THREADS)
     sort_chunk_kernel(uint64_t* keys, const int* tokens, int n, int size, int last) {
     SMEM(uint64_t[SORT_CHUNK], x);
+    const uint64_t last_of_all = ~0ull;
     const int from = blockIdx.x * SORT_CHUNK;
     FOR_STRIDE(i, threadIdx.x, SORT_CHUNK, SORT_THREADS) {
-        x[i] = size == 2 ? sort_key(tokens, from + i, n) : keys[from + i];
+        const int at = from + i;
+        if (size > 2) {
+            x[i] = keys[at];
+        } else {
+            x[i] = at < n ? (uint64_t)tokens[at] << 32 | at : last_of_all;
+        }
     }
     __syncthreads();
     for (; size <= last; size *= 2) {

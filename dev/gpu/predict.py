@@ -75,7 +75,7 @@ GROWTH = {
     "ffn_forward_kernel": (LAYER, "tokens"), "ffn_backward_kernel": (LAYER, "tokens"),
     "add_kernel": (LAYER, "tokens"),
     "embed_forward_kernel": (ONCE, "tokens"), "embed_backward_kernel": (ONCE, "tokens"),
-    "embed_backward_join_kernel": (ONCE, "tokens"), "sort_keys_kernel": (ONCE, "tokens"),
+    "embed_backward_join_kernel": (ONCE, "tokens"),
     "sort_chunk_kernel": (ONCE, "tokens"), "sort_stage_kernel": (ONCE, "tokens"),
     "loss_add_kernel": (ONCE, "tokens"), "classifier_kernel": (ONCE, "logits"),
     "square_norm_kernel": (ONCE, "parameters"), "square_norm_sum_kernel": (ONCE, "parameters"),
