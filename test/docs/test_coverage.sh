@@ -1,6 +1,6 @@
 # docs/coverage.md: every command on a tiny model, and its answer: test/docs/coverage.py
 #     sh test/docs/test_coverage.sh
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 need_python 300 test_coverage
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
