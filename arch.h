@@ -98,6 +98,9 @@ Most rows are named nowhere else, so that a new one needs an edit only here.
     KIND(bias_share, SHARE, none, "--bias-share", "train_sink.bias_share", \
       "share the learned bias: none (one per key/value head) or heads (one for all heads)", \
       READ_IF(bias_of(f.arch).learn_k || bias_of(f.arch).add_v, "BIAS=k, v or kv")) \
+    TEXT(bias_layers, "--bias-layers", "train_sink.bias_layers", \
+      "a pattern of 1 and 0 over the layers, repeated: 10 gives every other one what BIAS adds (empty: all)", \
+      READ_IF(some_layer(f.arch, is_biased), "a 1 for one of the layers")) \
     NUMBER(int, k_dims, 0, "--k-dims", "train_sink.k_dims", 0, 1 << 16, "learnable entries of k* (0: all; Table 13)", \
       READ_IF(bias_of(f.arch).column != LOGIT_COLUMN, "BIAS=k or kv")) \
     TEXT(v_star, "--v-star", "train_sink.v_star", "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
@@ -149,6 +152,9 @@ inline int bias_rows(const Arch& arch) {
     if (arch.bias_share == SHARE_heads) { return 1; }
     return bias_of(arch).add_v ? arch.NH : arch.KV;
 }
+
+// Tells whether layer l has what BIAS adds to a layer.
+inline bool is_biased(const Arch& arch, int l) { return in_pattern(arch.bias_layers, l); }
 
 // Tells whether layer l has the window.
 inline bool is_local(const Arch& arch, int l) { return arch.window && in_pattern(arch.local, l); }

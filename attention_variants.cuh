@@ -48,7 +48,8 @@ activation is new has one in ACTIVATIONS (block_variants.h). Then `make test` ch
     X_ATTN(softmax_p,       Z_PNORM, "exp(s) / (sum exp(p s))^(1/p)",    "p-normalized softmax, --attn-p (Eq. 44)") \
     X_ATTN(sigmoid_p,       Z_PNORM, "w / (sum w^p)^(1/p), w = sigmoid", "p-normalized sigmoid, --attn-p (Eq. 43)") \
     X_ATTN(softpick,        Z_ABS,   "relu(e^s - 1) / sum |e^s - 1|",    "rectified: a row may weigh nothing (Zuhri et al. 2025)") \
-    X_ATTN(softcap,         Z_SUM,   "softmax(cap tanh(s / cap))",       "scores within +-cap: Gemma 2")
+    X_ATTN(softcap,         Z_SUM,   "softmax(cap tanh(s / cap))",       "scores within +-cap: Gemma 2") \
+    X_ATTN(relu,            Z_ONE,   "relu(s) / keys seen",              "rectified, not normalized: a row may weigh nothing (Guo et al. 2024)")
 
 // Z = 1 | sum w (+ eps) | sum |w| + eps; w < 0 counts only in Z | max(|sum w|, 1) |
 // (sum w^p)^(1/p)
@@ -60,6 +61,7 @@ struct AttnBase {
     static constexpr bool  exp_family = false;
     static constexpr bool  is_signed  = false; // f(-inf) masks nothing: w may have either sign
     static constexpr bool  capped     = false; // the score is cap tanh(s / cap)
+    static constexpr bool  by_count   = false; // A_j = w_j / the number of tokens that a query sees
     static constexpr ZKind Z          = Z_ONE;
     static constexpr Phi   phi        = PHI_NONE;
 };
@@ -101,6 +103,11 @@ struct Attn_mlp_norm : Attn_identity {
 struct Attn_softmax_p       : Attn_softmax  { static constexpr ZKind Z = Z_PNORM; };
 struct Attn_sigmoid_p       : Attn_sigmoid  { static constexpr ZKind Z = Z_PNORM; };
 struct Attn_softcap         : Attn_softmax  { static constexpr bool capped = true; };
+struct Attn_relu            : AttnBase {
+    static constexpr bool by_count = true;
+    template <class F> HD static F sim(F s)       { return max_(s, F(0)); }
+    template <class F> HD static F dsim(F s, F)   { return s > F(0) ? F(1) : F(0); }
+};
 struct Attn_softpick        : AttnBase {
     static constexpr bool  exp_family = true, is_signed = true;
     static constexpr ZKind Z          = Z_ABS;
@@ -211,7 +218,7 @@ static const PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
 #define CONFLICTS(X_CONFLICT) \
     X_CONFLICT(ATTN=kernel_elu|kernel_elu_norm BIAS=kv|k|zero|logit, "phi of k* is not defined") \
     X_CONFLICT(ATTN=mlp|mlp_norm               BIAS=kv|k|zero|logit, "phi of k* is not defined") \
-    X_CONFLICT(ATTN=identity|identity_norm|softpick BIAS=zero, "a score of 0 weighs nothing there")
+    X_CONFLICT(ATTN=identity|identity_norm|softpick|relu BIAS=zero, "a score of 0 weighs nothing there")
 
 // ----------------------------------------------------------------------------
 // 5 the choice: -DATTN=<name> -DBIAS=<name> .., set by the Makefile; what it says: switches.h
@@ -249,6 +256,7 @@ struct AttnShape {
     float shift = 0;       // added to the score of every token's key; no effect where f = exp
     int slope_heads = 0;   // PE=alibi: heads with even slopes, the others lie between; 0: NH
     int rot = 0;           // channels at the front of every head that rope rotates: HS, or fewer
+    int plain = 0;         // 1: without the extra column, in a layer that --bias-layers leaves out
 };
 
 // Returns the width of a row of qkv: q heads, k heads, v heads.
@@ -362,6 +370,16 @@ template <class A, class F> HD F attn_Z(F l, F p) {
 template <class A, class F> HD F attn_alpha(AttnShape s) {
     if (A::Z == Z_ONE) { return F(1); }
     return F(s.alpha);
+}
+
+// Returns what the weights of query t are multiplied by, besides 1 / Z: alpha, or 1 over the number
+// of tokens that it sees.
+template <class A, class F> HD F attn_alpha_of(AttnShape s, int t) {
+    if (!A::by_count) { return attn_alpha<A, F>(s); }
+    const int first = s.window ? max_(t - s.window + 1, 0) : 0;
+    const int before = min_(s.prefix, first);
+    const int ahead = max_(s.prefix - t - 1, 0);
+    return F(1) / F(before + t + 1 - first + ahead);
 }
 
 // Returns ln(Z / alpha) of the exp family, relative to m, from the sum l in Z.

@@ -12,7 +12,8 @@ attention_variants.cuh, which includes this.
     X_NORM(pre,      1, 0, 0, "h += f(n(h))",     "the stream is never normalized, a norm before each branch (Eq. 2)") \
     X_NORM(post,     0, 1, 1, "h = n(h + f(h))",  "normalizes the stream after each branch (Eq. 3)") \
     X_NORM(sandwich, 1, 1, 0, "h += n(f(n(h)))",  "before and after each branch: Gemma 2 and 3") \
-    X_NORM(branch,   0, 1, 0, "h += n(f(h))",     "after each branch, before it joins the stream: OLMo 2")
+    X_NORM(branch,   0, 1, 0, "h += n(f(h))",     "after each branch, before it joins the stream: OLMo 2") \
+    X_NORM(none,     0, 0, 0, "h += f(h)",        "no norm in a layer; the one before lm_head stays")
 #define NORM_NAME(name, ...) NORM_##name,
 enum { NORM_VARIANTS(NORM_NAME) };
 struct NormRow { const char* name; bool in, out, stream; };
@@ -92,10 +93,14 @@ template <class Function> void with_activation(Activation act, Function f) {
     X_QKNORM(head, "rms(q_h), rms(k_h)", "of each head, one weight for all heads, before PE: Qwen 3, Gemma 3") \
     X_QKNORM(all,  "rms(q), rms(k)",   "of all heads together, before PE: OLMo 2")
 
+// GATE: what is gated, by a number for each channel or for each head, and if it reads the input
+enum GatePlace { NO_GATE, ON_OUTPUT, ON_VALUE };
 #define GATE_VARIANTS(X_GATE) \
-    X_GATE(none, "o_h",                "the heads' outputs as they are") \
-    X_GATE(head, "o_h sigmoid(h w_h)", "a gate for each head, before W_O (Qiu et al. 2025)") \
-    X_GATE(elem, "o sigmoid(h W)",     "a gate for each channel of each head (Qiu et al. 2025)")
+    X_GATE(none,   NO_GATE,   0, 0, "o_h",                "the heads' outputs as they are") \
+    X_GATE(head,   ON_OUTPUT, 0, 1, "o_h sigmoid(h w_h)", "a gate for each head, before W_O (Qiu et al. 2025)") \
+    X_GATE(elem,   ON_OUTPUT, 1, 1, "o sigmoid(h W)",     "a gate for each channel of each head (Qiu et al. 2025)") \
+    X_GATE(static, ON_OUTPUT, 1, 0, "o sigmoid(g)",       "elem without its input: g is learned, 0 at the start") \
+    X_GATE(value,  ON_VALUE,  1, 1, "v sigmoid(h W)",     "a gate for each channel of each value, before attention (Qiu et al. 2025)")
 
 #define COMBINE_NAME(name, ...) COMBINE_##name,
 #define QKNORM_NAME(name, ...) QKNORM_##name,
@@ -104,6 +109,10 @@ template <class Function> void with_activation(Activation act, Function f) {
 enum { COMBINE_VARIANTS(COMBINE_NAME) };
 enum { QKNORM_VARIANTS(QKNORM_NAME) };
 enum { GATE_VARIANTS(GATE_NAME) };
+struct GateRow { const char* name; GatePlace place; bool by_channel, reads; };
+#define X_GATE(name, PLACE, BY_CHANNEL, READS, ...) { #name, PLACE, BY_CHANNEL, READS },
+static const GateRow GATE_ROWS[] = { GATE_VARIANTS(X_GATE) };
+#undef X_GATE
 enum { FFN_VARIANTS(FFN_NAME) };
 struct FfnRow { const char* name; Activation act; bool gated; };
 #define X_FFN(name, ACT, GATED, ...) { #name, ACT_##ACT, GATED },

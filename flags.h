@@ -106,9 +106,12 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     DECIMAL("t", TRAINING, lr, 4e-4, 0, MANY, "peak learning rate") \
     WHOLE("t", TRAINING, warmup, 100, 0, MOST, "steps of linear warm-up", \
       NOTED(f.warmup <= f.steps, "is more than", "steps", "the run ends before --lr is reached")) \
-    ONE_OF("t", TRAINING, schedule, SCHEDULE, constant, "after warm-up: constant (as in the released code) or cosine (as in the paper)") \
-    DECIMAL("t", TRAINING, min_lr, 0.0, 0, MANY, "learning rate at the end of cosine", \
-      READ_IF(f.schedule == SCHEDULE_cosine, "--schedule cosine"), BOUND(f.min_lr <= f.lr, "at most", "lr", "a cosine falls from --lr to --min-lr")) \
+    ONE_OF("t", TRAINING, schedule, SCHEDULE, constant, "after warm-up: constant (as in the released code), cosine (as in the paper) or wsd (constant, then down in a line)") \
+    DECIMAL("t", TRAINING, min_lr, 0.0, 0, MANY, "learning rate at the end of cosine and wsd", \
+      READ_IF(f.schedule != SCHEDULE_constant, "--schedule cosine or wsd"), \
+      BOUND(f.min_lr <= f.lr, "at most", "lr", "the rate falls from --lr to --min-lr")) \
+    WHOLE("t", TRAINING, decay_steps, 0, 0, MOST, "wsd: the last steps, over which the rate falls (0: a tenth of --steps)", \
+      READ_IF(f.schedule == SCHEDULE_wsd, "--schedule wsd"), BOUND(f.decay_steps <= f.steps, "at most", "steps", "they are its last")) \
     DECIMAL("T", TRAINING, beta1, 0.9, 0, 1, "AdamW, SGD: decay of the mean gradient", \
       BOUND((float)f.beta1 < 1, "less than 1", "", "with 1 the mean of the gradients stays 0")) \
     DECIMAL("T", TRAINING, beta2, 0.95, 0, 1, "AdamW: decay of the mean square", OF_ADAM, \
@@ -116,6 +119,13 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     DECIMAL("T", TRAINING, adam_eps, 1e-8, 1e-30, MANY, "AdamW: added to the root of the mean square", OF_ADAM) \
     DECIMAL("t", TRAINING, weight_decay, 0.1, 0, MANY, "weight decay, on all parameters") \
     DECIMAL("t", TRAINING, grad_clip, 1.0, 0, MANY, "clip the gradient to this norm (0: do not clip)") \
+    WORDS("T", TRAINING, factors, "", \
+      "of the tensors with a word in their names: o_proj:lr=2,o_proj:start=2; also decay and eps (Eq. 29 to 42)") \
+    DECIMAL("T", MEASURING, ema, 0.0, 0, 1, \
+      "decay of an exponential mean of the weights, which is evaluated beside them and saved with them (0: none)", \
+      BOUND((float)f.ema < 1, "less than 1", "", "with 1 the mean stays where it began")) \
+    ON("t", MEASURING, noise, "log the two parts of the gradient noise scale, from half of every step's batch and all of it", \
+      READ_IF(f.only.empty(), "a run without --only")) \
     WHOLE("t", MEASURING, eval_every, 100, 0, MOST, "steps between evaluations (0: only the first and the last)", \
       NOTED(!f.given_eval_every || f.eval_every <= f.steps, "is more than", "steps", "only both ends are evaluated")) \
     WHOLE("t", RUN, save_every, 0, 0, MOST, "steps between permanent checkpoints, starting at step 0 (0: only the last)", \

@@ -62,8 +62,9 @@ std::vector<ArchRow> arch_differs(Arch* c);
 std::string duration(double s);
 std::string count_text(double n);
 
-// Adds the fields of an eval object, in the log and in probe --json. eps: the thresholds.
-void eval_fields(JsonObject* o, long step, double val_loss, const Metrics& r,
+// Adds the fields of an eval object, in the log and in probe --json. event: eval, or ema of the
+// weights' mean; eps: the thresholds.
+void eval_fields(JsonObject* o, const char* event, long step, double val_loss, const Metrics& r,
                  const std::vector<double>& eps);
 
 // Returns the mean of v.

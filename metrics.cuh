@@ -310,6 +310,18 @@ inline double sink_rate(const Metrics& m, int k, double eps, bool proxy) {
     return sink_rate(m.heads, k, eps, proxy);
 }
 
+// Returns the standard error of Sink_k^eps over the sequences, of whose rates it is the mean. A
+// bootstrap of the sequences gives the same, with noise of its own.
+inline double sink_error(const Metrics& m, int k, double eps, bool proxy) {
+    std::vector<double> rates;
+    const size_t heads = (size_t)m.L * m.NH;
+    for (int i = 0; i < m.n; i++) {
+        const auto first = m.heads.begin() + i * heads;
+        rates.push_back(sink_rate({ first, first + heads }, k, eps, proxy));
+    }
+    return mean_of(rates).error;
+}
+
 // Returns Sink_1^eps of the gated attention.
 inline double gated_sink_rate(const Metrics& m, double eps) {
     return share_above(m.heads, eps, [](auto& head) { return head.effective; });
@@ -321,6 +333,18 @@ template <class Get> std::vector<double> head_means(const Metrics& m, Get get) {
     for (size_t i = 0; i < m.heads.size(); i++) {
         const double x = get(m.heads[i]);
         out[i % out.size()] += x / m.n;
+    }
+    return out;
+}
+
+// Returns the standard error of each of those means, (L, NH).
+template <class Get> std::vector<double> head_errors(const Metrics& m, Get get) {
+    std::vector<double> out;
+    const size_t heads = (size_t)m.L * m.NH;
+    for (size_t head = 0; head < heads; head++) {
+        std::vector<double> x;
+        for (size_t i = head; i < m.heads.size(); i += heads) { x.push_back(get(m.heads[i])); }
+        out.push_back(mean_of(x).error);
     }
     return out;
 }
@@ -396,7 +420,7 @@ struct HostHead : ref::HeadRows<Bi, const R> {
 
     // Returns A of query t and column j, whose dot product is qk.
     double weight(double qk, int t, int j) const {
-        bool sees = Bi::column != NO_COLUMN;
+        bool sees = Bi::column != NO_COLUMN && !s.plain;
         if (j < s.T) { sees = attn_sees(s, t, j); }
         if (!sees) { return 0; }
         const S* st = stat + 2 * t;

@@ -24,13 +24,14 @@ struct Sizes {
     BiasRow bias;
     PeRow pe;
     FfnRow ffn;
+    GateRow gate;
 
     // what the model has
     bool ln;                    // LayerNorm, not RMSNorm
     bool norm_bias;
     bool phi;                   // the MLP kernel
     bool combine;               // a combine stage sits between attention and W_O
-    bool gate;
+    bool gates_output;
     bool qk_norm;
 
     // widths of a row; ARCH's sizes as long, so that their products do not overflow
@@ -40,7 +41,8 @@ struct Sizes {
     long qk_width;              // q | k
     long qkv_width;             // q | k | v
     long OC;                    // W_O's input width
-    long gate_width;            // the gate of attention
+    long gate_width;            // the gate of attention; 0 without one
+    long gated_width;           // what it is applied to
     long up_width;              // gate | up of the FFN, or up alone
 
     // what each layer has: attention and an FFN, or what open/ has instead
@@ -62,12 +64,13 @@ struct Sizes {
 };
 
 inline Sizes::Sizes(const Arch& arch)
-    : norm(norm_of(arch)), bias(bias_of(arch)), pe(pe_of(arch)), ffn(ffn_of(arch)) {
+    : norm(norm_of(arch)), bias(bias_of(arch)), pe(pe_of(arch)), ffn(ffn_of(arch)),
+      gate(GATE_ROWS[arch.gate]) {
     ln = arch.norm_kind == NORM_KIND_ln;
     norm_bias = ln && arch.norm_bias;
     phi = Attn::phi == PHI_MLP;
     combine = arch.combine == COMBINE_sum || bias.add_v;
-    gate = arch.gate != GATE_none;
+    gates_output = gate.place == ON_OUTPUT;
     qk_norm = arch.qk_norm != QKNORM_none;
 
     L = arch.L;
@@ -83,7 +86,9 @@ inline Sizes::Sizes(const Arch& arch)
     qk_width = q_width + kv_width;
     qkv_width = qk_width + kv_width;
     OC = arch.combine == COMBINE_sum ? HS : q_width;
-    gate_width = arch.gate == GATE_elem ? q_width : NH;
+    const long widths[] = { 0, q_width, kv_width };      // by GatePlace
+    gated_width = widths[gate.place];
+    gate_width = gate.by_channel ? gated_width : NH * gates_output;
     up_width = ffn.gated ? 2 * F : F;
 
     for (int l = 0; l < arch.L; l++) { layers.push_back({ ATTENDS_AT(l), !MIXTURE_AT(l) }); }
@@ -169,6 +174,13 @@ struct Span {
     int parent;                 // index of the span that this one continues; -1: none
 };
 
+// A number by which something of the tensors with a word in their names is multiplied.
+struct Factor {
+    std::string word;
+    std::string of;             // lr, start, decay or eps
+    double by;
+};
+
 struct Model {
     Arch arch;
     Sizes sizes;
@@ -187,7 +199,10 @@ struct Model {
     acc* adam_m;                // first moments, or momentum
     acc* adam_v;                // second moments
     real* muon;                 // muon's workspace, or NULL
+    acc* ema;                   // --ema: an exponential mean of the weights, or NULL
+    bool shows_ema;             // it is what is computed with, in their place
     std::vector<std::string> only;  // --only: words of the names that are trained
+    std::vector<Factor> factors;    // --factors
 
     // With many ranks, each updates one shard: master, adam_m and adam_v hold only that;
     // shard_grads receives its summed gradients, shard_params its new weights. With one rank these
@@ -227,6 +242,15 @@ struct Model {
     StageHook stage_hook;       // if it is set, every stage of a forward pass goes through it
 };
 
+// Returns what --factors multiply a number of a tensor by: its start, lr, decay or eps.
+inline double factor_of(const Model* m, const Tensor& t, const char* of) {
+    double by = 1;
+    for (auto& f : m->factors) {
+        if (f.of == of && has_word(t, f.word)) { by *= f.by; }
+    }
+    return by;
+}
+
 // Returns the number of sink-token rows before each sequence: 1 or 0.
 inline int sink_rows(const Model* m) { return m->sizes.bias.token; }
 
@@ -250,6 +274,7 @@ inline AttnShape attn_shape(const Model* m, int l) {
     if (is_local(arch, l)) { s.window = arch.window; }
     if (arch.prefix) { s.prefix = arch.prefix + sink_rows(m); }
     s.bias_shared = arch.bias_share == SHARE_heads;
+    s.plain = !is_biased(arch, l);
     s.k_dims = arch.k_dims;
     s.p = arch.attn_p;
     s.alpha = arch.attn_alpha;
@@ -362,19 +387,19 @@ inline acc* act_stat(const Model* m, int l, size_t row = 0) {
 }
 
 // Returns how many numbers the gate of one head has.
-inline int gates_per_head(const Model* m) { return m->sizes.gate_width / m->sizes.NH; }
+inline int gates_per_head(const Model* m) { return m->sizes.gate.by_channel ? m->sizes.HS : 1; }
 
 inline real* act_gate(const Model* m, int l) {
     return of_layer(m->acts.gate, m, l, m->sizes.gate_width);
 }
 
 inline real* act_gated(const Model* m, int l) {
-    return of_layer(m->acts.gated, m, l, m->sizes.q_width);
+    return of_layer(m->acts.gated, m, l, m->sizes.gated_width);
 }
 
 // Returns the heads' output, after the gate if there is one.
 inline real* act_out(const Model* m, int l) {
-    return m->sizes.gate ? act_gated(m, l) : act_att(m, l);
+    return m->sizes.gates_output ? act_gated(m, l) : act_att(m, l);
 }
 
 inline real* act_heads(const Model* m, int l) { return of_layer(m->acts.heads, m, l, m->sizes.OC); }
@@ -413,6 +438,10 @@ inline void publish_weights(Model* m) {
     ops::cast_to_real(m->params_memory, full_array(m, m->master), m->num_params);
     store_array(m, m->master);
 }
+
+// Computes with the mean of the weights in their place; or with them again. In between there are no
+// steps: the gradients' memory may hold the weights.
+void model_show_ema(Model* m, bool ema);
 
 // Sets all weights from num_params numbers in host memory.
 void model_set_weights(Model* m, const acc* host);

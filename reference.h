@@ -268,24 +268,21 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
 inline long row_count(AttnShape s) { return (long)s.B * s.T; }
 inline int q_width(AttnShape s)    { return s.NH * s.HS; }
 
-// Calls f(at, i) for every number of q and k: its places in qkv and in a tensor (N, (NH + KV) HS)
+// Calls f(at) for every number of q and k: at is its place in qkv
 template <class F> void each_qk(AttnShape s, F f) {
     const int QK = qk_width(s);
     for (long i = 0; i < row_count(s) * QK; i++) {
         const long row = i / QK;
-        f(row * attn_row(s) + i % QK, i);
+        f(row * attn_row(s) + i % QK);
     }
 }
 
-// Copies q and k out of qkv into a tensor of their own, (N, (NH + KV) HS). ATTN=mlp computes phi
-// from it in two matrix products
-inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
-    each_qk(s, [=](long at, long i) { qk[i] = qkv[at]; });
-}
-
-// Copies q and k back into qkv.
-inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
-    each_qk(s, [=](long at, long i) { qkv[at] = qk[i]; });
+// Copies C numbers of each of N rows. The rows are out_width and inp_width apart: those of qkv hold
+// more than q and k, or v
+inline void copy_rows(real* out, int out_width, const real* inp, int inp_width, int N, int C) {
+    for (int n = 0; n < N; n++) {
+        memcpy(row_of(out, n, out_width), row_of(inp, n, inp_width), C * sizeof(real));
+    }
 }
 
 // The channels of a row that qk_norm normalizes together: a head, or `all` heads of q, or of k.
@@ -320,7 +317,7 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, QkWeights<const r
                             bool all, float eps, AttnShape s) {
     const int QK = qk_width(s);
     const int groups = qk_groups(all, s);
-    qk_gather(qk_in, qkv, s);
+    copy_rows(qk_in, QK, qkv, attn_row(s), row_count(s), QK);
     for (long i = 0; i < row_count(s) * groups; i++) {
         const long n = i / groups;
         const QkGroup group = qk_group(i % groups, all, s);
@@ -378,7 +375,7 @@ inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
 // Applies the kernel of ATTN=kernel_elu to q and k, in place: phi(x) = elu(x) + 1, that is x + 1
 // above 0 and e^x below
 inline void phi_elu1_forward(real* qkv, AttnShape s) {
-    each_qk(s, [=](long at, long) {
+    each_qk(s, [=](long at) {
         const real x = qkv[at];
         qkv[at] = x > 0 ? x + real(1) : exp_(x);
     });
@@ -387,7 +384,7 @@ inline void phi_elu1_forward(real* qkv, AttnShape s) {
 // Turns dqkv from dy into dx; y is qkv. In the forward pass this was:
 //      y = x > 0 ? x + 1 : e^x,   so   dx = min(y, 1) dy
 inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
-    each_qk(s, [=](long at, long) { dqkv[at] *= min_(qkv[at], real(1)); });
+    each_qk(s, [=](long at) { dqkv[at] *= min_(qkv[at], real(1)); });
 }
 
 // ----------------------------------------------------------------------------
@@ -440,7 +437,7 @@ template <class A, class Bi, class Pe> struct Head : HeadRows<Bi, const real> {
     // Tells whether query t sees column j.
     bool sees(int t, int j) const {
         if (j < s.T) { return attn_sees(s, t, j); }
-        return Bi::column != NO_COLUMN;
+        return Bi::column != NO_COLUMN && !s.plain;
     }
 
     // Calls f(j) for every column that query t sees.
@@ -488,7 +485,6 @@ template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> star,
                        const acc* rope_table, AttnShape s) {
     if (rope_table) { rope(qkv, rope_table, +1, s); }
-    const real alpha = attn_alpha<A, real>(s);
     const real p = s.p;
 #pragma omp parallel for
     for (int bh = 0; bh < s.B * s.NH; bh++) {
@@ -516,6 +512,7 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> sta
 
             // o_t = sum_j A_j v_j,  A_j = alpha w_j / Z
             acc row[2];
+            const real alpha = attn_alpha_of<A, real>(s, t);
             const real factor = attn_stat<A>(row, m, sum, p, alpha);
             for (int i = 0; i < s.HS; i++) {
                 o[i] *= factor;
@@ -830,6 +827,11 @@ inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads
         master[i] -= lr * (m[i] + decay * master[i]);
         params[i] = master[i];
     }
+}
+
+// Moves a mean (n) toward x:  mean = (1 - part) mean + part x
+inline void average(acc* mean, const acc* x, acc part, long n) {
+    for (long i = 0; i < n; i++) { mean[i] = (1 - part) * mean[i] + part * x[i]; }
 }
 
 // Starts a step of Muon:  x = u / |u|,  u = g + beta m (Nesterov),  after m = beta m + g

@@ -45,12 +45,13 @@ enum Purpose {
     LAYER(vb,    "self_attn.v_proj.bias",            arch.qkv_bias,                          BIAS_OF(kv_width)) \
     LAYER(qnw,   "self_attn.q_norm.weight",          qk_norm,                                NORM_WEIGHT(arch.qk_norm == QKNORM_all ? q_width : HS)) \
     LAYER(knw,   "self_attn.k_norm.weight",          qk_norm, NORM_WEIGHT(arch.qk_norm == QKNORM_all ? kv_width : HS)) \
-    LAYER(zstar, "self_attn.sinks",                  bias.column == LOGIT_COLUMN && bias.learn_k,VECTOR, NH, ZEROS, FOR_LOGIT) \
-    LAYER(kstar, "self_attn.k_star",                 bias.column == KEY_COLUMN && bias.learn_k,STAR(bias_rows(arch), HS, FOR_KEY)) \
-    LAYER(vstar, "self_attn.v_star",                 bias.learn_v || bias.add_v,             STAR(bias_rows(arch), HS, FOR_VALUE)) \
+    LAYER(zstar, "self_attn.sinks",                  bias.column == LOGIT_COLUMN && bias.learn_k && is_biased(arch, l), VECTOR, NH, ZEROS, FOR_LOGIT) \
+    LAYER(kstar, "self_attn.k_star",                 bias.column == KEY_COLUMN && bias.learn_k && is_biased(arch, l), STAR(bias_rows(arch), HS, FOR_KEY)) \
+    LAYER(vstar, "self_attn.v_star",                 (bias.learn_v || bias.add_v) && is_biased(arch, l), STAR(bias_rows(arch), HS, FOR_VALUE)) \
     LAYER(phi1w, "self_attn.phi_fc1.weight",         phi,                                    MATRIX(HS, HS)) \
     LAYER(phi2w, "self_attn.phi_fc2.weight",         phi,                                    MATRIX(HS, HS)) \
-    LAYER(gw,    "self_attn.gate_proj.weight",       gate,                                   GATING(gate_width, C)) \
+    LAYER(gw,    "self_attn.gate_proj.weight",       gate.reads,                             GATING(gate_width, C)) \
+    LAYER(gb,    "self_attn.gate",                   gate.place && !gate.reads,              VECTOR, gate_width, ZEROS, FOR_GATE) \
     LAYER(ow,    "self_attn.o_proj.weight",          true,                                   MATRIX(C, OC)) \
     LAYER(ob,    "self_attn.o_proj.bias",            arch.out_bias,                          BIAS_OF(C)) \
     LAYER(ln1ow, "post_attention_layernorm.weight",  norm.out,                               NORM_WEIGHT(C)) \
@@ -88,8 +89,9 @@ enum Purpose {
     X(real, phi_hid,    phi ? layer_rows * qk_width : 0)                /*                     and hidden, after ReLU */ \
     X(real, att,        layer_rows * q_width)                           /* (L, N, q_width)     outputs of the heads */ \
     X(acc,  stat,       layer_rows * NH * 2)                            /* (L, B, NH, T, 2) */ \
-    X(real, gate,       gate ? layer_rows * gate_width : 0)             /* (L, N, gate_width)  the gate before its sigmoid */ \
-    X(real, gated,      gate ? layer_rows * q_width : 0)                /* (L, N, q_width)     att sigmoid(gate) */ \
+    X(real, gate,       layer_rows * gate_width)                        /* (L, N, gate_width)  the gate before its sigmoid */ \
+    X(real, gated,      layer_rows * gated_width)                       /* (L, N, gated_width) what passes it: of att, or of v */ \
+    X(real, v_in,       gate.place == ON_VALUE ? layer_rows * kv_width : 0) /* (L, N, kv_width) the values before their gate */ \
     X(real, heads,      combine ? layer_rows * OC : 0)                  /* (L, N, OC)          + v*, or summed over heads */ \
     X(real, fch,        layer_rows * up_width)                          /* (L, N, up_width)    gate | up */ \
     X(real, fca,        layer_rows * F)                                 /* (L, N, F)           after the activation */ \
@@ -102,8 +104,8 @@ enum Purpose {
     X(real, dside,      arch.parallel ? grad_rows * C : 0)              /* what the FFN of a parallel layer adds to dx_2l */ \
     X(real, dqkv,       grad_rows * qkv_width) \
     X(real, datt,       grad_rows * q_width) \
-    X(real, dgate,      gate ? grad_rows * gate_width : 0) \
-    X(real, dgated,     gate ? grad_rows * q_width : 0) \
+    X(real, dgate,      grad_rows * gate_width) \
+    X(real, dgated,     grad_rows * gated_width) \
     X(real, dheads,     combine ? grad_rows * OC : 0) \
     X(real, dphi,       phi ? 2 * N * qk_width : 0)                     /* the forward pass uses it too */ \
     X(real, dfch,       grad_rows * up_width) \

@@ -197,6 +197,9 @@ static void output_backward(Model* m, int i, real* dinp, const real* inp, const 
 // Returns the input of the products that begin a branch.
 static StageInput branch_input(const Model* m, int i) { return { act_n(m, i), m->arch.C }; }
 static StageInput attn_input(const Model* m, int l)   { return branch_input(m, 2 * l); }
+static StageInput gate_input(const Model* m, int l) {
+    return m->sizes.gate.reads ? attn_input(m, l) : StageInput{ NULL, 0 };
+}
 static StageInput ffn_input(const Model* m, int l)    { return branch_input(m, 2 * l + 1); }
 static StageInput no_product(const Model*, int)       { return { NULL, 0 }; }
 
@@ -219,12 +222,57 @@ static void qkv_forward(Model* m, int l) {
     linear_forward(act_qkv(m, l), act_n(m, 2 * l), qkv_linear(m, l), rows(m));
 }
 
-// Computes acts.dn from acts.dqkv. In the forward pass this was:  q, k, v = n W^T + b. The gate, if
-// there is one, has already written to acts.dn.
+// Computes acts.dn from acts.dqkv. In the forward pass this was:  q, k, v = n W^T + b. A gate that
+// reads n has already written to acts.dn.
 static void qkv_backward(Model* m, int l) {
     const Acts& a = m->acts;
-    const bool add = m->sizes.gate;
+    const bool add = m->sizes.gate.reads;
     linear_backward(a.dn, a.dqkv, act_n(m, 2 * l), qkv_linear(m, l), rows(m), add);
+}
+
+// -- GATE: what it is applied to times sigmoid(g),  g = n W_g^T, or learned as it is
+
+static Linear gate_linear(const Model* m, int l) {
+    real* weight = layer_weights(m, l).gw;
+    acc* dweight = layer_grads(m, l).gw;
+    return { weight, NULL, dweight, NULL, m->sizes.C, m->sizes.gate_width };
+}
+
+// -- GATE=value: v becomes v sigmoid(g)
+
+// Returns the shape of the values, as if they were the outputs of heads.
+static AttnShape value_shape(const Model* m, int l) {
+    AttnShape s = attn_shape(m, l);
+    s.NH = s.KV;
+    return s;
+}
+
+// Returns where layer l keeps its values before their gate.
+static real* act_v_in(const Model* m, int l) {
+    return of_layer(m->acts.v_in, m, l, m->sizes.kv_width);
+}
+
+static void value_gate_forward(Model* m, int l) {
+    const Sizes& sizes = m->sizes;
+    real* v = act_qkv(m, l) + sizes.qk_width;
+    linear_forward(act_gate(m, l), act_n(m, 2 * l), gate_linear(m, l), rows(m));
+    ops::copy_rows(act_v_in(m, l), sizes.kv_width, v, sizes.qkv_width, rows(m), sizes.kv_width);
+    ops::gate_forward(act_gated(m, l), act_v_in(m, l), act_gate(m, l), sizes.HS,
+                      value_shape(m, l));
+    ops::copy_rows(v, sizes.qkv_width, act_gated(m, l), sizes.kv_width, rows(m), sizes.kv_width);
+}
+
+// Computes dv in place and, through the gate, acts.dn. In the forward pass this was:
+//      v' = v sigmoid(g),   g = n W_g^T
+static void value_gate_backward(Model* m, int l) {
+    const Sizes& sizes = m->sizes;
+    const Acts& a = m->acts;
+    real* dv = a.dqkv + sizes.qk_width;
+    ops::copy_rows(a.dgated, sizes.kv_width, dv, sizes.qkv_width, rows(m), sizes.kv_width);
+    ops::gate_backward(a.dgated, a.dgate, a.dgated, act_v_in(m, l), act_gate(m, l), sizes.HS,
+                       value_shape(m, l));
+    ops::copy_rows(dv, sizes.qkv_width, a.dgated, sizes.kv_width, rows(m), sizes.kv_width);
+    linear_backward(a.dn, a.dgate, act_n(m, 2 * l), gate_linear(m, l), rows(m));
 }
 
 // -- QKNORM: q and k become norm(q), norm(k), of each head or of all heads together
@@ -324,11 +372,11 @@ static void phi_forward(Model* m, int l) {
         real* in = act_phi_in(m, l, row);
         real* hidden = act_phi_hidden(m, l, row);
         real* out = row_of(m->acts.dphi, row, width);
-        ops::qk_gather(in, qkv, s);
+        ops::copy_rows(in, width, qkv, m->sizes.qkv_width, n, width);
         linear_forward(hidden, in, phi_linear(m, w.phi1w), heads);
         ops::ffn_forward(hidden, hidden, ACT_relu, false, n, width);
         linear_forward(out, hidden, phi_linear(m, w.phi2w), heads);
-        ops::qk_scatter(qkv, out, s);
+        ops::copy_rows(qkv, m->sizes.qkv_width, out, width, n, width);
     });
 }
 
@@ -352,11 +400,11 @@ static void phi_backward(Model* m, int l) {
         real* dout = row_of(m->acts.dphi, row, width);
         real* dhidden = row_of(dout, rows(m), width);
         real* din = dout;
-        ops::qk_gather(dout, dqkv, s);
+        ops::copy_rows(dout, width, dqkv, m->sizes.qkv_width, n, width);
         linear_backward(dhidden, dout, hidden, phi_linear(m, w.phi2w, dw2), heads);
         ops::ffn_backward(dhidden, dhidden, hidden, ACT_relu, false, n, width);
         linear_backward(din, dhidden, in, phi_linear(m, w.phi1w, dw1), heads);
-        ops::qk_scatter(dqkv, din, s);
+        ops::copy_rows(dqkv, m->sizes.qkv_width, din, width, n, width);
     };
     ops::in_parts(rows(m), g.phi1w, g.phi2w, count, backward);
 }
@@ -367,9 +415,10 @@ static void attend_forward(Model* m, int l) {
     if (m->cache) { cache_append(m, l); }
     for (const Span& span : m->spans) {
         if (span.position > 0) { continue; }
-        variant::attend(act_att(m, l, span.row), act_stat(m, l, span.row), act_qkv(m, l, span.row),
-                        extra_key(m, l), rotates_late(m) ? layer_rope(m, l) : NULL,
-                        attn_shape_span(m, l, span));
+        const AttnShape s = attn_shape_span(m, l, span);
+        const acc* rope_table = rotates_late(m) ? layer_rope(m, l) : NULL;
+        variant::attend[s.plain](act_att(m, l, span.row), act_stat(m, l, span.row),
+                                 act_qkv(m, l, span.row), extra_key(m, l), rope_table, s);
     }
     attention_continued(m, l);
 }
@@ -383,37 +432,50 @@ static void attend_backward(Model* m, int l) {
                                     bias.learn_v ? g.vstar : NULL };
     const acc* rope = rotates_in_attention(m) ? layer_rope(m, l) : NULL;
     const AttnResult<real, acc> result = { act_att(m, l), act_stat(m, l) };
-    variant::attend_backward(m->acts.dqkv, dstar, m->acts.datt, result, act_qkv(m, l),
-                             extra_key(m, l), rope, attn_shape(m, l));
+    const AttnShape s = attn_shape(m, l);
+    variant::attend_backward[s.plain](m->acts.dqkv, dstar, m->acts.datt, result, act_qkv(m, l),
+                                      extra_key(m, l), rope, s);
 }
 
-// -- GATE: o sigmoid(g), g = n W_g^T: a number for each head, or for each of its channels
+// -- GATE=head, elem or static: o becomes o sigmoid(g), a number for each head or each channel
 
-static Linear gate_linear(const Model* m, int l) {
-    real* weight = layer_weights(m, l).gw;
-    acc* dweight = layer_grads(m, l).gw;
-    return { weight, NULL, dweight, NULL, m->sizes.C, m->sizes.gate_width };
+// Makes every row of the gate the learned one.
+static void fill_gate(Model* m, int l) {
+    AttnShape s = attn_shape(m, l);
+    s.bias_shared = false;
+    real* gate = act_gate(m, l);
+    ops::device_zero(gate, rows(m) * m->sizes.gate_width * sizeof(real));
+    ops::heads_forward(gate, gate, layer_weights(m, l).gb, false, s);
 }
 
 static void gate_forward(Model* m, int l) {
     real* gate = act_gate(m, l);
-    linear_forward(gate, act_n(m, 2 * l), gate_linear(m, l), rows(m));
+    if (m->sizes.gate.reads) {
+        linear_forward(gate, act_n(m, 2 * l), gate_linear(m, l), rows(m));
+    } else {
+        fill_gate(m, l);
+    }
     ops::gate_forward(act_gated(m, l), act_att(m, l), gate, gates_per_head(m), attn_shape(m, l));
 }
 
-// Computes acts.datt and, through the gate, acts.dn from acts.dgated. In the forward pass this was:
-//      o' = o sigmoid(g),   g = n W_g^T
+// Computes acts.datt from acts.dgated and, through the gate, acts.dn or the gradient of g. In the
+// forward pass this was:
+//      o' = o sigmoid(g),   g = n W_g^T, or learned
 static void gate_backward(Model* m, int l) {
     const Acts& a = m->acts;
     ops::gate_backward(a.datt, a.dgate, a.dgated, act_att(m, l), act_gate(m, l), gates_per_head(m),
                        attn_shape(m, l));
-    linear_backward(a.dn, a.dgate, act_n(m, 2 * l), gate_linear(m, l), rows(m));
+    if (m->sizes.gate.reads) {
+        linear_backward(a.dn, a.dgate, act_n(m, 2 * l), gate_linear(m, l), rows(m));
+    } else {
+        ops::matmul_backward_bias(layer_grads(m, l).gb, a.dgate, rows(m), m->sizes.gate_width);
+    }
 }
 
 // Returns the gradient of the heads' output.
 static real* dact_out(const Model* m) {
     const Acts& a = m->acts;
-    return m->sizes.gate ? a.dgated : a.datt;
+    return m->sizes.gates_output ? a.dgated : a.datt;
 }
 
 // -- COMBINE and BIAS=v: the heads plus v*, side by side or summed
@@ -515,7 +577,10 @@ static bool attends(const Model* m, int l)       { return m->sizes.attends(l); }
 static bool norms_qk(const Model* m, int l)      { return attends(m, l) && m->sizes.qk_norm; }
 static bool rotates(const Model* m, int l)       { return attends(m, l) && m->sizes.pe.rotary; }
 static bool has_phi(const Model* m, int l)       { return attends(m, l) && Attn::phi != PHI_NONE; }
-static bool has_gate(const Model* m, int l)      { return attends(m, l) && m->sizes.gate; }
+static bool gates(const Model* m, int l)         { return attends(m, l) && m->sizes.gates_output; }
+static bool gates_v(const Model* m, int l) {
+    return attends(m, l) && m->sizes.gate.place == ON_VALUE;
+}
 static bool combines(const Model* m, int l)      { return attends(m, l) && m->sizes.combine; }
 static bool has_ffn(const Model* m, int l)       { return m->sizes.has_ffn(l); }
 
@@ -536,11 +601,12 @@ const std::vector<Stage> LAYER_STAGES = {
     // name        runs if      what it does       its input    role
     { "norm",       always,      BOTH(attn_input),  no_product,  ROLE_NONE },
     { "qkv",        attends,     BOTH(qkv),         attn_input,  ROLE_NONE },
+    { "value gate", gates_v,     BOTH(value_gate),  attn_input,  ROLE_NONE },
     { "qk norm",    norms_qk,    BOTH(qk_norm),     no_product,  ROLE_NONE },
     { "rotary",     rotates,     BOTH(rotary),      no_product,  ROLE_NONE },
     { "phi",        has_phi,     BOTH(phi),         no_product,  ROLE_NONE },
     { "attention",  attends,     BOTH(attend),      no_product,  ROLE_ATTENTION },
-    { "gate",       has_gate,    BOTH(gate),        attn_input,  ROLE_GATE },
+    { "gate",       gates,       BOTH(gate),        gate_input,  ROLE_GATE },
     { "combine",    combines,    BOTH(combine),     no_product,  ROLE_NONE },
     { "out",        attends,     BOTH(attn_output), heads_input, ROLE_ATTN_OUT },
     OPEN_MIXER_STAGES
@@ -795,6 +861,17 @@ static Update update_of(const Flags& f, long step) {
     return o;
 }
 
+// Estimates the noise of a step from two squared norms: of what `few` targets, half of its batch,
+// add to the mean gradient of `many`, all of it; and of that mean.
+static GradNoise grad_noise(double few, double squares_half, double many, double squares) {
+    const double share = few / many;
+    const double squares_few = squares_half / (share * share);     // of their own mean
+    GradNoise g;
+    g.signal = (many * squares - few * squares_few) / (many - few);
+    g.noise = (squares_few - squares) / (1 / few - 1 / many);
+    return g;
+}
+
 // Takes one optimizer step. Draws the next step's sequences while the GPU is busy with this one,
 // and before the update: reading a file can fail, and the weights must then be those of `step`.
 static StepSums train_step(Run* r, long step) {
@@ -809,11 +886,25 @@ static StepSums train_step(Run* r, long step) {
     dist::sum(&count, 1);
     if (count == 0) { return { NAN, 0, 1 }; }            // nothing counts: no update, no loss
     model_zero(m);
+    StepSums half = {};
     for (long i = 0; i < n; i += B) {
+        if (f.noise && i == n / 2) {
+            ops::square_norm(m->sums, m->grads_memory, 0, m->num_params);
+            ops::to_host(&half, m->sums, sizeof half);
+        }
         model_accumulate(m, seqs + i * (T + 1), B, T, count, i + B == n);
     }
     if (step + 1 < f.steps) { run_draw_ahead(r); }
-    return model_update(m, update_of(f, step), f.grad_clip, f.optimizer);
+    const StepSums sums = model_update(m, update_of(f, step), f.grad_clip, f.optimizer);
+    if (m->ema) {                // the mean of all steps, until there are 1 / (1 - ema) of them
+        const double part = std::max(1 - f.ema, 1.0 / (step + 1));
+        ops::average(m->ema, m->master, part, m->shard.mine);
+    }
+    if (f.noise) {
+        const long few = targets_count(m, seqs, n / 2, T);
+        r->noise = grad_noise(few, half.squares, count, sums.squares);
+    }
+    return sums;
 }
 
 // Tells whether the model is evaluated before the next step.

@@ -62,13 +62,6 @@ static std::vector<double> largest_ids(const Anywhere& a) {
     return table;
 }
 
-static void print_ids(const std::vector<double>& ids, const Tokenizer& tok) {
-    printf("The tokens that get most, in places from token 2 on:\n   alpha   count  token\n");
-    for (size_t i = 0; i < ids.size(); i += 3) {
-        printf("%8.4f %7.0f  %s\n", ids[i + 2], ids[i + 1], quoted_token(tok, ids[i]).c_str());
-    }
-}
-
 // Lists by layer the channels of h that are large at nearly all tokens, or at token 1 alone.
 static std::vector<std::string> large_channels(const Anywhere& a, bool first_alone) {
     std::vector<std::string> layers;
@@ -89,8 +82,8 @@ static void print_channels(const std::vector<std::string> (&channels)[2]) {
     for (size_t l = 0; l < channels[0].size(); l++) {
         const std::string now = channels[0][l] + channels[1][l];
         if (now != before) {
-            printf("from layer %zu on, channels of h that are large at nearly all tokens: %s; at token "
-                   "1 alone: %s\n", l, channels[0][l].c_str(), channels[1][l].c_str());
+            printf("from layer %zu on, channels of h that are large at nearly all tokens: %s; at "
+                   "token 1 alone: %s\n", l, channels[0][l].c_str(), channels[1][l].c_str());
         }
         before = now;
     }
@@ -130,7 +123,12 @@ static void probe_anywhere(Model* m, const Flags& f, const ProbeInput& in, int T
         printf("Of the heads that have a sink in most sequences %g write next to nothing by it "
                "(NOP, value below\n0.5), %g the same everywhere (broadcast, rank below 2), %g "
                "something else\n", kinds[1], kinds[2], kinds[3]);
-        print_ids(ids, tokenizer_shown(f.tokenizer, m->arch.V));
+        printf("The tokens that get most, in places from token 2 on:\n   alpha   count  token\n");
+        const Tokenizer tok = tokenizer_shown(f.tokenizer, m->arch.V);
+        for (size_t i = 0; i < ids.size(); i += 3) {
+            const std::string token = quoted_token(tok, ids[i]);
+            printf("%8.4f %7.0f  %s\n", ids[i + 2], ids[i + 1], token.c_str());
+        }
         print_channels(channels);
     }
     if (repeated) { print_proposition(m, rows[rows.size() - 2], rows.back()); }

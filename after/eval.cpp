@@ -225,6 +225,7 @@ static void report_sinks(JsonObject* o, const EvalResult& r, int T) {
         const double spike = spike_at(r.metrics, spike_layer(r.metrics));
         printf(", spike %.4g", spike);
         o->number("spike", spike);
+        o->number("sink_1_error", sink_error(r.metrics, 1, EVAL_EPS, !r.sums_to_one));
     }
     printf("%s\n", sink_at_text(r.sink_at, EVAL_EPS).c_str());
     sink_at_field(o, r.sink_at, { EVAL_EPS });

@@ -60,8 +60,8 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
         : ref::Head<Attn, Bias, Pe>(head), stream(stream), evict(evict), edits(edits),
           angles(angles), kept(NULL), l(l), skip(skip) {}
 
-    // Tells whether the edit names the weight of key j in row t; token 0 is the extra key, or the sink
-    // token. It never names that of the query's own key, because the row would be empty.
+    // Tells whether the edit names the weight of key j in row t; token 0 is the extra key, or the
+    // sink token. It never names that of the query's own key, because the row would be empty.
     bool edited(const Edit& e, int t, int j) const {
         const bool extra = j == s.T;
         const bool weight = e.place == PLACE_A && (extra || j < t) && e.layers.has(l);
@@ -139,7 +139,7 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
             sum += attn_mass<Attn>(w, acc(s.p));
             (*A)[j] = attn_share<Attn>(w);
         }
-        const acc factor = attn_stat<Attn>(stat, m, sum, acc(s.p), attn_alpha<Attn, acc>(s));
+        const acc factor = attn_stat<Attn>(stat, m, sum, acc(s.p), attn_alpha_of<Attn, acc>(s, t));
         for (auto& w : *A) {
             w *= factor;
         }
@@ -251,7 +251,7 @@ struct EvalAttention {
                   const std::vector<Edit>& edits)
         : stream(stream), evict(evict), edits(edits), l(l), s(attn_shape(m, l)),
           skip(m->sizes.bias.token),
-          column(Bias::column != NO_COLUMN && !column_has_no_effect(m->arch)),
+          column(Bias::column && !s.plain && !column_has_no_effect(m->arch)),
           angles(layer_angles(m, l)) {
         const Arch& c = m->arch;
         const size_t N = rows(m);

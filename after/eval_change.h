@@ -199,8 +199,8 @@ inline void edit_check(const Edit& edit, const Model* m, int T) {
     const bool branch = edit.place == PLACE_attn || edit.place == PLACE_mlp;
     require(!branch || !m->sizes.norm.stream, what,
             "a model whose branches add to the stream, not NORM=post");
-    require(edit.place != PLACE_gate || m->sizes.gate, what,
-            "a model with a gate (GATE=head or elem)");
+    require(edit.place != PLACE_gate || m->sizes.gates_output, what,
+            "a model with a gate (GATE=head, elem or static)");
     require(edit.place != PLACE_pe || m->weights.wpe, what,
             "a model with learned positions (PE=learnable)");
 }

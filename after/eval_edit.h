@@ -127,7 +127,7 @@ static const PlaceRow PLACES[] = { // in the order in which a layer meets them
     { "q",    true,  ROLE_ATTENTION, "queries, as attention reads them" },
     { "k",    true,  ROLE_ATTENTION, "keys, likewise" },
     { "v",    true,  ROLE_ATTENTION, "values" },
-    { "A",    true,  ROLE_ATTENTION, "weights of these tokens in the rows of later ones; 0: of the extra key" },
+    { "A",    true,  ROLE_ATTENTION, "weights of these tokens in later rows; 0: the extra key" },
     { "head", true,  ROLE_ATTENTION, "outputs of the heads" },
     { "gate", true,  ROLE_GATE,      "the gate, after its sigmoid" },
     { "attn", false, ROLE_ATTN_OUT,  "what attention adds to the stream" },

@@ -41,9 +41,9 @@ inline double batch_bytes(const Arch& c, bool train, long B, long T) {
 }
 
 // Describes the MiB of weights, gradients, optimizer and activations; *bytes is their sum. The
-// weights take `spared` bytes less than floats would. muon: with what --optimizer muon works with.
+// weights take `spared` bytes less than floats would. run: the flags of one, NULL for none.
 inline std::string memory_text(const Arch& c, long B, long T, bool train, double* bytes,
-                               double spared = 0, bool muon = false) {
+                               double spared = 0, const Flags* run = NULL) {
     Params<real> none;
     std::vector<Tensor> tensors;
     const double n = Layout(c).params<real>(&none, &tensors, NULL);
@@ -65,7 +65,10 @@ inline std::string memory_text(const Arch& c, long B, long T, bool train, double
         grads = n * sizeof(acc);
         optimizer = 2 * n / parts * sizeof(acc);
     }
-    if (muon) {
+    if (run && run->ema > 0) {
+        optimizer += n / parts * sizeof(acc);
+    }
+    if (run && run->optimizer == OPTIMIZER_muon) {
         optimizer += muon_numbers(tensors) * sizeof(real);
     }
     if (sharded) {
@@ -99,9 +102,9 @@ inline void memory_require(double bytes, const std::string& parts, double free,
 // Checks on the CPU, before anything is allocated, that the model fits. (On a GPU the allocation
 // itself fails.)
 inline void memory_check(const Arch& c, long B, long T, bool train, double spared = 0,
-                         bool muon = false) {
+                         const Flags* run = NULL) {
     double bytes;
-    const std::string parts = memory_text(c, B, T, train, &bytes, spared, muon);
+    const std::string parts = memory_text(c, B, T, train, &bytes, spared, run);
     const double free = ops::on_host ? memory_free() : INFINITY;
     memory_require(bytes, parts, free, "lower --batch, --seq or the model size");
 }

@@ -155,7 +155,7 @@ static std::string probe_other(Model* m, Flags f, const std::string& other, cons
     }
     JsonObject o;
     input_fields(&o, f, bos.label, in);
-    eval_fields(&o, step, NAN, r, eps);
+    eval_fields(&o, "eval", step, NAN, r, eps);
     return o.all();
 }
 
@@ -207,7 +207,7 @@ static JsonObject probe_once(Model* m, const Flags& f, const ProbeInput& in,
     JsonObject o;
     o.text("data", name);
     input_fields(&o, f, bos, in);
-    eval_fields(&o, step, NAN, r, eps);
+    eval_fields(&o, "eval", step, NAN, r, eps);
     sink_at_field(&o, at, eps);
     if (f.per_sequence) {
         o.json("alpha", per_sequence_json(r));

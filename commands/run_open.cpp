@@ -115,20 +115,42 @@ static void init_logits(Model* m, const Flags& f) {
     publish_weights(m);
 }
 
-// Reads the words of --only. Ends the program if no tensor has one of them in its name.
+// Dies if no tensor has the word in its name. given: what it was given in.
+static void word_check(const Model* m, const std::string& given, const std::string& word) {
+    std::string names;
+    bool found = false;
+    for (auto& t : m->tensors) {
+        found = found || has_word(t, word);
+        const size_t layer = t.name.find("layers.");
+        const bool in_layer = layer != t.name.npos;
+        if (in_layer && t.name.compare(layer, 9, "layers.0.")) { continue; }
+        names += " " + t.name;
+    }
+    require(found, given, "a word of one of these names:" + names);
+}
+
+// Reads the words of --only.
 static void select_trained(Model* m, const Flags& f) {
     m->only = split(f.only, ',');
-    for (auto& word : m->only) {
-        std::string names;
-        bool found = false;
-        for (auto& t : m->tensors) {
-            found = found || has_word(t, word);
-            const size_t layer = t.name.find("layers.");
-            const bool in_layer = layer != t.name.npos;
-            if (in_layer && t.name.compare(layer, 9, "layers.0.")) { continue; }
-            names += " " + t.name;
-        }
-        require(found, "--only " + word, "a word of one of these names:" + names);
+    for (auto& word : m->only) { word_check(m, "--only " + word, word); }
+}
+
+// Reads --factors: o_proj:lr=2,..
+static void select_factors(Model* m, const Flags& f) {
+    for (auto& item : split(f.factors, ',')) {
+        const std::string given = "--factors " + item;
+        std::vector<std::string> parts = split(item, ':');
+        for (auto& part : split(parts.back(), '=')) { parts.push_back(part); }
+        const std::string known = " lr start decay eps ";
+        Factor factor;
+        const bool whole = parts.size() == 4 && known.find(" " + parts[2] + " ") != known.npos &&
+                           parse_double(parts[3], &factor.by) && factor.by >= 0;
+        require(whole, given, "WORD:lr=NUMBER, WORD:start=, WORD:decay= or WORD:eps=");
+        factor.word = parts[0];
+        factor.of = parts[2];
+        require(factor.of != "start" || f.init.empty(), given, "a run that begins without --init");
+        word_check(m, given, factor.word);
+        m->factors.push_back(factor);
     }
 }
 
@@ -155,6 +177,10 @@ static void one_process_check(const Flags& f) {
             "one process: it needs whole matrices, and with many each keeps a part");
     require(f.only.empty() || alone, "--only " + f.only,
             "one process: it needs whole tensors, and with many each keeps a part");
+    require(f.factors.empty() || alone, "--factors " + f.factors,
+            "one process: it needs whole tensors, and with many each keeps a part");
+    require(!f.noise || alone, "--noise",
+            "one process: the gradients of all meet when a step ends, not before");
     require(!f.graph || alone, "--graph",
             "one process: gradients go to the other ranks between the kernels");
 }
@@ -270,17 +296,21 @@ static void run_data(Run* r, bool begins) {
 static void run_model(Run* r, const Origin& o) {
     Flags* f = &r->f;
     const int T = f->arch.T;
-    memory_check(r->c, f->batch, T, true, 0, f->optimizer == OPTIMIZER_muon);
+    memory_check(r->c, f->batch, T, true, 0, f);
     step_memory_check(f->total_batch);
     r->m = model_new(r->c, std::max(T, r->probe_len), true);
     r->m.min_context = f->min_context;
     hopper_settle(f, r->c, f->given_hopper || o.resumes());
     select_trained(&r->m, *f);
+    select_factors(&r->m, *f);
+    if (f->ema > 0) { r->m.ema = device_array<acc>(r->m.shard.mine); }
     long had = 0;
     if (o.resumes()) { had = json_count(o.state, "batch", 0, o.from + "/state.json"); }
     choose_batch(&r->m, f, had);
     const double at_once = (double)f->batch * T * dist::world;
     r->accum = f->total_batch ? f->total_batch / at_once : 1;
+    require(!f->noise || r->accum % 2 == 0, strf("--noise, and %d batches a step", r->accum),
+            strf("an even number of them: --total-batch %.0f", 2 * at_once));
     r->tokens_per_step = r->accum * at_once;
 }
 
@@ -308,6 +338,7 @@ static void run_fill(Run* r, Origin* o) {
     model_init(&r->m, r->f.seed);
     init_logits(&r->m, r->f);
     if (!r->f.init.empty()) { checkpoint_read(&r->m, &o->init); }
+    if (r->m.ema) { ops::device_copy(r->m.ema, r->m.master, r->m.shard.mine * sizeof(acc)); }
     r->first = 0;
 }
 

@@ -226,6 +226,7 @@ std::string numbers_json(const Model* m) {
     JsonObject o(JSON_SPACED);
     o.text("model", array_hash(m, m->master));
     o.text("optimizer", array_hash(m, m->adam_m) + array_hash(m, m->adam_v));
+    if (m->ema) { o.text("ema", array_hash(m, m->ema)); }
     return o.all();
 }
 

@@ -96,9 +96,8 @@ static void describe_step(const Run& r) {
 
 static void describe_machine(const Run& r) {
     const Flags& f = r.f;
-    const bool muon = f.optimizer == OPTIMIZER_muon;
     double bytes;
-    printf("memory %s", memory_text(r.c, f.batch, f.arch.T, true, &bytes, 0, muon).c_str());
+    printf("memory %s", memory_text(r.c, f.batch, f.arch.T, true, &bytes, 0, &f).c_str());
     if (ops::on_host) {                                  // the weights are there already
         printf(", free %s", bytes_text(memory_free()).c_str());
     }
@@ -255,21 +254,44 @@ static void run_sample(Run* r, long step) {
     if (!random_weights) { printf("sample %s\n", printable(json_str(text)).c_str()); }
 }
 
-void run_evaluate(Run* r, long step) {
-    measure_stops = evaluation_stops;
+// What is measured of the weights, or of their mean.
+struct Evaluation {
+    double val;
+    Metrics metrics;
+};
+
+static Evaluation evaluate(Run* r, bool ema) {
     const Flags& f = r->f;
     const long at_once = f.batch * f.arch.T;
-    const double val = validate(&r->m, &r->data, f.batch, f.arch.T);
-    const Metrics metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len, at_once);
+    model_show_ema(&r->m, ema);
+    Evaluation e;
+    e.val = validate(&r->m, &r->data, f.batch, f.arch.T);
+    e.metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len, at_once);
+    model_show_ema(&r->m, false);
+    return e;
+}
+
+// Writes it in the log, as this event, and on the screen.
+static void report(Run* r, long step, const char* event, const Evaluation& e) {
+    JsonObject o;
+    eval_fields(&o, event, step, e.val, e.metrics, r->eps);
+    log_line(&r->log, o);
+    printf("%-4s %6ld | %s\n", event, step, eval_text(e.val, e.metrics, r->eps[0]).c_str());
+}
+
+void run_evaluate(Run* r, long step) {
+    measure_stops = evaluation_stops;
+    const Evaluation now = evaluate(r, false);
+    Evaluation mean;
+    if (r->m.ema) { mean = evaluate(r, true); }
     r->unevaluated = evaluation_stops();
     if (r->unevaluated) { return; }
-    JsonObject o;
-    eval_fields(&o, step, val, metrics, r->eps);
-    log_line(&r->log, o);
 
     progress_open() = false;
     if (r->columns) { printf("\r\033[K"); }              // in place of the line of progress
-    printf("eval %6ld | %s\n", step, eval_text(val, metrics, r->eps[0]).c_str());
+    report(r, step, "eval", now);
+    if (r->m.ema) { report(r, step, "ema", mean); }
+    const double val = now.val;
     if (std::isinf(val)) {
         die(EXIT_DIVERGED, strf("the validation loss after step %ld is not finite", step),
             diverged_hint(*r));
@@ -301,6 +323,10 @@ static void log_step(Run* r, long step, double loss, double grad_norm, double lr
     o.number("lr", lr);
     o.count("tokens", r->tokens_per_step * step);
     o.decimals("ms", ms, 3);
+    if (r->f.noise) {
+        o.number("grad_signal", r->noise.signal);
+        o.number("grad_noise", r->noise.noise);
+    }
     log_line(&r->log, o);
 }
 
@@ -400,7 +426,8 @@ static void run_check_data(Run* r) {
 static void save(Run* r, long step, bool keep) {
     const std::string& out = r->f.out;
     const bool optimizer = r->f.save_optimizer != KEEP_none;
-    const double bytes = (optimizer ? 12.0 : 4.0) * r->m.num_params;
+    const double arrays = (optimizer ? 3 : 1) + (r->m.ema != NULL);
+    const double bytes = 4 * arrays * r->m.num_params;
     run_follow(r);
     r->saved_at = now_ms();
     const bool full = dist::rank == 0 && !keep && !disk_has(out, bytes);
@@ -491,6 +518,7 @@ void return_drawn(Run* r) {
 [[noreturn]] void run_lost_data(Run* r, long step, const std::vector<uint64_t>& place) {
     r->ahead_from.clear();
     data_return(&r->data, place);
+    model_show_ema(&r->m, false);
     if (step > r->saved && step > 0) { run_save(r, step, { true, true, false }); }
     die(EXIT_MACHINE, lost_file + ": was cut short or replaced while it was read",
         "put it back as it was; write a new version under another name, then mv; " +

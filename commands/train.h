@@ -21,6 +21,7 @@ struct Run {
     Log log;
     std::vector<double> eps;             // thresholds of Sink_k
     int accum;                           // batches of a step
+    GradNoise noise;                     // --noise: of the last step
     double tokens_per_step;
     std::vector<int> seqs;               // (n, T + 1) this rank's sequences of a step
     std::vector<int> ahead;              // those of the next step, once they are drawn
@@ -44,7 +45,8 @@ struct Run {
 
 // Gathers the flags that say how large each step is.
 inline Schedule schedule_of(const Flags& f) {
-    return { f.lr, f.min_lr, f.warmup, f.steps, f.schedule };
+    const long decay = f.decay_steps ? f.decay_steps : std::max(1L, f.steps / 10);
+    return { f.lr, f.min_lr, f.warmup, f.steps, f.schedule, decay };
 }
 
 // Opens data, model and log as the flags say: fresh, or as they were at the newest checkpoint in

@@ -101,10 +101,13 @@ need(rotary || c.field == plain.field, { #field, "pe" }, "PE=rotary, or leave it
     need(c.slopes == SLOPES_even || c.pe == PE_alibi, { "slopes", "pe" },
          "PE=alibi, or leave it out");
     need(!c.rope_local || c.window, { "rope_local", "window" }, "a window in some layers");
-    for (const str* p : { &c.rope_layers, &c.local }) {
-        need(p->find_first_not_of("01") == std::string::npos,
-             { p == &c.local ? "local" : "rope_layers" }, "a pattern of 0 and 1, such as 1110");
-    }
+    auto pattern = [&](const char* field, const str& given) {
+        need(given.find_first_not_of("01") == std::string::npos, { field },
+             "a pattern of 0 and 1, such as 1110");
+    };
+    pattern("rope_layers", c.rope_layers);
+    pattern("local", c.local);
+    pattern("bias_layers", c.bias_layers);
     need(c.local.empty() || c.window, { "local", "window" }, "a window for those layers");
 }
 
@@ -120,6 +123,8 @@ void ArchCheck::attention() {
          "0, or an ATTN where a shift of all scores matters, such as sigmoid");
     need(b.column != LOGIT_COLUMN || c.bias_share == SHARE_none, { "bias_share", "bias" },
          "none: a logit is one number per head");
+    need(c.bias_layers.empty() || b.column || b.add_v, { "bias_layers", "bias" },
+         "BIAS=kv, k, zero, logit or v");
     need(c.k_dims <= c.HS, { "k_dims", "HS" }, "at most the head size");
     need(!c.k_dims || c.k_dims == c.HS || b.learn_k, { "k_dims", "bias" }, "BIAS=k or kv");
     const str& v = c.v_star;

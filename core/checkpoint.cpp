@@ -67,6 +67,7 @@ void checkpoint_save(const Model* m, const std::string& out, long step,
         tensors_save(m, dir + "/optimizer.safetensors",
                      { { "m.", m->adam_m }, { "v.", m->adam_v } });
     }
+    if (m->ema) { tensors_save(m, dir + "/ema.safetensors", { { "", m->ema } }); }
     if (dist::rank > 0) { return; }
     const ModelFile as = model_file(m->arch, ours, tok, tokenizer_name(tok));
     safetensors_write(dir + "/model.safetensors", as.tensors, "{\"format\":\"pt\"}");
@@ -218,6 +219,10 @@ bool optimizer_load(Model* m, const std::string& dir) {
     };
     load("m.", m->adam_m);
     load("v.", m->adam_v);
+    weights_close(&file[0]);
+    if (!m->ema) { return true; }
+    file = { safetensors_open(dir + "/ema.safetensors") };
+    load("", m->ema);
     weights_close(&file[0]);
     return true;
 }

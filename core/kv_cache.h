@@ -108,8 +108,9 @@ inline void attention_after(Model* m, int l, const Span& span) {
     }
     for (int t = 0; t < span.length; t++) {
         const size_t row = span.row + t;
-        variant::attention_row(act_att(m, l, row), act_qkv(m, l, row), keys, extra_key(m, l),
-                               span.position + t, attn_shape(m, l));
+        const AttnShape s = attn_shape(m, l);
+        variant::attention_row[s.plain](act_att(m, l, row), act_qkv(m, l, row), keys,
+                                        extra_key(m, l), span.position + t, s);
     }
 }
 

@@ -59,10 +59,12 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
         const real* qkv = act_qkv(m, l);
         const real* k = qkv + sizes.q_width;
         const real* v = qkv + sizes.qk_width;
-        const HeadGate<const real> gate = { sizes.gate ? act_gate(m, l) : NULL, gates_per_head(m) };
-        const auto metrics = variant::attention_metrics[column_has_no_effect(m->arch)];
-        metrics(r.heads[layer], qkv, act_stat(m, l), extra_key(m, l), gate, sink_rows(m),
-                attn_shape(m, l));
+        const HeadGate<const real> gate = { sizes.gates_output ? act_gate(m, l) : NULL,
+                                            gates_per_head(m) };
+        const AttnShape s = attn_shape(m, l);
+        const bool without = s.plain || column_has_no_effect(m->arch);
+        variant::attention_metrics[without](r.heads[layer], qkv, act_stat(m, l), extra_key(m, l),
+                                            gate, sink_rows(m), s);
         ops::row_norms(r.k[layer], k, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
         ops::row_norms(r.v[layer], v, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
     }
@@ -172,7 +174,7 @@ static Metrics metrics_new(const Model* m, int n, int T) {
     r.L = r.layers.size();
     r.sums_to_one = attn_sums_to_one<Attn>(m->arch.attn_alpha);
     r.has_star = (Bias::column && !column_has_no_effect(m->arch)) || sink_rows(m);
-    r.has_gate = sizes.gate;
+    r.has_gate = sizes.gates_output;
     r.heads.resize((size_t)n * r.L * r.NH);
     r.h_max.resize(sizes.L + 1);
     r.h_median.resize(sizes.L + 1);

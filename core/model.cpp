@@ -114,6 +114,22 @@ void model_resize(Model* m, int B, int T) {
     }
 }
 
+void model_show_ema(Model* m, bool ema) {
+    if (m->shows_ema == ema) { return; }
+    m->shows_ema = ema;
+    const bool copied = (void*)m->master != (void*)m->params_memory;
+    const size_t bytes = m->num_params * sizeof(acc);
+    if (copied) {
+        acc* shown = ema ? m->ema : m->master;
+        acc* all = full_array(m, shown);
+        if (all != shown) { shard_gather(m->shard, all, shown); }
+        ops::cast_to_real(m->params_memory, all, m->num_params);
+        return;
+    }
+    if (ema) { ops::device_copy(m->grads_memory, m->master, bytes); }
+    ops::device_copy(m->master, ema ? m->ema : m->grads_memory, bytes);
+}
+
 void model_set_weights(Model* m, const acc* host) {
     ops::to_device(full_array(m, m->master), host, m->num_params * sizeof(acc));
     publish_weights(m);
@@ -207,6 +223,8 @@ void model_init(Model* m, uint64_t seed) {
         for (long i = 0; t.purpose == FOR_KEY && i < t.count; i++) {
             if (i % m->arch.HS >= m->arch.k_dims) { host[i] = 0; }
         }
+        const acc by = factor_of(m, t, "start");
+        for (acc& x : host) { x *= by; }
         copy_to_device(full_array(m, m->master) + t.at, host);
     }
     publish_weights(m);
@@ -236,6 +254,7 @@ void model_free(Model* m) {
     if ((void*)m->master != (void*)m->params_memory) { ops::device_free(m->master); }
     ops::device_free(m->params_memory);
     ops::device_free(m->muon);
+    ops::device_free(m->ema);
     ops::device_free(m->positions);
     ops::device_free(m->rope);
     ops::device_free(m->rope_local);

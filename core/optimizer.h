@@ -48,6 +48,16 @@ inline void muon_update(Model* m, const Tensor& t, const Update& o) {
     ops::muon_end(m->params_memory + t.at, m->master + t.at, x, m->sums, o, rows, cols);
 }
 
+// ---- the noise of the gradient
+
+// Two numbers whose ratio is the gradient noise scale, in targets (McCandlish et al. 2018): the
+// squared norm of the expected gradient, and the variance that one target adds to it, summed over
+// the parameters. Each is right on average, not in one step: the ratio is that of means over steps.
+struct GradNoise {
+    double signal;
+    double noise;
+};
+
 // ---- the update of a model
 
 // Adds up the sums of all ranks, in m->sums of each.
@@ -77,9 +87,13 @@ inline void shard_update(Model* m, const Update& o, kind optimizer, long at, lon
 }
 
 // Updates one tensor after the other, those that are trained. One rank only: it has whole tensors.
-inline void update_tensors(Model* m, const Update& o, kind optimizer) {
+inline void update_tensors(Model* m, const Update& all, kind optimizer) {
     for (auto& t : m->tensors) {
         if (!is_trained(m, t)) { continue; }
+        Update o = all;
+        o.lr *= factor_of(m, t, "lr");
+        o.weight_decay *= factor_of(m, t, "decay");
+        o.eps *= factor_of(m, t, "eps");
         if (optimizer == OPTIMIZER_muon && t.purpose == FOR_PRODUCT) {
             muon_update(m, t, o);
         } else {
@@ -98,7 +112,7 @@ inline StepSums model_update(Model* m, const Update& o, float clip, kind optimiz
     }
     ops::square_norm(m->sums, m->shard_grads, clip, n);
     model_sums(m, clip);
-    if (optimizer != OPTIMIZER_muon && m->only.empty()) {
+    if (optimizer != OPTIMIZER_muon && m->only.empty() && m->factors.empty()) {
         shard_update(m, o, optimizer, 0, n);
     } else {
         update_tensors(m, o, optimizer);

@@ -6,20 +6,21 @@ schedule.h -- what flags choose of the updates: the optimizer, and the learning 
 #include "common.h"
 
 #define OPTIMIZER_VARIANTS(X) X(adamw) X(sgd) X(muon)
-#define SCHEDULE_VARIANTS(X) X(constant) X(cosine)
+#define SCHEDULE_VARIANTS(X) X(constant) X(cosine) X(wsd)
 #define OPTIMIZER_NAME(name) OPTIMIZER_##name,
 enum { OPTIMIZER_VARIANTS(OPTIMIZER_NAME) };
 #define SCHEDULE_NAME(name) SCHEDULE_##name,
 enum { SCHEDULE_VARIANTS(SCHEDULE_NAME) };
 
-// The learning rate by step: it rises to `peak` in `warmup` steps and stays there or, with a
-// cosine, falls to `lowest` at the end of the run.
+// The learning rate by step: it rises to `peak` in `warmup` steps and stays there, or falls to
+// `lowest` at the end of the run: as a cosine or, with wsd, in a line over the last `decay` steps.
 struct Schedule {
     double peak;
     double lowest;
     long warmup;
     long steps;
     int kind;
+    long decay;
 };
 
 // Returns the share of the run that is done after the warm-up, 0 to 1.
@@ -34,6 +35,9 @@ inline double learning_rate(const Schedule& s, long step) {
     const double fall = s.peak - s.lowest;
     const double done = done_after_warmup(s, step);
     if (s.kind == SCHEDULE_cosine) { return s.lowest + 0.5 * fall * (1 + cos(M_PI * done)); }
+    if (s.kind == SCHEDULE_wsd) {
+        return s.lowest + fall * std::min(1.0, (double)(s.steps - step) / s.decay);
+    }
     return s.peak;
 }
 #endif // SCHEDULE_H

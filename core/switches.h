@@ -34,7 +34,7 @@ typedef Pe_nope Pe;
 #else
 struct Attn {
     static const char* const name;
-    static const bool exp_family, is_signed, capped;
+    static const bool exp_family, is_signed, capped, by_count;
     static const ZKind Z;
     static const Phi phi;
     static float sim(float s);

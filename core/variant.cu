@@ -42,6 +42,7 @@ const char* const Attn::name = STR(ATTN);
 const bool Attn::exp_family = ::Attn::exp_family;
 const bool Attn::is_signed = ::Attn::is_signed;
 const bool Attn::capped = ::Attn::capped;
+const bool Attn::by_count = ::Attn::by_count;
 const ZKind Attn::Z = ::Attn::Z;
 const Phi Attn::phi = ::Attn::phi;
 float Attn::sim(float s) { return ::Attn::sim(s); }
@@ -60,13 +61,15 @@ template <> double Pe::bias(int distance, float slope) {
 } // namespace build
 
 namespace variant {
-// only where the column may be idle is there a second instance of the metrics
-constexpr bool may_idle = column_has_no_effect(Attn::Z, Bias(), Bias::learn_v, true);
-using Without = std::conditional_t<may_idle, Bias_none, Bias>;
+// what a layer has that --bias-layers leaves out: a second instance if there is an extra key
+using Without = std::conditional_t<Bias::column != NO_COLUMN, Bias_none, Bias>;
 
-Attend* const attend = ops::attention_forward<Attn, Bias, Pe>;
-AttendBackward* const attend_backward = ops::attention_backward<Attn, Bias, Pe>;
-AttentionRow* const attention_row = cpu::attention_row<Attn, Bias, Pe>;
+Attend* const attend[2] = { ops::attention_forward<Attn, Bias, Pe>,
+                            ops::attention_forward<Attn, Without, Pe> };
+AttendBackward* const attend_backward[2] = { ops::attention_backward<Attn, Bias, Pe>,
+                                             ops::attention_backward<Attn, Without, Pe> };
+AttentionRow* const attention_row[2] = { cpu::attention_row<Attn, Bias, Pe>,
+                                         cpu::attention_row<Attn, Without, Pe> };
 AttentionMetrics* const attention_metrics[2] = { ops::attention_metrics<Attn, Bias, Pe>,
                                                  ops::attention_metrics<Attn, Without, Pe> };
 std::string (*const hopper_lacks)(int NH, int KV, int HS) = ops::hopper_lacks<Attn, Bias, Pe>;

@@ -32,10 +32,11 @@ typedef void AttentionRow(real* out, const real* q, const real* kv, ExtraKey<con
 typedef void AttentionMetrics(HeadMetrics* out, const real* qkv, const acc* stat,
                               ExtraKey<const real> star, HeadGate<const real> gate, int skip,
                               AttnShape s);
-extern Attend* const attend;
-extern AttendBackward* const attend_backward;
-extern AttentionRow* const attention_row;             // one query, in host memory
-extern AttentionMetrics* const attention_metrics[2];  // [1]: as if there were no extra key
+// [1]: as if there were no extra key
+extern Attend* const attend[2];
+extern AttendBackward* const attend_backward[2];
+extern AttentionRow* const attention_row[2];          // one query, in host memory
+extern AttentionMetrics* const attention_metrics[2];
 extern std::string (*const hopper_lacks)(int NH, int KV, int HS);   // cuda/hopper_check.cuh
 } // namespace variant
 #endif // VARIANT_H

@@ -274,10 +274,10 @@ inline void keep_begin(KeptRow* kept) {
     }
 }
 
-// Writes out (HS) and stat (2) of a query that has been through all tiles.
-template <class A> void row_end(real* out, acc* stat, const RowState& row, AttnShape s) {
+// Writes out (HS) and stat (2) of query t, which has been through all tiles.
+template <class A> void row_end(real* out, acc* stat, const RowState& row, int t, AttnShape s) {
     acc st[2];
-    const acc alpha = attn_alpha<A, acc>(s);
+    const acc alpha = attn_alpha_of<A, acc>(s, t);
     const acc factor = attn_stat<A>(st, row.top, row.mass, acc(s.p), alpha);
     memcpy(stat, st, sizeof st);
     for (int i = 0; i < s.HS; i++) {
@@ -324,7 +324,7 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
 
     for (int r = 0; r < M; r++) {
         const long t = t0 + r;
-        row_end<A>(head.out + t * s.NH * HS, head.stat + t * 2, rows[r], s);
+        row_end<A>(head.out + t * s.NH * HS, head.stat + t * 2, rows[r], t, s);
     }
 }
 

@@ -73,7 +73,7 @@ void head_row(R* out, const CachedHead<A, Bi, Pe, R>& head) {
     }
 
     acc stat[2];
-    const acc factor = attn_stat<A>(stat, m, sum, p, attn_alpha<A, acc>(s));
+    const acc factor = attn_stat<A>(stat, m, sum, p, attn_alpha_of<A, acc>(s, head.t));
     for (int i = 0; i < HS; i++) {
         out[i] = R(o[i] * factor);
     }

@@ -360,22 +360,11 @@ inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
     }
 }
 
-// Copies q and k of every row into qk (B, T, (NH + KV) HS): the MLP kernel needs them without v in
-// between.
-inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
-    const int n = qk_width(s);
-    #pragma omp parallel for
-    for (int bt = 0; bt < s.B * s.T; bt++) {
-        memcpy(qk + (long)bt * n, qkv_row(qkv, bt, s), n * sizeof(real));
-    }
-}
-
-// Copies them back.
-inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
-    const int n = qk_width(s);
-    #pragma omp parallel for
-    for (int bt = 0; bt < s.B * s.T; bt++) {
-        memcpy(qkv_row(qkv, bt, s), qk + (long)bt * n, n * sizeof(real));
+// Copies C numbers of each of N rows, which are out_width and inp_width apart.
+inline void copy_rows(real* out, int out_width, const real* inp, int inp_width, int N, int C) {
+    #pragma omp parallel for if (N > 1)
+    for (int n = 0; n < N; n++) {
+        memcpy(out + (long)n * out_width, inp + (long)n * inp_width, C * sizeof(real));
     }
 }
 

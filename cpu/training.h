@@ -207,6 +207,12 @@ inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads
     }
 }
 
+// Moves a mean (n) toward x:  mean = (1 - part) mean + part x
+inline void average(acc* mean, const acc* x, acc part, long n) {
+    #pragma omp parallel for simd
+    for (long i = 0; i < n; i++) { mean[i] = (1 - part) * mean[i] + part * x[i]; }
+}
+
 // Does one row of muon_begin, m = beta m + g. Returns the sum of u^2,  u = g + beta m.
 inline double muon_row(acc* m, const acc* grads, acc scale, int cols) {
     const acc beta = MUON_BETA;

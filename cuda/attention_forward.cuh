@@ -134,7 +134,7 @@ DEVICE void online_end(float (&factor)[2 * MT], acc* stat, const OnlineRows<HS, 
         const float m = x.m[r] * LN_2;
         const float l = quad_sum(x.l[r]);
         float two[2];
-        factor[r] = attn_stat<A>(two, m, l, s.p, attn_alpha<A, float>(s));
+        factor[r] = attn_stat<A>(two, m, l, s.p, attn_alpha_of<A, float>(s, t));
         if (lane_column() == 0 && t < s.T) { stat_store(stat, (long)bh * s.T + t, two); }
     }
 }

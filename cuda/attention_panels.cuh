@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     sum = warp_sum(sum);
     if (Bi::column) { sum += score_mass<A>(s_star, top, s); }
     float st[2];
-    attn_stat<A>(st, top, sum, s.p, attn_alpha<A, float>(s));
+    attn_stat<A>(st, top, sum, s.p, attn_alpha_of<A, float>(s, t));
     if (first_lane()) { stat_store(stat, row_at(s, b, x.h, t), st); }
 
     real* w_t = w + (long)n * x.ld;

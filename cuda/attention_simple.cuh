@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     if (column) { sum = score_mass<A>(s_star, top, s); }
     for (int j = 0; j < query.end; j++) { sum += score_mass<A>(query.score(j), top, s); }
     float st[2];
-    attn_stat<A>(st, top, sum, s.p, attn_alpha<A, float>(s));
+    attn_stat<A>(st, top, sum, s.p, attn_alpha_of<A, float>(s, own.t));
     if (first_lane()) { stat_store(stat, row, st); }
 
     float w_star = 0;

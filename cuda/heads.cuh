@@ -52,18 +52,9 @@ __global__ void __launch_bounds__(256)
     FOR_COLUMNS(i, N, C) { store<N>(to + i, load<N>(from + i)); }
 }
 
-inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
-    const bool ok = wide(s.HS, { qk, qkv });
-    const int n = qk_width(s);
-    const int rows = s.B * s.T;
-    LAUNCH_WIDE_ROWS(ok, copy_rows_kernel, rows, n, qk, n, qkv, attn_row(s), rows, n)
-}
-
-inline void qk_scatter(real* qkv, const real* qk, AttnShape s) {
-    const bool ok = wide(s.HS, { qk, qkv });
-    const int n = qk_width(s);
-    const int rows = s.B * s.T;
-    LAUNCH_WIDE_ROWS(ok, copy_rows_kernel, rows, n, qkv, attn_row(s), qk, n, rows, n)
+inline void copy_rows(real* out, int out_width, const real* inp, int inp_width, int N, int C) {
+    const bool ok = wide(C, { out, inp }) && out_width % VN == 0 && inp_width % VN == 0;
+    LAUNCH_WIDE_ROWS(ok, copy_rows_kernel, N, C, out, out_width, inp, inp_width, N, C)
 }
 
 // Reads N numbers of a head's gate, from column c on. width: how many it has, HS or 1.

@@ -118,6 +118,15 @@ inline void sgd_update(real* params, acc* master, acc* m, acc* v, const acc* gra
     update<false>(params, { master, m, v }, grads, sums, o, 0.0f, 0.0f, n);
 }
 
+__global__ void __launch_bounds__(ROW_THREADS)
+    average_kernel(acc* mean, const acc* x, float part, long n) {
+    FOR_FLAT(i, 1, n) { mean[i] = (1 - part) * mean[i] + part * x[i]; }
+}
+
+inline void average(acc* mean, const acc* x, acc part, long n) {
+    LAUNCH_FLAT(1, average_kernel, n, mean, x, part, n);
+}
+
 // Computes Muon's m = beta m + g, and in part (blocks) the squares of u = g + beta m.
 __global__ void __launch_bounds__(256)
     muon_momentum_kernel(double* part, acc* m, const acc* grads, const StepSums* sums, long n) {

@@ -88,7 +88,10 @@ static std::vector<ShardSums> shards_listed(const std::string& dir, const Json& 
 static void check_any_tokens(const Source& s, const std::string& dir) {
     if (s.train.n + s.val.n > 0) { return; }
     const Kind other = kind_in_dir(dir, READS_TOKENS);
-    const std::string make = "make some with: ./train_sink tokenize FILE... -o DIR";
+    std::string make = "make some with: ./train_sink tokenize FILE... -o DIR";
+    for (auto& name : dir_list(dir)) {
+        if (text_format(name) != TEXT_UNKNOWN) { make = "scripts/prepare_text.sh " + dir + " OUT"; }
+    }
     die(EXIT_USER, dir + ": got no tokens, wanted .bin shards in it" + other.what,
         other.hint.empty() ? make : other.hint);
 }

@@ -289,7 +289,9 @@ Kind kind_in_dir(const std::string& dir, Reader reader) {
     for (auto& name : dir_list(dir)) {
         const std::string path = dir + "/" + name;
         const KindRow* k = kind_row(file_begin_bytes(path, LOOK_BYTES), file_size(path));
-        if (!k || *k->use != use || strchr(k->reads, reader)) { continue; }
+        // tokens may begin with any bytes, but are called .bin
+        const bool read = k && strchr(k->reads, reader) && (use == 'm' || ends_with(name, ".bin"));
+        if (!k || *k->use != use || read) { continue; }
         const std::string what = "; its " + name + " is " + k->what;
         if (ends_with(name, ".safetensors") && name.find("-of-") != std::string::npos) {
             return { what + ", one of several", "get the others, and model.safetensors.index.json, "

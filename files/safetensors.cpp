@@ -208,8 +208,8 @@ void safetensors_write(const std::string& path, const std::vector<StOut>& tensor
 
 // Tells whether this is the name of a file of a checkpoint.
 static bool checkpoint_ours(const std::string& name) {
-    for (const char* file : { "model.safetensors", "optimizer.safetensors", "config.json",
-                              "state.json" }) {
+    for (const char* file : { "model.safetensors", "optimizer.safetensors", "ema.safetensors",
+                              "config.json", "state.json" }) {
         if (name == file || is_temporary(name, file)) { return true; }
     }
     return tokenizer_ours(name);

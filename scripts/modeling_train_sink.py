@@ -36,14 +36,14 @@ from transformers.modeling_outputs import CausalLMOutputWithPast, ModelOutput
 # what is one of several names; an absent key means the first
 KINDS = dict(
     attn="softmax sigmoid sigmoid_norm elu1 elu1_norm kernel_elu kernel_elu_norm identity "
-         "identity_norm mlp mlp_norm softmax_p sigmoid_p softpick softcap",
+         "identity_norm mlp mlp_norm softmax_p sigmoid_p softpick softcap relu",
     bias="none sink_token kv k zero logit v",
     pe="rotary nope absolute learnable relative alibi",
-    norm="pre post sandwich branch",
+    norm="pre post sandwich branch none",
     ffn="swiglu geglu reglu relu gelu swish geglu_tanh gelu_tanh relu2",
     combine="concat sum",
     qknorm="none head all",
-    gate="none head elem",
+    gate="none head elem static value",
     norm_kind="rms ln",
     alibi_slopes="even published",
     bias_share="none heads",
@@ -54,7 +54,7 @@ ROWS = dict(
     qkv_bias=0, out_bias=0, ffn_bias=0, head_bias=0, embed_scale=1.0, logit_cap=0.0,
     logit_divisor=1.0, residual_scale=1.0,
     rope_local=0.0, rope_part=1.0, rope_layers="", rope_most=0,
-    k_dims=0, v_star="", attn_p=1.0, attn_alpha=1.0, attn_bias_init=0.0,
+    bias_layers="", k_dims=0, v_star="", attn_p=1.0, attn_alpha=1.0, attn_bias_init=0.0,
     attn_cap=50.0, score_scale=0.0, prefix=0, window=0, local_layers="",
     seq=0)                                       # of the run that made it, if shorter
 # the object "rope_scaling", beside its kind
@@ -223,6 +223,12 @@ def softpick(c, s, seen):
     return w.relu() / (w.abs().sum(-1, keepdim=True) + 1e-6 * (-m).exp())
 
 
+def relu(c, s, seen):
+    """relu(s) over the tokens that a query sees"""
+    tokens = seen[..., 1:] if c.column else seen
+    return s.relu().masked_fill(~seen, 0) / tokens.sum(-1, keepdim=True)
+
+
 def over(Z, f):
     """The operation f(s) / Z: Z is a function of the weights of a row."""
     def rows(c, s, seen):
@@ -285,7 +291,8 @@ ATTN = dict(
     softmax_p=Operation(softmax_p),
     sigmoid_p=Operation(over(p_norm, torch.sigmoid)),
     softpick=Operation(softpick),
-    softcap=Operation(softmax, capped=True))
+    softcap=Operation(softmax, capped=True),
+    relu=Operation(relu))
 BIAS = dict(
     none=Bias(),
     sink_token=Bias(token=True),
@@ -321,6 +328,7 @@ class Attention(nn.Module):
         super().__init__()
         self.c, self.layer = c, layer
         self.local = bool(c.window) and in_pattern(c.local_layers, layer)
+        self.biased = in_pattern(c.bias_layers, layer)
         self.q_proj = nn.Linear(c.C, c.NH * c.HS, bias=bool(c.qkv_bias))
         self.k_proj = nn.Linear(c.C, c.KV * c.HS, bias=bool(c.qkv_bias))
         self.v_proj = nn.Linear(c.C, c.KV * c.HS, bias=bool(c.qkv_bias))
@@ -330,17 +338,20 @@ class Attention(nn.Module):
             every = c.qknorm == "all"
             self.q_norm = Norm(c.HS * (c.NH if every else 1), c.eps)
             self.k_norm = Norm(c.HS * (c.KV if every else 1), c.eps)
-        if c.gate != "none":
-            self.gate_proj = nn.Linear(c.C, c.NH * (c.HS if c.gate == "elem" else 1), bias=False)
+        gates = dict(head=c.NH, elem=c.NH * c.HS, value=c.KV * c.HS)
+        if c.gate in gates:
+            self.gate_proj = nn.Linear(c.C, gates[c.gate], bias=False)
+        if c.gate == "static":
+            self.gate = nn.Parameter(torch.zeros(c.NH * c.HS))
         if c.operation.kernel == "mlp":
             self.phi_fc1 = nn.Linear(c.HS, c.HS, bias=False)
             self.phi_fc2 = nn.Linear(c.HS, c.HS, bias=False)
         shared = c.bias_share == "heads"
-        if c.column == "logit":
+        if c.column == "logit" and self.biased:
             self.sinks = nn.Parameter(torch.zeros(c.NH))
-        elif c.star.learn_k:
+        elif c.star.learn_k and self.biased:
             self.k_star = nn.Parameter(torch.zeros(1 if shared else c.KV, c.HS))
-        if c.star.learn_v or c.star.add_v:
+        if (c.star.learn_v or c.star.add_v) and self.biased:
             heads = c.NH if c.star.add_v else c.KV
             self.v_star = nn.Parameter(torch.zeros(1 if shared else heads, c.HS))
 
@@ -348,7 +359,10 @@ class Attention(nn.Module):
         """q, k, v of x (B, T, C), (B, heads, T, HS): normed, turned, through the kernel."""
         c = self.c
         heads = lambda z: z.view(*z.shape[:2], -1, c.HS).transpose(1, 2)
-        q, k, v = self.q_proj(x), self.k_proj(x), heads(self.v_proj(x))
+        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        if c.gate == "value":
+            v = v * self.gate_proj(x).float().sigmoid().to(x.dtype)
+        v = heads(v)
         if c.qknorm == "all":
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = heads(q), heads(k)
@@ -370,6 +384,8 @@ class Attention(nn.Module):
         """The scores (B, NH, T, 1) of the place that is no token's, and its value (NH, 1, HS)."""
         c = self.c
         value = torch.zeros(c.NH, 1, c.HS, device=q.device)
+        if not self.biased:                      # a place that is not seen
+            return q[..., :1].float() * 0, value
         if c.column == "logit":
             return self.sinks.float()[:, None, None].expand(*q.shape[:3], 1), value
         per_head = lambda z: z.float().repeat_interleave(c.NH // len(z), 0)
@@ -410,14 +426,15 @@ class Attention(nn.Module):
             z, value = self.column(q, scale)
             s = torch.cat([z, s], -1)
         if c.column:
-            seen = F.pad(seen, (1, 0), value=True)
+            seen = F.pad(seen, (1, 0), value=self.biased)
             v = torch.cat([value.expand(len(v), -1, -1, -1), v], 2)
         A = c.attn_alpha * c.operation.rows(c, s, seen)
         o = (A @ v).to(x.dtype)
-        if c.gate != "none":
-            g = self.gate_proj(x).float().sigmoid().to(x.dtype)
+        if c.gate in ("head", "elem", "static"):
+            g = self.gate.expand(*x.shape[:2], -1) if c.gate == "static" else self.gate_proj(x)
+            g = g.float().sigmoid().to(x.dtype)
             o = o * g.view(*g.shape[:2], c.NH, -1).transpose(1, 2)
-        if c.star.add_v:
+        if c.star.add_v and self.biased:
             o = o + self.v_star[:, None]
         o = o.sum(1) if c.combine == "sum" else o.transpose(1, 2).flatten(2)
         return self.o_proj(o), A
@@ -448,12 +465,13 @@ class Layer(nn.Module):
         self.c = c
         self.self_attn, self.mlp = Attention(c, layer), FFN(c)
         norm = lambda: Norm(c.C, c.eps, c.norm_kind, c.norm_bias)
-        before, after = c.norm in ("pre", "sandwich"), c.norm != "pre"
+        before, after = c.norm in ("pre", "sandwich"), c.norm not in ("pre", "none")
         if before:
             self.input_layernorm = norm()
         # LLaMA's name of the norm before the FFN is, in models with norms after, that after
         # attention
-        self.post_attention_layernorm = norm()
+        if before or after:
+            self.post_attention_layernorm = norm()
         if before and after:
             self.pre_feedforward_layernorm = norm()
         if after:
@@ -465,6 +483,9 @@ class Layer(nn.Module):
             o, A = self.self_attn(x, place, cache)
             x = self.post_attention_layernorm(x + o)
             return self.post_feedforward_layernorm(x + self.mlp(x)), A
+        if c.norm == "none":
+            o, A = self.self_attn(x, place, cache)
+            return x + o + self.mlp(x + o), A
         if c.norm == "branch":
             o, A = self.self_attn(x, place, cache)
             x = x + self.post_attention_layernorm(o)

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """spm_to_json.py tokenizer.model [legacy|first] > tokenizer.json -- a SentencePiece BPE
 model in Hugging Face's form.
 

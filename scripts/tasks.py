@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Evaluation sets, in the format that lm-evaluation-harness reads them,
 to what `train_sink score --task` takes.
 

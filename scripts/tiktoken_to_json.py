@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """tiktoken_to_json.py RANKS.tiktoken [id=name ...] > tokenizer.json -- tiktoken ranks in Hugging
 Face's form, with LLaMA-3's splitter; or tekken.json, Mistral's form, with its own.
 

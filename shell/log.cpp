@@ -231,10 +231,14 @@ static std::string sink_json(const Metrics& r, double eps) {
     std::vector<double> k;
     std::vector<double> raw;
     std::vector<double> proxy;
+    std::vector<double> raw_errors;
+    std::vector<double> proxy_errors;
     for (int i = 1; i <= std::min<int>(METRIC_K, r.T); i++) {
         k.push_back(i);
         raw.push_back(sink_rate(r, i, eps, false));
         proxy.push_back(sink_rate(r, i, eps, true));
+        raw_errors.push_back(sink_error(r, i, eps, false));
+        proxy_errors.push_back(sink_error(r, i, eps, true));
     }
     JsonObject o;
     o.json("eps", strf("%g", eps));
@@ -243,6 +247,8 @@ static std::string sink_json(const Metrics& r, double eps) {
     o.array("k", k);
     o.array("sink_k", raw);
     o.array("proxy_k", proxy);
+    o.array("sink_k_error", raw_errors);
+    o.array("proxy_k_error", proxy_errors);
     o.number("sink_star", r.has_star ? sink_rate(r, 0, eps, !r.sums_to_one) : NAN);
     if (r.has_gate) { o.number("sink_effective", gated_sink_rate(r, eps)); }
     return o.all();
@@ -252,6 +258,12 @@ static std::string sink_json(const Metrics& r, double eps) {
 template <class Get>
 static void add_heads(JsonObject* o, const std::string& key, const Metrics& r, Get get) {
     o->json(key, json_matrix(head_means(r, get), r.NH));
+}
+
+// Adds the standard errors of such means.
+template <class Get>
+static void add_errors(JsonObject* o, const std::string& key, const Metrics& r, Get get) {
+    o->json(key + "_error", json_matrix(head_errors(r, get), r.NH));
 }
 
 static void add_norms(JsonObject* o, const std::string& key, const NormPair& p) {
@@ -265,6 +277,8 @@ static void add_head_metrics(JsonObject* o, const Metrics& r) {
     typedef const HeadMetrics& Head;
     add_heads(o, "alpha1", r, [](Head h) { return h.alpha[1]; });
     add_heads(o, "alpha1_proxy", r, [](Head h) { return h.proxy[1]; });
+    add_errors(o, "alpha1", r, [](Head h) { return h.alpha[1]; });
+    add_errors(o, "alpha1_proxy", r, [](Head h) { return h.proxy[1]; });
     if (r.has_star) {
         add_heads(o, "alpha_star", r, [](Head h) { return h.alpha[0]; });
         add_heads(o, "alpha_star_proxy", r, [](Head h) { return h.proxy[0]; });
@@ -280,9 +294,9 @@ static void add_head_metrics(JsonObject* o, const Metrics& r) {
     add_heads(o, "gate_rest", r, [&](Head h) { return (h.gate * r.T - h.gate_first) / others; });
 }
 
-void eval_fields(JsonObject* o, long step, double val_loss, const Metrics& r,
+void eval_fields(JsonObject* o, const char* event, long step, double val_loss, const Metrics& r,
                  const std::vector<double>& eps) {
-    o->text("event", "eval");
+    o->text("event", event);
     o->count("step", step);
     o->number("val_loss", val_loss);
     if (r.without_attention()) {                 // the rows of what follows are of these layers

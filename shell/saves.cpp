@@ -68,7 +68,8 @@ static bool saves_all_ours(const std::string& dir) {
     const Json state = state_of(dir);
     const Json* files = state.get("files");
     if (!files) { return false; }
-    std::vector<std::string> ours = { "model.safetensors", "optimizer.safetensors" };
+    std::vector<std::string> ours = { "model.safetensors", "optimizer.safetensors",
+                                      "ema.safetensors" };
     for (auto& f : files->fields) { ours.push_back(f.first); }
     for (auto& name : dir_list(dir)) {
         if (!std::count(ours.begin(), ours.end(), name)) { return false; }

@@ -45,21 +45,30 @@ static inline bool check_that(bool ok, const char* file, int line, const char* f
 } while (0)
 
 // The cases that the command line names, all if it names none; paths are not names.
-static std::vector<std::string> check_asked, check_cases;
-__attribute__((constructor)) static void check_ask(int argc, char** argv) {
-    for (int i = 1; i < argc; i++) {
-        if (!strchr(argv[i], '/')) { check_asked.push_back(argv[i]); }
-    }
+static int check_argc;
+static char** check_argv;
+__attribute__((constructor)) static void check_words(int argc, char** argv) { // before any vector
+    check_argc = argc;
+    check_argv = argv;
 }
+static inline std::vector<std::string> check_asked() {
+    std::vector<std::string> names;
+    for (int i = 1; i < check_argc; i++) {
+        if (!strchr(check_argv[i], '/')) { names.push_back(check_argv[i]); }
+    }
+    return names;
+}
+static std::vector<std::string> check_cases;
 static inline bool check_case(const std::string& name) {
+    const std::vector<std::string> asked = check_asked();
     const bool known = std::count(check_cases.begin(), check_cases.end(), name);
     if (!known) { check_cases.push_back(name); }
-    return check_asked.empty() || std::count(check_asked.begin(), check_asked.end(), name);
+    return asked.empty() || std::count(asked.begin(), asked.end(), name);
 }
 #define CASE(name) if (check_case(name))
 
 static inline int check_done() {
-    for (auto& name : check_asked) {
+    for (auto& name : check_asked()) {
         const bool known = std::count(check_cases.begin(), check_cases.end(), name);
         std::string all;
         for (auto& one : check_cases) { list_add(&all, one); }

@@ -60,7 +60,7 @@ static inline void compare(const std::string& what, const Numbers& got, const Nu
 
 // ---- the operation: weight f(s), its derivative, and what Z is made of
 // ABS_EPS: and only what is positive weighs v
-enum NaiveZ { ONE, SUM, SUM_EPS, ABS_EPS, MAX_1, P_NORM };
+enum NaiveZ { ONE, SUM, SUM_EPS, ABS_EPS, MAX_1, P_NORM, COUNT }; // COUNT: of the tokens seen
 struct NaiveAttn {
     std::string name;
     double (*f)(double), (*df)(double);
@@ -75,6 +75,8 @@ static inline double d_logistic(double s) {
 static inline double elu_plus_1(double s)   { return s > 0 ? s + 1 : exp(s); }
 static inline double d_elu_plus_1(double s) { return s > 0 ? 1 : exp(s); }
 static inline double exp_minus_1(double s)  { return expm1(s); }
+static inline double rectified(double s)    { return std::max(s, 0.0); }
+static inline double d_rectified(double s)  { return s > 0; }
 static inline double itself(double s)       { return s; }
 static inline double d_itself(double)       { return 1; }
 static const NaiveAttn NAIVE_ATTN[] = {
@@ -93,8 +95,10 @@ static const NaiveAttn NAIVE_ATTN[] = {
     { "sigmoid_p",       logistic,   d_logistic,   P_NORM },
     { "softpick",        exp_minus_1, exp_of,      ABS_EPS },
     { "softcap",         exp_of,     exp_of,       SUM, true }, // score: cap tanh(s / cap)
+    { "relu",            rectified,  d_rectified,  COUNT },
 };
 template <class A> NaiveZ naive_z() {
+    if (A::by_count) { return COUNT; }
     if (A::Z == Z_ONE) { return ONE; }
     if (A::Z == Z_MAX1) { return MAX_1; }
     if (A::Z == Z_PNORM) { return P_NORM; }
@@ -143,7 +147,8 @@ static inline void naive_score_backward(double* dq, double* dk, const double* q,
 static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = {}) {
     const AttnShape s = in.s;
     const int T = s.T, HS = s.HS, W = (s.NH + 2 * s.KV) * HS, groups = s.bias_shared ? 1 : s.KV;
-    const double scale = s.scale, alpha = in.attn.Z == ONE ? 1 : (double)s.alpha, p = s.p;
+    const double scale = s.scale, p = s.p,
+                 alpha = in.attn.Z == ONE || in.attn.Z == COUNT ? 1 : (double)s.alpha;
     const bool logit = in.column == LOGIT_COLUMN;
     const Numbers nothing(std::max(groups * HS, s.NH));
     const Numbers &ks = in.kstar.empty() ? nothing : in.kstar;
@@ -195,6 +200,10 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
                     if (in.attn.Z == P_NORM) { sum += pow(w[j], p); }
                     else { sum += in.attn.Z == ABS_EPS ? fabs(w[j]) : w[j]; }
                 }
+                if (in.attn.Z == COUNT) {
+                    Z = 0;
+                    for (int j = 1; j <= T; j++) { Z += sees(j); }
+                }
                 if (in.attn.Z == SUM)     { Z = sum; }
                 if (in.attn.Z == SUM_EPS) { Z = sum + 1e-8; }
                 if (in.attn.Z == ABS_EPS) { Z = sum + 1e-6; }
@@ -225,7 +234,7 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
                     const double weighs = kind == ABS_EPS ? w[j] > 0 : 1,
                                  sign = (w[j] > 0) - (w[j] < 0);
                     double dZ = 1;
-                    if (kind == ONE) { dZ = 0; }
+                    if (kind == ONE || kind == COUNT) { dZ = 0; }
                     if (kind == MAX_1) { dZ = (sum > 1) - (sum < -1); }
                     if (kind == P_NORM) { dZ = pow(w[j] / Z, p - 1); }
                     if (kind == ABS_EPS) { dZ = sign; }

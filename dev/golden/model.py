@@ -23,7 +23,7 @@ ACT = {"swish": fn.silu, "gelu": fn.gelu, "relu": torch.relu, "gelu_tanh": gelu_
        "relu2": lambda x: torch.relu(x)**2}
 # by construction, if alpha = 1
 SUMS_TO_ONE = ("softmax", "softcap", "sigmoid_norm", "elu1_norm", "kernel_elu_norm")
-UNNORMED = ("sigmoid", "elu1", "kernel_elu", "identity", "mlp")
+UNNORMED = ("sigmoid", "elu1", "kernel_elu", "identity", "mlp", "relu")
 
 # ----------------------------------------------------------------------------
 # weights: every element follows from the tensor's name, so fixtures need not store them
@@ -47,8 +47,12 @@ def norms_of(c):
     ffn_in = "pre_feedforward_layernorm" if c.NORM == "sandwich" else "post_attention_layernorm"
     places = dict(attn_in="input_layernorm", attn_out="post_attention_layernorm", ffn_in=ffn_in,
                   ffn_out="post_feedforward_layernorm")
-    wanted = {"pre": ("attn_in", "ffn_in"), "sandwich": tuple(places)}
+    wanted = {"pre": ("attn_in", "ffn_in"), "sandwich": tuple(places), "none": ()}
     return {place: places[place] for place in wanted.get(c.NORM, ("attn_out", "ffn_out"))}
+
+def biased(c, n):
+    """has layer n what BIAS adds to a layer?"""
+    return not c.bias_layers or c.bias_layers[n % len(c.bias_layers)] == "1"
 
 def shapes(c):
     """name -> shape of every parameter; c holds the switches and the flags"""
@@ -82,13 +86,16 @@ def shapes(c):
         if c.QKNORM != "none":
             s[at + "q_norm.weight"] = (HS * (c.heads if c.QKNORM == "all" else 1),)
             s[at + "k_norm.weight"] = (HS * (c.kv_heads if c.QKNORM == "all" else 1),)
-        if c.GATE != "none":
-            s[at + "gate_proj.weight"] = (c.heads * (HS if c.GATE == "elem" else 1), c.width)
-        if c.BIAS == "logit":
+        if c.GATE == "static":
+            s[at + "gate"] = (c.heads * HS,)
+        elif c.GATE != "none":
+            gates = {"head": c.heads, "elem": c.heads * HS, "value": c.kv_heads * HS}[c.GATE]
+            s[at + "gate_proj.weight"] = (gates, c.width)
+        if c.BIAS == "logit" and biased(c, n):
             s[at + "sinks"] = (c.heads,)
-        if c.BIAS in ("k", "kv"):
+        if c.BIAS in ("k", "kv") and biased(c, n):
             s[at + "k_star"] = (rows, HS)
-        if c.BIAS in ("v", "kv"):
+        if c.BIAS in ("v", "kv") and biased(c, n):
             s[at + "v_star"] = (rows, HS)
         if c.ATTN.startswith("mlp"):
             s[at + "phi_fc1.weight"] = s[at + "phi_fc2.weight"] = (HS, HS)
@@ -224,6 +231,9 @@ def attention(c, p, x, n):
     scale = c.score_scale or 1 / math.sqrt(HS)
     split = lambda z: z.view(B, T, -1, HS).transpose(1, 2)
     q, k, v = (linear(p, name + "_proj", x) for name in "qkv")
+    bias = c.BIAS if biased(c, n) else "none"
+    if c.GATE == "value":
+        v = v * torch.sigmoid(linear(p, "gate_proj", x))
     if c.QKNORM == "all":
         q, k = rmsnorm(c, q, p["q_norm.weight"]), rmsnorm(c, k, p["k_norm.weight"])
     q, k, v = split(q), split(k), split(v)
@@ -242,12 +252,12 @@ def attention(c, p, x, n):
     s = q @ k.transpose(-1, -2) * scale + score_bias(c, T).to(x.dtype)
     seen = visible(c, T, n)
     s = s + c.attn_bias_init
-    if c.BIAS in ("k", "kv"):
+    if bias in ("k", "kv"):
         per_head = lambda z: z.repeat_interleave(NH // z.shape[0], 0)[:, None, :].expand(NH, 1, HS)
         keep = torch.arange(HS) < (c.k_dims or HS)
         s = torch.cat([q @ per_head(p["k_star"] * keep).transpose(-1, -2) * scale, s], -1)
         seen = torch.cat([torch.ones(T, 1, dtype=torch.bool), seen], 1)
-        if c.BIAS == "kv":
+        if bias == "kv":
             v_star = per_head(p["v_star"])
         else:
             kind, norm = (c.v_star or "ones:0").split(":")
@@ -257,8 +267,8 @@ def attention(c, p, x, n):
 
     if c.ATTN == "softcap":                                  # of q . k; a logit z is no such score:
         s = c.attn_cap * torch.tanh(s / c.attn_cap)          # z = -inf must give softcap without it
-    if c.BIAS in ("zero", "logit"):                          # a score of its own, and no value
-        z = p["sinks"] if c.BIAS == "logit" else torch.zeros(NH, dtype=x.dtype)
+    if bias in ("zero", "logit"):                            # a score of its own, and no value
+        z = p["sinks"] if bias == "logit" else torch.zeros(NH, dtype=x.dtype)
         s = torch.cat([z[:, None, None].expand(B, NH, T, 1), s], -1)
         seen = torch.cat([torch.ones(T, 1, dtype=torch.bool), seen], 1)
         v = torch.cat([torch.zeros(B, NH, 1, HS, dtype=x.dtype), v], 2)
@@ -277,6 +287,8 @@ def attention(c, p, x, n):
         w = (s - s.amax(-1, keepdim=True).detach()).exp()
     elif c.ATTN.startswith("sigmoid"):
         w = s.sigmoid() * seen
+    elif c.ATTN == "relu":                                   # over the tokens that are seen
+        w = torch.relu(s) * seen / visible(c, T, n).sum(-1, keepdim=True)
     elif c.ATTN.startswith("elu1"):
         w = (fn.elu(s) + 1) * seen
     else:  # the similarity is the product itself
@@ -298,10 +310,11 @@ def finish(c, p, w, Z, x, v, norms):
     B, T, NH, HS = len(x), x.shape[1], c.heads, v.shape[-1]
     A = c.attn_alpha * w / Z                               # Eq. 30
     o = A @ v                                              # (B, NH, T, HS)
-    if c.GATE != "none":                                   # a number per head, or per channel of it
-        gate = torch.sigmoid(x @ p["gate_proj.weight"].T)
+    if c.GATE not in ("none", "value"):                    # a number per head, or per channel of it
+        gate = p["gate"].expand(B, T, -1) if c.GATE == "static" else linear(p, "gate_proj", x)
+        gate = torch.sigmoid(gate)
         o = o * gate.view(B, T, NH, -1).transpose(1, 2)
-    if c.BIAS == "v":
+    if "v_star" in p and c.BIAS == "v":
         o = o + p["v_star"][:, None, :]
     o = o.sum(1) if c.COMBINE == "sum" else o.transpose(1, 2).reshape(B, T, NH * HS)
     proxy = w.abs() / w.abs().sum(-1, keepdim=True).clamp(min=1e-30)  # a row of zeros stays zeros
@@ -374,6 +387,8 @@ def metrics(c, hidden, maps, K=10):
     out = {name: [] for name in names.split()}
     star = []
     for n, (A, P, k_norm, v_norm) in enumerate(maps):
+        if extra and not sink and not biased(c, n):         # a column that gets nothing
+            A, P = (fn.pad(z, (1, 0)) for z in (A, P))
         real = P[:, :, sink:]
         out["alpha"].append(alphas(A, n))
         out["proxy_alpha"].append(alphas(P, n))
@@ -383,7 +398,8 @@ def metrics(c, hidden, maps, K=10):
             out[name + "_first"].append(first(z))
             out[name + "_rest"].append(rest(z))
         M = A if c.ATTN in SUMS_TO_ONE and c.attn_alpha == 1 else P
-        star.append((M[..., 0].sum(-1) + 1 - sink) / (T + 1))  # k*'s own query row is one-hot
+        # k*'s own query row is one-hot
+        star.append((M[..., 0].sum(-1) + (1 - sink) * biased(c, n)) / (T + 1))
     out = {k: torch.stack(v, 1 if "alpha" in k else 0) for k, v in out.items()}
     if extra:
         out["alpha_star"] = torch.stack(star, 1)

@@ -3,7 +3,7 @@
 # and for four architectures, and fails where a kernel does not compile or spills registers. No GPU
 # needed.
 #   usage: dev/gpu/compile_all.sh covering      every value of every switch at least once
-#                                           (15 sets; dev/log/cuda.md)
+#                                           (16 sets; dev/log/cuda.md)
 #          dev/gpu/compile_all.sh pairwise      every two values together at least once
 #                                           (140 sets; make compile-all)
 #          dev/gpu/compile_all.sh list covering|pairwise           only prints the sets

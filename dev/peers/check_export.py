@@ -60,6 +60,9 @@ case("v-shared", "BIAS=v", "--bias-share heads")
 case("k-dims", "BIAS=k", "--k-dims 2")
 case("v-e1", "BIAS=k", "--v-star e1:2.5")
 case("v-ones", "BIAS=k", "--v-star ones:1.5")
+case("k-some-layers", "BIAS=k", "--bias-layers 01")
+case("v-some-layers", "BIAS=v", "--bias-layers 10")
+case("logit-some-layers", "BIAS=logit", "--bias-layers 110")
 case("slopes", "PE=alibi", "--heads 6 --kv-heads 3 --alibi-slopes published")
 for n, (switches, flags) in enumerate([
         ("ATTN=sigmoid BIAS=k PE=alibi NORM=post FFN=relu2 GATE=elem", "--qkv-bias 1"),
@@ -74,7 +77,9 @@ for n, (switches, flags) in enumerate([
         ("ATTN=softmax_p BIAS=logit PE=alibi COMBINE=sum", "--attn-p 0.7 --prefix 3"),
         ("BIAS=sink_token PE=absolute NORM=sandwich", "--prefix 6 --window 5 --logit-cap 5"),
         ("BIAS=sink_token PE=alibi QKNORM=head GATE=elem", "--window 4 --embed-scale 2"),
-        ("ATTN=sigmoid_norm BIAS=kv COMBINE=sum FFN=reglu", "--head-bias 1 --score-scale 0.3")]):
+        ("ATTN=sigmoid_norm BIAS=kv COMBINE=sum FFN=reglu", "--head-bias 1 --score-scale 0.3"),
+        ("ATTN=relu BIAS=kv PE=alibi GATE=value NORM=none", "--window 6 --prefix 3 --bias-layers 10"),
+        ("ATTN=relu BIAS=sink_token GATE=static QKNORM=head", "--attn-bias-init 0.4")]):
     case(f"both-{n + 1}", switches, flags)
 
 
@@ -91,7 +96,7 @@ def greedy(program, checkpoint, prompt):
     return [int(w) for w in text.split()]
 
 
-NOT_DIVIDED = "sigmoid elu1 kernel_elu identity mlp".split()
+NOT_DIVIDED = "sigmoid elu1 kernel_elu identity mlp relu".split()
 SUM_TO_ONE = "softmax softcap sigmoid_norm elu1_norm kernel_elu_norm".split()
 
 

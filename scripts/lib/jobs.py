@@ -17,6 +17,7 @@ import glob
 import hashlib
 import itertools
 import json
+import math
 import os
 import re
 import shlex
@@ -735,14 +736,32 @@ def mean(x):
     return sum(x) / len(x) if x else None
 
 
+# of Student's distribution, 97.5 % lie below it: by degrees of freedom, from 1
+T_BELOW = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+SPREADS = ("range", "sd", "t")
+shown_spread = "range"                           # --spread
+
+
+def t_below(freedom):
+    """T_BELOW, beyond its end by the first terms of a series (Fisher and Cornish 1960)."""
+    if freedom <= len(T_BELOW): return T_BELOW[freedom - 1]
+    z, n = 1.959964, freedom
+    return z + (z ** 3 + z) / (4 * n) + (5 * z ** 5 + 16 * z ** 3 + 3 * z) / (96 * n * n)
+
+
 def spread(values, form="{:.1f}"):
-    """mean (smallest-largest)."""
+    """mean (smallest-largest); or with the standard deviation, too; or mean +- the half of its
+    95 % interval."""
     x = [v for v in values if v is not None]
     if not x:
         return "-"
     middle = form.format(mean(x))
     if len(x) == 1 or max(x) == min(x): return middle
-    return f"{middle} ({form.format(min(x))}-{form.format(max(x))})"
+    sd = math.sqrt(sum((v - mean(x)) ** 2 for v in x) / (len(x) - 1))
+    half = t_below(len(x) - 1) * sd / math.sqrt(len(x))
+    if shown_spread == "t": return f"{middle} +- {form.format(half)}"
+    more = f"; sd {form.format(sd)}" if shown_spread == "sd" else ""
+    return f"{middle} ({form.format(min(x))}-{form.format(max(x))}{more})"
 
 
 def print_text(text, indent="", hang=""):
@@ -769,6 +788,16 @@ def print_markdown(rows):
     for i, cells in enumerate(rows):
         print("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
         if i == 0: print("|" + "---|" * len(cells))
+
+
+def print_latex(rows):
+    """The same as a LaTeX table, of the package booktabs."""
+    escaped = str.maketrans({c: "\\" + c for c in "_%&#$"} | {"|": "$|$"})
+    line = lambda cells: " & ".join(c.translate(escaped).replace("+-", "$\\pm$") for c in cells)
+    print("\\begin{tabular}{l" + "r" * (len(rows[0]) - 1) + "}\n\\toprule")
+    for i, cells in enumerate(rows):
+        print(line(cells) + " \\\\" + "\n\\midrule" * (i == 0))
+    print("\\bottomrule\n\\end{tabular}")
 
 
 def blocks(rows, room):

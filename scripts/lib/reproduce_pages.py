@@ -25,6 +25,10 @@ def paper_text(x):                               # of Sink_1 alone the value, of
 PAPER_COLUMNS = ("sink_k", "sink_star", "val_loss")
 
 
+SPREAD_TEXT = {"range": "(smallest-largest)", "sd": "(smallest-largest; standard deviation)",
+               "t": "+- half of its 95 % interval (Student's t)"}
+
+
 def cells(row, usual, shown):
     """one line of the printed table; shown: which of its optional columns"""
     done = [e for e in row["ours"] if e["status"] == "done"]
@@ -37,7 +41,7 @@ def cells(row, usual, shown):
     ratio = [mean([x for x in norms if x is not None]) for norms in get("v_norm")]
     out = [row["id"].split("-", 1)[-1]]
     if "paper" in shown: out += [paper_text(row["paper"][k]) for k in PAPER_COLUMNS]
-    out += [spread(sinks("last", 1)), spread(sinks("step0", 1))]
+    out += [spread(sinks("last", 1)) + error_of(done), spread(sinks("step0", 1))]
     if "moved" in shown:
         out.append(" ".join(f"{k}: {mean(sinks('last', k)):.1f}" for k in range(2, 6))
                    if done else "-")
@@ -46,6 +50,12 @@ def cells(row, usual, shown):
         out += [spread(get("sink_1")), spread(get("effective_1")), spread(get("spike")),
                 spread(ratio, "{:.2f}")]
     return out + [spread(get("val_loss"), "{:.3f}"), note]
+
+
+def error_of(done):
+    """of one seed alone, the standard error of its Sink_1 over the sequences"""
+    error = done[0]["last"].get("proxy_1_error") if len(done) == 1 else None
+    return "" if error is None else f" (error {error:.1f})"
 
 
 def report(res, o):
@@ -71,9 +81,10 @@ def report(res, o):
     made = f"Commit {res['commit']}, {res['date']}. " if res["commit"] else ""
     about = (f"Scale {res['scale']} ({res['about']}), data {res['data']}: "
              f"{done if made else 'no run is done yet'}; seeds {seeds}. {made}"
-             "Here: mean (smallest-largest) of the seeds, Sink in %"
+             f"Here: mean {SPREAD_TEXT[jobs.shown_spread]} of the seeds, Sink in %"
              + (", of the proxy where rows do not sum to 1" if proxy else "") + ".")
-    if o.markdown: print_markdown(res, table, about)
+    if o.latex: print(f"% {res['table']}. {about}"); jobs.print_latex(table)
+    elif o.markdown: print_markdown(res, table, about)
     else: print_plain(res, table, about)
 
 
@@ -142,7 +153,7 @@ def results_write(tables, rows, o):
     if o.markdown: summary(list(results.values()), o)
     for path, res in results.items():
         report(res, o)
-        if not o.markdown: print(f"\n{path}", flush=True); pictures(path, res)
+        if not (o.markdown or o.latex): print(f"\n{path}", flush=True); pictures(path, res)
 
 
 def pictures(path, res):

@@ -22,6 +22,8 @@ def fields(e):
          "sink_1": percent(e["sink"]["sink_k"][0]), "proxy_1": percent(e["sink"]["proxy_k"][0]),
          "sink_star": percent(e["sink"].get("sink_star")),
          "proxy_k": [percent(x) for x in e["sink"]["proxy_k"]]}
+    errors = e["sink"].get("proxy_k_error")
+    if errors: o["proxy_1_error"] = percent(errors[0])
     for name, key in (("alpha_1", "alpha1"), ("alpha_1_proxy", "alpha1_proxy"),
                       ("alpha_star", "alpha_star"), ("mass", "mass"), ("entropy", "entropy")):
         if key in e: o[name] = short(mean([x for x in flat(e[key]) if x is not None]))

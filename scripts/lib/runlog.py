@@ -189,7 +189,7 @@ RESULTS = {
 }
 EVALUATED = {
     "checkpoint": "text", "data": "text", "T": "count", "n": "count", "bos": "text", "flags": "text",
-    "runs!": [{"name!": "text", "loss!": "number", "loss_error": "number", "change": "number",
+    "runs!": [{"name!": "text", "kind": "text", "loss!": "number", "loss_error": "number", "change": "number",
                "change_error": "number", "sink_1": "number", "spike": "number"}],
 }
 LOOK = "that line or field is damaged: write the file again"
@@ -497,7 +497,10 @@ def read_probe(path):
 def probed(path, file, e, data, length):
     """One evaluation in the shape of a run. Its name says in what it differs from
     the others of its file."""
-    config = {"switches": {}, "flags": {}, "data": f"{e.get('data', '')}, T {e['sink']['T']}"}
+    model = str(e.get("checkpoint") or "").rstrip("/").split("/")
+    model = "/".join(model[-2:] if model[-1].startswith("step_") else model[-1:])
+    data_and_length = f"{e.get('data', '')}, T {e['sink']['T']}"
+    config = {"switches": {}, "flags": {}, "data": ": ".join(filter(None, [model, data_and_length]))}
     name = file + f" {os.path.basename(e.get('data', ''))}" * data + f" T {e['sink']['T']}" * length
     return {"path": path, "log": path, "name": name, "file": file, "config": config, "train": [],
             "evals": [e], "samples": [], "resumes": [], "notes": [], "status": "probed"}

@@ -634,12 +634,12 @@ static void test_edits(Setting* s, const Naive& net, const Row& plain) {
           } },
     };
     for (auto& one : positions) { if (net.learns_positions()) { cases.push_back(one); } }
-    for (auto& one : gates) { if (s->m.sizes.gate) { cases.push_back(one); } }
+    for (auto& one : gates) { if (s->m.sizes.gates_output) { cases.push_back(one); } }
     const Case both_gates = { "gate:1:1:0=0.25;gate:*:3..:2=x0.5",
                               [&](const std::string& p, int l, Mat* x) {
         for (auto& one : gates) { one.hook(p, l, x); }
     } };
-    if (s->m.sizes.gate) { cases.push_back(both_gates); }
+    if (s->m.sizes.gates_output) { cases.push_back(both_gates); }
     for (auto& one : cases) {
         Change record, e;
         record.record = true;
@@ -695,6 +695,7 @@ static void test_bits(Setting* s, const Naive& net, const Row& plain) {
                 auto hook = [&](const std::string& place, int l, Mat* x) {
                     const bool mine = kv ? place == "k" || place == "v"
                                          : inputs.find(" " + place + " ") != std::string::npos;
+                    if (!mine) { return; }
                     const std::string key = place + strf("%d", l);
                     const int width = kv ? 6 : (*x)[0].size();
                     double low = INFINITY, high = -INFINITY;
@@ -704,7 +705,6 @@ static void test_bits(Setting* s, const Naive& net, const Row& plain) {
                             high = std::max(high, v);
                         }
                     }
-                    if (!mine) { return; }
                     if (calibrating) {
                         auto& r = running.insert({ key, { low, high } }).first->second;
                         r = { 0.9 * r.first + 0.1 * low, 0.9 * r.second + 0.1 * high };
@@ -796,7 +796,7 @@ static void test_numbers() {
     for (bool gate : { false, true }) {
         gated.has_gate = gate;
         JsonObject fields;
-        eval_fields(&fields, 0, NAN, gated, { 0.3, 0.5 });
+        eval_fields(&fields, "eval", 0, NAN, gated, { 0.3, 0.5 });
         const std::string log = fields.all();
         CHECK((log.find("\"sink_star\":null,\"sink_effective\":0.25}") < log.size()) == gate &&
                   (log.find("\"sink_star\":null,\"sink_effective\":0}") < log.size()) == gate,

@@ -135,6 +135,16 @@ static void test_reports() {
     });
     check_near(mean[0], 0.6, 1e-6, "mean over sequences, head 0");
     check_near(mean[1], 0.205, 1e-6, "mean over sequences, head 1");
+    // the rates of the sequences are 1/2 and 1/2 above .3, 1/2 and 1 above .2, 1/2 and 1 of the
+    // proxy above .5; of two numbers the standard error is half of their distance
+    check_near(sink_error(m, 1, 0.3f, false), 0, 0, "error of Sink_1, eps .3");
+    check_near(sink_error(m, 1, 0.2, false), 0.25, 1e-12, "error of Sink_1, eps .2");
+    check_near(sink_error(m, 1, 0.5, true), 0.25, 1e-12, "error of Sink_1 of the proxy");
+    const std::vector<double> error = head_errors(m, [](const HeadMetrics& h) {
+        return (double)h.alpha[1];
+    });
+    check_near(error[0], 0.3, 1e-6, "error of a mean, head 0");
+    check_near(error[1], 0.105, 1e-6, "error of a mean, head 1");
 
     // row_norms: two groups of two in rows of five, and what they add to a layer:
     // 2 sequences of 3, 2 groups

@@ -36,8 +36,8 @@ static std::vector<Array> arrays_of(const Model* m, int l) {
         { "qkv", act_qkv(m, l), d.qkv_width },
         { "att", act_att(m, l), d.q_width },
     };
-    if (d.gate) { arrays.push_back({ "gate", act_gate(m, l), d.gate_width }); }
-    if (d.gate) { arrays.push_back({ "gated", act_gated(m, l), d.q_width }); }
+    if (d.gate_width) { arrays.push_back({ "gate", act_gate(m, l), d.gate_width }); }
+    if (d.gate_width) { arrays.push_back({ "gated", act_gated(m, l), d.gated_width }); }
     if (d.combine) { arrays.push_back({ "heads", act_heads(m, l), d.OC }); }
     if (d.has_ffn(l)) { arrays.push_back({ "fch", act_fch(m, l), d.up_width }); }
     if (d.has_ffn(l)) { arrays.push_back({ "fca", act_fca(m, l), d.F }); }
@@ -210,7 +210,7 @@ int main() {
 #endif
     for (size_t i = 0; i < numbers.size(); i++) { model_check(numbers[i], strf("numbers %zu", i)); }
     for (auto& stage : LAYER_STAGES) {
-        CHECK(!check_asked.empty() || stages_run.count(stage.name), "no model here has the stage %s", stage.name);
+        CHECK(!check_asked().empty() || stages_run.count(stage.name), "no model here has the stage %s", stage.name);
     }
     return check_done();
 }

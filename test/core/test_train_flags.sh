@@ -66,6 +66,75 @@ refuses "at most --seq 64" $softmax --min-context 65
 refuses "such as sigmoid" $softmax --attn-bias-init -1
 refuses 'wanted .muon. as before' $softmax --resume --optimizer adamw -o "$dir/half" -n 20
 refuses "wanted 20 as before" $softmax --resume -o "$dir/some" -n 20 --min-context 10 --batch 4
+# --schedule wsd: up, along, and down in a line over the last steps
+check "wsd" run $softmax wsd -n 10 --warmup 2 --schedule wsd --decay-steps 4 --min-lr 1e-3
+check "the rate by step" sh -c "
+    grep -o '\"lr\":[^,]*' '$dir/wsd/log.jsonl' | tail -n 10 | cut -d: -f2 | tr '\n' ' ' |
+        grep -qx '0.0025 0.005 0.005 0.005 0.005 0.005 0.005 0.004 0.003 0.002 '"
+check "a tenth of the steps, unless they are given" run $softmax wsd10 -n 20 --schedule wsd
+check "the last three" sh -c "
+    grep -o '\"lr\":[^,]*' '$dir/wsd10/log.jsonl' | tail -n 3 | tr '\n' ' ' |
+        grep -qx '\"lr\":0.005 \"lr\":0.005 \"lr\":0.0025 '"
+# --factors: attention's rows times 2 are W_O times 2, with its rate, its start, its decay and eps so
+# that both take the same steps (Eq. 29 to 42)
+eq="-n 20 --grad-clip 0 --weight-decay 1 --adam-eps 1e-3"
+check "rows times 2" run $softmax rows $eq --attn-alpha 2
+check "W_O times 2" run $softmax matrix $eq \
+    --factors o_proj:start=2,o_proj:lr=2,o_proj:decay=0.5,o_proj:eps=0.5
+check "neither" run $softmax neither $eq
+losses() { grep '"event":"train"' "$dir/$1/log.jsonl" | grep -o '"loss":[^,]*' | cut -d: -f2; }
+apart() { # the largest distance of two runs' losses
+    losses $1 > "$dir/a"; losses $2 > "$dir/b"
+    paste "$dir/a" "$dir/b" | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > m) m = d } END { print NR == 20 ? m : 9 }'
+}
+check "the same losses: $(apart rows matrix)" awk "BEGIN { exit !($(apart rows matrix) < 2e-5) }"
+check "which are others: $(apart rows neither)" awk "BEGIN { exit !($(apart rows neither) > 1e-3) }"
+# --noise: against the norms of a step of half the batch and of all of it
+check "noise" run $softmax noise -n 2 --total-batch 512 --noise
+check "all of the batch" run $softmax undivided -n 2 --total-batch 512
+check "it changes no step" same noise undivided
+check "half of it" run $softmax halves -n 2
+python3 - "$dir" <<'EOF' > "$dir/out" 2>&1
+import json, sys
+def first(run): return next(o for o in map(json.loads, open(f"{sys.argv[1]}/{run}/log.jsonl")) if o["event"] == "train")
+few, many, got = first("halves")["grad_norm"] ** 2, first("undivided")["grad_norm"] ** 2, first("noise")
+signal, noise = (512 * many - 256 * few) / 256, (few - many) / (1 / 256 - 1 / 512)
+assert abs(got["grad_signal"] - signal) < 1e-5 * many, (got, signal)
+assert abs(got["grad_noise"] - noise) < 1e-5 * many * 512, (got, noise)
+EOF
+check "both parts of the noise scale: $(tail -n 1 "$dir/out")" test ! -s "$dir/out"
+# --ema: a mean of the weights that changes no step, is saved, goes on, and is what is evaluated
+check "ema" run $softmax ema -n 12 --ema 0.5 --eval-every 4 --save-every 1 --save-optimizer all
+check "it changes no step" same adamw ema
+cp -r "$dir/ema" "$dir/gone_on"; for s in 7 8 9 10 11 12; do rm -r "$dir/gone_on/step_$s"; done
+check "half of it, and the rest" run $softmax gone_on -n 12 --eval-every 4 --resume
+for file in model ema optimizer; do
+    check "the same $file" cmp "$dir/ema/step_12/$file.safetensors" "$dir/gone_on/step_12/$file.safetensors"
+done
+for r in ema gone_on; do
+    grep -E '"event":"(train|eval|ema)"' "$dir/$r/log.jsonl" | sed 's/,"ms":.*//; s/,"time":.*//' > "$dir/$r.lines"
+done
+check "the same log" cmp "$dir/ema.lines" "$dir/gone_on.lines"
+check "an evaluation of both" test "$(grep -c '"event":"ema"' "$dir/ema.lines")" = 4
+python3 - "$dir" <<'EOF' > "$dir/out" 2>&1
+import array, sys
+def numbers(step, file):
+    raw = open(f"{sys.argv[1]}/ema/step_{step}/{file}.safetensors", "rb").read()
+    return array.array("f", raw[8 + int.from_bytes(raw[:8], "little"):])
+mean = numbers(1, "model")
+assert mean == numbers(1, "ema"), "step 1"
+for step in range(2, 13):
+    mean = [a / 2 + b / 2 for a, b in zip(mean, numbers(step, "model"))]
+    far = max(abs(a - b) for a, b in zip(mean, numbers(step, "ema")))
+    assert far < 1e-6, (step, far)
+EOF
+check "the mean of every step: $(tail -n 1 "$dir/out")" test ! -s "$dir/out"
+cp -r "$dir/ema/step_12" "$dir/mean"; mv "$dir/mean/ema.safetensors" "$dir/mean/model.safetensors"
+$softmax probe "$dir/mean" --json "$dir/mean.json" > "$dir/out" 2>&1
+loss=$(grep -o '"probe_loss":[^,]*' "$dir/mean.json" | head -n 1)
+check "what is evaluated: $loss" sh -c "grep '\"event\":\"ema\"' '$dir/ema/log.jsonl' | tail -n 1 | grep -qF '${loss:-none},'"
+printf x | dd of="$dir/gone_on/step_12/ema.safetensors" bs=1 seek=9999 conv=notrunc 2> /dev/null
+refuses "ema.safetensors: its numbers have changed" $softmax --resume -o "$dir/gone_on" -n 13
 # --init: the weights of a model that is there already
 first() {
     grep -m 1 '"event":"eval"' "$dir/$1/log.jsonl" |

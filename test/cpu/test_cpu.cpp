@@ -138,8 +138,9 @@ static void test_heads(AttnShape s) {
             AGREE(strf("rope %d", rot), ({ &qkv }), ops::rope(qkv.data(), table.data(), sign, s));
         }
     }
-    AGREE("qk_gather", ({ &qk }), ops::qk_gather(qk.data(), qkv.data(), s));
-    AGREE("qk_scatter", ({ &dqkv }), ops::qk_scatter(dqkv.data(), qk.data(), s));
+    AGREE("copy_rows", ({ &qk }), ops::copy_rows(qk.data(), Q + K, qkv.data(), W, N, Q + K));
+    AGREE("copy_rows back", ({ &dqkv }),
+          ops::copy_rows(dqkv.data(), W, qk.data(), Q + K, N, Q + K));
     for (bool all : { false, true }) {
         Numbers wq = numbers(all ? Q : s.HS, 6), wk = numbers(all ? K : s.HS, 7), dwq = wq,
                 dwk = wk, rstd(N * (all ? 2 : s.NH + s.KV), NAN);
@@ -254,6 +255,7 @@ static void test_optimizers() {
         }
         AGREE("muon_mix", ({ &aa }), ops::muon_mix(aa.data(), a.data(), r));
     }
+    AGREE("average", ({ &m }), ops::average(m.data(), w.data(), 0.3f, n));
     AGREE("add", ({ &w }), ops::add(w.data(), g.data(), n));
     AGREE("cast_to_real", ({ &w }), ops::cast_to_real(w.data(), g.data(), n));
 }

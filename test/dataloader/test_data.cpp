@@ -1202,6 +1202,13 @@ static void test_bad_input() {
     REFUSED(options({put("short2.txt", "12345678901234567890")}), "got 21 tokens, wanted 30");
     make_dirs(dir + "/none");
     REFUSED(options({dir + "/none"}), "got no tokens");
+    make_dirs(dir + "/texts");                   // of texts, or of what datasets saved
+    file_write(dir + "/texts/a.txt", "some words");
+    REFUSED(options({dir + "/texts"}), "scripts/prepare_text.sh ");
+    make_dirs(dir + "/saved");
+    const std::string arrow("\xFF\xFF\xFF\xFF\x10\0\0\0", 8);
+    file_write(dir + "/saved/data-00000-of-00001.arrow", arrow + std::string(300, 'a'));
+    REFUSED(options({dir + "/saved"}), "is an Arrow file");
     put("none/train.bin", "");
     REFUSED(options({dir + "/none"}), "got an empty file");
 

@@ -101,7 +101,7 @@ def answers(command, names, models, i):
     out = "out-%d" % i
     if words[0].startswith("scripts/"):
         ok, said = run([sys.executable, os.path.join(ROOT, words[0]), *words[1:], "--binary", PROGRAMS[program],
-                        "--out", out])
+                        "--out", os.path.join(scratch, out)])
         return ({"said": said} if ok else None), said
     if words[0] == "train" and "--help" not in words:
         words += missing(words, TRAIN + ([] if "--init" in words else SIZES)) + ["-o", out]

@@ -40,12 +40,13 @@ SAME(cast_to_real); SAME(add); SAME(matmul_forward); SAME(matmul_backward_input)
 SAME(matmul_backward_weight); SAME(matmul_backward_bias);
 SAME(embed_forward); SAME(embed_backward); SAME(norm_forward); SAME(norm_backward);
 SAME(qk_norm_forward); SAME(qk_norm_backward); SAME(gate_forward); SAME(gate_backward);
-SAME(rope); SAME(phi_elu1_forward); SAME(phi_elu1_backward); SAME(qk_gather); SAME(qk_scatter);
+SAME(rope); SAME(phi_elu1_forward); SAME(phi_elu1_backward); SAME(copy_rows);
 SAME(heads_forward); SAME(heads_backward); SAME(ffn_forward); SAME(ffn_backward); SAME(classifier);
 SAME(muon_begin);
 SAME(muon_mix);
 SAME(muon_end);
 SAME(square_norm);
+SAME(average);
 SAME(adamw_update);
 SAME(sgd_update);  // not the metrics: on the CPU they take any type
 SAME(attention_forward<Attn_softmax, Bias_kv, Pe_alibi>);
@@ -277,7 +278,7 @@ static Tensor random_turns(AttnShape s) { // a table for rope
     }
     return upload(turns, false);
 }
-static void test_qk(AttnShape s) { // rope, phi, gather and scatter
+static void test_qk(AttnShape s) { // rope, phi, copies of rows
     std::string shape = strf("B %d T %d NH %d KV %d HS %d rot %d", s.B, s.T, s.NH, s.KV, s.HS,
                              s.rot);
     const size_t n = (size_t)s.B * s.T * attn_row(s);
@@ -288,13 +289,14 @@ static void test_qk(AttnShape s) { // rope, phi, gather and scatter
         cuda::rope(x.r(), table.f(), sign, s);
         same("rope", shape, "qkv", x);
     }
-    cpu::qk_gather(qk.c(), x.c(), s);
-    cuda::qk_gather(qk.r(), x.r(), s);
-    same("qk_gather", shape, "qk", qk);
+    const int N = s.B * s.T, W = attn_row(s), QK = qk_width(s);
+    cpu::copy_rows(qk.c(), QK, x.c(), W, N, QK);
+    cuda::copy_rows(qk.r(), QK, x.r(), W, N, QK);
+    same("copy_rows", shape, "qk", qk);
     Tensor y = random_tensor(n);
-    cpu::qk_scatter(y.c(), qk.c(), s);
-    cuda::qk_scatter(y.r(), qk.r(), s);
-    same("qk_scatter", shape, "qkv", y);
+    cpu::copy_rows(y.c(), W, qk.c(), QK, N, QK);
+    cuda::copy_rows(y.r(), W, qk.r(), QK, N, QK);
+    same("copy_rows back", shape, "qkv", y);
     cpu::phi_elu1_forward(x.c(), s);
     cuda::phi_elu1_forward(x.r(), s);
     same("phi_elu1_forward", shape, "qkv", x);
@@ -367,6 +369,10 @@ static void test_optimizer(long n) {
     cuda::to_host(&got, sums, sizeof got);
     check_near(got.loss, want.loss, 1e-9 * n, "loss_add, n %ld", n);
     check_near(got.squares, want.squares, 1e-9 * n, "square_norm, n %ld", n);
+    Tensor mean = upload(std::vector<float>(n, 0.7f), false);
+    cpu::average(mean.c(), g.c(), 0.3f, n);
+    cuda::average(mean.f(), g.f(), 0.3f, n);
+    same("average", strf("n %ld", n), "mean", mean);
     check_near(got.grad_scale, want.grad_scale, 1e-7, "grad_scale, n %ld", n);
     Update o = { 1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 3 };
     for (int sgd = 0; sgd < 2; sgd++) {

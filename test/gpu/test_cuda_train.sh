@@ -62,7 +62,7 @@ train() {
 # all numbers of the train and eval lines of two logs, one against the other
 same_log() { # NAME LOG LOG TOLERANCE [how many numbers there are at least]
     for f in "$2" "$3"; do
-        grep -E '"event":"(train|eval)"' "$f/log.jsonl" |
+        grep -E '"event":"(train|eval|ema)"' "$f/log.jsonl" |
             sed -E 's/"ms":[0-9.e+-]+//; s/"time":"[^"]*"//' |
                 grep -oE '"[a-z_0-9]+"|-?[0-9][0-9.e+-]*|null' > "$f.numbers"
     done
@@ -85,7 +85,7 @@ same_hash() {
 
 DEFAULT="ATTN=softmax BIAS=none PE=rotary NORM=pre FFN=swiglu COMBINE=concat QKNORM=none GATE=none"
 OTHER="ATTN=sigmoid_norm BIAS=kv PE=learnable NORM=post FFN=gelu COMBINE=sum QKNORM=all GATE=head"
-THIRD="ATTN=mlp_norm BIAS=sink_token PE=alibi NORM=pre FFN=reglu COMBINE=concat QKNORM=none GATE=none"
+THIRD="ATTN=mlp_norm BIAS=sink_token PE=alibi NORM=pre FFN=reglu COMBINE=concat QKNORM=none GATE=value"
 emu() { [ "$DEVICE" != emu ] || "$@"; }
 { emu object cuda core/all.cu cuda -DWITHOUT_VARIANT && object cpu core/all.cu cpu -DWITHOUT_VARIANT &&
     object cpu_bf16 core/all.cu cpu_bf16 -DWITHOUT_VARIANT; } & one=$!
@@ -120,8 +120,10 @@ done
 for v in cpu cuda; do
     train muon.$v a_$v -n 6 --optimizer muon --min-context 5
     train shift.$v b_$v -n 6 --attn-bias-init -1.5
+    train arms.$v b_$v -n 6 --bias-layers 01 --ema 0.7 --noise --total-batch 198
 done
 same_log "muon, min-context" "$dir/muon.cpu" "$dir/muon.cuda" 1e-4
+same_log "a layer without BIAS, a mean of the weights" "$dir/arms.cpu" "$dir/arms.cuda" 1e-4
 same_log "attn-bias-init" "$dir/shift.cpu" "$dir/shift.cuda" 1e-4
 for v in cpu cuda; do
     "$dir/a_$v" eval "$dir/muon.cpu/step_6" --probe-seqs 3 --probe-len 20 --stream 2+6 \

@@ -14,6 +14,7 @@ const int BUILD_COMBINE = COMBINE_sum, BUILD_QKNORM = QKNORM_all, BUILD_GATE = G
 namespace build {
 const char* const Attn::name = "softmax";
 const bool Attn::exp_family = true, Attn::is_signed = false, Attn::capped = false;
+const bool Attn::by_count = false;
 const ZKind Attn::Z = Z_SUM;
 const Phi Attn::phi = PHI_NONE;
 float Attn::sim(float s) { return s; }

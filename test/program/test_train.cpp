@@ -5,7 +5,7 @@ an undisturbed one does, bit for bit?
 
     build/test/test_train              all tests; everything is written to a fresh
                                        directory under /tmp
-    build/test/test_train golden       prints test/golden/losses.tsv anew:
+    build/test/test_train golden print   prints test/golden/losses.tsv anew:
                                        only after a wanted change of the mathematics
 */
 #include "../check.h"
@@ -98,7 +98,7 @@ static void test_golden(bool print) {
     const std::vector<double> got = losses(train("golden", GOLDEN));
     if (print) {
         printf("# training losses of the default build on bb: train_sink%s\n# made by "
-               "build/test/test_train golden at commit %s\n",
+               "build/test/test_train golden print at commit %s\n",
                GOLDEN,
                events(log_read(dir + "/golden"), "config")[0].get("commit")->string.c_str());
         for (size_t i = 0; i < got.size(); i++) { printf("%zu\t%.9g\n", i + 1, got[i]); }
@@ -1020,8 +1020,9 @@ int main(int argc, char**) {
     binary = check_quoted(home + "/build/cpu/train_sink");
     dir = check_tmp();
     setenv("OMP_NUM_THREADS", "2", 1); setenv("OMP_WAIT_POLICY", "passive", 1);
-    CASE("golden") { test_golden(argc > 1); }
-    if (argc > 1) { return 0; }
+    const bool print = argc > 2;
+    CASE("golden") { test_golden(print); }
+    if (print) { return 0; }
     CASE("log") { test_log(); }
     CASE("same_bits") { test_same_bits(); }
     CASE("products") { test_products(); }

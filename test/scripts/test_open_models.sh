@@ -226,7 +226,7 @@ done
 ! grep -q ' 0  *0 ' $out/list; ok $? "list: empty rows"
 # the runs it announces are those that are trained
 for scale in laptop text; do
-    column=$(grep '^  *paper ' $out/list | tr -s ' ' '\n' | grep . | grep -nx $scale | cut -d : -f 1)
+    column=$(grep '^  *paper \|^  *laptop ' $out/list | tr -s ' ' '\n' | grep . | grep -nx $scale | cut -d : -f 1)
     for table in table4 table10 figure5; do
         said=$(grep "^$table " $out/list | grep -o '[0-9]*: [0-9]' | sed -n ${column}p | cut -d : -f 1)
         runs=$($PYTHON scripts/reproduce $table --scale $scale --seeds 1 --dry-run | grep -c '/train_sink ')

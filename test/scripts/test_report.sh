@@ -667,7 +667,7 @@ for axis, name in ((0, "state"), (1, "wrote"), (2, "ratio"), (3, "aligned_rest")
     holds("anatomy-deep", axis, anatomy[name])
 gap = [y for y in lines("anatomy-deep", 1) if len(y) == 3 and np.isnan(y[1])]
 assert len(gap) == 1 and [gap[0][0], gap[0][2]] == anatomy["form"][::2], gap
-assert "channel 7" in drawn["anatomy-deep"][0].axes[0].get_title()
+assert "channel 7" in drawn["anatomy-deep"][0].axes[0].get_title(loc="left")
 holds("profiles-tiny", 0, [100 * x for x in e["sink"]["proxy_k"]])
 holds("profiles-probe", 1, [0.25] * 10)
 for share in (0, 70, 90):  # T 32 and 64 at both thresholds of the probe
