@@ -131,10 +131,8 @@ cuda/hopper_dq.cuh|        wgmma_wait<0>();\n        hold(d[0]);|        hold(d[
 cuda/wgmma.cuh|"}," B ",1,1,1,1;"|"}," B ",1,1,1,0;"|hopper_ptx
 cuda/wgmma.cuh|setp.ne.b32 p, " P ", 0;"|setp.ne.b32 p, " P ", 7;"|hopper_ptx
 cuda/wgmma.cuh|#define R_16 "%0,%1,|#define R_16 "%1,%0,|hopper_ptx
-cuda/wgmma.cuh|{ WGMMA_RS(96, R_48|{ WGMMA_RS(64, R_48|hopper_ptx
 cuda/wgmma.cuh|fence.proxy.async.shared::cta;|fence.proxy.async;|hopper_ptx
 cuda/wgmma.cuh|wait_group.sync.aligned %0;" ::"n"(KEEP)|wait_group.sync.aligned %0;" ::"n"(KEEP + 1)|hopper_ptx
-cuda/wgmma.cuh|asm volatile("" : "+f"(c[i][k])::"memory");||hopper_ptx
 cuda/hopper_forward.cuh|rope_table + row * HS + 2 * pair, +1);\n    }\n    __syncthreads();|rope_table + row * HS + 2 * pair, +1);\n    }|hopper
 cuda/hopper_forward.cuh|rope_table + (long)of.t0 * HS;|rope_table;|hopper
 MUTANTS
