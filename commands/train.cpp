@@ -254,44 +254,33 @@ static void run_sample(Run* r, long step) {
     if (!random_weights) { printf("sample %s\n", printable(json_str(text)).c_str()); }
 }
 
-// What is measured of the weights, or of their mean.
-struct Evaluation {
-    double val;
-    Metrics metrics;
-};
-
-static Evaluation evaluate(Run* r, bool ema) {
+void run_evaluate(Run* r, long step) {
     const Flags& f = r->f;
     const long at_once = f.batch * f.arch.T;
-    model_show_ema(&r->m, ema);
-    Evaluation e;
-    e.val = validate(&r->m, &r->data, f.batch, f.arch.T);
-    e.metrics = measure(&r->m, r->probe.data(), r->probes, r->probe_len, at_once);
-    model_show_ema(&r->m, false);
-    return e;
-}
-
-// Writes it in the log, as this event, and on the screen.
-static void report(Run* r, long step, const char* event, const Evaluation& e) {
-    JsonObject o;
-    eval_fields(&o, event, step, e.val, e.metrics, r->eps);
-    log_line(&r->log, o);
-    printf("%-4s %6ld | %s\n", event, step, eval_text(e.val, e.metrics, r->eps[0]).c_str());
-}
-
-void run_evaluate(Run* r, long step) {
+    const int models = r->m.ema ? 2 : 1;                 // the weights, and their mean
+    double vals[2];
+    Metrics metrics[2];
     measure_stops = evaluation_stops;
-    const Evaluation now = evaluate(r, false);
-    Evaluation mean;
-    if (r->m.ema) { mean = evaluate(r, true); }
+    for (int i = 0; i < models; i++) {
+        model_show_ema(&r->m, i == 1);
+        vals[i] = validate(&r->m, &r->data, f.batch, f.arch.T);
+        metrics[i] = measure(&r->m, r->probe.data(), r->probes, r->probe_len, at_once);
+    }
+    model_show_ema(&r->m, false);
     r->unevaluated = evaluation_stops();
     if (r->unevaluated) { return; }
 
     progress_open() = false;
     if (r->columns) { printf("\r\033[K"); }              // in place of the line of progress
-    report(r, step, "eval", now);
-    if (r->m.ema) { report(r, step, "ema", mean); }
-    const double val = now.val;
+    for (int i = 0; i < models; i++) {
+        const char* event = i == 1 ? "ema" : "eval";
+        const std::string text = eval_text(vals[i], metrics[i], r->eps[0]);
+        JsonObject o;
+        eval_fields(&o, event, step, vals[i], metrics[i], r->eps);
+        log_line(&r->log, o);
+        printf("%-4s %6ld | %s\n", event, step, text.c_str());
+    }
+    const double val = vals[0];
     if (std::isinf(val)) {
         die(EXIT_DIVERGED, strf("the validation loss after step %ld is not finite", step),
             diverged_hint(*r));

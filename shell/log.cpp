@@ -263,7 +263,7 @@ static void add_heads(JsonObject* o, const std::string& key, const Metrics& r, G
 // Adds the standard errors of such means.
 template <class Get>
 static void add_errors(JsonObject* o, const std::string& key, const Metrics& r, Get get) {
-    o->json(key + "_error", json_matrix(head_errors(r, get), r.NH));
+    o->json(key, json_matrix(head_errors(r, get), r.NH));
 }
 
 static void add_norms(JsonObject* o, const std::string& key, const NormPair& p) {
@@ -277,8 +277,8 @@ static void add_head_metrics(JsonObject* o, const Metrics& r) {
     typedef const HeadMetrics& Head;
     add_heads(o, "alpha1", r, [](Head h) { return h.alpha[1]; });
     add_heads(o, "alpha1_proxy", r, [](Head h) { return h.proxy[1]; });
-    add_errors(o, "alpha1", r, [](Head h) { return h.alpha[1]; });
-    add_errors(o, "alpha1_proxy", r, [](Head h) { return h.proxy[1]; });
+    add_errors(o, "alpha1_error", r, [](Head h) { return h.alpha[1]; });
+    add_errors(o, "alpha1_proxy_error", r, [](Head h) { return h.proxy[1]; });
     if (r.has_star) {
         add_heads(o, "alpha_star", r, [](Head h) { return h.alpha[0]; });
         add_heads(o, "alpha_star_proxy", r, [](Head h) { return h.proxy[0]; });
