@@ -734,6 +734,7 @@ static void test_variants() {
         AttnShape part = s;
         part.rot = wide ? 8 : 2;
         test_qk(part);
+        if (!wide) { test_qk(whole({ 2, 3, 1, 1, 5, 0, 0, 0, 4, 1, 1 })); }
         for (bool all : { false, true }) { test_qk_norm(s, all); }
         for (int width : { 1, s.HS }) { test_gate(s, width); }
         for (int k = SMALL ? 7 : 0; k < 8; k++) {
