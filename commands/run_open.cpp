@@ -149,6 +149,7 @@ static void select_factors(Model* m, const Flags& f) {
         factor.word = parts[0];
         factor.of = parts[2];
         require(factor.of != "start" || f.init.empty(), given, "a run that begins without --init");
+        require(factor.of != "eps" || f.optimizer == OPTIMIZER_adamw, given, "--optimizer adamw");
         word_check(m, given, factor.word);
         m->factors.push_back(factor);
     }

@@ -46,7 +46,7 @@ int main() {
 
     const AttnShape s = attn_shape(&m, 0);
     double off_uniform = 0; // the largest |t A - 1|
-    double largest_xi[3][4] = {}, of_bound[3][4] = {};
+    [[maybe_unused]] double largest_xi[3][4] = {}, of_bound[3][4] = {};
     for (int l = 0; l < c.L; l++) {
         for (int h = 0; h < c.NH; h++) {
             const int W = attn_row(s);

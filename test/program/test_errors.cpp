@@ -456,7 +456,7 @@ static void test_ranges() {
                                                                  { "tokenize x", 'k' },
                                                                  { "bench", 'b' } };
     long tried = 0;
-    const char* unbounded[] = { "--train-tokens", "--bb-table", "--steps", "--warmup",
+    const char* unbounded[] = { "--train-tokens", "--bb-table", "--steps", "--warmup", "--decay-steps",
                                 "--eval-every", "--save-every", "--seed", "--total-batch",
                                 "--print-every" };
     for (auto& c : commands) {
