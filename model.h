@@ -427,6 +427,13 @@ inline acc* full_array(const Model* m, acc* shard) {
     return m->shard.mine == m->num_params ? shard : m->grads_memory;
 }
 
+// Gathers the shards of all ranks to the whole array.
+inline const acc* gather_array(const Model* m, acc* shard) {
+    acc* all = full_array(m, shard);
+    if (all != shard) { shard_gather(m->shard, all, shard); }
+    return all;
+}
+
 // Stores this rank's shard of an array that was filled.
 inline void store_array(const Model* m, acc* shard) {
     const acc* all = full_array(m, shard);

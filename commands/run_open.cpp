@@ -325,7 +325,7 @@ static void run_directory(Run* r) {
     make_dirs(f->out);
     if (f->resume) { return; }                           // locked already
     run_lock(f->out);
-    find_checkpoint(*f, &r->first);                             // did one begin meanwhile?
+    find_checkpoint(*f, &r->first);                      // did one begin meanwhile?
 }
 
 // Sets the weights, and the rest of the run if it goes on.

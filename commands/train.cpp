@@ -373,7 +373,7 @@ static Request run_request(const Run& r) {
 
 Due run_due(const Run& r, long step) {
     const Flags& f = r.f;
-    const long wish = -dist::least(-run_request(r));        // the largest of all ranks
+    const long wish = -dist::least(-run_request(r));     // the largest of all ranks
     const bool planned = step >= f.steps || (f.save_every && step % f.save_every == 0);
     Due due;
     due.stop = wish >= SAVE_AND_STOP;

@@ -358,14 +358,18 @@ inline std::string host_name() {
     return name;
 }
 
-// Names a file until it is whole: NAME.HOST-PROCESS-NUMBER.tmp, beside its place, so that no other
-// process has the same. A name too long for the disk is cut.
-inline std::string temporary_name(const std::string& path, int number) {
+// Returns a path with a tail at its name. A name too long for the disk is cut before the tail.
+inline std::string name_with_tail(const std::string& path, const std::string& tail) {
     const size_t name = path.rfind('/') + 1;
     const size_t most = 255;
-    const std::string host = host_name().substr(0, 40);
-    const std::string tail = strf(".%s-%d-%d.tmp", host.c_str(), (int)getpid(), number);
     return path.substr(0, name + most - tail.size()) + tail;
+}
+
+// Names a file until it is whole: NAME.HOST-PROCESS-NUMBER.tmp, beside its place, so that no other
+// process has the same.
+inline std::string temporary_name(const std::string& path, int number) {
+    const std::string host = host_name().substr(0, 40);
+    return name_with_tail(path, strf(".%s-%d-%d.tmp", host.c_str(), (int)getpid(), number));
 }
 
 // Tells whether text is what temporary_name puts into the middle: .HOST-PROCESS-NUMBER.

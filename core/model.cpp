@@ -120,10 +120,8 @@ void model_show_ema(Model* m, bool ema) {
     const bool copied = (void*)m->master != (void*)m->params_memory;
     const size_t bytes = m->num_params * sizeof(acc);
     if (copied) {
-        acc* shown = ema ? m->ema : m->master;
-        acc* all = full_array(m, shown);
-        if (all != shown) { shard_gather(m->shard, all, shown); }
-        ops::cast_to_real(m->params_memory, all, m->num_params);
+        const acc* shown = gather_array(m, ema ? m->ema : m->master);
+        ops::cast_to_real(m->params_memory, shown, m->num_params);
         return;
     }
     if (ema) { ops::device_copy(m->grads_memory, m->master, bytes); }

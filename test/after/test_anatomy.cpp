@@ -11,9 +11,9 @@ FFN and without.
 #define REAL double
 #include "../model_unit.h"
 #include "../check.h"
+#include "../dense.h"
 
 enum { T = 24, N = 100, C = 40, F = 28, L = 3 };
-typedef std::vector<Vector> Mat;
 
 struct Setting {
     Model m;                                     // what is measured
@@ -38,23 +38,6 @@ static Setting setting(kind norm, kind ffn) {
     return s;
 }
 
-static Mat weight(const Model& m, int l, const std::string& name) {
-    Mat w;
-    for (auto& t : m.tensors) {
-        if (t.name != strf("model.layers.%d.%s.weight", l, name.c_str())) { continue; }
-        const long cols = t.shape.back();
-        for (long i = 0; i < t.count; i += cols) {
-            w.push_back(Vector(m.params_memory + t.at + i, m.params_memory + t.at + i + cols));
-        }
-    }
-    return w;
-}
-
-static double times(const Vector& a, const Vector& b) {
-    double sum = 0;
-    for (size_t i = 0; i < a.size(); i++) { sum += a[i] * b[i]; }
-    return sum;
-}
 static double norm_of(const Vector& x) { return sqrt(times(x, x)); }
 
 // row `token` of sequence b: state i of the stream

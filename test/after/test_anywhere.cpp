@@ -12,9 +12,9 @@ key and ALiBi. What is said of one token repeated is in test_analytic.
 #define REAL double
 #include "../model_unit.h"
 #include "../check.h"
+#include "../dense.h"
 
 enum { T = 14, N = 150, C = 24, L = 2, NH = 4, KV = 2, HS = 6, V = 7 };
-typedef std::vector<Vector> Mat;
 static const double EPS = 0.12;                  // of a sink
 
 static Model m, kept;                            // what is measured; the same, with every activation
@@ -54,24 +54,6 @@ static void setting() {
     skip = m.sizes.bias.token;
 }
 
-static Mat weight(int l, const std::string& name) {
-    Mat w;
-    for (auto& t : m.tensors) {
-        if (t.name.find(strf("model.layers.%d.%s", l, name.c_str())) != 0) { continue; }
-        const long cols = t.shape.back();
-        for (long i = 0; i < t.count; i += cols) {
-            w.push_back(Vector(m.params_memory + t.at + i, m.params_memory + t.at + i + cols));
-        }
-    }
-    return w;
-}
-
-static double times(const Vector& a, const Vector& b) {
-    double sum = 0;
-    for (size_t i = 0; i < a.size(); i++) { sum += a[i] * b[i]; }
-    return sum;
-}
-
 // state i of the stream at row t of sequence b
 static Vector state(int i, int b, int t) {
     const real* x = kept.acts.x + (((long)i * N + b) * (T + skip) + t) * C;
@@ -101,10 +83,10 @@ static Vector turned(Vector x, int position) {
 struct Whole { Mat A, scores, v, out; };
 
 static Whole whole(int l, int b, int h) {
-    const Mat norm = weight(l, "input_layernorm"), wq = weight(l, "self_attn.q_proj"),
-              wk = weight(l, "self_attn.k_proj"), wv = weight(l, "self_attn.v_proj"),
-              ks = weight(l, "self_attn.k_star"), vs = weight(l, "self_attn.v_star"),
-              gates = weight(l, "self_attn.gate_proj");
+    const Mat norm = weight(m, l, "input_layernorm"), wq = weight(m, l, "self_attn.q_proj"),
+              wk = weight(m, l, "self_attn.k_proj"), wv = weight(m, l, "self_attn.v_proj"),
+              ks = weight(m, l, "self_attn.k_star"), vs = weight(m, l, "self_attn.v_star"),
+              gates = weight(m, l, "self_attn.gate_proj");
     const int R = T + skip, g = h / (NH / KV);
     Mat n, q, k;
     Whole w;
