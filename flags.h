@@ -110,7 +110,7 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     DECIMAL("t", TRAINING, min_lr, 0.0, 0, MANY, "learning rate at the end of cosine and wsd", \
       READ_IF(f.schedule != SCHEDULE_constant, "--schedule cosine or wsd"), \
       BOUND(f.min_lr <= f.lr, "at most", "lr", "the rate falls from --lr to --min-lr")) \
-    WHOLE("t", TRAINING, decay_steps, 0, 0, MOST, "wsd: the last steps, over which the rate falls (0: a tenth of --steps, at least 3)", \
+    WHOLE("t", TRAINING, decay_steps, 0, 0, MOST, "wsd: the last steps, over which the rate falls (0: a tenth of --steps, at least 2)", \
       READ_IF(f.schedule == SCHEDULE_wsd, "--schedule wsd"), BOUND(f.decay_steps <= f.steps, "at most", "steps", "they are its last")) \
     DECIMAL("T", TRAINING, beta1, 0.9, 0, 1, "AdamW, SGD: decay of the mean gradient", \
       BOUND((float)f.beta1 < 1, "less than 1", "", "with 1 the mean of the gradients stays 0")) \

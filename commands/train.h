@@ -45,7 +45,7 @@ struct Run {
 
 // Gathers the flags that say how large each step is.
 inline Schedule schedule_of(const Flags& f) {
-    const long decay = f.decay_steps ? f.decay_steps : std::max(3L, f.steps / 10);
+    const long decay = f.decay_steps ? f.decay_steps : std::max(2L, f.steps / 10);
     return { f.lr, f.min_lr, f.warmup, f.steps, f.schedule, decay };
 }
 

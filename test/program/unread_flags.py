@@ -40,7 +40,7 @@ VALUES = {
     # training
     "--batch": ["4"], "--total-batch": ["256"], "--steps": ["5"], "--optimizer": ["sgd", "muon"],
     "--min-context": ["3"], "--lr": ["1e-2"], "--warmup": ["3"], "--schedule": ["cosine", "wsd"], "--min-lr": ["1e-3"],
-    "--decay-steps": ["2"], "--factors": ["o_proj:lr=2", "o_proj:start=2", "o_proj:decay=9", "o_proj:eps=1e6"],
+    "--decay-steps": ["3"], "--factors": ["o_proj:lr=2", "o_proj:start=2", "o_proj:decay=9", "o_proj:eps=1e6"],
     "--beta1": ["0.5"], "--beta2": ["0.5"], "--adam-eps": ["1e-2"], "--weight-decay": ["0.5"], "--grad-clip": ["0.1"],
     "--only": ["o_proj"], "--seed": ["7"],
     # measuring
@@ -79,6 +79,8 @@ NAMED_AS = {"--tokenizer": "tokenizer", "--sft": "messages", "--domains": "domai
 
 SMALL = "-b 8 --warmup 2 --lr 3e-3 --val-seqs 8 --probe-seqs 8 --probe-len 16 -n 4 --eval-every 2 --sample 0 "
 TINY = SMALL + "-t 16 --layers 2 --width 32 --heads 2 --ffn-width 24 "
+# in four steps, of which two warm up, a cosine and a line are the same
+LONGER = TINY.replace("-n 4 ", "-n 6 ")
 PROBE = " --probe-len 16 --probe-seqs 8"
 DATA, BB, MODEL, TRAINING, MEASURING = "data", "the built-in task, -d bb", "model", "training", "measuring"
 EVERY = None
@@ -87,8 +89,8 @@ SETTINGS = [
     ("cpu", "train " + TINY + "--bb-vocab 24", EVERY),
     ("cpu", "train " + TINY + "--bb-vocab 24 --optimizer sgd", [TRAINING]),
     ("cpu", "train " + TINY + "--bb-vocab 24 --optimizer muon", [TRAINING]),
-    ("cpu", "train " + TINY + "--bb-vocab 24 --schedule cosine", [TRAINING]),
-    ("cpu", "train " + TINY + "--bb-vocab 24 --schedule wsd", [TRAINING]),
+    ("cpu", "train " + LONGER + "--bb-vocab 24 --schedule cosine", [TRAINING]),
+    ("cpu", "train " + LONGER + "--bb-vocab 24 --schedule wsd", [TRAINING]),
     ("cpu", "train " + TINY + "--bb-vocab 24 --total-batch 256", [MEASURING]),
     ("cpu", "train " + TINY + "--bb-vocab 24 --rope-scaling yarn --rope-factor 2", [MODEL]),
     ("cpu", "train " + TINY + "--bb-vocab 24 --rope-scaling llama3 --rope-factor 2", [MODEL]),
