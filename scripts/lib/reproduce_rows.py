@@ -36,7 +36,7 @@ TITLES = {
     "figure3": "any model: Sink_1 by length and threshold",
     "figure4": "learning rates; training over time; open models",
     "figure5": "prefixes; how much data",
-    "figure6": "windows",
+    "figure6": "windows of attention",
     "figure9": "open models: Sink_1 by domain of the text",
     "figure10": "open models: Sink_1 beside HellaSwag",
     "figure28": "loss and Sink_1 over training",
