@@ -67,7 +67,7 @@ void model_reach(Model* m, long T) {
     const PeRow& pe = m->sizes.pe;
     // the tables may be longer than what is computed: a text within them is asked, too
     if (T - sink_rows(m) > rope_limit(arch)) {
-        die(EXIT_USER, strf("%ld tokens: this model has other positions beyond %ld, which are not "
+        die(strf("%ld tokens: this model has other positions beyond %ld, which are not "
             "computed", T - sink_rows(m), rope_limit(arch)), "give --seq, --probe-len or --tokens "
             "a smaller number");
     }
@@ -86,7 +86,7 @@ void model_reach(Model* m, long T) {
 
 void model_resize(Model* m, int B, int T) {
     if (T > m->longest) {
-        die(EXIT_USER, strf("--seq %d: this model has positions for %d tokens", T, m->longest),
+        die(strf("--seq %d: this model has positions for %d tokens", T, m->longest),
             strf("--seq %ld or less", (long)m->longest));
     }
     const ActsShape shape = acts_shape(m->arch, m->train, B, T);
@@ -153,8 +153,7 @@ static void require_trainable(const Arch& arch, bool train) {
     if (runs || forward_only.empty()) { return; }
     const char* hint = train ? "train a model with attention and one FFN in all layers"
                              : "make train_sink BACKEND=cpu";
-    die(EXIT_USER,
-        forward_only + ": wanted a forward pass, not training, with BACKEND=cpu or ref", hint);
+    die(forward_only + ": wanted a forward pass, not training, with BACKEND=cpu or ref", hint);
 }
 
 Model model_new(const Arch& arch, int T_max, bool train) {
@@ -196,21 +195,16 @@ static void normal_fill(std::vector<acc>& out, double std, const Rng& stream) {
     }
 }
 
-// Sets the entries of k* that are not learned to zero (Table 13).
-static void clear_k_dims(std::vector<acc>* k_star, const Arch& arch) {
-    for (size_t i = 0; i < k_star->size(); i++) {
-        const int channel = i % arch.HS;
-        if (channel >= arch.k_dims) { (*k_star)[i] = 0; }
-    }
-}
-
 void model_init(Model* m, uint64_t seed) {
     std::vector<acc> host;
     for (auto& t : m->tensors) {
         const Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
         host.assign(t.count, acc(t.init.mean));
         if (t.init.std != 0) { normal_fill(host, t.init.std, rng); }
-        if (t.purpose == FOR_KEY) { clear_k_dims(&host, m->arch); }
+        for (size_t i = 0; t.purpose == FOR_KEY && i < host.size(); i++) {
+            const int channel = i % m->arch.HS;
+            if (channel >= m->arch.k_dims) { host[i] = 0; }      // is not learned (Table 13)
+        }
         copy_to_device(full_array(m, m->master) + t.at, host);
     }
     publish_weights(m);

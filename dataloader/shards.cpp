@@ -37,13 +37,13 @@ static void parse_litpkds(Shard* s, const unsigned char* p, long size) {
     memcpy(&count, p + 16, 8);
     s->width = code <= 8 ? widths[code] : 0;
     if (version != 1 || !s->width) {
-        die(EXIT_USER, s->path + strf(": got LITPKDS version %llu, dtype %d, wanted version 1 and "
-                                      "an integer dtype", (unsigned long long)version, code));
+        die(s->path + strf(": got LITPKDS version %llu, dtype %d, wanted version 1 and "
+                           "an integer dtype", (unsigned long long)version, code));
     }
     const long held = (size - 24) / s->width;
     if (count > (uint64_t)held) {
-        die(EXIT_USER, s->path + strf(": got %ld tokens, wanted the %llu its header promises: "
-                                      "truncated", held, (unsigned long long)count), MAKE_AGAIN);
+        die(s->path + strf(": got %ld tokens, wanted the %llu its header promises: "
+                           "truncated", held, (unsigned long long)count), MAKE_AGAIN);
     }
     s->format = "LITPKDS";
     s->tokens = p + 24;
@@ -55,12 +55,12 @@ static void parse_llmc(Shard* s, const unsigned char* p, long size, const int32_
     const bool wide = head[0] == SHARD_MAGIC_32;
     const int version = wide ? SHARD_VERSION_32 : SHARD_VERSION_16;
     if (size < SHARD_HEADER) {
-        die(EXIT_USER, s->path + strf(": got %ld bytes, wanted a header of 1024: truncated", size),
+        die(s->path + strf(": got %ld bytes, wanted a header of 1024: truncated", size),
             MAKE_AGAIN);
     }
     if (head[1] != version) {
-        die(EXIT_USER, s->path + strf(": got shard version %d, wanted %d for magic %d", head[1],
-                                      version, head[0]), MAKE_AGAIN);
+        die(s->path + strf(": got shard version %d, wanted %d for magic %d", head[1],
+                           version, head[0]), MAKE_AGAIN);
     }
     s->format = wide ? "llm.c uint32" : "llm.c uint16";
     s->width = wide ? 4 : 2;
@@ -68,15 +68,15 @@ static void parse_llmc(Shard* s, const unsigned char* p, long size, const int32_
     s->n = head[2];
     const long wanted = SHARD_HEADER + s->n * s->width;
     if (s->n < 0 || wanted != size) {
-        die(EXIT_USER, s->path + strf(": got %ld bytes, wanted %ld for the %ld tokens its header "
-                                      "promises: truncated or not a shard", size, wanted, s->n),
+        die(s->path + strf(": got %ld bytes, wanted %ld for the %ld tokens its header "
+                           "promises: truncated or not a shard", size, wanted, s->n),
             MAKE_AGAIN);
     }
 }
 
 Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
     Shard s = { path, "", p, 2, 0, NULL };
-    if (size == 0) { die(EXIT_USER, path + ": got an empty file, wanted token ids", MAKE_AGAIN); }
+    if (size == 0) { die(path + ": got an empty file, wanted token ids", MAKE_AGAIN); }
     int32_t head[3] = { 0 };
     memcpy(head, p, std::min(size, 12L));
     if (size >= 24 && !memcmp(p, "LITPKDS", 7)) {
@@ -89,8 +89,8 @@ Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
     }
     const bool bare = size % 2 == 0 && !shard_blank_header(p, size);     // nanoGPT: ids alone
     if (!bare) {
-        die(EXIT_USER, path + strf(": got magic %d, wanted %d (uint16) or %d (uint32): not a token "
-                                   "shard", head[0], SHARD_MAGIC_16, SHARD_MAGIC_32), MAKE_AGAIN);
+        die(path + strf(": got magic %d, wanted %d (uint16) or %d (uint32): not a token "
+                        "shard", head[0], SHARD_MAGIC_16, SHARD_MAGIC_32), MAKE_AGAIN);
     }
     s.format = RAW_FORMAT;
     s.n = size / 2;
@@ -117,8 +117,8 @@ static void shard_index_check(const std::string& path) {
     if (code == uint16) { return; }
     const bool known = code < uint16;
     const std::string type = known ? TYPES[code] : "unknown";
-    die(EXIT_USER, path + ": got tokens of type " + type + ", as " + index +
-                       " says, wanted uint16 or a shard with a header",
+    die(path + ": got tokens of type " + type + ", as " + index +
+            " says, wanted uint16 or a shard with a header",
         hint_as_type(known ? type : "int32", path));
 }
 
@@ -132,37 +132,21 @@ Shard shard_open(const std::string& path) {
 }
 
 // Tells whether a file read as ids of 16 bits holds ids of `width` bytes instead: whether, of those
-// looked at, all bits but the lowest 16 are at most `bound`, and some id is more than that.
+// looked at, the upper halves are at most `bound` and some lowest half is more; or the upper ones
+// hold a handful of values, and the lowest many.
 static bool raw_is_wide(const Shard& s, int width, long bound) {
-    const long halves = width / 2;
-    const long n = s.n / halves;
-    if (s.n % halves || n < 2) { return false; }
-    const long step = std::max(1L, n / 65536);
-    bool any = false;
-    for (long i = 0; i < n; i += step) {
-        if (shard_token(s, i * halves + 1) > bound) { return false; }
-        for (long k = 2; k < halves; k++) {
-            if (shard_token(s, i * halves + k) > 0) { return false; }
-        }
-        any = any || shard_token(s, i * halves) > bound;
-    }
-    return any;
-}
-
-// Tells whether the same for ids whose upper halves are not small: those hold a handful of values,
-// and the lowest 16 bits many.
-static bool raw_has_period(const Shard& s, int width) {
     const size_t handful = 8;
     const long halves = width / 2;
     const long n = s.n / halves;
-    if (s.n % halves) { return false; }
+    if (s.n % halves || n < 2) { return false; }
     const long step = std::max(1L, n / 65536);
     std::set<long> low, high;
     for (long i = 0; i < n && high.size() <= handful; i += step) {
         low.insert(shard_token(s, i * halves));
         for (long k = 1; k < halves; k++) { high.insert(shard_token(s, i * halves + k)); }
     }
-    return high.size() <= handful && low.size() >= 16 * high.size();
+    const bool small = *high.rbegin() <= bound && *low.rbegin() > bound;
+    return small || (high.size() <= handful && low.size() >= 16 * high.size());
 }
 
 // Tells whether a file read as ids of 16 bits holds numbers of type F, all of them whole and of
@@ -185,14 +169,14 @@ template <class F> static bool raw_is_float(const Shard& s) {
 void shard_raw_check(const Shard& s, long V) {
     const long bound = V > 65536 ? (V - 1) >> 16 : 0;
     const auto reject = [&](const std::string& what, const std::string& type) {
-        die(EXIT_USER, s.path + ": " + what + ", wanted uint16 or a shard with a header",
+        die(s.path + ": " + what + ", wanted uint16 or a shard with a header",
             hint_as_type(type, s.path));
     };
     if (raw_is_float<double>(s)) { reject("looks like ids as float64", "float64"); }
     if (raw_is_float<float>(s)) { reject("looks like ids as float32", "float32"); }
     for (int width : { 8, 4 }) {
         const int bits = 8 * width;
-        if (!raw_is_wide(s, width, bound) && !raw_has_period(s, width)) { continue; }
+        if (!raw_is_wide(s, width, bound)) { continue; }
         reject(strf("looks like ids of %d bits each, without a header", bits),
                strf("uint%d", bits));
     }
@@ -349,15 +333,15 @@ static bool is_token(const Shard& s, long id, int V) {
 static void shard_copy(const Shard& s, long first, long n, int V, int* out) {
     const long changed = shard_changed(s, first, n);
     if (changed >= 0) {
-        die(EXIT_USER, s.path + strf(": from token %ld on, its bytes are not those that tokenize "
-                                     "wrote", changed),
+        die(s.path + strf(": from token %ld on, its bytes are not those that tokenize "
+                          "wrote", changed),
             "get the file again, or run tokenize again into another directory");
     }
     for (long i = 0; i < n; i++) {
         const long id = shard_token(s, first + i);
         if (!is_token(s, id, V)) {
-            die(EXIT_USER, s.path + strf(": got id %ld at token %ld, wanted ids below the "
-                                         "vocabulary of %d", id, first + i, V),
+            die(s.path + strf(": got id %ld at token %ld, wanted ids below the "
+                              "vocabulary of %d", id, first + i, V),
                 "give the tokenizer these shards were made with: --tokenizer tokenizer.json, or a "
                 "larger --vocab");
         }
