@@ -9,7 +9,7 @@ include mk/build.mk    # how a program is built
 include mk/tests.mk    # how the tests are built
 
 .SUFFIXES: # so that `make test_data` is an unknown target, and compiles no file of that name
-.PHONY: train_sink binary bench-ops nvcc_arch once switches rooms quick slow test-all core-tests compile-all \
+.PHONY: train_sink binary release bench-ops nvcc_arch once switches rooms quick slow test-all core-tests compile-all \
         ptx-all sanitizer check test \
         program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
@@ -20,6 +20,10 @@ train_sink: $(DIR)/train_sink
 
 binary: $(DIR)/train_sink # the same without the link; says where it is
 	$(if $(SAY),,@echo $<)
+
+# an archive of a program that needs no library, for processors of x86-64-v3 (AVX2), or ARCH=..
+release: build/$(ARCHIVE_NAME).tar.gz
+	@echo $<
 
 check: # are these switches a model? says so and builds nothing
 	@echo "$(DIR)"
@@ -83,6 +87,8 @@ bench: # speed and memory, beside PyTorch and other tokenizers where they are in
 help:
 	@echo "make train_sink [SWITCH=value ...]     build one model; the first value of a switch is" \
 	      "its default"
+	@echo "make release [ARCH=$(x86_64)]         build/train_sink-$(VERSION)-..tar.gz: no compiler and" \
+	      "no library is needed where it runs"
 	@echo "make test | test-all | demo | demo-bb | bench | experiments | mutants | compile-all |" \
 	      "ptx-all | sanitizer | check | size | clean"
 	@echo "scripts/reproduce list                 the paper's tables by name: build, train, compare"

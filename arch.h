@@ -2,7 +2,7 @@
 arch.h -- ARCH, everything about a model that is not compiled in, and what its rows generate: the
 struct, its checks, config.json both ways, its flags. The functions are in core/arch.cpp.
 
-A row with nothing special about it is named nowhere else: a new one needs an edit here alone.
+Most rows are named nowhere else, so that a new one needs an edit only here.
 */
 #ifndef ARCH_H
 #define ARCH_H
@@ -10,9 +10,9 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
 #include "rooms.h"
 #include "core/switches.h"
 
-// ---- ARCH. The struct, its checks, config.json both ways, the flags with their --help and the
-// log's line are made from these rows. A key that is missing means the default, so a new row breaks
-// no old checkpoint.
+// ---- ARCH. These rows generate the struct, its checks, config.json both ways, the flags with
+// their --help, and the log's line. A missing key means the default, so a new row breaks no old
+// checkpoint.
 //
 //  type   int, float, str, list: numbers with commas between, or kind: one of the names of a table;
 //         low, high: what a number may be
@@ -43,7 +43,7 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     READ(int, context, 0, "train_sink.seq", 0, (1 << 30) - 1, "T of the model that a run with a smaller --seq began with (0: T)") \
     /* norms */ \
     SWITCH(norm, NORM, "train_sink.norm") \
-    KIND(norm_kind, NORM_KIND, rms, "--norm-kind", "train_sink.norm_kind", "rms or ln, LayerNorm with a bias") \
+    KIND(norm_kind, NORM_KIND, rms, "--norm-kind", "train_sink.norm_kind", "rms (RMSNorm) or ln (LayerNorm, with a bias)") \
     NUMBER(int, norm_bias, 1, "--norm-bias", "train_sink.norm_bias", 0, 1, "0: LayerNorm without its bias") \
     NUMBER(float, eps, 1e-5f, "--norm-eps", "rms_norm_eps", 0, 1, "added inside the root of every norm") \
     NUMBER(int, norm_embed, 0, "--norm-embed", "train_sink.norm_embed", 0, 1, "1: a norm after the embedding") \
@@ -53,30 +53,31 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     NUMBER(int, out_bias, 0, "--out-bias", "train_sink.out_bias", 0, 1, "1: W_O has a bias") \
     NUMBER(int, ffn_bias, 0, "--ffn-bias", "train_sink.ffn_bias", 0, 1, "1: the FFN has biases") \
     NUMBER(int, head_bias, 0, "--head-bias", "train_sink.head_bias", 0, 1, "1: lm_head has a bias") \
-    NUMBER(int, tied, 0, "--tied", "tie_word_embeddings", 0, 1, "1: lm_head is the embedding") \
-    NUMBER(float, embed_scale, 1, "--embed-scale", "train_sink.embed_scale", 1e-6, 1e6, "the embedding is multiplied by this") \
-    NUMBER(float, logit_cap, 0, "--logit-cap", "train_sink.logit_cap", 0, 1e6, "logits are cap tanh(logit / cap) (0: as they are)") \
-    NUMBER(float, logit_divisor, 1, "--logit-divisor", "train_sink.logit_divisor", 1e-6, 1e6, "logits are divided by this") \
+    NUMBER(int, tied, 0, "--tied", "tie_word_embeddings", 0, 1, "1: lm_head shares the embedding's weights") \
+    NUMBER(float, embed_scale, 1, "--embed-scale", "train_sink.embed_scale", 1e-6, 1e6, "multiply the embedding by this") \
+    NUMBER(float, logit_cap, 0, "--logit-cap", "train_sink.logit_cap", 0, 1e6, "cap the logits: cap tanh(logit / cap) (0: no cap)") \
+    NUMBER(float, logit_divisor, 1, "--logit-divisor", "train_sink.logit_divisor", 1e-6, 1e6, "divide the logits by this") \
     NUMBER(float, residual_scale, 1, "--residual-scale", "train_sink.residual_scale", 1e-6, 1e6, \
-      "NORM=pre: x += this times attn(x), and so the FFN") \
+      "NORM=pre: multiply each branch by this before it is added to x") \
     /* positions */ \
     SWITCH(pe, PE, "train_sink.pe") \
     NUMBER(float, rope_base, 10000, "--rope-base", "rope_theta", 1e-3, 1e12, "base of the rotary angles", ROTATES_BASE) \
     NUMBER(float, rope_local, 0, "--rope-local", "train_sink.rope_local", 0, 1e12, \
-      "base in layers with a window, without scaling (0: --rope-base)", \
+      "rotary base in windowed layers, which are not scaled (0: --rope-base)", \
       READ_IF(!f.arch.window || some_layer(f.arch, turns_locally), "a layer that has a window and rotates")) \
-    NUMBER(float, rope_part, 1, "--rope-part", "train_sink.rope_part", 1e-3, 1, "share of a head's channels that rotate", \
+    NUMBER(float, rope_part, 1, "--rope-part", "train_sink.rope_part", 1e-3, 1, "fraction of a head's channels that rotate", \
       READ_IF(some_layer(f.arch, turns), "a layer that rotates")) \
     TEXT(rope_layers, "--rope-layers", "train_sink.rope_layers", \
-      "a pattern of 1 and 0 over the layers, repeated: 1110 leaves every fourth without rotation (empty: all)") \
+      "layers that rotate, as a repeating pattern of 1 and 0: 1110 skips every fourth (empty: all)") \
     KIND(slopes, SLOPES, even, "--alibi-slopes", "train_sink.alibi_slopes", \
-      "PE=alibi: even, 2^(-8h/H), or published, as ALiBi's authors do if H is no power of two", READ_IF(f.arch.pe == PE_alibi, "PE=alibi")) \
+      "PE=alibi: even, 2^(-8h/H), or published, which follows ALiBi's authors if H is not a power of two", \
+      READ_IF(f.arch.pe == PE_alibi, "PE=alibi")) \
     KIND(rope_scaling, ROPE, none, "--rope-scaling", "rope_scaling.rope_type", \
-      "none, linear, llama3 or yarn, for contexts longer than trained", \
+      "none, linear, llama3 or yarn, to go beyond the trained context", \
       READ_IF(f.arch.rope_factor != 1 || !f.init.empty(), "--rope-factor other than 1"), ROTATES_BASE) \
-    NUMBER(float, rope_factor, 1, "--rope-factor", "rope_scaling.factor", 1e-3, 1e6, "how many times longer than trained", ROTATES_BASE) \
+    NUMBER(float, rope_factor, 1, "--rope-factor", "rope_scaling.factor", 1e-3, 1e6, "how many times longer than the trained context", ROTATES_BASE) \
     NUMBER(int, rope_context, 8192, "--rope-context", "rope_scaling.original_max_position_embeddings", 1, (1 << 30) - 1, \
-      "llama3, yarn: the context that was trained", READ_IF(of_llama3(f) || of_yarn(f), "--rope-scaling llama3 or yarn")) \
+      "llama3, yarn: the trained context", READ_IF(of_llama3(f) || of_yarn(f), "--rope-scaling llama3 or yarn")) \
     NUMBER(float, rope_low, 1, "--rope-low", "rope_scaling.low_freq_factor", 0, 1e6, \
       "llama3: turns per context below which a channel is stretched", OF_LLAMA3) \
     NUMBER(float, rope_high, 4, "--rope-high", "rope_scaling.high_freq_factor", 0, 1e6, \
@@ -95,24 +96,25 @@ A row with nothing special about it is named nowhere else: a new one needs an ed
     /* attention */ \
     SWITCH(bias, BIAS, "train_sink.bias") \
     KIND(bias_share, SHARE, none, "--bias-share", "train_sink.bias_share", \
-      "learned biases: none (one for each head of keys and values) or heads (one for all)", \
+      "share the learned bias: none (one per key/value head) or heads (one for all heads)", \
       READ_IF(bias_of(f.arch).learn_k || bias_of(f.arch).add_v, "BIAS=k, v or kv")) \
     NUMBER(int, k_dims, 0, "--k-dims", "train_sink.k_dims", 0, 1 << 16, "learnable entries of k* (0: all; Table 13)", \
       READ_IF(bias_of(f.arch).column != LOGIT_COLUMN, "BIAS=k or kv")) \
     TEXT(v_star, "--v-star", "train_sink.v_star", "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
     NUMBER(float, attn_p, 1, "--attn-p", "train_sink.attn_p", 1e-6, 1e6, "p of softmax_p and sigmoid_p (Eq. 43)") \
-    NUMBER(float, attn_alpha, 1, "--attn-alpha", "train_sink.attn_alpha", 1e-6, 1e6, "rows of a normalized attention sum to this (Table 14)") \
+    NUMBER(float, attn_alpha, 1, "--attn-alpha", "train_sink.attn_alpha", 1e-6, 1e6, \
+      "make the rows of a normalized attention sum to this (Table 14)") \
     NUMBER(float, attn_bias, 0, "--attn-bias-init", "train_sink.attn_bias_init", -1e6, 1e6, \
-      "ATTN=sigmoid and others without exp: added to every score, such as -ln T") \
-    NUMBER(float, attn_cap, 50, "--attn-cap", "train_sink.attn_cap", 1e-6, 1e6, "ATTN=softcap: scores are cap tanh(score / cap)") \
-    NUMBER(float, score_scale, 0, "--score-scale", "train_sink.score_scale", 0, 1e6, "scores are q.k times this (0: 1 / sqrt(HS))") \
+      "ATTN without exp, such as sigmoid: add this to every score, for example -ln T") \
+    NUMBER(float, attn_cap, 50, "--attn-cap", "train_sink.attn_cap", 1e-6, 1e6, "ATTN=softcap: cap the scores, cap tanh(score / cap)") \
+    NUMBER(float, score_scale, 0, "--score-scale", "train_sink.score_scale", 0, 1e6, "multiply q.k by this (0: 1 / sqrt(HS))") \
     X(int, prefix, 0, "tpb", "--prefix", "train_sink.prefix", 0, (1 << 30) - 1, "", \
       "keys 1..P are visible to every query; the loss starts after them") \
     X(int, window, 0, "tpb", "--window", "train_sink.window", 0, (1 << 30) - 1, "", "query t sees keys t-W+1..t (0: all; section 6)", \
       IN_A_LAYER, \
       NOTED(f.arch.window < f.arch.T || command != COMMAND_train, "is not less than", "seq", "no key of a sequence is ever out of sight")) \
     TEXT(local, "--local-layers", "train_sink.local_layers", \
-      "a pattern of 1 and 0 over the layers, repeated: 10 gives every other one the window (empty: all)", IN_A_LAYER) \
+      "layers that have the window, as a repeating pattern of 1 and 0: 10 is every other one (empty: all)", IN_A_LAYER) \
     SWITCH(qk_norm, QKNORM, "train_sink.qknorm") \
     SWITCH(gate, GATE, "train_sink.gate") \
     SWITCH(combine, COMBINE, "train_sink.combine") \
@@ -123,7 +125,7 @@ struct Arch {
     #define X(type, field, otherwise, ...) type field = otherwise;
     ARCH(X)
     #undef X
-    str family; // the model_type that it was read as; it is written as that where that says it
+    str family; // the model_type it was read as, and is written as if it can be
 };
 #define X(...) +1
 enum { ARCH_ROWS = 0 ARCH(X) };
@@ -135,7 +137,8 @@ inline const BiasRow& bias_of(const Arch& arch) { return BIAS_ROWS[arch.bias]; }
 inline const PeRow&   pe_of(const Arch& arch)   { return PE_ROWS[arch.pe]; }
 inline const FfnRow&  ffn_of(const Arch& arch)  { return FFN_ROWS[arch.ffn]; }
 
-// Reads the value for layer l of a pattern such as 1110, which repeats; an empty one says 1.
+// Tells whether layer l is on in a repeating pattern such as 1110; an empty pattern means all
+// layers.
 inline bool in_pattern(const std::string& pattern, int l) {
     return pattern.empty() || pattern[l % pattern.size()] == '1';
 }
@@ -157,14 +160,14 @@ inline double v_star_norm(const Arch& arch) {
     return atof(arch.v_star.c_str() + colon + 1);
 }
 
-// Tells whether no output of this model depends on its extra column.
-inline bool column_idle(const Arch& arch) {
+// Tells whether no output of this model depends on its extra key.
+inline bool column_has_no_effect(const Arch& arch) {
     const BiasRow& bias = bias_of(arch);
     const bool has_v = bias.learn_v || v_star_norm(arch) != 0;
-    return column_idle(Attn::Z, bias, has_v, Attn::sim(0.0f) == 0);
+    return column_has_no_effect(Attn::Z, bias, has_v, Attn::sim(0.0f) == 0);
 }
 
-// Says so, and what would give it an effect; "" where it has one.
+// Returns a note that the extra key has no effect, and what would give it one; "" if it has.
 std::string column_note(const Arch& arch);
 
 // Counts the heads that have the slopes 2^(-8h/n) of PE=alibi, the rest those between them: all, or
@@ -176,13 +179,13 @@ inline int slope_heads(const Arch& arch) {
     return n;
 }
 
-// Names what layers have that have no attention, such as "Mamba"; NULL if all have it.
+// Names what replaces attention in some layers, such as "Mamba"; NULL if all have attention.
 inline const char* mixer_of(const Arch& arch) {
     return open_files ? open_files->mixer(arch) : NULL;
 }
 
-// Names what a model has that only runs forward, such as "Mamba layers"; "" if all of it can be
-// trained.
+// Names what a model has that only runs forward, such as "Mamba layers"; "" if the whole model can
+// be trained.
 inline std::string forward_only_part(const Arch& arch) {
     return open_files ? open_files->forward_only(arch) : "";
 }
@@ -206,9 +209,8 @@ inline bool is_flag(const ArchRow& r) { return r.by[0] == '-'; }
 // Returns "norm_kind" for "--norm-kind": a flag's name in the log has _ for -.
 std::string log_name(const ArchRow& r);
 
-// Fills in what follows from the rest, and dies if the rows are not a model that this binary
-// computes. where: "" for flags, else the config.json that the rows came from; errors then speak of
-// its keys.
+// Fills in the derived rows; dies if the rows are not a model that this binary can compute. where:
+// "" for flags, else the config.json the rows came from, whose keys the errors then name.
 void arch_settle(Arch* arch, const std::string& where);
 
 // ---- config.json
@@ -223,8 +225,8 @@ std::string key_name(const ArchRow& r);
 // a kind the first of its table.
 Arch arch_fixed();
 
-// Tells whether transformers.LlamaForCausalLM can open it: if all that LLaMA's config cannot
-// express has LLaMA's value. An allow-list.
+// Tells whether transformers.LlamaForCausalLM can open the model: whether everything that LLaMA's
+// config cannot express has LLaMA's value.
 bool is_llama(Arch arch);
 
 // Adds the rows of one object of config.json: "", "rope_scaling" or "train_sink", of which only

@@ -1,5 +1,5 @@
 /*
-attention_variants.cuh -- everything that differs between one train_sink and another.
+attention_variants.cuh -- everything that differs between one build and another.
 
 Attention here is one operation on one row. For the query at position t and its visible keys j:
 
@@ -10,7 +10,7 @@ Attention here is one operation on one row. For the query at position t and its 
     o_t = sum_j A_j v_j      output
 
 An ATTN variant says what f, f', Z and phi are (Gu et al. 2024, section 7.4 and Table 15). BIAS may
-add one extra column that belongs to no token (Table 4); PE may turn q and k or add to the score
+add one extra key that belongs to no token (Table 4); PE may turn q and k or add to the score
 (Table 3, Appendix A). The Makefile, `make help`, --help, the CPU reference, the CUDA kernels, the
 tests, the log and the checkpoints read the tables below; one other file knows their names, that
 which `export` puts beside the weights, scripts/modeling_train_sink.py. The Makefile reads the
@@ -20,11 +20,11 @@ TO ADD A VARIANT: one row in its table and, for ATTN and PE, one struct under it
 activation is new has one in ACTIVATIONS (block_variants.h). Then `make test` checks it.
 
     1 ATTN                   the attention operation
-    2 BIAS                   the extra column
+    2 BIAS                   the extra key
     3 PE                     positions
     4 the other switches     block_variants.h
     5 the choice             the names of the switches
-    6 row mathematics        what every variant shares, for one row, on host and device
+    6 row mathematics        the math that all variants share, for one row, on host and device
 */
 #ifndef ATTENTION_VARIANTS_CUH
 #define ATTENTION_VARIANTS_CUH
@@ -34,7 +34,7 @@ activation is new has one in ACTIVATIONS (block_variants.h). Then `make test` ch
 // ----------------------------------------------------------------------------
 // 1 switch ATTN=<name>     X_ATTN(name, Z, "A", "what it is; where in the paper"); Z: ZKind, below
 #define ATTN_VARIANTS(X_ATTN) \
-    X_ATTN(softmax,         Z_SUM,   "exp(s) / sum exp(s)",              "sums to 1: spare attention goes somewhere (Eq. 4)") \
+    X_ATTN(softmax,         Z_SUM,   "exp(s) / sum exp(s)",              "sums to 1, so spare attention must go somewhere (Eq. 4)") \
     X_ATTN(sigmoid,         Z_ONE,   "sigmoid(s)",                       "every key on its own, no normalization (Table 6)") \
     X_ATTN(sigmoid_norm,    Z_SUM,   "sigmoid(s) / sum sigmoid(s)",      "sigmoid, made to sum to 1 again (Table 6)") \
     X_ATTN(elu1,            Z_ONE,   "elu(s) + 1",                       "positive, linear above 0, not normalized (Table 6)") \
@@ -113,13 +113,13 @@ ATTN_VARIANTS(X_ATTN)
 #undef X_ATTN
 
 // ----------------------------------------------------------------------------
-// 2 switch BIAS=<name>  X_BIAS(name, extra column, learn k*, v*, v* in every output, token, "help")
-// The extra column has no position, is never masked, and joins the sum in Z. Its score is that of a
+// 2 switch BIAS=<name>  X_BIAS(name, extra key, learn k*, v*, v* in every output, token, "help")
+// The extra key has no position, is never masked, and joins the sum in Z. Its score is that of a
 // key k*, scale q . k*, or a logit z of each query head, which needs no k*. What is not learned is
 // 0.
 enum Column { NO_COLUMN, KEY_COLUMN, LOGIT_COLUMN };
 #define BIAS_VARIANTS(X_BIAS) \
-    X_BIAS(none,       NO_COLUMN,    0, 0, 0, 0, "keys and values are the tokens', nothing else") \
+    X_BIAS(none,       NO_COLUMN,    0, 0, 0, 0, "only the tokens' own keys and values") \
     X_BIAS(sink_token, NO_COLUMN,    0, 0, 0, 1, "one learned token x* before every sequence (Table 4, row 2)") \
     X_BIAS(kv,         KEY_COLUMN,   1, 1, 0, 0, "an extra learned key k* and value v* per key/value head (Table 4, row 3)") \
     X_BIAS(k,          KEY_COLUMN,   1, 0, 0, 0, "an extra learned key k* per key/value head, v* = 0 or --v-star (Table 4, row 4; Table 5)") \
@@ -141,11 +141,12 @@ static const BiasRow BIAS_ROWS[] = { BIAS_VARIANTS(X_BIAS) };
 BIAS_VARIANTS(X_BIAS)
 #undef X_BIAS
 
-// Tells whether the extra column is idle: an output depends on it by the sum in Z and by v*, and
+// Tells whether the extra key is idle: an output depends on it by the sum in Z and by v*, and
 // with neither it is left out of what is measured. So is a key k* = 0, whose score is 0, if f(0)
 // is 0.
 // bias: a BiasRow or a Bias_k; has_v: v* is not 0
-template <class B> constexpr bool column_idle(ZKind Z, const B& bias, bool has_v, bool zero_at_0) {
+template <class B>
+constexpr bool column_has_no_effect(ZKind Z, const B& bias, bool has_v, bool zero_at_0) {
     if (bias.column == NO_COLUMN) { return false; }
     const bool weighs_nothing = bias.column == KEY_COLUMN && !bias.learn_k && zero_at_0;
     return weighs_nothing || (Z == Z_ONE && !has_v);
@@ -155,7 +156,7 @@ template <class B> constexpr bool column_idle(ZKind Z, const B& bias, bool has_v
 // 3 switch PE=<name>       X_PE(name, "formula", "help")
 #define PE_VARIANTS(X_PE) \
     X_PE(rotary,    "q_t R(t), k_j R(j)",       "rotate pairs of channels by the position (Eq. 8)") \
-    X_PE(nope,      "nothing",                  "no positional embedding; the causal mask alone tells order") \
+    X_PE(nope,      "nothing",                  "no positional embedding; only the causal mask tells the order") \
     X_PE(absolute,  "h0_t += (sin, cos)(t)",    "fixed sinusoids (Eq. 5)") \
     X_PE(learnable, "h0_t += p_t",              "one learned row per position") \
     X_PE(relative,  "s += bucket(t - j)",       "the T5 bucket index itself, 0..31, not learned (Eq. 6)") \
@@ -205,7 +206,8 @@ static const PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
 // ----------------------------------------------------------------------------
 // 4 the other switches: block_variants.h
 
-// pairs that mean nothing, any value of the first set with any of the second: the Makefile says why
+// meaningless pairs, any value of the first set with any of the second; the Makefile prints the
+// reason
 #define CONFLICTS(X_CONFLICT) \
     X_CONFLICT(ATTN=kernel_elu|kernel_elu_norm BIAS=kv|k|zero|logit, "phi of k* is not defined") \
     X_CONFLICT(ATTN=mlp|mlp_norm               BIAS=kv|k|zero|logit, "phi of k* is not defined") \
@@ -222,7 +224,7 @@ static const PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
 #define SWITCHES(X) X(ATTN) X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
 
 // ----------------------------------------------------------------------------
-// 6 row mathematics. What a row keeps from forward for backward and the metrics is two numbers:
+// 6 row mathematics. Each row keeps two numbers of the forward pass for backward and the metrics:
 //      exp family:  A_j = exp((s_j - stat[0]) - stat[1]);   stat[0] = max_j s_j,
 //                                                           stat[1] = ln(Z exp(-stat[0]) / alpha)
 //      softpick:    A_j = max(0, that - exp(-stat[0] - stat[1])),   stat[0] = max(0, max_j s_j)
@@ -261,8 +263,8 @@ template <class P> HD P* attn_star(P* star, AttnShape s, int g) {
     return star + g * s.HS;
 }
 
-// Returns what the score of query head h's extra column is made of: its z, or the k* of its
-// key/value head; or the gradient of that.
+// Returns the parameter behind the extra key's score for query head h: its z, or the k* of its
+// key/value head; or that parameter's gradient.
 template <class Bi, class P> HD P* attn_column(P* star, AttnShape s, int h) {
     if (Bi::column != LOGIT_COLUMN) { return attn_star(star, s, h / (s.NH / s.KV)); }
     if (!star || s.bias_shared) { return star; }
@@ -285,7 +287,7 @@ HD bool attn_tile_full(AttnShape s, int t0, int t1, int j0, int j1) {
     return (j1 - 1 <= t0 && (!s.window || j0 > t1 - 1 - s.window)) || j1 <= s.prefix;
 }
 
-// Returns the slope of head h, which its loop over keys needs once.
+// Returns the slope of head h; compute it once, before the loop over keys.
 template <class Pe> HD float pe_slope(AttnShape s, int h) {
     if (s.slope_heads) { return Pe::slope(h, s.slope_heads); }
     return Pe::slope(h, s.NH);
@@ -298,7 +300,7 @@ template <class A, class Pe, class F> HD F attn_bias(AttnShape s, int distance, 
     return bias + F(s.shift);
 }
 
-// Returns what a masked score is set to, so that its weight is 0. (Where w is signed f' is not 0:
+// Returns the score of a masked key, whose weight is then 0. (Where w is signed f' is not 0:
 // backward masks ds itself.)
 template <class A, class F> HD F attn_masked() {
     if (A::is_signed) { return F(0); }
@@ -318,8 +320,8 @@ template <class A, class F> HD F attn_slope(F s, F cap) {
     return max_(F(1) - y * y, F(0));
 }
 
-// Returns the value that m, the largest score, starts from.
-template <class A, class F> HD F attn_least() {
+// Returns the initial value of m, the largest score.
+template <class A, class F> HD F attn_initial_max() {
     if (A::Z == Z_ABS) { return F(0); }
     return F(-INFINITY);
 }
@@ -339,7 +341,7 @@ template <class A, class F> HD F attn_mass(F w, F p) {
     return w;
 }
 
-// Returns what v is multiplied by.
+// Returns the factor of v.
 template <class A, class F> HD F attn_share(F w) {
     if (A::Z == Z_ABS) { return max_(w, F(0)); }
     return w;

@@ -10,7 +10,7 @@ attention_variants.cuh, which includes this.
 // NORM: a norm before the branch, one after it, and whether the latter is on the stream
 #define NORM_VARIANTS(X_NORM) \
     X_NORM(pre,      1, 0, 0, "h += f(n(h))",     "the stream is never normalized, a norm before each branch (Eq. 2)") \
-    X_NORM(post,     0, 1, 1, "h = n(h + f(h))",  "a norm of the stream after each branch (Eq. 3)") \
+    X_NORM(post,     0, 1, 1, "h = n(h + f(h))",  "normalizes the stream after each branch (Eq. 3)") \
     X_NORM(sandwich, 1, 1, 0, "h += n(f(n(h)))",  "before and after each branch: Gemma 2 and 3") \
     X_NORM(branch,   0, 1, 0, "h += n(f(h))",     "after each branch, before it joins the stream: OLMo 2")
 #define NORM_NAME(name, ...) NORM_##name,

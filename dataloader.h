@@ -35,9 +35,9 @@ struct DataOptions {
     long train_tokens = 0;                       // only the first N training tokens; 0: all
     std::vector<long> held;                      // tokens held out of each source, as another run
                                                  // did; empty: by the rule
-    int vocab = 0;                               // ids the model has; 0: as many as the data need
+    int vocab = 0;                               // ids the model has; 0: as many as the data needs
     std::vector<int> random_token;               // 1-based positions replaced by Uniform(V)
-    double random_share = 1;                     // of the sequences get random tokens
+    double random_share = 1;                     // fraction of sequences that get random tokens
     std::vector<std::pair<int, int>> fix_token;  // 1-based position, id
 
     int bb_vocab = 256;
@@ -49,7 +49,7 @@ struct DataOptions {
 
     std::string sft;                             // conversations: segments, zephyr, chatml
     std::string sft_loss;                        // assistant or all
-    bool skip_bad = false;                       // broken records are counted and left out
+    bool skip_bad = false;                       // count and skip broken records
 };
 
 // ----------------------------------------------------------------------------
@@ -65,10 +65,10 @@ struct Bigram {
     int triggers = 0;
     int bos = 0;
     std::vector<float> keep;                     // (n, n) alias tables: the chance to keep column j
-    std::vector<int> other;                      // (n, n) and what it gives otherwise
+    std::vector<int> other;                      // (n, n) the token it gives otherwise
 };
 
-// Draws the token that follows `last`, which is no trigger.
+// Draws the token after `last`, which must not be a trigger.
 inline int bigram_draw(const Bigram& g, int last, Rng* rng) {
     const uint64_t random = rng_next(rng);       // high half: the column; low half: keep or alias
     const size_t row = (size_t)last * g.n;
@@ -100,9 +100,9 @@ struct Source {
     Tokens train;
     Tokens val;
     long windows = 0;                            // training windows in use
-    long val_windows = 0;                        // validation windows there are
+    long val_windows = 0;                        // validation windows
     uint64_t weight = 1;                         // share of the mixture
-    uint64_t drawn = 0;                          // sequences given out so far
+    uint64_t drawn = 0;                          // sequences drawn so far
     std::string fingerprint;                     // of its tokens, once it is known
 };
 
@@ -146,20 +146,20 @@ double source_weight(std::string* name);
 // named, with a weight, under data/, or from `directory`.
 std::vector<std::string> names_listed(const std::string& list, const std::string& directory = ".");
 
-// Opens and checks what the options name; dies with what is wrong.
+// Opens and checks the data that the options name; dies if anything is wrong.
 Data data_open(const DataOptions& opt);
 
-// Dies of edits outside of a sequence of o.T tokens and its target, or of V ids.
+// Dies if an edit lies outside a sequence of o.T tokens and its target, or uses an id not below V.
 void data_edits_check(const DataOptions& o, int V);
 
-// Puts a token in the place of another. Where that is no target, the new one is none either.
+// Replaces a token. If the old one was masked, so is the new one.
 inline void replace_token(int* x, int id) { *x = *x < 0 ? ~id : id; }
 
 // Edits a sequence as section 5 of the paper does: tokens at chosen positions are random, or fixed.
 // The random ones, and which sequences get them, depend on the sequence, not on when it is read.
 inline void data_edit(const Data& d, uint64_t key, uint64_t index, int T1, int* x) {
     const DataOptions& o = d.opt;
-    // what BOS replaces was a target in the window before, so that no token is lost
+    // the token that BOS replaces was a target in the previous window, so none is lost
     if (o.bos == "seq" && !d.bb) { x[0] = d.tokenizer.bos; }
     if (!o.random_token.empty()) {
         const uint64_t sequence = mix64(key, index);
@@ -195,7 +195,7 @@ inline size_t data_pick(const Data& d, uint64_t n) {
     return pick;
 }
 
-// Writes the next training sequence to out (T+1); NULL: another process takes it.
+// Writes the next training sequence to out (T+1); NULL: skips it, because another process takes it.
 inline void data_next_sequence(Data* d, int* out) {
     const int T = d->opt.T;
     const uint64_t key = mix64(d->opt.seed, STREAM_TRAIN);
@@ -241,29 +241,29 @@ void data_val(Data* d, int* out, int B, long first);
 // take turns.
 int data_probe(Data* d, int* out);
 
-// What is wanted of a file of prompts, as the paper's probe files are.
+// How to read a file of prompts, such as the paper's probe files.
 struct PromptOptions {
     int n;                                       // sequences
-    int len;                                     // of each, without the one token more
+    int len;                                     // of each, not counting the extra target
     bool skip_bad = false;
     bool windows = false;                        // all records laid end to end, each with EOS, and
                                                  // sequence i is their tokens [i len, i len + len]
     const DataOptions* edits = NULL;             // BOS and edits
 };
 
-// Writes the first len + 1 tokens of each record of a .jsonl that has as many to out (n, len + 1);
-// returns how many there are. Counts the shorter ones, which are skipped, and those that brought
-// their BOS.
+// Writes the first len + 1 tokens of each .jsonl record that is long enough to out (n, len + 1);
+// returns how many there are. Counts the shorter records, which it skips, and those that came with
+// a BOS.
 int data_prompts(const std::string& path, const Tokenizer& tok, const PromptOptions& wanted,
                  int* out, TextCounts* counts);
 
 // Returns the position, as JSON for the checkpoint: how many sequences were drawn, in all and from
-// each source; and what tells whether the data are still the same.
+// each source; and fingerprints, to detect changed data.
 std::string data_state(Data* d);
 
-// Notes what the tokens are. From then on data_unchanged dies if a file of theirs was written to,
-// in place, and holds others: what was trained on is not what the log names. Of large files it
-// compares a part alone, and then returns the name of the first that was touched; else "".
+// Records a fingerprint of the tokens. From then on data_unchanged dies if one of their files was
+// overwritten in place: the log would no longer name the training data. Of large files it compares
+// a part alone, and then returns the name of the first that was touched; else "".
 void data_mark(Data* d);
 std::string data_unchanged(Data* d);
 

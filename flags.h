@@ -1,5 +1,5 @@
 /*
-flags.h -- the command line: one row a flag. The struct, the parser, --help and the config line of
+flags.h -- the command line, one row per flag. The struct, the parser, --help and the config line of
 the log come from it. Its functions are in shell/flags.cpp.
 */
 #ifndef FLAGS_H
@@ -20,7 +20,7 @@ struct Preset { const char* name; long L, C, NH, F, V, T, B; };
 static const Preset PRESET_ROWS[] = { PRESETS(X) };
 #undef X
 
-// Groups: the headings of --help, in this order; OWN, those of one command alone, come first
+// Groups: the headings of --help, in this order; OWN, flags of a single command, comes first
 #define FLAG_GROUPS(X) \
     X(OWN, "") X(DATA, "data") X(BB, "the built-in task, -d bb") X(MODEL, "model") \
     X(TRAINING, "training") X(MEASURING, "measuring") X(RUN, "the run")
@@ -47,9 +47,9 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
 // are made from the rows.
 //
 //  cmds   commands that take it (t train, p probe, e eval, g generate, s score, k tokenize,
-//         b bench, c check, x export; T: train, where --resume has to keep it)
+//         b bench, c check, x export; T: train, and --resume keeps it)
 //  group  where --help shows it
-//  low, high   the smallest and largest number it may be given
+//  low, high   smallest and largest value
 //  ...    its rules: what reads it, what bounds it, and what it means to some commands. `f` is the
 //         Flags, `command` the letter. shell/flag_rules.cpp has them
 //             READ_IF(condition, wanted)           else a value that was given is refused
@@ -69,25 +69,26 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
 #define ON(cmds, group, name, ...) X(cmds, group, bool, name, false, 0, 0, "", __VA_ARGS__)
 #define FLAGS(X) \
     WORDS("tpbe", DATA, data, "bb", \
-      "bb, a .txt or .jsonl, a directory of shards, or NAME in data/; A:3,B:1 mixes. probe, eval: without it, what the run held out", \
+      "bb, a .txt or .jsonl file, a directory of shards, or a NAME in data/; A:3,B:1 mixes two. probe, eval: by default what the run held out", \
       NOT_PRODUCTS) \
-    WORDS("tpgske", DATA, tokenizer, "", "tokenizer.json for text; without it, the model's own, or bytes (257 ids)", OF_TEXT) \
+    WORDS("tpgske", DATA, tokenizer, "", "tokenizer.json for text (default: the model's own, or else bytes, 257 ids)", OF_TEXT) \
     WORDS("Tpgske", DATA, bos, "none", \
       "BOS: none, seq or doc (before every sequence or document)", OF_TEXT, FOR("k", "BOS: none or doc (before every document)"), \
       FOR("pe", "BOS: default (the tokenizer's), none, seq, doc, or a token"), FOR("gs", "BOS: default (the tokenizer's) or none", "default")) \
     WORDS("Tpe", DATA, sft, "", "train on conversations: -d is a .jsonl of segments (scripts/sft.py), or of messages for zephyr or chatml", \
       OF_TEXT) \
-    WORDS("Tpe", DATA, sft_loss, "assistant", "--sft: the loss counts assistant (the answers and their end) or all, whatever a record says", \
+    WORDS("Tpe", DATA, sft_loss, "assistant", \
+      "with --sft, which tokens the loss counts: assistant (the answers and their end) or all, whatever a record says", \
       READ_IF(!f.sft.empty(), "--sft segments, zephyr or chatml")) \
-    WHOLE("Tk", DATA, train_tokens, 0, 0, MOST, "use only the first N training tokens, which a run reads again and again (0: all)", \
+    WHOLE("Tk", DATA, train_tokens, 0, 0, MOST, "train on the first N tokens only, over and over (0: all)", \
       BOUND(!f.train_tokens || f.train_tokens >= f.arch.T, "at least", "seq", "else there is no sequence")) \
-    WORDS("Tpe", DATA, random_token, "", "positions, from 1, that get a random token: 1,2 (section 5)") \
-    DECIMAL("Tpe", DATA, random_share, 1, 0, 1, "share of the sequences that get them; the others stay as they are", \
+    WORDS("Tpe", DATA, random_token, "", "put a random token at these positions, counted from 1: 1,2 (section 5)") \
+    DECIMAL("Tpe", DATA, random_share, 1, 0, 1, "fraction of sequences that get them", \
       READ_IF(f.given_random_token, "--random-token POSITIONS"), READ_IF(f.random_share > 0, "more than 0, or no --random-token")) \
-    WORDS("Tpe", DATA, fix_token, "", "POS:ID puts this token at this position, from 1 (Table 10)") \
+    WORDS("Tpe", DATA, fix_token, "", "POS:ID puts token ID at position POS, counted from 1 (Table 10)") \
     ON("Tpke", DATA, skip_bad, "count and skip broken .jsonl records instead of stopping", OF_TEXT) \
-    WHOLE("Tpbe", BB, bb_vocab, 256, 2, 65535, "bb: ordinary tokens; one more id is <s>", OF_BB) \
-    WHOLE("Tpe", BB, bb_triggers, 1, 0, 65535, "bb: how many of them are triggers", OF_BB, \
+    WHOLE("Tpbe", BB, bb_vocab, 256, 2, 65535, "bb: number of ordinary tokens; <s> is one more", OF_BB) \
+    WHOLE("Tpe", BB, bb_triggers, 1, 0, 65535, "bb: number of triggers among them", OF_BB, \
       BOUND(f.bb_triggers < f.bb_vocab, "less than", "bb_vocab", "a trigger is one of the tokens")) \
     DECIMAL("Tpe", BB, bb_trigger_prob, 0.15, 0, 1, "bb: probability of each trigger", OF_BB, \
       READ_IF(f.bb_triggers > 0, "--bb-triggers 1 or more")) \
@@ -95,17 +96,17 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     WHOLE("Tpe", BB, bb_table, 1, 0, MOST, "bb: seed of the bigram table", OF_BB) \
     WHOLE("Tpe", BB, bb_bos, 1, 0, 1, "bb: 1 puts <s> first, 0 does not", OF_BB) \
     WORDS("tb", MODEL, model, "", "preset:" PRESETS(PRESET_NAME) " (train without it: by data and backend; bench: bb)", NOT_PRODUCTS) \
-    WHOLE("tb", TRAINING, batch, 0, 0, 1<<24, "sequences in memory at once, B (0: the preset's)", NOT_PRODUCTS) \
+    WHOLE("tb", TRAINING, batch, 0, 0, 1<<24, "B, sequences per micro-batch (0: the preset's)", NOT_PRODUCTS) \
     WHOLE("tb", TRAINING, total_batch, 0, 0, 1L<<40, "tokens per step, a multiple of batch * seq (0: batch * seq)", NOT_PRODUCTS) \
     WHOLE("tb", TRAINING, steps, 1000, 0, MOST, "optimizer steps (bench: 12 unless given)", NOT_PRODUCTS) \
-    ONE_OF("T", TRAINING, optimizer, OPTIMIZER, adamw, "adamw, muon (matrices of layers, adamw the rest) or sgd (momentum beta1)") \
-    WHOLE("T", TRAINING, min_context, 0, 0, 1<<30, "train only on targets with this many tokens before them (0: all)", \
+    ONE_OF("T", TRAINING, optimizer, OPTIMIZER, adamw, "adamw, muon (for matrices inside layers; adamw for the rest) or sgd (with momentum beta1)") \
+    WHOLE("T", TRAINING, min_context, 0, 0, 1<<30, "train only on targets with at least this many tokens before them (0: all)", \
       READ_IF(f.min_context > f.arch.prefix || !f.min_context, "more than --prefix"), \
       BOUND(f.min_context <= f.arch.T, "at most", "seq", "else no target is trained on")) \
     DECIMAL("t", TRAINING, lr, 4e-4, 0, MANY, "peak learning rate") \
     WHOLE("t", TRAINING, warmup, 100, 0, MOST, "steps of linear warm-up", \
       NOTED(f.warmup <= f.steps, "is more than", "steps", "the run ends before --lr is reached")) \
-    ONE_OF("t", TRAINING, schedule, SCHEDULE, constant, "after warm-up: constant (as released) or cosine (the paper)") \
+    ONE_OF("t", TRAINING, schedule, SCHEDULE, constant, "after warm-up: constant (as in the released code) or cosine (as in the paper)") \
     DECIMAL("t", TRAINING, min_lr, 0.0, 0, MANY, "learning rate at the end of cosine", \
       READ_IF(f.schedule == SCHEDULE_cosine, "--schedule cosine"), BOUND(f.min_lr <= f.lr, "at most", "lr", "a cosine falls from --lr to --min-lr")) \
     DECIMAL("T", TRAINING, beta1, 0.9, 0, 1, "AdamW, SGD: decay of the mean gradient", \
@@ -113,60 +114,62 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     DECIMAL("T", TRAINING, beta2, 0.95, 0, 1, "AdamW: decay of the mean square", OF_ADAM, \
       BOUND((float)f.beta2 < 1, "less than 1", "", "with 1 the mean of their squares stays 0")) \
     DECIMAL("T", TRAINING, adam_eps, 1e-8, 1e-30, MANY, "AdamW: added to the root of the mean square", OF_ADAM) \
-    DECIMAL("t", TRAINING, weight_decay, 0.1, 0, MANY, "of all parameters") \
-    DECIMAL("t", TRAINING, grad_clip, 1.0, 0, MANY, "largest norm of the gradient (0: any)") \
+    DECIMAL("t", TRAINING, weight_decay, 0.1, 0, MANY, "weight decay, on all parameters") \
+    DECIMAL("t", TRAINING, grad_clip, 1.0, 0, MANY, "clip the gradient to this norm (0: do not clip)") \
     WHOLE("t", MEASURING, eval_every, 100, 0, MOST, "steps between evaluations (0: only the first and the last)", \
       NOTED(!f.given_eval_every || f.eval_every <= f.steps, "is more than", "steps", "only both ends are evaluated")) \
-    WHOLE("t", RUN, save_every, 0, 0, MOST, "steps between checkpoints that are kept, from step 0 on (0: only the last)", \
+    WHOLE("t", RUN, save_every, 0, 0, MOST, "steps between permanent checkpoints, starting at step 0 (0: only the last)", \
       NOTED(!f.given_save_every || f.save_every <= f.steps, "is more than", "steps", "only the last step is saved")) \
     DECIMAL("t", RUN, save_minutes, 10.0, 0, MANY, "minutes between automatic checkpoints; each replaces the one before (0: none)") \
-    ONE_OF("t", RUN, save_optimizer, KEEP, last, "which checkpoints keep what --resume needs: last, all or none") \
+    ONE_OF("t", RUN, save_optimizer, KEEP, last, "which checkpoints keep the optimizer state that --resume needs: last, all or none") \
     WHOLE("t", RUN, print_every, 0, 0, MOST, "steps between printed lines (0: about one line per second)") \
-    WHOLE("t", MEASURING, sample, 64, 0, 1<<20, "tokens of the sample that every evaluation writes (0: none)", \
+    WHOLE("t", MEASURING, sample, 64, 0, 1<<20, "length of the text sample at each evaluation, in tokens (0: none)", \
       READ_IF(f.data != "bb" || !f.sample, "text to learn to write: --data FILE")) \
     WHOLE("t", MEASURING, val_seqs, 100, 1, 1<<24, "validation sequences") \
-    WORDS("tpe", MEASURING, probe_len, "64", "T of the sink metrics", FOR("p", "T of the sink metrics, or a list: 64,256")) \
-    WHOLE("tpe", MEASURING, probe_seqs, 100, 1, 1<<20, "sequences of the sink metrics") \
+    WORDS("tpe", MEASURING, probe_len, "64", "sequence length for the sink metrics", \
+      FOR("p", "sequence length for the sink metrics, or a list: 64,256")) \
+    WHOLE("tpe", MEASURING, probe_seqs, 100, 1, 1<<20, "number of sequences for the sink metrics") \
     WORDS("tp", MEASURING, eps, "0.3", "threshold of Sink_k, or a list") \
-    WORDS("pe", MEASURING, sink_at, "", "also Sink_k of these tokens, such as 15,20") \
-    WHOLE("Tpgbce", RUN, seed, 1, 0, MOST, "seed of the initial weights, the order of the data and the samples", \
+    WORDS("pe", MEASURING, sink_at, "", "also report Sink_k at these positions: 15,20") \
+    WHOLE("Tpgbce", RUN, seed, 1, 0, MOST, "seed for initial weights, data order and samples", \
       READ_IF(f.probe_input != INPUT_natural || !strchr("pe", command), "--probe-input random or repeated: natural text is not drawn by it"), \
       FOR("pe", "seed of random sequences"), FOR("g", "seed of the drawn tokens"), FOR("bc", "seed of the weights and the tokens")) \
     WORDS("tkx", RUN, out, "", "directory of the run (empty: runs/NNNN-<switches>)", \
       FOR("k", "directory of the shards; -d NAME finds data/NAME"), \
       FOR("x", "directory that the model is written to")) \
-    WORDS("T", MODEL, init, "", "start from a checkpoint: ours, a Hugging Face directory or a GGUF file") \
-    DECIMAL("T", MODEL, init_logit, 0.0, -1e6, 1e6, "BIAS=logit: initial z of every head; -30 amounts to none", \
+    WORDS("T", MODEL, init, "", "start from the weights of a checkpoint: ours, a Hugging Face directory or a GGUF file") \
+    DECIMAL("T", MODEL, init_logit, 0.0, -1e6, 1e6, "BIAS=logit: initial z of every head; -30 is as good as none", \
       READ_IF(bias_of(f.arch).column == LOGIT_COLUMN && bias_of(f.arch).learn_k, "a build with BIAS=logit")) \
     WORDS("T", TRAINING, only, "", "train only the tensors whose names contain one of these words: sinks,k_star") \
-    ON("t", RUN, resume, "continue from the newest checkpoint in --out: flags that are not given are the run's own") \
-    ON("tb", RUN, graph, "CUDA: record a micro-batch and start it with one call, for small models") \
+    ON("t", RUN, resume, "continue from the newest checkpoint in --out; flags you leave out keep the run's values") \
+    ON("tb", RUN, graph, "CUDA: record a micro-batch as a CUDA graph and launch it with one call; helps small models") \
     WHOLE("tb", RUN, hopper, 1, 0, 1, "CUDA: 1 computes attention by the kernels for Hopper, where the card is one, 0 by those for all") \
-    DECIMAL("t", RUN, stop_after, 0.0, 0, MANY, "minutes after which to save and stop (0: never)") \
+    DECIMAL("t", RUN, stop_after, 0.0, 0, MANY, "save and stop after this many minutes (0: never)") \
     OPEN_FLAGS(X) \
     ONE_OF("pe", DATA, probe_from, FROM, start, "from a .jsonl: start (of each record) or windows (of all)") \
     ONE_OF("pe", DATA, probe_input, INPUT, natural, "natural (from -d), random, or repeated (one token each)") \
     WORDS("psbe", RUN, json, "", "file for all that was measured (docs/json.md)", NOT_PRODUCTS, \
       FOR("e", "file for every printed row (docs/json.md)"), \
       FOR("s", "file for the scores of every task (docs/json.md)"), FOR("b", "file for the times (docs/json.md)")) \
-    ON("p", MEASURING, per_sequence, "also write alpha[seq][L][H][k]", READ_IF(!f.json.empty(), "--json FILE")) \
-    WORDS("p", OWN, dump, "", "write attention maps and QK geometry here as .npy") \
-    WORDS("p", OWN, dump_heads, "0:0", "LAYER:HEAD,... for --dump, or all", READ_IF(!f.dump.empty(), "--dump DIR")) \
-    WHOLE("p", OWN, dump_seq, 0, 0, 1<<20, "which probe sequence --dump shows, from 0", READ_IF(!f.dump.empty(), "--dump DIR"), \
+    ON("p", MEASURING, per_sequence, "with --json, also write alpha for each sequence, as alpha[seq][L][H][k]", \
+      READ_IF(!f.json.empty(), "--json FILE")) \
+    WORDS("p", OWN, dump, "", "write attention maps and query-key geometry to this directory as .npy") \
+    WORDS("p", OWN, dump_heads, "0:0", "heads to --dump: LAYER:HEAD,... or all", READ_IF(!f.dump.empty(), "--dump DIR")) \
+    WHOLE("p", OWN, dump_seq, 0, 0, 1<<20, "probe sequence to --dump, counted from 0", READ_IF(!f.dump.empty(), "--dump DIR"), \
       BOUND(f.dump_seq < f.probe_seqs, "less than", "probe_seqs", "the first sequence is number 0")) \
     AFTER_FLAGS(X) \
     WORDS("tpgsbce", RUN, product, "", "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the fastest on such a processor)") \
     WHOLE("b", OWN, lm_head_rows, 0, 0, 1<<24, "tokens whose logits are computed at once (0: what the backend finds good)", NOT_PRODUCTS) \
-    ON("b", OWN, products, "time only the CPU's matrix products: is fp32 or bf16 faster here?") \
+    ON("b", OWN, products, "time only the CPU's matrix products, to see whether fp32 or bf16 is faster here") \
     WORDS("g", OWN, prompt, "", "text to continue; -: standard input, which is not printed again (scripts/chat.py)") \
-    WHOLE("g", OWN, tokens, 200, 0, 1<<24, "tokens to write") \
-    DECIMAL("g", OWN, temperature, 1.0, 0, MANY, "0: always the likeliest token") \
-    WHOLE("g", OWN, top_k, 0, 0, 1<<24, "draw among the k likeliest (0: all)", READ_IF(f.temperature > 0, "--temperature above 0")) \
-    WORDS("k", OWN, val, "", "files whose documents go into val shards, separated by commas") \
-    DECIMAL("k", OWN, val_fraction, 0.0, 0, 1, "share of the documents that go into val shards") \
-    WORDS("k", OWN, domains, "", "by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,..") \
+    WHOLE("g", OWN, tokens, 200, 0, 1<<24, "number of tokens to generate") \
+    DECIMAL("g", OWN, temperature, 1.0, 0, MANY, "sampling temperature (0: always the likeliest token)") \
+    WHOLE("g", OWN, top_k, 0, 0, 1<<24, "sample from the k likeliest tokens (0: all)", READ_IF(f.temperature > 0, "--temperature above 0")) \
+    WORDS("k", OWN, val, "", "files to hold out as val shards, separated by commas") \
+    DECIMAL("k", OWN, val_fraction, 0.0, 0, 1, "fraction of documents to hold out as val shards") \
+    WORDS("k", OWN, domains, "", "Pile domains to keep, by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,...") \
     WHOLE("k", OWN, shard_tokens, 100000000, 1, 2000000000, "tokens per shard") \
-    WHOLE("k", OWN, threads, 0, 0, 4096, "threads (0: all cores); the shards do not depend on it")
+    WHOLE("k", OWN, threads, 0, 0, 4096, "threads (0: all cores); any number gives the same shards")
 
 struct Flags {
 #define X(cmds, group, type, name, preset, ...) \
@@ -176,9 +179,9 @@ struct Flags {
     #undef X
     Arch arch; // the flags of ARCH, 0 where the preset or the data decide
     bool given_arch[ARCH_ROWS] = {};             // by row
-    std::vector<std::string> words;              // of the command line that are no flags
+    std::vector<std::string> words;              // arguments that are not flags
 
-    Flags();                                     // these are long, and so compiled once
+    Flags();                                     // long functions, so compiled once
     Flags(const Flags&);
     Flags& operator=(const Flags&);
     ~Flags();
@@ -191,9 +194,9 @@ struct Flags {
     X(probe,    'p', "CHECKPOINT", \
       "measure the sink in a checkpoint: ours, a Hugging Face directory or a GGUF file") \
     AFTER_COMMANDS(X) \
-    X(generate, 'g', "CHECKPOINT", "write text with a checkpoint") \
+    X(generate, 'g', "CHECKPOINT", "generate text from a checkpoint") \
     X(tokenize, 'k', "FILE...", \
-      "turn text (.txt .jsonl .jsonl.zst .jsonl.gz; -: .jsonl from standard input) into shards in --out") \
+      "tokenize text (.txt .jsonl .jsonl.zst .jsonl.gz; - reads .jsonl from standard input) into shards in --out") \
     OPEN_COMMANDS(X) \
     X(bench,    'b', "", "time training steps on random tokens") \
     X(check,    'c', "", "check this build's gradients against finite differences")
@@ -231,7 +234,7 @@ struct FlagRow : Field {
     bool of_model;                               // a row of ARCH
     std::vector<FlagRule> rules;
 
-    // Tells whether the command takes the flag. A model's flags are those of check, too.
+    // Tells whether the command takes the flag. check also takes every flag of the model.
     bool of(char command) const {
         if (command == COMMAND_train && fixed()) { return true; }
         if (command == COMMAND_check && of_model) { return true; }
@@ -272,7 +275,7 @@ void usage(char command);
 void welcome();
 
 // Dies at a word that no command takes, and names the command that it resembles most.
-void command_known(const Flags& f, char command);
+void command_check(const Flags& f, char command);
 
 // Reads the command line. *command: its letter. Ends the program at what it does not know.
 Flags flags_parse(int argc, char** argv, char* command);

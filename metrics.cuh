@@ -1,15 +1,15 @@
 /*
-metrics.cuh -- what this program exists to measure, defined once. Formulas: Gu et al. 2024, section
-3.2 and 7.4, and the official code where the text is silent; A is the attention map of one head on
-one sequence, rows are queries, 1 <= k <= T.
+metrics.cuh -- the metrics that this program exists for, defined once. Formulas: Gu et al. 2024,
+section 3.2 and 7.4, and the official code where the text is silent; A is the attention map of one
+head on one sequence, rows are queries, 1 <= k <= T.
 
-    alpha_k     mean over queries i >= k of A_ik: how much of its audience's attention token k gets
+    alpha_k     mean over queries i >= k of A_ik: the attention that token k gets from its queries
     Sink_k      mean over sequences, layers, heads of [alpha_k > eps]: threshold first, then
                 average; eps 0.3, T 64
     proxy       the same for |w_ij| / sum_j |w_ij|: for operations whose rows do not sum to 1
-    star        the extra column or the sink token: the map is then (T+1) x (T+1), row and
-                column 0 are the star's; the query row of an extra column is one-hot on itself.
-                A column that no output depends on (column_idle) is not there
+    star        the extra key or the sink token: the map is then (T+1) x (T+1), row and
+                column 0 are the star's; the query row of an extra key is one-hot on itself.
+                A column that no output depends on (column_has_no_effect) does not count
     mass        mean over queries of sum_j A_ij over the tokens (the star left out)
     entropy     mean over queries of -sum_j P_ij ln P_ij, P the proxy over all columns
     norms       l2 norms of hidden states, keys, values: the first token's and the others' mean
@@ -30,12 +30,12 @@ enum { METRIC_K = 10 }; // alpha_k is kept for k = 1..10
 // ----------------------------------------------------------------------------
 // 1 one head on one sequence
 
-// HEAD_METRICS: what is measured of a head besides alpha, a row each. A row makes the field of
+// HEAD_METRICS: the metrics of a head besides alpha, one per row. A row generates the field of
 // HeadMetrics, its sum and its mean, its place among CUDA's sums and its key in the log and --json;
-// scripts/lib/runlog.py reads the rows. What a query adds to the sum is in HeadSums below (the CPU
-// calls it too) and in attention_metrics_kernel (cuda/metrics.cuh).
+// scripts/lib/runlog.py reads the rows. A query is added to the sums by HeadSums below, which the
+// CPU backend calls as well, and in attention_metrics_kernel (cuda/metrics.cuh).
 //
-//   over     QUERY_MEAN: over the queries; QUERY_SUM: as it is, of what only one query adds
+//   over     QUERY_MEAN: over the queries; QUERY_SUM: the sum, where only one query adds
 //   heads    EVERY_HEAD, or GATED: 0 without a gate, and then not in the log
 //
 //    field       over        key in the log   heads       what it is
@@ -77,8 +77,8 @@ HD bool metric_is_mean(int metric) {
 template <class A> bool attn_sums_to_one(float alpha) { return A::Z == Z_SUM && alpha == 1.0f; }
 
 namespace ref {
-// The sums that HeadMetrics are made from. Each query t adds a row of weights: T tokens, then the
-// extra column. The star is the extra column, or the sink token: then skip is 1.
+// The sums behind HeadMetrics. Each query t adds a row of weights: T tokens, then the extra key.
+// The star is the extra key, or the sink token (skip is then 1).
 struct HeadSums {
     double alpha[METRIC_K + 1] = {};
     double proxy[METRIC_K + 1] = {};
@@ -111,7 +111,7 @@ struct HeadSums {
         const double inv = sum_abs > 0 ? 1 / sum_abs : 0;
         alpha[0] += star;
         proxy[0] += fabs(star) * inv;
-        if (t < skip) { return; } // the sink token's own query is no real query
+        if (t < skip) { return; } // the sink token's own query does not count
         const int i = t - skip + 1; // query i counts for tokens k <= i only, also with a prefix
         for (int k = 1; k <= std::min<int>(METRIC_K, i); k++) {
             const double w = token[k - 1];
@@ -165,7 +165,7 @@ struct HeadSums {
 // skip = 1 if row 0 is a sink token. O(T) memory per thread
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
-                       StarColumn<const real> star, HeadGate<const real> gate, int skip,
+                       ExtraKey<const real> star, HeadGate<const real> gate, int skip,
                        AttnShape s) {
 #pragma omp parallel for schedule(dynamic)
     for (int bh = 0; bh < s.B * s.NH; bh++) {
@@ -250,7 +250,7 @@ struct NormPair {
     std::vector<double> rest;
 };
 
-// All that is measured of a model on n sequences.
+// All metrics of a model on n sequences.
 struct Metrics {
     int n = 0;
     int T = 0;                       // length of the sequences
@@ -282,7 +282,7 @@ struct Metrics {
 // Returns the largest entry of h after layer l - 1, over the median.
 inline double spike_at(const Metrics& m, size_t l) { return m.h_max[l] / m.h_median[l]; }
 
-// Returns the l at which that is most.
+// Returns the l with the largest spike.
 inline size_t spike_layer(const Metrics& m) {
     size_t most = 0;
     for (size_t l = 1; l < m.h_max.size(); l++) {
@@ -310,7 +310,7 @@ inline double sink_rate(const Metrics& m, int k, double eps, bool proxy) {
     return sink_rate(m.heads, k, eps, proxy);
 }
 
-// Returns Sink_1^eps of what passes the gate.
+// Returns Sink_1^eps of the gated attention.
 inline double gated_sink_rate(const Metrics& m, double eps) {
     return share_above(m.heads, eps, [](auto& head) { return head.effective; });
 }
@@ -370,7 +370,7 @@ struct HostHead : ref::HeadRows<Bi, const R> {
         : Rows(qkv, { kstar, NULL }, 0, h, s), stat(stat + ref::stat_at(0, 0, h, s)),
           slope(pe_slope<Pe>(s, h)) {}
 
-    // Returns what query t and the key of column j are made of.
+    // Returns the dot product and the squared lengths of query t and the key of column j.
     QueryKey query_key(int t, int j) const {
         const R* query = q(t);
         const R* key = k(j);
@@ -424,8 +424,8 @@ void head_maps(float* map, float* cosine, float* product, const R* qkv, const S*
     }
 }
 
-// Returns alpha_k, or the proxy where rows do not sum to 1, of any tokens k, as HeadMetrics has
-// them of the first METRIC_K; skip = 1 if row 0 is a sink token.
+// Returns alpha_k, or the proxy where rows do not sum to 1, for any tokens k, as HeadMetrics does
+// for the first METRIC_K; skip = 1 if row 0 is a sink token.
 template <class A, class Bi, class Pe, class R, class S>
 std::vector<double> head_alphas(const std::vector<int>& tokens, const R* qkv, const S* stat,
                                 const R* kstar, int skip, int h, AttnShape s) {

@@ -1,8 +1,8 @@
 /*
-model.h -- what a model's rows become: its sizes, its memory, its tables of positions, and how a
-batch is loaded. In reading order:
+model.h -- turns a model's rows into sizes, memory and position tables, and loads batches. In
+reading order:
 
-    Sizes               what follows from the rows of ARCH: widths, and what a layer has
+    Sizes               derived from the rows of ARCH: widths, and the parts of a layer
     Params, Acts        the rows of PARAMS and ACTS as pointers
     Layout              where each of them is in memory
     Model               all of it; model_new, model_init, model_load
@@ -18,7 +18,7 @@ The rows themselves are in arch.h and tensors.h.
 #include "core/positions.h"  // rope_table, absolute_table, fixed_v_star
 #include "tensors.h"    // PARAMS, ACTS: every tensor is a row
 
-// The sizes that the rows of PARAMS and ACTS are written in.
+// The sizes that the rows of PARAMS and ACTS use.
 struct Sizes {
     NormRow norm;
     BiasRow bias;
@@ -29,17 +29,17 @@ struct Sizes {
     bool ln;                    // LayerNorm, not RMSNorm
     bool norm_bias;
     bool phi;                   // the MLP kernel
-    bool combine;               // W_O does not read the heads as attention leaves them
+    bool combine;               // a combine stage sits between attention and W_O
     bool gate;
     bool qk_norm;
 
-    // numbers of a row; those of ARCH as long, so that no product of them is too large
+    // widths of a row; ARCH's sizes as long, so that their products do not overflow
     long L, C, NH, KV, HS, F, V, T;
     long q_width;               // q, and the outputs of the heads
     long kv_width;              // k alone, or v alone
     long qk_width;              // q | k
     long qkv_width;             // q | k | v
-    long OC;                    // what W_O reads
+    long OC;                    // W_O's input width
     long gate_width;            // the gate of attention
     long up_width;              // gate | up of the FFN, or up alone
 
@@ -120,7 +120,7 @@ struct Acts {
 // Rounds the bytes of an array up, so that the next one in a block is aligned for vectors.
 inline size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// What activations are laid out for: B sequences of T rows, the sink token's among them.
+// The shape that activations are laid out for: B sequences of T rows, including the sink token's.
 struct ActsShape {
     bool train;                 // the activations of all layers are kept, and gradients
     long B, T;
@@ -154,18 +154,18 @@ struct Layout : Sizes {
 struct Model;
 struct Stage;
 
-// Runs a stage of layer l, or does something else in its place: how eval changes what a model
-// computes.
-typedef std::function<void(Model* m, const Stage& stage, int l)> Around;
+// Runs a stage of layer l, or something else instead. eval changes a model through this hook.
+typedef std::function<void(Model* m, const Stage& stage, int l)> StageHook;
 
-// Rows of the batch whose positions run on. What is loaded is a list of them: one span for a batch
-// of whole sequences; one for the next row of a sequence whose earlier rows are in the cache; or,
-// where sequences share their beginnings, a forest of spans that continue each other.
+// A run of rows with consecutive positions. The loaded batch is a list of spans: one span for whole
+// sequences; one for the next row of a sequence whose earlier rows are in the cache; or, if
+// sequences share a beginning, a forest of spans that continue each other. All that depends on the
+// position of a row loops over m->spans: such a stage is right for all three.
 struct Span {
     int row;                    // the first one in the batch
     int sequences;              // of `length` rows each, one after the other
     int length;
-    int position;               // of the first row of each; earlier ones: the parent's, or cached
+    int position;               // of the first row; the rows before it are the parent's, or cached
     int parent;                 // index of the span that this one continues; -1: none
 };
 
@@ -174,19 +174,19 @@ struct Model {
     Sizes sizes;
     bool train;                 // has gradients, and keeps the activations of all layers
 
-    // ---- parameters: one array for all tensors, and one like it for everything that belongs to
-    // them, (num_params) each
+    // ---- parameters: one array for all tensors, and one of the same size, (num_params), for each
+    // kind of companion
     std::vector<Tensor> tensors;
     long num_params;
-    std::vector<long> layer_at; // where each layer's parameters begin; the last ends
+    std::vector<long> layer_at; // where each layer's parameters begin, and the last end
     Params<real> weights;       // every tensor, in params_memory
     Params<acc> grads;          // its gradient, in grads_memory
-    real* params_memory;        // the weights as they are computed with
+    real* params_memory;        // the weights that the operations use
     acc* master;                // in acc; params_memory itself where real is acc
     acc* grads_memory;
     acc* adam_m;                // first moments, or momentum
     acc* adam_v;                // second moments
-    real* muon;                 // what --optimizer muon works with, or NULL
+    real* muon;                 // muon's workspace, or NULL
     std::vector<std::string> only;  // --only: words of the names that are trained
 
     // With many ranks, each updates one shard: master, adam_m and adam_v hold only that;
@@ -195,15 +195,15 @@ struct Model {
     ParamShard shard;
     acc* shard_grads;
     real* shard_params;
-    long sent;                  // buckets of gradients that are on their way
+    long sent;                  // gradient buckets sent so far
 
     // ---- the batch that is loaded
     int B, T;                   // T with the sink token
-    int lm_head_rows;           // lm_head works on that many rows at a time
+    int lm_head_rows;           // rows that lm_head handles at a time
     std::vector<Span> spans;
     int* tokens;                // (B, T), without the sink token
     int* targets;               // (B, T)
-    size_t token_room;          // how many of each there is memory for
+    size_t token_room;          // capacity of both arrays
     int min_context;            // --min-context, of training alone
     Acts acts;                  // every activation, in the arena
     char* arena;
@@ -212,7 +212,7 @@ struct Model {
     std::vector<Model> pieces;  // of a small model's batch, on the CPU (small_model.h)
 
     // ---- positions
-    int longest;                // T of the longest sequence it may be given
+    int longest;                // T of the longest sequence it accepts
     int reach;                  // positions that the tables have so far
     real* positions;            // absolute PE, (reach, C)
     acc* rope;                  // cos, sin of all layers, (reach, rot/2, 2)
@@ -220,14 +220,14 @@ struct Model {
     real* v_fixed;              // fixed v*, (KV or 1, HS)
 
     // ---- generation
-    real* cache;                // k, v of rows that were read, (L, cache_room, 2 KV HS), or NULL
+    real* cache;                // k, v of earlier rows, (L, cache_room, 2 KV HS), or NULL
     int cache_room;
-    acc* mixer_state;           // what layers without attention remember
+    acc* mixer_state;           // the state of layers without attention
 
-    Around around;              // if it is set, every stage of a forward pass goes through it
+    StageHook stage_hook;       // if it is set, every stage of a forward pass goes through it
 };
 
-// Counts the rows of the sink token before each sequence: one, or none.
+// Returns the number of sink-token rows before each sequence: 1 or 0.
 inline int sink_rows(const Model* m) { return m->sizes.bias.token; }
 
 inline const Params<real>::Layer& layer_weights(const Model* m, int l) {
@@ -261,8 +261,8 @@ inline AttnShape attn_shape(const Model* m, int l) {
     return s;
 }
 
-// Returns the same for n rows, for code that does not ask which tokens they are.
-inline AttnShape only_rows(const Model* m, int l, int n) {
+// Returns the shape for n rows, whichever tokens they are.
+inline AttnShape attn_shape_rows(const Model* m, int l, int n) {
     AttnShape s = attn_shape(m, l);
     s.B = 1;
     s.T = n;
@@ -270,36 +270,30 @@ inline AttnShape only_rows(const Model* m, int l, int n) {
 }
 
 // Returns the same for the rows of one span.
-inline AttnShape span_shape(const Model* m, int l, const Span& span) {
+inline AttnShape attn_shape_span(const Model* m, int l, const Span& span) {
     AttnShape s = attn_shape(m, l);
     s.B = span.sequences;
     s.T = span.length;
     return s;
 }
 
-// Returns the key of the extra column: k*, or z of BIAS=logit; NULL is zero.
-inline const real* star_k(const Model* m, int l) {
+// Returns k* of the extra key, or its logit z (BIAS=logit); NULL is zero.
+inline const real* extra_k(const Model* m, int l) {
     const auto& w = layer_weights(m, l);
     return m->sizes.bias.column == LOGIT_COLUMN ? w.zstar : w.kstar;
 }
 
-// Returns the value of the extra column, v*; NULL is zero.
-inline const real* star_v(const Model* m, int l) {
+// Returns v*, the value of the extra key; NULL is zero.
+inline const real* extra_v(const Model* m, int l) {
     return m->sizes.bias.learn_v ? layer_weights(m, l).vstar : m->v_fixed;
 }
 
-// Returns the extra column, which attention reads.
-inline StarColumn<const real> star_column(const Model* m, int l) {
-    return { star_k(m, l), star_v(m, l) };
+// Returns the extra key, which attention reads.
+inline ExtraKey<const real> extra_key(const Model* m, int l) {
+    return { extra_k(m, l), extra_v(m, l) };
 }
 
-// Calls f for every span of what is loaded. All that depends on the position of a row goes through
-// this: a stage that does is right for a batch, for a cached row and for a forest at once.
-template <class F> void each_span(const Model* m, F f) {
-    for (const Span& span : m->spans) { f(span); }
-}
-
-// Returns the table by which layer l rotates q and k, from position 0; NULL if it does not.
+// Returns layer l's rotation table, from position 0, or NULL if it does not rotate q and k.
 inline const acc* layer_rope(const Model* m, int l) {
     const Arch& arch = m->arch;
     if (!m->sizes.pe.rotary || !in_pattern(arch.rope_layers, l)) { return NULL; }
@@ -338,17 +332,17 @@ inline real* branch_x(const Model* m, int i) {
     return act_x(m, m->arch.parallel ? attention_branch : i);
 }
 
-// Returns what the products of branch i read: the norm of the stream, or the stream as it is.
+// Returns the input of branch i's products: the normalized stream, or the stream itself.
 inline real* act_n(const Model* m, int i) {
     if (!m->sizes.norm.in) { return branch_x(m, i); }
     return of_branch(m->acts.n, m, i, m->sizes.C);
 }
 
-// Returns what the norm after branch i reads.
+// Returns the input of the norm after branch i.
 inline real* act_f(const Model* m, int i) { return of_branch(m->acts.f, m, i, m->sizes.C); }
 
-// Returns what lm_head reads.
-inline real* act_top(const Model* m, size_t row = 0) {
+// Returns lm_head's input.
+inline real* lm_head_input(const Model* m, size_t row = 0) {
     const Sizes& sizes = m->sizes;
     if (sizes.norm.stream) { return act_x(m, 2 * sizes.L, row); }
     const size_t norms_before = sizes.norm.in ? branches_kept(m) : 0;
@@ -393,26 +387,19 @@ inline real* act_fca(const Model* m, int l) { return of_layer(m->acts.fca, m, l,
 
 // ---- tables of positions
 
-// Makes the tables of positions reach T rows, the sink token's among them. They grow with what is
-// read: a config.json may promise a billion positions.
-void model_reach(Model* m, long T);
+// Extends the position tables to T rows, including the sink token's. They grow on demand: a
+// config.json may claim a billion positions.
+void positions_extend(Model* m, long T);
 
 // ---- memory
 
 // Lays the activations out for B sequences of T tokens.
 void model_resize(Model* m, int B, int T);
 
-// Returns where a whole array is while it is filled or read. This rank may keep only a shard of
-// it: then in the gradients' memory, which is free between steps.
+// Returns the memory of a whole array while it is being filled or read. If this rank keeps only a
+// shard, it is the gradients' memory, which is free between steps.
 inline acc* full_array(const Model* m, acc* shard) {
     return m->shard.mine == m->num_params ? shard : m->grads_memory;
-}
-
-// Gathers the shards of all ranks to the whole array.
-inline const acc* gather_array(const Model* m, acc* shard) {
-    acc* all = full_array(m, shard);
-    if (all != shard) { shard_gather(m->shard, all, shard); }
-    return all;
 }
 
 // Stores this rank's shard of an array that was filled.
@@ -428,7 +415,7 @@ inline void publish_weights(Model* m) {
 }
 
 // Sets all weights from num_params numbers in host memory.
-void model_set(Model* m, const acc* host);
+void model_set_weights(Model* m, const acc* host);
 
 // Allocates the weights and, if the model is to be trained, gradients and optimizer state.
 Model model_new(const Arch& arch, int T_max, bool train);
@@ -443,8 +430,8 @@ void model_free(Model* m);
 
 // ---- a batch
 
-// Tells whether the loss counts the target after token i of a sequence: not within the prefix, not
-// with fewer than min_context tokens before it, not where it is given as ~id.
+// Tells whether the loss counts the target after token i of a sequence: it lies outside the prefix,
+// has at least min_context tokens before it, and is not masked (~id).
 inline bool target_counts(const Model* m, const int* seq, int i, int min_context) {
     const int first = std::max(m->arch.prefix, min_context) - 1;
     return i >= first && seq[i + 1] >= 0;
@@ -461,8 +448,8 @@ inline long targets_count(const Model* m, const int* seqs, long n, int T) {
 }
 
 // Loads seqs (B, T+1) from host memory to tokens and targets; returns how many targets count. A
-// token that no loss asks for is given as ~id. With a prefix p the loss starts at the prediction of
-// token p + 1; a target with fewer than min_context tokens before it does not count.
+// masked token is passed as ~id. With a prefix p the loss starts at the prediction of token p + 1;
+// a target with fewer than min_context tokens before it does not count.
 inline long model_load(Model* m, const int* seqs, int B, int T, int min_context = 0) {
     const bool sink = sink_rows(m);
     const bool same_shape = m->B == B && m->T == T + sink;

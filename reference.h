@@ -1,7 +1,8 @@
 /*
 reference.h -- namespace ref: every operation of the model as a textbook writes it, one row at a
-time, in loops over single numbers. Read this to know what is computed. The fast backends, cpu/ and
-cuda/, have the same functions and must agree with these. make train_sink BACKEND=ref runs on them.
+time, in plain loops. Read this file to see what the model computes. The fast backends, cpu/ and
+cuda/, have the same functions and must agree with these. make train_sink BACKEND=ref builds a
+program that uses these.
 
     1 matrix product         forward; backward to the input, the weight, the bias
     2 embedding, norms       tokens in; LayerNorm and RMSNorm
@@ -13,11 +14,11 @@ cuda/, have the same functions and must agree with these. make train_sink BACKEN
 
 Letters: B sequences of T tokens (with the sink token, if there is one), N = B T rows, C channels,
 NH query heads, KV key/value heads, HS head size, F FFN width, V vocabulary, OC output channels.
-`real` is what tensors hold; `acc` what sums, statistics, gradients of weights and the optimizer
-hold. Here both are float, or double in tests.
+`real` is the type of tensors; `acc` the type of sums, statistics, weight gradients and optimizer
+state. Here both are float, or double in tests.
 
-Parameters: outputs, inputs, weights, sizes; what belongs together is a struct of operands.h. A
-gradient of a weight is added to (+=), that of an activation overwritten, unless a line says
+Parameters: outputs, inputs, weights, sizes; tensors that belong together are structs of operands.h.
+Weight gradients are added to (+=), activation gradients overwritten, unless a comment says
 otherwise. A build adds every sum in one order (that of `dot` is the compiler's choice), so the same
 seed gives the same bits.
 */
@@ -31,7 +32,7 @@ namespace ref {
 using namespace host;              // device_malloc and the like
 typedef REAL real, acc;
 static const char* const name = "ref";
-enum { large = 256, piece_rows = 0 }; // side of matrices that are large here; a batch is never cut
+enum { large = 256, piece_rows = 0 }; // side of a "large" matrix for bench; batches are not split
 
 // Returns x[i], or 0 where the model has no such bias.
 inline real or_zero(const real* x, long i) {
@@ -232,7 +233,7 @@ inline void norm_row_backward(real* dx, NormWeights<acc> grads, const real* dout
         const acc d = r * (g - mean_g - normed * mean_gx);
         if (grads.weight) { grads.weight[c] += dout[c] * normed; }
         if (grads.bias) { grads.bias[c] += dout[c]; }
-        // the last to be written: dx may be dout
+        // written last, because dx may be dout
         if (add) {
             dx[c] += d;
         } else {
@@ -276,7 +277,8 @@ template <class F> void each_qk(AttnShape s, F f) {
     }
 }
 
-// Copies q and k out of qkv into that tensor. ATTN=mlp computes phi from it in two matrix products
+// Copies q and k out of qkv into a tensor of their own, (N, (NH + KV) HS). ATTN=mlp computes phi
+// from it in two matrix products
 inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
     each_qk(s, [=](long at, long i) { qk[i] = qkv[at]; });
 }
@@ -391,16 +393,16 @@ inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
 // ----------------------------------------------------------------------------
 // 4 attention
 
-// Where the numbers of query head h of sequence b stand, or their gradients. Column j < T is token
-// j; column T is the extra one of BIAS, which has no position.
+// The place of query head h of sequence b in qkv, or in its gradients. Column j < T is token j;
+// column T is the extra one of BIAS, which has no position.
 template <class Bi, class P> struct HeadRows {
     AttnShape s;
     int h;
-    int g;                         // the key/value head that it reads
+    int g;                         // its key/value head
     P* qkv;                        // row 0 of the sequence
-    StarColumn<P> star;            // the extra column of this head
+    ExtraKey<P> star;            // the extra key of this head
 
-    HeadRows(P* all, StarColumn<P> column, int b, int h, AttnShape s) : s(s), h(h) {
+    HeadRows(P* all, ExtraKey<P> column, int b, int h, AttnShape s) : s(s), h(h) {
         g = h / (s.NH / s.KV);
         qkv = row_of(all, (long)b * s.T, attn_row(s));
         star.k = attn_column<Bi>(column.k, s, h);
@@ -427,12 +429,12 @@ template <class Bi, class P> struct HeadRows {
     P* head_of(int t, int head) const { return row_of(qkv, t, attn_row(s)) + head * s.HS; }
 };
 
-// What query head h of sequence b sees.
+// Query head h of sequence b: the columns it sees, and their scores.
 template <class A, class Bi, class Pe> struct Head : HeadRows<Bi, const real> {
     typedef HeadRows<Bi, const real> Rows;
     using Rows::s, Rows::h, Rows::q, Rows::k, Rows::star;
 
-    Head(const real* qkv, StarColumn<const real> column, int b, int h, AttnShape s)
+    Head(const real* qkv, ExtraKey<const real> column, int b, int h, AttnShape s)
         : Rows(qkv, column, b, h, s), slope(pe_slope<Pe>(s, h)) {}
 
     // Tells whether query t sees column j.
@@ -480,9 +482,9 @@ inline long stat_at(int b, int t, int h, AttnShape s) {
 //      Z   = sum_j w_j
 //      A_j = w_j / Z
 //      o_t = sum_j A_j v_j
-// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra column
+// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra key
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
+void attention_forward(real* out, acc* stat, const real* qkv, ExtraKey<const real> star,
                        AttnShape s) {
     const real alpha = attn_alpha<A, real>(s);
     const real p = s.p;
@@ -494,7 +496,7 @@ void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const r
         std::vector<real> score(s.T + 1);                        // of one row
         for (int t = 0; t < s.T; t++) {
             // pass 1: the scores, and the largest of them
-            real m = attn_least<A, real>();
+            real m = attn_initial_max<A, real>();
             head.each_seen(t, [&](int j) {
                 score[j] = head.score(t, j);
                 m = max_(m, score[j]);
@@ -524,12 +526,12 @@ void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const r
 // Computes the gradients of q, k and v. In the forward pass this was:
 //      o = sum_j A_j v_j,  A_j = alpha f(s_j) / Z,  s_j a score,   so
 //      dv_j += A_j do,  d = attn_ds(do . v_j, ..) attn_slope(s_j) scale,  dq += d k_j,  dk_j += d q
-// dqkv is overwritten; dstar += as star, NULL where nothing is learned. With turns, rope's table,
-// dq and dk are rotated back: if q and k came out of rope, this is its backward, too
+// Overwrites dqkv; adds to dstar, which is NULL where nothing is learned. With rope_table, also
+// rotates dq and dk back: the backward pass of rope, if q and k came from it
 template <class A, class Bi, class Pe>
-void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
-                        AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
-                        const acc* turns, AttnShape s) {
+void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
+                        AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> star,
+                        const acc* rope_table, AttnShape s) {
     const real alpha = attn_alpha<A, real>(s);
     const real scale = s.scale;
     const real cap = s.cap;
@@ -565,7 +567,7 @@ void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
             });
         }
     }
-    if (turns) { rope(dqkv, turns, -1, s); }
+    if (rope_table) { rope(dqkv, rope_table, -1, s); }
 }
 
 // ----------------------------------------------------------------------------
@@ -601,7 +603,8 @@ inline void gate_backward(real* datt, real* dgate, const real* dout, const real*
     });
 }
 
-// Returns the width of a row of heads: of one if they are summed or share a row, else of all.
+// Returns the width of a row of heads: one head's if they are summed or share a row, otherwise all
+// heads'.
 inline long heads_width(bool one, AttnShape s) {
     if (one) { return s.HS; }
     return q_width(s);
@@ -680,8 +683,8 @@ struct Update {
     long step;             // from 1
 };
 
-// What an optimizer step needs to know of all gradients. It is in device memory, so that the host
-// need not wait for it.
+// The sums over all gradients that an optimizer step needs. In device memory, so that the host need
+// not wait.
 struct StepSums {
     double loss;           // the mean
     double squares;        // of the gradients
@@ -716,18 +719,12 @@ namespace ref {
 // ----------------------------------------------------------------------------
 // 6 the loss
 
-// Caps the logits y (V):  y = cap tanh(logit / cap);  a cap of 0 is none
+// Caps the logits y (V): y = cap tanh(logit / cap); a cap of 0 means no cap
 inline void cap_logits(real* y, float cap, int V) {
     if (cap == 0) { return; }
     for (int v = 0; v < V; v++) {
         y[v] = cap * tanh_(y[v] / cap);
     }
-}
-
-// Returns dy/dlogit from y:  1 - (y / cap)^2
-inline acc cap_slope(real y, float cap) {
-    if (cap == 0) { return 1; }
-    return acc(1) - y / cap * (y / cap);
 }
 
 // Computes losses (N) = -ln softmax(y)[target],  y = logits, or cap tanh(logits / cap) if cap
@@ -757,10 +754,11 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
         losses[n] = acc(log_(sum)) - (y[target] - top);
         if (dloss == 0) { continue; }
 
-        // dloss/dy_v = softmax(y)_v - [v is the target]
+        // dloss/dy_v = softmax(y)_v - [v is the target],   dy/dlogit = 1 - (y / cap)^2
         for (int v = 0; v < V; v++) {
             const double softmax = exp_(y[v] - top) / sum;
-            const acc d = (softmax - (v == target)) * cap_slope(y[v], cap);
+            const acc part = cap != 0 ? y[v] / cap : acc(0);
+            const acc d = (softmax - (v == target)) * (1 - part * part);
             y[v] = dloss * d;
         }
     }
@@ -769,7 +767,7 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
 // ----------------------------------------------------------------------------
 // 7 the optimizers
 
-// Copies the weights as `real`: the same numbers, where `acc` is no wider
+// Copies the weights as `real`, unchanged where `acc` is no wider
 inline void cast_to_real(real* dst, const acc* src, long n) {
     if (dst == src) { return; }
     for (long i = 0; i < n; i++) { dst[i] = src[i]; }

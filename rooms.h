@@ -90,7 +90,7 @@ struct OpenFiles {
 
     // Checks the rows of OPEN_ARCH.
     void (*settle)(ArchCheck* check);
-    // Names what layers have that have no attention, "Mamba"; NULL if all have it.
+    // Names what replaces attention in some layers, "Mamba"; NULL if all have attention.
     const char* (*mixer)(const Arch& arch);
     // Names what a model has that only runs forward, "Mamba layers"; "" if all can be trained.
     std::string (*forward_only)(const Arch& arch);

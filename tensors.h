@@ -1,6 +1,6 @@
 /*
-tensors.h -- PARAMS and ACTS: every tensor of a model is a row. model.h makes the structs, the
-layout in memory and the names in a checkpoint from these rows.
+tensors.h -- PARAMS and ACTS: one row per tensor of a model. model.h generates the structs, the
+memory layout and the checkpoint names from them.
 */
 #ifndef TENSORS_H
 #define TENSORS_H
@@ -8,10 +8,10 @@ layout in memory and the names in a checkpoint from these rows.
 #include "rooms.h" // OPEN_PARAMS, OPEN_ACTS
 
 // ---- PARAMS: every tensor is one row: field, Hugging Face name, when it exists, rows (VECTOR:
-// none), columns, initial values, what it is for. Rows lie in memory in this order: qw kw vw are
-// one matrix, so are gatew upw, and their biases. Init of the official code: N(0, sqrt(2 / (5
-// fan_in))), FFN output 1/sqrt(fan_in)/L, k*, v* and the sink token 0.02. Sizes and widths are
-// those of struct Sizes (model.h); arch is the model's Arch.
+// none), columns, initial values, what it is for. Tensors lie in memory in this order: qw kw vw
+// form one matrix, gatew upw another, and so do their biases. Init of the official code: N(0,
+// sqrt(2 / (5 fan_in))), FFN output 1/sqrt(fan_in)/L, k*, v* and the sink token 0.02. Sizes and
+// widths are those of struct Sizes (model.h); arch is the model's Arch.
 enum { VECTOR = -1 };
 struct Init { double std, mean; };
 #define NORMAL(std) Init{ std, 0 }
@@ -19,7 +19,7 @@ struct Init { double std, mean; };
 #define ONES Init{ 0, 1 }
 #define ZEROS Init{ 0, 0 }
 // What a tensor is for. A product is one inside a layer, which --optimizer muon is for; gates weigh
-// or select what products give; a key, value, logit or token is of the extra column.
+// or select what products give; a key, value, logit or token is of the extra key.
 enum Purpose {
     FOR_PRODUCT, FOR_GATE, FOR_TABLE, FOR_POSITIONS, FOR_HEAD, FOR_NORM,
     FOR_BIAS, FOR_KEY, FOR_VALUE, FOR_LOGIT, FOR_TOKEN
@@ -71,15 +71,14 @@ enum Purpose {
     TAIL(lmw,    "lm_head.weight",                   !arch.tied,                             V, C, LINEAR(C), FOR_HEAD) \
     TAIL(lmb,    "lm_head.bias",                     arch.head_bias,                         BIAS_OF(V))
 
-// ---- ACTS: activations, one arena for all, laid out anew for each (B, T). The shapes are those of
-// training, which keeps L layers of them (layer_rows = L N) and all 2L + 1 states of the stream
-// (stream_rows). A forward pass alone keeps one layer and three states, and no rows of backward
-// (grad_rows = 0).
+// ---- ACTS: activations, one arena, laid out again for each (B, T). The shapes are for training,
+// which keeps all L layers (layer_rows = L N) and all 2L + 1 states of the stream (stream_rows). A
+// forward-only pass keeps one layer and three states, and no gradients (grad_rows = 0).
 #define ACTS(X) \
     X(real, x, stream_rows * C) /* (2L+1, N, C) residual stream: x_0 the embedding, x_2l enters layer l */ \
     X(real, embed,      arch.norm_embed ? N * C : 0)                    /* (N, C)              the embedding before its norm */ \
-    X(real, n, (2 * layer_rows * norm.in + N) * C) /* (2L+1, N, C) what attention and FFN read; the last: the final norm */ \
-    X(real, f,          norm.out ? 2 * layer_rows * C : 0)              /* (2L, N, C)          what the norms after attention and FFN read */ \
+    X(real, n, (2 * layer_rows * norm.in + N) * C) /* (2L+1, N, C) inputs of attention and FFN; the last: the final norm's output */ \
+    X(real, f,          norm.out ? 2 * layer_rows * C : 0)              /* (2L, N, C)          inputs of the norms after attention and FFN */ \
     X(acc,  rstd,       4 * layer_rows + 2 * N) /* (4L+2, N) of norms: 2L before branches, the final one, the embedding's, 2L after */ \
     X(acc,  mean,       ln ? 4 * layer_rows + 2 * N : 0)                /* (4L+2, N)           likewise; LayerNorm only */ \
     X(real, qkv,        layer_rows * qkv_width)                         /* (L, N, qkv_width)   after QKNORM, PE and phi */ \
@@ -87,7 +86,7 @@ enum Purpose {
     X(acc,  qk_rstd,    qk_norm ? layer_rows * (NH + KV) : 0)           /* (L, N, NH + KV); all: (L, N, 2) */ \
     X(real, phi_in,     phi ? layer_rows * qk_width : 0)                /* (L, N, qk_width)    the MLP kernel: input */ \
     X(real, phi_hid,    phi ? layer_rows * qk_width : 0)                /*                     and hidden, after ReLU */ \
-    X(real, att,        layer_rows * q_width)                           /* (L, N, q_width)     what the heads give */ \
+    X(real, att,        layer_rows * q_width)                           /* (L, N, q_width)     outputs of the heads */ \
     X(acc,  stat,       layer_rows * NH * 2)                            /* (L, B, NH, T, 2) */ \
     X(real, gate,       gate ? layer_rows * gate_width : 0)             /* (L, N, gate_width)  the gate before its sigmoid */ \
     X(real, gated,      gate ? layer_rows * q_width : 0)                /* (L, N, q_width)     att sigmoid(gate) */ \
@@ -97,7 +96,7 @@ enum Purpose {
     OPEN_ACTS(X) \
     X(real, logits,     lm_head_rows * V)                               /* (lm_head_rows, V)   lm_head works on that many rows at a time */ \
     X(acc,  losses,     N)                                              /* (N) */ \
-    X(real, dx,         grad_rows * C)                                  /* backward: as their namesakes, of one layer */ \
+    X(real, dx,         grad_rows * C)                                  /* gradients of their namesakes, one layer at a time */ \
     X(real, dn,         grad_rows * C) \
     X(real, df,         (norm.out && !norm.stream) || arch.residual_scale != 1 ? grad_rows * C : 0) \
     X(real, dside,      arch.parallel ? grad_rows * C : 0)              /* what the FFN of a parallel layer adds to dx_2l */ \

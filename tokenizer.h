@@ -1,15 +1,15 @@
 /*
 tokenizer.h -- text to token ids and back. Three kinds: raw bytes; Hugging Face tokenizer.json (or
 vocab.json and merges.txt, or a GGUF file) with the same ids as the `tokenizers` library; and bare
-ids that nobody can read.
+ids without text.
 
     tokenizer_load     files -> a Tokenizer                        tokenizer/tokenizer_build.h
     tokenizer_encode   added tokens, normalize, split, merge       tokenizer/encode.cpp
                        one chapter each: tokenizer/added_tokens.h, normalize.h, split.h, bpe.h
     tokenizer_decode   ids -> text                                 tokenizer/decode.cpp
 
-The file drives the engine: each component of tokenizer.json becomes a Step, or the file is refused,
-because a tokenizer that is nearly right trains another model. To support a component: see
+Each component of tokenizer.json becomes a Step. An unknown component is an error, because a
+tokenizer that is almost right trains a different model. To support a component: see
 tokenizer/tokenizer_steps.cpp.
 */
 #ifndef TOKENIZER_H
@@ -30,7 +30,7 @@ enum StepKind {
     DECODE_BYTES, DECODE_REPLACE, DECODE_FALLBACK, DECODE_FUSE, DECODE_STRIP, DECODE_METASPACE
 };
 
-// What a Split does with what it finds, and when a Metaspace puts a blank first.
+// What a Split does with its matches, and when a Metaspace puts a space first.
 enum Behavior { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS };
 enum Prepend { PREPEND_ALWAYS, PREPEND_FIRST, PREPEND_NEVER };
 
@@ -41,8 +41,8 @@ typedef std::function<size_t(const std::string& s, size_t i, size_t* next)> Matc
 // One step. What a field means depends on the kind.
 struct Step {
     StepKind kind;
-    std::string pattern;                         // looked for
-    std::string content;                         // takes its place
+    std::string pattern;                         // the text to find
+    std::string content;                         // its replacement
     Match match;                                 // of SPLIT_PATTERN, which open/ makes
     std::function<std::string(const std::string&)> change;       // and of NORM_OTHER
     double growth = 1;                           // times as long as this makes a text at most
@@ -56,9 +56,9 @@ struct AddedToken {
     std::string text;
     int id;
     bool special;
-    bool normalized;                             // looked for after the normalizer, not before
-    bool lstrip;                                 // swallows the blanks before it
-    bool rstrip;                                 // and those behind it
+    bool normalized;                             // matched after the normalizer, not before
+    bool lstrip;                                 // absorbs the spaces before it
+    bool rstrip;                                 // and those after it
 };
 
 // A merge of two neighbors: left << 32 | right becomes id.
@@ -73,7 +73,7 @@ struct AddedTree {
     std::vector<int> token;                      // node -> index into added, -1 if none ends here
     std::array<int, 256> first;                  // byte -> node behind the root, 0 if there is none
     std::unordered_map<uint64_t, int> next;      // other node << 8 | byte -> node
-    std::string start;                           // what all of them start with
+    std::string start;                           // their common prefix
 };
 
 struct Tokenizer {
@@ -83,10 +83,10 @@ struct Tokenizer {
     int eos = 256;                               // -1 if there is none
     int bos = 256;                               // many families use one id for both
     std::vector<int> ends;                       // others that end a text or an answer
-    uint64_t hash = 0x6279746573;                // changes whenever the ids of any text could
-    bool match_special = true;                   // special tokens written out become their ids
+    uint64_t hash = 0x6279746573;                // changes if the ids of any text could
+    bool match_special = true;                   // special tokens in the text become their ids
 
-    // name and content of the files it was read from, so that they can be kept
+    // name and content of its files, to store with checkpoints and shards
     std::vector<std::pair<std::string, std::string>> files;
 
     // from here on: TOKENIZER_BPE
@@ -101,7 +101,7 @@ struct Tokenizer {
     AddedTree added_raw;                         // looked for before the normalizer
     AddedTree added_normalized;                  // and after it
     std::vector<int> before;                     // the template: ids before a text
-    std::vector<int> after;                      // and behind it
+    std::vector<int> after;                      // and after it
 
     bool byte_level = false;                     // the vocabulary is in GPT-2's alphabet
     bool byte_fallback = false;                  // what is not in it becomes tokens <0xHH>
@@ -128,14 +128,14 @@ inline std::string token_text(const Tokenizer& t, int id) {
 // if it is of no known kind.
 std::string tokenizer_convert(const std::string& path);
 
-// Returns how many ids a model must have for texts without the added tokens at the end of the
-// vocabulary: Gemma 3's has one, for images, that its model for text has no row for.
+// Returns how many ids a model needs for text that avoids the added tokens at the end of the
+// vocabulary. (Gemma 3's tokenizer has one there, for images, that its text model has no row for.)
 int ids_needed(const Tokenizer& t);
 
-// Dies if a model of V ids has not so many.
+// Dies if a model with V ids has too few for this tokenizer.
 void vocabulary_check(const Tokenizer& t, int V);
 
-// Dies if one of n ids is none of a model with V, with the token that it is.
+// Dies if one of n ids is not below V, and names its token.
 void ids_check(const Tokenizer& t, const int* ids, size_t n, int V);
 
 // Returns the token that stands before a text of V ids: EOS, or the last id if there is none.
@@ -150,8 +150,8 @@ static const char* const BLOCK = "\xE2\x96\x81"; // U+2581, SentencePiece's spac
 // file comes back bit for bit.
 Tokenizer tokenizer_bytes();
 
-// Returns a tokenizer of ids that mean nothing to us: of shards whose tokenizer is unknown, and of
-// the built-in task. They decode to numbers.
+// Returns a tokenizer for ids whose text is unknown: shards without a tokenizer, and the built-in
+// task. They decode to numbers.
 Tokenizer tokenizer_ids(const std::string& name, int V);
 
 // Reads a tokenizer. path: tokenizer.json, a GGUF file, or a directory that has one of them, or
@@ -173,8 +173,8 @@ bool tokenizer_ours(const std::string& name);
 
 typedef std::vector<uint32_t> Ids;
 
-// Appends the ids of a text to *out. Of a text given in several calls only the first is the start
-// of the document.
+// Appends the ids of a text to *out. If a text comes in several calls, only the first starts the
+// document.
 void tokenizer_encode_to(const Tokenizer& t, const char* s, size_t n, bool document_start,
                          Ids* out);
 
@@ -188,7 +188,7 @@ std::vector<int> tokenizer_encode(const Tokenizer& t, const std::string& text, b
 // Returns the character that stands for each byte in a byte-level vocabulary, as GPT-2's.
 std::vector<uint32_t> byte_alphabet();
 
-// Returns the byte of a token such as "<0x41>", -1 if it is another one.
+// Returns the byte of a token such as "<0x41>", -1 for any other token.
 int fallback_byte(const std::string& token);
 
 std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n, bool skip_special);

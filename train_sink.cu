@@ -3,9 +3,9 @@ train_sink.cu -- trains small LLaMA-style language models and watches where thei
 
     make train_sink ATTN=sigmoid BIAS=k && ./train_sink -d pile_5B  (make help, ./train_sink --help)
 
-What is in attention's inner loop is compiled in, by the build's switches. Everything else
-about a model is data: a row of ARCH, which a switch, a flag or a checkpoint sets. The headers below
-say what they give; read tensors.h and model.h first. This file reads from top to bottom:
+Only attention's inner loop is compiled in, by the build's switches. Everything else about a model
+is data: a row of ARCH, set by a switch, a flag or a checkpoint. Each include below says what it
+provides; read tensors.h and model.h first. This file reads from top to bottom:
 
      1 a layer       the list of its stages, each a forward and a backward function
      2 the model     a pass over all layers, forward and backward; a micro-batch
@@ -38,8 +38,7 @@ N = B T rows.
 // ============================================================================
 // 1 a layer
 
-// A layer is two branches, attention and FFN, with numbers i = 2l and 2l + 1, of one
-// stream x_0 .. x_2L:
+// A layer is two branches of one stream x_0 .. x_2L, attention (i = 2l) and FFN (i = 2l + 1):
 //
 //      NORM=pre       x_{i+1} = x_i + f_i(norm(x_i))          (Eq. 2)
 //      post           x_{i+1} = norm(x_i + f_i(x_i))          (Eq. 3)
@@ -48,8 +47,9 @@ N = B T rows.
 //      --parallel 1   the FFN reads x_2l, as attention does
 //
 // x_2L, after a final norm unless NORM=post, goes to lm_head. The hidden state h^l of the paper is
-// x_2l. On the way back acts.dx holds the gradient of x_{i+1} when branch i begins and of x_i when
-// it ends; every stage overwrites the gradient of what it read and adds to those of its weights.
+// x_2l. In the backward pass acts.dx holds the gradient of x_{i+1} when branch i starts and of x_i
+// when it ends. Every stage overwrites the gradient of its input and adds to the gradients of its
+// weights.
 
 // ---- what the stages are made of: products, norms, and the two ends of a branch
 
@@ -77,8 +77,8 @@ struct Norm {
     NormStats<acc> stats;
 };
 
-// Returns the statistics of norm `number`. The numbers are those of the norms before branches, the
-// final one, the embedding's, and those after branches.
+// Returns the statistics of norm `number`. Norms are numbered: first those before branches, then
+// the final one, the embedding's, and those after branches.
 static NormStats<acc> norm_stats(const Model* m, int number) {
     const size_t row = (size_t)number * rows(m);
     acc* mean = m->sizes.ln ? m->acts.mean + row : NULL;
@@ -145,7 +145,7 @@ static void input_forward(Model* m, int i) {
 static void input_backward(Model* m, int i) {
     const Acts& a = m->acts;
     const bool parallel = m->arch.parallel;
-    // attention comes next on the way back, and must find dx as it is
+    // attention's backward comes next and needs dx unchanged
     const bool side = parallel && i % 2;
     if (m->sizes.norm.in) {
         real* dx = side ? a.dside : a.dx;
@@ -194,7 +194,7 @@ static void output_backward(Model* m, int i, real* dinp, const real* inp, const 
 
 // ---- the stages of a layer, in their order
 
-// Returns what the products read that begin a branch.
+// Returns the input of the products that begin a branch.
 static StageInput branch_input(const Model* m, int i) { return { act_n(m, i), m->arch.C }; }
 static StageInput attn_input(const Model* m, int l)   { return branch_input(m, 2 * l); }
 static StageInput ffn_input(const Model* m, int l)    { return branch_input(m, 2 * l + 1); }
@@ -258,16 +258,16 @@ static void qk_norm_backward(Model* m, int l) {
                           attn_shape(m, l));
 }
 
-// -- rotary: q and k are rotated by their position. If no stage lies between, attention's backward
-// rotates them back
+// -- rotary: rotates q and k by their position. If no stage comes between, attention's backward
+// pass rotates them back
 
 static void rotary_forward(Model* m, int l) {
     const acc* table = layer_rope(m, l);
     if (!table) { return; }
-    each_span(m, [&](const Span& span) {
+    for (const Span& span : m->spans) {
         const acc* from = row_of(table, span.position, rotated(m->arch));
-        ops::rope(act_qkv(m, l, span.row), from, +1, span_shape(m, l, span));
-    });
+        ops::rope(act_qkv(m, l, span.row), from, +1, attn_shape_span(m, l, span));
+    }
 }
 
 // Tells whether rotary is the last stage before attention, and rotates whole heads.
@@ -311,7 +311,7 @@ static void phi_forward(Model* m, int l) {
     const auto& w = layer_weights(m, l);
     const long width = m->sizes.qk_width;
     ops::in_parts(rows(m), [&](long row, int n) {
-        const AttnShape s = only_rows(m, l, n);
+        const AttnShape s = attn_shape_rows(m, l, n);
         const int heads = n * (s.NH + s.KV);
         real* qkv = act_qkv(m, l, row);
         real* in = act_phi_in(m, l, row);
@@ -337,7 +337,7 @@ static void phi_backward(Model* m, int l) {
     const long width = m->sizes.qk_width;
     const long count = m->sizes.HS * m->sizes.HS;    // of each of the two matrices
     auto backward = [&](long row, int n, acc* dw1, acc* dw2) {
-        const AttnShape s = only_rows(m, l, n);
+        const AttnShape s = attn_shape_rows(m, l, n);
         const int heads = n * (s.NH + s.KV);
         const real* in = act_phi_in(m, l, row);
         const real* hidden = act_phi_hidden(m, l, row);
@@ -358,12 +358,11 @@ static void phi_backward(Model* m, int l) {
 
 static void attend_forward(Model* m, int l) {
     if (m->cache) { cache_append(m, l); }
-    each_span(m, [&](const Span& span) {
-        if (span.position > 0) { return; }
-        variant::attend(act_att(m, l, span.row), act_stat(m, l, span.row),
-                                   act_qkv(m, l, span.row), star_column(m, l),
-                                   span_shape(m, l, span));
-    });
+    for (const Span& span : m->spans) {
+        if (span.position > 0) { continue; }
+        variant::attend(act_att(m, l, span.row), act_stat(m, l, span.row), act_qkv(m, l, span.row),
+                        extra_key(m, l), attn_shape_span(m, l, span));
+    }
     attention_continued(m, l);
 }
 
@@ -372,12 +371,12 @@ static void attend_forward(Model* m, int l) {
 static void attend_backward(Model* m, int l) {
     const BiasRow& bias = m->sizes.bias;
     const auto& g = layer_grads(m, l);
-    const StarColumn<acc> dstar = { bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
+    const ExtraKey<acc> dstar = { bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
                                     bias.learn_v ? g.vstar : NULL };
     const acc* rope = rotates_in_attention(m) ? layer_rope(m, l) : NULL;
     const AttnResult<real, acc> result = { act_att(m, l), act_stat(m, l) };
     variant::attend_backward(m->acts.dqkv, dstar, m->acts.datt, result, act_qkv(m, l),
-                                star_column(m, l), rope, attn_shape(m, l));
+                             extra_key(m, l), rope, attn_shape(m, l));
 }
 
 // -- GATE: o sigmoid(g), g = n W_g^T: a number for each head, or for each of its channels
@@ -554,14 +553,14 @@ void embed_forward(Model* m) {
     const auto& w = m->weights;
     const real* positions = m->sizes.pe.learnable ? w.wpe : m->positions;
     real* out = arch.norm_embed ? m->acts.embed : act_x(m, 0);
-    each_span(m, [&](const Span& span) {
+    for (const Span& span : m->spans) {
         real* x = row_of(out, span.row, arch.C);
         const int* tokens = m->tokens + span.row;
         const real* from = row_of(positions, span.position, arch.C);
         const real* sink = span.position ? NULL : w.sink;
         ops::embed_forward(x, tokens, { w.wte, from, sink }, arch.embed_scale,
                            span.sequences, span.length, arch.C);
-    });
+    }
     if (arch.norm_embed) { norm_forward(m, act_x(m, 0), out, norm_embed(m)); }
 }
 
@@ -586,43 +585,32 @@ static void divide_logits(const Model* m, real* x) {
     if (divisor != 1) { stream_add(m, x, NULL, 1 / divisor); }
 }
 
-static void layer_forward(Model* m, int l) {
-    for (auto& stage : LAYER_STAGES) {
-        if (!stage.when(m, l)) { continue; }
-        if (m->around) {
-            m->around(m, stage, l);
-        } else {
-            stage.forward(m, l);
-        }
-    }
-}
-
-static void layer_backward(Model* m, int l) {
-    for (int i = LAYER_STAGES.size() - 1; i >= 0; i--) {
-        const Stage& stage = LAYER_STAGES[i];
-        if (stage.when(m, l)) { stage.backward(m, l); }
-    }
-}
-
-// Runs all layers: tokens -> what lm_head reads. Calls watch(l) after layer l, and watch(-1) after
-// the embedding: its activations are valid then, and perhaps not later.
-void model_body(Model* m, const Watch& watch) {
+// Runs all layers, from tokens to lm_head's input. Calls watch(l) after layer l and watch(-1) after
+// the embedding; a later layer may overwrite these activations.
+void model_layers(Model* m, const Watch& watch) {
     embed_forward(m);
     if (watch) { watch(-1); }
     for (int l = 0; l < m->sizes.L; l++) {
-        layer_forward(m, l);
+        for (auto& stage : LAYER_STAGES) {
+            if (!stage.when(m, l)) { continue; }
+            if (m->stage_hook) {
+                m->stage_hook(m, stage, l);
+            } else {
+                stage.forward(m, l);
+            }
+        }
         if (watch) { watch(l); }
     }
     if (!m->sizes.norm.stream) {
-        norm_forward(m, act_top(m), act_x(m, 2 * m->sizes.L), norm_final(m));
+        norm_forward(m, lm_head_input(m), act_x(m, 2 * m->sizes.L), norm_final(m));
     }
-    divide_logits(m, act_top(m));
+    divide_logits(m, lm_head_input(m));
 }
 
-// Runs the model on its last T `tokens`; returns what lm_head reads of the last one. If the cache
-// holds all rows before it, only its own is computed. Not within a prefix: there earlier rows see
-// later ones, and change.
-const real* model_read(Model* m, const std::vector<int>& tokens) {
+// Runs the model on the last T of `tokens` and returns lm_head's input for the last one. If the
+// cache holds every earlier row, computes only the last row; not within a prefix, where earlier
+// rows see later ones and change.
+const real* model_forward_last(Model* m, const std::vector<int>& tokens) {
     const int T = std::min<size_t>(tokens.size(), m->arch.T);
     const int row = T - 1 + sink_rows(m);
     const bool cached = row > 0 && cached_rows(m) == row;
@@ -633,8 +621,8 @@ const real* model_read(Model* m, const std::vector<int>& tokens) {
         seq.push_back(0);
         model_load(m, seq.data(), 1, T);
     }
-    model_body(m);
-    return act_top(m, m->T - 1);
+    model_layers(m);
+    return lm_head_input(m, m->T - 1);
 }
 
 // ---- lm_head
@@ -645,8 +633,8 @@ static Linear lm_head_linear(const Model* m) {
     return { w.lmw, w.lmb, g.lmw, g.lmb, m->sizes.C, m->sizes.V };
 }
 
-// Computes the losses (N) of rows x (N, C) that lm_head reads, where nothing else is wanted: the
-// vocabulary is done in chunks, so that the logits stay in cache.
+// Computes only the losses (N) of rows x (N, C), lm_head's input. Works through the vocabulary in
+// chunks, so that the logits stay in cache.
 void lm_head_losses(Model* m, acc* losses, const real* x, const int* targets, int N) {
     const long V = m->sizes.V;
     const long room = m->lm_head_rows * V / N;           // columns of N rows in the logits' memory
@@ -668,32 +656,27 @@ void lm_head_losses(Model* m, acc* losses, const real* x, const int* targets, in
     }
 }
 
-// Returns where the gradient of what lm_head reads goes, from row `row` on.
-static real* dact_top(const Model* m, size_t row) {
-    const Acts& a = m->acts;
-    real* dtop = m->sizes.norm.stream ? a.dx : a.dn;
-    return row_of(dtop, row, m->sizes.C);
-}
-
-// Runs lm_head and the classifier, some rows at a time so that the logits never exist whole. Fills
-// acts.losses. If dloss is not 0, it also adds to the gradients of lm_head and makes that of what
-// it reads, both of dloss * sum of losses.
+// Runs lm_head and the classifier, a few rows at a time, so that the full logits never exist. Fills
+// acts.losses. If dloss is not 0, also adds to the gradients of lm_head's weights and computes that
+// of its input, both for dloss * sum of losses.
 void model_lm_head(Model* m, float dloss) {
     const int N = rows(m);
     if (ops::lm_head_part && !m->train && dloss == 0) {
-        lm_head_losses(m, m->acts.losses, act_top(m), m->targets, N);
+        lm_head_losses(m, m->acts.losses, lm_head_input(m), m->targets, N);
         return;
     }
     const Linear lm_head = lm_head_linear(m);
     const float cap = m->arch.logit_cap;
     real* logits = m->acts.logits;
+    real* dtop = m->sizes.norm.stream ? m->acts.dx : m->acts.dn;
     for (int row = 0; row < N; row += m->lm_head_rows) {
         const int n = std::min(m->lm_head_rows, N - row);
-        const real* top = act_top(m, row);
+        const real* top = lm_head_input(m, row);
         acc* losses = m->acts.losses + row;
         linear_forward(logits, top, lm_head, n);
         ops::classifier(losses, logits, m->targets + row, dloss, cap, n, m->sizes.V);
-        if (dloss != 0) { linear_backward(dact_top(m, row), logits, top, lm_head, n); }
+        if (dloss == 0) { continue; }
+        linear_backward(row_of(dtop, row, m->sizes.C), logits, top, lm_head, n);
     }
 }
 
@@ -704,10 +687,10 @@ std::vector<acc> model_losses(Model* m) {
     return copy_to_host(m->acts.losses, rows(m));
 }
 
-// Runs the loaded batch forward; returns the mean loss over the `count` targets that count, 0 if
-// none does.
+// Runs the loaded batch forward; returns the mean loss over its `count` targets, 0 if there are
+// none.
 double model_forward(Model* m, long count, float dloss, const Watch& watch) {
-    model_body(m, watch);
+    model_layers(m, watch);
     model_lm_head(m, dloss);
     double sum = 0;
     for (acc x : model_losses(m)) { sum += x; }
@@ -720,9 +703,9 @@ static void send_gradients(Model* m, long from) {
 }
 
 // Adds the gradient of dloss * sum of losses to every tensor of grads, after the forward pass and
-// model_lm_head with dloss. last: no more is added in this step, so what is done goes to the other
-// ranks. Calls watch(l) when acts.dx is the gradient of x_2l, the stream before layer l, or, with
-// L, at the end.
+// model_lm_head with dloss. last: this step adds nothing more, so finished gradients are sent to
+// the other ranks. Calls watch(l) when acts.dx is the gradient of x_2l, the stream before layer l
+// (for l = L, of the final state).
 void model_backward(Model* m, bool last, const Watch& watch) {
     const int L = m->sizes.L;
     auto done = [=](long from) {
@@ -735,7 +718,10 @@ void model_backward(Model* m, bool last, const Watch& watch) {
     done(m->layer_at[L]);
     if (watch) { watch(L); }
     for (int l = L - 1; l >= 0; l--) {
-        layer_backward(m, l);
+        for (size_t i = LAYER_STAGES.size(); i-- > 0;) {
+            const Stage& stage = LAYER_STAGES[i];
+            if (stage.when(m, l)) { stage.backward(m, l); }
+        }
         done(m->layer_at[l]);
         if (watch) { watch(l); }
     }
@@ -745,7 +731,7 @@ void model_backward(Model* m, bool last, const Watch& watch) {
 
 // ---- a micro-batch
 
-// Begins a step: no gradients, no loss.
+// Starts a step: clears the gradients and the loss.
 void model_zero(Model* m) {
     ops::device_zero(m->grads_memory, m->num_params * sizeof(acc));
     ops::device_zero(m->sums, sizeof(StepSums));
@@ -755,14 +741,14 @@ void model_zero(Model* m) {
 // Runs the loaded batch forward and backward; adds its part to the gradients and to the mean loss
 // over `count` targets.
 void accumulate_loaded(Model* m, long count, bool last) {
-    model_body(m);
+    model_layers(m);
     model_lm_head(m, 1.0f / count);
     ops::loss_add(m->sums, m->acts.losses, rows(m), count);
     model_backward(m, last);
 }
 
-// Returns what the launches of a micro-batch depend on: with the same key they are the same.
-// (`last` is not in it: a run with --graph has one rank, which sends no gradients.)
+// Returns a key for the launches of a micro-batch: equal keys, equal launches. (It leaves out
+// `last`: a run with --graph has one rank, which sends no gradients.)
 static std::vector<size_t> batch_key(const Model* m, long count) {
     const size_t numbers[] = { (size_t)m->B, (size_t)m->T, (size_t)count };
     const void* places[] = { m->arena,         m->tokens,       m->targets,
@@ -772,8 +758,8 @@ static std::vector<size_t> batch_key(const Model* m, long count) {
     return key;
 }
 
-// Runs one micro-batch, seqs (B, T+1), of a step in which `count` targets count, of all
-// micro-batches and ranks. last: this rank's last one. The host does not wait for any of it.
+// Runs one micro-batch, seqs (B, T+1), of a step with `count` targets over all micro-batches and
+// ranks. last: it is this rank's last. The host does not wait for it.
 void model_accumulate(Model* m, const int* seqs, int B, int T, long count, bool last) {
     const int piece = piece_sequences(m, B, T);
     if (piece < B) {
@@ -785,11 +771,11 @@ void model_accumulate(Model* m, const int* seqs, int B, int T, long count, bool 
     ops::repeated(batch_key(m, count), [=] { accumulate_loaded(m, count, last); });
 }
 
-#ifndef MODEL_ONLY // the tests of the model stop reading here
+#ifndef MODEL_ONLY // model tests include this file only up to here
 // ============================================================================
 // 3 train
 
-// Gathers what the update of this step needs to know.
+// Collects the parameters of this step's update.
 static Update update_of(const Flags& f, long step) {
     Update o;
     o.lr = learning_rate(schedule_of(f), step);
@@ -801,8 +787,8 @@ static Update update_of(const Flags& f, long step) {
     return o;
 }
 
-// Takes one optimizer step. The next one's sequences are drawn while a GPU is busy with this one's,
-// and before its update: whatever reads a file may fail, and then the weights are those of `step`.
+// Takes one optimizer step. Draws the next step's sequences while the GPU is busy with this one,
+// and before the update: reading a file can fail, and the weights must then be those of `step`.
 static StepSums train_step(Run* r, long step) {
     Model* m = &r->m;
     const Flags& f = r->f;
@@ -813,7 +799,7 @@ static StepSums train_step(Run* r, long step) {
     const int* seqs = r->seqs.data();
     double count = targets_count(m, seqs, n, T);
     dist::sum(&count, 1);
-    if (count == 0) { return { NAN, 0, 1 }; }            // no weight moves, no moment: no loss
+    if (count == 0) { return { NAN, 0, 1 }; }            // nothing counts: no update, no loss
     model_zero(m);
     for (long i = 0; i < n; i += B) {
         model_accumulate(m, seqs + i * (T + 1), B, T, count, i + B == n);
@@ -844,7 +830,7 @@ int command_train(Flags flags) {
         Due due = run_due(r, step);
         const std::vector<uint64_t> place = run_place(r);
         auto guarded = [&](const std::function<void()>& work) {
-            if (!survives(work)) { run_lost_data(&r, step, place); }
+            if (!run_guarded(work)) { run_lost_data(&r, step, place); }
         };
         if (evaluation_due(r, step)) {
             guarded([&] { run_evaluate(&r, step); });
@@ -870,19 +856,13 @@ int command_train(Flags flags) {
 // 4 main
 
 #ifndef TESTING
-// Replaces a run's directory by the newest checkpoint in it, where the command takes a checkpoint.
+// Replaces a run's directory by the newest checkpoint in it, if the command takes a checkpoint.
 static void words_to_checkpoints(char letter, Flags* f) {
     for (auto& command : COMMAND_ROWS) {
         const bool takes_one = strcmp(command.words, "CHECKPOINT") == 0;
         if (command.letter != letter || !takes_one) { continue; }
         for (auto& word : f->words) { word = checkpoint_in(word); }
     }
-}
-
-static void require_one_process() {
-    if (dist::world == 1) { return; }
-    die(EXIT_USER, strf("%d processes were started, but only train can use many", dist::world),
-        "run this command without mpirun, srun or torchrun");
 }
 
 int main(int argc, char** argv) {
@@ -894,8 +874,11 @@ int main(int argc, char** argv) {
     dist::start();
     char letter;
     Flags f = flags_parse(argc, argv, &letter);
-    command_known(f, letter);
-    if (letter != COMMAND_train) { require_one_process(); }
+    command_check(f, letter);
+    if (dist::world > 1 && letter != COMMAND_train) {
+        die(EXIT_USER, strf("%d processes were started, but only train can use many", dist::world),
+            "run this command without mpirun, srun or torchrun");
+    }
     threads_check();
     const bool computes = letter != COMMAND_tokenize;
     if (computes) { product_settle(f); }

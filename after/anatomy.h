@@ -105,7 +105,7 @@ inline void each_layer(Model* m, const AnatomyText& text,
     for (int first = 0; first < text.n; first += at_once) {
         const int* batch = text.seqs + (size_t)first * (text.T + 1);
         model_load(m, batch, std::min(at_once, text.n - first), text.T);
-        model_body(m, [&](int l) {
+        model_layers(m, [&](int l) {
             if (l >= 0) { each(first, l); }
         });
     }

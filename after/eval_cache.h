@@ -125,7 +125,7 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
         if (by) {
             turn(t, by);
         }
-        acc m = attn_least<Attn, acc>();
+        acc m = attn_initial_max<Attn, acc>();
         acc sum = 0;
         A->assign(s.T + 1, 0);
         for (int j = 0; j <= s.T; j++) {
@@ -251,15 +251,16 @@ struct EvalAttention {
                   const std::vector<Edit>& edits)
         : stream(stream), evict(evict), edits(edits), l(l), s(attn_shape(m, l)),
           skip(m->sizes.bias.token),
-          column(Bias::column != NO_COLUMN && !column_idle(m->arch)), angles(layer_angles(m, l)) {
+          column(Bias::column != NO_COLUMN && !column_has_no_effect(m->arch)),
+          angles(layer_angles(m, l)) {
         const Arch& c = m->arch;
         const size_t N = rows(m);
         const size_t stars = (size_t)bias_rows(c) * c.HS;
         const bool logit = m->sizes.bias.column == LOGIT_COLUMN;
 
         qkv = host_read(act_qkv(m, l), N * m->sizes.qkv_width);
-        k_star = host_read(star_k(m, l), logit ? c.NH : stars);
-        v_star = host_read(star_v(m, l), stars);
+        k_star = host_read(extra_k(m, l), logit ? c.NH : stars);
+        v_star = host_read(extra_v(m, l), stars);
 
         att.resize(N * s.NH * s.HS);
         stat.resize(N * s.NH * 2);

@@ -138,7 +138,7 @@ inline Host bits_weights(Model* m, int bits) {
             }
         }
     }
-    model_set(m, now.data());
+    model_set_weights(m, now.data());
     return was;
 }
 #endif // EVAL_QUANTIZE_H

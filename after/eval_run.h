@@ -54,7 +54,7 @@ inline Host edit_positions(Model* m, const std::vector<Edit>& edits) {
                 if (edited) { now[t.at + i] = rows[i]; }
             }
         }
-        model_set(m, now.data());
+        model_set_weights(m, now.data());
     }
     return was;
 }
@@ -92,7 +92,7 @@ inline EvalResult eval_run(Model* m, Change* e, const int* seqs, int n, int T, i
     const int bits = e->bits.weights;
     if (bits && !e->bits.calibrating) { was = bits_weights(m, bits); }
     if (!e->record && !e->edits.empty()) { was = edit_positions(m, e->edits); }
-    m->around = [e](Model* m, const Stage& stage, int l) { change_stage(e, m, stage, l); };
+    m->stage_hook = [e](Model* m, const Stage& stage, int l) { change_stage(e, m, stage, l); };
     e->seen.clear();
     if (r.measured) {
         const auto keep = [&](int first) { keep_losses(&r, m, first, T); };
@@ -102,8 +102,8 @@ inline EvalResult eval_run(Model* m, Change* e, const int* seqs, int n, int T, i
         eval_forward(&r, m, seqs, n, T, batch_tokens);
         r.heads = e->seen;
     }
-    m->around = nullptr;
-    if (!was.empty()) { model_set(m, was.data()); }
+    m->stage_hook = nullptr;
+    if (!was.empty()) { model_set_weights(m, was.data()); }
     if (e->record) {
         for (auto& edit : e->edits) { edit.count += n; }
     }
@@ -244,7 +244,7 @@ inline NormPair eval_gradients(Model* m, const int* seqs, int n, int T, int batc
         const int chunk = std::min(most, n - i);
         model_zero(m);
         model_load(m, seqs + (size_t)i * (T + 1), chunk, T);
-        model_body(m);
+        model_layers(m);
         model_lm_head(m, 1);
         model_backward(m, false, add);
     }

@@ -41,7 +41,7 @@ struct ScoreHead {
         const size_t C = m->arch.C;
         if (greedy) { logits.resize((size_t)m->lm_head_rows * m->arch.V); }
         top.resize(rows(m) * C);
-        ops::to_host(top.data(), act_top(m), top.size() * sizeof(real));
+        ops::to_host(top.data(), lm_head_input(m), top.size() * sizeof(real));
         device = (real*)ops::device_malloc(m->lm_head_rows * C * sizeof(real));
     }
     ~ScoreHead() { ops::device_free(device); }
@@ -154,7 +154,7 @@ static void score_forest(Model* m, ScoreItem* first, ScoreItem* last, bool greed
     ScoreForest forest;
     for (ScoreItem* item = first; item < last; item++) { forest.add(item); }
     model_load_forest(m, forest.tokens, forest.spans);
-    model_body(m);
+    model_layers(m);
     score_head(m, forest.heads, greedy);
 }
 
@@ -176,7 +176,7 @@ static void score_batch(Model* m, ScoreRequest* const* first, ScoreRequest* cons
             heads.push_back({ row + k - 1, tokens[k], *r });
         }
     }
-    model_body(m);
+    model_layers(m);
     score_head(m, heads, greedy);
 }
 

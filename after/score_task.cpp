@@ -1,5 +1,6 @@
 /*
-after/score_task.cpp -- what score_task.h declares.
+after/score_task.cpp -- makes tokens of contexts and choices as the evaluation harness does, then
+reads the file.
 */
 #include "score_task.h"
 #include "../files/look.h"
@@ -60,17 +61,14 @@ static std::vector<int> score_encode(const ScoreText& how, const std::string& te
     return tokenizer_encode(how.tok, text, how.specials && !has_prefix);
 }
 
-static bool starts_with_space(const std::string& s) {
-    size_t next = 0;
-    return !s.empty() && is_python_space(utf8_next(s.data(), s.size(), &next));
-}
-
 // Returns what stands between context and continuation: the record's own delimiter as it is;
 // without one a blank, if neither of the two brings white space of its own.
 static std::string score_delimiter(const Json* given, const std::string& context,
                                    const std::string& continuation) {
     if (given) { return given->string; }
-    const bool begins = starts_with_space(continuation);
+    size_t next = 0;
+    const std::string& s = continuation;
+    const bool begins = !s.empty() && is_python_space(utf8_next(s.data(), s.size(), &next));
     const bool ends = without_trailing_space(context) < context.size();
     return begins || ends ? "" : " ";
 }

@@ -10,8 +10,10 @@ entries that are missing.
 
 Where the loss has a corner or a jump, as with f = relu, a difference across it is no slope. A wrong
 derivative is off by the same at any step, a corner is not: so a tensor that is off is measured with
-a quarter of the step, and at three points.
+a quarter of the step, and at three points. The rows of attention at a corner are those of the first
+token of a sequence whose loss has another slope then: later tokens read what that row gives.
 */
+#include <numeric>
 #include "../flags.h"
 #include "../shell/data_flags.h"
 #include "../core/train_sink.h"
@@ -40,6 +42,7 @@ struct Compared {
     int all = 0;                                 // slopes that were compared
     int steady = 0;                              // off by the same with a quarter of the step
     int moved = 0;                               // off, and by another amount
+    std::string rows;                            // where, at the first point: "0:5, 1:7"
 
     bool off() const { return steady + moved > 0; }
     // Tells whether the derivative is wrong: off by the same wherever no corner disturbs it.
@@ -80,28 +83,52 @@ struct GradientCheck {
     std::vector<acc> weights;
     std::vector<acc> grads;
 
-    double loss_moved(const Tensor& t, const Vector& u, double h);
-    double slope(const Tensor& t, const Vector& u, double h);
+    Vector losses_moved(const Tensor& t, const Vector& u, double h);
+    Vector slopes(const Tensor& t, const Vector& u, double h);
+    std::string rows_apart(const Vector& a, const Vector& b) const;
     Vector direction(const Tensor& t, const Vector& gradient, bool random);
     void compare(const Tensor& t, Compared* c);
 };
 
-// Returns the loss when tensor t has moved by h along u.
-double GradientCheck::loss_moved(const Tensor& t, const Vector& u, double h) {
+// Returns the loss of each token when tensor t has moved by h along u.
+Vector GradientCheck::losses_moved(const Tensor& t, const Vector& u, double h) {
     std::vector<acc> moved = weights;
     for (long i = 0; i < t.count; i++) { moved[t.at + i] += h * u[i]; }
-    model_set(&m, moved.data());
-    return model_forward(&m, count, 0);
+    model_set_weights(&m, moved.data());
+    model_forward(&m, count, 0);
+    const std::vector<acc> losses = model_losses(&m);
+    return Vector(losses.begin(), losses.end());
 }
 
-// Returns the slope of the loss when tensor t moves along u, in steps of h:
+// Returns what each token adds to the slope of the loss when tensor t moves along u, in steps of h:
 // (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12 h
-double GradientCheck::slope(const Tensor& t, const Vector& u, double h) {
-    double sum = 8 * loss_moved(t, u, h);
-    sum += -8 * loss_moved(t, u, -h);
-    sum += -1 * loss_moved(t, u, 2 * h);
-    sum += loss_moved(t, u, -2 * h);
-    return sum / (12 * h);
+Vector GradientCheck::slopes(const Tensor& t, const Vector& u, double h) {
+    static const double TERMS[][2] = { { 8, 1 }, { -8, -1 }, { -1, 2 }, { 1, -2 } };
+    Vector sum(rows(&m));
+    for (auto& term : TERMS) {
+        const Vector losses = losses_moved(t, u, term[1] * h);
+        for (size_t i = 0; i < sum.size(); i++) {
+            sum[i] += term[0] * losses[i] / (12 * h * count);
+        }
+    }
+    return sum;
+}
+
+// Names the first token of each sequence at which these slopes are as far apart as anywhere, to a
+// tenth.
+std::string GradientCheck::rows_apart(const Vector& a, const Vector& b) const {
+    double most = 0;
+    for (size_t i = 0; i < a.size(); i++) { most = std::max(most, fabs(a[i] - b[i])); }
+    std::string names;
+    for (int s = 0; s < m.B; s++) {
+        for (int t = 0; t < m.T; t++) {
+            const size_t i = s * m.T + t;
+            if (fabs(a[i] - b[i]) * 10 < most) { continue; }
+            list_add(&names, strf("%d:%d", s, t - sink_rows(&m)));
+            break;
+        }
+    }
+    return names;
 }
 
 // Returns a direction of length 1: that of the gradient, or a random one.
@@ -129,20 +156,25 @@ void GradientCheck::compare(const Tensor& t, Compared* c) {
     for (int k = 0; k < test.directions; k++) {
         const Vector u = direction(t, gradient, k > 0);
         const double wanted = product(gradient, u);
-        double off = (slope(t, u, h) - wanted) / size;
+        const Vector far = slopes(t, u, h);
+        double off = (std::accumulate(far.begin(), far.end(), 0.0) - wanted) / size;
         double change = 0;
+        std::string apart;
         // where the loss is curved much, the differences themselves are off: by 256 times less with
         // a quarter of the step
         if (!(fabs(off) <= test.tolerance) && fp32) {
+            const Vector near = slopes(t, u, h / 4);
             const double before = off;
-            off = (slope(t, u, h / 4) - wanted) / size;
+            off = (std::accumulate(near.begin(), near.end(), 0.0) - wanted) / size;
             change = fabs(off - before);
+            apart = rows_apart(far, near);
         }
         c->all++;
         if (!(fabs(off) <= c->worst)) { c->worst = fabs(off); }
         if (fabs(off) <= test.tolerance) { continue; }
         const bool moved = change > test.tolerance + fabs(off) / 4;
         (moved ? c->moved : c->steady)++;
+        if (moved && c->rows.empty()) { c->rows = apart; }
     }
 }
 
@@ -171,7 +203,7 @@ static GradientCheck gradient_check(const Arch& c, uint64_t seed) {
     std::vector<int> seqs((size_t)B * (c.T + 1));
     for (auto& token : seqs) { token = rng_below(&check.rng, c.V); }
     check.weights = weights_shaken(m, &check.rng);
-    model_set(m, check.weights.data());
+    model_set_weights(m, check.weights.data());
     model_zero(m);
     const long targets = targets_count(m, seqs.data(), B, c.T);
     model_accumulate(m, seqs.data(), B, c.T, targets);
@@ -223,7 +255,8 @@ int command_check(Flags f) {
             says = "   WRONG";
             list_add(&bad, t.name);
         } else if (all[i].off()) {
-            says = strf("   %d of %d slopes at a corner", all[i].moved, all[i].all);
+            says = strf("   %d of %d slopes at a corner, rows %s", all[i].moved, all[i].all,
+                        all[i].rows.c_str());
             list_add(&corners, t.name);
         } else {
             worst = std::max(worst, all[i].worst);
@@ -240,7 +273,8 @@ int command_check(Flags f) {
     }
     if (!corners.empty()) {
         printf("note   the slope changes with the step: a corner or a jump, not a wrong "
-               "derivative, at %s. Their judge is test_attention: CONTRIBUTING.md\n",
+               "derivative, at %s, in the rows of attention (sequence:token) beside them. Their "
+               "judge is test_attention: CONTRIBUTING.md\n",
                corners.c_str());
         return 0;
     }

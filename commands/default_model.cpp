@@ -1,5 +1,6 @@
 /*
-commands/default_model.cpp -- what default_model.h declares.
+commands/default_model.cpp -- picks a preset by the data and by what there is to compute with, and
+estimates how long the paper's run would take.
 */
 #include "default_model.h"
 #include "../core/operations.h"

@@ -26,7 +26,7 @@ static std::string first_not_finite(Model* m) {
             first = name;
         }
     };
-    model_body(m, [&](int l) {
+    model_layers(m, [&](int l) {
         if (l < 0) {
             look(act_x(m, 0), "the embedding");
             return;
@@ -40,7 +40,7 @@ static std::string first_not_finite(Model* m) {
         look(act_x(m, 2 * l + 1), "the " + mixer + " of " + layer);
         look(act_x(m, 2 * l + 2), "the FFN of " + layer);
     });
-    look(act_top(m), "the last norm");
+    look(lm_head_input(m), "the last norm");
     return first.empty() ? "the head" : first;
 }
 
@@ -61,7 +61,7 @@ static bool likelier(const Likely& a, const Likely& b) {
 // Sets p (V) to the logits of the token that follows.
 static void next_logits(Model* m, const std::vector<int>& tokens, std::vector<Likely>* p) {
     const int V = m->arch.V;
-    const real* n_last = model_read(m, tokens);
+    const real* n_last = model_forward_last(m, tokens);
     ops::matmul_forward(m->acts.logits, n_last, m->weights.lmw, m->weights.lmb, NULL, 1, m->arch.C,
                         V);
     std::vector<real> logits(V);
@@ -229,7 +229,8 @@ int command_generate(Flags f) {
     fwrite(text.data(), 1, text.size(), stdout);
     printf("\n");
     fflush(stdout);
-    if (room < f.tokens && tokens.size() == full) { model_reach(&m, most + 1 + sink_rows(&m)); }
+    const bool fills = room < f.tokens && tokens.size() == full;
+    if (fills) { positions_extend(&m, most + 1 + sink_rows(&m)); }
     model_free(&m);
     return 0;
 }

@@ -1,5 +1,6 @@
 /*
-commands/open_model.cpp -- what open_model.h declares.
+commands/open_model.cpp -- opens a checkpoint, settles its flags, and prints notes about its
+tokenizer and its weights.
 */
 #include "open_model.h"
 #include "memory_needed.h"

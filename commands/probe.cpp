@@ -76,7 +76,7 @@ static void dump_layer(const Model* m, const std::string& dir, int l,
     std::vector<float> product(map.size());
 
     auto maps = head_maps<Attn, Bias, Pe, real, acc>;
-    if (column_idle(m->arch)) {
+    if (column_has_no_effect(m->arch)) {
         maps = head_maps<Attn, Bias_none, Pe, real, acc>;
     }
     const auto* star = x.star.empty() ? NULL : x.star.data();
@@ -95,7 +95,7 @@ static void dump_maps(Model* m, const Flags& f, const int* seq, int T) {
     const std::vector<std::pair<int, int>> heads = dump_list(f.dump_heads, m->arch);
     make_dirs(f.dump);
     model_load(m, seq, 1, T);
-    model_body(m, [&](int l) {
+    model_layers(m, [&](int l) {
         std::vector<int> here;
         for (auto& head : heads) {
             if (head.first == l) { here.push_back(head.second); }
@@ -187,13 +187,13 @@ static JsonObject probe_once(Model* m, const Flags& f, const ProbeInput& in,
     printf("\n");
 
     SinkAt at = sink_at_parse(f.sink_at, T);
-    m->around = [&](Model* m, const Stage& stage, int l) {
+    m->stage_hook = [&](Model* m, const Stage& stage, int l) {
         stage.forward(m, l);
         working_layer(l, m->arch.L);
         if (stage.role == ROLE_ATTENTION) { sink_at_add(&at, m, l); }
     };
     const Metrics r = measure_all(m, in, T);
-    m->around = nullptr;
+    m->stage_hook = nullptr;
     progress_clear();
     if (!std::isfinite(r.loss)) {
         find_not_finite(m, in, T);

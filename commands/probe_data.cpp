@@ -1,5 +1,6 @@
 /*
-commands/probe_data.cpp -- what probe_data.h declares.
+commands/probe_data.cpp -- finds out what a run held out and how it edited its sequences, so that a
+probe reads the same.
 */
 #include "probe_data.h"
 #include "open_model.h"
@@ -147,7 +148,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
             "name text to probe it with: --data FILE, or --probe-input random");
     }
     p.own = true;
-    flags_take_data(f, flags);
+    flags_inherit_data(f, flags);
     edits_replace(f, flags["bos"].string);
     printf("%s", trained_notes(f->words[0], *f).c_str());
     p.other_task = !task_note(flags, *f).empty();
@@ -161,7 +162,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     for (auto& hash : (*data)["hash"].items) { p.hashes.push_back(hash.string); }
     for (auto& name : names_listed(f->data, directory)) {
         std::string source = source_found(name, directory);
-        source_there(source, "the same command with");
+        source_require(source, "the same command with");
         if (!file_exists(source)) { source_weight(&source); }    // each is measured by itself
         p.sources.push_back(source);
     }

@@ -198,12 +198,12 @@ static void run_agree(const Flags& f) {
 static Origin run_origin(Run* r) {
     Flags* f = &r->f;
     Origin o;
-    o.from = run_find(*f, &r->first);
+    o.from = find_checkpoint(*f, &r->first);
     if (f->resume && !o.resumes()) { run_take_begun(f); }
     if (o.resumes()) {
         hint_also = hint_other_checkpoint(f->out, o.from).hint;
         o.state = json_file(o.from + "/state.json");
-        run_take(f, o.state, r->first);
+        inherit_flags(f, o.state, r->first);
         const Arch arch = checkpoint_arch(o.from, &o.tokenizer);
         hint_also.clear();                             // what follows may be a flag's fault
         arch_from_checkpoint(f, arch, o.from);
@@ -216,7 +216,7 @@ static Origin run_origin(Run* r) {
         const bool named = f->given_data || (on && on->string == "bb");
         require(named, "--init " + f->init + ": got no --data",
                 "the text to go on with: --data FILE (or --data bb, the built-in task)");
-        if (!f->given_data) { flags_take_task(f, was); }
+        if (!f->given_data) { flags_inherit_task(f, was); }
         o.tokenizer = o.init.tokenizer;
         tokenizer_note(*f, o.tokenizer, f->init);
     }
@@ -287,7 +287,7 @@ static void run_directory(Run* r) {
     make_dirs(f->out);
     if (f->resume) { return; }                           // locked already
     run_lock(f->out);
-    run_find(*f, &r->first);                             // did one begin meanwhile?
+    find_checkpoint(*f, &r->first);                             // did one begin meanwhile?
 }
 
 // Sets the weights, and the rest of the run if it goes on.

@@ -1,5 +1,6 @@
 /*
-commands/run_resume.cpp -- what run_resume.h declares.
+commands/run_resume.cpp -- finds the newest checkpoint, compares each flag with the run's, and
+restores model, data and log.
 */
 #include "run_resume.h"
 #include "../core/checkpoint.h"
@@ -58,7 +59,7 @@ static void run_none(const Flags& f) {
 }
 
 // Dies if a new run would begin in the directory of another.
-static void run_there(const Flags& f, const std::string& newest) {
+static void reject_existing_run(const Flags& f, const std::string& newest) {
     if (!f.resume && !f.out.empty() && file_exists(f.out + "/log.jsonl")) {
         std::string hint = "choose another --out";
         if (!newest.empty()) { hint = "--resume -o " + f.out + " continues it; or " + hint; }
@@ -80,11 +81,11 @@ static void resume_check(const Flags& f) {
     }
 }
 
-std::string run_find(const Flags& f, long* step) {
+std::string find_checkpoint(const Flags& f, long* step) {
     *step = 0;
     resume_check(f);
     const std::string newest = checkpoint_latest(f.out, step);
-    run_there(f, newest);
+    reject_existing_run(f, newest);
     if (f.resume && !newest.empty()) { return newest; }
     *step = 0;
     if (f.resume) { run_none(f); }
@@ -96,7 +97,7 @@ std::string run_find(const Flags& f, long* step) {
 void run_take_begun(Flags* f) {
     const Json was = log_flags(f->out + "/log.jsonl", INFINITY);
     if (was.fields.empty()) { return; }
-    flags_take(f, was, true);
+    flags_inherit(f, was, true);
     f->given_data = true;
     if (!f->given_product && !f->product.empty()) { product_settle(*f); }
 }
@@ -136,11 +137,11 @@ void tokenizer_keep(Flags* f, const std::string& kept) {
     if (gone && !f->given_tokenizer && !kept.empty()) { f->tokenizer = kept; }
 }
 
-void run_take(Flags* f, const Json& state, long step) {
+void inherit_flags(Flags* f, const Json& state, long step) {
     const std::string directory = run_started_from(state, f->out);
     const Json was = run_flags(f->out, state, step);
     if (was.fields.empty()) { return; }
-    flags_take(f, was);
+    flags_inherit(f, was);
     const bool no_graph = ops::on_host || dist::world > 1;       // one GPU's run goes on elsewhere
     if (no_graph && !f->given_graph) { f->graph = false; }
     if (!was.get("hopper") && !f->given_hopper) { f->hopper = 0; }    // runs before that flag
@@ -152,7 +153,7 @@ void run_take(Flags* f, const Json& state, long step) {
     std::string data;
     for (auto& source : names_listed(f->data, directory)) {
         const std::string found = source_found(source, directory);
-        source_there(found, again);
+        source_require(found, again);
         list_add(&data, found, ",");
     }
     f->data = data;

@@ -9,11 +9,11 @@ or damaged meanwhile, or would make another run of it, is an error.
 
 // Finds the checkpoint that --resume continues, "" if the run has none yet; *step: its number, or
 // 0. Ends the program if there is no run, or one that the flags do not ask for.
-std::string run_find(const Flags& f, long* step);
+std::string find_checkpoint(const Flags& f, long* step);
 
 // Takes from the run the flags that are not given. Its files are looked for here, and where it ran.
 // state: of its checkpoint of `step`.
-void run_take(Flags* f, const Json& state, long step);
+void inherit_flags(Flags* f, const Json& state, long step);
 
 // Takes the checkpoint's own tokenizer, `kept`, if the file that the run began with is gone: it is
 // the same, as the hash of the tokens will say.

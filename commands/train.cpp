@@ -181,7 +181,7 @@ static void on_lost(const char* path) {
     siglongjmp(lost_jump, 1);
 }
 
-bool survives(const std::function<void()>& work) {
+bool run_guarded(const std::function<void()>& work) {
     lost_thread = pthread_self();
     map_lost = on_lost;
     if (sigsetjmp(lost_jump, 1)) { return false; }
@@ -331,9 +331,9 @@ static std::string run_rescue(const Run& r) {
 }
 
 // What one rank wants after a step; what another wants more goes first.
-enum Wish { GO_ON, SAVE, SAVE_AND_STOP, KEEP_AND_STOP };
+enum Request { GO_ON, SAVE, SAVE_AND_STOP, KEEP_AND_STOP };
 
-static Wish run_wish(const Run& r) {
+static Request run_request(const Run& r) {
     const Flags& f = r.f;
     const double minute = 60e3;
     const double now = now_ms();
@@ -348,7 +348,7 @@ static Wish run_wish(const Run& r) {
 
 Due run_due(const Run& r, long step) {
     const Flags& f = r.f;
-    const long wish = -dist::least(-run_wish(r));        // the largest of all ranks
+    const long wish = -dist::least(-run_request(r));        // the largest of all ranks
     const bool planned = step >= f.steps || (f.save_every && step % f.save_every == 0);
     Due due;
     due.stop = wish >= SAVE_AND_STOP;
@@ -400,7 +400,7 @@ static void save(Run* r, long step, bool keep) {
                bytes_text(bytes).c_str());
         return;
     }
-    run_undraw(r);
+    return_drawn(r);
     hint_also = r->log.error;
     then_again = r->saved >= 0 ? "run again with --resume" : "begin again in another --out";
     log_sync(&r->log);                       // first: a log never ends before its checkpoint
@@ -472,7 +472,7 @@ std::vector<uint64_t> run_place(const Run& r) {
     return r.ahead_from.empty() ? data_place(r.data) : r.ahead_from;
 }
 
-void run_undraw(Run* r) {
+void return_drawn(Run* r) {
     if (r->ahead_from.empty()) { return; }
     data_return(&r->data, r->ahead_from);
     r->ahead_from.clear();

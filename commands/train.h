@@ -66,7 +66,7 @@ void log_begin(Run* r);
 
 // Calls `work`. Returns false if a mapped file was lost under it. With many ranks that ends the
 // program, because one alone cannot save.
-bool survives(const std::function<void()>& work);
+bool run_guarded(const std::function<void()>& work);
 
 // Measures validation loss, metrics and a sample, and reports them.
 void run_evaluate(Run* r, long step);
@@ -98,7 +98,7 @@ void run_draw_ahead(Run* r);
 std::vector<uint64_t> run_place(const Run& r);
 
 // Takes back what was drawn ahead: a checkpoint says where the data are without it.
-void run_undraw(Run* r);
+void return_drawn(Run* r);
 
 // Ends the run after a file of data was lost in this step: goes back to where the step began, and
 // saves.

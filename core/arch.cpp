@@ -1,5 +1,6 @@
 /*
-core/arch.cpp -- what arch.h declares.
+core/arch.cpp -- settles the rows that others decide, checks that they are a model this binary can
+run, and reads and writes config.json.
 */
 #include "arch_check.h"
 
@@ -145,7 +146,7 @@ void ArchCheck::attention() {
 
 std::string column_note(const Arch& c) {
     const BiasRow& b = bias_of(c);
-    if (!column_idle(c)) { return ""; }
+    if (!column_has_no_effect(c)) { return ""; }
     if (b.column == KEY_COLUMN && !b.learn_k && build::Attn::sim(0.0f) == 0) {
         return strf("note   the extra key of BIAS=%s changes no output here: its score is 0, which "
                     "weighs nothing with ATTN=%s. It is left out of all shares\n", b.name,

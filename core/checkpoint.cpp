@@ -1,5 +1,6 @@
 /*
-checkpoint.cpp -- what checkpoint.h declares.
+checkpoint.cpp -- gathers the shards of all ranks and writes them as named tensors; finds each
+tensor again when it reads.
 */
 #include "checkpoint.h"
 #include <set>
@@ -8,7 +9,8 @@ checkpoint.cpp -- what checkpoint.h declares.
 // Returns a whole array as floats in host memory, from the shards of all ranks: in place if it is
 // that already, else in *copy.
 static const float* host_floats(const Model* m, acc* shard, std::vector<float>* copy) {
-    const acc* array = gather_array(m, shard);
+    acc* array = full_array(m, shard);
+    if (array != shard) { shard_gather(m->shard, array, shard); }
     const bool in_place = array == shard && ops::on_host;
     if (in_place && std::is_same<acc, float>::value) { return (const float*)array; }
     const std::vector<acc> x = copy_to_host(array, m->num_params);

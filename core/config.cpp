@@ -118,7 +118,8 @@ void config_read(Arch* c, const std::string& name, const Json& object, const std
         const Json& v = f.second;
         const bool number = v.is_number() || v.type == Json::BOOL;
         const bool unused = (number && v.number == 0) || (v.is_text() && v.string.empty());
-        if (known || (of_open && unused)) { continue; }
+        const bool null = v.type == Json::NUL;
+        if (known || null || (of_open && unused)) { continue; }
         die(where + ": the key '" + f.first + "' is not understood",
             of_open ? ROOM_MISSING : "it may come from a newer train_sink: git pull, then make");
     }

@@ -37,7 +37,7 @@ std::string field_text(const Field& f, bool json) {
     if (f.type == FIELD_long)   { return strf("%ld", *(long*)f.at); }
     if (f.type == FIELD_bool)   { return json ? json_bool(*(bool*)f.at) : ""; }
     const double v = f.type == FIELD_double ? *(double*)f.at : field_number(f);
-    if (f.type == FIELD_double && json) {                // a run that goes on takes its flags from it
+    if (f.type == FIELD_double && json) {        // a run that goes on takes its flags from it
         const std::string digits = json_num(v);
         return !std::isfinite(v) || atof(digits.c_str()) == v ? digits : strf("%.17g", v);
     }

@@ -23,7 +23,7 @@ inline void model_load_next(Model* m, int token, int past) {
         model_resize(m, 1, 1 - sink_rows(m));            // it adds the sink token's row: 1 in all
     }
     m->spans = { { 0, 1, 1, past, -1 } };
-    model_reach(m, past + 1L);
+    positions_extend(m, past + 1L);
     ops::to_device(m->tokens, &token, sizeof token);
 }
 
@@ -39,7 +39,7 @@ inline bool forest_fits(const Model* m) {
 inline void model_load_forest(Model* m, const std::vector<int>& tokens,
                               const std::vector<Span>& forest) {
     model_resize(m, tokens.size(), 1);
-    for (const Span& span : forest) { model_reach(m, (long)span.position + span.length); }
+    for (const Span& span : forest) { positions_extend(m, (long)span.position + span.length); }
     copy_to_device(m->tokens, tokens);
     m->spans = forest;
 }
@@ -108,7 +108,7 @@ inline void attention_after(Model* m, int l, const Span& span) {
     }
     for (int t = 0; t < span.length; t++) {
         const size_t row = span.row + t;
-        variant::attention_row(act_att(m, l, row), act_qkv(m, l, row), keys, star_column(m, l),
+        variant::attention_row(act_att(m, l, row), act_qkv(m, l, row), keys, extra_key(m, l),
                                span.position + t, attn_shape(m, l));
     }
 }

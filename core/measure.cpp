@@ -1,9 +1,9 @@
 /*
-measure.cpp -- what measure.h declares.
+measure.cpp -- the forward pass of a measurement, on the device, and the report, on the host.
 */
 #include "measure.h"
 
-// Rows of one kind in a block of memory, of `width` numbers each.
+// A table in a block of memory: rows of `width` numbers.
 template <class X> struct Table {
     X* rows;
     size_t width;
@@ -11,15 +11,14 @@ template <class X> struct Table {
     X* operator[](size_t row) const { return rows + row * width; }
 };
 
-// What is measured of one batch of sequences, in one block of device memory until all layers are
-// done.
+// The measurements of one batch, in one block of device memory until all layers are done.
 struct Measured {
     Table<HeadMetrics> heads;   // a row per layer with attention: (B, NH)
     Table<acc> k;               // norms of the keys, a row per layer with attention: (N, KV)
     Table<acc> v;               // norms of the values
     Table<acc> h;               // norms of the stream, a row per state: (N)
     Table<acc> sizes;           // its largest and median entry, a row per state: (B, 2)
-    Table<acc> pre;             // norms of what a norm on the stream reads, a row per branch: (N)
+    Table<acc> pre;             // norms of the inputs of norms on the stream, a row per branch: (N)
     size_t bytes;
 };
 
@@ -47,21 +46,7 @@ static Measured measured_layout(const Model* m, char* base) {
 
 // ---- on the device, while the model runs
 
-// Measures the heads of layer l, and its keys and values.
-static void measure_attention(const Model* m, const Measured& r, int l) {
-    const Sizes& sizes = m->sizes;
-    const size_t layer = sizes.attending(l);
-    const real* qkv = act_qkv(m, l);
-    const real* k = qkv + sizes.q_width;
-    const real* v = qkv + sizes.qk_width;
-    const HeadGate<const real> gate = { sizes.gate ? act_gate(m, l) : NULL, gates_per_head(m) };
-    variant::attention_metrics(r.heads[layer], qkv, act_stat(m, l), star_column(m, l), gate,
-                               sink_rows(m), column_idle(m->arch), attn_shape(m, l));
-    ops::row_norms(r.k[layer], k, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
-    ops::row_norms(r.v[layer], v, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
-}
-
-// Measures what layer l left, or with -1 the embedding.
+// Measures the output of layer l, or of the embedding if l is -1: stream, heads, keys and values.
 static void measure_layer(const Model* m, const Measured& r, int l) {
     const Sizes& sizes = m->sizes;
     const int C = sizes.C;
@@ -69,7 +54,18 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
     ops::row_norms(r.h[l + 1], h, C, C, 1, rows(m));
     ops::magnitudes(r.sizes[l + 1], h, sink_rows(m), m->B, m->T, C);
     if (l < 0) { return; }
-    if (sizes.attends(l)) { measure_attention(m, r, l); }
+    if (sizes.attends(l)) {
+        const size_t layer = sizes.attending(l);
+        const real* qkv = act_qkv(m, l);
+        const real* k = qkv + sizes.q_width;
+        const real* v = qkv + sizes.qk_width;
+        const HeadGate<const real> gate = { sizes.gate ? act_gate(m, l) : NULL, gates_per_head(m) };
+        const auto metrics = variant::attention_metrics[column_has_no_effect(m->arch)];
+        metrics(r.heads[layer], qkv, act_stat(m, l), extra_key(m, l), gate, sink_rows(m),
+                attn_shape(m, l));
+        ops::row_norms(r.k[layer], k, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
+        ops::row_norms(r.v[layer], v, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
+    }
     if (!sizes.norm.stream) { return; }
     for (int i : { 2 * l, 2 * l + 1 }) {
         ops::row_norms(r.pre[i], act_f(m, i), C, C, 1, rows(m));
@@ -81,19 +77,14 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
 // Counts the rows of a sequence without the sink token's.
 static int text_rows(const Model* m) { return m->T - sink_rows(m); }
 
-static bool has_global_layer(const Arch& arch) {
-    for (int l = 0; l < arch.L; l++) {
-        if (!is_local(arch, l)) { return true; }
-    }
-    return false;
-}
-
-// Returns by what alpha_k of layer l is scaled. In a model that mixes local and global layers, it
-// counts in a local layer only the queries that still see token k. The others add zeros to the mean
-// over i >= k.
+// Returns the factor of alpha_k in layer l. In a model that mixes local and global layers, alpha_k
+// of a local layer counts only the queries that still see token k; the others added zeros to the
+// mean over i >= k.
 static float seen_factor(const Model* m, int l, int k) {
     const Arch& arch = m->arch;
-    if (!is_local(arch, l) || !has_global_layer(arch) || arch.prefix) { return 1; }
+    bool mixed = false;
+    for (int i = 0; i < arch.L; i++) { mixed |= !is_local(arch, i); }
+    if (!is_local(arch, l) || !mixed || arch.prefix) { return 1; }
     const int all = text_rows(m) - k + 1;
     return (float)all / std::min(all, arch.window);
 }
@@ -180,7 +171,7 @@ static Metrics metrics_new(const Model* m, int n, int T) {
     r.NH = sizes.NH;
     r.L = r.layers.size();
     r.sums_to_one = attn_sums_to_one<Attn>(m->arch.attn_alpha);
-    r.has_star = (Bias::column && !column_idle(m->arch)) || sink_rows(m);
+    r.has_star = (Bias::column && !column_has_no_effect(m->arch)) || sink_rows(m);
     r.has_gate = sizes.gate;
     r.heads.resize((size_t)n * r.L * r.NH);
     r.h_max.resize(sizes.L + 1);
@@ -214,8 +205,7 @@ template <class F> static void each_sum(Metrics* r, F f) {
     }
 }
 
-// Merges the reports of many ranks, each of which has measured some of the sequences, to the same
-// one on every rank.
+// Merges the ranks' reports, each over some of the sequences, into one report that every rank gets.
 static void metrics_all_ranks(Metrics* r, const Model* m, double* loss, long* count) {
     resize_norms(r, m->sizes);
     std::vector<double> sums = { *loss, (double)*count };
@@ -226,7 +216,7 @@ static void metrics_all_ranks(Metrics* r, const Model* m, double* loss, long* co
     *count = (long)*next++;
     each_sum(r, [&](auto& x) { x = *next++; });
 
-    // a sum in which every rank has places of its own
+    // a maximum by way of a sum: every rank has its own slots
     const size_t states = r->h_max.size();
     std::vector<double> largest(states * dist::world);
     std::copy(r->h_max.begin(), r->h_max.end(), &largest[states * dist::rank]);
@@ -262,8 +252,8 @@ Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
     return r;
 }
 
-// ---- --sink-at: Sink_k of any tokens k, where the metrics of every evaluation stop at METRIC_K.
-// It is worked out on the host, from what a forward pass leaves of attention
+// ---- --sink-at: Sink_k for any token k; the regular metrics stop at METRIC_K. Computed on the
+// host, from the attention activations of a forward pass
 
 AttentionHost attention_host(const Model* m, int l) {
     const Sizes& sizes = m->sizes;
@@ -271,7 +261,7 @@ AttentionHost attention_host(const Model* m, int l) {
     AttentionHost x;
     x.qkv = copy_to_host(act_qkv(m, l), N * sizes.qkv_width);
     x.stat = copy_to_host(act_stat(m, l), N * sizes.NH * 2);
-    const real* star = star_k(m, l);
+    const real* star = extra_k(m, l);
     if (!star) { return x; }
     const bool logit = sizes.bias.column == LOGIT_COLUMN;
     const size_t count = logit ? sizes.NH : bias_rows(m->arch) * sizes.HS;
@@ -285,8 +275,9 @@ void sink_at_add(SinkAt* at, const Model* m, int l) {
     const AttnShape s = attn_shape(m, l);
     const int skip = sink_rows(m);
     const real* star = x.star.empty() ? NULL : x.star.data();
-    const auto alphas = column_idle(m->arch) ? head_alphas<Attn, Bias_none, Pe, real, acc>
-                                             : head_alphas<Attn, Bias, Pe, real, acc>;
+    const auto alphas = column_has_no_effect(m->arch)
+                            ? head_alphas<Attn, Bias_none, Pe, real, acc>
+                            : head_alphas<Attn, Bias, Pe, real, acc>;
     std::vector<std::vector<double>> alpha((size_t)s.B * s.NH);
     #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < s.B * s.NH; i++) {

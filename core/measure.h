@@ -1,6 +1,6 @@
 /*
-measure.h -- the metrics of metrics.cuh on a model: one forward pass over a batch of sequences,
-what it leaves in device memory, and how that gets into the report. Start with measure.
+measure.h -- computes the metrics of metrics.cuh for a model: runs a forward pass over each batch of
+sequences, measures on the device, adds the results to a report. Start with measure.
 */
 #ifndef MEASURE_H
 #define MEASURE_H
@@ -19,29 +19,29 @@ inline bool (*measure_stops)() = NULL;
 Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
                 const std::function<void(int first)>& each = nullptr);
 
-// What attention left of a layer, in host memory.
+// A layer's attention activations, in host memory.
 struct AttentionHost {
     std::vector<real> qkv;      // (N, qkv_width)
     std::vector<acc> stat;      // (B, NH, T, 2)
     std::vector<real> star;     // z of each head, or k* of each key/value head; empty: not learned
 };
 
-// Copies what attention left of layer l to host memory.
+// Copies layer l's attention activations to host memory.
 AttentionHost attention_host(const Model* m, int l);
 
-// alpha of any tokens.
+// alpha of chosen tokens.
 struct SinkAt {
     std::vector<int> tokens;                     // from 1
-    std::vector<std::vector<double>> alpha;      // of each: all sequences, layers, heads so far
+    std::vector<std::vector<double>> alpha;      // per token: every sequence, layer and head so far
 };
 
-// Scales what the heads of layer l (NH) give to tokens, to the queries that see them: with a window
-// in some layers only, the others would add zeros to the mean.
+// Rescales the alphas of layer l's heads (NH) to the queries that see each token. If only some
+// layers have a window, the other queries would add zeros to the mean.
 void scale_to_seen(const Model* m, int l, HeadMetrics* heads);
 
-// Adds layer l of the batch that is loaded.
+// Adds layer l of the loaded batch.
 void sink_at_add(SinkAt* at, const Model* m, int l);
 
-// Returns Sink_k^eps of the token in place i of the list.
+// Returns Sink_k^eps of token i in the list.
 double sink_at_rate(const SinkAt& at, size_t i, double eps);
 #endif // MEASURE_H

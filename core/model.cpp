@@ -1,5 +1,6 @@
 /*
-model.cpp -- the memory of a model: what model.h declares.
+model.cpp -- allocates a model's memory, sets its initial weights, and grows the tables of
+positions.
 */
 #include "../model.h"
 
@@ -62,7 +63,7 @@ size_t Layout::acts(Acts* a, char* base, const ActsShape& shape) const {
     return bytes;
 }
 
-void model_reach(Model* m, long T) {
+void positions_extend(Model* m, long T) {
     const Arch& arch = m->arch;
     const PeRow& pe = m->sizes.pe;
     // the tables may be longer than what is computed: a text within them is asked, too
@@ -93,7 +94,7 @@ void model_resize(Model* m, int B, int T) {
     m->B = shape.B;
     m->T = shape.T;
     m->lm_head_rows = shape.lm_head_rows;
-    model_reach(m, m->T);
+    positions_extend(m, m->T);
     const Layout layout(m->arch);
     Acts none;
     const size_t bytes = layout.acts(&none, NULL, shape);
@@ -113,7 +114,7 @@ void model_resize(Model* m, int B, int T) {
     }
 }
 
-void model_set(Model* m, const acc* host) {
+void model_set_weights(Model* m, const acc* host) {
     ops::to_device(full_array(m, m->master), host, m->num_params * sizeof(acc));
     publish_weights(m);
 }
@@ -176,7 +177,7 @@ Model model_new(const Arch& arch, int T_max, bool train) {
     layout.params<acc>(&m.grads, NULL, m.grads_memory);
     m.longest = m.sizes.pe.learnable ? arch.T : std::max(arch.T, T_max);
     const int first = train ? m.longest : std::min(m.longest, T_max); // more, when it is read
-    model_reach(&m, first + sink_rows(&m));
+    positions_extend(&m, first + sink_rows(&m));
     if (!arch.v_star.empty()) { m.v_fixed = fixed_v_star(arch); }
     return m;
 }
@@ -201,9 +202,9 @@ void model_init(Model* m, uint64_t seed) {
         const Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
         host.assign(t.count, acc(t.init.mean));
         if (t.init.std != 0) { normal_fill(host, t.init.std, rng); }
-        for (size_t i = 0; t.purpose == FOR_KEY && i < host.size(); i++) {
-            const int channel = i % m->arch.HS;
-            if (channel >= m->arch.k_dims) { host[i] = 0; }      // is not learned (Table 13)
+        // the entries of k* that are not learned are zero (Table 13)
+        for (long i = 0; t.purpose == FOR_KEY && i < t.count; i++) {
+            if (i % m->arch.HS >= m->arch.k_dims) { host[i] = 0; }
         }
         copy_to_device(full_array(m, m->master) + t.at, host);
     }

@@ -44,8 +44,9 @@ template <class P> struct QkWeights {
     P* k;          // (HS); (KV HS)
 };
 
-// The learned part of the extra column of BIAS, or its gradient.
-template <class P> struct StarColumn {
+// The learned part of BIAS's extra key, or its gradient. The names are four: the extra key k*, its
+// value v*, or a logit z in place of a key; and the sink token, which is a row before the others.
+template <class P> struct ExtraKey {
     P* k;          // k* (KV or 1, HS); with BIAS=logit z (NH or 1); NULL for 0
     P* v;          // v* (KV or 1, HS), or NULL for 0
 };

@@ -49,10 +49,10 @@ void embed_backward(Model* m);
 // Runs all layers: tokens -> what lm_head reads. Calls watch(l) after layer l, and watch(-1) after
 // the embedding: its activations are valid then, and perhaps not later.
 typedef std::function<void(int l)> Watch;
-void model_body(Model* m, const Watch& watch = Watch());
+void model_layers(Model* m, const Watch& watch = Watch());
 
 // Runs the model on its last T `tokens`; returns what lm_head reads of the last one.
-const real* model_read(Model* m, const std::vector<int>& tokens);
+const real* model_forward_last(Model* m, const std::vector<int>& tokens);
 
 // Computes the losses (N) of rows x (N, C) that lm_head reads, where nothing else is wanted.
 void lm_head_losses(Model* m, acc* losses, const real* x, const int* targets, int N);

@@ -60,33 +60,14 @@ template <> double Pe::bias(int distance, float slope) {
 } // namespace build
 
 namespace variant {
-void attend(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
-            const AttnShape& s) {
-    ops::attention_forward<Attn, Bias, Pe>(out, stat, qkv, star, s);
-}
+// only where the column may be idle is there a second instance of the metrics
+constexpr bool may_idle = column_has_no_effect(Attn::Z, Bias(), Bias::learn_v, true);
+using Without = std::conditional_t<may_idle, Bias_none, Bias>;
 
-void attend_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
-                     AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
-                     const acc* turns, const AttnShape& s) {
-    ops::attention_backward<Attn, Bias, Pe>(dqkv, dstar, dout, result, qkv, star, turns, s);
-}
-
-void attention_row(real* out, const real* q, const real* kv, StarColumn<const real> star, int t,
-                   const AttnShape& s) {
-    cpu::attention_row<Attn, Bias, Pe>(out, q, kv, star, t, s);
-}
-
-void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
-                       StarColumn<const real> star, HeadGate<const real> gate, int skip, bool idle,
-                       const AttnShape& s) {
-    constexpr bool may_idle = column_idle(Attn::Z, Bias(), Bias::learn_v, true);
-    using Without = std::conditional_t<may_idle, Bias_none, Bias>;   // only then a second instance
-    const auto metrics = idle ? ops::attention_metrics<Attn, Without, Pe>
-                              : ops::attention_metrics<Attn, Bias, Pe>;
-    metrics(out, qkv, stat, star, gate, skip, s);
-}
-
-std::string hopper_lacks(int NH, int KV, int HS) {
-    return ops::hopper_lacks<Attn, Bias, Pe>(NH, KV, HS);
-}
+Attend* const attend = ops::attention_forward<Attn, Bias, Pe>;
+AttendBackward* const attend_backward = ops::attention_backward<Attn, Bias, Pe>;
+AttentionRow* const attention_row = cpu::attention_row<Attn, Bias, Pe>;
+AttentionMetrics* const attention_metrics[2] = { ops::attention_metrics<Attn, Bias, Pe>,
+                                                 ops::attention_metrics<Attn, Without, Pe> };
+std::string (*const hopper_lacks)(int NH, int KV, int HS) = ops::hopper_lacks<Attn, Bias, Pe>;
 } // namespace variant

@@ -1,7 +1,7 @@
 /*
 variant.h -- the backend of this build, and attention as its switches make it. The backend's own
-attention is a template of Attn, Bias and Pe; these are its instances in variant.cu, for the
-program, which is compiled once for all of them. Shapes: reference.h.
+attention is a template of Attn, Bias and Pe. The program is compiled once for all of them, so it
+calls an instance by a pointer that variant.cu sets. Shapes: reference.h.
 */
 #ifndef VARIANT_H
 #define VARIANT_H
@@ -22,20 +22,20 @@ typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimizer state hold
 
 namespace variant {
-void attend(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
-            const AttnShape& s);
-void attend_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
-                     AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
-                     const acc* turns, const AttnShape& s);
-// Computes attention of one query at position t, in host memory: cpu/attention_row.h.
-void attention_row(real* out, const real* q, const real* kv, StarColumn<const real> star, int t,
-                   const AttnShape& s);
-// Measures all heads of a layer. idle: as if there were no extra column (column_idle).
-void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
-                       StarColumn<const real> star, HeadGate<const real> gate, int skip, bool idle,
-                       const AttnShape& s);
-// Returns why attention of such heads does not go by Hopper's kernels (cuda/hopper_check.cuh), or
-// nothing.
-std::string hopper_lacks(int NH, int KV, int HS);
+typedef void Attend(real* out, acc* stat, const real* qkv, ExtraKey<const real> star,
+                    AttnShape s);
+typedef void AttendBackward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
+                            AttnResult<real, acc> result, const real* qkv,
+                            ExtraKey<const real> star, const acc* rope_table, AttnShape s);
+typedef void AttentionRow(real* out, const real* q, const real* kv, ExtraKey<const real> star,
+                          int t, AttnShape s);
+typedef void AttentionMetrics(HeadMetrics* out, const real* qkv, const acc* stat,
+                              ExtraKey<const real> star, HeadGate<const real> gate, int skip,
+                              AttnShape s);
+extern Attend* const attend;
+extern AttendBackward* const attend_backward;
+extern AttentionRow* const attention_row;             // one query, in host memory
+extern AttentionMetrics* const attention_metrics[2];  // [1]: as if there were no extra key
+extern std::string (*const hopper_lacks)(int NH, int KV, int HS);   // cuda/hopper_check.cuh
 } // namespace variant
 #endif // VARIANT_H

@@ -15,7 +15,7 @@ O(T HS) memory.
 
     1 tiles of scores     which tiles there are, and their scores
     2 forward             what a row carries from tile to tile, and what it ends as
-    3 backward            dq, dk, dv and the extra column's gradients
+    3 backward            dq, dk, dv and the extra key's gradients
 
 One query at a time, as in generation, is in attention_row.h.
 */
@@ -47,14 +47,6 @@ inline bool tile_of(TileAt* at, AttnShape s, int t0, int t1, int j0) {
     const bool whole = j1 - j0 == BC;
     *at = { t0, t1, j0, j1, whole && attn_tile_full(s, t0, t1, j0, j1) };
     return j0 < j1 && !attn_tile_empty(s, t0, t1, j0, j1);
-}
-
-// Calls f(TileAt) for the tiles of keys that queries t0 .. t1 see.
-template <class F> void each_tile(AttnShape s, int t0, int t1, F f) {
-    TileAt at;
-    for (int j0 = 0; j0 < s.T; j0 += BC) {
-        if (tile_of(&at, s, t0, t1, j0)) { f(at); }
-    }
 }
 
 // Tells whether query t sees key j, where key j is one of the tile's.
@@ -94,7 +86,7 @@ template <class X, class Y> acc dot(const X* a, const Y* b, int n) {
     return sum;
 }
 
-// Returns the score of the extra column for query q. star: the z of its head or, of its key/value
+// Returns the score of the extra key for query q. star: the z of its head or, of its key/value
 // head, k* or NULL
 template <class A, class Bi, class Q, class R>
 acc star_score(const Q* q, const R* star, AttnShape s) {
@@ -129,7 +121,7 @@ inline long row_at(int b, int h, int t, AttnShape s) {
 // 2 forward
 
 // What the forward pass keeps of a row (b, h, t) for the metrics of the same layer. m is the
-// largest score of its row, that of the extra column included. The metrics need no more where a
+// largest score of its row, that of the extra key included. The metrics need no more where a
 // weight is e^(s - stat0 - stat1).
 struct KeptRow {
     acc sum;                        // of e^(s - m)
@@ -230,13 +222,13 @@ __attribute__((noinline)) void row_forward(RowState* row, acc* w, acc p, int HP)
     }
 }
 
-// Begins the row of query q: the extra column, if there is one, is the state that the loop over
+// Begins the row of query q: the extra key, if there is one, is the state that the loop over
 // tiles starts from. star, v_star: NULL for zero
 template <class A, class Bi>
 void star_forward(RowState* row, const real* q, const real* star, const real* v_star,
                   AttnShape s) {
     const int HP = padded(s.HS);
-    row->top = attn_least<A, acc>();
+    row->top = attn_initial_max<A, acc>();
     row->mass = 0;
     std::fill_n(row->out, HP, acc(0));
     if (Bi::column == NO_COLUMN) { return; }
@@ -282,14 +274,6 @@ inline void keep_begin(KeptRow* kept) {
     }
 }
 
-// Keeps the scores (BC) of the first tokens that are in a tile.
-inline void keep_first(KeptRow* kept, const acc* score, TileAt at) {
-    const int end = std::min<int>(METRIC_K + 1, at.j1);
-    for (int j = at.j0; j < end; j++) {
-        kept->first[j] = score[j - at.j0];
-    }
-}
-
 // Writes out (HS) and stat (2) of a query that has been through all tiles.
 template <class A> void row_end(real* out, acc* stat, const RowState& row, AttnShape s) {
     acc st[2];
@@ -319,19 +303,24 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
     }
 
     const auto q = f.tiles.rows(Q_ROWS, head.x.q(t0, head.h), attn_row(s), M, HS);
-    each_tile(s, t0, t0 + M, [&](TileAt at) {
+    for (int j0 = 0; j0 < s.T; j0 += BC) {
+        TileAt at;
+        if (!tile_of(&at, s, t0, t0 + M, j0)) { continue; }
         const int keys = at.keys();
         f.tiles.product(score, BC, q, f.k.from(0, at.j0), M, keys, HS, false);
         tile_scores<A, Pe>(score, at, head.h, s);
+        const int first_end = std::min<int>(METRIC_K + 1, at.j1);
         for (int r = 0; r < M; r++) {
             acc* score_r = score + r * BC;
-            if (rows[r].kept) { keep_first(rows[r].kept, score_r, at); }
+            for (int j = at.j0; rows[r].kept && j < first_end; j++) {
+                rows[r].kept->first[j] = score_r[j - at.j0];
+            }
             row_forward<A>(&rows[r], score_r, acc(s.p), HP);
         }
         const real* weights = f.tiles.weights(WEIGHTS, score, M);
         const auto w = f.tiles.weights_left(LEFT_TILE, weights, M);
         f.tiles.product(o, HP, w, f.v.from(at.j0, 0), M, HS, keys, true);
-    });
+    }
 
     for (int r = 0; r < M; r++) {
         const long t = t0 + r;
@@ -342,7 +331,7 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
 // Attends: out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra
 // column
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
+void attention_forward(real* out, acc* stat, const real* qkv, ExtraKey<const real> star,
                        AttnShape s) {
     const int group = s.NH / s.KV;                      // query heads of a key/value head
     const int chunk = 512;                              // queries of a task
@@ -386,7 +375,7 @@ void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const r
 
 enum { MOST_QUERIES = 512 };        // that are taken through all keys together
 
-// What one key/value head of a sequence adds to the gradients of the extra column.
+// What one key/value head of a sequence adds to the gradients of the extra key.
 struct StarGradients {
     acc* key;                       // dk* (HS)
     acc* value;                     // dv* (HS)
@@ -412,7 +401,7 @@ struct HeadBackward {
     AttnShape s;
 };
 
-// One query, as its extra column's backward pass reads it.
+// One query, as its extra key's backward pass reads it.
 struct QueryBackward {
     const real* dout;               // (HS)
     const real* q;                  // (HS)
@@ -420,7 +409,7 @@ struct QueryBackward {
     acc delta;                      // of attn_delta: what dZ adds to each dw
 };
 
-// Adds what the extra column of one query gives to dq_t (HS), dk* (or dz) and dv*.
+// Adds what the extra key of one query gives to dq_t (HS), dk* (or dz) and dv*.
 template <class A, class Bi>
 inline void star_backward(acc* dq_t, const HeadBackward& b, const QueryBackward& x) {
     const AttnShape& s = b.s;
@@ -480,7 +469,7 @@ void tile_backward(acc* weight, acc* ds, TileAt at, const acc* stat, const acc* 
     }
 }
 
-// Begins dq (n, HP) and computes delta of queries q0 .. q0 + n, with their extra column.
+// Begins dq (n, HP) and computes delta of queries q0 .. q0 + n, with their extra key.
 template <class A, class Bi>
 void queries_begin(acc* dq, acc* delta, const HeadBackward& b, int q0, int n) {
     const AttnShape& s = b.s;
@@ -574,7 +563,7 @@ void queries_backward(HeadBackward& b, int q0, int n) {
     queries_end(b, dq, q0, n);
 }
 
-// The gradients of the extra column, by the heads that made them: they are added in order at the
+// The gradients of the extra key, by the heads that made them: they are added in order at the
 // end, so that the number of threads changes no bit.
 struct StarSums {
     std::vector<acc> key, value;    // dk*, dv* (B, KV, HS)
@@ -584,7 +573,7 @@ struct StarSums {
         : key((size_t)s.B * s.KV * s.HS), value(key.size()), logit((size_t)s.B * s.NH) {}
 
     // Adds what was gathered to dstar; NULL where there is nothing to learn.
-    template <class Bi> void add_to(StarColumn<acc> dstar, AttnShape s) const {
+    template <class Bi> void add_to(ExtraKey<acc> dstar, AttnShape s) const {
         if (Bi::column == NO_COLUMN) { return; }
         for (int bg = 0; bg < s.B * s.KV; bg++) {
             const long row = (long)bg * s.HS;
@@ -605,16 +594,16 @@ struct StarSums {
     }
 };
 
-// Computes the gradients of q, k and v, and adds those of the extra column to dstar, which is NULL
-// where nothing is learned. Rotates dq and dk back by turns unless it is NULL: where q and k
+// Computes the gradients of q, k and v, and adds those of the extra key to dstar, which is NULL
+// where nothing is learned. Rotates dq and dk back by rope_table unless it is NULL: where q and k
 // came out of rope, this is also its backward. In the forward pass this was:
 //     s_j = capped(scale q . k_j + bias),   A_j = alpha f(s_j) / Z,   o = sum_j A_j v_j,   so
 //     dv_j += A_j do,   dA_j = do . v_j,   ds_j = attn_ds(..) attn_slope(s_j),
 //     dq += scale ds_j k_j,   dk_j += scale ds_j q
 template <class A, class Bi, class Pe>
-void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
-                        AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
-                        const acc* turns, AttnShape s) {
+void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
+                        AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> star,
+                        const acc* rope_table, AttnShape s) {
     const int T = s.T;
     const int HS = s.HS;
     const int W = attn_row(s);
@@ -653,7 +642,7 @@ void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
         tiles.transpose(dx.v(0, g), W, dv, TP, T, HS);
     }
     sums.add_to<Bi>(dstar, s);
-    if (turns) { rope(dqkv, turns, -1, s); }
+    if (rope_table) { rope(dqkv, rope_table, -1, s); }
 }
 } // namespace cpu
 #endif // CPU_ATTENTION_H

@@ -13,7 +13,7 @@ template <class A, class Bi, class Pe, class R> struct CachedHead {
     const R* query;                 // (HS)
     const R* keys;                  // of token 0; tokens are `step` apart
     const R* values;                // likewise
-    StarColumn<const R> star;       // of this head
+    ExtraKey<const R> star;       // of this head
     long step;
     int t;
     float slope;                    // of PE's bias
@@ -52,7 +52,7 @@ void head_row(R* out, const CachedHead<A, Bi, Pe, R>& head) {
     acc* score = scratch(SCORES, head.columns());
     acc* o = scratch(OUT, HS);
 
-    acc m = attn_least<A, acc>();
+    acc m = attn_initial_max<A, acc>();
     for (int j = 0; j < head.columns(); j++) {
         if (!head.sees(j)) { continue; }
         score[j] = head.score(j);
@@ -83,7 +83,7 @@ void head_row(R* out, const CachedHead<A, Bi, Pe, R>& head) {
 // kv (t + 1, 2 KV HS) of positions 0..t. The same as row t of attention_forward, with all scores of
 // the row at hand.
 template <class A, class Bi, class Pe, class R>
-void attention_row(R* out, const R* q, const R* kv, StarColumn<const R> star, int t, AttnShape s) {
+void attention_row(R* out, const R* q, const R* kv, ExtraKey<const R> star, int t, AttnShape s) {
     #pragma omp parallel for if ((long)t * s.NH * s.HS > 1 << 16)
     for (int h = 0; h < s.NH; h++) {
         const int g = h / (s.NH / s.KV);

@@ -56,12 +56,6 @@ int choice_of(const std::string& vendor, bool bf16, const std::vector<bool>& has
 // ----------------------------------------------------------------------------
 // the clock
 
-// Tells whether row k runs here and multiplies such factors.
-static bool has_factors(int k, bool bf16) {
-    const bool multiplies = bf16 || !kernels[k].bf16;
-    return multiplies && kernel_here(k);
-}
-
 // Returns n numbers 0.5, in floats or, as pairs, in bf16. Memory for floats: more than bf16 needs
 static std::vector<float> halves(long n, bool bf16) {
     const uint32_t pair = 0x3f003f00;
@@ -80,7 +74,8 @@ std::vector<double> kernels_timed(bool bf16, long M, long N, long K) {
 
     std::vector<int> rows;
     for (int k = 0; k < KERNELS; k++) {
-        if (has_factors(k, bf16)) { rows.push_back(k); }
+        const bool multiplies = bf16 || !kernels[k].bf16;        // such factors
+        if (multiplies && kernel_here(k)) { rows.push_back(k); }
     }
     if (rows.size() > 1) { rows.erase(rows.begin()); }           // `any`: only where no other is
 
@@ -110,7 +105,7 @@ static Choice& settled() { static Choice one; return one; }
 const Choice& choice() { return settled(); }
 
 static void take(bool bf16, int k, const char* why) {
-    product_choose(bf16, k);
+    product_settings.chosen[bf16] = k;                   // unless a limit forbids it
     settled() = { kernel_for(bf16).name, why, false };
 }
 

@@ -1,6 +1,6 @@
 /*
-cpu/kernels.cpp -- what kernels.h declares. For each kind of processor a tile kernel, then what
-packs its factors and rounds its sums:
+cpu/kernels.cpp -- the tile kernels. For each kind of processor a tile kernel, then what packs its
+factors and rounds its sums:
 
     any machine      vectors of 16 bytes, by the compiler
     AVX2             6 x 16 sums in registers

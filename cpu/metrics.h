@@ -16,11 +16,6 @@ struct RowSums {
     double magnitude = 0;           // of |w|
     double tokens = 0;              // of w over the tokens
     double w_log_w = 0;             // of |w| ln |w|
-
-    void add_star(acc w) {
-        magnitude += fabs(w);
-        if (w != 0) { w_log_w += fabs(w) * log(fabs(w)); }
-    }
 };
 
 // Turns the scores x (BC) of one query into weights, and adds these to its sums. The exponential
@@ -77,14 +72,16 @@ struct HeadMeasured {
     AttnShape s;
 };
 
-// Adds the extra column of query t.
+// Adds the extra key of query t.
 template <class A, class Bi> void row_star(QueryRow* row, const HeadMeasured& head, int t) {
     if (Bi::column == NO_COLUMN) { return; }
     const acc* st = head.stat + 2 * t;
     const real* q = head.x.q(t, head.h);
     const acc score = star_score<A, Bi>(q, head.star, head.s);
     row->star = attn_weight<A>(score, st[0], st[1]);
-    row->sums.add_star(row->star);
+    const acc size = fabs(row->star);
+    row->sums.magnitude += size;
+    if (size != 0) { row->sums.w_log_w += size * log(size); }
 }
 
 // Makes a query's row from what the forward pass kept:  w = e^(s - m) e^-stat1
@@ -108,7 +105,9 @@ void rows_by_tiles(QueryRow* rows, const HeadMeasured& head, Tiles<real>& tiles,
     const acc* stat = head.stat + 2 * t0;
     acc* score = scratch(SCORES, BR * BC);
     const auto q = tiles.rows(Q_ROWS, head.x.q(t0, head.h), attn_row(s), M, s.HS);
-    each_tile(s, t0, t0 + M, [&](TileAt at) {
+    for (int j0 = 0; j0 < s.T; j0 += BC) {
+        TileAt at;
+        if (!tile_of(&at, s, t0, t0 + M, j0)) { continue; }
         tiles.product(score, BC, q, k.from(0, at.j0), M, at.keys(), s.HS, false);
         tile_scores<A, Pe>(score, at, head.h, s);
         const int first_end = std::min<int>(METRIC_K + 1, at.j1);
@@ -119,7 +118,7 @@ void rows_by_tiles(QueryRow* rows, const HeadMeasured& head, Tiles<real>& tiles,
                 rows[r].first[j] = w[j - at.j0];
             }
         }
-    });
+    }
 }
 
 // Adds query t's row, and its gate, to the sums of its head.
@@ -169,7 +168,7 @@ HeadMetrics head_metrics(const HeadMeasured& head, int skip) {
 // after a forward pass that kept its rows
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
-                       StarColumn<const real> star, HeadGate<const real> gate, int skip,
+                       ExtraKey<const real> star, HeadGate<const real> gate, int skip,
                        AttnShape s) {
     const size_t all = (size_t)s.B * s.NH * s.T;
     const bool has_all = kept_rows.of == stat && kept_rows.rows.size() == all;

@@ -1,6 +1,6 @@
 /*
-ops.h -- the operations of the fast CPU backend: everything in a layer but attention. They compute
-what reference.h writes out, with the same names and parameters.
+ops.h -- the operations of the fast CPU backend: everything in a layer except attention. Same names,
+parameters and results as reference.h.
 
     1 memory              the backend's names; the rest is in device.h
     2 matrix product      forward; backward to the input, the weight, the bias
@@ -21,20 +21,20 @@ Attention is in attention.h, the loss and the optimizers are in training.h.
 
 namespace cpu {
 using namespace host;
-typedef CPU_REAL real;          // what tensors hold
-typedef sum_of<real> acc;       // what is computed with: float for bf16
+typedef CPU_REAL real;          // the type of tensors
+typedef sum_of<real> acc;       // the type of arithmetic: float for bf16
 static const char* const name = "cpu";
-static const int lm_head_part = 4096;   // tokens of the vocabulary whose logits are alive at once
+static const int lm_head_part = 4096;   // vocabulary entries whose logits exist at once
 enum { large = 1024 };          // side of matrices that are large to this machine
 enum { piece_rows = 512 };      // rows of a small model's batch that one thread takes
 
 // ----------------------------------------------------------------------------
 // 1 memory
 
-// Describes what there is to compute with, in one line.
+// Describes the hardware in one line.
 inline std::string device_start() { return host::device_start() + "; " + product_name(); }
 
-// Whether weights may stay as their file keeps them (mapped_weights.h).
+// Whether weights can be used in their file's own format (mapped_weights.h).
 static const bool reads_mapped = std::is_same<real, float>::value;
 
 // Scales y (n) and adds x:  y = by y + x.  A NULL x counts as zeros.
@@ -86,8 +86,8 @@ inline void matmul_backward_weight(acc* dweight, const real* dout, const real* i
     gemm(OC, C, N, transposed(dout, OC), rows_of(inp, C), to);
 }
 
-// Calls row(n, sums), which adds to sums (P, C), for n = 0..N-1. The sums go += to the P vectors of
-// `to` that are not NULL. The bits do not depend on the number of threads.
+// Calls row(n, sums), which adds to sums (P, C), for n = 0..N-1. Adds the sums to those of the P
+// vectors of `to` that are not NULL. The bits do not depend on the number of threads.
 template <class Row> void row_sums(std::initializer_list<acc*> to, int N, int C, Row row) {
     sum_parts(to, N, C, [&](long from, int n, acc* sums) {
         for (int i = 0; i < n; i++) { row((int)from + i, sums); }
@@ -105,8 +105,8 @@ inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
 // ----------------------------------------------------------------------------
 // 3 embedding and norms
 
-// Returns the token at position t of sequence b. With a sink token position 0 is its, and tokens
-// (B, T') have T' = T - 1 columns.
+// Returns the token at position t of sequence b. With a sink token, position 0 is the sink's, and
+// tokens (B, T') has T' = T - 1 columns.
 inline long token_at(const int* tokens, int b, int t, int T, int skip) {
     return tokens[b * (T - skip) + t - skip];
 }
@@ -138,12 +138,12 @@ inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> 
 
 // Adds the gradients of the tables. In the forward pass this was:
 //      out = scale token[id] + position,   so
-// every row of the tables gets the rows of dout that read it, those of tokens times scale
+// every table row gets the sum of the dout rows that read it, times scale for tokens
 inline void embed_backward(EmbedTables<acc> grads, const real* dout, const int* tokens, float scale,
                            int B, int T, int C) {
     const int skip = grads.sink ? 1 : 0;
     const int chunk = 16;
-    // each thread has its own channels, so that two equal tokens never meet in two threads
+    // each thread owns some channels, so that two threads never add to the same row of a token
     #pragma omp parallel for
     for (int c0 = 0; c0 < C; c0 += chunk) {
         const int c1 = std::min(C, c0 + chunk);
@@ -230,8 +230,8 @@ inline void norm_forward(real* out, NormStats<acc> stats, const real* inp,
     }
 }
 
-// Computes dx and dw (C) of a row for RMSNorm. `omp simd` tells the compiler that no iteration
-// needs another: rows do not overlap, or dx is d.
+// Computes dx and dw (C) of a row for RMSNorm. `omp simd` tells the compiler that iterations are
+// independent: rows do not overlap, or dx is d.
 inline void rmsnorm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w,
                                  acc r, bool add, int C) {
     acc dot = 0;
@@ -304,7 +304,7 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
 //
 //      | q_0 q_1 .. q_NH-1 | k_0 .. k_KV-1 | v_0 .. v_KV-1 |      HS numbers each
 //
-// What follows changes q and k, which are the first qk_width of them.
+// The operations below change q and k, the first qk_width numbers of a row.
 
 // Returns the row of token bt = b T + t.
 template <class R> R* qkv_row(R* qkv, int bt, AttnShape s) {
@@ -360,7 +360,8 @@ inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
     }
 }
 
-// Copies q and k of every row into qk (B, T, (NH + KV) HS): the MLP kernel wants no v between them.
+// Copies q and k of every row into qk (B, T, (NH + KV) HS): the MLP kernel needs them without v in
+// between.
 inline void qk_gather(real* qk, const real* qkv, AttnShape s) {
     const int n = qk_width(s);
     #pragma omp parallel for
@@ -554,7 +555,7 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
     }
 }
 
-// Computes y (n) = act(x), and slope (n) = act'(x): two loops that become vector code. With their
+// Computes y (n) = act(x), and slope (n) = act'(x): two loops, so that both vectorize: with the
 // arrays captured by a lambda, GCC 12 leaves the first one scalar.
 template <class F> void act_values(acc* y, const real* x, int n, F f) {
     #pragma omp simd
@@ -581,7 +582,7 @@ inline void act_row(acc* y, acc* slope, const real* x, Activation act, int n) {
     });
 }
 
-enum { ACT_SOME = 256 };            // channels whose activations stay in the first cache
+enum { ACT_SOME = 256 };            // channels whose activations fit in L1
 
 // Applies the activation:  out (N, F) = act(inp) or, gated, act(gate) * up  with inp (N, 2 F) =
 // gate | up
@@ -622,7 +623,7 @@ inline void ffn_backward(real* dinp, const real* dout, const real* inp, Activati
             acc y[ACT_SOME];
             acc slope[ACT_SOME];
             act_row(y, slope, x, act, some);
-            // two loops: with an `if (gated)` inside of one, GCC leaves that of bf16 scalar
+            // two loops, because with `if (gated)` inside one GCC leaves the bf16 version scalar
             #pragma omp simd
             for (int i = 0; i < some; i++) {
                 const acc dg = d[i] * slope[i];

@@ -1,6 +1,6 @@
 /*
-cpu/processor.cpp -- what processor.h declares. Compiled for any x86-64; processor.h says what it
-must not call.
+cpu/processor.cpp -- asks the processor for each feature of the table, and ends the program if one
+is missing. Compiled for any x86-64; processor.h says what it must not call.
 */
 #include "processor.h"
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
-cpu/product.cpp -- what product.h declares, from the inside out:
+cpu/product.cpp -- the matrix product, from the inside out:
 
     1 which kernel
     2 packing               numbers of a factor into the lanes that a kernel reads
@@ -19,8 +19,6 @@ namespace cpu {
 // 1 which kernel
 
 ProductSettings product_settings = { KERNELS - 1, { KERNELS - 1, KERNELS - 1 } };
-
-void product_choose(bool bf16, int k) { product_settings.chosen[bf16] = k; }
 
 bool kernel_here(int k) {
     static const std::vector<bool> here = [] {
@@ -447,10 +445,6 @@ static long panels_at_once(const Product& p) {
     return p.b.k_step == 1 ? PANELS : PANELS_TRANSPOSED;
 }
 
-static long pack_tickets(const Product& p, const Block& b) {
-    return div_up(b.panels(), panels_at_once(p)) * b.segments();
-}
-
 // Packs what ticket t is for.
 static void pack_ticket(const Product& p, const Block& b, long t) {
     const long deep = b.lanes.size();
@@ -527,7 +521,8 @@ static void product_run(Product& p, int threads) {
                                       i0, std::min(p.M, i0 + p.tall),
                                       j0, std::min(p.N, j0 + p.wide),
                                       { l0, std::min(p.lanes, l0 + p.deep) } };
-                tickets.share(pack_tickets(p, block), [&](long t) { pack_ticket(p, block, t); });
+                const long packing = div_up(block.panels(), panels_at_once(p)) * block.segments();
+                tickets.share(packing, [&](long t) { pack_ticket(p, block, t); });
                 if (threads > 1) {
                     #pragma omp barrier
                 }

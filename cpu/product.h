@@ -47,9 +47,6 @@ const Kernel& kernel_for(bool bf16);
 // that kernel cannot run here.
 void product_limit(const std::string& name);
 
-// Uses row k for factors in float, or in bf16, unless a limit forbids it.
-void product_choose(bool bf16, int k);
-
 // Names what products are computed with: "fp32 avx512, bf16 amx".
 std::string product_name();
 

@@ -59,19 +59,18 @@ void attention_dqkv_chunk(bf16* dqkv, const DsChunk& c, const bf16* dout, RowSta
     attention_dqk(dqkv, c, in);
 }
 
-// Computes dqkv on tensor cores, chunk by chunk. ds: memory of ds_bytes. turns: rope's table, or
-// NULL.
+// Computes dqkv on tensor cores, chunk by chunk. ds: memory of ds_bytes. rope_table: or NULL
 template <class A, class Bi, class Pe, int HS>
 void attention_dqkv_tensor(bf16* dqkv, const bf16* dout, RowStats r, const AttnInputs& in,
-                           const acc* turns, bf16* ds) {
-    const DqkInputs rows = dqk_inputs<Bi>(in, r, turns);
+                           const acc* rope_table, bf16* ds) {
+    const DqkInputs rows = dqk_inputs<Bi>(in, r, rope_table);
     each_chunk(ds, in.s, [&](const DsChunk& c) {
         attention_dqkv_chunk<A, Pe, HS>(dqkv, c, dout, r, rows);
     });
 }
 
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const real> star,
+void attention_forward(real* out, acc* stat, const real* qkv, ExtraKey<const real> star,
                        AttnShape s) {
     const AttnInputs in = { qkv, star, s };
     if (!on_tensor_cores(s, { out, qkv })) {
@@ -84,21 +83,21 @@ void attention_forward(real* out, acc* stat, const real* qkv, StarColumn<const r
     }
 }
 
-// Computes dqkv and the gradients of the extra column. turns: rope's table, to turn dq and dk back
-// with, or NULL.
+// Computes dqkv and the gradients of the extra key. rope_table: to turn dq and dk back with, or
+// NULL.
 template <class A, class Bi, class Pe>
-void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
-                        AttnResult<real, acc> result, const real* qkv, StarColumn<const real> star,
-                        const acc* turns, AttnShape s) {
+void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
+                        AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> star,
+                        const acc* rope_table, AttnShape s) {
     const AttnInputs in = { qkv, star, s };
-    const bool mma = on_tensor_cores(s, { dqkv, dout, qkv, turns });
-    // One piece of memory holds, in this order: cells of ds, rows, panels, the extra column's
+    const bool mma = on_tensor_cores(s, { dqkv, dout, qkv, rope_table });
+    // One piece of memory holds, in this order: cells of ds, rows, panels, the extra key's
     // numbers of each row, and its partial sums.
     const bool column = Bi::column != NO_COLUMN;
     const long rows = query_count(s);
     const long all_rows = rows_all(s);
-    const long panels = mma ? 0 : panels_scratch(s);
-    const long stars = column ? 2 * rows + star_floats(s) : 0;
+    const long panels = mma ? 0 : panel_scores(s) + 2 * panel_sums(s);
+    const long stars = column ? 2 * rows + 2 * star_parts(s) * s.KV * s.HS : 0;
     const size_t ds = mma ? ds_bytes(s) : 0;
     const long floats = 2 * all_rows + panels + stars;
     bf16* cells = (bf16*)device_scratch(ds + floats * sizeof(float));
@@ -108,8 +107,9 @@ void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
     const RowStats r = rows_in(row, star_memory, s);
     attention_rows<A, Bi>(r, dout, result, in, mma && wide(s.HS, { result.out }));
     if (!mma) { attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, result.stat, r, in, panel); }
-    const bool turn_last = turns && (!mma || s.rot != s.HS); // in the kernels a whole head turns
-    const acc* turn_now = turn_last ? NULL : turns;
+    // in the kernels a whole head turns
+    const bool turn_last = rope_table && (!mma || s.rot != s.HS);
+    const acc* turn_now = turn_last ? NULL : rope_table;
     if constexpr (sizeof(real) == 2) {
         if (mma) {
             with_head_dim(s.HS, [&](auto HS) {
@@ -117,7 +117,7 @@ void attention_backward(real* dqkv, StarColumn<acc> dstar, const real* dout,
             });
         }
     }
-    if (turn_last) { attention_turn_back(dqkv, turns, s); }
+    if (turn_last) { attention_turn_back(dqkv, rope_table, s); }
     if (column) {
         attention_star_backward(Bi::column, dstar, star_memory + 2 * rows, dout, r, in);
     }

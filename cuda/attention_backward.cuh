@@ -41,8 +41,8 @@ DEVICE void weight_ds(float& x, float& y, const TileScore<A, Pe>& score, const R
         const float one = ex2_approx(-row.log2_Z());
         const float e = score.power(x, row.log2_Z());
         const float d = x > 0 ? y - row.delta : row.delta;
-        y = where(sees & (x != 0), e * d);
-        x = where(sees, fmaxf(e - one, 0));
+        y = select_or_zero(sees & (x != 0), e * d);
+        x = select_or_zero(sees, fmaxf(e - one, 0));
     } else if (A::exp_family && A::Z != Z_PNORM) {
         const float slope = score.slope(x, s);
         x = score.power(sees ? x : -INFINITY, row.log2_Z());
@@ -55,8 +55,8 @@ DEVICE void weight_ds(float& x, float& y, const TileScore<A, Pe>& score, const R
         const Fast no_second(0);
         const Fast ds = attn_ds<A>(Fast(x), w, Fast(y), log2_Z_or_factor, no_second,
                                    Fast(row.delta), Fast(s.p), alpha);
-        x = where(sees, w.v);
-        y = where(sees, ds.v);
+        x = select_or_zero(sees, w.v);
+        y = select_or_zero(sees, ds.v);
     }
 }
 
@@ -91,15 +91,15 @@ constexpr int keep_keys = keys_fit<A, Pe, HS> ? HS / 16 - keys_left_out<A, HS> :
 // own. rows: of the tile's queries, from the lane's first on.
 template <bool FULL, class A, class Pe, int MT, int BQ>
 DEVICE void tile_weights_ds(Sums<MT, BQ>& w, Sums<MT, BQ>& ds, const TileScore<A, Pe>& score,
-                            const float* rows, int t, int own, const AttnShape& s) {
+                            const float* rows, int t, int lane_row, const AttnShape& s) {
     UNROLL(n, BQ / 8) {
         const Vec<float, 4> two = load<4>(rows + 8 * n * 2);     // of two queries
         UNROLL(r, 2 * MT) {
             UNROLL(query, 2) {
                 const RowStat row = { two[query * 2], two[query * 2 + 1] };
-                float& x = number_of(w, r, 2 * n + query);
-                float& y = number_of(ds, r, 2 * n + query);
-                weight_ds<FULL>(x, y, score, row, t + 8 * n + query, own + 8 * r, s);
+                float& x = element(w, r, 2 * n + query);
+                float& y = element(ds, r, 2 * n + query);
+                weight_ds<FULL>(x, y, score, row, t + 8 * n + query, lane_row + 8 * r, s);
             }
         }
     }
@@ -159,14 +159,14 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
         const int row = begin[0];
         const int end = row + s.T;
         const int column = (bh - begin[1]) * HS;
-        const unsigned thread = again(threadIdx.x);
+        const unsigned thread = opaque(threadIdx.x);
         tile_load<HS, BQ>(sq + buf * TILE, qkv + column, W, row + t0, end, thread);
         tile_load<HS, BQ>(sd + buf * TILE, dout + column, s.NH * HS, row + t0, end, thread);
         const float* from = r.row + ((long)bh * r.TP + t0) * 2;
         cp_async_float(rows + buf * ROWS + threadIdx.x, from + threadIdx.x);
     };
-    tile_load<HS, BK>(sk, k, W, j0, s.T, again(threadIdx.x));
-    tile_load<HS, BK>(sv, v, W, j0, s.T, again(threadIdx.x));
+    tile_load<HS, BK>(sk, k, W, j0, s.T, opaque(threadIdx.x));
+    tile_load<HS, BK>(sv, v, W, j0, s.T, opaque(threadIdx.x));
     cp_async_commit();
     const int first = next_queries(s, j0, BK, 0, BQ);
     int bh = bg * G;
@@ -181,11 +181,11 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     values.hold();
     Sums<MT, HS> dv = {};
     for (int buf = 0, heads = G; heads && first < s.T; buf ^= 1) {
-        const unsigned thread = again(threadIdx.x);
+        const unsigned thread = opaque(threadIdx.x);
         const int lane = thread % 32;
         const int t2 = lane % 4 * 2;
         const int j = j0 + thread / 32 * 16 * MT;
-        const int own = j + lane / 4;
+        const int lane_row = j + lane / 4;
         int next = next_queries(s, j0, BK, t0 + BQ, BQ);
         int next_bh = bh;
         if (next >= s.T) {
@@ -204,9 +204,9 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
         const float* own_rows = rows + buf * ROWS + t2 * 2;
         const int t = t0 + t2;
         if (tile_full(s, t0, j0, BQ, BK)) {
-            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, own, s);
+            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, lane_row, s);
         } else {
-            tile_weights_ds<false, A, Pe, MT, BQ>(w, ds, score, own_rows, t, own, s);
+            tile_weights_ds<false, A, Pe, MT, BQ>(w, ds, score, own_rows, t, lane_row, s);
         }
         uint32_t* cells = (uint32_t*)c.cell(bh - c.h0, t0, j);
         ds_store<MT, BQ>(cells + lane, c.width(), ds);

@@ -97,17 +97,17 @@ template <int HS> struct DqkTile {
 // What it reads beside ds.
 struct DqkInputs {
     const bf16* qkv;
-    const bf16* kstar;     // the extra column's key, or NULL,
+    const bf16* kstar;     // k* of this head, or NULL,
     const float* ds_star;  // and its ds
-    const acc* turns;      // rope's table, or NULL
+    const acc* rope_table; // or NULL
     AttnShape s;
 };
 
 template <class Bi>
-DqkInputs dqk_inputs(const AttnInputs& in, const RowStats& r, const acc* turns) {
+DqkInputs dqk_inputs(const AttnInputs& in, const RowStats& r, const acc* rope_table) {
     const bool column = Bi::column == KEY_COLUMN && in.star.k;
     return { (const bf16*)in.qkv, column ? (const bf16*)in.star.k : NULL,
-             column ? r.ds_star : NULL, turns, in.s };
+             column ? r.ds_star : NULL, rope_table, in.s };
 }
 
 // A block's rows are queries, and it walks over the keys that they see, or keys, and it walks over
@@ -152,21 +152,21 @@ DEVICE DqkRows dqk_rows_at(int head, int tile, const DsChunk& c, const AttnShape
     return x;
 }
 
-// Begins the sums of dq: with the extra column's part, ds* k*, or, in a later chunk, with what the
+// Begins the sums of dq: with the extra key's part, ds* k*, or, in a later chunk, with what the
 // chunks before have stored in `before`. row: of the head's first query in ds_star.
 template <int HS, int MT>
 DEVICE void dq_start(Sums<MT, HS>& d, const DqkInputs& in, int g, long row, const bf16* before,
-                     int own) {
+                     int lane_row) {
     const AttnShape& s = in.s;
     const int column = lane_column();
     UNROLL(r, 2 * MT) {
-        const int t = min(own + 8 * r, s.T - 1);
+        const int t = min(lane_row + 8 * r, s.T - 1);
         // before this loop it would make the main loop a tenth longer
         const bf16* ks = attn_star(in.kstar, s, g);
         const float star = ks ? in.ds_star[row + t] : 0.0f;
         const long row_t = (long)t * attn_row(s);
         UNROLL(i, HS / 4) {
-            float& sum = number_of(d, r, i);
+            float& sum = element(d, r, i);
             const int at = column + columns_on(i);
             sum = ks ? star * (float)ks[at] : 0.0f;
             if (before) { sum = before[row_t + at]; }

@@ -1,6 +1,6 @@
 /*
 attention_common.cu -- what attention and its metrics do in the same way for every variant: the
-gradients of the extra column, dk and dv of the panels, the means of the metrics. Compiled once for
+gradients of the extra key, dk and dv of the panels, the means of the metrics. Compiled once for
 all variants, with the program.
 */
 #include "attention_score.cuh"
@@ -10,7 +10,7 @@ all variants, with the program.
 
 namespace cuda {
 // ----------------------------------------------------------------------------
-// The extra column.
+// The extra key.
 
 // Sums scale ds* q and A* do over STAR_ROWS queries of a head, for dk* and dv*:
 // part_k, part_v (B NH / KV, blocks of a head, KV, HS).
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(STAR_THREADS)
     if (threadIdx.x == 0) { dz[blockIdx.x] += sum; }
 }
 
-void attention_star_backward(Column column, StarColumn<acc> dstar, float* part, const real* dout,
+void attention_star_backward(Column column, ExtraKey<acc> dstar, float* part, const real* dout,
                              RowStats r, const AttnInputs& in) {
     const AttnShape& s = in.s;
     const int blocks = CEIL_DIV(s.T, STAR_ROWS);
@@ -103,8 +103,8 @@ void attention_panel_keys(real* dqkv, const float* dk, const float* dv, int b0, 
            b0, g, s);
 }
 
-void attention_turn_back(real* dqkv, const acc* turns, const AttnShape& s) {
-    rope(dqkv, turns, -1, s);
+void attention_turn_back(real* dqkv, const acc* rope_table, const AttnShape& s) {
+    rope(dqkv, rope_table, -1, s);
 }
 
 // ----------------------------------------------------------------------------
@@ -116,10 +116,10 @@ DEVICE float mean_of(float sum, int i, int rows, int skip, bool column) {
     if (i >= FIRST_METRIC) {
         return metric_is_mean(i - FIRST_METRIC) ? sum / rows : sum;
     }
-    const int k = i % (METRIC_K + 1);                // 0: the extra column, or the sink token
+    const int k = i % (METRIC_K + 1);                // 0: the extra key, or the sink token
     if (k > rows) { return 0; }
     if (k > 0) { return sum / (rows - k + 1); }
-    const int own_query = column ? 1 : 0;            // the extra column's own query is one-hot
+    const int own_query = column ? 1 : 0;            // the extra key's own query is one-hot
     return column || skip ? (sum + own_query) / (rows + 1) : 0.0f;
 }
 

@@ -10,32 +10,9 @@ namespace cuda {
 struct QueryKey { int query, key; };
 
 // Returns what is known of a block's rows and of the others as what is known of queries and keys.
-template <Side SIDE> DEVICE QueryKey query_key(int own, int other) {
-    if (SIDE == QUERIES) { return { own, other }; }
-    return { other, own };
-}
-
-// Tells whether every pair of rows r.. and others at.. is masked.
-template <Side SIDE>
-DEVICE bool walk_empty(const AttnShape& s, int r, int rows, int at, int others) {
-    const QueryKey from = query_key<SIDE>(r, at);
-    const QueryKey count = query_key<SIDE>(rows, others);
-    return tile_empty(s, from.query, from.key, count.query, count.key);
-}
-
-// Tells whether no pair of them is masked.
-template <Side SIDE>
-DEVICE bool walk_full(const AttnShape& s, int r, int rows, int at, int others) {
-    const QueryKey from = query_key<SIDE>(r, at);
-    const QueryKey count = query_key<SIDE>(rows, others);
-    return tile_full(s, from.query, from.key, count.query, count.key);
-}
-
-// Returns the first others from `at` on that are not all masked, or the end.
-template <Side SIDE>
-DEVICE int walk_next(const AttnShape& s, int r, int rows, int at, int end, int others) {
-    if (SIDE == QUERIES) { return next_keys(s, r, rows, at, end, others); }
-    return next_queries(s, r, rows, at, others);
+template <Side SIDE> DEVICE QueryKey query_key(int row, int other) {
+    if (SIDE == QUERIES) { return { row, other }; }
+    return { other, row };
 }
 
 // What a warp takes of ds at a time: the cells of its rows, from r on, and of BX others. For dq
@@ -63,10 +40,11 @@ template <int HS, Side SIDE> struct DsCells {
         stored = ~0u;
         if (full) { return; }
         UNROLL(i, N) {
-            const int own = r + CELL_SIDE * (i % MT);
+            const int row = r + CELL_SIDE * (i % MT);
             const int other = at + CELL_SIDE * (i / MT);
-            const bool outside = max(own, other) >= s.T;
-            const bool empty = walk_empty<SIDE>(s, own, CELL_SIDE, other, CELL_SIDE);
+            const bool outside = max(row, other) >= s.T;
+            const QueryKey cell = query_key<SIDE>(row, other);
+            const bool empty = tile_empty(s, cell.query, cell.key, CELL_SIDE, CELL_SIDE);
             if (outside | empty) { stored &= ~(1u << i); }
         }
     }
@@ -134,18 +112,24 @@ DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const Dqk
     const DqkRows x = dqk_rows_at<SIDE, ROWS>(head, tile, c, s);
     const int W = attn_row(s);
     const int row0 = warp_id() * 16 * MT;
-    const int own = x.r0 + row0 + lane_row();
+    const int lane_row = x.r0 + row0 + lane_group();
     const bf16* sequence = in.qkv + (long)x.b * s.T * W;
     bf16* out = dqkv + (long)x.b * s.T * W + x.column * HS;
     const LaneChunks<HS> by_column = lanes_by_column<HS>();
     Cells cells(c, x.r0 + row0, sc + warp_id() * N * CELL);
 
-    auto next_tile = [&](int at) { return walk_next<SIDE>(s, x.r0, ROWS, at, x.end, BX); };
+    // the first others from `at` on that are not all masked, or the end
+    auto next_tile = [&](int at) {
+        if (SIDE == QUERIES) { return next_keys(s, x.r0, ROWS, at, x.end, BX); }
+        return next_queries(s, x.r0, ROWS, at, BX);
+    };
     auto load = [&](int buf, int h, int at) {
         const int other = SIDE == QUERIES ? x.others : h;
         const int head_of_chunk = x.b * s.NH + h - c.h0;
-        const bool full = walk_full<SIDE>(s, x.r0, ROWS, at, BX);
-        const unsigned thread = again(threadIdx.x);
+        const QueryKey first = query_key<SIDE>(x.r0, at);
+        const QueryKey count = query_key<SIDE>(ROWS, BX);
+        const bool full = tile_full(s, first.query, first.key, count.query, count.key);
+        const unsigned thread = opaque(threadIdx.x);
         tile_load<HS, BX>(sx + buf * TILE, sequence + other * HS, W, at, s.T, thread);
         cells.point(s, head_of_chunk, at, full);
         cells.load(buf);
@@ -159,7 +143,7 @@ DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const Dqk
     Sums<MT, HS> d = {};
     if constexpr (SIDE == QUERIES) {
         const bf16* before = c.j0 ? out : NULL;
-        dq_start<HS, MT>(d, in, x.others - s.NH, row_at(s, x.b, h, 0), before, own);
+        dq_start<HS, MT>(d, in, x.others - s.NH, row_at(s, x.b, h, 0), before, lane_row);
     }
     for (int buf = 0; h < x.h_end && first < x.end; buf ^= 1) {
         int next = next_tile(at + BX);
@@ -191,7 +175,7 @@ DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const Dqk
     const OutRows rows = { out, W, x.r0, s.T };
     UNROLL(i, MT) {
         if (last) { rows_scale<HS>(d[i], s.scale); }
-        if (last && in.turns) { rows_turn<HS>(d[i], in.turns, own + 16 * i, s.T); }
+        if (last && in.rope_table) { rows_turn<HS>(d[i], in.rope_table, lane_row + 16 * i, s.T); }
         rows_store<HS>(rows, sx, row0 + 16 * i, d[i], 1.0f, 1.0f);
     }
 }

@@ -1,15 +1,15 @@
 /*
 attention_forward.cuh -- attention's forward pass on tensor cores.
 
-A block takes BQ queries of a head and walks over the keys they see, BK at a time, adding to sums
-that are relative to the largest score so far (online softmax):
+A block takes BQ queries of a head and walks over the keys they see, BK at a time, with running sums
+relative to the largest score so far (online softmax):
 
     scores w (BQ, BK) = Q K^T  ->  m, l, o shrink by 2^(m before - m)  ->  w = 2^(score - m)
     l += sum of w              ->  o (BQ, HS) += w V
 
-Tensor cores take six cycles and more for an instruction, and a warp may issue others in between if
-they do not need its result. So a tile's weights are not made all at once but 16 keys at a time,
-w0 w1 .., each right before its product; while tensor cores compute one, the warp makes the next:
+A tensor-core instruction takes six cycles or more, during which the warp can issue others that do
+not need its result. So a tile's weights are computed 16 keys at a time, w0 w1 ..., each right
+before its product: while the tensor cores work on one, the warp computes the next:
 
     tensor cores   Q K^T | . . . . | w0 V0 | w1 V1 | w2 V2 | w3 V3
     the others     . . . |  m  w0  |  w1   |  w2   |  w3   | . . .
@@ -21,17 +21,17 @@ w0 w1 .., each right before its product; while tensor cores compute one, the war
 #include <cfloat>
 
 namespace cuda {
-// What a lane holds of its 2 MT rows, which are own + 8 r (number_of, mma.cuh).
+// A lane's part of its 2 MT rows, lane_row + 8 r (element, mma.cuh).
 template <int HS, int MT> struct OnlineRows {
     float m[2 * MT];                     // the largest score so far, in powers of 2
     float l[2 * MT];                     // the lane's part of the sum in Z, relative to that
     Sums<MT, HS> o;                      // the output, relative to that
 };
 
-// The extra column of a query head: its key or its logit, and its value; NULL for 0.
+// The extra key of a query head: its key or its logit, and its value; NULL for 0.
 struct OnlineStar { const bf16 *key, *value; };
 
-// Returns the score of the extra column for the query q, whose channels the lanes of a row share.
+// Returns the score of the extra key for the query q, whose channels the lanes of a row share.
 template <class A, class Bi, int HS>
 DEVICE float online_star(const bf16* q, const bf16* key, const AttnShape& s) {
     if (Bi::column == LOGIT_COLUMN) { return (float)*key; }
@@ -41,29 +41,29 @@ DEVICE float online_star(const bf16* q, const bf16* key, const AttnShape& s) {
     return attn_capped<A>(quad_sum(dot) * (float)s.scale, s.cap);
 }
 
-// Begins the rows with the extra column, or with nothing. q: the head's first query.
+// Starts the rows from the extra key, or from nothing. q: the head's first query.
 template <class A, class Bi, class Pe, int HS, int MT>
 DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, OnlineStar star,
-                         const TileScore<A, Pe>& score, int own, const AttnShape& s) {
+                         const TileScore<A, Pe>& score, int lane_row, const AttnShape& s) {
     constexpr bool column = Bi::column != NO_COLUMN;
     UNROLL(r, 2 * MT) {
-        float m = attn_least<A, float>();
+        float m = attn_initial_max<A, float>();
         float w_star = 0;
         if (column) {
-            const int t = min(own + 8 * r, s.T - 1);
+            const int t = min(lane_row + 8 * r, s.T - 1);
             const float s_star = online_star<A, Bi, HS>(q + (long)t * attn_row(s), star.key, s);
             m = max_(m, s_star);
             w_star = attn_term<A>(s_star, m);
         }
         const bool counts_it = column && lane_column() == 0;     // one of the row's four lanes
-        x.m[r] = fmaxf(m * LOG2_E, -FLT_MAX);                    // finite: x.m - x.m is to be 0
+        x.m[r] = fmaxf(m * LOG2_E, -FLT_MAX);                    // finite, so that x.m - x.m is 0
         x.l[r] = counts_it ? attn_mass<A>(w_star, s.p) : 0.0f;
         const bool value = column && star.value;
         const float share = attn_share<A>(w_star);
         UNROLL(n, HS / 8) {
             for (int e = 0; e < 2; e++) {
                 const int at = 8 * n + lane_column() + e;
-                number_of(x.o, r, 2 * n + e) = value ? share * (float)star.value[at] : 0.0f;
+                element(x.o, r, 2 * n + e) = value ? share * (float)star.value[at] : 0.0f;
             }
         }
     }
@@ -86,7 +86,7 @@ DEVICE float tile_scores(Products& w, int r, const TileScore<A, Pe>& score, int 
                          const AttnShape& s) {
     float top = -INFINITY;
     UNROLL(i, N / 4) {
-        float& w_j = number_of(w, r, i);
+        float& w_j = element(w, r, i);
         const int key = j + columns_on(i);
         w_j = score(w_j, t, key, s);
         const bool sees = FULL || ((key < s.T) & attn_sees(s, t, key));
@@ -99,13 +99,13 @@ DEVICE float tile_scores(Products& w, int r, const TileScore<A, Pe>& score, int 
 // Makes scores of the dot products of all rows, and the rows relative to the largest.
 template <bool FULL, class A, class Pe, int HS, int MT, int N>
 DEVICE void online_scores(OnlineRows<HS, MT>& x, Sums<MT, N>& w, const TileScore<A, Pe>& score,
-                          int own, int j, const AttnShape& s) {
+                          int lane_row, int j, const AttnShape& s) {
     UNROLL(r, 2 * MT) {
-        const float top = tile_scores<FULL, A, Pe, N>(w, r, score, own + 8 * r, j, s);
+        const float top = tile_scores<FULL, A, Pe, N>(w, r, score, lane_row + 8 * r, j, s);
         if (A::exp_family) {
             const float m = fmaxf(x.m[r], __fmul_rn(quad_max(top), score.unit));
             const float shrink = online_shrink<A>(x, r, m, s);
-            UNROLL(i, HS / 4) { number_of(x.o, r, i) *= shrink; }
+            UNROLL(i, HS / 4) { element(x.o, r, i) *= shrink; }
         }
     }
 }
@@ -117,7 +117,7 @@ DEVICE void online_weights(OnlineRows<HS, MT>& x, Sums<MT, N>& w, int k,
     UNROLL(r, 2 * MT) {
         const float one = A::Z == Z_ABS ? ex2_approx(-x.m[r]) : 0.0f; // softpick's f is e^s - 1
         UNROLL(i, 4) {
-            float& w_j = number_of(w, r, 4 * k + i);
+            float& w_j = element(w, r, 4 * k + i);
             w_j = score.weight(w_j, x.m[r]) - one;
             x.l[r] += score.mass(w_j, s);
             w_j = attn_share<A>(Fast(w_j)).v;
@@ -125,12 +125,12 @@ DEVICE void online_weights(OnlineRows<HS, MT>& x, Sums<MT, N>& w, int k,
     }
 }
 
-// Ends the rows: stores their stat and returns the factors that make outputs of the sums.
+// Finishes the rows: stores their stat and returns the factors that turn the sums into outputs.
 template <class A, class Pe, int HS, int MT>
 DEVICE void online_end(float (&factor)[2 * MT], acc* stat, const OnlineRows<HS, MT>& x,
-                       const TileScore<A, Pe>& score, int bh, int own, const AttnShape& s) {
+                       const TileScore<A, Pe>& score, int bh, int lane_row, const AttnShape& s) {
     UNROLL(r, 2 * MT) {
-        const int t = own + 8 * r;
+        const int t = lane_row + 8 * r;
         const float m = x.m[r] * LN_2;
         const float l = quad_sum(x.l[r]);
         float two[2];
@@ -139,8 +139,8 @@ DEVICE void online_end(float (&factor)[2 * MT], acc* stat, const OnlineRows<HS, 
     }
 }
 
-// 128 queries a block, 32 a warp; tiles of as many keys as fit the registers without spills. HS
-// 192: half the queries.
+// 128 queries per block, 32 per warp (HS 192: half as many), and as many keys per tile as fit in
+// registers without spilling.
 template <int HS> struct ForwardTile {
     enum {
         MT = HS > 128 ? 1 : 2,
@@ -150,8 +150,8 @@ template <int HS> struct ForwardTile {
     };
 };
 
-// What a thread works on: head h of sequence b, which together are bh; the block's queries from t0
-// on, of which the warp has those from row0 on. The last queries, which see most keys, come first.
+// A thread's share of the work: head h of sequence b (together, bh), the block's queries from t0
+// on, and within them the warp's from row0 on. The last queries, which see most keys, come first.
 template <int MT, int BQ> struct ForwardPlace {
     int bh, b, h, t0, row0;
     DEVICE ForwardPlace(unsigned head, unsigned thread, const AttnShape& s) {
@@ -164,7 +164,7 @@ template <int MT, int BQ> struct ForwardPlace {
     }
 };
 
-// Two blocks must be enough for an SM: for three, 64 channels spill in some variants.
+// Two blocks per SM: with three, some variants spill at 64 channels.
 template <class A, class Bi, class Pe, int HS>
 __global__ void __launch_bounds__(MMA_BLOCK, 2)
     attention_forward_mma_kernel(bf16* out, acc* stat, AttnInputs in) {
@@ -190,16 +190,17 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     const int end = min(s.T, max(t0 + BQ, s.prefix));
     const OnlineStar star = { attn_column<Bi>((const bf16*)in.star.k, s, h),
                               attn_star((const bf16*)in.star.v, s, g) };
-    // In the loop and after it, again() leaves the registers to the products.
+    // opaque() makes the compiler compute these again in and after the loop, so that the products
+    // get the registers.
     auto load = [&](int buf, int j0) {
-        const unsigned thread = again(threadIdx.x);
-        const bf16* v = k + again(s.KV * HS);
+        const unsigned thread = opaque(threadIdx.x);
+        const bf16* v = k + opaque(s.KV * HS);
         tile_load<HS, BK>(sk + buf * BK * HS, k, W, j0, s.T, thread);
         tile_load<HS, BK>(sv + buf * BK * HS, v, W, j0, s.T, thread);
     };
 
-    OnlineRows<HS, MT> x; // before the loads: twenty registers less
-    online_start<A, Bi>(x, q, star, score, t0 + place.row0 + lane_row(), s);
+    OnlineRows<HS, MT> x; // before the loads, which saves twenty registers
+    online_start<A, Bi>(x, q, star, score, t0 + place.row0 + lane_group(), s);
     tile_load<HS, BQ>(sq, q, W, t0, s.T);
     int j0 = next_keys(s, t0, BQ, 0, end, BK);
     load(0, j0);
@@ -212,13 +213,13 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
         __syncthreads();
         Sums<MT, BK> w;
         product_rows<HS, MT, BK>(w, queries, sk + buf * BK * HS, by_row);
-        const unsigned thread = again(threadIdx.x);
-        const int own = t0 + thread / 32 * 16 * MT + thread % 32 / 4;
+        const unsigned thread = opaque(threadIdx.x);
+        const int lane_row = t0 + thread / 32 * 16 * MT + thread % 32 / 4;
         const int first_key = j0 + thread % 4 * 2;
         if (tile_full(s, t0, j0, BQ, BK)) {
-            online_scores<true, A, Pe, HS, MT, BK>(x, w, score, own, first_key, s);
+            online_scores<true, A, Pe, HS, MT, BK>(x, w, score, lane_row, first_key, s);
         } else {
-            online_scores<false, A, Pe, HS, MT, BK>(x, w, score, own, first_key, s);
+            online_scores<false, A, Pe, HS, MT, BK>(x, w, score, lane_row, first_key, s);
         }
         UNROLL(i, BK / 16) {
             online_weights<A, Pe, HS, MT, BK>(x, w, i, score, s);
@@ -227,9 +228,9 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
         __syncthreads(); // before this buffer is filled again
         j0 = next;
     }
-    const ForwardPlace<MT, BQ> at(again(head_tile().head), again(threadIdx.x), s);
+    const ForwardPlace<MT, BQ> at(opaque(head_tile().head), opaque(threadIdx.x), s);
     float factor[2 * MT];
-    online_end(factor, stat, x, score, at.bh, at.t0 + at.row0 + lane_row(), s);
+    online_end(factor, stat, x, score, at.bh, at.t0 + at.row0 + lane_group(), s);
     bf16* to = out + (long)at.b * s.T * s.NH * HS + at.h * HS;
     const OutRows rows = { to, s.NH * HS, at.t0, s.T };
     UNROLL(i, MT) {

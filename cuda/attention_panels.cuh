@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     const int t = x.query(n);
     const PanelScores<A, Pe> score(dots, x, n, s);
     float s_star = 0;
-    float top = attn_least<A, float>();
+    float top = attn_initial_max<A, float>();
     if (Bi::column) {
         const real* q = query_at(in.qkv, s, b, t, x.h);
         s_star = star_score<A, Bi>(q, in.star.k, x.h, s);
@@ -227,8 +227,6 @@ inline long panel_scores(const AttnShape& s) {
     return panel_most(s).floats() * floats_each;
 }
 
-inline long panels_scratch(const AttnShape& s) { return panel_scores(s) + 2 * panel_sums(s); }
-
 inline PanelMemory panel_memory(float* scratch, const AttnShape& s) {
     const long size = panel_most(s).floats();
     PanelMemory x;
@@ -264,8 +262,8 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
         const float weight = attn_weight<A>(score, st[0], st[1]);
         const float ds = attn_ds<A>(score, weight, dweight, st[0], st[1], delta, s.p, alpha);
         const float slope = attn_slope<A>(score, s.cap);
-        memory.w[at + j] = real(where(sees, weight));
-        memory.ds[at + j] = real(where(sees, ds * slope * scale));
+        memory.w[at + j] = real(select_or_zero(sees, weight));
+        memory.ds[at + j] = real(select_or_zero(sees, ds * slope * scale));
     }
     if (Bi::column != KEY_COLUMN) { return; }
     const real* ks = attn_column<Bi>(kstar, s, x.h);

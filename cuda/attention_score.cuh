@@ -5,7 +5,7 @@ what the backward pass needs of a query's row.
     forward        q, k, v ------> out, stat                       (stat: two numbers a query)
     rows           do, out, stat -> row: a norm and delta          (attention_rows_kernel, below)
     the way itself q, k, v, do, row -> dq, dk, dv                  (simple, panels or tensor cores)
-    extra column   w*, ds* of each query -> dk*, dv* or dz         (attention_common.cu)
+    extra key   w*, ds* of each query -> dk*, dv* or dz         (attention_common.cu)
 */
 #ifndef CUDA_ATTENTION_SCORE_CUH
 #define CUDA_ATTENTION_SCORE_CUH
@@ -17,7 +17,7 @@ namespace cuda {
 // What attention is computed from.
 struct AttnInputs {
     const real* qkv;       // (B, T, NH + 2 KV, HS)
-    StarColumn<const real> star;
+    ExtraKey<const real> star;
     AttnShape s;
 };
 
@@ -48,10 +48,6 @@ template <class X> HD const X* head_q(const X* qkv, const AttnShape& s, int b, i
 
 template <class X> HD const X* head_k(const X* qkv, const AttnShape& s, int b, int g) {
     return head_q(qkv, s, b, key_head(s, g));
-}
-
-template <class X> HD const X* head_v(const X* qkv, const AttnShape& s, int b, int g) {
-    return head_q(qkv, s, b, value_head(s, g));
 }
 
 // Returns where query t of a head begins in qkv.
@@ -112,7 +108,7 @@ template <int LANES> DEVICE float lanes_dot(const real* a, const real* b, int HS
 
 DEVICE float warp_dot(const real* a, const real* b, int HS) { return lanes_dot<32>(a, b, HS); }
 
-// Returns the score of the extra column for query q of head h, in every lane of a warp.
+// Returns the score of the extra key for query q of head h, in every lane of a warp.
 template <class A, class Bi>
 DEVICE float star_score(const real* q, const real* kstar, int h, const AttnShape& s) {
     const real* star = attn_column<Bi>(kstar, s, h);
@@ -141,7 +137,7 @@ struct alignas(8) RowStat {
 enum { ROW_PAD = 64 };
 struct RowStats {
     float* row;            // (B NH, TP, 2): a RowStat each
-    float* w_star;         // (B NH, T) the extra column's weight
+    float* w_star;         // (B NH, T) the extra key's weight
     float* ds_star;        // (B NH, T) and its ds
     int TP;                // T rounded up
 };
@@ -168,7 +164,7 @@ DEVICE void row_stat_store(const RowStats& r, long at, float norm, float delta) 
     store<2>(r.row + at * 2, Vec<float, 2>{ { norm, delta } });
 }
 
-// Writes what the backward pass needs of the extra column, of one query.
+// Writes what the backward pass needs of the extra key, of one query.
 template <class A, class Bi>
 DEVICE void row_star(const RowStats& r, const real* dout, Vec<float, 2> st, float delta, int b,
                      int h, int t, const AttnInputs& in) {
@@ -188,7 +184,7 @@ DEVICE void row_star(const RowStats& r, const real* dout, Vec<float, 2> st, floa
 }
 
 // Makes the rows: LANES lanes each, 32, or 4 where 16 bytes may be loaded at once and there is no
-// extra column.
+// extra key.
 template <class A, class Bi, int LANES>
 __global__ void __launch_bounds__(32 * ROW_WARPS)
     attention_rows_kernel(RowStats r, const real* dout, const real* out, const acc* stat,
@@ -243,10 +239,8 @@ inline long star_parts(const AttnShape& s) {
     return (long)s.B * group_size(s) * CEIL_DIV(s.T, STAR_ROWS);
 }
 
-inline long star_floats(const AttnShape& s) { return 2 * star_parts(s) * s.KV * s.HS; }
-
-// Computes the gradients of the extra column from the rows; `part` has room for star_floats.
-void attention_star_backward(Column column, StarColumn<acc> dstar, float* part, const real* dout,
+// Computes the gradients of the extra key from the rows; part (2, star_parts, KV, HS).
+void attention_star_backward(Column column, ExtraKey<acc> dstar, float* part, const real* dout,
                              RowStats r, const AttnInputs& in);
 
 // Rounds dk and dv (count, T, HS) of key head g, sequences b0.., into rows of dqkv.
@@ -254,6 +248,6 @@ void attention_panel_keys(real* dqkv, const float* dk, const float* dv, int b0, 
                           const AttnShape& s);
 
 // Turns dq and dk back by rope's table.
-void attention_turn_back(real* dqkv, const acc* turns, const AttnShape& s);
+void attention_turn_back(real* dqkv, const acc* rope_table, const AttnShape& s);
 } // namespace cuda
 #endif // CUDA_ATTENTION_SCORE_CUH

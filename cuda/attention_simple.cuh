@@ -62,7 +62,7 @@ template <class A, class Pe> struct SimpleQuery {
         out = out_at(s, b, t, h);
         q = query_at(in.qkv, s, b, t, h);
         k = head_k(in.qkv, s, b, g);
-        v = head_v(in.qkv, s, b, g);
+        v = head_q(in.qkv, s, b, value_head(s, g));
         slope = pe_slope<Pe>(s, h);
     }
 
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     float s_star = 0;
     if (column) { s_star = star_score<A, Bi>(query.q, in.star.k, query.h, s); }
 
-    float top = attn_least<A, float>();
+    float top = attn_initial_max<A, float>();
     if (column) { top = max_(top, s_star); }
     for (int j = 0; j < query.end; j++) { top = max_(top, query.score(j)); }
 
@@ -143,7 +143,7 @@ DEVICE SimplePair simple_pair(const SimpleBackward& x, const SimpleQuery<A, Pe>&
     return { weight, ds * attn_slope<A>(score, s.cap) * (float)s.scale };
 }
 
-// Computes dq of a query, dq_t = sum_j scale ds_tj k_j, with the extra column's part.
+// Computes dq of a query, dq_t = sum_j scale ds_tj k_j, with the extra key's part.
 template <class A, class Bi, class Pe>
 __global__ void __launch_bounds__(32 * ROW_WARPS)
     attention_simple_dq_kernel(real* dqkv, SimpleBackward x) {
@@ -208,7 +208,7 @@ void attention_simple_forward(real* out, acc* stat, const AttnInputs& in) {
            dim3(32 * ROW_WARPS), simple_bytes(s.HS), out, stat, in);
 }
 
-// Computes dqkv, but not the extra column's gradients: all ways share that code.
+// Computes dqkv, but not the extra key's gradients: all ways share that code.
 template <class A, class Bi, class Pe>
 void attention_simple_backward(real* dqkv, const real* dout, const real* out, const acc* stat,
                                const AttnInputs& in) {

@@ -133,10 +133,10 @@ template <class A, class Pe> struct TileScore {
 // rope(.., -1, ..) on what rows_store would have stored. A lane holds both numbers of a pair, so
 // none has to move. own: the lane's first row.
 template <int HS>
-DEVICE void rows_turn(float (&c)[HS / 8][4], const float* turns, int own, int T) {
+DEVICE void rows_turn(float (&c)[HS / 8][4], const float* rope_table, int lane_row, int T) {
     UNROLL(r, 2) {
-        const int t = min(own + 8 * r, T - 1);
-        const float* turn = turns + (long)t * HS + 2 * lane_column();
+        const int t = min(lane_row + 8 * r, T - 1);
+        const float* turn = rope_table + (long)t * HS + 2 * lane_column();
         UNROLL(n, HS / 16) {
             const Vec<float, 4> cos_sin = load<4>(turn + 16 * n);
             UNROLL(e, 2) {

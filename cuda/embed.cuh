@@ -45,15 +45,13 @@ DEVICE void sort_pair(uint64_t& lo, uint64_t& hi, bool up) {
     if ((a > b) == up) { lo = b; hi = a; }
 }
 
-DEVICE uint64_t sort_key(int token, long position) { return (uint64_t)token << 32 | position; }
-
 // Returns the place of the first key of pair i; the second is `apart` behind it, a power of 2.
 template <class I> DEVICE I first_of_pair(I i, int apart) { return 2 * i - (i & (apart - 1)); }
 
 __global__ void __launch_bounds__(256)
     sort_keys_kernel(uint64_t* keys, const int* tokens, int n, int padded) {
     const uint64_t last = ~0ull;
-    FOR_FLAT(i, 1, padded) { keys[i] = i < n ? sort_key(tokens[i], i) : last; }
+    FOR_FLAT(i, 1, padded) { keys[i] = i < n ? (uint64_t)tokens[i] << 32 | i : last; }
 }
 
 // Runs one stage: joins runs of `size` by comparing keys that are `apart` from each other.
@@ -119,7 +117,6 @@ struct Piece {
         before = from > 0 && token(from - 1) == token(from);
         after = to < n && token(to) == token(to - 1);
     }
-    DEVICE bool one_token() const { return token(from) == token(to - 1); }
 };
 // The keys of n tokens, sorted. They come from sequences of T rows, whose first `skip` rows have no
 // token.
@@ -168,8 +165,8 @@ __global__ void __launch_bounds__(256)
     embed_backward_join_kernel(acc* dwte, const float* part, const uint64_t* keys, float scale,
                                int n, int C) {
     const Piece p(keys, blockIdx.x, n);
-    if (!p.after || (p.before && p.one_token())) { return; }
     const int token = p.token(p.to - 1);
+    if (!p.after || (p.before && p.token(p.from) == token)) { return; }
     FOR_COLUMNS(c, 1, C) {
         float sum = part[((long)blockIdx.x * 2 + 1) * C + c];
         for (int k = blockIdx.x + 1; k * PIECE < n; k++) {

@@ -69,14 +69,6 @@ inline std::string product_name(const ProductKey& k) {
     return name + strf(" %d->%d", k.bytes_in, k.bytes_out);
 }
 
-// Writes a product as the file of algorithms and messages name it.
-inline std::string product_text(const ProductKey& k) {
-    return product_name(k) +
-           strf(" strides %d,%d,%d of %d: %ld,%ld,%ld aligned %u,%u,%u", k.stride_a, k.stride_b,
-                k.stride_d, k.count, k.apart_a, k.apart_b, k.apart_d, k.align_b, k.align_a,
-                k.align_d);
-}
-
 typedef cublasLtMatmulAlgo_t Algo;
 typedef std::vector<Algo> Algos;
 typedef cublasLtMatmulHeuristicResult_t Proposal;
@@ -85,7 +77,7 @@ typedef cublasLtMatmulHeuristicResult_t Proposal;
 struct Product {
     cublasLtMatmulDesc_t desc = NULL;
     cublasLtMatrixLayout_t first = NULL, second = NULL, result = NULL;
-    std::string text, name;              // as product_text has it; the part for people
+    std::string text, name;              // for the file of algorithms; its part for people
     float beta = 0;
     double flops = 0;
     size_t bytes = 0;                    // from the first to the last element of D
@@ -103,8 +95,6 @@ struct Product {
 };
 struct ProductPointers { const void *first, *second, *add; void* result; };
 
-inline cudaDataType blas_type(int bytes) { return bytes == 4 ? CUDA_R_32F : CUDA_R_16BF; }
-
 inline uint32_t blas_alignment(const void* p) {
     const uintptr_t address = (uintptr_t)p;
     return address % 256 ? (uint32_t)(address & -address) : 256;
@@ -116,7 +106,8 @@ inline cublasLtMatrixLayout_t product_layout(const ProductKey& k, int bytes, int
     const char* doing = "describing a matrix";
     cublasLtMatrixLayout_t layout;
     const int ld = stride ? stride : columns;
-    blas_check(cublasLtMatrixLayoutCreate(&layout, blas_type(bytes), columns, rows, ld), doing);
+    const cudaDataType type = bytes == 4 ? CUDA_R_32F : CUDA_R_16BF;
+    blas_check(cublasLtMatrixLayoutCreate(&layout, type, columns, rows, ld), doing);
     if (k.count == 1) { return layout; }
     const int64_t offset = apart;
     blas_check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
@@ -132,8 +123,11 @@ inline void product_describe(Product* p, const ProductKey& k) {
     const int32_t op_first = k.transposed_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const int32_t op_second = k.transposed_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const char* doing = "describing a product";
-    p->text = product_text(k);
     p->name = product_name(k);
+    p->text = p->name +
+              strf(" strides %d,%d,%d of %d: %ld,%ld,%ld aligned %u,%u,%u", k.stride_a, k.stride_b,
+                   k.stride_d, k.count, k.apart_a, k.apart_b, k.apart_d, k.align_b, k.align_a,
+                   k.align_d);
     p->beta = k.add ? 1.0f : 0.0f;
     p->flops = 2.0 * k.M * k.N * k.K * k.count;
     const size_t stride_d = k.stride_d ? k.stride_d : k.N;

@@ -92,7 +92,7 @@ template <class A, class Pe, int HS> struct HopperDkv {
     }
 
     DEVICE void load(int to, int head, int t) const {
-        const unsigned thread = again(threadIdx.x);
+        const unsigned thread = opaque(threadIdx.x);
         const int row = b * s.T;
         const int column = (head - b * s.NH) * HS;
         panels_load<HS, BQ, THREADS>(sq + to * BQ * HS, qkv + column, W, row + t, row + s.T,
@@ -140,17 +140,17 @@ template <class A, class Pe, int HS> struct HopperDkv {
     }
 
     template <bool FIRST> DEVICE void make_weights(Sums<1, BQ>& w, Sums<1, BQ>& ds) {
-        const unsigned thread = again(threadIdx.x);
+        const unsigned thread = opaque(threadIdx.x);
         const int lane = thread % 32;
         const int t2 = lane % 4 * 2;
         const int j = j0 + thread / 32 * 16;
-        const int own = j + lane / 4;
+        const int lane_row = j + lane / 4;
         const TileScore<A, Pe> score(bh % s.NH, s);
         const float* own_rows = rows + stage * ROWS + t2 * 2;
         if (!FIRST && tile_full(s, t0, j0, BQ, BK)) {
-            tile_weights_ds<true, A, Pe, 1, BQ>(w, ds, score, own_rows, t0 + t2, own, s);
+            tile_weights_ds<true, A, Pe, 1, BQ>(w, ds, score, own_rows, t0 + t2, lane_row, s);
         } else {
-            tile_weights_ds<false, A, Pe, 1, BQ>(w, ds, score, own_rows, t0 + t2, own, s);
+            tile_weights_ds<false, A, Pe, 1, BQ>(w, ds, score, own_rows, t0 + t2, lane_row, s);
         }
         cells = (uint32_t*)c.cell(bh - c.h0, t0, j) + lane;
     }
@@ -172,8 +172,8 @@ template <class A, class Pe, int HS> struct HopperDkv {
 
     DEVICE void all_tiles() {
         const bf16* k = head_k(qkv, s, b, bh / group_size(s) % s.KV);
-        panels_load<HS, BK, THREADS>(sk, k, W, j0, s.T, again(threadIdx.x));
-        panels_load<HS, BK, THREADS>(sv, k + s.KV * HS, W, j0, s.T, again(threadIdx.x));
+        panels_load<HS, BK, THREADS>(sk, k, W, j0, s.T, opaque(threadIdx.x));
+        panels_load<HS, BK, THREADS>(sv, k + s.KV * HS, W, j0, s.T, opaque(threadIdx.x));
         if (heads) { load(0, bh, t0); }
         cp_async_commit();
         if (heads) {
@@ -192,7 +192,7 @@ template <class A, class Pe, int HS> struct HopperDkv {
 template <class A, class Pe, int HS>
 __global__ void __launch_bounds__((HopperDkv<A, Pe, HS>::THREADS), 1)
     attention_dkv_wgmma_kernel(bf16* dqkv, DsChunk c, const bf16* dout, RowStats r, const bf16* qkv,
-                               const acc* turns, AttnShape s) {
+                               const acc* rope_table, AttnShape s) {
 #ifdef WITH_WGMMA
     typedef HopperDkv<A, Pe, HS> Block;
     const HeadTile place = head_tile();
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__((HopperDkv<A, Pe, HS>::THREADS), 1)
     const OutRows out_k = { to + key_head(s, bg % s.KV) * HS, W, j0, s.T };
     rows_store<HS>(out_v, block.sv, row0, block.dv[0], 1.0f, 1.0f);
     rows_scale<HS>(block.dk[0], s.scale);
-    if (turns) { rows_turn<HS>(block.dk[0], turns, j0 + row0 + lane_row(), s.T); }
+    if (rope_table) { rows_turn<HS>(block.dk[0], rope_table, j0 + row0 + lane_group(), s.T); }
     rows_store<HS>(out_k, block.sk, row0, block.dk[0], 1.0f, 1.0f);
 #endif
 }
@@ -219,7 +219,7 @@ void attention_dkv_wgmma(bf16* dqkv, const DsChunk& c, const bf16* dout, RowStat
     typedef HopperDkv<A, Pe, HS> Block;
     const int tiles = CEIL_DIV(c.j1 - c.j0, Block::BK);
     LAUNCH((attention_dkv_wgmma_kernel<A, Pe, HS>), head_tile_grid(c.count, tiles, 1),
-           dim3(Block::THREADS), Block::Tile::SMEM, dqkv, c, dout, r, in.qkv, in.turns, in.s);
+           dim3(Block::THREADS), Block::Tile::SMEM, dqkv, c, dout, r, in.qkv, in.rope_table, in.s);
 }
 } // namespace cuda
 #endif // CUDA_HOPPER_BACKWARD_CUH

@@ -28,7 +28,7 @@ inline real* to_new_memory(const std::vector<real>& x) {
 
 // Returns out and dqkv of attention as the program computes it now.
 template <class A, class Bi, class Pe>
-std::vector<real> check_results(const real* qkv, const real* dout, StarColumn<const real> star,
+std::vector<real> check_results(const real* qkv, const real* dout, ExtraKey<const real> star,
                                 const AttnShape& s) {
     const size_t rows = (size_t)s.B * s.T;
     const size_t outs = rows * s.NH * s.HS;
@@ -57,7 +57,7 @@ template <class A, class Bi, class Pe> bool hopper_agrees(int group, int HS) {
     real* qkv = to_new_memory(check_numbers(rows * attn_row(s), true));
     real* dout = to_new_memory(check_numbers(rows * group * HS, false));
     real* k_star = to_new_memory(check_numbers(HS, true));
-    const StarColumn<const real> star = { Bi::learn_k ? k_star : NULL,
+    const ExtraKey<const real> star = { Bi::learn_k ? k_star : NULL,
                                           Bi::learn_v && Bi::column ? dout : NULL };
     use_hopper(true);
     const std::vector<real> got = check_results<A, Bi, Pe>(qkv, dout, star, s);

@@ -39,7 +39,7 @@ DEVICE void ds_load(uint32_t (&a)[N][4], const DsChunk& c, int head, int t, int 
 
 // Adds ds K of the block's queries and all keys that they see. own: the warp's first query
 template <int HS>
-DEVICE void dq_tiles(Sums<1, HS>& d, bf16* sk, const DqkRows& x, int own, const DsChunk& c,
+DEVICE void dq_tiles(Sums<1, HS>& d, bf16* sk, const DqkRows& x, int lane_row, const DsChunk& c,
                      const DqkInputs& in) {
     typedef HopperDqTile<HS> Tile;
     constexpr int BQ = Tile::BQ;
@@ -51,14 +51,14 @@ DEVICE void dq_tiles(Sums<1, HS>& d, bf16* sk, const DqkRows& x, int own, const 
     const int head = x.b * s.NH + x.h - c.h0;
     const bf16* k = in.qkv + (long)x.b * s.T * W + x.others * HS;
     auto load = [&](int stage, int j) {
-        panels_load<HS, BK, Tile::THREADS>(sk + stage * BK * HS, k, W, j, s.T, again(threadIdx.x));
+        panels_load<HS, BK, Tile::THREADS>(sk + stage * BK * HS, k, W, j, s.T, opaque(threadIdx.x));
     };
     int j = next_keys(s, x.r0, BQ, x.begin, x.end, BK);
     uint32_t a[N][4] = {};
     uint32_t ahead[N][4] = {};
     if (j < x.end) {
         load(0, j);
-        ds_load<N>(ahead, c, head, own, j, s);
+        ds_load<N>(ahead, c, head, lane_row, j, s);
     }
     cp_async_commit();
     for (int stage = 0; j < x.end;) {
@@ -75,7 +75,7 @@ DEVICE void dq_tiles(Sums<1, HS>& d, bf16* sk, const DqkRows& x, int own, const 
         wgmma_fence();
         begin_columns<HS, BK>(d, a, panels<HS, BK>(sk) + stage * TILE);
         wgmma_commit();
-        if (next < x.end) { ds_load<N>(ahead, c, head, own, next, s); }
+        if (next < x.end) { ds_load<N>(ahead, c, head, lane_row, next, s); }
         wgmma_wait<0>();
         hold(d[0]);
         hold(a);
@@ -96,16 +96,16 @@ __global__ void __launch_bounds__(HopperDqTile<HS>::THREADS, HopperDqTile<HS>::B
     const DqkRows x = dqk_rows_at<QUERIES, BQ>(place.head, tiles - 1 - place.tile, c, s);
     const int W = attn_row(s);
     const int row0 = warp_id() * 16;
-    const int own = x.r0 + row0 + lane_row();
+    const int lane_row = x.r0 + row0 + lane_group();
     bf16* sk = panels_begin();
     bf16* out = dqkv + (long)x.b * s.T * W + x.column * HS;
     Sums<1, HS> d;
-    dq_start<HS, 1>(d, in, x.others - s.NH, row_at(s, x.b, x.h, 0), c.j0 ? out : NULL, own);
+    dq_start<HS, 1>(d, in, x.others - s.NH, row_at(s, x.b, x.h, 0), c.j0 ? out : NULL, lane_row);
     dq_tiles<HS>(d, sk, x, x.r0 + row0, c, in);
     __syncthreads(); // K is no longer read: its place takes what leaves
     const bool last = c.j1 >= s.T;       // of the chunks that add to these rows
     if (last) { rows_scale<HS>(d[0], s.scale); }
-    if (last && in.turns) { rows_turn<HS>(d[0], in.turns, own, s.T); }
+    if (last && in.rope_table) { rows_turn<HS>(d[0], in.rope_table, lane_row, s.T); }
     const OutRows rows = { out, W, x.r0, s.T };
     rows_store<HS>(rows, sk, row0, d[0], 1.0f, 1.0f);
 #endif

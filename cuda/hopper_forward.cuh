@@ -34,9 +34,9 @@ template <int HS, bool BIASED> struct HopperForwardTile {
 // Does what online_scores does (attention_forward.cuh), but returns by what o is to shrink.
 template <bool FULL, class A, class Pe, int HS, int N>
 DEVICE void scores_ahead(OnlineRows<HS, 1>& x, float (&shrink)[2], Sums<1, N>& w,
-                         const TileScore<A, Pe>& score, int own, int j, const AttnShape& s) {
+                         const TileScore<A, Pe>& score, int lane_row, int j, const AttnShape& s) {
     UNROLL(r, 2) {
-        const float top = tile_scores<FULL, A, Pe, N>(w, r, score, own + 8 * r, j, s);
+        const float top = tile_scores<FULL, A, Pe, N>(w, r, score, lane_row + 8 * r, j, s);
         if (A::exp_family) {
             const float m = fmaxf(x.m[r], __fmul_rn(quad_max(top), score.unit));
             shrink[r] = online_shrink<A>(x, r, m, s);
@@ -75,11 +75,11 @@ template <class A, class Bi, class Pe, int HS> struct HopperForward {
         values = panels<HS, BK>(sv);
         const OnlineStar star = { attn_column<Bi>((const bf16*)in.star.k, s, place.h),
                                   attn_star((const bf16*)in.star.v, s, g) };
-        online_start<A, Bi>(x, q, star, score, t0 + place.row0 + lane_row(), s);
+        online_start<A, Bi>(x, q, star, score, t0 + place.row0 + lane_group(), s);
     }
 
     DEVICE void load(bf16* to, int column, int from) const {
-        panels_load<HS, BK, THREADS>(to, k + again(column), W, from, s.T, again(threadIdx.x));
+        panels_load<HS, BK, THREADS>(to, k + opaque(column), W, from, s.T, opaque(threadIdx.x));
     }
 
     // Adds the tile before to o, and makes weights of this one's scores. FIRST: there is none
@@ -99,14 +99,14 @@ template <class A, class Bi, class Pe, int HS> struct HopperForward {
         cp_async_commit();
         wgmma_wait<FIRST ? 0 : 1>(); // for the scores
         hold(w[0]);
-        const unsigned thread = again(threadIdx.x);
-        const int own = t0 + thread / 32 * 16 + thread % 32 / 4;
+        const unsigned thread = opaque(threadIdx.x);
+        const int lane_row = t0 + thread / 32 * 16 + thread % 32 / 4;
         const int first_key = j0 + thread % 4 * 2;
         float shrink[2] = { 1, 1 };
         if (!FIRST && tile_full(s, t0, j0, BQ, BK)) {
-            scores_ahead<true, A, Pe, HS, BK>(x, shrink, w, score, own, first_key, s);
+            scores_ahead<true, A, Pe, HS, BK>(x, shrink, w, score, lane_row, first_key, s);
         } else {
-            scores_ahead<false, A, Pe, HS, BK>(x, shrink, w, score, own, first_key, s);
+            scores_ahead<false, A, Pe, HS, BK>(x, shrink, w, score, lane_row, first_key, s);
         }
         UNROLL(i, BK / 16) { online_weights<A, Pe, HS, 1, BK>(x, w, i, score, s); }
         if constexpr (!FIRST) { end_values(); }
@@ -134,7 +134,7 @@ template <class A, class Bi, class Pe, int HS> struct HopperForward {
     DEVICE void shrink_rows(const float (&shrink)[2]) {
         if (!A::exp_family || !__ballot_sync(~0u, (shrink[0] != 1) | (shrink[1] != 1))) { return; }
         UNROLL(r, 2) {
-            UNROLL(i, HS / 4) { number_of(x.o, r, i) *= shrink[r]; }
+            UNROLL(i, HS / 4) { element(x.o, r, i) *= shrink[r]; }
         }
     }
 
@@ -164,9 +164,9 @@ __global__ void __launch_bounds__((HopperForward<A, Bi, Pe, HS>::THREADS),
     const AttnShape& s = in.s;
     Block block(in, Place(head_tile().head, threadIdx.x, s));
     block.all_tiles();
-    const Place at(again(head_tile().head), again(threadIdx.x), s);
+    const Place at(opaque(head_tile().head), opaque(threadIdx.x), s);
     float factor[2];
-    online_end(factor, stat, block.x, block.score, at.bh, at.t0 + at.row0 + lane_row(), s);
+    online_end(factor, stat, block.x, block.score, at.bh, at.t0 + at.row0 + lane_group(), s);
     bf16* to = out + (long)at.b * s.T * s.NH * HS + at.h * HS;
     const OutRows rows = { to, s.NH * HS, at.t0, s.T };
     __syncthreads(); // Q is no longer read: its place takes what leaves

@@ -18,7 +18,7 @@ DEVICE int lane_id() { return threadIdx.x % 32; }
 DEVICE int warp_id() { return threadIdx.x / 32; }
 DEVICE bool first_lane() { return lane_id() == 0; }
 // Returns x where a condition holds, and 0 elsewhere. Both are computed.
-DEVICE float where(bool holds, float x) { return holds ? x : 0.0f; }
+DEVICE float select_or_zero(bool holds, float x) { return holds ? x : 0.0f; }
 
 // ----------------------------------------------------------------------------
 // instructions. cp.async copies 16 bytes to shared memory behind the threads' back (zeros if

@@ -20,7 +20,7 @@ struct MetricInputs {
 };
 
 // Makes the sums of each query, (count, NH, T, METRIC_SUMS), of its dot products. A warp per query;
-// lane k keeps the alpha of token k, lane 0 that of the extra column.
+// lane k keeps the alpha of token k, lane 0 that of the extra key.
 template <class A, class Bi, class Pe>
 __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     attention_metrics_kernel(float* sums, const float* dots, MetricInputs in, Panel x) {
@@ -39,17 +39,17 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
         const float s_star = star_score<A, Bi>(q, in.attn.star.k, x.h, s);
         w_star = attn_weight<A>(s_star, st[0], st[1]);
     }
-    auto weight = [&](int j) {                      // -1: of the extra column
+    auto weight = [&](int j) {                      // -1: of the extra key
         if (j < 0) { return w_star; }
         if (j < x.j0 || j >= x.j1) { return 0.0f; } // a panel has all keys that its queries see
         return attn_weight<A>(score(j - x.j0), st[0], st[1]);
     };
     float sum = 0;
-    float sum_abs = where(lane == 0, fabsf(w_star));
+    float sum_abs = select_or_zero(lane == 0, fabsf(w_star));
     float wlogw = x_log_x(sum_abs);
     FOR_STRIDE(j, x.j0 + lane, x.j1, 32) {
         const float w = weight(j);
-        sum += where(j >= skip, w);
+        sum += select_or_zero(j >= skip, w);
         sum_abs += fabsf(w);
         wlogw += x_log_x(fabsf(w));
     }
@@ -81,18 +81,18 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
         const bool real_query = t >= skip;
         float* metric = out + FIRST_METRIC;
         const float entropy = logf(sum_abs) - wlogw * inv;   // of P = |w| / sum_abs
-        metric[METRIC_mass] = where(real_query, sum);
-        metric[METRIC_entropy] = where(real_query && inv != 0, entropy);
-        metric[METRIC_effective] = where(real_query, mean * first);
-        metric[METRIC_gate] = where(real_query, mean);
-        metric[METRIC_gate_low] = where(real_query, low);
-        metric[METRIC_gate_first] = where(t == skip, mean);
+        metric[METRIC_mass] = select_or_zero(real_query, sum);
+        metric[METRIC_entropy] = select_or_zero(real_query && inv != 0, entropy);
+        metric[METRIC_effective] = select_or_zero(real_query, mean * first);
+        metric[METRIC_gate] = select_or_zero(real_query, mean);
+        metric[METRIC_gate_low] = select_or_zero(real_query, low);
+        metric[METRIC_gate_first] = select_or_zero(t == skip, mean);
     }
 }
 
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
-                       StarColumn<const real> star, HeadGate<const real> gate, int skip,
+                       ExtraKey<const real> star, HeadGate<const real> gate, int skip,
                        AttnShape s) {
     const Panel most = panel_most(s);
     const MetricInputs in = { { qkv, star, s }, stat, gate, skip };

@@ -49,12 +49,12 @@ template <int MT, int N> using Sums = float[MT][N / 8][4];
 template <int MT> using Lefts = uint32_t[MT][4];
 
 // Return the lane's first row and first column of C.
-DEVICE int lane_row() { return lane_id() / 4; }
+DEVICE int lane_group() { return lane_id() / 4; }
 DEVICE int lane_column() { return lane_id() % 4 * 2; }
 
 // Returns number i of a row of C (16 MT, N): a lane has 2 MT rows, 8 apart, of N / 4 numbers each.
 // Number i stands columns_on(i) columns right of the lane's first.
-template <class C> DEVICE float& number_of(C& c, int row, int i) {
+template <class C> DEVICE float& element(C& c, int row, int i) {
     return c[row / 2][i / 2][row % 2 * 2 + i % 2];
 }
 
@@ -106,7 +106,7 @@ template <int HS> DEVICE LaneChunks<HS> lanes_by_row() {
 
 // Returns x and hides where it comes from: what follows from it is computed where it is used,
 // instead of being kept in registers around a loop.
-DEVICE unsigned again(unsigned x) {
+DEVICE unsigned opaque(unsigned x) {
 #ifndef EMU
     asm volatile("" : "+r"(x));
 #endif
@@ -184,7 +184,7 @@ template <int HS, int MT, int N, int KEEP>
 DEVICE void product_rows(Sums<MT, N>& c, const LeftRows<HS, MT, KEEP>& a, bf16* b,
                          LaneChunks<HS> by_row) {
     UNROLL(row, 2 * MT) {
-        UNROLL(i, N / 4) { number_of(c, row, i) = 0; }
+        UNROLL(i, N / 4) { element(c, row, i) = 0; }
     }
     UNROLL(k, HS / 16) {
         Lefts<MT> left;
@@ -250,12 +250,12 @@ template <int HS>
 DEVICE void rows_store(const OutRows& out, bf16* tile, int row0, const float (&c)[HS / 8][4],
                        float f0, float f1) {
     constexpr int CHUNKS = HS / CHUNK;
-    const int own = row0 + lane_row();
+    const int lane_row = row0 + lane_group();
     const int pair = lane_column();
     __syncwarp();
     UNROLL(n, CHUNKS) {
-        bf16* upper = tile_at<HS>(tile, own, n) + pair;
-        bf16* lower = tile_at<HS>(tile, own + 8, n) + pair;
+        bf16* upper = tile_at<HS>(tile, lane_row, n) + pair;
+        bf16* lower = tile_at<HS>(tile, lane_row + 8, n) + pair;
         *(uint32_t*)upper = pack(c[n][0] * f0, c[n][1] * f0);
         *(uint32_t*)lower = pack(c[n][2] * f1, c[n][3] * f1);
     }

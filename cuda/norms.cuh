@@ -12,9 +12,8 @@ namespace cuda {
 // A warp normalizes a row. Its lanes hold the row in K registers of N values each, so that they
 // read it once. Where it is too long for that, K is 0 and they read it again in each pass. FOR_ROW:
 // c is the first column of the lane's chunk k.
-template <int K> DEVICE bool row_goes_on(int k, int c, int C) { return K ? k < K : c < C; }
-#define FOR_ROW(k, c, N, K, C)                                                   \
-    for (int k = 0, c = lane_id() * N; row_goes_on<K>(k, c, C); k++, c += 32 * N) \
+#define FOR_ROW(k, c, N, K, C)                                                    \
+    for (int k = 0, c = lane_id() * N; K ? k < K : c < C; k++, c += 32 * N)       \
         if (c < C)
 template <int N, int K> struct WarpRow {
     const real* x;

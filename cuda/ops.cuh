@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(CLASSIFIER_THREADS)
     sum = block_sum<CLASSIFIER_THREADS>(any ? sum * exp_(top - all) : 0.0f);
     if (threadIdx.x == 0) {
         const float loss = log_(sum) - (x_y - all);
-        losses[blockIdx.x] = where(counts, loss);
+        losses[blockIdx.x] = select_or_zero(counts, loss);
     }
     if (dloss == 0 && cap == 0) { return; }
 
@@ -185,8 +185,8 @@ __global__ void __launch_bounds__(CLASSIFIER_THREADS)
             const float part = logit / cap;
             const float slope = cap != 0 ? 1.0f - part * part : 1.0f;
             const float p = number(exp_(Elem(logit - all))) * f;
-            const float is_target = where(v + i == y, dloss);
-            const float d = where(counts, (p - is_target) * slope);
+            const float is_target = select_or_zero(v + i == y, dloss);
+            const float d = select_or_zero(counts, (p - is_target) * slope);
             l[i] = dloss == 0 ? logit : d;
         }
         store_real<N>(x + v, l);

@@ -171,7 +171,7 @@ inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, 
 
 __global__ void __launch_bounds__(256) muon_mix_kernel(real* aa, const real* a, int r) {
     FOR_FLAT(k, 1, (long)r * r) {
-        const float identity = where(k / r == k % r, MUON_A);    // a I + b A + c A A
+        const float identity = select_or_zero(k / r == k % r, MUON_A);    // a I + b A + c A A
         const float linear = MUON_B * (float)a[k];
         const float square = MUON_C * (float)aa[k];
         aa[k] = real(square + linear + identity);

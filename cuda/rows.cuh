@@ -62,9 +62,9 @@ inline dim3 flat_grid(long n, int N) {
 }
 #define LAUNCH_FLAT(N, kernel, n, ...) \
     LAUNCH(kernel, flat_grid(n, N), dim3(ROW_THREADS), 0, __VA_ARGS__)
-DEVICE long flat_first() { return (long)blockIdx.x * ROW_THREADS + threadIdx.x; }
-#define FOR_FLAT(i, N, n)                                                    \
-    for (long i = flat_first() * N; i < n; i += (long)gridDim.x * ROW_THREADS * N)
+#define FOR_FLAT(i, N, n)                                                      \
+    for (long i = ((long)blockIdx.x * ROW_THREADS + threadIdx.x) * N; i < n;   \
+         i += (long)gridDim.x * ROW_THREADS * N)
 
 // By warps: LAUNCH_WARPS(kernel, n, arguments...).
 DEVICE long warp_number() { return (long)blockIdx.x * ROW_WARPS + warp_id(); }

@@ -1,6 +1,7 @@
 /*
-dataloader/data_sources.cpp -- what data_sources.h declares. In reading order: the manifest of a
-directory; its shards; what is held out; finding and opening a source; all of them.
+dataloader/data_sources.cpp -- finds each source, opens its shards and splits off what is held out.
+In reading order: the manifest of a directory; its shards; what is held out; finding and opening a
+source; all of them.
 */
 #include "data_sources.h"
 #include "../files/look.h"

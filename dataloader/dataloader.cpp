@@ -1,6 +1,6 @@
 /*
-dataloader/dataloader.cpp -- what dataloader.h declares. In reading order: the table of bb; opening;
-validation and probe; prompts; the position.
+dataloader/dataloader.cpp -- draws windows of the sources in an order that a checkpoint can keep. In
+reading order: the table of bb; opening; validation and probe; prompts; the position.
 */
 #include "../dataloader.h"
 #include <limits.h>

@@ -1,5 +1,5 @@
 /*
-dataloader/documents.cpp -- what documents.h declares.
+dataloader/documents.cpp -- finds a document's text and domain in a record, and encodes it.
 */
 #include "documents.h"
 #include "sft.h"

@@ -1,5 +1,6 @@
 /*
-dataloader/manifest.cpp -- what manifest.h declares.
+dataloader/manifest.cpp -- writes and parses manifest.json, and tells which files of a directory are
+ours.
 */
 #include "manifest.h"
 #include <limits.h>

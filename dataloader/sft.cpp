@@ -1,5 +1,6 @@
 /*
-dataloader/sft.cpp -- what sft.h declares.
+dataloader/sft.cpp -- checks each key of a record, makes segments of its messages, and encodes each
+segment with its mask.
 */
 #include "sft.h"
 

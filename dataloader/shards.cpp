@@ -1,8 +1,10 @@
 /*
-dataloader/shards.cpp -- what shards.h declares.
+dataloader/shards.cpp -- tells the formats of token files apart, notices files that are not what
+their name says, and writes our own.
 */
 #include "shards.h"
 #include <set>
+#include "../cpu/half.h"
 #include "../files/look.h"
 #include "../files/maps.h"
 #include "masked.h"
@@ -99,7 +101,7 @@ Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
 
 // Returns the hint that reads a file as numbers of this type and writes a shard.
 static std::string hint_as_type(const std::string& type, const std::string& path) {
-    return hint_for(shard_command("n.fromfile('FILE', n." + type + ")"), path);
+    return hint_for(shard_command("n.fromfile('FILE', '" + type + "')"), path);
 }
 
 // Dies if Megatron's index, which stands beside tokens without a header and says how
@@ -131,57 +133,104 @@ Shard shard_open(const std::string& path) {
     return s;
 }
 
-// Tells whether a file read as ids of 16 bits holds ids of `width` bytes instead: whether, of those
-// looked at, the upper halves are at most `bound` and some lowest half is more; or the upper ones
-// hold a handful of values, and the lowest many.
-static bool raw_is_wide(const Shard& s, int width, long bound) {
-    const size_t handful = 8;
-    const long halves = width / 2;
-    const long n = s.n / halves;
-    if (s.n % halves || n < 2) { return false; }
-    const long step = std::max(1L, n / 65536);
-    std::set<long> low, high;
-    for (long i = 0; i < n && high.size() <= handful; i += step) {
-        low.insert(shard_token(s, i * halves));
-        for (long k = 1; k < halves; k++) { high.insert(shard_token(s, i * halves + k)); }
-    }
-    const bool small = *high.rbegin() <= bound && *low.rbegin() > bound;
-    return small || (high.size() <= handful && low.size() >= 16 * high.size());
+// What else a file without a header may hold: ids as numbers of this type of numpy.
+struct RawType { const char* numpy; int width; bool is_float, swapped; };
+static const RawType RAW_TYPES[] = {
+    { "float64", 8, true, false },  { ">f8", 8, true, true },
+    { "uint64", 8, false, false },  { ">u8", 8, false, true },
+    { "float32", 4, true, false },  { ">f4", 4, true, true },
+    { "uint32", 4, false, false },  { ">u4", 4, false, true },
+    { "float16", 2, true, false },  { ">f2", 2, true, true },
+};
+
+static double raw_number(const unsigned char* at, const RawType& t) {
+    unsigned char bytes[8] = { 0 };
+    for (int i = 0; i < t.width; i++) { bytes[i] = at[t.swapped ? t.width - 1 - i : i]; }
+    if (!t.is_float) { return (double)load<uint64_t>(bytes); }
+    if (t.width == 8) { return load<double>(bytes); }
+    return t.width == 4 ? load<float>(bytes) : half_at(bytes);
 }
 
-// Tells whether a file read as ids of 16 bits holds numbers of type F, all of them whole and of
-// the size of an id.
-template <class F> static bool raw_is_float(const Shard& s) {
-    const double most = 1 << 24;
-    const long n = 2 * s.n / sizeof(F);
-    if (2 * s.n % (long)sizeof(F) || n < 2) { return false; }
-    const long step = std::max(1L, n / 65536);
+// Returns how far apart numbers are of which at most 65,536 of n are looked at.
+static long raw_step(long n) { return std::max(1L, n / 65536); }
+
+// Tells whether all numbers of this type are ids below `most`, and not all of them 0.
+static bool raw_fits(const Shard& s, const RawType& t, double most) {
+    const long n = 2 * s.n / t.width;
+    if (2 * s.n % t.width || n < 2) { return false; }
     bool any = false;
-    for (long i = 0; i < n; i += step) {
-        F x;
-        memcpy(&x, s.tokens + i * sizeof(F), sizeof x);
+    for (long i = 0; i < n; i += raw_step(n)) {
+        const double x = raw_number(s.tokens + i * t.width, t);
         if (!(x >= 0 && x < most && x == floor(x))) { return false; }
         any = any || x > 0;
     }
     return any;
 }
 
+// Tells whether the bytes of ids of 16 bits are in the other order, or each is an id: most ids of a
+// text are small, so the upper bytes hold fewer values, more often. Returns a type, or "".
+static std::string raw_bytes(const Shard& s, long V) {
+    const size_t enough = 4096;                  // ids of which the bytes say what is likely
+    std::vector<double> lower(256);
+    std::vector<double> upper(256);
+    size_t n = 0;
+    bool swapped_fits = true;
+    for (long i = 0; i < s.n; i += raw_step(s.n)) {
+        const unsigned char* at = s.tokens + 2 * i;
+        lower[at[0]]++;
+        upper[at[1]]++;
+        n++;
+        swapped_fits = swapped_fits && at[0] * 256 + at[1] < V;
+    }
+    double lower_squares = 0;
+    double upper_squares = 0;
+    double apart = 0;                            // chi-squared: 1 for each value if they are alike
+    int values = 0;
+    for (int b = 0; b < 256; b++) {
+        const double both = lower[b] + upper[b];
+        lower_squares += lower[b] * lower[b];
+        upper_squares += upper[b] * upper[b];
+        if (both) { values++; apart += (lower[b] - upper[b]) * (lower[b] - upper[b]) / both; }
+    }
+    if (swapped_fits && lower_squares > 2 * upper_squares) { return ">u2"; }
+    return n >= enough && apart < 2 * values ? "uint8" : "";
+}
+
+// Tells whether a file read as ids of 16 bits holds wider ones that are not small: their upper
+// halves hold a handful of values, and the lowest 16 bits many.
+static bool raw_has_period(const Shard& s, int width) {
+    const size_t handful = 8;
+    const long halves = width / 2;
+    const long n = s.n / halves;
+    if (s.n % halves) { return false; }
+    std::set<long> low, high;
+    for (long i = 0; i < n && high.size() <= handful; i += raw_step(n)) {
+        low.insert(shard_token(s, i * halves));
+        for (long k = 1; k < halves; k++) { high.insert(shard_token(s, i * halves + k)); }
+    }
+    return high.size() <= handful && low.size() >= 16 * high.size();
+}
+
 void shard_raw_check(const Shard& s, long V) {
-    const long bound = V > 65536 ? (V - 1) >> 16 : 0;
     const auto reject = [&](const std::string& what, const std::string& type) {
         die(s.path + ": " + what + ", wanted uint16 or a shard with a header",
             hint_as_type(type, s.path));
     };
-    if (raw_is_float<double>(s)) { reject("looks like ids as float64", "float64"); }
-    if (raw_is_float<float>(s)) { reject("looks like ids as float32", "float32"); }
-    for (int width : { 8, 4 }) {
-        const int bits = 8 * width;
-        if (!raw_is_wide(s, width, bound)) { continue; }
-        reject(strf("looks like ids of %d bits each, without a header", bits),
-               strf("uint%d", bits));
+    for (auto& t : RAW_TYPES) {
+        const double most = t.is_float ? 1 << 24 : std::max(V, 65536L);
+        const bool period = !t.is_float && !t.swapped && raw_has_period(s, t.width);
+        if (!period && !raw_fits(s, t, most)) { continue; }
+        const std::string bits = strf("of %d bits each, without a header", 8 * t.width);
+        const std::string order = t.swapped ? ", the highest byte first" : "";
+        reject((t.is_float ? std::string("looks like ids as ") + t.numpy : "looks like ids " + bits)
+               + order, t.numpy);
     }
     const std::string first((const char*)s.tokens, std::min(2 * s.n, (long)LOOK_BYTES));
-    if (s.n >= 32 && is_text(first)) { reject("looks like text, or ids of 8 bits each", "uint8"); }
+    const std::string bytes = raw_bytes(s, V);
+    if (bytes == ">u2") { reject("looks like ids of 16 bits, the highest byte first", bytes); }
+    if (!bytes.empty() || (s.n >= 32 && is_text(first))) {
+        reject("looks like text, or ids of 8 bits each", "uint8");
+    }
     if (V > 65536) {
         reject(strf("got ids of 16 bits each, without a header, for a vocabulary of %ld", V),
                "uint32");

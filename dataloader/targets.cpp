@@ -1,5 +1,5 @@
 /*
-dataloader/targets.cpp -- what targets.h declares.
+dataloader/targets.cpp -- searches the windows in the order of training until one has a target.
 */
 #include "targets.h"
 

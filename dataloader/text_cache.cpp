@@ -1,6 +1,6 @@
 /*
-dataloader/text_cache.cpp -- what text_cache.h declares. An entry is a directory NAME-HASH; while
-it is made it is called NAME-HASH.part, and is locked.
+dataloader/text_cache.cpp -- makes an entry once, and finds it by the hash of text and tokenizer. An
+entry is a directory NAME-HASH; while it is made it is called NAME-HASH.part, and is locked.
 */
 #include "text_cache.h"
 #include <limits.h>
@@ -113,7 +113,8 @@ static CacheEntry cache_entry(const std::string& path, const std::string& real,
     // "2": until then weight, loss, train and mask of a message were not read
     if (!o.sft.empty()) { key += "|2|" + o.sft + (o.assistant_only ? "|assistant" : "|all"); }
     const std::string hash = hash_text(hash_bytes(key.data(), key.size(), tok.hash));
-    entry.dir = cache_root(opt) + "/" + file_name(path) + "-" + hash;
+    const size_t most = 200;                     // of the 255 bytes that a name may have
+    entry.dir = cache_root(opt) + "/" + file_name(path).substr(0, most) + "-" + hash;
     o.out = entry.dir + ".part";
     o.shown = entry.dir;                                 // the name it has when it is done
     o.locked = true;

@@ -1,5 +1,6 @@
 /*
-dataloader/text_files.cpp -- what text_files.h declares.
+dataloader/text_files.cpp -- names the formats, starts the program that unpacks a file, and cuts
+what it reads into blocks where no token can cross.
 */
 #include "text_files.h"
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 /*
-dataloader/tokenize.cpp -- what tokenize.h declares. In reading order: the job; series of shards;
-reading, encoding, writing; what is checked before; the directory; tokenize_main.
+dataloader/tokenize.cpp -- reads, encodes and writes in one loop. In reading order: the job; series
+of shards; reading, encoding, writing; what is checked before; the directory; tokenize_main.
 */
 #include "tokenize.h"
 #include <map>

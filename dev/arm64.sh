@@ -3,7 +3,7 @@
 # qemu-user, in a copy of the tree. Tests that start the program or fork do not run there.
 # Needs the packages g++-aarch64-linux-gnu and qemu-user.
 #     sh dev/arm64.sh [TEST..]
-cd "$(dirname "$0")/.." || exit 1
+CDPATH= cd "$(dirname "$0")/.." || exit 1
 . test/ok.sh
 . test/tree.sh
 command -v aarch64-linux-gnu-g++ qemu-aarch64 > /dev/null || {

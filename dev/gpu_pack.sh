@@ -5,7 +5,7 @@
 #                                      tar xf gpu.tar.xz && train_sink-gpu/dev/gpu_run.sh
 #          TO=DIR dev/gpu_pack.sh      only the programs, into DIR
 #   ATTNS="softmax sigmoid" only these; NVCC, CXX, JOBS. The CPU seconds of a variant: about 20
-cd "$(dirname "$0")/.." || exit 1
+CDPATH= cd "$(dirname "$0")/.." || exit 1
 NVCC=${NVCC:-nvcc} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}
 HOST=x86-64-v3 GPUS=${GPUS:-sm_90a -gencode arch=compute_80,code=[sm_80,compute_80]}
 ATTNS=${ATTNS:-$(sed -n 's/^ *X_ATTN(\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh)}
@@ -15,7 +15,7 @@ command -v "$NVCC" > /dev/null || {
     echo "---> HINT: dev/gpu_pack.sh on another machine, then PREBUILT=DIR dev/gpu_run.sh here"
     exit 1
 }
-mkdir -p "$pack" && pack=$(cd "$pack" && pwd) || exit 1
+mkdir -p "$pack" && pack=$(CDPATH= cd "$pack" && pwd) || exit 1
 # where cuBLAS is not installed, linking needs only its names
 stub=
 if ! echo 'int main() {}' | $NVCC -x cu - -lcublasLt -o "$pack/try" > /dev/null 2>&1; then

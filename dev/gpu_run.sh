@@ -14,7 +14,7 @@
 # A step that fails, or takes too long, takes no other with it. Cut off at any moment, results.json
 # says what was known by then. Afterward, without a limit of time: dev/gpu/gpu_train.sh
 set -u
-cd "$(dirname "$0")/.." || exit 1
+CDPATH= cd "$(dirname "$0")/.." || exit 1
 export OUT=${OUT:-gpu-results} BUDGET=${BUDGET:-570} CLOCK=${CLOCK:-1} DRY=${DRY:-} CARD=${CARD:-}
 [ -z "${PREBUILT:-}" ] && [ -x bin/selftest ] && PREBUILT=$PWD/bin
 export PREBUILT=${PREBUILT:-}
@@ -273,7 +273,7 @@ step_compare() { # the step of the small preset: measured, predicted
         tr -d '}' | grep . || echo "predicted: nothing for $card"
     # random weights of GPT-2 124M on its own data: 20 steps
     if [ -x "${LLMC:-}/train_gpt2cu" ]; then
-        (cd "$LLMC" && ./train_gpt2cu -e d12 -b 16 -t 1024 -d 524288 -x 20 -v 0 -s 0 -h 0) 2>&1 |
+        (CDPATH= cd "$LLMC" && ./train_gpt2cu -e d12 -b 16 -t 1024 -d 524288 -x 20 -v 0 -s 0 -h 0) 2>&1 |
             grep '^step' | tail -n 3 | sed 's/^/llm.c, GPT-2 124M: /'
     else echo "llm.c: not at hand (LLMC=)"; fi
 }
@@ -397,7 +397,7 @@ if [ -z "$PREBUILT" ]; then
     PREBUILT=$PWD/build/gpu
     TO=$PREBUILT sh dev/gpu_pack.sh || exit 1
 fi
-PREBUILT=$(cd "$PREBUILT" && pwd) || exit 1
+PREBUILT=$(CDPATH= cd "$PREBUILT" && pwd) || exit 1
 cublas=$(find_cublas)
 export BEGAN LD_LIBRARY_PATH=$cublas${cublas:+${LD_LIBRARY_PATH:+:}}${LD_LIBRARY_PATH:-}
 while read -r name limit; do

@@ -2,13 +2,18 @@
 """size.py -- the rules that the source keeps, so that a file can be compiled, named and held.
 
     python3 dev/size.py           check all rules, print weights and densities; make size
+    python3 dev/size.py --hops    list the functions of at most six lines that are called once
     python3 dev/size.py --test    break every rule in a copy, and see that each is noticed
 
-Rules: every header compiles alone; no include after the first definition; a room includes only rooms
-below it, and no file itself; nothing includes open/ and after/ but rooms.h and all.cu; lines of at most 100 columns; no ?: inside another; functions of at most
-60 lines and 8 parameters; files of at most 700 lines, those with CUDA kernels 1,150; a room weighs
-no more than its row of dev/weight.tsv. What breaks a rule with a reason is a row of
-dev/size_exceptions.tsv. A row that is needed no longer is an error, too: the list shrinks.
+Rules: every header compiles alone; no include after the first definition; a room includes only
+rooms below it, and no file itself; nothing includes open/ and after/ but rooms.h and all.cu;
+lines of at most 100 columns; no ?: inside another; functions of at most 60 lines and 8
+parameters; files of at most 700 lines, those with CUDA kernels 1,150; a room weighs no more than
+its row of dev/weight.tsv, which also limits the hops: functions of at most six lines that are
+called once. Most name an idea; one that does not is a place where a reader must look up what
+could stand at the call. A .cpp file opens with how it does its job. What breaks a rule with a
+reason is a row of dev/size_exceptions.tsv. A row that is needed no longer is an error, too: the
+list shrinks.
 
 The weight of a room is the number of names, numbers, strings and operators of its code. Comments,
 brackets, commas and semicolons weigh nothing, nor do Unicode's tables: a line folded or aired
@@ -28,6 +33,14 @@ KINDS = ("*.h", "*.cuh", "*.cu", "*.cpp")
 QUOTED = r"\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
 SLACK = 500                                  # tokens below its row at which a room's row is lowered
 COLUMNS, LINES, PARAMETERS, FILE_LINES, KERNEL_LINES = 100, 60, 8, 700, 1150
+
+HOP_LINES, HOPS_SLACK = 6, 5
+# A function's first line: its type, its name, its parameters, and the brace of its body.
+FUNCTION = re.compile(r"^ {0,4}(?!return\b|else\b|if\b|for\b|while\b|switch\b|do\b|struct\b|namespace\b)"
+                      r"(?:template <[^;{}]*>\s+)?[A-Za-z_][\w:<>,*& ]*?[ *&](?!if\b|for\b|while\b|switch\b)"
+                      r"(\w+)\([^;{}]*\)(?: const)?\s*\{", re.M)
+DECLARED = re.compile(r"\s*(?:template <.*>\s+)?(?!return\b|else\b|case\b|throw\b|new\b)"
+                      r"(?:[A-Za-z_][\w:<>,*&]*(?:\s+[*&]*|[*&] ?))+$")
 
 # From the lowest to the highest. A file is on the first floor that names it, or its room.
 FLOORS = [
@@ -233,6 +246,42 @@ def check_functions(path, text):
         start = None
 
 
+def end_of(text, brace):
+    """Returns the place of the brace that closes the one at a place."""
+    depth = 0
+    for i in range(brace, len(text)):
+        depth += (text[i] == "{") - (text[i] == "}")
+        if depth == 0:
+            return i
+    return len(text)
+
+
+def hops(texts):
+    """Lists "FILE NAME" of the short functions that are called once and not named elsewhere: {path: text}."""
+    code = {path: re.sub(QUOTED, '""', without_comments(text)) for path, text in texts.items()}
+    defined = {}
+    for path, text in code.items():
+        for m in FUNCTION.finditer(text):
+            lines = text[m.start():end_of(text, m.end() - 1)].count("\n") + 1
+            defined.setdefault(m[1], []).append((path, lines))
+    short = {name for name, places in defined.items() if len(places) == 1 and places[0][1] <= HOP_LINES}
+    named = {name: [] for name in short}
+    for text in code.values():
+        for m in re.finditer(r"\w+", text):
+            if m[0] in short and not DECLARED.match(text[text.rfind("\n", 0, m.start()) + 1:m.start()]):
+                named[m[0]].append(re.match(r"(<[^;{}()]*>)?\(", text[m.end():m.end() + 99]) is not None)
+    return sorted(f"{defined[name][0][0]} {name}" for name in short if named[name] == [True])
+
+
+def wrong_hops(count, most):
+    """Yields what is wrong with the number of hops."""
+    if count > most:
+        yield "hops", "the program", f"{count} functions of {HOP_LINES} lines or fewer are called once, at most " \
+                                     f"{most}: write one where it is called (size.py --hops lists them)"
+    elif count + HOPS_SLACK < most:
+        yield "hops", "the program", f"{count}, and its row of dev/weight.tsv has {most}: lower it"
+
+
 def check_header(root, path):
     """Compiles one header alone; returns what is wrong, or None."""
     switches = ["-DBACKEND=cpu", "-DPRECISION=fp32", "-DDIST=none"]
@@ -245,8 +294,15 @@ def check_header(root, path):
     return "alone", path, "does not compile alone: " + (errors or [done.stderr])[0][:120]
 
 
+def check_opening(path, text):
+    """Yields a file that opens without its idea."""
+    if re.search(r"-- what \S+ declares", text.split("*/")[0]):
+        yield "opening", path, "its first lines say that it implements its header, not how"
+
+
 def check_text(root, path, text):
     """Yields all that breaks a rule within one file."""
+    yield from check_opening(path, text)
     yield from check_includes(root, path, text)
     yield from check_lines(path, text)
     yield from check_functions(path, text)
@@ -260,6 +316,7 @@ def broken_rules(root):
     for path in files:
         text = open(os.path.join(root, path), errors="replace").read()
         found += check_text(root, path, text)
+    found += wrong_hops(len(list_hops(root)), allowed_weights(root).get("hops", 0))
     found += find_circles(root, files)
     found += names_of_no_file(files)
     found += wrong_weights(weights(root), allowed_weights(root))
@@ -354,13 +411,19 @@ def wrong_weights(found, allowed):
             yield "weight", room, f"{tokens} tokens, and its row of dev/weight.tsv has {most}: lower it"
 
 
+def list_hops(root):
+    """Returns hops() of a tree."""
+    return hops({path: open(os.path.join(root, path), errors="replace").read() for path in sources(root)})
+
+
 def print_weights(root):
     """Prints what each room weighs, beside what it may."""
     allowed = allowed_weights(root)
     print("room         tokens   at most")
     for room, tokens in weights(root).items():
         print("%-10s %8d %9d" % (room, tokens, allowed.get(room, 0)))
-    print()
+    print("\nfunctions of at most %d lines that are called once: %d, at most %d\n" %
+          (HOP_LINES, len(list_hops(root)), allowed.get("hops", 0)))
 
 
 def print_densities(root):
@@ -403,7 +466,14 @@ def test_rules(root):
     folded = weight_of("a.h", 'int f(int a){return g(a,"x // y");}/* its sum */')
     seen = [what for _, what, _ in wrong_weights({"a": 9, "b": 9, "c": 9, "d": 9},
                                                  {"a": 8, "b": 9, "c": 9 + SLACK + 1})]
+    calls = "static int half(int x) { return x / 2; }\nint f(int x) {\n    return half(x);\n}\n"
+    table = "static int row(int x) { return x; }\nint (*rows[])(int) = { row };\nint one();\n"
+    many = [what for n in (9, 3, 1) for _, _, what in wrong_hops(n, 8)]
     for name, kept in (("comments and line breaks weigh nothing", light == folded == 8),
+                       ("a hop, but not a row of a table or what is called twice",
+                        hops({"a.h": calls, "b.h": table}) == ["a.h half"] and
+                        hops({"a.h": calls, "b.h": "int y = half(2);"}) == []),
+                       ("too many hops, and a row too high", len(many) == 2),
                        ("a room too heavy, one with a row too high, one without a row",
                         seen == ["a", "c", "d"])):
         print(("ok   " if kept else "FAIL ") + name)
@@ -424,6 +494,7 @@ def test_rules(root):
         ("long", "shell/saves.cpp", lambda s: s + "int tall() {\n" + "    ;\n" * 60 + "}\n"),
         ("parameters", "shell/saves.cpp", lambda s: s + long_name),
         ("file", "shell/saves.cpp", lambda s: s + "\n" * 700),
+        ("opening", "shell/saves.cpp", lambda s: "/*\nsaves.cpp -- what saves.h declares.\n*/\n" + s),
         ("choice", "shell/saves.cpp", lambda s: s + "int sign(int x) { return x > 0 ? 1 : x ? -1 : 0; }\n"),
     ]
     for rule, path, change in breaks:
@@ -446,7 +517,7 @@ def test_rules(root):
                 seen = any(r == rule for r, _, _ in found)
         print(("ok   " if seen else "FAIL ") + f"a broken rule is noticed: {rule}")
         failed += not seen
-    return failed, len(breaks) + 4, messages
+    return failed, len(breaks) + 6, messages
 
 
 def main():
@@ -459,6 +530,9 @@ def main():
         failed += len(messages)
         print(f"{passed} passed, {failed} failed")
         return failed > 0
+    if "--hops" in sys.argv:
+        print("\n".join(list_hops(root)))
+        return 0
     print_weights(root)
     print_densities(root)
     messages = check_all(root)

@@ -1,5 +1,5 @@
 /*
-files/directory.cpp -- what directory.h declares.
+files/directory.cpp -- the table DIRECTORY_KEYS, and the functions that look a key up in it.
 */
 #include "directory.h"
 #include <unordered_map>
@@ -44,21 +44,28 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "hidden_dropout classifier_dropout activation_dropout dropout layerdrop embed_dropout "
       "residual_dropout embedding_dropout "
       "resid_dropout resid_pdrop embd_pdrop attn_pdrop attention_probs_dropout_prob "
-      "hidden_dropout_prob output_router_logits router_aux_loss_coef router_jitter_noise",
+      "hidden_dropout_prob output_router_logits router_aux_loss_coef router_jitter_noise "
+      "tf_legacy_loss",
       KEY_HARMLESS, "", "used in training only" },
     { CONFIG,
       "pretraining_tp slow_but_exact masked_softmax_fusion bias_dropout_fusion skip_bias_add "
-      "skip_bias_add_qkv attention_softmax_in_fp32",
+      "skip_bias_add_qkv attention_softmax_in_fp32 scale_attention_softmax_in_fp32",
       KEY_HARMLESS, "", "the same sums in another order" },
-    { CONFIG, "tokenizer_class prefix", KEY_HARMLESS, "", "for the tokenizer and pipelines" },
+    { CONFIG, "tokenizer_class prefix model_max_length", KEY_HARMLESS, "",
+      "for the tokenizer and pipelines" },
     { CONFIG,
       "id2label label2id num_labels problem_type summary_activation summary_first_dropout "
       "summary_proj_to_labels summary_type summary_use_proj",
       KEY_HARMLESS, "", "for heads that give labels" },
     { CONFIG,
       "max_length min_length do_sample early_stopping num_beams temperature top_k top_p "
-      "repetition_penalty length_penalty no_repeat_ngram_size bad_words_ids num_return_sequences",
+      "repetition_penalty length_penalty no_repeat_ngram_size bad_words_ids num_return_sequences "
+      "num_beam_groups diversity_penalty encoder_no_repeat_ngram_size typical_p "
+      "exponential_decay_length_penalty remove_invalid_values output_scores "
+      "return_dict_in_generate",
       KEY_HARMLESS, "", "how text is sampled: the flags of generate say it" },
+    { CONFIG, "forced_bos_token_id forced_eos_token_id suppress_tokens begin_suppress_tokens",
+      KEY_ONLY, "[]", "forbids or forces a token" },
     // ---- tokenizer.json: its components are read one by one, and unknown ones are refused
     { TOKENIZER, "model normalizer pre_tokenizer post_processor decoder added_tokens", KEY_READ, "",
       "the tokenizer" },

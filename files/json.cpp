@@ -1,5 +1,6 @@
 /*
-files/json.cpp -- what json.h declares.
+files/json.cpp -- a strict parser that descends into values and reports the byte of an error; and
+the writers of values and objects.
 */
 #include "look.h"
 

@@ -1,5 +1,6 @@
 /*
-files/lock.cpp -- what lock.h declares.
+files/lock.cpp -- takes and releases flocks. Whoever finds a lock file whose owner has ended takes
+it over.
 */
 #include "lock.h"
 #include <signal.h>

@@ -1,5 +1,6 @@
 /*
-files/look.cpp -- what look.h declares, and how common.h opens a file.
+files/look.cpp -- opens files, and compares their first bytes with a table of kinds, each with its
+hint.
 */
 #include "look.h"
 #include <limits.h>

@@ -1,5 +1,6 @@
 /*
-files/maps.cpp -- what maps.h declares.
+files/maps.cpp -- keeps a table of the mapped files, which the handler of SIGBUS reads without a
+lock.
 */
 #include "maps.h"
 #include <signal.h>

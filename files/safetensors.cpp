@@ -1,5 +1,6 @@
 /*
-files/safetensors.cpp -- what safetensors.h declares.
+files/safetensors.cpp -- reads a header and checks every place in it; writes a checkpoint under
+another name and renames it.
 */
 #include "safetensors.h"
 #include "look.h"

@@ -1,5 +1,6 @@
 /*
-files/weights.cpp -- what weights.h declares.
+files/weights.cpp -- reads rows of a tensor as floats, whatever its type: a function for each type
+of number.
 */
 #include "weights.h"
 

@@ -9,7 +9,8 @@ others = $(foreach s,$(MODEL),$(if $(filter-out $(firstword $($(s)_ALL)),$($(s))
 usual := $(if $(filter cuda,$(BACKEND)),bf16,fp32)
 odd   := $(if $(filter-out $(usual),$(PRECISION)),PRECISION=$(PRECISION))
 many  := $(if $(filter-out none,$(DIST)),DIST=$(DIST))
-DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(others) $(odd) $(many)))
+for   := $(if $(RELEASE),$(filter-out native,$(ARCH)))
+DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(others) $(odd) $(many) $(for)))
 BF16   = $(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),-DCPU_REAL=bf16)
 DEFS   = $(foreach s,$(SWITCHES) DIST,-D$(s)=$($(s))) $(BF16)
 COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
@@ -78,6 +79,16 @@ compile_for = $(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' \
 
 $(DIR)/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
 	$(JOIN) $(filter %.o %.a,$^) -o $@.$$$$ $(LINK) && mv $@.$$$$ $@
+
+# the same parts, with all the libraries that they need
+VERSION := $(shell sed -n 's/^.define VERSION "\(.*\)"/\1/p' core/version.h)
+ARCHIVE_NAME := train_sink-$(VERSION)-$(DIR:build/%=%)
+$(DIR)/static/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
+	@mkdir -p $(@D)
+	$(JOIN) -static -s $(filter %.o %.a,$^) -o $@.$$$$ && mv $@.$$$$ $@
+
+build/$(ARCHIVE_NAME).tar.gz: $(DIR)/static/train_sink LICENSE README.md
+	tar -czf $@.$$$$ --transform 's,.*/,,' --transform 's,^,$(ARCHIVE_NAME)/,' $^ && mv $@.$$$$ $@
 
 $(DIR)/variant.o: core/variant.cu $(DIR)/flags.txt
 	$(call said,$(DIR))$(call compile_for,variant.o) -c $< -o $@

@@ -14,6 +14,11 @@ NVCC    ?= $(shell command -v nvcc 2>/dev/null)
 # that the card is NVIDIA's
 WSL     := $(and $(wildcard /dev/dxg),$(wildcard /usr/lib/wsl/lib/libcuda.so.1))
 GPU     := $(firstword $(wildcard /dev/nvidia[0-9]*) $(WSL))
+# a release is for the CPU, and for more processors than this one
+RELEASE := $(filter release,$(MAKECMDGOALS))
+ifneq ($(RELEASE),)
+BACKEND := cpu
+endif
 BACKEND ?= $(if $(NVCC),$(if $(GPU),cuda,cpu),cpu)
 HERE    := $(if $(GPU),nvcc and a GPU are here,no GPU here: no /dev/nvidia[0-9]*)
 WHY     := $(if $(NVCC),$(HERE),no nvcc in PATH)
@@ -26,7 +31,8 @@ TARGET   := $(firstword $(subst -, ,$(shell $(CXX) -dumpmachine 2>/dev/null)))
 MACHINE  := $(shell uname -m)
 aarch64  := armv8-a
 x86_64   := x86-64-v3
-ARCH     ?= $(if $(filter $(MACHINE),$(TARGET)),native,$(or $($(TARGET)),native))
+HERE_TOO := $(if $(RELEASE),,$(filter $(MACHINE),$(TARGET)))
+ARCH     ?= $(if $(HERE_TOO),native,$(or $($(TARGET)),native))
 GPU_ARCH ?= $(if $(GPU),native,sm_80)
 # of a card of 9.0 nvcc's "native" leaves out Hopper's own instructions
 CARDS    := $(if $(filter cuda-native,$(BACKEND)-$(GPU_ARCH)),$(sort $(shell \
@@ -46,6 +52,12 @@ KNOWN    := $(SWITCHES) CXX ARCH OPTIMIZE JOBS NVCC GPU_ARCH DIST MPICXX
 
 # ---- a misspelled value, or a misspelled switch (ATN=sigmoid), must not quietly train softmax --------
 ifeq ($(filter help clean size,$(MAKECMDGOALS)),)
+# batch systems set ARCH, too, to what no compiler knows
+no_arch   = $(shell $(CXX) -march=$(ARCH) -E -x c++ /dev/null > /dev/null 2>&1 || echo none)
+arch_from = $(if $(filter environment,$(origin ARCH)),; it comes from the environment: unset ARCH)
+ifneq ($(filter-out file,$(origin ARCH)),)
+$(if $(no_arch),$(error ARCH=$(ARCH) is unknown to $(CXX)$(arch_from)))
+endif
 not_one = $(filter-out 1,$(words $($(1))))$(filter-out $($(1)_ALL),$($(1)))
 one_of  = $(if $(not_one),$(error $(1)=$($(1)) is unknown; choose one of: $($(1)_ALL)))
 $(foreach s,$(SWITCHES) DIST,$(call one_of,$(s)))
@@ -80,7 +92,7 @@ $(if $(no_mpi),$(error DIST=mpi needs $(MPICXX), which is not in PATH \
   ---> HINT: apt-get install libopenmpi-dev openmpi-bin, or module load openmpi))
 $(if $(no_nvcc),$(error $(no_nvcc); ---> HINT: install the CUDA toolkit, or make BACKEND=cpu))
 $(if $(conflict),$(error ATTN=$(ATTN) with BIAS=$(BIAS) means nothing: $(conflict)))
-# an extra column without a value where no row is divided by its sum: column_idle
+# an extra key without a value where no row is divided by its sum: column_has_no_effect
 no_sum   := $(shell sed -nE 's/^ *X_ATTN.$(ATTN) *, *Z_ONE *,.*/yes/p' attention_variants.cuh)
 no_value := $(shell sed -nE 's/^ *X_BIAS.$(BIAS) *, *(KEY|LOGIT)_COLUMN *, *[01] *, *0 *,.*/yes/p' \
               attention_variants.cuh)

@@ -95,6 +95,10 @@ build/test/$(1)/%: core/variant.cu build/test/objects/$(1).o $(ONCE)
 	$$(call said,$$@)$$(HOW_$(1)) $$(call set_defs,$$*) $$< -o $$@ -x none $$(filter %.o %.a,$$^)
 endef
 $(foreach k,model model-fast model-double,$(eval $(call kind_of_build,$(k),model)))
+# the fixtures that they read
+$(filter-out $(ANALYTIC),$(MODEL_TESTS)): | build/golden
+build/golden: test/golden/fixtures.tar
+	@rm -rf $@ && mkdir -p $@ && tar xf $< -C $@
 $(eval $(call kind_of_build,analytic,analytic))
 # whatever reads a model's files asks for the build's switches: the default's, if a test has none
 SWITCHED := build/test/objects/switched.a
@@ -118,7 +122,7 @@ $(WITH_MODEL:%=build/test/test_%): $(UNIT) core/variant.cu commands/open_model.c
 $(addprefix build/test/test_eval_,sink key positions): test/after/test_eval.cpp
 build/test/test_default_model: commands/default_model.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
-READERS := data look hostile tokenizer text_steps errors export families train gguf checkpoint score \
+READERS := data look hostile tokenizer text_steps errors export families published train gguf checkpoint score \
            sft directory
 $(READERS:%=build/test/test_%): OPTIMIZE = -O1
 build/test/%: %.cpp $(TEST_HEADERS) $(HEADERS) $(ONCE) $(SWITCHED)

@@ -1,5 +1,6 @@
 /*
-open/export.cpp -- what export.h declares, but for the card.
+open/export.cpp -- writes the directory under another name, checks it, and renames it. The card is
+export_card.cpp.
 */
 #include "export.h"
 #include "../files/lock.h"
@@ -106,6 +107,14 @@ static void export_take(const std::string& tmp) {
     (void)once;
 }
 
+// Returns the name of a directory that stands beside this one for a while: DIR.tmp. A name too long
+// for the disk is cut.
+static std::string beside(const std::string& path, const std::string& tail) {
+    const size_t name = path.rfind('/') + 1;
+    const size_t most = 255;
+    return path.substr(0, name + most - tail.size()) + tail;
+}
+
 ExportDir export_begin(const std::string& given) {
     ExportDir o;
     o.path = link_target(given);
@@ -117,7 +126,7 @@ ExportDir export_begin(const std::string& given) {
     if (slash != std::string::npos && slash > 0) {
         make_dirs(o.path.substr(0, slash));
     }
-    o.tmp = o.path + ".tmp";
+    o.tmp = beside(o.path, ".tmp");
     export_take(o.tmp);
     return o;
 }
@@ -131,7 +140,7 @@ void export_file(ExportDir* o, const std::string& name, const std::string& conte
 // cannot exchange them, the old one steps aside in between.
 static bool change_places(const std::string& tmp, const std::string& path) {
     if (!renameat2(AT_FDCWD, tmp.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE)) { return true; }
-    const std::string aside = path + ".old";
+    const std::string aside = beside(path, ".old");
     if (is_there(aside) || rename(path.c_str(), aside.c_str())) { return false; }
     if (rename(tmp.c_str(), path.c_str())) {
         rename(aside.c_str(), path.c_str());

@@ -1,6 +1,6 @@
 /*
-open/export_card.cpp -- what export_card.h declares. Everything in it comes from config.json,
-state.json and log.jsonl.
+open/export_card.cpp -- writes the card. Everything in it comes from config.json, state.json and
+log.jsonl.
 */
 #include "export_card.h"
 #include "../flags.h"

@@ -67,7 +67,8 @@ static const Family FAMILIES[] = {
       "num_local_experts:experts num_experts_per_tok:experts_used swiglu_limit:expert_limit",
       "", "hidden_act", true, more_gpt_oss, "", NULL, false, false },
     { "jamba",
-      "eps=1e-6 KV=8 pe=nope experts=16 experts_used=2 expert_shares=1 mamba_state=16 mamba_conv=4",
+      "eps=1e-6 KV=8 T=262144 pe=nope experts=16 experts_used=2 expert_shares=1 mamba_state=16 "
+      "mamba_conv=4",
       "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
       "mamba_d_state:mamba_state mamba_d_conv:mamba_conv",
       "mamba_conv_bias=true mamba_proj_bias=false mamba_inner_layernorms=true", "hidden_act", true,
@@ -104,8 +105,9 @@ static const Family FAMILIES[] = {
       "", PAIRED_NAMES, false, false },
     { "seed_oss", "eps=1e-6 KV=8 HS=128", "", "", "hidden_act", true, more_seed_oss, "", NULL,
       false, false },
-    { "starcoder2", "eps=1e-5 KV=2 norm_kind=ln tied=1 ffn=gelu_tanh", "norm_epsilon:eps", "",
-      "hidden_act", false, more_starcoder2, "", STARCODER2_NAMES, false, false },
+    { "starcoder2", "eps=1e-5 KV=2 norm_kind=ln tied=1 ffn=gelu_tanh", "norm_epsilon:eps",
+      "mlp_type=default norm_type=layer_norm scale_attn_weights=true", "hidden_act", false,
+      more_starcoder2, "", STARCODER2_NAMES, false, false },
     { "nanochat", "eps=1e-6 norm_embed=1 qk_norm=head ffn=relu2", "", "", "hidden_act", false,
       more_nanochat, "", NANOCHAT_NAMES, false, false },
     { "phi3", "eps=1e-5", "partial_rotary_factor:rope_part",

@@ -260,6 +260,8 @@ static void more_seed_oss(Import* in) {
 static void more_starcoder2(Import* in) {
     in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("use_bias", true);
     import_window(in, 0);
+    in->get("activation_function");              // transformers reads neither of the two here
+    in->get("layer_norm_epsilon");
 }
 
 // Reads nanochat. Its norms of q and k come after the rotation, which changes no length, and have
@@ -317,6 +319,7 @@ static void more_opt(Import* in) {
     if (in->get("rms_norm_eps")) { in->refuse("rms_norm_eps", "none: there it is always 1e-5"); }
     if (!in->yes("do_layer_norm_before", true)) { in->c.norm = NORM_post; }
     in->get("word_embed_proj_dim");              // the shapes of project_in and project_out say it
+    in->get("output_projection");                // of the code that trained it
     in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("enable_bias", true);
 }
 
@@ -485,6 +488,7 @@ static void more_qwen3_moe(Import* in) {
 // Reads Qwen 3.5: every fourth layer has attention, the others the delta rule.
 static void more_qwen3_5(Import* in) {
     import_wanted(in, "attn_output_gate=true");
+    import_wanted(in, "use_sliding_window=false");
     for (const char* key : { "mamba_ssm_dtype", "mtp_num_hidden_layers",
                              "mtp_use_dedicated_embeddings", "language_model_only" }) {
         in->get(key);                            // which transformers does not read

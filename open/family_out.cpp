@@ -1,5 +1,6 @@
 /*
-open/family_out.cpp -- what family_out.h declares.
+open/family_out.cpp -- writes config.json by a table of keys, reads it back to see that nothing is
+lost, then names the tensors.
 */
 #include "family_out.h"
 

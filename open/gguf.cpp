@@ -1,5 +1,6 @@
 /*
-open/gguf.cpp -- what gguf.h declares.
+open/gguf.cpp -- parses the header with every number checked against the file, and unpacks the
+blocks of each quantized type.
 */
 #include "gguf.h"
 #include "../files/look.h"

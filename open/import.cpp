@@ -256,7 +256,9 @@ static void import_activation(Import* in) {
             decided = true;
             import_set(in, "ffn", row[1 + gated]);
         }
-        if (!decided) { in->refuse(key, "relu, relu2, gelu, gelu_new, gelu_pytorch_tanh or silu"); }
+        std::string known;
+        for (auto& row : ACT_NAMES) { if (row[1 + gated][0]) { list_add(&known, row[0]); } }
+        if (!decided) { in->refuse(key, "one of: " + known); }
     }
 }
 
@@ -342,7 +344,8 @@ static void reject_unread_keys(const Import& in) {
     for (auto& f : in.json.fields) {
         const KeyRow* row = directory_key("config.json", f.first);
         if (row) { directory_value_check(*row, in.where, f.first, f.second); }
-        if (in.used.count(f.first) || row) { continue; }
+        const bool null = f.second.type == Json::NUL;
+        if (in.used.count(f.first) || row || null) { continue; }
         for (auto& k : KEYS_NOT_READ) {
             if (f.first == k.key) {
                 die(EXIT_USER, in.where + ": " + f.first + ": " + k.what,
@@ -380,7 +383,7 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn,
     const Family* family = family_of(json);
     Import in = { json, where, family, arch_fixed(), "softmax", {}, {}, asked };
     const Json* type = json.get("model_type");
-    if (!family && type && json.get("text_config")) {
+    if (!family && type && in.get("text_config")) {
         die(EXIT_USER, where + ": model_type is " + json_short(*type) + ": " PARTS,
             hint_for(TEXT_PART, directory_of(where)));
     }

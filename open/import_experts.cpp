@@ -1,5 +1,6 @@
 /*
-open/import_experts.cpp -- what import_experts.h declares.
+open/import_experts.cpp -- copies each expert's rows to their place in the two matrices, from any of
+the three layouts.
 */
 #include "import_experts.h"
 #include "../cpu/mapped_weights.h"

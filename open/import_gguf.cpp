@@ -1,5 +1,6 @@
 /*
-open/import_gguf.cpp -- what import_gguf.h declares.
+open/import_gguf.cpp -- translates GGUF's keys into a config.json and its tensors' names into
+Hugging Face's, row by row of its tables.
 */
 #include "import_gguf.h"
 #include "gguf_families.h"

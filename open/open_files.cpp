@@ -22,9 +22,14 @@ static const char* const MERGE =
     "python3 -c \"import sys; from peft import AutoPeftModelForCausalLM as M; "
     "M.from_pretrained(sys.argv[1]).merge_and_unload().save_pretrained(sys.argv[2])\" FILE NEW";
 
-// Dies if a directory holds an adapter: what it does to the weights is not done here.
-static void adapter_check(const std::string& dir) {
-    for (auto& name : dir_list(dir)) {
+// Dies if a path is a file of an adapter, or a directory with one: what it does to the weights is
+// not done here.
+static void adapter_check(const std::string& path) {
+    const bool whole = is_dir(path);
+    const std::string dir = whole ? path : directory_of(path);
+    std::vector<std::string> names = { path.substr(path.rfind('/') + 1) };
+    if (whole) { names = dir_list(dir); }
+    for (auto& name : names) {
         const bool is = starts_with(name, "adapter_") && directory_key(name, "");
         if (!is) { continue; }
         const bool beside = file_exists(dir + "/config.json");

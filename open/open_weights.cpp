@@ -3,8 +3,14 @@ open/open_weights.cpp -- what rooms.h asks of open/ about a model: the weights o
 read to where ours are.
 */
 #include "../core/checkpoint.h"
+#include "../files/look.h"
 #include "import_experts.h"
 #include "mixer.h"
+
+static const char* const WITHOUT_IT =
+    "transformers leaves it out: python3 -c \"import sys; from transformers import "
+    "AutoModelForCausalLM as M; M.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])\" "
+    "FILE NEW, then copy its tokenizer to NEW";
 
 // Reads the weight of one of our tensors from another family's files to `to`; returns what is wrong
 // with it, or "".
@@ -17,6 +23,23 @@ static std::string weight_import(const Model* m, const Family& family, const Wei
     if (import_projected(files, arch, t.name, to, used)) { return ""; }
     if (import_experts(files, arch, t.name, to, used, &wrong)) { return wrong; }
     return import_tensor(family, arch, files, t.name, rows, cols, to, used);
+}
+
+// Returns the first part of a tensor's name, such as "model".
+static std::string first_part(const std::string& name) { return name.substr(0, name.find('.')); }
+
+// Rejects a tensor beside those of a model that is complete. If its name begins as none of theirs
+// does, it is of something else, which transformers leaves out: a head for labels or values,
+// averaged weights.
+static void die_of_tensor_beside(const Weight& w, const std::set<std::string>& used) {
+    const std::string what = w.file + ": holds the tensor '" + w.name + "', ";
+    for (auto& name : used) {
+        if (first_part(name) == first_part(w.name)) {
+            die_of_other_model(what + "which this model does not have");
+        }
+    }
+    die(EXIT_USER, what + "which is of something beside this model, such as a head of another task",
+        hint_for(WITHOUT_IT, directory_of(w.file)));
 }
 
 // Rejects a tensor of another family's file that nothing has read.
@@ -34,9 +57,27 @@ static void weights_all_used(const Model* m, const Family& family, const Weights
         const bool qwen = type == "qwen3_next" || starts_with(type, "qwen3_5");
         const bool ahead = qwen && starts_with(w.name, "mtp.");
         if (used.count(w.name) || is_buffer(w.name) || ahead) { continue; }
-        die_of_other_model(w.file + ": holds the tensor '" + w.name +
-                           "', which this model does not have");
+        die_of_tensor_beside(w, used);
     }
+}
+
+// Notes, when another family's model is to be trained, which of its tensors become more than they
+// are there: norms without weights, a norm that two branches share.
+static void note_what_learns(const Model* m, const Family& family, const Weights& files) {
+    std::set<std::string> sources;
+    std::string learn;
+    for (auto& t : m->tensors) {
+        const TensorSource from = import_source(family, m->arch, files, t.name);
+        const OurName name = our_name(t.name);
+        const bool ones = from.fold == ALL_ONES;
+        const bool shared = from.w && from.fold == AS_IT_IS && !sources.insert(from.w->name).second;
+        if ((name.layer.empty() || name.layer == "0") && (ones || shared)) {
+            list_add(&learn, name.stem + (ones ? " (all ones there)" : " (shared there)"));
+        }
+    }
+    if (learn.empty() || dist::rank > 0) { return; }
+    printf("note   %s has no such weights of its own, which learn here: %s; checkpoints are "
+           "train_sink's\n", family.type, learn.c_str());
 }
 
 // Reads another family's weights by our names; those in `keep` stay as they are.
@@ -59,6 +100,7 @@ static void weights_read(Model* m, const Checkpoint& k, const std::set<std::stri
         if (!in_place) { tensor_to_device(array, t, copy); }
     }
     weights_all_used(m, family, files, used);
+    if (m->train) { note_what_learns(m, family, files); }
 }
 
 size_t mixer_numbers(const Model* m) {

@@ -1,5 +1,6 @@
 /*
-open/pattern.cpp -- what pattern.h declares.
+open/pattern.cpp -- parses an expression into atoms, then matches it at a place in a text, with
+backtracking over the counts.
 */
 #include "pattern.h"
 #include <algorithm>
@@ -254,12 +255,6 @@ static bool holds(const Atom& atom, const std::string& s, size_t i) {
     return !is_in(atom, utf8_at(&s[i], &bytes));
 }
 
-// Returns the start of the character before s[i].
-static size_t back_one(const std::string& s, size_t i) {
-    do { i--; } while ((s[i] & 0xC0) == 0x80);
-    return i;
-}
-
 // Returns the end of as many characters of a set as it can take at s[i]. *taken: how many.
 static size_t take_most(const Atom& atom, const std::string& s, size_t i, int* taken) {
     int bytes;
@@ -289,7 +284,8 @@ static size_t match_from(const Alternative& a, size_t k, const std::string& s, s
     for (; taken >= atom.least; taken--) {
         const size_t whole = match_from(a, k + 1, s, end);
         if (whole != s.npos) { return whole; }
-        if (taken) { end = back_one(s, end); }
+        if (!taken) { continue; }
+        do { end--; } while ((s[end] & 0xC0) == 0x80);   // one character back
     }
     return s.npos;
 }

@@ -52,7 +52,10 @@ static void load_byte_level(GgufTokens* g) {
     t->ignore_merges = family.llama3;
 
     TokenPairs list;
+    const bool pad = t->vocab.count("[PAD]");
     for (auto& merge : gguf_strings(g->file, "tokenizer.ggml.merges")) {
+        // scripts/to_gguf.py, of a tokenizer without merges: llama.cpp wants one
+        if (merge == "[PAD] [PAD]" && !pad) { continue; }
         const size_t space = merge.find(' ', 1);
         if (space == merge.npos) {
             refuse(g->t, strf("merge %zu: wanted two tokens", list.size() + 1));

@@ -11,7 +11,7 @@
 #      and `tokenize` with one core against all
 # All that train_sink bench measured is also in build/bench.json, a list of objects.
 set -e
-cd "$(dirname "$0")/.."
+CDPATH= cd "$(dirname "$0")/.."
 unset MAKEFLAGS MAKELEVEL MFLAGS
 rounds=${ROUNDS:-5} jobs=${JOBS:-$(nproc)}
 python=${PYTHON:-python3}

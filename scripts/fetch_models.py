@@ -9,7 +9,11 @@ Needs huggingface_hub; nothing else in this repository needs a network.
     pip install huggingface_hub
 """
 import os
+import shlex
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from runlog import die, say as print
 
 # name: (repository, GB on disk, what of the paper it is in)
 MODELS = {
@@ -42,14 +46,15 @@ def main():
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
-        sys.exit("error: huggingface_hub is not installed\n---> HINT: pip install huggingface_hub")
+        die("huggingface_hub is not installed", "pip install huggingface_hub")
     for name in sys.argv[2:]:
         if name not in MODELS and "/" not in name:
-            sys.exit(f"error: got '{name}', wanted one of: {', '.join(MODELS)}, or OWNER/MODEL")
+            die(f"got '{name}', wanted one of: {', '.join(MODELS)}, or OWNER/MODEL",
+                "scripts/fetch_models.py lists them")
         repository = MODELS[name][0] if name in MODELS else name
         place = os.path.join(sys.argv[1], repository.split("/")[-1])
         snapshot_download(repository, local_dir=place, allow_patterns=FILES)
-        print(f"{place}: ./train_sink probe {place} -d TEXT --bos default")
+        print(f"{place}: ./train_sink probe {shlex.quote(place)} -d TEXT --bos default")
 
 
 main()

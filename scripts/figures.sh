@@ -7,7 +7,7 @@
 #                                              first-token-changes first-token-ordinary
 # Needs numpy and matplotlib (PYTHON=/path/python3 chooses a Python that has them). The looks are in
 # scripts/plot.py. docs/results/README.md says how the stored results were made.
-cd "$(dirname "$0")/.." || exit 1
+CDPATH= cd "$(dirname "$0")/.." || exit 1
 PYTHON=${PYTHON:-python3}
 out=docs/figures
 if [ "$1" = -o ]; then out=$2; shift 2; fi

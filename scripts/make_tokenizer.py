@@ -13,6 +13,9 @@ import json
 import os
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from runlog import die, say as print
+
 EOS = "<|endoftext|>"
 LEAST = 257                                      # 256 bytes and the EOS
 
@@ -40,14 +43,14 @@ def main():
     p.add_argument("--vocab", type=int, default=512, help="ids (default 512)")
     a = p.parse_args()
     if a.vocab < LEAST:
-        sys.exit(f"error: --vocab {a.vocab}: wanted {LEAST} or more: every byte and {EOS}")
+        die(f"--vocab {a.vocab}: wanted {LEAST} or more: every byte and {EOS}", f"--vocab {LEAST}")
     if os.path.exists(os.path.join(a.out, "tokenizer.json")):
-        sys.exit(f"error: {a.out}: holds a tokenizer already\n---> HINT: choose another -o")
+        die(f"{a.out}: holds a tokenizer already", "choose another -o")
     try:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     except ImportError:
-        sys.exit("error: the Python package tokenizers is not here\n"
-                 "---> HINT: pip install tokenizers; or take demo/tokenizer.json: it reads any text")
+        die("the Python package tokenizers is not here",
+            "pip install tokenizers; or take demo/tokenizer.json: it reads any text")
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -58,8 +61,7 @@ def main():
     try:
         tokenizer.train_from_iterator((t for path in a.text for t in texts(path)), trainer)
     except (OSError, ValueError) as e:
-        sys.exit(f"error: {', '.join(a.text)}: {e}\n---> HINT: wanted UTF-8: .txt or .jsonl, "
-                 "or these as .gz")
+        die(f"{', '.join(a.text)}: {e}", "wanted UTF-8: .txt or .jsonl, or these as .gz")
     os.makedirs(a.out, exist_ok=True)
     tokenizer.save(os.path.join(a.out, "tokenizer.json"), pretty=False)
     with open(os.path.join(a.out, "tokenizer_config.json"), "w", encoding="utf-8") as f:

@@ -23,7 +23,7 @@ from plot_anatomy import anatomy
 from plot_maps import maps
 from plot_positions import positions
 from plot_table import table
-from runlog import die, number
+from runlog import die, number, say as print
 
 # ---- figures over steps --------------------------------------------------------------------------
 def dynamics(paths, options):

@@ -19,7 +19,7 @@ fi
 list=$(mktemp -d)                                   # links with the endings that tokenize knows
 trap 'rm -rf "$list"' EXIT
 n=0
-find "$(cd "$folder" && pwd)" -type f -size +0 \
+find "$(CDPATH= cd "$folder" && pwd)" -type f -size +0 \
     \( -name '*.txt' -o -name '*.jsonl' -o -name '*.jsonl.zst' -o -name '*.jsonl.gz' \
     -o -name '*.md' -o -name '*.py' -o -name '*.c' -o -name '*.h' -o -name '*.cpp' \
     -o -name '*.tex' -o -name '*.html' -o -name '*.rst' \) | sort > "$list/names"

@@ -25,7 +25,7 @@ POINTS = 2000
 DIGITS = 6
 RELOAD_SECONDS = 5
 # what report.html has in place of the data
-EMPTY = '{"runs":[],"results":[],"dumps":[],"differing":[],"notes":[],"reload":0}'
+EMPTY = '{"runs":[],"results":[],"evaluated":[],"dumps":[],"differing":[],"notes":[],"reload":0}'
 
 
 def thin(steps, values):
@@ -113,14 +113,18 @@ def name_by_rows(runs, tables):
 
 def page(paths, live):
     """The html, and whether every run in it has ended."""
-    tables = [p for p in paths if p.endswith(".json") and runlog.is_results(p)]
+    kinds = {p: runlog.what_is(p) for p in paths if p.endswith(".json")}
+    tables = [p for p in paths if kinds.get(p) == "table"]
+    evaluated = [p for p in paths if kinds.get(p) == "eval"]
     maps = [p for p in paths if dumps.is_dump(p)]
     notes = []
-    runs = runlog.read_runs([p for p in paths if p not in tables + maps], quiet=live, left_out=notes)
+    runs = runlog.read_runs([p for p in paths if p not in tables + evaluated + maps],
+                            quiet=live, left_out=notes)
     results = [runlog.read_results(p) for p in tables]
     name_by_rows(runs, results)
     ended = all(r["status"] in ("done", "stopped", "probed") for r in runs)
     data = {"runs": [run_data(r) for r in runs], "results": [results_data(r) for r in results],
+            "evaluated": [runlog.read_evaluated(p) for p in evaluated],
             "dumps": [dumps.dump_data(p) for p in maps],
             "differing": runlog.differing_flags(runs), "notes": notes,
             "reload": RELOAD_SECONDS if live and not ended else 0}
@@ -192,9 +196,9 @@ def arguments(words):
     parser = argparse.ArgumentParser(prog="scripts/report.py", allow_abbrev=False,
                                      description=__doc__.split("\n\n")[0])
     parser.error = lambda text: die(f"options: {text}", "scripts/report.py --help")
-    parser.add_argument("inputs", nargs="*", metavar="RUN | RUNS | PROBE.json | DUMP | RESULTS.json",
+    parser.add_argument("inputs", nargs="*", metavar="RUN | RUNS | PROBE.json | EVAL.json | DUMP | RESULTS.json",
                         help="a run (a directory with log.jsonl), a directory of runs, "
-                             "the file of train_sink probe --json, the directory of --dump DIR "
+                             "the file of train_sink probe --json or eval --json, the directory of --dump DIR "
                              "--dump-heads all (one per sequence), "
                              "or a table written by scripts/reproduce")
     parser.add_argument("-o", "--out", help="the page [runs/report.html], the CSV file [printed], "

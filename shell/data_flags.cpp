@@ -1,5 +1,5 @@
 /*
-shell/data_flags.cpp -- what data_flags.h declares.
+shell/data_flags.cpp -- turns flags into data options, and rejects flags that nothing would read.
 */
 #include "data_flags.h"
 

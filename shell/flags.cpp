@@ -1,5 +1,5 @@
 /*
-shell/flags.cpp -- what flags.h declares.
+shell/flags.cpp -- parses the command line, prints --help, and suggests the flag that was meant.
 */
 #include "../flags.h"
 #include "../cpu/choice.h"
@@ -151,14 +151,14 @@ static const char* const OTHER_NAMES[][2] = {
 };
 
 // Says whose flag it is: "a flag of train, probe and eval: ./train_sink train --help".
-static std::string flag_home(const FlagRow& r) {
+static std::string flag_owners(const FlagRow& r) {
     std::vector<std::string> takers;
     for (auto& c : COMMAND_ROWS) { if (r.of(c.letter)) { takers.push_back(c.name); } }
     return "a flag of " + listed(takers, " and ") + ": ./train_sink " + takers[0] + " --help";
 }
 
 // Says what may have been meant by `name`, which no flag is called; "" if nothing is like it.
-static std::string flag_meant(const std::string& name, const std::vector<FlagRow>& rows,
+static std::string flag_suggestion(const std::string& name, const std::vector<FlagRow>& rows,
                               char command) {
     for (auto& s : SWITCHES_AND_TOOLS) {
         std::string spelled = flag_spelling(s);
@@ -171,7 +171,7 @@ static std::string flag_meant(const std::string& name, const std::vector<FlagRow
         if (name != other[0]) { continue; }
         for (auto& r : rows) {
             const bool others = flag_spelling(r.name) == other[1] && !r.of(command);
-            if (others) { return std::string(other[1]) + " is " + flag_home(r); }
+            if (others) { return std::string(other[1]) + " is " + flag_owners(r); }
         }
         return std::string("did you mean ") + other[1] + "?";
     }
@@ -198,14 +198,14 @@ static const char* const GONE[][3] = {
     for (auto& gone : GONE) {
         if (name == gone[0]) { die(name + ": " + gone[1], gone[2]); }
     }
-    std::string meant = flag_meant(name, rows, command);
+    std::string meant = flag_suggestion(name, rows, command);
     if (ends_with(meant, "=")) {
         meant += value.empty() || value[0] == '-' ? "VALUE, see make help" : value;
     }
     die("unknown flag " + name, meant);
 }
 
-void command_known(const Flags& f, char command) {
+void command_check(const Flags& f, char command) {
     if (f.words.empty()) { return; }
     std::string all, meant;
     for (auto& c : COMMAND_ROWS) {
@@ -264,7 +264,7 @@ Flags flags_parse(int argc, char** argv, char* command) {
         }
         if (!row) { flag_unknown(name, next, rows, *command); }
         if (!row->of(*command)) {
-            die(name + ": not a flag of this command", flag_home(*row));
+            die(name + ": not a flag of this command", flag_owners(*row));
         }
         const bool wants_value = row->type != FIELD_bool;
         if (!wants_value && has_value) { die(name + ": takes no value"); }

@@ -1,5 +1,5 @@
 /*
-shell/log.cpp -- what log.h declares.
+shell/log.cpp -- writes a run's log, reads it back, and makes the fields of an evaluation.
 */
 #include "../log.h"
 #include "../core/version.h"

@@ -1,5 +1,6 @@
 /*
-shell/process.cpp -- what process.h declares.
+shell/process.cpp -- sets up what surrounds a command. Some limits hold only from the start of a
+program, so it may start itself once more.
 */
 #include "process.h"
 #include "../cpu/processor.h"
@@ -27,6 +28,24 @@ static void stack_check(char** argv) {
     }
     die(EXIT_MACHINE, strf("stack: got a limit of %ld KiB, wanted 1024 or more", had / 1024),
         "ulimit -s 8192, in the shell or job that starts this");
+}
+
+// Dies if OpenMP's threads have been given stacks on which the program would end in the same way.
+static void thread_stacks_check() {
+    const size_t least = 256 << 10;
+    size_t smallest = least;
+    if (!getenv("OMP_STACKSIZE") && !getenv("GOMP_STACKSIZE")) { return; }
+    #pragma omp parallel reduction(min : smallest)
+    {
+        pthread_attr_t attributes;
+        if (omp_get_thread_num() && !pthread_getattr_np(pthread_self(), &attributes)) {
+            pthread_attr_getstacksize(&attributes, &smallest);
+            pthread_attr_destroy(&attributes);
+        }
+    }
+    if (smallest >= least) { return; }
+    die(EXIT_MACHINE, strf("OMP_STACKSIZE: threads have %zu KiB, wanted 256 or more",
+                           smallest / 1024), "unset OMP_STACKSIZE");
 }
 
 void threads_check() {
@@ -73,6 +92,7 @@ void process_begin(char** argv) {
         setenv("GOMP_SPINCOUNT", "1000", 0);
         execv("/proc/self/exe", argv);
     }
+    thread_stacks_check();
     // numbers below 1e-38 count as 0 (FTZ, DAZ): a model that decays to nothing took five times as
     // long with them
 #ifdef __SSE__

@@ -1,5 +1,6 @@
 /*
-shell/run_dir.cpp -- what run_dir.h declares.
+shell/run_dir.cpp -- names and locks a run's directory, and keeps commands from writing over what is
+not theirs.
 */
 #include "run_dir.h"
 #include "../files/lock.h"

@@ -1,5 +1,6 @@
 /*
-shell/run_flags.cpp -- what run_flags.h declares.
+shell/run_flags.cpp -- compares the flags of a run's state.json with those that were typed, and
+finds its data again if the run has moved.
 */
 #include "run_flags.h"
 #include "../dataloader.h"
@@ -29,7 +30,7 @@ std::string flags_changed(const Json& was, const Flags& now, JsonObject* changed
 }
 
 // Sets a flag to the value that a run had, unless another is given.
-static void flag_take(const FlagRow& r, const Json& was) {
+static void flag_inherit(const FlagRow& r, const Json& was) {
     const Json* value = was.get(r.name);
     if (!value || *r.given) { return; }
     // (0 or "" of a property may mean that it is not there, and cannot be set)
@@ -41,10 +42,10 @@ static void flag_take(const FlagRow& r, const Json& was) {
     flag_set(r, flag_spelling(r.name), value->string);
 }
 
-void flags_take(Flags* f, const Json& was, bool model) {
+void flags_inherit(Flags* f, const Json& was, bool model) {
     for (auto& r : flag_rows(f)) {
         const bool taken = !r.of_model || model;
-        if (r.of(COMMAND_train) && taken && !of_one_start(r)) { flag_take(r, was); }
+        if (r.of(COMMAND_train) && taken && !of_one_start(r)) { flag_inherit(r, was); }
     }
 }
 
@@ -56,17 +57,17 @@ bool flags_begin_run(const Flags& f) {
     return false;
 }
 
-void flags_take_data(Flags* f, const Json& was) {
+void flags_inherit_data(Flags* f, const Json& was) {
     for (auto& r : flag_rows(f)) {
         const bool data = r.fixed() || r.name == "data";
         if (data && r.of(COMMAND_probe)) {
-            flag_take(r, was);
+            flag_inherit(r, was);
         }
     }
 }
 
-void flags_take_task(Flags* f, const Json& was) {
-    for (auto& r : flag_rows(f)) { if (r.group == GROUP_BB) { flag_take(r, was); } }
+void flags_inherit_task(Flags* f, const Json& was) {
+    for (auto& r : flag_rows(f)) { if (r.group == GROUP_BB) { flag_inherit(r, was); } }
 }
 
 // ---- where a run was started, and where its data are
@@ -124,7 +125,7 @@ std::string source_found(const std::string& name, const std::string& directory) 
     return name;
 }
 
-void source_there(const std::string& name, const std::string& again) {
+void source_require(const std::string& name, const std::string& again) {
     std::string bare;
     if (source_here(name, &bare)) {
         return;

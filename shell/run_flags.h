@@ -14,17 +14,17 @@ std::string flags_changed(const Json& was, const Flags& now, JsonObject* changed
 
 // Takes every flag that is not given from the run that goes on; the model's only if `model`: else
 // they are in its config.json.
-void flags_take(Flags* f, const Json& was, bool model = false);
+void flags_inherit(Flags* f, const Json& was, bool model = false);
 
 // Tells whether a flag is given that says something of the run, and not of this start alone.
 bool flags_begin_run(const Flags& f);
 
 // Takes the flags of data that are not given (all that a run must keep, and --data) from the run
 // that made a checkpoint.
-void flags_take_data(Flags* f, const Json& was);
+void flags_inherit_data(Flags* f, const Json& was);
 
 // Takes the flags of the built-in task that are not given from the run that made a checkpoint.
-void flags_take_task(Flags* f, const Json& was);
+void flags_inherit_task(Flags* f, const Json& was);
 
 // ---- where a run was started, and where its data are
 
@@ -41,5 +41,5 @@ std::string source_found(const std::string& name, const std::string& directory);
 
 // Dies if a source that a run was trained on is not there any more. `again` is the
 // command that can name its new place.
-void source_there(const std::string& name, const std::string& again);
+void source_require(const std::string& name, const std::string& again);
 #endif // RUN_FLAGS_H

@@ -1,5 +1,6 @@
 /*
-shell/saves.cpp -- what saves.h declares.
+shell/saves.cpp -- lists a run's checkpoints, removes the ones that newer ones replace, and checks
+by hashes that none was edited.
 */
 #include "saves.h"
 #include "../files/directory.h"

@@ -1,6 +1,7 @@
 /*
-answer.h -- compares what train_sink measures of a model with the answer.json that
-dev/peers/check_families.py saved of transformers: loss, attention to the first ten tokens, norms.
+answer.h -- compares what train_sink measures of a model with what dev/peers/check_families.py saved
+of transformers: loss, attention to the first ten tokens, norms. The answers for the models in
+test/open/families are in test/open/families.json, by name.
 */
 #ifndef ANSWER_H
 #define ANSWER_H
@@ -26,9 +27,13 @@ struct Answer {
     std::vector<double> alpha, first, rest;
 };
 
-// Checks the numbers of a model against the answer.json in this directory.
+// Checks the numbers of a model in this directory, such as test/open/families/gpt2.
 static void answer_check(const std::string& name, const std::string& dir, Answer ours) {
-    const Json theirs = json_of_file(dir + "/answer.json");
+    const size_t slash = dir.rfind('/');
+    const Json all = json_of_file(dir.substr(0, slash) + ".json");
+    const Json* answer = all.get(dir.substr(slash + 1).c_str());
+    if (!CHECK(answer, "%s: has no answer", dir.c_str())) { return; }
+    const Json& theirs = *answer;
     ours.first.pop_back();  // transformers keeps the last one after the final norm only
     ours.rest.pop_back();
     check_near(ours.loss, theirs.get("loss")->number, 2e-5, "%s: loss", name.c_str());

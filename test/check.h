@@ -9,6 +9,8 @@ which prints `N passed, M failed` and is the exit status. Nothing else is printe
     CHECK(d.code == EXIT_USER && d.says("cannot open"), "%s", d.err.c_str());
     // a shell command: exit status, stdout, stderr
     Ran r = check_run("build/cpu/train_sink --help");
+    // a part that can be run alone: build/test/test_data order packing runs two
+    CASE("packing") { test_packing(); }
 */
 #ifndef CHECK_H
 #define CHECK_H
@@ -42,7 +44,27 @@ static inline bool check_that(bool ok, const char* file, int line, const char* f
                strf(__VA_ARGS__).c_str(), got_, want_, tol_); \
 } while (0)
 
+// The cases that the command line names, all if it names none; paths are not names.
+static std::vector<std::string> check_asked, check_cases;
+__attribute__((constructor)) static void check_ask(int argc, char** argv) {
+    for (int i = 1; i < argc; i++) {
+        if (!strchr(argv[i], '/')) { check_asked.push_back(argv[i]); }
+    }
+}
+static inline bool check_case(const std::string& name) {
+    const bool known = std::count(check_cases.begin(), check_cases.end(), name);
+    if (!known) { check_cases.push_back(name); }
+    return check_asked.empty() || std::count(check_asked.begin(), check_asked.end(), name);
+}
+#define CASE(name) if (check_case(name))
+
 static inline int check_done() {
+    for (auto& name : check_asked) {
+        const bool known = std::count(check_cases.begin(), check_cases.end(), name);
+        std::string all;
+        for (auto& one : check_cases) { list_add(&all, one); }
+        CHECK(known, "got the case %s, wanted one of: %s", name.c_str(), all.c_str());
+    }
     printf("%ld passed, %ld failed\n", check_passed, check_failed);
     return check_failed || !check_passed;
 }

@@ -45,8 +45,8 @@ static inline Worst worst_of(const Numbers& got, const Numbers& want) {
     }
     return w;
 }
-// |got - want| <= tol * max |want|, over a tensor. least: what cancels in its numbers is larger, and
-// leaves rounding of that size
+// |got - want| <= tol * max |want|, over a tensor; of one below `least` tol * least, as what cancels
+// in its numbers is larger and leaves its rounding
 static inline void compare(const std::string& what, const Numbers& got, const Numbers& want,
                            double tol, double least = 0) {
     if (!CHECK(got.size() == want.size(), "%s: %zu numbers, wanted %zu", what.c_str(), got.size(),

@@ -46,7 +46,7 @@ analytic() { # the builds of test_analytic, one for each PE
 model() { # builds of test_model, each on all fixtures: it takes those of its build
     total=0; bad=0
     for binary in "$@"; do
-        out=$(OMP_NUM_THREADS=1 $binary test/golden/*.safetensors 2>&1)
+        out=$(OMP_NUM_THREADS=1 $binary build/golden/*.safetensors 2>&1)
         last=$(echo "$out" | tail -n 1)
         case "$last" in [0-9]*" passed, 0 failed") ;; *) echo "$binary:"; echo "$out" | head -n 8 ;; esac
         p=${last%% passed*}; f=${last#* passed, }; f=${f%% failed*}

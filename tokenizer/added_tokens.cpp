@@ -1,5 +1,6 @@
 /*
-tokenizer/added_tokens.cpp -- what added_tokens.h declares.
+tokenizer/added_tokens.cpp -- jumps to the places where a token may begin, eight bytes at a time,
+then walks the tree.
 */
 #include "added_tokens.h"
 #include "unicode.h"

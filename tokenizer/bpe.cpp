@@ -1,5 +1,6 @@
 /*
-tokenizer/bpe.cpp -- what bpe.h declares.
+tokenizer/bpe.cpp -- merges in place in a short piece and by a heap in a long one, so that a long
+piece is not quadratic.
 */
 #include "bpe.h"
 #include "tokenizer_build.h"

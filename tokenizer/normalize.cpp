@@ -1,5 +1,5 @@
 /*
-tokenizer/normalize.cpp -- what normalize.h declares.
+tokenizer/normalize.cpp -- runs the steps in order, each on the whole text.
 */
 #include "normalize.h"
 #include "unicode.h"

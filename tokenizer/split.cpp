@@ -1,5 +1,6 @@
 /*
-tokenizer/split.cpp -- what split.h declares.
+tokenizer/split.cpp -- cuts a piece into stretches, of which some are matches, and joins them as the
+step's behavior says.
 */
 #include "split.h"
 #include "normalize.h"

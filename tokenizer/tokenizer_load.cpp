@@ -107,7 +107,7 @@ static bool split_merge(const std::string& line, TokenPairs* list) {
 static void load_vocab(TokenizerBuild* t, const Json& ids) {
     for (auto& [token, id] : ids.fields) {
         if (!id.is_number() || !is_whole(id.number)) {
-            refuse(t, "model: the id of " + json_str(token) + " is not a whole number");
+            refuse(t, "model: got " + json_short(id) + " for " + token + ", wanted a whole number");
         }
         t->vocab[token] = (int)id.number;
     }

@@ -1,5 +1,6 @@
 /*
-tokenizer/unicode.cpp -- what unicode.h declares.
+tokenizer/unicode.cpp -- unpacks the tables of unicode_tables.h once, then looks code points up in
+what it made of them.
 */
 #include "unicode.h"
 #include <algorithm>

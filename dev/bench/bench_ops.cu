@@ -228,7 +228,7 @@ int main(int argc, char** argv) {
     b.ms = time_steps(&m, f, seqs, b.accum);
     const int T = f.arch.T;
     model_load(&m, seqs.data(), f.batch, T);    // pieces of a small model had loaded parts of it
-    model_body(&m);
+    model_layers(&m);
     const std::vector<Op> all = all_ops(&m, b.accum);
     check_flops(&m, all, b.accum, T);
     JsonObject o = bench_json(&m, f, b);

@@ -14,7 +14,7 @@ AdamW fused, clipping at 1.0:
     eager   all T x T scores, every --attn; by default also compiled (--paths eager);
             uncompiled it is the reference
 
-What they cannot: cudnn and fa2 know only softmax without an extra column. flex needs f > 0,
+What they cannot: cudnn and fa2 know only softmax without an extra key. flex needs f > 0,
 so identity and mlp, whose scores have either sign, cannot be written; softmax_p and sigmoid_p
 divide by a second sum, another pass. A learned key (--bias k, kv) is added afterward from lse.
 --precision bf16 is what train_sink does: bf16 weights and activations, fp32 masters and optimizer;
@@ -88,7 +88,7 @@ def why_not(path, a):
     """None, or why this path cannot compute this attention."""
     column = a.bias in ("k", "kv")
     if path in ("cudnn", "fa2", "sdpa") and (a.attn != "softmax" or column):
-        return "SDPA knows softmax alone, without an extra column"
+        return "SDPA knows softmax alone, without an extra key"
     if path == "flex" and a.attn not in FLEX:
         return ("score_mod needs a weight > 0, these scores have either sign"
                 if "identity" in a.attn or "mlp" in a.attn
@@ -148,7 +148,7 @@ def run_path(a):
     def eager_path(q, k, v, star_s, v_star):
         s = (q @ k.transpose(2, 3)).float() * scale
         seen = torch.ones(a.seq, a.seq, dtype=torch.bool, device=s.device).tril()
-        if star_s is not None:  # the extra column comes first, always seen
+        if star_s is not None:  # the extra key comes first, always seen
             s = torch.cat((star_s, s), -1)
             seen = F.pad(seen, (1, 0), value=True)
             v = torch.cat(((torch.zeros_like(v[:, :, :1]) if v_star is None

@@ -4,7 +4,7 @@
 # | replacement | fp32, bf16 (HS 96), heads (HS 192) or tsan, the build that must fail; or hopper: test_hopper
 # must; or ptx: nvcc compiles the bug, the emulator does not, and the interpreter of dev/ptx must notice.
 # Takes some 15 s of one core per mutant. usage: dev/emulator/mutants.sh [number..]
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 CUDA=${CUDA:-/usr/local/cuda} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 # attention on the CPU, which the tests compare with, takes its products from there
@@ -22,7 +22,7 @@ cuda/mma.cuh|ldmatrix_trans(right,|ldmatrix(right,|bf16
 cuda/mma.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = true;|bf16
 cuda/mma.cuh|if (t < out.T) {|if (t <= out.T) {|bf16
 cuda/attention_forward.cuh|x.l[r] *= attn_mass<A>(Fast(shrink), Fast(s.p)).v;|x.l[r] *= 1;|bf16
-cuda/attention_forward.cuh|            float& w_j = number_of(w, r, 4 * k + i);|            float& w_j = number_of(w, r, i);|bf16
+cuda/attention_forward.cuh|            float& w_j = element(w, r, 4 * k + i);|            float& w_j = element(w, r, i);|bf16
 cuda/attention_forward.cuh|fmaxf(m * LOG2_E, -FLT_MAX);|m * LOG2_E;|bf16
 cuda/mma.cuh|product_step<HS, MT>(c, left, x, 16 * k, by_column);|product_step<HS, MT>(c, left, x, 0, by_column);|bf16
 cuda/attention_backward.cuh|            next = first;\n            next_bh++;|            next = t0 + BQ;\n            next_bh++;|bf16
@@ -53,9 +53,9 @@ cuda/norms.cuh|const int end = min(a.s.N, first + NORM_ROWS);|const int end = fi
 cuda/gemm.cuh|if (k.transposed_b) { std::swap|if (!k.transposed_b) { std::swap|fp32
 cuda/gemm.cuh|stride ? stride : columns;|columns;|fp32
 cuda/attention_tiles.cuh|                a = (float)bf16(a);|                |heads
-cuda/attention_dqk.cu|if (last && in.turns) { rows_turn<HS>(d[i]|if (false) { rows_turn<HS>(d[i]|bf16
+cuda/attention_dqk.cu|if (last && in.rope_table) { rows_turn<HS>(d[i]|if (false) { rows_turn<HS>(d[i]|bf16
 cuda/attention.cuh|if (turn_last) {|if (false) {|fp32
-cuda/metrics.cuh|sum += where(j >= skip, w);|sum += w;|fp32
+cuda/metrics.cuh|sum += select_or_zero(j >= skip, w);|sum += w;|fp32
 cuda/metrics.cuh|weight(skip + lane - 1) : 0.0f;|weight(lane - 1) : 0.0f;|fp32
 cuda/metrics.cuh|score(j - x.j0)|score(j)|fp32
 cuda/metrics.cuh|row_at(s, b - x.b, x.h, t) * METRIC_SUMS|row_at(s, b, x.h, t) * METRIC_SUMS|fp32
@@ -94,7 +94,7 @@ cuda/mma.cuh|__shfl_xor_sync(~0u, v, 2);|__shfl_xor_sync(0x7fffffffu, v, 2);|ptx
 cuda/mma.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = true;|ptx
 cuda/mma.cuh|    __syncwarp();\n    FOR_LANES(i, 16 * CHUNKS) {|    FOR_LANES(i, 16 * CHUNKS) {|ptx
 cuda/attention_forward.cuh|        w_j = sees ? w_j : attn_masked<A, float>();|        w_j = sees ? w_j * (FULL ? 2 : 1) : attn_masked<A, float>();|bf16
-cuda/attention_backward.cuh|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, own, s);|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, own, s); w[0][0][0] *= 2; ds[0][0][1] *= 2;|bf16
+cuda/attention_backward.cuh|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, lane_row, s);|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, lane_row, s); w[0][0][0] *= 2; ds[0][0][1] *= 2;|bf16
 cuda/hopper_forward.cuh|        fence_async();\n        __syncthreads(); // K of|        __syncthreads(); // K of|hopper
 cuda/hopper_forward.cuh|        __syncthreads(); // K of this tile|        // K of this tile|hopper
 cuda/hopper_forward.cuh|        cp_async_wait<0>();\n        fence_async();\n        __syncthreads(); // K of|        fence_async();\n        __syncthreads(); // K of|hopper
@@ -103,7 +103,7 @@ cuda/hopper_forward.cuh|wgmma_wait<FIRST ? 0 : 1>(); // for the scores|wgmma_wai
 cuda/hopper_forward.cuh|        wgmma_wait<0>();\n        hold(x.o[0]);|        hold(x.o[0]);|hopper
 cuda/hopper_forward.cuh|values + (buf ^ 1) * TILE);|values + buf * TILE);|hopper
 cuda/hopper_forward.cuh|panels<HS, BQ>(sq, group * GROUP_ROWS)|panels<HS, BQ>(sq)|hopper
-cuda/hopper_forward.cuh|number_of(x.o, r, i) *= shrink[r];|number_of(x.o, r, i) *= shrink[0];|hopper
+cuda/hopper_forward.cuh|element(x.o, r, i) *= shrink[r];|element(x.o, r, i) *= shrink[0];|hopper
 cuda/hopper_forward.cuh|        fence_async();\n        __syncthreads();\n        wgmma_fence();\n        begin_values();|        wgmma_fence();\n        begin_values();|hopper
 cuda/wgmma.cuh|const int place = W == 64 ? c ^ (row & 7)|const int place = W == 64 ? c|hopper
 cuda/wgmma.cuh|constexpr uint64_t SBO = 8 * W * 2 / 16;|constexpr uint64_t SBO = 4 * W * 2 / 16;|hopper

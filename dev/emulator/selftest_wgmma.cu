@@ -48,10 +48,10 @@ template <int HS> __global__ void products_kernel(float* out, const bf16* q, con
     wgmma_commit();
     wgmma_wait<0>();
     hold(w[0]);
-    const int row0 = warp_id() * 16 + lane_row();
+    const int row0 = warp_id() * 16 + lane_group();
     UNROLL(r, 2) {
         UNROLL(i, KEYS / 4) {
-            float& x = number_of(w, r, i);
+            float& x = element(w, r, i);
             out[(row0 + 8 * r) * KEYS + lane_column() + columns_on(i)] = x;
             x = (int)x & 7;
         }
@@ -68,7 +68,7 @@ template <int HS> __global__ void products_kernel(float* out, const bf16* q, con
     UNROLL(r, 2) {
         UNROLL(i, HS / 4) {
             const int at = (row0 + 8 * r) * HS + lane_column() + columns_on(i);
-            out[ROWS * KEYS + at] = number_of(o, r, i);
+            out[ROWS * KEYS + at] = element(o, r, i);
         }
     }
 #endif

@@ -6,7 +6,7 @@
 # what reads files is compiled with the sanitizers, once for all six; what they need of the other
 # rooms comes from the program's own build.
 set -eu
-cd "$(dirname "$0")/../.."
+CDPATH= cd "$(dirname "$0")/../.."
 [ $# -ge 1 ] && [ -f "test/fuzz/fuzz_$1.cpp" ] ||
     { echo "error: ${1:-nothing}: wanted one of" $(ls test/fuzz | sed 's/fuzz_//; s/\.cpp//') >&2; exit 2; }
 name=$1; shift

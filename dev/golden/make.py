@@ -1,23 +1,23 @@
 """
 make.py -- golden fixtures for the C++ reference: one row of cases.tsv ->
-test/golden/NAME.safetensors
+NAME.safetensors in test/golden/fixtures.tar, which make unpacks to build/golden
 
     python3 dev/golden/make.py              write them all (PyTorch and numpy; ten seconds)
-    python3 dev/golden/make.py NAME..       write these
+    python3 dev/golden/make.py NAME..       write these, and keep the others
     python3 dev/golden/make.py --check      recompute and compare with the committed files
     python3 dev/golden/make.py --fp32       the same in float32: how far honest single precision
                                             is from the fixtures
     python3 dev/golden/make.py --random 40  prints random rows, as they are at the end
                                             of cases.tsv
 """
-import json, os, random, sys
+import io, json, os, random, sys, tarfile
 from types import SimpleNamespace
 import numpy as np
 import torch
 import model
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OUT = os.path.join(HERE, "..", "..", "test", "golden")
+PACK = os.path.join(HERE, "..", "..", "test", "golden", "fixtures.tar")
 # every fixture carries all of these; a row of cases.tsv names those that differ
 FLAGS = {"layers": 2, "heads": 2, "kv-heads": 0, "width": 8, "ffn-width": 12, "vocab": 13,
          "seq": 11, "batch": 2,
@@ -68,7 +68,20 @@ def compute(name, make, flags, dtype=torch.float64):
 # ----------------------------------------------------------------------------
 # safetensors: the length of the header, the header in JSON, the bytes
 
-def save(path, tensors, metadata):
+def unpack():
+    """-> {NAME: the bytes of NAME.safetensors}"""
+    with tarfile.open(PACK) as tar:
+        return {m.name.split(".safetensors")[0]: tar.extractfile(m).read() for m in tar}
+
+def pack(fixtures):
+    """Writes the archive: the same fixtures give the same bytes."""
+    with tarfile.open(PACK, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for name in sorted(fixtures):
+            member = tarfile.TarInfo(name + ".safetensors")
+            member.size = len(fixtures[name])
+            tar.addfile(member, io.BytesIO(fixtures[name]))
+
+def dump(tensors, metadata):
     header, at = {"__metadata__": metadata}, 0
     for k, v in tensors.items():
         dtype = "I32" if v.dtype == np.int32 else "F32"
@@ -76,12 +89,10 @@ def save(path, tensors, metadata):
         at += v.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as f:
-        f.write(len(text).to_bytes(8, "little") + text
-                + b"".join(v.tobytes() for v in tensors.values()))
+    return (len(text).to_bytes(8, "little") + text
+            + b"".join(v.tobytes() for v in tensors.values()))
 
-def load(path):
-    raw = open(path, "rb").read()
+def load(raw):
     n = int.from_bytes(raw[:8], "little")
     header, body = json.loads(raw[8:8 + n]), raw[8 + n:]
     meta = header.pop("__metadata__")
@@ -98,9 +109,9 @@ def distance(got, want):
     return float(np.abs(got.astype(float) - want).max() / max(np.abs(want).max(), 1e-30))
 
 def check(cases, dtype, limit):
-    worst, failed = {}, 0
+    worst, failed, packed = {}, 0, unpack()
     for name, (make, flags) in cases.items():
-        want, meta = load(os.path.join(OUT, name + ".safetensors"))
+        want, meta = load(packed[name])
         got, meta_now = compute(name, make, flags, dtype)
         same = (meta == meta_now and got.keys() == want.keys()
                 and all(got[k].shape == want[k].shape for k in got))
@@ -168,6 +179,8 @@ if __name__ == "__main__":
         sys.exit(check(cases, torch.float64, 1e-6) > 0)
     if "--fp32" in words:
         sys.exit(check(cases, torch.float32, 1e-5) > 0)
+    fixtures = unpack() if os.path.exists(PACK) else {}
     for name, row in cases.items():
-        save(os.path.join(OUT, name + ".safetensors"), *compute(name, *row))
+        fixtures[name] = dump(*compute(name, *row))
         print(name)
+    pack({name: fixtures[name] for name in read_cases()})

@@ -10,7 +10,7 @@
 #   NVCC, JOBS, ARCHS="sm_80 sm_86 sm_89 sm_90". Registers of every kernel: build/nvcc/registers.txt
 # One nvcc per set: sm_80, sm_86 and sm_89 share their front end,
 # which takes as long as one of them.
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 NVCC=${NVCC:-nvcc} JOBS=${JOBS:-$(nproc)} ARCHS=${ARCHS:-sm_80 sm_86 sm_89 sm_90}
 only_list=; [ "$1" = list ] && { only_list=1; shift; }
 kind=${1:-covering}

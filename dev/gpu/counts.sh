@@ -5,7 +5,7 @@
 #   usage: dev/gpu/counts.sh                   `N passed, M failed`
 #          dev/gpu/counts.sh update            writes today's figures into dev/gpu/counts.tsv
 # A figure may rise by 2%, empty blocks not at all. CXX, CUDA (the toolkit's directory)
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda}
 if [ ! -f "$CUDA/include/cublasLt.h" ]; then
     echo "skipped: 1 count of memory accesses, no CUDA headers in $CUDA/include (set CUDA=)"

@@ -4,7 +4,7 @@
 #   usage: DATA=NAME dev/gpu/gpu_train.sh      a name under data/, a directory of shards or a text;
 #                                          without it bb, which makes no sink at this size
 #   OUT=gpu-results, MINUTES=5 each, STEPS=2000. An interrupted run goes on where it stopped
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 OUT=${OUT:-gpu-results} DATA=${DATA:-bb} STEPS=${STEPS:-2000} MINUTES=${MINUTES:-5}
 mkdir -p "$OUT"
 for s in ATTN=softmax ATTN=sigmoid BIAS=k; do

@@ -17,7 +17,7 @@
 # LDL + STL local memory are instructions in the text, not executed. cuobjdump and nvdisasm are
 # looked for in PATH, in the toolkit, in build/tools and where pip puts them (pip install
 # nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm). TO ADD an architecture to the table: a row in limits().
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 NVCC=${NVCC:-nvcc} CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda} PYTHON=${PYTHON:-python3}
 site=$($PYTHON -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])' 2> /dev/null)
 PATH=$PATH:$CUDA/bin:$site/nvidia/cu13/bin:$site/triton/backends/nvidia/bin

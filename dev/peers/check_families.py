@@ -354,6 +354,15 @@ def check(name, binary):
         return bad
 
 
+def save_answer(path, name, answer):
+    """adds an answer to those of a folder of models, a line each"""
+    answers = json.load(open(path)) if os.path.exists(path) else {}
+    answers[name] = answer
+    lines = [f"{json.dumps(key)}: {json.dumps(answers[key])}" for key in sorted(answers)]
+    with open(path, "w") as file:
+        file.write("{\n" + ",\n".join(lines) + "\n}\n")
+
+
 def save(out, names):
     """small models, their tokens and transformers' answers, for test/open/test_families.cpp"""
     small = dict(vocab_size=29, hidden_size=16, intermediate_size=12, n_embd=16, n_layer=2,
@@ -406,7 +415,7 @@ def save(out, names):
             os.remove(extra)
         answer = {"loss": loss, "alpha": alpha.round(8).reshape(-1).tolist(), "h_norm_first": first,
                   "h_norm_rest": rest}
-        json.dump(answer, open(os.path.join(out, name, "answer.json"), "w"))
+        save_answer(out.rstrip("/") + ".json", name, answer)
 
 
 if __name__ == "__main__":

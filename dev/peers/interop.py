@@ -124,6 +124,19 @@ lm = HFLM(pretrained="my-model", trust_remote_code=True, dtype="float32", device
 results = lm_eval.simple_evaluate(model=lm, tasks=[task], log_samples=True)
 ```
 
+**Hidden states**, with the numbers of `probe`: the length of the residual stream at the first token
+beside the others. The last one is what lm_head reads, after the final norm, where `probe` takes what
+the last layer gives:
+
+```python
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+model = AutoModelForCausalLM.from_pretrained("my-model", trust_remote_code=True, dtype=torch.float32)
+ids = AutoTokenizer.from_pretrained("my-model")("a door by the river", return_tensors="pt").input_ids
+for h in model(ids, output_hidden_states=True).hidden_states:    # (1, T, C): the embedding, then each layer
+    print(h[0, 0].norm().item(), h[0, 1:].norm(dim=-1).mean().item())
+```
+
 **TransformerLens** knows the classes of transformers, so it opens what is written as a family, and
 not our own PyTorch file:
 

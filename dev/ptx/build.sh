@@ -1,6 +1,6 @@
 #!/bin/sh
 # dev/ptx/build.sh -- compiles the interpreter into build/ptx/*.o where its sources are newer
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 CXX=${CXX:-g++}
 mkdir -p build/ptx
 for source in dev/ptx/*.cpp; do

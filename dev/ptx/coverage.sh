@@ -4,7 +4,7 @@
 # An instance that never ran is a failure, but for device_probe_kernel, which is there to be asked
 # for, and kernel_elu_norm without a position encoding, which test_cuda takes for one shape alone.
 #   usage: dev/ptx/coverage.sh [update] REPORT..
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 held=dev/ptx/coverage.tsv
 update=; [ "$1" = update ] && { update=1; shift; }
 found=$(mktemp) && trap 'rm -f "$found"' EXIT

@@ -29,7 +29,7 @@ import textwrap
 import time
 
 import runlog
-from runlog import die
+from runlog import die, say as print
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 # directories of the program's sources

@@ -11,7 +11,7 @@ is NAME, and models that are not there are named.
 import array, copy, glob, json, os, re, subprocess, sys
 
 import jobs, runlog
-from runlog import die
+from runlog import die, say as print
 
 
 # ==================================================================================================

@@ -11,6 +11,7 @@ import sys
 import jobs
 import runlog
 from jobs import ROOT, mean, spread
+from runlog import say as print
 from reproduce_results import machine, result, setting_of
 
 

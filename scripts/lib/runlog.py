@@ -38,6 +38,11 @@ def die(what, hint, code=2):
     sys.exit(code)
 
 
+def say(*words, **more):
+    """print, of words with names of files in them: scripts import it under that name."""
+    print(*(printable(str(w), "\n\t") for w in words), **more)
+
+
 def note(text):
     sys.stderr.write(f"note: {printable(text)}\n")
 
@@ -181,6 +186,11 @@ RESULTS = {
                "ours": [{"seed": "count", "run": "text", "status": "text", "tokens": "number",
                          "step0": POINT, "last": POINT}]}],
     "claims": [{"id!": "text", "text!": "text", "verdict!": "text", "numbers": "text"}],
+}
+EVALUATED = {
+    "checkpoint": "text", "data": "text", "T": "count", "n": "count", "bos": "text", "flags": "text",
+    "runs!": [{"name!": "text", "loss!": "number", "loss_error": "number", "change": "number",
+               "change_error": "number", "sink_1": "number", "spike": "number"}],
 }
 LOOK = "that line or field is damaged: write the file again"
 
@@ -499,15 +509,25 @@ def read_results(path):
     return o
 
 
-def is_results(path):
-    """True for a table of scripts/reproduce, False for a probe."""
+def what_is(path):
+    """What a .json file holds: a "table" of scripts/reproduce, an "eval", or a "probe"."""
     try:
         o = parse(read_text(path, "write one: scripts/reproduce, or ./train_sink probe RUN/step_N "
                                   "--json FILE"))
     except ValueError as e:
         die(f"{path}: got no JSON ({e}), wanted a table of scripts/reproduce or a probe",
             "name another file")
-    return isinstance(o, dict) and "table" in o
+    if not isinstance(o, dict): return "probe"
+    return "table" if "table" in o else "eval" if "runs" in o else "probe"
+
+
+def read_evaluated(path):
+    """What eval --json writes: a row for the plain model and one for each change of it."""
+    o = read_json(path, {"runs!": ""}, "write one: ./train_sink eval RUN/step_N --edit .. --json FILE")
+    check(path, o, EVALUATED)
+    return {**{k: o.get(k) for k in EVALUATED if k != "runs!"},
+            "runs": [{k.rstrip("!"): r.get(k.rstrip("!")) for k in EVALUATED["runs!"][0]}
+                     for r in o["runs"]]}
 
 
 # ---- 5 numbers of a run --------------------------------------------------------------------------

@@ -30,11 +30,11 @@ static Setting setting(kind norm, kind ffn) {
     std::vector<acc> x(s.m.num_params);
     Rng rng = rng_stream(3, 3);
     for (auto& v : x) { v = 0.5 * rng_normal(&rng); }
-    model_set(&s.m, x.data());
-    model_set(&s.kept, x.data());
+    model_set_weights(&s.m, x.data());
+    model_set_weights(&s.kept, x.data());
     for (int i = 0; i < N * (T + 1); i++) { s.seqs.push_back(rng_below(&rng, c.V)); }
     model_load(&s.kept, s.seqs.data(), N, T);
-    model_body(&s.kept);
+    model_layers(&s.kept);
     return s;
 }
 

@@ -376,7 +376,7 @@ static Setting setting() {
     std::vector<acc> x(s.m.num_params);
     Rng rng = rng_stream(7, 7);
     for (auto& v : x) { v = 0.7 * rng_normal(&rng); }
-    model_set(&s.m, x.data());
+    model_set_weights(&s.m, x.data());
     for (int b = 0; b < B; b++) { // no token twice in a sequence: equal keys would be a draw
         std::vector<int> ids;
         for (int v = 0; v < c.V; v++) { ids.push_back(v); }
@@ -866,14 +866,14 @@ static void test_gradients(Setting* s, const Naive& net) {
     }
     Model with = model_new(s->m.arch, T, true);
     Host weights(s->m.master, s->m.master + s->m.num_params);
-    model_set(&with, weights.data());
+    model_set_weights(&with, weights.data());
     const NormPair all = eval_gradients(&with, s->seqs.data(), n, T, T);
     check_near(n * all.first[1], first, 1e-6 * first, "gradient at token 1");
     double some = 0, mean = 0;
     for (int b = 0; b < n; b++) {
         model_zero(&with);
         model_load(&with, &s->seqs[b * (T + 1)], 1, T);
-        model_body(&with);
+        model_layers(&with);
         model_lm_head(&with, 1);
         model_backward(&with, false, [&](int l) {
             for (int t = 1; t < T && l == 1; t++) {
@@ -953,20 +953,20 @@ int main() {
                   return literal_whole(net, seq, [](const std::string&, int, Mat*) {});
               });
     CHECK(furthest(plain, want) < 1e-10, "the plain model: %g away", furthest(plain, want));
-    test_numbers();
-    test_outliers(&s);
-    test_masked(&s);
+    CASE("numbers") { test_numbers(); }
+    CASE("outliers") { test_outliers(&s); }
+    CASE("masked") { test_masked(&s); }
     if (!net.learns_positions()) {
         test_stream(&s, net, plain);
         test_evict(&s, net);
         test_evict_equals(&s, net);
         test_evict_window(&s);
     }
-    test_edits(&s, net, plain);
-    test_bits(&s, net, plain);
-    test_gradients(&s, net);
-    test_sink_at(&s, net);
-    test_seen(&s);
+    CASE("edits") { test_edits(&s, net, plain); }
+    CASE("bits") { test_bits(&s, net, plain); }
+    CASE("gradients") { test_gradients(&s, net); }
+    CASE("sink_at") { test_sink_at(&s, net); }
+    CASE("seen") { test_seen(&s); }
     model_free(&s.m);
     return check_done();
 }

@@ -1,6 +1,6 @@
 # the command eval, as it is used: on a checkpoint of the program's own
 #     sh test/after/test_eval_program.sh
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 program=build/cpu/train_sink; dir=$(mktemp -d); pass=0; fail=0
 trap 'rm -rf "$dir"' EXIT
 check() { # what, command..: does it succeed?

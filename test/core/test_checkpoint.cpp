@@ -580,15 +580,15 @@ static void test_fuzz(long tries) {
 int main() {
     dir = check_tmp();
     path = dir + "/x.safetensors";
-    test_round_trip();
-    test_dtypes();
-    test_lies();
-    test_latest();
-    test_json();
-    test_json_rules();
-    test_float_text();
-    test_files();
-    test_fuzz(2000);
+    CASE("round_trip") { test_round_trip(); }
+    CASE("dtypes") { test_dtypes(); }
+    CASE("lies") { test_lies(); }
+    CASE("latest") { test_latest(); }
+    CASE("json") { test_json(); }
+    CASE("json_rules") { test_json_rules(); }
+    CASE("float_text") { test_float_text(); }
+    CASE("files") { test_files(); }
+    CASE("fuzz") { test_fuzz(2000); }
     remove_tree(dir);
     return check_done();
 }

@@ -85,7 +85,7 @@ static void notes() {
 }
 
 int main() {
-    models();
-    notes();
+    CASE("models") { models(); }
+    CASE("notes") { notes(); }
     return check_done();
 }

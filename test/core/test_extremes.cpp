@@ -86,7 +86,7 @@ int main() {
     omp_set_num_threads(1);
     #define X_BIAS(bias, ...) check_variant<A, Bias_##bias>(attn, #bias);
     auto every_bias = [](auto a, const char* attn) { typedef decltype(a) A; BIAS_VARIANTS(X_BIAS) };
-    #define X_ATTN(attn, ...) every_bias(Attn_##attn(), #attn);
+    #define X_ATTN(attn, ...) CASE(#attn) { every_bias(Attn_##attn(), #attn); }
     ATTN_VARIANTS(X_ATTN)
     return check_done();
 }

@@ -228,7 +228,7 @@ void check_variant(const char* attn, const char* bias, const char* pe) {
             const real* ks = in.kstar.empty() ? NULL : in.kstar.data();
             Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
             std::vector<HeadMetrics> m((size_t)s.B * s.NH);
-            const StarColumn<const real> star = { ks, NULL };
+            const ExtraKey<const real> star = { ks, NULL };
             ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), in.qkv.data(), star, s);
             ref::attention_metrics<A, Bi, Pe>(m.data(), in.qkv.data(), stat.data(), star, {}, skip,
                                               s);
@@ -288,7 +288,7 @@ void check_variant(const char* attn, const char* bias, const char* pe) {
         }
     }
 }
-// ---- which extra columns are idle
+// ---- which extra keys are idle
 // is the pair one of CONFLICTS, which no binary has?
 static bool conflict(const std::string& attn, const std::string& bias) {
     #define X_CONFLICT(pair, why) #pair,
@@ -324,7 +324,7 @@ struct Attn_relu2 : AttnBase {
     static constexpr ZKind Z = Z_SUM;
     template <class F> HD static F sim(F s)       { return max_(s, F(0)) * max_(s, F(0)); }
 };
-// column_idle says yes exactly where no output depends on the column; and what is then measured is,
+// column_has_no_effect says yes exactly where no output depends on the column; what is then measured is,
 // bit for bit, what is measured without a column
 template <class A, class Bi> void check_idle(const char* attn, const char* bias) {
     if (Bi::column == NO_COLUMN || conflict(attn, bias)) { return; }
@@ -336,7 +336,7 @@ template <class A, class Bi> void check_idle(const char* attn, const char* bias)
     for (int has_v = Bi::learn_v; has_v < 2; has_v++) {
         if (has_v && !Bi::learn_v && !Bi::learn_k) { continue; }         // --v-star needs BIAS=k
         const Numbers v = has_v ? random_numbers(s.KV * s.HS, 1, 9) : Numbers();
-        const bool idle = column_idle(A::Z, Bi(), has_v, A::sim(0.0) == 0);
+        const bool idle = column_has_no_effect(A::Z, Bi(), has_v, A::sim(0.0) == 0);
         const Seen with = seen<A, Bi, Bi>(qkv, k, v, s);
         CHECK((with.out == none.out) == idle, "%s %s%s: idle is %d, the outputs say %d", attn, bias,
               has_v ? " with v*" : "", idle, with.out == none.out);
@@ -384,17 +384,17 @@ static void test_gate() {
 }
 int main() {
     omp_set_num_threads(1);
-    test_by_hand();
-    test_gate();
-    test_reports();
-    test_idle();
+    CASE("by_hand") { test_by_hand(); }
+    CASE("gate") { test_gate(); }
+    CASE("reports") { test_reports(); }
+    CASE("idle") { test_idle(); }
     #define X_BIAS(bias, ...) check_variant<A, Bias_##bias, Pe_nope>(attn, #bias, "nope");
     auto every_bias = [](auto a, const char* attn) {
         typedef decltype(a) A;
         BIAS_VARIANTS(X_BIAS)
         check_variant<A, Bias_none, Pe_alibi>(attn, "none", "alibi");
     };
-    #define X_ATTN(attn, ...) every_bias(Attn_##attn(), #attn);
+    #define X_ATTN(attn, ...) CASE(#attn) { every_bias(Attn_##attn(), #attn); }
     ATTN_VARIANTS(X_ATTN)
     return check_done();
 }

@@ -71,7 +71,7 @@ static void weights_set(Model* m) {
             x[t.at + i] = ends_with(t.name, "k_star") && unused ? 0 : v[i];
         }
     }
-    model_set(m, x.data());
+    model_set_weights(m, x.data());
 }
 static double step_loss(Model* m, const int* seqs, int B, int T) { // loss and gradient of one batch
     model_zero(m);
@@ -234,7 +234,7 @@ static void cache_compare(Model* m, const int* seq, const std::string& name) {
     for (int with : { 0, 1 }) {
         model_cache(m, with ? c.T : 0);
         for (int n = 3; n <= c.T + 1; n++) {
-            const real* row = model_read(m, std::vector<int>(seq, seq + n));
+            const real* row = model_forward_last(m, std::vector<int>(seq, seq + n));
             rows[with].insert(rows[with].end(), row, row + c.C);
             rows_alone += m->spans[0].position > 0;
         }
@@ -324,15 +324,15 @@ static void packed_check(const std::string& path) {
     }
     if (forest_fits(&m)) {
         model_load_forest(&m, tokens, forest);
-        model_body(&m);
-        packed.assign(act_top(&m), act_top(&m) + tokens.size() * c.C);
+        model_layers(&m);
+        packed.assign(lm_head_input(&m), lm_head_input(&m) + tokens.size() * c.C);
         for (auto& d : all) {
             std::vector<int> whole = d.tokens;
             whole.push_back(0);
             model_load(&m, whole.data(), 1, d.tokens.size());
-            model_body(&m);
-            alone.insert(alone.end(), act_top(&m) + d.shared * c.C,
-                         act_top(&m) + d.tokens.size() * c.C);
+            model_layers(&m);
+            alone.insert(alone.end(), lm_head_input(&m) + d.shared * c.C,
+                         lm_head_input(&m) + d.tokens.size() * c.C);
         }
         const double far = apart(packed, alone);
         CHECK(far < (is_double ? 1e-12 : 1e-5),

@@ -432,18 +432,20 @@ static void test_threads() {
 
 int main() {
     omp_set_num_threads(1);
-    test_embed();
-    for (int kind = 0; kind < 8; kind++) { test_norm(kind & 1, kind & 2, kind & 4); }
-    test_matmul();
-    for (int rot : { 6, 4, 2, 0 }) { test_rope(rot); }
-    test_phi();
-    for (bool all : { false, true }) { test_qk_norm(all); }
-    for (int width : { 1, SHAPE.HS }) { test_gate(width); }
-    test_heads();
-    #define X_FFN(name, act, gated, ...) test_ffn(#name, ACT_##act, gated);
+    CASE("embed") { test_embed(); }
+    CASE("norm") {
+        for (int kind = 0; kind < 8; kind++) { test_norm(kind & 1, kind & 2, kind & 4); }
+    }
+    CASE("matmul") { test_matmul(); }
+    CASE("rope") { for (int rot : { 6, 4, 2, 0 }) { test_rope(rot); } }
+    CASE("phi") { test_phi(); }
+    CASE("qk_norm") { for (bool all : { false, true }) { test_qk_norm(all); } }
+    CASE("gate") { for (int width : { 1, SHAPE.HS }) { test_gate(width); } }
+    CASE("heads") { test_heads(); }
+    #define X_FFN(name, act, gated, ...) CASE("ffn") { test_ffn(#name, ACT_##act, gated); }
     FFN_VARIANTS(X_FFN)
-    for (float cap : { 0.0f, 4.0f }) { test_classifier(cap); }
-    test_optimizers();
-    test_threads();
+    CASE("classifier") { for (float cap : { 0.0f, 4.0f }) { test_classifier(cap); } }
+    CASE("optimizers") { test_optimizers(); }
+    CASE("threads") { test_threads(); }
     return check_done();
 }

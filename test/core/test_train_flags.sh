@@ -1,6 +1,6 @@
 # flags of training that change the step: --optimizer muon, --min-context, --attn-bias-init, --init, --only
 #     sh test/core/test_train_flags.sh
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 dir=$(mktemp -d); pass=0; fail=0
 trap 'rm -rf "$dir"' EXIT
 check() { # what, command..: does it succeed?

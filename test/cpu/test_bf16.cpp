@@ -94,10 +94,10 @@ template <class A> void test_attention(AttnShape s) {
 }
 
 int main() {
-    test_rows();
+    CASE("rows") { test_rows(); }
     const int fastest = cpu::product_settings.last_kernel;
     for (int k = 0; k <= fastest; k++) {                 // every kernel that is here
-        if (!cpu::kernel_here(k)) { continue; }
+        if (!cpu::kernel_here(k) || !check_case("attention")) { continue; }
         cpu::product_settings.last_kernel = k;
         test_attention<Attn_softmax>(whole({ 2, 70, 4, 2, 16, 0, 0, 0, 16, 1, 1 }));
         test_attention<Attn_softmax_p>(whole({ 1, 70, 2, 1, 24, 0, 0, 0, 24, 2, 1 }));

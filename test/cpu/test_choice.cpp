@@ -59,7 +59,7 @@ static void test_settled(bool bf16) {
             CHECK(choice().name == kernels[k].name, "%s: kept %s", kind, choice().name.c_str());
         }
     }
-    product_choose(bf16, KERNELS - 1);
+    product_settings.chosen[bf16] = KERNELS - 1;
 }
 
 // the program: its log names the kernel, a run that goes on keeps it, nothing is written elsewhere
@@ -89,8 +89,8 @@ static void test_program() {
 
 int main() {
     dir = check_tmp();
-    test_table();
-    for (bool bf16 : { false, true }) { test_settled(bf16); }
-    test_program();
+    CASE("table") { test_table(); }
+    CASE("settled") { for (bool bf16 : { false, true }) { test_settled(bf16); } }
+    CASE("program") { test_program(); }
     return check_done();
 }

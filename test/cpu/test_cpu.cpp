@@ -13,6 +13,19 @@ using ref::real;
 
 static double within = 1e-11;                    // of the largest number
 
+// Names number `at` of an array of HeadMetrics: "alpha[1]", "entropy".
+static std::string metric_name(size_t at) {
+    static const char* const names[] = {
+        #define X(field, ...) #field,
+        HEAD_METRICS(X)
+        #undef X
+    };
+    const size_t i = at % (sizeof(HeadMetrics) / sizeof(float));
+    const size_t K = METRIC_K + 1;
+    if (i < 2 * K) { return strf("%s[%zu]", i < K ? "alpha" : "proxy", i % K); }
+    return names[i - 2 * K];
+}
+
 // the tensors that a call may write: as they were, and as ref leaves them
 struct Outputs {
     std::vector<Numbers*> at;
@@ -21,17 +34,21 @@ struct Outputs {
     Outputs(std::vector<Numbers*> at) : at(at) { for (auto* x : at) { before.push_back(*x); } }
     void restart() { for (size_t i = 0; i < at.size(); i++) { *at[i] = before[i]; } }
     void of_ref() { for (auto* x : at) { want.push_back(*x); } }
-    void of_cpu(const std::string& what, int threads) {
+    // names: of the outputs, as "({ &x, &w })"
+    void of_cpu(const std::string& what, const char* names, int threads) {
         for (size_t k = 0; k < at.size(); k++) {
             const Numbers &got = *at[k], &ref = want[k];
             if (ref.empty()) { continue; }
             const Worst w = worst_of(got, ref);
+            std::string name = split(names, '&').at(k + 1);
+            name = name.substr(0, name.find_first_of(", "));
+            if (name == "heads") { name += " " + metric_name(w.at); }
             CHECK(w.off <= within * w.top,
-                  "%s, %d threads: output %zu[%zu] is %.12g, ref says %.12g (largest %.3g)",
-                  what.c_str(), threads, k, w.at, got[w.at], ref[w.at], w.top);
+                  "%s, %d threads: %s[%zu] is %.12g, ref says %.12g (largest %.3g)",
+                  what.c_str(), threads, name.c_str(), w.at, got[w.at], ref[w.at], w.top);
             if (threads == 1) { first.push_back(got); continue; }
             CHECK(!memcmp(got.data(), first[k].data(), got.size() * sizeof(double)),
-                  "%s: output %zu has other bits with %d threads", what.c_str(), k, threads);
+                  "%s: %s has other bits with %d threads", what.c_str(), name.c_str(), threads);
         }
     }
 };
@@ -44,7 +61,7 @@ struct Outputs {
         omp_set_num_threads(threads); \
         agree_.restart(); \
         { namespace ops = cpu; __VA_ARGS__; } \
-        agree_.of_cpu(what, threads); \
+        agree_.of_cpu(what, #outputs, threads); \
     } \
     omp_set_num_threads(1); \
 }
@@ -261,7 +278,7 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
         Numbers out(N * s.NH * s.HS, NAN), stat(N * s.NH * 2, NAN), dqkv(qkv.size(), NAN);
         const Numbers dout = numbers(out.size(), 3), table = numbers(s.T * s.rot, 4);
         if (A::phi == PHI_ELU1) { ref::phi_elu1_forward(qkv.data(), s); }
-        const StarColumn<const real> star_column = { or_null(Bi::learn_k, ks), or_null(value, vs) };
+        const ExtraKey<const real> star_column = { or_null(Bi::learn_k, ks), or_null(value, vs) };
         AGREE(strf("%s T=%d", what.c_str(), s.T), ({ &out, &stat }),
               ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), qkv.data(), star_column,
                                                 s));
@@ -348,26 +365,27 @@ static void test_parts(long rows) {
 
 int main() {
     omp_set_num_threads(1);
-    for (long rows : { 1, 63, 64, 65, 130, 2001 }) { test_parts(rows); }
-    test_matmul(41, 35, 51);
-    test_matmul(1, 7, 3);
-    test_matmul(300, 130, 130);
-    for (int with = 0; with < 4; with++) { test_embed(with & 1, with & 2); }
-    for (int kind = 0; kind < 8; kind++) {
+    CASE("parts") { for (long rows : { 1, 63, 64, 65, 130, 2001 }) { test_parts(rows); } }
+    CASE("matmul") {
+        test_matmul(41, 35, 51);
+        test_matmul(1, 7, 3);
+        test_matmul(300, 130, 130);
+    }
+    CASE("embed") { for (int with = 0; with < 4; with++) { test_embed(with & 1, with & 2); } }
+    for (int kind = 0; kind < 8 && check_case("norm"); kind++) {
         test_norm(kind & 1, kind & 2, kind & 4, 133, 37);
         test_norm(kind & 1, kind & 2, kind & 4, 1, 1 + kind);
     }
-    test_heads(whole({ 2, 37, 4, 2, 6, 0, 0, 0, 6, 1, 1 }));
-    #define X_FFN(name, act, gated, ...) test_ffn(#name, ACT_##act, gated);
+    CASE("heads") { test_heads(whole({ 2, 37, 4, 2, 6, 0, 0, 0, 6, 1, 1 })); }
+    #define X_FFN(name, act, gated, ...) CASE("ffn") { test_ffn(#name, ACT_##act, gated); }
     FFN_VARIANTS(X_FFN)
     for (float cap : { 0.0f, 4.0f }) {
+        if (!check_case("classifier")) { break; }
         for (float dloss : { 0.0f, 0.25f }) { test_classifier(cap, dloss); }
-    }
-    for (float cap : { 0.0f, 4.0f }) {
         for (int part : { 1, 16, 66, 67 }) { test_classifier_part(cap, part); }
     }
-    test_optimizers();
-    #define X_ATTN(attn, ...) check_attn<Attn_##attn>(#attn);
+    CASE("optimizers") { test_optimizers(); }
+    #define X_ATTN(attn, ...) CASE(#attn) { check_attn<Attn_##attn>(#attn); }
     ATTN_VARIANTS(X_ATTN)
     return check_done();
 }

@@ -1324,30 +1324,30 @@ int main() {
     // the loader reports what it tokenized
     if (!freopen((dir + "/stderr").c_str(), "w", stderr)) { return 1; }
     setvbuf(stderr, NULL, _IONBF, 0);                    // as it was: a killed child has said it
-    test_bb(256, 1, 0.15, 1);
-    test_bb(64, 3, 0.1, 1);
-    test_bb(40, 2, 0.05, 0);
-    test_bb_streams();
-    test_permute();
-    test_order();
-    test_packing();
-    test_formats();
-    test_names_listed();
-    test_cache();
-    test_cache_damaged();
-    test_cache_together();
-    test_shards_changed();
-    test_changed_meanwhile();
-    test_mixture();
-    test_restore();
-    test_edits();
-    test_tokenize();
-    test_tokenize_directory();
-    test_long_text();
-    test_cuts();
-    test_prompts();
-    test_bad_input();
-    test_bad_text();
+    CASE("bb") { test_bb(256, 1, 0.15, 1); }
+    CASE("bb") { test_bb(64, 3, 0.1, 1); }
+    CASE("bb") { test_bb(40, 2, 0.05, 0); }
+    CASE("bb_streams") { test_bb_streams(); }
+    CASE("permute") { test_permute(); }
+    CASE("order") { test_order(); }
+    CASE("packing") { test_packing(); }
+    CASE("formats") { test_formats(); }
+    CASE("names_listed") { test_names_listed(); }
+    CASE("cache") { test_cache(); }
+    CASE("cache_damaged") { test_cache_damaged(); }
+    CASE("cache_together") { test_cache_together(); }
+    CASE("shards_changed") { test_shards_changed(); }
+    CASE("changed_meanwhile") { test_changed_meanwhile(); }
+    CASE("mixture") { test_mixture(); }
+    CASE("restore") { test_restore(); }
+    CASE("edits") { test_edits(); }
+    CASE("tokenize") { test_tokenize(); }
+    CASE("tokenize_directory") { test_tokenize_directory(); }
+    CASE("long_text") { test_long_text(); }
+    CASE("cuts") { test_cuts(); }
+    CASE("prompts") { test_prompts(); }
+    CASE("bad_input") { test_bad_input(); }
+    CASE("bad_text") { test_bad_text(); }
     remove_tree(dir);
     return check_done();
 }

@@ -1,6 +1,6 @@
 # docs/json.md against the files that the program writes: test/docs/json_page.py
 #     sh test/docs/test_json.sh
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 command -v python3 > /dev/null || { echo "skipped: no python3"; echo "0 passed, 0 failed"; exit; }
 root=$PWD program=$PWD/build/cpu/train_sink

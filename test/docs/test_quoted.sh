@@ -1,6 +1,6 @@
 # figures that README and docs/ quote against the stored runs: test/docs/quoted.py
 #     sh test/docs/test_quoted.sh
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 command -v python3 > /dev/null || { echo "skipped: no python3"; echo "0 passed, 0 failed"; exit; }
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT

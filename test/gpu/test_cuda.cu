@@ -481,8 +481,8 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
 #ifdef EMU
     const emu::Counts before = emu::counts;
 #endif
-    const StarColumn<const float> star = { key ? ks.c() : NULL, value ? vs.c() : NULL };
-    const StarColumn<const cuda::real> gpu_star = { key ? ks.r() : NULL, value ? vs.r() : NULL };
+    const ExtraKey<const float> star = { key ? ks.c() : NULL, value ? vs.c() : NULL };
+    const ExtraKey<const cuda::real> gpu_star = { key ? ks.r() : NULL, value ? vs.r() : NULL };
     cpu::attention_forward<A, Bi, Pe>(out.c(), stat.c(), qkv.c(), star, s);
     cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), gpu_star, s);
     // scores are about 1, but may cancel: a weight of 1e-4 that was a sum of 96 products has
@@ -645,7 +645,7 @@ static void test_turned(int B, int T, int HS, int window) {
     Tensor qkv = random_tensor(N * W), dout = random_tensor(N * O), ks = random_tensor(HS),
            table = random_turns(s);
     Tensor out = empty_tensor(N * O), stat = empty_tensor(N * s.NH * 2, false);
-    const StarColumn<const cuda::real> star = { ks.r(), NULL };
+    const ExtraKey<const cuda::real> star = { ks.r(), NULL };
     cuda::attention_forward<Attn_softmax, Bias_kv, Pe_alibi>(out.r(), stat.f(), qkv.r(), star, s);
     Tensor two = empty_tensor(N * W), one = empty_tensor(N * W);
     auto backward = [&](Tensor& dqkv, const float* turns) {
@@ -680,7 +680,7 @@ static void test_variants() {
     test_variant<Attn_softpick, Bias_logit, Pe_nope>("ATTN=softpick BIAS=logit", true);
     test_variant<Attn_softcap, Bias_kv, Pe_relative>("ATTN=softcap BIAS=kv PE=relative", true);
 #else
-// every ATTN, with an extra column where it may have one; every BIAS and every PE with one ATTN
+// every ATTN, with an extra key where it may have one; every BIAS and every PE with one ATTN
 #define X_ATTN(a, ...) \
     test_variant<Attn_##a, \
                  std::conditional_t<Attn_##a::phi == PHI_NONE, Bias_kv, Bias_none>, \

@@ -107,7 +107,7 @@ static Results computed(bool simple, const AttnInputs& in, const Inputs& dout) {
 }
 
 template <class A, class Bi, class Pe>
-static Results on_cpu(const Inputs& qkv, StarColumn<const float> star, const Inputs& dout,
+static Results on_cpu(const Inputs& qkv, ExtraKey<const float> star, const Inputs& dout,
                       const AttnShape& s) {
     Results r;
     r.out.resize(dout.cpu.size());
@@ -133,7 +133,7 @@ static void test_one(const char* name, AttnShape s) {
     const Inputs qkv(N * attn_row(s), A::phi == PHI_ELU1), dout(N * s.NH * s.HS), ks(S), vs(S);
     const bool key = Bi::column != NO_COLUMN && Bi::learn_k;
     const bool value = Bi::column != NO_COLUMN;
-    const StarColumn<const float> star = { key ? ks.cpu.data() : NULL,
+    const ExtraKey<const float> star = { key ? ks.cpu.data() : NULL,
                                            value ? vs.cpu.data() : NULL };
     const AttnInputs in = { qkv.gpu, { key ? ks.gpu : NULL, value ? vs.gpu : NULL }, s };
     const Results got = computed<A, Bi, Pe, HS>(false, in, dout);

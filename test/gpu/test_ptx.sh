@@ -9,7 +9,7 @@
 #                                          make ptx-all
 #          PTX_SET=update test/gpu/test_ptx.sh writes today's coverage
 #   CXX, NVCC, CUDA (the toolkit's directory), JOBS
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 CXX=${CXX:-g++} NVCC=${NVCC:-nvcc} CUDA=${CUDA:-/usr/local/cuda} JOBS=${JOBS:-$(nproc)}
 DIR=build/test/ptx
 mkdir -p $DIR

@@ -199,11 +199,49 @@ static void longrope_check() {
     refused(name, "\"short_factor\": [\n      1.0,", "\"short_factor\": [\"x\",", "a list of");
 }
 
+// A tokenizer of 29 letters, for a model that has none: a is 0.
+static std::string letters_tokenizer() {
+    std::string vocab;
+    for (int id = 0; id < 29; id++) {
+        const std::string letter(1, (char)(id < 26 ? 'a' + id : 'A' + id - 26));
+        list_add(&vocab, "\"" + letter + "\": " + std::to_string(id));
+    }
+    return "{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": "
+           "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": true}, "
+           "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\"}, \"model\": {\"type\": "
+           "\"BPE\", \"vocab\": {" + vocab + "}, \"merges\": []}}";
+}
+
+// The same in score: items of every length up to the limit, then with one that reads a token more.
+static void beyond_score_check(const std::string& name, const std::string& dir, int most) {
+    file_write(dir + "/tokenizer.json", letters_tokenizer());
+    file_write(dir + "/tokenizer_config.json", "{\"eos_token\": \"C\"}");
+    std::string items;
+    const std::string text = "dbheacafgbdeachbdfeagcbdhafeg";
+    for (int read = 4; read <= most + 1; read++) {       // the last letter is not read
+        items += "{\"context\": \"" + text.substr(0, 3) + "\", \"continuation\": \"" +
+                 text.substr(3, read - 2) + "\", \"delimiter\": \"\"}\n";
+        file_write(SCRATCH + "task.jsonl", items);
+        if (read < most) { continue; }
+        const Ran r = check_run(std::string(TRAIN_SINK) + " score " + dir + " --task " + SCRATCH +
+                                "task.jsonl");
+        // of dynamic the limit is the context itself, to which a longer item is cut
+        const bool cut = r.code == 0 && r.says("1 cut at the front") && name == "qwen2";
+        const bool refused = cut || (r.code == EXIT_USER && r.says("other positions beyond 20"));
+        CHECK(read <= most ? r.code == 0 : refused, "%s: score reads %d tokens of %d: exit %d, %s%s",
+              name.c_str(), read, most, r.code, r.out.c_str(), r.err.c_str());
+    }
+}
+
 // One token beyond the context that was trained is refused after every shorter length: the tables of
-// positions may be longer by then.
-static void beyond_check(const std::string& name, const std::string& context) {
+// positions may be longer by then. context: the key that says it, with its value.
+static void beyond_check(const std::string& name, const std::string& context,
+                         const std::string& more = "") {
     const int most = 20;
     const std::string dir = changed(name, context, context.substr(0, context.rfind(' ')) + " 20");
+    const std::string was = "\"rope_type\": \"default\"";
+    std::string config = file_read(dir + "/config.json");
+    if (!more.empty()) { file_write(dir + "/config.json", config.replace(config.find(was), was.size(), more)); }
     const std::string generate = std::string(TRAIN_SINK) + " generate " + dir +
                                  " --temperature 0 --prompt '5 17 3 8' --tokens ";
     const char* says = "other positions beyond 20";
@@ -227,6 +265,7 @@ static void beyond_check(const std::string& name, const std::string& context) {
                   name.c_str(), command, T, r.code, r.err.c_str());
         }
     }
+    beyond_score_check(name, dir, most);
 }
 
 // Changes the header of the weights of a copy of the family, which says what its tensors are called.
@@ -323,6 +362,8 @@ static void scaling_check() {
     longrope_check();
     beyond_check("phi3_longrope", "\"original_max_position_embeddings\": 64");
     beyond_check("ministral3", "\"original_max_position_embeddings\": 40");
+    beyond_check("qwen2", "\"max_position_embeddings\": 64",
+                 "\"rope_type\": \"dynamic\", \"factor\": 2.0");
     refused("stablelm", "\"partial_rotary_factor\": 0.25", "\"partial_rotary_factor\": 0.4",
             "3 of 8 channels");
 }
@@ -353,8 +394,58 @@ static void defaults_check() {
             "wanted 2 layers");
 }
 
+// Tensors beside a complete model: what they are, and the line that leaves them out. Those of a layer
+// are of another model.
+static void beside_check() {
+    const std::string was = "\"lm_head.weight\"";
+    for (std::string name : { "v_head.summary.weight", "score.weight", "ema.model.norm.weight",
+                              "classifier.bias", "value_head.0.weight", "qa_outputs.weight",
+                              "model.layers.1.self_attn.q_proj.bias" }) {
+        const std::string dir = changed("qwen3", "{", "{");
+        header_changed(dir, [&](std::string* header) {
+            const size_t at = header->find(was);
+            const std::string row = "\"" + name + "\": {\"dtype\": \"F32\", \"shape\": [0], "
+                                    "\"data_offsets\": [0, 0]}, ";
+            header->insert(at, row);
+        });
+        const Ran r = probe(dir, SCRATCH + "refused.json");
+        const bool ours = starts_with(name, "model.");
+        CHECK(r.code == EXIT_USER && r.says(name.c_str()) &&
+              r.says(ours ? "of different models" : "something beside this model") &&
+              (ours || (r.says("transformers leaves it out") && !r.says("get both again"))),
+              "%s: exit %d, %s", name.c_str(), r.code, r.err.c_str());
+    }
+}
+
+// A family that training turns into another model says what will learn that it has not.
+static void init_check() {
+    const std::string both = "post_attention_layernorm (shared there)";
+    const std::string ones = "input_layernorm (all ones there)";
+    for (auto& [name, says] : std::vector<std::pair<std::string, std::string>>{
+             { "cohere", both }, { "gptj", both }, { "phi", both }, { "falcon_7b", both },
+             { "olmo", ones }, { "nanochat", ones }, { "qwen2", "" }, { "falcon_40b", "" },
+             { "stablelm", "" }, { "glm4", "" } }) {
+        const Ran r = check_run(std::string(TRAIN_SINK) + " train --init " + FAMILIES + name + " -d " +
+                                FAMILIES + "tokens -n 1 --seq 16 -b 2 --val-seqs 2 --probe-seqs 2 "
+                                "--eval-every 0 -o " + SCRATCH + "init");
+        const bool said = r.says("has no such weights of its own");
+        CHECK(r.code == 0 && said == !says.empty() && r.says(says.c_str()), "%s: exit %d, %s%s",
+              name.c_str(), r.code, r.out.c_str(), r.err.c_str());
+        check_run("rm -rf " + SCRATCH + "init");
+    }
+}
+
 int main() {
-    make_dirs(SCRATCH);
+    make_dirs(SCRATCH + "adapter");
+    beside_check();
+    init_check();
+    refused("qwen3", "\"silu\"", "\"relu2\"", "hidden_act is \"relu2\", wanted one of: relu, gelu,");
+    refused("nanochat", "\"relu2\"", "\"quick\"", "wanted one of: relu, relu2, gelu,");
+    for (const char* file : { "/adapter_model.safetensors", "/adapter_model.bin" }) {
+        file_write(SCRATCH + "adapter" + file, "x");
+        const Ran r = probe(SCRATCH + "adapter" + file, SCRATCH + "refused.json");
+        CHECK(r.code == EXIT_USER && r.says("an adapter (LoRA)"), "%s: %s", file, r.err.c_str());
+    }
     for (auto& name : dir_list(FAMILIES)) {
         if (name != "tokens") { family_check(name, FAMILIES + name); }
     }

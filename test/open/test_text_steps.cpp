@@ -199,7 +199,7 @@ static void test_normalizers() {
 }
 
 int main() {
-    test_expressions();
-    test_normalizers();
+    CASE("expressions") { test_expressions(); }
+    CASE("normalizers") { test_normalizers(); }
     return check_done();
 }

@@ -83,6 +83,7 @@ for seed in 1 2 3; do
     ok "its gradients are not called wrong"   gradients relu --seed $seed
 done
 ok "a corner is named"                    sh -c './relu check --seed 1 | grep "a corner or a jump"'
+ok "and the rows of attention at it"      sh -c './relu check --seed 1 | grep "at a corner, rows [01]:[0-9]"'
 cp attention_variants.cuh right
 sed -i '/struct Attn_relu2_norm/,/^};/s/F(2)/F(1)/' attention_variants.cuh
 ok "with a wrong derivative it builds"    build wrong ATTN=relu2_norm
@@ -146,7 +147,7 @@ else
 fi
 
 # ---- 4 a key of another family's config.json: scores of heads of 4 are halved as it is
-answer=$(grep -o '"loss": *[0-9.]*' test/open/families/llama_llama3/answer.json | grep -o '[0-9.]*$')
+answer=$(sed -n 's/^"llama_llama3": {"loss": \([0-9.]*\),.*/\1/p' test/open/families.json)
 ok "attention_multiplier is taken"        probe reference
 ok "0.5 changes nothing"                  near "$(loss)" "$answer"
 multiplier 1.5

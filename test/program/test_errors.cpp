@@ -428,7 +428,7 @@ static void test_help_lines() {
         { "tokenize", "--bos", "none or doc", "seq" },  { "score", "--bos", "[default]", "probe" },
         { "probe", "--bos", "or a token", "score" },    { "eval", "--bos", "or a token", "score" },
         { "generate", "--seed", "tokens", "weights" },  { "bench", "--json", "times", "eval" },
-        { "score", "--json", "scores", "bench" },       { "train", "--probe-len", "T of", "list" },
+        { "score", "--json", "scores", "bench" },       { "train", "--probe-len", "length", "list" },
         { "probe", "--probe-len", "a list", "probe takes" },
     };
     for (auto& l : LINES) {
@@ -874,7 +874,7 @@ int main() {
     CHECK(help2.code == 0 && help2.says("--dump-heads") && !help2.says("--steps") &&
               !help2.says("train_sink generate"),
           "--help of a command is of that command alone: %s", help2.out.c_str());
-    test_help();
+    CASE("help") { test_help(); }
     std::string each;                    // what the commands list; check has no flag of its own
     const char* names[] = { "train", "probe", "eval", "generate", "score", "tokenize",
                             "export", "bench" };
@@ -896,22 +896,22 @@ int main() {
                   c.says("model.layers.1.self_attn.q_proj.weight") && !c.says("WRONG"),
               "%s: %d %s %s", args, c.code, c.out.c_str(), c.err.c_str());
     }
-    test_flags();
-    test_hints();
-    test_help_lines();
-    test_ranges();
-    test_answers();
-    test_export();
-    test_resume();
-    test_checkpoints();
-    test_notes();
-    test_not_finite();
-    test_closed();
-    test_last_update();
-    test_disk();
-    test_large_ids();
-    test_limits();
-    test_memory();
+    CASE("flags") { test_flags(); }
+    CASE("hints") { test_hints(); }
+    CASE("help_lines") { test_help_lines(); }
+    CASE("ranges") { test_ranges(); }
+    CASE("answers") { test_answers(); }
+    CASE("export") { test_export(); }
+    CASE("resume") { test_resume(); }
+    CASE("checkpoints") { test_checkpoints(); }
+    CASE("notes") { test_notes(); }
+    CASE("not_finite") { test_not_finite(); }
+    CASE("closed") { test_closed(); }
+    CASE("last_update") { test_last_update(); }
+    CASE("disk") { test_disk(); }
+    CASE("large_ids") { test_large_ids(); }
+    CASE("limits") { test_limits(); }
+    CASE("memory") { test_memory(); }
     test_nan("1e6");                          // the loss becomes NaN
     test_nan("1e30");                         // the gradient does, while the loss is still a number
     remove_tree(dir);

@@ -4,6 +4,7 @@ model has, tensors under names of wrappers, text with escapes in it, files that 
 are read. The program has to name what is wrong, within a bound of time and memory.
 */
 #include "../check.h"
+#include "../../files/maps.h"
 #include <signal.h>
 #include <sys/resource.h>
 #include <thread>
@@ -354,18 +355,39 @@ static void test_changes() {
     CHECK(r.code == 0, "a shard that is replaced: %d %s", r.code, r.err.c_str());
 }
 
+// Of many files that are mapped, more than a list of any length holds, the one that was cut is named.
+static void test_maps() {
+    make_dirs(dir + "/many");
+    const auto name = [](int i) { return dir + strf("/many/%d.bin", i); };
+    const int files = 10000;
+    const Died d = check_dies([&] {
+        maps_watch();
+        std::vector<FileMap> maps;
+        for (int i = 0; i < files; i++) {
+            file_write(name(i), std::string(8192, 'x'));
+            maps.push_back(file_map(name(i), 1, "token"));
+        }
+        if (truncate(name(files - 1).c_str(), 0)) { _exit(99); }
+        _exit(maps.back().data[4096]);
+    });
+    CHECK(d.code == EXIT_MACHINE && d.says("9999.bin: was cut short or replaced"),
+          "the last of %d files: %d %s", files, d.code, d.err.c_str());
+    remove_tree(dir + "/many");
+}
+
 int main() {
     home = check_run("pwd").out;
     home.pop_back();
     binary = check_quoted(home + "/build/cpu/train_sink");
     dir = check_tmp();
     setenv("OMP_NUM_THREADS", "1", 1); setenv("OMP_WAIT_POLICY", "passive", 1);
-    test_printable();
-    test_numbers();
-    test_positions();
-    test_names();
-    test_terminal();
-    test_changes();
+    CASE("printable") { test_printable(); }
+    CASE("numbers") { test_numbers(); }
+    CASE("positions") { test_positions(); }
+    CASE("names") { test_names(); }
+    CASE("terminal") { test_terminal(); }
+    CASE("changes") { test_changes(); }
+    CASE("maps") { test_maps(); }
     remove_tree(dir);
     return check_done();
 }

@@ -2,7 +2,7 @@
 # are opened and measured as they were then. A key that they do not have means the default
 #     test/old/NAME/      as 3a5150d saved them: --window 9; BIAS=sink_token FFN=gelu COMBINE=sum; BIAS=v PE=absolute
 #     probe.json          what its `probe -d bb --bb-vocab 24 --probe-seqs 4 --probe-len 12 --json` wrote
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 program=build/cpu/train_sink; dir=$(mktemp -d); passed=0; failed=0
 trap 'rm -rf "$dir"' EXIT
 ok() {

@@ -128,11 +128,12 @@ static void test_alone(int rank, const char* says) {
 
 int main() {
     setenv("DIST_TIMEOUT", "20", 1);
-    test_launchers();
-    test_slurm();
-    test_rendezvous(false);
-    test_rendezvous(true);
-    test_alone(0, "rank 0 of 3 has waited 1 s there for the others");
-    test_alone(2, "rank 2 of 3 has waited 1 s there for rank 0");
+    CASE("launchers") { test_launchers(); }
+    CASE("slurm") { test_slurm(); }
+    CASE("rendezvous") { for (bool stale : { false, true }) { test_rendezvous(stale); } }
+    CASE("alone") {
+        test_alone(0, "rank 0 of 3 has waited 1 s there for the others");
+        test_alone(2, "rank 2 of 3 has waited 1 s there for rank 0");
+    }
     return check_done();
 }

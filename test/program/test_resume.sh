@@ -1,7 +1,7 @@
 # a run saves by itself, `--resume -o DIR` alone goes on bit for bit, and nothing that was edited or
 # damaged meanwhile goes unnoticed
 #     sh test/program/test_resume.sh
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 program=$PWD/build/cpu/train_sink
 report=$PWD/scripts/report.py

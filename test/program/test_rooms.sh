@@ -3,14 +3,15 @@
 # their tests builds without a warning, trains to the same bits as the whole tree, opens, probes and
 # resumes a run of it, and says in one line what it does not have
 #     sh test/program/test_rooms.sh     ALL=1: and passes the tests of the core, which it builds there
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 if ! git rev-parse -q --verify HEAD > /dev/null 2>&1; then
     echo "skipped: 1 test of a copy of the last commit, no git here"
     echo "0 passed, 0 failed"
     exit 0
 fi
-make -s binary BACKEND=cpu || exit 1
+jobs=${JOBS:-$(nproc)}
+make -s -j"$jobs" binary BACKEND=cpu || exit 1
 whole=$PWD/build/cpu/train_sink
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
@@ -19,7 +20,7 @@ cd "$copy" || exit 1
 rm -rf open after test/open test/after
 [ "$(make -s rooms)" = "core commands shell cpu cuda dist files tokenizer dataloader" ]
 ok $? "the rooms of the copy: $(make -s rooms)"
-make -s binary BACKEND=cpu CXX='g++ -Werror' > make.txt 2>&1; ok $? "the copy does not build: $(head -n 5 make.txt)"
+make -s -j"$jobs" binary BACKEND=cpu CXX='g++ -Werror' > make.txt 2>&1; ok $? "the copy does not build: $(head -n 5 make.txt)"
 core=$PWD/build/cpu/train_sink
 hash_of() { grep -o '"params_hash":"[0-9a-f]*"' "$1/log.jsonl" | tail -n 1; }
 
@@ -65,7 +66,7 @@ mkdir theirs; echo '{"model_type": "gpt2"}' > theirs/config.json; refused "gpt2"
 printf 'GGUF' > model.gguf; refused "open/" probe model.gguf
 
 if [ -n "$ALL" ]; then
-    make -s core-tests JOBS="${JOBS:-$(nproc)}" > tests.txt 2>&1; code=$?
+    make -s core-tests JOBS="$jobs" CXX='g++ -Werror' > tests.txt 2>&1; code=$?
     grep -v "^building\|^compiling" tests.txt
     total=$(tail -n 1 tests.txt); p=${total%% passed*}
     case $p in *[!0-9]*|'') p=0 ;; esac

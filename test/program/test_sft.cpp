@@ -353,12 +353,12 @@ static void test_no_target() {
 
 int main() {
     dir = check_tmp();
-    test_templates();
-    test_shapes();
-    test_segments();
-    test_loss_keys();
-    test_batches();
-    test_no_target();
+    CASE("templates") { test_templates(); }
+    CASE("shapes") { test_shapes(); }
+    CASE("segments") { test_segments(); }
+    CASE("loss_keys") { test_loss_keys(); }
+    CASE("batches") { test_batches(); }
+    CASE("no_target") { test_no_target(); }
     remove_tree(dir);
     return check_done();
 }

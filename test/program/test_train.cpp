@@ -1020,26 +1020,26 @@ int main(int argc, char**) {
     binary = check_quoted(home + "/build/cpu/train_sink");
     dir = check_tmp();
     setenv("OMP_NUM_THREADS", "2", 1); setenv("OMP_WAIT_POLICY", "passive", 1);
-    test_golden(argc > 1);
+    CASE("golden") { test_golden(argc > 1); }
     if (argc > 1) { return 0; }
-    test_log();
-    test_same_bits();
-    test_products();
+    CASE("log") { test_log(); }
+    CASE("same_bits") { test_same_bits(); }
+    CASE("products") { test_products(); }
     const double begin = now_ms();
     const std::string whole = train("whole", LONG_RUN);
     const double seconds = (now_ms() - begin) / 1e3;
-    test_resume(whole);
-    test_disturbed(whole);
-    test_kill(whole, seconds);
-    test_stop(whole);
-    test_resume_flags();
-    test_directory();
-    test_terminal();
-    test_updates();
-    test_text();
-    test_tokenizer();
-    test_probe();
-    test_bench();
+    CASE("resume") { test_resume(whole); }
+    CASE("disturbed") { test_disturbed(whole); }
+    CASE("kill") { test_kill(whole, seconds); }
+    CASE("stop") { test_stop(whole); }
+    CASE("resume_flags") { test_resume_flags(); }
+    CASE("directory") { test_directory(); }
+    CASE("terminal") { test_terminal(); }
+    CASE("updates") { test_updates(); }
+    CASE("text") { test_text(); }
+    CASE("tokenizer") { test_tokenizer(); }
+    CASE("probe") { test_probe(); }
+    CASE("bench") { test_bench(); }
     remove_tree(dir);
     return check_done();
 }

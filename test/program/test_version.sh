@@ -1,6 +1,6 @@
 # core/version.h against everything that names a version
 #     sh test/program/test_version.sh
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 program=build/cpu/train_sink; dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -1,7 +1,7 @@
 # the pictures of docs/: in true color, each color of their series in them, and on a page
 # (a PNG reduced to a palette once made two of three models one color)
 #     sh test/scripts/test_figures.sh
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 command -v python3 > /dev/null || { echo "skipped: no python3"; echo "0 passed, 0 failed"; exit; }
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT

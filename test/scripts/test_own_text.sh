@@ -1,7 +1,7 @@
 # what a first hour types: a tokenizer of one's own, `generate -n`, plot.py --help without numpy,
 # runs one directory deeper
 #     sh test/scripts/test_own_text.sh
-cd "$(dirname "$0")/../.." || exit 1
+CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 need_python 11 test_own_text
 program=build/cpu/train_sink; dir=$(mktemp -d)
@@ -10,7 +10,7 @@ $PYTHON scripts/make_tokenizer.py --help > "$dir/out" 2>&1; ok $? "make_tokenize
 refuses() { # what is said, words
     said=$1; shift
     $PYTHON scripts/make_tokenizer.py "$@" > "$dir/out" 2>&1; code=$?
-    [ $code -eq 1 ] && grep -q -- "^error: .*$said" "$dir/out"; ok $? "make_tokenizer.py $*: exit $code: $(cat "$dir/out")"
+    [ $code -eq 2 ] && grep -q -- "^error: .*$said" "$dir/out"; ok $? "make_tokenizer.py $*: exit $code: $(cat "$dir/out")"
 }
 echo "one two three" > "$dir/my.txt"
 refuses "257 or more" "$dir/my.txt" -o "$dir/tok" --vocab 200
