@@ -4,7 +4,10 @@ of shards; reading, encoding, writing; what is checked before; the directory; to
 */
 #include "tokenize.h"
 #include <map>
+#include <mutex>
 #include <set>
+#include <system_error>
+#include <thread>
 #include <omp.h>
 #include "../files/lock.h"
 #include "../files/look.h"
@@ -227,10 +230,24 @@ static std::string write_next(Job* job, const TextBlock& b) {
     return ahead ? "" : b.error;
 }
 
+// Returns how many of n threads the system gives: OpenMP ends a program that gets fewer.
+static int threads_given(int n) {
+    std::mutex gate;
+    gate.lock();
+    std::vector<std::thread> all;
+    try {
+        for (int i = 1; i < n; i++) { all.emplace_back([&] { gate.lock(); gate.unlock(); }); }
+    } catch (const std::system_error&) { }               // a limit of processes
+    gate.unlock();
+    for (auto& thread : all) { thread.join(); }
+    return (int)all.size() + 1;
+}
+
 // Reads blocks, some for each thread, encodes all of these at once, and writes them in the order of
 // the text. Returns the error of a broken record, or "".
 static std::string run_blocks(Job* job) {
-    const int threads = job->o.threads > 0 ? job->o.threads : omp_get_max_threads();
+    const int wanted = job->o.threads > 0 ? job->o.threads : omp_get_max_threads();
+    const int threads = threads_given(wanted);
     std::vector<TextBlock> blocks(3 * threads);
     for (size_t n = 1; n > 0;) {
         for (n = 0; n < blocks.size() && read_block(job, &blocks[n]);) { n++; }
