@@ -482,10 +482,12 @@ inline long stat_at(int b, int t, int h, AttnShape s) {
 //      Z   = sum_j w_j
 //      A_j = w_j / Z
 //      o_t = sum_j A_j v_j
-// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra key
+// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra key.
+// With rope_table, q and k are first rotated in place
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, const real* qkv, ExtraKey<const real> star,
-                       AttnShape s) {
+void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> star,
+                       const acc* rope_table, AttnShape s) {
+    if (rope_table) { rope(qkv, rope_table, +1, s); }
     const real alpha = attn_alpha<A, real>(s);
     const real p = s.p;
 #pragma omp parallel for

@@ -258,12 +258,19 @@ static void qk_norm_backward(Model* m, int l) {
                           attn_shape(m, l));
 }
 
-// -- rotary: rotates q and k by their position. If no stage comes between, attention's backward
-// pass rotates them back
+// -- rotary: q and k are rotated by their position. If no stage lies between, attention does it in
+// training, and its backward rotates them back
+
+static bool rotates_in_attention(const Model* m);
+
+// Tells whether attention's forward pass rotates: if nobody looks at q and k before.
+static bool rotates_late(const Model* m) {
+    return m->train && !m->stage_hook && !m->cache && rotates_in_attention(m);
+}
 
 static void rotary_forward(Model* m, int l) {
     const acc* table = layer_rope(m, l);
-    if (!table) { return; }
+    if (!table || rotates_late(m)) { return; }
     for (const Span& span : m->spans) {
         const acc* from = row_of(table, span.position, rotated(m->arch));
         ops::rope(act_qkv(m, l, span.row), from, +1, attn_shape_span(m, l, span));
@@ -361,7 +368,8 @@ static void attend_forward(Model* m, int l) {
     for (const Span& span : m->spans) {
         if (span.position > 0) { continue; }
         variant::attend(act_att(m, l, span.row), act_stat(m, l, span.row), act_qkv(m, l, span.row),
-                        extra_key(m, l), attn_shape_span(m, l, span));
+                        extra_key(m, l), rotates_late(m) ? layer_rope(m, l) : NULL,
+                        attn_shape_span(m, l, span));
     }
     attention_continued(m, l);
 }

@@ -4,38 +4,18 @@ anatomy.cpp -- probe --anatomy: three tables and what they say, and the object o
 #include "anatomy.h"
 #include "../commands/probe_data.h"
 #include "../flags.h"
-#include "../tokenizer.h"
-
-// Writes a number in four digits, "-" where there is none.
-static std::string cell(double x, const char* format = "%.4g") {
-    return std::isfinite(x) ? strf(format, x) : "-";
-}
-
-// Writes the token of a spike as it can be read: "the", or its id where nothing can be.
-static std::string quoted_token(const Tokenizer& tok, int id) {
-    const std::string text = tokenizer_decode(tok, &id, 1, false);
-    std::string shown;
-    for (char c : text) {
-        if (c == '\n') { shown += "\\n"; }
-        if (c != '\n') { shown += c; }
-    }
-    return "'" + printable(shown) + "'";
-}
+#include "cell.h"
 
 static void print_stream(const Anatomy& a, const Tokenizer& tok) {
     printf("1. The stream. After each layer: the largest entry of any h; what attention and the "
            "FFN write,\n   as a norm at token 1 over that at the others; h of token 1 in channel "
-           "%d\n", a.channel);
-    printf("layer   largest  channel  token             attn     FFN  channel %d\n", a.channel);
+           "%d\nlayer   largest   channel      attn       FFN  channel c  token\n", a.channel);
     for (size_t l = 0; l < a.layers.size(); l++) {
         const AnatomyLayer& layer = a.layers[l];
-        const std::string shown = quoted_token(tok, layer.spike_id);
-        const std::string token = strf("%g ", layer.spike_token) + shown;
-        printf("%5zu %9s %8g  %-14s %7s %7s  %9s", l, cell(layer.spike, "%.5g").c_str(),
-               layer.spike_channel, token.c_str(),
-               cell(layer.attn_first / layer.attn_rest, "%.3g").c_str(),
-               cell(layer.ffn_first / layer.ffn_rest, "%.3g").c_str(),
-               cell(layer.state, "%.5g").c_str());
+        printf("%5zu", l);
+        print_cells({ layer.spike, layer.spike_channel, layer.attn_first / layer.attn_rest,
+                      layer.ffn_first / layer.ffn_rest, layer.state });
+        printf("   %g %s", layer.spike_token, quoted_token(tok, layer.spike_id).c_str());
         if ((int)l == a.step_up)   { printf("  steps up"); }
         if ((int)l == a.step_down) { printf("  steps down"); }
         printf("\n");
@@ -46,36 +26,32 @@ static void print_form(const Anatomy& a) {
     printf("\n2. The FFN writes x'Sx into channel %d, if its activation passes what it gets. S "
            "amplifies one\n   direction where its first eigenvalue is many times the second; beside"
            " it the median\n   in %d others. Then how well token 1 and the others lie in that "
-           "direction, and how\n   much one neuron writes\n",
-           a.channel, OTHER_CHANNELS);
-    printf("layer     wrote      x'Sx  eigenvalues        ratio  others  |cos|  others  "
-           "neuron  share  three\n");
+           "direction, and how\n   much one neuron writes\n"
+           "layer     wrote      x'Sx eigenvalues, 1 2        ratio    others     |cos|    others"
+           "    neuron     share     three\n", a.channel, OTHER_CHANNELS);
     for (size_t l = 0; l < a.layers.size(); l++) {
         const AnatomyLayer& layer = a.layers[l];
-        std::string two = "-";
-        if (layer.eigenvalues.size() > 1) {
-            two = strf("%.4g, %.4g", layer.eigenvalues[0], layer.eigenvalues[1]);
-        }
-        printf("%5zu %9s %9s  %-17s %6s  %6s  %5s  %6s  %6s  %5s  %5s\n", l,
-               cell(layer.wrote, "%.5g").c_str(), cell(layer.form, "%.5g").c_str(), two.c_str(),
-               cell(layer.ratio, "%.2f").c_str(), cell(layer.ratio_others, "%.2f").c_str(),
-               cell(layer.aligned_first, "%.2f").c_str(), cell(layer.aligned_rest, "%.2f").c_str(),
-               cell(layer.neuron, "%g").c_str(), cell(layer.share, "%.2f").c_str(),
-               cell(layer.share_three, "%.2f").c_str());
+        std::vector<double> two = layer.eigenvalues;
+        two.resize(2, NAN);
+        printf("%5zu", l);
+        print_cells({ layer.wrote, layer.form, two[0], two[1], layer.ratio, layer.ratio_others,
+                      layer.aligned_first, layer.aligned_rest, layer.neuron, layer.share,
+                      layer.share_three });
+        printf("\n");
     }
 }
 
 static void print_reads(const Anatomy& a) {
     printf("\n3. What attention and the FFN then read of token 1: how many channels share it, and "
-           "its cosine\n   between sequences; beside it that of token %d\n", a.T / 2 + 1);
-    printf("layer   attention reads       the FFN reads\n"
-           "      channels  cos  later   channels  cos  later\n");
+           "its cosine\n   between sequences; beside it that of token %d\n"
+           "            attention reads               the FFN reads\n"
+           "layer  channels    cosine     later  channels    cosine     later\n", a.T / 2 + 1);
     for (size_t l = 0; l < a.layers.size(); l++) {
         const AnatomyLayer& layer = a.layers[l];
-        printf("%5zu %8s %5s %5s  %8s %5s %5s\n", l, cell(layer.attn_spread, "%.1f").c_str(),
-               cell(layer.attn_same, "%.3f").c_str(), cell(layer.attn_same_later, "%.2f").c_str(),
-               cell(layer.ffn_spread, "%.1f").c_str(), cell(layer.ffn_same, "%.3f").c_str(),
-               cell(layer.ffn_same_later, "%.2f").c_str());
+        printf("%5zu", l);
+        print_cells({ layer.attn_spread, layer.attn_same, layer.attn_same_later, layer.ffn_spread,
+                      layer.ffn_same, layer.ffn_same_later });
+        printf("\n");
     }
 }
 
@@ -114,16 +90,14 @@ static std::string anatomy_json(const Anatomy& a) {
     return o.all();
 }
 
-static void probe_anatomy(Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o) {
+void probe_anatomy(Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o) {
     if (!f.anatomy) { return; }
     require(sizeof(real) >= sizeof(float), "--anatomy of activations in bf16",
             "a build with PRECISION=fp32: what a branch writes is a small difference of large h");
     require(T >= 2, strf("--anatomy with --probe-len %d", T), "2 or more");
     const Anatomy a = anatomy_measure(m, { in.x.data(), in.n, T });
     progress_clear();
-    const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m->arch.V)
-                                              : tokenizer_of(f.tokenizer);
-    print_stream(a, tok);
+    print_stream(a, tokenizer_shown(f.tokenizer, m->arch.V));
     print_form(a);
     print_reads(a);
     printf("\n");
@@ -131,5 +105,3 @@ static void probe_anatomy(Model* m, const Flags& f, const ProbeInput& in, int T,
     if (a.step_down >= 0) { print_step(a, a.step_down, "down"); }
     o->json("anatomy", anatomy_json(a));
 }
-
-extern const AfterModel AFTER_MODEL = { probe_anatomy };

@@ -326,4 +326,7 @@ inline Anatomy anatomy_measure(Model* m, const AnatomyText& text) {
     }
     return a;
 }
+
+// Prints what --anatomy asks of a probe, and adds it to *o.
+void probe_anatomy(Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o);
 #endif // ANATOMY_H

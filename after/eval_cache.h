@@ -60,17 +60,17 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
         : ref::Head<Attn, Bias, Pe>(head), stream(stream), evict(evict), edits(edits),
           angles(angles), kept(NULL), l(l), skip(skip) {}
 
-    // Tells whether the edit names the weight of key j in row t. It never names that of the
-    // query's own key, because the row would be empty, nor the sink token's, which is no token.
+    // Tells whether the edit names the weight of key j in row t; token 0 is the extra key, or the
+    // sink token. It never names that of the query's own key, because the row would be empty.
     bool edited(const Edit& e, int t, int j) const {
-        const bool weight = e.place == PLACE_A && j >= skip && j < t && e.layers.has(l);
-        return weight && e.channels.has(h) && e.tokens.has(j - skip + 1);
+        const bool extra = j == s.T;
+        const bool weight = e.place == PLACE_A && (extra || j < t) && e.layers.has(l);
+        return weight && e.channels.has(h) && e.names(extra ? 0 : j - skip + 1);
     }
 
     // Tells whether query t sees key j and the run has not taken the key away.
     bool sees_still(int t, int j) const {
         if (!sees(t, j)) { return false; }
-        if (j == s.T) { return true; }
         if (stream.on && j >= stream.n && j < t - stream.W) { return false; }
         if (kept && j < evict.prompt && !(*kept)[j]) { return false; }
         for (auto& e : edits) {
@@ -149,7 +149,7 @@ struct EvalHead : ref::Head<Attn, Bias, Pe> {
     // Replaces or scales the weights of query t that the edits name.
     void edit(int t, Host* A) const {
         for (auto& e : edits) {
-            for (int j = 0; j < t; j++) {
+            for (int j = 0; j <= s.T; j++) {
                 if (!edited(e, t, j)) { continue; }
                 if (e.how == EDIT_NUMBER) { (*A)[j] = e.value; }
                 if (e.how == EDIT_SCALE)  { (*A)[j] *= e.value; }

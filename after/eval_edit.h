@@ -127,7 +127,7 @@ static const PlaceRow PLACES[] = { // in the order in which a layer meets them
     { "q",    true,  ROLE_ATTENTION, "queries, as attention reads them" },
     { "k",    true,  ROLE_ATTENTION, "keys, likewise" },
     { "v",    true,  ROLE_ATTENTION, "values" },
-    { "A",    true,  ROLE_ATTENTION, "weights of these tokens in the rows of later ones" },
+    { "A",    true,  ROLE_ATTENTION, "weights of these tokens in later rows; 0: the extra key" },
     { "head", true,  ROLE_ATTENTION, "outputs of the heads" },
     { "gate", true,  ROLE_GATE,      "the gate, after its sigmoid" },
     { "attn", false, ROLE_ATTN_OUT,  "what attention adds to the stream" },
@@ -148,6 +148,11 @@ struct Edit {
     long from = 0;
     long count = 0;                              // sequences in `sums`
     std::map<int, std::vector<double>> sums;     // EDIT_MEAN: of a layer, (T, width)
+
+    // Tells whether it names a token. Token 0 is not one of `*` or `0..`.
+    bool names(long token) const {
+        return tokens.has(token) && (token > 0 || tokens.last() < LONG_MAX);
+    }
 };
 
 // Reads a number that is finite and not lost as a float.

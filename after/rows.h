@@ -12,6 +12,7 @@ Macros alone: this file includes nothing.
 
 #define AFTER_FLAGS(X) \
     ON("p", OWN, anatomy, "where token 1's massive activation comes from: FFNs as quadratic forms") \
+    ON("p", OWN, anywhere, "attention by place and by token, what sinks write, large channels") \
     WORDS("e", OWN, stream, "", "n+W,..: keep only the first n and the last W keys") \
     WORDS("e", OWN, evict, "", "POLICY:RATIO,.. of a prompt's keys: streaming, knorm, observed, snapkv") \
     WORDS("e", OWN, quant, "", "w8a8, w4a4, kv8, kv4,.. and :static, :dynamic or :token (default)") \

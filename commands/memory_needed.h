@@ -116,15 +116,22 @@ inline void step_memory_check(long tokens_per_step) {
 }
 
 // Returns the largest divisor of `all` sequences that fits 7/8 of the free memory of a GPU, up to
-// 2^16 tokens: more do not make it faster.
-inline long batch_that_fits(const Arch& c, long all, long T) {
-    const long most = std::max(1L, (1L << 16) / T);
+// 2^16 tokens: more do not make it faster. A small model waits for memory: what one of its kernels
+// writes is to be in the cache when the next one reads it. The cache is an A100's, 40 MiB, on every
+// card, as the batch decides about bits.
+inline long batch_that_fits(const Model* m, long all, long T) {
+    const long cache = 40L << 20;
+    const long widest = std::max(m->sizes.qkv_width, m->sizes.up_width);
+    long tokens = 1L << 16;
+    if (m->arch.C <= 512) {
+        tokens = std::min<long>(tokens, cache / (widest * sizeof(real)));
+    }
     long batch = 1;
-    for (long B = 2; B <= std::min(all, most); B++) {
+    for (long B = 2; B <= std::min(all, tokens / T); B++) {
         if (all % B != 0) {
             continue;
         }
-        if (acts_bytes(c, true, B, T) < ops::device_left() / 8 * 7) {
+        if (acts_bytes(m->arch, true, B, T) < ops::device_left() / 8 * 7) {
             batch = B;
         }
     }
@@ -141,7 +148,7 @@ inline void choose_batch(const Model* m, Flags* f, long kept) {
         if (kept && all % kept == 0) {
             f->batch = std::max(1L, kept);
         } else {
-            f->batch = batch_that_fits(m->arch, all, T);
+            f->batch = batch_that_fits(m, all, T);
         }
     }
     f->batch = dist::least(f->batch);

@@ -38,6 +38,7 @@ for all models. For the CPU it compiles the same files apart.
 #endif
 #if HAS_AFTER
 #include "../after/anatomy.cpp"
+#include "../after/anywhere.cpp"
 #include "../after/eval.cpp"
 #include "../after/score.cpp"
 #include "../after/score_task.cpp"

@@ -22,8 +22,8 @@ typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimizer state hold
 
 namespace variant {
-typedef void Attend(real* out, acc* stat, const real* qkv, ExtraKey<const real> star,
-                    AttnShape s);
+typedef void Attend(real* out, acc* stat, real* qkv, ExtraKey<const real> star,
+                    const acc* rope_table, AttnShape s);
 typedef void AttendBackward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
                             AttnResult<real, acc> result, const real* qkv,
                             ExtraKey<const real> star, const acc* rope_table, AttnShape s);

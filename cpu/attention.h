@@ -329,10 +329,11 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
 }
 
 // Attends: out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra
-// column
+// key. With rope_table, q and k are first rotated in place
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, const real* qkv, ExtraKey<const real> star,
-                       AttnShape s) {
+void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> star,
+                       const acc* rope_table, AttnShape s) {
+    if (rope_table) { rope(qkv, rope_table, +1, s); }
     const int group = s.NH / s.KV;                      // query heads of a key/value head
     const int chunk = 512;                              // queries of a task
     const int chunks = div_up(s.T, chunk);
@@ -350,7 +351,7 @@ void attention_forward(real* out, acc* stat, const real* qkv, ExtraKey<const rea
         const int begin = last * chunk;
         const int end = std::min(s.T, begin + chunk);
         const int keys = std::min(s.T, std::max(end, s.prefix));        // that these queries see
-        const Sequence<const real> x = sequence_of(qkv, b, s);
+        const Sequence<const real> x = sequence_of<const real>(qkv, b, s);
         HeadFactors<real> f(x, g, keys, s);
         for (int h = g * group; h < (g + 1) * group; h++) {
             const long row = row_at(b, h, 0, s);

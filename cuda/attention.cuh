@@ -32,14 +32,20 @@ inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void
     return false;
 }
 
-// Computes out and stat on tensor cores.
+// Computes out and stat on tensor cores. rope_table: to turn q and k with first, or NULL
 template <class A, class Bi, class Pe, int HS>
-void attention_forward_tensor(bf16* out, acc* stat, const AttnInputs& in) {
+void attention_forward_tensor(bf16* out, acc* stat, const AttnInputs& in, real* qkv,
+                              const acc* rope_table) {
 #ifdef HOPPER
     if constexpr (hopper_head<HS>) {
-        if (hopper_wanted) { return attention_forward_wgmma<A, Bi, Pe, HS>(out, stat, in); }
+        if (hopper_wanted) {
+            real* k = qkv + in.s.NH * HS;
+            if (rope_table) { rope_heads(k, in.s.KV, rope_table, +1, in.s); }
+            return attention_forward_wgmma<A, Bi, Pe, HS>(out, stat, in, qkv, rope_table);
+        }
     }
 #endif
+    if (rope_table) { rope(qkv, rope_table, +1, in.s); }
     attention_forward_mma<A, Bi, Pe, HS>(out, stat, in);
 }
 
@@ -69,16 +75,19 @@ void attention_dqkv_tensor(bf16* dqkv, const bf16* dout, RowStats r, const AttnI
     });
 }
 
+// rope_table: to turn q and k, whole heads, with first, in place, or NULL
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, const real* qkv, ExtraKey<const real> star,
-                       AttnShape s) {
+void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> star,
+                       const acc* rope_table, AttnShape s) {
     const AttnInputs in = { qkv, star, s };
-    if (!on_tensor_cores(s, { out, qkv })) {
+    const bool tensor = on_tensor_cores(s, { out, qkv, rope_table });
+    if (!tensor) {
+        if (rope_table) { rope(qkv, rope_table, +1, s); }
         return attention_forward_panels<A, Bi, Pe>(out, stat, in);
     }
     if constexpr (sizeof(real) == 2) {
         with_head_dim(s.HS, [&](auto HS) {
-            attention_forward_tensor<A, Bi, Pe, HS.value>(out, stat, in);
+            attention_forward_tensor<A, Bi, Pe, HS.value>(out, stat, in, qkv, rope_table);
         });
     }
 }
@@ -107,7 +116,7 @@ void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
     const RowStats r = rows_in(row, star_memory, s);
     attention_rows<A, Bi>(r, dout, result, in, mma && wide(s.HS, { result.out }));
     if (!mma) { attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, result.stat, r, in, panel); }
-    // in the kernels a whole head turns
+    // in the kernels a whole head rope_table
     const bool turn_last = rope_table && (!mma || s.rot != s.HS);
     const acc* turn_now = turn_last ? NULL : rope_table;
     if constexpr (sizeof(real) == 2) {

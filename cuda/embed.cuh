@@ -39,20 +39,19 @@ inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> 
 // atomics. So the positions are sorted by token: keys (token, position), ascending, by bitonic
 // sort. Stages that reach further than SORT_CHUNK keys go through memory, a launch each; all others
 // run in shared memory, a block to SORT_CHUNK keys.
-enum { SORT_CHUNK = shrunk ? 64 : 2048, SORT_THREADS = SORT_CHUNK / 8 };
+enum { SORT_CHUNK = shrunk ? 64 : 4096, SORT_THREADS = SORT_CHUNK / 8 };
 DEVICE void sort_pair(uint64_t& lo, uint64_t& hi, bool up) {
     const uint64_t a = lo, b = hi;
     if ((a > b) == up) { lo = b; hi = a; }
 }
 
+// Returns the key of position i of n; of those after them, the last of all.
+DEVICE uint64_t sort_key(const int* tokens, int i, int n) {
+    return i < n ? (uint64_t)tokens[i] << 32 | i : ~0ull;
+}
+
 // Returns the place of the first key of pair i; the second is `apart` behind it, a power of 2.
 template <class I> DEVICE I first_of_pair(I i, int apart) { return 2 * i - (i & (apart - 1)); }
-
-__global__ void __launch_bounds__(256)
-    sort_keys_kernel(uint64_t* keys, const int* tokens, int n, int padded) {
-    const uint64_t last = ~0ull;
-    FOR_FLAT(i, 1, padded) { keys[i] = i < n ? (uint64_t)tokens[i] << 32 | i : last; }
-}
 
 // Runs one stage: joins runs of `size` by comparing keys that are `apart` from each other.
 __global__ void __launch_bounds__(256)
@@ -63,11 +62,15 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-// Runs all stages of sizes size..last that stay in a chunk.
-__global__ void __launch_bounds__(256) sort_chunk_kernel(uint64_t* keys, int size, int last) {
+// Runs all stages of sizes size..last that stay in a chunk. Those of size 2, the first, make the
+// keys.
+__global__ void __launch_bounds__(SORT_THREADS)
+    sort_chunk_kernel(uint64_t* keys, const int* tokens, int n, int size, int last) {
     SMEM(uint64_t[SORT_CHUNK], x);
     const int from = blockIdx.x * SORT_CHUNK;
-    FOR_STRIDE(i, threadIdx.x, SORT_CHUNK, SORT_THREADS) { x[i] = keys[from + i]; }
+    FOR_STRIDE(i, threadIdx.x, SORT_CHUNK, SORT_THREADS) {
+        x[i] = size == 2 ? sort_key(tokens, from + i, n) : keys[from + i];
+    }
     __syncthreads();
     for (; size <= last; size *= 2) {
         for (int apart = min(size, (int)SORT_CHUNK) / 2; apart; apart /= 2) {
@@ -92,13 +95,15 @@ inline int sort_padded(int n) {
 inline void sort_positions(uint64_t* keys, const int* tokens, int n) {
     const int padded = sort_padded(n);
     const int chunks = padded / SORT_CHUNK;
-    LAUNCH_FLAT(1, sort_keys_kernel, padded, keys, tokens, n, padded);
-    LAUNCH(sort_chunk_kernel, dim3(chunks), dim3(SORT_THREADS), 0, keys, 2, (int)SORT_CHUNK);
+    auto sort_chunks = [&](int size, int last) {
+        LAUNCH(sort_chunk_kernel, dim3(chunks), dim3(SORT_THREADS), 0, keys, tokens, n, size, last);
+    };
+    sort_chunks(2, SORT_CHUNK);
     for (int size = 2 * SORT_CHUNK; size <= padded; size *= 2) {
         for (int apart = size / 2; apart >= SORT_CHUNK; apart /= 2) {
             LAUNCH_FLAT(1, sort_stage_kernel, padded / 2, keys, size, apart, padded / 2);
         }
-        LAUNCH(sort_chunk_kernel, dim3(chunks), dim3(SORT_THREADS), 0, keys, size, size);
+        sort_chunks(size, size);
     }
 }
 

@@ -13,6 +13,9 @@ Q K^T takes both sides from shared memory. Its sums, in registers, become weight
 cards (attention_forward.cuh), and rounded they are the left side of P V. Nothing but cp.async
 writes to shared memory. The sums o may not be touched while P V is added to them, so what they are
 to shrink by, when a larger score has come, waits until then.
+
+A block may also do rope's part on its queries, before all else and in memory, where the backward
+pass reads them: no other block does, and they come from the cache then.
 */
 #ifndef CUDA_HOPPER_FORWARD_CUH
 #define CUDA_HOPPER_FORWARD_CUH
@@ -154,15 +157,35 @@ template <class A, class Bi, class Pe, int HS> struct HopperForward {
     }
 };
 
+// Turns `rows` rows of a head, from q on, by the part of rope's table that is theirs.
+template <int HS, int THREADS>
+DEVICE void queries_turn(real* q, unsigned stride, const acc* rope_table, int rows) {
+    constexpr int HALF = HS / 2;
+    constexpr int ACROSS = HALF / CHUNK;
+    FOR_STRIDE(i, threadIdx.x, rows * ACROSS, THREADS) {
+        const int row = i / ACROSS;
+        const int pair = i % ACROSS * CHUNK;
+        turn_pairs<CHUNK>(q + row * stride + pair, HALF, rope_table + row * HS + 2 * pair, +1);
+    }
+    __syncthreads();
+}
+
 template <class A, class Bi, class Pe, int HS>
 __global__ void __launch_bounds__((HopperForward<A, Bi, Pe, HS>::THREADS),
                                   (HopperForward<A, Bi, Pe, HS>::Tile::BLOCKS))
-    attention_forward_wgmma_kernel(bf16* out, acc* stat, AttnInputs in) {
+    attention_forward_wgmma_kernel(bf16* out, acc* stat, AttnInputs in, real* qkv,
+                                   const acc* rope_table) {
 #ifdef WITH_WGMMA
     typedef HopperForward<A, Bi, Pe, HS> Block;
     typedef ForwardPlace<1, Block::BQ> Place;
     const AttnShape& s = in.s;
-    Block block(in, Place(head_tile().head, threadIdx.x, s));
+    if (rope_table) {
+        const Place of(head_tile().head, threadIdx.x, s);
+        real* q = qkv + qkv_at(s, of.b, of.t0, of.h);
+        const acc* from = rope_table + (long)of.t0 * HS;
+        queries_turn<HS, Block::THREADS>(q, attn_row(s), from, min(Block::BQ, s.T - of.t0));
+    }
+    Block block(in, Place(opaque(head_tile().head), opaque(threadIdx.x), s));
     block.all_tiles();
     const Place at(opaque(head_tile().head), opaque(threadIdx.x), s);
     float factor[2];
@@ -174,13 +197,15 @@ __global__ void __launch_bounds__((HopperForward<A, Bi, Pe, HS>::THREADS),
 #endif
 }
 
+// rope_table: to turn q with first, in qkv, or NULL
 template <class A, class Bi, class Pe, int HS>
-void attention_forward_wgmma(bf16* out, acc* stat, const AttnInputs& in) {
+void attention_forward_wgmma(bf16* out, acc* stat, const AttnInputs& in, real* qkv,
+                             const acc* rope_table) {
     typedef typename HopperForward<A, Bi, Pe, HS>::Tile Tile;
     const int tiles = CEIL_DIV(in.s.T, Tile::BQ);
     const dim3 blocks = head_tile_grid(in.s.B * in.s.NH, tiles, Tile::BLOCKS);
     LAUNCH((attention_forward_wgmma_kernel<A, Bi, Pe, HS>), blocks, dim3(Tile::GROUPS * GROUP),
-           Tile::SMEM, out, stat, in);
+           Tile::SMEM, out, stat, in, qkv, rope_table);
 }
 } // namespace cuda
 #endif // CUDA_HOPPER_FORWARD_CUH

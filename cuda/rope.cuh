@@ -15,32 +15,42 @@ DEVICE void turn_pair(float& a, float& b, float co, float si) {
     a = x;
 }
 
+// Turns N pairs (x[i], x[i + half]) by rope's table, whose part for them is `turn`.
+template <int N> DEVICE void turn_pairs(real* x, int half, const acc* turn, int sign) {
+    Floats<N> a = load_real<N>(x);
+    Floats<N> b = load_real<N>(x + half);
+    UNROLL(n, N) {
+        const Vec<acc, 2> cos_sin = load<2>(turn + 2 * n);
+        turn_pair(a[n], b[n], cos_sin[0], sign * cos_sin[1]);
+    }
+    store_real<N>(x, a);
+    store_real<N>(x + half, b);
+}
+
 template <int N>
 __global__ void __launch_bounds__(256)
-    rope_kernel(real* qkv, const acc* table, int sign, AttnShape s) {
+    rope_kernel(real* first, int heads, const acc* table, int sign, AttnShape s) {
     const int bt = own_row();
     const int half = s.rot / 2;
     if (bt >= s.B * s.T) { return; }
     const acc* turn = table + (long)(bt % s.T) * half * 2;
-    FOR_COLUMNS(k, N, (s.NH + s.KV) * half) {
+    FOR_COLUMNS(k, N, heads * half) {
         const int h = k / half;
         const int i = k % half;
-        real* x = qkv + (long)bt * attn_row(s) + h * s.HS + i;
-        Floats<N> a = load_real<N>(x);
-        Floats<N> b = load_real<N>(x + half);
-        UNROLL(n, N) {
-            const Vec<acc, 2> cos_sin = load<2>(turn + 2 * (i + n));
-            turn_pair(a[n], b[n], cos_sin[0], sign * cos_sin[1]);
-        }
-        store_real<N>(x, a);
-        store_real<N>(x + half, b);
+        real* x = first + (long)bt * attn_row(s) + h * s.HS + i;
+        turn_pairs<N>(x, half, turn + 2 * i, sign);
     }
 }
 
+// Turns so many heads of each row of qkv, from `first` on.
+inline void rope_heads(real* first, int heads, const acc* table, int sign, const AttnShape& s) {
+    const bool ok = wide(s.rot / 2, {first}) && s.HS % VN == 0;
+    const int pairs = heads * s.rot / 2;
+    LAUNCH_WIDE_ROWS(ok, rope_kernel, s.B * s.T, pairs, first, heads, table, sign, s)
+}
+
 inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
-    const bool ok = wide(s.rot / 2, {qkv}) && s.HS % VN == 0;
-    const int pairs = (s.NH + s.KV) * s.rot / 2;
-    LAUNCH_WIDE_ROWS(ok, rope_kernel, s.B * s.T, pairs, qkv, table, sign, s)
+    rope_heads(qkv, s.NH + s.KV, table, sign, s);
 }
 } // namespace cuda
 #endif // CUDA_ROPE_CUH

@@ -61,7 +61,7 @@ OBJECT        = -MMD -MP -MF $@.$$$$.d -MT $@ -c $< -o $@.$$$$ && \
 PROGRAM_DEFS  = $(filter -DBACKEND=% -DPRECISION=% -DDIST=% -DCPU_REAL=%,$(DEFS))
 PROGRAM_DIR  := build/program/$(call number_of,$(COMPILE) $(PROGRAM_DEFS))
 ifeq ($(BACKEND),cuda)
-PROGRAM      := $(PROGRAM_DIR)/all.o
+PROGRAM      := $(PROGRAM_DIR)/core/all.o
 else
 PROGRAM      := $(PROGRAM_DIR)/train_sink.o $(PROGRAM_PARTS:%.cpp=$(PROGRAM_DIR)/%.o)
 endif
@@ -97,7 +97,7 @@ $(PROGRAM_DIR)/%.o: %.cu
 	@mkdir -p $(@D)
 	$(call said,$<)$(COMPILE) $(PROGRAM_DEFS) $(PART) $(OBJECT)
 # for a GPU in one unit: each of its parts would compile the same kernels again
-$(PROGRAM_DIR)/all.o: PART = -DWITHOUT_VARIANT
+$(PROGRAM_DIR)/core/all.o: PART = -DWITHOUT_VARIANT
 # around the model's own loops -O2 is as fast, and compiles in two thirds of the time
 $(PROGRAM_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)

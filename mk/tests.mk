@@ -115,11 +115,12 @@ build/once/asan/%.o: %.cpp $(HEADERS)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) -c $< -o $@
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
-WITH_MODEL := default_model stages experts anatomy eval eval_sink eval_key eval_positions pieces
+WITH_MODEL := default_model stages experts anatomy anywhere anywhere_key eval eval_sink eval_key eval_positions pieces
 OPERATIONS := attention cpu metrics extremes $(WITH_MODEL)
 $(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
 $(WITH_MODEL:%=build/test/test_%): $(UNIT) core/variant.cu commands/open_model.cpp
 $(addprefix build/test/test_eval_,sink key positions): test/after/test_eval.cpp
+build/test/test_anywhere_key: test/after/test_anywhere.cpp
 build/test/test_default_model: commands/default_model.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
 READERS := data look hostile tokenizer text_steps errors export families published train gguf checkpoint score \

@@ -17,6 +17,7 @@
 #endif
 #if HAS_AFTER
 #include "../after/anatomy.cpp"
+#include "../after/anywhere.cpp"
 #endif
 #ifdef ATTN
 #include "../core/variant.cu"

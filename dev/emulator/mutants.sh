@@ -2,7 +2,8 @@
 # dev/emulator/mutants.sh -- plants one bug at a time in a copy of the kernels and demands
 # that test_cuda notices. A line of MUTANTS is: file | text to replace (once, must be there)
 # | replacement | fp32, bf16 (HS 96), heads (HS 192) or tsan, the build that must fail; or hopper: test_hopper
-# must; or ptx: nvcc compiles the bug, the emulator does not, and the interpreter of dev/ptx must notice.
+# must; or ptx: nvcc compiles the bug, the emulator does not, and the interpreter of dev/ptx must notice;
+# or hopper_ptx: the same of test_hopper. A bug of kind hopper is planted for both.
 # Takes some 15 s of one core per mutant. usage: dev/emulator/mutants.sh [number..]
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 CUDA=${CUDA:-/usr/local/cuda} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}
@@ -14,6 +15,7 @@ export CUDA CXX PRODUCT work rooms OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error
 export CHECK_FIRST=1            # one failed check is enough
 export NVCC=${NVCC:-nvcc}
 export PTX_FLAGS="-DPRECISION=bf16 -DFEW_VARIANTS -DONE_VARIANT -DONLY_HEADS -DMMA_HEADS(X)=X(64)"
+export HOPPER_FLAGS="-DPRECISION=bf16 -DHOPPER -DFOR_PTX -DMMA_HEADS(X)=X(64)X(96)"
 cat > "$work/list" <<'MUTANTS'
 cuda/attention_forward.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|bf16
 cuda/attention_forward.cuh|        __syncthreads(); // before this buffer is filled again|        // before this buffer is filled again|bf16
@@ -126,6 +128,15 @@ cuda/hopper_dq.cuh|a[i][m] = ahead[i][m];|a[i][m] = a[i][m];|hopper
 cuda/hopper_dq.cuh|a[i][m] = stored ? pair : 0;|a[i][m] = pair;|hopper
 cuda/hopper_dq.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|hopper
 cuda/hopper_dq.cuh|        wgmma_wait<0>();\n        hold(d[0]);|        hold(d[0]);|hopper
+cuda/wgmma.cuh|"}," B ",1,1,1,1;"|"}," B ",1,1,1,0;"|hopper_ptx
+cuda/wgmma.cuh|setp.ne.b32 p, " P ", 0;"|setp.ne.b32 p, " P ", 7;"|hopper_ptx
+cuda/wgmma.cuh|#define R_16 "%0,%1,|#define R_16 "%1,%0,|hopper_ptx
+cuda/wgmma.cuh|{ WGMMA_RS(96, R_48|{ WGMMA_RS(64, R_48|hopper_ptx
+cuda/wgmma.cuh|fence.proxy.async.shared::cta;|fence.proxy.async;|hopper_ptx
+cuda/wgmma.cuh|wait_group.sync.aligned %0;" ::"n"(KEEP)|wait_group.sync.aligned %0;" ::"n"(KEEP + 1)|hopper_ptx
+cuda/wgmma.cuh|asm volatile("" : "+f"(c[i][k])::"memory");||hopper_ptx
+cuda/hopper_forward.cuh|rope_table + row * HS + 2 * pair, +1);\n    }\n    __syncthreads();|rope_table + row * HS + 2 * pair, +1);\n    }|hopper
+cuda/hopper_forward.cuh|rope_table + (long)of.t0 * HS;|rope_table;|hopper
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
 n=$1; dir=$work/$n
@@ -140,43 +151,57 @@ LINE=$line awk 'BEGIN {
     printf "%s%s%s", substr(text, 1, at - 1), f[3], substr(text, at + length(f[2])) > file
 }' "$dir" || { echo "mutant $n: its text is gone"; exit; }
 source=test/gpu/test_cuda.cu
+case $kind in hopper*) source=test/gpu/test_hopper.cu ;; esac
 case $kind in
-hopper) source=test/gpu/test_hopper.cu
-    flags="-DPRECISION=bf16 -DHOPPER -DFEW -DMMA_HEADS(X)=X(64)X(96)" ;;
+hopper) flags="-DPRECISION=bf16 -DHOPPER -DFEW -DMMA_HEADS(X)=X(64)X(96)" ;;
 bf16) flags="-DPRECISION=bf16 -DMMA_HEADS(X)=X(96)" ;;
 heads) flags="-DPRECISION=bf16 -DMMA_HEADS(X)=X(192)" ;;
 tsan) flags="-fsanitize=thread" ;;
 *)    flags= ;;
 esac
-if [ $kind = ptx ]; then
-    [ -f "$work/ptx" ] || { echo "mutant $n: skipped, the interpreter needs nvcc"; exit; }
-    $NVCC -std=c++17 -O3 -ptx -arch=compute_80 -lineinfo -w -DPTX_SHRUNK $PTX_FLAGS -I"$dir" \
-        "$dir/test/gpu/test_cuda.cu" -o "$dir/run.ptx" > "$dir/log" 2>&1 ||
-        { echo "mutant $n: does not compile"; exit; }
-    PTX=$dir/run.ptx timeout 400 "$work/ptx" > "$dir/log" 2>&1; status=$?
-else
-$CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -w -DEMU -DFEW_VARIANTS $flags \
-    -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas \
-    -I"$CUDA/include" -I"$dir/dev/emulator" "$dir/$source" -x none "$PRODUCT" -lgomp \
-    -o "$dir/run" > "$dir/log" 2>&1 || { echo "mutant $n: does not compile"; exit; }
-timeout 400 "$dir/run" > "$dir/log" 2>&1; status=$?
-fi
-if [ $status = 0 ] || [ $status = 124 ]; then
-    echo "mutant $n: NOT NOTICED, exit status $status: $line"
-else
+in_ptx() { # PROGRAM ARCHITECTURE FLAGS: the program, which has no bug, beside the bug's PTX
+    [ -f "$work/$1" ] || { echo "mutant $n: skipped, the interpreter needs nvcc"; exit; }
+    $NVCC -std=c++17 -O3 -ptx -arch=$2 -lineinfo -w -DPTX_SHRUNK $3 -I"$dir" "$dir/$source" \
+        -o "$dir/run.ptx" > "$dir/log" 2>&1 || { echo "mutant $n: does not compile"; exit; }
+    PTX=$dir/run.ptx timeout 400 "$work/$1" > "$dir/log" 2>&1
+}
+emulated() {
+    $CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -w -DEMU -DFEW_VARIANTS $flags \
+        -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas \
+        -I"$CUDA/include" -I"$dir/dev/emulator" "$dir/$source" -x none "$PRODUCT" -lgomp \
+        -o "$dir/run" > "$dir/log" 2>&1 || { echo "mutant $n: does not compile"; exit; }
+    timeout 400 "$dir/run" > "$dir/log" 2>&1
+}
+tell() { # STATUS
+    if [ $1 = 0 ] || [ $1 = 124 ]; then
+        echo "mutant $n: NOT NOTICED, exit status $1: $line"
+        exit
+    fi
     said=$(grep -m 1 -E 'EMU ERROR|SUMMARY|FAIL|PTX [A-Z]+' "$dir/log" | cut -c 1-110)
     echo "mutant $n: noticed, $said"
-fi
+}
+case $kind in
+ptx) in_ptx ptx compute_80 "$PTX_FLAGS"; tell $? ;;
+hopper_ptx) in_ptx hopper compute_90a "$HOPPER_FLAGS"; tell $? ;;
+hopper)
+    emulated; tell $?
+    [ -f "$work/hopper" ] && { in_ptx hopper compute_90a "$HOPPER_FLAGS"; tell $?; } ;;
+*) emulated; tell $? ;;
+esac
 rm -rf "$dir"
 ONE
 [ $# -gt 0 ] || set -- $(seq "$(wc -l < "$work/list")")
-# of all mutants in PTX the emulated side is the same: tests of attention at HS 64
+# of all mutants in PTX the emulated side is the same: tests of attention at HS 64, or of Hopper's
 for n in "$@"; do sed -n "${n}p" "$work/list"; done > "$work/chosen"
-if grep -q '|ptx$' "$work/chosen" && command -v "$NVCC" > /dev/null; then
+program() { # NAME SOURCE FLAGS
     sh dev/ptx/build.sh && $CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -w -DEMU \
-        -DPTX_RUN $PTX_FLAGS -fno-strict-aliasing -fstack-clash-protection -fno-ipa-icf \
-        -I"$CUDA/include" -Idev/emulator test/gpu/test_cuda.cu -x none build/ptx/*.o "$PRODUCT" \
-        -fopenmp -rdynamic -ldl -o "$work/ptx" || exit 1
+        -DPTX_RUN $3 -fno-strict-aliasing -fstack-clash-protection -fno-ipa-icf \
+        -I"$CUDA/include" -Idev/emulator $2 -x none build/ptx/*.o "$PRODUCT" \
+        -fopenmp -rdynamic -ldl -o "$work/$1" || exit 1
+}
+if command -v "$NVCC" > /dev/null; then
+    grep -q '|ptx$' "$work/chosen" && program ptx test/gpu/test_cuda.cu "$PTX_FLAGS"
+    grep -q '|hopper' "$work/chosen" && program hopper test/gpu/test_hopper.cu "$HOPPER_FLAGS"
 fi
 printf '%s\n' "$@" | xargs -P "$JOBS" -I{} sh "$work/one.sh" {} | tee "$work/report"
 bad=$(grep -cv ': noticed\|: skipped' "$work/report")

@@ -1,7 +1,8 @@
 /*
 dev/emulator/selftest_wgmma.cu -- checks the wrappers of wgmma.cuh against loops over the CPU's
 numbers, and that the emulator refuses what would go wrong on Hopper. The first half also builds for
-a GPU, nvcc -arch=sm_90a: one tile of each head dimension, both orders.
+a GPU, nvcc -arch=sm_90a: one tile of each head dimension, both orders. As PTX (-DPTX_SHRUNK, and
+-DPTX_RUN in the emulator) it asks the same of the interpreter: test/gpu/test_ptx.sh.
 */
 #include "../../cuda/rows.cuh"
 #include "../../cuda/wgmma.cuh"
@@ -119,9 +120,23 @@ template <int HS> static void test_products() {
     device_free(device);
 }
 
-#ifdef EMU
+#if defined(EMU) || defined(PTX_SHRUNK)
 // ----------------------------------------------------------------------------
-// What is refused: each kernel with one thing wrong.
+// What is refused: each kernel with one thing wrong. If PTX runs, that is what has to refuse it, and
+// in the emulator the kernel does nothing.
+#ifdef PTX_RUN
+enum { LEFT_TO_PTX = 1 };
+#else
+enum { LEFT_TO_PTX = 0 };
+#endif
+#ifndef EMU
+DEVICE void bar_sync(int id, int n) {
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n) : "memory");
+}
+DEVICE void bar_arrive(int id, int n) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(n) : "memory");
+}
+#endif
 
 enum Wrong {
     NOTHING, NO_WAIT_FOR_COPIES, NO_PROXY_FENCE, NO_BARRIER, NO_FENCE, LEFT_CHANGED, SUMS_CHANGED,
@@ -129,14 +144,19 @@ enum Wrong {
 };
 template <Wrong WRONG> __global__ void wrong_kernel(float* o, const bf16* x) {
     enum { HS = 64, TILE = 64 };
+    if (LEFT_TO_PTX && WRONG != NOTHING) { return; }
+#ifdef WITH_WGMMA
     bf16* s = panels_begin();
     panels_load<HS, TILE, GROUP>(s, x, HS, 0, TILE, threadIdx.x);
     cp_async_commit();
     if (WRONG != NO_WAIT_FOR_COPIES) { cp_async_wait<0>(); }
     if (WRONG != NO_PROXY_FENCE) { fence_async(); }
     if (WRONG == STORED) {
+        __syncthreads();
         s[threadIdx.x] = bf16(1.0f);
+#ifdef EMU
         emu::wrote(s + threadIdx.x, 2);
+#endif
     }
     if (WRONG != NO_BARRIER) { __syncthreads(); }
     Sums<1, HS> c = {};
@@ -161,29 +181,47 @@ template <Wrong WRONG> __global__ void wrong_kernel(float* o, const bf16* x) {
     } else {
         wgmma_wait<1>();
     }
+    hold(c[0]);
     o[threadIdx.x] = c[0][0][0];
     cp_async_wait<0>();
+#endif
 }
 
 enum Bars { HALVES, TWICE, OTHER_COUNT, BAD_ID, MISSING };
 template <Bars WRONG> __global__ void bars_kernel(float* o) {
+    if (LEFT_TO_PTX && WRONG != HALVES) { return; }
     SMEM(float[64], s);
     const bool first = threadIdx.x < 32;
     const int id = WRONG == BAD_ID ? 16 : 1;
-    const int others = WRONG == OTHER_COUNT ? 96 : 64;
+    const int all = WRONG == TWICE ? 96 : 64;
+    const int others = WRONG == OTHER_COUNT ? 96 : all;
     if (first) {
         s[threadIdx.x] = threadIdx.x;
-        bar_arrive(id, 64);
-        if (WRONG == TWICE) { bar_arrive(id, 64); }
+        bar_arrive(id, all);
+        if (WRONG == TWICE) { bar_arrive(id, all); }
         bar_sync(2, 64);
         o[threadIdx.x] = s[threadIdx.x + 32];
-    } else if (threadIdx.x < 64) {
-        if (WRONG != MISSING) { bar_sync(id, others); }
+    } else if (threadIdx.x < 64 && WRONG != MISSING) {
+        bar_sync(id, others);
         s[threadIdx.x] = 2 * s[threadIdx.x - 32];
-        if (WRONG != MISSING) { bar_sync(2, 64); }
+        bar_sync(2, 64);
     }
 }
 
+template <Wrong WRONG> static void run_wrong() {
+    bf16* x = (bf16*)device_malloc(64 * 64 * sizeof(bf16));
+    LAUNCH(wrong_kernel<WRONG>, dim3(1), dim3(GROUP), 64 * 64 * 2 + 1024, out, x);
+    read_back();
+    device_free(x);
+}
+
+template <Bars WRONG> static void run_bars() {
+    LAUNCH(bars_kernel<WRONG>, dim3(1), dim3(96), 0, out);
+    read_back();
+}
+#endif
+
+#ifdef EMU
 static void refuse(const char* words, std::function<void()> f) {
     int p[2];
     if (pipe(p)) { return check("pipe", false); }
@@ -191,6 +229,7 @@ static void refuse(const char* words, std::function<void()> f) {
     const pid_t child = fork();
     if (child == 0) {
         dup2(p[1], 2);
+        setenv("CHECK_FIRST", "1", 1); // the interpreter ends at its first fault
         f();
         _exit(0);
     }
@@ -206,25 +245,15 @@ static void refuse(const char* words, std::function<void()> f) {
     check(words, ok);
 }
 
-template <Wrong WRONG> static void run_wrong() {
-    bf16* x = (bf16*)device_malloc(64 * 64 * sizeof(bf16));
-    LAUNCH(wrong_kernel<WRONG>, dim3(1), dim3(GROUP), 64 * 64 * 2 + 1024, out, x);
-    read_back();
-    device_free(x);
-}
-
-template <Bars WRONG> static void run_bars() {
-    LAUNCH(bars_kernel<WRONG>, dim3(1), dim3(96), 0, out);
-    read_back();
-}
-
 static void test_refusals() {
     run_wrong<NOTHING>();
     check("a product of zeros", got[0] == 0 && got[127] == 0);
     refuse("what a cp.async has not brought yet", run_wrong<NO_WAIT_FOR_COPIES>);
     refuse("no fence.proxy.async followed", run_wrong<NO_PROXY_FENCE>);
     refuse("no fence.proxy.async followed", run_wrong<STORED>);
-    if (emu::settings.sched == emu::REV) { refuse("wgmma reads what", run_wrong<NO_BARRIER>); }
+    const bool last_first = emu::settings.sched == emu::REV;
+    const char* unwritten = LEFT_TO_PTX ? "never written" : "wgmma reads what";
+    if (last_first) { refuse(unwritten, run_wrong<NO_BARRIER>); }
     refuse("without wgmma.fence", run_wrong<NO_FENCE>);
     refuse("two lanes describe two products", run_wrong<TWO_PRODUCTS>);
     refuse("warps of one group begin different products", run_wrong<WARPS_DIFFER>);
@@ -236,8 +265,10 @@ static void test_refusals() {
     refuse("wanted a barrier from 1 to 15", run_bars<BAD_ID>);
     refuse("deadlock", run_bars<MISSING>);
     if (emu::settings.eager) { return; }
-    refuse("a left side changed before the wait", run_wrong<LEFT_CHANGED>);
-    refuse("sums changed before the wait", run_wrong<SUMS_CHANGED>);
+    if (!LEFT_TO_PTX) { // C++ cannot say which register of PTX it means
+        refuse("a left side changed before the wait", run_wrong<LEFT_CHANGED>);
+        refuse("sums changed before the wait", run_wrong<SUMS_CHANGED>);
+    }
     refuse("a cp.async overwrites what wgmma still reads", run_wrong<OVERWRITTEN>);
     refuse("2 wgmma not waited for", run_wrong<NOT_WAITED>);
 }
@@ -253,6 +284,23 @@ static void test_all() {
     compare("movmatrix", 0, 8, 8, [](int row, int column) { return 8 * column + row; });
 #ifdef EMU
     test_refusals();
+#elif defined(PTX_SHRUNK) // only for the text of these kernels
+    run_wrong<NOTHING>();
+    run_wrong<NO_WAIT_FOR_COPIES>();
+    run_wrong<NO_PROXY_FENCE>();
+    run_wrong<NO_BARRIER>();
+    run_wrong<NO_FENCE>();
+    run_wrong<OVERWRITTEN>();
+    run_wrong<NOT_WAITED>();
+    run_wrong<TWO_PRODUCTS>();
+    run_wrong<WARPS_DIFFER>();
+    run_wrong<ONE_WARP_LESS>();
+    run_wrong<STORED>();
+    run_bars<HALVES>();
+    run_bars<TWICE>();
+    run_bars<OTHER_COUNT>();
+    run_bars<BAD_ID>();
+    run_bars<MISSING>();
 #endif
 }
 
@@ -262,6 +310,7 @@ int main() {
 #ifdef EMU
     for (emu::Sched sched : { emu::FWD, emu::REV, emu::PCT }) {
         for (bool eager : { false, true }) {
+            if (LEFT_TO_PTX && eager) { continue; }
             emu::settings.sched = sched;
             emu::settings.eager = eager;
             test_all();

@@ -5,6 +5,7 @@ were made before any GPU had run it and are unchanged; MEASURED has what one too
     python3 dev/gpu/predict.py            prints the tables
     python3 dev/gpu/predict.py --write    also puts them into docs/gpu.md, between its markers
     python3 dev/gpu/predict.py --json     an object for each card, to lay beside a real run
+    python3 dev/gpu/predict.py --hopper   the step of an H100 by the kernels for Hopper, of each ATTN
 
 What is counted, not assumed: the instructions of the attention kernels (dev/gpu/budgets.tsv, from
 the machine code) and what the other kernels ask of the memory (dev/gpu/counts.tsv, from the emulator).
@@ -51,6 +52,14 @@ DS_AGAIN = 0.74              # of ds, what the second of dq and dk has to read f
                              # with half of an H100's L2 (all of it: 0.39; A100 0.41, 4090 0.14)
 HEAD_ROWS = 8192             # rows whose logits exist at once
 MEASURED = {"H100 SXM": 206}   # milliseconds of this step, where a GPU has run it: dev/log/gpu.md
+# Kernels for Hopper (wgmma), which no GPU has run. A tile of 64 x 64 scores takes the clocks of its
+# products and a share of the rest, which is the tighter of issue and special functions. 0.9 is what
+# FlashAttention-3's published forward rates come to, with warps of two roles; 1.3 is without
+NOT_OVERLAPPED = (0.9, 1.3)
+BLOCKS_BUSY = 0.86           # of the time: two blocks an SM hide each other's ends (0.82 to 0.90)
+DQ_TBS = (2.85, 2.4)         # that dq reads ds at: the first is what our streaming kernels reached
+PARTS = {"forward": 13.8, "dv": 26.1, "dq, dk": 22.1, "rows": 2.9, "rope": 2.9}  # of MEASURED
+ROWS_MS, ROPE_MS = 1.4, 1.5  # 16 bytes a lane; k alone: q is turned in the forward kernel
 # --------------------------------------------------------------------------------------------------
 
 # how often a kernel of dev/gpu/counts.tsv, where one layer was run, runs in a step of L layers,
@@ -209,9 +218,47 @@ def write_page(page, script, lines):
     open(path, "w").write(head + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1])
 
 
+def hopper_kernel(attn, kernel, products, budgets):
+    """(least, most) milliseconds of forward or of dk and dv, all layers"""
+    card = CARDS["H100 SXM"]
+    b = next(r for r in budgets if (r["attn"], r["kernel"], r["HS"]) == (attn, kernel, str(HS)))
+    # of a main loop's products, those that begin with the tile count its queries or keys by 16
+    columns = products // 2
+    side = 16 * (int(b["hmma"]) - columns * HS // 16) // columns
+    rest = max(int(b["instructions"]), 8 * int(b["mufu"])) * 64 / side
+    tensor = products * 4096 * HS / 2048
+    tiles = T * (T + 128) / 2 * (TOKENS / T) * NH * L / 4096 / card["sms"]
+    return [tiles * (tensor + share * rest) / (card["ghz"] * 1e6) / BLOCKS_BUSY
+            for share in NOT_OVERLAPPED]
+
+
+def hopper_step(attn, budgets):
+    """[(part, least, most)], the step last"""
+    ds = T * (T + 128) / 2 * 2 * NH * (TOKENS / T) * L / 1e9
+    parts = [("forward", *hopper_kernel(attn, "hopper_forward", 2, budgets)),
+             ("dk, dv", *hopper_kernel(attn, "hopper_dkv", 4, budgets)),
+             ("dq", *(ds / rate for rate in DQ_TBS)),
+             ("rows", ROWS_MS, ROWS_MS), ("rope", ROPE_MS, ROPE_MS)]
+    rest = MEASURED["H100 SXM"] - sum(PARTS.values())
+    return parts + [("step", *(rest + sum(p[i] for p in parts) for i in (1, 2)))]
+
+
+def hopper(budgets):
+    attns = sorted({r["attn"] for r in budgets if r["kernel"] == "hopper_forward"})
+    found = {attn: hopper_step(attn, budgets) for attn in attns}
+    print("| ms, an H100 | " + " | ".join(part for part, _, _ in found[attns[0]]) + " |")
+    print("|---" * (1 + len(found[attns[0]])) + "|")
+    for attn in attns:
+        print("| %s | " % attn + " | ".join("%.1f to %.1f" % (low, high) if low < high else
+                                            "%.1f" % low for _, low, high in found[attn]) + " |")
+
+
 def main():
     budgets, counts = rows("dev/gpu/budgets.tsv"), rows("dev/gpu/counts.tsv")
     lines, found, total = tables(budgets, counts)
+    if "--hopper" in sys.argv:
+        hopper(budgets)
+        return 0
     if "--json" in sys.argv:
         for name in CARDS:
             print(json.dumps({"card": name, "step_ms": round(total[name], 1),

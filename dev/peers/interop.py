@@ -124,9 +124,8 @@ lm = HFLM(pretrained="my-model", trust_remote_code=True, dtype="float32", device
 results = lm_eval.simple_evaluate(model=lm, tasks=[task], log_samples=True)
 ```
 
-**Hidden states**, with the numbers of `probe`: the length of the residual stream at the first token
-beside the others. The last one is what lm_head reads, after the final norm, where `probe` takes what
-the last layer gives:
+**Hidden states**: the length of the residual stream at the first token, and its mean at the others, as in `probe`. Only
+the last one is after the final norm, where `probe` takes what the last layer gives:
 
 ```python
 import torch
@@ -157,6 +156,25 @@ with model.trace("a door by the river"):
     h = model.model.layers[0].output[0].save()
     logits = model.lm_head.output.save()
 print(h.norm(dim=-1))  # of each token after the first layer
+```
+
+## Logs
+
+For **pandas** a CSV with a row per evaluation of every run and probe, for **TensorBoard** event files;
+a log itself is lines of JSON, and **Weights & Biases** takes its numbers by step:
+
+```sh parsed
+scripts/report.py runs --csv -o runs/runs.csv                # pandas.read_csv("runs/runs.csv")
+scripts/report.py runs --tensorboard -o runs/tensorboard     # then: tensorboard --logdir runs/tensorboard
+```
+
+```python
+import json, wandb
+log = [json.loads(line) for line in open("runs/sink/log.jsonl")]    # or pandas.read_json(.., lines=True)
+with wandb.init(project="sinks", config=log[0]["flags"] | log[0]["switches"]) as run:
+    for o in log:
+        if o["event"] in ("train", "eval"):
+            run.log({{k: v for k, v in o.items() if isinstance(v, (int, float))}}, step=o["step"])
 ```""")
 if bad:
     print("\n## What disagrees\n\n" + "\n".join("- " + b for b in bad))

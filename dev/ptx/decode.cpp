@@ -61,8 +61,9 @@ static bool control(Names& names, Instruction& i, const Text& t) {
         i.kind = EXIT;
         return true;
     }
-    if ((t.base() == "bar" || t.base() == "barrier") && t.has("sync") && !t.has("warp")) {
-        if (t.operands.size() != 1 || t.operands[0] != "0") { die("%s", i.text.c_str()); }
+    const bool bar = t.base() == "bar" || t.base() == "barrier";
+    if (bar && t.has("sync") && !t.has("warp") && t.operands.size() == 1) {
+        if (t.operands[0] != "0") { die("%s", i.text.c_str()); }
         i.kind = BARRIER;
         return true;
     }
@@ -106,8 +107,62 @@ static void matrix_operands(Names& names, Instruction& i, const Text& t) {
     i.aligned = true;
     i.perform = load_matrix;
 }
+// Reads "sums, a, b, scale-d, 1, 1, a transposed, b transposed"; of a left side in registers there
+// is no transposing. It is K-major; the other side is that beside memory, and else columns.
+static void wgmma_operands(Names& names, Instruction& i, const Text& t) {
+    const std::string& shape = t.parts[4];
+    const int n = shape.compare(0, 4, "m64n") ? 0 : atoi(shape.c_str() + 4);
+    const std::string name = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(n) +
+                             "k16.f32.bf16.bf16";
+    const std::vector<std::string> sums = elements_of(t.operands[0]);
+    const std::vector<std::string> left = elements_of(t.operands[1]);
+    const bool in_registers = left.size() > 1;
+    const size_t most = in_registers ? 7 : 8;
+    if (t.opcode != name || n < 8 || n > 256 || n % 8 || (int)sums.size() != n / 2 ||
+        (in_registers && left.size() != 4) || t.operands.size() != most ||
+        t.operands[4] != "1" || t.operands[5] != "1" || (!in_registers && t.operands[6] != "0")) {
+        die("%s", i.text.c_str());
+    }
+    i.count = n;
+    i.immediate = t.operands.back() == "1";     // b by columns
+    for (const std::string& x : sums) { i.list.push_back(slot_of(names, x, 4, true)); }
+    if (in_registers) {
+        for (const std::string& x : left) { i.list.push_back(slot_of(names, x, 4)); }
+    }
+    i.operand[0] = in_registers ? NO_SLOT : slot_of(names, t.operands[1], 8);
+    i.operand[1] = slot_of(names, t.operands[2], 8);
+    i.operand[2] = slot_of(names, t.operands[3], 4);
+    i.perform = products_begin;
+}
+// What Hopper adds, and warps or groups of four perform together.
+static bool of_warpgroups(Names& names, Instruction& i, const Text& t) {
+    i.aligned = true;
+    if (t.opcode == "movmatrix.sync.aligned.m8n8.trans.b16") {
+        for (int k = 0; k < 2; k++) { i.operand[k] = slot_of(names, t.operands[k], 4); }
+        i.perform = transpose_matrix;
+    } else if ((t.opcode == "bar.sync" || t.opcode == "bar.arrive") && t.operands.size() == 2) {
+        for (int k = 0; k < 2; k++) { i.operand[k] = slot_of(names, t.operands[k], 4); }
+        i.immediate = t.has("sync");
+        i.perform = named_barrier;
+    } else if (t.opcode == "wgmma.fence.sync.aligned") {
+        i.perform = products_fence;
+    } else if (t.opcode == "wgmma.commit_group.sync.aligned") {
+        i.perform = products_commit;
+    } else if (t.opcode == "wgmma.wait_group.sync.aligned") {
+        i.immediate = atoi(t.operands[0].c_str());
+        i.perform = products_wait;
+    } else if (t.base() == "wgmma" && t.has("mma_async")) {
+        wgmma_operands(names, i, t);
+    } else {
+        i.aligned = false;
+        return false;
+    }
+    names.kernel->has_wgmma |= t.base() == "wgmma";
+    return true;
+}
 static bool collective(Names& names, Instruction& i, const Text& t) {
     i.kind = COLLECTIVE;
+    if (of_warpgroups(names, i, t)) { return true; }
     if (t.base() == "bar" && t.has("warp")) {
         i.mask = (int)slot_of(names, t.operands[0], 4);
         i.perform = sync_warp;
@@ -128,6 +183,10 @@ static bool collective(Names& names, Instruction& i, const Text& t) {
     return true;
 }
 static bool async(Names& names, Instruction& i, const Text& t) {
+    if (t.opcode == "fence.proxy.async.shared::cta") {
+        i.perform = fence_proxy;
+        return true;
+    }
     if (t.base() != "cp" || !t.has("async")) { return false; }
     if (t.has("commit_group")) {
         i.perform = copy_commit;

@@ -1,6 +1,6 @@
 // dev/ptx/machine.h -- what the text of a kernel becomes, and the state of the block that runs it.
 // Start with Instruction: parse.cpp and decode.cpp fill it, machine.cpp runs it, arithmetic.cpp,
-// memory.cpp and warp.cpp say what each one does.
+// memory.cpp, warp.cpp and wgmma.cpp say what each one does.
 #ifndef PTX_MACHINE_H
 #define PTX_MACHINE_H
 #include "ptx.h"
@@ -39,6 +39,7 @@ struct Instruction {
     bool aligned = false;       // mma, ldmatrix: all 32 lanes must come
     u32 operand[20] = {};       // slots of registers, the destination first
     int operands = 0;
+    std::vector<u32> list;      // wgmma: slots of its sums, then of its left side if in registers
     int predicate = -1;         // the slot of @p, -1: always
     bool negated = false;       // @!p
     int target = -1;            // of a branch
@@ -86,6 +87,7 @@ struct Kernel {
     std::vector<Parameter> params;
     size_t param_bytes = 0;
     unsigned most_threads = 0;  // .maxntid
+    bool has_wgmma = false;     // or what goes with it
     std::vector<Variable> variables;
     size_t statics = 0;         // bytes of static shared memory on a GPU
     u32 dynamic = 0;            // where dynamic shared memory starts, 0: there is none
@@ -136,6 +138,39 @@ struct Copy {                   // a cp.async under way
 struct Lane {
     std::vector<Copy> copies;
     std::vector<size_t> groups; // how many copies were asked for when each group was closed
+    std::vector<u32> unfenced;  // 16 bytes each: what it has written since its last proxy fence
+};
+// Of 16 bytes of shared memory: whether wgmma, which goes by another proxy, may see what a thread
+// has written there.
+enum Phase : u8 { SEEN, WRITTEN, FENCED };
+struct Written {
+    Phase phase = SEEN;
+    u16 by = 0;                 // thread
+    u32 fenced = 0;             // when
+};
+// A wgmma under way: what it reads, and which of the warp's sums it adds to.
+struct Product {
+    const Instruction* at;
+    u64 a, b;                   // descriptions
+    bool adds;
+    long group;
+    u32 began;
+    size_t sum;
+    u32 left[4][32];            // a left side in registers, as it was
+};
+// Sums under way: the registers hold marks, NaN that say which sum belongs there.
+struct Sum {
+    u32 mark;
+    const Instruction* home;    // whose registers they are
+    int products;               // still to come
+    std::vector<float> now;     // of each lane, one behind the other
+};
+struct Products {
+    bool fenced = false;        // since the last wait
+    long groups = 0;            // closed ones
+    size_t begun = 0;
+    std::vector<Product> products;
+    std::map<size_t, Sum> sums;
 };
 struct Warp {
     char* registers = nullptr;
@@ -144,11 +179,18 @@ struct Warp {
     u32 exited = 0;
     u32 waiting = 0;            // at a collective instruction
     u32 at_barrier = 0;
+    bool blocked = false;       // at a barrier with a number
     int pc[32] = {};
     u32 time = 0;
     Lane lane[32];
+    Products wgmma;
     bool done() const { return exited == exist; }
     bool arrived() const { return at_barrier && (at_barrier | exited) == exist; }
+};
+struct NamedBarrier {
+    u32 threads = 0;            // it waits for
+    u32 came = 0;               // warps, a bit each
+    u32 wait = 0;               // those that go on when it is full
 };
 struct Context {
     Kernel* kernel = nullptr;
@@ -166,6 +208,9 @@ struct Context {
     std::vector<char> shared;
     std::vector<Shadow> shared_shadow;
     std::vector<u16> pending;   // for two bytes: 1 + the thread whose copy is under way, or 0
+    std::vector<Written> written;           // for 16 bytes
+    std::vector<std::vector<u64>> begun;    // the products of each four warps
+    NamedBarrier named[16];
     u32 dynamic_bytes = 0;
     size_t last_variable = 0;
     std::vector<char> local;
@@ -251,8 +296,21 @@ enum Shuffle { BUTTERFLY, INDEX, UP, DOWN };
 void shuffle(Context& c, const Instruction& i, u32 lanes);
 void ballot(Context& c, const Instruction& i, u32 lanes);
 void sync_warp(Context& c, const Instruction& i, u32 lanes);
+void transpose_matrix(Context& c, const Instruction& i, u32 lanes); // movmatrix
+void named_barrier(Context& c, const Instruction& i, u32 lanes);    // immediate: whether it waits
+void fence_proxy(Context& c, const Instruction& i, u32 lanes);
+void products_fence(Context& c, const Instruction& i, u32 lanes);
+void products_commit(Context& c, const Instruction& i, u32 lanes);
+void products_wait(Context& c, const Instruction& i, u32 lanes);    // immediate: groups that may stay
+void products_begin(Context& c, const Instruction& i, u32 lanes);
+// Checks that no product is under way when a thread exits, and that four warps began the same when
+// the block has ended.
+void products_exit(Context& c, int lane);
+void products_check(Context& c);
 // Finds shared memory for an access, checked for bounds, alignment, races and unwritten bytes; null
 // after a fault.
 char* shared_at(Context& c, u32 address, size_t bytes, int lane, bool write);
+// Finds 16 bytes that a product reads. began: when it did, or 0: it begins now.
+const u16* product_at(Context& c, u32 address, u32 began);
 } // namespace ptx
 #endif

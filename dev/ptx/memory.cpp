@@ -105,6 +105,14 @@ static char* global_at(Context& c, u64 address, size_t bytes, int lane, bool wri
           nearest ? (long long)(address - (u64)nearest->p) : 0, nearest ? nearest->bytes : 0);
     return nullptr;
 }
+// Remembers that wgmma does not yet see what the lane wrote.
+static void by_generic_proxy(Context& c, u32 address, size_t bytes, int lane) {
+    if (!c.kernel->has_wgmma) { return; }
+    for (u32 k = address / 16; k <= (address + bytes - 1) / 16; k++) {
+        c.written[k] = Written{WRITTEN, (u16)(c.first_thread + lane), 0};
+        c.warp->lane[lane].unfenced.push_back(k);
+    }
+}
 static void check_written(Context& c, const Variable& v, u32 address, size_t bytes, int lane,
                           bool write) {
     for (u32 k = address / 2; k < (address + bytes + 1) / 2; k++) {
@@ -133,12 +141,51 @@ char* shared_at(Context& c, u32 address, size_t bytes, int lane, bool write) {
         c.last_variable = at;
         check_written(c, v, address, bytes, lane, write);
         access(c, &c.shared_shadow[address / 2], bytes, lane, write, false, (void*)(u64)address);
+        if (write) { by_generic_proxy(c, address, bytes, lane); }
         return &c.shared[address];
     }
     fault(c, lane, "out of bounds",
           "shared %s of %zu bytes at %u; dynamic memory is [%u, %u)", write ? "write" : "read",
           bytes, address, c.kernel->dynamic, c.kernel->dynamic + c.dynamic_bytes);
     return nullptr;
+}
+const u16* product_at(Context& c, u32 address, u32 began) {
+    const u32 first = c.kernel->dynamic;
+    if (!first || address < first || address + 16 > first + c.dynamic_bytes) {
+        fault(c, 0, "wgmma", "reads shared memory at %d, of %u bytes", (int)(address - first),
+              c.dynamic_bytes);
+        return nullptr;
+    }
+    const Written& w = c.written[address / 16];
+    const int warp = c.warp->id;
+    for (u32 k = address / 2; k < address / 2 + 8; k++) {
+        Shadow& x = c.shared_shadow[k];
+        if (c.pending[k]) {
+            fault(c, 0, "wgmma", began ? "a cp.async overwrites what wgmma still reads (thread %d's)"
+                  : "reads what a cp.async has not brought yet (thread %d's)", c.pending[k] - 1);
+            return nullptr;
+        }
+        if (began && x.write_time > began) {
+            fault(c, 0, "wgmma", "thread %d overwrites what wgmma still reads", x.writer);
+            return nullptr;
+        }
+        if (x.write_time < c.block_began) {
+            fault(c, 0, "uninitialized", "shared address %u was never written", address);
+            return nullptr;
+        }
+        if (began) { continue; }
+        check_race(c, x, 0, false, "shared", (void*)(u64)address);
+        remember_read(c, x, 0);
+    }
+    if (!began && w.phase == WRITTEN) {
+        fault(c, 0, "wgmma", "reads what thread %d wrote, and no fence.proxy.async followed", w.by);
+        return nullptr;
+    }
+    if (!began && w.phase == FENCED && w.fenced == c.time && w.by / 32 != warp) {
+        fault(c, 0, "wgmma", "reads what thread %d wrote and fenced, and no barrier followed", w.by);
+        return nullptr;
+    }
+    return (const u16*)&c.shared[address];
 }
 static char* local_at(Context& c, u64 address, size_t bytes, int lane) {
     if (!aligned(c, "local", address, bytes, lane)) { return nullptr; }
@@ -231,6 +278,7 @@ static void copy_arrives(Context& c, const Copy& x, int lane) {
         c.pending[k] = 0;
         remember_write(c, c.shared_shadow[k], lane);
     }
+    by_generic_proxy(c, x.to, x.bytes, lane);
 }
 // immediate: groups that may stay under way; -1: none, nor what no group has
 void copy_wait(Context& c, const Instruction& i, u32 lanes) {

@@ -112,6 +112,20 @@ void load_matrix(Context& c, const Instruction& i, u32) {
     }
 }
 
+// movmatrix: lane l gives two neighbors of row l / 4, and receives those of column l / 4
+void transpose_matrix(Context& c, const Instruction& i, u32) {
+    u16 m[8][8];
+    for (int lane = 0; lane < 32; lane++) {
+        const u32 x = get<u32>(c.registers, i.operand[1], lane);
+        m[lane / 4][lane % 4 * 2] = (u16)x;
+        m[lane / 4][lane % 4 * 2 + 1] = (u16)(x >> 16);
+    }
+    for (int lane = 0; lane < 32; lane++) {
+        const u32 low = m[lane % 4 * 2][lane / 4], high = m[lane % 4 * 2 + 1][lane / 4];
+        set<u32>(c.registers, i.operand[0], lane, low | high << 16);
+    }
+}
+
 // ----------------------------------------------------------------------------
 // shfl, vote, __syncwarp
 

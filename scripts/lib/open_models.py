@@ -8,7 +8,7 @@ is NAME, and models that are not there are named.
                  angles of queries and keys
     3 run
 """
-import array, copy, glob, json, os, re, subprocess, sys
+import array, copy, glob, json, os, re, statistics, subprocess, sys, tempfile
 
 import jobs, runlog
 from runlog import die, say as print
@@ -126,10 +126,10 @@ def numbers(rows, head):
 
 def details(row, e, dump):
     figure = int(row.table[6:]) if re.fullmatch(r"figure[0-9]+", row.table) else 0
-    if figure == 3:
+    if figure in (3, 9):  # by length; by source
         for one in e.get("all", [e]):
             sinks = one.get("sinks") or [one["sink"]]
-            print(f"  T {sinks[0]['T']:5d}  "
+            print((f"  T {sinks[0]['T']:5d}  " if figure == 3 else f"  {one['data']}  ")
                   + "  ".join(f"eps {s['eps']:g}: {s['sink_k'][0] * 100:6.2f}" for s in sinks))
     if figure in (2, 11, 12, 13, 14):
         keys = ("h_norm_first", "h_norm_rest", "k_norm_first", "k_norm_rest", "v_norm_first",
@@ -150,12 +150,27 @@ def details(row, e, dump):
 
 
 def hellaswag(binary, directory, task):
-    r = subprocess.run([binary, "score", directory, "--task", task, "--json", "/dev/stdout"],
-                       capture_output=True, text=True)
-    found = re.search(r"\{\"checkpoint\".*", r.stdout)
-    if not found: return "  HellaSwag: " + r.stderr.strip().split("\n")[0]
-    one = json.loads(found.group(0))["tasks"][0]
-    return f"  acc {one['acc'] * 100:.2f}, acc_norm {one['acc_norm'] * 100:.2f}"
+    """acc of HellaSwag, None where there is none; and what to print"""
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as f:
+        r = subprocess.run([binary, "score", directory, "--task", task, "--json", f.name],
+                           capture_output=True, text=True)
+        if r.returncode: return None, "  HellaSwag: " + r.stderr.strip().split("\n")[-1]
+        with open(f.name) as written: one = json.load(written)["tasks"][0]
+    return one["acc"], f"  acc {one['acc'] * 100:.2f}, acc_norm {one['acc_norm'] * 100:.2f}"
+
+
+def correlations(points):
+    """prints how Sink_1 and acc go together: within each family, and over all models.
+    points: (model, Sink_1, acc)"""
+    families = {}
+    for model, *point in points:
+        families.setdefault(re.match(r"[A-Za-z]*", model)[0].lower(), []).append(point)
+    for name, some in [*families.items(), ("all families", sum(families.values(), []))]:
+        if len(some) < 3: continue
+        sinks, accs = zip(*some)
+        vary = len(set(sinks)) > 1 and len(set(accs)) > 1
+        r = f"{statistics.correlation(sinks, accs):.2f}" if vary else "- (one of them is the same in all)"
+        print(f"correlation of Sink_1 and acc, {len(some)} models of {name}: {r}")
 
 
 # ==================================================================================================
@@ -197,11 +212,12 @@ def run(rows, o):
     if not rows:
         die("--models: none of these tables is of open models",
             "scripts/reproduce table1 --models DIR.. -d TEXT.jsonl")
-    if not os.path.isfile(o.data):
+    if not all(os.path.isfile(file) for file in o.data.split(",")):
         die(f"--models: got data {o.data}, wanted text for each model's own tokenizer",
             "-d TEXT.jsonl")
     binary = o.binary or jobs.build_all([""], o)[""]
     models, done, missing, written, table = directories(o.models), {}, {}, [], ""
+    points = []
     for row, name, directory in rows_of(rows, models):
         if row.table != table:
             table = row.table
@@ -215,7 +231,9 @@ def run(rows, o):
         if "runs" not in e:
             written.append(os.path.join(o.out, "models", label(row, name) + ".json"))
         sinks, loss = measured(row, e)
-        more = hellaswag(binary, directory, o.task) if table == "figure10" and o.task else ""
+        acc, more = None, ""
+        if table == "figure10" and o.task: acc, more = hellaswag(binary, directory, o.task)
+        if acc is not None: points.append((name, e["sink"]["sink_k"][0], acc))
         print(f"{label(row, name):36} {sinks}  loss {loss:.3f}  bos {e.get('bos', 'none')}{more}",
               flush=True)
         begun = e.get("bos", "none").removeprefix("default: ") != "none"
@@ -225,6 +243,7 @@ def run(rows, o):
                   f"loss {measured(row, alone)[1]:.3f}  bos none", flush=True)
             written.append(os.path.join(o.out, "models", label(row, name) + "-no-bos.json"))
         details(row, e, os.path.join(o.out, "models", row.id) if "--dump" in row.words else "")
+    if points: correlations(points)
     if missing:
         print("\nof the paper's models these are not there, so not probed: "
               + ", ".join(f"{n} ({link})" for n, link in missing.items()))

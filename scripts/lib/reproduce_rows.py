@@ -37,9 +37,11 @@ TITLES = {
     "figure4": "learning rates; training over time; open models",
     "figure5": "prefixes; how much data",
     "figure6": "windows",
+    "figure9": "open models: Sink_1 by domain of the text",
     "figure10": "open models: Sink_1 beside HellaSwag",
     "figure28": "loss and Sink_1 over training",
     "figure29": "norms of h_1 with p-normalized attention",
+    "figure30": "loss and gradient norm of fine-tuning",
     "section5": "random first and second tokens",
     "section7.2": "post-norm",
     "section7.4": "1B parameters, softmax and sigmoid",
@@ -202,7 +204,8 @@ def cost(runs, o):
     s, hours = o.s, 0.0
     for r in runs:
         f = dict(zip(r.words[::2], r.words[1::2]))
-        speed = s["tokens_s_1B" if f.get("-m") == "1B" else "tokens_s"]
+        large = f.get("-m") == "1B" or "-1b" in f.get("--init", "")
+        speed = s["tokens_s_1B" if large else "tokens_s"]
         batch = float(f.get("--total-batch", 0))
         batch = batch or float(f.get("-b", s["batch"] / s["seq"])) * s["seq"]
         hours += float(f["--steps"]) * batch / speed / 3600

@@ -189,7 +189,7 @@ RESULTS = {
 }
 EVALUATED = {
     "checkpoint": "text", "data": "text", "T": "count", "n": "count", "bos": "text", "flags": "text",
-    "runs!": [{"name!": "text", "loss!": "number", "loss_error": "number", "change": "number",
+    "runs!": [{"name!": "text", "kind": "text", "loss!": "number", "loss_error": "number", "change": "number",
                "change_error": "number", "sink_1": "number", "spike": "number"}],
 }
 LOOK = "that line or field is damaged: write the file again"

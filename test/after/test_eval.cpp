@@ -315,14 +315,29 @@ static Row literal_whole(const Naive& net, const int* seq, const Hook& plain_hoo
             }
             hook(strf("score%d", h), l, &A);
             const Row k_star = net.star(l, h, "k_star"), v_star = net.star(l, h, "v_star");
+            Row star(N, -INFINITY);
+            for (int i = 0; i < N && !k_star.empty(); i++) {
+                star[i] = dot(q[i], h * c.HS, k_star, 0, c.HS) / sqrt((double)c.HS);
+            }
+            auto extra = [&](const std::string& place) {         // the extra key, or the sink token
+                for (int i = net.skip; i < N; i++) {
+                    Mat x = { { net.skip ? A[i][0] : star[i] } };
+                    plain_hook(place, l, &x);
+                    (net.skip ? A[i][0] : star[i]) = x[0][0];
+                }
+            };
+            extra(strf("extra-score%d", h));
             for (int i = 0; i < N; i++) {
-                const double star = k_star.empty() ? 0 : exp(dot(q[i], h * c.HS, k_star, 0, c.HS) /
-                                                             sqrt((double)c.HS));
-                double sum = star;
+                star[i] = exp(star[i]);
+                double sum = star[i];
                 for (auto& s : A[i]) { s = exp(s); sum += s; }
                 for (auto& s : A[i]) { s /= sum; }
+                star[i] /= sum;
+            }
+            extra(strf("extra%d", h));
+            for (int i = 0; i < N; i++) {
                 for (size_t e = 0; e < v_star.size(); e++) {
-                    o[i][h * c.HS + e] += star / sum * v_star[e];
+                    o[i][h * c.HS + e] += star[i] * v_star[e];
                 }
             }
             hook(strf("A%d", h), l, &A);
@@ -581,6 +596,15 @@ static void test_edits(Setting* s, const Naive& net, const Row& plain) {
               }
           } },
     };
+    const Case extra[] = {
+        { "A:*:0=mask", [](const std::string& p, int, Mat* x) {
+              if (p.find("extra-score") == 0) { (*x)[0][0] = -INFINITY; }
+          } },
+        { "A:1:0:2=x0.5", [](const std::string& p, int l, Mat* x) {
+              if (p == "extra2" && l == 1) { (*x)[0][0] *= 0.5; }
+          } },
+    };
+    if (Bias::column || sink_rows(&s->m)) { cases.insert(cases.end(), extra, extra + 2); }
     static const int gate_of = gates_per_head(&s->m);        // numbers of a head's gate
     const Case gates[] = {
         { "gate:1:1:0=0.25", [](const std::string& p, int l, Mat* x) {
@@ -671,6 +695,7 @@ static void test_bits(Setting* s, const Naive& net, const Row& plain) {
                 auto hook = [&](const std::string& place, int l, Mat* x) {
                     const bool mine = kv ? place == "k" || place == "v"
                                          : inputs.find(" " + place + " ") != std::string::npos;
+                    if (!mine) { return; }
                     const std::string key = place + strf("%d", l);
                     const int width = kv ? 6 : (*x)[0].size();
                     double low = INFINITY, high = -INFINITY;
@@ -680,7 +705,6 @@ static void test_bits(Setting* s, const Naive& net, const Row& plain) {
                             high = std::max(high, v);
                         }
                     }
-                    if (!mine) { return; }
                     if (calibrating) {
                         auto& r = running.insert({ key, { low, high } }).first->second;
                         r = { 0.9 * r.first + 0.1 * low, 0.9 * r.second + 0.1 * high };

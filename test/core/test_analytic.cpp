@@ -46,6 +46,7 @@ int main() {
 
     const AttnShape s = attn_shape(&m, 0);
     double off_uniform = 0; // the largest |t A - 1|
+    double largest_xi[3][4] = {}, of_bound[3][4] = {};
     for (int l = 0; l < c.L; l++) {
         for (int h = 0; h < c.NH; h++) {
             const int W = attn_row(s);
@@ -81,8 +82,10 @@ int main() {
                     if (PE_ROWS[BUILD_PE].rotary) {
                         above = std::max(above, A(i) / (exp(2 * xi) / (exp(2 * xi) + t - 1)));
                     }
+                    largest_xi[l][h] = std::max(largest_xi[l][h], xi);
                 }
             }
+            of_bound[l][h] = above;
             if (Pe::score_bias) {
                 CHECK(worst < 1e-13, "layer %d head %d: attention is off its closed form by %g", l,
                       h, worst);
@@ -111,6 +114,22 @@ int main() {
         CHECK((fabs(r.h.first[l] / r.h.rest[l] - 1) < 1e-12) == !in_embedding,
               "|h^%d|: first %g, others %g", l, r.h.first[l], r.h.rest[l]);
     }
+#if HAS_AFTER
+    // and probe --anywhere, which reads q and k as floats
+    const Anywhere a = anywhere_measure(&m, { seq.data(), 1, c.T }, 0.3, true);
+    for (int l = 0; l < c.L; l++) {
+        for (int h = 0; h < c.NH; h++) {
+            const AnyTally& head = a.layers[l][h];
+            const double found = head.proposition.as(LARGEST), xi = head.xi.as(LARGEST);
+            if (in_embedding) { CHECK(std::isnan(found) && std::isnan(xi), "positions in h"); }
+            else if (PE_ROWS[BUILD_PE].rotary) {
+                check_near(found, of_bound[l][h], 1e-5, "layer %d head %d: A over its bound", l, h);
+                check_near(xi, largest_xi[l][h], 1e-5, "layer %d head %d: xi", l, h);
+            }
+            else { CHECK(found < 1e-5 && std::isnan(xi), "off the closed form by %g", found); }
+        }
+    }
+#endif
     model_free(&m);
     return check_done();
 }

@@ -51,7 +51,7 @@ template <class A, class Bi> void check_variant(const char* attn, const char* bi
                 for (int i = 0; i < T * 8; i++) { dout[i] = wide_dout[i]; }
                 float *k = ks.empty() ? NULL : ks.data(), *v = vs.empty() ? NULL : vs.data();
                 cpu::attention_forward<A, Bi, Pe_nope>(out.data(), stat.data(), qkv.data(),
-                                                       { k, v }, s);
+                                                       { k, v }, NULL, s);
                 cpu::attention_backward<A, Bi, Pe_nope>(
                     dqkv.data(), { k ? dks.data() : NULL, v ? dvs.data() : NULL }, dout.data(),
                     { out.data(), stat.data() }, qkv.data(), { k, v }, NULL, s);

@@ -22,7 +22,8 @@ std::vector<HeadMetrics> metrics(const Numbers& qkv, const Numbers& kstar, int s
     Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
     std::vector<HeadMetrics> r((size_t)s.B * s.NH);
     const real* ks = kstar.empty() ? NULL : kstar.data();
-    ref::attention_forward<A, Bi, Pe_nope>(out.data(), stat.data(), qkv.data(), { ks, NULL }, s);
+    ref::attention_forward<A, Bi, Pe_nope>(out.data(), stat.data(), Numbers(qkv).data(),
+                                           { ks, NULL }, NULL, s);
     ref::attention_metrics<A, Bi, Pe_nope>(r.data(), qkv.data(), stat.data(), { ks, NULL }, {},
                                            skip, s);
     return r;
@@ -229,7 +230,8 @@ void check_variant(const char* attn, const char* bias, const char* pe) {
             Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
             std::vector<HeadMetrics> m((size_t)s.B * s.NH);
             const ExtraKey<const real> star = { ks, NULL };
-            ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), in.qkv.data(), star, s);
+            ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), in.qkv.data(), star, NULL,
+                                              s);
             ref::attention_metrics<A, Bi, Pe>(m.data(), in.qkv.data(), stat.data(), star, {}, skip,
                                               s);
             const NaiveOut n = naive_attention(in);
@@ -314,7 +316,8 @@ Seen seen(const Numbers& qkv, const Numbers& kstar, const Numbers& vstar, AttnSh
     const real *k = kstar.empty() ? NULL : kstar.data(), *v = vstar.empty() ? NULL : vstar.data();
     r.out.resize((size_t)s.B * s.T * s.NH * s.HS);
     r.heads.resize((size_t)s.B * s.NH);
-    ref::attention_forward<A, Bi, Pe_nope>(r.out.data(), stat.data(), qkv.data(), { k, v }, s);
+    ref::attention_forward<A, Bi, Pe_nope>(r.out.data(), stat.data(), Numbers(qkv).data(),
+                                           { k, v }, NULL, s);
     ref::attention_metrics<A, Counted, Pe_nope>(r.heads.data(), qkv.data(), stat.data(), { k, v },
                                                 {}, 0, s);
     return r;
@@ -371,8 +374,8 @@ static void test_gate() {
     Numbers out((size_t)T * T), stat(T * 2), gate(T * 2);
     for (int t = 0; t < T; t++) { gate[2 * t + 1] = t ? -100 : 100; }
     HeadMetrics m = {};
-    ref::attention_forward<Attn_softmax, Bias_none, Pe_nope>(out.data(), stat.data(), qkv.data(),
-                                                             {}, ONE_HEAD);
+    ref::attention_forward<Attn_softmax, Bias_none, Pe_nope>(
+        out.data(), stat.data(), Numbers(qkv).data(), {}, NULL, ONE_HEAD);
     ref::attention_metrics<Attn_softmax, Bias_none, Pe_nope>(&m, qkv.data(), stat.data(), {},
                                                              { gate.data(), 2 }, 0, ONE_HEAD);
     // the gate's mean over its channels is (.5 + 1) / 2 at query 1 and .25 at the others

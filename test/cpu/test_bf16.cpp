@@ -80,8 +80,10 @@ template <class A> void test_attention(AttnShape s) {
     Floats out(dout.size()), stat(N * s.NH * 2), stat_h(stat.size()), dqkv(qkv.size());
     const Halves qkv_h = half(qkv), dout_h = half(dout);
     Halves out_h(out.size()), dqkv_h(dqkv.size());
-    ref::attention_forward<A, Bias_none, Pe_nope>(out.data(), stat.data(), qkv.data(), {}, s);
-    cpu::attention_forward<A, Bias_none, Pe_nope>(out_h.data(), stat_h.data(), qkv_h.data(), {}, s);
+    ref::attention_forward<A, Bias_none, Pe_nope>(out.data(), stat.data(), Floats(qkv).data(), {},
+                                                  NULL, s);
+    cpu::attention_forward<A, Bias_none, Pe_nope>(out_h.data(), stat_h.data(), Halves(qkv_h).data(),
+                                                  {}, NULL, s);
     near("attention_forward", out_h, out, ONE_ROUNDING, 1.0 / 128);
     near("stat", stat_h, stat, 0, SUMS);
     ref::attention_backward<A, Bias_none, Pe_nope>(dqkv.data(), {}, dout.data(),

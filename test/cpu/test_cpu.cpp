@@ -279,9 +279,15 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
         const Numbers dout = numbers(out.size(), 3), table = numbers(s.T * s.rot, 4);
         if (A::phi == PHI_ELU1) { ref::phi_elu1_forward(qkv.data(), s); }
         const ExtraKey<const real> star_column = { or_null(Bi::learn_k, ks), or_null(value, vs) };
-        AGREE(strf("%s T=%d", what.c_str(), s.T), ({ &out, &stat }),
-              ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), qkv.data(), star_column,
-                                                s));
+        for (const real* turns : { table.data(), (const real*)NULL }) {
+            if (turns && &c > CASES) { continue; }
+            Numbers turned(qkv.size());
+            AGREE(strf("%s T=%d", what.c_str(), s.T), ({ &out, &stat, &turned }), {
+                std::copy(qkv.begin(), qkv.end(), turned.begin());
+                ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), turned.data(),
+                                                  star_column, turns, s);
+            });
+        }
         for (int width : { 0, 1, s.HS }) {  // gates: none, one number per head, one per channel
             const Numbers gate = numbers(N * s.NH * width, 5);
             const int skip = Bi::token || (width && s.T > 1);
@@ -295,7 +301,7 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
                           ops::keep_rows_for_metrics(keep);
                           if (keep) {
                               ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), qkv.data(),
-                                                                star_column, s);
+                                                                star_column, NULL, s);
                           }
                           ops::attention_metrics<A, Bi, Pe>(
                               m.data(), qkv.data(), stat.data(), star_column,

@@ -47,7 +47,7 @@ code = "".join(open(s, encoding="utf-8").read() for s in sources)
 for row in re.findall(r"(?m)^\| (`[^|]*`) \|.*\|$", text):
     for key in re.findall(r"`(\w+)`", row):
         stem = re.sub("_(first|rest)$", "", key)
-        written = any(re.search(rf'"{name}\\?"|\bX\({name},', code) for name in (key, stem))
+        written = any(re.search(rf'"{name}\\?"|\b(?:X|QUERY)\({name},', code) for name in (key, stem))
         expect(written, f"{page} tells of {key}, which no source writes")
 
 # what needs another build has the shape of what is there
@@ -58,7 +58,8 @@ events = {"config": [o for o in logs if o.get("event") == "config"],
           "sample": [o for o in logs if o.get("event") in ("sample", "resume", "done")],
           "eval, and": evals + [files["probe.json"]],
           "eval --json": [files["eval.json"]], "score": [files["score.json"]],
-          "bench": [files["bench.json"]], "anatomy": [files["probe.json"]["anatomy"]]}
+          "bench": [files["bench.json"]], "anatomy": [files["probe.json"]["anatomy"]],
+          "anywhere": [files["probe.json"]["anywhere"]]}
 for part in re.split(r"(?m)^## ", text)[1:]:
     head, tried = part.split("\n")[0], 0
     objects = next((o for key, o in events.items() if key in head), [])

@@ -10,7 +10,7 @@ SMALL="--seq 16 -b 2 --layers 2 --width 16 --heads 2 --ffn-width 16 --val-seqs 2
 run() { "$program" "$@" > out 2> err; ok $? "$*: $(cat err)"; }
 run train $SMALL -n 4 --eval-every 2 -o run
 run train --resume -o run -n 6 --lr 1e-3
-run probe run --probe-len 16,12 --probe-seqs 2 --eps 0.2,0.3 --per-sequence --sink-at 11 --json probe.json --anatomy
+run probe run --probe-len 16,12 --probe-seqs 2 --eps 0.2,0.3 --per-sequence --sink-at 11 --json probe.json --anatomy --anywhere
 run eval run --probe-len 16 --probe-seqs 2 --stream 1+4 --evict knorm:0.5 --quant w8a8 --edit 'h:0:1=0' --gradients --json eval.json
 run bench --layers 1 --width 16 --heads 1 --ffn-width 16 --seq 16 -b 2 -n 1 --json bench.json
 { echo '{"context": "the door of", "choices": ["a house", "the river"], "gold": 1}'

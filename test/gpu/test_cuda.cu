@@ -483,8 +483,8 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
 #endif
     const ExtraKey<const float> star = { key ? ks.c() : NULL, value ? vs.c() : NULL };
     const ExtraKey<const cuda::real> gpu_star = { key ? ks.r() : NULL, value ? vs.r() : NULL };
-    cpu::attention_forward<A, Bi, Pe>(out.c(), stat.c(), qkv.c(), star, s);
-    cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), gpu_star, s);
+    cpu::attention_forward<A, Bi, Pe>(out.c(), stat.c(), qkv.c(), star, NULL, s);
+    cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), gpu_star, NULL, s);
     // scores are about 1, but may cancel: a weight of 1e-4 that was a sum of 96 products has
     // the rounding of the products
     same(name, shape, "out", out, TOL, 0.1);
@@ -533,7 +533,7 @@ template <class A, class Bi, class Pe> static void test_simple(const char* name,
     const bool column = Bi::column != NO_COLUMN;
     const cuda::real* vstar = column ? vs.r() : NULL;
     const cuda::AttnInputs in = { qkv.r(), { kstar, vstar }, s };
-    cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), { kstar, vstar }, s);
+    cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), { kstar, vstar }, NULL, s);
     cuda::attention_simple_forward<A, Bi, Pe>(plain_out.r(), plain_stat.f(), in);
     out.cpu = download(plain_out);
     stat.cpu = download(plain_stat);
@@ -638,7 +638,14 @@ template <class A, class Bi, class Pe> static void test_variant(const char* name
         else { test_attention<A, Bi, Pe>(name, s); }
     }
 }
-// a backward that turns dq and dk back against one that does not, then rope: the same bits
+static void same_bits(const char* what, const AttnShape& s, Tensor& one, Tensor& two) {
+    const std::vector<float> got = download(one), want = download(two);
+    size_t bad = 0;
+    for (size_t i = 0; i < got.size(); i++) { bad += got[i] != want[i]; }
+    CHECK(bad == 0, "%s, B %d T %d HS %d window %d: %zu of %zu numbers are not those of rope", what,
+          s.B, s.T, s.HS, s.window, bad, got.size());
+}
+// attention that turns q and k, and dq and dk back, against rope by itself: the same bits
 static void test_turned(int B, int T, int HS, int window) {
     const AttnShape s = whole({ B, T, 2, 1, HS, window, 0, 0, HS, 1, 1 });
     const size_t N = (size_t)B * T, W = attn_row(s), O = (size_t)s.NH * HS;
@@ -646,7 +653,18 @@ static void test_turned(int B, int T, int HS, int window) {
            table = random_turns(s);
     Tensor out = empty_tensor(N * O), stat = empty_tensor(N * s.NH * 2, false);
     const ExtraKey<const cuda::real> star = { ks.r(), NULL };
-    cuda::attention_forward<Attn_softmax, Bias_kv, Pe_alibi>(out.r(), stat.f(), qkv.r(), star, s);
+    Tensor rest = upload(qkv.cpu, true), rest_out = empty_tensor(N * O),
+           rest_stat = empty_tensor(N * s.NH * 2, false);
+    auto forward = [&](Tensor& out, Tensor& stat, Tensor& qkv, const float* turns) {
+        cuda::attention_forward<Attn_softmax, Bias_kv, Pe_alibi>(out.r(), stat.f(), qkv.r(), star,
+                                                                 turns, s);
+    };
+    cuda::rope(rest.r(), table.f(), +1, s);
+    forward(rest_out, rest_stat, rest, NULL);
+    forward(out, stat, qkv, table.f());
+    same_bits("attention_forward, qkv", s, qkv, rest);
+    same_bits("attention_forward, out", s, out, rest_out);
+    same_bits("attention_forward, stat", s, stat, rest_stat);
     Tensor two = empty_tensor(N * W), one = empty_tensor(N * W);
     auto backward = [&](Tensor& dqkv, const float* turns) {
         cuda::attention_backward<Attn_softmax, Bias_kv, Pe_alibi>(
@@ -655,12 +673,7 @@ static void test_turned(int B, int T, int HS, int window) {
     backward(two, NULL);
     cuda::rope(two.r(), table.f(), -1, s);
     backward(one, table.f());
-    const std::vector<float> want = download(two), got = download(one);
-    size_t bad = 0;
-    for (size_t i = 0; i < got.size(); i++) { bad += got[i] != want[i]; }
-    CHECK(bad == 0,
-          "attention_backward, B %d T %d HS %d window %d: %zu of %zu numbers are not those of rope",
-          B, T, HS, window, bad, got.size());
+    same_bits("attention_backward", s, one, two);
     free_all();
 }
 static void test_all_turned() {

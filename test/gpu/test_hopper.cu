@@ -5,7 +5,8 @@ the emulator; schedules, and products that are done at once or as late as they m
     g++ -x c++ -std=c++17 -O1 -DEMU -DHOPPER -DPRECISION=bf16 -fno-strict-aliasing \
         -fstack-clash-protection -I$CUDA/include -Idev/emulator test/gpu/test_hopper.cu
 '-DMMA_HEADS(X)=X(96)' only this head dimension; -DFEW only softmax, every schedule, late and at
-once: for planted bugs (dev/emulator/mutants.sh).
+once: for planted bugs (dev/emulator/mutants.sh); -DFOR_PTX one variant of each kind of tile: as PTX
+(test_ptx.sh).
 */
 #ifndef MMA_HEADS
 #define MMA_HEADS(X) X(32) X(64) X(96) X(128)
@@ -73,99 +74,162 @@ static void same(const std::string& what, const Results& got, const Results& wan
     same(what + ", dqkv", got.dqkv, want.dqkv, 8e-3);
 }
 
+// What a test calls: functions of a variant, and those of one head dimension.
+struct Variant {
+    const char* name;
+    bool positive, key, value;           // q and k; whether there are k* and v*
+    decltype(&ref::attention_forward<Attn_softmax, Bias_none, Pe_nope>) cpu_forward;
+    decltype(&ref::attention_backward<Attn_softmax, Bias_none, Pe_nope>) cpu_backward;
+    decltype(&attention_simple_forward<Attn_softmax, Bias_none, Pe_nope>) simple_forward;
+    decltype(&attention_simple_backward<Attn_softmax, Bias_none, Pe_nope>) simple_backward;
+    decltype(&attention_rows<Attn_softmax, Bias_none>) rows;
+    decltype(&dqk_inputs<Bias_none>) dqk;
+};
+struct Kernels {
+    decltype(&attention_forward_wgmma<Attn_softmax, Bias_none, Pe_nope, 64>) forward;
+    decltype(&attention_dkv_wgmma<Attn_softmax, Pe_nope, 64>) dkv;
+};
+
 // As attention_backward does it.
-template <class A, class Bi, class Pe, int HS>
-static void backward_wgmma(bf16* dqkv, const bf16* dout, AttnResult<real, acc> result,
-                           const AttnInputs& in) {
+static void backward_wgmma(const Variant& v, const Kernels& k, bf16* dqkv, const bf16* dout,
+                           AttnResult<real, acc> result, const AttnInputs& in) {
     const long rows = rows_all(in.s);
     bf16* cells = reserve<bf16>(ds_bytes(in.s) / sizeof(bf16));
     const RowStats r = rows_in(reserve<float>(2 * rows),
                                reserve<float>(2 * query_count(in.s)), in.s);
-    attention_rows<A, Bi>(r, dout, result, in, true);
-    const DqkInputs rest = dqk_inputs<Bi>(in, r, NULL);
+    v.rows(r, dout, result, in, true);
+    const DqkInputs rest = v.dqk(in, r, NULL);
     each_chunk(cells, in.s, [&](const DsChunk& c) {
-        attention_dkv_wgmma<A, Pe, HS>(dqkv, c, dout, r, rest);
+        k.dkv(dqkv, c, dout, r, rest);
         attention_dq(dqkv, c, rest);
     });
 }
 
 // One way of computing attention: by Hopper's kernels or by the simple ones.
-template <class A, class Bi, class Pe, int HS>
-static Results computed(bool simple, const AttnInputs& in, const Inputs& dout) {
+static Results computed(const Variant& v, const Kernels& k, bool simple, const AttnInputs& in,
+                        const Inputs& dout) {
     const AttnShape& s = in.s;
     const size_t N = (size_t)s.B * s.T, O = N * s.NH * s.HS, W = N * attn_row(s);
     bf16 *out = reserve<bf16>(O), *dqkv = reserve<bf16>(W);
     acc* stat = reserve<acc>(N * s.NH * 2);
     if (simple) {
-        attention_simple_forward<A, Bi, Pe>(out, stat, in);
-        attention_simple_backward<A, Bi, Pe>(dqkv, dout.gpu, out, stat, in);
+        v.simple_forward(out, stat, in);
+        v.simple_backward(dqkv, dout.gpu, out, stat, in);
     } else {
-        attention_forward_wgmma<A, Bi, Pe, HS>(out, stat, in);
-        backward_wgmma<A, Bi, Pe, HS>(dqkv, dout.gpu, { out, stat }, in);
+        k.forward(out, stat, in, NULL, NULL);
+        backward_wgmma(v, k, dqkv, dout.gpu, { out, stat }, in);
     }
     return { read_back(out, O), read_back(stat, N * s.NH * 2), read_back(dqkv, W) };
 }
 
-template <class A, class Bi, class Pe>
-static Results on_cpu(const Inputs& qkv, ExtraKey<const float> star, const Inputs& dout,
-                      const AttnShape& s) {
+static Results on_cpu(const Variant& v, const Inputs& qkv, ExtraKey<const float> star,
+                      const Inputs& dout, const AttnShape& s) {
     Results r;
     r.out.resize(dout.cpu.size());
     r.stat.resize((size_t)s.B * s.T * s.NH * 2);
     r.dqkv.resize(qkv.cpu.size());
-    ref::attention_forward<A, Bi, Pe>(r.out.data(), r.stat.data(), qkv.cpu.data(), star, s);
-    ref::attention_backward<A, Bi, Pe>(r.dqkv.data(), {}, dout.cpu.data(),
-                                       { r.out.data(), r.stat.data() }, qkv.cpu.data(), star, NULL,
-                                       s);
+    std::vector<float> in = qkv.cpu;
+    v.cpu_forward(r.out.data(), r.stat.data(), in.data(), star, NULL, s);
+    v.cpu_backward(r.dqkv.data(), {}, dout.cpu.data(), { r.out.data(), r.stat.data() },
+                   qkv.cpu.data(), star, NULL, s);
     return r;
 }
 
-template <class A, class Bi, class Pe, int HS>
-static void test_one(const char* name, AttnShape s) {
+// A forward pass that turns q against rope by itself: the same bits of qkv, out and stat.
+static void test_turned(const std::string& what, const Kernels& k, const Inputs& qkv,
+                        AttnInputs in) {
+    const AttnShape& s = in.s;
+    const size_t N = (size_t)s.B * s.T, O = N * s.NH * s.HS, W = N * attn_row(s), S = N * s.NH * 2;
+    std::vector<acc> table;
+    for (int i = 0; i < s.T * s.HS / 2; i++) {
+        table.push_back(cosf(i));
+        table.push_back(sinf(i));
+    }
+    acc* turns = reserve<acc>(table.size());
+    to_device(turns, table.data(), table.size() * sizeof(acc));
+    std::vector<float> results[2];
+    for (const acc* in_kernel : { (const acc*)turns, (const acc*)NULL }) {
+        const std::vector<bf16> narrow(qkv.cpu.begin(), qkv.cpu.end());
+        bf16 *x = reserve<bf16>(W), *out = reserve<bf16>(O);
+        acc* stat = reserve<acc>(S);
+        to_device(x, narrow.data(), W * sizeof(bf16));
+        in.qkv = x;
+        if (in_kernel) { rope_heads(x + s.NH * s.HS, s.KV, turns, +1, s); }
+        else { rope(x, turns, +1, s); }
+        k.forward(out, stat, in, x, in_kernel);
+        std::vector<float>& all = results[!in_kernel];
+        for (float number : read_back(x, W)) { all.push_back(number); }
+        for (float number : read_back(out, O)) { all.push_back(number); }
+        for (float number : read_back(stat, S)) { all.push_back(number); }
+    }
+    CHECK(results[0] == results[1], "%s: not the bits of rope", what.c_str());
+}
+
+static void test_one(const Variant& v, const Kernels& k, AttnShape s) {
     s.scale = 1 / sqrt((double)s.HS);
     s.rot = s.k_dims = s.HS;
     s.p = 2;
     s.alpha = 1;
     s.cap = 1.5;
-    const std::string what = strf("%s, B %d T %d NH %d KV %d HS %d window %d prefix %d", name, s.B,
-                                  s.T, s.NH, s.KV, s.HS, s.window, s.prefix);
+    const std::string what = strf("%s, B %d T %d NH %d KV %d HS %d window %d prefix %d", v.name,
+                                  s.B, s.T, s.NH, s.KV, s.HS, s.window, s.prefix);
     const size_t N = (size_t)s.B * s.T, S = (size_t)s.KV * s.HS;
-    const Inputs qkv(N * attn_row(s), A::phi == PHI_ELU1), dout(N * s.NH * s.HS), ks(S), vs(S);
-    const bool key = Bi::column != NO_COLUMN && Bi::learn_k;
-    const bool value = Bi::column != NO_COLUMN;
-    const ExtraKey<const float> star = { key ? ks.cpu.data() : NULL,
-                                           value ? vs.cpu.data() : NULL };
-    const AttnInputs in = { qkv.gpu, { key ? ks.gpu : NULL, value ? vs.gpu : NULL }, s };
-    const Results got = computed<A, Bi, Pe, HS>(false, in, dout);
-    same(what + ", CPU", got, on_cpu<A, Bi, Pe>(qkv, star, dout, s));
+    const Inputs qkv(N * attn_row(s), v.positive), dout(N * s.NH * s.HS), ks(S), vs(S);
+    const ExtraKey<const float> star = { v.key ? ks.cpu.data() : NULL,
+                                         v.value ? vs.cpu.data() : NULL };
+    const AttnInputs in = { qkv.gpu, { v.key ? ks.gpu : NULL, v.value ? vs.gpu : NULL }, s };
+    const Results got = computed(v, k, false, in, dout);
+    same(what + ", CPU", got, on_cpu(v, qkv, star, dout, s));
     // these take a second: few shapes
-    if (s.T < 100) { same(what + ", simple", got, computed<A, Bi, Pe, HS>(true, in, dout)); }
+    if (s.T < 100) { same(what + ", simple", got, computed(v, k, true, in, dout)); }
+    if (s.window) { test_turned(what + ", turned", k, qkv, in); }
     for (void* p : allocated) { device_free(p); }
     allocated.clear();
 }
 
-// Tests one variant at every head dimension: whole tiles, the diagonal and a ragged end; then a
+// Chooses a schedule, and whether products are done at once.
+static void set_order(int schedule, bool eager) {
+#ifdef EMU
+    const emu::Sched schedules[] = { emu::FWD, emu::REV, emu::PCT };
+    emu::settings.sched = schedules[schedule];
+    emu::settings.eager = eager;
+    emu::settings.hopper = true;
+#endif
+}
+
+// Tests one variant at one head dimension: whole tiles, the diagonal and a ragged end; then a
 // window and a prefix, which leave out tiles between them, two heads of queries for one of keys;
 // then sequences shorter than a tile.
-template <class A, class Bi, class Pe> static void test(const char* name) {
+static void test_heads(const Variant& v, const Kernels& k, int HS) {
     static int turn;
-    const emu::Sched schedules[] = { emu::FWD, emu::REV, emu::PCT };
+    set_order(turn % 3, turn % 2);
+    test_one(v, k, { 1, 260, 1, 1, HS });
+    set_order(turn % 3, !(turn % 2));
+    test_one(v, k, { 1, 201, 2, 1, HS, 20, 130 });
+    test_one(v, k, { 2, 33, 1, 1, HS });
+    turn++;
+}
+
+template <class A, class Bi, class Pe> static void test(const char* name) {
+    const bool column = Bi::column != NO_COLUMN;
+    const Variant v = { name, A::phi == PHI_ELU1, column && Bi::learn_k, column,
+                        ref::attention_forward<A, Bi, Pe>, ref::attention_backward<A, Bi, Pe>,
+                        attention_simple_forward<A, Bi, Pe>, attention_simple_backward<A, Bi, Pe>,
+                        attention_rows<A, Bi>, dqk_inputs<Bi> };
 #define X(HS) \
-    emu::settings.sched = schedules[turn % 3]; \
-    emu::settings.eager = turn++ % 2; \
-    test_one<A, Bi, Pe, HS>(name, { 1, 260, 1, 1, HS }); \
-    emu::settings.eager = turn % 2; \
-    test_one<A, Bi, Pe, HS>(name, { 1, 201, 2, 1, HS, 20, 130 }); \
-    test_one<A, Bi, Pe, HS>(name, { 2, 33, 1, 1, HS });
+    test_heads(v, { attention_forward_wgmma<A, Bi, Pe, HS>, attention_dkv_wgmma<A, Pe, HS> }, HS);
     MMA_HEADS(X)
 #undef X
 }
 
 int main() {
-    emu::settings.hopper = true;
+    set_order(0, false);
     device_start();
 #ifdef FEW
     for (int i = 0; i < 6; i++) { test<Attn_softmax, Bias_none, Pe_rotary>("softmax"); }
+#elif defined(FOR_PTX)
+    test<Attn_softmax, Bias_none, Pe_rotary>("softmax");
+    test<Attn_sigmoid, Bias_kv, Pe_alibi>("sigmoid");
 #else
     test<Attn_softmax, Bias_none, Pe_rotary>("softmax");
     // every ATTN; BIAS and PE take turns

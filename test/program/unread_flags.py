@@ -44,7 +44,7 @@ VALUES = {
     "--only": ["o_proj"], "--seed": ["7"],
     # measuring
     "--eval-every": ["3"], "--sample": ["5"], "--val-seqs": ["3"], "--probe-len": ["8"], "--probe-seqs": ["3"],
-    "--eps": ["0.05"], "--save-every": ["2"], "--sink-at": ["11"], "--per-sequence": [""], "--anatomy": [""], "--dump": ["dump"],
+    "--eps": ["0.05"], "--save-every": ["2"], "--sink-at": ["11"], "--per-sequence": [""], "--anatomy": [""], "--anywhere": [""], "--dump": ["dump"],
     "--dump-heads": ["1:1"], "--dump-seq": ["2"], "--stream": ["1+3"], "--evict": ["streaming:0.5"],
     "--quant": ["w8a8", "kv4:static"], "--quant-keep": ["2"], "--calibrate": ["4"], "--gradients": [""],
     "--edit": ["h:0:1=0"],

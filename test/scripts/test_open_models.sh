@@ -1,7 +1,7 @@
 # scripts/reproduce --models on tiny models under the paper's names: each number is that of its
 # probe, and what is not there is named
 . test/ok.sh
-need_python 96 test_open_models
+need_python 101 test_open_models
 export OMP_NUM_THREADS=1
 binary=build/cpu/train_sink; out=build/test/open_models
 rm -rf $out; mkdir -p $out
@@ -177,6 +177,20 @@ refused() { # what, words that stderr must have, command..
 }
 refused "--sink-at beyond the text" "wanted 1 to 64" \
     $binary probe test/open/families/gpt_neo --probe-input random --sink-at 65
+# Figure 9: a line a source; Figure 10: accuracies, and how they go with Sink_1
+cp -r test/after/score/gpt2 $out/gpt2
+$PYTHON scripts/reproduce figure9 figure10 --models $out/gpt2-xl $out/gpt2-large $out/gpt2 -d $out/text.jsonl,$out/long.jsonl \
+    --task test/after/score/hellaswag.jsonl --out $out/results --binary $binary > $out/stdout 2> $out/stderr
+ok $? "figures 9 and 10: $(cat $out/stderr)"
+for source in text long; do
+    grep -q "^  $out/$source.jsonl  eps 0.2: .* eps 0.3: .* eps 0.4: " $out/stdout; ok $? "figure 9: no line of $source: $(cat $out/stdout)"
+done
+grep -q '^figure10-gpt2-xl .* acc [0-9.]*, acc_norm ' $out/stdout && grep -q '^correlation of Sink_1 and acc, 3 models of gpt: - ' $out/stdout
+ok $? "figure 10: $(cat $out/stdout)"
+$PYTHON -c 'import sys; sys.path[:0] = ["scripts", "scripts/lib"]; import open_models
+open_models.correlations([("opt-%d" % i, i * i, i) for i in range(3)] + [("pythia-1", 9, 0.5), ("Pythia-2", 8, 3)])' > $out/stdout
+[ "$(cat $out/stdout)" = "correlation of Sink_1 and acc, 3 models of opt: 0.96
+correlation of Sink_1 and acc, 5 models of all families: 0.46" ]; ok $? "correlations: $(cat $out/stdout)"
 refused "no such model" "wanted a model's directory" \
     $PYTHON scripts/reproduce table1 --models $out/nothing -d $out/text.jsonl --binary $binary
 refused "no text" "wanted text for each model's own tokenizer" \
@@ -212,7 +226,7 @@ done
 ! grep -q ' 0  *0 ' $out/list; ok $? "list: empty rows"
 # the runs it announces are those that are trained
 for scale in laptop text; do
-    column=$(grep '^  *paper ' $out/list | tr -s ' ' '\n' | grep . | grep -nx $scale | cut -d : -f 1)
+    column=$(grep '^  *paper \|^  *laptop ' $out/list | tr -s ' ' '\n' | grep . | grep -nx $scale | cut -d : -f 1)
     for table in table4 table10 figure5; do
         said=$(grep "^$table " $out/list | grep -o '[0-9]*: [0-9]' | sed -n ${column}p | cut -d : -f 1)
         runs=$($PYTHON scripts/reproduce $table --scale $scale --seeds 1 --dry-run | grep -c '/train_sink ')

@@ -3,7 +3,7 @@
 #     sh test/scripts/test_own_text.sh
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
-need_python 11 test_own_text
+need_python 24 test_own_text
 program=build/cpu/train_sink; dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 $PYTHON scripts/make_tokenizer.py --help > "$dir/out" 2>&1; ok $? "make_tokenizer.py --help: $(cat "$dir/out")"
@@ -32,6 +32,24 @@ run "$dir/runs/one"
 run "$dir/runs/sweep/two"
 $PYTHON scripts/report.py "$dir/runs" --csv -o "$dir/runs.csv" > "$dir/out" 2>&1
 grep -q one "$dir/runs.csv" && grep -q two "$dir/runs.csv"; ok $? "report.py: no run one directory deeper: $(cat "$dir/out")"
+# what eval --json writes is a table of the page
+$program eval "$dir/runs/one" --probe-len 16 --probe-seqs 4 --edit 'h:0:1=0' --json "$dir/e.json" > "$dir/out" 2>&1 &&
+    $PYTHON scripts/report.py "$dir/e.json" "$dir/runs" -o "$dir/page.html" > "$dir/out" 2>&1
+ok $? "report.py of eval --json: $(cat "$dir/out")"
+grep -o '"evaluated":\[{.*\]}\]' "$dir/page.html" | grep -q '"kind":"plain".*"name":"h:0:1=0".*"change":'
+ok $? "the page has no rows of eval: $(grep -o '"evaluated".\{300\}' "$dir/page.html")"
+echo '{"runs": [{"name": 3}]}' > "$dir/bad.json"
+$PYTHON scripts/report.py "$dir/bad.json" -o "$dir/page.html" > "$dir/out" 2>&1
+[ $? -eq 2 ] && grep -q "runs.0..name: got '3', wanted text" "$dir/out"; ok $? "a damaged one: $(cat "$dir/out")"
+# names of files are text in what scripts print: one place each
+for script in reproduce sweep after.py plot.py fetch_models.py make_tokenizer.py lib/jobs.py lib/open_models.py \
+    lib/reproduce_pages.py; do
+    grep -q '^from runlog import .*say as print' "scripts/$script"; ok $? "scripts/$script prints names as they are"
+done
+bad=$(printf 'r\033[31mx')
+$PYTHON scripts/after.py "$dir/$bad" > "$dir/out" 2>&1
+$PYTHON -c "import sys; sys.path.insert(0, 'scripts/lib'); from runlog import say; say(sys.argv[1], 2)" "$bad" >> "$dir/out"
+! grep -q "$(printf '\033')" "$dir/out" && [ "$(grep -c 'r?\[31mx' "$dir/out")" -eq 2 ]; ok $? "$(cat -v "$dir/out")"
 $program generate "$dir/runs/one" --prompt "1 2 3" --temperature 0 -n 4 > "$dir/text" 2> "$dir/out"
 [ $? -eq 0 ] && [ "$(wc -w < "$dir/text")" -eq 7 ]; ok $? "generate -n 4: $(cat "$dir/text" "$dir/out")"
 

@@ -580,6 +580,12 @@ for name, loss in (("plain-s1", 3.0), ("plain-s2", 3.2), ("k-s1", 2.9)):   # wha
                                  {"kind": "plain", "by_position": [loss + i for i in range(8)]}]},
               open(f"{out}/losses/{name}/loss.json", "w"))
 
+# what probe --anatomy writes; a layer without an FFN has no form
+fields = ("state", "wrote", "form", "ratio", "ratio_others", "aligned_first", "aligned_rest", "attn_same",
+          "attn_same_later", "attn_spread")
+anatomy = {name: [i + 1.5, None if name == "form" else i + 2, i + 4] for i, name in enumerate(fields)}
+json.dump(dict(e, anatomy=dict(anatomy, channel=7, step_up=1, step_down=None)), open(out + "/deep.json", "w"))
+
 drawn = {}
 def keep(figure, where, name):
     drawn.setdefault(name, []).append(figure)
@@ -594,7 +600,7 @@ with contextlib.redirect_stdout(sys.stderr):
                   ["dynamics"] + ["test/demo/text-" + x for x in ("softmax", "sigmoid", "k")],
                   ["table", "docs/results/interventions-text.json"],
                   ["onset", tiny], ["onset", tiny, "--labels", "the only one"],
-                  ["onset", tiny, "--title", ""],
+                  ["onset", tiny, "--title", ""], ["anatomy", out + "/deep.json"],
                   ["positions"] + [f"{out}/losses/{x}/loss.json"
                                    for x in ("plain-s1", "plain-s2", "k-s1")]):
         plot.main(words + ["-o", out + "/figures"])
@@ -628,7 +634,7 @@ wanted = {"film-tiny", "film-text-k", "dynamics-tiny", "heads-tiny", "norms-tiny
           "maps-big", "heads-one", "norms-one", "ratios-one", "profiles-one", "heads-probe-tiny",
           "norms-probe-T-32", "norms-probe-T-64", "ratios-probe",
           "dynamics-text-softmax-text-sigmoid-text-k", "table-interventions-text",
-          "positions", "onset-tiny"}
+          "positions", "onset-tiny", "anatomy-deep"}
 assert set(drawn) == wanted, set(drawn) ^ wanted
 for name in wanted:
     assert open(f"{out}/figures/{name}.png", "rb").read(8) == b"\x89PNG\r\n\x1a\n"
@@ -657,6 +663,11 @@ assert [t.get_text() for t in drawn["film-tiny"][0].axes[0].get_yticklabels()] =
 from PIL import Image
 assert Image.open(out + "/figures/film-tiny.gif").n_frames == 3    # and the last one, held
 assert drawn["film-text-k"][0]._suptitle.get_text() == r"The key takes \$5"
+for axis, name in ((0, "state"), (1, "wrote"), (2, "ratio"), (3, "aligned_rest"), (4, "attn_same_later"), (5, "attn_spread")):
+    holds("anatomy-deep", axis, anatomy[name])
+gap = [y for y in lines("anatomy-deep", 1) if len(y) == 3 and np.isnan(y[1])]
+assert len(gap) == 1 and [gap[0][0], gap[0][2]] == anatomy["form"][::2], gap
+assert "channel 7" in drawn["anatomy-deep"][0].axes[0].get_title()
 holds("profiles-tiny", 0, [100 * x for x in e["sink"]["proxy_k"]])
 holds("profiles-probe", 1, [0.25] * 10)
 for share in (0, 70, 90):  # T 32 and 64 at both thresholds of the probe

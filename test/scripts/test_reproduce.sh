@@ -259,6 +259,7 @@ refused "seeds"         "got 'many', wanted a number"    scripts/reproduce table
 refused "part"          "got '5/4', wanted I/N"          scripts/reproduce table4 --part 5/4
 refused "a binary"      "--binary: got no models, wanted" scripts/reproduce table4 --binary ./mine
 refused "a list"        "list --seeds: got both, wanted" scripts/reproduce list --seeds 5
+[ "$(scripts/reproduce list | awk 'length($0) > 100' | wc -l)" -eq 0 ]; ok $? "reproduce list is wider than 100 columns"
 refused "a task"        "--task: got no models, wanted"   scripts/reproduce table4 --task x.jsonl
 refused "many seeds"    "--seeds: got '99999999999999999999', wanted a whole" \
     scripts/reproduce table4 --seeds 99999999999999999999

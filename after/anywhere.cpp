@@ -1,0 +1,149 @@
+/*
+anywhere.cpp -- probe --anywhere: a table by layer, the tokens that get most, what stands out; the
+object of --json. A probe of one token repeated is compared with what the paper proves of it.
+*/
+#include "anywhere.h"
+#include "../commands/probe_data.h"
+#include "../flags.h"
+#include "../log.h"
+#include "cell.h"
+
+// A field of all heads.
+struct FieldRow { const char* key; Summary summary; std::vector<double> heads; };
+
+static std::vector<FieldRow> field_rows(const Anywhere& a) {
+    std::vector<FieldRow> rows;
+    const auto add = [&](const char* key, Summary summary, Tally AnyTally::*field) {
+        rows.push_back({ key, summary, {} });
+        for (auto& layer : a.layers) {
+            for (auto& head : layer) { rows.back().heads.push_back((head.*field).as(summary)); }
+        }
+    };
+    #define X(field, summary, ...) add(#field, summary, &AnyTally::field);
+    ANYWHERE(X, X)
+    #undef X
+    return rows;
+}
+
+// Folds some of the numbers of a row into one.
+static double summary_of(const FieldRow& row, size_t from, size_t n) {
+    Tally all;
+    for (size_t i = from; i < from + n; i++) { all.add(row.heads[i]); }
+    return all.as(row.summary);
+}
+
+// Prints a line for each layer, of the columns that have numbers.
+static void print_heads(const Model* m, std::vector<FieldRow> rows) {
+    const auto empty = [](auto& row) { return std::isnan(summary_of(row, 0, row.heads.size())); };
+    rows.erase(std::remove_if(rows.begin(), rows.end(), empty), rows.end());
+    printf("By layer, the mean of the heads; of score and lse the largest, of output the smallest\n"
+           "layer");
+    for (auto& row : rows) { printf(" %9s", row.key); }
+    for (int l = 0; l < m->sizes.L; l++) {
+        if (!m->sizes.attends(l)) { continue; }
+        printf("\n%5d", l);
+        const size_t from = m->sizes.attending(l) * m->sizes.NH;
+        for (auto& row : rows) { print_cells({ summary_of(row, from, m->sizes.NH) }); }
+    }
+    printf("\n");
+}
+
+// Returns the ids that stand in three places or more, those that get most first: id, count, alpha.
+static std::vector<double> largest_ids(const Anywhere& a) {
+    std::vector<std::vector<double>> ids;
+    for (auto& id : a.ids) {
+        const IdSums& x = id.second;
+        if (x.count > 2.5) { ids.push_back({ x.given / x.queries, x.count, (double)id.first }); }
+    }
+    std::sort(ids.rbegin(), ids.rend());
+    ids.resize(std::min<size_t>(10, ids.size()));
+    std::vector<double> table;
+    for (auto& id : ids) { table.insert(table.end(), id.rbegin(), id.rend()); }
+    return table;
+}
+
+// Lists by layer the channels of h that are large at nearly all tokens, or at token 1 alone.
+static std::vector<std::string> large_channels(const Anywhere& a, bool first_alone) {
+    std::vector<std::string> layers;
+    for (size_t l = 0; l < a.large[0].size(); l++) {
+        std::vector<double> channels;
+        for (size_t c = 0; c < a.large[0][l].size(); c++) {
+            const double anywhere = a.large[0][l][c];
+            const bool first = a.large[1][l][c] >= 0.9 && anywhere <= 0.1;
+            if (first_alone ? first : anywhere >= 0.9) { channels.push_back(c); }
+        }
+        layers.push_back(json_array(channels));
+    }
+    return layers;
+}
+
+static void print_channels(const std::vector<std::string> (&channels)[2]) {
+    std::string before = "[][]";
+    for (size_t l = 0; l < channels[0].size(); l++) {
+        const std::string now = channels[0][l] + channels[1][l];
+        if (now != before) {
+            printf("from layer %zu on, channels of h that are large at nearly all tokens: %s; at "
+                   "token 1 alone: %s\n", l, channels[0][l].c_str(), channels[1][l].c_str());
+        }
+        before = now;
+    }
+}
+
+// Says what the paper proves of one token repeated, and how near the model comes.
+static void print_proposition(const Model* m, const FieldRow& xi, const FieldRow& row) {
+    const double found = summary_of(row, 0, row.heads.size());
+    const char* name = pe_of(m->arch).name;
+    if (std::isnan(found)) {
+        printf("Propositions 1 to 4 are of softmax over tokens whose places are not in h\n");
+    } else if (m->sizes.pe.rotary) {
+        printf("Proposition 4 (%s): no weight is above e^2xi / (e^2xi + t - 1). Measured: xi is "
+               "%.4g or less,\nand the largest weight %.4g of its bound\n", name,
+               summary_of(xi, 0, xi.heads.size()), found);
+    } else {
+        printf("Propositions 1 to 3 (%s): a weight is e^g(t-i) / sum e^g(t-j), g what a score gets."
+               "\nMeasured: no weight is off by more than %.2g\n", name, found);
+    }
+}
+
+static void probe_anywhere(Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o) {
+    const bool repeated = f.probe_input == INPUT_repeated;
+    if (!f.anywhere && !repeated) { return; }
+    const Anywhere a = anywhere_measure(m, { in.x.data(), in.n, T }, eps_list(f)[0], repeated);
+    progress_clear();
+    const std::vector<FieldRow> rows = field_rows(a);
+    const std::vector<double> ids = largest_ids(a);
+    const std::vector<std::string> channels[2] = { large_channels(a, false),
+                                                   large_channels(a, true) };
+    std::vector<double> kinds(4);
+    for (auto& layer : a.layers) {
+        for (auto& head : layer) { kinds[head.kind()]++; }
+    }
+    if (f.anywhere) {
+        print_heads(m, rows);
+        printf("Of the heads that have a sink in most sequences %g write next to nothing by it "
+               "(NOP, value below\n0.5), %g the same everywhere (broadcast, rank below 2), %g "
+               "something else\n", kinds[1], kinds[2], kinds[3]);
+        printf("The tokens that get most, in places from token 2 on:\n   alpha   count  token\n");
+        const Tokenizer tok = tokenizer_shown(f.tokenizer, m->arch.V);
+        for (size_t i = 0; i < ids.size(); i += 3) {
+            const std::string token = quoted_token(tok, ids[i]);
+            printf("%8.4f %7.0f  %s\n", ids[i + 2], ids[i + 1], token.c_str());
+        }
+        print_channels(channels);
+    }
+    if (repeated) { print_proposition(m, rows[rows.size() - 2], rows.back()); }
+    JsonObject found;
+    for (auto& row : rows) { found.json(row.key, json_matrix(row.heads, m->sizes.NH)); }
+    found.array("kinds", kinds);
+    found.json("ids", json_matrix(ids, 3));
+    found.json("channels", json_list(channels[0]));
+    found.json("channels_first", json_list(channels[1]));
+    o->json("anywhere", found.all());
+}
+
+extern const AfterModel AFTER_MODEL = {
+    [](Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o) {
+        probe_anatomy(m, f, in, T, o);
+        probe_anywhere(m, f, in, T, o);
+    }
+};

@@ -1,0 +1,285 @@
+/*
+anywhere.h -- probe --anywhere: where attention goes besides token 1, by place and by token; what a
+head's sink writes; heads that write little; channels that are large at every token. Start with
+anywhere_measure. Weights are measured as shares of their row; places count from 0.
+*/
+#ifndef ANYWHERE_H
+#define ANYWHERE_H
+#include <map>
+#include "anatomy.h"
+
+typedef HostHead<Attn, Bias, Pe, real, acc> AnyHead;
+
+enum Summary { MEAN, LARGEST, SMALLEST };
+
+// Adds numbers up; NaN is left out.
+struct Tally {
+    double sum = 0, n = 0, least = INFINITY, most = -INFINITY;
+
+    void add(double x) {
+        if (std::isnan(x)) { return; }
+        sum += x;
+        n++;
+        least = std::min(least, x);
+        most = std::max(most, x);
+    }
+    double as(Summary by) const {
+        const double extreme = by == LARGEST ? most : least;
+        if (n == 0) { return NAN; }
+        return by == MEAN ? sum / n : extreme;
+    }
+};
+
+// The row of query t: the share of every token, then of the extra key.
+struct RowShares {
+    const AnyHead& head;
+    bool rotary;
+    int t, first;                                // first: the place of token 1
+    Vector shares;
+
+    double share(int j) const { return j < first ? NAN : shares[j]; }
+
+    // Returns the share of the first token that a window shows, once that is not token 1.
+    double first_shown() const {
+        const int j = t - head.s.window + 1;
+        return head.s.window && j > first ? shares[j] : NAN;
+    }
+
+    // Counts the keys, the largest shares first, that hold a part of the row.
+    double keys_of(double part) const {
+        Vector sorted = shares;
+        std::sort(sorted.rbegin(), sorted.rend());
+        size_t n = 0;
+        while (part > 0 && n < sorted.size()) { part -= sorted[n++]; }
+        return part > 0 ? NAN : n;
+    }
+
+    // Returns the largest score, and ln of the sum of exp of all: softmax keeps them.
+    double score() const {
+        const bool softmax = Attn::exp_family && Attn::Z == Z_SUM;
+        return softmax ? head.stat[2 * t] : NAN;
+    }
+    double lse() const { return score() + head.stat[2 * t + 1] + log(head.s.alpha); }
+
+    // Returns xi of the paper's Proposition 4: |q| |k| as scores are scaled. NaN without rotary PE.
+    double xi() const {
+        const QueryKey own = head.query_key(t, t);
+        return rotary ? sqrt(own.qq * own.kk) * head.s.scale : NAN;
+    }
+
+    // Compares the row with what is proved of equal tokens. A weight is e^g / sum e^g, g what PE
+    // adds: returns how far one is off. With rotary PE none is above e^2xi / (e^2xi + other keys):
+    // returns the largest over that.
+    double proposition() const {
+        Vector terms;
+        Tally all;
+        for (int j = 0; j <= t; j++) {
+            const double g = attn_bias<Attn, Pe, double>(head.s, t - j, head.slope);
+            terms.push_back(attn_sees(head.s, t, j) ? exp(g) : 0);
+            all.add(terms[j]);
+        }
+        const double bound = 1 / (1 + (all.sum - 1) * exp(-2 * xi()));
+        Tally found;
+        for (int j = 0; j <= t; j++) {
+            const double off = fabs(shares[j] - terms[j] / all.sum);
+            found.add(rotary ? shares[j] / bound : off);
+        }
+        return found.most;
+    }
+};
+
+// What is measured of a head, a row each: the field, which is its key in --json; how the numbers of
+// its queries or sequences become one, and on the screen those of a layer's heads; for QUERY, the
+// number of query r; what it is. NaN adds nothing.
+#define ANYWHERE(X, QUERY) \
+    QUERY(own,      MEAN,     r.share(t),       "attention of a token to itself") \
+    QUERY(previous, MEAN,     r.share(t - 1),   "to the token before it") \
+    QUERY(window,   MEAN,     r.first_shown(),  "to the first token that a window shows") \
+    QUERY(keys,     MEAN,     r.keys_of(0.9),   "how many keys hold 90% of a row") \
+    QUERY(score,    LARGEST,  r.score(),        "the largest score") \
+    QUERY(lse,      LARGEST,  r.lse(),          "ln of the sum of exp of a row's scores") \
+    X(output,       SMALLEST, "length of what the head gives, over the mean of its layer") \
+    X(sinks,        MEAN,     "1 for a sequence in whose first half some token is its sink") \
+    X(at_first,     MEAN,     "1 for a sink that is token 1") \
+    X(value,        MEAN,     "length of v of the sink over the mean of the others") \
+    X(rank,         MEAN,     "how many directions share the values of its sinks, over all sequences") \
+    X(xi,           LARGEST,  "one token repeated: xi of Proposition 4,") \
+    X(proposition,  LARGEST,  "and a row against Propositions 1 to 4")
+
+struct AnyTally {
+    #define X(field, ...) Tally field;
+    ANYWHERE(X, X)
+    #undef X
+    std::vector<Vector> values;                  // of its sinks
+
+    // Tells what its sinks write: 0 it has none in most sequences, 1 next to nothing (NOP), 2 the
+    // same everywhere (broadcast), 3 something else.
+    int kind() const {
+        if (sinks.as(MEAN) <= 0.5) { return 0; }
+        if (value.as(MEAN) < 0.5) { return 1; }
+        return rank.most < 2 ? 2 : 3;
+    }
+};
+
+// Tokens of one id, from token 2 on.
+struct IdSums { double count = 0, given = 0, queries = 0; };
+
+struct Anywhere {
+    AnatomyText text;
+    double eps;                                  // of a sink
+    bool rotary;
+    bool equal;                                  // the propositions speak of these rows
+    std::vector<std::vector<AnyTally>> layers;   // with attention, (L, NH)
+    std::vector<Vector> large[2];                // (L, C): in what part of all tokens, and of the
+                                                 // tokens 1, a channel of h stands out
+    std::map<int, IdSums> ids;
+};
+
+static const double STANDS_OUT = 6;              // an entry of h over the median of its row
+
+// Adds the queries of a head on one sequence, and its sink. Returns what each token got.
+inline Vector add_head(const Anywhere& a, const AnyHead& head, int first, bool idle,
+                       AnyTally* tally) {
+    const int T = head.s.T;
+    Vector given(T);
+    for (int t = first; t < T; t++) {
+        RowShares r = { head, a.rotary, t, first, Vector(T + 1) };
+        double all = FLT_MIN;
+        for (int j = 0; j <= T - idle; j++) {
+            if (j < T && !attn_sees(head.s, t, j)) { continue; }
+            r.shares[j] = fabs(head.weight(head.query_key(t, j).qk, t, j));
+            all += r.shares[j];
+        }
+        for (double& x : r.shares) { x /= all; }
+        #define X(...)
+        #define QUERY(field, summary, number, ...) tally->field.add(number);
+        ANYWHERE(X, QUERY)
+        #undef X
+        #undef QUERY
+        tally->xi.add(a.equal ? r.xi() : NAN);
+        tally->proposition.add(a.equal ? r.proposition() : NAN);
+        for (int j = first; j <= t; j++) { given[j] += r.shares[j]; }
+    }
+
+    const auto alpha = [&](int j) { return given[j] / (T - j); };
+    const auto value = [&](int j) { return Vector(head.v(j), head.v(j) + head.s.HS); };
+    int sink = first;
+    for (int j = first; j < (T + first + 1) / 2; j++) {
+        if (alpha(j) > alpha(sink)) { sink = j; }
+    }
+    tally->sinks.add(alpha(sink) > a.eps);
+    if (alpha(sink) <= a.eps) { return given; }
+    Tally others;
+    for (int j = first; j < T; j++) { others.add(j == sink ? NAN : length(value(j))); }
+    tally->at_first.add(sink == first);
+    tally->value.add(length(value(sink)) / others.as(MEAN));
+    tally->values.push_back(value(sink));
+    return given;
+}
+
+// Adds what the tokens of the batch that begins with sequence `from` got: given (NH) of (B, T).
+inline void add_ids(Anywhere* a, const Model* m, int from, const std::vector<Vector>& given) {
+    const int first = sink_rows(m);
+    for (int n = 0; n < rows(m); n++) {
+        const int token = n % m->T - first;
+        if (token < 1) { continue; }
+        const int id = a->text.seqs[(from + n / m->T) * (a->text.T + 1L) + token];
+        IdSums& sums = a->ids[id < 0 ? ~id : id];
+        sums.count += 1.0 / a->layers.size();
+        for (auto& head : given) {
+            sums.given += head[n];
+            sums.queries += a->text.T - token;
+        }
+    }
+}
+
+// Adds layer l of the batch that is loaded.
+inline void add_attention(Anywhere* a, const Model* m, int l, int from) {
+    const AttentionHost x = attention_host(m, l);
+    const AttnShape s = attn_shape(m, l);
+    const int first = sink_rows(m);
+    const long width = m->sizes.q_width;
+    const std::vector<real> out = copy_to_host(act_out(m, l), rows(m) * width);
+    std::vector<AnyTally>& heads = a->layers[m->sizes.attending(l)];
+    std::vector<Vector> given(s.NH);
+    #pragma omp parallel for schedule(dynamic)
+    for (int h = 0; h < s.NH; h++) {
+        for (long row = 0; row < rows(m); row += s.T) {
+            const AnyHead head(&x.qkv[row * attn_row(s)], &x.stat[row * s.NH * 2], x.star.data(), h,
+                               s);
+            const Vector got = add_head(*a, head, first, column_has_no_effect(m->arch), &heads[h]);
+            given[h].insert(given[h].end(), got.begin(), got.end());
+            for (int t = first; t < s.T; t++) {
+                const real* o = &out[(row + t) * width + (long)h * s.HS];
+                heads[h].output.add(length(Vector(o, o + s.HS)));
+            }
+        }
+    }
+    add_ids(a, m, from, given);
+}
+
+// Adds the channels that stand out after layer l.
+inline void add_channels(Anywhere* a, const Model* m, int l) {
+    const HostRows h(m, act_x(m, 2 * l + 2));
+    for (int n = 0; n < rows(m); n++) {
+        const int token = n % m->T - sink_rows(m);
+        if (token < 0) { continue; }
+        const Vector x = h.row(n);
+        Vector sizes;
+        for (double v : x) { sizes.push_back(fabs(v)); }
+        std::nth_element(sizes.begin(), sizes.begin() + h.C / 2, sizes.end());
+        for (long c = 0; c < h.C; c++) {
+            if (fabs(x[c]) <= STANDS_OUT * sizes[h.C / 2]) { continue; }
+            a->large[0][l][c] += 1.0 / a->text.n / a->text.T;
+            a->large[1][l][c] += (token == 0) / (double)a->text.n;
+        }
+    }
+}
+
+// Returns how many directions share some vectors: the participation ratio of the eigenvalues of
+// sum x x'; 1 if all lie along one line.
+inline double rank_of(const std::vector<Vector>& vectors) {
+    double trace = 0;
+    double squares = 0;
+    for (auto& x : vectors) {
+        trace += dot(x, x);
+        for (auto& y : vectors) { squares += dot(x, y) * dot(x, y); }
+    }
+    return trace * trace / squares;
+}
+
+// Ends the sums of a layer's heads.
+inline void end_heads(std::vector<AnyTally>* heads) {
+    Tally lengths;
+    for (auto& head : *heads) { lengths.add(head.output.as(MEAN)); }
+    for (auto& head : *heads) {
+        const double length = head.output.as(MEAN);
+        head.output = Tally();
+        head.output.add(length / lengths.as(MEAN));
+        head.rank.add(rank_of(head.values));
+    }
+}
+
+// Tells whether Appendix B.1 of the paper speaks of a model: softmax of the tokens alone, and
+// positions that are not in the embedding.
+inline bool propositions_hold(const Model* m) {
+    const bool softmax = Attn::exp_family && Attn::Z == Z_SUM && !Attn::capped;
+    const bool tokens_alone = Bias::column == NO_COLUMN && !sink_rows(m) && !m->arch.prefix;
+    return softmax && tokens_alone && !m->sizes.pe.absolute && !m->sizes.pe.learnable;
+}
+
+// Measures all of it. equal: every sequence is one token, repeated.
+inline Anywhere anywhere_measure(Model* m, const AnatomyText& text, double eps, bool equal) {
+    const Sizes& sizes = m->sizes;
+    Anywhere a = { text, eps, sizes.pe.rotary, equal && propositions_hold(m), {}, {}, {} };
+    a.layers.assign(sizes.attending(sizes.L), std::vector<AnyTally>(sizes.NH));
+    for (auto& large : a.large) { large.assign(sizes.L, Vector(sizes.C)); }
+    each_layer(m, text, [&](int first, int l) {
+        working_layer(l, sizes.L);
+        if (sizes.attends(l)) { add_attention(&a, m, l, first); }
+        add_channels(&a, m, l);
+    });
+    for (auto& heads : a.layers) { end_heads(&heads); }
+    return a;
+}
+#endif // ANYWHERE_H

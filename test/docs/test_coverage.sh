@@ -1,0 +1,32 @@
+# docs/coverage.md: every command on a tiny model, and its answer: test/docs/coverage.py
+#     sh test/docs/test_coverage.sh
+cd "$(dirname "$0")/../.." || exit 1
+. test/ok.sh
+need_python 300 test_coverage
+dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
+# builds that carry many of the switches at once: what a switch compiles, unoptimized, and the program as it is
+shown() { make -s --eval="shown: ; @echo $1" shown BACKEND=cpu $2; }
+objects=$(shown '$(PROGRAM) $(ONCE)')
+build() { # a name, its switches
+    # shellcheck disable=SC2086,SC2046
+    $(shown '$(CXX) -std=c++17 -O0 -march=$(ARCH) -fopenmp -x c++ $(DEFS)' "$2") -c core/variant.cu -o "$dir/$1.o" &&
+        $(shown '$(CXX) -fopenmp') "$dir/$1.o" $objects -o "$dir/$1"
+}
+parts="PE=learnable NORM=post FFN=gelu COMBINE=sum QKNORM=head GATE=head BIAS=zero"
+sums="ATTN=softmax_p BIAS=kv"
+{ build parts "$parts"; build nope PE=nope; } > "$dir/one" 2>&1 & first=$!
+{ build sums "$sums"; build alibi PE=alibi; } > "$dir/two" 2>&1; two=$?
+wait $first; one=$?
+ok $one "build: $(tail -n 3 "$dir/one")"; ok $two "build: $(tail -n 3 "$dir/two")"
+check() { # a page
+    rm -rf "$dir/run"; mkdir "$dir/run"
+    "$PYTHON" test/docs/coverage.py "$1" "$dir/run" "" build/cpu/train_sink ATTN=sigmoid build/cpu-ATTN=sigmoid/train_sink \
+        BIAS=k build/cpu-BIAS=k/train_sink "$parts" "$dir/parts" "$sums" "$dir/sums" PE=nope "$dir/nope" PE=alibi "$dir/alibi" > "$dir/out"
+}
+check docs/coverage.md; ok $? "$(grep FAIL "$dir/out" | head -n 20)"
+# and the check itself, on two rows: a field that is not there, a line that is not printed
+sed -n -e 's/\["attn_spread"\]/["spread"]/p' -e 's/steps up"/steps over"/p' docs/coverage.md > "$dir/page.md"
+check "$dir/page.md"
+for said in "KeyError('spread')" "steps over" "2 rows, wanted 90"; do grep -qF "$said" "$dir/out"; ok $? "not noticed: $said"; done
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
