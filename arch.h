@@ -207,6 +207,9 @@ struct ArchRow : Field {
 // Returns the rows, with places in arch.
 std::vector<ArchRow> arch_rows(Arch* arch);
 
+// Returns those that two models do not share, with places in a and in b.
+std::vector<std::pair<ArchRow, ArchRow>> rows_apart(Arch* a, Arch* b);
+
 inline bool is_flag(const ArchRow& r) { return r.by[0] == '-'; }
 
 // Returns "norm_kind" for "--norm-kind": a flag's name in the log has _ for -.

@@ -259,7 +259,7 @@ struct FlagRow : Field {
 std::vector<FlagRow> flag_rows(Flags* f);
 
 // Tells whether the flag of this name was given on the command line.
-bool flag_given(const Flags& flags, const char* name);
+bool flag_given(const Flags& flags, const std::string& name);
 
 // Turns probe_len into --probe-len.
 std::string flag_spelling(const std::string& name);
@@ -301,6 +301,9 @@ std::vector<double> flag_list(const char* spelled, const std::string& text);
 
 // Returns the thresholds of --eps: shares, from 0 up to, not including, 1.
 std::vector<double> eps_list(const Flags& f);
+
+// Returns a preset, NULL if there is none of this name.
+const Preset* preset_named(const std::string& name);
 
 // Fills in from the preset what no flag has set; bb is that of a command line without one.
 void preset_apply(Flags* f);

@@ -51,7 +51,8 @@ bool log_has_steps(const std::string& path);
 // Returns the switches that make this model, with their values: as JSON, or " ATTN=softmax ..".
 std::string switches_json(const Arch& c);
 
-// Returns the program as JSON: its version, commit, precision and backend.
+// Adds what the program is: its version, commit, precision and backend; or returns them as JSON.
+void program_fields(JsonObject* o);
 std::string program_json();
 std::string switches_text(const Arch& c);
 

@@ -10,7 +10,6 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 #define ROOMS_H
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #if __has_include("open/rows.h")
@@ -66,7 +65,7 @@ struct ProbeInput;
 struct Step;
 struct StOut;
 struct Tokenizer;
-struct TokenizerFile;
+struct TokenizerBuild;
 
 // What open/ does with files.
 struct OpenFiles {
@@ -83,8 +82,7 @@ struct OpenFiles {
     // Returns the one GGUF file in a directory, "" if there is none.
     std::string (*gguf_in)(const std::string& dir);
     // Reads the tokenizer of a GGUF file; returns the file without its weights.
-    void (*tokenizer)(const TokenizerFile& f, Tokenizer* t,
-                      std::unordered_map<std::string, int>* vocab);
+    void (*tokenizer)(TokenizerBuild* t);
     std::string (*tokenizer_file)(const std::string& path);
     // Make a step of a tokenizer. False: not known.
     bool (*normalizer)(const Json& component, Step* step);

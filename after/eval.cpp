@@ -304,7 +304,7 @@ static int tokens_at_once() { return ops::on_host ? 2048 : 8192; }
 
 // Finds the one source of the text, and notes it if it begins otherwise than the model is used to.
 static ProbeData eval_source(Flags* f, const Model& m, int T) {
-    const Json state = directory_object(f->words[0], "state.json");
+    const Json state = json_if_there(f->words[0] + "/state.json");
     const ProbeData p = probe_data(f, state);
     flags_check(*f, COMMAND_eval);
     if (p.sources.size() > 1) {

@@ -86,13 +86,7 @@ static int bench_products(const Flags& f) {
     const long M = 2048, N = 768, K = 768;               // of a layer of -m 60M
     const std::vector<double> fp32 = cpu::kernels_timed(false, M, N, K);
     const std::vector<double> bf16 = cpu::kernels_timed(true, M, N, K);
-    auto cell = [](double gflops) {
-        std::string text = "-";
-        if (gflops) {
-            text = strf("%.0f", gflops);
-        }
-        return text;
-    };
+    const auto cell = [](double gflops) { return gflops ? strf("%.0f", gflops) : "-"; };
     printf("%-14s %12s %12s   GFLOP/s of (%ld, %ld) @ (%ld, %ld), %s\n", "kernel", "fp32", "bf16",
            M, K, K, N, ops::device_start().c_str());
     for (int k = 0; k < cpu::KERNELS; k++) {
@@ -106,13 +100,10 @@ static int bench_products(const Flags& f) {
     const int in_fp32 = fastest_of(fp32, false);
     const int in_bf16 = fastest_of(bf16, true);
     const double gain = bf16[in_bf16] / fp32[in_fp32];
-    printf("bf16 by %s takes %.2f times as long as fp32 by %s: ", cpu::kernels[in_bf16].name,
-           1 / gain, cpu::kernels[in_fp32].name);
-    const char* verdict = "PRECISION=bf16 gains nothing here, fp32 is the better choice";
-    if (gain > 1.15) {
-        verdict = "make train_sink PRECISION=bf16 is faster here";
-    }
-    printf("%s\n", verdict);
+    printf("bf16 by %s takes %.2f times as long as fp32 by %s: %s\n", cpu::kernels[in_bf16].name,
+           1 / gain, cpu::kernels[in_fp32].name,
+           gain > 1.15 ? "make train_sink PRECISION=bf16 is faster here"
+                       : "PRECISION=bf16 gains nothing here, fp32 is the better choice");
     return 0;
 }
 
@@ -198,7 +189,7 @@ static Model bench_model(Flags& f, BenchResult* b) {
     flags_check(f, COMMAND_bench);
 
     const int T = f.arch.T;
-    Data data = data_from_flags(f, T, std::min(64, T));
+    Data data = data_open(data_options(f, T, std::min(64, T)));
     const Arch c = arch_from_flags(&f, data.V);
     memory_check(c, f.batch, T, true);
 

@@ -10,15 +10,10 @@ estimates how long the paper's run would take.
 static const long PAPER_STEPS = 20000;
 static const long PAPER_TOKENS = 1 << 20;                // per step
 
-static const Preset& preset_named(const char* name) {
-    for (auto& row : PRESET_ROWS) { if (!strcmp(row.name, name)) { return row; } }
-    die(EXIT_USER, std::string("no preset ") + name);
-}
-
 // Returns the days that the paper's run takes at least on this processor: a training step is
 // slower than the matrix products in it, which are timed here.
 static double paper_days() {
-    const Preset& p = preset_named("60M");
+    const Preset& p = *preset_named("60M");
     const int N = 256;
     const int C = p.C;
     std::vector<real> x((size_t)N * C), w((size_t)C * C), y((size_t)N * C);
@@ -39,9 +34,8 @@ static double paper_days() {
 // Sets the paper's run where no flag says another: a step of 1,048,576 tokens, or the most below
 // that sequences of another length fill; 20,000 steps; the vocabulary of the data.
 static void paper_run(Flags* f) {
-    const Preset& p = preset_named("60M");
     Arch* c = &f->arch;
-    if (!c->T) { c->T = p.T; }
+    if (!c->T) { c->T = preset_named("60M")->T; }
     if (!f->given_total_batch) {
         long at_once = (long)c->T * dist::world;
         if (f->given_batch) { at_once *= std::max(1L, f->batch); }
@@ -80,7 +74,7 @@ std::string no_sink_note(const Flags& f, const Data& data, long parameters) {
                     "--tokenizer: %s\n", read);
     }
     const DataOptions o = data_options(f, 1, 1);
-    bool first = f.bos == "seq" || std::count(o.random_token.begin(), o.random_token.end(), 1);
+    bool first = f.bos == "seq" || has(o.random_token, 1);
     for (auto& fix : o.fix_token) { first = first || fix.first == 1; }
     if (first) { return ""; }
     return strf("note   no sink is expected in a model of this size: sequences begin with no fixed "

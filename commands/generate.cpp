@@ -121,7 +121,7 @@ void generate(Model* m, std::vector<int>* tokens, long n, double temperature, lo
     for (long i = 0; i < n; i++) {
         next_logits(m, *tokens, &p);
         const int token = draw_token(&p, keep, temperature, rng);
-        if (std::count(stops.begin(), stops.end(), token)) { break; }
+        if (has(stops, token)) { break; }
         tokens->push_back(token);
     }
     model_cache(m, 0);
@@ -179,12 +179,11 @@ static std::vector<int> generation_config(const std::string& dir, const Tokenize
     if (said.empty()) { said = directory_ends(dir, "config.json"); }
     ends.insert(ends.end(), said.begin(), said.end());
     if (!file_exists(path)) { return ends; }
-    const Json config = directory_object(dir, name);
+    const Json config = json_if_there(path);
     directory_check(name, path, config);
     const std::string drawing = directory_said(name, config);
     if (!drawing.empty()) {
-        fprintf(stderr, "note   %s: %s: not applied here\n", path.c_str(),
-                printable(drawing).c_str());
+        note(path + ": " + drawing + ": not applied here");
     }
     const double bos = json_number(config, "bos_token_id", *first);
     const bool valid = bos == floor(bos) && bos >= 0 && bos < V;
@@ -198,7 +197,7 @@ static std::vector<int> generation_config(const std::string& dir, const Tokenize
 int command_generate(Flags f) {
     flags_check(f, COMMAND_generate);
     Model m = model_from_checkpoint(&f, 0, cpu::STAY_ALL);
-    fprintf(stderr, "%s", trained_edits_note(f.words[0], f).c_str());
+    fprintf(stderr, "%s", trained_notes(f.words[0], f, false).c_str());
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
                                               : tokenizer_of(f.tokenizer);
     vocabulary_check(tok, m.arch.V);

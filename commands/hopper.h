@@ -11,7 +11,7 @@ hopper.h -- settles --hopper: which kernels compute attention.
 inline void hopper_settle(Flags* f, const Arch& c, bool must) {
     const std::string lacks = variant::hopper_lacks(c.NH, c.KV, c.HS);
     if (f->hopper && must && !lacks.empty()) {
-        die(EXIT_USER, "--hopper 1: " + lacks, "--hopper 0 takes the kernels of other cards");
+        die("--hopper 1: " + lacks, "--hopper 0 takes the kernels of other cards");
     }
     f->hopper = f->hopper && lacks.empty();
     ops::use_hopper(f->hopper);

@@ -10,30 +10,27 @@ tokenizer and its weights.
 void die_no_tokenizer(const std::string& model) {
     std::string hint = tokenizer_convert(model);
     if (hint.empty()) { hint = "--tokenizer tokenizer.json, or --tokenizer bytes"; }
-    die(EXIT_USER, model + ": the checkpoint has no tokenizer to read text with, wanted its "
+    die(model + ": the checkpoint has no tokenizer to read text with, wanted its "
         "tokenizer.json", hint);
 }
 
 void tokenizer_note(const Flags& f, const std::string& own, const std::string& model) {
     if (!f.given_tokenizer || own.empty() || f.tokenizer == own) { return; }
     if (tokenizer_of(f.tokenizer).hash == tokenizer_of(own).hash) { return; }
-    fprintf(stderr, "note   --tokenizer %s gives other ids than the tokenizer of %s\n",
-            printable(f.tokenizer).c_str(), printable(model).c_str());
+    note("--tokenizer " + f.tokenizer + " gives other ids than the tokenizer of " + model);
 }
 
 // Prints a note if the weights of a checkpoint of ours are not those that were saved.
 static void numbers_note(const Model& m, const std::string& checkpoint) {
     const Json state = state_of(checkpoint);
-    const Json* numbers = state.get("numbers");
-    const Json* was = numbers ? numbers->get("model") : NULL;
-    if (!was || was->string == array_hash(&m, m.master)) { return; }
-    fprintf(stderr, "note   %s/model.safetensors: its numbers have changed since it was saved\n",
-            printable(checkpoint).c_str());
+    const std::string& was = state["numbers"]["model"].string;
+    if (was.empty() || was == array_hash(&m, m.master)) { return; }
+    note(checkpoint + "/model.safetensors: its numbers have changed since it was saved");
 }
 
 Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients) {
     if (f->words.size() != 1) {
-        die(EXIT_USER, strf("got %zu checkpoints, wanted one", f->words.size()),
+        die(strf("got %zu checkpoints, wanted one", f->words.size()),
             "name one: a run's directory, a Hugging Face directory or a GGUF file");
     }
     Checkpoint k = checkpoint_open(f->words[0]);

@@ -267,7 +267,7 @@ int command_probe(Flags f) {
     sink_at_parse(f.sink_at, range.shortest);
     Model m = model_from_checkpoint(&f, range.longest, cpu::STAY_ALL);
     const std::string file = f.words[0] + "/state.json"; // others' models have none: step 0
-    const Json state = directory_object(f.words[0], "state.json");
+    const Json state = json_if_there(file);
     const ProbeData p = probe_data(&f, state);
     flags_check(f, COMMAND_probe);
     probe_check(f, m.arch);

@@ -17,26 +17,18 @@ probe reads the same.
 // Returns the sequences that a run held out, by source.
 static std::vector<long> held_of(const Json& data, const std::string& where) {
     std::vector<long> held;
-    const Json* list = data.get("held");
-    if (!list) {
-        return held;
-    }
-    for (auto& item : list->items) {
-        Json one;                                        // as an object, so that it is checked
-        one.type = Json::OBJECT;
-        one.fields = { { "held", item } };
-        held.push_back(json_count(one, "held", 0, where));
+    for (auto& item : data["held"].items) {
+        held.push_back(json_count(item, "held", 0, where));
     }
     return held;
 }
 
-// Returns the flags of the run that made a checkpoint, an object without fields if nothing tells
-// them. Another's model has no state; an old checkpoint has one without flags, but its run's log
-// has them.
-static Json trained_flags(const std::string& checkpoint, const Json& state) {
+Json trained_flags(const std::string& checkpoint) {
+    const Json state = state_of(checkpoint);
     if (state.fields.empty()) { return state; }
-    const Json* flags = state.get("flags");
-    return flags ? *flags : log_flags(checkpoint + "/../log.jsonl", INFINITY);
+    if (const Json* flags = state.get("flags")) { return *flags; }
+    // an old checkpoint has none, but its run's log has them
+    return log_flags(checkpoint + "/../log.jsonl", INFINITY);
 }
 
 // Returns a list, such as 3:66,1:65, in the order of its positions.
@@ -59,62 +51,36 @@ static std::string edits_typed(const std::string& random, double share, const st
     return text.empty() ? text : text.substr(1);
 }
 
-// Returns a flag's text, "" if it is not there.
-static std::string text_of(const Json& flags, const char* name) {
-    const Json* value = flags.get(name);
-    return value ? value->string : "";
-}
-
-Json trained_flags(const std::string& checkpoint) {
-    return trained_flags(checkpoint, state_of(checkpoint));
-}
-
-// Lists the flags of the built-in task that have other values in `other`: "--bb-temp 3".
-static std::string task_apart(const Json& flags, const Json& other) {
-    std::string apart;
-    Flags plain;
-    for (auto& r : flag_rows(&plain)) {
-        const Json* value = flags.get(r.name.c_str());
-        const Json* there = other.get(r.name.c_str());
-        const bool differs = value && there && value->number != there->number;
-        if (r.group != GROUP_BB || !differs) { continue; }
-        list_add(&apart, flag_spelling(r.name) + " " + value->string, " ");
-    }
-    return apart;
-}
-
 // Returns a note if a run of the built-in task had another one than the flags say.
-static std::string task_note(const Json& trained, const Flags& f) {
-    if (f.data != "bb" || text_of(trained, "data") != "bb") { return ""; }
-    const Json now = json_of(flags_json(f, COMMAND_train));
-    const std::string was = task_apart(trained, now);
+static std::string task_note(const Json& trained, Flags f) {
+    if (f.data != "bb" || trained["data"].string != "bb") { return ""; }
+    std::string was;
+    std::string now;
+    for (auto& r : flag_rows(&f)) {
+        const Json* value = trained.get(r.name);
+        const std::string here = field_text(r, true);
+        if (r.group != GROUP_BB || !value || value->number == atof(here.c_str())) { continue; }
+        list_add(&was, flag_spelling(r.name) + " " + value->string, " ");
+        list_add(&now, flag_spelling(r.name) + " " + here, " ");
+    }
     if (was.empty()) { return ""; }
-    return "note   the run was trained with " + was + "; here it is " + task_apart(now, trained) +
-           "\n";
+    return "note   the run was trained with " + was + "; here it is " + now + "\n";
 }
 
-// Returns the note of trained_edits_note, of a run with the flags `trained`.
+// Returns a note if the run had edits of tokens, and the flags have others or none.
 static std::string edits_note(const Json& trained, const Flags& f) {
-    const Json* share = trained.get("random_share");
-    const std::string edits = edits_typed(text_of(trained, "random_token"),
-                                          share ? share->number : 1, text_of(trained, "fix_token"));
+    const double share = json_number(trained, "random_share", 1);
+    const std::string edits = edits_typed(trained["random_token"].string, share,
+                                          trained["fix_token"].string);
     const std::string now = edits_typed(f.random_token, f.random_share, f.fix_token);
     if (edits.empty() || edits == now) { return ""; }
     const std::string here = now.empty() ? "the text is read without" : "here it is " + now;
     return "note   the run was trained with " + printable(edits) + "; " + printable(here) + "\n";
 }
 
-// Returns both notes.
-static std::string notes_of(const Json& trained, const Flags& f) {
-    return task_note(trained, f) + edits_note(trained, f);
-}
-
-std::string trained_notes(const std::string& checkpoint, const Flags& f) {
-    return notes_of(trained_flags(checkpoint), f);
-}
-
-std::string trained_edits_note(const std::string& checkpoint, const Flags& f) {
-    return edits_note(trained_flags(checkpoint), f);
+std::string trained_notes(const std::string& checkpoint, const Flags& f, bool task) {
+    const Json trained = trained_flags(checkpoint);
+    return (task ? task_note(trained, f) : "") + edits_note(trained, f);
 }
 
 // Takes positions that are `taken` out of a list of edits, POSITION or POSITION:ID.
@@ -122,7 +88,7 @@ static std::string edits_without(const std::string& list, const std::vector<int>
     std::string kept;
     for (auto& edit : split(list, ',')) {
         const int position = atoi(edit.c_str());
-        if (!std::count(taken.begin(), taken.end(), position)) { list_add(&kept, edit, ","); }
+        if (!has(taken, position)) { list_add(&kept, edit, ","); }
     }
     return kept;
 }
@@ -169,22 +135,22 @@ ProbeData probe_data(Flags* f, const Json& state) {
         p.sources = { input_name(*f) };
         return p;
     }
-    const Json flags = trained_flags(f->words[0], state);
+    const Json flags = trained_flags(f->words[0]);
     if (f->given_data) {
         p.sources = names_listed(f->data);
-        printf("%s", notes_of(flags, *f).c_str());
+        printf("%s", trained_notes(f->words[0], *f).c_str());
         return p;
     }
     const std::string directory = run_started_from(state, f->words[0] + "/..");
     const Json* data = state.get("data");
     if (flags.fields.empty() || !data) {
-        die(EXIT_USER, f->words[0] + ": does not say what it was trained on",
+        die(f->words[0] + ": does not say what it was trained on",
             "name text to probe it with: --data FILE, or --probe-input random");
     }
     p.own = true;
     flags_inherit_data(f, flags);
-    edits_replace(f, text_of(flags, "bos"));
-    printf("%s", notes_of(flags, *f).c_str());
+    edits_replace(f, flags["bos"].string);
+    printf("%s", trained_notes(f->words[0], *f).c_str());
     p.other_task = !task_note(flags, *f).empty();
 
     const std::string where = f->words[0] + "/state.json: data";
@@ -193,9 +159,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     require(T >= 1 && T < most, where + strf(": T %ld", T), strf("1 to %ld", most - 1));
     p.T = (int)T;
     p.held = held_of(*data, where);
-    if (const Json* hashes = data->get("hash")) {
-        for (auto& hash : hashes->items) { p.hashes.push_back(hash.string); }
-    }
+    for (auto& hash : (*data)["hash"].items) { p.hashes.push_back(hash.string); }
     for (auto& name : names_listed(f->data, directory)) {
         std::string source = source_found(name, directory);
         source_require(source, "the same command with");
@@ -208,10 +172,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
 // Returns the one token that --bos names by its text or its id.
 static long bos_named(const Flags& f, const Tokenizer& tok) {
     const std::vector<int> ids = tokenizer_encode(tok, f.bos, false);
-    long id = -1;
-    if (ids.size() == 1) {
-        id = ids[0];
-    }
+    long id = ids.size() == 1 ? ids[0] : -1;
     const bool number = parse_long(f.bos, &id);
     require(ids.size() == 1 || number, "--bos " + f.bos,
             "default, none, seq, doc, or one token of the model");
@@ -263,14 +224,12 @@ OtherBos bos_other(const Flags& f, const Json& state, int V) {
     }
 
     const bool words = !f.tokenizer.empty();
-    const Json* flags = state.get("flags");
-    const Json* run = flags ? flags->get("bos") : NULL;
-    if (run && (run->string == "none" || !words)) {
+    const std::string& run = state["flags"]["bos"].string;
+    if (run == "none" || (!run.empty() && !words)) {
         return {};
     }
-    if (run) {
-        const std::string trained = "the run was trained with --bos " + run->string;
-        return { run->string, trained + ", and here no BOS is added" };
+    if (!run.empty()) {
+        return { run, "the run was trained with --bos " + run + ", and here no BOS is added" };
     }
     if (!words) {
         return { "", "no tokenizer says whether this model wants a BOS: --tokenizer" };
@@ -290,14 +249,9 @@ OtherBos bos_other(const Flags& f, const Json& state, int V) {
 }
 
 void bos_note(const OtherBos& other, const std::string& then) {
-    if (other.note.empty()) {
-        return;
-    }
-    std::string note = other.note;
-    if (!other.bos.empty()) {
-        note += ": " + then;
-    }
-    printf("note   %s\n", note.c_str());
+    if (other.note.empty()) { return; }
+    const std::string also = other.bos.empty() ? "" : ": " + then;
+    printf("note   %s%s\n", other.note.c_str(), also.c_str());
 }
 
 // Reads the start of each record of a .jsonl, or windows of its text.
@@ -384,11 +338,7 @@ static ProbeInput probe_drawn(const Flags& f, int T, int V) {
     for (long i = 0; i < f.probe_seqs; i++) {
         const int token = rng_below(&rng, V);
         for (int t = 0; t <= T; t++) {
-            int* to = &in.x[i * (T + 1) + t];
-            *to = token;
-            if (random) {
-                *to = rng_below(&rng, V);
-            }
+            in.x[i * (T + 1) + t] = random ? rng_below(&rng, V) : token;
         }
     }
     in.n = f.probe_seqs;

@@ -35,17 +35,12 @@ static void arch_from_checkpoint(Flags* f, const Arch& theirs, const std::string
     Arch model = theirs;
     Flags asked = *f;
     if (f->given_model) { preset_apply(&asked); }
-    const std::vector<ArchRow> wanted = arch_rows(&model);
-    const std::vector<ArchRow> got = arch_rows(&asked.arch);
-    for (size_t i = 0; i < got.size(); i++) {
-        const bool size = f->given_model && is_preset_size(got[i].field);
-        const bool by_preset = size && *(int*)got[i].at != 0;
-        if (!f->given_arch[i] && !by_preset) { continue; }
-        const std::string ours = field_text(got[i], false);
-        const std::string its = field_text(wanted[i], false);
-        if (ours == its) { continue; }
-        const std::string property = std::string(got[i].by) + " " + its;
-        die(EXIT_USER, from + ": holds a different model: " + property + ", got " + ours,
+    for (auto& [got, wanted] : rows_apart(&asked.arch, &model)) {
+        const bool size = f->given_model && is_preset_size(got.field);
+        const bool by_preset = size && *(int*)got.at != 0;
+        if (!by_preset && !flag_given(*f, log_name(got))) { continue; }
+        die(from + ": holds a different model: " + got.by + " " +
+                field_text(wanted, false) + ", got " + field_text(got, false),
             "leave the flags of the model out: they are taken from the checkpoint");
     }
     f->arch = model;
@@ -56,16 +51,13 @@ static void arch_from_checkpoint(Flags* f, const Arch& theirs, const std::string
 static void init_switches(const Arch& theirs, const std::string& from) {
     Arch model = theirs;
     Arch build;
-    const std::vector<ArchRow> wanted = arch_rows(&model);
-    const std::vector<ArchRow> got = arch_rows(&build);
-    for (size_t i = 0; i < got.size(); i++) {
-        const bool is_switch = got[i].type == FIELD_kind && !is_flag(got[i]);
-        if (!is_switch || *(kind*)got[i].at == 0) { continue; }
-        const std::string ours = kind_name(got[i]);
-        const std::string its = kind_name(wanted[i]);
-        if (ours == its) { continue; }
-        const std::string name = std::string(got[i].by) + "=";
-        die(EXIT_USER, "--init " + from + ": has " + name + its + ", and this build " + ours,
+    for (auto& [got, wanted] : rows_apart(&build, &model)) {
+        const bool is_switch = got.type == FIELD_kind && !is_flag(got);
+        if (!is_switch || *(kind*)got.at == 0) { continue; }
+        const std::string ours = kind_name(got);
+        const std::string its = kind_name(wanted);
+        const std::string name = std::string(got.by) + "=";
+        die("--init " + from + ": has " + name + its + ", and this build " + ours,
             "make train_sink without " + name + ours + ": a build takes it from the model");
     }
 }
@@ -197,7 +189,7 @@ static void targets_check(const Data& data, const Arch& c, const Flags& f) {
     if (before > c.T) {
         hint = strf("lower --prefix or --min-context, or raise --seq above %d", c.T);
     }
-    die(EXIT_USER, "the training data (" + data.description + "): got no target that counts, "
+    die("the training data (" + data.description + "): got no target that counts, "
         "wanted at least one to learn from", hint);
 }
 
@@ -236,11 +228,11 @@ static Origin run_origin(Run* r) {
     o.from = find_checkpoint(*f, &r->first);
     if (f->resume && !o.resumes()) { run_take_begun(f); }
     if (o.resumes()) {
-        hint_also() = hint_other_checkpoint(f->out, o.from).hint;
+        hint_also = hint_other_checkpoint(f->out, o.from).hint;
         o.state = json_file(o.from + "/state.json");
         inherit_flags(f, o.state, r->first);
         const Arch arch = checkpoint_arch(o.from, &o.tokenizer);
-        hint_also().clear();                             // what follows may be a flag's fault
+        hint_also.clear();                             // what follows may be a flag's fault
         arch_from_checkpoint(f, arch, o.from);
         tokenizer_keep(f, o.tokenizer);
     } else if (!f->init.empty()) {
@@ -282,9 +274,10 @@ static void run_settle(Run* r, bool begins) {
 static void run_data(Run* r, bool begins) {
     Flags* f = &r->f;
     const bool first = dist::rank == 0;
-    if (first) { r->data = data_from_flags(*f, f->arch.T, r->probe_len); }
+    const DataOptions options = data_options(*f, f->arch.T, r->probe_len);
+    if (first) { r->data = data_open(options); }
     dist::barrier();
-    if (!first) { r->data = data_from_flags(*f, f->arch.T, r->probe_len); }
+    if (!first) { r->data = data_open(options); }
     data_mark(&r->data);
     r->c = arch_from_flags(f, r->data.V);
     targets_check(r->data, r->c, *f);

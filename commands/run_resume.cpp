@@ -10,23 +10,13 @@ restores model, data and log.
 
 // ---- which run, and where it goes on
 
-// Dies if the log has steps and there is no checkpoint: a new run would replace it.
-static void run_lost(const std::string& out) {
-    if (!log_has_steps(out + "/log.jsonl")) { return; }
-    die(EXIT_USER, out + ": holds the log of a run and no checkpoint, so it cannot be continued",
-        "begin again in another --out, or move this one away: mv " + out + " " + out + ".old");
-}
-
 // Returns the directory of the run that `out` is a checkpoint of, "" if it is none.
 static std::string run_of_step(const std::string& out) {
     const std::string plain = out.substr(0, out.find_last_not_of('/') + 1);
-    const size_t slash = plain.rfind('/');
-    const size_t name = slash == std::string::npos ? 0 : slash + 1;
-    std::string run = ".";
-    if (name > 1) { run = plain.substr(0, name - 1); }
-    const bool step = plain.compare(name, 5, "step_") == 0;
-    const bool has_run = is_dir(run) && file_exists(run + "/log.jsonl");
-    return step && has_run ? run : "";
+    std::string run = directory_of(plain);
+    if (run.size() > 1) { run.pop_back(); }              // its slash
+    const bool step = starts_with(file_name(plain), "step_");
+    return step && file_exists(run + "/log.jsonl") ? run : "";
 }
 
 // Names the runs in a directory: "a b c".
@@ -39,24 +29,30 @@ static std::string runs_in(const std::string& dir) {
 }
 
 // Dies if a directory without checkpoints is not a run, but something else: a checkpoint, a model,
-// a parent of runs; or if it is empty, and no flag says what a new run would be.
+// a parent of runs; or if it is empty, and no flag says what a new run would be. Dies if its log
+// has steps: a new run would replace it.
 static void run_none(const Flags& f) {
     const std::string& out = f.out;
-    if (file_size(out + "/log.jsonl") > 0) { return; }
+    const std::string log = out + "/log.jsonl";
+    if (log_has_steps(log)) {
+        die(out + ": holds the log of a run and no checkpoint, so it cannot be continued",
+            "begin again in another --out, or move this one away: mv " + out + " " + out + ".old");
+    }
+    if (file_size(log) > 0) { return; }
     for (const std::string name : { "state.json", "config.json", "manifest.json" }) {
         if (!file_exists(out + "/" + name)) { continue; }
         const std::string run = run_of_step(out);
         std::string hint = "continue its run with --resume -o " + run;
         if (run.empty()) { hint = list_beside(out, "-d */"); }
-        die(EXIT_USER, out + ": holds " + name + " and no log, so there is no run to resume", hint);
+        die(out + ": holds " + name + " and no log, so there is no run to resume", hint);
     }
     const std::string inside = runs_in(out);
     if (!inside.empty()) {
-        die(EXIT_USER, out + ": holds runs, and is none: " + inside,
+        die(out + ": holds runs, and is none: " + inside,
             "name one of them: --resume -o " + out + "/" + inside.substr(0, inside.find(' ')));
     }
     if (!flags_begin_run(f)) {
-        die(EXIT_USER, out + ": holds no run to resume",
+        die(out + ": holds no run to resume",
             "see that its disk is mounted: ls " + out + "; or leave --resume out, and give the "
             "flags of a run: a new one begins there");
     }
@@ -67,7 +63,7 @@ static void reject_existing_run(const Flags& f, const std::string& newest) {
     if (!f.resume && !f.out.empty() && file_exists(f.out + "/log.jsonl")) {
         std::string hint = "choose another --out";
         if (!newest.empty()) { hint = "--resume -o " + f.out + " continues it; or " + hint; }
-        die(EXIT_USER, f.out + ": already holds a run", hint);
+        die(f.out + ": already holds a run", hint);
     }
 }
 
@@ -75,12 +71,12 @@ static void reject_existing_run(const Flags& f, const std::string& newest) {
 static void resume_check(const Flags& f) {
     if (!f.resume) { return; }
     if (f.out.empty()) {
-        die(EXIT_USER, "--resume: wanted --out too: the run to resume",
+        die("--resume: wanted --out too: the run to resume",
             "./train_sink train --resume -o runs/NAME");
     }
     if (!is_dir(f.out)) {
         const std::string others = list_beside(f.out, "-d */");
-        die(EXIT_USER, f.out + ": no such directory, so there is no run to resume",
+        die(f.out + ": no such directory, so there is no run to resume",
             others + "; or leave --resume out: a new run begins there");
     }
 }
@@ -92,10 +88,7 @@ std::string find_checkpoint(const Flags& f, long* step) {
     reject_existing_run(f, newest);
     if (f.resume && !newest.empty()) { return newest; }
     *step = 0;
-    if (f.resume) {
-        run_none(f);
-        run_lost(f.out);
-    }
+    if (f.resume) { run_none(f); }
     return "";
 }
 
@@ -114,7 +107,7 @@ void run_again(const Flags& f) {
     JsonObject may_change;
     const std::string other = flags_changed(was, f, &may_change);
     if (other.empty()) { return; }
-    die(EXIT_USER, f.out + ": has no checkpoint, and was begun with other flags: " + other,
+    die(f.out + ": has no checkpoint, and was begun with other flags: " + other,
         "give the flags of that run again, or another --out");
 }
 
@@ -132,8 +125,7 @@ static Json run_flags(const std::string& out, const Json& state, long step) {
 // other parts of the same step.
 static void batch_of_all(Flags* f, const Json& state) {
     const std::string file = f->out + ": state.json";
-    const Json* data = state.get("data");
-    const long T = data ? json_count(*data, "T", 0, file + ": data") : 0;
+    const long T = json_count(state["data"], "T", 0, file + ": data");
     const long tokens = json_count(state, "tokens_per_step", 0, file);
     const bool given = f->given_batch || f->given_total_batch || f->total_batch;
     if (!given && T > 0 && tokens > 0) { f->batch = std::max(1L, tokens / T); }
@@ -185,10 +177,9 @@ static void add_change(JsonObject* changed, const std::string& what, const std::
 
 // Adds to *changed how another program computed up to the checkpoint.
 static void build_changed(const Json& state, JsonObject* changed) {
-    const Json* was = state.get("build");
-    if (!was) { return; }                                // older checkpoints have no such field
+    const Json& was = state["build"];                    // older checkpoints have no such field
     for (auto& field : json_of(build_json()).fields) {
-        const Json* before = was->get(field.first.c_str());
+        const Json* before = was.get(field.first);
         if (!before || before->string == field.second.string) { continue; }
         add_change(changed, field.first, before->string, field.second.string);
     }
@@ -197,27 +188,14 @@ static void build_changed(const Json& state, JsonObject* changed) {
 // Takes the run's kernel of products, unless --product asks for another: the bits of bf16 depend on
 // it. If this machine lacks it, the log tells.
 static void product_resume(const Json& state, JsonObject* changed) {
-    const Json* was = state.get("product");              // older checkpoints have no such field
+    const std::string& was = state["product"].string;    // older checkpoints have no such field
     const cpu::Choice& now = cpu::choice();
-    if (!was || was->string.empty() || now.name.empty() || now.forced) { return; }
+    if (was.empty() || now.name.empty() || now.forced) { return; }
     const bool bf16 = !strcmp(PRECISION_NAME, "bf16");
-    if (cpu::choice_keep(bf16, was->string)) { return; }
-    printf("note   this processor has no product by %s, which the run had: ", was->string.c_str());
-    printf("%s is taken\n", now.name.c_str());
-    add_change(changed, "product_kernel", was->string, now.name);
-}
-
-// Collects for the log what --resume changes, against the flags that the log has so far.
-static void collect_changes(Run* r, const Json& state) {
-    const Json logged = log_flags(r->f.out + "/log.jsonl", r->first);
-    const Json* saved = state.get("flags");
-    if (!logged.fields.empty()) {
-        flags_changed(logged, r->f, &r->changed);
-    } else if (saved) {
-        flags_changed(*saved, r->f, &r->changed);
-    }
-    build_changed(state, &r->changed);
-    product_resume(state, &r->changed);
+    if (cpu::choice_keep(bf16, was)) { return; }
+    printf("note   this processor has no product by %s, which the run had: %s is taken\n",
+           was.c_str(), now.name.c_str());
+    add_change(changed, "product_kernel", was, now.name);
 }
 
 // ---- the checkpoint
@@ -236,10 +214,9 @@ static void numbers_check(const Model* m, const Json& state, const std::string& 
     const Json* was = state.get("numbers");
     if (!was) { return; }                                // older checkpoints have no such field
     for (auto& now : json_of(numbers_json(m)).fields) {
-        const Json* before = was->get(now.first.c_str());
-        if (before && before->string == now.second.string) { continue; }
+        if ((*was)[now.first].string == now.second.string) { continue; }
         const std::string file = from + "/" + now.first + ".safetensors";
-        die(EXIT_USER, file + ": its numbers have changed since it was saved",
+        die(file + ": its numbers have changed since it was saved",
             "--init " + from + " and another --out begin a new run from them");
     }
 }
@@ -249,7 +226,7 @@ static void source_drawn_check(const Json& each, double sequences, const std::st
     const std::string all = number_text(sequences);
     double sum = 0;
     for (auto& n : each.items) {
-        const bool count = n.type == Json::NUMBER && n.number >= 0 && n.number == floor(n.number);
+        const bool count = n.is_number() && n.number >= 0 && n.number == floor(n.number);
         require(count && n.number <= sequences, file + ": data.source_drawn " + json_short(n),
                 "a number of sequences, 0 to " + all);
         sum += n.number;
@@ -262,12 +239,10 @@ static void source_drawn_check(const Json& each, double sequences, const std::st
 // Dies if the position in the data is not the one that this number of steps leads to.
 static void position_check(const Json& position, double sequences, const std::string& file) {
     const Json* drawn = position.get("drawn");
-    const Json* each = position.get("source_drawn");
     const std::string got = drawn ? json_short(*drawn) : "nothing";
-    const bool number = drawn && drawn->type == Json::NUMBER;
-    require(number && drawn->number == sequences, file + ": data.drawn " + got,
+    require(drawn && drawn->is_number() && drawn->number == sequences, file + ": data.drawn " + got,
             "the sequences of all steps, " + number_text(sequences));
-    if (each) { source_drawn_check(*each, sequences, file); }
+    source_drawn_check(position["source_drawn"], sequences, file);
 }
 
 // Dies if state.json is damaged, edited or another step's. Returns the position in the
@@ -286,60 +261,58 @@ static const Json& state_position(const Json& state, const std::string& from, lo
 // Dies if a flag that the run must keep is another now, or its step has another size.
 static void same_run_check(const Run& r, const Json& state) {
     const std::string again = "begin a new run in another --out";
-    const Json* flags = state.get("flags");
     JsonObject may_change;
-    std::string kept;
-    if (flags) { kept = flags_changed(*flags, r.f, &may_change); }
-    if (!kept.empty()) { die(EXIT_USER, "--resume: " + kept, "leave it out, or " + again); }
+    const std::string kept = flags_changed(state["flags"], r.f, &may_change);
+    if (!kept.empty()) { die("--resume: " + kept, "leave it out, or " + again); }
 
     const double tokens = json_number(state, "tokens_per_step", r.tokens_per_step);
     if (tokens == r.tokens_per_step) { return; }
     const std::string got = number_text(r.tokens_per_step) + " tokens per step";
-    die(EXIT_USER, "--resume: got " + got + ", wanted " + number_text(tokens) + " as before",
+    die("--resume: got " + got + ", wanted " + number_text(tokens) + " as before",
         "leave --batch and --total-batch out, or " + again);
 }
 
 // Ends the program: the checkpoint has no optimizer's state. What begins a new run is said once;
 // the checkpoint before this one is named if the run can be resumed from it.
 [[noreturn]] static void die_no_optimizer(const std::string& from, const Fallback& other) {
-    if (!other.resumes) { hint_also().clear(); }
-    die(EXIT_USER, from + ": has no optimizer.safetensors, which --resume needs: a run keeps it "
+    if (!other.resumes) { hint_also.clear(); }
+    die(from + ": has no optimizer.safetensors, which --resume needs: a run keeps it "
         "in its newest checkpoint, unless --save-optimizer says all or none",
         "--init " + from + " and another --out begin a new run from its weights");
 }
 
 void run_restore(Run* r, const std::string& from, const Json& state) {
     const Fallback other = hint_other_checkpoint(r->f.out, from);
-    const std::string& also = other.hint;                // while the checkpoint may be at fault
-    hint_also() = also;
+    hint_also = other.hint;                              // while the checkpoint may be at fault
     const Json& position = state_position(state, from, r->first);
-    hint_also().clear();
-    if (const Json* touched = state.get("touched")) { r->touched = touched->string; }
+    hint_also.clear();
+    r->touched = state["touched"].string;
     r->unevaluated = state.get("unevaluated") != NULL;
     if (r->f.steps < r->first) {
         printf("note   --steps %ld is less than the %ld that this run has made: no step is left\n",
                r->f.steps, r->first);
     }
     same_run_check(*r, state);
-    collect_changes(r, state);
+    // for the log: what --resume changes, against the flags that the log has so far
+    const Json logged = log_flags(r->f.out + "/log.jsonl", r->first);
+    flags_changed(logged.fields.empty() ? state["flags"] : logged, r->f, &r->changed);
+    build_changed(state, &r->changed);
+    product_resume(state, &r->changed);
 
-    hint_also() = also;
+    hint_also = other.hint;
     const double sequences = r->first * r->tokens_per_step / r->f.arch.T;
     position_check(position, sequences, from + "/state.json");
-    hint_also().clear();
+    hint_also.clear();
     data_restore(&r->data, position);
 
-    hint_also() = also;
+    hint_also = other.hint;
     checkpoint_load(&r->m, from);
     if (!optimizer_load(&r->m, from)) { die_no_optimizer(from, other); }
     numbers_check(&r->m, state, from);
-    hint_also().clear();
+    hint_also.clear();
     if (dist::rank > 0) { return; }
     std::vector<std::string> lines;
-    const Json* unwritten = state.get("log");
-    for (size_t i = 0; unwritten && i < unwritten->items.size(); i++) {
-        lines.push_back(unwritten->items[i].string);
-    }
+    for (auto& line : state["log"].items) { lines.push_back(line.string); }
     log_rewind(r->f.out + "/log.jsonl", r->first, lines);
     saves_clean(r->f.out);
     r->kept = saves_of(r->f.out);

@@ -9,14 +9,10 @@ int command_tokenize(Flags f) {
     TokenizeOptions o;
     o.files = f.words;
     o.val_files = names_listed(f.val);
-    o.tokenizer = f.tokenizer;
-    o.out = f.out;
-    o.bos = f.bos;
-    o.domains = f.domains;
-    o.val_fraction = f.val_fraction;
     o.tokens = f.train_tokens;
-    o.shard_tokens = f.shard_tokens;
-    o.threads = f.threads;
-    o.skip_bad = f.skip_bad;
+    #define SAME(name) o.name = f.name;
+    SAME(tokenizer) SAME(out) SAME(bos) SAME(domains) SAME(val_fraction) SAME(shard_tokens)
+    SAME(threads) SAME(skip_bad)
+    #undef SAME
     return tokenize_main(o);
 }

@@ -59,7 +59,7 @@ static std::string properties_text(Arch c) {
 static long without_embeddings(const Model& m) {
     long count = m.num_params;
     for (auto& t : m.tensors) {
-        const bool table = t.name.find("embed") != t.name.npos || t.name.find("lm_head") == 0;
+        const bool table = has_word(t, "embed") || starts_with(t.name, "lm_head");
         if (table) { count -= t.count; }
     }
     return count;
@@ -146,10 +146,7 @@ static void log_config(Run* r) {
     o.json("switches", switches_json(r->c));
     o.json("flags", flags_json(r->f, COMMAND_train));
     o.count("params", r->m.num_params);
-    o.text("backend", ops::name);
-    o.text("precision", PRECISION_NAME);
-    o.text("version", VERSION);
-    o.text("commit", COMMIT);
+    program_fields(&o);
     if (!product.name.empty()) { o.text("product", product.name); }  // of BACKEND=cpu alone
     if (dist::world > 1) { o.count("ranks", dist::world); }
     o.text("data", r->data.description);
@@ -164,10 +161,7 @@ void log_begin(Run* r) {
     o.text("event", "resume");
     o.count("step", r->first);
     o.json("changed", r->changed.all());
-    o.text("version", VERSION);
-    o.text("commit", COMMIT);
-    o.text("backend", ops::name);
-    o.text("precision", PRECISION_NAME);
+    program_fields(&o);
     log_line(&r->log, o);
 }
 
@@ -188,7 +182,7 @@ static void on_lost(const char* path) {
 
 bool run_guarded(const std::function<void()>& work) {
     lost_thread = pthread_self();
-    map_lost() = on_lost;
+    map_lost = on_lost;
     if (sigsetjmp(lost_jump, 1)) { return false; }
     lost_armed = dist::world == 1;
     work();
@@ -270,7 +264,7 @@ void run_evaluate(Run* r, long step) {
     r->unevaluated = evaluation_stops();
     if (r->unevaluated) { return; }
 
-    progress_open() = false;
+    progress_open = false;
     if (r->columns) { printf("\r\033[K"); }              // in place of the line of progress
     for (int i = 0; i < models; i++) {
         const char* event = i == 1 ? "ema" : "eval";
@@ -293,12 +287,8 @@ void run_evaluate(Run* r, long step) {
 static bool run_prints(Run* r, long step) {
     const long every = r->f.print_every;
     const double now = now_ms();
-    bool due = step >= r->f.steps;
-    if (every) {
-        due = due || step % every == 0;
-    } else {
-        due = due || now - r->printed_at >= 1000;
-    }
+    const bool turn = every ? step % every == 0 : now - r->printed_at >= 1000;
+    const bool due = turn || step >= r->f.steps;
     if (due) { r->printed_at = now; }
     return due;
 }
@@ -427,11 +417,11 @@ static void save(Run* r, long step, bool keep) {
         return;
     }
     return_drawn(r);
-    hint_also() = r->log.error;
-    then_again() = r->saved >= 0 ? "run again with --resume" : "begin again in another --out";
+    hint_also = r->log.error;
+    then_again = r->saved >= 0 ? "run again with --resume" : "begin again in another --out";
     log_sync(&r->log);                       // first: a log never ends before its checkpoint
     checkpoint_save(&r->m, out, step, run_state(r, step, keep), r->data.tokenizer, optimizer);
-    hint_also().clear();
+    hint_also.clear();
     r->saved = step;
     if (dist::rank > 0) { return; }
     const bool last_only = r->f.save_optimizer == KEEP_last;
@@ -451,7 +441,7 @@ void run_save(Run* r, long step, Due due) {
     const std::string failed = failure_of([&] { save(r, step, false); });
     if (failed.empty()) { return; }
     checkpoint_abandon();
-    hint_also().clear();
+    hint_also.clear();
     progress_end();
     printf("note   no automatic checkpoint this time: %s\n", failed.c_str());
 }
@@ -523,10 +513,8 @@ void return_drawn(Run* r) {
 
 void run_check_log(const Run& r) {
     if (r.log.error.empty()) { return; }
-    const bool gone = r.log.error.find("removed") != std::string::npos;
-    std::string hint = run_rescue(r);
-    if (!gone) { hint = "free some disk space; " + hint; }
-    die(EXIT_MACHINE, r.log.error, hint);
+    const char* first = contains(r.log.error, "removed") ? "" : "free some disk space; ";
+    die(EXIT_MACHINE, r.log.error, first + run_rescue(r));
 }
 
 void run_finish(Run* r, long step) {

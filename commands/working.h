@@ -17,7 +17,7 @@ inline void working_show(const std::string& more) {
 
 // Lets measure and layers report to the terminal; without one nothing is set.
 inline void working_begin(const std::string& what) {
-    progress_to() = stderr;
+    progress_to = stderr;
     working = Working();
     working.what = what;
     measure_progress = NULL;

@@ -12,6 +12,17 @@ std::vector<ArchRow> arch_rows(Arch* c) {
     #undef X
 }
 
+std::vector<std::pair<ArchRow, ArchRow>> rows_apart(Arch* a, Arch* b) {
+    std::vector<std::pair<ArchRow, ArchRow>> apart;
+    const std::vector<ArchRow> ours = arch_rows(a);
+    const std::vector<ArchRow> theirs = arch_rows(b);
+    for (size_t i = 0; i < ours.size(); i++) {
+        const bool same = field_text(ours[i], true) == field_text(theirs[i], true);
+        if (!same) { apart.push_back({ ours[i], theirs[i] }); }
+    }
+    return apart;
+}
+
 std::string log_name(const ArchRow& r) {
     std::string s = r.by + (is_flag(r) ? 2 : 0);
     for (auto& ch : s) {
@@ -39,7 +50,7 @@ std::string ArchCheck::got(std::initializer_list<const char*> fields) {
 
 void ArchCheck::need(bool ok, std::initializer_list<const char*> fields,
                      const std::string& wanted) {
-    if (!ok) { die(EXIT_USER, got(fields) + ": wanted " + wanted); }
+    if (!ok) { die(got(fields) + ": wanted " + wanted); }
 }
 
 // Checks what a norm has, and what its place allows.
@@ -128,8 +139,8 @@ void ArchCheck::attention() {
     need(c.k_dims <= c.HS, { "k_dims", "HS" }, "at most the head size");
     need(!c.k_dims || c.k_dims == c.HS || b.learn_k, { "k_dims", "bias" }, "BIAS=k or kv");
     const str& v = c.v_star;
-    const bool e1 = v.compare(0, 3, "e1:") == 0;
-    const bool ones = v.compare(0, 5, "ones:") == 0;
+    const bool e1 = starts_with(v, "e1:");
+    const bool ones = starts_with(v, "ones:");
     double M = 0;
     const bool says = (e1 || ones) && parse_double(v.substr(e1 ? 3 : 5), &M) && M >= 0 &&
                       !float_loses(M) && M <= FLT_MAX;
@@ -192,15 +203,10 @@ bool is_llama(Arch c) {
     Arch plain = arch_fixed();
     plain.k_dims = c.k_dims = 0;
     plain.context = c.context;                   // of the run: it changes nothing that is computed
-    const std::vector<ArchRow> ours = arch_rows(&c);
-    const std::vector<ArchRow> llama = arch_rows(&plain);
-    bool same = !strcmp(build::Attn::name, "softmax");
-    for (size_t i = 0; i < ours.size(); i++) {
-        if (key_object(ours[i]) == "train_sink") {
-            same = same && field_text(ours[i], true) == field_text(llama[i], true);
-        }
+    for (auto& [ours, llama] : rows_apart(&c, &plain)) {
+        if (key_object(ours) == "train_sink") { return false; }
     }
-    return same;
+    return !strcmp(build::Attn::name, "softmax");
 }
 
 void arch_fields(JsonObject* o, Arch c, const std::string& object) {
@@ -238,12 +244,11 @@ void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
     }
     const bool numbers = r.type == FIELD_list && v.type == Json::ARRAY;
     for (auto& item : v.items) {
-        const bool number = item.type == Json::NUMBER;
-        if (numbers) { list_add(&text, number ? item.string : json_short(item), ","); }
+        if (numbers) { list_add(&text, json_short(item), ","); }
     }
     const bool yes_or_no = r.type == FIELD_int && r.low == 0 && r.high == 1;
-    bool fits = v.type == Json::NUMBER || (yes_or_no && v.type == Json::BOOL);
-    if (r.takes_words()) { fits = v.type == Json::STRING; }
+    bool fits = v.is_number() || (yes_or_no && v.type == Json::BOOL);
+    if (r.takes_words()) { fits = v.is_text(); }
     if (r.type == FIELD_list) { fits = numbers; }
     if (!fits) {
         wanted = "a number";
@@ -254,6 +259,6 @@ void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
         wanted = field_set(r, text);
     }
     if (!wanted.empty()) {
-        die(EXIT_USER, where + ": " + r.key + " is " + json_short(v) + ", wanted " + wanted);
+        die(where + ": " + r.key + " is " + json_short(v) + ", wanted " + wanted);
     }
 }

@@ -84,7 +84,7 @@ void tensor_to_device(acc* array, const Tensor& t, const std::vector<float>& val
 }
 
 void die_of_other_model(const std::string& what) {
-    die(EXIT_USER, what, "config.json and the weights are of different models: get both again");
+    die(what, "config.json and the weights are of different models: get both again");
 }
 
 // Lists the tensors that BIAS brings: those that the same model without it does not have.
@@ -122,7 +122,7 @@ static const Weight& tensor_find(const std::vector<Weights>& files, const std::s
         return *found;
     }
     const std::string dir = files.empty() ? "checkpoint" : files[0].path;
-    die(EXIT_USER, dir + ": has no tensor '" + name + "', which this model needs",
+    die(dir + ": has no tensor '" + name + "', which this model needs",
         "is it a checkpoint of another model? see its config.json");
 }
 
@@ -155,9 +155,8 @@ static bool same_weights(const Weight& a, const Weight& b) {
 
 void lm_head_is_embedding(const Weight& lm_head, const Weight* embedding) {
     if (embedding && same_weights(*embedding, lm_head)) { return; }
-    die(EXIT_USER,
-        lm_head.file + ": '" + lm_head.name +
-            "' is not the embedding, to which config.json ties it",
+    die(lm_head.file + ": '" + lm_head.name +
+        "' is not the embedding, to which config.json ties it",
         "if the head is separate, set tie_word_embeddings to false");
 }
 

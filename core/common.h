@@ -72,69 +72,51 @@ inline void list_add(std::string* list, const std::string& item, const char* bet
     *list += item;
 }
 
-// Remembers that a line of progress is not ended yet.
-inline bool& progress_open() {
-    static bool open = false;
-    return open;
-}
+// Tells whether a line of progress is not ended yet.
+inline bool progress_open = false;
 
-// Remembers where it is shown: a command whose output may go into a file shows it on standard
-// error.
-inline FILE*& progress_to() {
-    static FILE* to = stdout;
-    return to;
-}
+// Where it is shown: a command whose output may go into a file shows it on standard error.
+inline FILE* progress_to = stdout;
 
 // Ends the line: whatever is printed next begins a line of its own.
 inline void progress_end() {
-    if (progress_open()) { fprintf(progress_to(), "\n"); }
-    progress_open() = false;
+    if (progress_open) { fprintf(progress_to, "\n"); }
+    progress_open = false;
 }
 
 // Takes the line away again.
 inline void progress_clear() {
-    if (progress_open()) { fprintf(progress_to(), "\r\033[K"); }
-    fflush(progress_to());
-    progress_open() = false;
+    if (progress_open) { fprintf(progress_to, "\r\033[K"); }
+    fflush(progress_to);
+    progress_open = false;
 }
 
 // Makes text that comes from a file, or is a path, safe for a terminal: control characters, those
 // that turn the direction of writing, and what is not UTF-8 become ?, but for those in `kept`.
 std::string printable(const std::string& s, const char* kept = "");
 
-// Remembers what is added to the hint of whatever goes wrong, while the program knows more than the
-// place that fails.
-inline std::string& hint_also() {
-    static std::string also;
-    return also;
-}
+// What is added to the hint of whatever goes wrong, while the program knows more than the place
+// that fails.
+inline std::string hint_also;
 
 // Ends all of many processes (dist/agree.h) with one error: what went wrong, and the full
 // message.
 typedef void (*DieHook)(int code, const std::string& what, const std::string& message);
+inline DieHook die_hook = NULL;
 
-inline DieHook& die_hook() {
-    static DieHook hook = NULL;
-    return hook;
-}
-
-// Remembers where a user's mistake without a hint of its own leads: the flags of the command that
-// runs.
-inline std::string& help_page() {
-    static std::string page = "./train_sink --help";
-    return page;
-}
+// Where a user's mistake without a hint of its own leads: the flags of the command that runs.
+inline std::string help_page = "./train_sink --help";
 
 // Ends the program; a user's mistake always gets a hint.
 [[noreturn]] inline void die(int code, const std::string& what, const std::string& hint = "") {
     progress_end();
     fflush(stdout);
     std::string tip = hint;
-    if (hint.empty() && code == EXIT_USER) { tip = help_page(); }
-    if (!hint_also().empty()) { list_add(&tip, hint_also(), "; "); }
+    if (hint.empty() && code == EXIT_USER) { tip = help_page; }
+    if (!hint_also.empty()) { list_add(&tip, hint_also, "; "); }
     std::string message = "error: " + printable(what) + "\n";
     if (!tip.empty()) { message += "---> HINT: " + printable(tip) + "\n"; }
-    if (die_hook()) { die_hook()(code, printable(what), message); }
+    if (die_hook) { die_hook(code, printable(what), message); }
     fputs(message.c_str(), stderr);
     exit(code);
 }
@@ -142,17 +124,27 @@ inline std::string& help_page() {
 // Runs work in which an error does not end the program. Returns what went wrong, or "".
 inline std::string failure_of(const std::function<void()>& work) {
     struct Failure { std::string what; };
-    const DieHook before = die_hook();
+    const DieHook before = die_hook;
     std::string failed;
-    die_hook() = [](int, const std::string& what, const std::string&) { throw Failure{ what }; };
+    die_hook = [](int, const std::string& what, const std::string&) { throw Failure{ what }; };
     try { work(); } catch (const Failure& f) { failed = f.what; }
-    die_hook() = before;
+    die_hook = before;
     return failed;
+}
+
+// Ends the program at a user's mistake.
+[[noreturn]] inline void die(const std::string& what, const std::string& hint = "") {
+    die(EXIT_USER, what, hint);
 }
 
 // Dies of a user's mistake unless ok: got X, wanted Y.
 inline void require(bool ok, const std::string& got, const std::string& wanted) {
-    if (!ok) { die(EXIT_USER, got + ": wanted " + wanted); }
+    if (!ok) { die(got + ": wanted " + wanted); }
+}
+
+// Prints a note on standard error.
+inline void note(const std::string& text) {
+    fprintf(stderr, "note   %s\n", printable(text).c_str());
 }
 
 // Decides whose fault a failed call is: the machine's (a full disk, no memory, no file descriptors)
@@ -167,6 +159,11 @@ inline int blame(int error) {
 [[noreturn]] inline void out_of_memory(size_t n) {
     die(EXIT_MACHINE, strf("memory: wanted %.1f MiB, the system gave none", n / 1048576.0),
         "lower --batch, --seq or the model size");
+}
+
+// Writes what the system would not do: "PATH: cannot open (No such file or directory)".
+inline std::string cannot(const std::string& what, const std::string& path, int error = errno) {
+    return path + ": cannot " + what + " (" + strerror(error) + ")";
 }
 
 // Allocates n bytes of zeros.
@@ -189,12 +186,22 @@ inline bool ends_with(const std::string& s, const std::string& tail) {
     return s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
 }
 
+// Tells whether s has this text in it.
+inline bool contains(const std::string& s, const std::string& text) {
+    return s.find(text) != s.npos;
+}
+
+// Tells whether a list has this item.
+template <class List, class Item> bool has(const List& list, const Item& item) {
+    return std::find(std::begin(list), std::end(list), item) != std::end(list);
+}
+
 // Splits "a,,b" into a, "", b, and "" into nothing.
 inline std::vector<std::string> split(const std::string& s, char by) {
     std::vector<std::string> out;
     if (s.empty()) { return out; }
     size_t begin = 0;
-    for (size_t end = s.find(by); end != std::string::npos; end = s.find(by, begin)) {
+    for (size_t end = s.find(by); end != s.npos; end = s.find(by, begin)) {
         out.push_back(s.substr(begin, end - begin));
         begin = end + 1;
     }
@@ -298,7 +305,7 @@ inline void make_dir(const std::string& path) {
     const int code = blame(error);
     const char* hint = "choose another place";
     if (code == EXIT_MACHINE) { hint = "free some disk space"; }
-    die(code, strf("%s: cannot create this directory (%s)", path.c_str(), strerror(error)), hint);
+    die(code, cannot("create this directory", path, error), hint);
 }
 
 // Makes a directory and all those that it is in.
@@ -318,7 +325,7 @@ inline FILE* xfopen(const std::string& path, const char* mode, const std::string
         errno = EISDIR;
     }
     if (f) { return f; }
-    die(blame(errno), strf("%s: cannot open (%s)", path.c_str(), strerror(errno)), hint);
+    die(blame(errno), cannot("open", path), hint);
 }
 
 // Opens a file to read it. A pipe with a name, a socket or a device is an error: to wait for
@@ -386,15 +393,18 @@ inline bool is_temporary_middle(const std::string& text) {
 inline bool is_temporary(const std::string& name, const std::string& whole) {
     const std::string tail = ".tmp";
     if (name.size() < whole.size() + tail.size()) { return false; }
-    if (name.compare(0, whole.size(), whole) != 0 || !ends_with(name, tail)) { return false; }
+    if (!starts_with(name, whole) || !ends_with(name, tail)) { return false; }
     const size_t length = name.size() - whole.size() - tail.size();
     const std::string middle = name.substr(whole.size(), length);
     return middle.empty() || is_temporary_middle(middle);
 }
 
+// Returns the name of a file without its directory.
+inline std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
 inline std::string directory_of(const std::string& path) {
     const size_t slash = path.rfind('/');
-    if (slash == std::string::npos) { return "."; }
+    if (slash == path.npos) { return "."; }
     return path.substr(0, slash + 1);
 }
 
@@ -425,25 +435,20 @@ inline FileOut file_begin(const std::string& given) {
     const char* hint = "choose another place to write to";
     const std::string path = link_target(given);
     if (is_special(path)) { return { path, "", xfopen(path, "wb", hint) }; }
-    if (is_dir(path)) { die(EXIT_USER, given + ": got a directory, wanted a file to write", hint); }
+    if (is_dir(path)) { die(given + ": got a directory, wanted a file to write", hint); }
     const bool locked = file_exists(path) && access(path.c_str(), W_OK);
     FileOut o = { path, "", NULL };
     if (!locked) { temporary_open(&o); }
-    if (!o.f) {
-        die(blame(errno), strf("%s: cannot write (%s)", given.c_str(), strerror(errno)), hint);
-    }
+    if (!o.f) { die(blame(errno), cannot("write", given), hint); }
     return o;
 }
 
-// Holds what to do once the disk has been seen to; train sets another.
-inline std::string& then_again() {
-    static std::string what = "run the same command again";
-    return what;
-}
+// What to do once the disk has been seen to; train sets another.
+inline std::string then_again = "run the same command again";
 
 // Returns the hint where a file cannot be written.
 inline std::string write_hint() {
-    return "see that the disk has room and can be written, then " + then_again();
+    return "see that the disk has room and can be written, then " + then_again;
 }
 
 // Makes renames inside a directory durable; dies if the disk fails.
@@ -454,7 +459,7 @@ inline void dir_sync(const std::string& path) {
     const int error = errno;
     close(fd);
     if (failed) {
-        die(EXIT_MACHINE, path + ": cannot write (" + strerror(error) + ")", write_hint());
+        die(EXIT_MACHINE, cannot("write", path, error), write_hint());
     }
 }
 
@@ -463,9 +468,7 @@ inline void dir_sync(const std::string& path) {
     const int error = errno ? errno : EIO;
     fclose(o->f);
     if (!o->tmp.empty()) { unlink(o->tmp.c_str()); }
-    die(EXIT_MACHINE,
-        strf("%s: cannot write (%s); what was there before is untouched", o->path.c_str(),
-             strerror(error)),
+    die(EXIT_MACHINE, cannot("write", o->path, error) + "; what was there before is untouched",
         write_hint());
 }
 
@@ -484,8 +487,7 @@ inline void file_commit(FileOut* o) {
     if (failed) {
         const int error = errno ? errno : EIO;
         if (!direct) { unlink(o->tmp.c_str()); }
-        die(EXIT_MACHINE, strf("%s: cannot write (%s)", o->path.c_str(), strerror(error)),
-            write_hint());
+        die(EXIT_MACHINE, cannot("write", o->path, error), write_hint());
     }
     if (!direct) { dir_sync(directory_of(o->path)); }
 }
@@ -494,9 +496,7 @@ inline void file_commit(FileOut* o) {
 // there.
 inline void file_check(const std::string& path) {
     if (is_special(path)) {
-        if (access(path.c_str(), W_OK)) {
-            die(EXIT_USER, path + ": cannot write (" + strerror(errno) + ")");
-        }
+        if (access(path.c_str(), W_OK)) { die(cannot("write", path)); }
         return;
     }
     FileOut o = file_begin(path);

@@ -50,39 +50,16 @@ void config_tail(JsonObject* o, const Arch& c, const Tokenizer& tok,
     o->json("train_sink", ours.all());
 }
 
-double json_number(const Json& j, const char* key, double otherwise) {
-    const Json* v = j.get(key);
-    return v && v->type == Json::NUMBER ? v->number : otherwise;
-}
-
 long json_count(const Json& j, const char* key, long otherwise, const std::string& where) {
-    const Json* v = j.get(key);
-    if (!v || v->type == Json::NUL) { return otherwise; }
+    const Json& v = j.type == Json::OBJECT ? j[key] : j;
+    if (v.type == Json::NUL) { return otherwise; }
     const double most = (double)(1L << 40);
-    const bool whole = v->type == Json::NUMBER && v->number == floor(v->number);
-    if (!whole || v->number < 0 || v->number > most) {
-        die(EXIT_USER, where + strf(": %s: wanted a whole number, 0 to %.0f", key, most),
+    const bool whole = v.is_number() && v.number == floor(v.number);
+    if (!whole || v.number < 0 || v.number > most) {
+        die(where + strf(": %s: wanted a whole number, 0 to %.0f", key, most),
             "the file was edited or is damaged: use another checkpoint");
     }
-    return (long)v->number;
-}
-
-// Finds the tokenizer of a checkpoint: the files in it; without any "bytes", "" (none), or what
-// older checkpoints name.
-static std::string checkpoint_tokenizer(const std::string& dir, const std::string& recorded) {
-    const bool here = tokenizer_is_in(dir);
-    if (recorded == "bytes") { return recorded; }
-    if (here) { return dir; }
-    return file_exists(recorded) ? recorded : "";
-}
-
-// Returns " PRECISION=bf16" if a checkpoint of ours was made by such a build, else "".
-static std::string trained_precision(const std::string& dir) {
-    const Json state = state_of(dir);
-    const Json* build = state.get("build");
-    const Json* precision = build ? build->get("PRECISION") : NULL;
-    if (!precision || precision->string == "fp32") { return ""; }
-    return " PRECISION=" + precision->string;
+    return (long)v.number;
 }
 
 // Dies unless this build computes what the rows of the checkpoint say. attn: its operation.
@@ -93,8 +70,7 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
                       pe.score_bias == Pe::score_bias && (!pe.score_bias || c.pe == BUILD_PE);
     if (same) { return; }
     if (!strstr(NAMES_OF(ATTN), (attn + " ").c_str())) {
-        die(EXIT_USER,
-            dir + "/config.json: attn is " + json_str(attn) + ", wanted one of: " NAMES_OF(ATTN));
+        die(dir + "/config.json: attn is " + json_str(attn) + ", wanted one of: " NAMES_OF(ATTN));
     }
     auto words = [](const std::string& attn, const char* bias, const char* pe) {
         return "ATTN=" + attn + " BIAS=" + bias + " PE=" + pe;
@@ -102,21 +78,20 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
     const std::string theirs = words(attn, b.name, pe.name),
                       ours = words(build::Attn::name, BIAS_ROWS[BUILD_BIAS].name,
                                    PE_ROWS[BUILD_PE].name);
-    hint_also().clear();                                 // the checkpoint has no fault
-    die(EXIT_USER,
-        dir + ": this checkpoint belongs to another build, wanted " + theirs +
-            ", this binary has " + ours,
-        "make train_sink " + theirs + trained_precision(dir));
+    const std::string precision = state_of(dir)["build"]["PRECISION"].string;
+    const bool usual = precision.empty() || precision == "fp32";
+    hint_also.clear();                                 // the checkpoint has no fault
+    die(dir + ": this checkpoint belongs to another build, wanted " + theirs +
+        ", this binary has " + ours,
+        "make train_sink " + theirs + (usual ? "" : " PRECISION=" + precision));
 }
 
 // Dies if our own config.json names code beside the weights that is not ours: it is not run.
 static void own_code_check(const Json& j, const std::string& where) {
-    const Json* code = j.get("auto_map");
-    for (size_t i = 0; code && i < code->fields.size(); i++) {
-        const auto& [key, value] = code->fields[i];
+    for (auto& [key, value] : j["auto_map"].fields) {
         if (starts_with(value.string, "modeling_train_sink.TrainSink")) { continue; }
-        die(EXIT_USER, where + ": auto_map: " + key + " is " + json_short(value) +
-                           ": code beside the weights, which is not run",
+        die(where + ": auto_map: " + key + " is " + json_short(value) +
+                ": code beside the weights, which is not run",
             "if the weights are those of a run, remove auto_map from this file");
     }
 }
@@ -141,12 +116,11 @@ void config_read(Arch* c, const std::string& name, const Json& object, const std
         }
         const bool of_open = ours && is_one_of(KEYS_OF_OPEN, f.first);
         const Json& v = f.second;
-        const bool number = v.type == Json::NUMBER || v.type == Json::BOOL;
-        const bool unused = (number && v.number == 0) ||
-                            (v.type == Json::STRING && v.string.empty());
+        const bool number = v.is_number() || v.type == Json::BOOL;
+        const bool unused = (number && v.number == 0) || (v.is_text() && v.string.empty());
         const bool null = v.type == Json::NUL;
         if (known || null || (of_open && unused)) { continue; }
-        die(EXIT_USER, where + ": the key '" + f.first + "' is not understood",
+        die(where + ": the key '" + f.first + "' is not understood",
             of_open ? ROOM_MISSING : "it may come from a newer train_sink: git pull, then make");
     }
 }
@@ -173,12 +147,12 @@ static void form_check(const std::string& dir) {
     const bool config = file_exists(dir + "/config.json");
     for (auto& f : FILES) {
         if (config || !file_exists(dir + "/" + f.name)) { continue; }
-        die(EXIT_USER, dir + ": holds " + f.what + ", as its " + f.name + " says, and that is not "
+        die(dir + ": holds " + f.what + ", as its " + f.name + " says, and that is not "
             "read", f.hint);
     }
     const std::vector<std::string> kept = dir_list(dir + "/snapshots");
     if (config || kept.empty()) { return; }
-    die(EXIT_USER, dir + ": is a model as its hub's cache keeps it, wanted one snapshot of it",
+    die(dir + ": is a model as its hub's cache keeps it, wanted one snapshot of it",
         "give " + dir + "/snapshots/" + kept[0]);
 }
 
@@ -195,10 +169,10 @@ static std::string contents(const std::string& dir) {
 // Guesses what was meant by a checkpoint that is not there.
 static std::string beside_checkpoint(const std::string& given) {
     for (const char* demo : { "demo-text", "demo-bb" }) {
-        if (given.compare(0, 5 + strlen(demo), std::string("runs/") + demo)) { continue; }
+        if (!starts_with(given, std::string("runs/") + demo)) { continue; }
         return std::string("make ") + (strcmp(demo, "demo-bb") ? "demo" : demo) + " trains it";
     }
-    if (given.compare(0, 5, "runs/") == 0 && !is_dir("runs")) {
+    if (starts_with(given, "runs/") && !is_dir("runs")) {
         return "there is no run yet: ./train_sink train -o runs/mine";
     }
     const bool of_hub = split(given, '/').size() == 2 && !is_there(directory_above(given));
@@ -214,24 +188,23 @@ static std::string beside_checkpoint(const std::string& given) {
 // Opens a directory of ours: what its config.json says.
 static Checkpoint checkpoint_ours(const std::string& dir) {
     if (ends_with(dir, ".gguf") && is_there(dir) && !open_files) {
-        die(EXIT_USER, dir + ": is a GGUF file", ROOM_MISSING);
+        die(dir + ": is a GGUF file", ROOM_MISSING);
     }
     if (!is_dir(dir)) {
         look_file(dir, READS_CHECKPOINT);
         std::string got = "no such directory";
         if (is_there(dir)) { got = "got a file that " + begins_with(file_begin_bytes(dir, 8)); }
-        die(EXIT_USER, dir + ": " + got + ", wanted a checkpoint: "
+        die(dir + ": " + got + ", wanted a checkpoint: "
             "a directory with config.json and model.safetensors, or a GGUF file",
             beside_checkpoint(dir));
     }
     form_check(dir);
     Checkpoint k;
     k.where = dir + "/config.json";
-    k.tokenizer = file_exists(dir + "/tokenizer.json") ? dir + "/tokenizer.json" : "";
     if (!file_exists(k.where)) {
         const Kind other = kind_in_dir(dir, READS_CHECKPOINT);   // what is there instead
         const std::string hint = "give a directory such as runs/NAME/step_1000; in this one: ";
-        die(EXIT_USER, dir + ": has no config.json, so it is not a checkpoint" + other.what,
+        die(dir + ": has no config.json, so it is not a checkpoint" + other.what,
             other.hint.empty() ? hint + contents(dir) : other.hint);
     }
     k.config = json_file(k.where);
@@ -239,14 +212,13 @@ static Checkpoint checkpoint_ours(const std::string& dir) {
     const Json* type = k.config.get("model_type");
     const std::string family = type ? type->string : "llama";
     if (!mine || (family != "llama" && family != "train_sink")) {
-        die(EXIT_USER, k.where + ": is of another program's model, " + printable(family),
+        die(k.where + ": is of another program's model, " + printable(family),
             ROOM_MISSING);
     }
     own_code_check(k.config, k.where);
     k.c = arch_fixed();
     config_read(&k.c, "", k.config, k.where);
-    const Json* scaling = k.config.get("rope_scaling");
-    if (scaling) { config_read(&k.c, "rope_scaling", *scaling, k.where); }
+    config_read(&k.c, "rope_scaling", k.config["rope_scaling"], k.where);
     config_ours(&k, *mine);
     return k;
 }
@@ -263,7 +235,10 @@ Checkpoint checkpoint_open(const std::string& dir, bool may_add) {
         k.weights = safetensors_open_dir(dir);
         weights_unwrap(&k.weights);
     }
-    k.tokenizer = checkpoint_tokenizer(dir, k.tokenizer);
+    // the files in it; without any "bytes", none, or what older checkpoints name
+    if (k.tokenizer == "bytes") { return k; }
+    if (!file_exists(k.tokenizer)) { k.tokenizer.clear(); }
+    if (tokenizer_is_in(dir)) { k.tokenizer = dir; }
     return k;
 }
 

@@ -22,10 +22,8 @@ void config_rest(JsonObject* o, const Arch& c, const Tokenizer& tok,
 void config_tail(JsonObject* o, const Arch& c, const Tokenizer& tok,
                  const std::string& tokenizer_path);
 
-// Returns the number of a key, or `otherwise`.
-double json_number(const Json& j, const char* key, double otherwise);
-
-// Does the same for a key that counts something; dies unless it is a whole number, 0 to 2^40.
+// Returns the number of a key that counts something, or of j itself where that is no object; dies
+// unless it is a whole number, 0 to 2^40. Without one it is `otherwise`.
 long json_count(const Json& j, const char* key, long otherwise, const std::string& where);
 
 // A model's files, opened: what its config.json says, or a GGUF file in its place, and its tensors.

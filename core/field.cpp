@@ -32,21 +32,17 @@ double field_number(const Field& f) {
     return f.type == FIELD_float ? *(float*)f.at : f.low;
 }
 
-// Writes a number as JSON that reads back as the same double: a run that goes on takes its flags
-// from it.
-static std::string json_exact(double v) {
-    const std::string digits = json_num(v);
-    const bool exact = !std::isfinite(v) || atof(digits.c_str()) == v;
-    return exact ? digits : strf("%.17g", v);
-}
-
 std::string field_text(const Field& f, bool json) {
     if (f.type == FIELD_int)    { return strf("%d", *(int*)f.at); }
     if (f.type == FIELD_long)   { return strf("%ld", *(long*)f.at); }
     if (f.type == FIELD_bool)   { return json ? json_bool(*(bool*)f.at) : ""; }
     const double v = f.type == FIELD_double ? *(double*)f.at : field_number(f);
-    if (f.type == FIELD_double) { return json ? json_exact(v) : strf("%g", v); }
-    if (f.type == FIELD_float)  { return json ? float_text(v) : strf("%g", v); }
+    if (f.type == FIELD_double && json) {        // a run that goes on takes its flags from it
+        const std::string digits = json_num(v);
+        return !std::isfinite(v) || atof(digits.c_str()) == v ? digits : strf("%.17g", v);
+    }
+    if (f.type == FIELD_float && json) { return float_text(v); }
+    if (f.type == FIELD_float || f.type == FIELD_double) { return strf("%g", v); }
     if (f.type == FIELD_list && json) { return "[" + *(list*)f.at + "]"; }
     const std::string s = f.type == FIELD_kind ? kind_name(f) : *(str*)f.at;
     return json ? json_str(s) : s;

@@ -68,7 +68,7 @@ void positions_extend(Model* m, long T) {
     const PeRow& pe = m->sizes.pe;
     // the tables may be longer than what is computed: a text within them is asked, too
     if (T - sink_rows(m) > rope_limit(arch)) {
-        die(EXIT_USER, strf("%ld tokens: this model has other positions beyond %ld, which are not "
+        die(strf("%ld tokens: this model has other positions beyond %ld, which are not "
             "computed", T - sink_rows(m), rope_limit(arch)), "give --seq, --probe-len or --tokens "
             "a smaller number");
     }
@@ -87,7 +87,7 @@ void positions_extend(Model* m, long T) {
 
 void model_resize(Model* m, int B, int T) {
     if (T > m->longest) {
-        die(EXIT_USER, strf("--seq %d: this model has positions for %d tokens", T, m->longest),
+        die(strf("--seq %d: this model has positions for %d tokens", T, m->longest),
             strf("--seq %ld or less", (long)m->longest));
     }
     const ActsShape shape = acts_shape(m->arch, m->train, B, T);
@@ -168,8 +168,7 @@ static void require_trainable(const Arch& arch, bool train) {
     if (runs || forward_only.empty()) { return; }
     const char* hint = train ? "train a model with attention and one FFN in all layers"
                              : "make train_sink BACKEND=cpu";
-    die(EXIT_USER,
-        forward_only + ": wanted a forward pass, not training, with BACKEND=cpu or ref", hint);
+    die(forward_only + ": wanted a forward pass, not training, with BACKEND=cpu or ref", hint);
 }
 
 Model model_new(const Arch& arch, int T_max, bool train) {

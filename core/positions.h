@@ -124,7 +124,7 @@ inline real* absolute_table(int T, int C) {
 // Makes the fixed v* (Table 5), M [1, 0, .., 0] or M [1, .., 1] / sqrt(HS), the same for every
 // head.
 inline real* fixed_v_star(const Arch& arch) {
-    const bool ones = arch.v_star.compare(0, 5, "ones:") == 0;
+    const bool ones = starts_with(arch.v_star, "ones:");
     const double M = v_star_norm(arch);
     std::vector<double> v;
     for (int row = 0; row < bias_rows(arch); row++) {

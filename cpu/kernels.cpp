@@ -401,8 +401,7 @@ TARGET_AMX static void amx_store(float* c, long ldc) {
 }
 
 // Computes c (32, 32) = or += a (32, lanes) @ two panels.
-TARGET_AMX static void amx_block(float* c, long ldc, int, int, TileA a, TileB b, long lanes,
-                                 bool add) {
+TARGET_AMX static void amx_block(float* c, long ldc, TileA a, TileB b, long lanes, bool add) {
     const long row = a.row;
     amx_load(c, ldc, add);
     const char* a0 = a.at;
@@ -424,16 +423,16 @@ TARGET_AMX static void amx_block(float* c, long ldc, int, int, TileA a, TileB b,
     amx_store(c, ldc);
 }
 
-// A tile of C by `block`; at the edges of C by way of a whole one.
-template <TileKernel* block>
-void amx_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add) {
-    if (rows == 32 && cols == 32) { return block(c, ldc, 32, 32, a, b, lanes, add); }
+// A tile of C; at the edges of C by way of a whole one.
+static void amx_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes,
+                     bool add) {
+    if (rows == 32 && cols == 32) { return amx_block(c, ldc, a, b, lanes, add); }
     alignas(64) float whole[32 * 32];
     if (add) { memset(whole, 0, sizeof whole); }
     for (int i = 0; add && i < rows; i++) {
         memcpy(whole + i*32, c + i*ldc, cols * 4);
     }
-    block(whole, 32, 32, 32, a, b, lanes, add);
+    amx_block(whole, 32, a, b, lanes, add);
     for (int i = 0; i < rows; i++) {
         memcpy(c + i*ldc, whole + i*32, cols * 4);
     }
@@ -480,7 +479,7 @@ const Kernel kernels[] = {
     { "avx512-bf16", true, AVX512_ROWS, 4, 1, 384,
       avx512_tile<true>, avx512_transpose, avx512_pairs, avx512_round, avx512_bf16_here },
     { "amx", true, 32, 32, 16, 1024,
-      amx_tile<amx_block>, avx512_transpose, avx512_pairs, avx512_round, amx_allowed,
+      amx_tile, avx512_transpose, avx512_pairs, avx512_round, amx_allowed,
       amx_begin, amx_end },
 #endif
 };

@@ -49,9 +49,8 @@ void product_limit(const std::string& name) {
         }
         here += strf(" %s", kernels[k].name);
     }
-    die(EXIT_USER,
-        strf("--product: got '%s', wanted one that this processor has:%s", name.c_str(),
-             here.c_str()),
+    die(strf("--product: got '%s', wanted one that this processor has:%s", name.c_str(),
+         here.c_str()),
         "leave it out: the one that is fastest on this kind of processor is taken");
 }
 
@@ -443,8 +442,7 @@ struct Tickets {
 
 // A ticket packs at most SEGMENT lanes of that many panels of a block.
 static long panels_at_once(const Product& p) {
-    if (p.b.k_step == 1) { return PANELS; }
-    return PANELS_TRANSPOSED;
+    return p.b.k_step == 1 ? PANELS : PANELS_TRANSPOSED;
 }
 
 // Packs what ticket t is for.
@@ -536,7 +534,8 @@ static void product_run(Product& p, int threads) {
 }
 
 // Computes a product by a kernel that fits its factors.
-static void product_by(const Kernel& kernel, const Factor& a, const Factor& b, const Result& c) {
+static void product_by(const Kernel& kernel, Factor a, Factor b, const Result& c) {
+    if (a.lanes != FLOATS) { a.lanes = b.lanes = kernel.bf16 ? PAIRS : WIDENED; }
     Product p(kernel, a.count, b.count, a, b, c);
     int threads = 1;
 #ifdef _OPENMP
@@ -556,23 +555,12 @@ static void product_by(const Kernel& kernel, const Factor& a, const Factor& b, c
     product_run(p, 1);
 }
 
-// Returns the lanes of a factor of bf16, for a kernel.
-static Lanes bf16_lanes(const Kernel& kernel) {
-    if (kernel.bf16) { return PAIRS; }
-    return WIDENED;
-}
-
 void product(Factor a, Factor b, Result c) {
     if (a.count < 1 || b.count < 1) { return; }
-    const Kernel& kernel = kernel_for(a.lanes != FLOATS);
-    if (a.lanes != FLOATS) { a.lanes = b.lanes = bf16_lanes(kernel); }
-    product_by(kernel, a, b, c);
+    product_by(kernel_for(a.lanes != FLOATS), a, b, c);
 }
 
-void product_with(int k, Factor a, Factor b, Result c) {
-    if (a.lanes != FLOATS) { a.lanes = b.lanes = bf16_lanes(kernels[k]); }
-    product_by(kernels[k], a, b, c);
-}
+void product_with(int k, Factor a, Factor b, Result c) { product_by(kernels[k], a, b, c); }
 
 void product_double(long M, long N, long K, Matrix<double> a, Matrix<double> b, Output<double> c) {
     #pragma omp parallel for if (2.0 * M * N * K > 4e6)

@@ -14,38 +14,20 @@ static const char* const GET_AGAIN =
 // ----------------------------------------------------------------------------
 // the manifest
 
-// What a directory of shards says about itself, if train_sink made it.
-struct Manifest {
-    Json json;
-    std::string tokenizer;
-    std::string hash;                    // of the tokenizer
-    std::string bos;
-    int vocab = 0;
-};
-
-static std::string string_of(const Json& object, const char* key) {
-    const Json* v = object.get(key);
-    return v ? v->string : "";
-}
-
-static Manifest manifest_read(const std::string& dir) {
-    Manifest m;
+// Returns what a directory of shards says about itself, if train_sink made it.
+static Json manifest_read(const std::string& dir) {
+    Json m;
     const std::string path = dir + "/manifest.json";
     if (!file_exists(path)) { return m; }
     const std::string text = file_read(path);
     std::string error;
-    if (!json_parse(text.data(), text.size(), &m.json, &error)) {
-        die(EXIT_USER, path + ": " + error, "tokenize again");
+    if (!json_parse(text.data(), text.size(), &m, &error)) {
+        die(path + ": " + error, "tokenize again");
     }
-    const Json* complete = m.json.get("complete");
-    if (!complete || !complete->number) {
-        die(EXIT_USER, dir + ": got an unfinished directory, wanted all its shards",
+    if (!m["complete"].number) {
+        die(dir + ": got an unfinished directory, wanted all its shards",
             "run the same train_sink tokenize command again: it starts over");
     }
-    m.tokenizer = string_of(m.json, "tokenizer");
-    m.hash = string_of(m.json, "tokenizer_hash");
-    m.bos = string_of(m.json, "bos");
-    if (const Json* vocab = m.json.get("vocab")) { m.vocab = (int)vocab->number; }
     return m;
 }
 
@@ -62,7 +44,7 @@ static bool name_has(const std::string& name, const std::vector<std::string>& wo
             word += c;
             continue;
         }
-        if (std::count(words.begin(), words.end(), word)) { return true; }
+        if (has(words, word)) { return true; }
         word.clear();
     }
     return false;
@@ -78,7 +60,7 @@ static std::vector<ShardSums> shards_listed(const std::string& dir, const Json& 
     const bool whole = tokens <= most;
     for (auto& sums : all) {
         const std::string fault = shard_fault(dir, sums, whole);
-        if (!fault.empty()) { die(EXIT_USER, dir + "/" + sums.name + ": " + fault, GET_AGAIN); }
+        if (!fault.empty()) { die(dir + "/" + sums.name + ": " + fault, GET_AGAIN); }
         if (whole) { sums.compared.assign(sums.compared.size(), 1); }
     }
     return all;
@@ -92,7 +74,7 @@ static void check_any_tokens(const Source& s, const std::string& dir) {
     for (auto& name : dir_list(dir)) {
         if (text_format(name) != TEXT_UNKNOWN) { make = "scripts/prepare_text.sh " + dir + " OUT"; }
     }
-    die(EXIT_USER, dir + ": got no tokens, wanted .bin shards in it" + other.what,
+    die(dir + ": got no tokens, wanted .bin shards in it" + other.what,
         other.hint.empty() ? make : other.hint);
 }
 
@@ -108,8 +90,8 @@ static void source_open_dir(Source* s, const std::string& dir, const Json& manif
         }
         if (s->format.empty()) { s->format = shard.format; }
         if (s->format != shard.format) {
-            die(EXIT_USER, shard.path + ": got " + shard.format + ", wanted " + s->format +
-                               " like its neighbors", "one format per directory");
+            die(shard.path + ": got " + shard.format + ", wanted " + s->format +
+                    " like its neighbors", "one format per directory");
         }
         const bool held_out = name_has(name, { "val", "valid", "validation" });
         tokens_add(held_out ? &s->val : &s->train, shard);
@@ -132,8 +114,8 @@ static long tokens_vocab(const Tokens& t) {
 static int shards_vocab(const Source& s, const std::string& dir, int given) {
     const bool raw = s.format == RAW_FORMAT;
     if (!given && raw) {
-        die(EXIT_USER, dir + ": got " RAW_FORMAT ", wanted the vocabulary too, which such files do "
-                             "not contain",
+        die(dir + ": got " RAW_FORMAT ", wanted the vocabulary too, which such files do "
+                  "not contain",
             "add --tokenizer tokenizer.json, or --vocab 50257 for GPT-2 ids");
     }
     for (const Tokens* t : { &s.train, &s.val }) {
@@ -144,13 +126,13 @@ static int shards_vocab(const Source& s, const std::string& dir, int given) {
     long top = given;
     if (!given || raw) { top = std::max(tokens_vocab(s.train), tokens_vocab(s.val)); }
     if (top > 1L << 30) {
-        die(EXIT_USER, dir + strf(": got the id %ld, wanted ids below 2^30: not token ids",
-                                  top - 1),
+        die(dir + strf(": got the id %ld, wanted ids below 2^30: not token ids",
+                       top - 1),
             "make the shards again with: ./train_sink tokenize FILE... -o DIR");
     }
     if (raw && top > given) {
-        die(EXIT_USER, dir + strf(": got ids up to %ld, wanted ids below the vocabulary of %d: not "
-                                  "token shards, or another tokenizer's", top - 1, given));
+        die(dir + strf(": got ids up to %ld, wanted ids below the vocabulary of %d: not "
+                       "token shards, or another tokenizer's", top - 1, given));
     }
     return given ? given : (int)top;
 }
@@ -163,9 +145,9 @@ static void hold_out(Source* s, const DataOptions& o, long probe_seqs, long held
     const long n = s->train.n;
     const int train = o.T + 1;
     if (n - held < train) {
-        die(EXIT_USER, s->name + strf(": got %ld tokens, wanted %ld: %d to train on and %ld held "
-                                      "out (the last 1%%, and at least %ld probe sequences of %d)",
-                                      n, train + held, train, held, probe_seqs, o.probe_len),
+        die(s->name + strf(": got %ld tokens, wanted %ld: %d to train on and %ld held "
+                           "out (the last 1%%, and at least %ld probe sequences of %d)",
+                           n, train + held, train, held, probe_seqs, o.probe_len),
             "use more data, or smaller --seq, --probe-seqs, --probe-len");
     }
     s->val = s->train;
@@ -181,16 +163,16 @@ static void source_split(Source* s, const DataOptions& o, long probe_seqs, long 
     const long probe = probe_seqs * o.probe_len + 1;
     if (!held) { held = std::max({ n / 100, probe, (long)o.T + 1 }); }
     if (n < o.T + 1) {
-        die(EXIT_USER, s->name + strf(": got %ld tokens, wanted at least T+1 = %d for one sequence",
-                                      n, o.T + 1),
+        die(s->name + strf(": got %ld tokens, wanted at least T+1 = %d for one sequence",
+                           n, o.T + 1),
             "use more data, or a shorter --seq");
     }
     const int least = std::max(o.T, o.probe_len) + 1;
     if (s->val.n == 0) {
         hold_out(s, o, probe_seqs, held);
     } else if (s->val.n < least) {
-        die(EXIT_USER, s->name + strf(": got %ld tokens in the val shards, wanted at least %d",
-                                      s->val.n, least),
+        die(s->name + strf(": got %ld tokens in the val shards, wanted at least %d",
+                           s->val.n, least),
             "use more data, or a shorter --seq");
     }
     s->windows = (s->train.n - 1) / o.T;
@@ -202,13 +184,13 @@ static void source_split(Source* s, const DataOptions& o, long probe_seqs, long 
 
 double source_weight(std::string* name) {
     const size_t colon = name->rfind(':');
-    if (colon == std::string::npos) { return -1; }
+    if (colon == name->npos) { return -1; }
     double weight;
     if (!parse_double(name->substr(colon + 1), &weight)) { return -1; }
     // shares are counted in millionths, as whole numbers of 64 bits
     if (weight < 1e-4 || weight > 1e11) {
-        die(EXIT_USER, "--data " + *name + strf(": got weight %g, wanted a number from 0.0001 to "
-                                                "1e11", weight),
+        die("--data " + *name + strf(": got weight %g, wanted a number from 0.0001 to "
+                                     "1e11", weight),
             "only the ratio of the weights counts: multiply all of them by one number");
     }
     name->resize(colon);
@@ -249,7 +231,7 @@ std::vector<std::string> names_listed(const std::string& list, const std::string
 
 // Returns what to type where nothing of this name is there.
 static std::string hint_missing(const std::string& name) {
-    const bool shards = name.find_first_of("/.") == std::string::npos;   // as they are called
+    const bool shards = name.find_first_of("/.") == name.npos;   // as they are called
     if (shards) {
         return hint_for("make shards: ./train_sink tokenize YOUR.txt -o FILE", "data/" + name);
     }
@@ -265,11 +247,10 @@ static std::string source_find(const std::string& given, double* weight) {
     std::string name = given;
     *weight = exists(name) ? -1 : source_weight(&name);
     if (!exists(name) && name == "bb") {
-        die(EXIT_USER, "--data " + given + ": got a weight, and bb is not mixed", "-d bb alone");
+        die("--data " + given + ": got a weight, and bb is not mixed", "-d bb alone");
     }
     if (!exists(name)) {
-        die(EXIT_USER,
-            "--data " + given + ": no such file or directory, and nothing of that name under data/",
+        die("--data " + given + ": no such file or directory, and nothing of that name under data/",
             hint_missing(name));
     }
     if (!file_exists(name)) { name = "data/" + name; }
@@ -284,7 +265,7 @@ static Tokenizer data_tokenizer(const DataOptions& o, const std::vector<std::str
     bool text = false;
     for (auto& name : names) {
         if (tokenizer_is_in(name)) { return tokenizer_load(name); }
-        text = text || !is_dir(name) || manifest_read(name).tokenizer == "bytes";
+        text = text || !is_dir(name) || manifest_read(name)["tokenizer"].string == "bytes";
     }
     return text ? tokenizer_bytes() : tokenizer_ids("ids", o.vocab);
 }
@@ -295,25 +276,23 @@ static Source source_open(const std::string& name, const Tokenizer& tok, const D
     Source s;
     s.name = name;
     if (is_dir(name) && !o.sft.empty()) {
-        die(EXIT_USER, "--sft " + o.sft + ": got a directory, wanted a .jsonl of conversations");
+        die("--sft " + o.sft + ": got a directory, wanted a .jsonl of conversations");
     }
     const std::string dir = is_dir(name) ? name : text_cache(name, tok, o);
-    const Manifest m = manifest_read(dir);
-    const std::string hash = hash_text(tok.hash);
-    if (!m.hash.empty() && tok.hash && m.hash != hash) {
-        die(EXIT_USER, dir + ": got shards made with the tokenizer " + m.tokenizer + ", wanted " +
-                           tok.name,
+    const Json m = manifest_read(dir);
+    const std::string& hash = m["tokenizer_hash"].string;
+    if (!hash.empty() && tok.hash && hash != hash_text(tok.hash)) {
+        die(dir + ": got shards made with the tokenizer " + m["tokenizer"].string +
+                ", wanted " + tok.name,
             "give that tokenizer, or tokenize again");
     }
-    if (o.bos == "doc" && m.bos != "doc") {
-        die(EXIT_USER,
-            dir + ": got shards without BOS before each document, wanted them for --bos doc",
+    if (o.bos == "doc" && m["bos"].string != "doc") {
+        die(dir + ": got shards without BOS before each document, wanted them for --bos doc",
             "make them with: ./train_sink tokenize --bos doc");
     }
-    source_open_dir(&s, dir, m.json);
-    int vocab = o.vocab;
-    if (tok.kind != TOKENIZER_IDS) { vocab = tok.vocab_size; }
-    if (m.vocab) { vocab = m.vocab; }
+    source_open_dir(&s, dir, m);
+    int vocab = tok.kind == TOKENIZER_IDS ? o.vocab : tok.vocab_size;
+    if (m["vocab"].number) { vocab = (int)m["vocab"].number; }
     *V = std::max(*V, shards_vocab(s, dir, vocab));
     return s;
 }
@@ -331,13 +310,13 @@ static std::vector<Given> find_sources(const DataOptions& o) {
     std::vector<Given> all;
     for (auto& given : o.data) {
         if (given == "bb") {
-            die(EXIT_USER, "--data bb: the built-in task cannot be mixed with other data");
+            die("--data bb: the built-in task cannot be mixed with other data");
         }
         Given source;
         source.name = source_find(given, &source.weight);
         all.push_back(source);
         if ((source.weight < 0) != (all[0].weight < 0)) {
-            die(EXIT_USER, "--data: some sources have a weight and some have none",
+            die("--data: some sources have a weight and some have none",
                 "write SOURCE:WEIGHT for all of them, or for none");
         }
     }

@@ -19,8 +19,8 @@ static void check_bigram(const DataOptions& o) {
     const double p = o.bb_trigger_prob;
     const bool enough = n >= 2 && k >= 0 && k <= n - 2;
     if (enough && p >= 0 && k * p < 1) { return; }
-    die(EXIT_USER, strf("bb: got %d ids, %d triggers of probability %g, wanted two ids more than "
-                        "triggers and probabilities that sum to less than 1", n, k, p),
+    die(strf("bb: got %d ids, %d triggers of probability %g, wanted two ids more than "
+             "triggers and probabilities that sum to less than 1", n, k, p),
         "try --bb-vocab 256 --bb-triggers 1 --bb-trigger-prob 0.15");
 }
 
@@ -100,15 +100,15 @@ void data_edits_check(const DataOptions& o, int V) {
     const int last = o.T + 1;
     for (int position : o.random_token) {
         if (position >= 1 && position <= last) { continue; }
-        die(EXIT_USER, strf("--random-token %d: wanted a position from 1 to T+1 = %d", position,
-                            last));
+        die(strf("--random-token %d: wanted a position from 1 to T+1 = %d", position,
+                 last));
     }
     for (auto& [position, id] : o.fix_token) {
         const bool inside = position >= 1 && position <= last;
         const bool known = id >= 0 && id < V;
         if (inside && known) { continue; }
-        die(EXIT_USER, strf("--fix-token %d:%d: wanted POS:ID with a position from 1 to T+1 = %d "
-                            "and an id below %d", position, id, last, V));
+        die(strf("--fix-token %d:%d: wanted POS:ID with a position from 1 to T+1 = %d "
+                 "and an id below %d", position, id, last, V));
     }
 }
 
@@ -133,10 +133,10 @@ Data data_open(const DataOptions& opt) {
     DataOptions& o = d.opt;
     if (o.data.empty()) { o.data.push_back("bb"); }
     if (o.T < 1 || o.probe_len < 1) {
-        die(EXIT_USER, strf("--seq %d, --probe-len %d: wanted at least 1", o.T, o.probe_len));
+        die(strf("--seq %d, --probe-len %d: wanted at least 1", o.T, o.probe_len));
     }
     if (o.bos != "none" && o.bos != "seq" && o.bos != "doc") {
-        die(EXIT_USER, "--bos " + o.bos + ": wanted none, seq or doc");
+        die("--bos " + o.bos + ": wanted none, seq or doc");
     }
     const bool bb = o.data.size() == 1 && o.data[0] == "bb";
     if (bb) { data_open_bb(&d); } else { data_open_sources(&d); }
@@ -146,13 +146,13 @@ Data data_open(const DataOptions& opt) {
         d.V = o.vocab;
     }
     if (o.vocab && o.vocab < d.V) {
-        die(EXIT_USER, strf("--vocab: the data have %d ids, the model has %d", d.V, o.vocab),
+        die(strf("--vocab: the data have %d ids, the model has %d", d.V, o.vocab),
             strf("use data of the tokenizer that the model is for, or train with --vocab %d or "
                  "more", d.V));
     }
     data_edits_check(d.opt, d.V);
     if (o.bos != "none" && !d.bb && d.tokenizer.bos < 0) {
-        die(EXIT_USER, "--bos " + o.bos + ": the tokenizer " + d.tokenizer.name + " has no BOS");
+        die("--bos " + o.bos + ": the tokenizer " + d.tokenizer.name + " has no BOS");
     }
     return d;
 }
@@ -289,7 +289,7 @@ int data_prompts(const std::string& path, const Tokenizer& tok, const PromptOpti
     }
     const DataOptions& opt = p.edits.opt;
     if (opt.bos != "none" && tok.bos < 0) {
-        die(EXIT_USER, "--bos: the tokenizer " + tok.name + " has no BOS");
+        die("--bos: the tokenizer " + tok.name + " has no BOS");
     }
     EncodeOptions o;
     o.skip_bad = wanted.skip_bad;
@@ -302,7 +302,7 @@ int data_prompts(const std::string& path, const Tokenizer& tok, const PromptOpti
     while (wants_more(p) && text_next(&file, tok, &block)) {
         text_encode(tok, o, &block);
         if (!block.error.empty()) {
-            die(EXIT_USER, block.error, text_advice(block.error));
+            die(block.error, text_advice(block.error));
         }
         counts->begun += block.counts.begun;
         if (wanted.windows) { take_windows(&p, block); } else { take_records(&p, block, counts); }
@@ -311,7 +311,7 @@ int data_prompts(const std::string& path, const Tokenizer& tok, const PromptOpti
     if (!p.found) {
         const std::string what = wanted.windows ? "text" : "record";
         const std::string shorter = "a smaller --probe-len";
-        die(EXIT_USER, path + ": got no " + what + strf(" of %d tokens or more", wanted.len + 1),
+        die(path + ": got no " + what + strf(" of %d tokens or more", wanted.len + 1),
             wanted.windows ? shorter : shorter + ", or --probe-from windows");
     }
     return p.found;
@@ -367,7 +367,7 @@ std::string data_unchanged(Data* d) {
         maps_accept();
         return whole ? "" : path;
     }
-    die(EXIT_USER, path + ": was written to while it was trained on, so this is not saved",
+    die(path + ": was written to while it was trained on, so this is not saved",
         "put the data back as they were and continue with --resume, or begin again; write new "
         "data under another name");
 }
@@ -399,30 +399,23 @@ std::string data_state(Data* d) {
     return o.all();
 }
 
-// Returns the elements of an array of the state; none if there is no such array.
-static std::vector<Json> state_list(const Json& state, const char* key) {
-    const Json* list = state.get(key);
-    return list ? list->items : std::vector<Json>();
-}
-
 // Dies if the checkpoint was made with other sources, or with sequences of another length or order.
 static void check_state(const Data& d, const Json& state) {
-    const size_t sources = state_list(state, "source_drawn").size();
+    const size_t sources = state["source_drawn"].items.size();
     const Json* T = state.get("T");
     const Json* seed = state.get("seed");
     const bool complete = state.get("drawn") && T && seed;
-    const bool same = sources == d.sources.size() &&
-                      state_list(state, "windows").size() == sources;
+    const bool same = sources == d.sources.size() && state["windows"].items.size() == sources;
     if (!complete || !same) {
-        die(EXIT_USER, strf("--resume: the checkpoint was made with other data (%zu sources), not "
-                            "with these %zu", sources, d.sources.size()),
+        die(strf("--resume: the checkpoint was made with other data (%zu sources), not "
+                 "with these %zu", sources, d.sources.size()),
             "name the data as they were: -d PATH");
     }
     const std::string seed_now = std::to_string(d.opt.seed);
     if (T->number != d.opt.T || seed->string != seed_now) {
-        die(EXIT_USER, strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq "
-                            "%d --seed %s", T->number, seed->string.c_str(), d.opt.T,
-                            seed_now.c_str()),
+        die(strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq "
+                 "%d --seed %s", T->number, seed->string.c_str(), d.opt.T,
+                 seed_now.c_str()),
             "leave --seq and --seed out: the run has its own");
     }
 }
@@ -430,31 +423,31 @@ static void check_state(const Data& d, const Json& state) {
 // Continues one source, whose place in the lists of the state is i.
 static void restore_source(Source* s, const Json& state, size_t i) {
     const std::string same = "name the data as they were: -d PATH, and leave --tokenizer out";
-    const std::vector<Json> hashes = state_list(state, "hash");
-    const std::vector<Json> weights = state_list(state, "weights");
-    const double windows = state_list(state, "windows")[i].number;
+    const std::vector<Json>& hashes = state["hash"].items;
+    const std::vector<Json>& weights = state["weights"].items;
+    const double windows = state["windows"].items[i].number;
     if (i < hashes.size()) {                             // older checkpoints have none
         s->fingerprint = source_fingerprint(*s);
         if (s->fingerprint != hashes[i].string) {
-            die(EXIT_USER, "--resume: " + s->name + ": got other tokens than the checkpoint was "
-                           "made with: the data or the tokenizer changed",
+            die("--resume: " + s->name + ": got other tokens than the checkpoint was "
+                "made with: the data or the tokenizer changed",
                 same + "; or begin a run in another --out");
         }
     }
     if (i < weights.size() && weights[i].number != (double)s->weight) {
-        die(EXIT_USER, "--resume: " + s->name + " has another weight in the mixture than before",
+        die("--resume: " + s->name + " has another weight in the mixture than before",
             same);
     }
     if (windows != s->windows) {
-        die(EXIT_USER, "--resume: " + s->name + strf(" has %ld training sequences, the checkpoint "
-                       "was made with %s: the data changed", s->windows,
-                       number_text(windows).c_str()), same);
+        die("--resume: " + s->name + strf(" has %ld training sequences, the checkpoint "
+            "was made with %s: the data changed", s->windows,
+            number_text(windows).c_str()), same);
     }
-    s->drawn = (uint64_t)state_list(state, "source_drawn")[i].number;
+    s->drawn = (uint64_t)state["source_drawn"].items[i].number;
 }
 
 void data_restore(Data* d, const Json& state) {
     check_state(*d, state);
-    d->drawn = (uint64_t)state.get("drawn")->number;
+    d->drawn = (uint64_t)state["drawn"].number;
     for (size_t i = 0; i < d->sources.size(); i++) { restore_source(&d->sources[i], state, i); }
 }

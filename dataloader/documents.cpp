@@ -22,15 +22,13 @@ std::string domain_name(const std::string& set) {
 
 // Returns the domain that a file's name begins with, before '-', as RegMix's do.
 static std::string file_domain(const std::string& path) {
-    const std::string name = path.substr(path.rfind('/') + 1);
-    const size_t dash = name.find('-');
-    return dash == std::string::npos ? "" : domain_name(name.substr(0, dash));
+    const std::string name = file_name(path);
+    return contains(name, "-") ? domain_name(name.substr(0, name.find('-'))) : "";
 }
 
 // Returns the domain of a record: meta.pile_set_name, else that of its file.
 static std::string record_domain(const Json& record, const std::string& path) {
-    const Json* meta = record.get("meta");
-    const Json* set = meta ? meta->get("pile_set_name") : NULL;
+    const Json* set = record["meta"].get("pile_set_name");
     return set ? domain_name(set->string) : file_domain(path);
 }
 
@@ -102,8 +100,7 @@ static std::string encode_conversation(const Tokenizer& tok, const EncodeOptions
 static std::string encode_text_record(const Tokenizer& tok, const EncodeOptions& o,
                                       const Json& record, TextBlock* b) {
     if (record.type == Json::ARRAY) { return "got an array, wanted one record"; }
-    const Json* text = record.get("text");
-    if (!text || text->type != Json::STRING) {
+    if (!record["text"].is_text()) {
         const bool talk = record.get("messages") || record.get("conversations");
         const char* got = talk ? "got a conversation" : "got a record without text";
         return std::string("wanted {\"text\": \"...\"}, ") + got;
@@ -113,7 +110,7 @@ static std::string encode_text_record(const Tokenizer& tok, const EncodeOptions&
         domain = record_domain(record, b->file->path);
         if (domain.empty()) { return "wanted meta.pile_set_name, got a record without it"; }
     }
-    const std::string& s = text->string;
+    const std::string& s = record["text"].string;
     encode_document(tok, o, { s.data(), s.size(), domain, true, true }, b);
     return "";
 }

@@ -97,17 +97,10 @@ static std::vector<uint64_t> hashes_of(const std::string& digits) {
     return hashes;
 }
 
-// Returns the elements of an array of an object; none if there is no such array.
-static const std::vector<Json>& items_of(const Json& object, const char* key) {
-    static const Json none;
-    const Json* array = object.get(key);
-    return array ? array->items : none.items;
-}
-
 std::vector<ShardSums> manifest_sums(const Json& manifest) {
     std::vector<ShardSums> all;
-    for (auto& series : items_of(manifest, "series")) {
-        for (auto& file : items_of(series, "files")) {
+    for (auto& series : manifest["series"].items) {
+        for (auto& file : series["files"].items) {
             if (file.items.size() != 3) { continue; }
             ShardSums sums;
             sums.name = file.items[0].string;
@@ -121,12 +114,12 @@ std::vector<ShardSums> manifest_sums(const Json& manifest) {
 }
 
 bool manifest_is_complete(const std::string& text) {
-    return text.find("{\"complete\": true, \"tokenizer\": ") == 0;
+    return starts_with(text, "{\"complete\": true, \"tokenizer\": ");
 }
 
 bool manifest_is_ours(const std::string& text) {
-    const bool unfinished = text.find("{\"complete\": false, \"tokenizer\": ") == 0;
-    return unfinished || manifest_is_complete(text);
+    return manifest_is_complete(text) ||
+           starts_with(text, "{\"complete\": false, \"tokenizer\": ");
 }
 
 // ----------------------------------------------------------------------------
@@ -134,7 +127,7 @@ bool manifest_is_ours(const std::string& text) {
 
 // Tells whether a name is like train_000000.bin, val_pile_cc_000012.bin.
 static bool is_shard_name(const std::string& name) {
-    const bool series = name.compare(0, 6, "train_") == 0 || name.compare(0, 4, "val_") == 0;
+    const bool series = starts_with(name, "train_") || starts_with(name, "val_");
     const size_t digits = name.rfind('_') + 1;
     if (!series || !ends_with(name, ".bin") || name.size() < digits + 10) { return false; }
     const auto is_digit = [](unsigned char c) { return isdigit(c) != 0; };
@@ -143,7 +136,7 @@ static bool is_shard_name(const std::string& name) {
 
 bool tokenize_ours(const std::string& name) {
     const size_t bin = name.find(".bin.");
-    if (bin != std::string::npos) {
+    if (bin != name.npos) {
         const std::string shard = name.substr(0, bin + 4);
         return is_shard_name(shard) && is_temporary(name, shard);
     }

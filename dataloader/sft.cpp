@@ -32,11 +32,8 @@ typedef std::vector<Segment> Segments;
 // ----------------------------------------------------------------------------
 // what a record says about the loss
 
-// Keys of a message: 0 or 1, false or true.
-static const struct { const char* key; bool masks; } LOSS_KEYS[] = {
-    { "weight", false }, { "loss", false },  { "train", false }, { "trainable", false },
-    { "mask", true },
-};
+// Keys of a message: 0 or 1, false or true; mask says the opposite.
+static const char* const LOSS_KEYS[] = { "weight", "loss", "train", "trainable", "mask" };
 
 // A key of a record with one of these words in it may say that something is not to be learned.
 static const char* const LOSS_WORDS[] = { "weight", "weights", "loss",  "train", "trainable",
@@ -49,28 +46,28 @@ static const char* const IDLE_KEYS[] = { "id", "model", "timestamp" };
 static const char* const UNWRITTEN_IN_RECORD[] = { "tools", "history", "system" };
 
 static bool is_empty(const Json& j) {
-    return j.type == Json::NUL || (j.type == Json::STRING && j.string.empty()) ||
-           (j.type == Json::ARRAY && j.items.empty()) ||
-           (j.type == Json::OBJECT && j.fields.empty());
+    const bool simple = j.type == Json::BOOL || j.is_number();
+    return !simple && j.string.empty() && j.items.empty() && j.fields.empty();
 }
 
-template <size_t N> static bool is_among(const char* const (&list)[N], const std::string& word) {
-    return std::find(list, list + N, word) != list + N;
+// Tells whether a value is 0 or 1, false or true.
+static bool is_yes_or_no(const Json& j) {
+    return (j.type == Json::BOOL || j.is_number()) && (j.number == 0 || j.number == 1);
 }
 
 // Looks for keys of a record that would change what is learned. Returns "" or what is wrong.
 static std::string check_record(const Json& record, const char* wanted) {
     for (auto& field : record.fields) {
-        if (is_among(UNWRITTEN_IN_RECORD, field.first) && !is_empty(field.second)) {
+        if (has(UNWRITTEN_IN_RECORD, field.first) && !is_empty(field.second)) {
             return strf("got a record with %s, which would be left out: %s", field.first.c_str(),
                         wanted);
         }
         const std::vector<std::string> words = split(field.first, '_');
         const bool about = std::any_of(words.begin(), words.end(), [](const std::string& word) {
-            return is_among(LOSS_WORDS, word);
+            return has(LOSS_WORDS, word);
         });
         const Json& v = field.second;
-        const bool whole = (v.type == Json::BOOL || v.type == Json::NUMBER) && v.number == 1;
+        const bool whole = is_yes_or_no(v) && v.number == 1;
         if (about && !whole && v.type != Json::NUL) {
             return strf("got a record with \"%s\": %s, which may say what the loss counts, wanted "
                         "weight, loss, train or mask in each message, or the record left out",
@@ -87,20 +84,15 @@ static std::string read_loss(const Json& message, bool* counts) {
         const Json& v = field.second;
         const std::string& key = field.first;
         const bool text = key == "role" || key == "content";
-        if (text || is_empty(v) || is_among(IDLE_KEYS, key)) { continue; }
+        if (text || is_empty(v) || has(IDLE_KEYS, key)) { continue; }
         const std::string got = strf("got a message with \"%s\": %s", printable(key).c_str(),
                                      json_short(v).c_str());
-        auto row = std::find_if(std::begin(LOSS_KEYS), std::end(LOSS_KEYS),
-                                [&](auto& r) { return key == r.key; });
-        if (row == std::end(LOSS_KEYS)) {
+        if (!has(LOSS_KEYS, key)) {
             return got + ", which is not written, wanted a text alone; scripts/sft.py asks the "
                          "model's own template";
         }
-        const bool is_flag = v.type == Json::BOOL || v.type == Json::NUMBER;
-        if (!is_flag || (v.number != 0 && v.number != 1)) {
-            return got + ", wanted 0 or 1, false or true";
-        }
-        *counts = (v.number == 1) != row->masks;
+        if (!is_yes_or_no(v)) { return got + ", wanted 0 or 1, false or true"; }
+        *counts = (v.number == 1) != (key == "mask");
     }
     return "";
 }
@@ -117,7 +109,10 @@ static const char* const WANTED_SEGMENTS =
     "wanted {\"segments\": [{\"text\": \"...\", \"loss\": 0 or 1}, ...]}, which "
     "scripts/sft.py writes, or {\"prompt\": \"...\", \"completion\": \"...\"}";
 
-static bool is_text(const Json* j) { return j && j->type == Json::STRING; }
+// Tells whether a record is a prompt and its completion, and has no list of this name.
+static bool is_pair(const Json& record, const char* list) {
+    return !record.get(list) && record["prompt"].is_text() && record["completion"].is_text();
+}
 
 // A turn of a conversation.
 struct Message {
@@ -127,25 +122,21 @@ struct Message {
 
 // Reads the messages of a record, or its prompt and completion. Returns "" or what is wrong.
 static std::string read_messages(const Json& record, std::vector<Message>* messages) {
-    const Json* list = record.get("messages");
-    const Json* prompt = record.get("prompt");
-    const Json* completion = record.get("completion");
-    if (!list && is_text(prompt) && is_text(completion)) {
-        *messages = { { "user", prompt->string, false },
-                      { "assistant", completion->string, true } };
+    if (is_pair(record, "messages")) {
+        *messages = { { "user", record["prompt"].string, false },
+                      { "assistant", record["completion"].string, true } };
         return "";
     }
-    if (!list || list->type != Json::ARRAY || list->items.empty()) {
-        return std::string(WANTED) + ELSEWHERE;
-    }
-    for (auto& message : list->items) {
-        const Json* role = message.get("role");
-        const Json* content = message.get("content");
-        if (!is_text(role) || !is_text(content)) { return WANTED; }
-        bool counts = role->string == "assistant";
+    const std::vector<Json>& list = record["messages"].items;
+    if (list.empty()) { return std::string(WANTED) + ELSEWHERE; }
+    for (auto& message : list) {
+        const Json& role = message["role"];
+        const Json& content = message["content"];
+        if (!role.is_text() || !content.is_text()) { return WANTED; }
+        bool counts = role.string == "assistant";
         const std::string wrong = read_loss(message, &counts);
         if (!wrong.empty()) { return wrong; }
-        messages->push_back({ role->string, content->string, counts });
+        messages->push_back({ role.string, content.string, counts });
     }
     return "";
 }
@@ -155,22 +146,19 @@ static std::string read_messages(const Json& record, std::vector<Message>* messa
 
 // Reads a record of segments, or of a prompt and its completion. Returns "" or what is wrong.
 static std::string read_segments(const Tokenizer& tok, const Json& record, Segments* segments) {
-    const Json* list = record.get("segments");
-    const Json* prompt = record.get("prompt");
-    const Json* completion = record.get("completion");
-    if (!list && is_text(prompt) && is_text(completion)) {
-        *segments = { { prompt->string, -1, false }, { completion->string, -1, true },
-                      { "", tok.eos, true } };
+    if (is_pair(record, "segments")) {
+        *segments = { { record["prompt"].string, -1, false },
+                      { record["completion"].string, -1, true }, { "", tok.eos, true } };
         return "";
     }
-    if (!list || list->type != Json::ARRAY || list->items.empty()) { return WANTED_SEGMENTS; }
-    for (auto& item : list->items) {
-        const Json* text = item.get("text");
-        const Json* loss = item.get("loss");
-        const bool has_loss = loss && (loss->type == Json::NUMBER || loss->type == Json::BOOL) &&
-                              (loss->number == 0 || loss->number == 1);
-        if (!is_text(text) || !has_loss || item.fields.size() != 2) { return WANTED_SEGMENTS; }
-        segments->push_back({ text->string, -1, loss->number == 1 });
+    const std::vector<Json>& list = record["segments"].items;
+    if (list.empty()) { return WANTED_SEGMENTS; }
+    for (auto& item : list) {
+        const Json& text = item["text"];
+        const Json& loss = item["loss"];
+        const bool both = text.is_text() && is_yes_or_no(loss);
+        if (!both || item.fields.size() != 2) { return WANTED_SEGMENTS; }
+        segments->push_back({ text.string, -1, loss.number == 1 });
     }
     return "";
 }
@@ -220,10 +208,9 @@ std::string sft_encode(const Tokenizer& tok, const std::string& form, bool assis
         if (segment.counts || !assistant_only) { continue; }
         for (size_t i = from; i < ids->size(); i++) { (*ids)[i] = sft_masked((*ids)[i]); }
     }
-    if (tok.eos < 0) { return ""; }
     const uint32_t eos = tok.eos;
     const uint32_t last = ids->size() > begin ? ids->back() : 0;
-    if (last != eos && last != sft_masked(eos)) {
+    if (tok.eos >= 0 && last != eos && last != sft_masked(eos)) {
         ids->push_back(assistant_only ? sft_masked(eos) : eos);
     }
     return "";

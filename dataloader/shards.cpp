@@ -39,13 +39,13 @@ static void parse_litpkds(Shard* s, const unsigned char* p, long size) {
     memcpy(&count, p + 16, 8);
     s->width = code <= 8 ? widths[code] : 0;
     if (version != 1 || !s->width) {
-        die(EXIT_USER, s->path + strf(": got LITPKDS version %llu, dtype %d, wanted version 1 and "
-                                      "an integer dtype", (unsigned long long)version, code));
+        die(s->path + strf(": got LITPKDS version %llu, dtype %d, wanted version 1 and "
+                           "an integer dtype", (unsigned long long)version, code));
     }
     const long held = (size - 24) / s->width;
     if (count > (uint64_t)held) {
-        die(EXIT_USER, s->path + strf(": got %ld tokens, wanted the %llu its header promises: "
-                                      "truncated", held, (unsigned long long)count), MAKE_AGAIN);
+        die(s->path + strf(": got %ld tokens, wanted the %llu its header promises: "
+                           "truncated", held, (unsigned long long)count), MAKE_AGAIN);
     }
     s->format = "LITPKDS";
     s->tokens = p + 24;
@@ -57,12 +57,12 @@ static void parse_llmc(Shard* s, const unsigned char* p, long size, const int32_
     const bool wide = head[0] == SHARD_MAGIC_32;
     const int version = wide ? SHARD_VERSION_32 : SHARD_VERSION_16;
     if (size < SHARD_HEADER) {
-        die(EXIT_USER, s->path + strf(": got %ld bytes, wanted a header of 1024: truncated", size),
+        die(s->path + strf(": got %ld bytes, wanted a header of 1024: truncated", size),
             MAKE_AGAIN);
     }
     if (head[1] != version) {
-        die(EXIT_USER, s->path + strf(": got shard version %d, wanted %d for magic %d", head[1],
-                                      version, head[0]), MAKE_AGAIN);
+        die(s->path + strf(": got shard version %d, wanted %d for magic %d", head[1],
+                           version, head[0]), MAKE_AGAIN);
     }
     s->format = wide ? "llm.c uint32" : "llm.c uint16";
     s->width = wide ? 4 : 2;
@@ -70,15 +70,15 @@ static void parse_llmc(Shard* s, const unsigned char* p, long size, const int32_
     s->n = head[2];
     const long wanted = SHARD_HEADER + s->n * s->width;
     if (s->n < 0 || wanted != size) {
-        die(EXIT_USER, s->path + strf(": got %ld bytes, wanted %ld for the %ld tokens its header "
-                                      "promises: truncated or not a shard", size, wanted, s->n),
+        die(s->path + strf(": got %ld bytes, wanted %ld for the %ld tokens its header "
+                           "promises: truncated or not a shard", size, wanted, s->n),
             MAKE_AGAIN);
     }
 }
 
 Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
     Shard s = { path, "", p, 2, 0, NULL };
-    if (size == 0) { die(EXIT_USER, path + ": got an empty file, wanted token ids", MAKE_AGAIN); }
+    if (size == 0) { die(path + ": got an empty file, wanted token ids", MAKE_AGAIN); }
     int32_t head[3] = { 0 };
     memcpy(head, p, std::min(size, 12L));
     if (size >= 24 && !memcmp(p, "LITPKDS", 7)) {
@@ -91,8 +91,8 @@ Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
     }
     const bool bare = size % 2 == 0 && !shard_blank_header(p, size);     // nanoGPT: ids alone
     if (!bare) {
-        die(EXIT_USER, path + strf(": got magic %d, wanted %d (uint16) or %d (uint32): not a token "
-                                   "shard", head[0], SHARD_MAGIC_16, SHARD_MAGIC_32), MAKE_AGAIN);
+        die(path + strf(": got magic %d, wanted %d (uint16) or %d (uint32): not a token "
+                        "shard", head[0], SHARD_MAGIC_16, SHARD_MAGIC_32), MAKE_AGAIN);
     }
     s.format = RAW_FORMAT;
     s.n = size / 2;
@@ -119,8 +119,8 @@ static void shard_index_check(const std::string& path) {
     if (code == uint16) { return; }
     const bool known = code < uint16;
     const std::string type = known ? TYPES[code] : "unknown";
-    die(EXIT_USER, path + ": got tokens of type " + type + ", as " + index +
-                       " says, wanted uint16 or a shard with a header",
+    die(path + ": got tokens of type " + type + ", as " + index +
+            " says, wanted uint16 or a shard with a header",
         hint_as_type(known ? type : "int32", path));
 }
 
@@ -211,7 +211,7 @@ static bool raw_has_period(const Shard& s, int width) {
 
 void shard_raw_check(const Shard& s, long V) {
     const auto reject = [&](const std::string& what, const std::string& type) {
-        die(EXIT_USER, s.path + ": " + what + ", wanted uint16 or a shard with a header",
+        die(s.path + ": " + what + ", wanted uint16 or a shard with a header",
             hint_as_type(type, s.path));
     };
     for (auto& t : RAW_TYPES) {
@@ -380,15 +380,15 @@ static bool is_token(const Shard& s, long id, int V) {
 static void shard_copy(const Shard& s, long first, long n, int V, int* out) {
     const long changed = shard_changed(s, first, n);
     if (changed >= 0) {
-        die(EXIT_USER, s.path + strf(": from token %ld on, its bytes are not those that tokenize "
-                                     "wrote", changed),
+        die(s.path + strf(": from token %ld on, its bytes are not those that tokenize "
+                          "wrote", changed),
             "get the file again, or run tokenize again into another directory");
     }
     for (long i = 0; i < n; i++) {
         const long id = shard_token(s, first + i);
         if (!is_token(s, id, V)) {
-            die(EXIT_USER, s.path + strf(": got id %ld at token %ld, wanted ids below the "
-                                         "vocabulary of %d", id, first + i, V),
+            die(s.path + strf(": got id %ld at token %ld, wanted ids below the "
+                              "vocabulary of %d", id, first + i, V),
                 "give the tokenizer these shards were made with: --tokenizer tokenizer.json, or a "
                 "larger --vocab");
         }

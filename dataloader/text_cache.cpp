@@ -13,12 +13,12 @@ void sft_options(const DataOptions& opt, const std::string& path, const Tokenize
     if (opt.sft.empty()) { return; }
     const std::string what = "--sft " + opt.sft;
     const std::string wanted = sft_check(tok, opt.sft);
-    if (!wanted.empty()) { die(EXIT_USER, what + ": wanted " + wanted); }
+    if (!wanted.empty()) { die(what + ": wanted " + wanted); }
     if (opt.bos == "doc" || text_format(path) != TEXT_JSONL) {
-        die(EXIT_USER, what + ": wanted a .jsonl of conversations, and no --bos doc");
+        die(what + ": wanted a .jsonl of conversations, and no --bos doc");
     }
     if (opt.sft_loss != "assistant" && opt.sft_loss != "all") {
-        die(EXIT_USER, "--sft-loss " + opt.sft_loss + ": wanted assistant or all");
+        die("--sft-loss " + opt.sft_loss + ": wanted assistant or all");
     }
     o->sft = opt.sft;
     o->assistant_only = opt.sft_loss == "assistant";
@@ -40,10 +40,9 @@ static bool cache_intact(const CacheEntry& entry) {
     const std::string text = file_read(path);
     const TokenizeOptions& o = entry.options;
     const std::string made = tokenize_made(o, entry.tok, o.files, 1);
-    const bool same = text.find(made) != std::string::npos;
     Json manifest;
     std::string error;
-    if (!same || !manifest_is_complete(text)) { return false; }
+    if (!contains(text, made) || !manifest_is_complete(text)) { return false; }
     if (!json_parse(text.data(), text.size(), &manifest, &error)) { return false; }
     const std::vector<ShardSums> all = manifest_sums(manifest);
     for (auto& sums : all) {
@@ -58,7 +57,7 @@ static bool is_part(const std::string& name, const std::string& path) {
     const size_t dash = name.rfind('-');
     const size_t digits = 16;
     const size_t size = dash + 1 + digits + strlen(".part");
-    const bool named = dash != std::string::npos && ends_with(name, ".part") && name.size() == size;
+    const bool named = dash != name.npos && ends_with(name, ".part") && name.size() == size;
     const std::string manifest = path + "/manifest.json";
     if (!named || is_special(manifest)) { return false; }
     if (file_exists(manifest)) { return manifest_is_ours(file_read(manifest)); }
@@ -83,11 +82,11 @@ static void cache_make(const CacheEntry& entry, DirLock* lock) {
     tokenize_main(entry.options);
     const bool is_free = remove_ours(dir, tokenize_ours);
     if (!is_free) {
-        die(EXIT_USER, dir + ": holds files that train_sink did not make",
+        die(dir + ": holds files that train_sink did not make",
             "move them away: it is the cache of a text");
     }
     if (rename(entry.options.out.c_str(), dir.c_str())) {
-        die(EXIT_MACHINE, strf("%s: cannot write (%s)", dir.c_str(), strerror(errno)),
+        die(EXIT_MACHINE, cannot("write", dir),
             "its tokens are kept in data/cache: run where you may write");
     }
     lock->path = dir + "/lock";
@@ -115,8 +114,7 @@ static CacheEntry cache_entry(const std::string& path, const std::string& real,
     if (!o.sft.empty()) { key += "|2|" + o.sft + (o.assistant_only ? "|assistant" : "|all"); }
     const std::string hash = hash_text(hash_bytes(key.data(), key.size(), tok.hash));
     const size_t most = 200;                     // of the 255 bytes that a name may have
-    const std::string name = path.substr(path.rfind('/') + 1).substr(0, most);
-    entry.dir = cache_root(opt) + "/" + name + "-" + hash;
+    entry.dir = cache_root(opt) + "/" + file_name(path).substr(0, most) + "-" + hash;
     o.out = entry.dir + ".part";
     o.shown = entry.dir;                                 // the name it has when it is done
     o.locked = true;
@@ -126,9 +124,9 @@ static CacheEntry cache_entry(const std::string& path, const std::string& real,
 std::string text_cache(const std::string& path, const Tokenizer& tok, const DataOptions& opt) {
     char real[PATH_MAX];
     if (!realpath(path.c_str(), real) || access(real, R_OK)) {
-        die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)));
+        die(cannot("open", path));
     }
-    if (file_size(path) == 0) { die(EXIT_USER, path + ": got an empty file, wanted text"); }
+    if (file_size(path) == 0) { die(path + ": got an empty file, wanted text"); }
     const CacheEntry entry = cache_entry(path, real, tok, opt);
     const std::string& part = entry.options.out;
     while (!cache_intact(entry)) {

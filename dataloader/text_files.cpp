@@ -25,7 +25,7 @@ void check_skip_bad(bool skip_bad, const std::vector<std::string>& names) {
         return !is_dir(name) && text_format(name) == TEXT_JSONL;
     };
     if (!skip_bad || std::any_of(names.begin(), names.end(), has_records)) { return; }
-    die(EXIT_USER, "--skip-bad: got no .jsonl, whose broken records it leaves out",
+    die("--skip-bad: got no .jsonl, whose broken records it leaves out",
         "leave it out: a .txt has no records, and shards hold what was left of theirs");
 }
 
@@ -42,13 +42,6 @@ static void text_look(const std::string& path) {
     if (unpack) { reader = READS_ZSTD; }
     if (unpack && !strcmp(unpack, "gzip")) { reader = READS_GZIP; }
     look_file(path, reader);
-    if (reader != READS_ZSTD) { return; }
-    const double window = zstd_window(file_begin_bytes(path, 18));
-    if (window > 0x1p27) {
-        die(EXIT_USER, path + strf(": packed with a window of %.0f MiB, wanted 128 or less",
-                                   window / 0x1p20),
-            hint_for("zstd -dc --long=31 FILE | zstd -o NEW.zst", path));
-    }
 }
 
 // Dies of a file whose name is that of no text.
@@ -70,15 +63,14 @@ static void text_look(const std::string& path) {
         what = "got a pipe or a device";
         hint = "./train_sink tokenize - -o DIR reads lines of JSON from standard input";
     }
-    die(EXIT_USER, path + ": " + what + ", wanted .txt, .jsonl (.zst, .gz) or " + others, hint);
+    die(path + ": " + what + ", wanted .txt, .jsonl (.zst, .gz) or " + others, hint);
 }
 
 void text_check(const std::string& path, const std::string& others) {
     if (text_format(path) == TEXT_UNKNOWN) { reject_unknown(path, others); }
     if (path == "-") { return; }
     if (access(path.c_str(), R_OK)) {
-        die(EXIT_USER, strf("%s: cannot open (%s)", path.c_str(), strerror(errno)),
-            list_beside(path, "*.txt *.jsonl*"));
+        die(cannot("open", path), list_beside(path, "*.txt *.jsonl*"));
     }
     if (is_special(path)) { close(file_open(path)); }    // dies
     text_look(path);
@@ -95,7 +87,8 @@ void text_check(const std::string& path, const std::string& others) {
     dup2(output, 1);
     dup2(silent, 2);
     unsetenv("GZIP");                                    // options of the user's own
-    execlp(t.unpack, t.unpack, "-dcq", (char*)NULL);
+    const char* window = t.unpack[0] == 'z' ? "--long=31" : NULL;        // as large as any
+    execlp(t.unpack, t.unpack, "-dcq", window, (char*)NULL);
     _exit(127);
 }
 
@@ -110,15 +103,14 @@ TextFile text_open(const std::string& path) {
     if (!t.unpack) { return t; }
 
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC)) { die(EXIT_MACHINE, strf("pipe: %s", strerror(errno))); }
+    if (pipe2(ends, O_CLOEXEC)) { die(EXIT_MACHINE, cannot("unpack by a pipe", path)); }
     fflush(stdout);
     t.child = fork();
     if (t.child == 0) { run_unpacker(t, ends[1]); }
     close(ends[1]);
     t.fd = ends[0];
     if (t.child < 0) {
-        die(EXIT_MACHINE,
-            strf("%s: cannot start %s (%s)", path.c_str(), t.unpack, strerror(errno)));
+        die(EXIT_MACHINE, cannot(std::string("start ") + t.unpack, path));
     }
     return t;
 }
@@ -153,21 +145,22 @@ void text_close(TextFile* t) {
 }
 
 std::string text_advice(const std::string& error) {
-    const bool record = error.find(": line ") != std::string::npos;
-    const bool program = error.find("which is not installed") != std::string::npos;
-    if (error.find("got an array") != std::string::npos) {
+    if (contains(error, "got an array")) {
         return "put each record in a line of its own: jq -c '.[]' ARRAY.json > RECORDS.jsonl; or "
                "leave the line out with --skip-bad";
     }
-    const bool no_json = error.find("wanted a JSON") != std::string::npos;
-    if (no_json && error.compare(0, 10, "-: line 1:") == 0) {
+    if (contains(error, "wanted a JSON") && starts_with(error, "-: line 1:")) {
         return "standard input is .jsonl; put other text into a .txt file, and name that";
     }
-    if (error.find("got a conversation") != std::string::npos) {
+    if (contains(error, "got a conversation")) {
         return "train -d FILE --sft zephyr learns from conversations";
     }
-    if (record) { return "repair the record, or leave broken ones out with --skip-bad"; }
-    if (program) { return "install it, or unpack the file elsewhere"; }
+    if (contains(error, ": line ")) {
+        return "repair the record, or leave broken ones out with --skip-bad";
+    }
+    if (contains(error, "which is not installed")) {
+        return "install it, or unpack the file elsewhere";
+    }
     return "get the file again";
 }
 
@@ -202,7 +195,7 @@ static void text_read(TextFile* t, size_t want) {
     const size_t most = std::min(room.size(), want - t->rest.size());
     const ssize_t n = read(t->fd, room.data(), most);
     const bool broken = n < 0 && errno != EINTR;
-    if (broken) { t->error = strf("%s: cannot read (%s)", t->path.c_str(), strerror(errno)); }
+    if (broken) { t->error = cannot("read", t->path); }
     if (n > 0) { t->rest.append(room.data(), n); }
     t->at_end = n == 0 || broken;
 }
@@ -220,9 +213,9 @@ static size_t read_to_cut(TextFile* t, const Tokenizer& tok) {
         if (cut) { return cut; }
         want *= 2;
         if (t->format == TEXT_JSONL && t->rest.size() >= TEXT_LINE) {
-            die(EXIT_USER, t->path + strf(": line %ld: got more than %d MiB without an end of "
-                                          "line, wanted one record per line", t->line + 1,
-                                          TEXT_LINE >> 20),
+            die(t->path + strf(": line %ld: got more than %d MiB without an end of "
+                               "line, wanted one record per line", t->line + 1,
+                               TEXT_LINE >> 20),
                 "write its texts as several records, or the text alone into a .txt");
         }
     }

@@ -1,14 +1,14 @@
 /*
 dataloader/tokenize.cpp -- reads, encodes and writes in one loop. In reading order: the job; series
-of shards; the threads; what is checked before; the directory; tokenize_main.
+of shards; reading, encoding, writing; what is checked before; the directory; tokenize_main.
 */
 #include "tokenize.h"
-#include <condition_variable>
-#include <mutex>
 #include <map>
+#include <mutex>
 #include <set>
 #include <system_error>
 #include <thread>
+#include <omp.h>
 #include "../files/lock.h"
 #include "../files/look.h"
 #include "manifest.h"
@@ -20,13 +20,12 @@ static const char* const PAPER_DOMAINS =
     "uspto_backgrounds,wikipedia_en";
 
 // ----------------------------------------------------------------------------
-// the job: what the threads share
+// the job
 
 // One series of shards being written.
-struct ShardSeries {
-    SeriesSums sums;
-    ShardOut out;
-    int shards = 0;
+struct ShardSeries : SeriesSums {
+    ShardOut out;                        // the last one, if it is
+    bool open = false;
     long limit = 0;                      // tokens wanted, 0: all
 };
 
@@ -36,9 +35,6 @@ struct DomainShare {
     double share;
 };
 
-enum BlockState { BLOCK_FREE, BLOCK_READ, BLOCK_BUSY, BLOCK_DONE };
-
-// Blocks go round a ring: read, encode, write, in the order of the text.
 struct Job {
     TokenizeOptions o;
     Tokenizer tok;
@@ -47,15 +43,6 @@ struct Job {
     size_t val_from = 0;                 // files from here on go into val shards
     std::string made;                    // of tokenize_made, before the first byte is read
     std::vector<DomainShare> shares;
-
-    std::mutex lock;
-    std::condition_variable change;
-    std::vector<TextBlock> ring;         // block k has place k % ring.size()
-    std::vector<BlockState> state;
-    uint64_t read = 0;                   // blocks so far
-    uint64_t taken = 0;
-    uint64_t written = 0;
-    bool stop = false;
 
     size_t file = 0;                     // the one that is read
     bool opened = false;
@@ -69,8 +56,7 @@ struct Job {
 };
 
 static void write_manifest(const Job& job, bool complete) {
-    std::vector<SeriesSums> all;
-    for (auto& series : job.series) { all.push_back(series.sums); }
+    const std::vector<SeriesSums> all(job.series.begin(), job.series.end());
     manifest_write(job.o.out, job.tok, job.o.bos, job.counts, all, job.made, complete);
 }
 
@@ -81,17 +67,15 @@ static std::string made_now(const Job& job) {
 // ----------------------------------------------------------------------------
 // series of shards
 
-static std::string shard_name(const ShardSeries& s, int number) {
-    return strf("%s_%06d.bin", s.sums.name.c_str(), number);
+// Names the shard that is written.
+static std::string shard_name(const ShardSeries& s) {
+    return s.name + strf("_%06zu.bin", s.shards.size());
 }
 
 static void series_commit(ShardSeries* s) {
     shard_commit(&s->out);
-    ShardSums sums;
-    sums.name = shard_name(*s, s->shards - 1);
-    sums.tokens = s->out.n;
-    sums.hashes = s->out.hashes;
-    s->sums.shards.push_back(sums);
+    s->shards.push_back({ shard_name(*s), s->out.n, s->out.hashes, {} });
+    s->open = false;
 }
 
 static void series_put(ShardSeries* s, const Job& job, const uint32_t* ids, long n) {
@@ -99,15 +83,12 @@ static void series_put(ShardSeries* s, const Job& job, const uint32_t* ids, long
     const bool masked = !job.o.sft.empty();              // those ids take 4 bytes
     const int width = job.tok.vocab_size <= 65536 && !masked ? 2 : 4;
     while (n > 0) {
-        const bool full = s->shards && s->out.n == most;
-        if (full) { series_commit(s); }
-        if (!s->shards || full) {
-            s->out = shard_begin(job.o.out + "/" + shard_name(*s, s->shards), width);
-            s->shards++;
-        }
+        if (s->open && s->out.n == most) { series_commit(s); }
+        if (!s->open) { s->out = shard_begin(job.o.out + "/" + shard_name(*s), width); }
+        s->open = true;
         const long count = std::min(n, most - s->out.n);
         shard_put(&s->out, ids, count);
-        s->sums.tokens += count;
+        s->tokens += count;
         ids += count;
         n -= count;
     }
@@ -127,13 +108,13 @@ static ShardSeries* series_of(Job* job, const TextDoc& doc, bool val_file) {
     std::string name = val ? "val" : "train";
     if (!doc.domain.empty()) { name += "_" + doc.domain; }
     for (auto& s : job->series) {
-        if (s.sums.name != name) { continue; }
-        const bool reached = s.limit && s.sums.tokens >= s.limit;
+        if (s.name != name) { continue; }
+        const bool reached = s.limit && s.tokens >= s.limit;
         return reached ? NULL : &s;
     }
     job->series.emplace_back();
     ShardSeries* s = &job->series.back();
-    s->sums.name = name;
+    s->name = name;
     const bool limited = !val && share > 0;
     if (limited) { s->limit = std::max(1L, (long)(job->o.tokens * share)); }     // 0 is no limit
     return s;
@@ -147,9 +128,8 @@ static bool is_full(const Job& job) {
     long reached = 0;
     for (auto& s : job.shares) { shares += s.share > 0; }
     for (auto& s : job.series) {
-        const bool train = s.sums.name.compare(0, 5, "train") == 0;
-        if (train) { tokens += s.sums.tokens; }
-        reached += s.limit > 0 && s.sums.tokens >= s.limit;
+        if (starts_with(s.name, "train")) { tokens += s.tokens; }
+        reached += s.limit > 0 && s.tokens >= s.limit;
     }
     return shares ? reached == shares : tokens >= job.o.tokens;
 }
@@ -157,7 +137,7 @@ static bool is_full(const Job& job) {
 // Puts a document, or a part of one, into its series.
 static void put_document(Job* job, ShardSeries* s, const uint32_t* ids, long n, bool whole) {
     series_put(s, *job, ids, n);
-    s->sums.documents += whole;
+    s->documents += whole;
     job->counts.text.documents += whole;
     job->counts.text.tokens += n;
 }
@@ -177,7 +157,7 @@ static void write_document(Job* job, const TextBlock& b, const TextDoc& doc, siz
     }
     put_document(job, s, &b.ids[begin], (long)(doc.end - begin), doc.whole);
     job->full = is_full(*job);
-    const bool reached = s->limit ? s->sums.tokens >= s->limit : job->full;
+    const bool reached = s->limit ? s->tokens >= s->limit : job->full;
     if (reached && !doc.whole && !val_file) {            // a long text ends here
         const uint32_t eos = job->tok.eos;
         put_document(job, s, &eos, 1, true);
@@ -191,48 +171,15 @@ static void write_block(Job* job, const TextBlock& b) {
         begin = doc.end;
         job->document += doc.whole;
     }
-    job->counts.text.bytes += b.counts.bytes;
-    job->counts.text.replaced += b.counts.replaced;
-    job->counts.text.skipped += b.counts.skipped;
-    job->counts.text.begun += b.counts.begun;
+    TextCounts& all = job->counts.text;
+    all.bytes += b.counts.bytes;
+    all.replaced += b.counts.replaced;
+    all.skipped += b.counts.skipped;
+    all.begun += b.counts.begun;
 }
 
 // ----------------------------------------------------------------------------
-// the threads
-
-// Encodes blocks until there are no more.
-static void encode_blocks(Job* job) {
-    for (;;) {
-        std::unique_lock<std::mutex> hold(job->lock);
-        job->change.wait(hold, [&] { return job->stop || job->taken < job->read; });
-        if (job->taken == job->read) { return; }
-        const size_t k = job->taken++ % job->ring.size();
-        job->state[k] = BLOCK_BUSY;
-        hold.unlock();
-        text_encode(job->tok, job->o, &job->ring[k]);
-        hold.lock();
-        job->state[k] = BLOCK_DONE;
-        job->change.notify_all();
-    }
-}
-
-// Starts the threads that encode. Under a limit of processes, those that did start do the work.
-static std::vector<std::thread> start_threads(Job* job) {
-    int count = job->o.threads;
-    if (count <= 0) { count = (int)std::thread::hardware_concurrency(); }
-    count = std::max(1, count);                          // 0: the system does not say
-    job->ring.resize(3 * count + 2);
-    job->state.assign(job->ring.size(), BLOCK_FREE);
-    std::vector<std::thread> pool;
-    try {
-        for (int i = 0; i < count; i++) { pool.emplace_back(encode_blocks, job); }
-    } catch (const std::system_error&) {
-        if (pool.empty()) {
-            die(EXIT_MACHINE, "threads: the system gave none", "raise the limit: ulimit -u");
-        }
-    }
-    return pool;
-}
+// reading, encoding, writing
 
 // Returns how many bytes of the files are read, packed as they are.
 static long bytes_read(const Job& job) {
@@ -264,7 +211,7 @@ static bool read_block(Job* job, TextBlock* b) {
     }
     while (job->file < job->files.size()) {
         TextFile& t = job->files[job->file];
-        if (!job->opened) { t = text_open(t.path); }
+        if (!job->opened) { t = text_open(job->names[job->file]); }
         const bool got = text_next(&t, job->tok, b);
         const bool ended = !got || b->last;
         job->opened = !ended;
@@ -283,54 +230,44 @@ static std::string write_next(Job* job, const TextBlock& b) {
     return ahead ? "" : b.error;
 }
 
-// Reads blocks and writes blocks, and waits when there is neither to do. Returns the error of a
-// broken record, or "".
-static std::string read_and_write(Job* job) {
-    bool more = true;
-    for (;;) {
-        std::unique_lock<std::mutex> hold(job->lock);
-        const size_t r = job->read % job->ring.size();
-        const size_t w = job->written % job->ring.size();
-        job->change.wait(hold, [&] {
-            const bool can_read = more && job->state[r] == BLOCK_FREE;
-            const bool finished = !more && job->written == job->read;
-            return job->state[w] == BLOCK_DONE || can_read || finished;
-        });
-        if (job->state[w] == BLOCK_DONE) {
-            hold.unlock();
-            const std::string error = write_next(job, job->ring[w]);
-            hold.lock();
-            job->state[w] = BLOCK_FREE;
-            job->written++;
+// Returns how many of n threads the system gives: OpenMP ends a program that gets fewer.
+static int threads_given(int n) {
+    std::mutex gate;
+    gate.lock();
+    std::vector<std::thread> all;
+    try {
+        for (int i = 1; i < n; i++) { all.emplace_back([&] { gate.lock(); gate.unlock(); }); }
+    } catch (const std::system_error&) { }               // a limit of processes
+    gate.unlock();
+    for (auto& thread : all) { thread.join(); }
+    return (int)all.size() + 1;
+}
+
+// Reads blocks, some for each thread, encodes all of these at once, and writes them in the order of
+// the text. Returns the error of a broken record, or "".
+static std::string run_blocks(Job* job) {
+    const int wanted = job->o.threads > 0 ? job->o.threads : omp_get_max_threads();
+    const int threads = threads_given(wanted);
+    std::vector<TextBlock> blocks(3 * threads);
+    for (size_t n = 1; n > 0;) {
+        for (n = 0; n < blocks.size() && read_block(job, &blocks[n]);) { n++; }
+        #pragma omp parallel for schedule(dynamic) num_threads(threads)
+        for (size_t k = 0; k < n; k++) { text_encode(job->tok, job->o, &blocks[k]); }
+        for (size_t k = 0; k < n; k++) {
+            const std::string error = write_next(job, blocks[k]);
             if (!error.empty()) { return error; }
-            continue;
         }
-        if (!more) { return ""; }
-        hold.unlock();
-        more = read_block(job, &job->ring[r]);
-        hold.lock();
-        if (!more) { continue; }
-        job->state[r] = BLOCK_READ;
-        job->read++;
-        job->change.notify_all();
     }
+    return "";
 }
 
 static void run_job(Job* job) {
-    std::vector<std::thread> pool = start_threads(job);
-    const std::string error = read_and_write(job);
-    {
-        std::lock_guard<std::mutex> hold(job->lock);
-        job->stop = true;
-        job->taken = job->read;
-    }
-    job->change.notify_all();
-    for (auto& thread : pool) { thread.join(); }
+    const std::string error = run_blocks(job);
     if (isatty(2) && !job->o.quiet) { fprintf(stderr, "\r\033[K"); }
     for (auto& s : job->series) {                        // what came before a bad record is kept
-        if (s.shards) { series_commit(&s); }
+        if (s.open) { series_commit(&s); }
     }
-    if (!error.empty()) { die(EXIT_USER, error, text_advice(error)); }
+    if (!error.empty()) { die(error, text_advice(error)); }
 }
 
 // ----------------------------------------------------------------------------
@@ -373,10 +310,10 @@ static void add_files(const std::vector<std::string>& given, std::vector<std::st
 static DomainShare parse_domain(const std::string& given) {
     const size_t colon = given.find(':');
     DomainShare domain = { domain_name(given.substr(0, colon)), 0 };
-    if (colon == std::string::npos) { return domain; }
+    if (colon == given.npos) { return domain; }
     const bool number = parse_double(given.substr(colon + 1), &domain.share);
     if (!number || domain.share <= 0) {
-        die(EXIT_USER, "--domains " + given + ": wanted NAME or NAME:SHARE");
+        die("--domains " + given + ": wanted NAME or NAME:SHARE");
     }
     return domain;
 }
@@ -390,19 +327,19 @@ static void set_shares(Job* job) {
         const DomainShare domain = parse_domain(given);
         for (auto& other : job->shares) {
             if (other.domain == domain.domain) {
-                die(EXIT_USER, "--domains " + o.domains + ": wanted every domain once");
+                die("--domains " + o.domains + ": wanted every domain once");
             }
         }
         job->shares.push_back(domain);
         sum += domain.share;
         if ((domain.share > 0) != (job->shares[0].share > 0)) {
-            die(EXIT_USER, "--domains: some have a share and some have none");
+            die("--domains: some have a share and some have none");
         }
     }
     if (sum == 0) { return; }
     for (auto& domain : job->shares) { domain.share /= sum; }
     if (!o.tokens) {
-        die(EXIT_USER, "--domains with shares: wanted the number of tokens to share out",
+        die("--domains with shares: wanted the number of tokens to share out",
             "add --train-tokens N");
     }
 }
@@ -414,7 +351,7 @@ static void check_files(const Job& job) {
     for (auto& path : job.o.files) {
         if (other.what.empty()) { other = kind_in_dir(path, READS_TOKENS); }
     }
-    die(EXIT_USER, "tokenize: got no text files" + other.what,
+    die("tokenize: got no text files" + other.what,
         other.hint.empty() ? "./train_sink tokenize FILE... -o DIR" : other.hint);
 }
 
@@ -430,12 +367,12 @@ static void check_twice(const Job& job) {
         if (is_new) { continue; }
         const bool both = first->second < job.val_from && i >= job.val_from;
         if (both) {
-            die(EXIT_USER, "--val " + path + ": got a file that is trained on, too",
+            die("--val " + path + ": got a file that is trained on, too",
                 "leave --val out: a part of the text is held out; or name other text");
         }
         const bool is_second = twice.insert(first->second).second;
         if (!is_second) { continue; }
-        fprintf(stderr, "note   %s: is read more than once\n", printable(path).c_str());
+        note(path + ": is read more than once");
     }
 }
 
@@ -443,21 +380,20 @@ static void check_job(Job* job) {
     const TokenizeOptions& o = job->o;
     set_shares(job);
     if (o.val_fraction < 0 || o.val_fraction >= 1) {
-        die(EXIT_USER,
-            strf("--val-fraction %g: wanted 0 or more, and less than 1", o.val_fraction));
+        die(strf("--val-fraction %g: wanted 0 or more, and less than 1", o.val_fraction));
     }
     if (o.bos != "none" && o.bos != "doc") {
-        die(EXIT_USER, "--bos " + o.bos + ": wanted none or doc");
+        die("--bos " + o.bos + ": wanted none or doc");
     }
     if (o.shard_tokens < 1 || o.shard_tokens > 2000000000) {
-        die(EXIT_USER, strf("--shard-tokens %ld: wanted 1 to 2000000000", o.shard_tokens));
+        die(strf("--shard-tokens %ld: wanted 1 to 2000000000", o.shard_tokens));
     }
     if (job->tok.eos < 0) {
-        die(EXIT_USER, job->tok.name + ": the tokenizer has no EOS to put after documents",
+        die(job->tok.name + ": the tokenizer has no EOS to put after documents",
             "name it in tokenizer_config.json: {\"eos_token\": ...}");
     }
     if (o.bos == "doc" && job->tok.bos < 0) {
-        die(EXIT_USER, job->tok.name + ": the tokenizer has no BOS", "leave --bos out");
+        die(job->tok.name + ": the tokenizer has no BOS", "leave --bos out");
     }
     check_files(*job);
     check_twice(*job);
@@ -480,16 +416,15 @@ static std::string source_unsure(const Job& job, const std::string& manifest) {
 // Tells whether a finished directory holds the shards of this very text. Dies if they are others.
 static void check_finished(const Job& job, const std::string& path, const std::string& manifest) {
     const std::string hint = "choose another -o, or remove that directory";
-    const bool same = manifest.find(job.made) != std::string::npos;
-    if (!same) {
-        die(EXIT_USER, job.o.out + ": holds shards of other text, or made with other options",
+    if (!contains(manifest, job.made)) {
+        die(job.o.out + ": holds shards of other text, or made with other options",
             hint);
     }
     const std::string unsure = source_unsure(job, path);
     if (unsure.empty()) { return; }
     const std::string what = unsure == "-" ? "standard input" : unsure;
-    die(EXIT_USER, job.o.out + ": holds shards already, and " + what +
-                       " may be other text than theirs", hint);
+    die(job.o.out + ": holds shards already, and " + what +
+            " may be other text than theirs", hint);
 }
 
 // Makes the output directory ready: it is new, or left unfinished by an earlier run, which starts
@@ -506,7 +441,7 @@ static bool prepare_directory(const Job& job) {
         const bool new_file = name == "lock" || is_temporary(name, "manifest.json");
         const bool made = unfinished ? tokenize_ours(name) : new_file;
         if (made) { continue; }
-        die(EXIT_USER, job.o.out + ": holds files that tokenize did not make, such as " + name,
+        die(job.o.out + ": holds files that tokenize did not make, such as " + name,
             "choose an empty directory for -o");
     }
     for (auto& name : dir_list(job.o.out)) {
@@ -530,7 +465,7 @@ static void print_domains(const Job& job) {
         const double wanted = job.o.tokens * domain.share;
         long got = 0;
         for (auto& s : job.series) {
-            if (s.sums.name == "train_" + domain.domain) { got = s.sums.tokens; }
+            if (s.name == "train_" + domain.domain) { got = s.tokens; }
         }
         all += got;
         if (got < 0.95 * wanted) { list_add(&few, domain.domain, ", "); }
@@ -566,12 +501,8 @@ static void find_files(Job* job) {
     job->val_from = job->names.size();
     add_files(job->o.val_files, &job->names);
     check_skip_bad(job->o.skip_bad, job->names);
-    for (auto& name : job->names) {
-        TextFile file;
-        file.path = name;
-        job->files.push_back(file);
-        job->total_bytes += std::max(0L, file_size(name));
-    }
+    job->files.resize(job->names.size());
+    for (auto& name : job->names) { job->total_bytes += std::max(0L, file_size(name)); }
 }
 
 // Tokenizes into a directory that is ready.
@@ -580,10 +511,10 @@ static void make_shards(Job* job) {
     run_job(job);
     if (job->counts.text.documents == 0) {
         const char* which = job->counts.dropped ? " of these domains" : "";
-        die(EXIT_USER, job->names[0] + ": got no documents" + which);
+        die(job->names[0] + ": got no documents" + which);
     }
     if (made_now(*job) != job->made) {
-        die(EXIT_USER, job->names[0] + ": a file of this text was written to while it was read",
+        die(job->names[0] + ": a file of this text was written to while it was read",
             "try again when nobody writes to it");
     }
     write_manifest(*job, true);
@@ -596,25 +527,24 @@ static void make_shards(Job* job) {
 int tokenize_main(const TokenizeOptions& o) {
     if (o.out.empty()) {
         const bool one_file = o.files.size() == 1 && o.files[0] != "-";
-        die(EXIT_USER, "tokenize: wanted a directory for the shards",
+        die("tokenize: wanted a directory for the shards",
             one_file ? hint_for("./train_sink tokenize FILE -o data/NAME", o.files[0])
                      : "./train_sink tokenize FILE... -o DIR");
     }
-    Job* job = new Job;                  // if the program dies, threads may still look at it
-    job->o = o;
-    find_files(job);
-    job->tok = tokenizer_of(o.tokenizer.empty() ? "bytes" : o.tokenizer);
-    check_job(job);
-    job->made = made_now(*job);
+    Job job;
+    job.o = o;
+    find_files(&job);
+    job.tok = tokenizer_of(o.tokenizer.empty() ? "bytes" : o.tokenizer);
+    check_job(&job);
+    job.made = made_now(job);
     DirLock lock;
     make_dirs(o.out);
     if (!o.locked) { lock = dir_lock(o.out, "wait until it ends, or choose another -o"); }
-    if (prepare_directory(*job)) {
-        make_shards(job);
+    if (prepare_directory(job)) {
+        make_shards(&job);
     } else {
         fprintf(stderr, "%s: complete already, from the same files\n", printable(o.out).c_str());
     }
     dir_unlock(&lock);
-    delete job;
     return 0;
 }

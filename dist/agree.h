@@ -56,9 +56,8 @@ inline void agree(const char* what, const std::string& mine, const char* hint) {
     size_t i = 0; // where they differ, with something before it
     while (i < theirs.size() && i < first.size() && theirs[i] == first[i]) { i++; }
     i = i < 30 ? 0 : i - 30;
-    die(EXIT_USER,
-        strf("rank %d differs from rank 0 in its %s: got ..%s.., wanted ..%s..", other, what,
-             theirs.substr(i, 100).c_str(), first.substr(i, 100).c_str()),
+    die(strf("rank %d differs from rank 0 in its %s: got ..%s.., wanted ..%s..", other, what,
+         theirs.substr(i, 100).c_str(), first.substr(i, 100).c_str()),
         hint);
 }
 
@@ -83,7 +82,7 @@ inline void join(const Place& p) {
     world = p.world;
     local = p.local;
     neighbors = p.neighbors;
-    die_hook() = die_together;
+    die_hook = die_together;
     if (rank > 0 && !freopen("/dev/null", "w", stdout)) {
         die(EXIT_MACHINE, "/dev/null: cannot open");
     }

@@ -25,8 +25,7 @@ inline void start() {
     MPI_Comm_size(MPI_COMM_WORLD, &got);
     MPI_Comm_rank(MPI_COMM_WORLD, &p.rank);
     if (got != p.world) {
-        die(EXIT_USER,
-            strf("%s started %d processes, and MPI knows of %d", p.launcher.c_str(), p.world, got),
+        die(strf("%s started %d processes, and MPI knows of %d", p.launcher.c_str(), p.world, got),
             "start with the mpirun of the MPI that this was built with, or srun --mpi=pmix (srun "
             "--mpi=list shows others)");
     }

@@ -25,7 +25,7 @@ inline int environment_int(const char* key, int otherwise) {
     long v = otherwise;
     const std::string text = environment(key);
     if (!text.empty() && (!parse_long(text, &v) || v < 0 || v > 1 << 24)) {
-        die(EXIT_USER, strf("%s: got '%s', wanted a number", key, text.c_str()),
+        die(strf("%s: got '%s', wanted a number", key, text.c_str()),
             strf("unset %s, or correct it", key));
     }
     return (int)v;
@@ -86,9 +86,8 @@ inline Place place_of_environment() {
         if (tasks > 0) { p.neighbors = tasks; }
     }
     if (p.world < 1 || p.rank >= p.world) {
-        die(EXIT_USER,
-            strf("%s: got rank %d of %d processes, wanted 0 to %d", p.launcher.c_str(), p.rank,
-                 p.world, p.world - 1),
+        die(strf("%s: got rank %d of %d processes, wanted 0 to %d", p.launcher.c_str(), p.rank,
+             p.world, p.world - 1),
             "RANK counts from 0; start with torchrun, mpirun or srun");
     }
     return p;

@@ -199,29 +199,26 @@ const KeyRow* directory_key(const std::string& file, const std::string& key) {
 
 void directory_value_check(const KeyRow& row, const std::string& path, const std::string& key,
                            const Json& value) {
-    if (row.rule != KEY_ONLY || value.type == Json::NUL) {
-        return;
-    }
+    if (row.rule != KEY_ONLY || value.type == Json::NUL) { return; }
     const std::string got = json_short(value);
     for (auto& allowed : split(row.allowed, ' ')) {
         double number = 0;
-        const bool same = value.type == Json::NUMBER && parse_double(allowed, &number) &&
+        const bool same = value.is_number() && parse_double(allowed, &number) &&
                           number == value.number;
         if (same || allowed == got) { return; }
     }
-    die(EXIT_USER, path + ": " + key + " is " + got + ": " + row.why,
+    die(path + ": " + key + " is " + got + ": " + row.why,
         "this program does not do what the key asks for; docs/model-directory.md lists all keys");
 }
 
 void directory_check(const std::string& file, const std::string& path, const Json& object) {
-    if (object.type != Json::OBJECT) { die(EXIT_USER, path + ": wanted an object"); }
+    if (object.type != Json::OBJECT) { die(path + ": wanted an object"); }
     for (auto& field : object.fields) {
         if (field.second.type == Json::NUL) { continue; }
         const KeyRow* row = directory_key(file, field.first);
         if (!row) {
-            die(EXIT_USER,
-                path + ": the key '" + field.first + "' (" + json_short(field.second) +
-                    ") is not known, and may change ids or prompts",
+            die(path + ": the key '" + field.first + "' (" + json_short(field.second) +
+                ") is not known, and may change ids or prompts",
                 "docs/model-directory.md lists the keys that are");
         }
         directory_value_check(*row, path, field.first, field.second);
@@ -234,7 +231,7 @@ static bool is_neutral(const std::string& key, const Json& value) {
         strstr(" repetition_penalty encoder_repetition_penalty guidance_scale num_beams "
                "num_beam_groups length_penalty typical_p ",
                (" " + key + " ").c_str());
-    const bool number = value.type == Json::NUMBER || value.type == Json::BOOL;
+    const bool number = value.is_number() || value.type == Json::BOOL;
     return value.type == Json::NUL || (number && value.number == (one ? 1 : 0));
 }
 
@@ -250,8 +247,7 @@ std::string directory_said(const std::string& file, const Json& object) {
     return said;
 }
 
-Json directory_object(const std::string& dir, const std::string& name) {
-    const std::string path = dir + "/" + name;
+Json json_if_there(const std::string& path) {
     return file_exists(path) ? json_file(path) : Json();
 }
 
@@ -267,20 +263,19 @@ Json state_of(const std::string& dir) {
 }
 
 std::vector<int> directory_ends(const std::string& dir, const std::string& name) {
-    const Json config = directory_object(dir, name);
-    const Json* ids = config.get("eos_token_id");
+    const Json ids = json_if_there(dir + "/" + name)["eos_token_id"];
     std::vector<int> ends;
-    if (!ids || ids->type == Json::NUL) { return ends; }
-    std::vector<Json> list = ids->items;
-    if (ids->type == Json::NUMBER) { list.push_back(*ids); }
-    bool good = ids->type == Json::NUMBER || ids->type == Json::ARRAY;
+    if (ids.type == Json::NUL) { return ends; }
+    std::vector<Json> list = ids.items;
+    if (ids.is_number()) { list.push_back(ids); }
+    bool good = ids.is_number() || ids.type == Json::ARRAY;
     for (auto& id : list) {
-        const bool whole = id.type == Json::NUMBER && id.number == floor(id.number);
+        const bool whole = id.is_number() && id.number == floor(id.number);
         good = good && whole && id.number >= 0 && id.number < 1 << 30;
         ends.push_back(good ? (int)id.number : -1);
     }
     if (!good) {
-        die(EXIT_USER, dir + "/" + name + ": eos_token_id: wanted an id or a list of ids");
+        die(dir + "/" + name + ": eos_token_id: wanted an id or a list of ids");
     }
     return ends;
 }

@@ -43,8 +43,8 @@ void directory_value_check(const KeyRow& row, const std::string& path, const std
 // there.
 std::string directory_said(const std::string& file, const Json& object);
 
-// Reads the object in DIR/NAME; null if there is no such file.
-Json directory_object(const std::string& dir, const std::string& name);
+// Reads a file; null if there is none.
+Json json_if_there(const std::string& path);
 
 // Reads state.json of a checkpoint for a note: null if there is none, or none that can be read.
 Json state_of(const std::string& dir);

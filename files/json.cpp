@@ -264,8 +264,6 @@ std::string json_num(double v) {
     return std::isfinite(v) ? strf("%.9g", v) : "null";
 }
 
-std::string json_bool(bool v) { return v ? "true" : "false"; }
-
 std::string json_short(const Json& v) {
     switch (v.type) {
         case Json::NUL:    return "null";
@@ -307,22 +305,8 @@ std::string JsonObject::all() const {
     return "{" + fields + "}";
 }
 
-void JsonObject::text(const std::string& key, const std::string& value) {
-    json(key, json_str(value));
-}
-
-void JsonObject::boolean(const std::string& key, bool value) { json(key, json_bool(value)); }
-
-void JsonObject::number(const std::string& key, double value) { json(key, json_num(value)); }
-
-void JsonObject::count(const std::string& key, double value) { json(key, strf("%.0f", value)); }
-
 void JsonObject::decimals(const std::string& key, double value, int digits) {
     json(key, strf("%.*f", digits, value));
-}
-
-void JsonObject::array(const std::string& key, const std::vector<double>& values) {
-    json(key, json_array(values));
 }
 
 static const char* const JSON_DAMAGED =
@@ -331,7 +315,7 @@ static const char* const JSON_DAMAGED =
 Json json_of(const std::string& text, const std::string& name) {
     Json j; std::string error;
     if (!json_parse(text.data(), text.size(), &j, &error)) {
-        die(EXIT_USER, name + ": not JSON, " + error, JSON_DAMAGED);
+        die(name + ": not JSON, " + error, JSON_DAMAGED);
     }
     return j;
 }

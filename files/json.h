@@ -34,11 +34,23 @@ struct Json {
     std::string string;                                  // STRING, in UTF-8; NUMBER as written
     std::vector<Json> items;                             // ARRAY
     std::vector<std::pair<std::string, Json>> fields;    // OBJECT, in the order of the text
-    const Json* get(const char* key) const {             // NULL if absent
+    const Json* get(const std::string& key) const {      // NULL if absent
         for (auto& f : fields) { if (f.first == key) { return &f.second; } }
         return NULL;
     }
+    const Json& operator[](const std::string& key) const {       // of no type if absent
+        static const Json none;
+        const Json* value = get(key);
+        return value ? *value : none;
+    }
+    bool is_number() const { return type == NUMBER; }
+    bool is_text() const { return type == STRING; }
 };
+
+// Returns the number of a key, or `otherwise`.
+inline double json_number(const Json& j, const char* key, double otherwise) {
+    return j[key].is_number() ? j[key].number : otherwise;
+}
 
 // What a reader may be told of a text that others wrote: `keep`, if not empty, are the only keys
 // whose values are wanted. All else is checked and not stored, nor are elements of arrays, so that
@@ -64,7 +76,7 @@ std::string json_str(std::string s);
 std::string json_num(double v);
 
 // Writes true or false.
-std::string json_bool(bool v);
+inline std::string json_bool(bool v) { return v ? "true" : "false"; }
 
 // Writes a value that was read, as an error shows it: a list or an object that is not empty is only
 // named.
@@ -88,12 +100,12 @@ struct JsonObject {
     explicit JsonObject(JsonLayout layout = JSON_DENSE) : layout(layout) {}
 
     void json(const std::string& key, const std::string& value);   // the value is JSON already
-    void text(const std::string& key, const std::string& value);
-    void boolean(const std::string& key, bool value);
-    void number(const std::string& key, double value);             // in 9 digits, or null
-    void count(const std::string& key, double value);              // a whole number, all its digits
+    void text(const std::string& key, const std::string& value) { json(key, json_str(value)); }
+    void boolean(const std::string& key, bool value) { json(key, json_bool(value)); }
+    void number(const std::string& key, double value) { json(key, json_num(value)); }
+    void array(const std::string& key, const std::vector<double>& v) { json(key, json_array(v)); }
     void decimals(const std::string& key, double value, int digits);
-    void array(const std::string& key, const std::vector<double>& values);
+    void count(const std::string& key, double value) { decimals(key, value, 0); }
 
     // Returns the object with its braces.
     std::string all() const;

@@ -36,9 +36,9 @@ static Owner lock_owner(int fd) {
     if (n <= 0 || n == (ssize_t)sizeof text || text[n - 1] != '\n') { return o; }
     const std::string line(text, n - 1);
     const size_t space = line.find(' ');
-    if (space != std::string::npos) { o.host = line.substr(space + 1); }
+    if (space != line.npos) { o.host = line.substr(space + 1); }
     o.ours = parse_long(line.substr(0, space), &o.process) && o.process > 0 &&
-             line.find('\n') == std::string::npos;
+             !contains(line, "\n");
     return o;
 }
 
@@ -57,8 +57,7 @@ static int lock_open(const std::string& path, bool strict) {
     struct stat st = {};
     if (fd < 0 && (errno == ENOENT || !strict)) { return fd; }
     if (fd < 0 && errno != ELOOP && errno != ENXIO && errno != EISDIR) {
-        die(blame(errno), strf("%s: cannot write (%s)", path.c_str(), strerror(errno)),
-            "choose another directory");
+        die(blame(errno), cannot("write", path), "choose another directory");
     }
     const bool plain = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode);
     const bool shared = plain && st.st_nlink > 1;        // it is somebody's file by another name
@@ -67,7 +66,7 @@ static int lock_open(const std::string& path, bool strict) {
             close(fd);
             return -1;
         }
-        die(EXIT_USER, path + ": got something else, wanted the lock of a run or of shards", hint);
+        die(path + ": got something else, wanted the lock of a run or of shards", hint);
     }
     return fd;
 }
@@ -118,11 +117,11 @@ DirLock dir_lock(const std::string& dir, const char* hint, const char* wait) {
         const LockResult result = lock_once(dir + "/lock", true, &lock, &owner);
         if (result == LOCK_TAKEN) { return lock; }
         if (!is_dir(dir) && wait) { return lock; }       // it was moved to its place
-        if (!is_dir(dir)) { die(EXIT_USER, dir + ": the directory is gone", hint); }
+        if (!is_dir(dir)) { die(dir + ": the directory is gone", hint); }
         if (result == LOCK_GONE) { continue; }
         // a process that was just killed holds its lock for some milliseconds more
         if (tries >= 40 && !wait) {
-            die(EXIT_USER, dir + ": " + owner_text(owner) + " is writing to it", hint);
+            die(dir + ": " + owner_text(owner) + " is writing to it", hint);
         }
         if (tries == 40) {
             fprintf(stderr, "%s: waiting for %s, which %s\n", printable(dir).c_str(),

@@ -14,11 +14,11 @@ int file_open(const std::string& path, const std::string& hint) {
     const bool there = fd >= 0 && fstat(fd, &st) == 0;
     if (there && S_ISDIR(st.st_mode)) { errno = EISDIR; }
     if (!there || S_ISDIR(st.st_mode)) {
-        die(blame(errno), strf("%s: cannot open (%s)", path.c_str(), strerror(errno)), hint);
+        die(blame(errno), cannot("open", path), hint);
     }
     char real[PATH_MAX];
     if (!S_ISREG(st.st_mode) && realpath(path.c_str(), real)) {
-        die(EXIT_USER, path + ": got a pipe or a device, wanted a file",
+        die(path + ": got a pipe or a device, wanted a file",
             "write what comes from there into a file first");
     }
     fcntl(fd, F_SETFL, O_RDONLY);                        // wait for what is read, from now on
@@ -28,7 +28,7 @@ int file_open(const std::string& path, const std::string& hint) {
 std::string directory_above(std::string path) {
     do {
         const size_t slash = path.find_last_of('/');
-        path = slash == std::string::npos ? "" : path.substr(0, slash);
+        path = slash == path.npos ? "" : path.substr(0, slash);
     } while (!path.empty() && !is_dir(path));
     return path;
 }
@@ -46,9 +46,7 @@ std::string file_read(const std::string& path, const std::string& hint) {
     size_t n = fread(&s[0], 1, s.size(), f);
     s.resize(n);
     for (int c; (c = fgetc(f)) != EOF;) { s.push_back((char)c); }  // pipes, and files that grew
-    if (ferror(f)) {
-        die(EXIT_MACHINE, strf("%s: cannot read (%s)", path.c_str(), strerror(errno)));
-    }
+    if (ferror(f)) { die(EXIT_MACHINE, cannot("read", path)); }
     fclose(f);
     return s;
 }
@@ -96,7 +94,7 @@ static bool is_safetensors(const std::string& s, long size) {
 
 // Looks for the number that the old form of PyTorch begins with, or for a zip of its new one.
 static bool is_torch(const std::string& s, long) {
-    if (s.compare(0, 4, "PK\3\4")) { return s.compare(0, 5, "\x80\x02\x8a\x0al") == 0; }
+    if (!starts_with(s, "PK\3\4")) { return starts_with(s, "\x80\x02\x8a\x0al"); }
     const std::string first = s.substr(std::min<size_t>(s.size(), 30), little(s, 26, 2));
     return ends_with(first, "/data.pkl") || ends_with(first, "version");
 }
@@ -110,9 +108,9 @@ static bool is_wide_text(const std::string& s, long) {
 // Looks for a file of Arrow, or the stream of record batches that the `datasets` library keeps.
 static bool is_arrow(const std::string& s, long size) {
     const uint64_t n = little(s, 4, 4);
-    const bool stream = s.compare(0, 4, "\xFF\xFF\xFF\xFF") == 0 && n > 0 && n % 8 == 0 &&
+    const bool stream = starts_with(s, "\xFF\xFF\xFF\xFF") && n > 0 && n % 8 == 0 &&
                         (size < 0 || n < (uint64_t)size);
-    return stream || s.compare(0, 8, std::string("ARROW1\0\0", 8)) == 0;
+    return stream || starts_with(s, std::string("ARROW1\0\0", 8));
 }
 
 // ----------------------------------------------------------------------------
@@ -247,7 +245,7 @@ Kind kind_of_file(const std::string& path) {
 }
 
 std::string hint_for(const std::string& hint, const std::string& path) {
-    if (hint.compare(0, 6, "SHARD ") == 0) { return hint_for(shard_command(hint.substr(6)), path); }
+    if (starts_with(hint, "SHARD ")) { return hint_for(shard_command(hint.substr(6)), path); }
     bool plain = !path.empty() && path[0] != '-';
     for (unsigned char c : path) { plain = plain && (isalnum(c) || strchr("._/+-=@:,", c)); }
     std::string out = hint;
@@ -262,7 +260,7 @@ void look(const std::string& path, const std::string& first, long size, Reader r
     const Kind k = kind_of(first, size, reader);
     const bool json = reader == READS_JSON || reader == READS_TOKENIZER;
     const bool words = json || reader == READS_TEXT || reader == READS_RECORDS;
-    const bool binary = words && first.find('\0') != std::string::npos;
+    const bool binary = words && first.find('\0') != first.npos;
     const bool empty = json && size == 0;
     if (k.what.empty() && !empty && !binary) { return; }
     std::string got = begins_with(first);
@@ -276,7 +274,7 @@ void look(const std::string& path, const std::string& first, long size, Reader r
     }
     for (auto& w : WANTED) {
         if (w.reader != reader) { continue; }
-        die(EXIT_USER, path + ": " + got + ", wanted " + w.wanted, hint);
+        die(path + ": " + got + ", wanted " + w.wanted, hint);
     }
 }
 
@@ -293,7 +291,7 @@ Kind kind_in_dir(const std::string& dir, Reader reader) {
         const bool read = k && strchr(k->reads, reader) && (use == 'm' || ends_with(name, ".bin"));
         if (!k || *k->use != use || read) { continue; }
         const std::string what = "; its " + name + " is " + k->what;
-        if (ends_with(name, ".safetensors") && name.find("-of-") != std::string::npos) {
+        if (ends_with(name, ".safetensors") && contains(name, "-of-")) {
             return { what + ", one of several", "get the others, and model.safetensors.index.json, "
                      "which says what is in each" };
         }
@@ -304,20 +302,6 @@ Kind kind_in_dir(const std::string& dir, Reader reader) {
         return { what, hint_for(k->hint, path) };
     }
     return Kind();
-}
-
-double zstd_window(const std::string& first) {
-    static const int id_bytes[] = { 0, 1, 2, 4 };
-    if (first.size() < 18 || first.compare(0, 4, "\x28\xB5\x2F\xFD")) { return 0; }
-    const int how = (unsigned char)first[4];
-    const bool single = how & 32;
-    if (!single) {                                       // exponent and eighths
-        const int window = (unsigned char)first[5];
-        return ldexp(1 + (window & 7) / 8.0, 10 + (window >> 3));
-    }
-    const int code = how >> 6, bytes = 1 << code;        // one segment: the size of what is in it
-    const double content = little(first, 5 + id_bytes[how & 3], bytes);
-    return content + (code == 1 ? 256 : 0);
 }
 
 std::string shard_command(const std::string& ids) {

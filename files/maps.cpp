@@ -50,15 +50,14 @@ FileMap file_map(const std::string& path, long least, const char* kind) {
     struct stat st = {};
     const long size = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? (long)st.st_size : 0;
     if (size < least) {
-        die(EXIT_USER, strf("%s: got %ld bytes, wanted a %s file of at least %ld", path.c_str(),
+        die(strf("%s: got %ld bytes, wanted a %s file of at least %ld", path.c_str(),
             size, kind, least), "the file is damaged or was cut short: get it again");
     }
     void* p = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     const int e = errno;
     close(fd);
     if (p == MAP_FAILED) {
-        die(EXIT_MACHINE, path + ": cannot map (" + strerror(e) + ")",
-            "raise the limit of memory: ulimit -v");
+        die(EXIT_MACHINE, cannot("map", path, e), "raise the limit of memory: ulimit -v");
     }
     const FileMap map = { (const char*)p, (size_t)size };
     map_enter(map, path, st);
@@ -106,7 +105,7 @@ static void map_fault(int signal_number, siginfo_t* info, void*) {
         raise(signal_number);
         return;
     }
-    if (map_lost()) { map_lost()(path); }
+    if (map_lost) { map_lost(path); }
     say("error: ");
     say(path);
     say(": was cut short or replaced while it was read\n"

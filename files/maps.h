@@ -23,7 +23,7 @@ const char* map_name(const void* address);
 // Before that, `lost` is called with the name, if it is set: a handler's rules hold for it.
 void maps_watch();
 typedef void (*MapLost)(const char* path);
-inline MapLost& map_lost() { static MapLost lost = NULL; return lost; }
+inline MapLost map_lost = NULL;
 
 // Returns the first file written to, in place, since it was mapped; "" if all are as they were.
 std::string maps_changed();

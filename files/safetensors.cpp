@@ -15,12 +15,12 @@ static Json safetensors_header(const std::string& path, const char* base, long s
                                uint64_t* data_at) {
     uint64_t header; memcpy(&header, base, 8);
     if (header > (uint64_t)size - 8 || header > 100000000) {
-        die(EXIT_USER, strf("%s: header says %llu bytes, the file has %ld", path.c_str(),
+        die(strf("%s: header says %llu bytes, the file has %ld", path.c_str(),
             (unsigned long long)header, size), DAMAGED);
     }
     Json j; std::string error;
     if (!json_parse(base + 8, header, &j, &error) || j.type != Json::OBJECT) {
-        die(EXIT_USER, path + ": header is not a JSON object (" + error + ")", DAMAGED);
+        die(path + ": header is not a JSON object (" + error + ")", DAMAGED);
     }
     *data_at = 8 + header;
     return j;
@@ -30,7 +30,7 @@ static Json safetensors_header(const std::string& path, const char* base, long s
 static Weight safetensors_tensor(const std::string& path, const std::string& name,
                                  const Json& entry, const char* data, uint64_t room) {
     auto whole = [](const Json& x) {             // digits alone: 16.0, 1e3 and -0 are none
-        const bool digits = x.string.find_first_not_of("0123456789") == std::string::npos;
+        const bool digits = x.string.find_first_not_of("0123456789") == x.string.npos;
         return x.type == Json::NUMBER && digits && x.number < 9e15;
     };
     const Json* dtype = entry.get("dtype");
@@ -47,7 +47,7 @@ static Weight safetensors_tensor(const std::string& path, const std::string& nam
     const double a = ok ? off->items[0].number : 0;
     const double b = ok ? off->items[1].number : 0;
     if (!ok || a > b || b > room || b - a != count * type->bytes) {
-        die(EXIT_USER, strf("%s: tensor '%s' says it lies at bytes %s..%s of %llu, which does "
+        die(strf("%s: tensor '%s' says it lies at bytes %s..%s of %llu, which does "
             "not fit its shape and dtype (%s)", path.c_str(), name.c_str(),
             number_text(a).c_str(), number_text(b).c_str(), (unsigned long long)room,
             dtype ? dtype->string.c_str() : "none"), DAMAGED);
@@ -73,14 +73,14 @@ static void safetensors_check_places(const Weights& w, const char* data, const c
     const char* end = data;
     for (auto t : order) {
         if (t->data != end) {
-            die(EXIT_USER, strf("%s: tensor '%s' begins at byte %ld of the data, wanted %ld, where "
+            die(strf("%s: tensor '%s' begins at byte %ld of the data, wanted %ld, where "
                 "the one before it ends", w.path.c_str(), t->name.c_str(), (long)(t->data - data),
                 (long)(end - data)), DAMAGED);
         }
         end += t->bytes;
     }
     if (end != data_end) {
-        die(EXIT_USER, strf("%s: the tensors end at byte %ld of the data, which has %ld",
+        die(strf("%s: the tensors end at byte %ld of the data, which has %ld",
             w.path.c_str(), (long)(end - data), (long)(data_end - data)), DAMAGED);
     }
 }
@@ -104,7 +104,7 @@ Weights safetensors_open(const std::string& path) {
             texts = texts && m.second.type == Json::STRING;
         }
         if (!texts && f.second.type != Json::NUL) {
-            die(EXIT_USER, path + ": __metadata__: wanted an object of texts", DAMAGED);
+            die(path + ": __metadata__: wanted an object of texts", DAMAGED);
         }
         for (auto& m : f.second.fields) {
             w.metadata.push_back({ m.first, m.second.string });
@@ -122,22 +122,22 @@ static Weights safetensors_open_index(const std::string& dir) {
     const Json j = json_file(path);
     const Json* map = j.get("weight_map");
     if (!map || map->type != Json::OBJECT || map->fields.empty()) {
-        die(EXIT_USER, path + ": has no weight_map, wanted an object {tensor: file}", DAMAGED);
+        die(path + ": has no weight_map, wanted an object {tensor: file}", DAMAGED);
     }
     Weights all;
     all.path = path;
     std::unordered_map<std::string, Weights> shards;
     for (auto& f : map->fields) {
         const std::string& file = f.second.string;
-        const bool plain = ends_with(file, ".safetensors") && file.find('/') == std::string::npos
-                        && file.find('\\') == std::string::npos && file[0] != '.';
+        const bool plain = ends_with(file, ".safetensors") && file[0] != '.' &&
+                           file.find_first_of("/\\") == file.npos;
         if (f.second.type != Json::STRING || !plain) {
-            die(EXIT_USER, path + ": tensor '" + f.first + "': got file " + json_str(file)
+            die(path + ": tensor '" + f.first + "': got file " + json_str(file)
                 + ", wanted the name of a .safetensors file beside the index", DAMAGED);
         }
         if (!shards.count(file)) {
             if (!file_exists(dir + "/" + file)) {
-                die(EXIT_USER, dir + "/" + file + ": is missing, but the index names it",
+                die(dir + "/" + file + ": is missing, but the index names it",
                     "get the missing files of the model");
             }
             shards[file] = safetensors_open(dir + "/" + file);
@@ -145,7 +145,7 @@ static Weights safetensors_open_index(const std::string& dir) {
         }
         const Weight* t = shards[file].find(f.first);
         if (!t) {
-            die(EXIT_USER, dir + "/" + file + ": has no tensor '" + f.first
+            die(dir + "/" + file + ": has no tensor '" + f.first
                 + "', but the index says so", "the files are of different models: get them again");
         }
         weights_add(&all, *t);
@@ -158,7 +158,7 @@ Weights safetensors_open_dir(const std::string& dir) {
     if (file_exists(one)) { return safetensors_open(one); }
     if (file_exists(one + ".index.json")) { return safetensors_open_index(dir); }
     const Kind other = kind_in_dir(dir, READS_CHECKPOINT);       // what is there instead
-    die(EXIT_USER, dir + ": has no weights, wanted model.safetensors, or "
+    die(dir + ": has no weights, wanted model.safetensors, or "
         "model.safetensors.index.json and the files it names" + other.what,
         other.hint.empty() ? "give a directory such as runs/NAME/step_1000" : other.hint);
 }
@@ -230,7 +230,7 @@ std::string checkpoint_begin(const std::string& out, long step) {
     struct stat st;
     checkpoint_remove(tmp);
     if (!lstat(tmp.c_str(), &st) && !S_ISDIR(st.st_mode)) {
-        die(EXIT_USER, tmp + ": got something else, wanted a directory to write a checkpoint in",
+        die(tmp + ": got something else, wanted a directory to write a checkpoint in",
             "remove it, or choose another --out");
     }
     unfinished() = tmp;                                  // is made before, and so lives longer than
@@ -256,8 +256,7 @@ void checkpoint_commit(const std::string& out, long step) {
         rename(dir.c_str(), old.c_str());
     }
     if (rename((dir + ".tmp").c_str(), dir.c_str())) {
-        die(EXIT_MACHINE, strf("%s: cannot rename into place (%s)", dir.c_str(), strerror(errno)),
-            write_hint());
+        die(EXIT_MACHINE, cannot("rename into place", dir), write_hint());
     }
     unfinished().clear();
     dir_sync(out);
@@ -271,7 +270,7 @@ std::string checkpoint_latest(const std::string& out, long* step) {
     std::string best;
     *step = -1;
     for (auto& name : dir_list(out)) {
-        if (name.compare(0, 5, "step_")) { continue; }
+        if (!starts_with(name, "step_")) { continue; }
         std::string digits = name.substr(5);
         const bool old = ends_with(digits, ".old");
         if (old) { digits.resize(digits.size() - 4); }

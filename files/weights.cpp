@@ -55,7 +55,7 @@ void weights_close(Weights* w) {
 
 void weights_add(Weights* w, const Weight& one) {
     if (!w->index.emplace(one.name, w->tensors.size()).second) {
-        die(EXIT_USER, one.file + ": tensor '" + one.name + "' is there twice",
+        die(one.file + ": tensor '" + one.name + "' is there twice",
             "the file is damaged: get it again");
     }
     w->tensors.push_back(one);
@@ -77,7 +77,7 @@ void weights_unwrap(Weights* w) {
                                             "_checkpoint_wrapped_module." };
     weights_rename(w, [&](std::string name) {
         for (auto word : WRAPPERS) {             // a whole word of the name, wherever it is
-            for (size_t at = 0; (at = name.find(word, at)) != std::string::npos;) {
+            for (size_t at = 0; (at = name.find(word, at)) != name.npos;) {
                 const bool whole = at == 0 || name[at - 1] == '.';
                 if (whole) { name.erase(at, strlen(word)); } else { at++; }
             }
@@ -115,7 +115,7 @@ const unsigned char* weight_row(const Weight& w, long r) {
 void weight_rows(const Weight& w, long r0, long r1, float* out) {
     if (!w.type->read) {
         const bool gguf = ends_with(w.file, ".gguf");
-        die(EXIT_USER, w.file + ": tensor '" + w.name + "' is of type " + w.type->name + ", wanted "
+        die(w.file + ": tensor '" + w.name + "' is of type " + w.type->name + ", wanted "
             + (gguf ? GGUF_READABLE : "F32, F16, BF16 or F64"),
             gguf ? "python3 scripts/import_gguf.py " + w.file + " NEW.gguf"
                  : "save the weights as one of these types");
@@ -142,7 +142,7 @@ void mxfp4_rows(const Weight& blocks, const Weight& scales, long r0, long r1, fl
     wanted.push_back(16);
     const WeightType* u8 = number_type("U8");
     if (blocks.type != u8 || scales.type != u8 || blocks.shape != wanted || scales.shape.empty()) {
-        die(EXIT_USER, blocks.file + ": tensors '" + blocks.name + "' and '" + scales.name
+        die(blocks.file + ": tensors '" + blocks.name + "' and '" + scales.name
             + "' are not MXFP4, wanted U8 [.., n, 16] and U8 [.., n]",
             "the file is damaged: get it again");
     }

@@ -247,13 +247,7 @@ static bool same_model(Arch a, Arch b) {
         c->rope_part = pe_of(*c).rotary ? (float)rotated(*c) / c->HS : 1;
         c->score_scale = score_scale(*c);
     }
-    const std::vector<ArchRow> ours = arch_rows(&a);
-    const std::vector<ArchRow> theirs = arch_rows(&b);
-    bool same = true;
-    for (size_t i = 0; i < ours.size(); i++) {
-        same = same && field_text(ours[i], true) == field_text(theirs[i], true);
-    }
-    return same;
+    return rows_apart(&a, &b).empty();
 }
 
 // Lists the keys that say this model in the family's words; none if they do not say it exactly.

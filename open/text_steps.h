@@ -18,5 +18,5 @@ bool pattern_step(const std::string& regex, Step* step);
 bool splitter_step(const std::string& regex, Step* step);
 
 // Reads the tokenizer of a GGUF file, as it would be in tokenizer.json.
-void tokenizer_load_gguf(const TokenizerFile& f, Tokenizer* t, Vocab* vocab);
+void tokenizer_load_gguf(TokenizerBuild* t);
 #endif // TEXT_STEPS_H

@@ -24,10 +24,8 @@ static Step* add_step(std::vector<Step>* steps, StepKind kind, const char* patte
 
 // A GGUF file while its tokenizer is read.
 struct GgufTokens {
-    const TokenizerFile& f;
     const Gguf& file;
-    Tokenizer* t;
-    Vocab* vocab;
+    TokenizerBuild* t;
     std::vector<std::string> tokens;
     std::vector<float> types;
 };
@@ -40,35 +38,34 @@ static const GgufSplit& find_family(const GgufTokens& g) {
     std::string known;
     for (auto& row : GGUF_SPLITS) {
         if (name == row.name) { return row; }
-        if (!known.empty()) { known += ", "; }
-        known += row.name;
+        list_add(&known, row.name);
     }
-    refuse(g.f, "tokenizer.ggml.pre: got '" + name + "', wanted one of " + known, GET_TOKENIZER);
+    refuse(g.t, "tokenizer.ggml.pre: got '" + name + "', wanted one of " + known, GET_TOKENIZER);
 }
 
 static void load_byte_level(GgufTokens* g) {
     const GgufSplit& family = find_family(*g);
-    Tokenizer* t = g->t;
+    TokenizerBuild* t = g->t;
     gguf_split_steps(family, &t->normalizer, &t->splitter);
     add_step(&t->decoder, DECODE_BYTES);
     t->byte_level = true;
     t->ignore_merges = family.llama3;
 
     TokenPairs list;
-    const bool pad = g->vocab->count("[PAD]");
+    const bool pad = t->vocab.count("[PAD]");
     for (auto& merge : gguf_strings(g->file, "tokenizer.ggml.merges")) {
         // scripts/to_gguf.py, of a tokenizer without merges: llama.cpp wants one
         if (merge == "[PAD] [PAD]" && !pad) { continue; }
         const size_t space = merge.find(' ', 1);
-        if (space == std::string::npos) {
-            refuse(g->f, strf("merge %zu: wanted two tokens", list.size() + 1));
+        if (space == merge.npos) {
+            refuse(g->t, strf("merge %zu: wanted two tokens", list.size() + 1));
         }
         list.push_back({ merge.substr(0, space), merge.substr(space + 1) });
     }
     // bytes alone, and what ends a text, need none
-    const bool merges = !list.empty() || g->vocab->size() <= 257;
-    if (!merges) { refuse(g->f, "has no tokenizer.ggml.merges"); }
-    tokenizer_merges(g->f, t, *g->vocab, list);
+    const bool merges = !list.empty() || g->t->vocab.size() <= 257;
+    if (!merges) { refuse(g->t, "has no tokenizer.ggml.merges"); }
+    tokenizer_merges(t, list);
 }
 
 // ----------------------------------------------------------------------------
@@ -80,11 +77,11 @@ static void load_byte_level(GgufTokens* g) {
 static std::vector<uint32_t> score_ranks(const GgufTokens& g) {
     const std::vector<float> scores = gguf_floats(g.file, "tokenizer.ggml.scores");
     if (scores.size() != g.tokens.size()) {
-        refuse(g.f, strf("got %zu scores for %zu tokens", scores.size(), g.tokens.size()));
+        refuse(g.t, strf("got %zu scores for %zu tokens", scores.size(), g.tokens.size()));
     }
     std::vector<float> order;
     for (float score : scores) {
-        if (!std::isfinite(score)) { refuse(g.f, "a score is not finite"); }
+        if (!std::isfinite(score)) { refuse(g.t, "a score is not finite"); }
         order.push_back(-score);
     }
     std::sort(order.begin(), order.end());
@@ -99,9 +96,8 @@ static std::vector<uint32_t> score_ranks(const GgufTokens& g) {
 
 // Returns the id of an ordinary token, -1 if there is none of this text.
 static int normal_token(const GgufTokens& g, const std::string& text) {
-    const auto word = g.vocab->find(text);
-    const bool normal = word != g.vocab->end() && g.types[word->second] == GGUF_NORMAL;
-    return normal ? word->second : -1;
+    const int id = token_id(*g.t, text);
+    return id >= 0 && g.types[id] == GGUF_NORMAL ? id : -1;
 }
 
 // Appends each way to cut a token in two.
@@ -124,12 +120,12 @@ static void load_sentencepiece(GgufTokens* g) {
         const std::string& token = g->tokens[id];
         if (normal_token(*g, token) != (int)id) { continue; }
         if (token.size() > SCORED_LONGEST) {
-            refuse(g->f, strf("token %zu has %zu bytes, wanted at most %d", id, token.size(),
+            refuse(g->t, strf("token %zu has %zu bytes, wanted at most %d", id, token.size(),
                               (int)SCORED_LONGEST), GET_TOKENIZER);
         }
         token_cuts(*g, (uint32_t)id, ranks[id], &list);
     }
-    Tokenizer* t = g->t;
+    TokenizerBuild* t = g->t;
     merges_table(t, list);
     t->byte_fallback = true;
     t->fuse_unk = true;
@@ -150,14 +146,14 @@ static int named_token(const GgufTokens& g, const char* key, double absent) {
     const double id = gguf_number(g.file, key, absent);
     const bool valid = id == floor(id) && id >= -1 && id < g.t->vocab_size;
     if (!valid) {
-        refuse(g.f, strf("%s: got %g for a vocabulary of %d", key, id, g.t->vocab_size));
+        refuse(g.t, strf("%s: got %g for a vocabulary of %d", key, id, g.t->vocab_size));
     }
     return (int)id;
 }
 
 // Sets BOS, EOS and the unknown token, and which of them go around a text.
 static void load_ends(GgufTokens* g, bool sentencepiece) {
-    Tokenizer* t = g->t;
+    TokenizerBuild* t = g->t;
     t->unk = -1;
     if (sentencepiece) { t->unk = named_token(*g, "tokenizer.ggml.unknown_token_id", 0); }
     t->bos = named_token(*g, "tokenizer.ggml.bos_token_id", sentencepiece ? 1 : -1);
@@ -182,18 +178,18 @@ static bool swallows_blanks(const GgufTokens& g, const std::string& token) {
 
 // Fills the vocabulary and the added tokens.
 static void load_tokens(GgufTokens* g) {
-    Tokenizer* t = g->t;
+    TokenizerBuild* t = g->t;
     t->vocab_size = (int)g->tokens.size();
     for (int id = 0; id < t->vocab_size; id++) {
         const std::string& token = g->tokens[id];
         const float type = g->types[id];
         const bool known = type >= GGUF_NORMAL && type <= GGUF_BYTE;
         if (!known) {
-            refuse(g->f, strf("tokenizer.ggml.token_type: got %g for token %d", type, id));
+            refuse(g->t, strf("tokenizer.ggml.token_type: got %g for token %d", type, id));
         }
         t->hash = hash_bytes(token.data(), token.size(), t->hash + (uint64_t)type);
         if (token.empty() || type == GGUF_UNUSED) { continue; }
-        g->vocab->emplace(token, id);
+        t->vocab.emplace(token, id);
         const bool special = type == GGUF_CONTROL || type == GGUF_UNKNOWN;
         if (!special && type != GGUF_USER_DEFINED) { continue; }
         const bool rstrip = special && swallows_blanks(*g, token);
@@ -201,14 +197,14 @@ static void load_tokens(GgufTokens* g) {
     }
 }
 
-static void load_opened(const TokenizerFile& f, const Gguf& file, Tokenizer* t, Vocab* vocab) {
+static void load_opened(const Gguf& file, TokenizerBuild* t) {
     const std::string model = gguf_string(file, "tokenizer.ggml.model");
-    GgufTokens g = { f, file, t, vocab, gguf_strings(file, "tokenizer.ggml.tokens"),
+    GgufTokens g = { file, t, gguf_strings(file, "tokenizer.ggml.tokens"),
                      gguf_floats(file, "tokenizer.ggml.token_type") };
     if (g.types.empty()) { g.types.assign(g.tokens.size(), GGUF_NORMAL); }
     const bool known = model == "gpt2" || model == "llama";
     if (!known || g.tokens.empty() || g.types.size() != g.tokens.size()) {
-        refuse(f, strf("tokenizer.ggml.model: got '%s' with %zu tokens and %zu types, wanted gpt2 "
+        refuse(t, strf("tokenizer.ggml.model: got '%s' with %zu tokens and %zu types, wanted gpt2 "
                        "or llama, and a type for each token", model.c_str(), g.tokens.size(),
                        g.types.size()), GET_TOKENIZER);
     }
@@ -221,8 +217,8 @@ static void load_opened(const TokenizerFile& f, const Gguf& file, Tokenizer* t, 
     load_ends(&g, sentencepiece);
 }
 
-void tokenizer_load_gguf(const TokenizerFile& f, Tokenizer* t, Vocab* vocab) {
-    Gguf g = gguf_open(f.path);
-    load_opened(f, g, t, vocab);
+void tokenizer_load_gguf(TokenizerBuild* t) {
+    Gguf g = gguf_open(t->path);
+    load_opened(g, t);
     weights_close(&g.weights);
 }

@@ -21,31 +21,20 @@ DataOptions data_options(const Flags& f, int T, int probe_len) {
     DataOptions o;
     o.data = names_listed(f.data);
     require(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
-    o.tokenizer = f.tokenizer;
-    o.bos = f.bos;
+    #define SAME(name) o.name = f.name;
+    SAME(tokenizer) SAME(bos) SAME(sft) SAME(sft_loss) SAME(skip_bad) SAME(random_share)
+    SAME(seed) SAME(train_tokens) SAME(val_seqs) SAME(probe_seqs)
+    SAME(bb_vocab) SAME(bb_triggers) SAME(bb_trigger_prob) SAME(bb_temp) SAME(bb_table) SAME(bb_bos)
+    #undef SAME
     o.T = T;
-    o.seed = f.seed;
-    o.val_seqs = f.val_seqs;
-    o.probe_seqs = f.probe_seqs;
     o.probe_len = probe_len;
-    o.train_tokens = f.train_tokens;
     o.vocab = f.arch.V;
     for (double position : flag_list("--random-token", f.random_token)) {
         const bool whole = position == floor(position) && fabs(position) < 1e9;
         require(whole, strf("--random-token %g", position), "a whole number");
         o.random_token.push_back((int)position);
     }
-    o.random_share = f.random_share;
     for (auto& text : split(f.fix_token, ',')) { o.fix_token.push_back(fixed_token(text)); }
-    o.skip_bad = f.skip_bad;
-    o.sft = f.sft;
-    o.sft_loss = f.sft_loss;
-    o.bb_vocab = f.bb_vocab;
-    o.bb_triggers = f.bb_triggers;
-    o.bb_trigger_prob = f.bb_trigger_prob;
-    o.bb_temp = f.bb_temp;
-    o.bb_table = f.bb_table;
-    o.bb_bos = f.bb_bos;
     return o;
 }
 
@@ -60,13 +49,11 @@ void edits_check(const Flags& f) {
     const DataOptions o = typed_edits(f, 1);
     std::vector<int> taken;
     for (int position : o.random_token) {
-        require(!std::count(taken.begin(), taken.end(), position),
-                "--random-token " + f.random_token, "every position once");
+        require(!has(taken, position), "--random-token " + f.random_token, "every position once");
         taken.push_back(position);
     }
     for (auto& fix : o.fix_token) {
-        require(!std::count(taken.begin(), taken.end(), fix.first),
-                strf("--fix-token %d:%d", fix.first, fix.second),
+        require(!has(taken, fix.first), strf("--fix-token %d:%d", fix.first, fix.second),
                 strf("one thing at position %d: it is fixed or random already", fix.first));
         taken.push_back(fix.first);
     }
@@ -75,16 +62,11 @@ void edits_check(const Flags& f) {
 void reject_covered_bos(const Flags& f) {
     const DataOptions o = data_options(f, 1, 1);
     const char* wanted = "one thing at position 1: --bos none, or another position";
-    const bool random = std::count(o.random_token.begin(), o.random_token.end(), 1);
-    require(!random || f.random_share < 1,
+    require(!has(o.random_token, 1) || f.random_share < 1,
             "--bos " + f.bos + " --random-token " + f.random_token, wanted);
     for (auto& fix : o.fix_token) {
         require(fix.first != 1, "--bos " + f.bos + " --fix-token " + f.fix_token, wanted);
     }
-}
-
-Data data_from_flags(const Flags& f, int T, int probe_len) {
-    return data_open(data_options(f, T, probe_len));
 }
 
 long shortened(const Flags& f, long len, long longest) {

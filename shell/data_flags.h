@@ -15,9 +15,6 @@ DataOptions data_options(const Flags& f, int T, int probe_len);
 // checked when it began.
 DataOptions typed_edits(const Flags& f, int T);
 
-// Opens those data.
-Data data_from_flags(const Flags& f, int T, int probe_len);
-
 // Dies if --random-token and --fix-token name a position twice.
 void edits_check(const Flags& f);
 

@@ -105,7 +105,7 @@ std::string flags_typed(const Flags& flags, const char* names, bool all) {
 static void bound_broken(const Flags& f, const FlagRow& r, const FlagRule& rule) {
     std::string bound = rule.of;
     if (*rule.with) { bound += " " + flags_typed(f, rule.with, true); }
-    if (rule.rule == RULE_BOUND) { die(EXIT_USER, flag_typed(r) + ": wanted " + bound, rule.text); }
+    if (rule.rule == RULE_BOUND) { die(flag_typed(r) + ": wanted " + bound, rule.text); }
     printf("note   %s %s: %s\n", flag_typed(r).c_str(), bound.c_str(), rule.text);
 }
 

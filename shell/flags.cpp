@@ -10,7 +10,7 @@ Flags::Flags(const Flags&) = default;
 Flags& Flags::operator=(const Flags&) = default;
 Flags::~Flags() = default;
 
-bool flag_given(const Flags& flags, const char* name) {
+bool flag_given(const Flags& flags, const std::string& name) {
     Flags f = flags;
     for (auto& r : flag_rows(&f)) { if (r.name == name) { return *r.given; } }
     return false;
@@ -27,7 +27,7 @@ void flag_set(const FlagRow& r, const std::string& spelled, const std::string& t
     if (wanted.empty()) { return; }
     double number = 0;
     const std::string got = parse_double(text, &number) ? text : "'" + text + "'";
-    die(EXIT_USER, spelled + ": got " + got + ", wanted " + wanted);
+    die(spelled + ": got " + got + ", wanted " + wanted);
 }
 
 static void print_switches() {
@@ -35,22 +35,13 @@ static void print_switches() {
     printf(" PRECISION=%s BACKEND=%s", PRECISION_NAME, BACKEND_NAME);
 }
 
+// Prints the commands, or one of them.
 static void usage_commands(char command) {
     printf("usage:\n");
     for (auto& c : COMMAND_ROWS) {
         if (command && c.letter != command) { continue; }
         printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help);
     }
-    printf("\nthis build:");
-    print_switches();
-    printf("   (make help)\n");
-}
-
-// Prints what a report of a fault has to name: version, commit and switches.
-static void print_version() {
-    printf("train_sink %s, commit %s:", VERSION, COMMIT);
-    print_switches();
-    printf("\n");
 }
 
 // Flags that have a short form.
@@ -92,6 +83,9 @@ static void usage_group(char command, FlagGroup group, const char* title,
 
 void usage(char command) {
     usage_commands(command);
+    printf("\nthis build:");
+    print_switches();
+    printf("   (make help)\n");
     if (!command) {
         printf("\nflags of a command:  train_sink COMMAND --help\n"
                "version, commit:     train_sink --version\n"
@@ -108,12 +102,8 @@ void usage(char command) {
 }
 
 void welcome() {
-    printf(
-        "train_sink trains small language models and watches where their attention "
-        "goes.\n\nusage:\n");
-    for (auto& c : COMMAND_ROWS) {
-        printf("  train_sink %-9s %-10s [flags]   %s\n", c.name, c.words, c.help);
-    }
+    printf("train_sink trains small language models and watches where their attention goes.\n\n");
+    usage_commands(0);
     printf(
         "\ntry:\n"
         "  ./train_sink train --lr 5e-3 --beta2 0.99 --weight-decay 1e-4 --warmup 20 --steps 800\n"
@@ -206,18 +196,13 @@ static const char* const GONE[][3] = {
 [[noreturn]] static void flag_unknown(const std::string& name, const std::string& value,
                                       const std::vector<FlagRow>& rows, char command) {
     for (auto& gone : GONE) {
-        if (name == gone[0]) { die(EXIT_USER, name + ": " + gone[1], gone[2]); }
+        if (name == gone[0]) { die(name + ": " + gone[1], gone[2]); }
     }
     std::string meant = flag_suggestion(name, rows, command);
     if (ends_with(meant, "=")) {
         meant += value.empty() || value[0] == '-' ? "VALUE, see make help" : value;
     }
-    die(EXIT_USER, "unknown flag " + name, meant);
-}
-
-// Dies at a flag that only other commands take, and names them.
-[[noreturn]] static void flag_of_others(const FlagRow& r, const std::string& spelled) {
-    die(EXIT_USER, spelled + ": not a flag of this command", flag_owners(r));
+    die("unknown flag " + name, meant);
 }
 
 void command_check(const Flags& f, char command) {
@@ -230,11 +215,11 @@ void command_check(const Flags& f, char command) {
     }
     for (auto& c : COMMANDS_OF_ROOMS) {
         if (f.words[0] != c.command) { continue; }
-        die(EXIT_USER, std::string(c.command) + ": stands in the folder " + c.folder +
-                           ", which this build was made without",
+        die(std::string(c.command) + ": stands in the folder " + c.folder +
+                ", which this build was made without",
             strf("git checkout %s, then make", c.folder));
     }
-    die(EXIT_USER, "got '" + f.words[0] + "', wanted a command (" + all + ") or a --flag",
+    die("got '" + f.words[0] + "', wanted a command (" + all + ") or a --flag",
         meant.empty() ? "./train_sink --help" : meant);
 }
 
@@ -255,15 +240,20 @@ Flags flags_parse(int argc, char** argv, char* command) {
             *command = c.letter;
             i = 2;
         }
-        if (*command == c.letter) { help_page() = strf("./train_sink %s --help", c.name); }
+        if (*command == c.letter) { help_page = strf("./train_sink %s --help", c.name); }
     }
     for (; i < argc; i++) {
         const std::string arg = argv[i];
         if (arg == "-h" || arg == "--help") { usage(i == 1 ? 0 : *command); exit(0); }
-        if (arg == "--version") { print_version(); exit(0); }
+        if (arg == "--version") {                        // what a report of a fault has to name
+            printf("train_sink %s, commit %s:", VERSION, COMMIT);
+            print_switches();
+            printf("\n");
+            exit(0);
+        }
         if (arg[0] != '-' || arg == "-") { f.words.push_back(arg); continue; }
         // --steps=10, or --steps 10
-        const bool has_value = arg[1] == '-' && arg.find('=') != std::string::npos;
+        const bool has_value = arg[1] == '-' && contains(arg, "=");
         const std::string name = has_value ? arg.substr(0, arg.find('=')) : arg;
         const std::string after = i + 1 < argc ? argv[i + 1] : "";
         const std::string next = has_value ? arg.substr(name.size() + 1) : after;
@@ -273,11 +263,13 @@ Flags flags_parse(int argc, char** argv, char* command) {
             if (named && (!row || r.of(*command))) { row = &r; }     // -n: of several commands
         }
         if (!row) { flag_unknown(name, next, rows, *command); }
-        if (!row->of(*command)) { flag_of_others(*row, name); }
+        if (!row->of(*command)) {
+            die(name + ": not a flag of this command", flag_owners(*row));
+        }
         const bool wants_value = row->type != FIELD_bool;
-        if (!wants_value && has_value) { die(EXIT_USER, name + ": takes no value"); }
+        if (!wants_value && has_value) { die(name + ": takes no value"); }
         if (wants_value && !has_value && i + 1 >= argc) {
-            die(EXIT_USER, name + ": got no value, wanted one");
+            die(name + ": got no value, wanted one");
         }
         flag_set(*row, name, wants_value ? next : "");
         if (wants_value && !has_value) { i++; }
@@ -299,8 +291,7 @@ std::vector<double> flag_list(const char* spelled, const std::string& text) {
     for (auto& w : split(text, ',')) {
         double v = 0;
         if (!parse_double(w, &v)) {
-            die(EXIT_USER,
-                std::string(spelled) + ": got '" + text + "', wanted numbers separated by commas");
+            die(std::string(spelled) + ": got '" + text + "', wanted numbers separated by commas");
         }
         require(!float_loses(v), std::string(spelled) + " " + w, "0, or 1e-37 or more in size");
         out.push_back(v);
@@ -317,12 +308,16 @@ std::vector<double> eps_list(const Flags& f) {
     return eps;
 }
 
+const Preset* preset_named(const std::string& name) {
+    for (auto& row : PRESET_ROWS) { if (name == row.name) { return &row; } }
+    return NULL;
+}
+
 void preset_apply(Flags* f) {
-    const Preset* p = NULL;
     if (f->model.empty()) { f->model = "bb"; }
-    for (auto& row : PRESET_ROWS) { if (f->model == row.name) { p = &row; } }
+    const Preset* p = preset_named(f->model);
     if (!p) {
-        die(EXIT_USER, "--model: got '" + f->model + "', wanted one of" PRESETS(PRESET_NAME));
+        die("--model: got '" + f->model + "', wanted one of" PRESETS(PRESET_NAME));
     }
     Arch* c = &f->arch;
     auto fill = [](int* flag, long preset) { if (!*flag) { *flag = preset; } };

@@ -4,15 +4,6 @@ shell/log.cpp -- writes a run's log, reads it back, and makes the fields of an e
 #include "../log.h"
 #include "../core/version.h"
 
-// Returns the time as 2025-01-31T23:59:59Z.
-static std::string time_text() {
-    char text[32];
-    const time_t now = time(NULL);
-    struct tm utc;
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-    return text;
-}
-
 // Tells whether the open log is what the path leads to.
 static bool log_is_at(const Log& log, const std::string& path) {
     struct stat open;
@@ -23,7 +14,11 @@ static bool log_is_at(const Log& log, const std::string& path) {
 
 void log_line(Log* log, JsonObject line) {
     if (!log->f) { return; }
-    line.text("time", time_text());
+    char now[32];
+    const time_t seconds = time(NULL);
+    struct tm utc;
+    strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
+    line.text("time", now);
     const std::string text = line.all();
     if (!log->error.empty()) {
         log->unwritten.push_back(text);
@@ -31,7 +26,7 @@ void log_line(Log* log, JsonObject line) {
     }
     const bool failed = fprintf(log->f, "%s\n", text.c_str()) < 0 || fflush(log->f);
     if (failed) {
-        log->error = log->path + ": cannot write (" + strerror(errno) + ")";
+        log->error = cannot("write", log->path);
         log->unwritten.push_back(text);
     } else if (!log_is_at(*log, log->path)) {
         log->error = log->path + ": was removed or moved while the run wrote to it";
@@ -41,7 +36,7 @@ void log_line(Log* log, JsonObject line) {
 void log_sync(Log* log) {
     if (!log->f || !log->error.empty()) { return; }
     const bool failed = fsync(fileno(log->f)) && blame(errno) == EXIT_MACHINE;   // a FIFO has none
-    if (failed) { log->error = log->path + ": cannot write (" + strerror(errno) + ")"; }
+    if (failed) { log->error = cannot("write", log->path); }
 }
 
 // Returns at most n bytes from the start of a file, n zeros if it cannot be opened.
@@ -60,9 +55,8 @@ static void log_check(const std::string& path) {
     const std::string config = "{\"event\":\"config\"";
     const std::string begin = first_bytes(path, config.size());
     const bool link = !file_exists(path);
-    const bool log = config.compare(0, begin.size(), begin) == 0;
-    if (link || !log) {
-        die(EXIT_USER, path + ": is not the log of a run, and would be replaced",
+    if (link || !starts_with(config, begin)) {
+        die(path + ": is not the log of a run, and would be replaced",
             "move it away, or choose another --out");
     }
 }
@@ -94,57 +88,44 @@ void log_each(const std::string& path,
     }
 }
 
-static bool is_event(const Json& line, const char* name) {
-    const Json* event = line.get("event");
-    return event && event->string == name;
-}
+static bool is_event(const Json& line, const char* name) { return line["event"].string == name; }
 
 void log_rewind(const std::string& path, long step, const std::vector<std::string>& unwritten) {
     if (!file_exists(path)) { return; }
     log_check(path);
     const std::string dir = directory_of(path);
-    const std::string log = path.substr(path.rfind('/') + 1);
+    const std::string log = file_name(path);
     for (auto& name : dir_list(dir)) {                   // a run was killed just here
-        if (name == log || !is_temporary(name, log)) { continue; }
-        const std::string left = dir + "/" + name;
-        unlink(left.c_str());
+        if (name != log && is_temporary(name, log)) { unlink((dir + "/" + name).c_str()); }
     }
     std::string kept;
     log_each(path, [&](const std::string& line, const Json& j) {
-        const Json* at = j.get("step");
-        const bool later = at && at->number > step;
+        const double at = json_number(j, "step", -1);
+        const bool later = at > step;
         const bool ended = is_event(j, "done") || is_event(j, "stopped");
-        const bool in_vain = is_event(j, "resume") && at && at->number >= step;
+        const bool in_vain = is_event(j, "resume") && at >= step;
         if (!later && !ended && !in_vain) { kept += line + "\n"; }
     });
     for (auto& line : unwritten) {                       // (one may have got through after all)
-        if (kept.find(line + "\n") == kept.npos) { kept += line + "\n"; }
+        if (!contains(kept, line + "\n")) { kept += line + "\n"; }
     }
     file_write(path, kept);
 }
 
-// Replaces the values of `flags` by those that a resume brought.
-static void flags_overlay(Json* flags, const Json& changed) {
-    for (auto& field : flags->fields) {
-        const Json* pair = changed.get(field.first.c_str());
-        if (pair && pair->items.size() == 2) { field.second = pair->items[1]; }
-    }
-}
-
 // Applies to *flags what a line changed, if it is a --resume from step `first` on and before `end`.
 static void line_overlay(const Json& line, double first, double end, Json* flags) {
-    const Json* changed = line.get("changed");
-    const Json* at = line.get("step");
-    if (!is_event(line, "resume") || !changed || !at) { return; }
-    const bool within = at->number >= first && at->number < end;
-    if (within) { flags_overlay(flags, *changed); }
+    const double at = json_number(line, "step", NAN);
+    if (!is_event(line, "resume") || !(at >= first && at < end)) { return; }
+    for (auto& field : flags->fields) {
+        const std::vector<Json>& pair = line["changed"][field.first].items;
+        if (pair.size() == 2) { field.second = pair[1]; }
+    }
 }
 
 Json log_flags(const std::string& path, double step) {
     Json flags;
     log_each(path, [&](const std::string&, const Json& j) {
-        const Json* began = j.get("flags");
-        if (is_event(j, "config") && began) { flags = *began; }
+        if (is_event(j, "config")) { flags = j["flags"]; }
         line_overlay(j, -INFINITY, step, &flags);
     });
     return flags;
@@ -175,12 +156,16 @@ static std::vector<std::pair<std::string, std::string>> switches_of(Arch c) {
     return all;
 }
 
+void program_fields(JsonObject* o) {
+    o->text("version", VERSION);
+    o->text("commit", COMMIT);
+    o->text("precision", PRECISION_NAME);
+    o->text("backend", BACKEND_NAME);
+}
+
 std::string program_json() {
     JsonObject o;
-    o.text("version", VERSION);
-    o.text("commit", COMMIT);
-    o.text("precision", PRECISION_NAME);
-    o.text("backend", BACKEND_NAME);
+    program_fields(&o);
     return o.all();
 }
 
@@ -200,13 +185,10 @@ std::vector<ArchRow> arch_differs(Arch* c) {
     Arch plain;
     plain.k_dims = c->HS;                                // what 0 amounts to
     std::vector<ArchRow> found;
-    const std::vector<ArchRow> ours = arch_rows(c);
-    const std::vector<ArchRow> theirs = arch_rows(&plain);
-    for (size_t i = 0; i < ours.size(); i++) {
-        const bool number = key_object(ours[i]).empty() && ours[i].type == FIELD_int;
-        const bool size = number && strcmp(ours[i].field, "tied");
-        const bool same = field_text(ours[i], false) == field_text(theirs[i], false);
-        if (is_flag(ours[i]) && !size && !same) { found.push_back(ours[i]); }
+    for (auto& [ours, theirs] : rows_apart(c, &plain)) {
+        const bool number = key_object(ours).empty() && ours.type == FIELD_int;
+        const bool size = number && strcmp(ours.field, "tied");
+        if (is_flag(ours) && !size) { found.push_back(ours); }
     }
     return found;
 }

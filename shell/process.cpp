@@ -165,7 +165,7 @@ double memory_free() {
     for (auto& line : split(file_exists(lines) ? file_read(lines) : "", '\n')) {
         const size_t memory = line.find(":memory:");
         if (line.compare(0, 3, "0::") == 0) { groups[0] += line.substr(3); }
-        if (memory != std::string::npos) { groups[1] += line.substr(memory + 8); }
+        if (memory != line.npos) { groups[1] += line.substr(memory + 8); }
     }
     for (std::string group : groups) {
         for (; group.size() >= root.size(); group.resize(group.rfind('/'))) {
@@ -225,7 +225,7 @@ void on_signals() {
 
 int terminal_columns() {
     struct winsize w;
-    const int to = fileno(progress_to());
+    const int to = fileno(progress_to);
     if (!isatty(to)) { return 0; }
     const bool known = ioctl(to, TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
     return known ? w.ws_col : 80;
@@ -236,7 +236,7 @@ void progress_show(const std::vector<std::string>& forms, int columns) {
     for (size_t i = forms.size(); i-- > 0;) {
         if ((int)forms[i].size() < columns) { line = forms[i]; }
     }
-    fprintf(progress_to(), "\r\033[K%s", line.c_str());
-    progress_open() = true;
-    fflush(progress_to());
+    fprintf(progress_to, "\r\033[K%s", line.c_str());
+    progress_open = true;
+    fflush(progress_to);
 }

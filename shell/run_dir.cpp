@@ -10,19 +10,13 @@ not theirs.
 
 // ---- the directory
 
-// Tells whether the value is the first of its table.
-static bool switch_default(const SwitchValue& s) {
-    const std::string value = s.value;
-    const std::string all = s.all;
-    return all.compare(0, value.size() + 1, value + " ") == 0;
-}
-
 // Names the model of this build: "-softmax", "-sigmoid-k".
 static std::string build_name() {
     std::string name;
     for (auto& s : SWITCH_VALUES) {
-        const bool attn = !strcmp(s.name, "ATTN");
-        if (attn || !switch_default(s)) { name += std::string("-") + s.value; }
+        const std::string value = s.value;
+        const bool is_default = starts_with(s.all, value + " ");         // the first of its table
+        if (!is_default || !strcmp(s.name, "ATTN")) { name += "-" + value; }
     }
     return name;
 }
@@ -41,8 +35,7 @@ static std::string make_run_dir(long number, const std::string& name) {
         const std::string dir = strf("runs/%04ld", number) + name;
         if (mkdir(dir.c_str(), 0777) == 0) { return dir; }
         if (errno == EEXIST) { continue; }
-        die(blame(errno), dir + ": cannot create this directory (" + strerror(errno) + ")",
-            "choose another place with --out");
+        die(blame(errno), cannot("create this directory", dir), "choose another place with --out");
     }
 }
 
@@ -67,11 +60,8 @@ void run_lock(const std::string& out) {
 static bool same_file(const std::string& a, const std::string& b) {
     struct stat one;
     struct stat two;
-    if (stat(a.c_str(), &one) || stat(b.c_str(), &two)) { return false; }
-    return same_file(one, two);
+    return !stat(a.c_str(), &one) && !stat(b.c_str(), &two) && same_file(one, two);
 }
-
-static std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 // Tells whether both paths mean one file, by whatever name, there or not.
 static bool same_place(const std::string& a, const std::string& b) {
@@ -79,15 +69,11 @@ static bool same_place(const std::string& a, const std::string& b) {
     return file_name(a) == file_name(b) && same_file(directory_of(a), directory_of(b));
 }
 
-static bool one_of(const std::string& name, const std::vector<const char*>& names) {
-    return std::any_of(names.begin(), names.end(), [&](auto n) { return name == n; });
-}
-
 // Tells whether the directory holds a run, a checkpoint, a model or shards. What is in it is not
 // ours to replace then, whichever model this command reads.
 static bool holds_work(const std::string& dir) {
     for (auto& name : dir_list(dir)) {
-        const bool mark = one_of(name, { "log.jsonl", "config.json", "manifest.json" });
+        const bool mark = name == "log.jsonl" || name == "config.json" || name == "manifest.json";
         const bool data = ends_with(name, ".safetensors") || ends_with(name, ".gguf") ||
                           ends_with(name, ".bin");
         if (mark || data) { return true; }
@@ -102,9 +88,9 @@ static bool belongs(const std::string& name) {
                                          "manifest", "state", "template" };
     const bool json = ends_with(name, ".json");
     const bool answer = json || ends_with(name, ".jsonl") || ends_with(name, ".npy");
-    if (!answer || one_of(name, { "log.jsonl", "after.json" })) { return true; }
+    if (!answer || name == "log.jsonl" || name == "after.json") { return true; }
     for (const char* word : WORDS) {
-        if (json && name.find(word) != std::string::npos) { return true; }
+        if (json && contains(name, word)) { return true; }
     }
     return false;
 }
@@ -114,9 +100,16 @@ static bool is_reserved(const std::string& name) {
     for (const char* tail : { ".safetensors", ".gguf", ".bin", ".tmp" }) {
         if (ends_with(name, tail)) { return true; }
     }
-    if (one_of(name, { "lock", "log.jsonl" })) { return true; }
-    if (name.compare(0, 5, "step_") == 0) { return true; }
+    if (name == "lock" || name == "log.jsonl" || starts_with(name, "step_")) { return true; }
     return ends_with(name, ".json") && belongs(name);
+}
+
+// Tells whether a directory is that of a run, or inside of it.
+static bool in_run(std::string dir) {
+    for (; dir.size() > 1; dir.resize(std::max<size_t>(1, dir.rfind('/')))) {
+        if (file_exists(dir + "/log.jsonl")) { return true; }
+    }
+    return false;
 }
 
 // Tells whether the path is, or would be, a file of a run, a checkpoint, a model or shards.
@@ -125,12 +118,7 @@ static bool is_work(const std::string& given) {
     const std::string name = file_name(path);
     char real[PATH_MAX];
     if (!realpath(directory_of(path).c_str(), real)) { return false; }
-    std::string dir = real;
-    bool here = holds_work(dir);
-    while (!here && dir.size() > 1) {                    // all of a run's directory
-        here = file_exists(dir + "/log.jsonl");
-        dir.resize(std::max<size_t>(1, dir.rfind('/')));
-    }
+    const bool here = holds_work(real) || in_run(real);
     return here && (is_there(path) ? belongs(name) : is_reserved(name));
 }
 
@@ -143,17 +131,12 @@ void outside_check(const std::string& given) {
         dir.pop_back();
         dir = directory_of(dir);
     }
-    dir = real;
-    bool inside = false;
+    bool inside = in_run(real);
     for (const char* mark : { "state.json", "manifest.json", "model.safetensors", "export.json" }) {
-        inside = inside || file_exists(dir + "/" + mark);
-    }
-    while (!inside && dir.size() > 1) {                  // all of a run's directory
-        inside = file_exists(dir + "/log.jsonl");
-        dir.resize(std::max<size_t>(1, dir.rfind('/')));
+        inside = inside || file_exists(std::string(real) + "/" + mark);
     }
     if (!inside) { return; }
-    die(EXIT_USER, path + ": is in a run, a model or shards, wanted a directory of its own",
+    die(path + ": is in a run, a model or shards, wanted a directory of its own",
         "choose another --out, such as my-model");
 }
 
@@ -162,12 +145,12 @@ void output_check(const std::string& path, const std::vector<std::string>& other
     const bool special = is_special(path);
     for (auto& other : others) {
         if (!special && !other.empty() && same_place(path, other)) {
-            die(EXIT_USER, path + ": already an input or output, and would be replaced",
+            die(path + ": already an input or output, and would be replaced",
                 "write to another file");
         }
     }
     if (!special && is_work(path)) {
-        die(EXIT_USER, path + ": is a file of a run, a model or shards, or would be taken for one",
+        die(path + ": is a file of a run, a model or shards, or would be taken for one",
             "write to another file, such as answer.json");
     }
     file_check(path);

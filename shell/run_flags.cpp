@@ -14,20 +14,13 @@ static bool of_one_start(const FlagRow& r) {
 }
 
 std::string flags_changed(const Json& was, const Flags& now, JsonObject* changed) {
-    const Json is = json_of(flags_json(now, COMMAND_train));
     Flags copy = now;
     for (auto& r : flag_rows(&copy)) {
-        const Json* before = was.get(r.name.c_str());
-        const Json* after = is.get(r.name.c_str());
-        if (!before || !after || of_one_start(r)) {
-            continue;
-        }
-        if (before->string == after->string && before->number == after->number) {
-            continue;
-        }
-
+        const Json* before = was.get(r.name);
+        if (!before || !r.of(COMMAND_train) || of_one_start(r)) { continue; }
         const std::string old = json_short(*before);
-        const std::string given = json_short(*after);
+        const std::string given = field_text(r, true);
+        if (old == given) { continue; }
         if (r.fixed()) {
             return flag_spelling(r.name) + ": got " + given + ", wanted " + old + " as before";
         }
@@ -38,10 +31,8 @@ std::string flags_changed(const Json& was, const Flags& now, JsonObject* changed
 
 // Sets a flag to the value that a run had, unless another is given.
 static void flag_inherit(const FlagRow& r, const Json& was) {
-    const Json* value = was.get(r.name.c_str());
-    if (!value || *r.given) {
-        return;
-    }
+    const Json* value = was.get(r.name);
+    if (!value || *r.given) { return; }
     // (0 or "" of a property may mean that it is not there, and cannot be set)
     if (r.of_model && value->string == field_text(r, false)) { return; }
     if (r.type == FIELD_bool) {
@@ -106,12 +97,9 @@ std::string run_started(const std::string& out) {
 }
 
 std::string run_started_from(const Json& state, const std::string& out) {
-    const Json* where = state.get("directory");
-    if (!where || where->string.empty()) {
-        return ".";
-    }
-    const bool whole = where->string[0] == '/';
-    return whole ? where->string : out + "/" + where->string;
+    const std::string& where = state["directory"].string;
+    if (where.empty()) { return "."; }
+    return where[0] == '/' ? where : out + "/" + where;
 }
 
 // Tells whether the source can be read from here. *bare is its name without a weight.
@@ -142,7 +130,7 @@ void source_require(const std::string& name, const std::string& again) {
     if (source_here(name, &bare)) {
         return;
     }
-    hint_also().clear();                                 // the checkpoint has no fault
-    die(EXIT_USER, bare + ": the run was trained on this, and it is not there anymore",
+    hint_also.clear();                                 // the checkpoint has no fault
+    die(bare + ": the run was trained on this, and it is not there anymore",
         "if it was moved: " + again + " -d PATH");
 }

@@ -11,22 +11,10 @@ by hashes that none was edited.
 // Returns 40 for step_40, -1 for another name. tail: ".tmp", ".old" or "".
 static long step_named(const std::string& name, const std::string& tail = "") {
     long step = -1;
-    if (name.compare(0, 5, "step_") || !ends_with(name, tail)) { return -1; }
+    if (!starts_with(name, "step_") || !ends_with(name, tail)) { return -1; }
     const std::string digits = name.substr(5, name.size() - 5 - tail.size());
     const bool number = parse_long(digits, &step) && digits == strf("%ld", step);
     return number ? step : -1;
-}
-
-static bool is_true(const Json& object, const char* key) {
-    const Json* value = object.get(key);
-    return value && value->type == Json::BOOL && value->number;
-}
-
-// Tells whether the run keeps the optimizer's state of its newest checkpoint alone.
-static bool keeps_last_only(const Json& state) {
-    const Json* flags = state.get("flags");
-    const Json* keeps = flags ? flags->get("save_optimizer") : NULL;
-    return keeps && keeps->string == "last";
 }
 
 std::vector<Saved> saves_of(const std::string& out) {
@@ -36,13 +24,9 @@ std::vector<Saved> saves_of(const std::string& out) {
         const long step = step_named(name);
         if (step < 0 || !file_exists(dir + "/state.json")) { continue; }
         const Json state = state_of(dir);
-        Saved saved;
-        saved.step = step;
-        saved.dir = dir;
-        saved.automatic = is_true(state, "automatic");
-        saved.optimizer = file_exists(dir + "/optimizer.safetensors");
-        saved.last_only = keeps_last_only(state);
-        all.push_back(saved);
+        all.push_back({ step, dir, state["automatic"].number != 0,
+                        file_exists(dir + "/optimizer.safetensors"),
+                        state["flags"]["save_optimizer"].string == "last" });
     }
     auto earlier = [](const Saved& a, const Saved& b) { return a.step < b.step; };
     std::sort(all.begin(), all.end(), earlier);
@@ -72,7 +56,7 @@ static bool saves_all_ours(const std::string& dir) {
                                       "ema.safetensors" };
     for (auto& f : files->fields) { ours.push_back(f.first); }
     for (auto& name : dir_list(dir)) {
-        if (!std::count(ours.begin(), ours.end(), name)) { return false; }
+        if (!has(ours, name)) { return false; }
     }
     return true;
 }
@@ -112,8 +96,7 @@ std::string checkpoint_in(const std::string& path) {
     long step;
     const std::string newest = checkpoint_latest(path, &step);
     if (newest.empty()) { return path; }
-    const std::string run = printable(path);
-    fprintf(stderr, "note   %s: its newest checkpoint is step_%ld\n", run.c_str(), step);
+    note(path + strf(": its newest checkpoint is step_%ld", step));
     return newest;
 }
 
@@ -143,7 +126,7 @@ std::string state_sealed(const JsonObject& state,
 }
 
 [[noreturn]] static void die_edited(const std::string& dir, const std::string& what) {
-    die(EXIT_USER, what, "--init " + dir + " and another --out begin a new run from it as it is");
+    die(what, "--init " + dir + " and another --out begin a new run from it as it is");
 }
 
 void state_check(const std::string& dir) {

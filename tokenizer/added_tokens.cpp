@@ -37,38 +37,6 @@ void added_insert(AddedTree* tree, const std::string& text, int index) {
     tree->token[node] = index;
 }
 
-// Returns where the two bytes stand next to each other, or a place up to eight bytes before the end
-// of the text if they do not: eight places are compared at a time.
-static size_t find_two(const char* s, size_t i, size_t n, const char* two) {
-    const uint64_t ones = 0x0101010101010101ull;
-    const uint64_t high = 0x80 * ones;
-    const uint64_t first = (unsigned char)two[0] * ones;
-    const uint64_t second = (unsigned char)two[1] * ones;
-    for (; i + 9 <= n; i += 8) {
-        uint64_t here;
-        uint64_t next;
-        memcpy(&here, s + i, 8);
-        memcpy(&next, s + i + 1, 8);
-        const uint64_t differ = (here ^ first) | (next ^ second);    // a zero byte: both agree
-        const uint64_t agree = (differ - ones) & ~differ & high;
-        if (agree) { return i + (__builtin_ctzll(agree) >> 3); }
-    }
-    return i;
-}
-
-// Returns the first place at or after s[i] where `start` may begin, n if there is none. Compares
-// its first two bytes.
-static size_t find_start(const char* s, size_t i, size_t n, const std::string& start) {
-    if (start.size() < 2) {
-        const void* place = memchr(s + i, start[0], n - i);
-        return place ? (const char*)place - s : n;
-    }
-    for (i = find_two(s, i, n, start.data()); i + 1 < n; i++) {
-        if (s[i] == start[0] && s[i + 1] == start[1]) { return i; }
-    }
-    return n;
-}
-
 // Returns the longest added token that begins at s[begin].
 static AddedMatch match_at(const Tokenizer& t, const AddedTree& tree, const char* s, size_t begin,
                            size_t n) {
@@ -89,10 +57,9 @@ AddedMatch added_find(const Tokenizer& t, const AddedTree& tree, const char* s, 
                       size_t n) {
     if (tree.token.empty()) { return AddedMatch(); }
     for (; i < n; i++) {
-        if (!tree.start.empty()) {
-            i = find_start(s, i, n, tree.start);
-            if (i == n) { break; }
-        }
+        const void* start = memmem(s + i, n - i, tree.start.data(), tree.start.size());
+        if (!start) { break; }
+        i = (const char*)start - s;
         const bool begins = tree.first[(unsigned char)s[i]] != 0;
         if (!begins) { continue; }
         const AddedMatch match = match_at(t, tree, s, i, n);

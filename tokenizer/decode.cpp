@@ -47,7 +47,7 @@ bool byte_level_to_raw(const std::string& s, std::string* raw) {
 }
 
 int fallback_byte(const std::string& s) {
-    const bool framed = s.size() == 6 && s.compare(0, 3, "<0x") == 0 && s[5] == '>';
+    const bool framed = s.size() == 6 && starts_with(s, "<0x") && s[5] == '>';
     if (!framed) { return -1; }
     const bool digits = isxdigit((unsigned char)s[3]) && isxdigit((unsigned char)s[4]);
     return digits ? (int)strtol(s.substr(3, 2).c_str(), NULL, 16) : -1;
@@ -62,15 +62,6 @@ static std::string joined(const Texts& tokens) {
     std::string all;
     for (auto& token : tokens) { all += token; }
     return all;
-}
-
-// Joins the bytes of all tokens. A token with other characters than its alphabet stays as it is.
-static void decode_bytes(Texts* tokens) {
-    std::string all;
-    std::string bytes;
-    for (auto& token : *tokens) { all += byte_level_to_raw(token, &bytes) ? bytes : token; }
-    utf8_repair(&all);
-    tokens->assign(1, all);
 }
 
 // Joins each run of tokens <0xHH> to the text they spell, or to one U+FFFD per byte.
@@ -118,14 +109,9 @@ static void decode_strip(const Step& step, std::string* token) {
     *token = token->substr(begin, end - begin);
 }
 
-static void decode_metaspace(const Step& step, Texts* tokens) {
-    for (size_t i = 0; i < tokens->size(); i++) {
-        const bool dropped = i == 0 && step.number != PREPEND_NEVER;
-        replace_all(&(*tokens)[i], step.pattern, dropped ? "" : " ");
-    }
-}
-
 static void decode_step(const Step& step, Texts* tokens) {
+    std::string all;
+    std::string bytes;
     switch (step.kind) {
         case DECODE_REPLACE:
             for (auto& token : *tokens) { replace_all(&token, step.pattern, step.content); }
@@ -133,8 +119,10 @@ static void decode_step(const Step& step, Texts* tokens) {
         case DECODE_FUSE:
             tokens->assign(1, joined(*tokens));
             break;
-        case DECODE_BYTES:
-            decode_bytes(tokens);
+        case DECODE_BYTES:               // a token with other characters stays as it is
+            for (auto& token : *tokens) { all += byte_level_to_raw(token, &bytes) ? bytes : token; }
+            utf8_repair(&all);
+            tokens->assign(1, all);
             break;
         case DECODE_FALLBACK:
             decode_fallback(tokens);
@@ -143,38 +131,25 @@ static void decode_step(const Step& step, Texts* tokens) {
             for (auto& token : *tokens) { decode_strip(step, &token); }
             break;
         default:
-            decode_metaspace(step, tokens);
+            for (size_t i = 0; i < tokens->size(); i++) {
+                const bool dropped = i == 0 && step.number != PREPEND_NEVER;
+                replace_all(&(*tokens)[i], step.pattern, dropped ? "" : " ");
+            }
     }
 }
 
 // ----------------------------------------------------------------------------
 // decode
 
-static std::string decode_numbers(const int* ids, size_t n) {
-    std::string out;
-    for (size_t i = 0; i < n; i++) {
-        if (i > 0) { out += " "; }
-        out += strf("%d", ids[i]);
-    }
-    return out;
-}
-
-static std::string decode_raw_bytes(const int* ids, size_t n, bool skip_special) {
-    std::string out;
-    for (size_t i = 0; i < n; i++) {
-        const bool byte = ids[i] >= 0 && ids[i] < 256;
-        if (byte) { out += (char)ids[i]; }
-        if (ids[i] == 256 && !skip_special) { out += "<|endoftext|>"; }
-    }
-    return out;
-}
-
 std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n, bool skip_special) {
-    if (t.kind == TOKENIZER_IDS) { return decode_numbers(ids, n); }
-    if (t.kind == TOKENIZER_BYTES) { return decode_raw_bytes(ids, n, skip_special); }
+    std::string out;
     Texts tokens;
     for (size_t i = 0; i < n; i++) {
         const int id = ids[i];
+        if (t.kind == TOKENIZER_IDS) { tokens.push_back(strf("%d", id)); }
+        if (t.kind == TOKENIZER_BYTES && id >= 0 && id < 256) { out += (char)id; }
+        if (t.kind == TOKENIZER_BYTES && id == 256 && !skip_special) { out += "<|endoftext|>"; }
+        if (t.kind != TOKENIZER_BPE) { continue; }
         const bool known = id >= 0 && id < t.vocab_size && !t.text[id].empty();
         const bool skipped = known && skip_special && t.special[id];
         if (known && !skipped) { tokens.push_back(t.text[id]); }
@@ -182,7 +157,6 @@ std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n, bool 
     for (auto& step : t.decoder) { decode_step(step, &tokens); }
     if (!t.decoder.empty()) { return joined(tokens); }
 
-    std::string out;
     for (size_t i = 0; i < tokens.size(); i++) {
         if (i > 0) { out += " "; }
         out += tokens[i];
@@ -204,15 +178,15 @@ int ids_needed(const Tokenizer& t) {
 void vocabulary_check(const Tokenizer& t, int V) {
     const int needed = ids_needed(t);
     if (needed <= V) { return; }
-    die(EXIT_USER, "tokenizer " + t.name + strf(": got %d ids, wanted at most the model's %d",
-                                                needed, V),
+    die("tokenizer " + t.name + strf(": got %d ids, wanted at most the model's %d",
+                                     needed, V),
         "give the tokenizer that the model was trained with");
 }
 
 void ids_check(const Tokenizer& t, const int* ids, size_t n, int V) {
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < V) { continue; }
-        die(EXIT_USER, strf("the text has token %d, ", ids[i]) + json_str(token_text(t, ids[i])) +
+        die(strf("the text has token %d, ", ids[i]) + json_str(token_text(t, ids[i])) +
             strf(", and the model has %d ids", V), "leave that token out of the text");
     }
 }

@@ -83,7 +83,7 @@ static void reserve_ids(size_t bytes, Ids* out) {
 void tokenizer_encode_to(const Tokenizer& t, const char* s, size_t n, bool document_start,
                          Ids* out) {
     if (t.kind == TOKENIZER_IDS) {
-        die(EXIT_USER, "text: these data have no tokenizer, only ids",
+        die("text: these data have no tokenizer, only ids",
             "give one with --tokenizer tokenizer.json");
     }
     if (t.kind == TOKENIZER_BYTES) {

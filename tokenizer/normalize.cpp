@@ -9,13 +9,13 @@ void replace_all(std::string* s, const std::string& pattern, const std::string& 
     size_t done = 0;
     for (;;) {
         const size_t place = s->find(pattern, done);
-        if (place == std::string::npos) { break; }
+        if (place == s->npos) { break; }
         out.append(*s, done, place - done);
         out += content;
         done = place + pattern.size();
     }
     if (done == 0) { return; }
-    out.append(*s, done, std::string::npos);
+    out.append(*s, done, s->npos);
     s->swap(out);
 }
 

@@ -42,7 +42,7 @@ static Stretches find_pattern(const std::string& piece, const std::string& patte
     size_t done = 0;
     for (;;) {
         const size_t place = piece.find(pattern, done);
-        if (place == std::string::npos) { break; }
+        if (place == piece.npos) { break; }
         const size_t end = place + pattern.size();
         if (place > done) { found.push_back({ done, place, invert }); }
         found.push_back({ place, end, !invert });
@@ -115,7 +115,7 @@ static void split_metaspace(const Step& step, std::string piece, bool at_start,
                             std::vector<std::string>* out) {
     const std::string& block = step.pattern;
     replace_all(&piece, " ", block);
-    const bool has_block = piece.compare(0, block.size(), block) == 0;
+    const bool has_block = starts_with(piece, block);
     const bool wants_block = step.number == PREPEND_ALWAYS ||
                              (step.number == PREPEND_FIRST && at_start);
     if (wants_block && !has_block) { piece = block + piece; }

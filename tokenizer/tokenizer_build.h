@@ -10,14 +10,37 @@ tokenizer_build.h -- how a tokenizer is built from its files. Who calls what:
 #define TOKENIZER_BUILD_H
 #include "../tokenizer.h"
 
-// What loading needs to say an error with, and nothing else.
-struct TokenizerFile { std::string path; };
+// A tokenizer while it is read.
+struct TokenizerBuild : Tokenizer {
+    std::string path;                                    // of its file
+    std::unordered_map<std::string, int> vocab;          // token -> id
+    std::unordered_map<std::string, size_t> places;      // of an added token -> its index in added
+    int next_id = 0;                                     // of an added token without one
+};
+
+// Returns the path of a file beside its own.
+inline std::string beside(const TokenizerBuild* t, const std::string& name) {
+    return t->path.substr(0, t->path.rfind('/') + 1) + name;
+}
 
 // Dies of what is wrong with the file.
-[[noreturn]] void refuse(const TokenizerFile& f, const std::string& what,
+[[noreturn]] void refuse(const TokenizerBuild* t, const std::string& what,
                          const std::string& hint = "");
 
-typedef std::unordered_map<std::string, int> Vocab;      // token -> id
+// Returns the id of a text as a token, -1 if it is none.
+int token_id(const TokenizerBuild& t, const std::string& text);
+
+// Returns the added token of a text, NULL if there is none.
+AddedToken* added_token(TokenizerBuild* t, const std::string& text);
+
+// Adds a token, which is not there yet. It gets the id that it has in the vocabulary, else the next
+// free one: the id in the file is not believed.
+void token_add(TokenizerBuild* t, AddedToken token);
+
+// Reads the flags of a token, an object; those of a mere text are the usual ones. Dies of one that
+// is not supported, by the name `where`.
+AddedToken token_of(const Json& v, const std::string& text, bool special, const std::string& where);
+
 typedef std::vector<std::pair<std::string, std::string>> TokenPairs;
 
 // The limits of what a file from elsewhere may ask for, so that time and memory stay linear in its
@@ -34,12 +57,11 @@ enum {
 // JSON of a tokenizer
 
 // Returns a field of this type; dies if there is none.
-const Json& json_need(const TokenizerFile& f, const Json& j, const char* key, Json::Type type);
+const Json& json_need(const TokenizerBuild* t, const Json& j, const char* key, Json::Type type);
 
 // Returns a whole number; dies of anything else.
-int json_int(const TokenizerFile& f, const Json& j, const char* key);
+int json_int(const TokenizerBuild* t, const Json& j, const char* key);
 
-bool json_null(const Json* v);
 std::string json_string(const Json& j, const char* key);
 bool json_true(const Json& j, const char* key, bool absent = false);
 
@@ -47,28 +69,24 @@ bool json_true(const Json& j, const char* key, bool absent = false);
 // parts
 
 // Adds the steps of one component of the file. stage: "normalizer", "pre_tokenizer", "decoder".
-void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::string& stage,
-                     const Json* component, int depth = 0);
+void tokenizer_steps(TokenizerBuild* t, const std::string& stage, const Json& component,
+                     int depth = 0);
 
 // Reads the post_processor: the ids that go around a text.
-void tokenizer_template(const TokenizerFile& f, Tokenizer* t, const Json* component,
-                        int depth = 0);
+void tokenizer_template(TokenizerBuild* t, const Json& component, int depth = 0);
 
-// Reads tokenizer.json, already parsed. dir: where the files beside it are.
-void tokenizer_load_json(const TokenizerFile& f, Tokenizer* t, Vocab* vocab, const std::string& dir,
-                         const Json& j);
+// Reads tokenizer.json, already parsed.
+void tokenizer_load_json(TokenizerBuild* t, const Json& j);
 
 // Completes a tokenizer by the files beside its own: added and special tokens, BOS and EOS, what
 // goes around a text. pair: it is vocab.json and merges.txt, which say nothing but the merges.
-void tokenizer_config(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab,
-                      const std::string& dir, bool pair);
+void tokenizer_config(TokenizerBuild* t, bool pair);
 
 // Sets everything that follows from vocabulary and components.
-void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab);
+void tokenizer_finish(TokenizerBuild* t);
 
 // Turns pairs of tokens, in the order of their ranks, into the merges of a tokenizer.
-void tokenizer_merges(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab,
-                      const TokenPairs& list);
+void tokenizer_merges(TokenizerBuild* t, const TokenPairs& list);
 
 // Makes the hash table of these merges. Of a pair that is there twice, the last counts.
 void merges_table(Tokenizer* t, const std::vector<Merge>& list);

@@ -8,21 +8,18 @@ limits, and where a text may be cut.
 #include "split.h"
 #include "tokenizer_build.h"
 
-void tokenizer_merges(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab,
-                      const TokenPairs& list) {
+void tokenizer_merges(TokenizerBuild* t, const TokenPairs& list) {
     std::vector<Merge> merges;
-    const auto missing = vocab.end();
-    for (size_t rank = 0; rank < list.size(); rank++) {
-        const auto& [a, b] = list[rank];
-        const auto left = vocab.find(a);
-        const auto right = vocab.find(b);
-        const auto made = vocab.find(a + b);
-        if (left == missing || right == missing || made == missing) {
-            refuse(f, strf("merge %zu: %s + %s: not all in the vocabulary", rank + 1, a.c_str(),
-                           b.c_str()));
+    for (auto& [a, b] : list) {
+        const int left = token_id(*t, a);
+        const int right = token_id(*t, b);
+        const int made = token_id(*t, a + b);
+        if (left < 0 || right < 0 || made < 0) {
+            refuse(t, strf("merge %zu: ", merges.size() + 1) + a + " + " + b +
+                          ": not all in the vocabulary");
         }
-        const uint64_t pair = (uint64_t)left->second << 32 | (uint32_t)right->second;
-        merges.push_back({ pair, (uint32_t)rank, (uint32_t)made->second });
+        const uint64_t pair = (uint64_t)left << 32 | (uint32_t)right;
+        merges.push_back({ pair, (uint32_t)merges.size(), (uint32_t)made });
     }
     merges_table(t, merges);
 }
@@ -31,18 +28,18 @@ void tokenizer_merges(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab,
 // limits
 
 // Dies of added tokens that are too long, one or all.
-static void check_added(const TokenizerFile& f, const Tokenizer& t) {
+static void check_added(const TokenizerBuild* t) {
     size_t all = 0;
-    for (auto& token : t.added) {
+    for (auto& token : t->added) {
         const size_t bytes = token.text.size();
         all += bytes;
         if (bytes > ADDED_LONGEST) {
-            refuse(f, strf("an added token of %zu bytes, wanted at most %d", bytes,
+            refuse(t, strf("an added token of %zu bytes, wanted at most %d", bytes,
                            (int)ADDED_LONGEST));
         }
     }
     if (all > ADDED_BYTES) {
-        refuse(f, strf("added tokens of %zu bytes in all, wanted at most %d", all,
+        refuse(t, strf("added tokens of %zu bytes in all, wanted at most %d", all,
                        (int)ADDED_BYTES));
     }
 }
@@ -61,15 +58,16 @@ static double step_growth(const Step& step) {
 }
 
 // Dies if a stage has too many components, or they can make a text too much longer.
-static void check_steps(const TokenizerFile& f, const char* stage, const std::vector<Step>& steps) {
+static void check_steps(const TokenizerBuild* t, const char* stage,
+                        const std::vector<Step>& steps) {
     double growth = 1;
     for (auto& step : steps) { growth *= step_growth(step); }
     if (steps.size() > STEPS_MOST) {
-        refuse(f, strf("%s: got %zu components, wanted at most %d", stage, steps.size(),
+        refuse(t, strf("%s: got %zu components, wanted at most %d", stage, steps.size(),
                        (int)STEPS_MOST));
     }
     if (growth > GROWTH_MOST) {
-        refuse(f, strf("%s: can make a text %g times as long, wanted at most %d", stage, growth,
+        refuse(t, strf("%s: can make a text %g times as long, wanted at most %d", stage, growth,
                        (int)GROWTH_MOST));
     }
 }
@@ -80,7 +78,7 @@ static void check_steps(const TokenizerFile& f, const char* stage, const std::ve
 // Tells whether some token goes on behind a line's end.
 static bool token_crosses_lines(const Tokenizer& t) {
     for (auto& token : t.raw) {
-        if (token.size() > 1 && token.find('\n') != std::string::npos) { return true; }
+        if (token.size() > 1 && contains(token, "\n")) { return true; }
     }
     return false;
 }
@@ -108,8 +106,7 @@ static bool can_cut_at_lines(const Tokenizer& t) {
         if (step.kind != NORM_NFC && step.kind != NORM_PREPEND && !blanks) { return false; }
     }
     for (auto& token : t.added) {
-        const bool line = token.text.find('\n') != std::string::npos;
-        if (token.lstrip || token.rstrip || line) { return false; }
+        if (token.lstrip || token.rstrip || contains(token.text, "\n")) { return false; }
     }
     if (!whole) { return true; }
     if (token_crosses_lines(t)) { return false; }
@@ -127,8 +124,8 @@ static bool can_cut_at_spaces(const Tokenizer& t) {
     }
     for (auto& step : t.splitter) { words = words || is_known_split(step); }
     for (auto& token : t.added) {
-        const bool blank = token.text.find_first_not_of(' ') == std::string::npos;
-        if (!blank && token.text.find(' ') != std::string::npos) { return false; }
+        const bool blank = token.text.find_first_not_of(' ') == token.text.npos;
+        if (!blank && contains(token.text, " ")) { return false; }
     }
     return t.cut_at_lines && words;
 }
@@ -136,10 +133,10 @@ static bool can_cut_at_spaces(const Tokenizer& t) {
 // ----------------------------------------------------------------------------
 // tables
 
-static void set_texts(Tokenizer* t, const Vocab& vocab) {
+static void set_texts(TokenizerBuild* t) {
     t->text.assign(t->vocab_size, "");
     t->special.assign(t->vocab_size, 0);
-    for (auto& [token, id] : vocab) { t->text[id] = token; }
+    for (auto& [token, id] : t->vocab) { t->text[id] = token; }
     for (size_t k = 0; k < t->added.size(); k++) {
         const AddedToken& added = t->added[k];
         std::string text = added.text;
@@ -158,19 +155,19 @@ static void set_texts(Tokenizer* t, const Vocab& vocab) {
 
 // Tells whether a token has a U+2581 after anything else than another one.
 static bool has_inner_block(const std::string& token) {
-    for (size_t k = token.find(BLOCK, 1); k != std::string::npos; k = token.find(BLOCK, k + 3)) {
+    for (size_t k = token.find(BLOCK, 1); k != token.npos; k = token.find(BLOCK, k + 3)) {
         const bool follows_block = k >= 3 && token.compare(k - 3, 3, BLOCK) == 0;
         if (!follows_block) { return true; }
     }
     return false;
 }
 
-static void set_slots(Tokenizer* t, const Vocab& vocab) {
+static void set_slots(TokenizerBuild* t) {
     const size_t size = table_size(t->vocab_size);
     t->slots.assign(size, -1);
     t->cut_at_blocks = !t->byte_level;
     std::string bytes;
-    for (auto& [token, id] : vocab) {
+    for (auto& [token, id] : t->vocab) {
         // pieces are bytes: they never equal a token of other characters
         if (t->byte_level && !byte_level_to_raw(token, &bytes)) { continue; }
         const std::string& raw = t->byte_level ? bytes : token;
@@ -181,15 +178,15 @@ static void set_slots(Tokenizer* t, const Vocab& vocab) {
     }
 }
 
-static void set_byte_ids(Tokenizer* t, const Vocab& vocab) {
+static void set_byte_ids(TokenizerBuild* t) {
     for (int byte = 0; byte < 256; byte++) {
         const char character = (char)byte;
         if (t->byte_level) {
             t->byte_id[byte] = token_find(*t, &character, 1);
             continue;
         }
-        const auto hex = vocab.find(strf("<0x%02X>", byte));
-        t->byte_id[byte] = hex == vocab.end() ? -1 : hex->second;
+        const auto hex = t->vocab.find(strf("<0x%02X>", byte));
+        t->byte_id[byte] = hex == t->vocab.end() ? -1 : hex->second;
     }
 }
 
@@ -209,19 +206,19 @@ static void set_whole(Tokenizer* t) {
     }
 }
 
-void tokenizer_finish(const TokenizerFile& f, Tokenizer* t, const Vocab& vocab) {
-    for (auto& [token, id] : vocab) { t->vocab_size = std::max(t->vocab_size, id + 1); }
+void tokenizer_finish(TokenizerBuild* t) {
+    for (auto& [token, id] : t->vocab) { t->vocab_size = std::max(t->vocab_size, id + 1); }
     for (auto& added : t->added) { t->vocab_size = std::max(t->vocab_size, added.id + 1); }
-    if (t->vocab_size > 4 * 1000000 + 16 * (long)vocab.size()) {
-        refuse(f, strf("got an id of %d for %zu tokens", t->vocab_size - 1, vocab.size()));
+    if (t->vocab_size > 4 * 1000000 + 16 * (long)t->vocab.size()) {
+        refuse(t, strf("got an id of %d for %zu tokens", t->vocab_size - 1, t->vocab.size()));
     }
-    check_added(f, *t);
-    check_steps(f, "normalizer", t->normalizer);
-    check_steps(f, "pre_tokenizer", t->splitter);
-    check_steps(f, "decoder", t->decoder);
-    set_texts(t, vocab);
-    set_slots(t, vocab);
-    set_byte_ids(t, vocab);
+    check_added(t);
+    check_steps(t, "normalizer", t->normalizer);
+    check_steps(t, "pre_tokenizer", t->splitter);
+    check_steps(t, "decoder", t->decoder);
+    set_texts(t);
+    set_slots(t);
+    set_byte_ids(t);
     t->cut_at_lines = can_cut_at_lines(*t);
     t->cut_at_spaces = can_cut_at_spaces(*t);
     set_whole(t);

@@ -40,20 +40,12 @@ static const KnownRegex KNOWN_REGEXES[] = {
       SPLIT_CL100K, INT_MAX },
 };
 
-static const KnownRegex* known_regex(const std::string& regex) {
-    for (auto& row : KNOWN_REGEXES) {
-        if (regex == row.regex) { return &row; }
-    }
-    return NULL;
-}
-
 // ----------------------------------------------------------------------------
 // components
 
 // A component while its steps are made.
 struct Component {
-    const TokenizerFile& f;
-    Tokenizer* t;
+    TokenizerBuild* t;
     std::string stage;
     const Json& json;
     std::vector<Step>* steps;                            // of its stage
@@ -66,36 +58,39 @@ struct Component {
 
     // The pattern, {"String": ..} or {"Regex": ..}.
     std::string pattern(const char* form) const {
-        return json_string(json_need(f, json, "pattern", Json::OBJECT), form);
+        return json_string(json_need(t, json, "pattern", Json::OBJECT), form);
     }
 
-    std::string text(const char* key) const { return json_need(f, json, key, Json::STRING).string; }
+    std::string text(const char* key) const { return json_need(t, json, key, Json::STRING).string; }
 
     [[noreturn]] void reject(const std::string& what, const std::string& hint = "") const {
-        refuse(f, stage + ": " + what, hint);
+        refuse(t, stage + ": " + what, hint);
     }
 };
 
-[[noreturn]] static void unknown_component(const TokenizerFile& f, const std::string& stage,
+[[noreturn]] static void unknown_component(const TokenizerBuild* t, const std::string& stage,
                                            const std::string& type) {
     const std::string name = type.empty() ? "without a type" : type;
-    refuse(f, stage + ": unknown component " + name, ONLY_EXACT);
+    refuse(t, stage + ": unknown component " + name, ONLY_EXACT);
 }
 
-static void add_nfc(const Component& c) { c.add(NORM_NFC); }
-static void add_prepend(const Component& c) { c.add(NORM_PREPEND)->content = c.text("prepend"); }
+// Those that are one step. kind: of the step that a row of COMPONENTS makes.
+
+static void add_plain(const Component& c, StepKind kind) { c.add(kind); }
+
+static void add_prepend(const Component& c, StepKind kind) {
+    c.add(kind)->content = c.text("prepend");
+}
 
 static void add_replace(const Component& c, StepKind kind) {
     const std::string pattern = c.pattern("String");
-    if (pattern.empty()) { unknown_component(c.f, c.stage, "Replace"); }
+    if (pattern.empty()) { unknown_component(c.t, c.stage, "Replace"); }
     Step* step = c.add(kind);
     step->pattern = pattern;
     step->content = c.text("content");
 }
-static void add_norm_replace(const Component& c) { add_replace(c, NORM_REPLACE); }
-static void add_decode_replace(const Component& c) { add_replace(c, DECODE_REPLACE); }
 
-static void add_byte_level(const Component& c) {
+static void add_byte_level(const Component& c, StepKind) {
     c.t->byte_level = true;
     if (json_true(c.json, "add_prefix_space", true)) { c.add(SPLIT_PREFIX); }
     if (json_true(c.json, "use_regex", true)) { c.add(SPLIT_GPT2); }
@@ -111,7 +106,7 @@ static int behavior_of(const Component& c) {
     c.reject("unknown behavior " + behavior);
 }
 
-static void add_split(const Component& c) {
+static void add_split(const Component& c, StepKind) {
     const std::string regex = c.pattern("Regex");
     const int behavior = behavior_of(c);
     const bool invert = json_true(c.json, "invert");
@@ -123,7 +118,8 @@ static void add_split(const Component& c) {
         if (step->pattern.empty()) { c.reject("Split without a pattern"); }
         return;
     }
-    const KnownRegex* known = known_regex(regex);
+    const KnownRegex* known = NULL;
+    for (auto& row : KNOWN_REGEXES) { if (regex == row.regex) { known = &row; } }
     const bool keeps = behavior == ISOLATED && !invert;
     const bool removes_rest = behavior == REMOVED && invert;
     // those written by hand match all of any text, so that isolating the matches and keeping them
@@ -141,8 +137,8 @@ static void add_split(const Component& c) {
              "add it to KNOWN_REGEXES in tokenizer/tokenizer_steps.cpp, with its splitter");
 }
 
-static void add_digits(const Component& c) {
-    c.add(SPLIT_DIGITS)->flag = json_true(c.json, "individual_digits");
+static void add_digits(const Component& c, StepKind kind) {
+    c.add(kind)->flag = json_true(c.json, "individual_digits");
 }
 
 static int prepend_scheme(const Component& c) {
@@ -163,40 +159,35 @@ static void add_metaspace(const Component& c, StepKind kind) {
     step->number = prepend_scheme(c);
     step->flag = json_true(c.json, "split", true);
 }
-static void add_split_metaspace(const Component& c) { add_metaspace(c, SPLIT_METASPACE); }
-static void add_decode_metaspace(const Component& c) { add_metaspace(c, DECODE_METASPACE); }
 
-static void add_decode_bytes(const Component& c) { c.add(DECODE_BYTES); }
-static void add_decode_fallback(const Component& c) { c.add(DECODE_FALLBACK); }
-static void add_decode_fuse(const Component& c) { c.add(DECODE_FUSE); }
-
-static void add_decode_strip(const Component& c) {
-    Step* step = c.add(DECODE_STRIP);
+static void add_strip(const Component& c, StepKind kind) {
+    Step* step = c.add(kind);
     step->pattern = c.text("content");
-    step->number = json_int(c.f, c.json, "start");
-    step->stop = json_int(c.f, c.json, "stop");
+    step->number = json_int(c.t, c.json, "start");
+    step->stop = json_int(c.t, c.json, "stop");
     if (step->pattern.empty()) { c.reject("Strip without content"); }
 }
 
 struct ComponentRow {
     const char* stage;
     const char* type;
-    void (*add)(const Component&);
+    void (*add)(const Component&, StepKind);
+    StepKind kind;
 };
 static const ComponentRow COMPONENTS[] = {
-    { "normalizer",    "NFC",          add_nfc },
-    { "normalizer",    "Prepend",      add_prepend },
-    { "normalizer",    "Replace",      add_norm_replace },
-    { "pre_tokenizer", "ByteLevel",    add_byte_level },
-    { "pre_tokenizer", "Split",        add_split },
-    { "pre_tokenizer", "Digits",       add_digits },
-    { "pre_tokenizer", "Metaspace",    add_split_metaspace },
-    { "decoder",       "Replace",      add_decode_replace },
-    { "decoder",       "Metaspace",    add_decode_metaspace },
-    { "decoder",       "ByteLevel",    add_decode_bytes },
-    { "decoder",       "ByteFallback", add_decode_fallback },
-    { "decoder",       "Fuse",         add_decode_fuse },
-    { "decoder",       "Strip",        add_decode_strip },
+    { "normalizer",    "NFC",          add_plain,      NORM_NFC },
+    { "normalizer",    "Prepend",      add_prepend,    NORM_PREPEND },
+    { "normalizer",    "Replace",      add_replace,    NORM_REPLACE },
+    { "pre_tokenizer", "ByteLevel",    add_byte_level, SPLIT_GPT2 },
+    { "pre_tokenizer", "Split",        add_split,      SPLIT_STRING },
+    { "pre_tokenizer", "Digits",       add_digits,     SPLIT_DIGITS },
+    { "pre_tokenizer", "Metaspace",    add_metaspace,  SPLIT_METASPACE },
+    { "decoder",       "Replace",      add_replace,    DECODE_REPLACE },
+    { "decoder",       "Metaspace",    add_metaspace,  DECODE_METASPACE },
+    { "decoder",       "ByteLevel",    add_plain,      DECODE_BYTES },
+    { "decoder",       "ByteFallback", add_plain,      DECODE_FALLBACK },
+    { "decoder",       "Fuse",         add_plain,      DECODE_FUSE },
+    { "decoder",       "Strip",        add_strip,      DECODE_STRIP },
 };
 
 // The stages: the key of a Sequence's list, and where the steps go.
@@ -211,22 +202,17 @@ static const StageRow STAGES[] = {
     { "decoder",       "decoders",      &Tokenizer::decoder },
 };
 
-static const StageRow& stage_row(const std::string& stage) {
+void tokenizer_steps(TokenizerBuild* t, const std::string& stage, const Json& component,
+                     int depth) {
+    if (component.type == Json::NUL) { return; }
+    if (depth > 20) { refuse(t, stage + ": nested too deep"); }
+    directory_check("tokenizer.json: components", t->path + ": " + stage, component);
+    const std::string type = json_string(component, "type");
     const StageRow* row = STAGES;
     while (stage != row->stage) { row++; }
-    return *row;
-}
-
-void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::string& stage,
-                     const Json* component, int depth) {
-    if (json_null(component)) { return; }
-    if (depth > 20) { refuse(f, stage + ": nested too deep"); }
-    directory_check("tokenizer.json: components", f.path + ": " + stage, *component);
-    const std::string type = json_string(*component, "type");
-    const StageRow& row = stage_row(stage);
     if (type == "Sequence") {
-        for (auto& item : json_need(f, *component, row.list, Json::ARRAY).items) {
-            tokenizer_steps(f, t, stage, &item, depth + 1);
+        for (auto& item : json_need(t, component, row->list, Json::ARRAY).items) {
+            tokenizer_steps(t, stage, item, depth + 1);
         }
         return;
     }
@@ -234,57 +220,57 @@ void tokenizer_steps(const TokenizerFile& f, Tokenizer* t, const std::string& st
         if (stage != known.stage || type != known.type) { continue; }
         const bool of_bytes = stage == "pre_tokenizer" && t->byte_level;
         if (of_bytes) {                                  // it cuts the bytes' letters, not the text
-            refuse(f, stage + ": got " + type + " behind ByteLevel, wanted ByteLevel last",
+            refuse(t, stage + ": got " + type + " behind ByteLevel, wanted ByteLevel last",
                    ONLY_EXACT);
         }
-        known.add({ f, t, stage, *component, &(t->*row.steps) });
+        known.add({ t, stage, component, &(t->*row->steps) }, known.kind);
         return;
     }
     Step step;
-    if (stage == "normalizer" && open_files && open_files->normalizer(*component, &step)) {
+    if (stage == "normalizer" && open_files && open_files->normalizer(component, &step)) {
         t->normalizer.push_back(step);
         return;
     }
-    unknown_component(f, stage, type);
+    unknown_component(t, stage, type);
 }
 
 // ----------------------------------------------------------------------------
 // post_processor: what goes around a text
 
 // Adds the ids of one token of a template.
-static void template_token(const TokenizerFile& f, const Json& tokens, const Json& item,
+static void template_token(const TokenizerBuild* t, const Json& tokens, const Json& item,
                            std::vector<int>* ids) {
-    const std::string id = json_string(json_need(f, item, "SpecialToken", Json::OBJECT), "id");
-    const Json* token = tokens.get(id.c_str());
-    if (!token) { refuse(f, "post_processor: the template uses an undefined token " + id); }
-    for (auto& number : json_need(f, *token, "ids", Json::ARRAY).items) {
+    const std::string id = json_string(json_need(t, item, "SpecialToken", Json::OBJECT), "id");
+    const Json* token = tokens.get(id);
+    if (!token) { refuse(t, "post_processor: the template uses an undefined token " + id); }
+    for (auto& number : json_need(t, *token, "ids", Json::ARRAY).items) {
         const bool in_range = number.number >= 0 && number.number <= 1e8;
-        if (!in_range) { refuse(f, "post_processor: not an id"); }
+        if (!in_range) { refuse(t, "post_processor: not an id"); }
         ids->push_back((int)number.number);
     }
 }
 
-void tokenizer_template(const TokenizerFile& f, Tokenizer* t, const Json* component, int depth) {
-    if (json_null(component)) { return; }
-    directory_check("tokenizer.json: components", f.path + ": post_processor", *component);
-    const std::string type = json_string(*component, "type");
+void tokenizer_template(TokenizerBuild* t, const Json& component, int depth) {
+    if (component.type == Json::NUL) { return; }
+    directory_check("tokenizer.json: components", t->path + ": post_processor", component);
+    const std::string type = json_string(component, "type");
     if (type == "ByteLevel") { return; }                 // moves offsets, not ids
     if (type == "Sequence" && depth < 20) {
-        for (auto& item : json_need(f, *component, "processors", Json::ARRAY).items) {
-            tokenizer_template(f, t, &item, depth + 1);
+        for (auto& item : json_need(t, component, "processors", Json::ARRAY).items) {
+            tokenizer_template(t, item, depth + 1);
         }
         return;
     }
     if (type != "TemplateProcessing") {
-        refuse(f, "post_processor: unknown component " + type, ONLY_EXACT);
+        refuse(t, "post_processor: unknown component " + type, ONLY_EXACT);
     }
-    const Json& tokens = json_need(f, *component, "special_tokens", Json::OBJECT);
+    const Json& tokens = json_need(t, component, "special_tokens", Json::OBJECT);
     std::vector<int>* ids = &t->before;
-    for (auto& item : json_need(f, *component, "single", Json::ARRAY).items) {
+    for (auto& item : json_need(t, component, "single", Json::ARRAY).items) {
         if (item.get("Sequence")) {
             ids = &t->after;
         } else {
-            template_token(f, tokens, item, ids);
+            template_token(t, tokens, item, ids);
         }
     }
 }

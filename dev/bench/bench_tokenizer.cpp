@@ -10,14 +10,14 @@ static double cpu_s() {
 }
 
 int main(int argc, char** argv) {
-    if (argc < 3) { die(EXIT_USER, "usage: bench_tokenizer TOKENIZER DOCS.jsonl [IDS]"); }
+    if (argc < 3) { die("usage: bench_tokenizer TOKENIZER DOCS.jsonl [IDS]"); }
     Tokenizer t = tokenizer_load(argv[1]);
     std::vector<std::string> docs;
     long bytes = 0, count = 0;
     for (auto& line : split(file_read(argv[2]), '\n')) {
         Json j; std::string error;
         if (line.empty()) { continue; }
-        if (!json_parse(line.data(), line.size(), &j, &error)) { die(EXIT_USER, error); }
+        if (!json_parse(line.data(), line.size(), &j, &error)) { die(error); }
         docs.push_back(j.string); bytes += (long)j.string.size();
     }
     double best = 1e30;

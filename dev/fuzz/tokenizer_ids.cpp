@@ -4,12 +4,12 @@
 #include <iostream>
 
 int main(int argc, char** argv) {
-    if (argc < 2) { die(EXIT_USER, "usage: tokenizer_ids TOKENIZER [specials] < strings.jsonl"); }
+    if (argc < 2) { die("usage: tokenizer_ids TOKENIZER [specials] < strings.jsonl"); }
     Tokenizer t = tokenizer_load(argv[1]);
     std::string line, error;
     while (std::getline(std::cin, line)) {
         Json j;
-        if (!json_parse(line.data(), line.size(), &j, &error)) { die(EXIT_USER, error); }
+        if (!json_parse(line.data(), line.size(), &j, &error)) { die(error); }
         std::vector<int> ids = tokenizer_encode(t, j.string, argc > 2);
         printf("{\"ids\":[");
         for (size_t i = 0; i < ids.size(); i++) { printf("%s%d", i ? "," : "", ids[i]); }

@@ -7,7 +7,7 @@
 
 struct Refused {};
 static void refused(int, const std::string&, const std::string&) { throw Refused(); }
-static const bool throws = (die_hook() = refused, true);
+static const bool throws = (die_hook = refused, true);
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!throws) { return 0; }

@@ -8,7 +8,7 @@
 
 struct Refused {};
 static void refused(int, const std::string&, const std::string&) { throw Refused(); }
-static const bool throws = (die_hook() = refused, true);
+static const bool throws = (die_hook = refused, true);
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!throws) { return 0; }
@@ -17,15 +17,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     size_t zero = all.find('\0');
     if (zero != std::string::npos) { text += all.substr(zero + 1); all.resize(zero); }
     Json j; std::string error;
-    TokenizerFile f = { "fuzz" };
-    Tokenizer t;
-    Vocab vocab;
+    TokenizerBuild t;
+    t.path = "/nowhere/fuzz";
     t.kind = TOKENIZER_BPE; t.vocab_size = 0;
     t.hash = hash_bytes(all.data(), all.size());
     try {
         if (!json_parse(all.data(), all.size(), &j, &error)) { return 0; }
-        tokenizer_load_json(f, &t, &vocab, "/nowhere", j);
-        tokenizer_finish(f, &t, vocab);
+        tokenizer_load_json(&t, j);
+        tokenizer_finish(&t);
     } catch (Refused&) { return 0; }
     std::vector<int> ids = tokenizer_encode(t, text, false);
     for (int id : ids) { if (id < 0 || id >= t.vocab_size) { abort(); } }
