@@ -17,7 +17,7 @@ mkdir -p $DIR
 make -s binary BACKEND=cpu
 if [ ! -f $DIR/complete ] || [ -n "$(find . -path ./build -prune -o -name '*.[ch]*' -newer $DIR/complete -print -quit)" ]; then
     for source in files/*.cpp tokenizer/*.cpp dataloader/*.cpp core/arch.cpp core/config.cpp \
-        $(ls open/*.cpp | grep -v open/export_c); do
+        $(ls open/*.cpp | grep -v 'open/export_c\|open/open_weights'); do
         echo "-c $source -o $DIR/$(basename "$source" .cpp).o"
     done | xargs -P "$(nproc)" -L 1 $COMPILE
     touch $DIR/complete
