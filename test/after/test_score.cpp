@@ -242,7 +242,7 @@ int main() {
     blanks_check();
     left_out_check();
     refused("{\"text\": \"a\"}", "at most the 72 positions", "--max-length 73");
-    refused("{\"text\": \"a\"}", "default (what the tokenizer puts there) or none", "--bos seq");
+    refused("{\"text\": \"a\"}", "default (the tokenizer's) or none", "--bos seq");
     // a task is not what is written, nor one file both outputs
     for (const char* where : { "task.jsonl", "./task.jsonl", "./new.json" }) {
         refused("{\"text\": \"a\"}", "already an input or output",
