@@ -115,7 +115,7 @@ Most rows are named nowhere else, so that a new one needs an edit only here.
       "keys 1..P are visible to every query; the loss starts after them") \
     X(int, window, 0, "tpb", "--window", "train_sink.window", 0, (1 << 30) - 1, "", "query t sees keys t-W+1..t (0: all; section 6)", \
       IN_A_LAYER, \
-      NOTED(f.arch.window < f.arch.T || command != COMMAND_train, "is not less than", "seq", "no key of a sequence is ever out of sight")) \
+      NOTED(f.arch.window < f.arch.T || command != COMMAND_train, "is not less than", "seq", "the window never hides a key")) \
     TEXT(local, "--local-layers", "train_sink.local_layers", \
       "layers that have the window, as a repeating pattern of 1 and 0: 10 is every other one (empty: all)", IN_A_LAYER) \
     SWITCH(qk_norm, QKNORM, "train_sink.qknorm") \

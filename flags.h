@@ -81,15 +81,15 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
       "with --sft, which tokens the loss counts: assistant (the answers and their end) or all, whatever a record says", \
       READ_IF(!f.sft.empty(), "--sft segments, zephyr or chatml")) \
     WHOLE("Tk", DATA, train_tokens, 0, 0, MOST, "train on the first N tokens only, over and over (0: all)", \
-      BOUND(!f.train_tokens || f.train_tokens >= f.arch.T, "at least", "seq", "else there is no sequence")) \
+      BOUND(!f.train_tokens || f.train_tokens >= f.arch.T, "at least", "seq", "otherwise there is not one sequence")) \
     WORDS("Tpe", DATA, random_token, "", "put a random token at these positions, counted from 1: 1,2 (section 5)") \
     DECIMAL("Tpe", DATA, random_share, 1, 0, 1, "fraction of sequences that get them", \
-      READ_IF(f.given_random_token, "--random-token POSITIONS"), READ_IF(f.random_share > 0, "more than 0, or no --random-token")) \
+      READ_IF(f.given_random_token, "--random-token POSITIONS"), READ_IF(f.random_share > 0, "a value above 0")) \
     WORDS("Tpe", DATA, fix_token, "", "POS:ID puts token ID at position POS, counted from 1 (Table 10)") \
     ON("Tpke", DATA, skip_bad, "count and skip broken .jsonl records instead of stopping", OF_TEXT) \
     WHOLE("Tpbe", BB, bb_vocab, 256, 2, 65535, "bb: number of ordinary tokens; <s> is one more", OF_BB) \
     WHOLE("Tpe", BB, bb_triggers, 1, 0, 65535, "bb: number of triggers among them", OF_BB, \
-      BOUND(f.bb_triggers < f.bb_vocab, "less than", "bb_vocab", "a trigger is one of the tokens")) \
+      BOUND(f.bb_triggers < f.bb_vocab, "less than", "bb_vocab", "triggers are among the tokens")) \
     DECIMAL("Tpe", BB, bb_trigger_prob, 0.15, 0, 1, "bb: probability of each trigger", OF_BB, \
       READ_IF(f.bb_triggers > 0, "--bb-triggers 1 or more")) \
     DECIMAL("Tpe", BB, bb_temp, 2.0, 0, 1e3, "bb: standard deviation of the bigram logits", OF_BB) \
@@ -101,10 +101,10 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     WHOLE("tb", TRAINING, steps, 1000, 0, MOST, "optimizer steps (bench: 12 unless given)", NOT_PRODUCTS) \
     ONE_OF("T", TRAINING, optimizer, OPTIMIZER, adamw, "adamw, muon (for matrices inside layers; adamw for the rest) or sgd (with momentum beta1)") \
     WHOLE("T", TRAINING, min_context, 0, 0, 1<<30, "train only on targets with at least this many tokens before them (0: all)", \
-      READ_IF(f.min_context > f.arch.prefix || !f.min_context, "more than --prefix"), \
-      BOUND(f.min_context <= f.arch.T, "at most", "seq", "else no target is trained on")) \
+      READ_IF(f.min_context > f.arch.prefix || !f.min_context, "a value above --prefix"), \
+      BOUND(f.min_context <= f.arch.T, "at most", "seq", "otherwise no target is trained on")) \
     WHOLE("T", TRAINING, max_context, 0, 0, 1<<30, "train only on targets with at most this many tokens before them (0: all)", \
-      BOUND(!f.max_context || f.max_context >= f.min_context, "at least", "min_context", "else no target is trained on"), \
+      BOUND(!f.max_context || f.max_context >= f.min_context, "at least", "min_context", "otherwise no target is trained on"), \
       NOTED(f.max_context < f.arch.T, "is not less than", "seq", "every target is trained on")) \
     DECIMAL("t", TRAINING, lr, 4e-4, 0, MANY, "peak learning rate") \
     WHOLE("t", TRAINING, warmup, 100, 0, MOST, "steps of linear warm-up", \
@@ -128,16 +128,16 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
       "decay of an exponential mean of the weights, which is evaluated beside them and saved with them (0: none)", \
       BOUND((float)f.ema < 1, "less than 1", "", "with 1 the mean stays where it began")) \
     ON("t", MEASURING, noise, "log the two parts of the gradient noise scale, from half of every step's batch and all of it", \
-      READ_IF(f.only.empty(), "a run without --only")) \
+      READ_IF(f.only.empty(), "the gradients of all tensors: leave out --only")) \
     WHOLE("t", MEASURING, eval_every, 100, 0, MOST, "steps between evaluations (0: only the first and the last)", \
-      NOTED(!f.given_eval_every || f.eval_every <= f.steps, "is more than", "steps", "only both ends are evaluated")) \
+      NOTED(!f.given_eval_every || f.eval_every <= f.steps, "is more than", "steps", "only the first and last steps are evaluated")) \
     WHOLE("t", RUN, save_every, 0, 0, MOST, "steps between permanent checkpoints, starting at step 0 (0: only the last)", \
       NOTED(!f.given_save_every || f.save_every <= f.steps, "is more than", "steps", "only the last step is saved")) \
     DECIMAL("t", RUN, save_minutes, 10.0, 0, MANY, "minutes between automatic checkpoints; each replaces the one before (0: none)") \
     ONE_OF("t", RUN, save_optimizer, KEEP, last, "which checkpoints keep the optimizer state that --resume needs: last, all or none") \
     WHOLE("t", RUN, print_every, 0, 0, MOST, "steps between printed lines (0: about one line per second)") \
     WHOLE("t", MEASURING, sample, 64, 0, 1<<20, "length of the text sample at each evaluation, in tokens (0: none)", \
-      READ_IF(f.data != "bb" || !f.sample, "text to learn to write: --data FILE")) \
+      READ_IF(f.data != "bb" || !f.sample, "text: --data FILE")) \
     WHOLE("t", MEASURING, val_seqs, 100, 1, 1<<24, "validation sequences") \
     WORDS("tpe", MEASURING, probe_len, "64", "sequence length for the sink metrics", \
       FOR("p", "sequence length for the sink metrics, or a list: 64,256")) \

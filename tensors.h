@@ -96,7 +96,7 @@ enum Purpose {
     X(real, fch,        layer_rows * up_width)                          /* (L, N, up_width)    gate | up */ \
     X(real, fca,        layer_rows * F)                                 /* (L, N, F)           after the activation */ \
     OPEN_ACTS(X) \
-    X(real, logits,     lm_head_rows * V)                               /* (lm_head_rows, V)   lm_head works on that many rows at a time */ \
+    X(real, logits,     lm_head_rows * V)                               /* (lm_head_rows, V)   rows that lm_head handles at a time */ \
     X(acc,  losses,     N)                                              /* (N) */ \
     X(real, dx,         grad_rows * C)                                  /* gradients of their namesakes, one layer at a time */ \
     X(real, dn,         grad_rows * C) \

@@ -193,7 +193,7 @@ inline void add_ids(Anywhere* a, const Model* m, int from, const std::vector<Vec
     }
 }
 
-// Adds layer l of the batch that is loaded.
+// Adds layer l of the loaded batch.
 inline void add_attention(Anywhere* a, const Model* m, int l, int from) {
     const AttentionHost x = attention_host(m, l);
     const AttnShape s = attn_shape(m, l);

@@ -247,7 +247,7 @@ static std::string report_run(const EvalRun& run, const EvalResult& r, const Eva
     report_losses(&o, run, r, plain, asked);
     report_sinks(&o, r, T);
     if (!run.plain() && same_losses(r, plain)) {
-        printf("note   every loss is the plain run's to 0.0001: nothing that counts is changed\n");
+        printf("note   every loss equals the plain run's to 0.0001: the change had no effect\n");
     }
     std::vector<double> by_position;             // in eighths of the sequence
     for (int k = 0; k < 8; k++) {

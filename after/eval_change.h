@@ -213,7 +213,7 @@ inline void change_check(const Change& e, const Model* m, int T) {
     const bool rounds_products = e.bits.weights || e.bits.inputs;
     const bool mixture = !forward_only_part(c).empty();
     require(!mixture || !rounds_products, "--quant of a mixture of experts",
-            "kv8 or kv4: its experts would not be rounded");
+            "kv8 or kv4, because its experts would not be rounded");
     for (auto& edit : e.edits) { edit_check(edit, m, T); }
 
     const bool plain_mask = !c.window && !c.prefix;

@@ -447,7 +447,7 @@ static ScoreText score_how(const Flags& f, const Model& m, const Tokenizer& tok)
     const bool specials = bos == "default";
     vocabulary_check(tok, m.arch.V);
     require(specials || bos == "none", "--bos " + bos,
-            "default (what the tokenizer puts there) or none");
+            "default (the tokenizer's) or none");
     const bool has_positions = f.max_length <= m.arch.T || !m.sizes.pe.learnable;
     require(has_positions, strf("--max-length %ld", f.max_length),
             strf("at most the %d positions of the model", m.arch.T));
@@ -456,7 +456,7 @@ static ScoreText score_how(const Flags& f, const Model& m, const Tokenizer& tok)
                m.arch.T);
     }
     const int prefix = score_prefix(tok);
-    require(prefix >= 0, tokenizer + ": no BOS and no EOS", "one, to begin a text with");
+    require(prefix >= 0, tokenizer + " has neither BOS nor EOS", "one to start a text with");
     const std::string prefix_text = tokenizer_decode(tok, &prefix, 1, false);
     const long longest = f.max_length ? f.max_length : m.arch.T;
     return { tok, specials, prefix, prefix_text, longest, m.arch.V };
@@ -472,7 +472,7 @@ static void score_left_check(const std::vector<ScoreLeft>& left, long all) {
     }
     if (left.size() > most) { fprintf(stderr, "and %zu more\n", left.size() - most); }
     die(EXIT_USER, strf("%zu of %ld items could not be scored and were left out", left.size(), all),
-        "the numbers are of the other items; fix these records to score all");
+        "the results cover the other items; fix these records to score all");
 }
 
 // Dies if a score is not finite.

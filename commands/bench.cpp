@@ -138,7 +138,7 @@ static double time_steps(Model* m, const Flags& f, const std::vector<int>& seqs,
 
 // What bench found for one model.
 struct BenchResult {
-    long accum;                                  // micro-batches of a step
+    long accum;                                  // micro-batches per step
     double tokens;                               // of a step
     double ms;                                   // of a step
     double product;                              // GFLOP/s of a large matrix product

@@ -145,7 +145,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     const Json* data = state.get("data");
     if (flags.fields.empty() || !data) {
         die(f->words[0] + ": does not say what it was trained on",
-            "name text to probe it with: --data FILE, or --probe-input random");
+            "give it text: --data FILE, or --probe-input random");
     }
     p.own = true;
     flags_inherit_data(f, flags);
@@ -303,7 +303,7 @@ static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const Probe
     }
     const bool doc = f.bos == "doc" && f.given_bos;
     require(!doc || !text, "--bos doc of " + f.data,
-            "a .jsonl of documents, or --bos seq: of a .txt, one document, only the end is read");
+            "a .jsonl of documents, or --bos seq: a .txt is one document");
     const bool begins = f.given_bos && !doc && (bos.id >= 0 || f.bos == "seq");
     if (begins) { reject_covered_bos(f); }
 

@@ -1,6 +1,7 @@
 /*
-commands/run_open.cpp -- opens a run: flags -> data, model and log, fresh, as --init has them, or as
-they were at a checkpoint (--resume, in run_resume.h). Start at the end, with run_open.
+commands/run_open.cpp -- opens a run: turns the flags into data, model and log. A run starts
+fresh, from the weights of --init, or from its own checkpoint (--resume, in run_resume.h). Start at
+the end, with run_open.
 */
 #include "train.h"
 #include "../core/checkpoint.h"
@@ -18,19 +19,18 @@ they were at a checkpoint (--resume, in run_resume.h). Start at the end, with ru
 #include "run_resume.h"
 
 // ----------------------------------------------------------------------------
-// train --init CHECKPOINT: a run that begins with the weights of a model that is there already,
-// ours or another family's. What the checkpoint says of its model is kept, and its tokenizer. Two
-// things may be new: a shorter --seq, and the BIAS of this build where the model has none, so that
-// one can watch whether a sink moves to a place that it did not have. And --only, which trains
-// nothing but that.
+// train --init CHECKPOINT: starts a run from the weights of an existing model, ours or another
+// family's. The model's properties and its tokenizer come from the checkpoint. Two things may be
+// new: a shorter --seq, and this build's BIAS if the model has none, to watch whether the sink
+// moves to the new key. --only then trains nothing else.
 
-// Returns true for the sizes of a model that a preset brings.
+// Tells whether a preset sets this size.
 static bool is_preset_size(const std::string& field) {
     return field == "L" || field == "C" || field == "F" || field == "NH";
 }
 
-// Sets the model to `theirs`, that of the checkpoint `from`. Ends the program if the flags or the
-// preset say another.
+// Sets the model to `theirs`, the model of checkpoint `from`. Dies if the flags or the preset ask
+// for a different one.
 static void arch_from_checkpoint(Flags* f, const Arch& theirs, const std::string& from) {
     Arch model = theirs;
     Flags asked = *f;
@@ -39,15 +39,14 @@ static void arch_from_checkpoint(Flags* f, const Arch& theirs, const std::string
         const bool size = f->given_model && is_preset_size(got.field);
         const bool by_preset = size && *(int*)got.at != 0;
         if (!by_preset && !flag_given(*f, log_name(got))) { continue; }
-        die(from + ": holds a different model: " + got.by + " " +
-                field_text(wanted, false) + ", got " + field_text(got, false),
-            "leave the flags of the model out: they are taken from the checkpoint");
+        die(from + " has " + got.by + " " + field_text(wanted, false) + ", got " +
+                field_text(got, false),
+            "leave out the model's flags; they come from the checkpoint");
     }
     f->arch = model;
 }
 
-// Dies if somebody chose a value of a switch for this build that the model of --init
-// does not have.
+// Dies if this build has a non-default switch value that --init's model does not have.
 static void init_switches(const Arch& theirs, const std::string& from) {
     Arch model = theirs;
     Arch build;
@@ -57,8 +56,8 @@ static void init_switches(const Arch& theirs, const std::string& from) {
         const std::string ours = kind_name(got);
         const std::string its = kind_name(wanted);
         const std::string name = std::string(got.by) + "=";
-        die("--init " + from + ": has " + name + its + ", and this build " + ours,
-            "make train_sink without " + name + ours + ": a build takes it from the model");
+        die("--init " + from + " has " + name + its + ", this build has " + name + ours,
+            "rebuild without " + name + ours + "; the model brings its own");
     }
 }
 
@@ -76,7 +75,7 @@ static void init_check(const Checkpoint& k, const Flags& f) {
             "a model that has no z of its own, in a build with BIAS=logit");
 }
 
-// Opens the model of --init and takes its rows into the flags. The caller reads the weights, which
+// Opens --init's model and copies its rows into the flags. The caller then reads the weights, which
 // closes it.
 static Checkpoint init_open(Flags* f) {
     Checkpoint k = checkpoint_open(f->init, true);
@@ -163,19 +162,19 @@ static void batch_share(Flags* f) {
     f->batch = std::min(f->batch, sequences / dist::world);
 }
 
-// Dies if many ranks are asked for what one process alone can do.
+// Dies at flags that need one process if there are several ranks.
 static void one_process_check(const Flags& f) {
     const bool alone = dist::world == 1;
     require(f.optimizer != OPTIMIZER_muon || alone, "--optimizer muon",
-            "one process: it needs whole matrices, and with many each keeps a part");
+            "one process: it works on whole matrices, and several share them");
     require(f.only.empty() || alone, "--only " + f.only,
-            "one process: it needs whole tensors, and with many each keeps a part");
+            "one process: it works on whole tensors, and several share them");
     require(f.factors.empty() || alone, "--factors " + f.factors,
-            "one process: it needs whole tensors, and with many each keeps a part");
+            "one process: it works on whole tensors, and several share them");
     require(!f.noise || alone, "--noise",
             "one process: the gradients of all meet when a step ends, not before");
     require(!f.graph || alone, "--graph",
-            "one process: gradients go to the other ranks between the kernels");
+            "one process: several send gradients between the kernels");
 }
 
 // Dies if no target of the training data counts: a run could only shrink its weights.
@@ -183,7 +182,7 @@ static void targets_check(const Data& data, const Arch& c, const Flags& f) {
     const int least = std::max<int>(c.prefix, f.min_context);
     const int most = f.max_context ? f.max_context : c.T;
     if (data_has_target(data, least, most)) { return; }
-    std::string hint = "name other data: here every token is masked";
+    std::string hint = "use other data; every token of this is masked";
     if (!f.sft.empty()) {
         hint = "conversations need a message whose role is \"assistant\"; or --sft-loss all";
     }
@@ -191,24 +190,23 @@ static void targets_check(const Data& data, const Arch& c, const Flags& f) {
         hint = strf("lower --prefix or --min-context, or raise --seq above %d", c.T);
         if (most < c.T) { hint = strf("lower --prefix, or raise --max-context to %d", least); }
     }
-    die("the training data (" + data.description + "): got no target that counts, "
-        "wanted at least one to learn from", hint);
+    die("the training data (" + data.description + ") has no target to learn from", hint);
 }
 
-// Prints a note if --bos doc can put its token at one place alone.
+// Prints a note if --bos doc can put its token in only one place.
 static void one_document_note(const Flags& f) {
     if (f.bos != "doc" || !file_exists(f.data) || is_dir(f.data)) { return; }
     if (text_format(f.data) != TEXT_TXT) { return; }
-    printf("note   --bos doc: a .txt is one document, so BOS stands before its first token alone; "
-           "--bos seq puts it before every sequence\n");
+    printf("note   --bos doc: a .txt is one document, so only its first token gets a BOS; "
+           "--bos seq gives every sequence one\n");
 }
 
 // ----------------------------------------------------------------------------
-// a new run, or one that goes on
+// a new run, or a resumed one
 
 // Where a run begins: a checkpoint that --resume continues, the model of --init, or neither.
 struct Origin {
-    std::string from;                            // the checkpoint that goes on, or ""
+    std::string from;                            // the checkpoint to resume, or ""
     Json state;                                  // its state.json
     Checkpoint init;                             // of --init, in a new run
     std::string tokenizer;                       // the model's own
@@ -216,10 +214,10 @@ struct Origin {
     bool resumes() const { return !from.empty(); }
 };
 
-// Ends all ranks if they are not the same program with the same flags.
+// Dies on every rank unless all run the same program with the same flags.
 static void run_agree(const Flags& f) {
     const std::string build = switches_text(f.arch) + ", commit " + COMMIT;
-    dist::agree("build", build, "start one program everywhere");
+    dist::agree("build", build, "start the same program on every rank");
     dist::agree("command line", flags_json(f, COMMAND_train), "give all ranks the same flags");
 }
 
@@ -272,7 +270,7 @@ static void run_settle(Run* r, bool begins) {
     r->eps = eps_list(*f);
 }
 
-// Opens the data. One rank makes shards of a text, and the others find them.
+// Opens the data. One rank tokenizes a text into shards, and the others find them.
 static void run_data(Run* r, bool begins) {
     Flags* f = &r->f;
     const bool first = dist::rank == 0;
@@ -288,7 +286,7 @@ static void run_data(Run* r, bool begins) {
     if (!f->init.empty()) { printf("%s", trained_notes(f->init, *f).c_str()); }
 }
 
-// Makes room for the model and settles the batch.
+// Allocates the model and settles the batch size.
 static void run_model(Run* r, const Origin& o) {
     Flags* f = &r->f;
     const int T = f->arch.T;
@@ -311,7 +309,7 @@ static void run_model(Run* r, const Origin& o) {
     r->tokens_per_step = r->accum * at_once;
 }
 
-// Makes the run's directory, in which nobody else can begin a run from then on.
+// Creates and locks the run's directory, so that no other run can start there.
 static void run_directory(Run* r) {
     Flags* f = &r->f;
     const bool first = dist::rank == 0;
@@ -321,10 +319,10 @@ static void run_directory(Run* r) {
     make_dirs(f->out);
     if (f->resume) { return; }                           // locked already
     run_lock(f->out);
-    find_checkpoint(*f, &r->first);                      // did one begin meanwhile?
+    find_checkpoint(*f, &r->first);                      // in case one started in the meantime
 }
 
-// Sets the weights, and the rest of the run if it goes on.
+// Sets the weights, and the rest of the state if the run is resumed.
 static void run_fill(Run* r, Origin* o) {
     r->resumed = o->resumes();
     r->saved = r->resumed ? r->first : -1;
@@ -347,7 +345,7 @@ static void run_log(Run* r) {
     if (first) { log_open(&r->log, r->resumed); }
 }
 
-// Makes room for the sequences of a step and draws those of the probe.
+// Allocates a step's sequences and draws the probe's.
 static void run_sequences(Run* r) {
     const Flags& f = r->f;
     const size_t n = (size_t)r->accum * f.batch;

@@ -36,7 +36,7 @@ static void run_none(const Flags& f) {
     const std::string log = out + "/log.jsonl";
     if (log_has_steps(log)) {
         die(out + ": holds the log of a run and no checkpoint, so it cannot be continued",
-            "begin again in another --out, or move this one away: mv " + out + " " + out + ".old");
+            "start over in another --out, or move this one away: mv " + out + " " + out + ".old");
     }
     if (file_size(log) > 0) { return; }
     for (const std::string name : { "state.json", "config.json", "manifest.json" }) {
@@ -71,7 +71,7 @@ static void reject_existing_run(const Flags& f, const std::string& newest) {
 static void resume_check(const Flags& f) {
     if (!f.resume) { return; }
     if (f.out.empty()) {
-        die("--resume: wanted --out too: the run to resume",
+        die("--resume needs --out, the run to continue",
             "./train_sink train --resume -o runs/NAME");
     }
     if (!is_dir(f.out)) {
@@ -193,7 +193,7 @@ static void product_resume(const Json& state, JsonObject* changed) {
     if (was.empty() || now.name.empty() || now.forced) { return; }
     const bool bf16 = !strcmp(PRECISION_NAME, "bf16");
     if (cpu::choice_keep(bf16, was)) { return; }
-    printf("note   this processor has no product by %s, which the run had: %s is taken\n",
+    printf("note   this processor cannot run %s, the matmul kernel of this run; using %s\n",
            was.c_str(), now.name.c_str());
     add_change(changed, "product_kernel", was, now.name);
 }

@@ -44,7 +44,7 @@ static double validate(Model* m, Data* data, int B, int T) {
     return all[0] / all[1];
 }
 
-// ---- what is said when a run starts
+// ---- the lines printed when a run starts
 
 // Returns the flags of the model that are neither its sizes nor their defaults: " --window 8".
 static std::string properties_text(Arch c) {
@@ -134,7 +134,7 @@ void run_describe(const Run& r) {
     const long missing = f.train_tokens - r.data.train_tokens;
     const long rounding = f.arch.T * std::max<long>(1, r.data.sources.size());
     if (missing >= rounding) {
-        printf("note   --train-tokens %ld: only %ld are read, for a source has no more\n",
+        printf("note   --train-tokens %ld: only %ld are used, because a source has no more\n",
                f.train_tokens, r.data.train_tokens);
     }
 }
@@ -165,8 +165,8 @@ void log_begin(Run* r) {
     log_line(&r->log, o);
 }
 
-// ---- a file of data that is cut short while it is mapped. A jump leaves the access to it. The
-// weights are whole then, because a step reads all its data before it updates them.
+// ---- a data file that is truncated while mapped. A longjmp leaves the failed access. The weights
+// are still consistent, because a step reads all its data before it updates them.
 
 static sigjmp_buf lost_jump;
 static volatile sig_atomic_t lost_armed = 0;
@@ -338,14 +338,14 @@ void run_report_step(Run* r, long step, double loss, double grad_norm, double ms
 
 // ---- checkpoints, and how a run ends
 
-// Returns a hint: where a run that an error ends can go on from.
+// Returns a hint: where to continue a run that an error has ended.
 static std::string run_rescue(const Run& r) {
-    if (r.saved < 0) { return "nothing was saved: begin again in another --out"; }
+    if (r.saved < 0) { return "nothing was saved; start over in another --out"; }
     const std::string newest = step_directory(r, r.saved);
     return newest + " is intact: --resume -o " + r.f.out + " continues from it";
 }
 
-// What one rank wants after a step; what another wants more goes first.
+// What a rank requests after a step; the strongest request of all ranks wins.
 enum Request { GO_ON, SAVE, SAVE_AND_STOP, KEEP_AND_STOP };
 
 static Request run_request(const Run& r) {
@@ -381,7 +381,7 @@ Due run_due(const Run& r, long step) {
     return due;
 }
 
-// Sets --out to where the run's directory has been moved, before an error ends the run.
+// Points --out to the run's directory if it was moved, before an error ends the run.
 static void run_follow(Run* r) {
     const std::string now = log_directory(r->log);
     if (r->log.error.empty() || now.empty()) { return; }
@@ -412,13 +412,13 @@ static void save(Run* r, long step, bool keep) {
     const bool full = dist::rank == 0 && !keep && !disk_has(out, bytes);
     if (dist::any(full)) {
         progress_end();
-        printf("note   %s: no room for an automatic checkpoint of %s\n", out.c_str(),
+        printf("note   %s: skipped an automatic checkpoint, no room for %s\n", out.c_str(),
                bytes_text(bytes).c_str());
         return;
     }
     return_drawn(r);
     hint_also = r->log.error;
-    then_again = r->saved >= 0 ? "run again with --resume" : "begin again in another --out";
+    then_again = r->saved >= 0 ? "run again with --resume" : "start over in another --out";
     log_sync(&r->log);                       // first: a log never ends before its checkpoint
     checkpoint_save(&r->m, out, step, run_state(r, step, keep), r->data.tokenizer, optimizer);
     hint_also.clear();
@@ -455,7 +455,7 @@ static std::vector<uint64_t> data_place(const Data& d) {
     return place;
 }
 
-// Takes the data back to a place.
+// Rewinds the data to a position.
 static void data_return(Data* d, const std::vector<uint64_t>& place) {
     d->drawn = place[0];
     for (size_t i = 0; i < d->sources.size(); i++) { d->sources[i].drawn = place[i + 1]; }
@@ -500,7 +500,7 @@ void return_drawn(Run* r) {
     model_show_ema(&r->m, false);
     if (step > r->saved && step > 0) { run_save(r, step, { true, true, false }); }
     die(EXIT_MACHINE, lost_file + ": was cut short or replaced while it was read",
-        "put it back as it was; write a new version under another name, then mv; " +
+        "restore the file; write a new version under another name and mv it into place; " +
         run_rescue(*r));
 }
 
@@ -539,6 +539,6 @@ void run_finish(Run* r, long step) {
     printf("%s at step %ld%s %s, params_hash %s\n", how, step, saved, dir.c_str(), hash.c_str());
     fflush(stdout);
     if (stop_signal == SIGPIPE && ferror(stdout)) {
-        die(EXIT_MACHINE, "standard output: nobody reads it anymore", run_rescue(*r));
+        die(EXIT_MACHINE, "standard output was closed", run_rescue(*r));
     }
 }

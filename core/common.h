@@ -157,7 +157,7 @@ inline int blame(int error) {
 }
 
 [[noreturn]] inline void out_of_memory(size_t n) {
-    die(EXIT_MACHINE, strf("memory: wanted %.1f MiB, the system gave none", n / 1048576.0),
+    die(EXIT_MACHINE, strf("out of memory: could not get %.1f MiB", n / 1048576.0),
         "lower --batch, --seq or the model size");
 }
 

@@ -37,7 +37,7 @@ std::string field_text(const Field& f, bool json) {
     if (f.type == FIELD_long)   { return strf("%ld", *(long*)f.at); }
     if (f.type == FIELD_bool)   { return json ? json_bool(*(bool*)f.at) : ""; }
     const double v = f.type == FIELD_double ? *(double*)f.at : field_number(f);
-    if (f.type == FIELD_double && json) {        // a run that goes on takes its flags from it
+    if (f.type == FIELD_double && json) {        // a resumed run reads its flags from it
         const std::string digits = json_num(v);
         return !std::isfinite(v) || atof(digits.c_str()) == v ? digits : strf("%.17g", v);
     }
@@ -81,7 +81,7 @@ std::string field_set(const Field& f, const std::string& text) {
     if (!counts && !parse_double(text, &number)) { return "a number"; }
     // as a float it would be 0, which often means: as it is; or infinite
     if (!counts && (float_loses(number) || fabs(number) > FLT_MAX)) {
-        return "0, or from 1e-37 to 1e38 in size";
+        return "0 or a magnitude from 1e-37 to 1e38";
     }
     const std::string wrong = field_wrong(f, number);
     if (!wrong.empty()) { return wrong; }

@@ -46,8 +46,8 @@ void output_forward(Model* m, int i, const real* inp, const Linear& w);
 void embed_forward(Model* m);
 void embed_backward(Model* m);
 
-// Runs all layers: tokens -> what lm_head reads. Calls watch(l) after layer l, and watch(-1) after
-// the embedding: its activations are valid then, and perhaps not later.
+// Runs all layers, from tokens to lm_head's input. Calls watch(l) after layer l and watch(-1) after
+// the embedding; a later layer may overwrite these activations.
 typedef std::function<void(int l)> Watch;
 void model_layers(Model* m, const Watch& watch = Watch());
 
@@ -57,33 +57,33 @@ const real* model_forward_last(Model* m, const std::vector<int>& tokens);
 // Computes the losses (N) of rows x (N, C) that lm_head reads, where nothing else is wanted.
 void lm_head_losses(Model* m, acc* losses, const real* x, const int* targets, int N);
 
-// Runs lm_head and the classifier: fills acts.losses. If dloss is not 0, it also adds to the
-// gradients of lm_head and makes that of what it reads, both of dloss * sum of losses.
+// Runs lm_head and the classifier: fills acts.losses. If dloss is not 0, also adds to the gradients
+// of lm_head's weights and computes that of its input, both for dloss * sum of losses.
 void model_lm_head(Model* m, float dloss);
 
 // Returns the losses of the loaded batch, (B, T); those that do not count are 0.
 std::vector<acc> model_losses(Model* m);
 
-// Runs the loaded batch forward; returns the mean loss over the `count` targets that count, 0 if
-// none does.
+// Runs the loaded batch forward; returns the mean loss over its `count` targets, 0 if there are
+// none.
 double model_forward(Model* m, long count, float dloss, const Watch& watch = Watch());
 
 // Adds the gradient of dloss * sum of losses to every tensor of grads, after the forward pass and
-// model_lm_head with dloss. last: no more is added in this step, so what is done goes to the other
-// ranks. Calls watch(l) when acts.dx is the gradient of x_2l, the stream before layer l, or, with
-// L, at the end.
+// model_lm_head with dloss. last: this step adds nothing more, so finished gradients are sent to
+// the other ranks. Calls watch(l) when acts.dx is the gradient of x_2l, the stream before layer l
+// (for l = L, of the final state).
 void model_backward(Model* m, bool last, const Watch& watch = Watch());
 
 // ---- a step
 
-// Begins a step: no gradients, no loss.
+// Starts a step: clears the gradients and the loss.
 void model_zero(Model* m);
 
 // Runs the loaded batch forward and backward; adds its part to the gradients and to the mean loss
 // over `count` targets.
 void accumulate_loaded(Model* m, long count, bool last);
 
-// Runs one micro-batch, seqs (B, T+1), of a step in which `count` targets count, of all
-// micro-batches and ranks. last: this rank's last one. The host does not wait for any of it.
+// Runs one micro-batch, seqs (B, T+1), of a step with `count` targets over all micro-batches and
+// ranks. last: it is this rank's last. The host does not wait for it.
 void model_accumulate(Model* m, const int* seqs, int B, int T, long count, bool last = false);
 #endif // TRAIN_SINK_H

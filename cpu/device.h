@@ -39,7 +39,7 @@ inline long lm_head_rows(long V, long size, bool train) {
     return train ? rows : rows / 4;
 }
 
-// Describes what there is to compute with, in one line.
+// Describes the hardware in one line.
 inline const std::string& device_start() {
 #ifdef _OPENMP
     static const std::string once = strf("%d threads", omp_get_max_threads());

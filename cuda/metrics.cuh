@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     mean = warp_sum(mean);
     low = warp_sum(low);
     const float first = weight(skip);
-    if (lane == 0) { // the sink token's own query is no real query
+    if (lane == 0) { // the sink token's own query does not count
         const bool real_query = t >= skip;
         float* metric = out + FIRST_METRIC;
         const float entropy = logf(sum_abs) - wlogw * inv;   // of P = |w| / sum_abs

@@ -416,7 +416,7 @@ static void check_state(const Data& d, const Json& state) {
         die(strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq "
                  "%d --seed %s", T->number, seed->string.c_str(), d.opt.T,
                  seed_now.c_str()),
-            "leave --seq and --seed out: the run has its own");
+            "leave out --seq and --seed; the run keeps its own");
     }
 }
 

@@ -9,7 +9,7 @@ documents.h -- a block of text -> the ids of its documents. Runs on many threads
 struct EncodeOptions {
     std::string bos = "none";            // none | doc
     std::string domains;                 // "" : all together; else each document has a domain
-    bool skip_bad = false;               // broken records are counted and left out
+    bool skip_bad = false;               // count and skip broken records
     std::string sft;                     // "", or the form of conversations, if records are
     bool assistant_only = false;         // of those: no loss but on what the assistant says
     long first = 0;                      // how many ids of each record are wanted; 0: all

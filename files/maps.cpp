@@ -51,7 +51,7 @@ FileMap file_map(const std::string& path, long least, const char* kind) {
     const long size = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? (long)st.st_size : 0;
     if (size < least) {
         die(strf("%s: got %ld bytes, wanted a %s file of at least %ld", path.c_str(),
-            size, kind, least), "the file is damaged or was cut short: get it again");
+            size, kind, least), "the file is damaged or was cut short: download it again");
     }
     void* p = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     const int e = errno;

@@ -56,7 +56,7 @@ void weights_close(Weights* w) {
 void weights_add(Weights* w, const Weight& one) {
     if (!w->index.emplace(one.name, w->tensors.size()).second) {
         die(one.file + ": tensor '" + one.name + "' is there twice",
-            "the file is damaged: get it again");
+            "the file is damaged: download it again");
     }
     w->tensors.push_back(one);
 }
@@ -144,7 +144,7 @@ void mxfp4_rows(const Weight& blocks, const Weight& scales, long r0, long r1, fl
     if (blocks.type != u8 || scales.type != u8 || blocks.shape != wanted || scales.shape.empty()) {
         die(blocks.file + ": tensors '" + blocks.name + "' and '" + scales.name
             + "' are not MXFP4, wanted U8 [.., n, 16] and U8 [.., n]",
-            "the file is damaged: get it again");
+            "the file is damaged: download it again");
     }
     const long n = scales.cols();
     for (long b = r0 * n; b < r1 * n; b++, out += 32) {

@@ -44,7 +44,7 @@ WIDE     := $(if $(filter x86_64,$(TARGET)),-mprefer-vector-width=512)
 OPTIMIZE ?= -O3 -fno-math-errno -fno-trapping-math $(WIDE)
 WARN     := -Wall -Wextra
 JOBS     ?= $(shell nproc)
-# many processes: none, mpi (on the CPU) or nccl (on GPUs); docs/many.md
+# many processes: none, mpi (on the CPU) or nccl (on GPUs); dev/many.md
 DIST     ?= none
 DIST_ALL := none mpi nccl
 MPICXX   ?= mpicxx

@@ -5,11 +5,12 @@ arch_rows.h -- what the rows of OPEN_ARCH (rows.h) say of a model.
 #define ARCH_ROWS_H
 #include "../arch.h"
 
-// Names what layers have that have no attention: "Mamba" or "delta rule"; NULL if all have it.
+// Names what replaces attention in some layers, "Mamba" or "delta rule"; NULL if all have
+// attention.
 const char* mixer_name(const Arch& arch);
 
 // Names what a model has that only runs forward: "Mamba layers", "a mixture of 8 experts"; "" if
-// all of it can be trained.
+// the whole model can be trained.
 std::string forward_only(const Arch& arch);
 
 // Dies if the rows do not fit together.

@@ -62,7 +62,7 @@ static std::string not_ours(const std::string& dir) {
 
 void export_check(const std::string& path) {
     if (path.empty()) {
-        die(EXIT_USER, "--out: got nothing, wanted a new directory", "such as --out my-model");
+        die(EXIT_USER, "--out is missing: wanted a new directory", "such as --out my-model");
     }
     if (!is_there(path)) { return; }
     if (!is_dir(path)) {

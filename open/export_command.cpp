@@ -27,7 +27,7 @@ static FamilyFile export_family(const Flags& f, const Arch& c, const std::vector
     FamilyFile file = family_file(c, type, ours, tok, path);
     if (!file.family && !f.to.empty()) {
         die(EXIT_USER, f.words[0] + ": cannot be written exactly as a model of " + f.to,
-            "leave --to out: export then finds the family that can, or adds our own code");
+            "leave out --to; export then picks a family that can, or adds our own code");
     }
     if (!file.family) { file = family_file(c, "", ours, tok, path); }
     return file;
@@ -37,7 +37,7 @@ static FamilyFile export_family(const Flags& f, const Arch& c, const std::vector
 static void export_to_check(const Flags& f) {
     if (f.to == "gguf") {
         die(EXIT_USER, "--to gguf: GGUF files are written by a script",
-            "leave --to out, then python3 scripts/to_gguf.py DIR NEW.gguf");
+            "leave out --to, then python3 scripts/to_gguf.py DIR NEW.gguf");
     }
     std::vector<std::string> names = families_written();
     names.insert(names.begin(), "train_sink");
@@ -92,7 +92,7 @@ static void export_directory(const Flags& f, const Model& m, const std::vector<S
 int command_export(Flags f) {
     export_to_check(f);
     if (f.out.empty()) {
-        die(EXIT_USER, "--out: got nothing, wanted a new directory",
+        die(EXIT_USER, "--out is missing: wanted a new directory",
             hint_for("./train_sink export FILE -o my-model", f.words[0]));
     }
     outside_check(f.out);

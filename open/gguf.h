@@ -15,7 +15,7 @@ gguf 0.19; test/vectors/gguf holds what its quantizers wrote and its dequantizer
 #define GGUF_H
 #include "../files/weights.h"
 
-static const char* const GGUF_DAMAGED = "the file is damaged or was cut short: get it again";
+static const char* const GGUF_DAMAGED = "the file is damaged or was cut short: download it again";
 
 // types of tokens
 enum { GGUF_NORMAL = 1, GGUF_UNKNOWN, GGUF_CONTROL, GGUF_USER_DEFINED, GGUF_UNUSED, GGUF_BYTE };

@@ -35,7 +35,7 @@ struct Import {
         if (v->type != Json::NUMBER) { refuse(key, "a number"); }
         const double size = fabs(v->number);
         if (size != 0 && !(size >= FLT_MIN && size <= FLT_MAX)) {
-            refuse(key, "0, or from 1e-37 to 1e38 in size");
+            refuse(key, "0 or a magnitude from 1e-37 to 1e38");
         }
         return v->number;
     }

@@ -5,7 +5,7 @@ shell/data_flags.cpp -- turns flags into data options, and rejects flags that no
 
 // ---- the data
 
-// Reads "POS:ID" of --fix-token. Ends the program if it is none.
+// Parses --fix-token's "POS:ID"; dies if it is something else.
 static std::pair<int, int> fixed_token(const std::string& text) {
     const std::vector<std::string> pair = split(text, ':');
     const long most = 1L << 30;
@@ -49,12 +49,12 @@ void edits_check(const Flags& f) {
     const DataOptions o = typed_edits(f, 1);
     std::vector<int> taken;
     for (int position : o.random_token) {
-        require(!has(taken, position), "--random-token " + f.random_token, "every position once");
+        require(!has(taken, position), "--random-token " + f.random_token, "every position only once");
         taken.push_back(position);
     }
     for (auto& fix : o.fix_token) {
         require(!has(taken, fix.first), strf("--fix-token %d:%d", fix.first, fix.second),
-                strf("one thing at position %d: it is fixed or random already", fix.first));
+                strf("one thing at position %d: it is already fixed or random", fix.first));
         taken.push_back(fix.first);
     }
 }
@@ -79,7 +79,7 @@ int probe_length(const Flags& f, const std::string& text, long longest, bool lea
             "a number, 1 or more");
     len = shortened(f, len, longest);
     require(len <= longest || !learned, strf("--probe-len %ld", len),
-            strf("at most %ld, the learned positions", longest));
+            strf("at most %ld, the number of learned positions", longest));
     if (len > longest) {
         printf("note   --probe-len %ld goes beyond the %ld positions of the model\n", len, longest);
     }

@@ -11,7 +11,7 @@ a config.json says them, too.
 static bool of_llama3(const Flags& f) { return f.arch.rope_scaling == ROPE_llama3; }
 static bool of_yarn(const Flags& f) { return f.arch.rope_scaling == ROPE_yarn; }
 
-// Tells whether one of the model's layers is such a layer, or nobody has said how many it has.
+// Tells whether is_such holds for some layer, or the number of layers is not yet known.
 static bool some_layer(const Arch& c, bool (*is_such)(const Arch& c, int l)) {
     for (int l = 0; l < c.L; l++) {
         if (is_such(c, l)) { return true; }
@@ -48,14 +48,14 @@ static bool reads_text(const Flags& f, char command) {
 #define NOTED(condition, words, other, why) { RULE_NOTE, WHEN(condition), words, why, other }
 #define FOR(cmds, ...) { RULE_HELP, NULL, cmds, __VA_ARGS__ }
 
-#define OF_TEXT READ_IF(reads_text(f, command), "text to read with it: --data FILE")
+#define OF_TEXT READ_IF(reads_text(f, command), "text: --data FILE")
 #define OF_BB READ_IF(sources_bb(f), "--data bb")
 #define OF_ADAM READ_IF(f.optimizer != OPTIMIZER_sgd, "--optimizer adamw or muon")
-#define NOT_PRODUCTS READ_IF(!f.products, "bench without --products")
+#define NOT_PRODUCTS READ_IF(!f.products, "a bench of steps: leave out --products")
 #define OF_LLAMA3 READ_IF(of_llama3(f), "--rope-scaling llama3")
 #define OF_YARN READ_IF(of_yarn(f), "--rope-scaling yarn")
 #define IN_A_LAYER READ_IF(!f.arch.window || some_layer(f.arch, is_local), \
-                           "a 1 of --local-layers for one of the layers")
+                           "a 1 in --local-layers")
 #define ROTATES_BASE READ_IF(some_layer(f.arch, turns_by_base), \
                              "a layer that rotates and does not take its base from --rope-local")
 
@@ -120,7 +120,7 @@ void flags_check(const Flags& flags, char command, bool again) {
         for (auto& rule : r.rules) {
             if (rule.rule == RULE_HELP || rule.holds(f, command)) { continue; }
             if (rule.rule != RULE_READ) { bound_broken(f, r, rule); continue; }
-            require(!asked, flag_typed(r), rule.text);
+            if (asked) { die(flag_typed(r) + " has no effect without " + rule.text); }
             break;                                       // what is not read has no bounds
         }
     }

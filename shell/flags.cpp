@@ -90,7 +90,7 @@ void usage(char command) {
         printf("\nflags of a command:  train_sink COMMAND --help\n"
                "version, commit:     train_sink --version\n"
                "switches of a build: make help\n"
-               "where to begin:      README.md; words: docs/glossary.md\n");
+               "where to start:      README.md; terms: docs/glossary.md\n");
         return;
     }
     Flags defaults;
@@ -113,13 +113,13 @@ void welcome() {
         "  ./train_sink train -d my.txt --tokenizer tok --fix-token 1:0 --layers 1 --width 64 \\\n"
         "      --heads 2 --ffn-width 128 --seq 64 -b 16 --lr 4e-3 --steps 8000\n"
         "                                          a sink on your own text: docs/own-text.md\n"
-        "  ./train_sink probe runs/NAME            the sink of a run or of another model, layer by "
+        "  ./train_sink probe runs/NAME            the sink of a run, or of any other model, layer by "
         "layer\n\n"
-        "flags: ./train_sink train --help, ./train_sink probe --help, ..; every model: make help\n"
+        "flags: ./train_sink train --help (or probe, eval, ...); every kind of attention: make help\n"
         "your model in five minutes: docs/start.md\n");
 }
 
-// Returns how many letters must be put in, left out or changed to get from a to b.
+// Returns how many letters must be inserted, deleted or changed to turn a into b.
 static int edit_distance(const std::string& a, const std::string& b) {
     std::vector<int> row(b.size() + 1);
     for (size_t j = 0; j < row.size(); j++) { row[j] = j; }
@@ -157,7 +157,7 @@ static std::string flag_owners(const FlagRow& r) {
     return "a flag of " + listed(takers, " and ") + ": ./train_sink " + takers[0] + " --help";
 }
 
-// Says what may have been meant by `name`, which no flag is called; "" if nothing is like it.
+// Suggests what the unknown flag `name` may have meant; "" if nothing is close.
 static std::string flag_suggestion(const std::string& name, const std::vector<FlagRow>& rows,
                               char command) {
     for (auto& s : SWITCHES_AND_TOOLS) {
@@ -176,7 +176,7 @@ static std::string flag_suggestion(const std::string& name, const std::vector<Fl
         return std::string("did you mean ") + other[1] + "?";
     }
     std::string best;
-    int least = 1 + (int)name.size() / 3;                // farther away nothing is meant
+    int least = 1 + (int)name.size() / 3;                // anything farther is not a typo
     for (auto& r : rows) {
         const int d = edit_distance(name, flag_spelling(r.name));
         if (r.of(command) && d < least) { least = d; best = flag_spelling(r.name); }
@@ -219,14 +219,14 @@ void command_check(const Flags& f, char command) {
                 ", which this build was made without",
             strf("git checkout %s, then make", c.folder));
     }
-    die("got '" + f.words[0] + "', wanted a command (" + all + ") or a --flag",
+    die("unknown command '" + f.words[0] + "' (" + all + ")",
         meant.empty() ? "./train_sink --help" : meant);
 }
 
 void product_settle(const Flags& f) {
     const bool here = !strcmp(BACKEND_NAME, "cpu");
     require(here || f.product.empty(), strf("--product BACKEND=%s", BACKEND_NAME),
-            "BACKEND=cpu, whose products have several kernels");
+            "BACKEND=cpu, the only backend with a choice of matmul kernels");
     if (here) { cpu::choice_settle(!strcmp(PRECISION_NAME, "bf16"), f.product); }
 }
 
@@ -267,9 +267,9 @@ Flags flags_parse(int argc, char** argv, char* command) {
             die(name + ": not a flag of this command", flag_owners(*row));
         }
         const bool wants_value = row->type != FIELD_bool;
-        if (!wants_value && has_value) { die(name + ": takes no value"); }
+        if (!wants_value && has_value) { die(name + " takes no value"); }
         if (wants_value && !has_value && i + 1 >= argc) {
-            die(name + ": got no value, wanted one");
+            die(name + " needs a value");
         }
         flag_set(*row, name, wants_value ? next : "");
         if (wants_value && !has_value) { i++; }
@@ -293,7 +293,7 @@ std::vector<double> flag_list(const char* spelled, const std::string& text) {
         if (!parse_double(w, &v)) {
             die(std::string(spelled) + ": got '" + text + "', wanted numbers separated by commas");
         }
-        require(!float_loses(v), std::string(spelled) + " " + w, "0, or 1e-37 or more in size");
+        require(!float_loses(v), std::string(spelled) + " " + w, "0 or a magnitude of 1e-37 or more");
         out.push_back(v);
     }
     return out;
@@ -303,7 +303,7 @@ std::vector<double> eps_list(const Flags& f) {
     const std::vector<double> eps = flag_list("--eps", f.eps);
     require(!eps.empty(), "--eps", "a threshold, such as 0.3");
     for (double e : eps) {
-        require(e >= 0 && e < 1, strf("--eps %g", e), "0 up to, not including, 1: it is a share");
+        require(e >= 0 && e < 1, strf("--eps %g", e), "a fraction, from 0 to just below 1");
     }
     return eps;
 }
@@ -326,7 +326,7 @@ void preset_apply(Flags* f) {
     if (f->given_model) { fill(&c->V, p->V); }
     if (!f->batch) { f->batch = p->B; }
     require(f->batch < (1L << 30) / c->T, strf("--batch %ld --seq %d", f->batch, c->T),
-            "less than 2^30 tokens in all");
+            "fewer than 2^30 tokens together");
 }
 
 Arch arch_from_flags(Flags* f, int data_V) {

@@ -29,7 +29,7 @@ void log_line(Log* log, JsonObject line) {
         log->error = cannot("write", log->path);
         log->unwritten.push_back(text);
     } else if (!log_is_at(*log, log->path)) {
-        log->error = log->path + ": was removed or moved while the run wrote to it";
+        log->error = log->path + ": was removed or moved while the run was writing it";
     }
 }
 
@@ -49,7 +49,7 @@ static std::string first_bytes(const std::string& path, size_t n) {
     return begin;
 }
 
-// Dies if a file is there that no run has written: it would be cut.
+// Dies if the file exists and is not a run's log: opening it would truncate it.
 static void log_check(const std::string& path) {
     if (!is_there(path) || is_special(path)) { return; }
     const std::string config = "{\"event\":\"config\"";
@@ -95,7 +95,7 @@ void log_rewind(const std::string& path, long step, const std::vector<std::strin
     log_check(path);
     const std::string dir = directory_of(path);
     const std::string log = file_name(path);
-    for (auto& name : dir_list(dir)) {                   // a run was killed just here
+    for (auto& name : dir_list(dir)) {                   // left by a run that was killed here
         if (name != log && is_temporary(name, log)) { unlink((dir + "/" + name).c_str()); }
     }
     std::string kept;
@@ -112,7 +112,7 @@ void log_rewind(const std::string& path, long step, const std::vector<std::strin
     file_write(path, kept);
 }
 
-// Applies to *flags what a line changed, if it is a --resume from step `first` on and before `end`.
+// Applies a --resume line's changes to *flags if its step is in [first, end).
 static void line_overlay(const Json& line, double first, double end, Json* flags) {
     const double at = json_number(line, "step", NAN);
     if (!is_event(line, "resume") || !(at >= first && at < end)) { return; }
@@ -208,7 +208,7 @@ std::string count_text(double n) {
     return strf("%.2fB", n / 1e9);
 }
 
-// Returns Sink_k of every token that is followed, at one threshold.
+// Returns Sink_k of every tracked token, at one threshold.
 static std::string sink_json(const Metrics& r, double eps) {
     std::vector<double> k;
     std::vector<double> raw;
@@ -236,7 +236,7 @@ static std::string sink_json(const Metrics& r, double eps) {
     return o.all();
 }
 
-// Adds a number for every head, (L, NH), means over the sequences.
+// Adds one number per head, (L, NH), averaged over the sequences.
 template <class Get>
 static void add_heads(JsonObject* o, const std::string& key, const Metrics& r, Get get) {
     o->json(key, json_matrix(head_means(r, get), r.NH));
@@ -281,7 +281,7 @@ void eval_fields(JsonObject* o, const char* event, long step, double val_loss, c
     o->text("event", event);
     o->count("step", step);
     o->number("val_loss", val_loss);
-    if (r.without_attention()) {                 // the rows of what follows are of these layers
+    if (r.without_attention()) {                 // the arrays below have a row for each of these
         o->array("layers", std::vector<double>(r.layers.begin(), r.layers.end()));
     }
     o->number("probe_loss", r.loss);

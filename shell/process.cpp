@@ -15,8 +15,8 @@ program, so it may start itself once more.
 
 // ---- the process
 
-// Raises the limit of a stack that is too small, on which the program would end by a segmentation
-// fault. A new limit holds from the start of a program, so it starts itself again.
+// Raises a stack limit so small that the program would segfault. A new limit takes effect at exec,
+// so the program re-executes itself.
 static void stack_check(char** argv) {
     const rlim_t least = 1 << 20, usual = 8 << 20;
     struct rlimit limit;
@@ -27,7 +27,7 @@ static void stack_check(char** argv) {
         execv("/proc/self/exe", argv);
     }
     die(EXIT_MACHINE, strf("stack: got a limit of %ld KiB, wanted 1024 or more", had / 1024),
-        "ulimit -s 8192, in the shell or job that starts this");
+        "run ulimit -s 8192 in the shell or job that starts the program");
 }
 
 // Dies if OpenMP's threads have been given stacks on which the program would end in the same way.
@@ -54,7 +54,7 @@ void threads_check() {
     std::mutex all_there;
     bool failed = false;
     {
-        std::lock_guard<std::mutex> hold(all_there);     // none ends before the last begins
+        std::lock_guard<std::mutex> hold(all_there); // every thread lives until the last has started
         while (!failed && (int)threads.size() < wanted) {
             try {
                 threads.emplace_back([&] { std::lock_guard<std::mutex> wait(all_there); });
@@ -67,23 +67,23 @@ void threads_check() {
     die(EXIT_MACHINE,
         strf("threads: the system gave %zu, wanted %s", threads.size() + 1,
              asked ? asked : strf("%d", wanted + 1).c_str()),
-        strf("OMP_NUM_THREADS=%zu, or raise the limit of processes: ulimit -u",
+        strf("set OMP_NUM_THREADS=%zu, or raise the process limit: ulimit -u",
              std::max<size_t>(1, threads.size() / 2)));
 }
 
 void process_begin(char** argv) {
     processor_check();                               // has run before main; this links it
-    // what was closed (>&-) would be the number of the next file that is opened, and text meant for
-    // people would go into that: the log, a checkpoint
+    // the next file opened would take the number of a closed stream (>&-), and messages would be
+    // written into it: the log, a checkpoint
     for (int fd = 0; fd <= 2; fd++) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) { _exit(EXIT_MACHINE); }
     }
     stack_check(argv);
-    // OpenMP threads wait by spinning for milliseconds unless told not to, which on a machine with
-    // other work costs ten times more than sleeping does on a quiet one. A few microseconds of it
-    // cost nothing there, and save a sleep where the others are nearly done. The library reads its
-    // environment before main: the program starts itself once more. Not if its threads have been
-    // given places: it would find itself alone on the first one's
+    // By default, waiting OpenMP threads spin for milliseconds. On a busy machine that costs ten
+    // times what sleeping costs on a quiet one. Spinning for a few microseconds costs nothing
+    // there, and avoids a sleep if the others are nearly done. The library reads its environment
+    // before main, so the program re-executes itself; but not if its threads are pinned, because it
+    // would then be confined to the first thread's place
     const char* bind = getenv("OMP_PROC_BIND");
     const bool placed = (bind && strcasecmp(bind, "false")) || getenv("OMP_PLACES") ||
                         getenv("GOMP_CPU_AFFINITY");
@@ -93,8 +93,8 @@ void process_begin(char** argv) {
         execv("/proc/self/exe", argv);
     }
     thread_stacks_check();
-    // numbers below 1e-38 count as 0 (FTZ, DAZ): a model that decays to nothing took five times as
-    // long with them
+    // flush numbers below 1e-38 to 0 (FTZ, DAZ): a model that decays to nothing took five times as
+    // long without
 #ifdef __SSE__
     __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
 #endif
@@ -105,11 +105,11 @@ void process_begin(char** argv) {
                 strerror(errno));
         _exit(EXIT_MACHINE);
     }, NULL);
-    signal(SIGCHLD, SIG_DFL); // else nobody learns how the program that unpacks a text ended
+    signal(SIGCHLD, SIG_DFL); // otherwise the exit status of a decompressor is lost
     maps_watch();
-    signal(SIGXFSZ, SIG_IGN); // a file at its limit (ulimit -f) is an error of the write
+    signal(SIGXFSZ, SIG_IGN); // ulimit -f makes the write fail instead of killing the process
     std::set_new_handler([] {
-        die(EXIT_MACHINE, "memory: the system gave no more",
+        die(EXIT_MACHINE, "out of memory",
             "lower --batch, --seq or the model size");
     });
 }
@@ -139,8 +139,8 @@ static double number_after(const std::string& path, const char* key) {
     return v;
 }
 
-// Returns the bytes that a control group leaves. What it holds of files can be dropped, so it
-// counts as free.
+// Returns the bytes that a control group still allows. Its page cache can be dropped, so it counts
+// as free.
 static double cgroup_free(const std::string& dir) {
     const double most = number_in(dir + "/memory.max"),
                  most1 = number_in(dir + "/memory.limit_in_bytes");
@@ -187,8 +187,8 @@ std::string bytes_text(double n) {
 
 volatile sig_atomic_t stop_signal = 0;
 
-// Notes a signal. timeout(1) and some schedulers send one twice at once, so only a later Ctrl-C
-// ends the program at once.
+// Records a signal. timeout(1) and some schedulers send two in a row, so only a later Ctrl-C exits
+// immediately.
 static void on_signal(int sig) {
     static double first;
     if (sig == SIGINT && stop_signal && now_ms() - first > 500) { _exit(128 + SIGINT); }
@@ -212,8 +212,8 @@ void on_signals() {
     std::vector<int> all(std::begin(ENDING), std::end(ENDING));
     for (int sig = SIGRTMIN; sig <= SIGRTMAX; sig++) { all.push_back(sig); }
     for (int sig : all) {
-        // one that is ignored stays so (nohup), and one that a library uses is the library's. But a
-        // shell's background jobs are given SIGINT and SIGQUIT ignored
+        // an ignored signal stays ignored (nohup), and a library keeps the signals it handles. But
+        // shells start background jobs with SIGINT and SIGQUIT ignored
         sigaction(sig, NULL, &was);
         const bool free = was.sa_handler == SIG_DFL && !(was.sa_flags & SA_SIGINFO),
                    always = sig == SIGINT || sig == SIGQUIT || sig == SIGTERM;

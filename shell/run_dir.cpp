@@ -21,7 +21,7 @@ static std::string build_name() {
     return name;
 }
 
-// Returns 12 for "0012-softmax", 0 for a name that is no run's, such as a date.
+// Returns 12 for "0012-softmax", 0 for a name that is not a run's, such as a date.
 static long run_number(const std::string& name) {
     const std::string digits = name.substr(0, name.find('-'));
     long n = 0;
@@ -29,7 +29,7 @@ static long run_number(const std::string& name) {
     return number ? n : 0;
 }
 
-// Makes the first directory runs/NNNN<name>, from this number on, that is not there yet.
+// Creates the first runs/NNNN<name> that does not exist, counting from this number.
 static std::string make_run_dir(long number, const std::string& name) {
     for (;; number++) {
         const std::string dir = strf("runs/%04ld", number) + name;
@@ -56,21 +56,21 @@ void run_lock(const std::string& out) {
 
 // ---- what a command writes
 
-// Tells whether both paths lead to the same file or directory, which is there.
+// Tells whether both paths lead to the same existing file or directory.
 static bool same_file(const std::string& a, const std::string& b) {
     struct stat one;
     struct stat two;
     return !stat(a.c_str(), &one) && !stat(b.c_str(), &two) && same_file(one, two);
 }
 
-// Tells whether both paths mean one file, by whatever name, there or not.
+// Tells whether both paths name the same file, whether or not it exists.
 static bool same_place(const std::string& a, const std::string& b) {
     if (same_file(a, b)) { return true; }
     return file_name(a) == file_name(b) && same_file(directory_of(a), directory_of(b));
 }
 
-// Tells whether the directory holds a run, a checkpoint, a model or shards. What is in it is not
-// ours to replace then, whichever model this command reads.
+// Tells whether the directory holds a run, a checkpoint, a model or shards. Its files are then not
+// ours to replace, whichever model this command reads.
 static bool holds_work(const std::string& dir) {
     for (auto& name : dir_list(dir)) {
         const bool mark = name == "log.jsonl" || name == "config.json" || name == "manifest.json";
@@ -145,7 +145,7 @@ void output_check(const std::string& path, const std::vector<std::string>& other
     const bool special = is_special(path);
     for (auto& other : others) {
         if (!special && !other.empty() && same_place(path, other)) {
-            die(path + ": already an input or output, and would be replaced",
+            die(path + ": already an input or output of this command",
                 "write to another file");
         }
     }

@@ -6,9 +6,10 @@ finds its data again if the run has moved.
 #include "../dataloader.h"
 #include <limits.h>
 
-// ---- what may change on the way: state.json holds the flags that a run had at its checkpoint
+// ---- what may change between a checkpoint and --resume: state.json holds the flags that a run had
+// at its checkpoint
 
-// Tells whether the flag says nothing about the model and holds for one start of the program.
+// Tells whether the flag applies only to this start of the program.
 static bool of_one_start(const FlagRow& r) {
     return r.name == "out" || r.name == "resume" || r.name == "stop_after";
 }
@@ -85,7 +86,7 @@ std::string run_started(const std::string& out) {
         same++;
     }
 
-    // up to the folder that both are in, then down
+    // up to the common parent, then down
     std::string path;
     for (size_t i = same; i < from.size(); i++) {
         list_add(&path, "..", "/");
@@ -130,7 +131,7 @@ void source_require(const std::string& name, const std::string& again) {
     if (source_here(name, &bare)) {
         return;
     }
-    hint_also.clear();                                 // the checkpoint has no fault
+    hint_also.clear();                                 // the checkpoint is not at fault
     die(bare + ": the run was trained on this, and it is not there anymore",
         "if it was moved: " + again + " -d PATH");
 }

@@ -6,7 +6,8 @@ may change, and where its data are now.
 #define RUN_FLAGS_H
 #include "../flags.h"
 
-// ---- what may change on the way: state.json holds the flags that a run had at its checkpoint
+// ---- what may change between a checkpoint and --resume: state.json holds the flags that a run had
+// at its checkpoint
 
 // Returns `key: got A, wanted B` for the first flag that a run must keep and that is another now,
 // or "". Adds the others that differ to *changed: {"lr":[before,now], ..}.

@@ -47,7 +47,7 @@ void saves_clean(const std::string& out) {
     }
 }
 
-// Tells whether the run itself wrote all that is in this checkpoint's directory.
+// Tells whether the run itself wrote everything in this checkpoint's directory.
 static bool saves_all_ours(const std::string& dir) {
     const Json state = state_of(dir);
     const Json* files = state.get("files");
@@ -65,7 +65,7 @@ void saves_prune(std::vector<Saved>* known, const Saved& newest, bool last_only)
     for (auto& s : *known) {
         if (s.step >= newest.step) { continue; }
         if (s.automatic && saves_all_ours(s.dir)) {
-            const std::string aside = s.dir + ".tmp";    // under that name it is no checkpoint
+            const std::string aside = s.dir + ".tmp";    // that name is not a checkpoint's
             const bool moved = rename(s.dir.c_str(), aside.c_str()) == 0;
             if (moved) { checkpoint_remove(aside); }
             continue;
@@ -81,14 +81,14 @@ Fallback hint_other_checkpoint(const std::string& out, const std::string& from) 
     const Saved* before = NULL;
     for (auto& s : all) { if (s.dir != from) { before = &s; } }
     if (!before) {
-        return { "there is no checkpoint before " + from + ": begin another run", false };
+        return { "there is no checkpoint before " + from + ": start another run", false };
     }
     if (before->optimizer) {
-        return { "or remove " + from + " to continue from the checkpoint before it, " +
+        return { "or go back to the previous checkpoint, " +
                  before->dir + ": rm -r " + from, true };
     }
-    return { "--init " + before->dir + " and another --out begin a new run from the weights " +
-             "before it (--save-optimizer all would have kept what --resume needs)", false };
+    return { "to start a new run from the previous weights: --init " + before->dir + " and another " +
+             "--out (--save-optimizer all would have kept the optimizer state for --resume)", false };
 }
 
 std::string checkpoint_in(const std::string& path) {
@@ -96,7 +96,7 @@ std::string checkpoint_in(const std::string& path) {
     long step;
     const std::string newest = checkpoint_latest(path, &step);
     if (newest.empty()) { return path; }
-    note(path + strf(": its newest checkpoint is step_%ld", step));
+    note(path + strf(": using its newest checkpoint, step_%ld", step));
     return newest;
 }
 
@@ -113,7 +113,7 @@ static std::string hash_of_text(const std::string& text) {
     return hash_text(hash_bytes(text.data(), text.size()));
 }
 
-// What follows the text of state.json that is hashed.
+// The separator after the hashed part of state.json.
 static const char* const SEAL = ", \"files\": {";
 
 std::string state_sealed(const JsonObject& state,
@@ -126,7 +126,7 @@ std::string state_sealed(const JsonObject& state,
 }
 
 [[noreturn]] static void die_edited(const std::string& dir, const std::string& what) {
-    die(what, "--init " + dir + " and another --out begin a new run from it as it is");
+    die(what, "to start a new run from it unchanged: --init " + dir + " and another --out");
 }
 
 void state_check(const std::string& dir) {

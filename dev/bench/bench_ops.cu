@@ -74,7 +74,7 @@ static double attention_madds(const Model* m) {
 // Times the operations of a step and keeps them as rows of a table.
 struct StepOps {
     Model* m;
-    long accum;                 // micro-batches of a step
+    long accum;                 // micro-batches per step
     std::vector<Op> rows;
 
     void add(const std::string& name, double calls, double flops, double bytes,

@@ -3,7 +3,7 @@
 nobody has tried yet.
 
     python3 dev/gpu/predict_many.py            prints the table
-    python3 dev/gpu/predict_many.py --write    also puts it into docs/many.md, between its markers
+    python3 dev/gpu/predict_many.py --write    also puts it into dev/many.md, between its markers
 
 Bytes are counted from the program; speeds are assumed, all in the next lines.
 A step is the computation, shared out evenly; what the sum of the gradients takes longer than
@@ -86,7 +86,7 @@ def main():
     lines = table()
     print("\n".join(lines))
     if "--write" in sys.argv:
-        write_page("docs/many.md", "dev/gpu/predict_many.py", lines)
+        write_page("dev/many.md", "dev/gpu/predict_many.py", lines)
     return 0
 
 

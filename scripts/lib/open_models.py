@@ -61,7 +61,7 @@ def probe(binary, row, name, directory, data, out, done, first="default"):
         call = lambda: subprocess.run([binary] + words + bos + ["--json", path],
                                       capture_output=True, text=True)
         r = call()
-        most = re.search(r"--probe-len \d+: wanted at most (\d+), the learned positions", r.stderr)
+        most = re.search(r"--probe-len \d+: wanted at most (\d+), the number of learned positions", r.stderr)
         if most and row.table == "figure3":  # the lengths that this model has positions for
             at = words.index("--probe-len") + 1
             words[at] = ",".join(n for n in words[at].split(",") if int(n) <= int(most.group(1)))

@@ -309,21 +309,27 @@ static void test_low_rank() {
     }
 }
 
-int main() {
-    const struct { kind norm, ffn; } cases[] = {
-        { NORM_pre, FFN_swiglu }, { NORM_pre, FFN_relu }, { NORM_post, FFN_swiglu } };
-    for (auto& one : cases) {
-        Setting s = setting(one.norm, one.ffn);
-        const Anatomy a = anatomy_measure(&s.m, { s.seqs.data(), N, T });
-        test_steps(s, a);
-        for (int l = 0; l < L; l++) {
-            const AnatomyLayer& got = a.layers[l];
-            test_reads(s, 2 * l, got.attn_spread, got.attn_same, got.attn_same_later);
-            test_reads(s, 2 * l + 1, got.ffn_spread, got.ffn_same, got.ffn_same_later);
-            test_spike(s, a, l);
-            test_ffn(s, a, l);
-        }
+// Checks every number of a model's anatomy.
+static void test_model(kind norm, kind ffn) {
+    Setting s = setting(norm, ffn);
+    const Anatomy a = anatomy_measure(&s.m, { s.seqs.data(), N, T });
+    test_steps(s, a);
+    for (int l = 0; l < L; l++) {
+        const AnatomyLayer& got = a.layers[l];
+        test_reads(s, 2 * l, got.attn_spread, got.attn_same, got.attn_same_later);
+        test_reads(s, 2 * l + 1, got.ffn_spread, got.ffn_same, got.ffn_same_later);
+        test_spike(s, a, l);
+        test_ffn(s, a, l);
     }
-    test_low_rank();
+}
+
+int main() {
+    const struct { const char* name; kind norm, ffn; } cases[] = {
+        { "pre", NORM_pre, FFN_swiglu }, { "relu", NORM_pre, FFN_relu },
+        { "post", NORM_post, FFN_swiglu } };
+    for (auto& one : cases) {
+        CASE(one.name) { test_model(one.norm, one.ffn); }
+    }
+    CASE("low_rank") { test_low_rank(); }
     return check_done();
 }

@@ -192,12 +192,8 @@ static void left_out_check() {
     CHECK(wrong.code == 0, "%s", wrong.err.c_str());
 }
 
-int main() {
-    make_dirs(SCRATCH);
-    model_check("gpt2");
-    model_check("llama");
-
-    // white space at the end of a context belongs to the continuation, and an empty context is BOS
+// White space at the end of a context belongs to the continuation, and an empty context is BOS.
+static void contexts_check() {
     const double plain = loglik("llama",
                                 "{\"context\": \"the door of\", \"continuation\": \"the house\"}");
     near(loglik("llama", "{\"context\": \"the door of \", \"continuation\": \"the house\", "
@@ -214,8 +210,10 @@ int main() {
     near(loglik("llama",
                 "{\"context\": \"\", \"continuation\": \"the house\", \"delimiter\": \"\"}"),
          loglik("llama", "{\"text\": \"the house\"}", "--bos none"), "an empty context is BOS");
+}
 
-    // a window of the text, and words that are counted
+// A window of the text, and words that are counted.
+static void window_check() {
     const double whole = loglik("gpt2", "{\"text\": \"he said that it was by the river\"}");
     CHECK(fabs(
               loglik("gpt2", "{\"text\": \"he said that it was by the river\"}", "--max-length 3") -
@@ -224,7 +222,10 @@ int main() {
     const Json counted = json_of_file(SCRATCH + "score.json").get("tasks")->items[0];
     near(log(counted.get("word_perplexity")->number) * 8,
          log(counted.get("byte_perplexity")->number) * 32, "8 words, 32 bytes");
+}
 
+// Broken records.
+static void records_check() {
     refused("{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"gold\": 2}",
             "task.jsonl:1: gold: wanted a whole number, 0 to 1");
     refused("{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"gold\": \"1\"}",
@@ -239,10 +240,12 @@ int main() {
     refused("{\"context\": \"a\"", "task.jsonl:1: ");
     refused("{\"text\": \"caf\xe9\"}", "task.jsonl:1: bytes that are not UTF-8");
     refused("", "no records");
-    blanks_check();
-    left_out_check();
+}
+
+// Flags that contradict the model or each other.
+static void flags_check() {
     refused("{\"text\": \"a\"}", "at most the 72 positions", "--max-length 73");
-    refused("{\"text\": \"a\"}", "default (what the tokenizer puts there) or none", "--bos seq");
+    refused("{\"text\": \"a\"}", "default (the tokenizer's) or none", "--bos seq");
     // a task is not what is written, nor one file both outputs
     for (const char* where : { "task.jsonl", "./task.jsonl", "./new.json" }) {
         refused("{\"text\": \"a\"}", "already an input or output",
@@ -254,5 +257,17 @@ int main() {
     const Ran gone = score("gpt2", "nowhere.jsonl");
     CHECK(gone.code == EXIT_USER && gone.says("nowhere.jsonl"), "a file that is not there: %s",
           gone.err.c_str());
+}
+
+int main() {
+    make_dirs(SCRATCH);
+    CASE("gpt2") { model_check("gpt2"); }
+    CASE("llama") { model_check("llama"); }
+    CASE("contexts") { contexts_check(); }
+    CASE("window") { window_check(); }
+    CASE("records") { records_check(); }
+    CASE("blanks") { blanks_check(); }
+    CASE("left_out") { left_out_check(); }
+    CASE("flags") { flags_check(); }
     return check_done();
 }

@@ -390,16 +390,19 @@ int main(int argc, char** argv) {
     for (int i = 1; i < argc; i++) {
         if (!fixture_fits(argv[i])) { continue; }
         looked++;
-        fixture_check(argv[i]);
-        cache_check(argv[i], false);
-        cache_check(argv[i], true);
-        packed_check(argv[i]);
-        batches_check(argv[i]);
-        if (is_double) { differences_check(argv[i]); }
+        CASE("fixture") { fixture_check(argv[i]); }
+        CASE("cache") { cache_check(argv[i], false); }
+        CASE("cache") { cache_check(argv[i], true); }
+        CASE("packed") { packed_check(argv[i]); }
+        CASE("batches") { batches_check(argv[i]); }
+        if (is_double) {
+            CASE("differences") { differences_check(argv[i]); }
+        }
     }
 #if HAS_OPEN
     for (bool delta : { false, true }) {
-        if (!Bias::column && Attn::phi == PHI_NONE) { mixer_cache_check(delta); }
+        if (Bias::column || Attn::phi != PHI_NONE) { continue; }
+        CASE("mixer_cache") { mixer_cache_check(delta); }
     }
 #endif
     CHECK(looked, "no fixture is of this build");

@@ -39,7 +39,9 @@ static StepResult step(Model* m, const std::vector<int>& seqs, bool cut) {
     return { m->sums->loss, std::vector<acc>(m->grads_memory, m->grads_memory + m->num_params) };
 }
 
-int main() {
+// A model whose batch is cut into pieces: loss and gradients as of the whole batch, with any number
+// of threads.
+static void test_cut() {
     const Arch c = arch(24, 29);
     Model m = model_new(c, T, true);
     model_init(&m, 1);
@@ -64,12 +66,21 @@ int main() {
         CHECK(again.loss == cut.loss && again.grads == cut.grads, "%d threads: other bits",
               threads);
     }
-    // fewer sequences than before, then a model that is too large to be cut
+    // fewer sequences than before
     model_accumulate(&m, seqs.data(), 14, T, 14 * T);
     CHECK(m.pieces.size() == 2, "14 sequences: got %zu pieces", m.pieces.size());
     model_free(&m);
+}
+
+// A model that is too large to be cut.
+static void test_large() {
     Model large = model_new(arch(256, 257), T, true);
     CHECK(piece_sequences(&large, B, T) == B, "%ld parameters are cut", large.num_params);
     model_free(&large);
+}
+
+int main() {
+    CASE("cut") { test_cut(); }
+    CASE("large") { test_large(); }
     return check_done();
 }

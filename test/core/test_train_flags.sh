@@ -197,11 +197,11 @@ check "two words, by Muon" \
 check "4096 bytes of a matrix and 128 of a norm" sh -c "[ $(changed adamw/step_12 words/step_6) -gt 3000 ] && [ $(changed adamw/step_12 words/step_6) -le 4224 ]"
 refuses "wanted a word of one of these names: model.embed_tokens.weight" $softmax --only queries \
     -o "$dir/no"
-refuses "holds a different model: --layers 1, got 3" $softmax --init "$dir/base" --layers 3
+refuses "has --layers 1, got 3" $softmax --init "$dir/base" --layers 3
 refuses "a model that has no z of its own" $logit --init "$dir/off/step_0" \
     --init-logit -2 -o "$dir/no"
 refuses "a build with BIAS=logit" $softmax --init-logit -2 -o "$dir/no"
-refuses "wanted BIAS=k or kv" $logit --k-dims 2 -o "$dir/no"
+refuses "has no effect without BIAS=k or kv" $logit --k-dims 2 -o "$dir/no"
 refuses "only run forward" $softmax --init test/open/families/mixtral -o "$dir/no"
 refuses "wanted ATTN=softmax BIAS=none" $sigmoid --init "$dir/base" -o "$dir/no"
 # conversations, of which only some tokens count: a step's loss is the mean over all that do, in
@@ -233,6 +233,6 @@ $softmax eval "$dir/talk8/step_3" --probe-seqs 1 --probe-len 16 --json "$dir/e" 
 probed=$(grep -o '"probe_loss":[^,]*' "$dir/p" | cut -d: -f2)
 evaluated=$(grep -o '"loss":[^,]*' "$dir/e" | head -n 1 | cut -d: -f2)
 check "eval and probe mean over the same targets: $evaluated, $probed" near "$evaluated" "$probed"
-refuses "holds a different model: --heads 2, got 1" $softmax -m bb --init "$dir/two/step_1" -o "$dir/no"
+refuses "has --heads 2, got 1" $softmax -m bb --init "$dir/two/step_1" -o "$dir/no"
 echo "$pass passed, $fail failed"
 [ $fail -eq 0 ]

@@ -1,17 +1,11 @@
 /*
 test_elementary.cpp -- the vector-friendly exp, sigmoid and erf against the library in double,
 on floats spread over every binade, and on the values where such functions go wrong.
-Last line: N passed, N failed.
 */
 #include <math.h>
 #include "../../attention_variants.cuh"
+#include "../check.h"
 
-static long passed = 0, failed = 0;
-static void check(bool ok, const std::string& what) {
-    if (ok) { passed++; return; }
-    failed++;
-    printf("FAILED %s\n", what.c_str());
-}
 // the largest error in units of the last place of the right answer,
 // over every 4999th float of [lo, hi]
 template <class F, class G>
@@ -25,33 +19,18 @@ void check_ulp(const char* name, F f, G g, float lo, float hi, double bound) {
         if (!(error <= worst)) { worst = error; at = x; }
         count++;
     }
-    check(worst <= bound && count > 100000,
-          strf("%s: %.3f ulp at %.9g, wanted at most %.2f (%ld values)", name, worst, at, bound,
-               count));
+    CHECK(worst <= bound && count > 100000,
+          "%s: %.3f ulp at %.9g, wanted at most %.2f (%ld values)", name, worst, at, bound, count);
 }
 static void check_value(const char* what, float got, float want) {
-    check(got == want || (got != got && want != want),
-          strf("%s: got %.9g, wanted %.9g", what, got, want));
+    CHECK(got == want || (got != got && want != want), "%s: got %.9g, wanted %.9g", what, got,
+          want);
 }
 
-int main() {
+static void test_exp() {
     check_ulp(
         "exp_", [](float x) { return exp_(x); }, [](double x) { return exp(x); }, -87.3365402f,
         88.7228317f, 1.05);
-    check_ulp(
-        "sigmoid_", [](float x) { return sigmoid_(x); }, [](double x) { return 1 / (1 + exp(-x)); },
-        -87.3f, INFINITY, 2.5);
-    check_ulp(
-        "erf_", [](float x) { return erf_(x); }, [](double x) { return erf(x); }, -INFINITY,
-        INFINITY, 2.7);
-    check_ulp(
-        "log_", [](float x) { return log_(x); }, [](double x) { return log(x); }, 1.1754944e-38f,
-        3.4e38f, 2.5);
-    check_value("log_(0)", log_(0.0f), -INFINITY);
-    check_value("log_(inf)", log_(INFINITY), INFINITY);
-    check_value("log_(-1)", log_(-1.0f), NAN);
-    // a payload that, shifted as n is, would change the exponent
-    const float odd_nan = float_of_bits(0x7fc01235);
     check_value("exp_(-inf)", exp_(-INFINITY), 0);
     check_value("exp_(-87.34)", exp_(-87.34f), 0);
     check_value("exp_(-3e38)", exp_(-3e38f), 0);
@@ -59,14 +38,44 @@ int main() {
     check_value("exp_(88.7228394), the first that overflows", exp_(88.7228394f), INFINITY);
     check_value("exp_(3e38)", exp_(3e38f), INFINITY);
     check_value("exp_(inf)", exp_(INFINITY), INFINITY);
+    // a payload that, shifted as n is, would change the exponent
+    const float odd_nan = float_of_bits(0x7fc01235);
     check_value("exp_(nan)", exp_(odd_nan), NAN);
+    CHECK(exp_(0.5) == exp(0.5), "double must be the library's");
+}
+
+static void test_sigmoid() {
+    check_ulp(
+        "sigmoid_", [](float x) { return sigmoid_(x); }, [](double x) { return 1 / (1 + exp(-x)); },
+        -87.3f, INFINITY, 2.5);
     check_value("sigmoid_(-inf)", sigmoid_(-INFINITY), 0);
     check_value("sigmoid_(inf)", sigmoid_(INFINITY), 1);
     check_value("sigmoid_(nan)", sigmoid_(odd_nan), NAN);
+}
+
+static void test_erf() {
+    check_ulp(
+        "erf_", [](float x) { return erf_(x); }, [](double x) { return erf(x); }, -INFINITY,
+        INFINITY, 2.7);
     check_value("erf_(-inf)", erf_(-INFINITY), -1);
     check_value("erf_(inf)", erf_(INFINITY), 1);
     check_value("erf_(nan)", erf_(odd_nan), NAN);
-    check(exp_(0.5) == exp(0.5) && erf_(0.5) == erf(0.5), "double must be the library's");
-    printf("%ld passed, %ld failed\n", passed, failed);
-    return failed > 0;
+    CHECK(erf_(0.5) == erf(0.5), "double must be the library's");
+}
+
+static void test_log() {
+    check_ulp(
+        "log_", [](float x) { return log_(x); }, [](double x) { return log(x); }, 1.1754944e-38f,
+        3.4e38f, 2.5);
+    check_value("log_(0)", log_(0.0f), -INFINITY);
+    check_value("log_(inf)", log_(INFINITY), INFINITY);
+    check_value("log_(-1)", log_(-1.0f), NAN);
+}
+
+int main() {
+    CASE("exp") { test_exp(); }
+    CASE("sigmoid") { test_sigmoid(); }
+    CASE("erf") { test_erf(); }
+    CASE("log") { test_log(); }
+    return check_done();
 }

@@ -15,16 +15,13 @@ To extend: add a size to SIZES or a case to check_kernel.
 #include <omp.h>
 #endif
 #include "../../cpu/linear.h"
+#include "../check.h"
 using cpu::bf16;
 using cpu::Output;
 using cpu::rows_of;
 using cpu::transposed;
 
-static long passed = 0, failed = 0;
-static void check(bool ok, const std::string& what) {
-    if (ok) { passed++; return; }
-    if (failed++ < 20) { printf("FAILED %s\n", what.c_str()); }
-}
+static void check(bool ok, const std::string& what) { CHECK(ok, "%s", what.c_str()); }
 static uint64_t seed = 1;
 template<class R> std::vector<R> numbers(long n) { // uniform in [-1, 1)
     std::vector<R> v(n);
@@ -310,31 +307,40 @@ static void check_one_row(int C, int OC) {
     }
 }
 
+// Checks the kernel that is chosen: every type it multiplies.
+static void check_chosen(bool bf16_only) {
+    if (!bf16_only) {
+        check_kernel<float>();
+        check_corners<float>();
+        check_threads<float, float>(300, 213, 500);
+    }
+    check_kernel<bf16>();
+    check_corners<bf16>();
+    check_strides<bf16, float>(37, 70, 45);
+    check_large();
+    check_threads<bf16, bf16>(300, 213, 500);
+    check_threads<bf16, float>(96, 320, 2100);
+}
+
 int main() {
-    check_one_row(300, 130);
-    check_one_row(17, 65);
-    check_one_row(257, 5000);
-    check_rounding();
-    check_stores();
-    check_kernel<double>();
-    check_corners<double>();
-    check_threads<double, double>(150, 113, 200);
+    CASE("one_row") {
+        check_one_row(300, 130);
+        check_one_row(17, 65);
+        check_one_row(257, 5000);
+    }
+    CASE("rounding") { check_rounding(); }
+    CASE("stores") { check_stores(); }
+    CASE("double") {
+        check_kernel<double>();
+        check_corners<double>();
+        check_threads<double, double>(150, 113, 200);
+    }
     const int fastest = cpu::product_settings.last_kernel;
     for (int k = 0; k <= fastest; k++) {
-        if (!cpu::kernel_here(k)) { printf("no %s here\n", cpu::kernels[k].name); continue; }
+        const cpu::Kernel& kernel = cpu::kernels[k];
+        if (!cpu::kernel_here(k)) { printf("no %s here\n", kernel.name); continue; }
         cpu::product_settings.last_kernel = k;
-        if (!cpu::kernels[k].bf16) {
-            check_kernel<float>();
-            check_corners<float>();
-            check_threads<float, float>(300, 213, 500);
-        }
-        check_kernel<bf16>();
-        check_corners<bf16>();
-        check_strides<bf16, float>(37, 70, 45);
-        check_large();
-        check_threads<bf16, bf16>(300, 213, 500);
-        check_threads<bf16, float>(96, 320, 2100);
+        CASE(kernel.name) { check_chosen(kernel.bf16); }
     }
-    printf("%ld passed, %ld failed\n", passed, failed);
-    return failed > 0;
+    return check_done();
 }

@@ -1,4 +1,4 @@
-"""Does every row of docs/coverage.md hold? Run by test_coverage.sh: every command on a tiny model, and
+"""Does every row of docs/findings/coverage.md hold? Run by test_coverage.sh: every command on a tiny model, and
 its answer looked up.
 
     python3 coverage.py PAGE SCRATCH PROGRAM..       PROGRAM: the switches it was built with, and a path

@@ -63,7 +63,7 @@ def check_words():
 
 # ---- pages
 WIDEST, LONGEST, README_LONGEST = 130, 150, 200
-PAGES = sorted(glob.glob("docs/*.md") + glob.glob("docs/findings/*.md"))
+PAGES = sorted(glob.glob("docs/*.md") + glob.glob("docs/findings/*.md")) + ["dev/gpu-checks.md", "dev/many.md"]
 # printed by programs: as long and as wide as they print it
 OUTPUT = sorted(glob.glob("docs/results/*.md"))
 
@@ -136,8 +136,8 @@ COMMAND = re.compile(r"^\s*(?:\$ )?(?:\./train_sink|train_sink |scripts/|python3
 # blocks "sh elsewhere": by page, where their commands are tested, or why they are not
 ELSEWHERE = {
     "README.md": "a clone has no address here, and test_demo.sh runs make demo",
-    "docs/gpu-checks.md": "test_gpu_run.sh packs and runs with a stand-in for the GPU",
-    "docs/many.md": "test_dist.sh and test_nccl.sh start ranks; here there is no cluster",
+    "dev/gpu-checks.md": "test_gpu_run.sh packs and runs with a stand-in for the GPU",
+    "dev/many.md": "test_dist.sh and test_nccl.sh start ranks; here there is no cluster",
 }
 
 

@@ -1,4 +1,4 @@
-# docs/coverage.md: every command on a tiny model, and its answer: test/docs/coverage.py
+# docs/findings/coverage.md: every command on a tiny model, and its answer: test/docs/coverage.py
 #     sh test/docs/test_coverage.sh
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
@@ -24,9 +24,9 @@ check() { # a page
     "$PYTHON" test/docs/coverage.py "$1" "$dir/run" "" build/cpu/train_sink ATTN=sigmoid build/cpu-ATTN=sigmoid/train_sink \
         BIAS=k build/cpu-BIAS=k/train_sink "$parts" "$dir/parts" "$sums" "$dir/sums" PE=nope "$dir/nope" PE=alibi "$dir/alibi" "$bare" "$dir/bare" > "$dir/out"
 }
-check docs/coverage.md; ok $? "$(grep FAIL "$dir/out" | head -n 20)"
+check docs/findings/coverage.md; ok $? "$(grep FAIL "$dir/out" | head -n 20)"
 # and the check itself, on two rows: a field that is not there, a line that is not printed
-sed -n -e 's/\["attn_spread"\]/["spread"]/p' -e 's/steps up"/steps over"/p' docs/coverage.md > "$dir/page.md"
+sed -n -e 's/\["attn_spread"\]/["spread"]/p' -e 's/steps up"/steps over"/p' docs/findings/coverage.md > "$dir/page.md"
 check "$dir/page.md"
 for said in "KeyError('spread')" "steps over" "2 rows, wanted 90"; do grep -qF "$said" "$dir/out"; ok $? "not noticed: $said"; done
 echo "$passed passed, $failed failed"

@@ -511,16 +511,16 @@ int main(int argc, char** argv) {
         return 0;
     }
     dir = check_tmp();
-    page_check();
-    tokenizer_config_check();
-    other_files_check();
-    hash_check();
-    bombs_check();
-    config_check();
-    adapter_check();
-    generation_check();
-    program_check();
-    probe_check();
+    CASE("page") { page_check(); }
+    CASE("tokenizer_config") { tokenizer_config_check(); }
+    CASE("other_files") { other_files_check(); }
+    CASE("hash") { hash_check(); }
+    CASE("bombs") { bombs_check(); }
+    CASE("config") { config_check(); }
+    CASE("adapter") { adapter_check(); }
+    CASE("generation") { generation_check(); }
+    CASE("program") { program_check(); }
+    CASE("probe") { probe_check(); }
     remove_tree(dir);
     return check_done();
 }

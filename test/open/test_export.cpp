@@ -474,25 +474,27 @@ int main() {
     std::string text;
     for (int i = 0; i < 4000; i++) { text += strf("%d and %d, ", i % 7, i * i % 11); }
     file_write(TEXT, text);
-    model_check("plain", "");
-    model_check("bytes", "--data " + TEXT + " --parallel 1 --norm-kind ln --qkv-bias 1");
-    model_check("yarn", "--rope-scaling yarn --rope-factor 2 --window 4 --local-layers 10 "
-                        "--prefix 3 --tied 1");
-    keys_check(SCRATCH + "yarn-out");
-    names_check();
+    CASE("model") {
+        model_check("plain", "");
+        model_check("bytes", "--data " + TEXT + " --parallel 1 --norm-kind ln --qkv-bias 1");
+        model_check("yarn", "--rope-scaling yarn --rope-factor 2 --window 4 --local-layers 10 "
+                            "--prefix 3 --tied 1");
+        keys_check(SCRATCH + "yarn-out");
+    }
+    CASE("names") { names_check(); }
     for (const char* name : { "llama_llama3", "llama_yarn", "mistral", "qwen2", "qwen3", "olmo2",
                               "smollm3", "gemma", "gemma3", "gemma3_llama3", "phi3", "stablelm",
                               "gpt_neox", "phi", "gptj", "ernie4_5", "gpt2", "gpt2_untied",
                               "gpt_neo", "opt", "falcon_7b", "falcon_40b" }) {
-        family_check(name);
+        CASE(name) { family_check(name); }
     }
-    init_check();
-    rows_check();
-    chosen_check();
-    card_check();
-    bytes_check();
-    first_token_check();
-    refusals_check();
-    moved_check();
+    CASE("init") { init_check(); }
+    CASE("rows") { rows_check(); }
+    CASE("chosen") { chosen_check(); }
+    CASE("card") { card_check(); }
+    CASE("bytes") { bytes_check(); }
+    CASE("first_token") { first_token_check(); }
+    CASE("refusals") { refusals_check(); }
+    CASE("moved") { moved_check(); }
     return check_done();
 }

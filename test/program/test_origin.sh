@@ -47,9 +47,9 @@ ok $? "another tokenizer: $said"
 say "$softmax" train --resume -o "$dir/run" --tokenizer demo/tokenizer.json
 [ $code = 2 ] && has 'tokenizer'; ok $? "--resume with another tokenizer: $said"
 say "$softmax" train --resume -o "$dir/run" -n 4 --min-lr 1e-5
-[ $code = 2 ] && has -- '--min-lr 1e-05: wanted --schedule cosine'; ok $? "--resume with a flag that nothing reads: $said"
+[ $code = 2 ] && has -- '--min-lr 1e-05 has no effect without --schedule cosine'; ok $? "--resume with a flag that nothing reads: $said"
 say "$softmax" train $small -n 1 -d "$dir/text.txt" --prefix 8 --min-context 4 -o "$dir/no"
-[ $code = 2 ] && has -- '--min-context 4: wanted more than --prefix'; ok $? "--min-context within the prefix: $said"
+[ $code = 2 ] && has -- '--min-context 4 has no effect without a value above --prefix'; ok $? "--min-context within the prefix: $said"
 say "$softmax" train $small -n 1 -d "$dir/text.txt" --bos doc -o "$dir/doc"
 has 'note   --bos doc: a .txt is one document'; ok $? "--bos doc of one document: $said"
 say "$softmax" probe "$dir/doc" $probe; has 'before documents |'; ok $? "bos of documents: $said"

@@ -365,7 +365,7 @@ for command in probe "eval --stream 1+4" "generate --prompt 3 --tokens 2"; do
     "$program" $command all/step_9 > one 2> err; "$program" $command all > two 2> err
     ok $? "$command of a run's directory: $(cat err)"
     cmp -s one two; ok $? "$command: not of the newest step"
-    says "all: its newest checkpoint is step_9" "$command"
+    says "all: using its newest checkpoint, step_9" "$command"
 done
 train $TINY -n 1 --init all -o from
 grep -q '"init":"all/step_9"' from/log.jsonl; ok $? "--init of a run's directory"

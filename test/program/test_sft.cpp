@@ -323,7 +323,7 @@ static void test_no_target() {
     CHECK(data_has_target(data_open(o), o.T, o.T) && !data_has_target(data_open(o), o.T + 1, o.T), "bb");
 
     Ran r = check_run(std::string(TRAIN) + "-n 20 -d " + none + " -o " + out);
-    CHECK(r.code == EXIT_USER && r.says("got no target that counts") && r.says("--sft-loss all") &&
+    CHECK(r.code == EXIT_USER && r.says("has no target to learn from") && r.says("--sft-loss all") &&
               !is_there(out),
           "no target at all: exit %d, %s %s", r.code, r.out.c_str(), r.err.c_str());
     r = check_run(std::string(TRAIN) + "-n 24 --save-every 1 -d " + some + " -o " + out);

@@ -390,7 +390,7 @@ static void test_resume_flags() {
         { "--seed 2", "--seed: got 2, wanted 1" },
         { "--total-batch 256", "got 256 tokens per step, wanted 128" },
         { "-b 4", "got 64 tokens per step, wanted 128" },
-        { "--width 32", "holds a different model" },
+        { "--width 32", "has --width 16, got 32" },
     };
     for (auto& row : rows) {
         const Ran r = train_sink(base + " -n 12 --resume " + row.args);
