@@ -2,7 +2,8 @@
 dataloader.h -- from whatever the user has to batches of token ids. In reading order:
 
     bb          the built-in Bigram-Backcopy task, generated on the fly
-    data        sources, their windows in shuffled order, edits; held-out data, the position that checkpoints keep
+    data        sources, their windows in shuffled order, edits; held-out data, the
+                position that checkpoints keep
 
 How a source is found, tokenized and opened: dataloader/data_sources.cpp, dataloader/text_cache.cpp.
 
@@ -32,7 +33,8 @@ struct DataOptions {
     int probe_seqs = 100;
     int probe_len = 64;
     long train_tokens = 0;                       // only the first N training tokens; 0: all
-    std::vector<long> held;                      // tokens to hold out of each source, as another run did; empty: the default rule
+    std::vector<long> held;                      // tokens to hold out of each source, as
+                                                 // another run did; empty: the default rule
     int vocab = 0;                               // ids the model has; 0: as many as the data needs
     std::vector<int> random_token;               // 1-based positions replaced by Uniform(V)
     double random_share = 1;                     // fraction of sequences that get random tokens

@@ -68,7 +68,7 @@ std::string default_model(Flags* f, bool on_gpu) {
 
 std::string no_sink_note(const Flags& f, const Data& data, long parameters) {
     if (f.data == "bb" || !f.init.empty() || parameters >= 10000000) { return ""; }
-    const char* read = "docs/own-text.md";
+    const char* read = "docs/start.md";
     if (data.tokenizer.kind == TOKENIZER_BYTES) {
         return strf("note   no sink is expected: none has formed on plain bytes, wanted "
                     "--tokenizer: %s\n", read);

@@ -208,7 +208,7 @@ void directory_value_check(const KeyRow& row, const std::string& path, const std
         if (same || allowed == got) { return; }
     }
     die(path + ": " + key + " is " + got + ": " + row.why,
-        "this program does not do what the key asks for; docs/model-directory.md lists all keys");
+        "this program does not do what the key asks for; docs/open-models.md lists all keys");
 }
 
 void directory_check(const std::string& file, const std::string& path, const Json& object) {
@@ -219,7 +219,7 @@ void directory_check(const std::string& file, const std::string& path, const Jso
         if (!row) {
             die(path + ": the key '" + field.first + "' (" + json_short(field.second) +
                 ") is not known, and may change ids or prompts",
-                "docs/model-directory.md lists the keys that are");
+                "docs/open-models.md lists the keys that are");
         }
         directory_value_check(*row, path, field.first, field.second);
     }

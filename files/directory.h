@@ -1,7 +1,7 @@
 /*
 directory.h -- what the files beside a model's weights say, key by key: which keys are read, which
 say nothing about ids, prompts or numbers, and which values are refused. One table, DIRECTORY_KEYS;
-docs/model-directory.md is the same table for people (test/open/test_directory.cpp compares the
+docs/open-models.md is the same table for people (test/open/test_directory.cpp compares the
 two).
 
 The rule for a key that the table does not have: it is refused by name, unless it is null. A key

@@ -68,7 +68,7 @@ def main():
         json.dump({"eos_token": EOS}, f)
     got = tokenizer.get_vocab_size()
     fewer = "" if got == a.vocab else f" (the text has no pairs for {a.vocab})"
-    print(f"{a.out}: {got} ids{fewer}, {EOS} is id 0\nnext: the command of docs/own-text.md, "
+    print(f"{a.out}: {got} ids{fewer}, {EOS} is id 0\nnext: the command of docs/start.md, "
           f"with -d {a.text[0]} --tokenizer {a.out} --fix-token 1:0")
 
 

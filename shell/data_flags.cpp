@@ -49,7 +49,8 @@ void edits_check(const Flags& f) {
     const DataOptions o = typed_edits(f, 1);
     std::vector<int> taken;
     for (int position : o.random_token) {
-        require(!has(taken, position), "--random-token " + f.random_token, "every position only once");
+        require(!has(taken, position), "--random-token " + f.random_token,
+                "every position only once");
         taken.push_back(position);
     }
     for (auto& fix : o.fix_token) {

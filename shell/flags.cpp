@@ -90,7 +90,7 @@ void usage(char command) {
         printf("\nflags of a command:  train_sink COMMAND --help\n"
                "version, commit:     train_sink --version\n"
                "switches of a build: make help\n"
-               "where to start:      README.md; terms: docs/glossary.md\n");
+               "where to start:      README.md; terms: docs/faq.md\n");
         return;
     }
     Flags defaults;
@@ -112,10 +112,10 @@ void welcome() {
         "  scripts/make_tokenizer.py my.txt -o tok --vocab 512\n"
         "  ./train_sink train -d my.txt --tokenizer tok --fix-token 1:0 --layers 1 --width 64 \\\n"
         "      --heads 2 --ffn-width 128 --seq 64 -b 16 --lr 4e-3 --steps 8000\n"
-        "                                          a sink on your own text: docs/own-text.md\n"
-        "  ./train_sink probe runs/NAME            the sink of a run, or of any other model, layer by "
+        "                                          a sink on your own text: docs/start.md\n"
+        "  ./train_sink probe runs/NAME            the sink of a run, or of any model, layer by "
         "layer\n\n"
-        "flags: ./train_sink train --help (or probe, eval, ...); every kind of attention: make help\n"
+        "flags: ./train_sink train --help (or probe, eval, ...); kinds of attention: make help\n"
         "your model in five minutes: docs/start.md\n");
 }
 
@@ -293,7 +293,7 @@ std::vector<double> flag_list(const char* spelled, const std::string& text) {
         if (!parse_double(w, &v)) {
             die(std::string(spelled) + ": got '" + text + "', wanted numbers separated by commas");
         }
-        require(!float_loses(v), std::string(spelled) + " " + w, "0 or a magnitude of 1e-37 or more");
+        require(!float_loses(v), std::string(spelled) + " " + w, "0 or a magnitude from 1e-37");
         out.push_back(v);
     }
     return out;

@@ -54,7 +54,7 @@ void threads_check() {
     std::mutex all_there;
     bool failed = false;
     {
-        std::lock_guard<std::mutex> hold(all_there); // every thread lives until the last has started
+        std::lock_guard<std::mutex> hold(all_there); // all threads live until the last starts
         while (!failed && (int)threads.size() < wanted) {
             try {
                 threads.emplace_back([&] { std::lock_guard<std::mutex> wait(all_there); });

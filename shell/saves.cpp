@@ -87,8 +87,8 @@ Fallback hint_other_checkpoint(const std::string& out, const std::string& from) 
         return { "or go back to the previous checkpoint, " +
                  before->dir + ": rm -r " + from, true };
     }
-    return { "to start a new run from the previous weights: --init " + before->dir + " and another " +
-             "--out (--save-optimizer all would have kept the optimizer state for --resume)", false };
+    return { "to start a new run from the previous weights: --init " + before->dir +
+             " and another --out (--save-optimizer all would have kept what --resume needs)", false };
 }
 
 std::string checkpoint_in(const std::string& path) {

@@ -80,7 +80,7 @@ static void notes() {
         data.tokenizer.kind = row.kind;
         const std::string note = no_sink_note(typed(row.line), data, row.parameters);
         CHECK(!note.empty() == row.says, "%s: says '%s'", row.line, note.c_str());
-        CHECK(note.empty() || note.find("docs/own-text.md") != note.npos, "%s", note.c_str());
+        CHECK(note.empty() || note.find("docs/start.md") != note.npos, "%s", note.c_str());
     }
 }
 

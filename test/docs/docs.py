@@ -63,7 +63,7 @@ def check_words():
 
 # ---- pages
 WIDEST, LONGEST, README_LONGEST = 130, 150, 200
-PAGES = sorted(glob.glob("docs/*.md") + glob.glob("docs/findings/*.md")) + ["dev/gpu-checks.md", "dev/many.md"]
+PAGES = sorted(glob.glob("docs/*.md") + glob.glob("docs/findings/*.md")) + glob.glob("after/*.md") + ["dev/gpu-checks.md", "dev/many.md"]
 # printed by programs: as long and as wide as they print it
 OUTPUT = sorted(glob.glob("docs/results/*.md"))
 
