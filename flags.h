@@ -103,6 +103,9 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     WHOLE("T", TRAINING, min_context, 0, 0, 1<<30, "train only on targets with at least this many tokens before them (0: all)", \
       READ_IF(f.min_context > f.arch.prefix || !f.min_context, "a value above --prefix"), \
       BOUND(f.min_context <= f.arch.T, "at most", "seq", "otherwise no target is trained on")) \
+    WHOLE("T", TRAINING, max_context, 0, 0, 1<<30, "train only on targets with at most this many tokens before them (0: all)", \
+      BOUND(!f.max_context || f.max_context >= f.min_context, "at least", "min_context", "otherwise no target is trained on"), \
+      NOTED(f.max_context < f.arch.T, "is not less than", "seq", "every target is trained on")) \
     DECIMAL("t", TRAINING, lr, 4e-4, 0, MANY, "peak learning rate") \
     WHOLE("t", TRAINING, warmup, 100, 0, MOST, "steps of linear warm-up", \
       NOTED(f.warmup <= f.steps, "is more than", "steps", "the run ends before --lr is reached")) \

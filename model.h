@@ -220,6 +220,7 @@ struct Model {
     int* targets;               // (B, T)
     size_t token_room;          // capacity of both arrays
     int min_context;            // --min-context, of training alone
+    int max_context;            // --max-context, likewise; 0: no limit
     Acts acts;                  // every activation, in the arena
     char* arena;
     size_t arena_bytes;
@@ -467,10 +468,12 @@ void model_free(Model* m);
 // ---- a batch
 
 // Tells whether the loss counts the target after token i of a sequence: it lies outside the prefix,
-// has at least min_context tokens before it, and is not masked (~id).
-inline bool target_counts(const Model* m, const int* seq, int i, int min_context) {
-    const int first = std::max(m->arch.prefix, min_context) - 1;
-    return i >= first && seq[i + 1] >= 0;
+// is not masked (~id), and in training has from min_context to max_context tokens before it.
+inline bool target_counts(const Model* m, const int* seq, int i, bool training) {
+    const int before = i + 1;
+    if (before < m->arch.prefix || seq[before] < 0) { return false; }
+    if (!training) { return true; }
+    return before >= m->min_context && (!m->max_context || before <= m->max_context);
 }
 
 // Counts the targets of n sequences, seqs (n, T+1), that count in training.
@@ -478,15 +481,14 @@ inline long targets_count(const Model* m, const int* seqs, long n, int T) {
     long count = 0;
     for (long b = 0; b < n; b++) {
         const int* seq = seqs + b * (T + 1);
-        for (int i = 0; i < T; i++) { count += target_counts(m, seq, i, m->min_context); }
+        for (int i = 0; i < T; i++) { count += target_counts(m, seq, i, true); }
     }
     return count;
 }
 
 // Loads seqs (B, T+1) from host memory to tokens and targets; returns how many targets count. A
-// masked token is passed as ~id. With a prefix p the loss starts at the prediction of token p + 1;
-// a target with fewer than min_context tokens before it does not count.
-inline long model_load(Model* m, const int* seqs, int B, int T, int min_context = 0) {
+// masked token is passed as ~id. With a prefix p the loss starts at the prediction of token p + 1.
+inline long model_load(Model* m, const int* seqs, int B, int T, bool training = false) {
     const bool sink = sink_rows(m);
     const bool same_shape = m->B == B && m->T == T + sink;
     if (!same_shape || !m->arena) { model_resize(m, B, T); }
@@ -500,7 +502,7 @@ inline long model_load(Model* m, const int* seqs, int B, int T, int min_context 
         const int* seq = seqs + (size_t)b * (T + 1);
         if (sink) { targets.push_back(-1); }     // the sink token predicts nothing
         for (int i = 0; i < T; i++) {
-            const bool counts = target_counts(m, seq, i, min_context);
+            const bool counts = target_counts(m, seq, i, training);
             tokens.push_back(seq[i] < 0 ? ~seq[i] : seq[i]);
             targets.push_back(counts ? seq[i + 1] : -1);
             count += counts;

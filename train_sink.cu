@@ -841,7 +841,7 @@ void model_accumulate(Model* m, const int* seqs, int B, int T, long count, bool 
         if (last) { send_gradients(m, 0); }
         return;
     }
-    model_load(m, seqs, B, T, m->min_context);
+    model_load(m, seqs, B, T, true);
     ops::repeated(batch_key(m, count), [=] { accumulate_loaded(m, count, last); });
 }
 

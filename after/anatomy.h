@@ -21,6 +21,7 @@ it goes. Start with anatomy_measure, which reads the sequences twice:
     X(spike_sequence,  "its sequence, from 0,") \
     X(spike_token,     "its token, from 1,") \
     X(spike_id,        "and the id of that") \
+    X(kurtosis,        "of the channels of h after it: mean s^4 / (mean s^2)^2, s their root mean square") \
     X(state,           "h of token 1 after it, in the channel") \
     X(attn_first,      "norm of what attention writes at token 1,") \
     X(attn_rest,       "and at the others") \
@@ -75,8 +76,6 @@ struct HostRows {
     Vector row(long n) const { return Vector(&x[n * C], &x[n * C] + C); }
 };
 
-inline double length(const Vector& x) { return sqrt(dot(x, x)); }
-
 // Counts the channels that share a row, by its squares: 1 if one has all, C if all have the same.
 inline double spread(const Vector& x) {
     double fourth = 0;
@@ -116,6 +115,7 @@ inline void each_layer(Model* m, const AnatomyText& text,
 // What the first reading adds up of a layer. i: 0 attention, 1 the FFN.
 struct StreamSums {
     Vector state;                                // h of token 1 after the layer
+    Vector squares;                              // of each channel of h, over all tokens
     std::vector<Vector> ffn_reads;               // of token 1 of every sequence
     Alike same[2];                               // what i reads of token 1
     Alike same_later[2];                         // and of the token in the middle
@@ -150,11 +150,12 @@ inline double add_reads(const Model* m, int i, StreamSums* sums) {
     return spreads;
 }
 
-// Finds the largest entry of h after layer l, and adds up h of token 1.
+// Finds the largest entry of h after layer l, and adds up h of token 1 and the squares of all.
 inline void add_state(const Model* m, int l, const AnatomyText& text, int first,
                       AnatomyLayer* layer, StreamSums* sums) {
     const HostRows h(m, act_x(m, 2 * l + 2));
     sums->state.resize(h.C);
+    sums->squares.resize(h.C);
     for (int n = 0; n < rows(m); n++) {
         const int sequence = n / m->T;
         const int token = n % m->T - sink_rows(m);
@@ -162,6 +163,7 @@ inline void add_state(const Model* m, int l, const AnatomyText& text, int first,
         const Vector x = h.row(n);
         if (token == 0) { add_multiple(&sums->state, 1.0 / text.n, x); }
         for (long c = 0; c < h.C; c++) {
+            sums->squares[c] += x[c] * x[c];
             const bool larger = fabs(x[c]) > fabs(layer->spike);
             if (!larger && !std::isnan(layer->spike)) { continue; }
             layer->spike = x[c];
@@ -310,6 +312,8 @@ inline Anatomy anatomy_measure(Model* m, const AnatomyText& text) {
         AnatomyLayer* layer = &a.layers[l];
         working_layer(l, m->sizes.L);
         layer->state = sums[l].state[a.channel];
+        for (double& x : sums[l].squares) { x = sqrt(x); }
+        layer->kurtosis = m->sizes.C / spread(sums[l].squares);
         layer->attn_same = sums[l].same[0].cosine();
         layer->attn_same_later = sums[l].same_later[0].cosine();
         layer->ffn_same = sums[l].same[1].cosine();

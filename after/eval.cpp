@@ -233,11 +233,8 @@ static void report_sinks(JsonObject* o, const EvalResult& r, int T) {
 
 // Tells whether a run has the losses of the plain one, to 0.0001. NaN equals none.
 static bool same_losses(const EvalResult& r, const EvalResult& plain) {
-    for (size_t i = 0; i < r.losses.size(); i++) {
-        const bool same = fabs(r.losses[i] - plain.losses[i]) <= 1e-4;
-        if (!same) { return false; }
-    }
-    return true;
+    const auto same = [](double a, double b) { return fabs(a - b) <= 1e-4; };
+    return std::equal(r.losses.begin(), r.losses.end(), plain.losses.begin(), same);
 }
 
 // Prints the line of one run, compared with the plain one. Returns it as JSON.

@@ -27,11 +27,6 @@ struct Bits {
     bool any() const { return weights || inputs || kv; }
 };
 
-// Returns x, at least `low` and at most `high`.
-inline double bits_limit(double x, double low, double high) {
-    return std::min(high, std::max(low, x));
-}
-
 // Rounds x to a grid of 2^bits - 1 values around 0.
 inline double bits_round_symmetric(double x, Bits::Range r, int bits) {
     const double most = (1 << (bits - 1)) - 1;
@@ -39,7 +34,7 @@ inline double bits_round_symmetric(double x, Bits::Range r, int bits) {
     if (!(step > 0)) {
         return 0;
     }
-    return bits_limit(nearbyint(x / step), -most, most) * step;
+    return std::clamp(nearbyint(x / step), -most, most) * step;
 }
 
 // Rounds x to a grid of 2^bits values from low to high, one of which is 0, or to a symmetric one.
@@ -55,7 +50,7 @@ inline double bits_round(double x, Bits::Range r, int bits, bool symmetric) {
         return 0;
     }
     const double zero = nearbyint(-low / step);
-    const double level = bits_limit(nearbyint(x / step) + zero, 0, most);
+    const double level = std::clamp(nearbyint(x / step) + zero, 0.0, most);
     return (level - zero) * step;
 }
 

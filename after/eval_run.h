@@ -238,7 +238,7 @@ inline NormPair eval_gradients(Model* m, const int* seqs, int n, int T, int batc
         ops::row_norms(norms, m->acts.dx, C, C, 1, N);
         std::vector<acc> lengths(N);
         ops::to_host(lengths.data(), norms, N * sizeof(acc));
-        norms_add(&g, l, lengths.data(), m->B, m->T, 1, skip, 1);
+        norms_add(&g, l, lengths.data(), m->B, m->T, 1, skip, n);
     };
     for (int i = 0; i < n; i += most) {
         const int chunk = std::min(most, n - i);
@@ -249,9 +249,6 @@ inline NormPair eval_gradients(Model* m, const int* seqs, int n, int T, int batc
         model_backward(m, false, add);
     }
     ops::device_free(norms);
-    for (auto* sums : { &g.first, &g.rest }) {
-        for (auto& sum : *sums) { sum /= n; }
-    }
     return g;
 }
 #endif // EVAL_RUN_H

@@ -19,6 +19,8 @@ inline double dot(const Vector& a, const Vector& b) {
     return sum;
 }
 
+inline double length(const Vector& x) { return sqrt(dot(x, x)); }
+
 // y += a x
 inline void add_multiple(Vector* y, double a, const Vector& x) {
     for (size_t i = 0; i < x.size(); i++) { (*y)[i] += a * x[i]; }
@@ -158,9 +160,9 @@ struct Krylov {
         for (int twice = 0; twice < 2; twice++) {
             for (auto& b : basis) { add_multiple(x, -dot(*x, b), b); }
         }
-        const double length = sqrt(dot(*x, *x));
-        for (double& v : *x) { v /= length; }
-        return length;
+        const double size = length(*x);
+        for (double& v : *x) { v /= size; }
+        return size;
     }
 
     Vector random(size_t n) {
@@ -174,12 +176,11 @@ struct Krylov {
     void grow(const Form& form, size_t C) {
         basis.push_back(next.empty() ? random(C) : next);
         next = form.times(basis.back());
-        const double size = sqrt(dot(next, next));
+        const double size = length(next);
         diagonal.push_back(dot(next, basis.back()));
         if (basis.size() == C) { return; }
-        const double length = orthogonalize(&next);
-        beside.push_back(length);
-        if (length > 1e-12 * size) { return; }
+        beside.push_back(orthogonalize(&next));
+        if (beside.back() > 1e-12 * size) { return; }
         beside.back() = 0;                       // S leads out of the basis no more
         next = random(C);
     }

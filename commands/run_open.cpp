@@ -179,14 +179,16 @@ static void one_process_check(const Flags& f) {
 
 // Dies if no target of the training data counts: a run could only shrink its weights.
 static void targets_check(const Data& data, const Arch& c, const Flags& f) {
-    const int before = std::max<int>(c.prefix, f.min_context);
-    if (data_has_target(data, before)) { return; }
+    const int least = std::max<int>(c.prefix, f.min_context);
+    const int most = f.max_context ? f.max_context : c.T;
+    if (data_has_target(data, least, most)) { return; }
     std::string hint = "use other data; every token of this is masked";
     if (!f.sft.empty()) {
         hint = "conversations need a message whose role is \"assistant\"; or --sft-loss all";
     }
-    if (before > c.T) {
+    if (least > std::min(most, c.T)) {
         hint = strf("lower --prefix or --min-context, or raise --seq above %d", c.T);
+        if (most < c.T) { hint = strf("lower --prefix, or raise --max-context to %d", least); }
     }
     die("the training data (" + data.description + ") has no target to learn from", hint);
 }
@@ -292,6 +294,7 @@ static void run_model(Run* r, const Origin& o) {
     step_memory_check(f->total_batch);
     r->m = model_new(r->c, std::max(T, r->probe_len), true);
     r->m.min_context = f->min_context;
+    r->m.max_context = f->max_context;
     hopper_settle(f, r->c, f->given_hopper || o.resumes());
     select_trained(&r->m, *f);
     select_factors(&r->m, *f);

@@ -70,7 +70,7 @@ inline void accumulate_pieces(Model* m, const int* seqs, int B, int T, int size,
         const int first = i * size;
         const int sequences = std::min(size, B - first);
         const int* tokens = seqs + (size_t)first * (T + 1);
-        model_load(&m->pieces[i], tokens, sequences, T, m->min_context);
+        model_load(&m->pieces[i], tokens, sequences, T, true);
     }
 
     #pragma omp parallel for schedule(dynamic)

@@ -3,6 +3,7 @@ dataloader/tokenize.cpp -- reads, encodes and writes in one loop. In reading ord
 of shards; reading, encoding, writing; what is checked before; the directory; tokenize_main.
 */
 #include "tokenize.h"
+#include <future>
 #include <map>
 #include <mutex>
 #include <set>
@@ -221,15 +222,6 @@ static bool read_block(Job* job, TextBlock* b) {
     return false;
 }
 
-// Writes a block that is encoded. Returns its error. What was read ahead when there were tokens
-// enough is left out: how much that is depends on the number of threads.
-static std::string write_next(Job* job, const TextBlock& b) {
-    const bool ahead = job->full && !in_val_file(*job, b);
-    if (!ahead) { write_block(job, b); }
-    show_progress(job);
-    return ahead ? "" : b.error;
-}
-
 // Returns how many of n threads the system gives: OpenMP ends a program that gets fewer.
 static int threads_given(int n) {
     std::mutex gate;
@@ -243,26 +235,57 @@ static int threads_given(int n) {
     return (int)all.size() + 1;
 }
 
-// Reads blocks, some for each thread, encodes all of these at once, and writes them in the order of
-// the text. Returns the error of a broken record, or "".
-static std::string run_blocks(Job* job) {
-    const int wanted = job->o.threads > 0 ? job->o.threads : omp_get_max_threads();
-    const int threads = threads_given(wanted);
-    std::vector<TextBlock> blocks(3 * threads);
-    for (size_t n = 1; n > 0;) {
-        for (n = 0; n < blocks.size() && read_block(job, &blocks[n]);) { n++; }
-        #pragma omp parallel for schedule(dynamic) num_threads(threads)
-        for (size_t k = 0; k < n; k++) { text_encode(job->tok, job->o, &blocks[k]); }
-        for (size_t k = 0; k < n; k++) {
-            const std::string error = write_next(job, blocks[k]);
-            if (!error.empty()) { return error; }
-        }
+// The blocks that are read, encoded and written at once: the first n of them.
+struct Batch {
+    std::vector<TextBlock> blocks;
+    size_t n = 0;
+};
+
+static void read_batch(Job* job, Batch* b) {
+    b->n = 0;
+    while (b->n < b->blocks.size() && read_block(job, &b->blocks[b->n])) { b->n++; }
+}
+
+// Writes the blocks in the order of the text. Returns the error of the first broken record, or "".
+// What was read ahead when there were tokens enough is left out: how much that is depends on the
+// number of threads.
+static std::string write_batch(Job* job, const Batch& batch) {
+    for (size_t k = 0; k < batch.n; k++) {
+        const TextBlock& b = batch.blocks[k];
+        if (job->full && !in_val_file(*job, b)) { continue; }
+        write_block(job, b);
+        if (!b.error.empty()) { return b.error; }
     }
+    show_progress(job);
     return "";
 }
 
+// Encodes a batch, some blocks for each thread, while one thread writes the batch before it and
+// reads the next. Returns the error of a broken record, or "".
+static std::string run_batches(Job* job) {
+    const int wanted = job->o.threads > 0 ? job->o.threads : omp_get_max_threads();
+    const int threads = threads_given(wanted);
+    Batch before, now, next;
+    for (auto* b : { &before, &now, &next }) { b->blocks.resize(3 * threads); }
+    std::string error;
+    const auto write_and_read = [&] {
+        error = write_batch(job, before);
+        if (error.empty()) { read_batch(job, &next); }
+    };
+    read_batch(job, &now);
+    while (now.n > 0 && error.empty()) {
+        std::future<void> beside = std::async(write_and_read);
+        #pragma omp parallel for schedule(dynamic) num_threads(threads)
+        for (size_t k = 0; k < now.n; k++) { text_encode(job->tok, job->o, &now.blocks[k]); }
+        beside.get();
+        std::swap(before, now);
+        std::swap(now, next);
+    }
+    return error.empty() ? write_batch(job, before) : error;
+}
+
 static void run_job(Job* job) {
-    const std::string error = run_blocks(job);
+    const std::string error = run_batches(job);
     if (isatty(2) && !job->o.quiet) { fprintf(stderr, "\r\033[K"); }
     for (auto& s : job->series) {                        // what came before a bad record is kept
         if (s.open) { series_commit(&s); }

@@ -35,11 +35,15 @@ set_defs = -DATTN=$(call of_set,$(1),1) -DBIAS=$(call of_set,$(1),2) -DPE=$(call
 # those that parse what others wrote run once more under the address
 # and undefined-behavior sanitizers
 ASAN_TESTS := $(foreach t,data look checkpoint tokenizer gguf,build/test/asan_$(t))
-ASAN_OBJECTS := $(ONCE_SOURCES:%.cpp=build/once/asan/%.o)
-ASAN_ONCE  := build/once/asan/once.a
 # GCC warns of std::regex itself under the sanitizers
-SANITIZE   := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS \
-              -Wno-maybe-uninitialized
+SANITIZE := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS -Wno-maybe-uninitialized
+# where `make OPTIMIZE='$(SANITIZE)'` puts them: test_sanitized.sh builds the program so
+ASAN_COMPILE := $(CXX) -std=c++17 $(SANITIZE) -march=$(ARCH) -fopenmp $(WARN)
+ASAN_DIR     := build/once/$(call number_of,$(ASAN_COMPILE))
+ASAN_OBJECTS := $(ONCE_SOURCES:%.cpp=$(ASAN_DIR)/%.o)
+ASAN_ONCE    := $(ASAN_DIR)/once.a
+sanitize: # what they are compiled with, for scripts
+	@echo "$(SANITIZE)"
 
 # `make test` is what a change needs, some five minutes on two cores; `make test-all` is the rest:
 # all golden sets, the sanitizers, scripts, the emulator's long runs and nvcc. CI runs both
@@ -108,12 +112,14 @@ $(SWITCHED): core/variant.cu $(HEADERS)
 build/test/asan_%: test_%.cpp $(TEST_HEADERS) $(HEADERS) $(ASAN_ONCE) $(SWITCHED)
 	@mkdir -p $(@D)
 	$(TEST_COMPILE) $(SANITIZE) $< -o $@ -x none -Wl,--start-group $(ASAN_ONCE) $(SWITCHED) -Wl,--end-group
-.SECONDARY: $(ASAN_OBJECTS)
+ifneq ($(ASAN_DIR),$(ONCE_DIR))
 $(ASAN_ONCE): $(ASAN_OBJECTS)
 	$(ARCHIVE)
-build/once/asan/%.o: %.cpp $(HEADERS)
+$(ASAN_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
-	$(TEST_COMPILE) $(SANITIZE) -c $< -o $@
+	$(ASAN_COMPILE) $(OBJECT)
+-include $(ASAN_OBJECTS:.o=.d)
+endif
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
 WITH_MODEL := default_model stages experts anatomy anywhere anywhere_key eval eval_sink eval_key eval_positions pieces
 OPERATIONS := attention cpu metrics extremes $(WITH_MODEL)

@@ -2,5 +2,5 @@
 rooms=$(make -s rooms)
 
 copy_sources() { # DIR
-    cp -r Makefile mk ./*.cu ./*.cuh ./*.h $rooms "$1"
+    cp -rp Makefile mk ./*.cu ./*.cuh ./*.h $rooms "$1"
 }

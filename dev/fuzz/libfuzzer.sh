@@ -17,12 +17,13 @@ mkdir -p $DIR
 make -s binary BACKEND=cpu
 if [ ! -f $DIR/complete ] || [ -n "$(find . -path ./build -prune -o -name '*.[ch]*' -newer $DIR/complete -print -quit)" ]; then
     for source in files/*.cpp tokenizer/*.cpp dataloader/*.cpp core/arch.cpp core/config.cpp \
-        $(ls open/*.cpp | grep -v open/export_c); do
+        $(ls open/*.cpp | grep -v 'open/\(experts\|mamba\|delta\|open_weights\|export_c\)'); do
         echo "-c $source -o $DIR/$(basename "$source" .cpp).o"
     done | xargs -P "$(nproc)" -L 1 $COMPILE
     touch $DIR/complete
 fi
 # shellcheck disable=SC2046,SC2086  # $COMPILE and the objects are several words
-$COMPILE "test/fuzz/fuzz_$name.cpp" $DIR/*.o $(make -s once BACKEND=cpu) build/cpu/variant.o \
+$COMPILE "test/fuzz/fuzz_$name.cpp" $DIR/*.o build/cpu/variant.o \
+    $(make -s once BACKEND=cpu) \
     -lgomp -o "$DIR/fuzz_$name"
 exec "$DIR/fuzz_$name" "$@"

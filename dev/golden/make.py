@@ -31,7 +31,7 @@ MODEL_FLAGS = {"attn-p": 1.0, "attn-alpha": 1.0, "bias-share": "none", "k-dims":
                "rope-scaling": "none", "rope-factor": 1.0, "rope-context": 8192, "rope-low": 1.0,
                "rope-high": 4.0, "rope-fast": 32.0, "rope-slow": 1.0, "rope-length": 0.0,
                "rope-round": 1, "attn-cap": 50.0, "score-scale": 0.0, "local-layers": "",
-               "attn-bias-init": 0.0, "min-context": 0, "optimizer": "adamw", "bias-layers": ""}
+               "attn-bias-init": 0.0, "min-context": 0, "max-context": 0, "optimizer": "adamw", "bias-layers": ""}
 
 def read_cases():
     rows = [line.rstrip("\n").split("\t")

@@ -362,8 +362,9 @@ def forward(c, p, ids):
     if c.logit_cap:
         logits = c.logit_cap * torch.tanh(logits / c.logit_cap)
     token_loss = fn.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-    # targets after the prefix, with enough before them
-    counted = torch.arange(c.seq) >= max(c.prefix, c.min_context, 1) - 1
+    # targets after the prefix, with enough before them, and not too many
+    before = torch.arange(c.seq) + 1
+    counted = (before >= max(c.prefix, c.min_context)) & (before <= (c.max_context or c.seq))
     token_loss = token_loss * counted
     return token_loss.sum() / (len(ids) * counted.sum()), token_loss, hidden, maps
 

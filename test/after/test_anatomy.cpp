@@ -149,18 +149,22 @@ static void test_reads(const Setting& s, int i, double spread, double same, doub
 
 static void test_spike(const Setting& s, const Anatomy& a, int l) {
     const AnatomyLayer& got = a.layers[l];
-    double most = 0;
+    double most = 0, second = 0, fourth = 0;
+    Vector mean(C);                              // of the squares of each channel
     int at[3] = {};
     for (int b = 0; b < N; b++) {
         for (int t = 0; t < T; t++) {
             const Vector x = state(s, 2 * l + 2, b, t);
             for (int c = 0; c < C; c++) {
+                mean[c] += x[c] * x[c] / (N * T);
                 if (fabs(x[c]) <= fabs(most)) { continue; }
                 most = x[c];
                 at[0] = b; at[1] = t; at[2] = c;
             }
         }
     }
+    for (double v : mean) { second += v / C; fourth += v * v / C; }
+    near(got.kurtosis, fourth / second / second, "kurtosis of the channels", l);
     near(got.spike, most, "largest entry", l);
     CHECK(got.spike_sequence == at[0] && got.spike_token == at[1] + 1 && got.spike_channel == at[2],
           "layer %d: the largest entry is elsewhere", l);

@@ -838,8 +838,12 @@ static void test_masked(Setting* s) {
         CHECK(got[row] == (masked ? 0 : want[row]), "loss %d is %g, wanted %g", t, got[row],
               masked ? 0.0 : want[row]);
     }
-    CHECK(model_load(&s->m, seq.data(), 1, T, 10) == T - 10,
-          "with 10 tokens before a target %ld count", model_load(&s->m, seq.data(), 1, T, 10));
+    s->m.min_context = 11;
+    s->m.max_context = T - 2;
+    const long near = model_load(&s->m, seq.data(), 1, T, true);
+    CHECK(near == T - 12, "with 11 to T - 2 tokens before a target %ld count", near);
+    CHECK(targets_count(&s->m, seq.data(), 1, T) == near, "counted otherwise");
+    s->m.min_context = s->m.max_context = 0;
 }
 
 // rows of two channels of -1 and 1 have kurtosis 1 n / (n-1)^2 ..:

@@ -110,6 +110,7 @@ static void fixture_check(const std::string& path) {
     const double tol = is_double ? 1e-6 : 1e-5;
     Model m = model_new(c, T, true);
     m.min_context = f.num("--min-context", 0);
+    m.max_context = f.num("--max-context", 0);
     weights_set(&m);
     const Weight* tokens = st.find("tokens");
     if (!CHECK(tokens && tokens->count == B * (T + 1), "%s: tokens", path.c_str())) { return; }
@@ -193,6 +194,7 @@ static void differences_check(const std::string& path) {
     const int* seqs = (const int*)st.find("tokens")->data;
     Model m = model_new(c, T, true);
     m.min_context = f.num("--min-context", 0);
+    m.max_context = f.num("--max-context", 0);
     weights_set(&m);
     step_loss(&m, seqs, B, T);
     const std::vector<acc> grads(m.grads_memory, m.grads_memory + m.num_params);
@@ -208,7 +210,7 @@ static void differences_check(const std::string& path) {
                 double y[2];
                 for (int side = 0; side < 2; side++) {
                     *w = was + (side ? -h : h);
-                    y[side] = model_forward(&m, model_load(&m, seqs, B, T, m.min_context), 0);
+                    y[side] = model_forward(&m, model_load(&m, seqs, B, T, true), 0);
                 }
                 *w = was;
                 return (y[0] - y[1]) / (2 * h);

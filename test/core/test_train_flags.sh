@@ -50,6 +50,9 @@ done
 check "all targets" run $softmax all -n 12 --min-context 1
 check "every target has one token before it" same adamw all
 check "some targets" run $softmax some -n 12 --min-context 20
+check "the first targets" run $softmax near -n 12 --max-context 19
+check "which are fewer, too" differs adamw near
+check "and others" differs some near
 check "fewer targets train otherwise" differs adamw some
 check "min_context in the log" logs some '"min_context":20'
 check "the loss of the evaluations is of all targets" sh -c "

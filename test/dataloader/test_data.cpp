@@ -250,7 +250,8 @@ static void test_packing() {
     Data seq = data_open(o);
     std::vector<int> y = draw(&seq, 100);
     for (int b = 0; b < 100; b++) {
-        CHECK(y[b * 9] == 256 && std::equal(&y[b * 9 + 1], &y[b * 9 + 9], &x[b * 9 + 1]),
+        const int* after_bos = &y[b * 9 + 1];
+        CHECK(y[b * 9] == 256 && std::equal(after_bos, after_bos + 8, &x[b * 9 + 1]),
               "--bos seq: sequence %d", b);
     }
     o.bos = "doc";

@@ -257,6 +257,7 @@ static const struct {
     { "--schedule cosine --lr 0 --min-lr 1e-9", "--min-lr 1e-09: wanted at most --lr 0" },
     { "--min-context 65", "--min-context 65: wanted at most --seq 64" },
     { "--seq 8 --min-context 9", "--min-context 9: wanted at most --seq 8" },
+    { "--min-context 9 --max-context 8", "--max-context 8: wanted at least --min-context 9" },
     { "--train-tokens 63", "--train-tokens 63: wanted at least --seq 64" },
     { "--bb-triggers 256", "--bb-triggers 256: wanted less than --bb-vocab 256" },
     { "--bb-triggers 5 --bb-trigger-prob .2", "5 triggers of probability 0.2" },

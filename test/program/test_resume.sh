@@ -53,7 +53,7 @@ train --resume -n 25 -o ends2 # an old checkpoint, without hashes
 [ "$(steps ends2)" = "step_20 step_25 " ]; ok $? "an old checkpoint was removed: $(steps ends2)"
 
 # ---- kill -9 at any moment, twice, with automatic checkpoints: KILLS=100 sh test/program/test_resume.sh
-long="$TINY -n 60 --save-every 25"
+long="$TINY -n 60 --save-every 25 --ema 0.9 --schedule wsd"
 train $long -o unkilled
 i=0 resumed=0
 while [ $i -lt "${KILLS:-8}" ]; do
@@ -68,6 +68,7 @@ while [ $i -lt "${KILLS:-8}" ]; do
     done
     train $flags -o killed
     same killed unkilled "kill $i"
+    cmp -s killed/step_60/ema.safetensors unkilled/step_60/ema.safetensors; ok $? "kill $i: another mean of the weights"
     [ "$(steps killed)" = "step_0 step_25 step_50 step_60 " ]; ok $? "kill $i left $(steps killed)"
 done
 [ $resumed -gt 0 ]; ok $? "no kill came while the run trained"

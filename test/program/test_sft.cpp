@@ -303,10 +303,10 @@ static void test_no_target() {
     file_write(none, conversations(300, 0));
     file_write(some, conversations(300, 2));
     DataOptions o = options(none);
-    CHECK(!data_has_target(data_open(o), 0), "no assistant, no target");
+    CHECK(!data_has_target(data_open(o), 0, o.T), "no assistant, no target");
     o.fix_token = { { 5, 7 } };                          // what is put in its place is none either
     o.random_token = { 3 };
-    CHECK(!data_has_target(data_open(o), 0), "a token that is fixed, or random");
+    CHECK(!data_has_target(data_open(o), 0, o.T), "a token that is fixed, or random");
     o = options(none);
     o.sft_loss = "all";
     std::vector<int> plain(o.T + 1), fixed(o.T + 1);
@@ -316,11 +316,11 @@ static void test_no_target() {
     all = data_open(o);
     data_next(&all, fixed.data(), 1);
     CHECK(plain[4] != 7 && fixed[4] == 7, "a token that is fixed is another one");
-    CHECK(data_has_target(data_open(o), o.T) && !data_has_target(data_open(o), o.T + 1),
+    CHECK(data_has_target(data_open(o), o.T, o.T) && !data_has_target(data_open(o), o.T + 1, o.T),
           "--sft-loss all: up to the last token");
-    CHECK(data_has_target(data_open(options(some)), 0), "some answers");
+    CHECK(data_has_target(data_open(options(some)), 0, o.T), "some answers");
     o = DataOptions();
-    CHECK(data_has_target(data_open(o), o.T) && !data_has_target(data_open(o), o.T + 1), "bb");
+    CHECK(data_has_target(data_open(o), o.T, o.T) && !data_has_target(data_open(o), o.T + 1, o.T), "bb");
 
     Ran r = check_run(std::string(TRAIN) + "-n 20 -d " + none + " -o " + out);
     CHECK(r.code == EXIT_USER && r.says("has no target to learn from") && r.says("--sft-loss all") &&

@@ -39,7 +39,7 @@ VALUES = {
     "--score-scale": ["1"], "--prefix": ["2"], "--window": ["4"], "--local-layers": ["10"],
     # training
     "--batch": ["4"], "--total-batch": ["256"], "--steps": ["5"], "--optimizer": ["sgd", "muon"],
-    "--min-context": ["3"], "--lr": ["1e-2"], "--warmup": ["3"], "--schedule": ["cosine", "wsd"], "--min-lr": ["1e-3"],
+    "--min-context": ["3"], "--max-context": ["5"], "--lr": ["1e-2"], "--warmup": ["3"], "--schedule": ["cosine", "wsd"], "--min-lr": ["1e-3"],
     "--decay-steps": ["3"], "--factors": ["o_proj:lr=2", "o_proj:start=2", "o_proj:decay=9", "o_proj:eps=1e6"],
     "--beta1": ["0.5"], "--beta2": ["0.5"], "--adam-eps": ["1e-2"], "--weight-decay": ["0.5"], "--grad-clip": ["0.1"],
     "--only": ["o_proj"], "--seed": ["7"],
