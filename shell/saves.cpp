@@ -88,7 +88,7 @@ Fallback hint_other_checkpoint(const std::string& out, const std::string& from) 
                  before->dir + ": rm -r " + from, true };
     }
     return { "to start a new run from the previous weights: --init " + before->dir +
-             " and another --out (--save-optimizer all would have kept what --resume needs)", false };
+             " and another --out (--save-optimizer all keeps what --resume needs)", false };
 }
 
 std::string checkpoint_in(const std::string& path) {
