@@ -75,7 +75,7 @@ QUIET_HERE = {
 }
 # What a refusal says where it does not name the flag.
 NAMED_AS = {"--tokenizer": "tokenizer", "--sft": "messages", "--domains": "domains", "--data": "--sft",
-            "--quant": "--calibrate", "--init": "bb-run/step_4: "}
+            "--quant": "--calibrate", "--init": "bb-run/step_4"}
 
 SMALL = "-b 8 --warmup 2 --lr 3e-3 --val-seqs 8 --probe-seqs 8 --probe-len 16 -n 4 --eval-every 2 --sample 0 "
 TINY = SMALL + "-t 16 --layers 2 --width 32 --heads 2 --ffn-width 24 "
