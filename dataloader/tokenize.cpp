@@ -264,7 +264,7 @@ static std::string write_batch(Job* job, const Batch& batch) {
 // reads the next. Returns the error of a broken record, or "".
 static std::string run_batches(Job* job) {
     const int wanted = job->o.threads > 0 ? job->o.threads : omp_get_max_threads();
-    const int threads = std::max(1, threads_given(wanted + 1) - 1);           // one writes and reads
+    const int threads = std::max(1, threads_given(wanted + 1) - 1);  // one writes and reads
     Batch before, now, next;
     for (auto* b : { &before, &now, &next }) { b->blocks.resize(3 * threads); }
     std::string error;

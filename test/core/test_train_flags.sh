@@ -203,7 +203,7 @@ refuses "a model that has no z of its own" $logit --init "$dir/off/step_0" \
 refuses "a build with BIAS=logit" $softmax --init-logit -2 -o "$dir/no"
 refuses "has no effect without BIAS=k or kv" $logit --k-dims 2 -o "$dir/no"
 refuses "only run forward" $softmax --init test/open/families/mixtral -o "$dir/no"
-refuses "wanted ATTN=softmax BIAS=none" $sigmoid --init "$dir/base" -o "$dir/no"
+refuses "a build with ATTN=softmax BIAS=none" $sigmoid --init "$dir/base" -o "$dir/no"
 # conversations, of which only some tokens count: a step's loss is the mean over all that do, in
 # however many micro-batches; some of these, and sequences of what is held out, have none
 for i in 3 61 7 90 11 45 2 80 30 5 70 21; do

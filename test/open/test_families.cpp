@@ -378,7 +378,7 @@ static void defaults_check() {
     refused("gemma3", "\"rope_theta\": 10000.0", "\"rope_theta\": 0.0", "above 0");
     // Gemma 2 has its caps unless it says null: softcap is another build, so this is what it asks
     const std::string gemma2 = "\"gemma2\"";
-    refused("gemma", "\"gemma\"", gemma2, "wanted ATTN=softcap");
+    refused("gemma", "\"gemma\"", gemma2, "a build with ATTN=softcap");
     refused("gemma", "\"gemma\"", gemma2 + ", \"attn_logit_softcapping\": null", "is missing");
     refused("gemma", "\"gemma\"", gemma2 + ", \"attn_logit_softcapping\": 0.0",
             "attn_logit_softcapping");
