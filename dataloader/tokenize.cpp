@@ -5,11 +5,9 @@ of shards; reading, encoding, writing; what is checked before; the directory; to
 #include "tokenize.h"
 #include <future>
 #include <map>
-#include <mutex>
 #include <set>
-#include <system_error>
-#include <thread>
 #include <omp.h>
+#include "../core/threads.h"
 #include "../files/lock.h"
 #include "../files/look.h"
 #include "manifest.h"
@@ -220,19 +218,6 @@ static bool read_block(Job* job, TextBlock* b) {
         if (got) { return true; }
     }
     return false;
-}
-
-// Returns how many of n threads the system gives: OpenMP ends a program that gets fewer.
-static int threads_given(int n) {
-    std::mutex gate;
-    gate.lock();
-    std::vector<std::thread> all;
-    try {
-        for (int i = 1; i < n; i++) { all.emplace_back([&] { gate.lock(); gate.unlock(); }); }
-    } catch (const std::system_error&) { }               // a limit of processes
-    gate.unlock();
-    for (auto& thread : all) { thread.join(); }
-    return (int)all.size() + 1;
 }
 
 // The blocks that are read, encoded and written at once: the first n of them.

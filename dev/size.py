@@ -45,7 +45,7 @@ DECLARED = re.compile(r"\s*(?:template <.*>\s+)?(?!return\b|else\b|case\b|throw\
 # From the lowest to the highest. A file is on the first floor that names it, or its room.
 FLOORS = [
     ("text, files, numbers", ["core/common.h", "core/field.*", "core/schedule.h",
-                              "core/version.h", "rooms.h", "open/rows.h", "after/rows.h",
+                              "core/version.h", "core/threads.h", "rooms.h", "open/rows.h", "after/rows.h",
                               "tokenizer.h", "dataloader.h", "files/*",
                               "tokenizer/*", "dataloader/*", "open/tokenizer_gguf.*",
                               "open/gguf.*", "open/gguf_splits.h", "open/pattern.*",

@@ -3,15 +3,13 @@ shell/process.cpp -- sets up what surrounds a command. Some limits hold only fro
 program, so it may start itself once more.
 */
 #include "process.h"
+#include "../core/threads.h"
 #include "../cpu/processor.h"
 #include "../files/maps.h"
 #include <omp.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
-#include <mutex>
 #include <new>
-#include <system_error>
-#include <thread>
 
 // ---- the process
 
@@ -49,26 +47,15 @@ static void thread_stacks_check() {
 }
 
 void threads_check() {
-    const int wanted = omp_get_max_threads() - 1;        // besides this one
-    std::vector<std::thread> threads;
-    std::mutex all_there;
-    bool failed = false;
-    {
-        std::lock_guard<std::mutex> hold(all_there); // all threads live until the last starts
-        while (!failed && (int)threads.size() < wanted) {
-            try {
-                threads.emplace_back([&] { std::lock_guard<std::mutex> wait(all_there); });
-            } catch (const std::system_error&) { failed = true; }
-        }
-    }
-    for (auto& t : threads) { t.join(); }
-    if (!failed) { return; }
+    const int wanted = omp_get_max_threads();
+    const int given = threads_given(wanted);
+    if (given == wanted) { return; }
     const char* asked = getenv("OMP_NUM_THREADS");
     die(EXIT_MACHINE,
-        strf("threads: the system gave %zu, wanted %s", threads.size() + 1,
-             asked ? asked : strf("%d", wanted + 1).c_str()),
-        strf("set OMP_NUM_THREADS=%zu, or raise the process limit: ulimit -u",
-             std::max<size_t>(1, threads.size() / 2)));
+        strf("threads: the system gave %d, wanted %s", given,
+             asked ? asked : strf("%d", wanted).c_str()),
+        strf("set OMP_NUM_THREADS=%d, or raise the process limit: ulimit -u",
+             std::max(1, (given - 1) / 2)));
 }
 
 void process_begin(char** argv) {
