@@ -492,7 +492,7 @@ int command_score(Flags f) {
     if (f.tokenizer.empty()) { die_no_tokenizer(checkpoint); }
     const Tokenizer tok = tokenizer_of(f.tokenizer);
     const ScoreText how = score_how(f, m, tok);
-    printf("%s", trained_notes(checkpoint, f, false).c_str());
+    printf("%s", trained_notes(trained_flags(checkpoint), f, false).c_str());
     std::string bos = "none";
     if (how.specials && !tok.before.empty()) { bos = token_text(tok, tok.before[0]); }
 

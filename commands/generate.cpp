@@ -197,7 +197,7 @@ static std::vector<int> generation_config(const std::string& dir, const Tokenize
 int command_generate(Flags f) {
     flags_check(f, COMMAND_generate);
     Model m = model_from_checkpoint(&f, 0, cpu::STAY_ALL);
-    fprintf(stderr, "%s", trained_notes(f.words[0], f, false).c_str());
+    fprintf(stderr, "%s", trained_notes(trained_flags(f.words[0]), f, false).c_str());
     const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
                                               : tokenizer_of(f.tokenizer);
     vocabulary_check(tok, m.arch.V);

@@ -78,8 +78,7 @@ static std::string edits_note(const Json& trained, const Flags& f) {
     return "note   the run was trained with " + printable(edits) + "; " + printable(here) + "\n";
 }
 
-std::string trained_notes(const std::string& checkpoint, const Flags& f, bool task) {
-    const Json trained = trained_flags(checkpoint);
+std::string trained_notes(const Json& trained, const Flags& f, bool task) {
     return (task ? task_note(trained, f) : "") + edits_note(trained, f);
 }
 
@@ -138,7 +137,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     const Json flags = trained_flags(f->words[0]);
     if (f->given_data) {
         p.sources = names_listed(f->data);
-        printf("%s", trained_notes(f->words[0], *f).c_str());
+        printf("%s", trained_notes(flags, *f).c_str());
         return p;
     }
     const std::string directory = run_started_from(state, f->words[0] + "/..");
@@ -150,7 +149,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     p.own = true;
     flags_inherit_data(f, flags);
     edits_replace(f, flags["bos"].string);
-    printf("%s", trained_notes(f->words[0], *f).c_str());
+    printf("%s", trained_notes(flags, *f).c_str());
     p.other_task = !task_note(flags, *f).empty();
 
     const std::string where = f->words[0] + "/state.json: data";

@@ -42,10 +42,9 @@ void bos_note(const OtherBos& other, const std::string& then);
 // model.
 Json trained_flags(const std::string& checkpoint);
 
-// Returns a note, as a line, if the run that made a checkpoint was trained with a --random-token or
-// --fix-token, and the flags have others or none; "" if not. task: after one if it was trained on
-// another built-in task than that of the flags.
-std::string trained_notes(const std::string& checkpoint, const Flags& f, bool task = true);
+// Returns a note, as a line, if a run with the flags `trained` had a --random-token or --fix-token,
+// and `f` has others or none; "" if not. task: after one if its built-in task is not that of `f`.
+std::string trained_notes(const Json& trained, const Flags& f, bool task = true);
 
 // Sequences (n, T + 1), and what they are, in words.
 struct ProbeInput { std::vector<int> x; int n = 0; std::string how; };

@@ -232,7 +232,7 @@ static Origin run_origin(Run* r) {
         o.state = json_file(o.from + "/state.json");
         inherit_flags(f, o.state, r->first);
         const Arch arch = checkpoint_arch(o.from, &o.tokenizer);
-        hint_also.clear();                             // what follows may be a flag's fault
+        hint_also.clear();                               // what follows may be a flag's fault
         arch_from_checkpoint(f, arch, o.from);
         tokenizer_keep(f, o.tokenizer);
     } else if (!f->init.empty()) {
@@ -283,7 +283,8 @@ static void run_data(Run* r, bool begins) {
     targets_check(r->data, r->c, *f);
     if (!first || !begins) { return; }
     one_document_note(*f);
-    if (!f->init.empty()) { printf("%s", trained_notes(f->init, *f).c_str()); }
+    if (f->init.empty()) { return; }
+    printf("%s", trained_notes(trained_flags(f->init), *f).c_str());
 }
 
 // Allocates the model and settles the batch size.

@@ -10,9 +10,13 @@ int command_tokenize(Flags f) {
     o.files = f.words;
     o.val_files = names_listed(f.val);
     o.tokens = f.train_tokens;
-    #define SAME(name) o.name = f.name;
-    SAME(tokenizer) SAME(out) SAME(bos) SAME(domains) SAME(val_fraction) SAME(shard_tokens)
-    SAME(threads) SAME(skip_bad)
-    #undef SAME
+    o.tokenizer = f.tokenizer;
+    o.out = f.out;
+    o.bos = f.bos;
+    o.domains = f.domains;
+    o.val_fraction = f.val_fraction;
+    o.shard_tokens = f.shard_tokens;
+    o.threads = f.threads;
+    o.skip_bad = f.skip_bad;
     return tokenize_main(o);
 }

@@ -42,7 +42,7 @@ ASAN_COMPILE := $(CXX) -std=c++17 $(SANITIZE) -march=$(ARCH) -fopenmp $(WARN)
 ASAN_DIR     := build/once/$(call number_of,$(ASAN_COMPILE))
 ASAN_OBJECTS := $(ONCE_SOURCES:%.cpp=$(ASAN_DIR)/%.o)
 ASAN_ONCE    := $(ASAN_DIR)/once.a
-sanitize: # what they are compiled with, for scripts
+asan_flags: # what they are compiled with, for scripts
 	@echo "$(SANITIZE)"
 
 # `make test` is what a change needs, some five minutes on two cores; `make test-all` is the rest:

@@ -21,11 +21,22 @@ DataOptions data_options(const Flags& f, int T, int probe_len) {
     DataOptions o;
     o.data = names_listed(f.data);
     require(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
-    #define SAME(name) o.name = f.name;
-    SAME(tokenizer) SAME(bos) SAME(sft) SAME(sft_loss) SAME(skip_bad) SAME(random_share)
-    SAME(seed) SAME(train_tokens) SAME(val_seqs) SAME(probe_seqs)
-    SAME(bb_vocab) SAME(bb_triggers) SAME(bb_trigger_prob) SAME(bb_temp) SAME(bb_table) SAME(bb_bos)
-    #undef SAME
+    o.tokenizer = f.tokenizer;
+    o.bos = f.bos;
+    o.sft = f.sft;
+    o.sft_loss = f.sft_loss;
+    o.skip_bad = f.skip_bad;
+    o.random_share = f.random_share;
+    o.seed = f.seed;
+    o.train_tokens = f.train_tokens;
+    o.val_seqs = f.val_seqs;
+    o.probe_seqs = f.probe_seqs;
+    o.bb_vocab = f.bb_vocab;
+    o.bb_triggers = f.bb_triggers;
+    o.bb_trigger_prob = f.bb_trigger_prob;
+    o.bb_temp = f.bb_temp;
+    o.bb_table = f.bb_table;
+    o.bb_bos = f.bb_bos;
     o.T = T;
     o.probe_len = probe_len;
     o.vocab = f.arch.V;

@@ -131,7 +131,7 @@ void source_require(const std::string& name, const std::string& again) {
     if (source_here(name, &bare)) {
         return;
     }
-    hint_also.clear();                                 // the checkpoint is not at fault
+    hint_also.clear();                                   // the checkpoint is not at fault
     die(bare + ": the run was trained on this, and it is not there anymore",
         "if it was moved: " + again + " -d PATH");
 }

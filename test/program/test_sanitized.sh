@@ -3,7 +3,7 @@
 #     sh test/program/test_sanitized.sh
 . test/ok.sh
 . test/tree.sh
-SANITIZE=$(make -s sanitize)
+SANITIZE=$(make -s asan_flags)
 tests="test_score test_sft test_export"
 copy=build/test/sanitized
 rm -rf $copy; mkdir -p $copy
