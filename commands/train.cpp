@@ -98,7 +98,7 @@ static void describe_machine(const Run& r) {
     const Flags& f = r.f;
     double bytes;
     printf("memory %s", memory_text(r.c, f.batch, f.arch.T, true, &bytes, 0, &f).c_str());
-    if (ops::on_host) {                                  // the weights are there already
+    if (ops::on_host && std::isfinite(memory_free())) {       // the weights are there already
         printf(", free %s", bytes_text(memory_free()).c_str());
     }
     printf("\ndevice %s\n", ops::device_start().c_str());
