@@ -363,7 +363,7 @@ static Request run_request(const Run& r) {
 
 Due run_due(const Run& r, long step) {
     const Flags& f = r.f;
-    const long wish = -dist::least(-run_request(r));     // the largest of all ranks
+    const long wish = -dist::least(-run_request(r));     // the maximum over ranks
     const bool planned = step >= f.steps || (f.save_every && step % f.save_every == 0);
     Due due;
     due.stop = wish >= SAVE_AND_STOP;
@@ -419,7 +419,7 @@ static void save(Run* r, long step, bool keep) {
     return_drawn(r);
     hint_also = r->log.error;
     then_again = r->saved >= 0 ? "run again with --resume" : "start over in another --out";
-    log_sync(&r->log);                       // first: a log never ends before its checkpoint
+    log_sync(&r->log);                   // first, so that a log never ends before its checkpoint
     checkpoint_save(&r->m, out, step, run_state(r, step, keep), r->data.tokenizer, optimizer);
     hint_also.clear();
     r->saved = step;
