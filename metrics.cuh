@@ -194,12 +194,13 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
 // 2 norms
 
 // Computes l2 norms:  out (N, G) <- x[n * stride + g * len .. + len]
-inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N) {
+template <class R> void row_norms(acc* out, const R* x, int stride, int len, int G, int N) {
     #pragma omp parallel for
     for (int n = 0; n < N; n++) {
         for (int g = 0; g < G; g++) {
-            const real* y = row_of(x, n, stride) + g * len;
+            const R* y = row_of(x, n, stride) + g * len;
             double sum = 0;
+            #pragma omp simd reduction(+ : sum)
             for (int i = 0; i < len; i++) { sum += (double)y[i] * (double)y[i]; }
             row_of(out, n, G)[g] = sqrt(sum);
         }

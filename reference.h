@@ -18,6 +18,7 @@ NH query heads, KV key/value heads, HS head size, F FFN width, V vocabulary, OC 
 state. Here both are float, or double in tests.
 
 Parameters: outputs, inputs, weights, sizes; tensors that belong together are structs of operands.h.
+What no backend on the host can do faster is here for all of them: R is then their type of tensors.
 Weight gradients are added to (+=), activation gradients overwritten, unless a comment says
 otherwise. A build adds every sum in one order (that of `dot` is the compiler's choice), so the same
 seed gives the same bits.
@@ -52,28 +53,32 @@ inline void zero(real* x, long n) {
 }
 
 // Scales y (n) and adds x:  y = by y + x.  A NULL x counts as zeros.
-inline void add(real* y, const real* x, long n, acc by = 1) {
-    for (long i = 0; i < n; i++) {
-        y[i] = by * y[i] + or_zero(x, i);
+template <class R> void add(R* y, const R* x, long n, acc by = 1) {
+    if (!x) {
+        #pragma omp parallel for simd
+        for (long i = 0; i < n; i++) { y[i] = by * acc(y[i]); }
+        return;
     }
+    #pragma omp parallel for simd
+    for (long i = 0; i < n; i++) { y[i] = by * acc(y[i]) + acc(x[i]); }
 }
 
 // Returns a . b, of n numbers each. A NULL b counts as zeros.
-inline acc dot(const real* a, const real* b, int n) {
+template <class X, class Y> acc dot(const X* a, const Y* b, int n) {
     if (!b) { return 0; }
     acc sum = 0;
     #pragma omp simd reduction(+ : sum)
     for (int i = 0; i < n; i++) {
-        sum += a[i] * b[i];
+        sum += acc(a[i]) * acc(b[i]);
     }
     return sum;
 }
 
 // Adds a multiple:  y (n) += a x.  Does nothing if y or x is NULL.
-inline void add_times(real* y, acc a, const real* x, int n) {
+template <class R> void add_times(acc* y, acc a, const R* x, int n) {
     if (!x || !y) { return; }
     for (int i = 0; i < n; i++) {
-        y[i] += a * x[i];
+        y[i] += a * acc(x[i]);
     }
 }
 
@@ -268,20 +273,13 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
 inline long row_count(AttnShape s) { return (long)s.B * s.T; }
 inline int q_width(AttnShape s)    { return s.NH * s.HS; }
 
-// Calls f(at) for every number of q and k: at is its place in qkv
-template <class F> void each_qk(AttnShape s, F f) {
-    const int QK = qk_width(s);
-    for (long i = 0; i < row_count(s) * QK; i++) {
-        const long row = i / QK;
-        f(row * attn_row(s) + i % QK);
-    }
-}
-
 // Copies C numbers of each of N rows. The rows are out_width and inp_width apart: those of qkv hold
 // more than q and k, or v
-inline void copy_rows(real* out, int out_width, const real* inp, int inp_width, int N, int C) {
+template <class R>
+void copy_rows(R* out, int out_width, const R* inp, int inp_width, int N, int C) {
+    #pragma omp parallel for if (N > 1)
     for (int n = 0; n < N; n++) {
-        memcpy(row_of(out, n, out_width), row_of(inp, n, inp_width), C * sizeof(real));
+        memcpy(row_of(out, n, out_width), row_of(inp, n, inp_width), C * sizeof(R));
     }
 }
 
@@ -347,7 +345,9 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
 }
 
 // Rotates the pairs (x_i, x_{i+half}) of one head. turn (half, 2) holds cos and sin.
-inline void rotate_head(real* x, const acc* turn, int sign, int half) {
+template <class R> void rotate_head(R* x, const acc* turn, int sign, int half) {
+    // 16 at a time: 32 bf16 fill a vector, but a head of 32 has no more pairs than that
+    #pragma omp simd simdlen(16)
     for (int i = 0; i < half; i++) {
         const acc co = turn[2 * i];
         const acc si = sign * turn[2 * i + 1];
@@ -361,11 +361,12 @@ inline void rotate_head(real* x, const acc* turn, int sign, int half) {
 // Rotates the first rot channels of every head of q and k, in place, by the position: at token t
 // the pair (x_i, x_{i+rot/2}) turns by sign * t * theta_i. table (T, rot/2, 2) holds cos and sin
 // (Eq. 8; pairs as in LLaMA). Backward is the turn the other way: sign -1, on the gradient
-inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
+template <class R> void rope(R* qkv, const acc* table, int sign, AttnShape s) {
     const int half = s.rot / 2;
+    #pragma omp parallel for if (row_count(s) > 1)
     for (int n = 0; n < row_count(s); n++) {
         const acc* turn = row_of(table, n % s.T, half * 2);
-        real* row = row_of(qkv, n, attn_row(s));
+        R* row = row_of(qkv, n, attn_row(s));
         for (int h = 0; h < s.NH + s.KV; h++) {
             rotate_head(row + h * s.HS, turn, sign, half);
         }
@@ -374,17 +375,28 @@ inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
 
 // Applies the kernel of ATTN=kernel_elu to q and k, in place: phi(x) = elu(x) + 1, that is x + 1
 // above 0 and e^x below
-inline void phi_elu1_forward(real* qkv, AttnShape s) {
-    each_qk(s, [=](long at) {
-        const real x = qkv[at];
-        qkv[at] = x > 0 ? x + real(1) : exp_(x);
-    });
+template <class R> void phi_elu1_forward(R* qkv, AttnShape s) {
+    #pragma omp parallel for
+    for (int n = 0; n < row_count(s); n++) {
+        R* x = row_of(qkv, n, attn_row(s));
+        for (int i = 0; i < qk_width(s); i++) {
+            const acc y = x[i];
+            x[i] = y > 0 ? y + acc(1) : exp_(min_(y, acc(0)));
+        }
+    }
 }
 
 // Turns dqkv from dy into dx; y is qkv. In the forward pass this was:
 //      y = x > 0 ? x + 1 : e^x,   so   dx = min(y, 1) dy
-inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
-    each_qk(s, [=](long at) { dqkv[at] *= min_(qkv[at], real(1)); });
+template <class R> void phi_elu1_backward(R* dqkv, const R* qkv, AttnShape s) {
+    #pragma omp parallel for
+    for (int n = 0; n < row_count(s); n++) {
+        const R* y = row_of(qkv, n, attn_row(s));
+        R* d = row_of(dqkv, n, attn_row(s));
+        for (int i = 0; i < qk_width(s); i++) {
+            d[i] = d[i] * min_(acc(y[i]), acc(1));
+        }
+    }
 }
 
 // ----------------------------------------------------------------------------
@@ -766,9 +778,10 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
 // ----------------------------------------------------------------------------
 // 7 the optimizers
 
-// Copies the weights as `real`, unchanged where `acc` is no wider
-inline void cast_to_real(real* dst, const acc* src, long n) {
-    if (dst == src) { return; }
+// Copies the weights to the type of tensors, unchanged where `acc` is no wider
+template <class R> void cast_to_real(R* dst, const acc* src, long n) {
+    if ((const void*)dst == (const void*)src) { return; }
+    #pragma omp parallel for simd
     for (long i = 0; i < n; i++) { dst[i] = src[i]; }
 }
 
@@ -831,6 +844,7 @@ inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads
 
 // Moves a mean (n) toward x:  mean = (1 - part) mean + part x
 inline void average(acc* mean, const acc* x, acc part, long n) {
+    #pragma omp parallel for simd
     for (long i = 0; i < n; i++) { mean[i] = (1 - part) * mean[i] + part * x[i]; }
 }
 

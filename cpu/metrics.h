@@ -8,6 +8,8 @@ forward pass; norms and medians without a copy.
 #include "attention.h"
 
 namespace cpu {
+using ref::row_norms;
+
 // ----------------------------------------------------------------------------
 // 1 attention
 
@@ -190,23 +192,6 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
 
 // ----------------------------------------------------------------------------
 // 2 the residual stream
-
-// Computes l2 norms:  out (N, G) <- x[n * stride + g * len] .. + len
-inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N) {
-    #pragma omp parallel for
-    for (int n = 0; n < N; n++) {
-        acc* out_n = out + (long)n * G;
-        for (int g = 0; g < G; g++) {
-            const real* y = x + (long)n * stride + g * len;
-            double sum = 0;
-            #pragma omp simd reduction(+ : sum)
-            for (int i = 0; i < len; i++) {
-                sum += (double)y[i] * (double)y[i];
-            }
-            out_n[g] = sqrt(sum);
-        }
-    }
-}
 
 inline acc magnitude(real v) { return abs_(acc(v)); }
 

@@ -21,6 +21,9 @@ Attention is in attention.h, the loss and the optimizers are in training.h.
 
 namespace cpu {
 using namespace host;
+// what the reference backend does as fast as can be
+using ref::add, ref::add_times, ref::cast_to_real, ref::copy_rows, ref::dot, ref::rope;
+using ref::phi_elu1_backward, ref::phi_elu1_forward;
 typedef CPU_REAL real;          // the type of tensors
 typedef sum_of<real> acc;       // the type of arithmetic: float for bf16
 static const char* const name = "cpu";
@@ -36,28 +39,6 @@ inline std::string device_start() { return host::device_start() + "; " + product
 
 // Whether weights can be used in their file's own format (mapped_weights.h).
 static const bool reads_mapped = std::is_same<real, float>::value;
-
-// Scales y (n) and adds x:  y = by y + x.  A NULL x counts as zeros.
-inline void add(real* y, const real* x, long n, acc by = 1) {
-    if (x) {
-        #pragma omp parallel for simd
-        for (long i = 0; i < n; i++) {
-            y[i] = real(by * acc(y[i]) + acc(x[i]));
-        }
-    } else {
-        #pragma omp parallel for simd
-        for (long i = 0; i < n; i++) {
-            y[i] = real(by * acc(y[i]));
-        }
-    }
-}
-
-// Rounds src (n) to the type of tensors.
-inline void cast_to_real(real* dst, const acc* src, long n) {
-    if ((const void*)dst == (const void*)src) { return; }
-    #pragma omp parallel for simd
-    for (long i = 0; i < n; i++) { dst[i] = src[i]; }
-}
 
 // ----------------------------------------------------------------------------
 // 2 matrix product
@@ -97,8 +78,7 @@ template <class Row> void row_sums(std::initializer_list<acc*> to, int N, int C,
 // Adds the gradient of the bias:  dbias (OC) += sum_n dout
 inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
     row_sums({ dbias }, N, OC, [=](int n, acc* sum) {
-        const real* d = dout + (long)n * OC;
-        for (int o = 0; o < OC; o++) { sum[o] += d[o]; }
+        add_times(sum, 1, dout + (long)n * OC, OC);
     });
 }
 
@@ -156,12 +136,8 @@ inline void embed_backward(EmbedTables<acc> grads, const real* dout, const int* 
                     dx = grads.token + token_at(tokens, b, t, T, skip) * C;
                     by = scale;
                 }
-                for (int c = c0; c < c1; c++) {
-                    dx[c] += d[c] * by;
-                }
-                if (!grads.position) { continue; }
-                acc* dp = grads.position + (long)t * C;
-                for (int c = c0; c < c1; c++) { dp[c] += d[c]; }
+                add_times(dx + c0, by, d + c0, c1 - c0);
+                add_times(moved(grads.position, (long)t * C + c0), 1, d + c0, c1 - c0);
             }
         }
     }
@@ -169,12 +145,7 @@ inline void embed_backward(EmbedTables<acc> grads, const real* dout, const int* 
 
 // Returns rstd of a row for RMSNorm.
 inline acc rmsnorm_row(const real* x, acc eps, int C) {
-    acc sum = 0;
-    #pragma omp simd reduction(+ : sum)
-    for (int c = 0; c < C; c++) {
-        sum += x[c] * x[c];
-    }
-    return acc(1) / sqrt(sum / C + eps);
+    return acc(1) / sqrt(dot(x, x, C) / C + eps);
 }
 
 // Returns rstd of a row for LayerNorm, and sets its mean.
@@ -270,10 +241,6 @@ inline void layernorm_backward_row(real* dx, acc* dw, const real* d, const real*
     }
 }
 
-inline void add_row(acc* sum, const real* x, int C) {
-    for (int c = 0; c < C; c++) { sum[c] += x[c]; }
-}
-
 // Computes the gradients. In the forward pass this was:  out = x^ w + b,  x^ = (x - mean) r,  so,
 // with g = dout w, or dout without a weight,
 //      dx (N, C) = r (g - mean(g) - x^ mean(g x^))    LayerNorm
@@ -289,7 +256,7 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
         const real* d_n = dout + row;
         const real* x_n = x + row;
         real* dx_n = dx + row;
-        if (grads.bias) { add_row(dw + C, d_n, C); }    // first: dx may be dout
+        if (grads.bias) { add_times(dw + C, 1, d_n, C); }       // first: dx may be dout
         const NormStats<const acc> stats_n = ref::stats_of(stats, n);
         if (stats.mean) {
             layernorm_backward_row(dx_n, dw, d_n, x_n, w, stats_n, add, C);
@@ -309,63 +276,6 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
 // Returns the row of token bt = b T + t.
 template <class R> R* qkv_row(R* qkv, int bt, AttnShape s) {
     return qkv + (long)bt * attn_row(s);
-}
-
-// Rotates the pairs (x_i, x_{i + rot/2}) of every head by sign * t * theta_i, in place; table
-// (T, rot/2, 2) holds cos, sin (Eq. 8, half-split as in LLaMA). Backward is the rotation of the
-// gradient by sign -1.
-inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
-    const int half = s.rot / 2;
-    #pragma omp parallel for if (s.B * s.T > 1)
-    for (int bt = 0; bt < s.B * s.T; bt++) {
-        const acc* turn = table + (long)(bt % s.T) * half * 2;
-        for (int h = 0; h < s.NH + s.KV; h++) {
-            real* x = qkv_row(qkv, bt, s) + h * s.HS;
-            // 16 at a time: 32 bf16 fill a vector, but a head of 32 has no more pairs than that
-            #pragma omp simd simdlen(16)
-            for (int i = 0; i < half; i++) {
-                const acc co = turn[2 * i];
-                const acc si = sign * turn[2 * i + 1];
-                const acc a = x[i];
-                const acc b = x[i + half];
-                x[i] = a * co - b * si;
-                x[i + half] = a * si + b * co;
-            }
-        }
-    }
-}
-
-// Replaces q and k by phi = elu + 1 of them.
-inline void phi_elu1_forward(real* qkv, AttnShape s) {
-    #pragma omp parallel for
-    for (int bt = 0; bt < s.B * s.T; bt++) {
-        real* x = qkv_row(qkv, bt, s);
-        for (int i = 0; i < qk_width(s); i++) {
-            const acc y = x[i];
-            x[i] = y > 0 ? y + acc(1) : exp_(min_(y, acc(0)));
-        }
-    }
-}
-
-// Turns dqkv from dy into dx; qkv holds y. In the forward pass this was:
-//      y = x > 0 ? x + 1 : e^x,   so   y' = min(y, 1)
-inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
-    #pragma omp parallel for
-    for (int bt = 0; bt < s.B * s.T; bt++) {
-        const real* y = qkv_row(qkv, bt, s);
-        real* d = qkv_row(dqkv, bt, s);
-        for (int i = 0; i < qk_width(s); i++) {
-            d[i] = d[i] * min_(acc(y[i]), acc(1));
-        }
-    }
-}
-
-// Copies C numbers of each of N rows, which are out_width and inp_width apart.
-inline void copy_rows(real* out, int out_width, const real* inp, int inp_width, int N, int C) {
-    #pragma omp parallel for if (N > 1)
-    for (int n = 0; n < N; n++) {
-        memcpy(out + (long)n * out_width, inp + (long)n * inp_width, C * sizeof(real));
-    }
 }
 
 // Applies RMSNorm to q and k before they are rotated, in place. A group is one head; or, if `all`,
@@ -417,12 +327,8 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
         }
     });
     const int wide_k = all ? s.KV * s.HS : s.HS;
-    for (int c = 0; c < wide; c++) {
-        grads.q[c] += dw[c];
-    }
-    for (int c = 0; c < wide_k; c++) {
-        grads.k[c] += dw_k[c];
-    }
+    add_times(grads.q, 1, dw.data(), wide);
+    add_times(grads.k, 1, dw_k, wide_k);
 }
 
 // ----------------------------------------------------------------------------
@@ -466,12 +372,7 @@ inline void gate_backward(real* datt, real* dgate, const real* dout, const real*
         real* dx = dgate + i * width;
         if (width == 1) {
             const acc g = sigmoid_(acc(x[0]));
-            acc sum = 0;
-            #pragma omp simd reduction(+ : sum)
-            for (int c = 0; c < s.HS; c++) {
-                sum += d[c] * a[c];
-            }
-            dx[0] = sum * g * (acc(1) - g);
+            dx[0] = dot(d, a, s.HS) * g * (acc(1) - g);
             for (int c = 0; c < s.HS; c++) {
                 da[c] = d[c] * g;
             }
@@ -540,7 +441,7 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
     if (!dvstar) { return; }
     for (int h = 0; h < s.NH; h++) {    // serial: with --bias-share heads all heads add to one row
         acc* dv = dvstar + h * vstar_step;
-        for (int bt = 0; bt < N; bt++) { add_row(dv, datt_at(bt, h), HS); }
+        for (int bt = 0; bt < N; bt++) { add_times(dv, 1, datt_at(bt, h), HS); }
     }
 }
 
