@@ -382,18 +382,16 @@ struct QueryKey {
     double kk = 0;
 };
 
-// A head whose tensors are of any type. As in ref::Head, column T is the extra one.
+// A head whose tensors are of any type, with its statistics.
 template <class A, class Bi, class Pe, class R, class S>
-struct HostHead : ref::HeadRows<Bi, const R> {
-    typedef ref::HeadRows<Bi, const R> Rows;
-    using Rows::s, Rows::h, Rows::q, Rows::k, Rows::star;
+struct HostHead : ref::Head<A, Bi, Pe, R> {
+    typedef ref::Head<A, Bi, Pe, R> Head;
+    using Head::s, Head::q, Head::k;
     const S* stat;         // (T, 2)
-    float slope;           // of PE's bias
 
     // qkv, stat and kstar are those of all heads.
     HostHead(const R* qkv, const S* stat, const R* kstar, int h, AttnShape s)
-        : Rows(qkv, { kstar, NULL }, 0, h, s), stat(stat + ref::stat_at(0, 0, h, s)),
-          slope(pe_slope<Pe>(s, h)) {}
+        : Head(qkv, { kstar, NULL }, 0, h, s), stat(stat + ref::stat_at(0, 0, h, s)) {}
 
     // Returns the dot product and the squared lengths of query t and the key of column j.
     QueryKey query_key(int t, int j) const {
@@ -410,22 +408,11 @@ struct HostHead : ref::HeadRows<Bi, const R> {
         return o;
     }
 
-    // Returns the score of query t and column j, whose dot product is qk.
-    double score(double qk, int t, int j) const {
-        const bool extra = j == s.T;
-        if (extra && Bi::column == LOGIT_COLUMN) { return (float)*star.k; }
-        double score = qk * s.scale;
-        if (!extra) { score += attn_bias<A, Pe, double>(s, t - j, slope); }
-        return attn_capped<A>(score, (double)s.cap);
-    }
-
     // Returns A of query t and column j, whose dot product is qk.
     double weight(double qk, int t, int j) const {
-        bool sees = Bi::column != NO_COLUMN && !s.plain;
-        if (j < s.T) { sees = attn_sees(s, t, j); }
-        if (!sees) { return 0; }
+        if (!Head::sees(t, j)) { return 0; }
         const S* st = stat + 2 * t;
-        return attn_weight<A, double>(score(qk, t, j), st[0], st[1]);
+        return attn_weight<A, double>(Head::score_of(qk, t, j), st[0], st[1]);
     }
 };
 

@@ -439,11 +439,12 @@ template <class Bi, class P> struct HeadRows {
 };
 
 // Query head h of sequence b: the columns it sees, and their scores.
-template <class A, class Bi, class Pe> struct Head : HeadRows<Bi, const real> {
-    typedef HeadRows<Bi, const real> Rows;
+template <class A, class Bi, class Pe, class R = real> struct Head : HeadRows<Bi, const R> {
+    typedef HeadRows<Bi, const R> Rows;
     using Rows::s, Rows::h, Rows::q, Rows::k, Rows::star;
+    float slope;                   // of PE's bias
 
-    Head(const real* qkv, ExtraKey<const real> column, int b, int h, AttnShape s)
+    Head(const R* qkv, ExtraKey<const R> column, int b, int h, AttnShape s)
         : Rows(qkv, column, b, h, s), slope(pe_slope<Pe>(s, h)) {}
 
     // Tells whether query t sees column j.
@@ -460,16 +461,16 @@ template <class A, class Bi, class Pe> struct Head : HeadRows<Bi, const real> {
     }
 
     // Returns the score of query t and column j:  s_j = scale q_t . k_j + bias(t, j), capped
-    real score(int t, int j) const {
-        const bool extra = j == s.T;
-        if (extra && Bi::column == LOGIT_COLUMN) { return *star.k; }
-        real bias = 0;
-        if (!extra) { bias = attn_bias<A, Pe, real>(s, t - j, slope); }
-        const real product = dot(q(t), k(j), s.HS) * real(s.scale);
-        return attn_capped<A>(product + bias, real(s.cap));
-    }
+    real score(int t, int j) const { return score_of(dot(q(t), k(j), s.HS), t, j); }
 
-    float slope;                   // of PE's bias
+    // Returns the same from their product.
+    template <class F> F score_of(F product, int t, int j) const {
+        const bool extra = j == s.T;
+        if (extra && Bi::column == LOGIT_COLUMN) { return acc(*star.k); }
+        F bias = 0;
+        if (!extra) { bias = attn_bias<A, Pe, F>(s, t - j, slope); }
+        return attn_capped<A>(product * F(s.scale) + bias, F(s.cap));
+    }
 };
 
 // Returns where head h of row (b, t) begins in a tensor (B, T, NH, HS).
