@@ -65,11 +65,8 @@ void head_row(R* out, const CachedHead<A, Bi, Pe, R>& head) {
         if (!head.sees(j)) { continue; }
         const acc w = attn_term<A>(score[j], m);
         const acc share = attn_share<A>(w);
-        const R* v_j = head.value(j);
         sum += attn_mass<A>(w, p);
-        for (int i = 0; v_j && i < HS; i++) {
-            o[i] += share * acc(v_j[i]);
-        }
+        add_times(o, share, head.value(j), HS);
     }
 
     acc stat[2];

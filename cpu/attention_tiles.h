@@ -21,8 +21,8 @@ The first argument of each names the buffer where a copy may be kept.
 namespace cpu {
 // a tile of scores is BR queries x BC keys; no vector is wider than VECTOR numbers
 enum { BR = 32, BC = 64, VECTOR = 16 };
-inline int padded(int n) { return (n + VECTOR - 1) / VECTOR * VECTOR; }
-inline int padded_keys(int T) { return (T + BC - 1) / BC * BC; }
+inline int padded(int n) { return round_up(n, VECTOR); }
+inline int padded_keys(int T) { return round_up(T, BC); }
 
 // The buffers of a thread.
 enum Slot {
