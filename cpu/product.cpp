@@ -10,9 +10,7 @@ cpu/product.cpp -- the matrix product, from the inside out:
 #include "product.h"
 #include "huge_pages.h"
 #include <atomic>
-#ifdef _OPENMP
 #include <omp.h>
-#endif
 
 namespace cpu {
 // ----------------------------------------------------------------------------
@@ -537,22 +535,14 @@ static void product_run(Product& p, int threads) {
 static void product_by(const Kernel& kernel, Factor a, Factor b, const Result& c) {
     if (a.lanes != FLOATS) { a.lanes = b.lanes = kernel.bf16 ? PAIRS : WIDENED; }
     Product p(kernel, a.count, b.count, a, b, c);
-    int threads = 1;
-#ifdef _OPENMP
     const double operations = 2.0 * p.M * p.N * a.K;
     const double worth_waking_threads = kernel.bf16 ? 2e7 : 4e6;
     const bool large = operations > worth_waking_threads;
-    if (large && !omp_in_parallel()) { threads = omp_get_max_threads(); }
-#endif
+    const int threads = large && !omp_in_parallel() ? omp_get_max_threads() : 1;
     p.plan(threads);
-#ifdef _OPENMP
-    if (threads > 1) {
-        #pragma omp parallel
-        product_run(p, omp_get_num_threads());
-        return;
-    }
-#endif
-    product_run(p, 1);
+    if (threads == 1) { return product_run(p, 1); }
+    #pragma omp parallel
+    product_run(p, omp_get_num_threads());
 }
 
 void product(Factor a, Factor b, Result c) {
