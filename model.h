@@ -123,7 +123,7 @@ struct Acts {
 };
 
 // Rounds the bytes of an array up, so that the next one in a block is aligned for vectors.
-inline size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+inline size_t aligned(size_t bytes) { return round_up(bytes, 256); }
 
 // The shape that activations are laid out for: B sequences of T rows, including the sink token's.
 struct ActsShape {

@@ -47,6 +47,12 @@ HD uint32_t bits_of_float(float x) {
 }
 
 // ----------------------------------------------------------------------------
+// whole numbers: a / b, and a as a multiple of b, both from above
+
+inline long div_up(long a, long b) { return (a + b - 1) / b; }
+inline long round_up(long a, long b) { return div_up(a, b) * b; }
+
+// ----------------------------------------------------------------------------
 // errors: `error: what: got X, wanted Y`, then `---> HINT: what to type next`.
 // Exit codes: 2 the user's mistake, 3 a loss that is not finite, 1 the machine's fault (disk,
 // memory, device).

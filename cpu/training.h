@@ -142,7 +142,7 @@ inline double sum_squares(const acc* x, long n) {
 // it and from the loss
 inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
     const long block = 1 << 14;
-    const long blocks = (n + block - 1) / block;
+    const long blocks = div_up(n, block);
     std::vector<double> part(blocks);
     #pragma omp parallel for
     for (long k = 0; k < blocks; k++) {
