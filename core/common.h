@@ -262,10 +262,13 @@ inline std::string number_text(double v) {
 // ----------------------------------------------------------------------------
 // files
 
-inline bool file_exists(const std::string& path) {
+// Returns what a path leads to, as S_ISDIR and the like take it; 0 if there is nothing.
+inline mode_t mode_of(const std::string& path) {
     struct stat st;
-    return stat(path.c_str(), &st) == 0;
+    return stat(path.c_str(), &st) ? 0 : st.st_mode;
 }
+
+inline bool file_exists(const std::string& path) { return mode_of(path) != 0; }
 
 // Tells whether a path exists, also as a symlink that leads nowhere.
 inline bool is_there(const std::string& path) {
@@ -273,10 +276,8 @@ inline bool is_there(const std::string& path) {
     return lstat(path.c_str(), &st) == 0;
 }
 
-inline bool is_dir(const std::string& path) {
-    struct stat st;
-    return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
-}
+inline bool is_dir(const std::string& path) { return S_ISDIR(mode_of(path)); }
+inline bool is_regular(const std::string& path) { return S_ISREG(mode_of(path)); }
 
 // Tells whether both are the same file or directory.
 inline bool same_file(const struct stat& a, const struct stat& b) {
@@ -356,9 +357,7 @@ inline std::string link_target(std::string path) {
 
 // Tells whether a path is there, but neither a file nor a directory: a device, a FIFO.
 inline bool is_special(const std::string& path) {
-    struct stat st;
-    if (stat(path.c_str(), &st)) { return false; }
-    return !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+    return file_exists(path) && !is_regular(path) && !is_dir(path);
 }
 
 // Returns the machine's name, without what a file's name could not hold.

@@ -210,11 +210,6 @@ Kind kind_of(const std::string& first, long size, Reader reader) {
     return { k->what, k->hint };
 }
 
-bool is_regular(const std::string& path) {
-    struct stat st;
-    return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
-}
-
 std::string file_begin_bytes(const std::string& path, long n) {
     std::string s(n, 0);
     const int fd = is_regular(path) ? open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
