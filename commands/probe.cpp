@@ -281,7 +281,7 @@ int command_probe(Flags f) {
         for (auto& w : lengths) {
             const int T = probe_length(f, w, m.arch.T, m.sizes.pe.learnable);
             require(m.arch.prefix < T, strf("prefix %d", m.arch.prefix),
-                    strf("less than --probe-len %d", T).c_str());
+                    strf("less than --probe-len %d", T));
             f.data = p.sources[k];
             const ProbeBos bos = probe_bos(f, m.arch.V);
             const ProbeInput in = probe_inputs(f, bos, p, k, T, m.arch.V);
@@ -293,7 +293,7 @@ int command_probe(Flags f) {
             objects.push_back(object);
             if (f.dump.empty() || objects.size() > 1) { continue; }
             require(f.dump_seq < in.n, strf("--dump-seq %ld", f.dump_seq),
-                    strf("0 to %d", in.n - 1).c_str());
+                    strf("0 to %d", in.n - 1));
             dump_maps(&m, f, in.x.data() + (size_t)f.dump_seq * (T + 1), T);
         }
     }
