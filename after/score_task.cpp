@@ -7,6 +7,11 @@ reads the file.
 
 // ---- text to tokens
 
+// Counts the characters of a text in UTF-8.
+static size_t characters_in(const std::string& s) {
+    return std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; });
+}
+
 // Returns true for what Python calls white space, as rstrip and \s have it.
 static bool is_python_space(long c) {
     static const long RANGES[][2] = {
@@ -246,7 +251,7 @@ static ScoreItem choice_item(const Json& j, ScoreForm form, const ScoreText& how
             const std::string rest =
                 score_delimiter(delimiter, context, continuation) + continuation;
             item.requests.push_back(score_request(how, context, rest, &item.cannot));
-            item.characters.push_back(utf8_count(continuation));
+            item.characters.push_back(characters_in(continuation));
             if (continuation.empty()) {
                 item.cannot = choices ? "a choice is empty" : "the continuation is empty";
             }

@@ -40,10 +40,6 @@ long utf8_next(const char* s, size_t n, size_t* i) {
     return c;
 }
 
-size_t utf8_count(const std::string& s) {
-    return std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; });
-}
-
 long utf8_repair(std::string* s) {
     long bad = 0;
     size_t i = 0, n = s->size();

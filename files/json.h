@@ -19,9 +19,6 @@ void utf8_append(std::string* s, uint32_t c);
 // stands for it.
 long utf8_next(const char* s, size_t n, size_t* i);
 
-// Counts the characters of a text in UTF-8.
-size_t utf8_count(const std::string& s);
-
 // Replaces every ill-formed subpart by U+FFFD. Returns how many there were.
 long utf8_repair(std::string* s);
 
