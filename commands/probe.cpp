@@ -75,14 +75,10 @@ static void dump_layer(const Model* m, const std::string& dir, int l,
     std::vector<float> cosine(map.size());
     std::vector<float> product(map.size());
 
-    auto maps = head_maps<Attn, Bias, Pe, real, acc>;
-    if (column_has_no_effect(m->arch)) {
-        maps = head_maps<Attn, Bias_none, Pe, real, acc>;
-    }
     const auto* star = x.star.empty() ? NULL : x.star.data();
     for (int h : heads) {
-        maps(map.data(), cosine.data(), product.data(), x.qkv.data(), x.stat.data(), star, h,
-             attn_shape(m, l));
+        head_maps<Attn, Bias, Pe>(map.data(), cosine.data(), product.data(), x.qkv.data(),
+                                  x.stat.data(), star, h, x.s);
         const std::string name = strf("%s/%d_%d_", dir.c_str(), l, h);
         npy_write(name + "map.npy", map, { N, N + 1 });
         npy_write(name + "cosine.npy", cosine, { N, N + 1 });
