@@ -113,7 +113,7 @@ struct Tensor {
 
 // Tells whether the name of a tensor contains a word, such as one of --only.
 inline bool has_word(const Tensor& t, const std::string& word) {
-    return t.name.find(word) != t.name.npos;
+    return contains(t.name, word);
 }
 
 struct Acts {

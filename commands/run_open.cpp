@@ -131,9 +131,8 @@ static void select_factors(Model* m, const Flags& f) {
         const std::string given = "--factors " + item;
         std::vector<std::string> parts = split(item, ':');
         for (auto& part : split(parts.back(), '=')) { parts.push_back(part); }
-        const std::string known = " lr start decay eps ";
         Factor factor;
-        const bool whole = parts.size() == 4 && known.find(" " + parts[2] + " ") != known.npos &&
+        const bool whole = parts.size() == 4 && is_one_of(" lr start decay eps ", parts[2]) &&
                            parse_double(parts[3], &factor.by) && factor.by >= 0;
         require(whole, given, "WORD:lr=NUMBER, WORD:start=, WORD:decay= or WORD:eps=");
         factor.word = parts[0];

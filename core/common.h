@@ -197,6 +197,11 @@ inline bool contains(const std::string& s, const std::string& text) {
     return s.find(text) != s.npos;
 }
 
+// Tells whether a word is one of these, which have blanks around them.
+inline bool is_one_of(const char* words, const std::string& word) {
+    return strstr(words, (" " + word + " ").c_str());
+}
+
 // Tells whether a list has this item.
 template <class List, class Item> bool has(const List& list, const Item& item) {
     return std::find(std::begin(list), std::end(list), item) != std::end(list);

@@ -21,7 +21,7 @@ long Layout::params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
     };
     auto place_in_layer = [&](P** field, int l, const std::string& hf, long rows, long cols,
                               Init init, Purpose purpose) __attribute__((noinline)) {
-        const bool of_attention = hf.find("self_attn.") == 0;
+        const bool of_attention = starts_with(hf, "self_attn.");
         if (of_attention && !attends(l)) { return; }
         place(field, strf("model.layers.%d.", l) + hf, rows, cols, init, purpose);
     };
@@ -136,8 +136,8 @@ static std::vector<long> layers_at(const Model& m) {
     long end = 0;
     for (auto& t : m.tensors) {
         const std::string next_layer = strf("model.layers.%zu.", at.size());
-        if (t.name.find(next_layer) == 0) { at.push_back(t.at); }
-        if (t.name.find("model.layers.") == 0) { end = t.at + t.count; }
+        if (starts_with(t.name, next_layer)) { at.push_back(t.at); }
+        if (starts_with(t.name, "model.layers.")) { end = t.at + t.count; }
     }
     at.push_back(end);
     return at;

@@ -255,7 +255,7 @@ void look(const std::string& path, const std::string& first, long size, Reader r
     const Kind k = kind_of(first, size, reader);
     const bool json = reader == READS_JSON || reader == READS_TOKENIZER;
     const bool words = json || reader == READS_TEXT || reader == READS_RECORDS;
-    const bool binary = words && first.find('\0') != first.npos;
+    const bool binary = words && has(first, '\0');
     const bool empty = json && size == 0;
     if (k.what.empty() && !empty && !binary) { return; }
     std::string got = begins_with(first);
