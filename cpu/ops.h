@@ -201,28 +201,11 @@ inline void norm_forward(real* out, NormStats<acc> stats, const real* inp,
     }
 }
 
-// Computes dx and dw (C) of a row for RMSNorm. `omp simd` tells the compiler that iterations are
-// independent: rows do not overlap, or dx is d.
-inline void rmsnorm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w,
-                                 acc r, bool add, int C) {
-    acc dot = 0;
-    #pragma omp simd reduction(+ : dot)
-    for (int c = 0; c < C; c++) {
-        dot += d[c] * w[c] * x[c];
-    }
-    const acc f = r * r * r * dot / C;
-    #pragma omp simd
-    for (int c = 0; c < C; c++) {
-        const acc g = d[c] * w[c] * r - x[c] * f;
-        dw[c] += d[c] * x[c] * r;
-        dx[c] = add ? dx[c] + g : g;
-    }
-}
-
-// Computes the same for LayerNorm; stats: of the row.
-inline void layernorm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w,
-                                   NormStats<const acc> stats, bool add, int C) {
-    const acc m = *stats.mean;
+// Computes dx and dw (C) of a row; stats: of the row. `omp simd` tells the compiler that iterations
+// are independent: rows do not overlap, or dx is d.
+inline void norm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w,
+                              NormStats<const acc> stats, bool add, int C) {
+    const acc m = stats.mean ? *stats.mean : acc(0);
     const acc r = *stats.rstd;
     acc dot = 0;
     acc sum = 0;
@@ -232,7 +215,7 @@ inline void layernorm_backward_row(real* dx, acc* dw, const real* d, const real*
         sum += d[c] * w[c];
     }
     const acc f = r * r * r * dot / C;
-    const acc r_mean = r * sum / C;
+    const acc r_mean = stats.mean ? r * sum / C : acc(0);
     #pragma omp simd
     for (int c = 0; c < C; c++) {
         const acc g = d[c] * w[c] * r - (x[c] - m) * f - r_mean;
@@ -257,12 +240,7 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
         const real* x_n = x + row;
         real* dx_n = dx + row;
         if (grads.bias) { add_times(dw + C, 1, d_n, C); }       // first: dx may be dout
-        const NormStats<const acc> stats_n = ref::stats_of(stats, n);
-        if (stats.mean) {
-            layernorm_backward_row(dx_n, dw, d_n, x_n, w, stats_n, add, C);
-        } else {
-            rmsnorm_backward_row(dx_n, dw, d_n, x_n, w, *stats_n.rstd, add, C);
-        }
+        norm_backward_row(dx_n, dw, d_n, x_n, w, ref::stats_of(stats, n), add, C);
     });
 }
 
@@ -322,8 +300,8 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
             const real* x = row + group.from;
             real* d = drow + group.from;
             acc* dw_g = group.is_q ? sum : sum + wide;
-            const acc r = rstd[(long)bt * groups + g];
-            rmsnorm_backward_row(d, dw_g, d, x, w, r, false, C);
+            const acc* r = rstd + (long)bt * groups + g;
+            norm_backward_row(d, dw_g, d, x, w, { NULL, r }, false, C);
         }
     });
     const int wide_k = all ? s.KV * s.HS : s.HS;
