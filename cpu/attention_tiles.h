@@ -39,21 +39,8 @@ enum Slot {
 
 // Returns the thread's buffer `slot`, kept from call to call, with room for n numbers; not zeroed.
 template <class X = acc> X* scratch(Slot slot, size_t n) {
-    static thread_local struct Buffers {
-        X* p[SLOTS] = {};
-        size_t n[SLOTS] = {};
-        ~Buffers() { for (X* x : p) { free(x); } }
-    } all;
-    if (all.n[slot] < n) {
-        free(all.p[slot]);
-        all.p[slot] = (X*)aligned_alloc(64, round_up(n * sizeof(X), 64));
-        if (!all.p[slot]) {
-            die(EXIT_MACHINE, "memory: none left for the attention buffers",
-                "lower --batch or --seq");
-        }
-        all.n[slot] = n;
-    }
-    return all.p[slot];
+    static thread_local Buffer all[SLOTS];
+    return all[slot].room<X>(n);
 }
 
 // ----------------------------------------------------------------------------

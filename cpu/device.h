@@ -140,6 +140,30 @@ inline void device_zero(void* p, size_t bytes) {
     }
 }
 
+// Memory that grows where more is wanted, on a cache line or, if it is large, on a huge page. What
+// it held is lost then.
+struct Buffer {
+    void* block = NULL;
+    void* begin = NULL;
+    size_t bytes = 0;
+
+    ~Buffer() { free(block); }
+
+    // Returns room for n numbers, whatever they are.
+    template <class X> X* room(size_t n) {
+        const size_t wanted = n * sizeof(X);
+        if (bytes >= wanted) { return (X*)begin; }
+        const bool large = wanted >= LARGE_PAGE / 2;
+        const size_t page = large ? LARGE_PAGE : 64;
+        bytes = round_up(wanted, page);
+        free(block);
+        block = xmalloc(bytes + page);
+        begin = (void*)round_up((uintptr_t)block, page);
+        if (large) { use_large_pages(begin, bytes); }
+        return (X*)begin;
+    }
+};
+
 inline void to_device(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }
 inline void device_copy(void* dst, const void* src, size_t n) { memcpy(dst, src, n); }
 inline void to_host(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }
