@@ -29,7 +29,7 @@ static bool is_python_space(long c) {
 static size_t without_trailing_space(const std::string& s) {
     size_t end = 0;
     for (size_t i = 0; i < s.size();) {
-        const long c = utf8_next(s.data(), s.size(), &i);
+        const long c = utf8_next(s, &i);
         if (!is_python_space(c)) { end = i; }
     }
     return end;
@@ -40,7 +40,7 @@ static long count_words(const std::string& s) {
     long words = 1;
     bool before = false;
     for (size_t i = 0; i < s.size();) {
-        const bool space = is_python_space(utf8_next(s.data(), s.size(), &i));
+        const bool space = is_python_space(utf8_next(s, &i));
         words += space && !before;
         before = space;
     }
@@ -73,7 +73,7 @@ static std::string score_delimiter(const Json* given, const std::string& context
     if (given) { return given->string; }
     size_t next = 0;
     const std::string& s = continuation;
-    const bool begins = !s.empty() && is_python_space(utf8_next(s.data(), s.size(), &next));
+    const bool begins = !s.empty() && is_python_space(utf8_next(s, &next));
     const bool ends = without_trailing_space(context) < context.size();
     return begins || ends ? "" : " ";
 }

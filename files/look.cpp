@@ -182,7 +182,7 @@ static const struct { char reader; const char* wanted; } WANTED[] = {
 
 bool is_text(const std::string& s) {
     for (size_t i = 0; i < s.size();) {
-        const long c = utf8_next(s.data(), s.size(), &i);
+        const long c = utf8_next(s, &i);
         if (c < 0 && i < s.size()) { return false; }
         if (c >= 0 && c < 0x20 && !strchr("\t\n\v\f\r\x1B", (int)c)) { return false; }
         if (c == 0) { return false; }
