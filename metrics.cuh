@@ -161,17 +161,17 @@ struct HeadSums {
     }
 };
 
-// Measures every head on every sequence: out (B, NH) <- qkv, stat and star of the forward pass;
+// Measures every head on every sequence: out (B, NH) <- qkv, stat and extra of the forward pass;
 // skip = 1 if row 0 is a sink token. O(T) memory per thread
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
-                       ExtraKey<const real> star, HeadGate<const real> gate, int skip,
+                       ExtraKey<const real> extra, HeadGate<const real> gate, int skip,
                        AttnShape s) {
 #pragma omp parallel for schedule(dynamic)
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH;
         const int h = bh % s.NH;
-        const Head<A, Bi, Pe> head(qkv, star, b, h, s);
+        const Head<A, Bi, Pe> head(qkv, extra, b, h, s);
         HeadSums sums;
         for (int t = 0; t < s.T; t++) {
             const acc* st = stat + stat_at(b, t, h, s);

@@ -409,13 +409,13 @@ template <class Bi, class P> struct HeadRows {
     int h;
     int g;                         // its key/value head
     P* qkv;                        // row 0 of the sequence
-    ExtraKey<P> star;            // the extra key of this head
+    ExtraKey<P> extra;            // the extra key of this head
 
     HeadRows(P* all, ExtraKey<P> column, int b, int h, AttnShape s) : s(s), h(h) {
         g = h / (s.NH / s.KV);
         qkv = row_of(all, (long)b * s.T, attn_row(s));
-        star.k = attn_column<Bi>(column.k, s, h);
-        star.v = attn_star(column.v, s, g);
+        extra.k = attn_column<Bi>(column.k, s, h);
+        extra.v = attn_star(column.v, s, g);
     }
 
     // Returns q of token t, (HS).
@@ -424,14 +424,14 @@ template <class Bi, class P> struct HeadRows {
     // Returns k of column j, or NULL if it has none.
     P* k(int j) const {
         if (j < s.T) { return head_of(j, s.NH + g); }
-        if (Bi::column == KEY_COLUMN) { return star.k; }
+        if (Bi::column == KEY_COLUMN) { return extra.k; }
         return NULL;
     }
 
     // Returns v of column j, or NULL if it has none.
     P* v(int j) const {
         if (j < s.T) { return head_of(j, s.NH + s.KV + g); }
-        return star.v;
+        return extra.v;
     }
 
     // Returns one head of row t. The heads of q come first, then those of k, then those of v.
@@ -441,7 +441,7 @@ template <class Bi, class P> struct HeadRows {
 // Query head h of sequence b: the columns it sees, and their scores.
 template <class A, class Bi, class Pe, class R = real> struct Head : HeadRows<Bi, const R> {
     typedef HeadRows<Bi, const R> Rows;
-    using Rows::s, Rows::h, Rows::q, Rows::k, Rows::star;
+    using Rows::s, Rows::h, Rows::q, Rows::k, Rows::extra;
     float slope;                   // of PE's bias
 
     Head(const R* qkv, ExtraKey<const R> column, int b, int h, AttnShape s)
@@ -465,10 +465,10 @@ template <class A, class Bi, class Pe, class R = real> struct Head : HeadRows<Bi
 
     // Returns the same from their product.
     template <class F> F score_of(F product, int t, int j) const {
-        const bool extra = j == s.T;
-        if (extra && Bi::column == LOGIT_COLUMN) { return acc(*star.k); }
+        const bool is_extra = j == s.T;
+        if (is_extra && Bi::column == LOGIT_COLUMN) { return acc(*extra.k); }
         F bias = 0;
-        if (!extra) { bias = attn_bias<A, Pe, F>(s, t - j, slope); }
+        if (!is_extra) { bias = attn_bias<A, Pe, F>(s, t - j, slope); }
         return attn_capped<A>(product * F(s.scale) + bias, F(s.cap));
     }
 };
@@ -492,10 +492,10 @@ inline long stat_at(int b, int t, int h, AttnShape s) {
 //      Z   = sum_j w_j
 //      A_j = w_j / Z
 //      o_t = sum_j A_j v_j
-// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra key.
+// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), extra: the extra key.
 // With rope_table, q and k are first rotated in place
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> star,
+void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> extra,
                        const acc* rope_table, AttnShape s) {
     if (rope_table) { rope(qkv, rope_table, +1, s); }
     const real p = s.p;
@@ -503,7 +503,7 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> sta
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH;
         const int h = bh % s.NH;
-        const Head<A, Bi, Pe> head(qkv, star, b, h, s);
+        const Head<A, Bi, Pe> head(qkv, extra, b, h, s);
         std::vector<real> score(s.T + 1);                        // of one row
         for (int t = 0; t < s.T; t++) {
             // pass 1: the scores, and the largest of them
@@ -538,11 +538,11 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> sta
 // Computes the gradients of q, k and v. In the forward pass this was:
 //      o = sum_j A_j v_j,  A_j = alpha f(s_j) / Z,  s_j a score,   so
 //      dv_j += A_j do,  d = attn_ds(do . v_j, ..) attn_slope(s_j) scale,  dq += d k_j,  dk_j += d q
-// Overwrites dqkv; adds to dstar, which is NULL where nothing is learned. With rope_table, also
+// Overwrites dqkv; adds to dextra, which is NULL where nothing is learned. With rope_table, also
 // rotates dq and dk back: the backward pass of rope, if q and k came from it
 template <class A, class Bi, class Pe>
-void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
-                        AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> star,
+void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
+                        AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> extra,
                         const acc* rope_table, AttnShape s) {
     const real alpha = attn_alpha<A, real>(s);
     const real scale = s.scale;
@@ -552,10 +552,10 @@ void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH;
         const int h = bh % s.NH;
-        const Head<A, Bi, Pe> head(qkv, star, b, h, s);
-        const HeadRows<Bi, real> grads(dqkv, dstar, b, h, s);
+        const Head<A, Bi, Pe> head(qkv, extra, b, h, s);
+        const HeadRows<Bi, real> grads(dqkv, dextra, b, h, s);
         acc* dz = NULL;
-        if (Bi::column == LOGIT_COLUMN) { dz = grads.star.k; }
+        if (Bi::column == LOGIT_COLUMN) { dz = grads.extra.k; }
         for (int t = 0; t < s.T; t++) {
             const real* o = result.out + head_at(b, t, h, s);
             const real* d_o = dout + head_at(b, t, h, s);
@@ -563,7 +563,7 @@ void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
             const real do_o = dot(d_o, o, s.HS);
             const real delta = attn_delta<A>(do_o, st[1], alpha);
             head.each_seen(t, [&](int j) {
-                const bool extra = j == s.T;
+                const bool is_extra = j == s.T;
                 const real s_j = head.score(t, j);
                 const real A_j = attn_weight<A>(s_j, st[0], st[1]);
                 const real dA = dot(d_o, head.v(j), s.HS);
@@ -571,11 +571,11 @@ void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
                 const real d = ds * attn_slope<A>(s_j, cap) * scale;
 
                 int learned = s.HS;                              // channels of k_j
-                if (extra) { learned = s.k_dims; }
+                if (is_extra) { learned = s.k_dims; }
                 add_times(grads.v(j), A_j, d_o, s.HS);
                 add_times(grads.k(j), d, head.q(t), learned);
                 add_times(grads.q(t), d, head.k(j), s.HS);
-                if (extra && dz) { *dz += ds; }
+                if (is_extra && dz) { *dz += ds; }
             });
         }
     }

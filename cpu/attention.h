@@ -77,12 +77,12 @@ inline void tile_scores(acc* score, TileAt at, int h, AttnShape s) {
     }
 }
 
-// Returns the score of the extra key for query q. star: the z of its head or, of its key/value
+// Returns the score of the extra key for query q. extra: the z of its head or, of its key/value
 // head, k* or NULL
 template <class A, class Bi, class Q, class R>
-acc star_score(const Q* q, const R* star, AttnShape s) {
-    if (Bi::column == LOGIT_COLUMN) { return star[0]; }
-    const acc scaled = dot(q, star, s.HS) * acc(s.scale);
+acc extra_score(const Q* q, const R* extra, AttnShape s) {
+    if (Bi::column == LOGIT_COLUMN) { return extra[0]; }
+    const acc scaled = dot(q, extra, s.HS) * acc(s.scale);
     return attn_capped<A>(scaled, acc(s.cap));
 }
 
@@ -194,18 +194,18 @@ __attribute__((noinline)) void row_forward(RowState* row, acc* w, acc p, int HP)
 // Begins the row of query t: the extra key, if there is one, is the state that the loop over
 // tiles starts from.
 template <class A, class Bi>
-void star_forward(RowState* row, const ref::HeadRows<Bi, const real>& x, int t) {
+void extra_forward(RowState* row, const ref::HeadRows<Bi, const real>& x, int t) {
     const AttnShape& s = x.s;
     row->top = attn_initial_max<A, acc>();
     row->mass = 0;
     std::fill_n(row->out, padded(s.HS), acc(0));
     if (Bi::column == NO_COLUMN) { return; }
-    const acc s_star = star_score<A, Bi>(x.q(t), x.star.k, s);
-    if (s_star == acc(-INFINITY)) { return; }
-    row->top = max_(row->top, s_star);
-    const acc w_star = attn_term<A>(s_star, row->top);
-    row->mass = attn_mass<A>(w_star, acc(s.p));
-    add_times(row->out, attn_share<A>(w_star), x.star.v, s.HS);
+    const acc s_extra = extra_score<A, Bi>(x.q(t), x.extra.k, s);
+    if (s_extra == acc(-INFINITY)) { return; }
+    row->top = max_(row->top, s_extra);
+    const acc w_extra = attn_term<A>(s_extra, row->top);
+    row->mass = attn_mass<A>(w_extra, acc(s.p));
+    add_times(row->out, attn_share<A>(w_extra), x.extra.v, s.HS);
 }
 
 // Keys, transposed, and values of key/value head g of a sequence, as factors.
@@ -259,7 +259,7 @@ void queries_forward(const HeadForward<Bi>& head, HeadFactors<real>& f, int t0, 
         RowState& row = rows[r];
         row.out = o + r * HP;
         row.kept = moved(head.kept, t0 + r);
-        star_forward<A>(&row, head.x, t0 + r);
+        extra_forward<A>(&row, head.x, t0 + r);
         if (row.kept) { keep_begin(row.kept); }
     }
 
@@ -289,10 +289,10 @@ void queries_forward(const HeadForward<Bi>& head, HeadFactors<real>& f, int t0, 
     }
 }
 
-// Attends: out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra
+// Attends: out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), extra: the extra
 // key. With rope_table, q and k are first rotated in place
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> star,
+void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> extra,
                        const acc* rope_table, AttnShape s) {
     if (rope_table) { rope(qkv, rope_table, +1, s); }
     const int group = s.NH / s.KV;                      // query heads of a key/value head
@@ -313,10 +313,10 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> sta
         const int end = std::min(s.T, begin + chunk);
         const int keys = std::min(s.T, std::max(end, s.prefix));        // that these queries see
         typedef ref::HeadRows<Bi, const real> Rows;
-        HeadFactors<real> f(Rows(qkv, star, b, g * group, s), keys, s);
+        HeadFactors<real> f(Rows(qkv, extra, b, g * group, s), keys, s);
         for (int h = g * group; h < (g + 1) * group; h++) {
             const long at = ref::stat_at(b, 0, h, s);
-            const HeadForward<Bi> head = { Rows(qkv, star, b, h, s),
+            const HeadForward<Bi> head = { Rows(qkv, extra, b, h, s),
                                            out + ref::head_at(b, 0, h, s), stat + at,
                                            keep ? &kept_rows.rows[at / 2] : NULL };
             for (int t0 = begin; t0 < end; t0 += BR) {
@@ -333,7 +333,7 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> sta
 enum { MOST_QUERIES = 512 };        // that are taken through all keys together
 
 // What one key/value head of a sequence adds to the gradients of the extra key.
-struct StarGradients {
+struct ExtraGradients {
     acc* key;                       // dk* (HS)
     acc* value;                     // dv* (HS)
     acc* logit;                     // dz of the query head
@@ -351,7 +351,7 @@ template <class Bi> struct HeadBackward {
     acc* dk;                        // (HS, TP), transposed
     acc* dv;                        // (HS, TP), transposed
     Right k, k_across, v_across;
-    StarGradients star_g;
+    ExtraGradients extra_g;
 };
 
 // One query, as its extra key's backward pass reads it.
@@ -364,24 +364,24 @@ struct QueryBackward {
 
 // Adds what the extra key of one query gives to dq_t (HS), dk* (or dz) and dv*.
 template <class A, class Bi>
-inline void star_backward(acc* dq_t, const HeadBackward<Bi>& b, const QueryBackward& x) {
+inline void extra_backward(acc* dq_t, const HeadBackward<Bi>& b, const QueryBackward& x) {
     const AttnShape& s = b.x.s;
-    const ExtraKey<const real> star = b.x.star;
+    const ExtraKey<const real> extra = b.x.extra;
     const acc st0 = x.stat[0];
     const acc st1 = x.stat[1];
-    const acc s_star = star_score<A, Bi>(x.q, star.k, s);
-    const acc dw_star = dot(x.dout, star.v, s.HS);
-    const acc w_star = attn_weight<A>(s_star, st0, st1);
+    const acc s_extra = extra_score<A, Bi>(x.q, extra.k, s);
+    const acc dw_extra = dot(x.dout, extra.v, s.HS);
+    const acc w_extra = attn_weight<A>(s_extra, st0, st1);
     const acc alpha = attn_alpha<A, acc>(s);
-    const acc ds = attn_ds<A>(s_star, w_star, dw_star, st0, st1, x.delta, acc(s.p), alpha);
-    const acc ds_star = ds * attn_slope<A>(s_star, acc(s.cap)) * acc(s.scale);
-    add_times(b.star_g.value, w_star, x.dout, s.HS);
+    const acc ds = attn_ds<A>(s_extra, w_extra, dw_extra, st0, st1, x.delta, acc(s.p), alpha);
+    const acc ds_extra = ds * attn_slope<A>(s_extra, acc(s.cap)) * acc(s.scale);
+    add_times(b.extra_g.value, w_extra, x.dout, s.HS);
     if (Bi::column == LOGIT_COLUMN) {
-        *b.star_g.logit += ds;
+        *b.extra_g.logit += ds;
         return;
     }
-    add_times(dq_t, ds_star, star.k, s.HS);
-    add_times(b.star_g.key, ds_star, x.q, s.HS);
+    add_times(dq_t, ds_extra, extra.k, s.HS);
+    add_times(b.extra_g.key, ds_extra, x.q, s.HS);
 }
 
 // Turns a tile's scores into weights, and ds, which holds do . v_j, into ds_j scale; both (BR, BC).
@@ -434,7 +434,7 @@ void queries_begin(acc* dq, acc* delta, const HeadBackward<Bi>& b, int q0, int n
         std::fill_n(dq_t, HP, acc(0));
         if (Bi::column == NO_COLUMN) { continue; }
         const QueryBackward query = { do_t, b.x.q(t), st, delta[r] };
-        star_backward<A>(dq_t, b, query);
+        extra_backward<A>(dq_t, b, query);
     }
 }
 
@@ -502,52 +502,52 @@ void queries_backward(HeadBackward<Bi>& b, int q0, int n) {
 
 // The gradients of the extra key, by the heads that made them: they are added in order at the
 // end, so that the number of threads changes no bit.
-struct StarSums {
+struct ExtraSums {
     std::vector<acc> key, value;    // dk*, dv* (B, KV, HS)
     std::vector<acc> logit;         // dz (B, NH)
 
-    explicit StarSums(AttnShape s)
+    explicit ExtraSums(AttnShape s)
         : key((size_t)s.B * s.KV * s.HS), value(key.size()), logit((size_t)s.B * s.NH) {}
 
-    // Adds what was gathered to dstar; NULL where there is nothing to learn.
-    template <class Bi> void add_to(ExtraKey<acc> dstar, AttnShape s) const {
+    // Adds what was gathered to dextra; NULL where there is nothing to learn.
+    template <class Bi> void add_to(ExtraKey<acc> dextra, AttnShape s) const {
         if (Bi::column == NO_COLUMN) { return; }
         for (int bg = 0; bg < s.B * s.KV; bg++) {
             const long row = (long)bg * s.HS;
             const int g = bg % s.KV;
             if (Bi::column == KEY_COLUMN) {
-                add_times(attn_star(dstar.k, s, g), 1, &key[row], s.k_dims);
+                add_times(attn_star(dextra.k, s, g), 1, &key[row], s.k_dims);
             }
-            add_times(attn_star(dstar.v, s, g), 1, &value[row], s.HS);
+            add_times(attn_star(dextra.v, s, g), 1, &value[row], s.HS);
         }
         if (Bi::column != LOGIT_COLUMN) { return; }
         for (int bh = 0; bh < s.B * s.NH; bh++) {
-            add_times(attn_column<Bi>(dstar.k, s, bh % s.NH), 1, &logit[bh], 1);
+            add_times(attn_column<Bi>(dextra.k, s, bh % s.NH), 1, &logit[bh], 1);
         }
     }
 };
 
-// Computes the gradients of q, k and v, and adds those of the extra key to dstar, which is NULL
+// Computes the gradients of q, k and v, and adds those of the extra key to dextra, which is NULL
 // where nothing is learned. Rotates dq and dk back by rope_table unless it is NULL: where q and k
 // came out of rope, this is also its backward. In the forward pass this was:
 //     s_j = capped(scale q . k_j + bias),   A_j = alpha f(s_j) / Z,   o = sum_j A_j v_j,   so
 //     dv_j += A_j do,   dA_j = do . v_j,   ds_j = attn_ds(..) attn_slope(s_j),
 //     dq += scale ds_j k_j,   dk_j += scale ds_j q
 template <class A, class Bi, class Pe>
-void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
-                        AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> star,
+void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
+                        AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> extra,
                         const acc* rope_table, AttnShape s) {
     const int T = s.T;
     const int HS = s.HS;
     const int W = attn_row(s);
     const int group = s.NH / s.KV;                      // query heads of a key/value head
     const long TP = padded_keys(T);
-    StarSums sums(s);
+    ExtraSums sums(s);
     #pragma omp parallel for schedule(dynamic)
     for (int bg = 0; bg < s.B * s.KV; bg++) {
         const int b = bg / s.KV;
         const int g = bg % s.KV;
-        const ref::HeadRows<Bi, const real> x(qkv, star, b, g * group, s);
+        const ref::HeadRows<Bi, const real> x(qkv, extra, b, g * group, s);
         const ref::HeadRows<Bi, real> dx(dqkv, { NULL, NULL }, b, g * group, s);
         Tiles<real> tiles;
         const auto k_across = tiles.across(K_ACROSS, x.k(0), W, T, HS);
@@ -557,15 +557,15 @@ void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
         acc* dv = scratch(DV, padded(HS) * TP);
         std::fill_n(dk, HS * TP, acc(0));
         std::fill_n(dv, HS * TP, acc(0));
-        acc* dk_star = &sums.key[(size_t)bg * HS];
-        acc* dv_star = &sums.value[(size_t)bg * HS];
+        acc* dk_extra = &sums.key[(size_t)bg * HS];
+        acc* dv_extra = &sums.value[(size_t)bg * HS];
         for (int h = g * group; h < (g + 1) * group; h++) {
             const long at = ref::head_at(b, 0, h, s);
             HeadBackward<Bi> head = {
-                tiles, { qkv, star, b, h, s }, { dqkv, { NULL, NULL }, b, h, s }, dout + at,
+                tiles, { qkv, extra, b, h, s }, { dqkv, { NULL, NULL }, b, h, s }, dout + at,
                 result.out + at, result.stat + ref::stat_at(b, 0, h, s),
                 dk, dv, k, k_across, v_across,
-                { dk_star, dv_star, &sums.logit[b * s.NH + h] } };
+                { dk_extra, dv_extra, &sums.logit[b * s.NH + h] } };
             for (int q0 = 0; q0 < T; q0 += MOST_QUERIES) {
                 const int n = std::min<int>(MOST_QUERIES, T - q0);
                 queries_backward<A, Bi, Pe>(head, q0, n);
@@ -574,7 +574,7 @@ void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
         tiles.transpose(dx.k(0), W, dk, TP, T, HS);
         tiles.transpose(dx.v(0), W, dv, TP, T, HS);
     }
-    sums.add_to<Bi>(dstar, s);
+    sums.add_to<Bi>(dextra, s);
     if (rope_table) { rope(dqkv, rope_table, -1, s); }
 }
 } // namespace cpu

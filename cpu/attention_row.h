@@ -61,13 +61,13 @@ void head_row(R* out, const CachedHead<A, Bi, Pe, R>& head) {
 // kv (t + 1, 2 KV HS) of positions 0..t. The same as row t of attention_forward, with all scores of
 // the row at hand.
 template <class A, class Bi, class Pe, class R>
-void attention_row(R* out, const R* q, const R* kv, ExtraKey<const R> star, int t, AttnShape s) {
+void attention_row(R* out, const R* q, const R* kv, ExtraKey<const R> extra, int t, AttnShape s) {
     const long kv_width = (long)s.KV * s.HS;
     s.T = t + 1;
     #pragma omp parallel for if ((long)t * s.NH * s.HS > 1 << 16)
     for (int h = 0; h < s.NH; h++) {
         const R* keys = kv + h / (s.NH / s.KV) * s.HS;
-        const CachedHead<A, Bi, Pe, R> head = { { NULL, star, 0, h, s }, q + h * s.HS, keys,
+        const CachedHead<A, Bi, Pe, R> head = { { NULL, extra, 0, h, s }, q + h * s.HS, keys,
                                                 keys + kv_width, 2 * kv_width, t };
         head_row(out + h * s.HS, head);
     }

@@ -76,7 +76,7 @@ template <class A, class Bi>
 void row_star(QueryRow* row, const HeadMeasured<Bi>& head, int t) {
     if (Bi::column == NO_COLUMN) { return; }
     const acc* st = head.stat + 2 * t;
-    const acc score = star_score<A, Bi>(head.x.q(t), head.x.star.k, head.x.s);
+    const acc score = extra_score<A, Bi>(head.x.q(t), head.x.extra.k, head.x.s);
     row->star = attn_weight<A>(score, st[0], st[1]);
     const acc size = fabs(row->star);
     row->sums.magnitude += size;
@@ -167,7 +167,7 @@ HeadMetrics head_metrics(const HeadMeasured<Bi>& head, int skip) {
 // after a forward pass that kept its rows
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
-                       ExtraKey<const real> star, HeadGate<const real> gate, int skip,
+                       ExtraKey<const real> extra, HeadGate<const real> gate, int skip,
                        AttnShape s) {
     const size_t all = (size_t)s.B * s.NH * s.T;
     const bool has_all = kept_rows.of == stat && kept_rows.rows.size() == all;
@@ -178,7 +178,7 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
         const int h = bh % s.NH;
         const long at = ref::stat_at(b, 0, h, s);
         const long gate_at = ((long)b * s.T * s.NH + h) * gate.width;
-        const HeadMeasured<Bi> head = { { qkv, star, b, h, s }, stat + at,
+        const HeadMeasured<Bi> head = { { qkv, extra, b, h, s }, stat + at,
                                         kept ? &kept_rows.rows[at / 2] : NULL,
                                         moved(gate.values, gate_at), gate.width };
         out[bh] = head_metrics<A, Bi, Pe>(head, skip);
