@@ -1,11 +1,11 @@
 /*
 ops.h -- the operations of the fast CPU backend: everything in a layer except attention. Same names,
-parameters and results as reference.h.
+parameters and results as reference.h, from which some are taken as they are.
 
-    1 memory              the backend's names; the rest is in device.h
+    1 the backend         its names; memory is in device.h
     2 matrix product      forward; backward to the input, the weight, the bias
     3 embedding, norms    tokens in; LayerNorm and RMSNorm
-    4 before attention    norms of q and k, rotary positions, the kernel phi
+    4 before attention    norms of q and k
     5 after attention     the gate, heads combined, the FFN's activation
 
 Attention is in attention.h, the loss and the optimizers are in training.h.
@@ -21,7 +21,7 @@ Attention is in attention.h, the loss and the optimizers are in training.h.
 
 namespace cpu {
 using namespace host;
-// what the reference backend does as fast as can be
+// what no backend on the host can do faster than the reference
 using ref::add, ref::add_times, ref::cast_to_real, ref::copy_rows, ref::dot, ref::rope;
 using ref::phi_elu1_backward, ref::phi_elu1_forward;
 typedef CPU_REAL real;          // the type of tensors
@@ -32,7 +32,7 @@ enum { large = 1024 };          // side of matrices that are large to this machi
 enum { piece_rows = 512 };      // rows of a small model's batch that one thread takes
 
 // ----------------------------------------------------------------------------
-// 1 memory
+// 1 the backend
 
 // Describes the hardware in one line.
 inline std::string device_start() { return host::device_start() + "; " + product_name(); }
@@ -251,11 +251,6 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
 //
 // The operations below change q and k, the first qk_width numbers of a row.
 
-// Returns the row of token bt = b T + t.
-template <class R> R* qkv_row(R* qkv, int bt, AttnShape s) {
-    return qkv + (long)bt * attn_row(s);
-}
-
 // Applies RMSNorm to q and k before they are rotated, in place. A group is one head; or, if `all`,
 // the q heads together and the k heads together. qk_in (B, T, (NH + KV) HS) and rstd (B, T, groups)
 // keep what backward needs.
@@ -265,7 +260,7 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, QkWeights<const r
     const int width = qk_width(s);
     #pragma omp parallel for
     for (int bt = 0; bt < s.B * s.T; bt++) {
-        real* row = qkv_row(qkv, bt, s);
+        real* row = row_of(qkv, bt, attn_row(s));
         acc* rstd_bt = rstd + (long)bt * groups;
         memcpy(qk_in + (long)bt * width, row, width * sizeof(real));
         for (int g = 0; g < groups; g++) {
@@ -292,7 +287,7 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
     acc* dw_k = dw.data() + wide;
     row_sums({ dw.data(), dw_k }, s.B * s.T, wide, [=](int bt, acc* sum) {
         const real* row = qk_in + (long)bt * qk_width(s);
-        real* drow = qkv_row(dqkv, bt, s);
+        real* drow = row_of(dqkv, bt, attn_row(s));
         for (int g = 0; g < groups; g++) {
             const ref::QkGroup group = ref::qk_group(g, all, s);
             const int C = group.C;
