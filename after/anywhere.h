@@ -204,8 +204,8 @@ inline void add_attention(Anywhere* a, const Model* m, int l, int from) {
     #pragma omp parallel for schedule(dynamic)
     for (int h = 0; h < s.NH; h++) {
         for (long row = 0; row < rows(m); row += s.T) {
-            const AnyHead head(&x.qkv[row * attn_row(s)], &x.stat[row * s.NH * 2], x.extra.data(), h,
-                               s);
+            const AnyHead head(&x.qkv[row * attn_row(s)], &x.stat[row * s.NH * 2], x.extra.data(),
+                               h, s);
             const Vector got = add_head(*a, head, first, &heads[h]);
             given[h].insert(given[h].end(), got.begin(), got.end());
             for (int t = first; t < s.T; t++) {
