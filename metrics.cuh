@@ -41,7 +41,7 @@ enum { METRIC_K = 10 }; // alpha_k is kept for k = 1..10
 //    field       over        key in the log   heads       what it is
 #define HEAD_METRICS(X) \
     X(mass,       QUERY_MEAN, "mass",          EVERY_HEAD, "the sum of a row over the text's own tokens") \
-    X(entropy,    QUERY_MEAN, "entropy",       EVERY_HEAD, "how spread a row is") \
+    X(entropy,    QUERY_MEAN, "entropy",       EVERY_HEAD, "how spread out a row is") \
     X(effective,  QUERY_MEAN, "alpha1_gated",  GATED,      "alpha_1 of the gate times A") \
     X(gate,       QUERY_MEAN, "gate_mean",     GATED,      "the gate, its mean") \
     X(gate_low,   QUERY_MEAN, "gate_low",      GATED,      "the share of it below 0.1") \

@@ -20,7 +20,7 @@ fi
 if [ "$DEVICE" = emu ]; then
     # without contraction: not every place that computes a number is to round it in its own way
     COMPILE="$CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -Wall -DEMU -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas -I$CUDA/include -Idev/emulator"
-    ASAN="-g -fsanitize=address,undefined" TSAN="-g -fsanitize=thread"
+    ASAN="-g1 -fsanitize=address,undefined" TSAN="-g1 -fsanitize=thread"
     # where there is nvcc, test_ptx runs every ATTN in bf16, and the small heads: beside it, as here
     heads="X(128) X(192)" attn=
     if ! command -v "$NVCC" > /dev/null; then
