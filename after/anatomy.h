@@ -265,20 +265,18 @@ inline void add_neurons(const Model* m, int l, int channel, const AnatomyText& t
 inline void find_neurons(AnatomyLayer* layer) {
     layer->wrote = 0;
     double all = 0;
-    std::vector<size_t> order;
     for (double x : layer->neurons) {
-        order.push_back(order.size());
         layer->wrote += x;
         all += fabs(x);
     }
-    const auto size = [&](size_t n) { return fabs(layer->neurons[n]); };
-    const size_t three = std::min<size_t>(3, order.size());
-    std::partial_sort(order.begin(), order.begin() + three, order.end(),
-                      [&](size_t i, size_t j) { return size(i) > size(j); });
+    const auto size = [&](int n) { return fabs(layer->neurons[n]); };
+    const std::vector<int> order = largest_first(layer->neurons.size(), size);
     layer->neuron = order[0];
     layer->share = size(order[0]) / all;
     layer->share_three = 0;
-    for (size_t k = 0; k < three; k++) { layer->share_three += size(order[k]) / all; }
+    for (size_t k = 0; k < 3 && k < order.size(); k++) {
+        layer->share_three += size(order[k]) / all;
+    }
 }
 
 // Measures all of it.

@@ -204,13 +204,7 @@ inline std::vector<double> evict_scores(const Evict& e, const std::vector<double
 
 // Returns 1 for the rows that stay: the `kept` highest scores, and of equal ones the earlier.
 inline std::vector<char> evict_choose(const Evict& e, const std::vector<double>& score) {
-    std::vector<int> order(e.prompt);
-    for (int j = 0; j < e.prompt; j++) {
-        order[j] = j;
-    }
-    auto higher = [&](int a, int b) { return score[a] > score[b]; };
-    std::stable_sort(order.begin(), order.end(), higher);
-
+    const auto order = largest_first(e.prompt, [&](int j) { return score[j]; });
     std::vector<char> kept(e.prompt);
     for (int k = 0; k < e.kept; k++) {
         kept[order[k]] = 1;

@@ -8,6 +8,7 @@ Layers, heads and channels count from 0, tokens from 1, as in probe.
 #include <limits.h>
 #include <map>
 #include "../core/train_sink.h"
+#include "vectors.h"
 
 // ---- sets of layers, tokens, channels: 3   1,4   2..5   2..   * (all)   top2 (the two largest)
 struct Picks {
@@ -255,14 +256,9 @@ inline std::vector<char> edit_channels(const Edit& e, const Rows& r, int b, int 
         for (int c = 0; c < r.width; c++) { means[c] = e.channels.has(c / r.group); }
         return means;
     }
-    std::vector<int> order(r.width);
-    for (int c = 0; c < r.width; c++) { order[c] = c; }
-    auto larger = [&](int i, int j) {
-        return std::fabs(r.get(r.at(b, t, i))) > std::fabs(r.get(r.at(b, t, j)));
-    };
-    const int top = std::min(e.channels.top, r.width);
-    std::partial_sort(order.begin(), order.begin() + top, order.end(), larger);
-    for (int k = 0; k < top; k++) { means[order[k]] = 1; }
+    const auto size = [&](int c) { return std::fabs(r.get(r.at(b, t, c))); };
+    const std::vector<int> order = largest_first(r.width, size);
+    for (int k = 0; k < e.channels.top && k < r.width; k++) { means[order[k]] = 1; }
     return means;
 }
 
