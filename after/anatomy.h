@@ -12,6 +12,7 @@ it goes. Start with anatomy_measure, which reads the sequences twice:
 #include "../commands/working.h"
 #include "../core/train_sink.h"
 #include "form.h"
+#include "sequences.h"
 
 // What is measured of a layer, a row each: the field, which is its key in --json, and what it is.
 // NaN: the layer has none.
@@ -56,24 +57,10 @@ struct AnatomyLayer {
 
 struct Anatomy {
     int T = 0;
-    int n = 0;
     int channel = 0;
     int step_up = 0;                             // the layer where it grows most
     int step_down = -1;                          // where it shrinks most; -1: it never does
     std::vector<AnatomyLayer> layers;
-};
-
-// The sequences (n, T + 1).
-struct AnatomyText { const int* seqs; int n, T; };
-
-// Rows of an activation (N, C) in host memory.
-struct HostRows {
-    std::vector<real> x;
-    long C;
-
-    HostRows(const Model* m, const real* from)
-        : x(copy_to_host(from, rows(m) * m->sizes.C)), C(m->sizes.C) {}
-    Vector row(long n) const { return Vector(&x[n * C], &x[n * C] + C); }
 };
 
 // Counts the channels that share a row, by its squares: 1 if one has all, C if all have the same.
@@ -98,16 +85,13 @@ struct Alike {
 
 // Loads the sequences in batches and runs the model on them. Calls each(first, l) after layer l of
 // the batch that begins with sequence `first`.
-inline void each_layer(Model* m, const AnatomyText& text,
+inline void each_layer(Model* m, const Sequences& text,
                        const std::function<void(int first, int l)>& each) {
-    const int at_once = std::max(1, (ops::on_host ? 2048 : 8192) / text.T);
-    for (int first = 0; first < text.n; first += at_once) {
-        const int* batch = text.seqs + (size_t)first * (text.T + 1);
-        model_load(m, batch, std::min(at_once, text.n - first), text.T);
+    each_batch(m, text, [&](int first, long) {
         model_layers(m, [&](int l) {
             if (l >= 0) { each(first, l); }
         });
-    }
+    });
 }
 
 // ---- 1: the stream
@@ -121,18 +105,26 @@ struct StreamSums {
     Alike same_later[2];                         // and of the token in the middle
 };
 
+// Adds one number of every loaded row: to *first the mean of token 1's over n sequences, to *rest
+// that of the others'.
+inline void add_means(const Model* m, const Vector& x, int n, double* first, double* rest) {
+    NormPair means;
+    add_rows(&means, 0, m, x, n);
+    *first += means.first[0];
+    *rest += means.rest[0];
+}
+
 // Adds the norms of what branch i wrote: what it added to the stream, before a norm of the stream.
-inline void add_writes(const Model* m, int i, const AnatomyText& text, double* first,
-                       double* rest) {
+inline void add_writes(const Model* m, int i, int n, double* first, double* rest) {
     const HostRows before(m, act_x(m, i));
     const HostRows after(m, m->sizes.norm.stream ? act_f(m, i) : act_x(m, i + 1));
-    for (int n = 0; n < rows(m); n++) {
-        const int token = n % m->T - sink_rows(m);
-        Vector wrote = after.row(n);
-        add_multiple(&wrote, -1, before.row(n));
-        if (token == 0) { *first += length(wrote) / text.n; }
-        if (token > 0)  { *rest += length(wrote) / text.n / (text.T - 1); }
+    Vector lengths;
+    for (int row = 0; row < rows(m); row++) {
+        Vector wrote = after.row(row);
+        add_multiple(&wrote, -1, before.row(row));
+        lengths.push_back(length(wrote));
     }
+    add_means(m, lengths, n, first, rest);
 }
 
 // Adds what branch i reads of token 1 and of the token in the middle. Returns the mean spread.
@@ -151,13 +143,13 @@ inline double add_reads(const Model* m, int i, StreamSums* sums) {
 }
 
 // Finds the largest entry of h after layer l, and adds up h of token 1 and the squares of all.
-inline void add_state(const Model* m, int l, const AnatomyText& text, int first,
+inline void add_state(const Model* m, int l, const Sequences& text, int first,
                       AnatomyLayer* layer, StreamSums* sums) {
     const HostRows h(m, act_x(m, 2 * l + 2));
     sums->state.resize(h.C);
     sums->squares.resize(h.C);
     for (int n = 0; n < rows(m); n++) {
-        const int sequence = n / m->T;
+        const int sequence = first + n / m->T;
         const int token = n % m->T - sink_rows(m);
         if (token < 0) { continue; }
         const Vector x = h.row(n);
@@ -168,10 +160,9 @@ inline void add_state(const Model* m, int l, const AnatomyText& text, int first,
             if (!larger && !std::isnan(layer->spike)) { continue; }
             layer->spike = x[c];
             layer->spike_channel = c;
-            layer->spike_sequence = first + sequence;
+            layer->spike_sequence = sequence;
             layer->spike_token = token + 1;
-            const int id = text.seqs[(first + sequence) * (long)(text.T + 1) + token];
-            layer->spike_id = id < 0 ? ~id : id;
+            layer->spike_id = text.id(sequence, token);
         }
     }
 }
@@ -240,7 +231,7 @@ inline void find_form(const Model* m, int l, int channel, const std::vector<Vect
 // ---- 2: the FFN
 
 // Adds what each neuron writes into the channel at token 1, and how well the tokens fit the form.
-inline void add_neurons(const Model* m, int l, int channel, const AnatomyText& text,
+inline void add_neurons(const Model* m, int l, int channel, const Sequences& text,
                         AnatomyLayer* layer) {
     const long F = m->sizes.F;
     const Vector down = down_row(m, l, channel);
@@ -252,13 +243,12 @@ inline void add_neurons(const Model* m, int l, int channel, const AnatomyText& t
     }
     if (layer->direction.empty()) { return; }
     const HostRows reads(m, act_n(m, 2 * l + 1));
-    for (int n = 0; n < rows(m); n++) {
-        const int token = n % m->T - sink_rows(m);
-        const Vector x = reads.row(n);
-        const double cosine = fabs(dot(x, layer->direction)) / length(x) / text.n;
-        if (token == 0) { layer->aligned_first += cosine; }
-        if (token > 0)  { layer->aligned_rest += cosine / (text.T - 1); }
+    Vector cosines;
+    for (int row = 0; row < rows(m); row++) {
+        const Vector x = reads.row(row);
+        cosines.push_back(fabs(dot(x, layer->direction)) / length(x));
     }
+    add_means(m, cosines, text.n, &layer->aligned_first, &layer->aligned_rest);
 }
 
 // Finds the neurons that write most.
@@ -280,10 +270,9 @@ inline void find_neurons(AnatomyLayer* layer) {
 }
 
 // Measures all of it.
-inline Anatomy anatomy_measure(Model* m, const AnatomyText& text) {
+inline Anatomy anatomy_measure(Model* m, const Sequences& text) {
     Anatomy a;
     a.T = text.T;
-    a.n = text.n;
     a.layers.resize(m->sizes.L);
     std::vector<StreamSums> sums(m->sizes.L);
     Vector before(m->sizes.C);                   // h of token 1 before the first layer
@@ -294,8 +283,8 @@ inline Anatomy anatomy_measure(Model* m, const AnatomyText& text) {
     each_layer(m, text, [&](int first, int l) {
         AnatomyLayer* layer = &a.layers[l];
         working_layer(l, m->sizes.L);
-        add_writes(m, 2 * l, text, &layer->attn_first, &layer->attn_rest);
-        add_writes(m, 2 * l + 1, text, &layer->ffn_first, &layer->ffn_rest);
+        add_writes(m, 2 * l, text.n, &layer->attn_first, &layer->attn_rest);
+        add_writes(m, 2 * l + 1, text.n, &layer->ffn_first, &layer->ffn_rest);
         layer->attn_spread += add_reads(m, 2 * l, &sums[l]) / text.n;
         layer->ffn_spread += add_reads(m, 2 * l + 1, &sums[l]) / text.n;
         add_state(m, l, text, first, layer, &sums[l]);

@@ -185,11 +185,11 @@ static std::string error_text(const Mean& m) {
 // Prints what a run lost, and what the plain run loses over the same tokens: the last fifth after
 // an eviction, those after the edited ones. Adds the same to *o.
 static void report_losses(JsonObject* o, const EvalRun& run, const EvalResult& r,
-                          const EvalResult& plain, const Asked& asked) {
-    const int T = asked.T;
-    const Mean loss = eval_mean(r.losses, NULL, asked, run.from, T);
-    const Mean there = eval_mean(plain.losses, NULL, asked, run.from, T);
-    const Mean change = eval_mean(r.losses, &plain.losses, asked, run.from, T);
+                          const EvalResult& plain, const Model* m, const Sequences& text) {
+    const int T = text.T;
+    const Mean loss = eval_mean(m, text, r.losses, NULL, run.from, T);
+    const Mean there = eval_mean(m, text, plain.losses, NULL, run.from, T);
+    const Mean change = eval_mean(m, text, r.losses, &plain.losses, run.from, T);
     std::string what = run.kind;
     if (!run.plain()) { what += " " + run.name; }
     printf("%-44s loss %.4f%s", what.c_str(), loss.mean, error_text(loss).c_str());
@@ -208,24 +208,26 @@ static void report_losses(JsonObject* o, const EvalRun& run, const EvalResult& r
 // Prints how often each of the first two tokens is a sink in a run, and its spike. Adds the same to
 // *o. Where rows do not sum to 1, what is printed is of shares, as everywhere.
 static void report_sinks(JsonObject* o, const EvalResult& r, int T) {
+    const Metrics& found = r.metrics;
+    const bool proxy = !found.sums_to_one;
     std::vector<double> raw;
     std::vector<double> shares;
     for (int k = 1; k <= std::min<int>(METRIC_K, T); k++) {
-        raw.push_back(sink_rate(r.heads, k, EVAL_EPS, false));
-        shares.push_back(sink_rate(r.heads, k, EVAL_EPS, true));
+        raw.push_back(sink_rate(found, k, EVAL_EPS, false));
+        shares.push_back(sink_rate(found, k, EVAL_EPS, true));
     }
-    const std::vector<double>& rates = r.sums_to_one ? raw : shares;
-    const char* name = r.sums_to_one ? "Sink" : "proxy";
+    const std::vector<double>& rates = proxy ? shares : raw;
+    const char* name = proxy ? "proxy" : "Sink";
     printf(" | %s_1 %.1f%%, %s_2 %.1f%%", name, 100 * rates[0], name, 100 * rates[1]);
     o->json("sink_1", strf("%.6g", rates[0]));
     o->number("eps", EVAL_EPS);
     o->array("sink_k", raw);
     o->array("proxy_k", shares);
-    if (r.measured) {
-        const double spike = spike_at(r.metrics, spike_layer(r.metrics));
+    if (found.n) {                               // all was measured
+        const double spike = spike_at(found, spike_layer(found));
         printf(", spike %.4g", spike);
         o->number("spike", spike);
-        o->number("sink_1_error", sink_error(r.metrics, 1, EVAL_EPS, !r.sums_to_one));
+        o->number("sink_1_error", sink_error(found, 1, EVAL_EPS, proxy));
     }
     printf("%s\n", sink_at_text(r.sink_at, EVAL_EPS).c_str());
     sink_at_field(o, r.sink_at, { EVAL_EPS });
@@ -239,12 +241,12 @@ static bool same_losses(const EvalResult& r, const EvalResult& plain) {
 
 // Prints the line of one run, compared with the plain one. Returns it as JSON.
 static std::string report_run(const EvalRun& run, const EvalResult& r, const EvalResult& plain,
-                              const Asked& asked) {
-    const int T = asked.T;
+                              const Model* m, const Sequences& text) {
+    const int T = text.T;
     JsonObject o;
     o.text("kind", run.kind);
     o.text("name", run.name);
-    report_losses(&o, run, r, plain, asked);
+    report_losses(&o, run, r, plain, m, text);
     report_sinks(&o, r, T);
     if (!run.plain() && same_losses(r, plain)) {
         printf("note   every loss equals the plain run's to 0.0001: the change had no effect\n");
@@ -253,23 +255,23 @@ static std::string report_run(const EvalRun& run, const EvalResult& r, const Eva
     for (int k = 0; k < 8; k++) {
         const int a = k * T / 8;
         const int b = (k + 1) * T / 8;
-        by_position.push_back(eval_mean(r.losses, NULL, asked, a, b).mean);
+        by_position.push_back(eval_mean(m, text, r.losses, NULL, a, b).mean);
     }
     o.array("by_position", by_position);
     return o.all();
 }
 
+// Adds the two numbers of each layer.
+static void add_pair(JsonObject* o, const std::string& name, const NormPair& pair) {
+    o->array(name + "first", pair.first);
+    o->array(name + "rest", pair.rest);
+}
+
 static std::string outliers_json(const Outliers& o) {
     JsonObject means;
-    const auto add = [&](const char* name, std::vector<double> sums) {
-        for (auto& v : sums) { v /= o.sequences; }
-        means.array(name, sums);
-    };
-    add("largest", o.largest);
-    add("kurtosis_first", o.kurtosis[0]);
-    add("kurtosis_rest", o.kurtosis[1]);
-    add("share_first", o.share[0]);
-    add("share_rest", o.share[1]);
+    means.array("largest", o.largest);
+    add_pair(&means, "kurtosis_", o.kurtosis);
+    add_pair(&means, "share_", o.share);
     return means.all();
 }
 
@@ -279,25 +281,18 @@ static std::string report_gradients(const NormPair& g) {
     for (size_t l = 0; l < g.first.size(); l++) { printf(" %.3g", g.first[l] / g.rest[l]); }
     printf("\n");
     JsonObject o;
-    o.array("first", g.first);
-    o.array("rest", g.rest);
+    add_pair(&o, "", g);
     return o.all();
 }
 
 // ---- the command
 
-// The sequences that eval reads: n that are predicted, then `spare` for calibration.
+// The sequences that eval reads: those that are predicted, then those for calibration.
 struct EvalText {
     ProbeInput in;
     std::string bos;
-    int T;
-    int n;
-    int spare;
-
-    const int* calibration() const { return in.x.data() + (size_t)n * (T + 1); }
+    Sequences predicted, calibration;
 };
-
-static int tokens_at_once() { return ops::on_host ? 2048 : 8192; }
 
 // Finds the one source of the text, and notes it if it begins otherwise than the model is used to.
 static ProbeData eval_source(Flags* f, const Model& m, int T) {
@@ -325,18 +320,15 @@ static int eval_length(const Flags& f, const Model& m) {
 
 // Reads the sequences of the source and says what they are.
 static EvalText eval_text(Flags* f, const Model& m, const ProbeData& p, int T, int spare) {
-    const int V = m.arch.V;
-    EvalText text;
     f->probe_seqs += spare;
     f->data = p.sources[0];
-    const ProbeBos bos = probe_bos(*f, V);
-    text.in = probe_inputs(*f, bos, p, 0, T, V);
-    text.bos = bos.label;
-    text.T = T;
-    text.n = text.in.n - spare;
-    text.spare = spare;
-    require(text.n >= 1, strf("%s: %d sequences", f->data.c_str(), text.in.n),
+    const ProbeBos bos = probe_bos(*f, m.arch.V);
+    EvalText text = { probe_inputs(*f, bos, p, 0, T, m.arch.V), bos.label, {}, {} };
+    const int n = text.in.n - spare;
+    require(n >= 1, strf("%s: %d sequences", f->data.c_str(), text.in.n),
             strf("more than the %d of --calibrate", spare));
+    text.predicted = { text.in.x.data(), n, T };
+    text.calibration = { text.predicted.from(n), spare, T };
     printf("%s", column_note(m.arch).c_str());
     printf("%s: %s", printable(f->data).c_str(), text.in.how.c_str());
     if (spare) { printf(", the last %d of them for calibration", spare); }
@@ -352,7 +344,7 @@ static void eval_calibrate(Model* m, Change* change, const EvalText& text) {
     Bits& bits = change->bits;
     if (!bits.any() || bits.scope != BITS_STATIC) { return; }
     bits.calibrating = true;
-    eval_run(m, change, text.calibration(), text.spare, text.T, tokens_at_once());
+    eval_run(m, change, text.calibration);
     bits.calibrating = false;
 }
 
@@ -360,15 +352,15 @@ static void eval_calibrate(Model* m, Change* change, const EvalText& text) {
 static EvalResult eval_one(Model* m, const Flags& f, EvalRun* run, const EvalText& text,
                            Outliers* outliers) {
     Change* change = &run->change;
-    SinkAt at = sink_at_parse(change->sees_less() ? "" : f.sink_at, text.T);
+    SinkAt at = sink_at_parse(change->sees_less() ? "" : f.sink_at, text.predicted.T);
     eval_calibrate(m, change, text);
     working_begin(run->kind + " " + run->name + ": ");
     change->after_layer = [&](int l) {
         working_layer(l, m->arch.L);
-        if (run->plain()) { outliers_add(outliers, m, l); }
+        if (run->plain()) { outliers_add(outliers, m, l, text.predicted.n); }
         sink_at_add(&at, m, l);
     };
-    EvalResult result = eval_run(m, change, text.in.x.data(), text.n, text.T, tokens_at_once());
+    EvalResult result = eval_run(m, change, text.predicted);
     progress_clear();
     change->after_layer = nullptr;
     result.sink_at = at;
@@ -378,7 +370,6 @@ static EvalResult eval_one(Model* m, const Flags& f, EvalRun* run, const EvalTex
 // Makes all runs and prints a line for each. Returns them as JSON.
 static std::string eval_all(Model* m, const Flags& f, std::vector<EvalRun>* runs,
                             const EvalText& text, Outliers* outliers) {
-    const Asked asked = { text.in.x.data(), text.n, text.T, m->arch.prefix };
     Change& first = (*runs)[0].change;
     first.record = true;
     for (auto& r : *runs) {
@@ -396,7 +387,7 @@ static std::string eval_all(Model* m, const Flags& f, std::vector<EvalRun>* runs
                 die_not_finite(m);
             }
         }
-        lines.push_back(report_run(r, result, plain, asked));
+        lines.push_back(report_run(r, result, plain, m, text.predicted));
         if (r.plain()) { printf("%-44s %s\n", "outliers", outliers_text(*outliers).c_str()); }
         fflush(stdout);
     }
@@ -418,12 +409,12 @@ int command_eval(Flags f) {
     JsonObject o;
     o.text("data", f.data);
     o.count("T", T);
-    o.count("n", text.n);
+    o.count("n", text.predicted.n);
     input_fields(&o, f, text.bos, text.in);
     o.json("runs", eval_all(&m, f, &runs, text, &outliers));
     o.json("outliers", outliers_json(outliers));
     if (f.gradients) {
-        const NormPair g = eval_gradients(&m, text.in.x.data(), text.n, T, tokens_at_once());
+        const NormPair g = eval_gradients(&m, text.predicted);
         o.json("gradients", report_gradients(g));
     }
     if (!f.json.empty()) { file_write(f.json, o.all() + "\n"); }

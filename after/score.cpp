@@ -18,6 +18,7 @@ and left out.
 #include "../commands/open_model.h"
 #include "../commands/probe_data.h"
 #include "score_task.h"
+#include "sequences.h"
 
 // ---- through the model
 
@@ -496,7 +497,6 @@ int command_score(Flags f) {
     std::string bos = "none";
     if (how.specials && !tok.before.empty()) { bos = token_text(tok, tok.before[0]); }
 
-    const int batch_rows = ops::on_host ? 2048 : 8192;
     std::vector<std::string> tasks;
     std::string lines;
     std::vector<ScoreLeft> left;
@@ -504,7 +504,7 @@ int command_score(Flags f) {
     for (auto& path : files) {
         ScoreTask task = score_read(path, how, f.limit);
         const double begin = now_ms();
-        score_run(&m, &task, batch_rows);
+        score_run(&m, &task, tokens_at_once());
         scores_check(&m, task);
         const double seconds = (now_ms() - begin) / 1e3;
         tasks.push_back(score_report(task, bos, seconds));
