@@ -85,29 +85,31 @@ typedef std::vector<acc> Host;
 // Reads n numbers from the device; none if x is NULL.
 inline Host host_read(const real* x, size_t n) {
     if (!x) { return Host(); }
-    std::vector<real> raw(n);
-    ops::to_host(raw.data(), x, n * sizeof(real));
+    const std::vector<real> raw = copy_to_host(x, n);
     return Host(raw.begin(), raw.end());
 }
 
 inline void host_write(real* x, const Host& host) {
-    const std::vector<real> raw(host.begin(), host.end());
-    ops::to_device(x, raw.data(), raw.size() * sizeof(real));
+    copy_to_device(x, std::vector<real>(host.begin(), host.end()));
 }
 
+// Which columns of a tensor's rows are meant.
+struct Columns {
+    long stride;                                 // from row to row
+    long offset;                                 // of the first column
+    long width;
+    long group;                                  // channels that a set counts as one: 1, or HS
+};
+
 // (B, T, width) numbers of an array in host memory.
-struct Rows {
+struct Rows : Columns {
     Host* x;
     const Host* base;                            // if not NULL, what is meant is x - base
     int B;
     int T;
     int skip;                                    // the row of the first token
-    int stride;                                  // from row to row
-    int offset;                                  // of the first column
-    int width;
-    int group;                                   // channels that a set counts as one: 1, or HS
 
-    size_t at(int b, int t, int c) const { return ((size_t)b * T + t) * stride + offset + c; }
+    size_t at(long b, int t, int c) const { return (b * T + t) * stride + offset + c; }
     acc get(size_t i) const         { return base ? (*x)[i] - (*base)[i] : (*x)[i]; }
     void set(size_t i, acc v) const { (*x)[i] = base ? (*base)[i] + v : v; }
 };
@@ -272,7 +274,7 @@ inline void edit_row(const Edit& e, int l, const Rows& r, int b, int t, const Ho
         if (e.how == EDIT_SCALE)  { r.set(i, e.value * r.get(i)); }
         if (e.how == EDIT_FROM)   { r.set(i, from[c]); }
         if (e.how == EDIT_MEAN) {
-            const double sum = e.sums.at(l)[(size_t)t * r.width + c];
+            const double sum = e.sums.at(l)[t * r.width + c];
             r.set(i, sum / e.count);
         }
     }
@@ -296,11 +298,11 @@ inline void edit_apply(const Edit& e, int l, const Rows& r) {
 // Adds what is there to the sums that a mean is made of.
 inline void edit_record(Edit* e, int l, const Rows& r) {
     std::vector<double>& sum = e->sums[l];
-    sum.resize((size_t)r.T * r.width);
+    sum.resize(r.T * r.width);
     for (int b = 0; b < r.B; b++) {
         for (int t = 0; t < r.T; t++) {
             for (int c = 0; c < r.width; c++) {
-                sum[(size_t)t * r.width + c] += r.get(r.at(b, t, c));
+                sum[t * r.width + c] += r.get(r.at(b, t, c));
             }
         }
     }

@@ -27,32 +27,22 @@ struct EvalResult {
 static const double EVAL_EPS = 0.3;
 
 // Writes into the learned positions what the edits of pe say. Each reads them as they were:
-// 'pe:1=from 5;pe:5=from 1' swaps two. Returns what the weights were, empty if there is no such
-// edit.
+// 'pe:1=from 5;pe:5=from 1' swaps two. Returns what the weights were.
 inline Host edit_positions(Model* m, const std::vector<Edit>& edits) {
-    Host was;
-    Host now;
+    const Host was = copy_to_host(m->master, m->num_params);
+    Host now = was;
     const int C = m->arch.C;
-    const int skip = m->sizes.bias.token;
-    const int T = m->arch.T + skip;
+    const long at = m->weights.wpe - m->params_memory;
+    const Columns all = { C, at, C, 1 };
     for (auto& e : edits) {
         if (e.place != PLACE_pe) { continue; }
-        if (was.empty()) {
-            was.resize(m->num_params);
-            ops::to_host(was.data(), m->master, was.size() * sizeof(acc));
-            now = was;
+        Host x = was;
+        edit_apply(e, 0, { all, &x, NULL, 1, m->arch.T + sink_rows(m), sink_rows(m) });
+        for (size_t i = 0; i < x.size(); i++) {
+            if (x[i] != was[i]) { now[i] = x[i]; }
         }
-        for (auto& t : m->tensors) {
-            if (t.name != "model.embed_positions.weight") { continue; }
-            Host rows(was.begin() + t.at, was.begin() + t.at + t.count);
-            edit_apply(e, 0, { &rows, NULL, 1, T, skip, C, 0, C, 1 });
-            for (long i = 0; i < t.count; i++) {
-                const bool edited = rows[i] != was[t.at + i];
-                if (edited) { now[t.at + i] = rows[i]; }
-            }
-        }
-        model_set_weights(m, now.data());
     }
+    model_set_weights(m, now.data());
     return was;
 }
 
@@ -69,7 +59,8 @@ inline EvalResult eval_run(Model* m, Change* e, const Sequences& text) {
     Host was;
     const int bits = e->bits.weights;
     if (bits && !e->bits.calibrating) { was = bits_weights(m, bits); }
-    if (!e->record && !e->edits.empty()) { was = edit_positions(m, e->edits); }
+    const bool positions = m->weights.wpe && !e->edits.empty();
+    if (!e->record && positions) { was = edit_positions(m, e->edits); }
     m->stage_hook = [e](Model* m, const Stage& stage, int l) { change_stage(e, m, stage, l); };
     e->seen.clear();
     if (e->sees_less()) {
