@@ -301,7 +301,7 @@ static ProbeData eval_source(Flags* f, const Model& m, int T) {
     flags_check(*f, COMMAND_eval);
     if (p.sources.size() > 1) {
         const std::string of = p.own ? f->words[0] + ": was trained on " : "--data ";
-        die(EXIT_USER, of + f->data + ": wanted one source", hint_for("-d FILE", p.sources[0]));
+        die(of + f->data + ": wanted one source", hint_for("-d FILE", p.sources[0]));
     }
     probe_files_check(*f, p, T, m.arch.V);
     const OtherBos other = bos_other(*f, state, m.arch.V);

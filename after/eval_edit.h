@@ -187,7 +187,7 @@ inline bool edit_value(const std::string& text, Edit* e) {
 }
 
 [[noreturn]] inline void edit_wrong(const std::string& text, const std::string& wanted) {
-    die(EXIT_USER, "--edit: got '" + text + "', wanted " + wanted,
+    die("--edit: got '" + text + "', wanted " + wanted,
         "for example --edit 'h:2:1:top2=0'");
 }
 
