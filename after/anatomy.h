@@ -83,14 +83,11 @@ struct Alike {
     double cosine() const { return n < 2 ? NAN : (dot(sum, sum) - n) / n / (n - 1.0); }
 };
 
-// Loads the sequences in batches and runs the model on them. Calls each(first, l) after layer l of
-// the batch that begins with sequence `first`.
-inline void each_layer(Model* m, const Sequences& text,
-                       const std::function<void(int first, int l)>& each) {
+// Runs the model on the sequences, in batches. Calls each(first, l) after layer l of the batch that
+// begins with sequence `first`, and each(first, -1) after its embedding.
+template <class Each> void each_layer(Model* m, const Sequences& text, Each each) {
     each_batch(m, text, [&](int first, long) {
-        model_layers(m, [&](int l) {
-            if (l >= 0) { each(first, l); }
-        });
+        model_layers(m, [&](int l) { each(first, l); });
     });
 }
 
@@ -98,7 +95,6 @@ inline void each_layer(Model* m, const Sequences& text,
 
 // What the first reading adds up of a layer. i: 0 attention, 1 the FFN.
 struct StreamSums {
-    Vector state;                                // h of token 1 after the layer
     Vector squares;                              // of each channel of h, over all tokens
     std::vector<Vector> ffn_reads;               // of token 1 of every sequence
     Alike same[2];                               // what i reads of token 1
@@ -142,18 +138,16 @@ inline double add_reads(const Model* m, int i, StreamSums* sums) {
     return spreads;
 }
 
-// Finds the largest entry of h after layer l, and adds up h of token 1 and the squares of all.
+// Finds the largest entry of h after layer l, and adds up the squares of all.
 inline void add_state(const Model* m, int l, const Sequences& text, int first,
                       AnatomyLayer* layer, StreamSums* sums) {
     const HostRows h(m, act_x(m, 2 * l + 2));
-    sums->state.resize(h.C);
     sums->squares.resize(h.C);
     for (int n = 0; n < rows(m); n++) {
         const int sequence = first + n / m->T;
         const int token = n % m->T - sink_rows(m);
         if (token < 0) { continue; }
         const Vector x = h.row(n);
-        if (token == 0) { add_multiple(&sums->state, 1.0 / text.n, x); }
         for (long c = 0; c < h.C; c++) {
             sums->squares[c] += x[c] * x[c];
             const bool larger = fabs(x[c]) > fabs(layer->spike);
@@ -167,24 +161,29 @@ inline void add_state(const Model* m, int l, const Sequences& text, int first,
     }
 }
 
+// Adds h of token 1 after layer l, or after the embedding if l is -1.
+inline void add_first(const Model* m, int l, int n, Vector* state) {
+    const HostRows h(m, act_x(m, 2 * l + 2));
+    state->resize(h.C);
+    for (int b = 0; b < m->B; b++) {
+        add_multiple(state, 1.0 / n, h.row((long)b * m->T + sink_rows(m)));
+    }
+}
+
 // Finds the channel in which |h| of token 1 grows most over a layer, and that layer; and where it
-// shrinks most in that channel. before: h of token 1 before the first layer.
-inline void find_steps(Anatomy* a, const Vector& before, const std::vector<StreamSums>& sums) {
-    double most = -1;
-    auto growth = [&](size_t l, size_t c) {
-        const Vector& from = l ? sums[l - 1].state : before;
-        return fabs(sums[l].state[c]) - fabs(from[c]);
-    };
-    for (size_t l = 0; l < sums.size(); l++) {
-        for (size_t c = 0; c < before.size(); c++) {
-            if (growth(l, c) <= most) { continue; }
-            most = growth(l, c);
+// shrinks most in that channel. states: h of token 1 after the embedding and after each layer.
+inline void find_steps(Anatomy* a, const std::vector<Vector>& states) {
+    const auto growth = [&](int l, int c) { return fabs(states[l + 1][c]) - fabs(states[l][c]); };
+    const int L = a->layers.size();
+    for (int l = 0; l < L; l++) {
+        for (size_t c = 0; c < states[l].size(); c++) {
+            if (growth(l, c) <= growth(a->step_up, a->channel)) { continue; }
             a->channel = c;
             a->step_up = l;
         }
     }
     double least = 0;
-    for (size_t l = 0; l < sums.size(); l++) {
+    for (int l = 0; l < L; l++) {
         if (growth(l, a->channel) >= least) { continue; }
         least = growth(l, a->channel);
         a->step_down = l;
@@ -275,12 +274,14 @@ inline Anatomy anatomy_measure(Model* m, const Sequences& text) {
     a.T = text.T;
     a.layers.resize(m->sizes.L);
     std::vector<StreamSums> sums(m->sizes.L);
-    Vector before(m->sizes.C);                   // h of token 1 before the first layer
+    std::vector<Vector> states(m->sizes.L + 1);
     for (auto& layer : a.layers) {
         layer.attn_first = layer.attn_rest = layer.ffn_first = layer.ffn_rest = 0;
         layer.attn_spread = layer.ffn_spread = 0;
     }
     each_layer(m, text, [&](int first, int l) {
+        add_first(m, l, text.n, &states[l + 1]);
+        if (l < 0) { return; }
         AnatomyLayer* layer = &a.layers[l];
         working_layer(l, m->sizes.L);
         add_writes(m, 2 * l, text.n, &layer->attn_first, &layer->attn_rest);
@@ -288,17 +289,12 @@ inline Anatomy anatomy_measure(Model* m, const Sequences& text) {
         layer->attn_spread += add_reads(m, 2 * l, &sums[l]) / text.n;
         layer->ffn_spread += add_reads(m, 2 * l + 1, &sums[l]) / text.n;
         add_state(m, l, text, first, layer, &sums[l]);
-        if (l > 0) { return; }
-        const HostRows x(m, act_x(m, 0));
-        for (int b = 0; b < m->B; b++) {
-            add_multiple(&before, 1.0 / text.n, x.row((long)b * m->T + sink_rows(m)));
-        }
     });
-    find_steps(&a, before, sums);
+    find_steps(&a, states);
     for (int l = 0; l < m->sizes.L; l++) {
         AnatomyLayer* layer = &a.layers[l];
         working_layer(l, m->sizes.L);
-        layer->state = sums[l].state[a.channel];
+        layer->state = states[l + 1][a.channel];
         for (double& x : sums[l].squares) { x = sqrt(x); }
         layer->kurtosis = m->sizes.C / spread(sums[l].squares);
         layer->attn_same = sums[l].same[0].cosine();
@@ -310,7 +306,7 @@ inline Anatomy anatomy_measure(Model* m, const Sequences& text) {
         find_form(m, l, a.channel, sums[l].ffn_reads, layer);
     }
     each_layer(m, text, [&](int, int l) {
-        if (m->sizes.has_ffn(l)) { add_neurons(m, l, a.channel, text, &a.layers[l]); }
+        if (l >= 0 && m->sizes.has_ffn(l)) { add_neurons(m, l, a.channel, text, &a.layers[l]); }
     });
     for (auto& layer : a.layers) {
         if (!layer.neurons.empty()) { find_neurons(&layer); }

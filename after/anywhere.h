@@ -274,6 +274,7 @@ inline Anywhere anywhere_measure(Model* m, const Sequences& text, double eps, bo
     a.layers.assign(sizes.attending(sizes.L), std::vector<AnyTally>(sizes.NH));
     for (auto& large : a.large) { large.assign(sizes.L, Vector(sizes.C)); }
     each_layer(m, text, [&](int first, int l) {
+        if (l < 0) { return; }
         working_layer(l, sizes.L);
         if (sizes.attends(l)) { add_attention(&a, m, l, first); }
         add_channels(&a, m, l);

@@ -48,20 +48,16 @@ static void runs_stream(const Flags& f, const Model& m, std::vector<EvalRun>* ru
         require(n + W > 0, flag, "one key or more: a token without keys has no output");
         for (bool cached : { true, false }) {
             if (cached && !cache_has_positions(&m)) { continue; }
-            EvalRun r;
-            r.kind = "stream";
-            r.name = text + (cached ? ", positions in the cache" : ", positions in the text");
-            r.change.stream = { true, (int)n, (int)W, cached };
-            runs->push_back(r);
+            const char* where = cached ? ", positions in the cache" : ", positions in the text";
+            runs->push_back({ "stream", text + where });
+            runs->back().change.stream = { true, (int)n, (int)W, cached };
         }
     }
 }
 
-// Returns the policy of this name, POLICIES if there is none.
-static int policy_named(const std::string& name) {
-    int policy = 0;
-    while (policy < POLICIES && name != POLICY_NAMES[policy]) { policy++; }
-    return policy;
+// Returns the place of a name in a table, the number of its names if it is not there.
+template <int N> int place_of(const std::string& name, const char* const (&names)[N]) {
+    return std::find(names, names + N, name) - names;
 }
 
 // Adds the runs of --evict POLICY:RATIO,..: as the policy scores, and with the first token always
@@ -74,18 +70,14 @@ static void runs_evict(const Flags& f, const Model& m, int T, std::vector<EvalRu
     for (auto& text : split(f.evict, ',')) {
         const std::vector<std::string> part = two_parts("--evict", text, ':', wanted);
         double ratio = -1;
-        const int policy = policy_named(part[0]);
+        const int policy = place_of(part[0], POLICY_NAMES);
         const bool number = parse_double(part[1], &ratio) && ratio >= 0 && ratio < 1;
         require(policy < POLICIES && number, "--evict " + text, wanted);
-        const int prompt = T * 4 / 5 + m.sizes.bias.token;
+        const int prompt = T * 4 / 5 + sink_rows(&m);
         const int kept = prompt * (1 - ratio) + 1e-9;
         for (FirstToken first : { FIRST_AS_SCORED, FIRST_KEPT, FIRST_DROPPED }) {
-            EvalRun r;
-            r.kind = "evict";
-            r.name = text + firsts[first];
-            r.from = prompt - m.sizes.bias.token;
-            r.change.evict = { true, (Policy)policy, prompt, kept, first };
-            runs->push_back(r);
+            runs->push_back({ "evict", text + firsts[first], {}, prompt - sink_rows(&m) });
+            runs->back().change.evict = { true, (Policy)policy, prompt, kept, first };
         }
     }
 }
@@ -100,9 +92,9 @@ static bool bits_number(const std::string& text, int* bits) {
 
 // Reads "w8a8" or "kv4". Returns false for another text.
 static bool bits_parse(const std::string& text, Bits* q) {
-    if (text.compare(0, 2, "kv") == 0) { return bits_number(text.substr(2), &q->kv); }
+    if (starts_with(text, "kv")) { return bits_number(text.substr(2), &q->kv); }
     const size_t a = text.find('a');
-    if (text[0] != 'w' || a == std::string::npos) { return false; }
+    if (text[0] != 'w' || a == text.npos) { return false; }
     return bits_number(text.substr(1, a - 1), &q->weights) &&
            bits_number(text.substr(a + 1), &q->inputs);
 }
@@ -111,13 +103,9 @@ static bool bits_parse(const std::string& text, Bits* q) {
 static bool quant_parse(const std::string& text, Bits* bits) {
     const std::vector<std::string> part = split(text, ':');
     if (part.empty() || part.size() > 2 || !bits_parse(part[0], bits)) { return false; }
-    bits->scope = BITS_TOKEN;
-    if (part.size() == 1) { return true; }
-    for (Scope scope : { BITS_STATIC, BITS_DYNAMIC, BITS_TOKEN }) {
-        bits->scope = scope;
-        if (part[1] == SCOPES[scope]) { return true; }
-    }
-    return false;
+    const int scope = place_of(part.size() > 1 ? part[1] : "token", SCOPES);
+    bits->scope = (Scope)scope;
+    return scope <= BITS_TOKEN;
 }
 
 // Adds the runs of --quant BITS[:SCOPE],.., each with every number of first tokens that
@@ -133,13 +121,11 @@ static void runs_quant(const Flags& f, int T, std::vector<EvalRun>* runs) {
             require(whole, flag, "whole numbers");
             require(keep < T, flag,
                     strf("less than the %d tokens of a sequence: else none has fewer bits", T));
-            EvalRun r;
             bits.keep = keep;
-            r.kind = "quant";
-            r.name = split(text, ':')[0] + ":" + SCOPES[bits.scope];
-            if (keep) { r.name += strf(", first %d in float", bits.keep); }
-            r.change.bits = bits;
-            runs->push_back(r);
+            std::string name = split(text, ':')[0] + ":" + SCOPES[bits.scope];
+            if (keep) { name += strf(", first %d in float", bits.keep); }
+            runs->push_back({ "quant", name });
+            runs->back().change.bits = bits;
         }
     }
 }
@@ -147,9 +133,7 @@ static void runs_quant(const Flags& f, int T, std::vector<EvalRun>* runs) {
 // Adds the run of --edit 'A;B': one with all of them. What comes after the edited tokens counts.
 static void runs_edit(const Flags& f, std::vector<EvalRun>* runs) {
     if (f.edit.empty()) { return; }
-    EvalRun r;
-    r.kind = "edit";
-    r.name = f.edit;
+    EvalRun r = { "edit", f.edit };
     for (auto& text : split(f.edit, ';')) {
         r.change.edits.push_back(edit_parse(text));
         const long last = r.change.edits.back().tokens.last();

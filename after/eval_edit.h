@@ -43,7 +43,7 @@ struct Picks {
 // Reads top2. Returns false for another text.
 inline bool picks_top(const std::string& text, Picks* p) {
     long top = 0;
-    const bool number = text.compare(0, 3, "top") == 0 && parse_long(text.substr(3), &top);
+    const bool number = starts_with(text, "top") && parse_long(text.substr(3), &top);
     if (!number || top < 1 || top >= 1 << 20) { return false; }
     p->top = top;
     return true;
@@ -53,7 +53,7 @@ inline bool picks_top(const std::string& text, Picks* p) {
 inline bool range_parse(const std::string& word, std::pair<long, long>* range) {
     const size_t dots = word.find("..");
     std::string upper = word;
-    if (dots != std::string::npos) { upper = word.substr(dots + 2); }
+    if (dots != word.npos) { upper = word.substr(dots + 2); }
     long a = 0;
     long b = LONG_MAX;
     if (!parse_long(word.substr(0, dots), &a) || a < 0) { return false; }
@@ -173,10 +173,10 @@ inline bool edit_value(const std::string& text, Edit* e) {
         e->how = EDIT_MASK;
         return e->place == PLACE_A;
     }
-    if (text.compare(0, 4, "from") == 0) {
+    if (starts_with(text, "from")) {
         e->how = EDIT_FROM;
         const size_t at = text.find_first_not_of(' ', 4);
-        if (at == std::string::npos) { return false; }
+        if (at == text.npos) { return false; }
         return parse_long(text.substr(at), &e->from) && e->from >= 1;
     }
     if (text[0] == 'x') {
@@ -224,7 +224,7 @@ inline Edit edit_parse(const std::string& text) {
     const size_t equals = text.rfind('=');
     const std::vector<std::string> part = split(text.substr(0, equals), ':');
     const int place = part.empty() ? -1 : place_named(part[0]);
-    if (equals == std::string::npos || place < 0) {
+    if (equals == text.npos || place < 0) {
         edit_wrong(text, "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE with a place of: " + place_names());
     }
     Edit e;

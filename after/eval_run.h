@@ -10,7 +10,7 @@ the gradients in it.
 struct EvalRun {
     std::string kind;                            // plain, stream, evict, ..
     std::string name;                            // what of it
-    Change change;
+    Change change = {};
     int from = 0;                                // the first token, from 0, whose prediction counts
 
     bool plain() const { return kind == "plain"; }
