@@ -8,17 +8,13 @@ reads the file.
 
 // ---- text to tokens
 
-<<<<<<< HEAD
 // Counts the characters of a text in UTF-8.
 static size_t characters_in(const std::string& s) {
     return std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
 
-// Returns true for what Python calls white space, as rstrip and \s have it.
-=======
 // Tells whether Python calls it white space, as rstrip and \s have it: Unicode's, and four control
 // characters. c is -1 for what is not UTF-8.
->>>>>>> afterweight
 static bool is_python_space(long c) {
     const bool separator = c >= 0x1c && c <= 0x1f;
     return separator || (c >= 0 && (unicode().flags[c] & CLASS_MASK) == CLASS_S);
