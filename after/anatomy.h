@@ -12,6 +12,7 @@ it goes. Start with anatomy_measure, which reads the sequences twice:
 #include "../commands/working.h"
 #include "../core/train_sink.h"
 #include "form.h"
+#include "sequences.h"
 
 // What is measured of a layer, a row each: the field, which is its key in --json, and what it is.
 // NaN: the layer has none.
@@ -56,24 +57,10 @@ struct AnatomyLayer {
 
 struct Anatomy {
     int T = 0;
-    int n = 0;
     int channel = 0;
     int step_up = 0;                             // the layer where it grows most
     int step_down = -1;                          // where it shrinks most; -1: it never does
     std::vector<AnatomyLayer> layers;
-};
-
-// The sequences (n, T + 1).
-struct AnatomyText { const int* seqs; int n, T; };
-
-// Rows of an activation (N, C) in host memory.
-struct HostRows {
-    std::vector<real> x;
-    long C;
-
-    HostRows(const Model* m, const real* from)
-        : x(copy_to_host(from, rows(m) * m->sizes.C)), C(m->sizes.C) {}
-    Vector row(long n) const { return Vector(&x[n * C], &x[n * C] + C); }
 };
 
 // Counts the channels that share a row, by its squares: 1 if one has all, C if all have the same.
@@ -96,43 +83,44 @@ struct Alike {
     double cosine() const { return n < 2 ? NAN : (dot(sum, sum) - n) / n / (n - 1.0); }
 };
 
-// Loads the sequences in batches and runs the model on them. Calls each(first, l) after layer l of
-// the batch that begins with sequence `first`.
-inline void each_layer(Model* m, const AnatomyText& text,
-                       const std::function<void(int first, int l)>& each) {
-    const int at_once = std::max(1, (ops::on_host ? 2048 : 8192) / text.T);
-    for (int first = 0; first < text.n; first += at_once) {
-        const int* batch = text.seqs + (size_t)first * (text.T + 1);
-        model_load(m, batch, std::min(at_once, text.n - first), text.T);
-        model_layers(m, [&](int l) {
-            if (l >= 0) { each(first, l); }
-        });
-    }
+// Runs the model on the sequences, in batches. Calls each(first, l) after layer l of the batch that
+// begins with sequence `first`, and each(first, -1) after its embedding.
+template <class Each> void each_layer(Model* m, const Sequences& text, Each each) {
+    each_batch(m, text, [&](int first, long) {
+        model_layers(m, [&](int l) { each(first, l); });
+    });
 }
 
 // ---- 1: the stream
 
 // What the first reading adds up of a layer. i: 0 attention, 1 the FFN.
 struct StreamSums {
-    Vector state;                                // h of token 1 after the layer
     Vector squares;                              // of each channel of h, over all tokens
     std::vector<Vector> ffn_reads;               // of token 1 of every sequence
     Alike same[2];                               // what i reads of token 1
     Alike same_later[2];                         // and of the token in the middle
 };
 
+// Adds one number of every loaded row: to *first the mean of token 1's over n sequences, to *rest
+// that of the others'.
+inline void add_means(const Model* m, const Vector& x, int n, double* first, double* rest) {
+    NormPair means;
+    add_rows(&means, 0, m, x, n);
+    *first += means.first[0];
+    *rest += means.rest[0];
+}
+
 // Adds the norms of what branch i wrote: what it added to the stream, before a norm of the stream.
-inline void add_writes(const Model* m, int i, const AnatomyText& text, double* first,
-                       double* rest) {
+inline void add_writes(const Model* m, int i, int n, double* first, double* rest) {
     const HostRows before(m, act_x(m, i));
     const HostRows after(m, m->sizes.norm.stream ? act_f(m, i) : act_x(m, i + 1));
-    for (int n = 0; n < rows(m); n++) {
-        const int token = n % m->T - sink_rows(m);
-        Vector wrote = after.row(n);
-        add_multiple(&wrote, -1, before.row(n));
-        if (token == 0) { *first += length(wrote) / text.n; }
-        if (token > 0)  { *rest += length(wrote) / text.n / (text.T - 1); }
+    Vector lengths;
+    for (int row = 0; row < rows(m); row++) {
+        Vector wrote = after.row(row);
+        add_multiple(&wrote, -1, before.row(row));
+        lengths.push_back(length(wrote));
     }
+    add_means(m, lengths, n, first, rest);
 }
 
 // Adds what branch i reads of token 1 and of the token in the middle. Returns the mean spread.
@@ -150,50 +138,52 @@ inline double add_reads(const Model* m, int i, StreamSums* sums) {
     return spreads;
 }
 
-// Finds the largest entry of h after layer l, and adds up h of token 1 and the squares of all.
-inline void add_state(const Model* m, int l, const AnatomyText& text, int first,
+// Finds the largest entry of h after layer l, and adds up the squares of all.
+inline void add_state(const Model* m, int l, const Sequences& text, int first,
                       AnatomyLayer* layer, StreamSums* sums) {
     const HostRows h(m, act_x(m, 2 * l + 2));
-    sums->state.resize(h.C);
     sums->squares.resize(h.C);
     for (int n = 0; n < rows(m); n++) {
-        const int sequence = n / m->T;
+        const int sequence = first + n / m->T;
         const int token = n % m->T - sink_rows(m);
         if (token < 0) { continue; }
         const Vector x = h.row(n);
-        if (token == 0) { add_multiple(&sums->state, 1.0 / text.n, x); }
         for (long c = 0; c < h.C; c++) {
             sums->squares[c] += x[c] * x[c];
             const bool larger = fabs(x[c]) > fabs(layer->spike);
             if (!larger && !std::isnan(layer->spike)) { continue; }
             layer->spike = x[c];
             layer->spike_channel = c;
-            layer->spike_sequence = first + sequence;
+            layer->spike_sequence = sequence;
             layer->spike_token = token + 1;
-            const int id = text.seqs[(first + sequence) * (long)(text.T + 1) + token];
-            layer->spike_id = id < 0 ? ~id : id;
+            layer->spike_id = text.id(sequence, token);
         }
     }
 }
 
+// Adds h of token 1 after layer l, or after the embedding if l is -1.
+inline void add_first(const Model* m, int l, int n, Vector* state) {
+    const HostRows h(m, act_x(m, 2 * l + 2));
+    state->resize(h.C);
+    for (int b = 0; b < m->B; b++) {
+        add_multiple(state, 1.0 / n, h.row((long)b * m->T + sink_rows(m)));
+    }
+}
+
 // Finds the channel in which |h| of token 1 grows most over a layer, and that layer; and where it
-// shrinks most in that channel. before: h of token 1 before the first layer.
-inline void find_steps(Anatomy* a, const Vector& before, const std::vector<StreamSums>& sums) {
-    double most = -1;
-    auto growth = [&](size_t l, size_t c) {
-        const Vector& from = l ? sums[l - 1].state : before;
-        return fabs(sums[l].state[c]) - fabs(from[c]);
-    };
-    for (size_t l = 0; l < sums.size(); l++) {
-        for (size_t c = 0; c < before.size(); c++) {
-            if (growth(l, c) <= most) { continue; }
-            most = growth(l, c);
+// shrinks most in that channel. states: h of token 1 after the embedding and after each layer.
+inline void find_steps(Anatomy* a, const std::vector<Vector>& states) {
+    const auto growth = [&](int l, int c) { return fabs(states[l + 1][c]) - fabs(states[l][c]); };
+    const int L = a->layers.size();
+    for (int l = 0; l < L; l++) {
+        for (size_t c = 0; c < states[l].size(); c++) {
+            if (growth(l, c) <= growth(a->step_up, a->channel)) { continue; }
             a->channel = c;
             a->step_up = l;
         }
     }
     double least = 0;
-    for (size_t l = 0; l < sums.size(); l++) {
+    for (int l = 0; l < L; l++) {
         if (growth(l, a->channel) >= least) { continue; }
         least = growth(l, a->channel);
         a->step_down = l;
@@ -240,7 +230,7 @@ inline void find_form(const Model* m, int l, int channel, const std::vector<Vect
 // ---- 2: the FFN
 
 // Adds what each neuron writes into the channel at token 1, and how well the tokens fit the form.
-inline void add_neurons(const Model* m, int l, int channel, const AnatomyText& text,
+inline void add_neurons(const Model* m, int l, int channel, const Sequences& text,
                         AnatomyLayer* layer) {
     const long F = m->sizes.F;
     const Vector down = down_row(m, l, channel);
@@ -252,66 +242,59 @@ inline void add_neurons(const Model* m, int l, int channel, const AnatomyText& t
     }
     if (layer->direction.empty()) { return; }
     const HostRows reads(m, act_n(m, 2 * l + 1));
-    for (int n = 0; n < rows(m); n++) {
-        const int token = n % m->T - sink_rows(m);
-        const Vector x = reads.row(n);
-        const double cosine = fabs(dot(x, layer->direction)) / length(x) / text.n;
-        if (token == 0) { layer->aligned_first += cosine; }
-        if (token > 0)  { layer->aligned_rest += cosine / (text.T - 1); }
+    Vector cosines;
+    for (int row = 0; row < rows(m); row++) {
+        const Vector x = reads.row(row);
+        cosines.push_back(fabs(dot(x, layer->direction)) / length(x));
     }
+    add_means(m, cosines, text.n, &layer->aligned_first, &layer->aligned_rest);
 }
 
 // Finds the neurons that write most.
 inline void find_neurons(AnatomyLayer* layer) {
     layer->wrote = 0;
     double all = 0;
-    std::vector<size_t> order;
     for (double x : layer->neurons) {
-        order.push_back(order.size());
         layer->wrote += x;
         all += fabs(x);
     }
-    const auto size = [&](size_t n) { return fabs(layer->neurons[n]); };
-    const size_t three = std::min<size_t>(3, order.size());
-    std::partial_sort(order.begin(), order.begin() + three, order.end(),
-                      [&](size_t i, size_t j) { return size(i) > size(j); });
+    const auto size = [&](int n) { return fabs(layer->neurons[n]); };
+    const std::vector<int> order = largest_first(layer->neurons.size(), size);
     layer->neuron = order[0];
     layer->share = size(order[0]) / all;
     layer->share_three = 0;
-    for (size_t k = 0; k < three; k++) { layer->share_three += size(order[k]) / all; }
+    for (size_t k = 0; k < 3 && k < order.size(); k++) {
+        layer->share_three += size(order[k]) / all;
+    }
 }
 
 // Measures all of it.
-inline Anatomy anatomy_measure(Model* m, const AnatomyText& text) {
+inline Anatomy anatomy_measure(Model* m, const Sequences& text) {
     Anatomy a;
     a.T = text.T;
-    a.n = text.n;
     a.layers.resize(m->sizes.L);
     std::vector<StreamSums> sums(m->sizes.L);
-    Vector before(m->sizes.C);                   // h of token 1 before the first layer
+    std::vector<Vector> states(m->sizes.L + 1);
     for (auto& layer : a.layers) {
         layer.attn_first = layer.attn_rest = layer.ffn_first = layer.ffn_rest = 0;
         layer.attn_spread = layer.ffn_spread = 0;
     }
     each_layer(m, text, [&](int first, int l) {
+        add_first(m, l, text.n, &states[l + 1]);
+        if (l < 0) { return; }
         AnatomyLayer* layer = &a.layers[l];
         working_layer(l, m->sizes.L);
-        add_writes(m, 2 * l, text, &layer->attn_first, &layer->attn_rest);
-        add_writes(m, 2 * l + 1, text, &layer->ffn_first, &layer->ffn_rest);
+        add_writes(m, 2 * l, text.n, &layer->attn_first, &layer->attn_rest);
+        add_writes(m, 2 * l + 1, text.n, &layer->ffn_first, &layer->ffn_rest);
         layer->attn_spread += add_reads(m, 2 * l, &sums[l]) / text.n;
         layer->ffn_spread += add_reads(m, 2 * l + 1, &sums[l]) / text.n;
         add_state(m, l, text, first, layer, &sums[l]);
-        if (l > 0) { return; }
-        const HostRows x(m, act_x(m, 0));
-        for (int b = 0; b < m->B; b++) {
-            add_multiple(&before, 1.0 / text.n, x.row((long)b * m->T + sink_rows(m)));
-        }
     });
-    find_steps(&a, before, sums);
+    find_steps(&a, states);
     for (int l = 0; l < m->sizes.L; l++) {
         AnatomyLayer* layer = &a.layers[l];
         working_layer(l, m->sizes.L);
-        layer->state = sums[l].state[a.channel];
+        layer->state = states[l + 1][a.channel];
         for (double& x : sums[l].squares) { x = sqrt(x); }
         layer->kurtosis = m->sizes.C / spread(sums[l].squares);
         layer->attn_same = sums[l].same[0].cosine();
@@ -323,7 +306,7 @@ inline Anatomy anatomy_measure(Model* m, const AnatomyText& text) {
         find_form(m, l, a.channel, sums[l].ffn_reads, layer);
     }
     each_layer(m, text, [&](int, int l) {
-        if (m->sizes.has_ffn(l)) { add_neurons(m, l, a.channel, text, &a.layers[l]); }
+        if (l >= 0 && m->sizes.has_ffn(l)) { add_neurons(m, l, a.channel, text, &a.layers[l]); }
     });
     for (auto& layer : a.layers) {
         if (!layer.neurons.empty()) { find_neurons(&layer); }

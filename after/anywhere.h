@@ -125,7 +125,7 @@ struct AnyTally {
 struct IdSums { double count = 0, given = 0, queries = 0; };
 
 struct Anywhere {
-    AnatomyText text;
+    Sequences text;
     double eps;                                  // of a sink
     bool rotary;
     bool equal;                                  // the propositions speak of these rows
@@ -182,8 +182,7 @@ inline void add_ids(Anywhere* a, const Model* m, int from, const std::vector<Vec
     for (int n = 0; n < rows(m); n++) {
         const int token = n % m->T - first;
         if (token < 1) { continue; }
-        const int id = a->text.seqs[(from + n / m->T) * (a->text.T + 1L) + token];
-        IdSums& sums = a->ids[id < 0 ? ~id : id];
+        IdSums& sums = a->ids[a->text.id(from + n / m->T, token)];
         sums.count += 1.0 / a->layers.size();
         for (auto& head : given) {
             sums.given += head[n];
@@ -268,12 +267,13 @@ inline bool propositions_hold(const Model* m) {
 }
 
 // Measures all of it. equal: every sequence is one token, repeated.
-inline Anywhere anywhere_measure(Model* m, const AnatomyText& text, double eps, bool equal) {
+inline Anywhere anywhere_measure(Model* m, const Sequences& text, double eps, bool equal) {
     const Sizes& sizes = m->sizes;
     Anywhere a = { text, eps, sizes.pe.rotary, equal && propositions_hold(m), {}, {}, {} };
     a.layers.assign(sizes.attending(sizes.L), std::vector<AnyTally>(sizes.NH));
     for (auto& large : a.large) { large.assign(sizes.L, Vector(sizes.C)); }
     each_layer(m, text, [&](int first, int l) {
+        if (l < 0) { return; }
         working_layer(l, sizes.L);
         if (sizes.attends(l)) { add_attention(&a, m, l, first); }
         add_channels(&a, m, l);

@@ -48,20 +48,16 @@ static void runs_stream(const Flags& f, const Model& m, std::vector<EvalRun>* ru
         require(n + W > 0, flag, "one key or more: a token without keys has no output");
         for (bool cached : { true, false }) {
             if (cached && !cache_has_positions(&m)) { continue; }
-            EvalRun r;
-            r.kind = "stream";
-            r.name = text + (cached ? ", positions in the cache" : ", positions in the text");
-            r.change.stream = { true, (int)n, (int)W, cached };
-            runs->push_back(r);
+            const char* where = cached ? ", positions in the cache" : ", positions in the text";
+            runs->push_back({ "stream", text + where });
+            runs->back().change.stream = { true, (int)n, (int)W, cached };
         }
     }
 }
 
-// Returns the policy of this name, POLICIES if there is none.
-static int policy_named(const std::string& name) {
-    int policy = 0;
-    while (policy < POLICIES && name != POLICY_NAMES[policy]) { policy++; }
-    return policy;
+// Returns the place of a name in a table, the number of its names if it is not there.
+template <int N> int place_of(const std::string& name, const char* const (&names)[N]) {
+    return std::find(names, names + N, name) - names;
 }
 
 // Adds the runs of --evict POLICY:RATIO,..: as the policy scores, and with the first token always
@@ -74,18 +70,14 @@ static void runs_evict(const Flags& f, const Model& m, int T, std::vector<EvalRu
     for (auto& text : split(f.evict, ',')) {
         const std::vector<std::string> part = two_parts("--evict", text, ':', wanted);
         double ratio = -1;
-        const int policy = policy_named(part[0]);
+        const int policy = place_of(part[0], POLICY_NAMES);
         const bool number = parse_double(part[1], &ratio) && ratio >= 0 && ratio < 1;
         require(policy < POLICIES && number, "--evict " + text, wanted);
-        const int prompt = T * 4 / 5 + m.sizes.bias.token;
+        const int prompt = T * 4 / 5 + sink_rows(&m);
         const int kept = prompt * (1 - ratio) + 1e-9;
         for (FirstToken first : { FIRST_AS_SCORED, FIRST_KEPT, FIRST_DROPPED }) {
-            EvalRun r;
-            r.kind = "evict";
-            r.name = text + firsts[first];
-            r.from = prompt - m.sizes.bias.token;
-            r.change.evict = { true, (Policy)policy, prompt, kept, first };
-            runs->push_back(r);
+            runs->push_back({ "evict", text + firsts[first], {}, prompt - sink_rows(&m) });
+            runs->back().change.evict = { true, (Policy)policy, prompt, kept, first };
         }
     }
 }
@@ -100,9 +92,9 @@ static bool bits_number(const std::string& text, int* bits) {
 
 // Reads "w8a8" or "kv4". Returns false for another text.
 static bool bits_parse(const std::string& text, Bits* q) {
-    if (text.compare(0, 2, "kv") == 0) { return bits_number(text.substr(2), &q->kv); }
+    if (starts_with(text, "kv")) { return bits_number(text.substr(2), &q->kv); }
     const size_t a = text.find('a');
-    if (text[0] != 'w' || a == std::string::npos) { return false; }
+    if (text[0] != 'w' || a == text.npos) { return false; }
     return bits_number(text.substr(1, a - 1), &q->weights) &&
            bits_number(text.substr(a + 1), &q->inputs);
 }
@@ -111,13 +103,9 @@ static bool bits_parse(const std::string& text, Bits* q) {
 static bool quant_parse(const std::string& text, Bits* bits) {
     const std::vector<std::string> part = split(text, ':');
     if (part.empty() || part.size() > 2 || !bits_parse(part[0], bits)) { return false; }
-    bits->scope = BITS_TOKEN;
-    if (part.size() == 1) { return true; }
-    for (Scope scope : { BITS_STATIC, BITS_DYNAMIC, BITS_TOKEN }) {
-        bits->scope = scope;
-        if (part[1] == SCOPES[scope]) { return true; }
-    }
-    return false;
+    const int scope = place_of(part.size() > 1 ? part[1] : "token", SCOPES);
+    bits->scope = (Scope)scope;
+    return scope <= BITS_TOKEN;
 }
 
 // Adds the runs of --quant BITS[:SCOPE],.., each with every number of first tokens that
@@ -133,13 +121,11 @@ static void runs_quant(const Flags& f, int T, std::vector<EvalRun>* runs) {
             require(whole, flag, "whole numbers");
             require(keep < T, flag,
                     strf("less than the %d tokens of a sequence: else none has fewer bits", T));
-            EvalRun r;
             bits.keep = keep;
-            r.kind = "quant";
-            r.name = split(text, ':')[0] + ":" + SCOPES[bits.scope];
-            if (keep) { r.name += strf(", first %d in float", bits.keep); }
-            r.change.bits = bits;
-            runs->push_back(r);
+            std::string name = split(text, ':')[0] + ":" + SCOPES[bits.scope];
+            if (keep) { name += strf(", first %d in float", bits.keep); }
+            runs->push_back({ "quant", name });
+            runs->back().change.bits = bits;
         }
     }
 }
@@ -147,9 +133,7 @@ static void runs_quant(const Flags& f, int T, std::vector<EvalRun>* runs) {
 // Adds the run of --edit 'A;B': one with all of them. What comes after the edited tokens counts.
 static void runs_edit(const Flags& f, std::vector<EvalRun>* runs) {
     if (f.edit.empty()) { return; }
-    EvalRun r;
-    r.kind = "edit";
-    r.name = f.edit;
+    EvalRun r = { "edit", f.edit };
     for (auto& text : split(f.edit, ';')) {
         r.change.edits.push_back(edit_parse(text));
         const long last = r.change.edits.back().tokens.last();
@@ -185,11 +169,11 @@ static std::string error_text(const Mean& m) {
 // Prints what a run lost, and what the plain run loses over the same tokens: the last fifth after
 // an eviction, those after the edited ones. Adds the same to *o.
 static void report_losses(JsonObject* o, const EvalRun& run, const EvalResult& r,
-                          const EvalResult& plain, const Asked& asked) {
-    const int T = asked.T;
-    const Mean loss = eval_mean(r.losses, NULL, asked, run.from, T);
-    const Mean there = eval_mean(plain.losses, NULL, asked, run.from, T);
-    const Mean change = eval_mean(r.losses, &plain.losses, asked, run.from, T);
+                          const EvalResult& plain, const Model* m, const Sequences& text) {
+    const int T = text.T;
+    const Mean loss = eval_mean(m, text, r.losses, NULL, run.from, T);
+    const Mean there = eval_mean(m, text, plain.losses, NULL, run.from, T);
+    const Mean change = eval_mean(m, text, r.losses, &plain.losses, run.from, T);
     std::string what = run.kind;
     if (!run.plain()) { what += " " + run.name; }
     printf("%-44s loss %.4f%s", what.c_str(), loss.mean, error_text(loss).c_str());
@@ -208,24 +192,26 @@ static void report_losses(JsonObject* o, const EvalRun& run, const EvalResult& r
 // Prints how often each of the first two tokens is a sink in a run, and its spike. Adds the same to
 // *o. Where rows do not sum to 1, what is printed is of shares, as everywhere.
 static void report_sinks(JsonObject* o, const EvalResult& r, int T) {
+    const Metrics& found = r.metrics;
+    const bool proxy = !found.sums_to_one;
     std::vector<double> raw;
     std::vector<double> shares;
     for (int k = 1; k <= std::min<int>(METRIC_K, T); k++) {
-        raw.push_back(sink_rate(r.heads, k, EVAL_EPS, false));
-        shares.push_back(sink_rate(r.heads, k, EVAL_EPS, true));
+        raw.push_back(sink_rate(found, k, EVAL_EPS, false));
+        shares.push_back(sink_rate(found, k, EVAL_EPS, true));
     }
-    const std::vector<double>& rates = r.sums_to_one ? raw : shares;
-    const char* name = r.sums_to_one ? "Sink" : "proxy";
+    const std::vector<double>& rates = proxy ? shares : raw;
+    const char* name = proxy ? "proxy" : "Sink";
     printf(" | %s_1 %.1f%%, %s_2 %.1f%%", name, 100 * rates[0], name, 100 * rates[1]);
     o->json("sink_1", strf("%.6g", rates[0]));
     o->number("eps", EVAL_EPS);
     o->array("sink_k", raw);
     o->array("proxy_k", shares);
-    if (r.measured) {
-        const double spike = spike_at(r.metrics, spike_layer(r.metrics));
+    if (found.n) {                               // all was measured
+        const double spike = spike_at(found, spike_layer(found));
         printf(", spike %.4g", spike);
         o->number("spike", spike);
-        o->number("sink_1_error", sink_error(r.metrics, 1, EVAL_EPS, !r.sums_to_one));
+        o->number("sink_1_error", sink_error(found, 1, EVAL_EPS, proxy));
     }
     printf("%s\n", sink_at_text(r.sink_at, EVAL_EPS).c_str());
     sink_at_field(o, r.sink_at, { EVAL_EPS });
@@ -239,12 +225,12 @@ static bool same_losses(const EvalResult& r, const EvalResult& plain) {
 
 // Prints the line of one run, compared with the plain one. Returns it as JSON.
 static std::string report_run(const EvalRun& run, const EvalResult& r, const EvalResult& plain,
-                              const Asked& asked) {
-    const int T = asked.T;
+                              const Model* m, const Sequences& text) {
+    const int T = text.T;
     JsonObject o;
     o.text("kind", run.kind);
     o.text("name", run.name);
-    report_losses(&o, run, r, plain, asked);
+    report_losses(&o, run, r, plain, m, text);
     report_sinks(&o, r, T);
     if (!run.plain() && same_losses(r, plain)) {
         printf("note   every loss equals the plain run's to 0.0001: the change had no effect\n");
@@ -253,23 +239,23 @@ static std::string report_run(const EvalRun& run, const EvalResult& r, const Eva
     for (int k = 0; k < 8; k++) {
         const int a = k * T / 8;
         const int b = (k + 1) * T / 8;
-        by_position.push_back(eval_mean(r.losses, NULL, asked, a, b).mean);
+        by_position.push_back(eval_mean(m, text, r.losses, NULL, a, b).mean);
     }
     o.array("by_position", by_position);
     return o.all();
 }
 
+// Adds the two numbers of each layer.
+static void add_pair(JsonObject* o, const std::string& name, const NormPair& pair) {
+    o->array(name + "first", pair.first);
+    o->array(name + "rest", pair.rest);
+}
+
 static std::string outliers_json(const Outliers& o) {
     JsonObject means;
-    const auto add = [&](const char* name, std::vector<double> sums) {
-        for (auto& v : sums) { v /= o.sequences; }
-        means.array(name, sums);
-    };
-    add("largest", o.largest);
-    add("kurtosis_first", o.kurtosis[0]);
-    add("kurtosis_rest", o.kurtosis[1]);
-    add("share_first", o.share[0]);
-    add("share_rest", o.share[1]);
+    means.array("largest", o.largest);
+    add_pair(&means, "kurtosis_", o.kurtosis);
+    add_pair(&means, "share_", o.share);
     return means.all();
 }
 
@@ -279,25 +265,18 @@ static std::string report_gradients(const NormPair& g) {
     for (size_t l = 0; l < g.first.size(); l++) { printf(" %.3g", g.first[l] / g.rest[l]); }
     printf("\n");
     JsonObject o;
-    o.array("first", g.first);
-    o.array("rest", g.rest);
+    add_pair(&o, "", g);
     return o.all();
 }
 
 // ---- the command
 
-// The sequences that eval reads: n that are predicted, then `spare` for calibration.
+// The sequences that eval reads: those that are predicted, then those for calibration.
 struct EvalText {
     ProbeInput in;
     std::string bos;
-    int T;
-    int n;
-    int spare;
-
-    const int* calibration() const { return in.x.data() + (size_t)n * (T + 1); }
+    Sequences predicted, calibration;
 };
-
-static int tokens_at_once() { return ops::on_host ? 2048 : 8192; }
 
 // Finds the one source of the text, and notes it if it begins otherwise than the model is used to.
 static ProbeData eval_source(Flags* f, const Model& m, int T) {
@@ -306,7 +285,7 @@ static ProbeData eval_source(Flags* f, const Model& m, int T) {
     flags_check(*f, COMMAND_eval);
     if (p.sources.size() > 1) {
         const std::string of = p.own ? f->words[0] + ": was trained on " : "--data ";
-        die(EXIT_USER, of + f->data + ": wanted one source", hint_for("-d FILE", p.sources[0]));
+        die(of + f->data + ": wanted one source", hint_for("-d FILE", p.sources[0]));
     }
     probe_files_check(*f, p, T, m.arch.V);
     const OtherBos other = bos_other(*f, state, m.arch.V);
@@ -325,18 +304,15 @@ static int eval_length(const Flags& f, const Model& m) {
 
 // Reads the sequences of the source and says what they are.
 static EvalText eval_text(Flags* f, const Model& m, const ProbeData& p, int T, int spare) {
-    const int V = m.arch.V;
-    EvalText text;
     f->probe_seqs += spare;
     f->data = p.sources[0];
-    const ProbeBos bos = probe_bos(*f, V);
-    text.in = probe_inputs(*f, bos, p, 0, T, V);
-    text.bos = bos.label;
-    text.T = T;
-    text.n = text.in.n - spare;
-    text.spare = spare;
-    require(text.n >= 1, strf("%s: %d sequences", f->data.c_str(), text.in.n),
+    const ProbeBos bos = probe_bos(*f, m.arch.V);
+    EvalText text = { probe_inputs(*f, bos, p, 0, T, m.arch.V), bos.label, {}, {} };
+    const int n = text.in.n - spare;
+    require(n >= 1, strf("%s: %d sequences", f->data.c_str(), text.in.n),
             strf("more than the %d of --calibrate", spare));
+    text.predicted = { text.in.x.data(), n, T };
+    text.calibration = { text.predicted.from(n), spare, T };
     printf("%s", column_note(m.arch).c_str());
     printf("%s: %s", printable(f->data).c_str(), text.in.how.c_str());
     if (spare) { printf(", the last %d of them for calibration", spare); }
@@ -352,7 +328,7 @@ static void eval_calibrate(Model* m, Change* change, const EvalText& text) {
     Bits& bits = change->bits;
     if (!bits.any() || bits.scope != BITS_STATIC) { return; }
     bits.calibrating = true;
-    eval_run(m, change, text.calibration(), text.spare, text.T, tokens_at_once());
+    eval_run(m, change, text.calibration);
     bits.calibrating = false;
 }
 
@@ -360,15 +336,15 @@ static void eval_calibrate(Model* m, Change* change, const EvalText& text) {
 static EvalResult eval_one(Model* m, const Flags& f, EvalRun* run, const EvalText& text,
                            Outliers* outliers) {
     Change* change = &run->change;
-    SinkAt at = sink_at_parse(change->sees_less() ? "" : f.sink_at, text.T);
+    SinkAt at = sink_at_parse(change->sees_less() ? "" : f.sink_at, text.predicted.T);
     eval_calibrate(m, change, text);
     working_begin(run->kind + " " + run->name + ": ");
     change->after_layer = [&](int l) {
         working_layer(l, m->arch.L);
-        if (run->plain()) { outliers_add(outliers, m, l); }
+        if (run->plain()) { outliers_add(outliers, m, l, text.predicted.n); }
         sink_at_add(&at, m, l);
     };
-    EvalResult result = eval_run(m, change, text.in.x.data(), text.n, text.T, tokens_at_once());
+    EvalResult result = eval_run(m, change, text.predicted);
     progress_clear();
     change->after_layer = nullptr;
     result.sink_at = at;
@@ -378,7 +354,6 @@ static EvalResult eval_one(Model* m, const Flags& f, EvalRun* run, const EvalTex
 // Makes all runs and prints a line for each. Returns them as JSON.
 static std::string eval_all(Model* m, const Flags& f, std::vector<EvalRun>* runs,
                             const EvalText& text, Outliers* outliers) {
-    const Asked asked = { text.in.x.data(), text.n, text.T, m->arch.prefix };
     Change& first = (*runs)[0].change;
     first.record = true;
     for (auto& r : *runs) {
@@ -396,7 +371,7 @@ static std::string eval_all(Model* m, const Flags& f, std::vector<EvalRun>* runs
                 die_not_finite(m);
             }
         }
-        lines.push_back(report_run(r, result, plain, asked));
+        lines.push_back(report_run(r, result, plain, m, text.predicted));
         if (r.plain()) { printf("%-44s %s\n", "outliers", outliers_text(*outliers).c_str()); }
         fflush(stdout);
     }
@@ -418,12 +393,12 @@ int command_eval(Flags f) {
     JsonObject o;
     o.text("data", f.data);
     o.count("T", T);
-    o.count("n", text.n);
+    o.count("n", text.predicted.n);
     input_fields(&o, f, text.bos, text.in);
     o.json("runs", eval_all(&m, f, &runs, text, &outliers));
     o.json("outliers", outliers_json(outliers));
     if (f.gradients) {
-        const NormPair g = eval_gradients(&m, text.in.x.data(), text.n, T, tokens_at_once());
+        const NormPair g = eval_gradients(&m, text.predicted);
         o.json("gradients", report_gradients(g));
     }
     if (!f.json.empty()) { file_write(f.json, o.all() + "\n"); }

@@ -44,21 +44,27 @@ inline int snap_window(const Evict& e) {
     return std::max(1, window);
 }
 
-// A query head as the reference has it, which sees what the run leaves it.
-struct EvalHead : ref::Head<Attn, Bias, Pe> {
+// What a run leaves of the keys that a query sees, and of their weights.
+struct KeysLeft {
+    Stream stream;
+    Evict evict;
+    std::vector<Edit> edits;
+};
+
+// The same in a layer.
+struct LayerLeft {
     const Stream& stream;
     const Evict& evict;
     const std::vector<Edit>& edits;
-    const std::vector<double>& angles;           // of the pairs of channels that turn, or empty
-    const std::vector<char>* kept;               // by row of the prompt; NULL: not decided yet
     int l;
     int skip;                                    // rows before the first token's
-    Host turned;           // (HS) the query as the first n keys and the learned key meet it
+    std::vector<double> angles;                  // of the pairs of channels that turn, or empty
+};
 
-    EvalHead(const ref::Head<Attn, Bias, Pe>& head, const Stream& stream, const Evict& evict,
-             const std::vector<Edit>& edits, const std::vector<double>& angles, int l, int skip)
-        : ref::Head<Attn, Bias, Pe>(head), stream(stream), evict(evict), edits(edits),
-          angles(angles), kept(NULL), l(l), skip(skip) {}
+// A query head as the reference has it, which sees what the run leaves it.
+struct EvalHead : ref::Head<Attn, Bias, Pe>, LayerLeft {
+    const std::vector<char>* kept = NULL;        // by row of the prompt; NULL: not decided yet
+    Host turned = {};      // (HS) the query as the first n keys and the learned key meet it
 
     // Tells whether the edit names the weight of key j in row t; token 0 is the extra key, or the
     // sink token. It never names that of the query's own key, because the row would be empty.
@@ -204,13 +210,7 @@ inline std::vector<double> evict_scores(const Evict& e, const std::vector<double
 
 // Returns 1 for the rows that stay: the `kept` highest scores, and of equal ones the earlier.
 inline std::vector<char> evict_choose(const Evict& e, const std::vector<double>& score) {
-    std::vector<int> order(e.prompt);
-    for (int j = 0; j < e.prompt; j++) {
-        order[j] = j;
-    }
-    auto higher = [&](int a, int b) { return score[a] > score[b]; };
-    std::stable_sort(order.begin(), order.end(), higher);
-
+    const auto order = largest_first(e.prompt, [&](int j) { return score[j]; });
     std::vector<char> kept(e.prompt);
     for (int k = 0; k < e.kept; k++) {
         kept[order[k]] = 1;
@@ -231,15 +231,9 @@ inline std::vector<double> layer_angles(const Model* m, int l) {
 }
 
 // Attention of one layer in host memory: what it reads and what it computes.
-struct EvalAttention {
-    const Stream& stream;
-    const Evict& evict;
-    const std::vector<Edit>& edits;
-    int l;
+struct EvalAttention : LayerLeft {
     AttnShape s;
-    int skip;                                    // rows before the first token's
     bool column;                                 // a column counts: some output depends on it
-    std::vector<double> angles;
     Host qkv;
     Host k_star;
     Host v_star;
@@ -247,12 +241,9 @@ struct EvalAttention {
     Host stat;                                   // (B, NH, T, 2)
     std::vector<ref::HeadSums> given;            // (B, NH)
 
-    EvalAttention(const Model* m, int l, const Stream& stream, const Evict& evict,
-                  const std::vector<Edit>& edits)
-        : stream(stream), evict(evict), edits(edits), l(l), s(attn_shape(m, l)),
-          skip(m->sizes.bias.token),
-          column(Bias::column && !s.plain && !column_has_no_effect(m->arch)),
-          angles(layer_angles(m, l)) {
+    EvalAttention(const Model* m, const LayerLeft& left)
+        : LayerLeft(left), s(attn_shape(m, l)),
+          column(Bias::column && !s.plain && !column_has_no_effect(m->arch)) {
         const Arch& c = m->arch;
         const size_t N = rows(m);
         const size_t stars = (size_t)bias_rows(c) * c.HS;
@@ -272,14 +263,12 @@ struct EvalAttention {
         const acc* k_at = k_star.empty() ? NULL : k_star.data();
         const acc* v_at = v_star.empty() ? NULL : v_star.data();
         const ref::Head<Attn, Bias, Pe> plain(qkv.data(), { k_at, v_at }, b, h, s);
-        return EvalHead(plain, stream, evict, edits, angles, l, skip);
+        return { plain, *this };
     }
 
     // Computes query t of a head of sequence b. A becomes its weights.
     void query(EvalHead* head, int b, int t, Host* A) {
-        const size_t bh = (size_t)b * s.NH + head->h;
-        const size_t token = (size_t)b * s.T + t;
-        acc* out = &att[(token * s.NH + head->h) * s.HS];
+        acc* out = &att[ref::head_at(b, t, head->h, s)];
         acc st[2];
         head->weights(t, A, st);
         for (int j = 0; j <= s.T; j++) {
@@ -289,8 +278,8 @@ struct EvalAttention {
         }
         std::vector<double> weights(A->begin(), A->end());
         if (!column) { weights[s.T] = 0; }
-        given[bh].add(weights, t, s.T, skip);
-        memcpy(&stat[(bh * s.T + t) * 2], st, sizeof st);
+        given[b * s.NH + head->h].add(weights, t, s.T, skip);
+        memcpy(&stat[ref::stat_at(b, t, head->h, s)], st, sizeof st);
     }
 
     // Tells whether the weights of query t count for what stays.
@@ -332,9 +321,9 @@ struct EvalAttention {
 
 // Computes attention of layer l with what the change leaves a query: act_qkv -> act_att, act_stat.
 // Adds what every head gave the tokens, one for each sequence and head, to `seen`.
-inline void eval_attention(Model* m, int l, const Stream& stream, const Evict& evict,
-                           const std::vector<Edit>& edits, std::vector<HeadMetrics>* seen) {
-    EvalAttention a(m, l, stream, evict, edits);
+inline void eval_attention(Model* m, int l, const KeysLeft& left, std::vector<HeadMetrics>* seen) {
+    EvalAttention a(m, { left.stream, left.evict, left.edits, l, sink_rows(m),
+                         layer_angles(m, l) });
     const int KV = a.s.KV;
     #pragma omp parallel for schedule(dynamic)
     for (int bg = 0; bg < a.s.B * KV; bg++) {
@@ -342,7 +331,7 @@ inline void eval_attention(Model* m, int l, const Stream& stream, const Evict& e
     }
 
     host_write(act_att(m, l), a.att);
-    ops::to_device(act_stat(m, l), a.stat.data(), a.stat.size() * sizeof(acc));
+    copy_to_device(act_stat(m, l), a.stat);
 
     const int tokens = a.s.T - a.skip;
     const size_t first = seen->size();

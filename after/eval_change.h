@@ -9,10 +9,7 @@ stage (Model::around).
 #include "eval_quantize.h"
 
 // What a run does around the stages.
-struct Change {
-    std::vector<Edit> edits;
-    Stream stream;
-    Evict evict;
+struct Change : KeysLeft {
     Bits bits;
     bool record = false;                 // a plain run, which collects what means are made of
     std::vector<HeadMetrics> seen;       // where it sees less: of each head and sequence
@@ -27,58 +24,41 @@ struct Change {
     }
 };
 
-// The tensor that a layer leaves at a place, and which of its columns are meant: see Rows.
+// The tensor that a layer leaves at a place; what is meant is x - base, if that is not NULL.
 struct PlaceTensor {
     real* x;
     const real* base;
-    int stride;
-    int offset;
-    int width;
-    int group;
+    Columns columns;
 };
 
 // Returns the tensor of a place of layer l. A and pe have none: they are edited in attention and in
 // the weights.
 inline PlaceTensor place_tensor(const Model* m, Place place, int l) {
     const Sizes& d = m->sizes;
-    const int C = d.C;
-    const int G = d.gate_width;
-    const int W = d.qkv_width;
-    const int HS = d.HS;
-    const int queries = d.q_width;
-    const int keys = d.kv_width;
-    const int values_at = d.qk_width;
+    const long C = d.C;
+    const long W = d.qkv_width;
+    const long HS = d.HS;
     real* qkv = act_qkv(m, l);
     real* before = act_x(m, 2 * l);
     real* between = act_x(m, 2 * l + 1);
     real* after = act_x(m, 2 * l + 2);
     switch (place) {
-        case PLACE_q:    return { qkv, NULL, W, 0, queries, HS };
-        case PLACE_k:    return { qkv, NULL, W, queries, keys, HS };
-        case PLACE_v:    return { qkv, NULL, W, values_at, keys, HS };
-        case PLACE_head: return { act_att(m, l), NULL, queries, 0, queries, HS };
-        case PLACE_gate: return { act_gate(m, l), NULL, G, 0, G, gates_per_head(m) };
-        case PLACE_attn: return { between, before, C, 0, C, 1 };
-        case PLACE_mlp:  return { after, between, C, 0, C, 1 };
-        case PLACE_h:    return { after, NULL, C, 0, C, 1 };
+        case PLACE_q:    return { qkv, NULL, { W, 0, d.q_width, HS } };
+        case PLACE_k:    return { qkv, NULL, { W, d.q_width, d.kv_width, HS } };
+        case PLACE_v:    return { qkv, NULL, { W, d.qk_width, d.kv_width, HS } };
+        case PLACE_head: return { act_att(m, l), NULL, { d.q_width, 0, d.q_width, HS } };
+        case PLACE_gate:
+            return { act_gate(m, l), NULL, { d.gate_width, 0, d.gate_width, gates_per_head(m) } };
+        case PLACE_attn: return { between, before, { C, 0, C, 1 } };
+        case PLACE_mlp:  return { after, between, { C, 0, C, 1 } };
+        case PLACE_h:    return { after, NULL, { C, 0, C, 1 } };
         default:         return {};
     }
 }
 
-// Returns the columns of a place in x, a copy of its tensor in host memory, minus `base` if there
-// is one.
-inline Rows place_rows(const Model* m, const PlaceTensor& p, Host* x, const Host* base = NULL) {
-    Rows r;
-    r.x = x;
-    r.base = base;
-    r.B = m->B;
-    r.T = m->T;
-    r.skip = m->sizes.bias.token;
-    r.stride = p.stride;
-    r.offset = p.offset;
-    r.width = p.width;
-    r.group = p.group;
-    return r;
+// Returns these columns of x, a copy of a tensor in host memory, minus `base` if there is one.
+inline Rows rows_of(const Model* m, const Columns& columns, Host* x, const Host* base = NULL) {
+    return { columns, x, base, m->B, m->T, sink_rows(m) };
 }
 
 inline void edit_or_record(Change* e, Edit* edit, int l, const Rows& r) {
@@ -97,9 +77,9 @@ inline void change_gate(Change* e, Model* m, int l) {
     const Sizes& d = m->sizes;
     const size_t N = rows(m);
     const PlaceTensor p = place_tensor(m, PLACE_gate, l);
-    Host g = host_read(p.x, N * p.stride);
+    Host g = host_read(p.x, N * p.columns.stride);
     for (auto& x : g) { x = sigmoid_(x); }
-    for (Edit* edit : edits) { edit_or_record(e, edit, l, place_rows(m, p, &g)); }
+    for (Edit* edit : edits) { edit_or_record(e, edit, l, rows_of(m, p.columns, &g)); }
     if (e->record) { return; }
     Host att = host_read(act_att(m, l), N * d.q_width);
     const bool by_head = gates_per_head(m) == 1;
@@ -111,10 +91,10 @@ inline void change_gate(Change* e, Model* m, int l) {
 inline void change_edit(Change* e, Model* m, Edit* edit, int l) {
     const PlaceTensor p = place_tensor(m, edit->place, l);
     if (!p.x) { return; }
-    const size_t n = (size_t)rows(m) * p.stride;
+    const size_t n = rows(m) * p.columns.stride;
     Host x = host_read(p.x, n);
     const Host base = host_read(p.base, n);
-    edit_or_record(e, edit, l, place_rows(m, p, &x, p.base ? &base : NULL));
+    edit_or_record(e, edit, l, rows_of(m, p.columns, &x, p.base ? &base : NULL));
     if (!e->record) { host_write(p.x, x); }
 }
 
@@ -135,7 +115,7 @@ inline void change_edits(Change* e, Model* m, StageRole stage, int l, bool befor
 inline void change_kv(Change* e, Model* m, int l) {
     Host x = host_read(act_qkv(m, l), (size_t)rows(m) * m->sizes.qkv_width);
     for (Place place : { PLACE_k, PLACE_v }) {
-        const Rows r = place_rows(m, place_tensor(m, place, l), &x);
+        const Rows r = rows_of(m, place_tensor(m, place, l).columns, &x);
         bits_apply(&e->bits, PLACES[place].name, l, r, e->bits.kv, true);
     }
     if (!e->bits.calibrating) { host_write(act_qkv(m, l), x); }
@@ -146,9 +126,9 @@ inline void change_kv(Change* e, Model* m, int l) {
 inline Host change_input(Change* e, Model* m, const Stage& stage, StageInput input, int l) {
     const int width = input.width;
     const Host was = host_read(input.x, (size_t)rows(m) * width);
-    const PlaceTensor all = { input.x, NULL, width, 0, width, width };
     Host x = was;
-    bits_apply(&e->bits, stage.name, l, place_rows(m, all, &x), e->bits.inputs, false);
+    const Rows all = rows_of(m, { width, 0, width, width }, &x);
+    bits_apply(&e->bits, stage.name, l, all, e->bits.inputs, false);
     host_write(input.x, x);
     return was;
 }
@@ -163,7 +143,7 @@ inline void change_stage(Change* e, Model* m, const Stage& stage, int l) {
     if (e->bits.inputs) { input = stage.reads(m, l); }
     if (input.x) { was = change_input(e, m, stage, input, l); }
     if (attention && e->sees_less()) {
-        eval_attention(m, l, e->stream, e->evict, e->edits, &e->seen);
+        eval_attention(m, l, *e, &e->seen);
     } else {
         stage.forward(m, l);
     }

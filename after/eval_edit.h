@@ -8,6 +8,7 @@ Layers, heads and channels count from 0, tokens from 1, as in probe.
 #include <limits.h>
 #include <map>
 #include "../core/train_sink.h"
+#include "vectors.h"
 
 // ---- sets of layers, tokens, channels: 3   1,4   2..5   2..   * (all)   top2 (the two largest)
 struct Picks {
@@ -42,7 +43,7 @@ struct Picks {
 // Reads top2. Returns false for another text.
 inline bool picks_top(const std::string& text, Picks* p) {
     long top = 0;
-    const bool number = text.compare(0, 3, "top") == 0 && parse_long(text.substr(3), &top);
+    const bool number = starts_with(text, "top") && parse_long(text.substr(3), &top);
     if (!number || top < 1 || top >= 1 << 20) { return false; }
     p->top = top;
     return true;
@@ -52,7 +53,7 @@ inline bool picks_top(const std::string& text, Picks* p) {
 inline bool range_parse(const std::string& word, std::pair<long, long>* range) {
     const size_t dots = word.find("..");
     std::string upper = word;
-    if (dots != std::string::npos) { upper = word.substr(dots + 2); }
+    if (dots != word.npos) { upper = word.substr(dots + 2); }
     long a = 0;
     long b = LONG_MAX;
     if (!parse_long(word.substr(0, dots), &a) || a < 0) { return false; }
@@ -84,29 +85,31 @@ typedef std::vector<acc> Host;
 // Reads n numbers from the device; none if x is NULL.
 inline Host host_read(const real* x, size_t n) {
     if (!x) { return Host(); }
-    std::vector<real> raw(n);
-    ops::to_host(raw.data(), x, n * sizeof(real));
+    const std::vector<real> raw = copy_to_host(x, n);
     return Host(raw.begin(), raw.end());
 }
 
 inline void host_write(real* x, const Host& host) {
-    const std::vector<real> raw(host.begin(), host.end());
-    ops::to_device(x, raw.data(), raw.size() * sizeof(real));
+    copy_to_device(x, std::vector<real>(host.begin(), host.end()));
 }
 
+// Which columns of a tensor's rows are meant.
+struct Columns {
+    long stride;                                 // from row to row
+    long offset;                                 // of the first column
+    long width;
+    long group;                                  // channels that a set counts as one: 1, or HS
+};
+
 // (B, T, width) numbers of an array in host memory.
-struct Rows {
+struct Rows : Columns {
     Host* x;
     const Host* base;                            // if not NULL, what is meant is x - base
     int B;
     int T;
     int skip;                                    // the row of the first token
-    int stride;                                  // from row to row
-    int offset;                                  // of the first column
-    int width;
-    int group;                                   // channels that a set counts as one: 1, or HS
 
-    size_t at(int b, int t, int c) const { return ((size_t)b * T + t) * stride + offset + c; }
+    size_t at(long b, int t, int c) const { return (b * T + t) * stride + offset + c; }
     acc get(size_t i) const         { return base ? (*x)[i] - (*base)[i] : (*x)[i]; }
     void set(size_t i, acc v) const { (*x)[i] = base ? (*base)[i] + v : v; }
 };
@@ -170,10 +173,10 @@ inline bool edit_value(const std::string& text, Edit* e) {
         e->how = EDIT_MASK;
         return e->place == PLACE_A;
     }
-    if (text.compare(0, 4, "from") == 0) {
+    if (starts_with(text, "from")) {
         e->how = EDIT_FROM;
         const size_t at = text.find_first_not_of(' ', 4);
-        if (at == std::string::npos) { return false; }
+        if (at == text.npos) { return false; }
         return parse_long(text.substr(at), &e->from) && e->from >= 1;
     }
     if (text[0] == 'x') {
@@ -184,7 +187,7 @@ inline bool edit_value(const std::string& text, Edit* e) {
 }
 
 [[noreturn]] inline void edit_wrong(const std::string& text, const std::string& wanted) {
-    die(EXIT_USER, "--edit: got '" + text + "', wanted " + wanted,
+    die("--edit: got '" + text + "', wanted " + wanted,
         "for example --edit 'h:2:1:top2=0'");
 }
 
@@ -221,7 +224,7 @@ inline Edit edit_parse(const std::string& text) {
     const size_t equals = text.rfind('=');
     const std::vector<std::string> part = split(text.substr(0, equals), ':');
     const int place = part.empty() ? -1 : place_named(part[0]);
-    if (equals == std::string::npos || place < 0) {
+    if (equals == text.npos || place < 0) {
         edit_wrong(text, "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE with a place of: " + place_names());
     }
     Edit e;
@@ -255,14 +258,9 @@ inline std::vector<char> edit_channels(const Edit& e, const Rows& r, int b, int 
         for (int c = 0; c < r.width; c++) { means[c] = e.channels.has(c / r.group); }
         return means;
     }
-    std::vector<int> order(r.width);
-    for (int c = 0; c < r.width; c++) { order[c] = c; }
-    auto larger = [&](int i, int j) {
-        return std::fabs(r.get(r.at(b, t, i))) > std::fabs(r.get(r.at(b, t, j)));
-    };
-    const int top = std::min(e.channels.top, r.width);
-    std::partial_sort(order.begin(), order.begin() + top, order.end(), larger);
-    for (int k = 0; k < top; k++) { means[order[k]] = 1; }
+    const auto size = [&](int c) { return std::fabs(r.get(r.at(b, t, c))); };
+    const std::vector<int> order = largest_first(r.width, size);
+    for (int k = 0; k < e.channels.top && k < r.width; k++) { means[order[k]] = 1; }
     return means;
 }
 
@@ -276,7 +274,7 @@ inline void edit_row(const Edit& e, int l, const Rows& r, int b, int t, const Ho
         if (e.how == EDIT_SCALE)  { r.set(i, e.value * r.get(i)); }
         if (e.how == EDIT_FROM)   { r.set(i, from[c]); }
         if (e.how == EDIT_MEAN) {
-            const double sum = e.sums.at(l)[(size_t)t * r.width + c];
+            const double sum = e.sums.at(l)[t * r.width + c];
             r.set(i, sum / e.count);
         }
     }
@@ -300,11 +298,11 @@ inline void edit_apply(const Edit& e, int l, const Rows& r) {
 // Adds what is there to the sums that a mean is made of.
 inline void edit_record(Edit* e, int l, const Rows& r) {
     std::vector<double>& sum = e->sums[l];
-    sum.resize((size_t)r.T * r.width);
+    sum.resize(r.T * r.width);
     for (int b = 0; b < r.B; b++) {
         for (int t = 0; t < r.T; t++) {
             for (int c = 0; c < r.width; c++) {
-                sum[(size_t)t * r.width + c] += r.get(r.at(b, t, c));
+                sum[t * r.width + c] += r.get(r.at(b, t, c));
             }
         }
     }

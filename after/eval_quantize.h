@@ -55,12 +55,12 @@ inline double bits_round(double x, Bits::Range r, int bits, bool symmetric) {
 }
 
 // A block of numbers of one sequence: tokens [t0, t1), channels [c0, c1).
-struct BitsBlock { int b, t0, t1, c0, c1; };
+struct BitsBlock { long b, t0, t1, c0, c1; };
 
 // Calls f with the index of every number of a block.
 template <class F> void bits_each(const Rows& r, const BitsBlock& k, F f) {
-    for (int t = k.t0; t < k.t1; t++) {
-        for (int c = k.c0; c < k.c1; c++) {
+    for (long t = k.t0; t < k.t1; t++) {
+        for (long c = k.c0; c < k.c1; c++) {
             f(r.at(k.b, t, c));
         }
     }
@@ -83,32 +83,27 @@ inline void bits_calibrate(Bits* q, const std::string& place, int l, Bits::Range
     found->second.high = 0.9 * found->second.high + 0.1 * here.high;
 }
 
-// Rounds one tensor of layer l. In calibration it only takes the range.
+// Rounds a block of a tensor of layer l. In calibration it only takes the range.
+inline void bits_block(Bits* q, const std::string& place, int l, const Rows& r,
+                       const BitsBlock& block, int bits, bool symmetric) {
+    Bits::Range range = bits_range(r, block);
+    if (q->calibrating) { bits_calibrate(q, place, l, range); return; }
+    if (q->scope == BITS_STATIC) { range = q->ranges.at({ place, l }); }
+    bits_each(r, block, [&](size_t i) { r.set(i, bits_round(r.get(i), range, bits, symmetric)); });
+}
+
+// Rounds one tensor of layer l, in blocks that have a range of their own.
 inline void bits_apply(Bits* q, const std::string& place, int l, const Rows& r, int bits,
                        bool symmetric) {
-    auto round = [&](const BitsBlock& block, Bits::Range range) {
-        bits_each(r, block,
-                  [&](size_t i) { r.set(i, bits_round(r.get(i), range, bits, symmetric)); });
-    };
     const int first = std::min(r.T, r.skip + q->keep);
-    for (int b = 0; b < r.B && first < r.T; b++) {
-        const BitsBlock all = { b, first, r.T, 0, r.width };
-        if (q->calibrating) {
-            bits_calibrate(q, place, l, bits_range(r, all));
-            continue;
-        }
-        if (q->scope == BITS_STATIC) {
-            round(all, q->ranges.at({ place, l }));
-            continue;
-        }
-        if (q->scope == BITS_DYNAMIC) {
-            round(all, bits_range(r, all));
-            continue;
-        }
-        for (int t = first; t < r.T; t++) {
-            for (int c = 0; c < r.width; c += r.group) {
-                const BitsBlock group = { b, t, t + 1, c, c + r.group };
-                round(group, bits_range(r, group));
+    const bool by_token = q->scope == BITS_TOKEN;
+    const long tokens = by_token ? 1 : r.T - first;      // of a block
+    const long channels = by_token ? r.group : r.width;
+    for (int b = 0; b < r.B; b++) {
+        for (long t = first; t < r.T; t += tokens) {
+            for (long c = 0; c < r.width; c += channels) {
+                const BitsBlock block = { b, t, t + tokens, c, c + channels };
+                bits_block(q, place, l, r, block, bits, symmetric);
             }
         }
     }
@@ -116,8 +111,7 @@ inline void bits_apply(Bits* q, const std::string& place, int l, const Rows& r, 
 
 // Rounds the weights of the products of all layers in place. Returns what they were.
 inline Host bits_weights(Model* m, int bits) {
-    Host was(m->num_params);
-    ops::to_host(was.data(), m->master, was.size() * sizeof(acc));
+    const Host was = copy_to_host(m->master, m->num_params);
     Host now = was;
     for (auto& t : m->tensors) {
         if (!ends_with(t.name, "proj.weight")) { continue; }

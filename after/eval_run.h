@@ -4,13 +4,13 @@ the gradients in it.
 */
 #ifndef EVAL_RUN_H
 #define EVAL_RUN_H
-#include "../core/measure.h"
 #include "eval_change.h"
+#include "sequences.h"
 
 struct EvalRun {
     std::string kind;                            // plain, stream, evict, ..
     std::string name;                            // what of it
-    Change change;
+    Change change = {};
     int from = 0;                                // the first token, from 0, whose prediction counts
 
     bool plain() const { return kind == "plain"; }
@@ -19,122 +19,79 @@ struct EvalRun {
 // What a run gave.
 struct EvalResult {
     std::vector<double> losses;                  // (n, T) of predicting the next token
-    Metrics metrics;                             // if measured
-    std::vector<HeadMetrics> heads;              // else what each head gave the tokens it still saw
-    bool measured = false;                       // false: it sees less than the metrics assume
-    bool sums_to_one = true;
-    SinkAt sink_at;
+    Metrics metrics;                             // where it sees less than they assume, only what
+    SinkAt sink_at;                              // each head gave the tokens that it still saw
 };
 
 // The threshold of Sink_k, that of a run of training.
 static const double EVAL_EPS = 0.3;
 
 // Writes into the learned positions what the edits of pe say. Each reads them as they were:
-// 'pe:1=from 5;pe:5=from 1' swaps two. Returns what the weights were, empty if there is no such
-// edit.
+// 'pe:1=from 5;pe:5=from 1' swaps two. Returns what the weights were.
 inline Host edit_positions(Model* m, const std::vector<Edit>& edits) {
-    Host was;
-    Host now;
+    const Host was = copy_to_host(m->master, m->num_params);
+    Host now = was;
     const int C = m->arch.C;
-    const int skip = m->sizes.bias.token;
-    const int T = m->arch.T + skip;
+    const long at = m->weights.wpe - m->params_memory;
+    const Columns all = { C, at, C, 1 };
     for (auto& e : edits) {
         if (e.place != PLACE_pe) { continue; }
-        if (was.empty()) {
-            was.resize(m->num_params);
-            ops::to_host(was.data(), m->master, was.size() * sizeof(acc));
-            now = was;
+        Host x = was;
+        edit_apply(e, 0, { all, &x, NULL, 1, m->arch.T + sink_rows(m), sink_rows(m) });
+        for (size_t i = 0; i < x.size(); i++) {
+            if (x[i] != was[i]) { now[i] = x[i]; }
         }
-        for (auto& t : m->tensors) {
-            if (t.name != "model.embed_positions.weight") { continue; }
-            Host rows(was.begin() + t.at, was.begin() + t.at + t.count);
-            edit_apply(e, 0, { &rows, NULL, 1, T, skip, C, 0, C, 1 });
-            for (long i = 0; i < t.count; i++) {
-                const bool edited = rows[i] != was[t.at + i];
-                if (edited) { now[t.at + i] = rows[i]; }
-            }
-        }
-        model_set_weights(m, now.data());
     }
+    model_set_weights(m, now.data());
     return was;
 }
 
-// Copies the losses of the batch that is loaded, whose first sequence is number `first`.
-inline void keep_losses(EvalResult* r, Model* m, int first, int T) {
-    const int skip = m->sizes.bias.token;
-    const std::vector<acc> x = model_losses(m);
-    for (int b = 0; b < m->B; b++) {
-        double* to = &r->losses[(size_t)(first + b) * T];
-        for (int t = 0; t < T; t++) { to[t] = x[(size_t)b * m->T + skip + t]; }
-    }
-}
-
-// Runs the model on n sequences, batch by batch, where the metrics cannot be measured.
-inline void eval_forward(EvalResult* r, Model* m, const int* seqs, int n, int T, int batch_tokens) {
-    const int most = std::max(1, std::min(n, batch_tokens / T));
-    for (int i = 0; i < n; i += most) {
-        if (measure_progress) { measure_progress(i, n); }
-        const int chunk = std::min(most, n - i);
-        const long count = model_load(m, seqs + (size_t)i * (T + 1), chunk, T);
-        model_forward(m, count, 0);
-        keep_losses(r, m, i, T);
-    }
-}
-
-// Runs a changed model on n sequences of T + 1 tokens, at most batch_tokens tokens at a time, then
-// restores it.
-inline EvalResult eval_run(Model* m, Change* e, const int* seqs, int n, int T, int batch_tokens) {
+// Runs a changed model on the sequences, then restores it.
+inline EvalResult eval_run(Model* m, Change* e, const Sequences& text) {
     EvalResult r;
-    r.losses.resize((size_t)n * T);
-    r.measured = !e->sees_less();
-    r.sums_to_one = attn_sums_to_one<Attn>(m->arch.attn_alpha);
+    const auto keep = [&](int) {
+        const std::vector<acc> x = model_losses(m);
+        for (int b = 0; b < m->B; b++) {
+            const acc* losses = &x[(size_t)b * m->T + sink_rows(m)];
+            r.losses.insert(r.losses.end(), losses, losses + text.T);
+        }
+    };
     Host was;
     const int bits = e->bits.weights;
     if (bits && !e->bits.calibrating) { was = bits_weights(m, bits); }
-    if (!e->record && !e->edits.empty()) { was = edit_positions(m, e->edits); }
+    const bool positions = m->weights.wpe && !e->edits.empty();
+    if (!e->record && positions) { was = edit_positions(m, e->edits); }
     m->stage_hook = [e](Model* m, const Stage& stage, int l) { change_stage(e, m, stage, l); };
     e->seen.clear();
-    if (r.measured) {
-        const auto keep = [&](int first) { keep_losses(&r, m, first, T); };
-        r.metrics = measure(m, seqs, n, T, batch_tokens, keep);
-        r.heads = r.metrics.heads;
+    if (e->sees_less()) {
+        each_batch(m, text, [&](int first, long count) {
+            model_forward(m, count, 0);
+            keep(first);
+        });
+        r.metrics.heads = e->seen;
+        r.metrics.sums_to_one = attn_sums_to_one<Attn>(m->arch.attn_alpha);
     } else {
-        eval_forward(&r, m, seqs, n, T, batch_tokens);
-        r.heads = e->seen;
+        r.metrics = measure(m, text.x, text.n, text.T, text.at_once, keep);
     }
     m->stage_hook = nullptr;
     if (!was.empty()) { model_set_weights(m, was.data()); }
     if (e->record) {
-        for (auto& edit : e->edits) { edit.count += n; }
+        for (auto& edit : e->edits) { edit.count += text.n; }
     }
     return r;
 }
 
-// What is predicted: n sequences, x (n, T + 1). A target that no loss asks for is there as ~id;
-// within a prefix nothing is predicted.
-struct Asked {
-    const int* x;
-    int n;
-    int T;
-    int prefix;
-
-    bool operator()(int i, int t) const {
-        const int target = t + 1;
-        return target >= prefix && x[(size_t)i * (T + 1) + target] >= 0;
-    }
-};
-
 // Returns the mean over sequences of their mean loss over the targets from a to b (not included),
 // minus that of `other` if it is not NULL. Sequences without such a target are left out.
-inline Mean eval_mean(const std::vector<double>& losses, const std::vector<double>* other,
-                      const Asked& asked, int a, int b) {
+inline Mean eval_mean(const Model* m, const Sequences& text, const std::vector<double>& losses,
+                      const std::vector<double>* other, int a, int b) {
     std::vector<double> means;
-    for (int i = 0; i < asked.n; i++) {
+    for (int i = 0; i < text.n; i++) {
         double sum = 0;
         double count = 0;
         for (int t = a; t < b; t++) {
-            if (!asked(i, t)) { continue; }
-            const size_t at = (size_t)i * asked.T + t;
+            if (!target_counts(m, text.from(i), t, false)) { continue; }
+            const size_t at = (size_t)i * text.T + t;
             double loss = losses[at];
             if (other) { loss -= (*other)[at]; }
             sum += loss;
@@ -145,12 +102,11 @@ inline Mean eval_mean(const std::vector<double>& losses, const std::vector<doubl
     return mean_of(means);
 }
 
-// Outliers of the stream after each layer, by token: [0] the first, [1] the others.
+// Outliers of the stream after each layer, (L): means over the sequences.
 struct Outliers {
-    int sequences = 0;
-    std::vector<double> largest;                 // (L) sum over sequences of max |h|
-    std::vector<double> kurtosis[2];             // (L) sums over sequences, of the others' mean
-    std::vector<double> share[2];                // likewise
+    std::vector<double> largest;                 // max |h|
+    NormPair kurtosis;
+    NormPair share;
 };
 
 // Statistics of one row of channels.
@@ -160,95 +116,83 @@ struct RowOutliers {
     double share = 0;                            // of channels more than 6 s away from the mean
 };
 
-// Returns the statistics of a row of C channels. The kurtosis is m4 / (s^4 + 1e-6) with the
-// unbiased variance s^2 (Bondarenko et al. 2023).
-inline RowOutliers row_outliers(const acc* h, int C) {
+// Returns the statistics of a row of channels. The kurtosis is m4 / (s^4 + 1e-6) with the unbiased
+// variance s^2 (Bondarenko et al. 2023).
+inline RowOutliers row_outliers(const Vector& h) {
+    const double C = h.size();
     RowOutliers row;
     double mean = 0;
     double squares = 0;
     double fourth = 0;
-    for (int c = 0; c < C; c++) {
-        mean += h[c] / (double)C;
-        row.largest = std::max(row.largest, fabs((double)h[c]));
+    for (double x : h) {
+        mean += x / C;
+        row.largest = std::max(row.largest, fabs(x));
     }
-    for (int c = 0; c < C; c++) {
-        const double d = h[c] - mean;
-        squares += d * d / (C - 1.0);
+    for (double x : h) {
+        const double d = x - mean;
+        squares += d * d / (C - 1);
         fourth += d * d * d * d / C;
     }
-    for (int c = 0; c < C; c++) {
-        const bool far = fabs(h[c] - mean) > 6 * sqrt(squares);
-        if (far) { row.share += 1.0 / C; }
+    for (double x : h) {
+        const bool far = fabs(x - mean) > 6 * sqrt(squares);
+        if (far) { row.share += 1 / C; }
     }
     row.kurtosis = fourth / (squares * squares + 1e-6);
     return row;
 }
 
-// Adds the stream after layer l of the batch that is loaded.
-inline void outliers_add(Outliers* o, const Model* m, int l) {
-    const int C = m->arch.C;
-    const int T = m->T;
-    const int skip = m->sizes.bias.token;
-    const Host x = host_read(act_x(m, 2 * l + 2), (size_t)rows(m) * C);
-    for (auto* v : { &o->largest, &o->kurtosis[0], &o->kurtosis[1], &o->share[0], &o->share[1] }) {
-        v->resize(m->arch.L);
-    }
+// Adds the stream after layer l of the loaded batch, of n sequences in all.
+inline void outliers_add(Outliers* o, const Model* m, int l, int n) {
+    const HostRows h(m, act_x(m, 2 * l + 2));
+    Vector kurtosis;
+    Vector share;
+    o->largest.resize(m->arch.L);
     for (int b = 0; b < m->B; b++) {
         double top = 0;
-        for (int t = skip; t < T; t++) {
-            const RowOutliers row = row_outliers(&x[((size_t)b * T + t) * C], C);
-            const bool other = t > skip;
-            const double weight = other ? 1.0 / (T - skip - 1) : 1;
-            o->kurtosis[other][l] += weight * row.kurtosis;
-            o->share[other][l] += weight * row.share;
-            top = std::max(top, row.largest);
+        for (int t = 0; t < m->T; t++) {
+            const RowOutliers row = row_outliers(h.row((long)b * m->T + t));
+            kurtosis.push_back(row.kurtosis);
+            share.push_back(row.share);
+            if (t >= sink_rows(m)) { top = std::max(top, row.largest); }
         }
-        o->largest[l] += top;
+        o->largest[l] += top / n;
     }
-    const bool last = l == m->arch.L - 1;
-    if (last) { o->sequences += m->B; }
+    add_rows(&o->kurtosis, l, m, kurtosis, n);
+    add_rows(&o->share, l, m, share, n);
 }
 
 // Describes the worst layer of each statistic.
 inline std::string outliers_text(const Outliers& o) {
-    const auto worst = [&](const std::vector<double>& sums) {
-        return *std::max_element(sums.begin(), sums.end()) / o.sequences;
+    const auto worst = [](const std::vector<double>& x) {
+        return *std::max_element(x.begin(), x.end());
     };
     std::string text = strf("largest %.4g, kurtosis ", worst(o.largest));
-    text += strf("%.4g first, ", worst(o.kurtosis[0]));
-    text += strf("%.4g others, channels beyond 6 sigma ", worst(o.kurtosis[1]));
-    text += strf("%.3g%% first, ", 100 * worst(o.share[0]));
-    return text + strf("%.3g%% others", 100 * worst(o.share[1]));
+    text += strf("%.4g first, ", worst(o.kurtosis.first));
+    text += strf("%.4g others, channels beyond 6 sigma ", worst(o.kurtosis.rest));
+    text += strf("%.3g%% first, ", 100 * worst(o.share.first));
+    return text + strf("%.3g%% others", 100 * worst(o.share.rest));
 }
 
 // ---- gradients
 
 // Returns how large the gradient of the loss is in the stream before each layer, and at its end:
-// means over n sequences of its norm at the first token, and of its mean norm at the others (of the
-// sum of a sequence's losses). The model has memory for gradients.
-inline NormPair eval_gradients(Model* m, const int* seqs, int n, int T, int batch_tokens) {
+// means over the sequences of its norm at the first token, and of its mean norm at the others (of
+// the sum of a sequence's losses). The model has memory for gradients.
+inline NormPair eval_gradients(Model* m, const Sequences& text) {
     const int C = m->arch.C;
-    const int skip = m->sizes.bias.token;
-    const int most = std::max(1, batch_tokens / T);
-    const size_t most_rows = (size_t)std::min(most, n) * (T + skip);
     NormPair g;
-    acc* norms = (acc*)ops::device_malloc(most_rows * sizeof(acc));
-    const auto add = [&](int l) {
-        const size_t N = rows(m);
-        ops::row_norms(norms, m->acts.dx, C, C, 1, N);
-        std::vector<acc> lengths(N);
-        ops::to_host(lengths.data(), norms, N * sizeof(acc));
-        norms_add(&g, l, lengths.data(), m->B, m->T, 1, skip, n);
-    };
-    for (int i = 0; i < n; i += most) {
-        const int chunk = std::min(most, n - i);
+    each_batch(m, text, [&](int, long) {
+        const int N = rows(m);
+        acc* norms = device_array<acc>(N);
         model_zero(m);
-        model_load(m, seqs + (size_t)i * (T + 1), chunk, T);
         model_layers(m);
         model_lm_head(m, 1);
-        model_backward(m, false, add);
-    }
-    ops::device_free(norms);
+        model_backward(m, false, [&](int l) {
+            ops::row_norms(norms, m->acts.dx, C, C, 1, N);
+            add_rows(&g, l, m, copy_to_host(norms, N), text.n);
+        });
+        ops::device_free(norms);
+    });
     return g;
 }
 #endif // EVAL_RUN_H

@@ -10,21 +10,7 @@ eigenvalues are found by products with vectors (Lanczos 1950).
 #ifndef FORM_H
 #define FORM_H
 #include "../core/operations.h"
-
-typedef std::vector<double> Vector;
-
-inline double dot(const Vector& a, const Vector& b) {
-    double sum = 0;
-    for (size_t i = 0; i < a.size(); i++) { sum += a[i] * b[i]; }
-    return sum;
-}
-
-inline double length(const Vector& x) { return sqrt(dot(x, x)); }
-
-// y += a x
-inline void add_multiple(Vector* y, double a, const Vector& x) {
-    for (size_t i = 0; i < x.size(); i++) { (*y)[i] += a * x[i]; }
-}
+#include "vectors.h"
 
 struct Matrix {
     long cols = 0;
@@ -134,12 +120,8 @@ inline Eigen small_eigen(std::vector<Vector> a) {
             for (size_t q = p + 1; q < n; q++) { jacobi_turn(&a, &v, p, q); }
         }
     }
-    std::vector<size_t> order;
-    for (size_t i = 0; i < n; i++) { order.push_back(i); }
-    std::sort(order.begin(), order.end(),
-              [&](size_t i, size_t j) { return fabs(a[i][i]) > fabs(a[j][j]); });
     Eigen e;
-    for (size_t i : order) {
+    for (int i : largest_first(n, [&](int i) { return fabs(a[i][i]); })) {
         e.values.push_back(a[i][i]);
         Vector column;
         for (auto& row : v) { column.push_back(row[i]); }

@@ -7,6 +7,7 @@ after/score.cpp -- the command score: how likely a model finds given texts. Mult
 An item that cannot be scored, such as a continuation without a token of its own, is named, counted
 and left out.
 */
+#include <map>
 #include "../core/kv_cache.h"
 #include "../dataloader.h"
 #include "../log.h"
@@ -18,6 +19,7 @@ and left out.
 #include "../commands/open_model.h"
 #include "../commands/probe_data.h"
 #include "score_task.h"
+#include "sequences.h"
 
 // ---- through the model
 
@@ -28,70 +30,43 @@ struct ScoreRow {
     ScoreRequest* request;
 };
 
-// lm_head on at most R rows at a time, and what comes back to host memory.
-struct ScoreHead {
-    Model* m;
-    bool greedy;                                 // also the likeliest token of each row
-    real* device;                                // (R, C) rows that lm_head reads
-    std::vector<real> top;                       // (N, C) all rows of the batch
-    std::vector<real> logits;                    // (R, V) if greedy
-    std::vector<acc> losses;                     // (R)
-
-    ScoreHead(Model* m, bool greedy) : m(m), greedy(greedy), losses(m->lm_head_rows) {
-        const size_t C = m->arch.C;
-        if (greedy) { logits.resize((size_t)m->lm_head_rows * m->arch.V); }
-        top.resize(rows(m) * C);
-        ops::to_host(top.data(), lm_head_input(m), top.size() * sizeof(real));
-        device = (real*)ops::device_malloc(m->lm_head_rows * C * sizeof(real));
-    }
-    ~ScoreHead() { ops::device_free(device); }
-
-    void run(const ScoreRow* heads, int n);
-    int likeliest(int i) const;
-};
-
-// Sets losses, and logits if they are asked for, of n rows.
-void ScoreHead::run(const ScoreRow* heads, int n) {
+// Adds log p of every row to its request, as many rows at a time as lm_head takes. greedy: also
+// finds whether each token is the likeliest.
+static void score_rows(Model* m, const std::vector<ScoreRow>& heads, bool greedy) {
     const size_t C = m->arch.C;
     const size_t V = m->arch.V;
-    std::vector<real> x(n * C);
-    std::vector<int> targets(n);
-    for (int i = 0; i < n; i++) {
-        std::copy_n(&top[heads[i].row * C], C, &x[i * C]);
-        targets[i] = heads[i].token;
-    }
-    ops::to_device(device, x.data(), n * C * sizeof(real));
-    ops::to_device(m->targets, targets.data(), n * sizeof(int));
-    real* all = m->acts.logits;
-    if (ops::lm_head_part && !greedy) {
-        lm_head_losses(m, m->acts.losses, device, m->targets, n);
-    } else {
-        ops::matmul_forward(all, device, m->weights.lmw, m->weights.lmb, NULL, n, C, V);
-        ops::classifier(m->acts.losses, all, m->targets, 0, m->arch.logit_cap, n, V);
-    }
-    ops::to_host(losses.data(), m->acts.losses, n * sizeof(acc));
-    if (greedy) { ops::to_host(logits.data(), all, n * V * sizeof(real)); }
-}
-
-// Returns the token of the largest logit of row i.
-int ScoreHead::likeliest(int i) const {
-    const size_t V = m->arch.V;
-    const real* row = &logits[i * V];
-    return std::max_element(row, row + V) - row;
-}
-
-// Adds log p of every row to its request.
-static void score_head(Model* m, const std::vector<ScoreRow>& heads, bool greedy) {
-    ScoreHead head(m, greedy);
+    const std::vector<real> all = copy_to_host(lm_head_input(m), rows(m) * C);
+    real* logits = m->acts.logits;
+    real* device = device_array<real>(m->lm_head_rows * C);      // what lm_head reads
     for (size_t first = 0; first < heads.size(); first += m->lm_head_rows) {
         const int n = std::min<size_t>(m->lm_head_rows, heads.size() - first);
-        head.run(&heads[first], n);
+        const ScoreRow* head = &heads[first];
+        std::vector<real> x;
+        std::vector<int> targets;
         for (int i = 0; i < n; i++) {
-            const ScoreRow& row = heads[first + i];
-            row.request->loglik -= head.losses[i];
-            if (greedy && head.likeliest(i) != row.token) { row.request->greedy = false; }
+            const real* row = &all[head[i].row * C];
+            x.insert(x.end(), row, row + C);
+            targets.push_back(head[i].token);
+        }
+        copy_to_device(device, x);
+        copy_to_device(m->targets, targets);
+        if (ops::lm_head_part && !greedy) {
+            lm_head_losses(m, m->acts.losses, device, m->targets, n);
+        } else {
+            ops::matmul_forward(logits, device, m->weights.lmw, m->weights.lmb, NULL, n, C, V);
+            ops::classifier(m->acts.losses, logits, m->targets, 0, m->arch.logit_cap, n, V);
+        }
+        const std::vector<acc> losses = copy_to_host(m->acts.losses, n);
+        const std::vector<real> found = copy_to_host(logits, greedy ? n * V : 0);
+        for (int i = 0; i < n; i++) {
+            head[i].request->loglik -= losses[i];
+            if (!greedy) { continue; }
+            const real* row = &found[i * V];
+            const bool likeliest = std::max_element(row, row + V) - row == head[i].token;
+            if (!likeliest) { head[i].request->greedy = false; }
         }
     }
+    ops::device_free(device);
 }
 
 // ---- batches
@@ -149,15 +124,6 @@ void ScoreForest::add_request(ScoreRequest* r, long root, long common, int paren
     }
 }
 
-// Scores items first .. last - 1 in one batch.
-static void score_forest(Model* m, ScoreItem* first, ScoreItem* last, bool greedy) {
-    ScoreForest forest;
-    for (ScoreItem* item = first; item < last; item++) { forest.add(item); }
-    model_load_forest(m, forest.tokens, forest.spans);
-    model_layers(m);
-    score_head(m, forest.heads, greedy);
-}
-
 // Scores requests of one length as a batch of whole sequences.
 static void score_batch(Model* m, ScoreRequest* const* first, ScoreRequest* const* last,
                         bool greedy) {
@@ -177,7 +143,7 @@ static void score_batch(Model* m, ScoreRequest* const* first, ScoreRequest* cons
         }
     }
     model_layers(m);
-    score_head(m, heads, greedy);
+    score_rows(m, heads, greedy);
 }
 
 static void score_progress(long done, long all) {
@@ -185,8 +151,8 @@ static void score_progress(long done, long all) {
     if (columns) { progress_show({ strf("%ld of %ld items", done, all) }, columns); }
 }
 
-// Scores all requests in batches of one length and at most batch_rows rows.
-static void score_whole(Model* m, ScoreTask* task, long batch_rows, bool greedy) {
+// Scores all requests in batches of one length.
+static void score_whole(Model* m, ScoreTask* task, bool greedy) {
     const size_t items = task->items.size();
     std::vector<ScoreRequest*> all;
     for (auto& item : task->items) {
@@ -200,7 +166,7 @@ static void score_whole(Model* m, ScoreTask* task, long batch_rows, bool greedy)
     size_t end = 0;
     for (size_t i = 0; i < requests; i = end) {
         const size_t n = all[i]->tokens.size();
-        const size_t most = std::max<size_t>(1, batch_rows / n);
+        const size_t most = std::max<size_t>(1, tokens_at_once() / n);
         const size_t stop = std::min(requests, i + most);
         end = i;
         while (end < stop && all[end]->tokens.size() == n) { end++; }
@@ -209,32 +175,23 @@ static void score_whole(Model* m, ScoreTask* task, long batch_rows, bool greedy)
     }
 }
 
-// Returns the rows of an item in a forest.
-static long forest_rows(const ScoreItem& item) {
-    const long common = score_common(item);
-    long n = common;
-    for (auto& r : item.requests) { n += tokens_read(r) - common; }
-    return n;
-}
-
-// Scores all requests of the task, batch_rows rows at a time, or one item.
-static void score_run(Model* m, ScoreTask* task, long batch_rows) {
+// Scores all requests of the task.
+static void score_run(Model* m, ScoreTask* task) {
     const bool greedy = task->form == SCORE_CONTINUATION;
     if (!forest_fits(m)) {
-        score_whole(m, task, batch_rows, greedy);
+        score_whole(m, task, greedy);
         return;
     }
     std::vector<ScoreItem>& items = task->items;
-    size_t end = 0;
-    for (size_t i = 0; i < items.size(); i = end) {
-        long n = 0;
-        end = i;
-        while (end < items.size() && (n < batch_rows || end == i)) {
-            n += forest_rows(items[end]);
-            end++;
-        }
+    for (size_t i = 0; i < items.size();) {
         score_progress(i, items.size());
-        score_forest(m, &items[i], items.data() + end, greedy);
+        ScoreForest forest;
+        while (i < items.size() && (int)forest.tokens.size() < tokens_at_once()) {
+            forest.add(&items[i++]);
+        }
+        model_load_forest(m, forest.tokens, forest.spans);
+        model_layers(m);
+        score_rows(m, forest.heads, greedy);
     }
 }
 
@@ -293,13 +250,10 @@ static ScoreResult score_exp(const std::string& name, double mean, double error)
 // Returns the perplexities of whole texts.
 static std::vector<ScoreResult> text_results(const ScoreTask& task) {
     std::vector<double> loss;
-    std::vector<double> bits;
     std::vector<double> words;
     std::vector<double> bytes;
     for (auto& item : task.items) {
-        const double sum = score_sum(item);
-        loss.push_back(-sum);
-        bits.push_back(-sum / log(2));
+        loss.push_back(-score_sum(item));
         words.push_back(item.words);
         bytes.push_back(item.bytes);
     }
@@ -307,7 +261,7 @@ static std::vector<ScoreResult> text_results(const ScoreTask& task) {
     const ScoreResult by_byte = score_ratio("", loss, bytes);
     return { score_exp("word_perplexity", by_word.value, by_word.error),
              score_exp("byte_perplexity", by_byte.value, by_byte.error),
-             score_ratio("bits_per_byte", bits, bytes) };
+             { "bits_per_byte", by_byte.value / log(2), by_byte.error / log(2) } };
 }
 
 // Returns how often a continuation is the likeliest, and its perplexity.
@@ -342,53 +296,36 @@ static std::vector<ScoreResult> score_results(const ScoreTask& task) {
     return choice_results(task);
 }
 
-// Returns the start of a line of --items.
-static JsonObject score_line(const ScoreTask& task, long number) {
-    JsonObject o;
-    o.text("task", task.path);
-    o.count("item", number);
-    return o;
-}
-
-static std::string left_line(const ScoreTask& task, const ScoreLeft& left) {
-    JsonObject o = score_line(task, left.number);
-    o.text("left_out", left.why);
-    return o.all() + "\n";
-}
-
-// Returns the line of an item: the log-likelihoods of its requests.
-static std::string item_line(const ScoreTask& task, const ScoreItem& item) {
-    std::vector<double> loglik;
-    std::vector<std::string> greedy;
-    for (auto& r : item.requests) {
-        loglik.push_back(r.loglik);
-        greedy.push_back(json_bool(r.greedy));
-    }
-    if (task.form == SCORE_TEXT) { loglik = { score_sum(item) }; }
-    JsonObject o = score_line(task, item.number);
-    o.array("loglik", loglik);
-    if (task.form == SCORE_CONTINUATION) { o.json("greedy", json_list(greedy)); }
-    return o.all() + "\n";
-}
-
-// Returns a line of --items for every item, in the order of the file.
+// Returns a line of --items for every record, in the order of the file.
 static std::string score_lines(const ScoreTask& task) {
-    std::string lines;
-    auto left = task.left.begin();
-    const auto end = task.left.end();
+    std::map<long, JsonObject> lines;
+    const auto line = [&](long number) {
+        JsonObject* o = &lines[number];
+        o->text("task", task.path);
+        o->count("item", number);
+        return o;
+    };
+    for (auto& left : task.left) { line(left.number)->text("left_out", left.why); }
     for (auto& item : task.items) {
-        for (; left != end && left->number < item.number; left++) {
-            lines += left_line(task, *left);
+        std::vector<double> loglik;
+        std::vector<std::string> greedy;
+        for (auto& r : item.requests) {
+            loglik.push_back(r.loglik);
+            greedy.push_back(json_bool(r.greedy));
         }
-        lines += item_line(task, item);
+        if (task.form == SCORE_TEXT) { loglik = { score_sum(item) }; }
+        JsonObject* o = line(item.number);
+        o->array("loglik", loglik);
+        if (task.form == SCORE_CONTINUATION) { o->json("greedy", json_list(greedy)); }
     }
-    for (; left != end; left++) { lines += left_line(task, *left); }
-    return lines;
+    std::string all;
+    for (auto& one : lines) { all += one.second.all() + "\n"; }
+    return all;
 }
 
 // Prints a result, shares as percentages.
 static void score_print(const ScoreResult& r) {
-    const bool share = r.name.compare(0, 3, "acc") == 0;
+    const bool share = starts_with(r.name, "acc");
     const double by = share ? 100 : 1;
     printf("  %-16s %10.4f", r.name.c_str(), r.value * by);
     if (share) { printf(" %%"); }
@@ -427,7 +364,7 @@ static std::vector<std::string> score_files(const Flags& f) {
     const std::vector<std::string> files = names_listed(f.task);
     const char* make = "make one: python3 scripts/tasks.py --help";
     if (files.empty()) {
-        die(EXIT_USER, "--task: wanted a .jsonl of records, or several: A,B", make);
+        die("--task: wanted a .jsonl of records, or several: A,B", make);
     }
     for (auto& path : files) {
         if (!file_exists(path)) { file_read(path, make); }
@@ -457,9 +394,8 @@ static ScoreText score_how(const Flags& f, const Model& m, const Tokenizer& tok)
     }
     const int prefix = score_prefix(tok);
     require(prefix >= 0, tokenizer + " has neither BOS nor EOS", "one to start a text with");
-    const std::string prefix_text = tokenizer_decode(tok, &prefix, 1, false);
     const long longest = f.max_length ? f.max_length : m.arch.T;
-    return { tok, specials, prefix, prefix_text, longest, m.arch.V };
+    return { tok, specials, prefix, tokenizer_decode(tok, &prefix, 1, false), longest, m.arch.V };
 }
 
 // Names the items that were left out, the first of many, and ends the program: what is printed is
@@ -471,7 +407,7 @@ static void score_left_check(const std::vector<ScoreLeft>& left, long all) {
         fprintf(stderr, "left out %s\n", printable(left[i].why).c_str());
     }
     if (left.size() > most) { fprintf(stderr, "and %zu more\n", left.size() - most); }
-    die(EXIT_USER, strf("%zu of %ld items could not be scored and were left out", left.size(), all),
+    die(strf("%zu of %ld items could not be scored and were left out", left.size(), all),
         "the results cover the other items; fix these records to score all");
 }
 
@@ -496,7 +432,6 @@ int command_score(Flags f) {
     std::string bos = "none";
     if (how.specials && !tok.before.empty()) { bos = token_text(tok, tok.before[0]); }
 
-    const int batch_rows = ops::on_host ? 2048 : 8192;
     std::vector<std::string> tasks;
     std::string lines;
     std::vector<ScoreLeft> left;
@@ -504,7 +439,7 @@ int command_score(Flags f) {
     for (auto& path : files) {
         ScoreTask task = score_read(path, how, f.limit);
         const double begin = now_ms();
-        score_run(&m, &task, batch_rows);
+        score_run(&m, &task);
         scores_check(&m, task);
         const double seconds = (now_ms() - begin) / 1e3;
         tasks.push_back(score_report(task, bos, seconds));

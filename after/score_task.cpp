@@ -4,6 +4,7 @@ reads the file.
 */
 #include "score_task.h"
 #include "../files/look.h"
+#include "../tokenizer/unicode.h"
 
 // ---- text to tokens
 
@@ -12,17 +13,11 @@ static size_t characters_in(const std::string& s) {
     return std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
 
-// Returns true for what Python calls white space, as rstrip and \s have it.
+// Tells whether Python calls it white space, as rstrip and \s have it: Unicode's, and four control
+// characters. c is -1 for what is not UTF-8.
 static bool is_python_space(long c) {
-    static const long RANGES[][2] = {
-        { 9, 13 }, { 0x1c, 0x20 }, { 0x85, 0x85 }, { 0xa0, 0xa0 }, { 0x1680, 0x1680 },
-        { 0x2000, 0x200a }, { 0x2028, 0x2029 }, { 0x202f, 0x202f }, { 0x205f, 0x205f },
-        { 0x3000, 0x3000 },
-    };
-    for (auto& range : RANGES) {
-        if (range[0] <= c && c <= range[1]) { return true; }
-    }
-    return false;
+    const bool separator = c >= 0x1c && c <= 0x1f;
+    return separator || (c >= 0 && (unicode().flags[c] & CLASS_MASK) == CLASS_S);
 }
 
 // Returns the length of s without the white space at its end.
@@ -50,11 +45,7 @@ static long count_words(const std::string& s) {
 int score_prefix(const Tokenizer& tok) {
     for (auto& file : tok.files) {
         if (file.first != "tokenizer_config.json") { continue; }
-        Json config;
-        std::string error;
-        json_parse(file.second.data(), file.second.size(), &config, &error);
-        const Json* bos = config.get("bos_token");
-        const bool none = !bos || bos->type == Json::NUL;
+        const bool none = json_of(file.second)["bos_token"].type == Json::NUL;
         if (none && tok.eos >= 0) { return tok.eos; }
     }
     return tok.bos >= 0 ? tok.bos : tok.eos;
@@ -62,8 +53,7 @@ int score_prefix(const Tokenizer& tok) {
 
 // Encodes a text. The specials are left out if the text begins with BOS itself.
 static std::vector<int> score_encode(const ScoreText& how, const std::string& text) {
-    const bool has_prefix = text.compare(0, how.prefix_text.size(), how.prefix_text) == 0;
-    return tokenizer_encode(how.tok, text, how.specials && !has_prefix);
+    return tokenizer_encode(how.tok, text, how.specials && !starts_with(text, how.prefix_text));
 }
 
 // Returns what stands between context and continuation: the record's own delimiter as it is;
@@ -146,20 +136,20 @@ static std::vector<ScoreRequest> score_windows(const ScoreText& how, const std::
 // Returns the text of a key. Ends the program if there is none.
 static const std::string& score_text(const Json& record, const char* key,
                                      const std::string& where) {
-    const Json* v = record.get(key);
-    require(v && v->type == Json::STRING, where + ": " + key, "text");
-    return v->string;
+    const Json& v = record[key];
+    require(v.is_text(), where + ": " + key, "text");
+    return v.string;
 }
 
 // Returns the texts of a key. Ends the program if it has no list of texts.
 static std::vector<std::string> score_texts(const Json& record, const char* key,
                                             const std::string& where) {
     const std::string what = where + ": " + key;
-    const Json* v = record.get(key);
+    const Json& v = record[key];
     std::vector<std::string> texts;
-    require(v && v->type == Json::ARRAY && !v->items.empty(), what, "a list of texts");
-    for (auto& item : v->items) {
-        require(item.type == Json::STRING, what, "a list of texts");
+    require(v.type == Json::ARRAY && !v.items.empty(), what, "a list of texts");
+    for (auto& item : v.items) {
+        require(item.is_text(), what, "a list of texts");
         texts.push_back(item.string);
     }
     return texts;
@@ -168,11 +158,11 @@ static std::vector<std::string> score_texts(const Json& record, const char* key,
 // Returns the whole number of a key. Ends the program if it is not from `low` to `high`.
 static long score_number(const Json& record, const char* key, long low, long high,
                          const std::string& where) {
-    const Json* v = record.get(key);
-    const bool whole = v && v->type == Json::NUMBER && v->number == floor(v->number);
-    const bool good = whole && v->number >= low && v->number <= high;
+    const Json& v = record[key];
+    const bool whole = v.is_number() && v.number == floor(v.number);
+    const bool good = whole && v.number >= low && v.number <= high;
     require(good, where + ": " + key, strf("a whole number, %ld to %ld", low, high));
-    return (long)v->number;
+    return v.number;
 }
 
 // Returns the number that a record may give of its text, `counted` if it does not.
@@ -200,7 +190,7 @@ static ScoreForm score_form(const Json& record, const std::string& where) {
     }
     std::string keys = record.fields.empty() ? "none" : "";
     for (auto& field : record.fields) { list_add(&keys, field.first); }
-    die(EXIT_USER, where + ": got the keys " + keys + ", wanted context, choices, gold; "
+    die(where + ": got the keys " + keys + ", wanted context, choices, gold; "
         "contexts, continuation, gold; context, continuation; or text",
         "python3 scripts/tasks.py --help");
 }
@@ -231,19 +221,13 @@ static ScoreItem choice_item(const Json& j, ScoreForm form, const ScoreText& how
                              const std::string& where) {
     const Json* delimiter = j.get("delimiter");
     if (delimiter) { score_text(j, "delimiter", where); }
-    std::vector<std::string> contexts;
-    if (form == SCORE_CONTEXTS) {
-        contexts = score_texts(j, "contexts", where);
-    } else {
-        contexts = { score_text(j, "context", where) };
-    }
+    const auto texts = [&](bool several, const char* list, const char* one) {
+        if (several) { return score_texts(j, list, where); }
+        return std::vector<std::string>{ score_text(j, one, where) };
+    };
     const bool choices = form == SCORE_CHOICES;
-    std::vector<std::string> continuations;
-    if (choices) {
-        continuations = score_texts(j, "choices", where);
-    } else {
-        continuations = { score_text(j, "continuation", where) };
-    }
+    const auto contexts = texts(form == SCORE_CONTEXTS, "contexts", "context");
+    const auto continuations = texts(choices, "choices", "continuation");
 
     ScoreItem item;
     for (auto& context : contexts) {
@@ -268,13 +252,13 @@ static ScoreItem choice_item(const Json& j, ScoreForm form, const ScoreText& how
 // Reads a line as a record. Ends the program if it is none.
 static Json score_record(const std::string& line, const std::string& where) {
     if (!utf8_valid(line)) {
-        die(EXIT_USER, where + ": bytes that are not UTF-8",
+        die(where + ": bytes that are not UTF-8",
             "convert the file first, such as: iconv -f latin1 -t utf-8");
     }
     Json record;
     std::string error;
     const bool good = json_parse(line.data(), line.size(), &record, &error);
-    if (!good) { die(EXIT_USER, where + ": " + error); }
+    if (!good) { die(where + ": " + error); }
     return record;
 }
 

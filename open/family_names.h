@@ -1,6 +1,7 @@
 /*
 family_names.h -- inside of families.cpp: tensor names of families, where they are not LLaMA's. A
-row: our name, theirs, and how ours is part of theirs (import.h). N stands for the layer.
+row: our name, theirs, and, if ours is not theirs as it is, how it is part of it (import.h). N
+stands for the layer.
 */
 #ifndef FAMILY_NAMES_H
 #define FAMILY_NAMES_H
@@ -8,287 +9,271 @@ row: our name, theirs, and how ours is part of theirs (import.h). N stands for t
 
 // what GPT-2 and GPT-Neo call the same
 #define GPT2_ROWS \
-    { "model.embed_tokens", "wte", AS_IT_IS }, \
-    { "model.embed_positions", "wpe", AS_IT_IS }, \
-    { "input_layernorm", "h.N.ln_1", AS_IT_IS }, \
-    { "post_attention_layernorm", "h.N.ln_2", AS_IT_IS }, \
-    { "mlp.up_proj", "h.N.mlp.c_fc", AS_IT_IS }, \
-    { "mlp.down_proj", "h.N.mlp.c_proj", AS_IT_IS }, \
-    { "model.norm", "ln_f", AS_IT_IS }, \
-    { "lm_head", "lm_head", AS_IT_IS }
+    { "model.embed_tokens", "wte" }, \
+    { "model.embed_positions", "wpe" }, \
+    { "input_layernorm", "h.N.ln_1" }, \
+    { "post_attention_layernorm", "h.N.ln_2" }, \
+    { "mlp.up_proj", "h.N.mlp.c_fc" }, \
+    { "mlp.down_proj", "h.N.mlp.c_proj" }, \
+    { "model.norm", "ln_f" }, \
+    { "lm_head", "lm_head" }
 static const NameRow GPT2_NAMES[] = {
     GPT2_ROWS,
     { "self_attn.q_proj", "h.N.attn.c_attn", STACKED_Q },
     { "self_attn.k_proj", "h.N.attn.c_attn", STACKED_K },
     { "self_attn.v_proj", "h.N.attn.c_attn", STACKED_V },
-    { "self_attn.o_proj", "h.N.attn.c_proj", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
+    { "self_attn.o_proj", "h.N.attn.c_proj" },
+    {}
 };
 static const NameRow GPT_NEO_NAMES[] = {
     GPT2_ROWS,
-    { "self_attn.q_proj", "h.N.attn.attention.q_proj", AS_IT_IS },
-    { "self_attn.k_proj", "h.N.attn.attention.k_proj", AS_IT_IS },
-    { "self_attn.v_proj", "h.N.attn.attention.v_proj", AS_IT_IS },
-    { "self_attn.o_proj", "h.N.attn.attention.out_proj", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
+    { "self_attn.q_proj", "h.N.attn.attention.q_proj" },
+    { "self_attn.k_proj", "h.N.attn.attention.k_proj" },
+    { "self_attn.v_proj", "h.N.attn.attention.v_proj" },
+    { "self_attn.o_proj", "h.N.attn.attention.out_proj" },
+    {}
 };
 // the rows that do not depend on where the norms are
 #define OPT_ROWS \
-    { "model.embed_tokens", "embed_tokens", AS_IT_IS }, \
-    { "lm_head", "lm_head", AS_IT_IS }, \
+    { "model.embed_tokens", "embed_tokens" }, \
+    { "lm_head", "lm_head" }, \
     { "model.embed_positions", "embed_positions", SKIP_TWO }, \
-    { "self_attn.q_proj", "layers.N.self_attn.q_proj", AS_IT_IS }, \
-    { "self_attn.k_proj", "layers.N.self_attn.k_proj", AS_IT_IS }, \
-    { "self_attn.v_proj", "layers.N.self_attn.v_proj", AS_IT_IS }, \
-    { "self_attn.o_proj", "layers.N.self_attn.out_proj", AS_IT_IS }, \
-    { "mlp.up_proj", "layers.N.fc1", AS_IT_IS }, \
-    { "mlp.down_proj", "layers.N.fc2", AS_IT_IS }
+    { "self_attn.q_proj", "layers.N.self_attn.q_proj" }, \
+    { "self_attn.k_proj", "layers.N.self_attn.k_proj" }, \
+    { "self_attn.v_proj", "layers.N.self_attn.v_proj" }, \
+    { "self_attn.o_proj", "layers.N.self_attn.out_proj" }, \
+    { "mlp.up_proj", "layers.N.fc1" }, \
+    { "mlp.down_proj", "layers.N.fc2" }
 
 static const NameRow OPT_NAMES[] = {
     OPT_ROWS,
-    { "input_layernorm", "layers.N.self_attn_layer_norm", AS_IT_IS },
-    { "post_attention_layernorm", "layers.N.final_layer_norm", AS_IT_IS },
-    { "model.norm", "final_layer_norm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
+    { "input_layernorm", "layers.N.self_attn_layer_norm" },
+    { "post_attention_layernorm", "layers.N.final_layer_norm" },
+    { "model.norm", "final_layer_norm" },
+    {}
 };
 // of do_layer_norm_before false: norms of the stream
 static const NameRow OPT_POST_NAMES[] = {
     OPT_ROWS,
-    { "post_attention_layernorm", "layers.N.self_attn_layer_norm", AS_IT_IS },
-    { "post_feedforward_layernorm", "layers.N.final_layer_norm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
+    { "post_attention_layernorm", "layers.N.self_attn_layer_norm" },
+    { "post_feedforward_layernorm", "layers.N.final_layer_norm" },
+    {}
 };
 static const NameRow NEOX_NAMES[] = {
-    { "model.embed_tokens", "gpt_neox.embed_in", AS_IT_IS },
-    { "lm_head", "embed_out", AS_IT_IS },
-    { "input_layernorm", "gpt_neox.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "gpt_neox.layers.N.post_attention_layernorm", AS_IT_IS },
+    { "model.embed_tokens", "gpt_neox.embed_in" },
+    { "lm_head", "embed_out" },
+    { "input_layernorm", "gpt_neox.layers.N.input_layernorm" },
+    { "post_attention_layernorm", "gpt_neox.layers.N.post_attention_layernorm" },
     { "self_attn.q_proj", "gpt_neox.layers.N.attention.query_key_value", GROUPS_Q },
     { "self_attn.k_proj", "gpt_neox.layers.N.attention.query_key_value", GROUPS_K },
     { "self_attn.v_proj", "gpt_neox.layers.N.attention.query_key_value", GROUPS_V },
-    { "self_attn.o_proj", "gpt_neox.layers.N.attention.dense", AS_IT_IS },
-    { "mlp.up_proj", "gpt_neox.layers.N.mlp.dense_h_to_4h", AS_IT_IS },
-    { "mlp.down_proj", "gpt_neox.layers.N.mlp.dense_4h_to_h", AS_IT_IS },
-    { "model.norm", "gpt_neox.final_layer_norm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
+    { "self_attn.o_proj", "gpt_neox.layers.N.attention.dense" },
+    { "mlp.up_proj", "gpt_neox.layers.N.mlp.dense_h_to_4h" },
+    { "mlp.down_proj", "gpt_neox.layers.N.mlp.dense_4h_to_h" },
+    { "model.norm", "gpt_neox.final_layer_norm" },
+    {}
 };
 // what follows has LLaMA's names outside of its layers
 #define LLAMA_ENDS \
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS }, \
-    { "model.norm", "model.norm", AS_IT_IS }, \
-    { "lm_head", "lm_head", AS_IT_IS }
+    { "model.embed_tokens", "model.embed_tokens" }, \
+    { "model.norm", "model.norm" }, \
+    { "lm_head", "lm_head" }
 #define PAIRED_ATTENTION \
     { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", PAIRED }, \
-    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", PAIRED }, \
-    { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS }
+    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", PAIRED }
+// and inside of them, where no row before says otherwise
+#define LLAMA_REST { "*", "model.layers.N.*" }
 #define GATE_OVER_UP \
     { "mlp.gate_proj", "model.layers.N.mlp.gate_up_proj", FIRST_HALF }, \
     { "mlp.up_proj", "model.layers.N.mlp.gate_up_proj", LAST_ROWS }, \
-    { "mlp.down_proj", "model.layers.N.mlp.down_proj", AS_IT_IS }
+    { "mlp.down_proj", "model.layers.N.mlp.down_proj" }
 
 // ERNIE 4.5, Helium: pairs side by side
 static const NameRow PAIRED_NAMES[] = {
     LLAMA_ENDS,
     PAIRED_ATTENTION,
-    { "mlp.*", "model.layers.N.mlp.*", AS_IT_IS },
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
+    LLAMA_REST,
+    {}
 };
 static const NameRow COHERE_NAMES[] = { // one norm for both branches
     LLAMA_ENDS,
     PAIRED_ATTENTION,
-    { "mlp.*", "model.layers.N.mlp.*", AS_IT_IS },
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
+    { "post_attention_layernorm", "model.layers.N.input_layernorm" },
+    LLAMA_REST,
+    {}
 };
 static const NameRow GLM_NAMES[] = {
     LLAMA_ENDS,
     PAIRED_ATTENTION,
     GATE_OVER_UP,
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
+    LLAMA_REST,
+    {}
 };
 static const NameRow GLM4_NAMES[] = {
     LLAMA_ENDS,
     PAIRED_ATTENTION,
+    { "self_attn.*", "model.layers.N.self_attn.*" },
     GATE_OVER_UP,
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.post_self_attn_layernorm", AS_IT_IS },
-    { "pre_feedforward_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
-    { "post_feedforward_layernorm", "model.layers.N.post_mlp_layernorm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
+    { "input_layernorm", "model.layers.N.input_layernorm" },
+    { "post_attention_layernorm", "model.layers.N.post_self_attn_layernorm" },
+    { "pre_feedforward_layernorm", "model.layers.N.post_attention_layernorm" },
+    { "post_feedforward_layernorm", "model.layers.N.post_mlp_layernorm" },
+    {}
 };
 static const NameRow OLMO_NAMES[] = { // norms without weights
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS },
-    { "mlp.*", "model.layers.N.mlp.*", AS_IT_IS },
+    { "model.embed_tokens", "model.embed_tokens" },
+    { "lm_head", "lm_head" },
     { "input_layernorm", "", ALL_ONES },
     { "post_attention_layernorm", "", ALL_ONES },
     { "model.norm", "", ALL_ONES },
-    { NULL, NULL, AS_IT_IS }
+    LLAMA_REST,
+    {}
 };
 static const NameRow NANOCHAT_NAMES[] = { // likewise; it turns the other way
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
+    { "model.embed_tokens", "model.embed_tokens" },
+    { "lm_head", "lm_head" },
     { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", HALVES_SWAPPED },
     { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", HALVES_SWAPPED },
-    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj", AS_IT_IS },
-    { "self_attn.o_proj", "model.layers.N.self_attn.o_proj", AS_IT_IS },
+    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj" },
+    { "self_attn.o_proj", "model.layers.N.self_attn.o_proj" },
     { "self_attn.q_norm", "", ALL_ONES },
     { "self_attn.k_norm", "", ALL_ONES },
-    { "mlp.up_proj", "model.layers.N.mlp.fc1", AS_IT_IS },
-    { "mlp.down_proj", "model.layers.N.mlp.fc2", AS_IT_IS },
+    { "mlp.up_proj", "model.layers.N.mlp.fc1" },
+    { "mlp.down_proj", "model.layers.N.mlp.fc2" },
     { "input_layernorm", "", ALL_ONES },
     { "post_attention_layernorm", "", ALL_ONES },
     { "model.embed_norm", "", ALL_ONES },
     { "model.norm", "", ALL_ONES },
-    { NULL, NULL, AS_IT_IS }
+    {}
 };
 static const NameRow STARCODER2_NAMES[] = {
     LLAMA_ENDS,
-    { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS },
-    { "mlp.up_proj", "model.layers.N.mlp.c_fc", AS_IT_IS },
-    { "mlp.down_proj", "model.layers.N.mlp.c_proj", AS_IT_IS },
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
+    { "mlp.up_proj", "model.layers.N.mlp.c_fc" },
+    { "mlp.down_proj", "model.layers.N.mlp.c_proj" },
+    LLAMA_REST,
+    {}
 };
 static const NameRow GPTJ_NAMES[] = { // one norm for both branches
-    { "model.embed_tokens", "wte", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "input_layernorm", "h.N.ln_1", AS_IT_IS },
-    { "post_attention_layernorm", "h.N.ln_1", AS_IT_IS },
+    { "model.embed_tokens", "wte" },
+    { "lm_head", "lm_head" },
+    { "input_layernorm", "h.N.ln_1" },
+    { "post_attention_layernorm", "h.N.ln_1" },
     { "self_attn.q_proj", "h.N.attn.q_proj", PAIRED },
     { "self_attn.k_proj", "h.N.attn.k_proj", PAIRED },
-    { "self_attn.v_proj", "h.N.attn.v_proj", AS_IT_IS },
-    { "self_attn.o_proj", "h.N.attn.out_proj", AS_IT_IS },
-    { "mlp.up_proj", "h.N.mlp.fc_in", AS_IT_IS },
-    { "mlp.down_proj", "h.N.mlp.fc_out", AS_IT_IS },
-    { "model.norm", "ln_f", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
+    { "self_attn.v_proj", "h.N.attn.v_proj" },
+    { "self_attn.o_proj", "h.N.attn.out_proj" },
+    { "mlp.up_proj", "h.N.mlp.fc_in" },
+    { "mlp.down_proj", "h.N.mlp.fc_out" },
+    { "model.norm", "ln_f" },
+    {}
 };
 static const NameRow PHI_NAMES[] = { // one norm for both branches
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", AS_IT_IS },
-    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", AS_IT_IS },
-    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj", AS_IT_IS },
-    { "self_attn.o_proj", "model.layers.N.self_attn.dense", AS_IT_IS },
-    { "mlp.up_proj", "model.layers.N.mlp.fc1", AS_IT_IS },
-    { "mlp.down_proj", "model.layers.N.mlp.fc2", AS_IT_IS },
-    { "model.norm", "model.final_layernorm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
+    { "model.embed_tokens", "model.embed_tokens" },
+    { "lm_head", "lm_head" },
+    { "input_layernorm", "model.layers.N.input_layernorm" },
+    { "post_attention_layernorm", "model.layers.N.input_layernorm" },
+    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj" },
+    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj" },
+    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj" },
+    { "self_attn.o_proj", "model.layers.N.self_attn.dense" },
+    { "mlp.up_proj", "model.layers.N.mlp.fc1" },
+    { "mlp.down_proj", "model.layers.N.mlp.fc2" },
+    { "model.norm", "model.final_layernorm" },
+    {}
 };
 static const NameRow PHI3_NAMES[] = {
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
+    LLAMA_ENDS,
     { "self_attn.q_proj", "model.layers.N.self_attn.qkv_proj", STACKED_Q },
     { "self_attn.k_proj", "model.layers.N.self_attn.qkv_proj", STACKED_K },
     { "self_attn.v_proj", "model.layers.N.self_attn.qkv_proj", STACKED_V },
-    { "self_attn.o_proj", "model.layers.N.self_attn.o_proj", AS_IT_IS },
     GATE_OVER_UP,
-    { "model.norm", "model.norm", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
+    LLAMA_REST,
+    {}
 };
-#define FALCON_NAMES(ATTN_NORM, FFN_NORM)                                             \
-    {                                                                                 \
-        { "model.embed_tokens", "word_embeddings", AS_IT_IS },                        \
-            { "model.embed_norm", "word_embeddings_layernorm", AS_IT_IS },            \
-            { "input_layernorm", ATTN_NORM, AS_IT_IS },                               \
-            { "post_attention_layernorm", FFN_NORM, AS_IT_IS },                       \
-            { "self_attn.q_proj", "h.N.self_attention.query_key_value", GROUPS_Q },   \
-            { "self_attn.k_proj", "h.N.self_attention.query_key_value", GROUPS_K },   \
-            { "self_attn.v_proj", "h.N.self_attention.query_key_value", GROUPS_V },   \
-            { "self_attn.o_proj", "h.N.self_attention.dense", AS_IT_IS },             \
-            { "mlp.up_proj", "h.N.mlp.dense_h_to_4h", AS_IT_IS },                     \
-            { "mlp.down_proj", "h.N.mlp.dense_4h_to_h", AS_IT_IS },                   \
-            { "model.norm", "ln_f", AS_IT_IS }, { "lm_head", "lm_head", AS_IT_IS }, { \
-            NULL, NULL, AS_IT_IS                                                      \
-        }                                                                             \
-    }
+#define FALCON_NAMES(ATTN_NORM, FFN_NORM) { \
+    { "model.embed_tokens", "word_embeddings" }, \
+    { "model.embed_norm", "word_embeddings_layernorm" }, \
+    { "input_layernorm", ATTN_NORM }, \
+    { "post_attention_layernorm", FFN_NORM }, \
+    { "self_attn.q_proj", "h.N.self_attention.query_key_value", GROUPS_Q }, \
+    { "self_attn.k_proj", "h.N.self_attention.query_key_value", GROUPS_K }, \
+    { "self_attn.v_proj", "h.N.self_attention.query_key_value", GROUPS_V }, \
+    { "self_attn.o_proj", "h.N.self_attention.dense" }, \
+    { "mlp.up_proj", "h.N.mlp.dense_h_to_4h" }, \
+    { "mlp.down_proj", "h.N.mlp.dense_4h_to_h" }, \
+    { "model.norm", "ln_f" }, \
+    { "lm_head", "lm_head" }, \
+    {} \
+}
 static const NameRow FALCON_ONE_NORM[] = FALCON_NAMES("h.N.input_layernorm", "h.N.input_layernorm");
 static const NameRow FALCON_TWO_NORMS[] = FALCON_NAMES("h.N.ln_attn", "h.N.ln_mlp");
 static const NameRow BLOOM_NAMES[] = FALCON_NAMES("h.N.input_layernorm",
                                                   "h.N.post_attention_layernorm");
 
 static const NameRow MPT_NAMES[] = {
-    { "model.embed_tokens", "wte", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "input_layernorm", "blocks.N.norm_1", AS_IT_IS },
-    { "post_attention_layernorm", "blocks.N.norm_2", AS_IT_IS },
+    { "model.embed_tokens", "wte" },
+    { "lm_head", "lm_head" },
+    { "input_layernorm", "blocks.N.norm_1" },
+    { "post_attention_layernorm", "blocks.N.norm_2" },
     { "self_attn.q_proj", "blocks.N.attn.Wqkv", STACKED_Q },
     { "self_attn.k_proj", "blocks.N.attn.Wqkv", STACKED_K },
     { "self_attn.v_proj", "blocks.N.attn.Wqkv", STACKED_V },
-    { "self_attn.o_proj", "blocks.N.attn.out_proj", AS_IT_IS },
-    { "mlp.up_proj", "blocks.N.ffn.up_proj", AS_IT_IS },
-    { "mlp.down_proj", "blocks.N.ffn.down_proj", AS_IT_IS },
-    { "model.norm", "norm_f", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS }
+    { "self_attn.o_proj", "blocks.N.attn.out_proj" },
+    { "mlp.up_proj", "blocks.N.ffn.up_proj" },
+    { "mlp.down_proj", "blocks.N.ffn.down_proj" },
+    { "model.norm", "norm_f" },
+    {}
 };
 static const NameRow JAMBA_NAMES[] = {
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
-    { "model.norm", "model.final_layernorm", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.pre_ff_layernorm", AS_IT_IS },
-    { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS },
-    { "mamba*", "model.layers.N.mamba*", AS_IT_IS },
-    { "mlp.*", "model.layers.N.feed_forward.*", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS },
+    { "model.embed_tokens", "model.embed_tokens" },
+    { "model.norm", "model.final_layernorm" },
+    { "lm_head", "lm_head" },
+    { "post_attention_layernorm", "model.layers.N.pre_ff_layernorm" },
+    { "mlp.*", "model.layers.N.feed_forward.*" },
+    LLAMA_REST,
+    {}
 };
 
 // Qwen 3.5: the rows of a head's gate follow those of its q
 #define QWEN3_5_ROWS \
     LLAMA_ENDS, \
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS }, \
-    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS }, \
     { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", GATED_Q }, \
     { "self_attn.gate_proj", "model.layers.N.self_attn.q_proj", GATED_GATE }, \
-    { "self_attn.*", "model.layers.N.self_attn.*", AS_IT_IS }, \
     { "linear_attn.norm", "model.layers.N.linear_attn.norm", NORM_FACTOR }, \
-    { "linear_attn*", "model.layers.N.linear_attn*", AS_IT_IS }, \
-    { "mlp.*", "model.layers.N.mlp.*", AS_IT_IS }
-static const NameRow QWEN3_5_NAMES[] = { QWEN3_5_ROWS, { NULL, NULL, AS_IT_IS } };
+    LLAMA_REST
+static const NameRow QWEN3_5_NAMES[] = { QWEN3_5_ROWS, {} };
 static const NameRow QWEN3_NEXT_NAMES[] = {
     { "linear_attn.in_proj_qkv", "model.layers.N.linear_attn.in_proj_qkvz", DELTA_QKV },
     { "linear_attn.in_proj_z", "model.layers.N.linear_attn.in_proj_qkvz", DELTA_Z },
     { "linear_attn.in_proj_b", "model.layers.N.linear_attn.in_proj_ba", DELTA_B },
     { "linear_attn.in_proj_a", "model.layers.N.linear_attn.in_proj_ba", DELTA_A },
     QWEN3_5_ROWS,
-    { NULL, NULL, AS_IT_IS }
+    {}
 };
 
 // Of GGUF files, by what import_gguf.h calls their tensors: in its place if the family has a table
 // of its own. A row counts if its tensor is there: q, k and v may be one, gate and up one, and
 // attention's norm the FFN's, too.
 static const NameRow GGUF_FAMILY_NAMES[] = {
-    { "model.embed_tokens", "model.embed_tokens", AS_IT_IS },
-    { "model.embed_norm", "model.embed_norm", AS_IT_IS },
-    { "model.embed_positions", "model.embed_positions", AS_IT_IS },
-    { "model.norm", "model.norm", AS_IT_IS },
-    { "lm_head", "lm_head", AS_IT_IS },
-    { "input_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm", AS_IT_IS },
-    { "post_attention_layernorm", "model.layers.N.input_layernorm", AS_IT_IS },
-    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", AS_IT_IS },
-    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", AS_IT_IS },
-    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj", AS_IT_IS },
+    { "model.embed_tokens", "model.embed_tokens" },
+    { "model.embed_norm", "model.embed_norm" },
+    { "model.embed_positions", "model.embed_positions" },
+    { "model.norm", "model.norm" },
+    { "lm_head", "lm_head" },
+    { "input_layernorm", "model.layers.N.input_layernorm" },
+    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm" },
+    { "post_attention_layernorm", "model.layers.N.input_layernorm" },
+    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj" },
+    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj" },
+    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj" },
     { "self_attn.q_proj", "model.layers.N.self_attn.qkv_proj", STACKED_Q },
     { "self_attn.k_proj", "model.layers.N.self_attn.qkv_proj", STACKED_K },
     { "self_attn.v_proj", "model.layers.N.self_attn.qkv_proj", STACKED_V },
-    { "self_attn.o_proj", "model.layers.N.self_attn.o_proj", AS_IT_IS },
-    { "mlp.gate_proj", "model.layers.N.mlp.gate_proj", AS_IT_IS },
+    { "self_attn.o_proj", "model.layers.N.self_attn.o_proj" },
+    { "mlp.gate_proj", "model.layers.N.mlp.gate_proj" },
     { "mlp.gate_proj", "model.layers.N.mlp.up_proj", FIRST_HALF },
     { "mlp.up_proj", "model.layers.N.mlp.up_proj", LAST_ROWS },
-    { "mlp.down_proj", "model.layers.N.mlp.down_proj", AS_IT_IS },
-    { NULL, NULL, AS_IT_IS },
+    { "mlp.down_proj", "model.layers.N.mlp.down_proj" },
+    {}
 };
 #endif // FAMILY_NAMES_H

@@ -16,71 +16,46 @@ template <int N> struct Bytes {
     int operator[](int i) const { return x[i]; }
 };
 
-// Reads blocks of Q4_0: scale d, 32 numbers q of 4 bits. Value d (q - 8).
-// Byte i holds number i (low half) and number 16 + i.
-static void read_q4_0(const unsigned char* p, long n, float* out) {
-    for (; n > 0; n -= 32, p += 18, out += 32) {
-        const float d = half_at(p);
-        const Bytes<16> q(p + 2);
-        for (int i = 0; i < 16; i++) {
-            out[i]      = d * ((q[i] & 15) - 8);
-        }
-        for (int i = 0; i < 16; i++) {
-            out[16 + i] = d * ((q[i] >> 4) - 8);
-        }
+// Calls give(i, q) for 32 numbers q of 4 bits in 16 bytes: byte i holds number i (low half) and
+// number 16 + i. Two loops: each becomes vector code.
+template <class Give> void each_nibble(const unsigned char* p, Give give) {
+    const Bytes<16> q(p);
+    for (int i = 0; i < 16; i++) { give(i, q[i] & 15); }
+    for (int i = 0; i < 16; i++) { give(16 + i, q[i] >> 4); }
+}
+
+// Reads a block of Q4_0: scale d, 32 numbers q of 4 bits. Value d (q - 8).
+static void read_q4_0(const unsigned char* p, float* out) {
+    const float d = half_at(p);
+    each_nibble(p + 2, [=](int i, int q) { out[i] = d * (q - 8); });
+}
+
+// Reads a block of Q4_1: scale d, minimum m, 32 numbers q of 4 bits. Value d q + m.
+static void read_q4_1(const unsigned char* p, float* out) {
+    const float d = half_at(p), m = half_at(p + 2);
+    each_nibble(p + 4, [=](int i, int q) { out[i] = d * q + m; });
+}
+
+// Reads a block of Q8_0: scale d, 32 numbers q of 8 bits with a sign. Value d q.
+static void read_q8_0(const unsigned char* p, float* out) {
+    const float d = half_at(p);
+    for (int i = 0; i < 32; i++) {
+        out[i] = d * (signed char)p[2+i];
     }
 }
 
-// Reads blocks of Q4_1: scale d, minimum m, 32 numbers q of 4 bits, as in Q4_0. Value d q + m.
-static void read_q4_1(const unsigned char* p, long n, float* out) {
-    for (; n > 0; n -= 32, p += 20, out += 32) {
-        const float d = half_at(p), m = half_at(p + 2);
-        const Bytes<16> q(p + 4);
-        for (int i = 0; i < 16; i++) {
-            out[i]      = d * (q[i] & 15) + m;
-        }
-        for (int i = 0; i < 16; i++) {
-            out[16 + i] = d * (q[i] >> 4) + m;
-        }
-    }
+// Reads a block of Q5_0: as Q4_0, but the fifth bits come before the 32 numbers. Value d (q - 16).
+static void read_q5_0(const unsigned char* p, float* out) {
+    const float d = half_at(p);
+    const int high = load<int32_t>(p + 2);
+    each_nibble(p + 6, [=](int i, int q) { out[i] = d * ((q | (high >> i & 1) << 4) - 16); });
 }
 
-// Reads blocks of Q8_0: scale d, 32 numbers q of 8 bits with a sign. Value d q.
-static void read_q8_0(const unsigned char* p, long n, float* out) {
-    for (; n > 0; n -= 32, p += 34, out += 32) {
-        const float d = half_at(p);
-        for (int i = 0; i < 32; i++) {
-            out[i] = d * (signed char)p[2+i];
-        }
-    }
-}
-
-// Reads blocks of Q5_0: as Q4_0, but the fifth bits come before the 32 numbers. Value d (q - 16).
-static void read_q5_0(const unsigned char* p, long n, float* out) {
-    for (; n > 0; n -= 32, p += 22, out += 32) {
-        const float d = half_at(p);
-        const uint32_t high = load<uint32_t>(p + 2);
-        for (int i = 0; i < 16; i++) {
-            const int a = (p[6+i] & 15) | (high >> i & 1) << 4;
-            const int b = (p[6+i] >> 4) | (high >> (16 + i) & 1) << 4;
-            out[i]      = d * (a - 16);
-            out[16 + i] = d * (b - 16);
-        }
-    }
-}
-
-// Reads blocks of Q5_1: as Q4_1, but with the fifth bits before the numbers. Value d q + m.
-static void read_q5_1(const unsigned char* p, long n, float* out) {
-    for (; n > 0; n -= 32, p += 24, out += 32) {
-        const float d = half_at(p), m = half_at(p + 2);
-        const uint32_t high = load<uint32_t>(p + 4);
-        for (int i = 0; i < 16; i++) {
-            const int a = (p[8+i] & 15) | (high >> i & 1) << 4;
-            const int b = (p[8+i] >> 4) | (high >> (16 + i) & 1) << 4;
-            out[i]      = d * a + m;
-            out[16 + i] = d * b + m;
-        }
-    }
+// Reads a block of Q5_1: as Q4_1, but with the fifth bits before the numbers. Value d q + m.
+static void read_q5_1(const unsigned char* p, float* out) {
+    const float d = half_at(p), m = half_at(p + 2);
+    const int high = load<int32_t>(p + 4);
+    each_nibble(p + 8, [=](int i, int q) { out[i] = d * (q | (high >> i & 1) << 4) + m; });
 }
 
 // The head of a block of Q4_K or Q5_K: d, dmin, and 8 scales and 8 minima of 6 bits in 12 bytes s.
@@ -101,89 +76,79 @@ static GgufScales gguf_scales(const unsigned char* p) {
     return out;
 }
 
-// Reads blocks of Q4_K: the head, then 256 numbers q of 4 bits in 8 groups.
+// Reads a block of Q4_K: the head, then 256 numbers q of 4 bits in 8 groups.
 // Value scale q - minimum. Groups 2 j and 2 j + 1 share 32 bytes.
-static void read_q4_k(const unsigned char* p, long n, float* out) {
-    for (; n > 0; n -= 256, p += 144, out += 256) {
-        const GgufScales s = gguf_scales(p);
-        for (int g = 0; g < 8; g++) {
-            const unsigned char* q = p + 16 + g / 2 * 32;
-            const int shift = g % 2 * 4;
-            for (int i = 0; i < 32; i++) {
-                out[32*g + i] = s.scale[g] * (q[i] >> shift & 15) - s.minimum[g];
-            }
+static void read_q4_k(const unsigned char* p, float* out) {
+    const GgufScales s = gguf_scales(p);
+    for (int g = 0; g < 8; g++) {
+        const unsigned char* q = p + 16 + g / 2 * 32;
+        const int shift = g % 2 * 4;
+        for (int i = 0; i < 32; i++) {
+            out[32*g + i] = s.scale[g] * (q[i] >> shift & 15) - s.minimum[g];
         }
     }
 }
 
-// Reads blocks of Q5_K: the head, then 32 bytes, byte i with the fifth bits of number i of all
+// Reads a block of Q5_K: the head, then 32 bytes, byte i with the fifth bits of number i of all
 // groups, then the low 4 bits as in Q4_K. Value scale q - minimum.
-static void read_q5_k(const unsigned char* p, long n, float* out) {
-    for (; n > 0; n -= 256, p += 176, out += 256) {
-        const GgufScales s = gguf_scales(p);
-        for (int g = 0; g < 8; g++) {
-            const unsigned char *high = p + 16, *low = p + 48 + g / 2 * 32;
-            const int shift = g % 2 * 4;
-            for (int i = 0; i < 32; i++) {
-                const int q = (low[i] >> shift & 15) | (high[i] >> g & 1) << 4;
-                out[32*g + i] = s.scale[g] * q - s.minimum[g];
-            }
+static void read_q5_k(const unsigned char* p, float* out) {
+    const GgufScales s = gguf_scales(p);
+    for (int g = 0; g < 8; g++) {
+        const unsigned char *high = p + 16, *low = p + 48 + g / 2 * 32;
+        const int shift = g % 2 * 4;
+        for (int i = 0; i < 32; i++) {
+            const int q = (low[i] >> shift & 15) | (high[i] >> g & 1) << 4;
+            out[32*g + i] = s.scale[g] * q - s.minimum[g];
         }
     }
 }
 
-// Reads blocks of Q6_K: 128 bytes low, 64 bytes high, 16 scales of 8 bits with a sign, d; 256
+// Reads a block of Q6_K: 128 bytes low, 64 bytes high, 16 scales of 8 bits with a sign, d; 256
 // numbers q of 6 bits in 16 groups. Value d scale (q - 32).
 // Each half of the block has 64 bytes low and 32 high. Number 32 j + i of it, j < 4, has its low
 // 4 bits in low[j % 2 * 32 + i] (upper half of the byte if j >= 2), its high 2 in high[i] >> 2 j.
-static void read_q6_k(const unsigned char* p, long n, float* out) {
-    for (; n > 0; n -= 256, p += 210, out += 256) {
-        const float d = half_at(p + 208);
-        for (int k = 0; k < 16; k++) {                   // 16 numbers at a time
-            const int half = k / 8, j = k / 2 % 4, from = k % 2 * 16;
-            const Bytes<16> low(p + half * 64 + j % 2 * 32 + from),
-                            high(p + 128 + half * 32 + from);
-            const float scale = d * (signed char)p[192 + k];
-            for (int i = 0; i < 16; i++) {
-                const int q = (low[i] >> j / 2 * 4 & 15) | (high[i] >> 2 * j & 3) << 4;
-                out[16*k + i] = scale * (q - 32);
-            }
+static void read_q6_k(const unsigned char* p, float* out) {
+    const float d = half_at(p + 208);
+    for (int k = 0; k < 16; k++) {                   // 16 numbers at a time
+        const int half = k / 8, j = k / 2 % 4, from = k % 2 * 16;
+        const Bytes<16> low(p + half * 64 + j % 2 * 32 + from),
+                        high(p + 128 + half * 32 + from);
+        const float scale = d * (signed char)p[192 + k];
+        for (int i = 0; i < 16; i++) {
+            const int q = (low[i] >> j / 2 * 4 & 15) | (high[i] >> 2 * j & 3) << 4;
+            out[16*k + i] = scale * (q - 32);
         }
     }
 }
 
-// Reads blocks of Q2_K: 16 scales and minima of 4 bits, 64 bytes of numbers, d, dmin; 256 numbers q
-// of 2 bits in 16 groups. Value d scale q - dmin minimum.
+// Reads a block of Q2_K: 16 scales and minima of 4 bits, 64 bytes of numbers, d, dmin; 256 numbers
+// q of 2 bits in 16 groups. Value d scale q - dmin minimum.
 // Group 8 h + 2 j + s has bits 2 j of 16 bytes, from byte 32 h + 16 s on.
-static void read_q2_k(const unsigned char* p, long n, float* out) {
-    for (; n > 0; n -= 256, p += 84, out += 256) {
-        const float d = half_at(p + 80), dmin = half_at(p + 82);
-        for (int k = 0; k < 16; k++) {
-            const Bytes<16> q(p + 16 + k / 8 * 32 + k % 2 * 16);
-            const float scale = d * (p[k] & 15), minimum = dmin * (p[k] >> 4);
-            const int shift = k / 2 % 4 * 2;
-            for (int i = 0; i < 16; i++) {
-                out[16*k + i] = scale * (q[i] >> shift & 3) - minimum;
-            }
+static void read_q2_k(const unsigned char* p, float* out) {
+    const float d = half_at(p + 80), dmin = half_at(p + 82);
+    for (int k = 0; k < 16; k++) {
+        const Bytes<16> q(p + 16 + k / 8 * 32 + k % 2 * 16);
+        const float scale = d * (p[k] & 15), minimum = dmin * (p[k] >> 4);
+        const int shift = k / 2 % 4 * 2;
+        for (int i = 0; i < 16; i++) {
+            out[16*k + i] = scale * (q[i] >> shift & 3) - minimum;
         }
     }
 }
 
-// Reads blocks of Q3_K: 32 bytes of third bits, 64 bytes of the other two as in Q2_K, 16 scales of
+// Reads a block of Q3_K: 32 bytes of third bits, 64 bytes of the other two as in Q2_K, 16 scales of
 // 6 bits in 12 bytes, d. Value d (scale - 32) (q - 4), q with its third bit.
 // Scale k has its low 4 bits in byte k % 8 (upper half if k >= 8), its high 2 in byte 8 + k % 4.
-static void read_q3_k(const unsigned char* p, long n, float* out) {
-    for (; n > 0; n -= 256, p += 110, out += 256) {
-        const float d = half_at(p + 108);
-        const unsigned char* s = p + 96;
-        for (int k = 0; k < 16; k++) {
-            const int low = s[k % 8] >> k / 8 * 4 & 15, high = s[8 + k % 4] >> k / 4 * 2 & 3;
-            const Bytes<16> third(p + k % 2 * 16), q(p + 32 + k / 8 * 32 + k % 2 * 16);
-            const float scale = d * ((low | high << 4) - 32);
-            const int shift = k / 2 % 4 * 2, bit = k / 2;
-            for (int i = 0; i < 16; i++) {
-                out[16*k + i] = scale * ((q[i] >> shift & 3) + (third[i] >> bit & 1) * 4 - 4);
-            }
+static void read_q3_k(const unsigned char* p, float* out) {
+    const float d = half_at(p + 108);
+    const unsigned char* s = p + 96;
+    for (int k = 0; k < 16; k++) {
+        const int low = s[k % 8] >> k / 8 * 4 & 15, high = s[8 + k % 4] >> k / 4 * 2 & 3;
+        const Bytes<16> third(p + k % 2 * 16), q(p + 32 + k / 8 * 32 + k % 2 * 16);
+        const float scale = d * ((low | high << 4) - 32);
+        const int shift = k / 2 % 4 * 2, bit = k / 2;
+        for (int i = 0; i < 16; i++) {
+            out[16*k + i] = scale * ((q[i] >> shift & 3) + (third[i] >> bit & 1) * 4 - 4);
         }
     }
 }
@@ -192,71 +157,61 @@ static void read_q3_k(const unsigned char* p, long n, float* out) {
 static const float IQ4_VALUES[16] = { -127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113 };
 
-// Reads blocks of IQ4_NL: scale d, 32 numbers of 4 bits, as in Q4_0. Value d times one of 16.
-static void read_iq4_nl(const unsigned char* p, long n, float* out) {
-    for (; n > 0; n -= 32, p += 18, out += 32) {
-        const float d = half_at(p);
-        const Bytes<16> q(p + 2);
-        for (int i = 0; i < 16; i++) {
-            out[i]      = d * IQ4_VALUES[q[i] & 15];
-        }
-        for (int i = 0; i < 16; i++) {
-            out[16 + i] = d * IQ4_VALUES[q[i] >> 4];
-        }
-    }
+// Reads a block of IQ4_NL: scale d, 32 numbers of 4 bits, as in Q4_0. Value d times one of 16.
+static void read_iq4_nl(const unsigned char* p, float* out) {
+    const float d = half_at(p);
+    each_nibble(p + 2, [=](int i, int q) { out[i] = d * IQ4_VALUES[q]; });
 }
 
-// Reads blocks of IQ4_XS: d, 8 scales of 6 bits, 256 numbers as in IQ4_NL in 8 groups. The high 2
+// Reads a block of IQ4_XS: d, 8 scales of 6 bits, 256 numbers as in IQ4_NL in 8 groups. The high 2
 // bits of the scales are in the first 2 bytes, the low 4 in the next 4.
 // Value d (scale - 32) times one.
-static void read_iq4_xs(const unsigned char* p, long n, float* out) {
-    for (; n > 0; n -= 256, p += 136, out += 256) {
-        const float d = half_at(p);
-        const int high = load<uint16_t>(p + 2);
-        for (int g = 0; g < 8; g++) {
-            const int low = p[4 + g / 2] >> g % 2 * 4 & 15;
-            const float scale = d * ((low | (high >> 2 * g & 3) << 4) - 32);
-            const Bytes<16> q(p + 8 + 16 * g);
-            for (int i = 0; i < 16; i++) {
-                out[32*g + i]      = scale * IQ4_VALUES[q[i] & 15];
-                out[32*g + 16 + i] = scale * IQ4_VALUES[q[i] >> 4];
-            }
-        }
+static void read_iq4_xs(const unsigned char* p, float* out) {
+    const float d = half_at(p);
+    const int high = load<uint16_t>(p + 2);
+    for (int g = 0; g < 8; g++) {
+        const int low = p[4 + g / 2] >> g % 2 * 4 & 15;
+        const float scale = d * ((low | (high >> 2 * g & 3) << 4) - 32);
+        each_nibble(p + 8 + 16 * g, [=](int i, int q) { out[32*g + i] = scale * IQ4_VALUES[q]; });
     }
 }
 
-// Reads blocks of MXFP4: the scale, then 32 numbers of 4 bits, as in Q4_0.
-static void read_mxfp4(const unsigned char* p, long n, float* out) {
-    for (; n > 0; n -= 32, p += 17, out += 32) {
-        const float scale = mxfp4_scale(p[0]);
-        for (int i = 0; i < 16; i++) {
-            out[i]      = scale * MXFP4_VALUES[p[1+i] & 15];
-            out[16 + i] = scale * MXFP4_VALUES[p[1+i] >> 4];
-        }
-    }
+// Reads a block of MXFP4: the scale, then 32 numbers of 4 bits, as in Q4_0.
+static void read_mxfp4(const unsigned char* p, float* out) {
+    const float scale = mxfp4_scale(p[0]);
+    each_nibble(p + 1, [=](int i, int q) { out[i] = scale * MXFP4_VALUES[q]; });
+}
+
+// Reads n numbers in blocks of N numbers and `bytes` bytes.
+template <int N, int bytes, void (*block)(const unsigned char*, float*)>
+void read_blocks(const unsigned char* p, long n, float* out) {
+    for (; n > 0; n -= N, p += bytes, out += N) { block(p, out); }
 }
 
 // A type by its number in the file; those without a reader are known so that they can be named.
+#define BLOCKS(name, N, bytes, block) { name, N, bytes, read_blocks<N, bytes, block> }
 struct GgufType { uint32_t id; WeightType type; };
 static const GgufType GGUF_TYPES[] = {
     { 0,  { "F32",  1, 4, read_f32 } },        { 1,  { "F16",  1, 2, read_f16 } },
     { 30, { "BF16", 1, 2, read_bf16 } },       { 28, { "F64",  1, 8, read_f64 } },
-    { 2,  { "Q4_0", 32, 18, read_q4_0 } },     { 3,  { "Q4_1", 32, 20, read_q4_1 } },
-    { 8,  { "Q8_0", 32, 34, read_q8_0 } },     { 12, { "Q4_K", 256, 144, read_q4_k } },
-    { 14, { "Q6_K", 256, 210, read_q6_k } },   { 39, { "MXFP4", 32, 17, read_mxfp4 } },
-    { 6,  { "Q5_0", 32, 22, read_q5_0 } },          { 7,  { "Q5_1", 32, 24, read_q5_1 } },
-    { 9,  { "Q8_1", 32, 40, NULL } },          { 10, { "Q2_K", 256, 84, read_q2_k } },
-    { 11, { "Q3_K", 256, 110, read_q3_k } },        { 13, { "Q5_K", 256, 176, read_q5_k } },
-    { 15, { "Q8_K", 256, 292, NULL } },        { 16, { "IQ2_XXS", 256, 66, NULL } },
-    { 17, { "IQ2_XS", 256, 74, NULL } },       { 18, { "IQ3_XXS", 256, 98, NULL } },
-    { 19, { "IQ1_S", 256, 50, NULL } },        { 20, { "IQ4_NL", 32, 18, read_iq4_nl } },
+    { 2,  BLOCKS("Q4_0", 32, 18, read_q4_0) },       { 3,  BLOCKS("Q4_1", 32, 20, read_q4_1) },
+    { 6,  BLOCKS("Q5_0", 32, 22, read_q5_0) },       { 7,  BLOCKS("Q5_1", 32, 24, read_q5_1) },
+    { 8,  BLOCKS("Q8_0", 32, 34, read_q8_0) },       { 10, BLOCKS("Q2_K", 256, 84, read_q2_k) },
+    { 11, BLOCKS("Q3_K", 256, 110, read_q3_k) },     { 12, BLOCKS("Q4_K", 256, 144, read_q4_k) },
+    { 13, BLOCKS("Q5_K", 256, 176, read_q5_k) },     { 14, BLOCKS("Q6_K", 256, 210, read_q6_k) },
+    { 20, BLOCKS("IQ4_NL", 32, 18, read_iq4_nl) },   { 39, BLOCKS("MXFP4", 32, 17, read_mxfp4) },
+    { 23, BLOCKS("IQ4_XS", 256, 136, read_iq4_xs) },
+    { 9,  { "Q8_1", 32, 40, NULL } },          { 15, { "Q8_K", 256, 292, NULL } },
+    { 16, { "IQ2_XXS", 256, 66, NULL } },      { 17, { "IQ2_XS", 256, 74, NULL } },
+    { 18, { "IQ3_XXS", 256, 98, NULL } },      { 19, { "IQ1_S", 256, 50, NULL } },
     { 21, { "IQ3_S", 256, 110, NULL } },       { 22, { "IQ2_S", 256, 82, NULL } },
-    { 23, { "IQ4_XS", 256, 136, read_iq4_xs } },      { 29, { "IQ1_M", 256, 56, NULL } },
-    { 34, { "TQ1_0", 256, 54, NULL } },        { 35, { "TQ2_0", 256, 66, NULL } },
-    { 40, { "NVFP4", 64, 36, NULL } },         { 41, { "Q1_0", 128, 18, NULL } },
-    { 24, { "I8",  1, 1, NULL } },             { 25, { "I16", 1, 2, NULL } },
-    { 26, { "I32", 1, 4, NULL } },             { 27, { "I64", 1, 8, NULL } },
+    { 29, { "IQ1_M", 256, 56, NULL } },        { 34, { "TQ1_0", 256, 54, NULL } },
+    { 35, { "TQ2_0", 256, 66, NULL } },        { 40, { "NVFP4", 64, 36, NULL } },
+    { 41, { "Q1_0", 128, 18, NULL } },         { 24, { "I8",  1, 1, NULL } },
+    { 25, { "I16", 1, 2, NULL } },             { 26, { "I32", 1, 4, NULL } },
+    { 27, { "I64", 1, 8, NULL } },
 };
+#undef BLOCKS
 
 const WeightType* gguf_type(uint32_t id) {
     for (auto& t : GGUF_TYPES) {

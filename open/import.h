@@ -40,7 +40,7 @@ enum Fold {
     NORM_FACTOR,                                 // a norm that is x w in a family with x (1 + w)
     SKIP_TWO                                     // all but the first two rows: positions of OPT
 };
-struct NameRow { const char *ours, *theirs; Fold fold; };
+struct NameRow { const char *ours = NULL, *theirs = NULL; Fold fold = AS_IT_IS; };
 // ---- the families
 struct Import;
 struct Family {
@@ -51,9 +51,10 @@ struct Family {
     const char *act;                             // the key of its activation
     bool gated;                                  // its FFN has a gate
     void (*more)(Import*);                       // what the row cannot say, or NULL
-    const char* prefix;                          // of tensor names; it may be missing
-    const NameRow* names;                        // NULL: LLaMA's
-    bool transposed, plus_one;                   // products as [in, out]; norms are x (1 + w)
+    const NameRow* names = NULL;                 // of its tensors; NULL: LLaMA's
+    bool plus_one = false;                       // norms are x (1 + w)
+    const char* prefix = "";                     // of tensor names; it may be missing
+    bool transposed = false;                     // products as [in, out]
 };
 
 // Returns the family of a config.json, or NULL if it has our own names or no known family.

@@ -1,0 +1,32 @@
+/*
+vectors.h -- vectors of doubles in host memory, and what is sorted by size.
+*/
+#ifndef VECTORS_H
+#define VECTORS_H
+#include <math.h>
+#include <algorithm>
+#include <vector>
+
+typedef std::vector<double> Vector;
+
+inline double dot(const Vector& a, const Vector& b) {
+    double sum = 0;
+    for (size_t i = 0; i < a.size(); i++) { sum += a[i] * b[i]; }
+    return sum;
+}
+
+inline double length(const Vector& x) { return sqrt(dot(x, x)); }
+
+// y += a x
+inline void add_multiple(Vector* y, double a, const Vector& x) {
+    for (size_t i = 0; i < x.size(); i++) { (*y)[i] += a * x[i]; }
+}
+
+// Lists 0 .. n - 1 by size(i), the largest first; of equal ones the first.
+template <class Size> std::vector<int> largest_first(int n, Size size) {
+    std::vector<int> order(n);
+    for (int i = 0; i < n; i++) { order[i] = i; }
+    std::stable_sort(order.begin(), order.end(), [&](int i, int j) { return size(i) > size(j); });
+    return order;
+}
+#endif // VECTORS_H
