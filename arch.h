@@ -10,6 +10,8 @@ Most rows are named nowhere else, so that a new one needs an edit only here.
 #include "rooms.h"
 #include "core/switches.h"
 
+enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
+
 // ---- ARCH. These rows generate the struct, its checks, config.json both ways, the flags with
 // their --help, and the log's line. A missing key means the default, so a new row breaks no old
 // checkpoint.
@@ -39,8 +41,8 @@ Most rows are named nowhere else, so that a new one needs an edit only here.
     NUMBER(int, HS, 0, "--head-dim", "head_dim", 0, 1 << 16, "HS, head size (0: width / heads)") \
     NUMBER(int, F, 0, "--ffn-width", "intermediate_size", 0, 1 << 24, "F, FFN width (0: the preset's)") \
     NUMBER(int, V, 0, "--vocab", "vocab_size", 0, 1 << 24, "V, vocabulary (0: the preset's, else the data's)") \
-    NUMBER(int, T, 0, "--seq", "max_position_embeddings", 0, (1 << 30) - 1, "T, tokens per sequence (0: the preset's)") \
-    READ(int, context, 0, "train_sink.seq", 0, (1 << 30) - 1, "T of the model that a run with a smaller --seq began with (0: T)") \
+    NUMBER(int, T, 0, "--seq", "max_position_embeddings", 0, MOST_TOKENS, "T, tokens per sequence (0: the preset's)") \
+    READ(int, context, 0, "train_sink.seq", 0, MOST_TOKENS, "T of the model that a run with a smaller --seq began with (0: T)") \
     /* norms */ \
     SWITCH(norm, NORM, "train_sink.norm") \
     KIND(norm_kind, NORM_KIND, rms, "--norm-kind", "train_sink.norm_kind", "rms (RMSNorm) or ln (LayerNorm, with a bias)") \
@@ -76,7 +78,7 @@ Most rows are named nowhere else, so that a new one needs an edit only here.
       "none, linear, llama3 or yarn, to go beyond the trained context", \
       READ_IF(f.arch.rope_factor != 1 || !f.init.empty(), "--rope-factor other than 1"), ROTATES_BASE) \
     NUMBER(float, rope_factor, 1, "--rope-factor", "rope_scaling.factor", 1e-3, 1e6, "how many times longer than the trained context", ROTATES_BASE) \
-    NUMBER(int, rope_context, 8192, "--rope-context", "rope_scaling.original_max_position_embeddings", 1, (1 << 30) - 1, \
+    NUMBER(int, rope_context, 8192, "--rope-context", "rope_scaling.original_max_position_embeddings", 1, MOST_TOKENS, \
       "llama3, yarn: the trained context", READ_IF(of_llama3(f) || of_yarn(f), "--rope-scaling llama3 or yarn")) \
     NUMBER(float, rope_low, 1, "--rope-low", "rope_scaling.low_freq_factor", 0, 1e6, \
       "llama3: turns per context below which a channel is stretched", OF_LLAMA3) \
@@ -88,7 +90,7 @@ Most rows are named nowhere else, so that a new one needs an edit only here.
       "yarn: scale of rotated vectors (0: from the factor)", OF_YARN) \
     NUMBER(int, rope_round, 1, "--rope-round", "rope_scaling.truncate", 0, 1, "yarn: 1 rounds the ends of the ramp to whole channels", \
       OF_YARN) \
-    READ(int, rope_most, 0, "train_sink.rope_most", 0, (1 << 30) - 1, \
+    READ(int, rope_most, 0, "train_sink.rope_most", 0, MOST_TOKENS, \
       "tokens up to which the model is computed: beyond, its queries are scaled by position (0: all)") \
     READ(list, rope_short, "", "rope_scaling.short_factor", 0, 0, \
       "longrope: a number for each pair of channels, by which its angle is divided") \
@@ -111,9 +113,9 @@ Most rows are named nowhere else, so that a new one needs an edit only here.
       "ATTN without exp, such as sigmoid: add this to every score, for example -ln T") \
     NUMBER(float, attn_cap, 50, "--attn-cap", "train_sink.attn_cap", 1e-6, 1e6, "ATTN=softcap: cap the scores, cap tanh(score / cap)") \
     NUMBER(float, score_scale, 0, "--score-scale", "train_sink.score_scale", 0, 1e6, "multiply q.k by this (0: 1 / sqrt(HS))") \
-    X(int, prefix, 0, "tpb", "--prefix", "train_sink.prefix", 0, (1 << 30) - 1, "", \
+    X(int, prefix, 0, "tpb", "--prefix", "train_sink.prefix", 0, MOST_TOKENS, "", \
       "keys 1..P are visible to every query; the loss starts after them") \
-    X(int, window, 0, "tpb", "--window", "train_sink.window", 0, (1 << 30) - 1, "", "query t sees keys t-W+1..t (0: all; section 6)", \
+    X(int, window, 0, "tpb", "--window", "train_sink.window", 0, MOST_TOKENS, "", "query t sees keys t-W+1..t (0: all; section 6)", \
       IN_A_LAYER, \
       NOTED(f.arch.window < f.arch.T || command != COMMAND_train, "is not less than", "seq", "the window never hides a key")) \
     TEXT(local, "--local-layers", "train_sink.local_layers", \

@@ -41,7 +41,7 @@ enum { METRIC_K = 10 }; // alpha_k is kept for k = 1..10
 //    field       over        key in the log   heads       what it is
 #define HEAD_METRICS(X) \
     X(mass,       QUERY_MEAN, "mass",          EVERY_HEAD, "the sum of a row over the text's own tokens") \
-    X(entropy,    QUERY_MEAN, "entropy",       EVERY_HEAD, "how spread a row is") \
+    X(entropy,    QUERY_MEAN, "entropy",       EVERY_HEAD, "how spread out a row is") \
     X(effective,  QUERY_MEAN, "alpha1_gated",  GATED,      "alpha_1 of the gate times A") \
     X(gate,       QUERY_MEAN, "gate_mean",     GATED,      "the gate, its mean") \
     X(gate_low,   QUERY_MEAN, "gate_low",      GATED,      "the share of it below 0.1") \
@@ -161,17 +161,17 @@ struct HeadSums {
     }
 };
 
-// Measures every head on every sequence: out (B, NH) <- qkv, stat and star of the forward pass;
+// Measures every head on every sequence: out (B, NH) <- qkv, stat and extra of the forward pass;
 // skip = 1 if row 0 is a sink token. O(T) memory per thread
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
-                       ExtraKey<const real> star, HeadGate<const real> gate, int skip,
+                       ExtraKey<const real> extra, HeadGate<const real> gate, int skip,
                        AttnShape s) {
 #pragma omp parallel for schedule(dynamic)
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH;
         const int h = bh % s.NH;
-        const Head<A, Bi, Pe> head(qkv, star, b, h, s);
+        const Head<A, Bi, Pe> head(qkv, extra, b, h, s);
         HeadSums sums;
         for (int t = 0; t < s.T; t++) {
             const acc* st = stat + stat_at(b, t, h, s);
@@ -194,12 +194,13 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
 // 2 norms
 
 // Computes l2 norms:  out (N, G) <- x[n * stride + g * len .. + len]
-inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N) {
+template <class R> void row_norms(acc* out, const R* x, int stride, int len, int G, int N) {
     #pragma omp parallel for
     for (int n = 0; n < N; n++) {
         for (int g = 0; g < G; g++) {
-            const real* y = row_of(x, n, stride) + g * len;
+            const R* y = row_of(x, n, stride) + g * len;
             double sum = 0;
+            #pragma omp simd reduction(+ : sum)
             for (int i = 0; i < len; i++) { sum += (double)y[i] * (double)y[i]; }
             row_of(out, n, G)[g] = sqrt(sum);
         }
@@ -381,18 +382,16 @@ struct QueryKey {
     double kk = 0;
 };
 
-// A head whose tensors are of any type. As in ref::Head, column T is the extra one.
+// A head whose tensors are of any type, with its statistics.
 template <class A, class Bi, class Pe, class R, class S>
-struct HostHead : ref::HeadRows<Bi, const R> {
-    typedef ref::HeadRows<Bi, const R> Rows;
-    using Rows::s, Rows::h, Rows::q, Rows::k, Rows::star;
+struct HostHead : ref::Head<A, Bi, Pe, R> {
+    typedef ref::Head<A, Bi, Pe, R> Head;
+    using Head::s, Head::q, Head::k;
     const S* stat;         // (T, 2)
-    float slope;           // of PE's bias
 
     // qkv, stat and kstar are those of all heads.
     HostHead(const R* qkv, const S* stat, const R* kstar, int h, AttnShape s)
-        : Rows(qkv, { kstar, NULL }, 0, h, s), stat(stat + ref::stat_at(0, 0, h, s)),
-          slope(pe_slope<Pe>(s, h)) {}
+        : Head(qkv, { kstar, NULL }, 0, h, s), stat(stat + ref::stat_at(0, 0, h, s)) {}
 
     // Returns the dot product and the squared lengths of query t and the key of column j.
     QueryKey query_key(int t, int j) const {
@@ -409,22 +408,11 @@ struct HostHead : ref::HeadRows<Bi, const R> {
         return o;
     }
 
-    // Returns the score of query t and column j, whose dot product is qk.
-    double score(double qk, int t, int j) const {
-        const bool extra = j == s.T;
-        if (extra && Bi::column == LOGIT_COLUMN) { return (float)*star.k; }
-        double score = qk * s.scale;
-        if (!extra) { score += attn_bias<A, Pe, double>(s, t - j, slope); }
-        return attn_capped<A>(score, (double)s.cap);
-    }
-
     // Returns A of query t and column j, whose dot product is qk.
     double weight(double qk, int t, int j) const {
-        bool sees = Bi::column != NO_COLUMN && !s.plain;
-        if (j < s.T) { sees = attn_sees(s, t, j); }
-        if (!sees) { return 0; }
+        if (!Head::sees(t, j)) { return 0; }
         const S* st = stat + 2 * t;
-        return attn_weight<A, double>(score(qk, t, j), st[0], st[1]);
+        return attn_weight<A, double>(Head::score_of(qk, t, j), st[0], st[1]);
     }
 };
 

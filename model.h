@@ -113,7 +113,7 @@ struct Tensor {
 
 // Tells whether the name of a tensor contains a word, such as one of --only.
 inline bool has_word(const Tensor& t, const std::string& word) {
-    return t.name.find(word) != t.name.npos;
+    return contains(t.name, word);
 }
 
 struct Acts {
@@ -123,7 +123,7 @@ struct Acts {
 };
 
 // Rounds the bytes of an array up, so that the next one in a block is aligned for vectors.
-inline size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+inline size_t aligned(size_t bytes) { return round_up(bytes, 256); }
 
 // The shape that activations are laid out for: B sequences of T rows, including the sink token's.
 struct ActsShape {

@@ -18,6 +18,7 @@ NH query heads, KV key/value heads, HS head size, F FFN width, V vocabulary, OC 
 state. Here both are float, or double in tests.
 
 Parameters: outputs, inputs, weights, sizes; tensors that belong together are structs of operands.h.
+What no backend on the host can do faster is here for all of them: R is then their type of tensors.
 Weight gradients are added to (+=), activation gradients overwritten, unless a comment says
 otherwise. A build adds every sum in one order (that of `dot` is the compiler's choice), so the same
 seed gives the same bits.
@@ -52,28 +53,32 @@ inline void zero(real* x, long n) {
 }
 
 // Scales y (n) and adds x:  y = by y + x.  A NULL x counts as zeros.
-inline void add(real* y, const real* x, long n, acc by = 1) {
-    for (long i = 0; i < n; i++) {
-        y[i] = by * y[i] + or_zero(x, i);
+template <class R> void add(R* y, const R* x, long n, acc by = 1) {
+    if (!x) {
+        #pragma omp parallel for simd
+        for (long i = 0; i < n; i++) { y[i] = by * acc(y[i]); }
+        return;
     }
+    #pragma omp parallel for simd
+    for (long i = 0; i < n; i++) { y[i] = by * acc(y[i]) + acc(x[i]); }
 }
 
 // Returns a . b, of n numbers each. A NULL b counts as zeros.
-inline acc dot(const real* a, const real* b, int n) {
+template <class X, class Y> acc dot(const X* a, const Y* b, int n) {
     if (!b) { return 0; }
     acc sum = 0;
     #pragma omp simd reduction(+ : sum)
     for (int i = 0; i < n; i++) {
-        sum += a[i] * b[i];
+        sum += acc(a[i]) * acc(b[i]);
     }
     return sum;
 }
 
 // Adds a multiple:  y (n) += a x.  Does nothing if y or x is NULL.
-inline void add_times(real* y, acc a, const real* x, int n) {
+template <class R> void add_times(acc* y, acc a, const R* x, int n) {
     if (!x || !y) { return; }
     for (int i = 0; i < n; i++) {
-        y[i] += a * x[i];
+        y[i] += a * acc(x[i]);
     }
 }
 
@@ -268,20 +273,13 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
 inline long row_count(AttnShape s) { return (long)s.B * s.T; }
 inline int q_width(AttnShape s)    { return s.NH * s.HS; }
 
-// Calls f(at) for every number of q and k: at is its place in qkv
-template <class F> void each_qk(AttnShape s, F f) {
-    const int QK = qk_width(s);
-    for (long i = 0; i < row_count(s) * QK; i++) {
-        const long row = i / QK;
-        f(row * attn_row(s) + i % QK);
-    }
-}
-
 // Copies C numbers of each of N rows. The rows are out_width and inp_width apart: those of qkv hold
 // more than q and k, or v
-inline void copy_rows(real* out, int out_width, const real* inp, int inp_width, int N, int C) {
+template <class R>
+void copy_rows(R* out, int out_width, const R* inp, int inp_width, int N, int C) {
+    #pragma omp parallel for if (N > 1)
     for (int n = 0; n < N; n++) {
-        memcpy(row_of(out, n, out_width), row_of(inp, n, inp_width), C * sizeof(real));
+        memcpy(row_of(out, n, out_width), row_of(inp, n, inp_width), C * sizeof(R));
     }
 }
 
@@ -347,7 +345,9 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
 }
 
 // Rotates the pairs (x_i, x_{i+half}) of one head. turn (half, 2) holds cos and sin.
-inline void rotate_head(real* x, const acc* turn, int sign, int half) {
+template <class R> void rotate_head(R* x, const acc* turn, int sign, int half) {
+    // 16 at a time: 32 bf16 fill a vector, but a head of 32 has no more pairs than that
+    #pragma omp simd simdlen(16)
     for (int i = 0; i < half; i++) {
         const acc co = turn[2 * i];
         const acc si = sign * turn[2 * i + 1];
@@ -361,11 +361,12 @@ inline void rotate_head(real* x, const acc* turn, int sign, int half) {
 // Rotates the first rot channels of every head of q and k, in place, by the position: at token t
 // the pair (x_i, x_{i+rot/2}) turns by sign * t * theta_i. table (T, rot/2, 2) holds cos and sin
 // (Eq. 8; pairs as in LLaMA). Backward is the turn the other way: sign -1, on the gradient
-inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
+template <class R> void rope(R* qkv, const acc* table, int sign, AttnShape s) {
     const int half = s.rot / 2;
+    #pragma omp parallel for if (row_count(s) > 1)
     for (int n = 0; n < row_count(s); n++) {
         const acc* turn = row_of(table, n % s.T, half * 2);
-        real* row = row_of(qkv, n, attn_row(s));
+        R* row = row_of(qkv, n, attn_row(s));
         for (int h = 0; h < s.NH + s.KV; h++) {
             rotate_head(row + h * s.HS, turn, sign, half);
         }
@@ -374,17 +375,28 @@ inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
 
 // Applies the kernel of ATTN=kernel_elu to q and k, in place: phi(x) = elu(x) + 1, that is x + 1
 // above 0 and e^x below
-inline void phi_elu1_forward(real* qkv, AttnShape s) {
-    each_qk(s, [=](long at) {
-        const real x = qkv[at];
-        qkv[at] = x > 0 ? x + real(1) : exp_(x);
-    });
+template <class R> void phi_elu1_forward(R* qkv, AttnShape s) {
+    #pragma omp parallel for
+    for (int n = 0; n < row_count(s); n++) {
+        R* x = row_of(qkv, n, attn_row(s));
+        for (int i = 0; i < qk_width(s); i++) {
+            const acc y = x[i];
+            x[i] = y > 0 ? y + acc(1) : exp_(min_(y, acc(0)));
+        }
+    }
 }
 
 // Turns dqkv from dy into dx; y is qkv. In the forward pass this was:
 //      y = x > 0 ? x + 1 : e^x,   so   dx = min(y, 1) dy
-inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
-    each_qk(s, [=](long at) { dqkv[at] *= min_(qkv[at], real(1)); });
+template <class R> void phi_elu1_backward(R* dqkv, const R* qkv, AttnShape s) {
+    #pragma omp parallel for
+    for (int n = 0; n < row_count(s); n++) {
+        const R* y = row_of(qkv, n, attn_row(s));
+        R* d = row_of(dqkv, n, attn_row(s));
+        for (int i = 0; i < qk_width(s); i++) {
+            d[i] = d[i] * min_(acc(y[i]), acc(1));
+        }
+    }
 }
 
 // ----------------------------------------------------------------------------
@@ -397,13 +409,13 @@ template <class Bi, class P> struct HeadRows {
     int h;
     int g;                         // its key/value head
     P* qkv;                        // row 0 of the sequence
-    ExtraKey<P> star;            // the extra key of this head
+    ExtraKey<P> extra;            // the extra key of this head
 
     HeadRows(P* all, ExtraKey<P> column, int b, int h, AttnShape s) : s(s), h(h) {
         g = h / (s.NH / s.KV);
         qkv = row_of(all, (long)b * s.T, attn_row(s));
-        star.k = attn_column<Bi>(column.k, s, h);
-        star.v = attn_star(column.v, s, g);
+        extra.k = attn_column<Bi>(column.k, s, h);
+        extra.v = attn_star(column.v, s, g);
     }
 
     // Returns q of token t, (HS).
@@ -412,14 +424,14 @@ template <class Bi, class P> struct HeadRows {
     // Returns k of column j, or NULL if it has none.
     P* k(int j) const {
         if (j < s.T) { return head_of(j, s.NH + g); }
-        if (Bi::column == KEY_COLUMN) { return star.k; }
+        if (Bi::column == KEY_COLUMN) { return extra.k; }
         return NULL;
     }
 
     // Returns v of column j, or NULL if it has none.
     P* v(int j) const {
         if (j < s.T) { return head_of(j, s.NH + s.KV + g); }
-        return star.v;
+        return extra.v;
     }
 
     // Returns one head of row t. The heads of q come first, then those of k, then those of v.
@@ -427,11 +439,12 @@ template <class Bi, class P> struct HeadRows {
 };
 
 // Query head h of sequence b: the columns it sees, and their scores.
-template <class A, class Bi, class Pe> struct Head : HeadRows<Bi, const real> {
-    typedef HeadRows<Bi, const real> Rows;
-    using Rows::s, Rows::h, Rows::q, Rows::k, Rows::star;
+template <class A, class Bi, class Pe, class R = real> struct Head : HeadRows<Bi, const R> {
+    typedef HeadRows<Bi, const R> Rows;
+    using Rows::s, Rows::h, Rows::q, Rows::k, Rows::extra;
+    float slope;                   // of PE's bias
 
-    Head(const real* qkv, ExtraKey<const real> column, int b, int h, AttnShape s)
+    Head(const R* qkv, ExtraKey<const R> column, int b, int h, AttnShape s)
         : Rows(qkv, column, b, h, s), slope(pe_slope<Pe>(s, h)) {}
 
     // Tells whether query t sees column j.
@@ -448,16 +461,16 @@ template <class A, class Bi, class Pe> struct Head : HeadRows<Bi, const real> {
     }
 
     // Returns the score of query t and column j:  s_j = scale q_t . k_j + bias(t, j), capped
-    real score(int t, int j) const {
-        const bool extra = j == s.T;
-        if (extra && Bi::column == LOGIT_COLUMN) { return *star.k; }
-        real bias = 0;
-        if (!extra) { bias = attn_bias<A, Pe, real>(s, t - j, slope); }
-        const real product = dot(q(t), k(j), s.HS) * real(s.scale);
-        return attn_capped<A>(product + bias, real(s.cap));
-    }
+    real score(int t, int j) const { return score_of(dot(q(t), k(j), s.HS), t, j); }
 
-    float slope;                   // of PE's bias
+    // Returns the same from their product.
+    template <class F> F score_of(F product, int t, int j) const {
+        const bool is_extra = j == s.T;
+        if (is_extra && Bi::column == LOGIT_COLUMN) { return acc(*extra.k); }
+        F bias = 0;
+        if (!is_extra) { bias = attn_bias<A, Pe, F>(s, t - j, slope); }
+        return attn_capped<A>(product * F(s.scale) + bias, F(s.cap));
+    }
 };
 
 // Returns where head h of row (b, t) begins in a tensor (B, T, NH, HS).
@@ -479,10 +492,10 @@ inline long stat_at(int b, int t, int h, AttnShape s) {
 //      Z   = sum_j w_j
 //      A_j = w_j / Z
 //      o_t = sum_j A_j v_j
-// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra key.
+// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), extra: the extra key.
 // With rope_table, q and k are first rotated in place
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> star,
+void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> extra,
                        const acc* rope_table, AttnShape s) {
     if (rope_table) { rope(qkv, rope_table, +1, s); }
     const real p = s.p;
@@ -490,7 +503,7 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> sta
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH;
         const int h = bh % s.NH;
-        const Head<A, Bi, Pe> head(qkv, star, b, h, s);
+        const Head<A, Bi, Pe> head(qkv, extra, b, h, s);
         std::vector<real> score(s.T + 1);                        // of one row
         for (int t = 0; t < s.T; t++) {
             // pass 1: the scores, and the largest of them
@@ -525,11 +538,11 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> sta
 // Computes the gradients of q, k and v. In the forward pass this was:
 //      o = sum_j A_j v_j,  A_j = alpha f(s_j) / Z,  s_j a score,   so
 //      dv_j += A_j do,  d = attn_ds(do . v_j, ..) attn_slope(s_j) scale,  dq += d k_j,  dk_j += d q
-// Overwrites dqkv; adds to dstar, which is NULL where nothing is learned. With rope_table, also
+// Overwrites dqkv; adds to dextra, which is NULL where nothing is learned. With rope_table, also
 // rotates dq and dk back: the backward pass of rope, if q and k came from it
 template <class A, class Bi, class Pe>
-void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
-                        AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> star,
+void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
+                        AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> extra,
                         const acc* rope_table, AttnShape s) {
     const real alpha = attn_alpha<A, real>(s);
     const real scale = s.scale;
@@ -539,10 +552,10 @@ void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH;
         const int h = bh % s.NH;
-        const Head<A, Bi, Pe> head(qkv, star, b, h, s);
-        const HeadRows<Bi, real> grads(dqkv, dstar, b, h, s);
+        const Head<A, Bi, Pe> head(qkv, extra, b, h, s);
+        const HeadRows<Bi, real> grads(dqkv, dextra, b, h, s);
         acc* dz = NULL;
-        if (Bi::column == LOGIT_COLUMN) { dz = grads.star.k; }
+        if (Bi::column == LOGIT_COLUMN) { dz = grads.extra.k; }
         for (int t = 0; t < s.T; t++) {
             const real* o = result.out + head_at(b, t, h, s);
             const real* d_o = dout + head_at(b, t, h, s);
@@ -550,7 +563,7 @@ void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
             const real do_o = dot(d_o, o, s.HS);
             const real delta = attn_delta<A>(do_o, st[1], alpha);
             head.each_seen(t, [&](int j) {
-                const bool extra = j == s.T;
+                const bool is_extra = j == s.T;
                 const real s_j = head.score(t, j);
                 const real A_j = attn_weight<A>(s_j, st[0], st[1]);
                 const real dA = dot(d_o, head.v(j), s.HS);
@@ -558,11 +571,11 @@ void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
                 const real d = ds * attn_slope<A>(s_j, cap) * scale;
 
                 int learned = s.HS;                              // channels of k_j
-                if (extra) { learned = s.k_dims; }
+                if (is_extra) { learned = s.k_dims; }
                 add_times(grads.v(j), A_j, d_o, s.HS);
                 add_times(grads.k(j), d, head.q(t), learned);
                 add_times(grads.q(t), d, head.k(j), s.HS);
-                if (extra && dz) { *dz += ds; }
+                if (is_extra && dz) { *dz += ds; }
             });
         }
     }
@@ -766,9 +779,10 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
 // ----------------------------------------------------------------------------
 // 7 the optimizers
 
-// Copies the weights as `real`, unchanged where `acc` is no wider
-inline void cast_to_real(real* dst, const acc* src, long n) {
-    if (dst == src) { return; }
+// Copies the weights to the type of tensors, unchanged where `acc` is no wider
+template <class R> void cast_to_real(R* dst, const acc* src, long n) {
+    if ((const void*)dst == (const void*)src) { return; }
+    #pragma omp parallel for simd
     for (long i = 0; i < n; i++) { dst[i] = src[i]; }
 }
 
@@ -831,6 +845,7 @@ inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads
 
 // Moves a mean (n) toward x:  mean = (1 - part) mean + part x
 inline void average(acc* mean, const acc* x, acc part, long n) {
+    #pragma omp parallel for simd
     for (long i = 0; i < n; i++) { mean[i] = (1 - part) * mean[i] + part * x[i]; }
 }
 

@@ -428,12 +428,12 @@ static void attend_forward(Model* m, int l) {
 static void attend_backward(Model* m, int l) {
     const BiasRow& bias = m->sizes.bias;
     const auto& g = layer_grads(m, l);
-    const ExtraKey<acc> dstar = { bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
+    const ExtraKey<acc> dextra = { bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
                                   bias.learn_v ? g.vstar : NULL };
     const acc* rope = rotates_in_attention(m) ? layer_rope(m, l) : NULL;
     const AttnResult<real, acc> result = { act_att(m, l), act_stat(m, l) };
     const AttnShape s = attn_shape(m, l);
-    variant::attend_backward[s.plain](m->acts.dqkv, dstar, m->acts.datt, result, act_qkv(m, l),
+    variant::attend_backward[s.plain](m->acts.dqkv, dextra, m->acts.datt, result, act_qkv(m, l),
                                       extra_key(m, l), rope, s);
 }
 

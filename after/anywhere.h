@@ -138,14 +138,13 @@ struct Anywhere {
 static const double STANDS_OUT = 6;              // an entry of h over the median of its row
 
 // Adds the queries of a head on one sequence, and its sink. Returns what each token got.
-inline Vector add_head(const Anywhere& a, const AnyHead& head, int first, bool idle,
-                       AnyTally* tally) {
+inline Vector add_head(const Anywhere& a, const AnyHead& head, int first, AnyTally* tally) {
     const int T = head.s.T;
     Vector given(T);
     for (int t = first; t < T; t++) {
         RowShares r = { head, a.rotary, t, first, Vector(T + 1) };
         double all = FLT_MIN;
-        for (int j = 0; j <= T - idle; j++) {
+        for (int j = 0; j <= T; j++) {
             if (j < T && !attn_sees(head.s, t, j)) { continue; }
             r.shares[j] = fabs(head.weight(head.query_key(t, j).qk, t, j));
             all += r.shares[j];
@@ -195,7 +194,7 @@ inline void add_ids(Anywhere* a, const Model* m, int from, const std::vector<Vec
 // Adds layer l of the loaded batch.
 inline void add_attention(Anywhere* a, const Model* m, int l, int from) {
     const AttentionHost x = attention_host(m, l);
-    const AttnShape s = attn_shape(m, l);
+    const AttnShape& s = x.s;
     const int first = sink_rows(m);
     const long width = m->sizes.q_width;
     const std::vector<real> out = copy_to_host(act_out(m, l), rows(m) * width);
@@ -204,9 +203,9 @@ inline void add_attention(Anywhere* a, const Model* m, int l, int from) {
     #pragma omp parallel for schedule(dynamic)
     for (int h = 0; h < s.NH; h++) {
         for (long row = 0; row < rows(m); row += s.T) {
-            const AnyHead head(&x.qkv[row * attn_row(s)], &x.stat[row * s.NH * 2], x.star.data(), h,
-                               s);
-            const Vector got = add_head(*a, head, first, column_has_no_effect(m->arch), &heads[h]);
+            const AnyHead head(&x.qkv[row * attn_row(s)], &x.stat[row * s.NH * 2], x.extra.data(),
+                               h, s);
+            const Vector got = add_head(*a, head, first, &heads[h]);
             given[h].insert(given[h].end(), got.begin(), got.end());
             for (int t = first; t < s.T; t++) {
                 const real* o = &out[(row + t) * width + (long)h * s.HS];

@@ -7,8 +7,8 @@ Macros alone: this file includes nothing.
 
 #define AFTER_COMMANDS(X) \
     X(eval,     'e', "CHECKPOINT", \
-      "measure what a checkpoint loses: a shorter cache, fewer bits, edited numbers") \
-    X(score,    's', "CHECKPOINT", "log-likelihood of choices, and perplexity: --task FILE.jsonl")
+      "measure what a shorter cache, fewer bits or edited numbers cost a checkpoint") \
+    X(score,    's', "CHECKPOINT", "score multiple-choice tasks and perplexity: --task FILE.jsonl")
 
 #define AFTER_FLAGS(X) \
     ON("p", OWN, anatomy, "where token 1's massive activation comes from: FFNs as quadratic forms") \
@@ -17,7 +17,7 @@ Macros alone: this file includes nothing.
     WORDS("e", OWN, evict, "", "POLICY:RATIO,.. of a prompt's keys: streaming, knorm, observed, snapkv") \
     WORDS("e", OWN, quant, "", "w8a8, w4a4, kv8, kv4,.. and :static, :dynamic or :token (default)") \
     WORDS("e", OWN, quant_keep, "0,1", "how many first tokens stay in float: one run per number", READ_IF(!f.quant.empty(), "--quant")) \
-    WHOLE("e", OWN, calibrate, 16, 1, 1<<20, "sequences that set the ranges of :static; they are not in the loss", \
+    WHOLE("e", OWN, calibrate, 16, 1, 1<<20, "sequences that set the ranges of :static, excluded from the loss", \
       READ_IF(f.quant.find("static") != str::npos, "--quant with :static")) \
     ON("e", OWN, gradients, "norm of the loss gradient in the residual stream, by token") \
     WORDS("e", OWN, edit, "", "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
@@ -25,5 +25,5 @@ Macros alone: this file includes nothing.
     WORDS("s", OWN, items, "", "write the log-likelihoods of every item here, one line per item") \
     WHOLE("s", OWN, limit, 0, 0, MOST, "only the first N items of a task (0: all)") \
     WHOLE("s", OWN, max_length, 0, 0, 1<<30, \
-      "tokens that are read at once (0: as many as the model has positions)")
+      "context length in tokens (0: the model's number of positions)")
 #endif // AFTER_ROWS_H

@@ -8,6 +8,11 @@ reads the file.
 
 // ---- text to tokens
 
+// Counts the characters of a text in UTF-8.
+static size_t characters_in(const std::string& s) {
+    return std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; });
+}
+
 // Tells whether Python calls it white space, as rstrip and \s have it: Unicode's, and four control
 // characters. c is -1 for what is not UTF-8.
 static bool is_python_space(long c) {
@@ -19,7 +24,7 @@ static bool is_python_space(long c) {
 static size_t without_trailing_space(const std::string& s) {
     size_t end = 0;
     for (size_t i = 0; i < s.size();) {
-        const long c = utf8_next(s.data(), s.size(), &i);
+        const long c = utf8_next(s, &i);
         if (!is_python_space(c)) { end = i; }
     }
     return end;
@@ -30,7 +35,7 @@ static long count_words(const std::string& s) {
     long words = 1;
     bool before = false;
     for (size_t i = 0; i < s.size();) {
-        const bool space = is_python_space(utf8_next(s.data(), s.size(), &i));
+        const bool space = is_python_space(utf8_next(s, &i));
         words += space && !before;
         before = space;
     }
@@ -58,7 +63,7 @@ static std::string score_delimiter(const Json* given, const std::string& context
     if (given) { return given->string; }
     size_t next = 0;
     const std::string& s = continuation;
-    const bool begins = !s.empty() && is_python_space(utf8_next(s.data(), s.size(), &next));
+    const bool begins = !s.empty() && is_python_space(utf8_next(s, &next));
     const bool ends = without_trailing_space(context) < context.size();
     return begins || ends ? "" : " ";
 }
@@ -230,7 +235,7 @@ static ScoreItem choice_item(const Json& j, ScoreForm form, const ScoreText& how
             const std::string rest =
                 score_delimiter(delimiter, context, continuation) + continuation;
             item.requests.push_back(score_request(how, context, rest, &item.cannot));
-            item.characters.push_back(utf8_count(continuation));
+            item.characters.push_back(characters_in(continuation));
             if (continuation.empty()) {
                 item.cannot = choices ? "a choice is empty" : "the continuation is empty";
             }

@@ -75,14 +75,10 @@ static void dump_layer(const Model* m, const std::string& dir, int l,
     std::vector<float> cosine(map.size());
     std::vector<float> product(map.size());
 
-    auto maps = head_maps<Attn, Bias, Pe, real, acc>;
-    if (column_has_no_effect(m->arch)) {
-        maps = head_maps<Attn, Bias_none, Pe, real, acc>;
-    }
-    const auto* star = x.star.empty() ? NULL : x.star.data();
+    const auto* extra = x.extra.empty() ? NULL : x.extra.data();
     for (int h : heads) {
-        maps(map.data(), cosine.data(), product.data(), x.qkv.data(), x.stat.data(), star, h,
-             attn_shape(m, l));
+        head_maps<Attn, Bias, Pe>(map.data(), cosine.data(), product.data(), x.qkv.data(),
+                                  x.stat.data(), extra, h, x.s);
         const std::string name = strf("%s/%d_%d_", dir.c_str(), l, h);
         npy_write(name + "map.npy", map, { N, N + 1 });
         npy_write(name + "cosine.npy", cosine, { N, N + 1 });
@@ -281,7 +277,7 @@ int command_probe(Flags f) {
         for (auto& w : lengths) {
             const int T = probe_length(f, w, m.arch.T, m.sizes.pe.learnable);
             require(m.arch.prefix < T, strf("prefix %d", m.arch.prefix),
-                    strf("less than --probe-len %d", T).c_str());
+                    strf("less than --probe-len %d", T));
             f.data = p.sources[k];
             const ProbeBos bos = probe_bos(f, m.arch.V);
             const ProbeInput in = probe_inputs(f, bos, p, k, T, m.arch.V);
@@ -293,7 +289,7 @@ int command_probe(Flags f) {
             objects.push_back(object);
             if (f.dump.empty() || objects.size() > 1) { continue; }
             require(f.dump_seq < in.n, strf("--dump-seq %ld", f.dump_seq),
-                    strf("0 to %d", in.n - 1).c_str());
+                    strf("0 to %d", in.n - 1));
             dump_maps(&m, f, in.x.data() + (size_t)f.dump_seq * (T + 1), T);
         }
     }

@@ -58,12 +58,13 @@ inline std::string spike_text(const Metrics& r) {
     }
     std::string text;
     if (std::isfinite(ratio(longest))) {
-        text = strf("  |h| of token 1 is up to %.3g times the others', %s\n", ratio(longest),
-                    after_layer(longest).c_str());
+        text = strf("  the hidden state of token 1 is up to %.3g times as long as the others', "
+                    "%s\n", ratio(longest), after_layer(longest).c_str());
     }
     const size_t largest = spike_layer(r);
-    return text + strf("  the largest entry of any h is up to %.3g times the median, %s\n",
-                       spike_at(r, largest), after_layer(largest).c_str());
+    text += strf("  the largest entry of any hidden state is up to %.3g times the median, %s\n",
+                 spike_at(r, largest), after_layer(largest).c_str());
+    return text;
 }
 
 // Says how often the first token is a sink, at one threshold.
@@ -71,7 +72,7 @@ inline std::string sink_sentence(const Metrics& r, double eps) {
     const bool proxy = !r.sums_to_one;
     const std::string sink = of_hundred(sink_rate(r, 1, eps, proxy));
     const char* of = proxy ? "the row's weights" : "the attention";
-    std::string text = "  in " + sink + "% of the pairs of a head and a sequence, ";
+    std::string text = "  in " + sink + "% of all (head, sequence) pairs, ";
     text += strf("token 1 gets more than %g of %s", eps, of);
     if (r.has_star) {
         const char* name = r.h_star.empty() ? "the extra key" : "the sink token";
@@ -85,8 +86,7 @@ inline std::string sink_sentence(const Metrics& r, double eps) {
 inline std::string probe_text(const Metrics& r, const std::vector<double>& eps) {
     std::string text;
     for (double e : eps) { text += sink_sentence(r, e); }
-    text += strf("  by layer, tenths of the attention: %s   "
-                 "(uniform attention would give it %.2f)\n",
+    text += strf("  by layer, in tenths: %s   (uniform attention: %.2f)\n",
                  tenths_by_layer(r).c_str(), uniform_alpha(r.T));
     return text + spike_text(r);
 }

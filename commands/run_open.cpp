@@ -100,8 +100,7 @@ static void init_logits(Model* m, const Flags& f) {
     for (auto& t : m->tensors) {
         if (t.purpose != FOR_LOGIT) { continue; }
         const std::vector<acc> z(t.count, acc(f.init_logit));
-        acc* place = full_array(m, m->master) + t.at;
-        ops::to_device(place, z.data(), t.count * sizeof(acc));
+        copy_to_device(full_array(m, m->master) + t.at, z);
     }
     publish_weights(m);
 }
@@ -132,9 +131,8 @@ static void select_factors(Model* m, const Flags& f) {
         const std::string given = "--factors " + item;
         std::vector<std::string> parts = split(item, ':');
         for (auto& part : split(parts.back(), '=')) { parts.push_back(part); }
-        const std::string known = " lr start decay eps ";
         Factor factor;
-        const bool whole = parts.size() == 4 && known.find(" " + parts[2] + " ") != known.npos &&
+        const bool whole = parts.size() == 4 && is_one_of(" lr start decay eps ", parts[2]) &&
                            parse_double(parts[3], &factor.by) && factor.by >= 0;
         require(whole, given, "WORD:lr=NUMBER, WORD:start=, WORD:decay= or WORD:eps=");
         factor.word = parts[0];
@@ -164,16 +162,16 @@ static void batch_share(Flags* f) {
 
 // Dies at flags that need one process if there are several ranks.
 static void one_process_check(const Flags& f) {
-    const bool alone = dist::world == 1;
-    require(f.optimizer != OPTIMIZER_muon || alone, "--optimizer muon",
+    if (dist::world == 1) { return; }
+    require(f.optimizer != OPTIMIZER_muon, "--optimizer muon",
             "one process: it works on whole matrices, and several share them");
-    require(f.only.empty() || alone, "--only " + f.only,
+    require(f.only.empty(), "--only " + f.only,
             "one process: it works on whole tensors, and several share them");
-    require(f.factors.empty() || alone, "--factors " + f.factors,
+    require(f.factors.empty(), "--factors " + f.factors,
             "one process: it works on whole tensors, and several share them");
-    require(!f.noise || alone, "--noise",
+    require(!f.noise, "--noise",
             "one process: the gradients of all meet when a step ends, not before");
-    require(!f.graph || alone, "--graph",
+    require(!f.graph, "--graph",
             "one process: several send gradients between the kernels");
 }
 

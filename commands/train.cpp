@@ -98,7 +98,7 @@ static void describe_machine(const Run& r) {
     const Flags& f = r.f;
     double bytes;
     printf("memory %s", memory_text(r.c, f.batch, f.arch.T, true, &bytes, 0, &f).c_str());
-    if (ops::on_host) {                                  // the weights are there already
+    if (ops::on_host && std::isfinite(memory_free())) {       // the weights are there already
         printf(", free %s", bytes_text(memory_free()).c_str());
     }
     printf("\ndevice %s\n", ops::device_start().c_str());
@@ -363,7 +363,7 @@ static Request run_request(const Run& r) {
 
 Due run_due(const Run& r, long step) {
     const Flags& f = r.f;
-    const long wish = -dist::least(-run_request(r));     // the largest of all ranks
+    const long wish = -dist::least(-run_request(r));     // the maximum over ranks
     const bool planned = step >= f.steps || (f.save_every && step % f.save_every == 0);
     Due due;
     due.stop = wish >= SAVE_AND_STOP;
@@ -419,7 +419,7 @@ static void save(Run* r, long step, bool keep) {
     return_drawn(r);
     hint_also = r->log.error;
     then_again = r->saved >= 0 ? "run again with --resume" : "start over in another --out";
-    log_sync(&r->log);                       // first: a log never ends before its checkpoint
+    log_sync(&r->log);                   // first, so that a log never ends before its checkpoint
     checkpoint_save(&r->m, out, step, run_state(r, step, keep), r->data.tokenizer, optimizer);
     hint_also.clear();
     r->saved = step;

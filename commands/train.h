@@ -26,7 +26,7 @@ struct Run {
     std::vector<int> seqs;               // (n, T + 1) this rank's sequences of a step
     std::vector<int> ahead;              // the next step's, once drawn
     std::vector<uint64_t> ahead_from;    // the data position before that; empty: not drawn
-    std::vector<int> probe;              // (probes, probe_len + 1) sequences of the sink metrics
+    std::vector<int> probe;              // (probes, probe_len + 1) sequences for the sink metrics
     int probe_len;
     int probes;
     bool resumed;

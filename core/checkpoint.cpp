@@ -107,34 +107,27 @@ static std::string shape_text(const std::vector<long>& shape) {
     return text;
 }
 
-// Finds a tensor in the files of a directory and checks its shape; dies if it is not as this model
-// needs it.
-static const Weight& tensor_find(const std::vector<Weights>& files, const std::string& name,
-                                 const Tensor& t) {
-    for (auto& file : files) {
-        const Weight* found = file.find(name);
-        if (!found) { continue; }
-        if (found->shape != t.shape) {
-            die_of_other_model(file.path + ": tensor '" + t.name + "' has shape (" +
-                               shape_text(found->shape) + " ), wanted (" + shape_text(t.shape) +
-                               " )");
-        }
-        return *found;
+// Finds a tensor in a file and checks its shape; dies if it is not as this model needs it.
+static const Weight& tensor_find(const Weights& file, const std::string& name, const Tensor& t) {
+    const Weight* found = file.find(name);
+    if (!found) {
+        die(file.path + ": has no tensor '" + name + "', which this model needs",
+            "is it a checkpoint of another model? see its config.json");
     }
-    const std::string dir = files.empty() ? "checkpoint" : files[0].path;
-    die(dir + ": has no tensor '" + name + "', which this model needs",
-        "is it a checkpoint of another model? see its config.json");
+    if (found->shape != t.shape) {
+        die_of_other_model(file.path + ": tensor '" + t.name + "' has shape (" +
+                           shape_text(found->shape) + " ), wanted (" + shape_text(t.shape) + " )");
+    }
+    return *found;
 }
 
-// Reads one array by name from the .safetensors files of a directory; those tensors whose names are
-// in `keep` stay as they are.
-static void tensors_load(const Model* m, const std::vector<Weights>& files,
-                         const std::string& prefix, acc* device,
-                         const std::set<std::string>& keep = {}) {
+// Reads one array by name from a file; those tensors whose names are in `keep` stay as they are.
+static void tensors_load(const Model* m, const Weights& file, const std::string& prefix,
+                         acc* device, const std::set<std::string>& keep = {}) {
     std::vector<float> values;
     for (auto& t : m->tensors) {
         if (keep.count(t.name)) { continue; }
-        const Weight& found = tensor_find(files, prefix + t.name, t);
+        const Weight& found = tensor_find(file, prefix + t.name, t);
         values.resize(t.count);
         weight_rows(found, 0, found.rows(), values.data());
         tensor_to_device(device, t, values);
@@ -169,18 +162,16 @@ static bool has_tensor(const Model* m, const std::string& name) {
 
 // Rejects a tensor that the model does not read, with an error that names it: it may change what
 // the model computes.
-static void tensors_all_used(const Model* m, const std::vector<Weights>& files) {
-    for (auto& file : files) {
-        for (auto& t : file.tensors) {
-            bool used = has_tensor(m, t.name) || ends_with(t.name, "rotary_emb.inv_freq");
-            if (m->arch.tied && t.name == "lm_head.weight") {
-                lm_head_is_embedding(t, file.find("model.embed_tokens.weight"));
-                used = true;
-            }
-            if (used) { continue; }
-            die_of_other_model(file.path + ": holds the tensor '" + t.name +
-                               "', which this model does not have");
+static void tensors_all_used(const Model* m, const Weights& file) {
+    for (auto& t : file.tensors) {
+        bool used = has_tensor(m, t.name) || ends_with(t.name, "rotary_emb.inv_freq");
+        if (m->arch.tied && t.name == "lm_head.weight") {
+            lm_head_is_embedding(t, file.find("model.embed_tokens.weight"));
+            used = true;
         }
+        if (used) { continue; }
+        die_of_other_model(file.path + ": holds the tensor '" + t.name +
+                           "', which this model does not have");
     }
 }
 
@@ -190,8 +181,8 @@ void checkpoint_read(Model* m, Checkpoint* k) {
     if (k->theirs) {
         open_model->weights(m, *k, keep);
     } else {
-        tensors_load(m, { k->weights }, "", full_array(m, m->master), keep);
-        tensors_all_used(m, { k->weights });
+        tensors_load(m, k->weights, "", full_array(m, m->master), keep);
+        tensors_all_used(m, k->weights);
     }
     publish_weights(m);
     static std::vector<Weights> in_use;          // matrices that are read where they lie
@@ -210,18 +201,18 @@ void checkpoint_load(Model* m, const std::string& dir) {
 bool optimizer_load(Model* m, const std::string& dir) {
     const std::string path = dir + "/optimizer.safetensors";
     if (!file_exists(path)) { return false; }
-    std::vector<Weights> file = { safetensors_open(path) };
+    Weights file = safetensors_open(path);
     auto load = [&](const std::string& prefix, acc* shard) {
         tensors_load(m, file, prefix, full_array(m, shard));
         store_array(m, shard);
     };
     load("m.", m->adam_m);
     load("v.", m->adam_v);
-    weights_close(&file[0]);
+    weights_close(&file);
     if (!m->ema) { return true; }
-    file = { safetensors_open(dir + "/ema.safetensors") };
+    file = safetensors_open(dir + "/ema.safetensors");
     load("", m->ema);
-    weights_close(&file[0]);
+    weights_close(&file);
     return true;
 }
 

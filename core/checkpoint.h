@@ -6,7 +6,6 @@ state.json; in and out. What config.json says: core/config.h.
 #define CHECKPOINT_H
 #include "../model.h"
 #include "config.h"
-#include "config.h"
 
 typedef std::vector<std::pair<std::string, acc*>> NamedArrays;
 

@@ -47,6 +47,12 @@ HD uint32_t bits_of_float(float x) {
 }
 
 // ----------------------------------------------------------------------------
+// whole numbers: a / b, and a as a multiple of b, both from above
+
+inline long div_up(long a, long b) { return (a + b - 1) / b; }
+inline long round_up(long a, long b) { return div_up(a, b) * b; }
+
+// ----------------------------------------------------------------------------
 // errors: `error: what: got X, wanted Y`, then `---> HINT: what to type next`.
 // Exit codes: 2 the user's mistake, 3 a loss that is not finite, 1 the machine's fault (disk,
 // memory, device).
@@ -191,6 +197,11 @@ inline bool contains(const std::string& s, const std::string& text) {
     return s.find(text) != s.npos;
 }
 
+// Tells whether a word is one of these, which have blanks around them.
+inline bool is_one_of(const char* words, const std::string& word) {
+    return strstr(words, (" " + word + " ").c_str());
+}
+
 // Tells whether a list has this item.
 template <class List, class Item> bool has(const List& list, const Item& item) {
     return std::find(std::begin(list), std::end(list), item) != std::end(list);
@@ -256,10 +267,13 @@ inline std::string number_text(double v) {
 // ----------------------------------------------------------------------------
 // files
 
-inline bool file_exists(const std::string& path) {
+// Returns what a path leads to, as S_ISDIR and the like take it; 0 if there is nothing.
+inline mode_t mode_of(const std::string& path) {
     struct stat st;
-    return stat(path.c_str(), &st) == 0;
+    return stat(path.c_str(), &st) ? 0 : st.st_mode;
 }
+
+inline bool file_exists(const std::string& path) { return mode_of(path) != 0; }
 
 // Tells whether a path exists, also as a symlink that leads nowhere.
 inline bool is_there(const std::string& path) {
@@ -267,10 +281,8 @@ inline bool is_there(const std::string& path) {
     return lstat(path.c_str(), &st) == 0;
 }
 
-inline bool is_dir(const std::string& path) {
-    struct stat st;
-    return stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode);
-}
+inline bool is_dir(const std::string& path) { return S_ISDIR(mode_of(path)); }
+inline bool is_regular(const std::string& path) { return S_ISREG(mode_of(path)); }
 
 // Tells whether both are the same file or directory.
 inline bool same_file(const struct stat& a, const struct stat& b) {
@@ -350,9 +362,7 @@ inline std::string link_target(std::string path) {
 
 // Tells whether a path is there, but neither a file nor a directory: a device, a FIFO.
 inline bool is_special(const std::string& path) {
-    struct stat st;
-    if (stat(path.c_str(), &st)) { return false; }
-    return !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+    return file_exists(path) && !is_regular(path) && !is_dir(path);
 }
 
 // Returns the machine's name, without what a file's name could not hold.

@@ -96,11 +96,6 @@ static void own_code_check(const Json& j, const std::string& where) {
     }
 }
 
-// Tells whether one of these words, with blanks around them, is the key.
-static bool is_one_of(const char* words, const std::string& key) {
-    return strstr(words, (" " + key + " ").c_str());
-}
-
 void config_read(Arch* c, const std::string& name, const Json& object, const std::string& where) {
     const bool ours = name == "train_sink";
     const char* beside = ours ? " attn tokenizer "

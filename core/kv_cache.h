@@ -52,8 +52,7 @@ inline size_t cached_width(const Model* m) { return 2 * m->sizes.kv_width; }
 // Makes an empty cache for sequences of T tokens, if host code can read it; T = 0 only frees it.
 inline void model_cache(Model* m, int T) {
     const Sizes& sizes = m->sizes;
-    ops::device_free(m->cache);
-    ops::device_free(m->mixer_state);
+    free_arrays({ m->cache, m->mixer_state });
     m->cache = NULL;
     m->mixer_state = NULL;
     m->T = 0;

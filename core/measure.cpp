@@ -263,23 +263,22 @@ AttentionHost attention_host(const Model* m, int l) {
     AttentionHost x;
     x.qkv = copy_to_host(act_qkv(m, l), N * sizes.qkv_width);
     x.stat = copy_to_host(act_stat(m, l), N * sizes.NH * 2);
-    const real* star = extra_k(m, l);
-    if (!star) { return x; }
+    x.s = attn_shape(m, l);
+    x.s.plain |= column_has_no_effect(m->arch);
+    const real* extra = extra_k(m, l);
+    if (!extra || x.s.plain) { return x; }
     const bool logit = sizes.bias.column == LOGIT_COLUMN;
     const size_t count = logit ? sizes.NH : bias_rows(m->arch) * sizes.HS;
-    x.star = copy_to_host(star, count);
+    x.extra = copy_to_host(extra, count);
     return x;
 }
 
 void sink_at_add(SinkAt* at, const Model* m, int l) {
     if (at->tokens.empty()) { return; }
     const AttentionHost x = attention_host(m, l);
-    const AttnShape s = attn_shape(m, l);
+    const AttnShape& s = x.s;
     const int skip = sink_rows(m);
-    const real* star = x.star.empty() ? NULL : x.star.data();
-    const auto alphas = column_has_no_effect(m->arch)
-                            ? head_alphas<Attn, Bias_none, Pe, real, acc>
-                            : head_alphas<Attn, Bias, Pe, real, acc>;
+    const real* extra = x.extra.empty() ? NULL : x.extra.data();
     std::vector<std::vector<double>> alpha((size_t)s.B * s.NH);
     #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < s.B * s.NH; i++) {
@@ -287,7 +286,7 @@ void sink_at_add(SinkAt* at, const Model* m, int l) {
         const size_t row = (size_t)(i / s.NH) * s.T;
         const real* qkv = &x.qkv[row * attn_row(s)];
         const acc* stat = &x.stat[row * s.NH * 2];
-        alpha[i] = alphas(at->tokens, qkv, stat, star, skip, head, s);
+        alpha[i] = head_alphas<Attn, Bias, Pe>(at->tokens, qkv, stat, extra, skip, head, s);
     }
     for (size_t k = 0; k < at->tokens.size(); k++) {
         const float factor = seen_factor(m, l, at->tokens[k]);

@@ -23,7 +23,8 @@ Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
 struct AttentionHost {
     std::vector<real> qkv;      // (N, qkv_width)
     std::vector<acc> stat;      // (B, NH, T, 2)
-    std::vector<real> star;     // z of each head, or k* of each key/value head; empty: not learned
+    std::vector<real> extra;    // z of each head, or k* of each key/value head; empty: not learned
+    AttnShape s;                // plain if the extra key changes no output
 };
 
 // Copies layer l's attention activations to host memory.

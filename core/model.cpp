@@ -21,7 +21,7 @@ long Layout::params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
     };
     auto place_in_layer = [&](P** field, int l, const std::string& hf, long rows, long cols,
                               Init init, Purpose purpose) __attribute__((noinline)) {
-        const bool of_attention = hf.find("self_attn.") == 0;
+        const bool of_attention = starts_with(hf, "self_attn.");
         if (of_attention && !attends(l)) { return; }
         place(field, strf("model.layers.%d.", l) + hf, rows, cols, init, purpose);
     };
@@ -75,9 +75,7 @@ void positions_extend(Model* m, long T) {
     if (T <= m->reach) { return; }
     const long most = (long)m->longest + sink_rows(m);
     m->reach = std::max(T, std::min(2L * m->reach, most));
-    ops::device_free(m->positions);
-    ops::device_free(m->rope);
-    ops::device_free(m->rope_local);
+    free_arrays({ m->positions, m->rope, m->rope_local });
     if (pe.absolute) { m->positions = absolute_table(m->reach, arch.C); }
     if (pe.rotary) { m->rope = rope_table(arch, arch.rope_base, true, m->reach); }
     if (pe.rotary && arch.rope_local) {
@@ -106,8 +104,7 @@ void model_resize(Model* m, int B, int T) {
     layout.acts(&m->acts, m->arena, shape);
     const size_t n = rows(m);
     if (n > m->token_room) {
-        ops::device_free(m->tokens);
-        ops::device_free(m->targets);
+        free_arrays({ m->tokens, m->targets });
         m->tokens = device_array<int>(n);
         m->targets = device_array<int>(n);
         m->token_room = n;
@@ -139,8 +136,8 @@ static std::vector<long> layers_at(const Model& m) {
     long end = 0;
     for (auto& t : m.tensors) {
         const std::string next_layer = strf("model.layers.%zu.", at.size());
-        if (t.name.find(next_layer) == 0) { at.push_back(t.at); }
-        if (t.name.find("model.layers.") == 0) { end = t.at + t.count; }
+        if (starts_with(t.name, next_layer)) { at.push_back(t.at); }
+        if (starts_with(t.name, "model.layers.")) { end = t.at + t.count; }
     }
     at.push_back(end);
     return at;
@@ -229,11 +226,7 @@ void model_init(Model* m, uint64_t seed) {
 
 // Frees the memory of a batch and its gradients: of a model, or of a piece of it.
 static void batch_free(Model* m) {
-    ops::device_free(m->arena);
-    ops::device_free(m->tokens);
-    ops::device_free(m->targets);
-    ops::device_free(m->grads_memory);
-    ops::device_free(m->sums);
+    free_arrays({ m->arena, m->tokens, m->targets, m->grads_memory, m->sums });
 }
 
 void pieces_free(Model* m) {
@@ -244,19 +237,11 @@ void pieces_free(Model* m) {
 void model_free(Model* m) {
     pieces_free(m);
     if (m->shard_grads != m->grads_memory) {
-        ops::device_free(m->shard_grads);
-        ops::device_free(m->shard_params);
+        free_arrays({ m->shard_grads, m->shard_params });
     }
     batch_free(m);
     if ((void*)m->master != (void*)m->params_memory) { ops::device_free(m->master); }
-    ops::device_free(m->params_memory);
-    ops::device_free(m->muon);
-    ops::device_free(m->ema);
-    ops::device_free(m->positions);
-    ops::device_free(m->rope);
-    ops::device_free(m->rope_local);
-    ops::device_free(m->v_fixed);
-    ops::device_free(m->cache);
-    ops::device_free(m->mixer_state);
+    free_arrays({ m->params_memory, m->muon, m->ema, m->positions, m->rope, m->rope_local,
+                  m->v_fixed, m->cache, m->mixer_state });
     *m = Model();
 }

@@ -18,6 +18,11 @@ ops, and arrays in the memory that they work on. Operations that a variant chang
 // Allocates n numbers.
 template <class X> X* device_array(size_t n) { return (X*)ops::device_malloc(n * sizeof(X)); }
 
+// Frees arrays; NULL is none.
+inline void free_arrays(std::initializer_list<void*> arrays) {
+    for (void* array : arrays) { ops::device_free(array); }
+}
+
 // Copies numbers from the host to such an array.
 template <class X> void copy_to_device(X* to, const std::vector<X>& x) {
     ops::to_device(to, x.data(), x.size() * sizeof(X));

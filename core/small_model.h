@@ -18,8 +18,8 @@ inline int piece_sequences(const Model* m, int B, int T) {
     const long most_pieces = 64;
     if (ops::piece_rows == 0 || m->num_params > small_model) { return B; }
     const long rows = T + sink_rows(m);        // of a sequence
-    const long enough = cpu::div_up(ops::piece_rows, rows);
-    const long least = cpu::div_up(B, most_pieces);
+    const long enough = div_up(ops::piece_rows, rows);
+    const long least = div_up(B, most_pieces);
     return std::min<long>(B, std::max(enough, least));
 }
 
@@ -64,7 +64,7 @@ inline void pieces_resize(Model* m, size_t n) {
 
 // Runs one micro-batch, seqs (B, T + 1), in pieces of `size` sequences: as model_accumulate.
 inline void accumulate_pieces(Model* m, const int* seqs, int B, int T, int size, long count) {
-    const int n = cpu::div_up(B, size);
+    const int n = div_up(B, size);
     pieces_resize(m, n);
     for (int i = 0; i < n; i++) {
         const int first = i * size;

@@ -28,23 +28,17 @@ const SwitchValue SWITCH_VALUES[SWITCH_COUNT] = {
 const char* const COMMIT = GIT_COMMIT;
 const char *const PRECISION_NAME = STR(PRECISION), *const BACKEND_NAME = STR(BACKEND);
 
-const int BUILD_BIAS = CAT(BIAS_, BIAS);
-const int BUILD_PE = CAT(PE_, PE);
-const int BUILD_NORM = CAT(NORM_, NORM);
-const int BUILD_FFN = CAT(FFN_, FFN);
-const int BUILD_COMBINE = CAT(COMBINE_, COMBINE);
-const int BUILD_QKNORM = CAT(QKNORM_, QKNORM);
-const int BUILD_GATE = CAT(GATE_, GATE);
+#define X(SWITCH) const int BUILD_##SWITCH = CAT(SWITCH##_, SWITCH);
+X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
+#undef X
 
 namespace build {
 const char* const Attn::name = STR(ATTN);
 #ifndef __CUDA_ARCH__
-const bool Attn::exp_family = ::Attn::exp_family;
-const bool Attn::is_signed = ::Attn::is_signed;
-const bool Attn::capped = ::Attn::capped;
-const bool Attn::by_count = ::Attn::by_count;
-const ZKind Attn::Z = ::Attn::Z;
-const Phi Attn::phi = ::Attn::phi;
+#define SAME(type, name) const type Attn::name = ::Attn::name;
+SAME(bool, exp_family) SAME(bool, is_signed) SAME(bool, capped) SAME(bool, by_count)
+SAME(ZKind, Z) SAME(Phi, phi)
+#undef SAME
 float Attn::sim(float s) { return ::Attn::sim(s); }
 double Attn::sim(double s) { return ::Attn::sim(s); }
 const Column Bias::column = ::Bias::column;

@@ -22,15 +22,15 @@ typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimizer state hold
 
 namespace variant {
-typedef void Attend(real* out, acc* stat, real* qkv, ExtraKey<const real> star,
+typedef void Attend(real* out, acc* stat, real* qkv, ExtraKey<const real> extra,
                     const acc* rope_table, AttnShape s);
-typedef void AttendBackward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
+typedef void AttendBackward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
                             AttnResult<real, acc> result, const real* qkv,
-                            ExtraKey<const real> star, const acc* rope_table, AttnShape s);
-typedef void AttentionRow(real* out, const real* q, const real* kv, ExtraKey<const real> star,
+                            ExtraKey<const real> extra, const acc* rope_table, AttnShape s);
+typedef void AttentionRow(real* out, const real* q, const real* kv, ExtraKey<const real> extra,
                           int t, AttnShape s);
 typedef void AttentionMetrics(HeadMetrics* out, const real* qkv, const acc* stat,
-                              ExtraKey<const real> star, HeadGate<const real> gate, int skip,
+                              ExtraKey<const real> extra, HeadGate<const real> gate, int skip,
                               AttnShape s);
 // [1]: as if there were no extra key
 extern Attend* const attend[2];

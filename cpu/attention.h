@@ -77,44 +77,13 @@ inline void tile_scores(acc* score, TileAt at, int h, AttnShape s) {
     }
 }
 
-template <class X, class Y> acc dot(const X* a, const Y* b, int n) {
-    acc sum = 0;
-    #pragma omp simd reduction(+ : sum)
-    for (int i = 0; i < n; i++) {
-        sum += acc(a[i]) * acc(b[i]);
-    }
-    return sum;
-}
-
-// Returns the score of the extra key for query q. star: the z of its head or, of its key/value
+// Returns the score of the extra key for query q. extra: the z of its head or, of its key/value
 // head, k* or NULL
 template <class A, class Bi, class Q, class R>
-acc star_score(const Q* q, const R* star, AttnShape s) {
-    if (Bi::column == LOGIT_COLUMN) { return star[0]; }
-    if (!star) { return 0; }
-    const acc scaled = dot(q, star, s.HS) * acc(s.scale);
+acc extra_score(const Q* q, const R* extra, AttnShape s) {
+    if (Bi::column == LOGIT_COLUMN) { return extra[0]; }
+    const acc scaled = dot(q, extra, s.HS) * acc(s.scale);
     return attn_capped<A>(scaled, acc(s.cap));
-}
-
-// The rows of one sequence b: x + t * attn_row(s) is token t's, and its heads side by side.
-template <class R> struct Sequence {
-    R* x;
-    AttnShape s;
-
-    R* q(int t, int h) const { return row(t) + h * s.HS; }
-    R* k(int t, int g) const { return row(t) + (s.NH + g) * s.HS; }
-    R* v(int t, int g) const { return row(t) + (s.NH + s.KV + g) * s.HS; }
-    R* row(int t) const { return x + (long)t * attn_row(s); }
-};
-
-template <class R> Sequence<R> sequence_of(R* qkv, int b, AttnShape s) {
-    return { qkv + (long)b * s.T * attn_row(s), s };
-}
-
-// Returns the number of row t of head h among the rows of stat (B, NH, T, 2).
-inline long row_at(int b, int h, int t, AttnShape s) {
-    const long head = b * s.NH + h;
-    return head * s.T + t;
 }
 
 // ----------------------------------------------------------------------------
@@ -222,26 +191,21 @@ __attribute__((noinline)) void row_forward(RowState* row, acc* w, acc p, int HP)
     }
 }
 
-// Begins the row of query q: the extra key, if there is one, is the state that the loop over
-// tiles starts from. star, v_star: NULL for zero
+// Begins the row of query t: the extra key, if there is one, is the state that the loop over
+// tiles starts from.
 template <class A, class Bi>
-void star_forward(RowState* row, const real* q, const real* star, const real* v_star,
-                  AttnShape s) {
-    const int HP = padded(s.HS);
+void extra_forward(RowState* row, const ref::HeadRows<Bi, const real>& x, int t) {
+    const AttnShape& s = x.s;
     row->top = attn_initial_max<A, acc>();
     row->mass = 0;
-    std::fill_n(row->out, HP, acc(0));
+    std::fill_n(row->out, padded(s.HS), acc(0));
     if (Bi::column == NO_COLUMN) { return; }
-    const acc s_star = star_score<A, Bi>(q, star, s);
-    if (s_star == acc(-INFINITY)) { return; }
-    row->top = max_(row->top, s_star);
-    const acc w_star = attn_term<A>(s_star, row->top);
-    row->mass = attn_mass<A>(w_star, acc(s.p));
-    if (!v_star) { return; }
-    const acc share = attn_share<A>(w_star);
-    for (int i = 0; i < s.HS; i++) {
-        row->out[i] = share * v_star[i];
-    }
+    const acc s_extra = extra_score<A, Bi>(x.q(t), x.extra.k, s);
+    if (s_extra == acc(-INFINITY)) { return; }
+    row->top = max_(row->top, s_extra);
+    const acc w_extra = attn_term<A>(s_extra, row->top);
+    row->mass = attn_mass<A>(w_extra, acc(s.p));
+    add_times(row->out, attn_share<A>(w_extra), x.extra.v, s.HS);
 }
 
 // Keys, transposed, and values of key/value head g of a sequence, as factors.
@@ -249,17 +213,14 @@ template <class R> struct HeadFactors {
     Tiles<R> tiles;
     typename Tiles<R>::Right k, v;
 
-    HeadFactors(const Sequence<const R>& x, int g, int keys, AttnShape s)
-        : k(tiles.across(K_ACROSS, x.k(0, g), attn_row(s), keys, s.HS)),
-          v(tiles.along(ROWS_ALONG, x.v(0, g), attn_row(s), keys, s.HS)) {}
+    template <class Rows> HeadFactors(const Rows& x, int keys, AttnShape s)
+        : k(tiles.across(K_ACROSS, x.k(0), attn_row(s), keys, s.HS)),
+          v(tiles.along(ROWS_ALONG, x.v(0), attn_row(s), keys, s.HS)) {}
 };
 
 // A query head of a sequence, as the forward pass reads it and where it writes.
-struct HeadForward {
-    Sequence<const real> x;
-    const real* star;               // z, k* or NULL
-    const real* v_star;             // or NULL
-    int h;
+template <class Bi> struct HeadForward {
+    ref::HeadRows<Bi, const real> x;
     real* out;                      // of query 0; (T, HS), rows NH HS apart
     acc* stat;                      // (T, 2)
     KeptRow* kept;                  // (T), or NULL
@@ -287,7 +248,8 @@ template <class A> void row_end(real* out, acc* stat, const RowState& row, int t
 
 // Computes out and stat of queries t0 .. t0 + M.
 template <class A, class Bi, class Pe>
-void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int M, AttnShape s) {
+void queries_forward(const HeadForward<Bi>& head, HeadFactors<real>& f, int t0, int M) {
+    const AttnShape& s = head.x.s;
     const int HS = s.HS;
     const int HP = padded(HS);
     acc* o = scratch(OUT, BR * HP);
@@ -297,18 +259,17 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
         RowState& row = rows[r];
         row.out = o + r * HP;
         row.kept = moved(head.kept, t0 + r);
-        const real* q_t = head.x.q(t0 + r, head.h);
-        star_forward<A, Bi>(&row, q_t, head.star, head.v_star, s);
+        extra_forward<A>(&row, head.x, t0 + r);
         if (row.kept) { keep_begin(row.kept); }
     }
 
-    const auto q = f.tiles.rows(Q_ROWS, head.x.q(t0, head.h), attn_row(s), M, HS);
+    const auto q = f.tiles.rows(Q_ROWS, head.x.q(t0), attn_row(s), M, HS);
     for (int j0 = 0; j0 < s.T; j0 += BC) {
         TileAt at;
         if (!tile_of(&at, s, t0, t0 + M, j0)) { continue; }
         const int keys = at.keys();
         f.tiles.product(score, BC, q, f.k.from(0, at.j0), M, keys, HS, false);
-        tile_scores<A, Pe>(score, at, head.h, s);
+        tile_scores<A, Pe>(score, at, head.x.h, s);
         const int first_end = std::min<int>(METRIC_K + 1, at.j1);
         for (int r = 0; r < M; r++) {
             acc* score_r = score + r * BC;
@@ -328,10 +289,10 @@ void queries_forward(const HeadForward& head, HeadFactors<real>& f, int t0, int 
     }
 }
 
-// Attends: out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), star: the extra
+// Attends: out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), extra: the extra
 // key. With rope_table, q and k are first rotated in place
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> star,
+void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> extra,
                        const acc* rope_table, AttnShape s) {
     if (rope_table) { rope(qkv, rope_table, +1, s); }
     const int group = s.NH / s.KV;                      // query heads of a key/value head
@@ -351,21 +312,16 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> sta
         const int begin = last * chunk;
         const int end = std::min(s.T, begin + chunk);
         const int keys = std::min(s.T, std::max(end, s.prefix));        // that these queries see
-        const Sequence<const real> x = sequence_of<const real>(qkv, b, s);
-        HeadFactors<real> f(x, g, keys, s);
+        typedef ref::HeadRows<Bi, const real> Rows;
+        HeadFactors<real> f(Rows(qkv, extra, b, g * group, s), keys, s);
         for (int h = g * group; h < (g + 1) * group; h++) {
-            const long row = row_at(b, h, 0, s);
-            HeadForward head;
-            head.x = x;
-            head.star = attn_column<Bi>(star.k, s, h);
-            head.v_star = attn_star(star.v, s, g);
-            head.h = h;
-            head.out = out + ref::head_at(b, 0, h, s);
-            head.stat = stat + row * 2;
-            head.kept = keep ? &kept_rows.rows[row] : NULL;
+            const long at = ref::stat_at(b, 0, h, s);
+            const HeadForward<Bi> head = { Rows(qkv, extra, b, h, s),
+                                           out + ref::head_at(b, 0, h, s), stat + at,
+                                           keep ? &kept_rows.rows[at / 2] : NULL };
             for (int t0 = begin; t0 < end; t0 += BR) {
                 const int M = std::min((int)BR, end - t0);
-                queries_forward<A, Bi, Pe>(head, f, t0, M, s);
+                queries_forward<A, Bi, Pe>(head, f, t0, M);
             }
         }
     }
@@ -377,29 +333,25 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> sta
 enum { MOST_QUERIES = 512 };        // that are taken through all keys together
 
 // What one key/value head of a sequence adds to the gradients of the extra key.
-struct StarGradients {
+struct ExtraGradients {
     acc* key;                       // dk* (HS)
     acc* value;                     // dv* (HS)
     acc* logit;                     // dz of the query head
 };
 
 // One query head of a sequence, as the backward pass reads it and where it writes.
-struct HeadBackward {
+template <class Bi> struct HeadBackward {
     typedef Tiles<real>::Right Right;
     Tiles<real>& tiles;
-    Sequence<const real> x;         // rows of qkv
-    Sequence<real> dx;              // rows of dqkv
+    ref::HeadRows<Bi, const real> x;
+    ref::HeadRows<Bi, real> dx;
     const real* dout;               // of query 0; (T, HS), rows NH HS apart
     const real* out;                // likewise
     const acc* stat;                // (T, 2)
     acc* dk;                        // (HS, TP), transposed
     acc* dv;                        // (HS, TP), transposed
     Right k, k_across, v_across;
-    const real* star;               // z, k* or NULL
-    const real* v_star;             // or NULL
-    StarGradients star_g;
-    int h;
-    AttnShape s;
+    ExtraGradients extra_g;
 };
 
 // One query, as its extra key's backward pass reads it.
@@ -412,30 +364,24 @@ struct QueryBackward {
 
 // Adds what the extra key of one query gives to dq_t (HS), dk* (or dz) and dv*.
 template <class A, class Bi>
-inline void star_backward(acc* dq_t, const HeadBackward& b, const QueryBackward& x) {
-    const AttnShape& s = b.s;
+inline void extra_backward(acc* dq_t, const HeadBackward<Bi>& b, const QueryBackward& x) {
+    const AttnShape& s = b.x.s;
+    const ExtraKey<const real> extra = b.x.extra;
     const acc st0 = x.stat[0];
     const acc st1 = x.stat[1];
-    const acc s_star = star_score<A, Bi>(x.q, b.star, s);
-    acc dw_star = 0;
-    if (b.v_star) { dw_star = dot(x.dout, b.v_star, s.HS); }
-    const acc w_star = attn_weight<A>(s_star, st0, st1);
+    const acc s_extra = extra_score<A, Bi>(x.q, extra.k, s);
+    const acc dw_extra = dot(x.dout, extra.v, s.HS);
+    const acc w_extra = attn_weight<A>(s_extra, st0, st1);
     const acc alpha = attn_alpha<A, acc>(s);
-    const acc ds = attn_ds<A>(s_star, w_star, dw_star, st0, st1, x.delta, acc(s.p), alpha);
-    const acc ds_star = ds * attn_slope<A>(s_star, acc(s.cap)) * acc(s.scale);
-    acc* dv_star = b.star_g.value;
-    for (int i = 0; i < s.HS; i++) {
-        dv_star[i] += w_star * x.dout[i];
-    }
+    const acc ds = attn_ds<A>(s_extra, w_extra, dw_extra, st0, st1, x.delta, acc(s.p), alpha);
+    const acc ds_extra = ds * attn_slope<A>(s_extra, acc(s.cap)) * acc(s.scale);
+    add_times(b.extra_g.value, w_extra, x.dout, s.HS);
     if (Bi::column == LOGIT_COLUMN) {
-        *b.star_g.logit += ds;
+        *b.extra_g.logit += ds;
         return;
     }
-    acc* dk_star = b.star_g.key;
-    for (int i = 0; i < s.HS; i++) {
-        if (b.star) { dq_t[i] += ds_star * b.star[i]; }
-        dk_star[i] += ds_star * x.q[i];
-    }
+    add_times(dq_t, ds_extra, extra.k, s.HS);
+    add_times(b.extra_g.key, ds_extra, x.q, s.HS);
 }
 
 // Turns a tile's scores into weights, and ds, which holds do . v_j, into ds_j scale; both (BR, BC).
@@ -472,8 +418,8 @@ void tile_backward(acc* weight, acc* ds, TileAt at, const acc* stat, const acc* 
 
 // Begins dq (n, HP) and computes delta of queries q0 .. q0 + n, with their extra key.
 template <class A, class Bi>
-void queries_begin(acc* dq, acc* delta, const HeadBackward& b, int q0, int n) {
-    const AttnShape& s = b.s;
+void queries_begin(acc* dq, acc* delta, const HeadBackward<Bi>& b, int q0, int n) {
+    const AttnShape& s = b.x.s;
     const int HP = padded(s.HS);
     const long row = (long)s.NH * s.HS;
     const acc alpha = attn_alpha<A, acc>(s);
@@ -487,18 +433,8 @@ void queries_begin(acc* dq, acc* delta, const HeadBackward& b, int q0, int n) {
         delta[r] = attn_delta<A>(do_o, st[1], alpha);
         std::fill_n(dq_t, HP, acc(0));
         if (Bi::column == NO_COLUMN) { continue; }
-        const QueryBackward query = { do_t, b.x.q(t, b.h), st, delta[r] };
-        star_backward<A, Bi>(dq_t, b, query);
-    }
-}
-
-// Writes dq (n, HP) of queries q0 .. q0 + n.
-inline void queries_end(const HeadBackward& b, const acc* dq, int q0, int n) {
-    const int HS = b.s.HS;
-    const int HP = padded(HS);
-    for (int r = 0; r < n; r++) {
-        const acc* from = dq + (long)r * HP;
-        std::copy_n(from, HS, b.dx.q(q0 + r, b.h));
+        const QueryBackward query = { do_t, b.x.q(t), st, delta[r] };
+        extra_backward<A>(dq_t, b, query);
     }
 }
 
@@ -506,15 +442,15 @@ inline void queries_end(const HeadBackward& b, const acc* dq, int q0, int n) {
 // weights of all of them for one tile of keys before it multiplies them with do and q: those sums
 // are long then, and take little time to begin and to end.
 template <class A, class Bi, class Pe>
-void queries_backward(HeadBackward& b, int q0, int n) {
-    const AttnShape& s = b.s;
+void queries_backward(HeadBackward<Bi>& b, int q0, int n) {
+    const AttnShape& s = b.x.s;
     const int T = s.T;
     const int HS = s.HS;
     const int W = attn_row(s);
     const int HP = padded(HS);
     const int TP = padded_keys(T);
     const long O = (long)s.NH * HS;
-    const real* q_0 = b.x.q(q0, b.h);
+    const real* q_0 = b.x.q(q0);
     const real* do_0 = b.dout + q0 * O;
     Tiles<real>& tiles = b.tiles;
     const auto q = tiles.rows(Q_ROWS, q_0, W, n, HS);
@@ -527,7 +463,7 @@ void queries_backward(HeadBackward& b, int q0, int n) {
     acc* weight = scratch(SCORES, BR * BC);
     acc* ds = scratch(DSCORES, BR * BC);
     acc delta[MOST_QUERIES];
-    queries_begin<A, Bi>(dq, delta, b, q0, n);
+    queries_begin<A>(dq, delta, b, q0, n);
 
     for (int j0 = 0; j0 < T; j0 += BC) {
         int seen = 0;               // queries whose weights were gathered, up to the last one
@@ -549,7 +485,7 @@ void queries_backward(HeadBackward& b, int q0, int n) {
             const int keys = at.keys();
             tiles.product(weight, BC, tiles.down(q, r), b.k_across.from(0, j0), M, keys, HS, false);
             tiles.product(ds, BC, tiles.down(d_o, r), b.v_across.from(0, j0), M, keys, HS, false);
-            tile_scores<A, Pe>(weight, at, b.h, s);
+            tile_scores<A, Pe>(weight, at, b.x.h, s);
             tile_backward<A>(weight, ds, at, b.stat + (long)at.t0 * 2, delta + r, s);
             const real* w = tiles.weights(WEIGHTS, weight, M);
             const real* d = tiles.weights(DWEIGHTS, ds, M);
@@ -561,88 +497,84 @@ void queries_backward(HeadBackward& b, int q0, int n) {
         }
         add_seen(n);
     }
-    queries_end(b, dq, q0, n);
+    for (int r = 0; r < n; r++) { std::copy_n(dq + (long)r * HP, HS, b.dx.q(q0 + r)); }
 }
 
 // The gradients of the extra key, by the heads that made them: they are added in order at the
 // end, so that the number of threads changes no bit.
-struct StarSums {
+struct ExtraSums {
     std::vector<acc> key, value;    // dk*, dv* (B, KV, HS)
     std::vector<acc> logit;         // dz (B, NH)
 
-    explicit StarSums(AttnShape s)
+    explicit ExtraSums(AttnShape s)
         : key((size_t)s.B * s.KV * s.HS), value(key.size()), logit((size_t)s.B * s.NH) {}
 
-    // Adds what was gathered to dstar; NULL where there is nothing to learn.
-    template <class Bi> void add_to(ExtraKey<acc> dstar, AttnShape s) const {
+    // Adds what was gathered to dextra; NULL where there is nothing to learn.
+    template <class Bi> void add_to(ExtraKey<acc> dextra, AttnShape s) const {
         if (Bi::column == NO_COLUMN) { return; }
         for (int bg = 0; bg < s.B * s.KV; bg++) {
             const long row = (long)bg * s.HS;
             const int g = bg % s.KV;
-            if (Bi::column == KEY_COLUMN) { add(attn_star(dstar.k, s, g), &key[row], s.k_dims); }
-            add(attn_star(dstar.v, s, g), &value[row], s.HS);
+            if (Bi::column == KEY_COLUMN) {
+                add_times(attn_star(dextra.k, s, g), 1, &key[row], s.k_dims);
+            }
+            add_times(attn_star(dextra.v, s, g), 1, &value[row], s.HS);
         }
         if (Bi::column != LOGIT_COLUMN) { return; }
         for (int bh = 0; bh < s.B * s.NH; bh++) {
-            add(attn_column<Bi>(dstar.k, s, bh % s.NH), &logit[bh], 1);
+            add_times(attn_column<Bi>(dextra.k, s, bh % s.NH), 1, &logit[bh], 1);
         }
-    }
-
-    // Adds x to `to` (n); does nothing if there is no `to`.
-    static void add(acc* to, const acc* x, int n) {
-        if (!to) { return; }
-        for (int i = 0; i < n; i++) { to[i] += x[i]; }
     }
 };
 
-// Computes the gradients of q, k and v, and adds those of the extra key to dstar, which is NULL
+// Computes the gradients of q, k and v, and adds those of the extra key to dextra, which is NULL
 // where nothing is learned. Rotates dq and dk back by rope_table unless it is NULL: where q and k
 // came out of rope, this is also its backward. In the forward pass this was:
 //     s_j = capped(scale q . k_j + bias),   A_j = alpha f(s_j) / Z,   o = sum_j A_j v_j,   so
 //     dv_j += A_j do,   dA_j = do . v_j,   ds_j = attn_ds(..) attn_slope(s_j),
 //     dq += scale ds_j k_j,   dk_j += scale ds_j q
 template <class A, class Bi, class Pe>
-void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
-                        AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> star,
+void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
+                        AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> extra,
                         const acc* rope_table, AttnShape s) {
     const int T = s.T;
     const int HS = s.HS;
     const int W = attn_row(s);
     const int group = s.NH / s.KV;                      // query heads of a key/value head
     const long TP = padded_keys(T);
-    StarSums sums(s);
+    ExtraSums sums(s);
     #pragma omp parallel for schedule(dynamic)
     for (int bg = 0; bg < s.B * s.KV; bg++) {
         const int b = bg / s.KV;
         const int g = bg % s.KV;
-        const Sequence<const real> x = sequence_of(qkv, b, s);
-        const Sequence<real> dx = sequence_of(dqkv, b, s);
+        const ref::HeadRows<Bi, const real> x(qkv, extra, b, g * group, s);
+        const ref::HeadRows<Bi, real> dx(dqkv, { NULL, NULL }, b, g * group, s);
         Tiles<real> tiles;
-        const auto k_across = tiles.across(K_ACROSS, x.k(0, g), W, T, HS);
-        const auto k = tiles.along(ROWS_ALONG, x.k(0, g), W, T, HS);
-        const auto v_across = tiles.across(V_ACROSS, x.v(0, g), W, T, HS);
+        const auto k_across = tiles.across(K_ACROSS, x.k(0), W, T, HS);
+        const auto k = tiles.along(ROWS_ALONG, x.k(0), W, T, HS);
+        const auto v_across = tiles.across(V_ACROSS, x.v(0), W, T, HS);
         acc* dk = scratch(DK, padded(HS) * TP);
         acc* dv = scratch(DV, padded(HS) * TP);
         std::fill_n(dk, HS * TP, acc(0));
         std::fill_n(dv, HS * TP, acc(0));
-        acc* dk_star = &sums.key[(size_t)bg * HS];
-        acc* dv_star = &sums.value[(size_t)bg * HS];
+        acc* dk_extra = &sums.key[(size_t)bg * HS];
+        acc* dv_extra = &sums.value[(size_t)bg * HS];
         for (int h = g * group; h < (g + 1) * group; h++) {
             const long at = ref::head_at(b, 0, h, s);
-            HeadBackward head = {
-                tiles, x, dx, dout + at, result.out + at, result.stat + row_at(b, h, 0, s) * 2,
+            HeadBackward<Bi> head = {
+                tiles, { qkv, extra, b, h, s }, { dqkv, { NULL, NULL }, b, h, s }, dout + at,
+                result.out + at, result.stat + ref::stat_at(b, 0, h, s),
                 dk, dv, k, k_across, v_across,
-                attn_column<Bi>(star.k, s, h), attn_star(star.v, s, g),
-                { dk_star, dv_star, &sums.logit[b * s.NH + h] }, h, s };
+                { dk_extra, dv_extra, &sums.logit[b * s.NH + h] } };
             for (int q0 = 0; q0 < T; q0 += MOST_QUERIES) {
                 const int n = std::min<int>(MOST_QUERIES, T - q0);
                 queries_backward<A, Bi, Pe>(head, q0, n);
             }
         }
-        tiles.transpose(dx.k(0, g), W, dk, TP, T, HS);
-        tiles.transpose(dx.v(0, g), W, dv, TP, T, HS);
+        tiles.transpose(dx.k(0), W, dk, TP, T, HS);
+        tiles.transpose(dx.v(0), W, dv, TP, T, HS);
     }
-    sums.add_to<Bi>(dstar, s);
+    sums.add_to<Bi>(dextra, s);
     if (rope_table) { rope(dqkv, rope_table, -1, s); }
 }
 } // namespace cpu

@@ -4,8 +4,7 @@ b (K, N). A factor is some rows of a head (q, k, v, do) or a tile of weights, an
 
     Tiles<float>, <bf16>     the kernels of product.h, AMX for bf16 where there is;
                              factors are packed as the kernel wants them
-    Tiles<double>            for tests: vectors of the machine that this is compiled for;
-                             most factors stay where they are
+    Tiles<double>            for tests: plain loops; factors stay where they are
 
 Both have the same functions, so attention.h is written once. Factors are made from a matrix
 x (n, HS), whose rows are `stride` apart:
@@ -22,8 +21,8 @@ The first argument of each names the buffer where a copy may be kept.
 namespace cpu {
 // a tile of scores is BR queries x BC keys; no vector is wider than VECTOR numbers
 enum { BR = 32, BC = 64, VECTOR = 16 };
-inline int padded(int n) { return (n + VECTOR - 1) / VECTOR * VECTOR; }
-inline int padded_keys(int T) { return (T + BC - 1) / BC * BC; }
+inline int padded(int n) { return round_up(n, VECTOR); }
+inline int padded_keys(int T) { return round_up(T, BC); }
 
 // The buffers of a thread.
 enum Slot {
@@ -40,21 +39,8 @@ enum Slot {
 
 // Returns the thread's buffer `slot`, kept from call to call, with room for n numbers; not zeroed.
 template <class X = acc> X* scratch(Slot slot, size_t n) {
-    static thread_local struct Buffers {
-        X* p[SLOTS] = {};
-        size_t n[SLOTS] = {};
-        ~Buffers() { for (X* x : p) { free(x); } }
-    } all;
-    if (all.n[slot] < n) {
-        free(all.p[slot]);
-        all.p[slot] = (X*)aligned_alloc(64, round_up(n * sizeof(X), 64));
-        if (!all.p[slot]) {
-            die(EXIT_MACHINE, "memory: none left for the attention buffers",
-                "lower --batch or --seq");
-        }
-        all.n[slot] = n;
-    }
-    return all.p[slot];
+    static thread_local Buffer all[SLOTS];
+    return all[slot].room<X>(n);
 }
 
 // ----------------------------------------------------------------------------
@@ -203,103 +189,31 @@ template <class R> struct Tiles {
 // ----------------------------------------------------------------------------
 // of double
 
-// the width of a register, and how many of them lie side by side in a block of sums
-#if defined __AVX512F__
-enum { VECTOR_BYTES = 64, VEC_COLS = 4 };
-#elif defined __AVX__
-enum { VECTOR_BYTES = 32, VEC_COLS = 2 };
-#else
-enum { VECTOR_BYTES = 16, VEC_COLS = 2 };
-#endif
-typedef double vec __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(double)), may_alias));
-enum { VEC = VECTOR_BYTES / sizeof(double) };
-
-// Element (m, k) is at[m * row + k * col].
-struct LeftOfDouble {
-    const double* at;
-    long row, col;
-};
-
-// Element (k, n) is at[k * ld + n].
-struct RightOfDouble {
-    const double* at;
-    long ld;
-
-    RightOfDouble from(int k, int n) const { return { at + k * ld + n, ld }; }
-};
-
-// Adds a product: c (ROWS, COLS VEC) += a (ROWS, K) @ b (K, COLS VEC).
-template <int ROWS, int COLS>
-inline void tile_block(double* c, long ldc, LeftOfDouble a, RightOfDouble b, int K) {
-    vec sum[ROWS][COLS];
-    for (int r = 0; r < ROWS; r++) {
-        for (int n = 0; n < COLS; n++) {
-            sum[r][n] = *(vec*)(c + r * ldc + n * VEC);
-        }
-    }
-    for (int k = 0; k < K; k++) {
-        const double* a_k = a.at + k * a.col;
-        const double* b_k = b.at + k * b.ld;
-        for (int n = 0; n < COLS; n++) {
-            const vec x = *(const vec*)(b_k + n * VEC);
-            for (int r = 0; r < ROWS; r++) {
-                sum[r][n] += a_k[r * a.row] * x;
-            }
-        }
-    }
-    for (int r = 0; r < ROWS; r++) {
-        for (int n = 0; n < COLS; n++) {
-            *(vec*)(c + r * ldc + n * VEC) = sum[r][n];
-        }
-    }
-}
-
-// Adds a product of any number of rows: c (M, COLS VEC) += a (M, K) @ b (K, COLS VEC).
-template <int COLS>
-inline void tile_columns(double* c, long ldc, LeftOfDouble a, RightOfDouble b, int M, int K) {
-    const auto down = [=](int m) { return LeftOfDouble{ a.at + m * a.row, a.row, a.col }; };
-    int m = 0;
-    for (; m + 4 <= M; m += 4) {
-        tile_block<4, COLS>(c + m * ldc, ldc, down(m), b, K);
-    }
-    for (; m < M; m++) {
-        tile_block<1, COLS>(c + m * ldc, ldc, down(m), b, K);
-    }
-}
-
 template <> struct Tiles<double> {
-    typedef LeftOfDouble Left;
-    typedef RightOfDouble Right;
+    // A factor where it is: element (i, j) is at[i * row + j * col].
+    struct Left {
+        const double* at;
+        long row, col;
 
-    Left rows(Slot, const double* x, long stride, int, int) { return { x, stride, 1 }; }
+        Left from(int i, int j) const { return { at + i * row + j * col, row, col }; }
+    };
+    typedef Left Right;
 
+    Left rows(Slot, const double* x, long stride, int, int)    { return { x, stride, 1 }; }
     Left columns(Slot, const double* x, long stride, int, int) { return { x, 1, stride }; }
+    Right across(Slot, const double* x, long stride, int, int) { return { x, 1, stride }; }
+    Right along(Slot, const double* x, long stride, int, int)  { return { x, stride, 1 }; }
 
-    // filled up with zeros to whole tiles of keys
-    Right across(Slot slot, const double* x, long stride, int n, int HS) {
-        const int ld = padded_keys(n);
-        double* to = scratch<double>(slot, (long)HS * ld);
-        for (int i = 0; i < HS; i++) {
-            double* row = to + (long)i * ld;
-            for (int t = 0; t < ld; t++) {
-                row[t] = t < n ? x[t * stride + i] : 0;
-            }
-        }
-        return { to, ld };
-    }
+    // a tile stays as it is
+    const double* weights(Slot, const double* tile, int) { return tile; }
+    Left weights_left(Slot, const double* tile, int) { return { tile, BC, 1 }; }
 
-    // filled up with zeros to whole vectors
-    Right along(Slot slot, const double* x, long stride, int n, int HS) {
-        const int ld = padded(HS);
-        double* to = scratch<double>(slot, (long)n * ld);
-        for (int t = 0; t < n; t++) {
-            double* row = to + (long)t * ld;
-            for (int i = 0; i < ld; i++) {
-                row[i] = i < HS ? x[t * stride + i] : 0;
-            }
-        }
-        return { to, ld };
+    Right tall(Slot slot, int K) { return { scratch<double>(slot, (long)K * BC), BC, 1 }; }
+    void put_below(Right b, int k, const double* tile, int M) {
+        memcpy((double*)b.from(k, 0).at, tile, (long)M * BC * sizeof(double));
     }
+    Left from(Left a, int k) { return a.from(0, k); }
+    Left down(Left a, int m) { return a.from(m, 0); }
 
     void transpose(double* x, long stride, const double* cols, long ld, int n, int HS) {
         for (int t = 0; t < n; t++) {
@@ -309,31 +223,8 @@ template <> struct Tiles<double> {
         }
     }
 
-    // a tile stays as it is
-    const double* weights(Slot, const double* tile, int) { return tile; }
-    Left weights_left(Slot, const double* tile, int) { return { tile, BC, 1 }; }
-
-    Right tall(Slot slot, int K) { return { scratch<double>(slot, (long)K * BC), BC }; }
-    void put_below(Right b, int k, const double* tile, int M) {
-        memcpy((double*)b.from(k, 0).at, tile, (long)M * BC * sizeof(double));
-    }
-    Left from(Left a, int k) { return { a.at + k * a.col, a.row, a.col }; }
-    Left down(Left a, int m) { return { a.at + m * a.row, a.row, a.col }; }
-
-    // writes up to the next multiple of VEC columns
     void product(double* c, long ldc, Left a, Right b, int M, int N, int K, bool add) {
-        for (int m = 0; !add && m < M; m++) {
-            double* row = c + m * ldc;
-            for (int n = 0; n < padded(N); n++) { row[n] = 0; }
-        }
-        const int step = VEC_COLS * VEC;
-        int n = 0;
-        for (; n + step <= N; n += step) {
-            tile_columns<VEC_COLS>(c + n, ldc, a, b.from(0, n), M, K);
-        }
-        for (; n < N; n += VEC) {
-            tile_columns<1>(c + n, ldc, a, b.from(0, n), M, K);
-        }
+        product_double(M, N, K, { a.at, a.row, a.col }, { b.at, b.row, b.col }, { c, ldc, add });
     }
 };
 } // namespace cpu

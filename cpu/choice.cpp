@@ -100,20 +100,20 @@ std::vector<double> kernels_timed(bool bf16, long M, long N, long K) {
 // ----------------------------------------------------------------------------
 // what is taken
 
-static Choice& settled() { static Choice one; return one; }
+static Choice settled;
 
-const Choice& choice() { return settled(); }
+const Choice& choice() { return settled; }
 
 static void take(bool bf16, int k, const char* why) {
     product_settings.chosen[bf16] = k;                   // unless a limit forbids it
-    settled() = { kernel_for(bf16).name, why, false };
+    settled = { kernel_for(bf16).name, why, false };
 }
 
 void choice_settle(bool bf16, const std::string& name) {
     if (!name.empty()) {
         product_limit(name);
         take(bf16, KERNELS - 1, "as --product says");
-        settled().forced = true;
+        settled.forced = true;
         return;
     }
     std::vector<bool> here;

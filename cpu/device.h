@@ -6,9 +6,7 @@ cuda/device.cuh: memory, copies, and how work is cut.
 #define CPU_DEVICE_H
 #include "../core/common.h"
 #include "huge_pages.h"
-#ifdef _OPENMP
 #include <omp.h>
-#endif
 #ifndef REAL
 #define REAL float
 #endif
@@ -41,11 +39,7 @@ inline long lm_head_rows(long V, long size, bool train) {
 
 // Describes the hardware in one line.
 inline const std::string& device_start() {
-#ifdef _OPENMP
     static const std::string once = strf("%d threads", omp_get_max_threads());
-#else
-    static const std::string once = "1 thread, built without OpenMP";
-#endif
     return once;
 }
 
@@ -80,7 +74,7 @@ template <class Work> void in_parts(long rows, Work work) {
 template <class S, class Work>
 void sum_parts(std::initializer_list<S*> to, long rows, long size, Work work) {
     const long width = (long)to.size() * size;
-    const long parts = (rows + PART - 1) / PART;
+    const long parts = div_up(rows, PART);
     std::vector<S> sums(parts * width);
     in_parts(rows, [&](long from, int n) { work(from, n, &sums[from / PART * width]); });
     const S* sum = sums.data();
@@ -145,6 +139,30 @@ inline void device_zero(void* p, size_t bytes) {
         memset((char*)p + i, 0, std::min(part, bytes - i));
     }
 }
+
+// Memory that grows where more is wanted, on a cache line or, if it is large, on a huge page. What
+// it held is lost then.
+struct Buffer {
+    void* block = NULL;
+    void* begin = NULL;
+    size_t bytes = 0;
+
+    ~Buffer() { free(block); }
+
+    // Returns room for n numbers, whatever they are.
+    template <class X> X* room(size_t n) {
+        const size_t wanted = n * sizeof(X);
+        if (bytes >= wanted) { return (X*)begin; }
+        const bool large = wanted >= LARGE_PAGE / 2;
+        const size_t page = large ? LARGE_PAGE : 64;
+        bytes = round_up(wanted, page);
+        free(block);
+        block = xmalloc(bytes + page);
+        begin = (void*)round_up((uintptr_t)block, page);
+        if (large) { use_large_pages(begin, bytes); }
+        return (X*)begin;
+    }
+};
 
 inline void to_device(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }
 inline void device_copy(void* dst, const void* src, size_t n) { memcpy(dst, src, n); }

@@ -8,6 +8,8 @@ forward pass; norms and medians without a copy.
 #include "attention.h"
 
 namespace cpu {
+using ref::row_norms;
+
 // ----------------------------------------------------------------------------
 // 1 attention
 
@@ -61,23 +63,20 @@ struct QueryRow {
 };
 
 // One head of one sequence, as the metrics read it.
-struct HeadMeasured {
-    Sequence<const real> x;         // rows of qkv
+template <class Bi> struct HeadMeasured {
+    ref::HeadRows<Bi, const real> x;
     const acc* stat;                // (T, 2)
     const KeptRow* kept;            // (T), or NULL: its rows are computed again
-    const real* star;               // z, k* or NULL
     const real* gate;               // of token 0, or NULL; tokens are NH gate_width apart
     int gate_width;
-    int h;
-    AttnShape s;
 };
 
 // Adds the extra key of query t.
-template <class A, class Bi> void row_star(QueryRow* row, const HeadMeasured& head, int t) {
+template <class A, class Bi>
+void row_star(QueryRow* row, const HeadMeasured<Bi>& head, int t) {
     if (Bi::column == NO_COLUMN) { return; }
     const acc* st = head.stat + 2 * t;
-    const real* q = head.x.q(t, head.h);
-    const acc score = star_score<A, Bi>(q, head.star, head.s);
+    const acc score = extra_score<A, Bi>(head.x.q(t), head.x.extra.k, head.x.s);
     row->star = attn_weight<A>(score, st[0], st[1]);
     const acc size = fabs(row->star);
     row->sums.magnitude += size;
@@ -98,18 +97,18 @@ template <class A> void row_from_kept(QueryRow* row, const KeptRow& kept, const 
 }
 
 // Makes the rows of queries t0 .. t0 + M from their scores. k: the keys, transposed
-template <class A, class Pe, class K>
-void rows_by_tiles(QueryRow* rows, const HeadMeasured& head, Tiles<real>& tiles, const K& k, int t0,
-                   int M) {
-    const AttnShape& s = head.s;
+template <class A, class Pe, class Bi, class K>
+void rows_by_tiles(QueryRow* rows, const HeadMeasured<Bi>& head, Tiles<real>& tiles, const K& k,
+                   int t0, int M) {
+    const AttnShape& s = head.x.s;
     const acc* stat = head.stat + 2 * t0;
     acc* score = scratch(SCORES, BR * BC);
-    const auto q = tiles.rows(Q_ROWS, head.x.q(t0, head.h), attn_row(s), M, s.HS);
+    const auto q = tiles.rows(Q_ROWS, head.x.q(t0), attn_row(s), M, s.HS);
     for (int j0 = 0; j0 < s.T; j0 += BC) {
         TileAt at;
         if (!tile_of(&at, s, t0, t0 + M, j0)) { continue; }
         tiles.product(score, BC, q, k.from(0, at.j0), M, at.keys(), s.HS, false);
-        tile_scores<A, Pe>(score, at, head.h, s);
+        tile_scores<A, Pe>(score, at, head.x.h, s);
         const int first_end = std::min<int>(METRIC_K + 1, at.j1);
         for (int r = 0; r < M; r++) {
             acc* w = score + r * BC;
@@ -122,8 +121,9 @@ void rows_by_tiles(QueryRow* rows, const HeadMeasured& head, Tiles<real>& tiles,
 }
 
 // Adds query t's row, and its gate, to the sums of its head.
-inline void add_query(ref::HeadSums* sums, const QueryRow& row, const HeadMeasured& head, int t,
-                      int skip) {
+template <class Bi>
+void add_query(ref::HeadSums* sums, const QueryRow& row, const HeadMeasured<Bi>& head, int t,
+               int skip) {
     const acc* first = row.first;
     const double all = row.sums.magnitude;
     double entropy = 0;
@@ -132,19 +132,18 @@ inline void add_query(ref::HeadSums* sums, const QueryRow& row, const HeadMeasur
     const acc w_star = skip ? w_skipped : row.star;
     sums->add_row(first + skip, w_star, t, skip, all, row.sums.tokens - w_skipped, entropy);
     if (!head.gate || t < skip) { return; }
-    const long width = head.s.NH * head.gate_width;
+    const long width = head.x.s.NH * head.gate_width;
     const real* gate = head.gate + t * width;
     sums->add_gate(gate, head.gate_width, first[skip], t == skip);
 }
 
 // Measures one head of one sequence: a thread's part of attention_metrics.
 template <class A, class Bi, class Pe>
-HeadMetrics head_metrics(const HeadMeasured& head, int skip) {
-    const AttnShape& s = head.s;
-    const int g = head.h / (s.NH / s.KV);
+HeadMetrics head_metrics(const HeadMeasured<Bi>& head, int skip) {
+    const AttnShape& s = head.x.s;
     const int keys = head.kept ? 0 : s.T;
     Tiles<real> tiles;
-    const auto k = tiles.across(K_ACROSS, head.x.k(0, g), attn_row(s), keys, s.HS);
+    const auto k = tiles.across(K_ACROSS, head.x.k(0), attn_row(s), keys, s.HS);
     ref::HeadSums sums;
     for (int t0 = 0; t0 < s.T; t0 += BR) {
         const int M = std::min(s.T - t0, (int)BR);
@@ -152,7 +151,7 @@ HeadMetrics head_metrics(const HeadMeasured& head, int skip) {
         for (int r = 0; r < M; r++) {
             const int t = t0 + r;
             const acc* st = head.stat + 2 * t;
-            row_star<A, Bi>(&rows[r], head, t);
+            row_star<A>(&rows[r], head, t);
             if (head.kept) { row_from_kept<A>(&rows[r], head.kept[t], st); }
         }
         if (!head.kept) { rows_by_tiles<A, Pe>(rows, head, tiles, k, t0, M); }
@@ -168,7 +167,7 @@ HeadMetrics head_metrics(const HeadMeasured& head, int skip) {
 // after a forward pass that kept its rows
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
-                       ExtraKey<const real> star, HeadGate<const real> gate, int skip,
+                       ExtraKey<const real> extra, HeadGate<const real> gate, int skip,
                        AttnShape s) {
     const size_t all = (size_t)s.B * s.NH * s.T;
     const bool has_all = kept_rows.of == stat && kept_rows.rows.size() == all;
@@ -177,12 +176,11 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH;
         const int h = bh % s.NH;
-        const long row = row_at(b, h, 0, s);
+        const long at = ref::stat_at(b, 0, h, s);
         const long gate_at = ((long)b * s.T * s.NH + h) * gate.width;
-        const HeadMeasured head = { sequence_of(qkv, b, s), stat + row * 2,
-                                    kept ? &kept_rows.rows[row] : NULL,
-                                    attn_column<Bi>(star.k, s, h),
-                                    moved(gate.values, gate_at), gate.width, h, s };
+        const HeadMeasured<Bi> head = { { qkv, extra, b, h, s }, stat + at,
+                                        kept ? &kept_rows.rows[at / 2] : NULL,
+                                        moved(gate.values, gate_at), gate.width };
         out[bh] = head_metrics<A, Bi, Pe>(head, skip);
     }
     kept_rows.of = NULL;                                // the next layer's are others
@@ -190,23 +188,6 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
 
 // ----------------------------------------------------------------------------
 // 2 the residual stream
-
-// Computes l2 norms:  out (N, G) <- x[n * stride + g * len] .. + len
-inline void row_norms(acc* out, const real* x, int stride, int len, int G, int N) {
-    #pragma omp parallel for
-    for (int n = 0; n < N; n++) {
-        acc* out_n = out + (long)n * G;
-        for (int g = 0; g < G; g++) {
-            const real* y = x + (long)n * stride + g * len;
-            double sum = 0;
-            #pragma omp simd reduction(+ : sum)
-            for (int i = 0; i < len; i++) {
-                sum += (double)y[i] * (double)y[i];
-            }
-            out_n[g] = sqrt(sum);
-        }
-    }
-}
 
 inline acc magnitude(real v) { return abs_(acc(v)); }
 

@@ -1,11 +1,11 @@
 /*
 ops.h -- the operations of the fast CPU backend: everything in a layer except attention. Same names,
-parameters and results as reference.h.
+parameters and results as reference.h, from which some are taken as they are.
 
-    1 memory              the backend's names; the rest is in device.h
+    1 the backend         its names; memory is in device.h
     2 matrix product      forward; backward to the input, the weight, the bias
     3 embedding, norms    tokens in; LayerNorm and RMSNorm
-    4 before attention    norms of q and k, rotary positions, the kernel phi
+    4 before attention    norms of q and k
     5 after attention     the gate, heads combined, the FFN's activation
 
 Attention is in attention.h, the loss and the optimizers are in training.h.
@@ -21,6 +21,9 @@ Attention is in attention.h, the loss and the optimizers are in training.h.
 
 namespace cpu {
 using namespace host;
+// what no backend on the host can do faster than the reference
+using ref::add, ref::add_times, ref::cast_to_real, ref::copy_rows, ref::dot, ref::rope;
+using ref::phi_elu1_backward, ref::phi_elu1_forward;
 typedef CPU_REAL real;          // the type of tensors
 typedef sum_of<real> acc;       // the type of arithmetic: float for bf16
 static const char* const name = "cpu";
@@ -29,35 +32,13 @@ enum { large = 1024 };          // side of matrices that are large to this machi
 enum { piece_rows = 512 };      // rows of a small model's batch that one thread takes
 
 // ----------------------------------------------------------------------------
-// 1 memory
+// 1 the backend
 
 // Describes the hardware in one line.
 inline std::string device_start() { return host::device_start() + "; " + product_name(); }
 
 // Whether weights can be used in their file's own format (mapped_weights.h).
 static const bool reads_mapped = std::is_same<real, float>::value;
-
-// Scales y (n) and adds x:  y = by y + x.  A NULL x counts as zeros.
-inline void add(real* y, const real* x, long n, acc by = 1) {
-    if (x) {
-        #pragma omp parallel for simd
-        for (long i = 0; i < n; i++) {
-            y[i] = real(by * acc(y[i]) + acc(x[i]));
-        }
-    } else {
-        #pragma omp parallel for simd
-        for (long i = 0; i < n; i++) {
-            y[i] = real(by * acc(y[i]));
-        }
-    }
-}
-
-// Rounds src (n) to the type of tensors.
-inline void cast_to_real(real* dst, const acc* src, long n) {
-    if ((const void*)dst == (const void*)src) { return; }
-    #pragma omp parallel for simd
-    for (long i = 0; i < n; i++) { dst[i] = src[i]; }
-}
 
 // ----------------------------------------------------------------------------
 // 2 matrix product
@@ -97,8 +78,7 @@ template <class Row> void row_sums(std::initializer_list<acc*> to, int N, int C,
 // Adds the gradient of the bias:  dbias (OC) += sum_n dout
 inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
     row_sums({ dbias }, N, OC, [=](int n, acc* sum) {
-        const real* d = dout + (long)n * OC;
-        for (int o = 0; o < OC; o++) { sum[o] += d[o]; }
+        add_times(sum, 1, dout + (long)n * OC, OC);
     });
 }
 
@@ -156,12 +136,8 @@ inline void embed_backward(EmbedTables<acc> grads, const real* dout, const int* 
                     dx = grads.token + token_at(tokens, b, t, T, skip) * C;
                     by = scale;
                 }
-                for (int c = c0; c < c1; c++) {
-                    dx[c] += d[c] * by;
-                }
-                if (!grads.position) { continue; }
-                acc* dp = grads.position + (long)t * C;
-                for (int c = c0; c < c1; c++) { dp[c] += d[c]; }
+                add_times(dx + c0, by, d + c0, c1 - c0);
+                add_times(moved(grads.position, (long)t * C + c0), 1, d + c0, c1 - c0);
             }
         }
     }
@@ -169,12 +145,7 @@ inline void embed_backward(EmbedTables<acc> grads, const real* dout, const int* 
 
 // Returns rstd of a row for RMSNorm.
 inline acc rmsnorm_row(const real* x, acc eps, int C) {
-    acc sum = 0;
-    #pragma omp simd reduction(+ : sum)
-    for (int c = 0; c < C; c++) {
-        sum += x[c] * x[c];
-    }
-    return acc(1) / sqrt(sum / C + eps);
+    return acc(1) / sqrt(dot(x, x, C) / C + eps);
 }
 
 // Returns rstd of a row for LayerNorm, and sets its mean.
@@ -230,28 +201,11 @@ inline void norm_forward(real* out, NormStats<acc> stats, const real* inp,
     }
 }
 
-// Computes dx and dw (C) of a row for RMSNorm. `omp simd` tells the compiler that iterations are
-// independent: rows do not overlap, or dx is d.
-inline void rmsnorm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w,
-                                 acc r, bool add, int C) {
-    acc dot = 0;
-    #pragma omp simd reduction(+ : dot)
-    for (int c = 0; c < C; c++) {
-        dot += d[c] * w[c] * x[c];
-    }
-    const acc f = r * r * r * dot / C;
-    #pragma omp simd
-    for (int c = 0; c < C; c++) {
-        const acc g = d[c] * w[c] * r - x[c] * f;
-        dw[c] += d[c] * x[c] * r;
-        dx[c] = add ? dx[c] + g : g;
-    }
-}
-
-// Computes the same for LayerNorm; stats: of the row.
-inline void layernorm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w,
-                                   NormStats<const acc> stats, bool add, int C) {
-    const acc m = *stats.mean;
+// Computes dx and dw (C) of a row; stats: of the row. `omp simd` tells the compiler that iterations
+// are independent: rows do not overlap, or dx is d.
+inline void norm_backward_row(real* dx, acc* dw, const real* d, const real* x, const real* w,
+                              NormStats<const acc> stats, bool add, int C) {
+    const acc m = stats.mean ? *stats.mean : acc(0);
     const acc r = *stats.rstd;
     acc dot = 0;
     acc sum = 0;
@@ -261,17 +215,13 @@ inline void layernorm_backward_row(real* dx, acc* dw, const real* d, const real*
         sum += d[c] * w[c];
     }
     const acc f = r * r * r * dot / C;
-    const acc r_mean = r * sum / C;
+    const acc r_mean = stats.mean ? r * sum / C : acc(0);
     #pragma omp simd
     for (int c = 0; c < C; c++) {
         const acc g = d[c] * w[c] * r - (x[c] - m) * f - r_mean;
         dw[c] += d[c] * (x[c] - m) * r;
         dx[c] = add ? dx[c] + g : g;
     }
-}
-
-inline void add_row(acc* sum, const real* x, int C) {
-    for (int c = 0; c < C; c++) { sum[c] += x[c]; }
 }
 
 // Computes the gradients. In the forward pass this was:  out = x^ w + b,  x^ = (x - mean) r,  so,
@@ -289,13 +239,8 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
         const real* d_n = dout + row;
         const real* x_n = x + row;
         real* dx_n = dx + row;
-        if (grads.bias) { add_row(dw + C, d_n, C); }    // first: dx may be dout
-        const NormStats<const acc> stats_n = ref::stats_of(stats, n);
-        if (stats.mean) {
-            layernorm_backward_row(dx_n, dw, d_n, x_n, w, stats_n, add, C);
-        } else {
-            rmsnorm_backward_row(dx_n, dw, d_n, x_n, w, *stats_n.rstd, add, C);
-        }
+        if (grads.bias) { add_times(dw + C, 1, d_n, C); }       // first: dx may be dout
+        norm_backward_row(dx_n, dw, d_n, x_n, w, ref::stats_of(stats, n), add, C);
     });
 }
 
@@ -306,68 +251,6 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
 //
 // The operations below change q and k, the first qk_width numbers of a row.
 
-// Returns the row of token bt = b T + t.
-template <class R> R* qkv_row(R* qkv, int bt, AttnShape s) {
-    return qkv + (long)bt * attn_row(s);
-}
-
-// Rotates the pairs (x_i, x_{i + rot/2}) of every head by sign * t * theta_i, in place; table
-// (T, rot/2, 2) holds cos, sin (Eq. 8, half-split as in LLaMA). Backward is the rotation of the
-// gradient by sign -1.
-inline void rope(real* qkv, const acc* table, int sign, AttnShape s) {
-    const int half = s.rot / 2;
-    #pragma omp parallel for if (s.B * s.T > 1)
-    for (int bt = 0; bt < s.B * s.T; bt++) {
-        const acc* turn = table + (long)(bt % s.T) * half * 2;
-        for (int h = 0; h < s.NH + s.KV; h++) {
-            real* x = qkv_row(qkv, bt, s) + h * s.HS;
-            // 16 at a time: 32 bf16 fill a vector, but a head of 32 has no more pairs than that
-            #pragma omp simd simdlen(16)
-            for (int i = 0; i < half; i++) {
-                const acc co = turn[2 * i];
-                const acc si = sign * turn[2 * i + 1];
-                const acc a = x[i];
-                const acc b = x[i + half];
-                x[i] = a * co - b * si;
-                x[i + half] = a * si + b * co;
-            }
-        }
-    }
-}
-
-// Replaces q and k by phi = elu + 1 of them.
-inline void phi_elu1_forward(real* qkv, AttnShape s) {
-    #pragma omp parallel for
-    for (int bt = 0; bt < s.B * s.T; bt++) {
-        real* x = qkv_row(qkv, bt, s);
-        for (int i = 0; i < qk_width(s); i++) {
-            const acc y = x[i];
-            x[i] = y > 0 ? y + acc(1) : exp_(min_(y, acc(0)));
-        }
-    }
-}
-
-// Turns dqkv from dy into dx; qkv holds y. In the forward pass this was:
-//      y = x > 0 ? x + 1 : e^x,   so   y' = min(y, 1)
-inline void phi_elu1_backward(real* dqkv, const real* qkv, AttnShape s) {
-    #pragma omp parallel for
-    for (int bt = 0; bt < s.B * s.T; bt++) {
-        const real* y = qkv_row(qkv, bt, s);
-        real* d = qkv_row(dqkv, bt, s);
-        for (int i = 0; i < qk_width(s); i++) {
-            d[i] = d[i] * min_(acc(y[i]), acc(1));
-        }
-    }
-}
-
-// Copies C numbers of each of N rows, which are out_width and inp_width apart.
-inline void copy_rows(real* out, int out_width, const real* inp, int inp_width, int N, int C) {
-    #pragma omp parallel for if (N > 1)
-    for (int n = 0; n < N; n++) {
-        memcpy(out + (long)n * out_width, inp + (long)n * inp_width, C * sizeof(real));
-    }
-}
-
 // Applies RMSNorm to q and k before they are rotated, in place. A group is one head; or, if `all`,
 // the q heads together and the k heads together. qk_in (B, T, (NH + KV) HS) and rstd (B, T, groups)
 // keep what backward needs.
@@ -377,7 +260,7 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, QkWeights<const r
     const int width = qk_width(s);
     #pragma omp parallel for
     for (int bt = 0; bt < s.B * s.T; bt++) {
-        real* row = qkv_row(qkv, bt, s);
+        real* row = row_of(qkv, bt, attn_row(s));
         acc* rstd_bt = rstd + (long)bt * groups;
         memcpy(qk_in + (long)bt * width, row, width * sizeof(real));
         for (int g = 0; g < groups; g++) {
@@ -404,7 +287,7 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
     acc* dw_k = dw.data() + wide;
     row_sums({ dw.data(), dw_k }, s.B * s.T, wide, [=](int bt, acc* sum) {
         const real* row = qk_in + (long)bt * qk_width(s);
-        real* drow = qkv_row(dqkv, bt, s);
+        real* drow = row_of(dqkv, bt, attn_row(s));
         for (int g = 0; g < groups; g++) {
             const ref::QkGroup group = ref::qk_group(g, all, s);
             const int C = group.C;
@@ -412,17 +295,13 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
             const real* x = row + group.from;
             real* d = drow + group.from;
             acc* dw_g = group.is_q ? sum : sum + wide;
-            const acc r = rstd[(long)bt * groups + g];
-            rmsnorm_backward_row(d, dw_g, d, x, w, r, false, C);
+            const acc* r = rstd + (long)bt * groups + g;
+            norm_backward_row(d, dw_g, d, x, w, { NULL, r }, false, C);
         }
     });
     const int wide_k = all ? s.KV * s.HS : s.HS;
-    for (int c = 0; c < wide; c++) {
-        grads.q[c] += dw[c];
-    }
-    for (int c = 0; c < wide_k; c++) {
-        grads.k[c] += dw_k[c];
-    }
+    add_times(grads.q, 1, dw.data(), wide);
+    add_times(grads.k, 1, dw_k, wide_k);
 }
 
 // ----------------------------------------------------------------------------
@@ -466,12 +345,7 @@ inline void gate_backward(real* datt, real* dgate, const real* dout, const real*
         real* dx = dgate + i * width;
         if (width == 1) {
             const acc g = sigmoid_(acc(x[0]));
-            acc sum = 0;
-            #pragma omp simd reduction(+ : sum)
-            for (int c = 0; c < s.HS; c++) {
-                sum += d[c] * a[c];
-            }
-            dx[0] = sum * g * (acc(1) - g);
+            dx[0] = dot(d, a, s.HS) * g * (acc(1) - g);
             for (int c = 0; c < s.HS; c++) {
                 da[c] = d[c] * g;
             }
@@ -540,7 +414,7 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
     if (!dvstar) { return; }
     for (int h = 0; h < s.NH; h++) {    // serial: with --bias-share heads all heads add to one row
         acc* dv = dvstar + h * vstar_step;
-        for (int bt = 0; bt < N; bt++) { add_row(dv, datt_at(bt, h), HS); }
+        for (int bt = 0; bt < N; bt++) { add_times(dv, 1, datt_at(bt, h), HS); }
     }
 }
 

@@ -8,11 +8,8 @@ cpu/product.cpp -- the matrix product, from the inside out:
     5 blocks and threads    who packs what, who multiplies what
 */
 #include "product.h"
-#include "huge_pages.h"
+#include "device.h"
 #include <atomic>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 namespace cpu {
 // ----------------------------------------------------------------------------
@@ -161,27 +158,10 @@ void pack_rows(PackedRows to, const Kernel& kernel, const Factor& f, long v, Lan
 // What a thread's buffers are for.
 enum { ROWS_OF_A, BLOCKS_OF_B, SUMS_OF_C, BUFFERS };
 
-// Returns the thread's buffer for n lanes, grown on demand, on a cache line or, if it is large, on
-// a huge page.
+// Returns the thread's buffer for n lanes.
 static lane* product_buffer(int which, size_t n) {
-    struct Buffer {
-        void* block = NULL;
-        lane* x = NULL;
-        size_t n = 0;
-        ~Buffer() { free(block); }
-    };
-    static thread_local Buffer buffers[BUFFERS];
-    Buffer& b = buffers[which];
-    if (b.n >= n) { return b.x; }
-    const bool large = n * sizeof(lane) >= LARGE_PAGE / 2;
-    const size_t page = large ? LARGE_PAGE : 64;
-    const size_t bytes = round_up(n * sizeof(lane), page);
-    free(b.block);
-    b.block = xmalloc(bytes + page);
-    b.x = (lane*)round_up((uintptr_t)b.block, page);
-    b.n = n;
-    if (large) { use_large_pages(b.x, bytes); }
-    return b.x;
+    static thread_local host::Buffer buffers[BUFFERS];
+    return buffers[which].room<lane>(n);
 }
 
 // ----------------------------------------------------------------------------
@@ -537,22 +517,14 @@ static void product_run(Product& p, int threads) {
 static void product_by(const Kernel& kernel, Factor a, Factor b, const Result& c) {
     if (a.lanes != FLOATS) { a.lanes = b.lanes = kernel.bf16 ? PAIRS : WIDENED; }
     Product p(kernel, a.count, b.count, a, b, c);
-    int threads = 1;
-#ifdef _OPENMP
     const double operations = 2.0 * p.M * p.N * a.K;
     const double worth_waking_threads = kernel.bf16 ? 2e7 : 4e6;
     const bool large = operations > worth_waking_threads;
-    if (large && !omp_in_parallel()) { threads = omp_get_max_threads(); }
-#endif
+    const int threads = large && !omp_in_parallel() ? omp_get_max_threads() : 1;
     p.plan(threads);
-#ifdef _OPENMP
-    if (threads > 1) {
-        #pragma omp parallel
-        product_run(p, omp_get_num_threads());
-        return;
-    }
-#endif
-    product_run(p, 1);
+    if (threads == 1) { return product_run(p, 1); }
+    #pragma omp parallel
+    product_run(p, omp_get_num_threads());
 }
 
 void product(Factor a, Factor b, Result c) {

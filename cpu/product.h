@@ -23,10 +23,6 @@ namespace cpu {
 // Returns p + n, or NULL if there is no p.
 template <class P> P* moved(P* p, long n) { return p ? p + n : NULL; }
 
-inline long div_up(long a, long b) { return (a + b - 1) / b; }
-
-inline long round_up(long a, long b) { return div_up(a, b) * b; }
-
 // ---- which kernel
 
 // What a process settles before its first product, and every product reads.

@@ -7,15 +7,10 @@ the gradients, and the optimizers. In the reference backend: reference.h.
 #include "ops.h"
 
 namespace cpu {
+using ref::average, ref::cap_logits, ref::loss_add;
+
 // ----------------------------------------------------------------------------
 // 1 classifier
-
-// Caps logits: l (n) = cap tanh(l / cap).
-inline void cap_logits(acc* l, acc cap, int n) {
-    for (int v = 0; v < n; v++) {
-        l[v] = cap * tanh_(l[v] / cap);
-    }
-}
 
 // Returns the largest of `top` and l (n).
 inline acc largest_logit(acc top, const acc* l, int n) {
@@ -87,7 +82,7 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
                 continue;
             }
             if (!in_place) { copy_row(l, x, V); }
-            if (cap != 0) { cap_logits(l, cap, V); }
+            cap_logits(l, cap, V);
             if (!in_place && dloss == 0) { copy_row(x, l, V); }
             if (target >= 0) { losses[n] = classifier_row(l, target, dloss, cap, V); }
             if (!in_place && dloss != 0) { copy_row(x, l, V); }
@@ -118,8 +113,8 @@ void classifier_part(ClassifierRow* rows, const R* logits, const int* targets, f
             ClassifierRow& row = rows[i];
             const int target = targets[i];
             if (target < 0) { continue; }
-            for (int v = 0; v < n; v++) { y[v] = acc(x[v]); }
-            if (cap != 0) { cap_logits(y.data(), cap, n); }
+            copy_row(y.data(), x, n);
+            cap_logits(y.data(), cap, n);
             const acc top = largest_logit(row.top, y.data(), n);
             const acc sum = sum_exp(y.data(), top, n);
             row.sum = row.sum * exp_(row.top - top) + sum;
@@ -132,13 +127,6 @@ void classifier_part(ClassifierRow* rows, const R* logits, const int* targets, f
 // ----------------------------------------------------------------------------
 // 2 optimizers. A gradient is multiplied by sums->grad_scale, which clips it. If that is NaN, the
 // step is not made.
-
-// Adds the sum of losses (n), divided by `count`, to sums->loss.
-inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
-    double sum = 0;
-    for (long i = 0; i < n; i++) { sum += losses[i]; }
-    sums->loss += sum / count;
-}
 
 // Returns the sum of x^2 over x (n).
 inline double sum_squares(const acc* x, long n) {
@@ -154,7 +142,7 @@ inline double sum_squares(const acc* x, long n) {
 // it and from the loss
 inline void square_norm(StepSums* sums, const acc* x, float clip, long n) {
     const long block = 1 << 14;
-    const long blocks = (n + block - 1) / block;
+    const long blocks = div_up(n, block);
     std::vector<double> part(blocks);
     #pragma omp parallel for
     for (long k = 0; k < blocks; k++) {
@@ -205,12 +193,6 @@ inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads
         master[i] -= lr * (m[i] + decay * master[i]);
         params[i] = master[i];
     }
-}
-
-// Moves a mean (n) toward x:  mean = (1 - part) mean + part x
-inline void average(acc* mean, const acc* x, acc part, long n) {
-    #pragma omp parallel for simd
-    for (long i = 0; i < n; i++) { mean[i] = (1 - part) * mean[i] + part * x[i]; }
 }
 
 // Does one row of muon_begin, m = beta m + g. Returns the sum of u^2,  u = g + beta m.

@@ -350,7 +350,7 @@ void data_open_sources(Data* d) {
     for (auto& source : given) { names.push_back(source.name); }
     check_skip_bad(o.skip_bad, names);
     d->tokenizer = data_tokenizer(o, names);
-    const long probe_seqs = (o.probe_seqs + names.size() - 1) / names.size();
+    const long probe_seqs = div_up(o.probe_seqs, names.size());
     for (size_t i = 0; i < given.size(); i++) {
         Source s = source_open(given[i].name, d->tokenizer, o, &d->V);
         const long held = i < o.held.size() ? o.held[i] : 0;

@@ -235,24 +235,16 @@ void shard_raw_check(const Shard& s, long V) {
     }
 }
 
-template <class T> static long read_as(const unsigned char* p) {
-    T value;
-    memcpy(&value, p, sizeof value);
-    return (long)value;
-}
-
 long shard_token(const Shard& s, long i) {
     const unsigned char* p = s.tokens + i * s.width;
-    if (s.width == 2) { return read_as<uint16_t>(p); }
-    if (s.width == 4) { return read_as<uint32_t>(p); }
-    if (s.width == 8) { return read_as<int64_t>(p); }
+    if (s.width == 2) { return load<uint16_t>(p); }
+    if (s.width == 4) { return load<uint32_t>(p); }
+    if (s.width == 8) { return load<int64_t>(p); }
     return *p;
 }
 
 // ----------------------------------------------------------------------------
 // hashes
-
-static long blocks_of(long bytes) { return (bytes + SHARD_BLOCK - 1) / SHARD_BLOCK; }
 
 // Returns the hash of block k of `bytes` bytes of tokens.
 static uint64_t block_hash(const unsigned char* tokens, long bytes, long k) {
@@ -306,7 +298,7 @@ std::string shard_fault(const std::string& dir, const ShardSums& sums, bool whol
     const long bytes = size - SHARD_HEADER;
     const int width = bytes == 4 * sums.tokens ? 4 : 2;
     const bool fits = bytes == width * sums.tokens;
-    if (!fits || (long)sums.hashes.size() != blocks_of(bytes)) {
+    if (!fits || (long)sums.hashes.size() != div_up(bytes, SHARD_BLOCK)) {
         return strf("got %ld bytes, wanted %ld tokens", size, sums.tokens);
     }
     if (!whole) { return ""; }

@@ -414,8 +414,7 @@ static void check_job(Job* job) {
 // name, size and time are the same: standard input, a FIFO, a file that was replaced. "" if none.
 static std::string source_unsure(const Job& job, const std::string& manifest) {
     for (auto& path : job.names) {
-        struct stat st;
-        const bool file = path != "-" && !stat(path.c_str(), &st) && S_ISREG(st.st_mode);
+        const bool file = path != "-" && is_regular(path);
         if (!file || changed_since(path, manifest)) { return path; }
     }
     return "";

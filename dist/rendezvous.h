@@ -79,7 +79,7 @@ inline std::string rendezvous_take(const Place& p, const std::string& dir) {
     for (;;) {
         const std::string text = text_if_there(rendezvous_file(p, dir, 0));
         const size_t at = text.find("\n\n");
-        if (at != text.npos && text.substr(0, at + 1).find(word) != text.npos) {
+        if (at != text.npos && contains(text.substr(0, at + 1), word)) {
             unlink(mine.c_str());
             return text.substr(at + 2);
         }

@@ -47,9 +47,9 @@ inline ParamShard shard_of(long n, bool many) {
     // bytes
     const long bucket = DIST_BUCKET * std::max(1L, world / 8);
     const long most = std::max(1L, bucket / unit) * unit;
-    s.buckets = (n + most - 1) / most;
+    s.buckets = div_up(n, most);
     s.piece = most / world;
-    s.last = (n - (s.buckets - 1) * most + unit - 1) / unit * 64;
+    s.last = div_up(n - (s.buckets - 1) * most, unit) * 64;
     s.mine = (s.buckets - 1) * s.piece + s.last;
     s.whole = s.mine * world;
     return s;

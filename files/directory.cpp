@@ -228,9 +228,8 @@ void directory_check(const std::string& file, const std::string& path, const Jso
 // Tells whether a key that chooses tokens chooses nothing: by 1 for penalties and beams, else 0.
 static bool is_neutral(const std::string& key, const Json& value) {
     const bool one =
-        strstr(" repetition_penalty encoder_repetition_penalty guidance_scale num_beams "
-               "num_beam_groups length_penalty typical_p ",
-               (" " + key + " ").c_str());
+        is_one_of(" repetition_penalty encoder_repetition_penalty guidance_scale num_beams "
+                  "num_beam_groups length_penalty typical_p ", key);
     const bool number = value.is_number() || value.type == Json::BOOL;
     return value.type == Json::NUL || (number && value.number == (one ? 1 : 0));
 }

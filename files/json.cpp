@@ -16,9 +16,9 @@ void utf8_append(std::string* s, uint32_t c) {
     else                  { lead(0xF0 | c >> 18); tail(12); tail(6); tail(0); }
 }
 
-long utf8_next(const char* s, size_t n, size_t* i) {
-    const unsigned char* p = (const unsigned char*)s + *i;
-    size_t left = n - *i;
+long utf8_next(const std::string& s, size_t* i) {
+    const unsigned char* p = (const unsigned char*)s.data() + *i;
+    size_t left = s.size() - *i;
     unsigned char a = p[0];
     if (a < 0x80) { *i += 1; return a; }
     int len = 0;
@@ -40,19 +40,15 @@ long utf8_next(const char* s, size_t n, size_t* i) {
     return c;
 }
 
-size_t utf8_count(const std::string& s) {
-    return std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; });
-}
-
 long utf8_repair(std::string* s) {
     long bad = 0;
     size_t i = 0, n = s->size();
-    while (i < n) { if (utf8_next(s->data(), n, &i) < 0) { bad++; } }
+    while (i < n) { if (utf8_next(*s, &i) < 0) { bad++; } }
     if (!bad) { return 0; }
     std::string out;
     for (i = 0; i < n;) {
         size_t start = i;
-        if (utf8_next(s->data(), n, &i) < 0) {
+        if (utf8_next(*s, &i) < 0) {
             out += "\xEF\xBF\xBD";
         } else {
             out.append(*s, start, i - start);
@@ -65,7 +61,7 @@ long utf8_repair(std::string* s) {
 std::string printable(const std::string& s, const char* kept) {
     std::string out;
     for (size_t i = 0, from = 0; i < s.size(); from = i) {
-        const long c = utf8_next(s.data(), s.size(), &i);
+        const long c = utf8_next(s, &i);
         const bool control = c < 0x20 || (c >= 0x7F && c < 0xA0);
         const bool turns = (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
         const bool keep = c > 0 && c < 0x20 && strchr(kept, (int)c);

@@ -17,10 +17,7 @@ void utf8_append(std::string* s, uint32_t c);
 // Reads one code point at s[*i] and moves *i past it. On ill-formed input returns -1 and moves past
 // one maximal ill-formed subpart (Unicode 16, 3.9, table 3-8), so that a replacement character
 // stands for it.
-long utf8_next(const char* s, size_t n, size_t* i);
-
-// Counts the characters of a text in UTF-8.
-size_t utf8_count(const std::string& s);
+long utf8_next(const std::string& s, size_t* i);
 
 // Replaces every ill-formed subpart by U+FFFD. Returns how many there were.
 long utf8_repair(std::string* s);

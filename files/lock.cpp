@@ -7,7 +7,8 @@ it over.
 #include <sys/file.h>
 
 // the locks that this process holds
-static std::vector<DirLock>& held() { static std::vector<DirLock> all; return all; }
+static std::vector<DirLock> held;
+static pid_t holder = 0;                                 // 0 before the first
 
 // Tells whether fd is still the file that `path` names: its last owner may have removed it.
 static bool is_still(int fd, const std::string& path) {
@@ -16,11 +17,9 @@ static bool is_still(int fd, const std::string& path) {
     return !fstat(fd, &mine) && !lstat(path.c_str(), &there) && same_file(mine, there);
 }
 
-static pid_t& holder() { static pid_t process = 0; return process; }
-
 static void unlock_all() {
-    if (getpid() != holder()) { return; }                // a child of the process that holds them
-    for (auto& lock : held()) {
+    if (getpid() != holder) { return; }                // a child of the process that holds them
+    for (auto& lock : held) {
         if (is_still(lock.fd, lock.path)) { unlink(lock.path.c_str()); }
     }
 }
@@ -94,12 +93,12 @@ static LockResult lock_once(const std::string& path, bool strict, DirLock* lock,
         // a full disk: the lock holds without a name in it
     }
     *lock = { path, fd };
-    held().push_back(*lock);                             // made before atexit, so it outlives it
-    if (!holder()) {
+    held.push_back(*lock);
+    if (!holder) {
         atexit(unlock_all);
         at_quick_exit(unlock_all);
     }
-    holder() = getpid();
+    holder = getpid();
     return LOCK_TAKEN;
 }
 
@@ -134,8 +133,8 @@ DirLock dir_lock(const std::string& dir, const char* hint, const char* wait) {
 void dir_unlock(DirLock* lock) {
     if (lock->fd < 0) { return; }
     if (is_still(lock->fd, lock->path)) { unlink(lock->path.c_str()); }
-    for (size_t i = 0; i < held().size(); i++) {
-        if (held()[i].fd == lock->fd) { held().erase(held().begin() + i); break; }
+    for (size_t i = 0; i < held.size(); i++) {
+        if (held[i].fd == lock->fd) { held.erase(held.begin() + i); break; }
     }
     close(lock->fd);
     lock->fd = -1;

@@ -182,7 +182,7 @@ static const struct { char reader; const char* wanted; } WANTED[] = {
 
 bool is_text(const std::string& s) {
     for (size_t i = 0; i < s.size();) {
-        const long c = utf8_next(s.data(), s.size(), &i);
+        const long c = utf8_next(s, &i);
         if (c < 0 && i < s.size()) { return false; }
         if (c >= 0 && c < 0x20 && !strchr("\t\n\v\f\r\x1B", (int)c)) { return false; }
         if (c == 0) { return false; }
@@ -208,11 +208,6 @@ Kind kind_of(const std::string& first, long size, Reader reader) {
     const KindRow* k = kind_row(first, size);
     if (!k || can_read(reader, *k)) { return Kind(); }
     return { k->what, k->hint };
-}
-
-bool is_regular(const std::string& path) {
-    struct stat st;
-    return stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode);
 }
 
 std::string file_begin_bytes(const std::string& path, long n) {
@@ -260,7 +255,7 @@ void look(const std::string& path, const std::string& first, long size, Reader r
     const Kind k = kind_of(first, size, reader);
     const bool json = reader == READS_JSON || reader == READS_TOKENIZER;
     const bool words = json || reader == READS_TEXT || reader == READS_RECORDS;
-    const bool binary = words && first.find('\0') != first.npos;
+    const bool binary = words && has(first, '\0');
     const bool empty = json && size == 0;
     if (k.what.empty() && !empty && !binary) { return; }
     std::string got = begins_with(first);

@@ -36,7 +36,6 @@ bool is_text(const std::string& s);
 
 // Returns the first n bytes of a regular file, or fewer; none of what is no regular file.
 std::string file_begin_bytes(const std::string& path, long n);
-bool is_regular(const std::string& path);
 
 // Returns what a file is that nothing here reads: what its first bytes say, or the end of its name.
 // What is no regular file is of no kind.

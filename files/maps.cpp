@@ -80,7 +80,7 @@ const char* map_name(const void* address) {
     const char* path = NULL;
     each_entry([&](MapEntry* e) {
         const uintptr_t from = (uintptr_t)(const char*)e->data;
-        const size_t pages = (e->size + page - 1) / page * page;
+        const size_t pages = round_up(e->size, page);
         if (e->size && at >= from && at - from < pages) { path = e->path; }
         return path != NULL;
     });

@@ -218,11 +218,11 @@ static bool checkpoint_ours(const std::string& name) {
 bool checkpoint_remove(const std::string& dir) { return remove_ours(dir, checkpoint_ours); }
 
 // Returns what checkpoint_begin has made and checkpoint_commit has not named yet.
-static std::string& unfinished() { static std::string dir; return dir; }
+static std::string unfinished;
 
 void checkpoint_abandon() {
-    if (!unfinished().empty()) { checkpoint_remove(unfinished()); }
-    unfinished().clear();
+    if (!unfinished.empty()) { checkpoint_remove(unfinished); }
+    unfinished.clear();
 }
 
 std::string checkpoint_begin(const std::string& out, long step) {
@@ -233,7 +233,7 @@ std::string checkpoint_begin(const std::string& out, long step) {
         die(tmp + ": got something else, wanted a directory to write a checkpoint in",
             "remove it, or choose another --out");
     }
-    unfinished() = tmp;                                  // is made before, and so lives longer than
+    unfinished = tmp;
     static const int once = atexit(checkpoint_abandon);
     (void)once;
     make_dirs(tmp);
@@ -258,7 +258,7 @@ void checkpoint_commit(const std::string& out, long step) {
     if (rename((dir + ".tmp").c_str(), dir.c_str())) {
         die(EXIT_MACHINE, cannot("rename into place", dir), write_hint());
     }
-    unfinished().clear();
+    unfinished.clear();
     dir_sync(out);
     if (!checkpoint_remove(old)) {
         printf("note   %s holds files that are not of a checkpoint: they are left there\n",

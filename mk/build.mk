@@ -123,3 +123,5 @@ $(ONCE_DIR)/cpu/processor.o: ANY_PROCESSOR = $(if $(WIDE),-march=x86-64 -mtune=g
 
 once: $(ONCE) # for scripts that compile by themselves: the archive, made and named
 	@echo $(ONCE)
+objects: $(ONCE) $(PROGRAM) # for tests that build in a copy of the tree: where the objects are
+	@echo $(ONCE_DIR) $(PROGRAM_DIR)

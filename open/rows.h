@@ -9,7 +9,7 @@ includes nothing.
 #define OPEN_ROWS_H
 
 #define OPEN_COMMANDS(X) \
-    X(export,   'x', "CHECKPOINT", "write a checkpoint for transformers, to the directory --out")
+    X(export,   'x', "CHECKPOINT", "convert a checkpoint for transformers, into the directory --out")
 
 #define OPEN_FLAGS(X) \
     WORDS("x", OWN, to, "", \

@@ -22,10 +22,10 @@ case $task in
     text) recipe="-d demo/bleak-house.jsonl.gz --tokenizer demo/tokenizer.json --fix-token 1:0
                   --layers 1 --width 64 --heads 2 --ffn-width 128 --seq 64 --batch 16
                   --lr 4e-3 --warmup 100 --weight-decay 0.1 --steps 4000 --eval-every 500 --seed 2"
-          keyed="softmax, K bias" k_flags="" ;;
+          k_flags="" ;;
     bb)   recipe="-d bb --lr 5e-3 --beta2 0.99 --weight-decay 1e-4 --warmup 20
                   --steps 800 --eval-every 200"
-          keyed="softmax, K bias, no <s>" k_flags="--bb-bos 0" ;;
+          k_flags="--bb-bos 0" ;;
     table) ;;
     *)    echo "error: $task: wanted text, bb or table" >&2; exit 2 ;;
 esac
@@ -106,8 +106,8 @@ echo "train_sink" $recipe "$@"
 echo
 start=$(date +%s)
 train softmax "softmax" $softmax_binary "$@" &
-train sigmoid "sigmoid, not normalized" $sigmoid_binary "$@" &
-train k "$keyed" $keyed_binary $k_flags "$@" &
+train sigmoid "sigmoid" $sigmoid_binary "$@" &
+train k "softmax, K bias" $keyed_binary $k_flags "$@" &
 wait
 for model in softmax sigmoid k; do
     grep -q '"event":"done"' "$runs-$model/log.jsonl" ||

@@ -3,6 +3,7 @@ shell/log.cpp -- writes a run's log, reads it back, and makes the fields of an e
 */
 #include "../log.h"
 #include "../core/version.h"
+#include "../files/look.h"
 
 // Tells whether the open log is what the path leads to.
 static bool log_is_at(const Log& log, const std::string& path) {
@@ -39,23 +40,13 @@ void log_sync(Log* log) {
     if (failed) { log->error = cannot("write", log->path); }
 }
 
-// Returns at most n bytes from the start of a file, n zeros if it cannot be opened.
-static std::string first_bytes(const std::string& path, size_t n) {
-    std::string begin(n, '\0');
-    if (FILE* f = fopen(path.c_str(), "rb")) {
-        begin.resize(fread(&begin[0], 1, n, f));
-        fclose(f);
-    }
-    return begin;
-}
-
 // Dies if the file exists and is not a run's log: opening it would truncate it.
 static void log_check(const std::string& path) {
     if (!is_there(path) || is_special(path)) { return; }
     const std::string config = "{\"event\":\"config\"";
-    const std::string begin = first_bytes(path, config.size());
-    const bool link = !file_exists(path);
-    if (link || !starts_with(config, begin)) {
+    const std::string begin = file_begin_bytes(path, config.size());
+    const bool closed = access(path.c_str(), R_OK);          // or a link that leads nowhere
+    if (closed || !starts_with(config, begin)) {
         die(path + ": is not the log of a run, and would be replaced",
             "move it away, or choose another --out");
     }
@@ -242,12 +233,6 @@ static void add_heads(JsonObject* o, const std::string& key, const Metrics& r, G
     o->json(key, json_matrix(head_means(r, get), r.NH));
 }
 
-// Adds the standard errors of such means.
-template <class Get>
-static void add_errors(JsonObject* o, const std::string& key, const Metrics& r, Get get) {
-    o->json(key, json_matrix(head_errors(r, get), r.NH));
-}
-
 static void add_norms(JsonObject* o, const std::string& key, const NormPair& p) {
     o->array(key + "_first", p.first);
     o->array(key + "_rest", p.rest);
@@ -257,10 +242,12 @@ static void add_norms(JsonObject* o, const std::string& key, const NormPair& p) 
 // of HEAD_METRICS.
 static void add_head_metrics(JsonObject* o, const Metrics& r) {
     typedef const HeadMetrics& Head;
-    add_heads(o, "alpha1", r, [](Head h) { return h.alpha[1]; });
-    add_heads(o, "alpha1_proxy", r, [](Head h) { return h.proxy[1]; });
-    add_errors(o, "alpha1_error", r, [](Head h) { return h.alpha[1]; });
-    add_errors(o, "alpha1_proxy_error", r, [](Head h) { return h.proxy[1]; });
+    const auto alpha1 = [](Head h) { return h.alpha[1]; };
+    const auto proxy1 = [](Head h) { return h.proxy[1]; };
+    add_heads(o, "alpha1", r, alpha1);
+    add_heads(o, "alpha1_proxy", r, proxy1);
+    o->json("alpha1_error", json_matrix(head_errors(r, alpha1), r.NH));
+    o->json("alpha1_proxy_error", json_matrix(head_errors(r, proxy1), r.NH));
     if (r.has_star) {
         add_heads(o, "alpha_star", r, [](Head h) { return h.alpha[0]; });
         add_heads(o, "alpha_star_proxy", r, [](Head h) { return h.proxy[0]; });

@@ -151,7 +151,7 @@ double memory_free() {
     std::vector<std::string> groups = { root, root + "/memory" };
     for (auto& line : split(file_exists(lines) ? file_read(lines) : "", '\n')) {
         const size_t memory = line.find(":memory:");
-        if (line.compare(0, 3, "0::") == 0) { groups[0] += line.substr(3); }
+        if (starts_with(line, "0::")) { groups[0] += line.substr(3); }
         if (memory != line.npos) { groups[1] += line.substr(memory + 8); }
     }
     for (std::string group : groups) {

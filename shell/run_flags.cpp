@@ -4,7 +4,7 @@ finds its data again if the run has moved.
 */
 #include "run_flags.h"
 #include "../dataloader.h"
-#include <limits.h>
+#include <filesystem>
 
 // ---- what may change between a checkpoint and --resume: state.json holds the flags that a run had
 // at its checkpoint
@@ -74,26 +74,8 @@ void flags_inherit_task(Flags* f, const Json& was) {
 // ---- where a run was started, and where its data are
 
 std::string run_started(const std::string& out) {
-    char here[PATH_MAX];
-    char there[PATH_MAX];
-    if (!getcwd(here, sizeof here) || !realpath(out.c_str(), there)) {
-        return ".";
-    }
-    const std::vector<std::string> from = split(there, '/');
-    const std::vector<std::string> to = split(here, '/');
-    size_t same = 0;
-    while (same < from.size() && same < to.size() && from[same] == to[same]) {
-        same++;
-    }
-
-    // up to the common parent, then down
-    std::string path;
-    for (size_t i = same; i < from.size(); i++) {
-        list_add(&path, "..", "/");
-    }
-    for (size_t i = same; i < to.size(); i++) {
-        list_add(&path, to[i], "/");
-    }
+    std::error_code failed;
+    const std::string path = std::filesystem::relative(".", out, failed);
     return path.empty() ? "." : path;
 }
 

@@ -4,3 +4,11 @@ rooms=$(make -s rooms)
 copy_sources() { # DIR
     cp -rp Makefile mk ./*.cu ./*.cuh ./*.h $rooms "$1"
 }
+
+# and the objects of the program for a CPU: the copy compiles only what it changes
+copy_objects() { # DIR
+    for objects in $(make -s -j"${JOBS:-2}" objects BACKEND=cpu); do
+        mkdir -p "$1/${objects%/*}"
+        cp -rp "$objects" "$1/$objects"
+    done
+}

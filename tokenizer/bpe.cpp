@@ -150,13 +150,12 @@ void merge_short(const Tokenizer& t, Scratch* w) {
 }
 
 // Notes the merge of symbol i with the next one of the list, and puts it on the heap.
-static bool push_merge(const Tokenizer& t, Scratch* w, uint32_t i) {
+static void push_merge(const Tokenizer& t, Scratch* w, uint32_t i) {
     const uint32_t n = (uint32_t)w->id.size();
     const uint32_t next = w->next[i];
     w->rank[i] = NO_ID;
-    if (next >= n || !note_merge(t, w, i, w->id[next])) { return false; }
-    w->heap.push_back((uint64_t)w->rank[i] << 32 | i);
-    return true;
+    if (next >= n || !note_merge(t, w, i, w->id[next])) { return; }
+    w->heap.push((uint64_t)w->rank[i] << 32 | i);
 }
 
 // Joins symbol i and the next one of the list.
@@ -170,32 +169,26 @@ static void merge_at(Scratch* w, uint32_t i) {
 }
 
 void merge_long(const Tokenizer& t, Scratch* w) {
-    const auto later = std::greater<uint64_t>();
     const uint32_t n = (uint32_t)w->id.size();
     w->rank.assign(n, NO_ID);
     w->made.resize(n);
     w->next.resize(n);
     w->prev.resize(n);
-    w->heap.clear();
     for (uint32_t i = 0; i < n; i++) {
         w->next[i] = i + 1;
         w->prev[i] = i - 1;
     }
     for (uint32_t i = 0; i < n; i++) { push_merge(t, w, i); }
-    std::make_heap(w->heap.begin(), w->heap.end(), later);
-
     while (!w->heap.empty()) {
-        std::pop_heap(w->heap.begin(), w->heap.end(), later);
-        const uint64_t top = w->heap.back();
+        const uint64_t top = w->heap.top();
         const uint32_t i = (uint32_t)top;
-        w->heap.pop_back();
+        w->heap.pop();
         const bool stale = w->rank[i] != top >> 32;
         if (stale) { continue; }
 
         merge_at(w, i);
-        if (push_merge(t, w, i)) { std::push_heap(w->heap.begin(), w->heap.end(), later); }
-        const bool pushed = i > 0 && push_merge(t, w, w->prev[i]);
-        if (pushed) { std::push_heap(w->heap.begin(), w->heap.end(), later); }
+        push_merge(t, w, i);
+        if (i > 0) { push_merge(t, w, w->prev[i]); }
     }
 
     uint32_t kept = 0;

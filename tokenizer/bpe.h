@@ -10,6 +10,7 @@ first, the leftmost of equals.
 #ifndef BPE_H
 #define BPE_H
 #include "../tokenizer.h"
+#include <queue>
 
 enum : uint32_t { NO_ID = 0xFFFFFFFF };
 
@@ -31,7 +32,8 @@ struct Scratch {
     Ids made;                                            // the id that merge makes
     Ids next;                                            // a linked list of the symbols
     Ids prev;
-    std::vector<uint64_t> heap;                          // rank << 32 | position
+    std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<uint64_t>>
+        heap;                                            // rank << 32 | position, lowest first
     std::string normalized;
 };
 

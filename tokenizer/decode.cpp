@@ -38,7 +38,7 @@ bool byte_level_to_raw(const std::string& s, std::string* raw) {
     static const std::vector<int> bytes = alphabet_bytes();
     raw->clear();
     for (size_t i = 0; i < s.size();) {
-        const long code = utf8_next(s.data(), s.size(), &i);
+        const long code = utf8_next(s, &i);
         const bool known = code >= 0 && code < ALPHABET_END && bytes[code] >= 0;
         if (!known) { return false; }
         raw->push_back((char)bytes[code]);

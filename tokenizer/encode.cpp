@@ -110,13 +110,9 @@ void tokenizer_encode_to(const Tokenizer& t, const char* s, size_t n, bool docum
 std::vector<int> tokenizer_encode(const Tokenizer& t, const std::string& text, bool specials) {
     Ids ids;
     if (specials) { ids.assign(t.before.begin(), t.before.end()); }
-    if (t.kind == TOKENIZER_BPE && !utf8_valid(text)) {
-        std::string repaired = text;
-        utf8_repair(&repaired);
-        tokenizer_encode_to(t, repaired.data(), repaired.size(), true, &ids);
-    } else {
-        tokenizer_encode_to(t, text.data(), text.size(), true, &ids);
-    }
+    std::string repaired = text;
+    if (t.kind == TOKENIZER_BPE) { utf8_repair(&repaired); }
+    tokenizer_encode_to(t, repaired.data(), repaired.size(), true, &ids);
     if (specials) { ids.insert(ids.end(), t.after.begin(), t.after.end()); }
     return std::vector<int>(ids.begin(), ids.end());
 }

@@ -11,7 +11,7 @@ import shlex
 import jobs
 import runlog
 from jobs import ROOT, duration
-from reproduce_scales import DOLLARS_PER_GPU_HOUR, SCALES, SWEPT, Skip, at_scale
+from reproduce_scales import BUILD_SECONDS, DOLLARS_PER_GPU_HOUR, SCALES, SWEPT, Skip, at_scale
 from runlog import die
 
 
@@ -200,8 +200,10 @@ def choose(rows, names):
 
 # ---- time and price ------------------------------------------------------------------------------
 def cost(runs, o):
-    """The hours of training of a list of runs. The 1B model has its own speed."""
-    s, hours = o.s, 0.0
+    """The hours of a list of runs: their binaries, then the training. The 1B model has its own
+    speed."""
+    s = o.s
+    hours = len({r.make for r in runs}) * BUILD_SECONDS[s["device"]] / 3600
     for r in runs:
         f = dict(zip(r.words[::2], r.words[1::2]))
         large = f.get("-m") == "1B" or "-1b" in f.get("--init", "")

@@ -89,7 +89,9 @@ SCALES = {
                              "12 layers, 4 heads of 16, 20,000 steps, 41.0M tokens, in bf16"),
 }
 SCALES["laptop2"]["flags"] += " --layers 2 --heads 2"
-DOLLARS_PER_GPU_HOUR = 3.0                       # an assumption, for the estimates of `list`
+# for the estimates of `list`
+DOLLARS_PER_GPU_HOUR = 3.0                       # an assumption
+BUILD_SECONDS = {"cuda": 30, "cpu": 5}           # one more binary: nvcc, g++
 
 
 class Skip(Exception):

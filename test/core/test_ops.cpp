@@ -398,6 +398,12 @@ static void test_optimizers() {
     Numbers a = { 1, 2 }, b = { 10, 20 };
     ref::add(a.data(), b.data(), 2);
     compare("add", a, { 11, 22 }, 0);
+    ref::add(a.data(), b.data(), 2, 2);
+    compare("add to a multiple", a, { 32, 64 }, 0);
+    ref::add(a.data(), (const double*)NULL, 2, 0.5);
+    compare("add nothing", a, { 16, 32 }, 0);
+    ref::average(a.data(), b.data(), 0.25, 2);
+    compare("average", a, { 14.5, 29 }, 0);
 }
 // everything that sums over rows, at sizes that several threads share: not one bit may change
 static void test_threads() {

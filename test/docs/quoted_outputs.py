@@ -58,10 +58,10 @@ def of_probe():
     by_ten = " ".join(tenths[i:i + 10] for i in range(0, 30, 10))
     found = []
     for page in (README, START):
-        found += [(page, "in {}% of the pairs of a head and a sequence", [f"{100 * o['sink']['sink_k'][0]:.0f}"]),
-                  (page, "by layer, tenths of the attention: {} ", [by_ten]),
-                  (page, "|h| of token 1 is up to {} times the others', after layer {}", [f"{max(h):.0f}", str(h.index(max(h)) - 1)]),
-                  (page, "the largest entry of any h is up to {} times the median, after layer {}", [f"{spike:.2e}", "11"])]
+        found += [(page, "in {}% of all (head, sequence) pairs", [f"{100 * o['sink']['sink_k'][0]:.0f}"]),
+                  (page, "by layer, in tenths: {} ", [by_ten]),
+                  (page, "the hidden state of token 1 is up to {} times as long as the others', after layer {}", [f"{max(h):.0f}", str(h.index(max(h)) - 1)]),
+                  (page, "the largest entry of any hidden state is up to {} times the median, after layer {}", [f"{spike:.2e}", "11"])]
     return found + [
         (START, "**The first line is Sink_1**, {}% here", [f"{100 * o['sink']['sink_k'][0]:.1f}"]),
         (START, "({} times the others' after layer 11, {} after the last)", [f"{max(h):.0f}", f"{h[-1]:.1f}"]),

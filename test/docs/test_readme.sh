@@ -3,13 +3,15 @@
 # A command in a block "sh parsed" is only parsed (it needs data, or a run's name). The blocks of docs/
 # too; those that test/docs/docs.py lists are tested elsewhere.
 . test/ok.sh
+. test/tree.sh
 copy=build/test/readme
 rm -rf $copy; mkdir -p $copy
 for name in *; do
-    case $name in build|runs|data|train_sink) ;; *) cp -r "$name" $copy ;; esac
+    case $name in build|runs|data|train_sink) ;; *) cp -rp "$name" $copy ;; esac
 done
+copy_objects $copy
 cd $copy || exit 1
-export OPTIMIZE=-O0 JOBS=1 OMP_NUM_THREADS=2             # compiling takes longer than running
+export JOBS=1 OMP_NUM_THREADS=2
 
 awk '/^```sh$/ { on = 1; next } /^```sh parsed$/ { on = 2; next } /^```/ { on = 0 } on && NF && !/^#/ { print on, $0 }' README.md docs/*.md docs/findings/*.md | sed -e ':a' -e '/\\$/N; s/ *\\\n *[12] */ /; ta' > blocks.txt
 [ -f blocks.txt ] && [ -s blocks.txt ]; ok $? "README.md has no sh blocks"

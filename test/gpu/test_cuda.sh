@@ -20,18 +20,19 @@ fi
 if [ "$DEVICE" = emu ]; then
     # without contraction: not every place that computes a number is to round it in its own way
     COMPILE="$CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -Wall -DEMU -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas -I$CUDA/include -Idev/emulator"
-    ASAN="-g -fsanitize=address,undefined" TSAN="-g -fsanitize=thread"
+    ASAN="-g1 -fsanitize=address,undefined" TSAN="-g1 -fsanitize=thread"
     # where there is nvcc, test_ptx runs every ATTN in bf16, and the small heads: beside it, as here
-    heads="X(128) X(192)" attn=
+    # and checks every access of every other variant there
+    heads="X(128) X(192)" attn= sanitized=-DONE_VARIANT
     if ! command -v "$NVCC" > /dev/null; then
-        heads="X(32) X(64) $heads"
+        heads="X(32) X(64) $heads" sanitized=-DFEW_VARIANTS
         attn="
 cuda_bf16     test/gpu/test_cuda.cu          -DPRECISION=bf16 -DONLY_ATTN '-DMMA_HEADS(X)=X(96)'"
     fi
     # name, source, flags; the slowest to build first. cuda_asan takes minutes to compile at -O1
     PROGRAMS="$attn
 cuda_fp32     test/gpu/test_cuda.cu          -DPRECISION=fp32
-cuda_asan     test/gpu/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(96)' $ASAN -O0
+cuda_asan     test/gpu/test_cuda.cu          -DPRECISION=bf16 $sanitized '-DMMA_HEADS(X)=X(96)' $ASAN -O0
 cuda_heads    test/gpu/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS -DONLY_HEADS '-DMMA_HEADS(X)=$heads'
 cuda_tsan     test/gpu/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(32)' $TSAN
 selftest_asan dev/emulator/selftest.cu   $ASAN

@@ -528,7 +528,7 @@ static void test_tokenizers() {
     Vocabulary bytes;
     for (auto& token : vocabulary_of("gpt2").tokens) {
         size_t at = 0;
-        const bool one = utf8_next(token.data(), token.size(), &at) >= 0 && at == token.size();
+        const bool one = utf8_next(token, &at) >= 0 && at == token.size();
         if (one) { bytes.tokens.push_back(token); bytes.types.push_back(GGUF_NORMAL); }
     }
     bytes.merges = { "[PAD] [PAD]" };

@@ -4,11 +4,11 @@
 . test/tree.sh
 copy=build/test/make
 rm -rf $copy; mkdir -p $copy/dev/golden
-copy_sources $copy; mkdir -p $copy/scripts; cp scripts/modeling_train_sink.py $copy/scripts
+copy_sources $copy; copy_objects $copy; mkdir -p $copy/scripts; cp scripts/modeling_train_sink.py $copy/scripts
 cp dev/golden/cases.tsv $copy/dev/golden
 for t in test/check.h test/*/test_*.cpp; do mkdir -p "$copy/${t%/*}"; cp "$t" "$copy/$t"; done
 cd $copy || exit 1
-mk() { make --no-print-directory OPTIMIZE=-O0 JOBS=1 "$@" 2>&1; }
+mk() { make --no-print-directory JOBS=1 "$@" 2>&1; }
 
 # ---- what is built is what was asked for
 out=$(mk train_sink)
@@ -123,7 +123,7 @@ done
 rebuilds no "nothing changed again" CXX=./fake OPTIMIZE=-O0
 # for a GPU all that no switch changes is one unit
 gpu="BACKEND=cuda NVCC=./fake CXX=./fake GPU_ARCH=sm_80"
-mk $gpu train_sink > /dev/null
+mk $gpu OPTIMIZE=-O0 train_sink > /dev/null
 built=build/cuda/train_sink
 rebuilds no "nothing changed" $gpu OPTIMIZE=-O0
 for header in arch.h metrics.cuh cuda/ops.cuh shell/log.cpp commands/probe.cpp core/model.cpp train_sink.cu core/variant.cu core/all.cu; do

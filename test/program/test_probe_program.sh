@@ -35,11 +35,11 @@ for s in sinks:
     share = s["sink_k"][0]
     many = ("less than 1" if 0 < share < 0.01 else "more than 99" if 0.99 < share < 1
             else f"{100 * share:.0f}")
-    line = (f"  in {many}% of the pairs of a head and a sequence, token 1 gets more than "
+    line = (f"  in {many}% of all (head, sequence) pairs, token 1 gets more than "
             f"{s['eps']:g} of the attention\n")
     assert line in said, (line, said)
 tenths = "".join(str(min(9, int(10 * sum(row) / len(row)))) for row in o["alpha1"])
-row = re.search(r"by layer, tenths of the attention: ([0-9 ]+)   \(uniform attention would give it ([0-9.]+)", said)
+row = re.search(r"by layer, in tenths: ([0-9 ]+)   \(uniform attention: ([0-9.]+)", said)
 assert row[1].replace(" ", "") == tenths, (row[1], tenths)
 assert [len(part) for part in row[1].split(" ")] == [10] * (len(tenths) // 10) + [len(tenths) % 10] * (len(tenths) % 10 > 0)
 T = o["sink"]["T"]
@@ -49,8 +49,8 @@ def worst(above, below):
     ratios = [a / b for a, b in zip(above, below)]
     i = max(range(len(ratios)), key=ratios.__getitem__)
     return ratios[i], where(i)
-for text, above, below in ((r"token 1 is up to (\S+) times the others', (.*)", "h_norm_first", "h_norm_rest"),
-                           (r"entry of any h is up to (\S+) times the median, (.*)", "h_max", "h_median")):
+for text, above, below in ((r"token 1 is up to (\S+) times as long as the others', (.*)", "h_norm_first", "h_norm_rest"),
+                           (r"entry of any hidden state is up to (\S+) times the median, (.*)", "h_max", "h_median")):
     if T == 1 and "rest" in below:
         assert not re.search(text, said), said
         continue
