@@ -327,7 +327,7 @@ enum { FINGERPRINT_WHOLE = 1 << 24, FINGERPRINT_STRETCH = 1 << 16 };
 static uint64_t hash_tokens(const Tokens& t, uint64_t hash) {
     const long stretch = FINGERPRINT_STRETCH;
     const bool whole = t.n <= FINGERPRINT_WHOLE;
-    const long count = div_up(whole ? t.n : FINGERPRINT_WHOLE, stretch);
+    const long count = div_up(std::min<long>(t.n, FINGERPRINT_WHOLE), stretch);
     std::vector<int> ids;
     hash = mix64(hash, t.n);
     for (long i = 0; i < count; i++) {

@@ -85,7 +85,7 @@ analytic: $(ANALYTIC)
 # $(2) the test
 HOW_model        = $(MODEL_COMPILE)
 HOW_model-fast   = $(TEST_COMPILE) $(OPTIMIZE)
-HOW_model-double = $(MODEL_COMPILE) -O1 -DBACKEND=ref -DREAL=double
+HOW_model-double = $(MODEL_COMPILE) -O2 -DBACKEND=ref -DREAL=double
 HOW_analytic     = $(HOW_model-double)
 # the model as the tests compile it
 UNIT := test/model_unit.h train_sink.cu core/checkpoint.cpp core/measure.cpp core/model.cpp
