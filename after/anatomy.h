@@ -218,7 +218,7 @@ inline void find_form(const Model* m, int l, int channel, const std::vector<Vect
         layer->eigenvalues = e.values;
         layer->direction = e.vectors[0];
         layer->form = 0;
-        for (auto& x : reads) { layer->form += form.value(x) / reads.size(); }
+        for (auto& x : reads) { layer->form += dot(x, form.times(x)) / reads.size(); }
     }
     layer->ratio = ratios[0];
     std::sort(ratios.begin() + 1, ratios.end());

@@ -245,18 +245,23 @@ static std::string report_run(const EvalRun& run, const EvalResult& r, const Eva
     return o.all();
 }
 
-// Adds the two numbers of each layer.
-static void add_pair(JsonObject* o, const std::string& name, const NormPair& pair) {
-    o->array(name + "first", pair.first);
-    o->array(name + "rest", pair.rest);
-}
-
-static std::string outliers_json(const Outliers& o) {
-    JsonObject means;
-    means.array("largest", o.largest);
-    add_pair(&means, "kurtosis_", o.kurtosis);
-    add_pair(&means, "share_", o.share);
-    return means.all();
+// Adds the outliers of each layer to *o. Returns the worst of each kind, as text.
+static std::string report_outliers(JsonObject* o, const Outliers& x) {
+    const struct { const char *key, *text; double unit; const std::vector<double>& by_layer; }
+    rows[] = {
+        { "largest",        "largest %.4g",                              1,   x.largest },
+        { "kurtosis_first", ", kurtosis %.4g first",                     1,   x.kurtosis.first },
+        { "kurtosis_rest",  ", %.4g others",                             1,   x.kurtosis.rest },
+        { "share_first",    ", channels beyond 6 sigma %.3g%% first",    100, x.share.first },
+        { "share_rest",     ", %.3g%% others",                           100, x.share.rest },
+    };
+    std::string text;
+    for (auto& row : rows) {
+        const double worst = *std::max_element(row.by_layer.begin(), row.by_layer.end());
+        text += strf(row.text, row.unit * worst);
+        o->array(row.key, row.by_layer);
+    }
+    return text;
 }
 
 // Prints how large the gradients are at the first token, and returns them as JSON.
@@ -265,7 +270,8 @@ static std::string report_gradients(const NormPair& g) {
     for (size_t l = 0; l < g.first.size(); l++) { printf(" %.3g", g.first[l] / g.rest[l]); }
     printf("\n");
     JsonObject o;
-    add_pair(&o, "", g);
+    o.array("first", g.first);
+    o.array("rest", g.rest);
     return o.all();
 }
 
@@ -353,17 +359,17 @@ static EvalResult eval_one(Model* m, const Flags& f, EvalRun* run, const EvalTex
 
 // Makes all runs and prints a line for each. Returns them as JSON.
 static std::string eval_all(Model* m, const Flags& f, std::vector<EvalRun>* runs,
-                            const EvalText& text, Outliers* outliers) {
+                            const EvalText& text, JsonObject* outliers) {
     Change& first = (*runs)[0].change;
     first.record = true;
-    for (auto& r : *runs) {
-        if (r.kind == "edit") { first.edits = r.change.edits; }
-    }
+    const EvalRun& last = runs->back();
+    if (last.kind == "edit") { first.edits = last.change.edits; }
     EvalResult plain;
+    Outliers found;
     std::vector<std::string> lines;
     for (auto& r : *runs) {
         if (r.kind == "edit") { r.change.edits = first.edits; }  // with the means of the plain run
-        const EvalResult result = eval_one(m, f, &r, text, outliers);
+        const EvalResult result = eval_one(m, f, &r, text, &found);
         if (r.plain()) {
             plain = result;
             auto finite = [](double loss) { return std::isfinite(loss); };
@@ -372,7 +378,9 @@ static std::string eval_all(Model* m, const Flags& f, std::vector<EvalRun>* runs
             }
         }
         lines.push_back(report_run(r, result, plain, m, text.predicted));
-        if (r.plain()) { printf("%-44s %s\n", "outliers", outliers_text(*outliers).c_str()); }
+        if (r.plain()) {
+            printf("%-44s %s\n", "outliers", report_outliers(outliers, found).c_str());
+        }
         fflush(stdout);
     }
     return json_list(lines);
@@ -380,7 +388,7 @@ static std::string eval_all(Model* m, const Flags& f, std::vector<EvalRun>* runs
 
 // Compares runs of a changed model with a plain one, on the same sequences.
 int command_eval(Flags f) {
-    const bool calibrates = f.quant.find("static") != std::string::npos;
+    const bool calibrates = contains(f.quant, "static");
     long longest = 0;
     require(parse_long(f.probe_len, &longest), "--probe-len " + f.probe_len, "one length");
     Model m = model_from_checkpoint(&f, longest, cpu::STAY_NONE, f.gradients);
@@ -389,14 +397,14 @@ int command_eval(Flags f) {
     std::vector<EvalRun> runs = eval_runs(f, m, T);
     const EvalText text = eval_text(&f, m, source, T, calibrates ? f.calibrate : 0);
 
-    Outliers outliers;
+    JsonObject outliers;
     JsonObject o;
     o.text("data", f.data);
     o.count("T", T);
     o.count("n", text.predicted.n);
     input_fields(&o, f, text.bos, text.in);
     o.json("runs", eval_all(&m, f, &runs, text, &outliers));
-    o.json("outliers", outliers_json(outliers));
+    o.json("outliers", outliers.all());
     if (f.gradients) {
         const NormPair g = eval_gradients(&m, text.predicted);
         o.json("gradients", report_gradients(g));

@@ -161,18 +161,6 @@ inline void outliers_add(Outliers* o, const Model* m, int l, int n) {
     add_rows(&o->share, l, m, share, n);
 }
 
-// Describes the worst layer of each statistic.
-inline std::string outliers_text(const Outliers& o) {
-    const auto worst = [](const std::vector<double>& x) {
-        return *std::max_element(x.begin(), x.end());
-    };
-    std::string text = strf("largest %.4g, kurtosis ", worst(o.largest));
-    text += strf("%.4g first, ", worst(o.kurtosis.first));
-    text += strf("%.4g others, channels beyond 6 sigma ", worst(o.kurtosis.rest));
-    text += strf("%.3g%% first, ", 100 * worst(o.share.first));
-    return text + strf("%.3g%% others", 100 * worst(o.share.rest));
-}
-
 // ---- gradients
 
 // Returns how large the gradient of the loss is in the stream before each layer, and at its end:

@@ -20,7 +20,7 @@ struct Matrix {
     const acc* row(long n) const { return &x[n * cols]; }
 
     // Returns row n times x.
-    double row_times(long n, const double* x) const {
+    double row_times(long n, const Vector& x) const {
         const acc* row = this->row(n);
         double sum = 0;
         #pragma omp simd reduction(+ : sum)
@@ -50,21 +50,12 @@ struct Form {
     const Matrix* up;                            // (F, C)
     Vector down;                                 // d (F)
 
-    // Returns x' S x.
-    double value(const Vector& x) const {
-        double sum = 0;
-        for (size_t n = 0; n < down.size(); n++) {
-            sum += down[n] * gate->row_times(n, x.data()) * up->row_times(n, x.data());
-        }
-        return sum;
-    }
-
     // Returns S x.
     Vector times(const Vector& x) const {
         Vector y(x.size());
         for (size_t n = 0; n < down.size(); n++) {
-            const double by_gate = down[n] / 2 * up->row_times(n, x.data());
-            const double by_up = down[n] / 2 * gate->row_times(n, x.data());
+            const double by_gate = down[n] / 2 * up->row_times(n, x);
+            const double by_up = down[n] / 2 * gate->row_times(n, x);
             const acc* g = gate->row(n);
             const acc* u = up->row(n);
             #pragma omp simd

@@ -13,6 +13,11 @@ per pass.
 */
 #include "../model.h" // Model, act_n, act_x
 
+// Adds an output y of C channels to a row x of the stream: x += weight y.
+static void add_output(real* x, acc weight, const real* y, long C) {
+    for (long c = 0; c < C; c++) { x[c] = real(acc(x[c]) + weight * acc(y[c])); }
+}
+
 // What one expert has to do: rows of the stream, and the weight of its output in each.
 struct ExpertWork {
     std::vector<int> row;
@@ -100,11 +105,7 @@ static void experts_shared(Model* m, int l, real* out, const real* n) {
     ops::matmul_forward(a.shared_g, n, w.sharedw, NULL, NULL, N, C, 1);
     for (long i = 0; i < N; i++) {
         const acc gate = acc(m->arch.residual_scale) / (1 + std::exp(-acc(a.shared_g[i])));
-        real* x = out + i * C;
-        const real* y = a.answer + i * C;
-        for (long c = 0; c < C; c++) {
-            x[c] = real(acc(x[c]) + gate * acc(y[c]));
-        }
+        add_output(out + i * C, gate, a.answer + i * C, C);
     }
 }
 
@@ -137,11 +138,7 @@ void experts_forward(Model* m, int l) {
         experts_answer(m, l, e, rows_e);
         for (int i = 0; i < rows_e; i++) {
             const acc weight = mine.weight[i] * acc(m->arch.residual_scale);
-            real* x = out + mine.row[i] * C;
-            const real* y = a.answer + i * C;
-            for (long c = 0; c < C; c++) {
-                x[c] = real(acc(x[c]) + weight * acc(y[c]));
-            }
+            add_output(out + mine.row[i] * C, weight, a.answer + i * C, C);
         }
     }
 }

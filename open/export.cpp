@@ -41,16 +41,13 @@ static std::string not_ours(const std::string& dir) {
     if (names.empty()) { return ""; }
     Json files;
     const std::string manifest = dir + "/" + MANIFEST;
-    if (file_exists(manifest)) {
-        const Json j = json_file(manifest);
-        if (const Json* given = j.get("files")) { files = *given; }
-    }
+    if (file_exists(manifest)) { files = json_file(manifest)["files"]; }
     if (files.type == Json::ARRAY) {
         return "an export of an older version, which kept no hashes of its files";
     }
     for (auto& name : names) {
         if (name == MANIFEST || is_temporary(name, MANIFEST)) { continue; }
-        const Json* hash = files.get(name.c_str());
+        const Json* hash = files.get(name);
         struct stat st;
         const std::string path = dir + "/" + name;
         const bool plain = !lstat(path.c_str(), &st) && S_ISREG(st.st_mode);
@@ -62,15 +59,15 @@ static std::string not_ours(const std::string& dir) {
 
 void export_check(const std::string& path) {
     if (path.empty()) {
-        die(EXIT_USER, "--out is missing: wanted a new directory", "such as --out my-model");
+        die("--out is missing: wanted a new directory", "such as --out my-model");
     }
     if (!is_there(path)) { return; }
     if (!is_dir(path)) {
-        die(EXIT_USER, path + ": already exists, wanted a new directory", "choose another --out");
+        die(path + ": already exists, wanted a new directory", "choose another --out");
     }
     const std::string what = not_ours(path);
     if (what.empty()) { return; }
-    die(EXIT_USER, path + ": holds " + what + ", wanted a new directory", ANOTHER);
+    die(path + ": holds " + what + ", wanted a new directory", ANOTHER);
 }
 
 // Tells whether an export puts a file of this name into its directory, or begins to.
@@ -94,7 +91,7 @@ static void remove_unfinished() {
 static void export_take(const std::string& tmp) {
     const bool theirs = is_there(tmp) && !file_exists(tmp + "/lock");
     if (theirs && (!is_dir(tmp) || !not_ours(tmp).empty())) {
-        die(EXIT_USER, tmp + ": is not of an export, wanted this name for one that is not whole",
+        die(tmp + ": is not of an export, wanted this name for one that is not whole",
             ANOTHER);
     }
     make_dirs(tmp);
@@ -155,8 +152,7 @@ void export_commit(ExportDir* o) {
     const bool done = replaces ? change_places(o->tmp, o->path)
                                : !rename(o->tmp.c_str(), o->path.c_str());
     if (!done) {
-        const std::string why = strerror(errno);
-        die(EXIT_MACHINE, o->path + ": cannot rename into place (" + why + ")", ANOTHER);
+        die(EXIT_MACHINE, cannot("rename into place", o->path), ANOTHER);
     }
     dir_sync(directory_of(o->path));
     if (replaces) { remove_ours(o->tmp, export_writes); }
@@ -189,14 +185,11 @@ static std::string modeling_row(const std::string& key) {
 // model, and must not be taken for a file that computes it.
 static void modeling_check(const Json& config, const std::string& from) {
     for (const char* object : { "train_sink", "rope_scaling" }) {
-        const Json* rows = config.get(object);
-        for (size_t i = 0; rows && i < rows->fields.size(); i++) {
-            const std::string& key = rows->fields[i].first;
-            const Json& value = rows->fields[i].second;
+        for (auto& [key, value] : config[object].fields) {
             const std::string names = modeling_row(key);
-            const bool known = names == " " || names.find(" " + value.string + " ") != names.npos;
+            const bool known = names == " " || contains(names, " " + value.string + " ");
             if (!names.empty() && known) { continue; }
-            die(EXIT_USER, from + ": " + key + " is " + json_short(value) +
+            die(from + ": " + key + " is " + json_short(value) +
                     ", which scripts/modeling_train_sink.py does not know",
                 "add it to that file, its name and what it computes, then make");
         }
@@ -247,14 +240,11 @@ static std::string bytes_tokenizer_json() {
 int export_first_token(const std::string& from, const Tokenizer& tok) {
     const std::string path = from + "/state.json";
     if (!file_exists(path)) { return -1; }
-    const Json state = json_file(path);
-    const Json* flags = state.get("flags");
-    const Json* fixed = flags ? flags->get("fix_token") : NULL;
-    const Json* bos = flags ? flags->get("bos") : NULL;
-    for (auto& edit : split(fixed ? fixed->string : "", ',')) {
+    const Json flags = json_file(path)["flags"];
+    for (auto& edit : split(flags["fix_token"].string, ',')) {
         if (starts_with(edit, "1:")) { return atoi(edit.c_str() + 2); }
     }
-    return bos && bos->string == "seq" ? tok.bos : -1;
+    return flags["bos"].string == "seq" ? tok.bos : -1;
 }
 
 // Returns the text of a JSON object with this value of a key: in place of its own, or first.
@@ -282,7 +272,7 @@ static std::string json_with(const std::string& text, const std::string& key,
 }
 
 // Returns what a post_processor of tokenizer.json does, with a token before every text.
-static std::string post_processor(const std::string& text, int id, const Json* had) {
+static std::string post_processor(const std::string& text, int id, const Json& had) {
     const std::string word = json_str(text);
     const std::string token = "{\"SpecialToken\": {\"id\": " + word + ", \"type_id\": 0}}, ";
     const std::string a = "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}";
@@ -290,8 +280,7 @@ static std::string post_processor(const std::string& text, int id, const Json* h
     const std::string puts = "{\"type\": \"TemplateProcessing\", \"single\": [" + token + a +
         "], \"pair\": [" + token + a + ", " + b + "], \"special_tokens\": {" + word +
         ": {\"id\": " + word + strf(", \"ids\": [%d], \"tokens\": [", id) + word + "]}}}";
-    const Json* type = had ? had->get("type") : NULL;
-    if (!type || type->string != "ByteLevel") { return puts; }
+    if (had["type"].string != "ByteLevel") { return puts; }
     return "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\", "
            "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}, " + puts +
            "]}";
@@ -299,7 +288,7 @@ static std::string post_processor(const std::string& text, int id, const Json* h
 
 void export_begins(ExportDir* o, const Tokenizer& tok, int id) {
     const bool bytes = tok.kind == TOKENIZER_BYTES;
-    const bool in_files = std::count(o->files.begin(), o->files.end(), "tokenizer.json");
+    const bool in_files = has(o->files, "tokenizer.json");
     const bool puts = tok.before == std::vector<int>{ id };
     if (id < 0 || !in_files || puts || (!bytes && id >= (int)tok.text.size())) { return; }
     std::string word = bytes && id == 256 ? END_OF_BYTES : "";
@@ -307,16 +296,15 @@ void export_begins(ExportDir* o, const Tokenizer& tok, int id) {
     if (!bytes) { word = tok.text[id]; }
     const std::string path = o->tmp + "/tokenizer.json", config = o->tmp + "/tokenizer_config.json";
     const std::string text = file_read(path);
-    const Json j = json_of(text);
-    const Json* had = j.get("post_processor");
+    const Json had = json_of(text)["post_processor"];
     file_write(path, json_with(text, "post_processor", post_processor(word, id, had)));
     // as a special token it is cut out of every text: that is nothing where no token is longer
     const bool may = bytes || (id < (int)tok.special.size() && tok.special[id]);
     if (!may) { return; }
-    const bool has = file_exists(config);
-    const std::string before = has ? file_read(config) : "{}\n";
+    const bool there = file_exists(config);
+    const std::string before = there ? file_read(config) : "{}\n";
     file_write(config, json_with(before, "bos_token", json_str(word)));
-    if (!has) { o->files.push_back("tokenizer_config.json"); }
+    if (!there) { o->files.push_back("tokenizer_config.json"); }
 }
 
 std::string export_tokenizer(ExportDir* o, const Tokenizer& tok, int T) {

@@ -24,21 +24,17 @@ static RunStory run_story(const std::string& from) {
     const Json* step = r.state.get("step");
     if (!step) { return r; }
     log_each(from + "/../log.jsonl", [&](const std::string&, const Json& j) {
-        const Json* event = j.get("event");
-        const Json* at = j.get("step");
-        const std::string what = event ? event->string : "";
-        const bool now = at && at->number == step->number;
-        if (what == "train" && now) { r.train = j; }
-        if (what == "eval" && now) { r.eval = j; }
+        const std::string& event = j["event"].string;
+        const bool now = j.get("step") && j["step"].number == step->number;
+        if (event == "train" && now) { r.train = j; }
+        if (event == "eval" && now) { r.eval = j; }
     });
     return r;
 }
 
 // Writes a number of the log by key; "not measured" where it is missing or null.
 static std::string told(const Json& j, const char* key, const char* format) {
-    const Json* v = j.get(key);
-    if (!v || v->type != Json::NUMBER) { return "not measured"; }
-    return strf(format, v->number);
+    return j[key].is_number() ? strf(format, j[key].number) : "not measured";
 }
 
 // Returns what a list of files and numbers says without the folders that they lie in: those are
@@ -47,7 +43,7 @@ static std::string without_folders(const std::string& given) {
     std::string all;
     for (std::string part : split(given, ',')) {
         while (part.size() > 1 && part.back() == '/') { part.pop_back(); }
-        list_add(&all, part.substr(part.rfind('/') + 1), ",");
+        list_add(&all, file_name(part), ",");
     }
     return all;
 }
@@ -76,8 +72,8 @@ static std::string card_flags(const Json& given) {
     const Json usual = json_of(flags_json(plain, COMMAND_train));
     std::string all;
     for (auto& r : flag_rows(&plain)) {
-        const Json* value = given.get(r.name.c_str());
-        const Json* same = usual.get(r.name.c_str());
+        const Json* value = given.get(r.name);
+        const Json* same = usual.get(r.name);
         const bool of_place = r.name == "out" || r.name == "data" || r.name == "resume";
         if (!value || !same || of_place || r.of_model) { continue; }
         if (value->string == same->string && value->number == same->number) { continue; }
@@ -91,14 +87,12 @@ static std::string card_flags(const Json& given) {
 // has none.
 static std::string card_sink(const Json& eval, const Arch& c) {
     const bool raw = attn_sums_to_one<build::Attn>(c.attn_alpha);
-    const Json* sink = eval.get("sink");
-    const char* key = raw ? "sink_k" : "proxy_k";
-    const Json* rates = sink ? sink->get(key) : NULL;
-    const bool has_rates = rates && !rates->items.empty();
-    if (!has_rates || rates->items[0].type != Json::NUMBER) { return "not measured"; }
-    const double eps = json_number(*sink, "eps", 0);
-    const double T = json_number(*sink, "T", 0);
-    const double percent = 100 * rates->items[0].number;
+    const Json& sink = eval["sink"];
+    const std::vector<Json>& rates = sink[raw ? "sink_k" : "proxy_k"].items;
+    if (rates.empty() || !rates[0].is_number()) { return "not measured"; }
+    const double eps = json_number(sink, "eps", 0);
+    const double T = json_number(sink, "T", 0);
+    const double percent = 100 * rates[0].number;
     const char* shares = raw ? "" : ", of shares |w| / sum |w|";
     return strf("%.1f%% of heads and sequences (above %g, %.0f tokens%s)", percent, eps, T, shares);
 }
@@ -122,8 +116,7 @@ std::string export_card(const Arch& c, const std::string& from, long params,
     if (flags) {
         const double tokens = json_number(run.state, "tokens_per_step", 0);
         const double steps = json_number(run.state, "step", 0);
-        const Json* data = flags->get("data");
-        table.row("data", as_text(without_folders(data ? data->string : "")));
+        table.row("data", as_text(without_folders((*flags)["data"].string)));
         table.row("steps", strf("%.0f (", steps) + count_text(tokens * steps) + " tokens)");
         table.row("flags", as_text(card_flags(*flags)));
         table.row("training loss", told(run.train, "loss", "%.4f"));

@@ -26,7 +26,7 @@ static FamilyFile export_family(const Flags& f, const Arch& c, const std::vector
     const std::string type = f.to.empty() ? c.family : f.to;
     FamilyFile file = family_file(c, type, ours, tok, path);
     if (!file.family && !f.to.empty()) {
-        die(EXIT_USER, f.words[0] + ": cannot be written exactly as a model of " + f.to,
+        die(f.words[0] + ": cannot be written exactly as a model of " + f.to,
             "leave out --to; export then picks a family that can, or adds our own code");
     }
     if (!file.family) { file = family_file(c, "", ours, tok, path); }
@@ -36,15 +36,14 @@ static FamilyFile export_family(const Flags& f, const Arch& c, const std::vector
 // Dies if --to is no name of what can be written.
 static void export_to_check(const Flags& f) {
     if (f.to == "gguf") {
-        die(EXIT_USER, "--to gguf: GGUF files are written by a script",
+        die("--to gguf: GGUF files are written by a script",
             "leave out --to, then python3 scripts/to_gguf.py DIR NEW.gguf");
     }
     std::vector<std::string> names = families_written();
     names.insert(names.begin(), "train_sink");
-    const bool known = std::count(names.begin(), names.end(), f.to) > 0;
     std::string all;
     for (auto& name : names) { list_add(&all, name); }
-    require(known || f.to.empty(), "--to " + f.to, all);
+    require(f.to.empty() || has(names, f.to), "--to " + f.to, all);
 }
 
 // Writes the model as a directory that transformers opens.
@@ -92,7 +91,7 @@ static void export_directory(const Flags& f, const Model& m, const std::vector<S
 int command_export(Flags f) {
     export_to_check(f);
     if (f.out.empty()) {
-        die(EXIT_USER, "--out is missing: wanted a new directory",
+        die("--out is missing: wanted a new directory",
             hint_for("./train_sink export FILE -o my-model", f.words[0]));
     }
     outside_check(f.out);

@@ -6,9 +6,24 @@ for each.
 #define FAMILY_MORE_H
 #include "import_config.h"
 
-static void more_llama(Import* in) {
+// Reads whether q, k, v and the output of attention have a bias.
+static void more_attention_bias(Import* in) {
     in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+}
+
+// Reads that, and whether the FFN has one.
+static void more_biases(Import* in) {
+    more_attention_bias(in);
     in->c.ffn_bias = in->yes("mlp_bias", false);
+}
+
+// Sets the width of an FFN that the file does not tell.
+static void four_times_wide(Import* in) {
+    if (!in->c.F) { in->c.F = 4 * in->c.C; }
+}
+
+static void more_llama(Import* in) {
+    more_biases(in);
     in->get("sliding_window");                   // transformers does not read it in this family
 }
 
@@ -23,8 +38,7 @@ static void more_ministral3(Import* in) {
     const Json* rope = in->get("rope_parameters");
     if (!rope || rope->type != Json::OBJECT) { in->refuse("rope_parameters", "an object"); }
     const Json* context = rope->get("original_max_position_embeddings");
-    const Json* beta = rope->get("llama_4_scaling_beta");
-    if (!beta || beta->number == 0) { return; }
+    if ((*rope)["llama_4_scaling_beta"].number == 0) { return; }
     if (!context) { in->refuse("rope_parameters", "original_max_position_embeddings"); }
     in->c.rope_most = (int)context->number;
 }
@@ -43,12 +57,11 @@ static void more_smollm3(Import* in) {
         const bool turns = says ? says->number != 0 : (l + 1) % every != 0;
         in->c.rope_layers += turns ? '1' : '0';
     }
-    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
-    in->c.ffn_bias = in->yes("mlp_bias", false);
+    more_biases(in);
     import_wanted(in, "use_sliding_window=false");
     in->get("sliding_window"); in->get("max_window_layers");
     import_layer_types(in);
-    if (in->c.local.find('1') != std::string::npos) {
+    if (contains(in->c.local, "1")) {
         in->refuse("layer_types", "full_attention");
     }
 }
@@ -65,7 +78,7 @@ static void more_qwen(Import* in) {
 }
 
 static void more_qwen3(Import* in) {
-    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    more_attention_bias(in);
     if (!in->c.HS) { in->c.HS = 128; }
     more_qwen(in);
 }
@@ -164,18 +177,14 @@ static void more_gemma3(Import* in) {
     if (!(in->c.rope_local > 0)) { in->refuse("rope_local_base_freq", "more than 0"); }
 }
 
-static void more_olmo2(Import* in) {
-    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
-}
-
 static void more_olmo(Import* in) {
     if (in->get("rms_norm_eps")) { in->refuse("rms_norm_eps", "none: there it is always 1e-5"); }
-    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    more_attention_bias(in);
 }
 
 // Reads OLMo 3: layers with a window keep plain positions where the others are scaled.
 static void more_olmo3(Import* in) {
-    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    more_attention_bias(in);
     in->c.window = window_of_some(in);
     local_but_every(in, 4);
     import_layer_types(in);
@@ -188,21 +197,21 @@ static void more_olmo3(Import* in) {
 }
 
 static void more_olmoe(Import* in) {
-    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    more_attention_bias(in);
     in->c.expert_shares = !in->yes("norm_topk_prob", false);
 }
 
 // Reads EXAONE 4: where some layers have a window, only these have positions.
 static void more_exaone4(Import* in) {
-    import_window(in, in->json.get("sliding_window") ? 0 : 4096);
+    more_mistral(in);
     const Json* pattern = in->get("sliding_window_pattern");     // 4, or "LLLG" beside layer_types
-    const bool letters = pattern && pattern->type == Json::STRING;
+    const bool letters = pattern && pattern->is_text();
     if (letters && !in->get("layer_types")) { in->refuse("layer_types", "a type for each layer"); }
     if (in->c.window && !letters) {
         local_but_every(in, in->whole("sliding_window_pattern", 4, 1));
     }
     import_layer_types(in);
-    const bool slides = in->c.local.find('1') != std::string::npos;
+    const bool slides = contains(in->c.local, "1");
     if (slides && !in->c.window) { in->refuse("sliding_window", "the window of some layers"); }
     if (in->c.window) { in->c.rope_layers = in->c.local; }
 }
@@ -212,7 +221,7 @@ static void more_glm(Import* in) {
 }
 
 static void more_cohere(Import* in) {
-    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    more_attention_bias(in);
     const double scale = in->number("logit_scale", 0.0625);
     if (!(scale > 1e-6 && scale < 1e6)) { in->refuse("logit_scale", "1e-6 to 1e6"); }
     in->c.logit_divisor = 1 / scale;
@@ -236,13 +245,8 @@ static void more_cohere2(Import* in) {
     in->get("use_parallel_embedding");           // how several GPUs shared it
 }
 
-static void more_arcee(Import* in) {
-    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
-    in->c.ffn_bias = in->yes("mlp_bias", false);
-}
-
 static void more_nemotron(Import* in) {
-    more_arcee(in);
+    more_biases(in);
     in->c.HS = in->whole("kv_channels", in->c.HS, 0);    // older files have this, too
 }
 
@@ -267,7 +271,7 @@ static void more_starcoder2(Import* in) {
 // Reads nanochat. Its norms of q and k come after the rotation, which changes no length, and have
 // no weights: so they may as well come before.
 static void more_nanochat(Import* in) {
-    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    more_attention_bias(in);
     in->c.logit_cap = own_cap(in, "final_logit_softcapping", 15);
     const Json* rope = in->get("rope_parameters");
     const Json* type = rope ? rope->get("rope_type") : NULL;
@@ -278,9 +282,7 @@ static void more_nanochat(Import* in) {
 }
 
 static void more_gpt2(Import* in) {
-    if (!in->c.F) {
-        in->c.F = 4 * in->c.C;
-    }
+    four_times_wide(in);
     in->get("n_ctx"); in->get("n_inner");
 }
 
@@ -288,9 +290,7 @@ static void more_gpt2(Import* in) {
 static void more_gpt_neo(Import* in) {
     in->c.score_scale = 1;
     in->c.window = in->whole("window_size", 256, 1);
-    if (!in->c.F) {
-        in->c.F = 4 * in->c.C;
-    }
+    four_times_wide(in);
     const Json* layers = in->get("attention_layers");
     const Json* types = in->get("attention_types");
     std::vector<std::string> names;
@@ -364,9 +364,7 @@ static void more_falcon(Import* in) {
 }
 
 static void more_gptj(Import* in) {
-    if (!in->c.F) {
-        in->c.F = 4 * in->c.C;
-    }
+    four_times_wide(in);
     in->get("n_inner");
     const int turns = in->whole("rotary_dim", 64, 2);
     const int size = in->c.NH > 0 ? in->c.C / in->c.NH : 0;
@@ -392,8 +390,7 @@ static void more_bloom(Import* in) {
 }
 
 static void more_granite(Import* in) {
-    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
-    in->c.ffn_bias = in->yes("mlp_bias", false);
+    more_biases(in);
     if (!(in->c.score_scale > 0)) {              // 0 would mean another default here
         in->refuse("attention_multiplier", "more than 0");
     }
@@ -408,16 +405,14 @@ static void mpt_attention(Import* in, const std::string& key, const Json& value)
     };
     for (auto& only : ONLY) {
         if (key != only[0] || json_short(value) == only[1]) { continue; }
-        die(EXIT_USER, in->where + ": attn_config: " + key + " is " + json_short(value) +
-            ", wanted " + only[1], "docs/open-models.md lists what opens, and what is missing");
+        in->fail("attn_config: " + key + " is " + json_short(value) + ", wanted " + only[1]);
     }
     for (auto& only : ONLY) { if (key == only[0]) { return; } }
     const bool how = key == "attn_impl" || key == "attn_pdrop" || directory_key("config.json", key);
     if (how || key == "softmax_scale" || value.type == Json::NUL) {
         return;
     }
-    die(EXIT_USER, in->where + ": attn_config: the key '" + key + "' is not understood",
-        "docs/open-models.md lists what opens, and what is missing");
+    in->fail("attn_config: the key '" + key + "' is not understood");
 }
 
 static void more_mpt(Import* in) {
@@ -480,7 +475,7 @@ static void more_qwen2_moe(Import* in) {
 
 static void more_qwen3_moe(Import* in) {
     all_experts(in, false);
-    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
+    more_attention_bias(in);
     more_qwen(in);                               // which layers it means depends on the version
     if (in->c.window) { in->refuse("use_sliding_window", "false"); }
 }
@@ -507,7 +502,7 @@ static void more_qwen3_5(Import* in) {
                              "linear_conv_kernel_dim" }) {
         in->whole(key, 1, 1);
     }
-    if (in->c.attn_layers.find('0') == std::string::npos) {
+    if (!contains(in->c.attn_layers, "0")) {
         in->c.delta_keys = in->c.delta_values = 0;
         in->c.attn_layers.clear();
     }
@@ -534,8 +529,7 @@ static void more_gpt_oss(Import* in) {
         in->refuse("rope_scaling", "its object");
     }
     const Json* packed = in->get("quantization_config");
-    const Json* method = packed ? packed->get("quant_method") : NULL;
-    if (packed && (!method || method->string != "mxfp4")) {
+    if (packed && (*packed)["quant_method"].string != "mxfp4") {
         in->refuse("quantization_config", "quant_method mxfp4");
     }
     import_window(in, 128);
@@ -558,7 +552,7 @@ static void more_jamba(Import* in) {
     import_wanted(in, "hidden_act=silu");        // which the Mamba layers use, too
     in->c.attn_layers = jamba_pattern(in, "attn", 8, 4);
     in->c.expert_layers = jamba_pattern(in, "expert", 2, 1);
-    const bool none = in->c.expert_layers.find('1') == std::string::npos;
+    const bool none = !contains(in->c.expert_layers, "1");
     if (in->c.experts <= 1 || none) {
         in->c.experts = in->c.experts_used = 0;
         in->c.expert_layers.clear();
@@ -567,7 +561,7 @@ static void more_jamba(Import* in) {
     if (width > 1 << 20) { in->refuse("mamba_expand", "a width of less than 2^20 channels"); }
     in->c.mamba_width = width;
     const Json* rank = in->json.get("mamba_dt_rank");
-    const bool automatic = !rank || (rank->type == Json::STRING && rank->string == "auto");
+    const bool automatic = !rank || (rank->is_text() && rank->string == "auto");
     in->used.insert("mamba_dt_rank");
     in->c.mamba_rank = automatic ? (in->c.C + 15) / 16 : in->whole("mamba_dt_rank", 0, 1);
     if (in->whole("sliding_window", 0, 0) != 0) { in->refuse("sliding_window", "null"); }

@@ -231,7 +231,7 @@ struct GgufReader {
     const unsigned char *at, *end;
 
     [[noreturn]] void fail(const std::string& what) const {
-        die(EXIT_USER, path + ": " + what, GGUF_DAMAGED);
+        die(path + ": " + what, GGUF_DAMAGED);
     }
     const unsigned char* bytes(uint64_t n, const char* what) {
         const uint64_t left = end - at;
@@ -292,6 +292,11 @@ static void gguf_read_value(GgufReader* r, Gguf* g) {
     }
 }
 
+// Dies of a value that is not what was asked for.
+[[noreturn]] static void wrong_value(const Gguf& g, const std::string& key, const char* wanted) {
+    die(g.weights.path + ": key " + key + " is not " + wanted, GGUF_DAMAGED);
+}
+
 double gguf_number(const Gguf& g, const std::string& key, double otherwise) {
     const GgufValue* v = g.find(key);
     if (!v) { return otherwise; }
@@ -310,16 +315,14 @@ double gguf_number(const Gguf& g, const std::string& key, double otherwise) {
             case GGUF_F64: return load<double>(p);
         }
     }
-    die(EXIT_USER, g.weights.path + ": key " + key + " is not a number", GGUF_DAMAGED);
+    wrong_value(g, key, "a number");
 }
 
 std::vector<std::string> gguf_strings(const Gguf& g, const std::string& key) {
     std::vector<std::string> out;
     const GgufValue* v = g.find(key);
     if (!v) { return out; }
-    if (v->kind != GGUF_STRING) {
-        die(EXIT_USER, g.weights.path + ": key " + key + " is not a text", GGUF_DAMAGED);
-    }
+    if (v->kind != GGUF_STRING) { wrong_value(g, key, "a text"); }
     const unsigned char* p = v->data;
     for (uint64_t i = 0; i < v->count; i++) {            // gguf_skip has been here: all lies inside
         const uint64_t n = load<uint64_t>(p);
@@ -339,7 +342,7 @@ std::vector<float> gguf_floats(const Gguf& g, const std::string& key) {
     const GgufValue* v = g.find(key);
     if (!v) { return out; }
     if (v->kind != GGUF_F32 && v->kind != GGUF_I32 && v->kind != GGUF_U32) {
-        die(EXIT_USER, g.weights.path + ": key " + key + " is not a list of numbers", GGUF_DAMAGED);
+        wrong_value(g, key, "a list of numbers");
     }
     for (uint64_t i = 0; i < v->count; i++) {
         const unsigned char* p = v->data + 4 * i;
@@ -417,7 +420,7 @@ template <class T> static void put(std::string* s, T v) { s->append((const char*
 std::string gguf_tokenizer_file(const Gguf& g) {
     std::vector<std::string> names;
     for (auto& v : g.values) {
-        const bool of_tokenizer = v.first.compare(0, 10, "tokenizer.") == 0;
+        const bool of_tokenizer = starts_with(v.first, "tokenizer.");
         if (of_tokenizer || v.first == "general.architecture") { names.push_back(v.first); }
     }
     std::sort(names.begin(), names.end());
@@ -448,7 +451,7 @@ void gguf_parse(const FileMap& map, Gguf* g) {
     const uint32_t version = r.u32("the version");
     if (version != 2 && version != 3) {
         const bool big = version == 2u << 24 || version == 3u << 24;
-        die(EXIT_USER, path + (big ? ": a big-endian file, wanted a little-endian one"
+        die(path + (big ? ": a big-endian file, wanted a little-endian one"
             : strf(": got version %u, wanted 2 or 3", version)), "convert the model again with "
             "llama.cpp's convert_hf_to_gguf.py");
     }
@@ -501,7 +504,7 @@ static void parts_add(Gguf* g, const GgufPart& p) {
     for (long n = 1; n <= p.count; n++) {
         const std::string path = part_path(p, n);
         if (!file_exists(path)) {
-            die(EXIT_USER, path + strf(": is missing, number %ld of %ld files", n, p.count), again);
+            die(path + strf(": is missing, number %ld of %ld files", n, p.count), again);
         }
         Gguf part;
         if (n > 1) { part = one_file_open(path); }
@@ -509,7 +512,7 @@ static void parts_add(Gguf* g, const GgufPart& p) {
         const double no = gguf_number(file, "split.no", -1),
                      of = gguf_number(file, "split.count", 0);
         if (no != n - 1 || of != p.count) {
-            die(EXIT_USER, path + strf(": says that it is number %g of %g files, wanted %ld of %ld",
+            die(path + strf(": says that it is number %g of %g files, wanted %ld of %ld",
                 no + 1, of, n, p.count), again);
         }
         for (auto& w : part.weights.tensors) { weights_add(&g->weights, w); }
@@ -520,7 +523,7 @@ static void parts_add(Gguf* g, const GgufPart& p) {
     const double all = g->weights.tensors.size(),
                  wanted = gguf_number(*g, "split.tensors.count", all);
     if (all != wanted) {
-        die(EXIT_USER, strf("%s: its files have %g tensors, wanted %g", g->weights.path.c_str(),
+        die(strf("%s: its files have %g tensors, wanted %g", g->weights.path.c_str(),
             all, wanted), again);
     }
 }
@@ -529,13 +532,13 @@ Gguf gguf_open(const std::string& given) {
     const GgufPart p = part_of(given);
     const std::string path = p.count > 1 ? part_path(p, 1) : given;
     if (!file_exists(path) && file_exists(given)) {
-        die(EXIT_USER, path + strf(": is missing, number 1 of %ld files", p.count),
+        die(path + strf(": is missing, number 1 of %ld files", p.count),
             "get all files of the model, and give the first");
     }
     Gguf g = one_file_open(path);
     const double count = gguf_number(g, "split.count", 1);
     if (count > 1 && p.count < 2) {
-        die(EXIT_USER, path + strf(": is one of several files, %g of them, wanted the name that "
+        die(path + strf(": is one of several files, %g of them, wanted the name that "
             "llama.cpp gives it, NAME-00001-of-%05g.gguf", count, count), "name them so again");
     }
     if (p.count > 1) { parts_add(&g, p); }
@@ -549,7 +552,7 @@ std::string gguf_in(const std::string& dir) {
         const GgufPart p = part_of(path);
         if (!ends_with(name, ".gguf") || p.number > 1) { continue; }     // the first stands for all
         if (!found.empty()) {
-            die(EXIT_USER, dir + ": has several GGUF files, wanted one", "name the file: " + found);
+            die(dir + ": has several GGUF files, wanted one", "name the file: " + found);
         }
         found = path;
     }

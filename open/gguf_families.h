@@ -4,7 +4,7 @@ Facts: gguf-py 0.19.
 */
 #ifndef GGUF_FAMILIES_H
 #define GGUF_FAMILIES_H
-#include <string>
+#include "../core/common.h"
 
 // A family: its name in the file, its model_type, and its activation in config.json, key and value.
 // form, how its tensors lie:
@@ -118,6 +118,6 @@ static const char* const GGUF_TWO_NORMS[][2] = {
 
 // Tells whether this word is in a list of words.
 inline bool says_word(const char* list, const char* word) {
-    return (" " + std::string(list) + " ").find(" " + std::string(word) + " ") != std::string::npos;
+    return contains(" " + std::string(list) + " ", " " + std::string(word) + " ");
 }
 #endif // GGUF_FAMILIES_H

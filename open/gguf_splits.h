@@ -50,7 +50,7 @@ inline void gguf_split_steps(const GgufSplit& row, std::vector<Step>* normalizer
         if (!regex) { break; }
         Step step;
         const bool read = pattern_step(regex, &step);
-        if (!read) { die(EXIT_USER, std::string("not an expression: ") + regex); }
+        if (!read) { die(std::string("not an expression: ") + regex); }
         splitter->push_back(step);
     }
     const bool each_digit = row.split != SPLIT_CL100K && row.digits;

@@ -22,7 +22,7 @@ static const struct { const char *key, *what, *hint; } KEYS_NOT_READ[] = {
 static void import_set(Import* in, const std::string& field, const std::string& value) {
     for (auto& r : arch_rows(&in->c)) {
         if (field == r.field && !field_set(r, value).empty()) {
-            die(EXIT_USER, in->where + ": " + field + " " + value);
+            die(in->where + ": " + field + " " + value);
         }
     }
 }
@@ -62,20 +62,18 @@ void import_wanted(Import* in, const std::string& pair) {
 // Requires the keys that a rope_scaling type has no default for.
 static void import_rope_needs(Import* in, const Json& rope, const std::string& how) {
     for (const std::string key : { "factor", "low_freq_factor", "high_freq_factor" }) {
-        const Json* v = rope.get(key.c_str());
         const bool worked_out = how == "longrope" || how == "yarn";      // from two contexts
         const bool factor = key == "factor" && how != "default" && !worked_out;
         const bool needed = how == "llama3" || factor;
-        if (needed && (!v || v->type == Json::NUL)) {
-            die(EXIT_USER, in->where + ": rope_type is '" + how + "', and there is no " + key,
+        if (needed && rope[key].type == Json::NUL) {
+            die(in->where + ": rope_type is '" + how + "', and there is no " + key,
                 "get the model's config.json again");
         }
     }
     for (const std::string key : { "attention_factor", "beta_fast", "beta_slow" }) {
-        const Json* v = rope.get(key.c_str());
-        if (v && v->type == Json::NUMBER && !(v->number > 0)) {
-            die(EXIT_USER,
-                in->where + ": " + key + " is " + json_short(*v) + ", wanted more than 0");
+        const Json& v = rope[key];
+        if (v.is_number() && !(v.number > 0)) {
+            die(in->where + ": " + key + " is " + json_short(v) + ", wanted more than 0");
         }
     }
 }
@@ -83,22 +81,18 @@ static void import_rope_needs(Import* in, const Json& rope, const std::string& h
 // Says once that a key is left out which other programs read: transformers does not.
 static void attn_factor_note(const std::string& where) {
     static bool said = false;
-    if (!said) { fprintf(stderr, "note   %s: attn_factor is left out, as transformers leaves it "
-                                 "out\n", printable(where).c_str()); }
+    if (!said) { note(where + ": attn_factor is left out, as transformers leaves it out"); }
     said = true;
 }
 
 // Reads yarn's mscale and mscale_all_dim, which, if both are there, give what rotated vectors are
 // multiplied by. The factor is known.
 static void import_mscale(Import* in, const Json& rope) {
-    const auto number = [&](const char* key) {
-        const Json* v = rope.get(key);
-        return v && v->type == Json::NUMBER ? v->number : 0;
-    };
     const double factor = in->c.rope_factor;
-    const double over = number("mscale");
-    const double under = number("mscale_all_dim");
-    if (!over || !under || number("attention_factor") || factor <= 1) { return; }
+    const double over = json_number(rope, "mscale", 0);
+    const double under = json_number(rope, "mscale_all_dim", 0);
+    const bool given = json_number(rope, "attention_factor", 0);
+    if (!over || !under || given || factor <= 1) { return; }
     const double length = (0.1 * over * log(factor) + 1) / (0.1 * under * log(factor) + 1);
     if (!(length > 1e-6)) { in->refuse("rope_scaling", "an mscale that leaves a length above 0"); }
     in->c.rope_length = length;
@@ -108,10 +102,10 @@ static void import_mscale(Import* in, const Json& rope) {
 // Keys of one layer type may be nested; `local`: of layers with a window.
 static void import_rope_object(Import* in, const Json& rope, bool local) {
     const bool parts = strstr(in->family->keys, "partial_rotary_factor") != NULL;
-    const Json* type = rope.get("rope_type");
-    const Json* old = rope.get("type");
     std::string how = "default";
-    if (type || old) { how = (type ? type : old)->string; }
+    for (const char* key : { "type", "rope_type" }) {
+        if (rope.get(key)) { how = rope[key].string; }
+    }
     const bool phi3 = !strcmp(in->family->type, "phi3");         // which names it so in old files
     if (phi3 && (how == "su" || how == "yarn")) { how = "longrope"; }
     if (phi3 && how != "longrope" && how != "default") {
@@ -123,10 +117,8 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
     for (auto& r : arch_rows(&in->c)) {
         const bool scaling = !local && !strcmp(r.field, "rope_scaling") && how != "default";
         if (scaling && !kind_set(r, how)) {
-            die(EXIT_USER,
-                in->where + ": rope_type is '" + how + "', wanted default, linear, dynamic, "
-                "llama3, yarn or longrope",
-                "docs/open-models.md lists what opens, and what is missing");
+            in->fail("rope_type is '" + how + "', wanted default, linear, dynamic, llama3, yarn or "
+                     "longrope");
         }
     }
     import_rope_needs(in, rope, how);
@@ -157,8 +149,7 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
             arch_read(r, f.second, in->where);
         }
         if (!known) {
-            die(EXIT_USER, in->where + ": the rope key '" + f.first + "' is not understood",
-                "docs/open-models.md lists what opens, and what is missing");
+            in->fail("the rope key '" + f.first + "' is not understood");
         }
     }
 }
@@ -205,8 +196,7 @@ static void import_rope(Import* in) {
     const int trained = phi3 && !given ? 4096 : in->c.rope_context;      // 4096: of its class
     if (longrope) { in->c.rope_context = in->whole(context, trained, 1); }
     if (!longrope && in->c.rope_scaling != ROPE_yarn) { return; }
-    const Json* factor = rope->get("factor");
-    if (!factor || factor->type == Json::NUL) {
+    if ((*rope)["factor"].type == Json::NUL) {
         in->c.rope_factor = (float)in->c.T / in->c.rope_context;
     }
     if (!longrope) { import_mscale(in, *rope); }
@@ -217,7 +207,7 @@ static void import_rope_part(Import* in) {
     const int size = in->c.HS || in->c.NH < 1 ? in->c.HS : in->c.C / in->c.NH;
     const int turns = (int)(size * in->c.rope_part);
     if (pe_of(in->c).rotary && in->c.rope_part < 1 && turns % 2) {
-        die(EXIT_USER, in->where + strf(": %d of %d channels of a head turn, wanted an even number",
+        die(in->where + strf(": %d of %d channels of a head turn, wanted an even number",
             turns, size), "check partial_rotary_factor or rotary_pct in this file");
     }
 }
@@ -286,8 +276,8 @@ void import_layer_types(Import* in) {
 // Drops the window if no layer is local, and the pattern if all are.
 static void import_window_settle(Arch* c) {
     const bool pattern = !c->local.empty();
-    const bool some_local = c->local.find('1') != std::string::npos;
-    const bool some_full = c->local.find('0') != std::string::npos;
+    const bool some_local = contains(c->local, "1");
+    const bool some_full = contains(c->local, "0");
     if (pattern && !some_local) { c->window = 0; }
     if (!c->window || !some_full) { c->local.clear(); }
     if (!c->window) { c->rope_local = 0; }
@@ -322,7 +312,7 @@ static void import_class(Import* in) {
     for (size_t i = 0; classes && i < classes->items.size(); i++) {
         const Json& name = classes->items[i];
         if (is_own_class(type, name.string)) { continue; }
-        die(EXIT_USER, in->where + ": architectures names " + json_short(name) +
+        die(in->where + ": architectures names " + json_short(name) +
                            ", wanted a class of the family " + type + ", such as its ForCausalLM",
             "if these weights are a plain " + type + ", remove architectures from this file");
     }
@@ -333,7 +323,7 @@ static void import_class(Import* in) {
         if (!model || is_own_class(type, value.substr(value.rfind('.') + 1))) {
             continue;
         }
-        die(EXIT_USER, in->where + ": auto_map: " + key + " is " + json_str(value) +
+        die(in->where + ": auto_map: " + key + " is " + json_str(value) +
                            ": code beside the weights, which is not run",
             "if these weights are a plain " + type + ", remove auto_map from this file");
     }
@@ -348,12 +338,11 @@ static void reject_unread_keys(const Import& in) {
         if (in.used.count(f.first) || row || null) { continue; }
         for (auto& k : KEYS_NOT_READ) {
             if (f.first == k.key) {
-                die(EXIT_USER, in.where + ": " + f.first + ": " + k.what,
+                die(in.where + ": " + f.first + ": " + k.what,
                     hint_for(k.hint, directory_of(in.where)));
             }
         }
-        die(EXIT_USER,
-            in.where + ": the key '" + f.first +
+        die(in.where + ": the key '" + f.first +
                 "' is not understood, and may change what the model computes",
             "if the code of its authors does not read it, take it out of a copy of the file");
     }
@@ -374,7 +363,7 @@ static void reject_wrong_numbers(Import* in) {
             if (!strcmp(r.field, from[0])) { key = from[1]; }
         }
         const std::string got = field_text(r, false);
-        die(EXIT_USER, in->where + ": " + key + " is " + got + ", wanted " + wanted);
+        die(in->where + ": " + key + " is " + got + ", wanted " + wanted);
     }
 }
 
@@ -384,7 +373,7 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn,
     Import in = { json, where, family, arch_fixed(), "softmax", {}, {}, asked };
     const Json* type = json.get("model_type");
     if (!family && type && in.get("text_config")) {
-        die(EXIT_USER, where + ": model_type is " + json_short(*type) + ": " PARTS,
+        die(where + ": model_type is " + json_short(*type) + ": " PARTS,
             hint_for(TEXT_PART, directory_of(where)));
     }
     if (!family) { in.refuse("model_type", "one of: " + family_types()); }

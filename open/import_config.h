@@ -24,7 +24,7 @@ struct Import {
     const Json* get(const std::string& key) {
         used.insert(key);
         if (asked) { asked->insert(key); }
-        const Json* v = json.get(key.c_str());
+        const Json* v = json.get(key);
         return v && v->type != Json::NUL ? v : NULL;
     }
 
@@ -32,7 +32,7 @@ struct Import {
     double number(const std::string& key, double otherwise) {
         const Json* v = get(key);
         if (!v) { return otherwise; }
-        if (v->type != Json::NUMBER) { refuse(key, "a number"); }
+        if (!v->is_number()) { refuse(key, "a number"); }
         const double size = fabs(v->number);
         if (size != 0 && !(size >= FLT_MIN && size <= FLT_MAX)) {
             refuse(key, "0 or a magnitude from 1e-37 to 1e38");
@@ -44,7 +44,7 @@ struct Import {
     int whole(const std::string& key, int otherwise, int least) {
         const Json* v = get(key);
         long n = otherwise;
-        if (v && (v->type != Json::NUMBER || !parse_long(v->string, &n) || n < least ||
+        if (v && (!v->is_number() || !parse_long(v->string, &n) || n < least ||
                   n > 1 << 30)) {
             refuse(key, strf("a whole number, %d or more", least));
         }
@@ -55,7 +55,7 @@ struct Import {
     bool yes(const std::string& key, bool otherwise) {
         const Json* v = get(key);
         if (!v) { return otherwise; }
-        const bool number = v->type == Json::NUMBER && (v->number == 0 || v->number == 1);
+        const bool number = v->is_number() && (v->number == 0 || v->number == 1);
         if (v->type != Json::BOOL && !number) { refuse(key, "true or false"); }
         return v->number != 0;
     }
@@ -66,11 +66,13 @@ struct Import {
         return v->string;
     }
 
+    [[noreturn]] void fail(const std::string& what) {
+        die(where + ": " + what, "docs/open-models.md lists what opens, and what is missing");
+    }
+
     [[noreturn]] void refuse(const std::string& key, const std::string& wanted) {
-        const Json* v = json.get(key.c_str());
-        die(EXIT_USER,
-            where + ": " + key + " is " + (v ? json_short(*v) : "missing") + ", wanted " + wanted,
-            "docs/open-models.md lists what opens, and what is missing");
+        const Json* v = json.get(key);
+        fail(key + " is " + (v ? json_short(*v) : "missing") + ", wanted " + wanted);
     }
 };
 

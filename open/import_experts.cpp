@@ -26,8 +26,7 @@ struct ExpertsImport {
     void fits(const Weight& w, bool ok) const {
         used->insert(w.name);
         if (ok) { return; }
-        die(EXIT_USER,
-            w.file + ": tensor '" + w.name + "' does not have the shape that this model wants",
+        die(w.file + ": tensor '" + w.name + "' does not have the shape that this model wants",
             "config.json and the weights are of different models: get both again");
     }
 

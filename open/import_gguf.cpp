@@ -5,26 +5,27 @@ Hugging Face's, row by row of its tables.
 #include "import_gguf.h"
 #include "gguf_families.h"
 
-static void json_put(Json* j, const char* key, double number) {
+static void json_put(Json* j, const char* key, Json::Type type, double number,
+                     const std::string& text) {
     Json v;
-    v.type = Json::NUMBER;
+    v.type = type;
     v.number = number;
-    v.string = strf("%.9g", number);
-    j->fields.push_back({ key, v });
-}
-
-static void json_put(Json* j, const char* key, const char* text) {
-    Json v;
-    v.type = Json::STRING;
     v.string = text;
     j->fields.push_back({ key, v });
 }
 
-static void json_put(Json* j, const char* key, bool yes) {
-    Json v;
-    v.type = Json::BOOL;
-    v.number = yes;
-    j->fields.push_back({ key, v });
+static void json_put(Json* j, const char* key, double number) {
+    json_put(j, key, Json::NUMBER, number, strf("%.9g", number));
+}
+
+static void json_put(Json* j, const char* key, const char* text) {
+    json_put(j, key, Json::STRING, 0, text);
+}
+
+static void json_put(Json* j, const char* key, bool yes) { json_put(j, key, Json::BOOL, yes, ""); }
+
+[[noreturn]] static void refuse(const Gguf& g, const std::string& what) {
+    die(g.weights.path + ": " + what, "give its Hugging Face directory");
 }
 
 static const GgufModel& gguf_model(const Gguf& g) {
@@ -34,7 +35,7 @@ static const GgufModel& gguf_model(const Gguf& g) {
         if (arch == m.arch) { return m; }
         list_add(&known, m.arch);
     }
-    die(EXIT_USER, g.weights.path + ": general.architecture is '" + arch + "', wanted " + known,
+    die(g.weights.path + ": general.architecture is '" + arch + "', wanted " + known,
         "give its Hugging Face directory, config.json and .safetensors");
 }
 
@@ -52,8 +53,8 @@ static void gguf_rope_factors(const Gguf& g, Json* config, double theta, double 
         const double blend = std::min(1.0, std::max(0.0, (turns - low) / (high - low)));
         const double wanted = 1 / ((1 - blend) / factor + blend);
         if (!(fabs(by[i] - wanted) <= 1e-4 * wanted)) {
-            die(EXIT_USER, strf("%s: rope_freqs.weight: got %g at %ld, wanted %g, LLaMA 3's rule",
-                g.weights.path.c_str(), by[i], i, wanted), "give its Hugging Face directory");
+            refuse(g, strf("rope_freqs.weight: got %g at %ld, wanted %g, LLaMA 3's rule", by[i], i,
+                           wanted));
         }
     }
     Json rope;
@@ -71,8 +72,7 @@ static void gguf_rope_scaling(const Gguf& g, const std::string& arch, Json* conf
     const std::string type = gguf_string(g, arch + "rope.scaling.type");
     if (type.empty() || type == "none") { return; }
     if (type != "linear" && type != "yarn") {
-        die(EXIT_USER, g.weights.path + ": " + arch + "rope.scaling.type is '" + type
-            + "', wanted none, linear or yarn", "give its Hugging Face directory");
+        refuse(g, arch + "rope.scaling.type is '" + type + "', wanted none, linear or yarn");
     }
     const std::string context = arch + "rope.scaling.original_context_length";
     Json rope;
@@ -103,13 +103,12 @@ static void gguf_keys(const Gguf& g, const std::string& arch, Json* config) {
         const bool no_experts = key == arch + "expert_count" || key == arch + "expert_used_count";
         if (no_experts && gguf_number(g, key, 0) == 0) { continue; }
         if (!name) {
-            die(EXIT_USER, g.weights.path + ": the key '" + key + "' is not understood, and may "
-                "change what the model computes", "give its Hugging Face directory");
+            refuse(g, "the key '" + key + "' is not understood, and may change what the model "
+                      "computes");
         }
         if (!*name) { continue; }
         if (config->get(name)) {                         // the epsilons of RMS and LayerNorm
-            die(EXIT_USER, g.weights.path + ": '" + key + "' says " + name + " once more",
-                "give its Hugging Face directory");
+            refuse(g, "'" + key + "' says " + name + " once more");
         }
         const double number = gguf_number(g, key, 0);
         if (v.second.kind == GGUF_BOOL) {
@@ -148,8 +147,7 @@ static void gguf_family_keys(const Gguf& g, const std::string& type, double head
     }
     const double width = number("expert_feed_forward_length"), ffn = number("feed_forward_length");
     if (type == "gpt_oss" && width != 0 && width != ffn) {
-        die(EXIT_USER, g.weights.path + strf(": experts of a width of %g and of %g", width, ffn),
-            "give its Hugging Face directory");
+        refuse(g, strf("experts of a width of %g and of %g", width, ffn));
     }
     if (type == "stablelm") { json_put(config, "use_qkv_bias", has("blk.0.attn_q.bias")); }
     if (type == "gpt_neox") { json_put(config, "attention_bias", has("blk.0.attn_qkv.bias")); }
@@ -175,8 +173,7 @@ static void gguf_layout(const Gguf& g, const std::string& arch) {
     const std::string key = arch + "tensor_data_layout", layout = gguf_string(g, key),
                       usual = arch == "falcon." ? "jploski" : "Meta AI original pth";
     if (layout.empty() || layout == usual) { return; }
-    die(EXIT_USER, g.weights.path + ": " + key + " is '" + layout + "', wanted " + usual,
-        "give its Hugging Face directory");
+    refuse(g, key + " is '" + layout + "', wanted " + usual);
 }
 
 Json gguf_config(const Gguf& g) {
@@ -199,7 +196,7 @@ Json gguf_config(const Gguf& g) {
     const double head = number("attention.key_length", heads > 0 ? width / heads : 0);
     const double turns = number("rope.dimension_count", head);
     if (number("attention.value_length", head) != head) {
-        die(EXIT_USER, g.weights.path + ": keys and values of different lengths",
+        die(g.weights.path + ": keys and values of different lengths",
             "docs/open-models.md lists the families that open");
     }
     const bool part = type == "phi" || type == "stablelm" || type == "gpt_neox" || turns != head;
@@ -219,7 +216,7 @@ static std::string gguf_name(const GgufModel& model, bool two_norms, const std::
     const size_t dot = name.rfind('.');
     const std::string end = dot == std::string::npos ? "" : name.substr(dot);
     std::string layer, stem = name.substr(0, dot);
-    if (stem.compare(0, 4, "blk.") == 0) {
+    if (starts_with(stem, "blk.")) {
         const size_t digits = stem.find_first_not_of("0123456789", 4);
         layer = stem.substr(4, digits == std::string::npos ? digits : digits - 4);
         stem.replace(4, layer.size(), "#");
@@ -255,15 +252,15 @@ Weights gguf_weights(Gguf* g) {
         if (w.name == "rope_freqs.weight") { continue; } // gguf_config has read it
         const std::string name = gguf_name(model, two_norms, w.name);
         if (name.empty()) {
-            die(EXIT_USER, w.file + ": the tensor '" + w.name + "' is not understood",
+            die(w.file + ": the tensor '" + w.name + "' is not understood",
                 "give the model's Hugging Face directory");
         }
-        const bool q = w.name.find(".attn_q.") != std::string::npos;
-        const bool k = w.name.find(".attn_k.") != std::string::npos;
+        const bool q = contains(w.name, ".attn_q.");
+        const bool k = contains(w.name, ".attn_k.");
         if (pairs && (q || k)) {
             const long rows = w.shape.empty() ? 1 : w.shape[0], n = q ? heads : kv;
             if (n < 1 || rows % n || rows / n % 2) {
-                die(EXIT_USER, strf("%s: tensor '%s' has %ld rows for %ld heads, wanted pairs of "
+                die(strf("%s: tensor '%s' has %ld rows for %ld heads, wanted pairs of "
                     "rows in each", w.file.c_str(), w.name.c_str(), rows, n), GGUF_DAMAGED);
             }
             w.pairs = rows / n;

@@ -10,7 +10,7 @@ OurName our_name(const std::string& name) {
     OurName n;
     const char* inside = "model.layers.";
     std::string rest = name;
-    if (name.compare(0, strlen(inside), inside) == 0) {
+    if (starts_with(name, inside)) {
         const size_t begin = strlen(inside);
         const size_t dot = name.find('.', begin);
         n.layer = name.substr(begin, dot - begin);
@@ -22,13 +22,20 @@ OurName our_name(const std::string& name) {
     return n;
 }
 
-// Tells whether a stem is this one of our names or, if that ends in *, begins so. The * of *theirs
-// becomes the rest of the name.
-static bool name_fits(const std::string& stem, const std::string& ours, std::string* theirs) {
-    if (ours.back() != '*') { return stem == ours; }
-    const size_t n = ours.size() - 1;
-    if (stem.compare(0, n, ours, 0, n)) { return false; }
-    theirs->replace(theirs->size() - 1, 1, stem.substr(n));
+// Tells whether a name is that of a row or, if that ends in *, begins so. *theirs is then the name
+// of the row, with the rest of ours in place of its *, and the layer in place of its N.
+static bool name_fits(const OurName& name, const NameRow& row, std::string* theirs) {
+    const std::string ours = row.ours;
+    *theirs = row.theirs;
+    if (ours.back() != '*') {
+        if (name.stem != ours) { return false; }
+    } else {
+        const size_t n = ours.size() - 1;
+        if (name.stem.compare(0, n, ours, 0, n)) { return false; }
+        theirs->replace(theirs->size() - 1, 1, name.stem.substr(n));
+    }
+    const size_t at = theirs->find(".N.");
+    if (at != theirs->npos) { theirs->replace(at + 1, 1, name.layer); }
     return true;
 }
 
@@ -39,12 +46,7 @@ bool family_name(const Family& family, const NameRow* names, const std::string& 
     *theirs = ours;
     if (!names) { return true; }
     for (; names->ours; names++) {
-        *theirs = names->theirs;
-        if (!name_fits(n.stem, names->ours, theirs)) { continue; }
-        const size_t at = theirs->find(".N.");
-        if (at != std::string::npos) {
-            theirs->replace(at + 1, 1, n.layer);
-        }
+        if (!name_fits(n, *names, theirs)) { continue; }
         const bool head = n.stem == "lm_head";   // beside the model, without its prefix
         *theirs = (head ? "" : family.prefix) + *theirs + n.kind;
         *fold = names->fold;
@@ -69,15 +71,11 @@ TensorSource import_source(const Family& family, const Arch& c, const Weights& f
     if (!names) { return { files.find(ours), AS_IT_IS }; }
     const bool shares = shares_norm(family, c);
     for (; names->ours; names++) {
-        std::string theirs = names->theirs;
-        if (!name_fits(n.stem, names->ours, &theirs)) { continue; }
+        std::string theirs;
+        if (!name_fits(n, *names, &theirs)) { continue; }
         if (names->fold == ALL_ONES) { return { NULL, ALL_ONES }; }
         const bool second = n.stem == "post_attention_layernorm";
-        if (second && !shares && theirs == "model.layers.N.input_layernorm") { continue; }
-        const size_t at = theirs.find(".N.");
-        if (at != std::string::npos) {
-            theirs.replace(at + 1, 1, n.layer);
-        }
+        if (second && !shares && ends_with(theirs, ".input_layernorm")) { continue; }
         for (const std::string& prefix :
              { std::string(family.prefix), std::string("decoder."), std::string() }) {
             const Weight* w = files.find(prefix + theirs + n.kind);
@@ -88,7 +86,7 @@ TensorSource import_source(const Family& family, const Arch& c, const Weights& f
 }
 
 bool norm_plus_one(const Family& family, Fold fold, const std::string& ours) {
-    const bool norm = ours.find("norm.weight") != std::string::npos;
+    const bool norm = contains(ours, "norm.weight");
     return family.plus_one && norm && fold != NORM_FACTOR;
 }
 
@@ -252,7 +250,7 @@ bool import_projected(const Weights& files, const Arch& c, const std::string& na
     const long W = E->cols();
     const long C = c.C;
     if (E->rows() != c.V || P->count != W * C) {
-        die(EXIT_USER, P->file + ": project_in and project_out do not fit");
+        die(P->file + ": project_in and project_out do not fit");
     }
     for (long v = 0; v < c.V; v++) {
         const float* e_v = &e[v * W];

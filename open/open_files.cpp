@@ -27,13 +27,13 @@ static const char* const MERGE =
 static void adapter_check(const std::string& path) {
     const bool whole = is_dir(path);
     const std::string dir = whole ? path : directory_of(path);
-    std::vector<std::string> names = { path.substr(path.rfind('/') + 1) };
+    std::vector<std::string> names = { file_name(path) };
     if (whole) { names = dir_list(dir); }
     for (auto& name : names) {
         const bool is = starts_with(name, "adapter_") && directory_key(name, "");
         if (!is) { continue; }
         const bool beside = file_exists(dir + "/config.json");
-        die(EXIT_USER, dir + ": holds an adapter (LoRA), its " + name + ", wanted weights that it "
+        die(dir + ": holds an adapter (LoRA), its " + name + ", wanted weights that it "
             "is merged into", hint_for(MERGE, dir) + (beside ? ", or move adapter_* away" : ""));
     }
 }
@@ -49,16 +49,13 @@ static void names_check(const Weights& files, bool embedding, const std::string&
     };
     for (auto& t : files.tensors) {
         for (auto& k : KNOWN) {
-            if (t.name.find(k.part) == std::string::npos) {
-                continue;
-            }
-            die(EXIT_USER, t.file + ": the tensor '" + t.name + "' is of " + k.what
+            if (!contains(t.name, k.part)) { continue; }
+            die(t.file + ": the tensor '" + t.name + "' is of " + k.what
                 + ", and that is not read", hint_for(k.hint, directory_of(t.file)));
         }
     }
     if (embedding || files.tensors.empty()) { return; }
-    die(EXIT_USER,
-        files.path + ": has no embedding '" + wanted + "'; its first tensor is called '" +
+    die(files.path + ": has no embedding '" + wanted + "'; its first tensor is called '" +
             files.tensors[0].name + "'",
         "save the weights under the names that transformers gives them");
 }
@@ -110,7 +107,7 @@ static void settle_tied(Checkpoint* k, bool gguf) {
     names_check(k->weights, import_source(family, k->c, k->weights, embed).w, embed);
     if (!k->c.tied && !head) {
         const std::string is = said ? json_short(*said) : "missing";
-        die(EXIT_USER, k->where + ": tie_word_embeddings is " + is + ", and there is no lm_head",
+        die(k->where + ": tie_word_embeddings is " + is + ", and there is no lm_head",
             "is a file of its weights missing? set it to true only if its head is the "
             "embedding");
     }

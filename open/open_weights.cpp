@@ -38,7 +38,7 @@ static void die_of_tensor_beside(const Weight& w, const std::set<std::string>& u
             die_of_other_model(what + "which this model does not have");
         }
     }
-    die(EXIT_USER, what + "which is of something beside this model, such as a head of another task",
+    die(what + "which is of something beside this model, such as a head of another task",
         hint_for(WITHOUT_IT, directory_of(w.file)));
 }
 
