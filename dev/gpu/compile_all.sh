@@ -4,6 +4,7 @@
 # needed.
 #   usage: dev/gpu/compile_all.sh covering      every value of every switch at least once
 #                                           (16 sets; dev/log/cuda.md)
+#          dev/gpu/compile_all.sh covering 4    the first four of them
 #          dev/gpu/compile_all.sh pairwise      every two values together at least once
 #                                           (140 sets; make compile-all)
 #          dev/gpu/compile_all.sh list covering|pairwise           only prints the sets
@@ -13,7 +14,7 @@
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 NVCC=${NVCC:-nvcc} JOBS=${JOBS:-$(nproc)} ARCHS=${ARCHS:-sm_80 sm_86 sm_89 sm_90}
 only_list=; [ "$1" = list ] && { only_list=1; shift; }
-kind=${1:-covering}
+kind=${1:-covering} first=$2
 DIR=build/nvcc
 mkdir -p $DIR
 export NVCC DIR
@@ -87,6 +88,7 @@ sets | awk -v kind="$kind" '
 # the first set with NCCL, where that is installed
 echo '#include <nccl.h>' | $NVCC -E -x cu - > /dev/null 2>&1 &&
     sed -i '1s/$/ -DDIST=nccl/' $DIR/$kind.sets
+[ -z "$first" ] || sed -i "${first}q" $DIR/$kind.sets
 [ "$only_list" ] && { cat $DIR/$kind.sets; exit 0; }
 ampere=$(echo $ARCHS | tr ' ' '\n' | grep sm_8 | paste -sd, -)
 hopper=$(echo $ARCHS | tr ' ' '\n' | grep sm_9 | paste -sd, -)

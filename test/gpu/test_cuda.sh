@@ -23,9 +23,9 @@ if [ "$DEVICE" = emu ]; then
     ASAN="-g1 -fsanitize=address,undefined" TSAN="-g1 -fsanitize=thread"
     # where there is nvcc, test_ptx runs every ATTN in bf16, and the small heads: beside it, as here
     # and checks every access of every other variant there
-    heads="X(128) X(192)" attn= sanitized=-DONE_VARIANT
+    heads="X(128) X(192)" hopper="X(32) X(128)" attn= sanitized=-DONE_VARIANT
     if ! command -v "$NVCC" > /dev/null; then
-        heads="X(32) X(64) $heads" sanitized=-DFEW_VARIANTS
+        heads="X(32) X(64) $heads" hopper="X(64) X(96) $hopper" sanitized=-DFEW_VARIANTS
         attn="
 cuda_bf16     test/gpu/test_cuda.cu          -DPRECISION=bf16 -DONLY_ATTN '-DMMA_HEADS(X)=X(96)'"
     fi
@@ -37,7 +37,7 @@ cuda_heads    test/gpu/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS -DO
 cuda_tsan     test/gpu/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(32)' $TSAN
 selftest_asan dev/emulator/selftest.cu   $ASAN
 selftest_tsan dev/emulator/selftest.cu   $TSAN
-cuda_hopper   test/gpu/test_hopper.cu        -DPRECISION=bf16 -DHOPPER
+cuda_hopper   test/gpu/test_hopper.cu        -DPRECISION=bf16 -DHOPPER '-DMMA_HEADS(X)=$hopper'
 selftest_wgmma dev/emulator/selftest_wgmma.cu
 cuda_real     test/gpu/test_cuda.cu          -DPRECISION=fp32 -DFEW_VARIANTS -DREAL_SIZES
 cuda_large    test/gpu/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS -DREAL_SIZES
