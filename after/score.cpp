@@ -57,7 +57,8 @@ static void score_rows(Model* m, const std::vector<ScoreRow>& heads, bool greedy
             ops::classifier(m->acts.losses, logits, m->targets, 0, m->arch.logit_cap, n, V);
         }
         const std::vector<acc> losses = copy_to_host(m->acts.losses, n);
-        const std::vector<real> found = copy_to_host(logits, greedy ? n * V : 0);
+        std::vector<real> found;
+        if (greedy) { found = copy_to_host(logits, n * V); }
         for (int i = 0; i < n; i++) {
             head[i].request->loglik -= losses[i];
             if (!greedy) { continue; }
