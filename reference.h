@@ -409,7 +409,7 @@ template <class Bi, class P> struct HeadRows {
     int h;
     int g;                         // its key/value head
     P* qkv;                        // row 0 of the sequence
-    ExtraKey<P> extra;            // the extra key of this head
+    ExtraKey<P> extra;             // the extra key of this head
 
     HeadRows(P* all, ExtraKey<P> column, int b, int h, AttnShape s) : s(s), h(h) {
         g = h / (s.NH / s.KV);

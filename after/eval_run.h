@@ -59,8 +59,9 @@ inline EvalResult eval_run(Model* m, Change* e, const Sequences& text) {
     Host was;
     const int bits = e->bits.weights;
     if (bits && !e->bits.calibrating) { was = bits_weights(m, bits); }
-    const bool positions = m->weights.wpe && !e->edits.empty();
-    if (!e->record && positions) { was = edit_positions(m, e->edits); }
+    const auto of_positions = [](const Edit& edit) { return edit.place == PLACE_pe; };
+    const bool positions = std::any_of(e->edits.begin(), e->edits.end(), of_positions);
+    if (m->weights.wpe && positions && !e->record) { was = edit_positions(m, e->edits); }
     m->stage_hook = [e](Model* m, const Stage& stage, int l) { change_stage(e, m, stage, l); };
     e->seen.clear();
     if (e->sees_less()) {

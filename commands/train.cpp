@@ -98,8 +98,9 @@ static void describe_machine(const Run& r) {
     const Flags& f = r.f;
     double bytes;
     printf("memory %s", memory_text(r.c, f.batch, f.arch.T, true, &bytes, 0, &f).c_str());
-    if (ops::on_host && std::isfinite(memory_free())) {       // the weights are there already
-        printf(", free %s", bytes_text(memory_free()).c_str());
+    const double room = ops::on_host ? memory_free() : INFINITY;
+    if (std::isfinite(room)) {                           // the weights are there already
+        printf(", free %s", bytes_text(room).c_str());
     }
     printf("\ndevice %s\n", ops::device_start().c_str());
     const cpu::Choice& product = cpu::choice();

@@ -21,8 +21,8 @@ if [ "$DEVICE" = emu ]; then
     # without contraction: not every place that computes a number is to round it in its own way
     COMPILE="$CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -Wall -DEMU -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas -I$CUDA/include -Idev/emulator"
     ASAN="-g1 -fsanitize=address,undefined" TSAN="-g1 -fsanitize=thread"
-    # where there is nvcc, test_ptx runs every ATTN in bf16, and the small heads: beside it, as here
-    # and checks every access of every other variant there
+    # where there is nvcc, test_ptx runs every ATTN in bf16 and the small heads, in the emulator too,
+    # and checks every access
     heads="X(128) X(192)" hopper="X(32) X(128)" attn= sanitized=-DONE_VARIANT
     if ! command -v "$NVCC" > /dev/null; then
         heads="X(32) X(64) $heads" hopper="X(64) X(96) $hopper" sanitized=-DFEW_VARIANTS
