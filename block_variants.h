@@ -1,11 +1,88 @@
 /*
-block_variants.h -- what may differ in a layer besides attention: a table per switch, a row per
-value, and how all of it is computed. The Makefile and --help read the tables, as those of
-attention_variants.cuh, which includes this.
+block_variants.h -- the switches besides ATTN: a table per switch, a row per value, and how all of
+it is computed. The Makefile and --help read the tables, as that of attention_variants.cuh.
 */
 #ifndef BLOCK_VARIANTS_H
 #define BLOCK_VARIANTS_H
 #include "cpu/elementary.h" // exp_, erf_, sigmoid_ on host and device
+
+// BIAS: X_BIAS(name, extra key, learn k*, v*, v* in every output, token, "help")
+// The extra key has no position, is never masked, and joins the sum in Z. Its score is that of a
+// key k*, scale q . k*, or a logit z of each query head, which needs no k*. What is not learned is
+// 0.
+enum Column { NO_COLUMN, KEY_COLUMN, LOGIT_COLUMN };
+#define BIAS_VARIANTS(X_BIAS) \
+    X_BIAS(none,       NO_COLUMN,    0, 0, 0, 0, "only the tokens' own keys and values") \
+    X_BIAS(sink_token, NO_COLUMN,    0, 0, 0, 1, "one learned token x* before every sequence (Table 4, row 2)") \
+    X_BIAS(kv,         KEY_COLUMN,   1, 1, 0, 0, "an extra learned key k* and value v* per key/value head (Table 4, row 3)") \
+    X_BIAS(k,          KEY_COLUMN,   1, 0, 0, 0, "an extra learned key k* per key/value head, v* = 0 or --v-star (Table 4, row 4; Table 5)") \
+    X_BIAS(zero,       KEY_COLUMN,   0, 0, 0, 0, "an extra key k* = 0, v* = 0: softmax off by one, exp(s) / (1 + sum exp(s))") \
+    X_BIAS(logit,      LOGIT_COLUMN, 1, 0, 0, 0, "a learned logit z per query head, v* = 0: exp(s) / (exp(z) + sum exp(s)), gpt-oss") \
+    X_BIAS(v,          NO_COLUMN,    0, 0, 1, 0, "a learned v* added to the output of every head (Table 4, row 5)")
+
+#define BIAS_NAME(name, ...) BIAS_##name,
+enum { BIAS_VARIANTS(BIAS_NAME) };
+struct BiasRow { const char* name; Column column; bool learn_k, learn_v, add_v, token; };
+#define X_BIAS(name, COLUMN, K, V, ADD, TOKEN, help) { #name, COLUMN, K, V, ADD, TOKEN },
+static const BiasRow BIAS_ROWS[] = { BIAS_VARIANTS(X_BIAS) };
+#undef X_BIAS
+#define X_BIAS(name, COLUMN, K, V, ADD, TOKEN, help) \
+    struct Bias_##name { \
+        static constexpr Column column = COLUMN; \
+        static constexpr bool learn_k = K, learn_v = V, add_v = ADD, token = TOKEN; \
+    };
+BIAS_VARIANTS(X_BIAS)
+#undef X_BIAS
+
+// PE: X_PE(name, "formula", "help")
+#define PE_VARIANTS(X_PE) \
+    X_PE(rotary,    "q_t R(t), k_j R(j)",       "rotate pairs of channels by the position (Eq. 8)") \
+    X_PE(nope,      "nothing",                  "no positional embedding; only the causal mask tells the order") \
+    X_PE(absolute,  "h0_t += (sin, cos)(t)",    "fixed sinusoids (Eq. 5)") \
+    X_PE(learnable, "h0_t += p_t",              "one learned row per position") \
+    X_PE(relative,  "s += bucket(t - j)",       "the T5 bucket index itself, 0..31, not learned (Eq. 6)") \
+    X_PE(alibi,     "s -= 2^(-8h/NH) (t - j)",  "a linear penalty on distance, one slope per head (Eq. 7)")
+
+struct PeBase {
+    static constexpr bool rotary = false, absolute = false, learnable = false, score_bias = false;
+    // Returns the slope of head h: the first `even` heads have even slopes, the others lie between.
+    HD static float slope(int, int) { return 0; }
+    // Returns what is added to the score at a distance t - j, from the slope of the head.
+    template <class F> HD static F bias(int, float) { return F(0); }
+};
+struct Pe_rotary    : PeBase { static constexpr bool rotary = true; };
+struct Pe_nope      : PeBase {};
+struct Pe_absolute  : PeBase { static constexpr bool absolute = true; };
+struct Pe_learnable : PeBase { static constexpr bool learnable = true; };
+struct Pe_relative  : PeBase {
+    static constexpr bool score_bias = true;
+    // 32 buckets, distances from 128 on share the last. As T5 has it: Eq. 6 floors before it scales
+    template <class F> HD static F bias(int distance, float) {
+        // 0 at 16, 1 at 128
+        const F log_8 = log_(F(max_(distance, 16)) * F(1 / 16.0)) * F(1 / 2.0794415416798357);
+        const int far = min_(16 + (int)(log_8 * F(16)), 31);
+        return F(distance < 16 ? max_(distance, 0) : far);
+    }
+};
+struct Pe_alibi : PeBase {
+    static constexpr bool score_bias = true;
+    HD static float slope(int h, int even) {
+        const float rank = h < even ? h + 1 : h - even + 0.5f;
+        return exp2f(-8.0f * rank / even);
+    }
+    // a prefix key that lies ahead counts as near
+    template <class F> HD static F bias(int distance, float slope) {
+        return F(min_(-distance, 0)) * F(slope);
+    }
+};
+
+#define PE_NAME(name, ...) PE_##name,
+enum { PE_VARIANTS(PE_NAME) };
+struct PeRow { const char* name; bool rotary, absolute, learnable, score_bias; };
+#define X_PE(name, ...) \
+    { #name, Pe_##name::rotary, Pe_##name::absolute, Pe_##name::learnable, Pe_##name::score_bias },
+static const PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
+#undef X_PE
 
 // NORM: a norm before the branch, one after it, and whether the latter is on the stream
 #define NORM_VARIANTS(X_NORM) \
@@ -140,4 +217,13 @@ enum { ROPE_VARIANTS(ROPE_NAME) };
     X_BACKEND(cpu,    "cpu/",                "C++ with OpenMP, runs anywhere, as fast as it can") \
     X_BACKEND(cuda,   "cuda/",               "one GPU, sm_80 or newer; needs nvcc and cuBLASLt to build") \
     X_BACKEND(ref,    "reference.h",         "every operation as in a textbook: slow, for reading and checking")
+
+// The choice: -DATTN=<name> -DBIAS=<name> .., set by the Makefile; what it says: switches.h
+#define CAT_(a, b) a##b
+#define CAT(a, b) CAT_(a, b)
+#define STR_(a) #a
+#define STR(a) STR_(a)
+#define NAME_OF(name, ...) #name " "
+#define NAMES_OF(SWITCH) SWITCH##_VARIANTS(NAME_OF)
+#define SWITCHES(X) X(ATTN) X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
 #endif // BLOCK_VARIANTS_H

@@ -25,7 +25,7 @@ seed gives the same bits.
 */
 #ifndef REFERENCE_H
 #define REFERENCE_H
-#include "attention_variants.cuh"
+#include "core/attention_math.cuh"
 #include "cpu/device.h"
 #include "core/operands.h"
 

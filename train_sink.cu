@@ -12,7 +12,8 @@ provides; read tensors.h and model.h first. This file reads from top to bottom:
      3 train         an optimizer step; a run around the steps
      4 main          and the other commands
 
-TO ADD a value of a switch: one row of its table, and at most one struct (attention_variants.cuh).
+TO ADD a value of a switch: one row of its table, and at most one struct (attention_variants.cuh,
+block_variants.h).
 TO ADD an idea: its rows of ARCH, PARAMS and ACTS, one stage, and its operation in reference.h, cpu/
 and cuda/.
 

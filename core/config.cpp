@@ -3,6 +3,7 @@ core/config.cpp -- config.json of a checkpoint, in and out. A model of ours is a
 be: Hugging Face's own keys say that, and the object "train_sink" says the rest.
 */
 #include "config.h"
+#include "../attention_variants.cuh" // the names of ATTN
 #include "../files/directory.h"
 #include "../files/look.h"
 

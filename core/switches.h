@@ -10,18 +10,20 @@ each model. It is filled in by variant.cu, the one file that is compiled with -D
 */
 #ifndef SWITCHES_H
 #define SWITCHES_H
+#include "attention_math.cuh"
+#if defined(ATTN) || defined(__CUDA_ARCH__)
 #include "../attention_variants.cuh"
+#endif
 
 struct SwitchValue { const char *name, *value, *all; };
 #define ONE(SWITCH) +1
 enum { SWITCH_COUNT = 0 SWITCHES(ONE) };
 #undef ONE
 extern const SwitchValue SWITCH_VALUES[SWITCH_COUNT];
-extern const char* const COMMIT;
-extern const char *const PRECISION_NAME, *const BACKEND_NAME;
+extern const char *const COMMIT, *const PRECISION_NAME, *const BACKEND_NAME;
 
-extern const int BUILD_BIAS, BUILD_PE, BUILD_NORM, BUILD_FFN;
-extern const int BUILD_COMBINE, BUILD_QKNORM, BUILD_GATE;
+extern const int BUILD_BIAS, BUILD_PE, BUILD_NORM, BUILD_FFN,
+                 BUILD_COMBINE, BUILD_QKNORM, BUILD_GATE;
 
 namespace build {
 // the constants of Attn_softmax and the others, of Bias_k, of Pe_alibi, asked at run time: enough

@@ -25,8 +25,8 @@ const SwitchValue SWITCH_VALUES[SWITCH_COUNT] = {
 #ifndef GIT_COMMIT
 #define GIT_COMMIT "unknown"
 #endif
-const char* const COMMIT = GIT_COMMIT;
-const char *const PRECISION_NAME = STR(PRECISION), *const BACKEND_NAME = STR(BACKEND);
+const char *const COMMIT = GIT_COMMIT, *const PRECISION_NAME = STR(PRECISION),
+                  *const BACKEND_NAME = STR(BACKEND);
 
 #define X(SWITCH) const int BUILD_##SWITCH = CAT(SWITCH##_, SWITCH);
 X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)

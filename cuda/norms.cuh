@@ -3,7 +3,7 @@ norms.cuh -- norms of rows, and of queries and keys.
 */
 #ifndef CUDA_NORMS_CUH
 #define CUDA_NORMS_CUH
-#include "../attention_variants.cuh"
+#include "../core/attention_math.cuh"
 #include "../core/operands.h"
 #include "matmul.cuh"
 #include "rope.cuh"

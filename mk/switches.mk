@@ -95,7 +95,7 @@ $(if $(conflict),$(error ATTN=$(ATTN) with BIAS=$(BIAS) means nothing: $(conflic
 # an extra key without a value where no row is divided by its sum: column_has_no_effect
 no_sum   := $(shell sed -nE 's/^ *X_ATTN.$(ATTN) *, *Z_ONE *,.*/yes/p' attention_variants.cuh)
 no_value := $(shell sed -nE 's/^ *X_BIAS.$(BIAS) *, *(KEY|LOGIT)_COLUMN *, *[01] *, *0 *,.*/yes/p' \
-              attention_variants.cuh)
+              block_variants.h)
 unless   := $(if $(filter k,$(BIAS)), unless a run is given --v-star)
 idle     := $(if $(and $(no_sum),$(no_value)),note: the extra key of BIAS=$(BIAS) changes no output \
   with ATTN=$(ATTN)$(unless): rows are not divided by their sum and v* is 0; BIAS=kv would)

@@ -11,6 +11,7 @@ once: for planted bugs (dev/emulator/mutants.sh); -DFOR_PTX one variant of each 
 #ifndef MMA_HEADS
 #define MMA_HEADS(X) X(32) X(64) X(96) X(128)
 #endif
+#include "../../attention_variants.cuh"
 #include "../../reference.h"
 #include "../../cuda/attention.cuh"
 #include "../../cuda/attention_common.cu"
