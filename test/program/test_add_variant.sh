@@ -14,7 +14,7 @@ ok() { # what, then a command
     if "$@" > "$tmp/out" 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $what"; tail -n 5 "$tmp/out"; fi
 }
 . test/tree.sh
-copy_sources "$tmp"
+copy_sources "$tmp"; copy_objects "$tmp"
 cp -r test "$tmp"
 mkdir "$tmp/dev" "$tmp/scripts" "$tmp/docs" && cp docs/json.md "$tmp/docs" && cp -r dev/emulator "$tmp/dev"
 cp scripts/modeling_train_sink.py "$tmp/scripts"                  # open/export.cpp holds it
@@ -28,11 +28,10 @@ apply() { # a diff, which only adds lines: how many goes to `counts`
                       END { printf "%s.diff: %d lines", name, n; for (f in lines) { printf ", %d of %s", lines[f], f } print "" }' \
         "test/add/$1.diff" >> counts
 }
-# build NAME SWITCH=value..: the others are the Makefile's defaults. Runs are short here: -O0
+# build NAME SWITCH=value..: the others are the Makefile's defaults
 build() {
     name=$1; shift
-    make -s binary BACKEND=cpu OPTIMIZE=-O0 "$@" &&
-        cp "$(make -s check BACKEND=cpu "$@")/train_sink" "$name"
+    make -s binary BACKEND=cpu "$@" && cp "$(make -s check BACKEND=cpu "$@")/train_sink" "$name"
 }
 # a finite loss that falls, in a run of a binary with some flags
 trains() { # NAME flags
@@ -75,6 +74,8 @@ ok "make help lists relu2_norm"                 sh -c 'make help | grep "^  relu
 $CXX -std=c++17 -O0 -fopenmp -DATTN_ONLY=relu2_norm -x c++ test/core/test_attention.cpp -o attention \
     > attention.log 2>&1 & tests=$!
 ok "it builds"                            build relu ATTN=relu2_norm
+ok "and compiles one unit of the program again, which knows the names" \
+    sh -c 'f=$(find build/once -name "*.o" -newer attention_variants.cuh); echo "$f"; [ "${f#build/once/*/}" = core/config.o ]'
 ok "it trains"                            trains relu
 ok "the log names it"                     grep -q '"ATTN":"relu2_norm"' run-relu/log.jsonl
 ok "it is not exported as sigmoid or any other" no_export relu 'attn is "relu2_norm"'
@@ -108,7 +109,8 @@ ok "bias.diff fits the tree"              apply bias
 ok "stage.diff fits the tree"             apply stage
 ok "metric.diff fits the tree"            apply metric
 ok "key.diff fits the tree"               apply key
-ok "what both builds share"                make -s once OPTIMIZE=-O0
+export OPTIMIZE=-O0                                               # runs are short here
+ok "what both builds share"                make -s once
 build reference BACKEND=ref > reference.log 2>&1 & reference=$!
 ok "BIAS=zero_v builds"                   build zero_v BIAS=zero_v
 ok "BACKEND=ref builds"                   wait $reference
