@@ -4,7 +4,7 @@
 # C++ in the emulator and as PTX: every word must agree, and every access must be in order. How much
 # of each kernel ran is held by dev/ptx/coverage.tsv. What the interpreter has to refuse of Hopper's
 # instructions is asked of it by dev/emulator/selftest_wgmma.cu. Needs nvcc, no GPU.
-#   usage: test/gpu/test_ptx.sh                every ATTN at HS 96, some at 32 and 64, fp32:
+#   usage: test/gpu/test_ptx.sh                every ATTN at HS 64, some at 32 and 96, fp32:
 #                                          make test-all
 #          PTX_SET=all test/gpu/test_ptx.sh    every variant and head dimension, sm_80 and sm_90:
 #                                          make ptx-all
@@ -24,8 +24,8 @@ fi
 cuda=test/gpu/test_cuda.cu hopper="test/gpu/test_hopper.cu compute_90a -DPRECISION=bf16 -DHOPPER"
 wgmma="dev/emulator/selftest_wgmma.cu compute_90a"
 PROGRAMS="
-attn   $cuda compute_90 -DPRECISION=bf16 -DONLY_ATTN '-DMMA_HEADS(X)=X(96)'
-bf16   $cuda compute_90 -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(32) X(64) X(96)'
+attn   $cuda compute_90 -DPRECISION=bf16 -DONLY_ATTN '-DMMA_HEADS(X)=X(64)'
+bf16   $cuda compute_90 -DPRECISION=bf16 -DFEW_VARIANTS '-DMMA_HEADS(X)=X(32) X(96)'
 fp32   $cuda compute_80 -DPRECISION=fp32 -DFEW_VARIANTS
 hopper $hopper -DFOR_PTX '-DMMA_HEADS(X)=X(64) X(96)'
 wgmma  $wgmma"
