@@ -43,6 +43,7 @@ struct DataOptions {
     int bb_vocab = 256;
     int bb_triggers = 1;
     int bb_bos = 1;
+    int bb_mean = 0;
     double bb_trigger_prob = 0.15;
     double bb_temp = 2.0;
     uint64_t bb_table = 1;
@@ -54,8 +55,9 @@ struct DataOptions {
 
 // ----------------------------------------------------------------------------
 // bb: Bigram-Backcopy (Guo et al. 2024, arXiv:2410.13835). k triggers (ids 0..k-1) follow anything
-// with probability p each; after a trigger comes a copy of the token before it; any other next
-// token is drawn from a fixed bigram table,
+// with probability p each; after a trigger comes a copy of the token before it, with bb_mean of any
+// token before it, so that the best answer is their mean (Ran-Milo 2026, arXiv:2603.11487, here as
+// language modeling); any other next token is drawn from a fixed bigram table,
 //     P[i,j] = (1 - k p) softmax_j(temp * N(0,1)),  j >= k.
 // x_0 = <s> (id bb_vocab) unless bb_bos is 0, and the first ordinary token is uniform over the
 // non-triggers.
@@ -64,6 +66,7 @@ struct Bigram {
     int n = 0;                                   // ids without <s>
     int triggers = 0;
     int bos = 0;
+    int mean = 0;
     std::vector<float> keep;                     // (n, n) alias tables: the chance to keep column j
     std::vector<int> other;                      // (n, n) the token it gives otherwise
 };
@@ -80,14 +83,15 @@ inline int bigram_draw(const Bigram& g, int last, Rng* rng) {
 // Writes sequence number `index` of the stream `key` to out (T1).
 inline void bigram_sequence(const Bigram& g, uint64_t key, uint64_t index, int T1, int* out) {
     Rng rng{ mix64(key, index) };
-    const int start = g.bos ? 1 : 0;
+    const int start = g.bos;
     if (g.bos) { out[0] = g.n; }
     if (start >= T1) { return; }
     out[start] = g.triggers + (int)rng_below(&rng, g.n - g.triggers);
     for (int t = start + 1; t < T1; t++) {
         const int last = out[t - 1];
-        const bool trigger = last < g.triggers;
-        out[t] = trigger ? out[t - 2] : bigram_draw(g, last, &rng);
+        if (last >= g.triggers) { out[t] = bigram_draw(g, last, &rng); continue; }
+        const int back = g.mean ? (int)rng_below(&rng, t - 1 - start) : 0;
+        out[t] = out[t - 2 - back];
     }
 }
 

@@ -95,6 +95,8 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     DECIMAL("Tpe", BB, bb_temp, 2.0, 0, 1e3, "bb: standard deviation of the bigram logits", OF_BB) \
     WHOLE("Tpe", BB, bb_table, 1, 0, MOST, "bb: seed of the bigram table", OF_BB) \
     WHOLE("Tpe", BB, bb_bos, 1, 0, 1, "bb: 1 puts <s> first, 0 does not", OF_BB) \
+    WHOLE("Tpe", BB, bb_mean, 0, 0, 1, "bb: after a trigger 0 copies the token before it, 1 any earlier one (Ran-Milo 2026)", OF_BB, \
+      READ_IF(f.bb_triggers > 0, "--bb-triggers 1 or more")) \
     WORDS("tb", MODEL, model, "", "preset:" PRESETS(PRESET_NAME) " (train without it: by data and backend; bench: bb)", NOT_PRODUCTS) \
     WHOLE("tb", TRAINING, batch, 0, 0, 1<<24, "B, sequences per micro-batch (0: the preset's)", NOT_PRODUCTS) \
     WHOLE("tb", TRAINING, total_batch, 0, 0, 1L<<40, "tokens per step, a multiple of batch * seq (0: batch * seq)", NOT_PRODUCTS) \

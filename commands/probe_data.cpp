@@ -357,7 +357,7 @@ std::string input_flags(const Flags& f) {
     std::string text = edits_typed(f.random_token, f.random_share, f.fix_token);
     static const char* const OTHERS =
         "tokenizer sft sft_loss skip_bad bb_vocab bb_triggers bb_trigger_prob bb_temp bb_table "
-        "bb_bos seed window prefix";
+        "bb_bos bb_mean seed window prefix";
     const std::string others = flags_typed(f, OTHERS);
     if (!others.empty()) { list_add(&text, others, " "); }
     return text;

@@ -17,27 +17,24 @@ static void check_bigram(const DataOptions& o) {
     const int n = o.bb_vocab;
     const int k = o.bb_triggers;
     const double p = o.bb_trigger_prob;
-    const bool enough = n >= 2 && k >= 0 && k <= n - 2;
-    if (enough && p >= 0 && k * p < 1) { return; }
+    if (k >= 0 && k <= n - 2 && p >= 0 && k * p < 1) { return; }
     die(strf("bb: got %d ids, %d triggers of probability %g, wanted two ids more than "
              "triggers and probabilities that sum to less than 1", n, k, p),
         "try --bb-vocab 256 --bb-triggers 1 --bb-trigger-prob 0.15");
 }
 
 // Makes the alias tables of a row by Walker's method: column j is kept with probability keep[j],
-// else it gives other[j]. p: the probabilities of the n columns, overwritten.
+// else it gives other[j]. p: the probabilities of the n columns, overwritten. keep begins as 1, and
+// so it stays for the last columns, which rounding may leave just below.
 static void alias_row(std::vector<double>* p, float* keep, int* other) {
     const int n = (int)p->size();
-    std::vector<int> small;
-    std::vector<int> large;
+    std::vector<int> small, large;
     for (int j = 0; j < n; j++) {
         (*p)[j] *= n;
-        std::vector<int>* side = (*p)[j] < 1 ? &small : &large;
-        side->push_back(j);
+        ((*p)[j] < 1 ? small : large).push_back(j);
     }
     while (!small.empty() && !large.empty()) {
-        const int poor = small.back();
-        const int rich = large.back();
+        const int poor = small.back(), rich = large.back();
         small.pop_back();
         keep[poor] = (float)(*p)[poor];
         other[poor] = rich;
@@ -47,20 +44,14 @@ static void alias_row(std::vector<double>* p, float* keep, int* other) {
             small.push_back(rich);
         }
     }
-    for (int j : large) { keep[j] = 1; }
-    for (int j : small) { keep[j] = 1; }                 // rounding left them just below 1
 }
 
 static Bigram bigram_make(const DataOptions& o) {
     check_bigram(o);
     const int n = o.bb_vocab;
     const int k = o.bb_triggers;
-    Bigram g;
-    g.n = n;
-    g.triggers = k;
-    g.bos = o.bb_bos;
-    g.keep.resize((size_t)n * n);
-    g.other.resize((size_t)n * n);
+    const size_t cells = (size_t)n * n;
+    Bigram g = { n, k, o.bb_bos, o.bb_mean, std::vector<float>(cells, 1), std::vector<int>(cells) };
     Rng rng = rng_stream(o.bb_table, STREAM_TABLE);
     std::vector<double> p(n);
     for (int i = 0; i < n; i++) {
@@ -88,9 +79,10 @@ static void data_open_bb(Data* d) {
     d->tokenizer = tokenizer_ids("bb", d->V);
     d->tokenizer.bos = o.bb_vocab;
     d->description = strf("bb: Bigram-Backcopy, %d ids, %s of probability %g, temperature %g, "
-                          "table %llu, %s", o.bb_vocab, plural(o.bb_triggers, "trigger").c_str(),
+                          "table %llu, %s%s", o.bb_vocab, plural(o.bb_triggers, "trigger").c_str(),
                           o.bb_trigger_prob, o.bb_temp, (unsigned long long)o.bb_table,
-                          o.bb_bos ? "<s> first" : "no <s>");
+                          o.bb_bos ? "<s> first" : "no <s>",
+                          o.bb_mean ? ", triggers copy any token" : "");
 }
 
 // ----------------------------------------------------------------------------

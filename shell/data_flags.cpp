@@ -37,6 +37,7 @@ DataOptions data_options(const Flags& f, int T, int probe_len) {
     o.bb_temp = f.bb_temp;
     o.bb_table = f.bb_table;
     o.bb_bos = f.bb_bos;
+    o.bb_mean = f.bb_mean;
     o.T = T;
     o.probe_len = probe_len;
     o.vocab = f.arch.V;

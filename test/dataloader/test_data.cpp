@@ -69,13 +69,14 @@ static std::vector<double> bigram_table(const DataOptions& o) {
     }
     return P;
 }
-static void test_bb(int vocab, int triggers, double prob, int bos) {
+static void test_bb(int vocab, int triggers, double prob, int bos, bool mean) {
     DataOptions o = options({"bb"});
     o.T = 64;
     o.bb_vocab = vocab;
     o.bb_triggers = triggers;
     o.bb_trigger_prob = prob;
     o.bb_bos = bos;
+    o.bb_mean = mean;
     o.bb_table = 3;
     Data d = data_open(o);
     CHECK(d.V == vocab + 1, "bb: V is %d", d.V);
@@ -83,6 +84,7 @@ static void test_bb(int vocab, int triggers, double prob, int bos) {
     std::vector<int> x = draw(&d, B);
     std::vector<double> P = bigram_table(o), seen((size_t)vocab * vocab), rows(vocab), first(vocab);
     long wrong_bos = 0, wrong_copy = 0, outside = 0;
+    double off[2] = {}, variance[2] = {};            // of copies of the first token and of the last
     for (int b = 0; b < B; b++) {
         int* s = &x[(size_t)b * T1];
         int t0 = bos ? 1 : 0;
@@ -91,13 +93,25 @@ static void test_bb(int vocab, int triggers, double prob, int bos) {
         for (int t = t0; t < T1; t++) {
             if (s[t] < 0 || s[t] >= vocab) { outside++; continue; }
             if (t == t0) { continue; }
-            if (s[t-1] < triggers) { wrong_copy += t - 2 < t0 || s[t] != s[t-2]; continue; }
+            if (s[t-1] < triggers) {
+                wrong_copy += t - 2 < t0 || (!mean && s[t] != s[t-2]);
+                for (int end = 0; end < 2; end++) {
+                    const int id = s[end ? t - 2 : t0];
+                    const double p = std::count(s + t0, s + t - 1, id) / (t - 1.0 - t0);
+                    off[end] += (s[t] == id) - p; variance[end] += p * (1 - p);
+                }
+                continue;
+            }
             seen[(size_t)s[t-1] * vocab + s[t]]++; rows[s[t-1]]++;
         }
     }
     CHECK(!wrong_bos && !wrong_copy && !outside,
           "bb %d: %ld sequences without <s>, %ld wrong copies, %ld ids outside", vocab, wrong_bos,
           wrong_copy, outside);
+    for (int end = 0; end < 2; end++) {
+        const double z = off[end] / sqrt(variance[end]);
+        CHECK((fabs(z) < 5) == mean, "bb %d: copies are %.1f sigma off any earlier token", vocab, z);
+    }
     // each transition count is binomial: with this many cells the largest of |z| stays below 6,
     // and mean z^2 is 1
     double worst = 0, sum = 0; long cells = 0;
@@ -1332,9 +1346,10 @@ int main() {
     // the loader reports what it tokenized
     if (!freopen((dir + "/stderr").c_str(), "w", stderr)) { return 1; }
     setvbuf(stderr, NULL, _IONBF, 0);                    // as it was: a killed child has said it
-    CASE("bb") { test_bb(256, 1, 0.15, 1); }
-    CASE("bb") { test_bb(64, 3, 0.1, 1); }
-    CASE("bb") { test_bb(40, 2, 0.05, 0); }
+    CASE("bb") { test_bb(256, 1, 0.15, 1, 0); }
+    CASE("bb") { test_bb(64, 3, 0.1, 1, 0); }
+    CASE("bb") { test_bb(40, 2, 0.05, 0, 0); }
+    CASE("bb") { test_bb(40, 2, 0.1, 1, 1); }
     CASE("bb_streams") { test_bb_streams(); }
     CASE("permute") { test_permute(); }
     CASE("order") { test_order(); }

@@ -24,7 +24,7 @@ VALUES = {
     "--sft-loss": ["all"], "--train-tokens": ["64"], "--random-token": ["1", "2"], "--random-share": ["0.5"],
     "--fix-token": ["1:0", "2:1"], "--probe-from": ["start", "windows"], "--probe-input": ["random"],
     "--bb-vocab": ["20"], "--bb-triggers": ["2"], "--bb-trigger-prob": ["0.4"], "--bb-temp": ["3"],
-    "--bb-table": ["2"], "--bb-bos": ["0"],
+    "--bb-table": ["2"], "--bb-bos": ["0"], "--bb-mean": ["1"],
     # the model
     "--init": ["bb-run/step_4"], "--init-logit": ["1"], "--layers": ["1"], "--heads": ["4"], "--kv-heads": ["1"],
     "--width": ["64"], "--head-dim": ["4"], "--ffn-width": ["16"], "--vocab": ["300"], "--seq": ["8"],
