@@ -57,14 +57,16 @@ DEVICE int next_queries(const AttnShape& s, int j0, int keys, int at, int querie
 // counts the heads that run at about the same time, y their tiles, those with most to do first, z
 // such groups of heads. If instead all tiles of one head came before those of the next, some of the
 // last blocks would have most to do, and the GPU would wait for them.
-enum { BLOCKS_AT_ONCE = shrunk ? 8 : 256 };      // two blocks an SM: an A100 has 216, an H100 264
+#ifndef GPU_SMS          // about: an A100 has 108, an H100 132
+#define GPU_SMS (shrunk ? 4 : 128)
+#endif
 
 struct HeadTile { int head, tile; };             // tile 0 has most to do
 
 // Returns the grid of that many heads and tiles, of which two, or `of_sm`, share an SM. The heads
 // side by side divide all heads, so no block is without one.
 inline dim3 head_tile_grid(int heads, int tiles, int of_sm = 2) {
-    int at_once = std::min(heads, std::max(1, BLOCKS_AT_ONCE / 2 * of_sm / tiles));
+    int at_once = std::min(heads, std::max(1, GPU_SMS * of_sm / tiles));
     while (heads % at_once) { at_once--; }
     if (heads / at_once > 65535) { at_once = heads; }    // a grid has no more of them along z
     return dim3(at_once, tiles, heads / at_once);

@@ -98,7 +98,7 @@ RT inline void l2_touch(uint64_t word) {
         }
         // a line that is written first need not be fetched
         if (!(word & 1)) { counting.k->missed += LINE; }
-        c.lines[i] = L2::Line{id, nullptr, -1, -1};
+        c.lines[i] = { id };
         c.where[id] = i;
     }
     L2::Line& l = c.lines[i];
@@ -152,12 +152,11 @@ RT inline void count_shared(const void* p, unsigned size, bool write, const void
         last.end += size;
         return;
     }
-    auto found = c.places.emplace(place, (uint32_t)c.places.size());
-    const uint32_t at = found.first->second;
+    const uint32_t at = c.places.emplace(place, (uint32_t)c.places.size()).first->second;
     if (c.times[t].size() <= at) { c.times[t].resize(at + 16); }
     Access1& a = c.shared[(uint64_t)(t / 32) << 48 | (uint64_t)at << 16 | c.times[t][at]++];
     a.addr[now->lane] = addr; a.size[now->lane] = size; a.lanes |= 1u << now->lane;
-    last = Counting::Last{&a, addr + size, write};
+    last = { &a, addr + size, write };
 }
 // cycles beyond one for each of the phases of a warp's access: 32 lanes of up to 4 bytes,
 // 16 of 8, 8 of 16
@@ -249,8 +248,8 @@ RT inline void counts_start(const char* file, const char* l2, const char* reside
     counts_file = file;
     counting_on = true;
     counting.between = between;
-    counting.l2.capacity = (*l2 ? strtoull(l2, nullptr, 10) : 40 << 10) * 1024 / LINE;
-    counting.most_resident = *resident ? strtoull(resident, nullptr, 10) : 108;
+    counting.l2.capacity = (*l2 ? atoll(l2) : 40 << 10) * 1024 / LINE;
+    counting.most_resident = *resident ? atoll(resident) : 108;
     if (!counting.l2.capacity || !counting.most_resident) {
         fail("EMU_L2 and EMU_RESIDENT: wanted KiB and blocks, above 0");
     }
@@ -258,14 +257,14 @@ RT inline void counts_start(const char* file, const char* l2, const char* reside
         FILE* f = fopen(counts_file, "w");
         if (!f) { fprintf(stderr, "emulated: cannot write %s\n", counts_file); return; }
         l2_flush();
-        fprintf(f, "kernel\tlaunches\tblocks\tempty\tread\twritten\tmissed\tevicted\tconflicts\tldm"
-                   "atrix\n");
+        fprintf(f, "kernel\tlaunches\tblocks\tempty\tread\twritten\tmissed\tevicted\t"
+                   "conflicts\tldmatrix\n");
         for (auto& k : counting.kernels) {
             const KernelCounts& x = k.second;
             fprintf(f, "%s", k.first.c_str());
             for (uint64_t v : { x.launches, x.blocks, x.empty, x.read, x.written, x.missed,
                                 x.evicted, x.conflicts, x.ldmatrix }) {
-                fprintf(f, "\t%llu", (unsigned long long)v);
+                fprintf(f, "\t%lu", (unsigned long)v);
             }
             fprintf(f, "\n");
         }
@@ -276,43 +275,36 @@ RT inline void counts_start(const char* file, const char* l2, const char* reside
 
 // what the compiler calls
 #define EMU_TSAN_ENTRY extern "C" __attribute__((used, weak, no_sanitize_thread))
-#define EMU_ACCESS(name, size, write) \
-    EMU_TSAN_ENTRY void __tsan_##name(void* p) { \
+#define EMU_ACCESS(name, size, write, ...) \
+    EMU_TSAN_ENTRY void __tsan_##name(void* p, ##__VA_ARGS__) { \
         emu::count_access(p, size, write, __builtin_return_address(0)); \
     }
-EMU_ACCESS(read1, 1, false)
-EMU_ACCESS(write1, 1, true) EMU_ACCESS(read2, 2, false) EMU_ACCESS(write2, 2, true)
-    EMU_ACCESS(read4, 4, false) EMU_ACCESS(write4, 4, true) EMU_ACCESS(read8, 8, false)
-        EMU_ACCESS(write8, 8, true) EMU_ACCESS(read16, 16, false) EMU_ACCESS(write16, 16, true)
-            EMU_ACCESS(unaligned_read2, 2, false) EMU_ACCESS(unaligned_write2, 2, true)
-                EMU_ACCESS(unaligned_read4, 4, false) EMU_ACCESS(unaligned_write4, 4, true)
-                    EMU_ACCESS(unaligned_read8, 8, false) EMU_ACCESS(unaligned_write8, 8, true)
-                        EMU_ACCESS(unaligned_read16, 16, false)
-                            EMU_ACCESS(unaligned_write16, 16, true) EMU_TSAN_ENTRY
-    void __tsan_read_range(void* p, long n) {
-    emu::count_access(p, (unsigned)n, false, __builtin_return_address(0));
-}
-EMU_TSAN_ENTRY void __tsan_write_range(void* p, long n) {
-    emu::count_access(p, (unsigned)n, true, __builtin_return_address(0));
-}
+#define EMU_ACCESSES(size) \
+    EMU_ACCESS(read##size, size, false) \
+    EMU_ACCESS(write##size, size, true) \
+    EMU_ACCESS(unaligned_read##size, size, false) \
+    EMU_ACCESS(unaligned_write##size, size, true)
+EMU_ACCESSES(1)
+EMU_ACCESSES(2)
+EMU_ACCESSES(4)
+EMU_ACCESSES(8)
+EMU_ACCESSES(16)
+EMU_ACCESS(read_range, n, false, unsigned long n)
+EMU_ACCESS(write_range, n, true, unsigned long n)
 EMU_TSAN_ENTRY void __tsan_init() {}
 EMU_TSAN_ENTRY void __tsan_func_entry(void*) {}
 EMU_TSAN_ENTRY void __tsan_func_exit(void*) {}
 EMU_TSAN_ENTRY void __tsan_vptr_update(void**, void*) {}
 EMU_TSAN_ENTRY void __tsan_vptr_read(void**) {}
-EMU_TSAN_ENTRY uint64_t __tsan_atomic64_fetch_add(volatile uint64_t* p, uint64_t v, int) {
-    return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
-}
-EMU_TSAN_ENTRY uint32_t __tsan_atomic32_fetch_add(volatile uint32_t* p, uint32_t v, int) {
-    return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
-}
-EMU_TSAN_ENTRY uint8_t __tsan_atomic8_load(const volatile uint8_t* p, int) {
-    return __atomic_load_n(p, __ATOMIC_SEQ_CST);
-}
-EMU_TSAN_ENTRY uint32_t __tsan_atomic32_load(const volatile uint32_t* p, int) {
-    return __atomic_load_n(p, __ATOMIC_SEQ_CST);
-}
-EMU_TSAN_ENTRY uint64_t __tsan_atomic64_load(const volatile uint64_t* p, int) {
-    return __atomic_load_n(p, __ATOMIC_SEQ_CST);
-}
+#define EMU_ATOMIC(bits) \
+    EMU_TSAN_ENTRY uint##bits##_t __tsan_atomic##bits##_load(const volatile void* p, int) { \
+        return __atomic_load_n((const uint##bits##_t*)p, __ATOMIC_SEQ_CST); \
+    } \
+    EMU_TSAN_ENTRY uint##bits##_t __tsan_atomic##bits##_fetch_add(volatile void* p, \
+                                                                  uint##bits##_t v, int) { \
+        return __atomic_fetch_add((uint##bits##_t*)p, v, __ATOMIC_SEQ_CST); \
+    }
+EMU_ATOMIC(8)
+EMU_ATOMIC(32)
+EMU_ATOMIC(64)
 #endif // EMU_COUNTS_H

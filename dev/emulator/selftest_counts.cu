@@ -2,8 +2,11 @@
 dev/emulator/selftest_counts.cu -- the emulator's counters (emu_counts.h) against kernels whose
 figures are known by hand. Built as emu_counts.h says and run by test/gpu/test_counts.sh.
 */
+#define MMA_HEADS(X) X(64)
 #include "../../cuda/gemm.cuh"
-#include "../../cuda/instructions.cuh"
+#include "../../cuda/attention_dqk.cu"
+#include "../../cuda/attention_forward.cuh"
+#include "../../attention_variants.cuh"
 using namespace cuda;
 
 static int passed, failed;
@@ -82,6 +85,18 @@ int main() {
     check("L2: bytes written back, by another kernel's misses", kernels["banks"].evicted, 128);
     LAUNCH(async_reads, dim3(1), dim3(32), 512, b);
     check("cp.async: bytes read", kernels["async_reads"].read, 256);
+    // two blocks an SM, 64 KiB for each. The tiles of a head run side by side, so what two of them
+    // read is fetched once: q, k, v, and the cells of ds that are not all masked
+    emu::counting.most_resident = 8;
+    emu::counting.l2.capacity = 4096;
+    const AttnShape s = { 1, 256, 8, 8, 64 };
+    const int n = 1 << 18;                           // bytes of q, of k and of v
+    auto large = [] { return (bf16*)device_malloc(1 << 20); };
+    attention_forward_mma<Attn_softmax, Bias_none, Pe_nope, 64>(
+        large(), a, { (real*)large(), {}, s });
+    check("forward: missed", kernels["attention_forward_mma_kernel"].missed, 3 * n);
+    dqk_launch<64>(large(), { large(), 0, 8, 0, 0, 256, 16 }, { large(), NULL, NULL, NULL, s });
+    check("dq, dk: missed", kernels["attention_dqk_mma_kernel"].missed, 2 * n + 8 * 136 * 512);
     emu::counting.between = "copies";                // from after its first launch to its second
     for (int i = 0; i < 3; i++) {
         LAUNCH(vector_copies, dim3(1), dim3(32), 0, a, b);

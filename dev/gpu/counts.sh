@@ -22,12 +22,13 @@ done
 emulated="-x c++ -std=c++17 -DEMU -fno-strict-aliasing -fstack-clash-protection -fopenmp
           -Wno-unknown-pragmas -Idev/emulator"
 $CXX $emulated -I"$CUDA/include" -O1 -c -fsanitize=thread -DEMU_COUNT -DREAL_SIZES \
-    '-DMMA_HEADS(X)=X(96)' $defs core/all.cu -o "$dir/count.o" > "$dir/log" 2>&1 &&
+    '-DMMA_HEADS(X)=X(96)' -DGPU_SMS=4 $defs core/all.cu -o "$dir/count.o" > "$dir/log" 2>&1 &&
     $CXX "$dir/count.o" $(make -s once BACKEND=cpu CXX="$CXX") -fopenmp -o "$dir/count" \
          > "$dir/log" 2>&1 || { head -n 5 "$dir/log"; echo "0 passed, 1 failed"; exit 1; }
-# the second step, without the evaluations before and after; 8 blocks at a time and an L2 of 256
-# KiB: less than any tensor here, as on a GPU
-export EMU_COUNTS=$dir/all.tsv EMU_COUNTS_BETWEEN=update_kernel EMU_L2=256 EMU_RESIDENT=8
+# the second step, without the evaluations before and after; a small GPU: two blocks for each of the
+# SMs that the kernels were told, and no more L2 than a tensor's 384 KiB: 48 a block, as to an
+# A100's 190
+export EMU_COUNTS=$dir/all.tsv EMU_COUNTS_BETWEEN=update_kernel EMU_L2=384 EMU_RESIDENT=8
 OMP_NUM_THREADS=1 "$dir/count" train -d bb --bb-vocab 500 --layers 1 --width 768 --heads 8 \
     --ffn-width 1536 -t 256 -b 1 -n 2 --eval-every 0 --save-every 0 --sample 0 --val-seqs 2 \
     --probe-seqs 2 --probe-len 8 -o "$dir/run" > "$dir/log" 2>&1 ||
