@@ -4,6 +4,7 @@ measures the same, that it is the same each time, and what it refuses. What PyTo
 dev/peers/check_export.py.
 */
 #include "../check.h"
+#include "../../attention_variants.cuh"
 #include "../../arch.h"
 #include "../../tokenizer.h"
 #include "../../files/safetensors.h"
