@@ -17,7 +17,7 @@ ok() { # what, then a command
 copy_sources "$tmp"; copy_objects "$tmp"
 cp -r test "$tmp"
 mkdir "$tmp/dev" "$tmp/scripts" "$tmp/docs" && cp docs/json.md "$tmp/docs" && cp -r dev/emulator "$tmp/dev"
-cp scripts/modeling_train_sink.py "$tmp/scripts"                  # open/export.cpp holds it
+cp -p scripts/modeling_train_sink.py "$tmp/scripts"                 # open/export.cpp holds it
 cd "$tmp" || exit 1
 
 apply() { # a diff, which only adds lines: how many goes to `counts`
