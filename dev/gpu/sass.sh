@@ -49,7 +49,7 @@ counts() {
 int main() { MMA_HEADS(X) }
 TILES
     on_host "$dir/tiles.cu" -o "$dir/tiles" && "$dir/tiles" > "$dir/tiles.txt" || return 1
-    { echo '#include "attention_variants.cuh"'; echo '#include "cuda/attention.cuh"'; echo '#include "cuda/attention_dqk.cu"'
+    { printf '#include "%s"\n' attention_variants.cuh cuda/attention.cuh cuda/attention_dqk.cu
       echo 'using namespace cuda; void* kernels[] = {'
       for a in $attns; do
           echo "(void*)&attention_forward<Attn_$a, Bias_none, Pe_rotary>,"
