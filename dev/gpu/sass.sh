@@ -49,8 +49,10 @@ counts() {
 int main() { MMA_HEADS(X) }
 TILES
     on_host "$dir/tiles.cu" -o "$dir/tiles" && "$dir/tiles" > "$dir/tiles.txt" || return 1
-    { printf '#include "%s"\n' attention_variants.cuh cuda/attention.cuh cuda/attention_dqk.cu
-      echo 'using namespace cuda; void* kernels[] = {'
+    { echo '#include "attention_variants.cuh"
+#include "cuda/attention.cuh"
+#include "cuda/attention_dqk.cu"
+using namespace cuda; void* kernels[] = {'
       for a in $attns; do
           echo "(void*)&attention_forward<Attn_$a, Bias_none, Pe_rotary>,"
           echo "(void*)&attention_backward<Attn_$a, Bias_none, Pe_rotary>,"
