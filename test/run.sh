@@ -13,7 +13,7 @@ if [ -z "$TMPDIR" ] && [ "$(df -Pm /dev/shm 2> /dev/null | awk 'END { print ($4 
     mkdir $shm 2> /dev/null && cp /bin/true $shm && $shm/true; then
     export TMPDIR=$shm
 fi
-trap 'rm -rf $shm' EXIT
+trap 'rm -rf $shm' EXIT; trap 'exit 130' INT TERM
 log=build/test/log
 run() { # name command...
     name=$1; shift
