@@ -81,8 +81,7 @@ if [ $# -eq 0 ]; then
     set -- $(ls -d build/test/test_* build/test/asan_* build/test/model/* build/test/model-*/* 2> /dev/null | sed 's|build/test/||') \
         analytic $(ls test/*/test_*.sh | sed 's|.*/||; s|\.sh$||')
 fi
-# one more than there are cores: many wait for a clock or a disk
-printf '%s\n' "$@" | xargs -P $((${JOBS:-$(nproc)} + 1)) -n 1 sh test/run.sh one
+printf '%s\n' "$@" | xargs -P "${JOBS:-$(nproc)}" -n 1 sh test/run.sh one
 # what was skipped once more, together: which, how many checks, and why
 for report in $log/*.report; do
     name=$(basename "$report" .report)
