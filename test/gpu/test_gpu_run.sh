@@ -168,7 +168,7 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
     grep -q 'bf16, batch [0-9]*: loss' $dir/emulated/results.json; ok $? "no real size was compared"
     grep -q 'with --graph [0-9.]* ms per step, .*: the same bits' $dir/emulated/results.json
     ok $? "no graph was compared: $(grep '"train"' $dir/emulated/results.json | cut -c 1-400)"
-else echo "skipped: 13 checks of dev/gpu_run.sh, no CUDA headers in $CUDA/include (set CUDA=)"; fi
+else echo "skipped: 14 checks of dev/gpu_run.sh, no CUDA headers in $CUDA/include (set CUDA=)"; fi
 
 # the table of docs/gpu.md is what dev/gpu/predict.py prints today
 if command -v python3 > /dev/null; then
