@@ -7,10 +7,10 @@ head on one sequence, rows are queries, 1 <= k <= T.
     Sink_k      mean over sequences, layers, heads of [alpha_k > eps]: threshold first, then
                 average; eps 0.3, T 64
     proxy       the same for |w_ij| / sum_j |w_ij|: for operations whose rows do not sum to 1
-    star        the extra key or the sink token: the map is then (T+1) x (T+1), row and
-                column 0 are the star's; the query row of an extra key is one-hot on itself.
+    extra       the extra key or the sink token: the map is then (T+1) x (T+1), row and
+                column 0 are its own; the query row of an extra key is one-hot on itself.
                 A column that no output depends on (column_has_no_effect) does not count
-    mass        mean over queries of sum_j A_ij over the tokens (the star left out)
+    mass        mean over queries of sum_j A_ij over the tokens (the extra column left out)
     entropy     mean over queries of -sum_j P_ij ln P_ij, P the proxy over all columns
     norms       l2 norms of hidden states, keys, values: the first token's and the others' mean
     max, median of the entries |h| of a sequence: the largest over the sequences, the mean
@@ -57,7 +57,7 @@ enum HeadMetric {
 };
 
 struct HeadMetrics {
-    float alpha[METRIC_K + 1]; // [0] is the star, [k] token k
+    float alpha[METRIC_K + 1]; // [0] is the extra column, [k] token k
     float proxy[METRIC_K + 1];
     #define X(field, ...) float field;
     HEAD_METRICS(X)
@@ -78,7 +78,7 @@ template <class A> bool attn_sums_to_one(float alpha) { return A::Z == Z_SUM && 
 
 namespace ref {
 // The sums behind HeadMetrics. Each query t adds a row of weights: T tokens, then the extra key.
-// The star is the extra key, or the sink token (skip is then 1).
+// Without an extra key, the sink token is the extra column (skip is then 1).
 struct HeadSums {
     double alpha[METRIC_K + 1] = {};
     double proxy[METRIC_K + 1] = {};
@@ -103,14 +103,14 @@ struct HeadSums {
         if (is_first) { gate_first = mean; }
     }
 
-    // Adds query t by its row's weights of tokens 1.. (METRIC_K of them) and of the star, the sum
-    // of all |w|, that of w over the tokens, and the row's entropy
+    // Adds query t by its row's weights of tokens 1.. (METRIC_K of them) and of the extra column,
+    // the sum of all |w|, that of w over the tokens, and the row's entropy
     template <class W>
-    void add_row(const W* token, double star, int t, int skip, double sum_abs, double sum,
+    void add_row(const W* token, double extra, int t, int skip, double sum_abs, double sum,
                  double h) {
         const double inv = sum_abs > 0 ? 1 / sum_abs : 0;
-        alpha[0] += star;
-        proxy[0] += fabs(star) * inv;
+        alpha[0] += extra;
+        proxy[0] += fabs(extra) * inv;
         if (t < skip) { return; } // the sink token's own query does not count
         const int i = t - skip + 1; // query i counts for tokens k <= i only, also with a prefix
         for (int k = 1; k <= std::min<int>(METRIC_K, i); k++) {
@@ -136,15 +136,15 @@ struct HeadSums {
             const double P = fabs(w[j]) / sum_abs;
             if (P > 0) { p_log_p += P * log(P); }
         }
-        const double star = skip ? w[0] : w[T];
-        add_row(&w[skip], star, t, skip, sum_abs, sum, -p_log_p);
+        const double extra = skip ? w[0] : w[T];
+        add_row(&w[skip], extra, t, skip, sum_abs, sum, -p_log_p);
     }
 
-    // Returns means over the queries of `tokens` tokens. own: what the star's own query row gives
-    // it, if there is such a row
-    HeadMetrics means(int tokens, bool has_star, int own) const {
+    // Returns means over the queries of `tokens` tokens. own: what the extra column's own query
+    // row gives it, if there is such a row
+    HeadMetrics means(int tokens, bool has_extra, int own) const {
         HeadMetrics o = {};
-        if (has_star) {
+        if (has_extra) {
             const double queries = tokens + 1;
             o.alpha[0] = (alpha[0] + own) / queries;
             o.proxy[0] = (proxy[0] + own) / queries;
@@ -259,7 +259,7 @@ struct Metrics {
     int NH = 0;
     std::vector<int> layers;         // which layers have attention, (L)
     bool sums_to_one = true;
-    bool has_star = false;
+    bool has_extra = false;
     bool has_gate = false;
     double loss = 0;                 // mean over the probe sequences
     std::vector<HeadMetrics> heads;  // (n, L, NH)
@@ -301,7 +301,7 @@ double share_above(const std::vector<HeadMetrics>& heads, double eps, Get get) {
     return hits / heads.size();
 }
 
-// Returns Sink_k^eps; k = 0 is the star.
+// Returns Sink_k^eps; k = 0 is the extra column.
 inline double sink_rate(const std::vector<HeadMetrics>& heads, int k, double eps, bool proxy) {
     if (proxy) { return share_above(heads, eps, [=](auto& head) { return head.proxy[k]; }); }
     return share_above(heads, eps, [=](auto& head) { return head.alpha[k]; });

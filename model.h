@@ -306,7 +306,7 @@ inline AttnShape attn_shape_span(const Model* m, int l, const Span& span) {
 // Returns k* of the extra key, or its logit z (BIAS=logit); NULL is zero.
 inline const real* extra_k(const Model* m, int l) {
     const auto& w = layer_weights(m, l);
-    return m->sizes.bias.column == LOGIT_COLUMN ? w.zstar : w.kstar;
+    return m->sizes.bias.column == LOGIT_COLUMN ? w.logit : w.kstar;
 }
 
 // Returns v*, the value of the extra key; NULL is zero.

@@ -415,7 +415,7 @@ template <class Bi, class P> struct HeadRows {
         g = h / (s.NH / s.KV);
         qkv = row_of(all, (long)b * s.T, attn_row(s));
         extra.k = attn_column<Bi>(column.k, s, h);
-        extra.v = attn_star(column.v, s, g);
+        extra.v = attn_extra(column.v, s, g);
     }
 
     // Returns q of token t, (HS).
@@ -628,11 +628,11 @@ inline void heads_forward(real* out, const real* att, const real* vstar, bool su
     const long N = row_count(s);
     const long W = q_width(s);
     const long OC = heads_width(sum, s);
-    const long star_width = heads_width(s.bias_shared, s);
+    const long extra_width = heads_width(s.bias_shared, s);
     zero(out, N * OC);
     for (long i = 0; i < N * W; i++) {
         real* row = row_of(out, i / W, OC);
-        row[i % OC] += att[i] + or_zero(vstar, i % star_width);
+        row[i % OC] += att[i] + or_zero(vstar, i % extra_width);
     }
 }
 
@@ -642,11 +642,11 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
     const long N = row_count(s);
     const long W = q_width(s);
     const long OC = heads_width(sum, s);
-    const long star_width = heads_width(s.bias_shared, s);
+    const long extra_width = heads_width(s.bias_shared, s);
     for (long i = 0; i < N * W; i++) {
         const real* row = row_of(dout, i / W, OC);
         datt[i] = row[i % OC];
-        if (dvstar) { dvstar[i % star_width] += datt[i]; }
+        if (dvstar) { dvstar[i % extra_width] += datt[i]; }
     }
 }
 

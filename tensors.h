@@ -28,11 +28,11 @@ enum Purpose {
 #define GATING(rows, cols) rows, cols, LINEAR(cols), FOR_GATE
 #define NORM_WEIGHT(n) VECTOR, n, ONES, FOR_NORM
 #define BIAS_OF(n) VECTOR, n, ZEROS, FOR_BIAS
-#define STAR(rows, cols, purpose) rows, cols, NORMAL(0.02), purpose
+#define EXTRA(rows, cols, purpose) rows, cols, NORMAL(0.02), purpose
 #define PARAMS(HEAD, LAYER, TAIL) \
     HEAD(wte,    "model.embed_tokens.weight",        true,                                   V, C, LINEAR(C), FOR_TABLE) \
     HEAD(wpe,    "model.embed_positions.weight",     pe.learnable,                           T + bias.token, C, LINEAR(C), FOR_POSITIONS) \
-    HEAD(sink,   "model.sink_token",                 bias.token,                             STAR(VECTOR, C, FOR_TOKEN)) \
+    HEAD(sink,   "model.sink_token",                 bias.token,                             EXTRA(VECTOR, C, FOR_TOKEN)) \
     HEAD(lnew,   "model.embed_norm.weight",          arch.norm_embed,                        NORM_WEIGHT(C)) \
     HEAD(lneb,   "model.embed_norm.bias",            arch.norm_embed && norm_bias,           BIAS_OF(C)) \
     LAYER(ln1w,  "input_layernorm.weight",           norm.in,                                NORM_WEIGHT(C)) \
@@ -45,9 +45,9 @@ enum Purpose {
     LAYER(vb,    "self_attn.v_proj.bias",            arch.qkv_bias,                          BIAS_OF(kv_width)) \
     LAYER(qnw,   "self_attn.q_norm.weight",          qk_norm,                                NORM_WEIGHT(arch.qk_norm == QKNORM_all ? q_width : HS)) \
     LAYER(knw,   "self_attn.k_norm.weight",          qk_norm, NORM_WEIGHT(arch.qk_norm == QKNORM_all ? kv_width : HS)) \
-    LAYER(zstar, "self_attn.sinks",                  bias.column == LOGIT_COLUMN && bias.learn_k && is_biased(arch, l), VECTOR, NH, ZEROS, FOR_LOGIT) \
-    LAYER(kstar, "self_attn.k_star",                 bias.column == KEY_COLUMN && bias.learn_k && is_biased(arch, l), STAR(bias_rows(arch), HS, FOR_KEY)) \
-    LAYER(vstar, "self_attn.v_star",                 (bias.learn_v || bias.add_v) && is_biased(arch, l), STAR(bias_rows(arch), HS, FOR_VALUE)) \
+    LAYER(logit, "self_attn.sinks",                  bias.column == LOGIT_COLUMN && bias.learn_k && is_biased(arch, l), VECTOR, NH, ZEROS, FOR_LOGIT) \
+    LAYER(kstar, "self_attn.k_star",                 bias.column == KEY_COLUMN && bias.learn_k && is_biased(arch, l), EXTRA(bias_rows(arch), HS, FOR_KEY)) \
+    LAYER(vstar, "self_attn.v_star",                 (bias.learn_v || bias.add_v) && is_biased(arch, l), EXTRA(bias_rows(arch), HS, FOR_VALUE)) \
     LAYER(phi1w, "self_attn.phi_fc1.weight",         phi,                                    MATRIX(HS, HS)) \
     LAYER(phi2w, "self_attn.phi_fc2.weight",         phi,                                    MATRIX(HS, HS)) \
     LAYER(gw,    "self_attn.gate_proj.weight",       gate.reads,                             GATING(gate_width, C)) \

@@ -429,7 +429,7 @@ static void attend_forward(Model* m, int l) {
 static void attend_backward(Model* m, int l) {
     const BiasRow& bias = m->sizes.bias;
     const auto& g = layer_grads(m, l);
-    const ExtraKey<acc> dextra = { bias.column == LOGIT_COLUMN ? g.zstar : g.kstar,
+    const ExtraKey<acc> dextra = { bias.column == LOGIT_COLUMN ? g.logit : g.kstar,
                                   bias.learn_v ? g.vstar : NULL };
     const acc* rope = rotates_in_attention(m) ? layer_rope(m, l) : NULL;
     const AttnResult<real, acc> result = { act_att(m, l), act_stat(m, l) };

@@ -110,13 +110,13 @@ struct EvalHead : ref::Head<Attn, Bias, Pe>, LayerLeft {
 
     // Returns the score of query t, which is nearer by so many positions, and key j.
     acc score_still(int t, int j, int by) const {
-        const bool star = j == s.T;
-        const bool learned = star && Bias::column == KEY_COLUMN;
+        const bool extra = j == s.T;
+        const bool learned = extra && Bias::column == KEY_COLUMN;
         if (!by || (j >= stream.n && !learned)) {
             return score(t, j);
         }
         acc bias = 0;
-        if (!star) {
+        if (!extra) {
             const float slope = pe_slope<Pe>(s, h);
             bias = attn_bias<Attn, Pe, acc>(s, t - by - j, slope);
         }
@@ -246,12 +246,12 @@ struct EvalAttention : LayerLeft {
           column(Bias::column && !s.plain && !column_has_no_effect(m->arch)) {
         const Arch& c = m->arch;
         const size_t N = rows(m);
-        const size_t stars = (size_t)bias_rows(c) * c.HS;
+        const size_t width = (size_t)bias_rows(c) * c.HS;
         const bool logit = m->sizes.bias.column == LOGIT_COLUMN;
 
         qkv = host_read(act_qkv(m, l), N * m->sizes.qkv_width);
-        k_star = host_read(extra_k(m, l), logit ? c.NH : stars);
-        v_star = host_read(extra_v(m, l), stars);
+        k_star = host_read(extra_k(m, l), logit ? c.NH : width);
+        v_star = host_read(extra_v(m, l), width);
 
         att.resize(N * s.NH * s.HS);
         stat.resize(N * s.NH * 2);

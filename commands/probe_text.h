@@ -74,10 +74,10 @@ inline std::string sink_sentence(const Metrics& r, double eps) {
     const char* of = proxy ? "the row's weights" : "the attention";
     std::string text = "  in " + sink + "% of all (head, sequence) pairs, ";
     text += strf("token 1 gets more than %g of %s", eps, of);
-    if (r.has_star) {
+    if (r.has_extra) {
         const char* name = r.h_star.empty() ? "the extra key" : "the sink token";
-        const std::string star = of_hundred(sink_rate(r, 0, eps, proxy));
-        text += strf("; %s does in ", name) + star + "%";
+        const std::string extra = of_hundred(sink_rate(r, 0, eps, proxy));
+        text += strf("; %s does in ", name) + extra + "%";
     }
     return text + "\n";
 }

@@ -58,17 +58,17 @@ HD int attn_row(AttnShape s) { return (s.NH + 2 * s.KV) * s.HS; }
 HD int qk_width(AttnShape s) { return (s.NH + s.KV) * s.HS; }
 
 // Returns the learned key or value of key/value head g, or its gradient; NULL where there is none.
-template <class P> HD P* attn_star(P* star, AttnShape s, int g) {
-    if (!star || s.bias_shared) { return star; }
-    return star + g * s.HS;
+template <class P> HD P* attn_extra(P* extra, AttnShape s, int g) {
+    if (!extra || s.bias_shared) { return extra; }
+    return extra + g * s.HS;
 }
 
 // Returns the parameter behind the extra key's score for query head h: its z, or the k* of its
 // key/value head; or that parameter's gradient.
-template <class Bi, class P> HD P* attn_column(P* star, AttnShape s, int h) {
-    if (Bi::column != LOGIT_COLUMN) { return attn_star(star, s, h / (s.NH / s.KV)); }
-    if (!star || s.bias_shared) { return star; }
-    return star + h;
+template <class Bi, class P> HD P* attn_column(P* extra, AttnShape s, int h) {
+    if (Bi::column != LOGIT_COLUMN) { return attn_extra(extra, s, h / (s.NH / s.KV)); }
+    if (!extra || s.bias_shared) { return extra; }
+    return extra + h;
 }
 
 // Tells whether query t sees key j.

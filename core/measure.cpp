@@ -130,8 +130,8 @@ static void add_stream(Metrics* out, const Model* m, const Measured& r) {
     for (int l = 0; l <= sizes.L; l++) {
         for (int b = 0; b < m->B; b++) {
             const acc* size = r.sizes[l] + b * 2;
-            const acc star = r.h[l][b * m->T];   // position 0
-            if (sink_rows(m)) { out->h_star[l] += star / out->n; }
+            const acc first = r.h[l][b * m->T];   // position 0
+            if (sink_rows(m)) { out->h_star[l] += first / out->n; }
             out->h_max[l] = std::max<double>(out->h_max[l], size[0]);
             out->h_median[l] += (double)size[1] / out->n;
         }
@@ -173,7 +173,7 @@ static Metrics metrics_new(const Model* m, int n, int T) {
     r.NH = sizes.NH;
     r.L = r.layers.size();
     r.sums_to_one = attn_sums_to_one<Attn>(m->arch.attn_alpha);
-    r.has_star = (Bias::column && !column_has_no_effect(m->arch)) || sink_rows(m);
+    r.has_extra = (Bias::column && !column_has_no_effect(m->arch)) || sink_rows(m);
     r.has_gate = sizes.gates_output;
     r.heads.resize((size_t)n * r.L * r.NH);
     r.h_max.resize(sizes.L + 1);

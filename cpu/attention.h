@@ -516,9 +516,9 @@ struct ExtraSums {
             const long row = (long)bg * s.HS;
             const int g = bg % s.KV;
             if (Bi::column == KEY_COLUMN) {
-                add_times(attn_star(dextra.k, s, g), 1, &key[row], s.k_dims);
+                add_times(attn_extra(dextra.k, s, g), 1, &key[row], s.k_dims);
             }
-            add_times(attn_star(dextra.v, s, g), 1, &value[row], s.HS);
+            add_times(attn_extra(dextra.v, s, g), 1, &value[row], s.HS);
         }
         if (Bi::column != LOGIT_COLUMN) { return; }
         for (int bh = 0; bh < s.B * s.NH; bh++) {

@@ -59,7 +59,7 @@ template <class A> void row_weights(RowSums* sums, acc* x, const acc* stat) {
 struct QueryRow {
     RowSums sums;
     acc first[METRIC_K + 1] = {};
-    acc star = 0;
+    acc extra = 0;
 };
 
 // One head of one sequence, as the metrics read it.
@@ -73,12 +73,12 @@ template <class Bi> struct HeadMeasured {
 
 // Adds the extra key of query t.
 template <class A, class Bi>
-void row_star(QueryRow* row, const HeadMeasured<Bi>& head, int t) {
+void row_extra(QueryRow* row, const HeadMeasured<Bi>& head, int t) {
     if (Bi::column == NO_COLUMN) { return; }
     const acc* st = head.stat + 2 * t;
     const acc score = extra_score<A, Bi>(head.x.q(t), head.x.extra.k, head.x.s);
-    row->star = attn_weight<A>(score, st[0], st[1]);
-    const acc size = fabs(row->star);
+    row->extra = attn_weight<A>(score, st[0], st[1]);
+    const acc size = fabs(row->extra);
     row->sums.magnitude += size;
     if (size != 0) { row->sums.w_log_w += size * log(size); }
 }
@@ -129,7 +129,7 @@ void add_query(ref::HeadSums* sums, const QueryRow& row, const HeadMeasured<Bi>&
     double entropy = 0;
     if (all > 0) { entropy = log(all) - row.sums.w_log_w / all; }
     const acc w_skipped = skip ? first[0] : acc(0);
-    const acc w_star = skip ? w_skipped : row.star;
+    const acc w_star = skip ? w_skipped : row.extra;
     sums->add_row(first + skip, w_star, t, skip, all, row.sums.tokens - w_skipped, entropy);
     if (!head.gate || t < skip) { return; }
     const long width = head.x.s.NH * head.gate_width;
@@ -151,7 +151,7 @@ HeadMetrics head_metrics(const HeadMeasured<Bi>& head, int skip) {
         for (int r = 0; r < M; r++) {
             const int t = t0 + r;
             const acc* st = head.stat + 2 * t;
-            row_star<A>(&rows[r], head, t);
+            row_extra<A>(&rows[r], head, t);
             if (head.kept) { row_from_kept<A>(&rows[r], head.kept[t], st); }
         }
         if (!head.kept) { rows_by_tiles<A, Pe>(rows, head, tiles, k, t0, M); }

@@ -365,14 +365,14 @@ inline void gate_backward(real* datt, real* dgate, const real* dout, const real*
 inline void heads_forward(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
     const int HS = s.HS;
     const int out_width = sum ? HS : s.NH * HS;
-    const int vstar_step = s.bias_shared ? 0 : HS;      // from head to head
+    const int v_step = s.bias_shared ? 0 : HS;      // from head to head
     #pragma omp parallel for
     for (int bt = 0; bt < s.B * s.T; bt++) {
         real* o = out + (long)bt * out_width;
         const real* a = att + (long)bt * s.NH * HS;
         const auto y = [=](int h, int i) {
             acc v = 0;
-            if (vstar) { v = vstar[h * vstar_step + i]; }
+            if (vstar) { v = vstar[h * v_step + i]; }
             return a[h * HS + i] + v;
         };
         if (sum) {
@@ -398,7 +398,7 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
     const int N = s.B * s.T;
     const int out_width = sum ? HS : s.NH * HS;
     const int out_step = sum ? 0 : HS;                  // from head to head
-    const int vstar_step = s.bias_shared ? 0 : HS;
+    const int v_step = s.bias_shared ? 0 : HS;
     const auto datt_at = [=](int bt, int h) {
         const long head = (long)bt * s.NH + h;
         return datt + head * HS;
@@ -413,7 +413,7 @@ inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, 
     }
     if (!dvstar) { return; }
     for (int h = 0; h < s.NH; h++) {    // serial: with --bias-share heads all heads add to one row
-        acc* dv = dvstar + h * vstar_step;
+        acc* dv = dvstar + h * v_step;
         for (int bt = 0; bt < N; bt++) { add_times(dv, 1, datt_at(bt, h), HS); }
     }
 }

@@ -77,9 +77,9 @@ void attention_dqkv_tensor(bf16* dqkv, const bf16* dout, RowStats r, const AttnI
 
 // rope_table: to turn q and k, whole heads, with first, in place, or NULL
 template <class A, class Bi, class Pe>
-void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> star,
+void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> extra,
                        const acc* rope_table, AttnShape s) {
-    const AttnInputs in = { qkv, star, s };
+    const AttnInputs in = { qkv, extra, s };
     const bool tensor = on_tensor_cores(s, { out, qkv, rope_table });
     if (!tensor) {
         if (rope_table) { rope(qkv, rope_table, +1, s); }
@@ -95,10 +95,10 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> sta
 // Computes dqkv and the gradients of the extra key. rope_table: to turn dq and dk back with, or
 // NULL.
 template <class A, class Bi, class Pe>
-void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
-                        AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> star,
+void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
+                        AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> extra,
                         const acc* rope_table, AttnShape s) {
-    const AttnInputs in = { qkv, star, s };
+    const AttnInputs in = { qkv, extra, s };
     const bool mma = on_tensor_cores(s, { dqkv, dout, qkv, rope_table });
     // One piece of memory holds, in this order: cells of ds, rows, panels, the extra key's
     // numbers of each row, and its partial sums.
@@ -106,14 +106,14 @@ void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
     const long rows = query_count(s);
     const long all_rows = rows_all(s);
     const long panels = mma ? 0 : panel_scores(s) + 2 * panel_sums(s);
-    const long stars = column ? 2 * rows + 2 * star_parts(s) * s.KV * s.HS : 0;
+    const long extra_floats = column ? 2 * rows + 2 * extra_parts(s) * s.KV * s.HS : 0;
     const size_t ds = mma ? ds_bytes(s) : 0;
-    const long floats = 2 * all_rows + panels + stars;
+    const long floats = 2 * all_rows + panels + extra_floats;
     bf16* cells = (bf16*)device_scratch(ds + floats * sizeof(float));
     float* row = (float*)((char*)cells + ds);
     float* panel = row + 2 * all_rows;
-    float* star_memory = panel + panels;
-    const RowStats r = rows_in(row, star_memory, s);
+    float* extra_memory = panel + panels;
+    const RowStats r = rows_in(row, extra_memory, s);
     attention_rows<A, Bi>(r, dout, result, in, mma && wide(s.HS, { result.out }));
     if (!mma) { attention_dqkv_panels<A, Bi, Pe>(dqkv, dout, result.stat, r, in, panel); }
     // in the kernels a whole head rope_table
@@ -128,7 +128,7 @@ void attention_backward(real* dqkv, ExtraKey<acc> dstar, const real* dout,
     }
     if (turn_last) { attention_turn_back(dqkv, rope_table, s); }
     if (column) {
-        attention_star_backward(Bi::column, dstar, star_memory + 2 * rows, dout, r, in);
+        attention_extra_backward(Bi::column, dextra, extra_memory + 2 * rows, dout, r, in);
     }
 }
 } // namespace cuda

@@ -105,8 +105,8 @@ struct DqkInputs {
 
 template <class Bi>
 DqkInputs dqk_inputs(const AttnInputs& in, const RowStats& r, const acc* rope_table) {
-    const bool column = Bi::column == KEY_COLUMN && in.star.k;
-    return { (const bf16*)in.qkv, column ? (const bf16*)in.star.k : NULL,
+    const bool column = Bi::column == KEY_COLUMN && in.extra.k;
+    return { (const bf16*)in.qkv, column ? (const bf16*)in.extra.k : NULL,
              column ? r.ds_star : NULL, rope_table, in.s };
 }
 
@@ -162,13 +162,13 @@ DEVICE void dq_start(Sums<MT, HS>& d, const DqkInputs& in, int g, long row, cons
     UNROLL(r, 2 * MT) {
         const int t = min(lane_row + 8 * r, s.T - 1);
         // before this loop it would make the main loop a tenth longer
-        const bf16* ks = attn_star(in.kstar, s, g);
-        const float star = ks ? in.ds_star[row + t] : 0.0f;
+        const bf16* ks = attn_extra(in.kstar, s, g);
+        const float ds = ks ? in.ds_star[row + t] : 0.0f;
         const long row_t = (long)t * attn_row(s);
         UNROLL(i, HS / 4) {
             float& sum = element(d, r, i);
             const int at = column + columns_on(i);
-            sum = ks ? star * (float)ks[at] : 0.0f;
+            sum = ks ? ds * (float)ks[at] : 0.0f;
             if (before) { sum = before[row_t + at]; }
         }
     }

@@ -12,21 +12,21 @@ namespace cuda {
 // ----------------------------------------------------------------------------
 // The extra key.
 
-// Sums scale ds* q and A* do over STAR_ROWS queries of a head, for dk* and dv*:
+// Sums scale ds* q and A* do over EXTRA_ROWS queries of a head, for dk* and dv*:
 // part_k, part_v (B NH / KV, blocks of a head, KV, HS).
-enum { STAR_THREADS = 128 };
-__global__ void __launch_bounds__(STAR_THREADS)
-    attention_dstar_kernel(float* part_k, float* part_v, const real* dout, RowStats r,
+enum { EXTRA_THREADS = 128 };
+__global__ void __launch_bounds__(EXTRA_THREADS)
+    attention_dextra_kernel(float* part_k, float* part_v, const real* dout, RowStats r,
                            const real* qkv, AttnShape s) {
     const int G = group_size(s);
     const int b = blockIdx.x / s.NH;
     const int h = blockIdx.x % s.NH;
-    const int t0 = blockIdx.y * STAR_ROWS;
-    const int t1 = min(s.T, t0 + STAR_ROWS);
+    const int t0 = blockIdx.y * EXTRA_ROWS;
+    const int t1 = min(s.T, t0 + EXTRA_ROWS);
     const long group = (long)b * G + h % G;
     const long block = group * gridDim.y + blockIdx.y;
     const long part = (block * s.KV + kv_head(s, h)) * s.HS;
-    FOR_STRIDE(c, threadIdx.x, s.HS, STAR_THREADS) {
+    FOR_STRIDE(c, threadIdx.x, s.HS, EXTRA_THREADS) {
         float dk = 0, dv = 0;
         for (int t = t0; t < t1; t++) {
             const long row = row_at(s, b, h, t);
@@ -41,41 +41,41 @@ __global__ void __launch_bounds__(STAR_THREADS)
 }
 
 // Adds the sums of ds* over all queries to dz (NH or 1), a block for each.
-__global__ void __launch_bounds__(STAR_THREADS)
+__global__ void __launch_bounds__(EXTRA_THREADS)
     attention_dlogit_kernel(acc* dz, RowStats r, AttnShape s) {
     const int heads = s.bias_shared ? s.NH : 1;
     float sum = 0;
     for (int b = 0; b < s.B; b++) {
         const float* ds = r.ds_star + row_at(s, b, blockIdx.x, 0);
-        FOR_STRIDE(i, threadIdx.x, heads * s.T, STAR_THREADS) { sum += ds[i]; }
+        FOR_STRIDE(i, threadIdx.x, heads * s.T, EXTRA_THREADS) { sum += ds[i]; }
     }
-    sum = block_sum<STAR_THREADS>(sum);
+    sum = block_sum<EXTRA_THREADS>(sum);
     if (threadIdx.x == 0) { dz[blockIdx.x] += sum; }
 }
 
-void attention_star_backward(Column column, ExtraKey<acc> dstar, float* part, const real* dout,
+void attention_extra_backward(Column column, ExtraKey<acc> dextra, float* part, const real* dout,
                              RowStats r, const AttnInputs& in) {
     const AttnShape& s = in.s;
-    const int blocks = CEIL_DIV(s.T, STAR_ROWS);
-    long rows = star_parts(s);
+    const int blocks = CEIL_DIV(s.T, EXTRA_ROWS);
+    long rows = extra_parts(s);
     int columns = s.KV * s.HS;
     float* part_k = part;
     float* part_v = part + rows * columns;
-    if (column != LOGIT_COLUMN || dstar.v) {
-        LAUNCH(attention_dstar_kernel, dim3(s.B * s.NH, blocks), dim3(STAR_THREADS), 0, part_k,
+    if (column != LOGIT_COLUMN || dextra.v) {
+        LAUNCH(attention_dextra_kernel, dim3(s.B * s.NH, blocks), dim3(EXTRA_THREADS), 0, part_k,
                part_v, dout, r, in.qkv, s);
     }
     if (s.bias_shared) {   // the same floats, read as (parts KV, HS)
         rows *= s.KV;
         columns = s.HS;
     }
-    if (column == LOGIT_COLUMN && dstar.k) {
+    if (column == LOGIT_COLUMN && dextra.k) {
         const int logits = s.bias_shared ? 1 : s.NH;
-        LAUNCH(attention_dlogit_kernel, dim3(logits), dim3(STAR_THREADS), 0, dstar.k, r, s);
-    } else if (dstar.k) {
-        column_sum_part(dstar.k, part_k, rows, columns, s.HS, s.k_dims);
+        LAUNCH(attention_dlogit_kernel, dim3(logits), dim3(EXTRA_THREADS), 0, dextra.k, r, s);
+    } else if (dextra.k) {
+        column_sum_part(dextra.k, part_k, rows, columns, s.HS, s.k_dims);
     }
-    if (dstar.v) { column_sum(dstar.v, part_v, rows, columns, columns); }
+    if (dextra.v) { column_sum(dextra.v, part_v, rows, columns, columns); }
 }
 
 // ----------------------------------------------------------------------------

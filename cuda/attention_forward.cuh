@@ -29,11 +29,11 @@ template <int HS, int MT> struct OnlineRows {
 };
 
 // The extra key of a query head: its key or its logit, and its value; NULL for 0.
-struct OnlineStar { const bf16 *key, *value; };
+struct ExtraColumn { const bf16 *key, *value; };
 
 // Returns the score of the extra key for the query q, whose channels the lanes of a row share.
 template <class A, class Bi, int HS>
-DEVICE float online_star(const bf16* q, const bf16* key, const AttnShape& s) {
+DEVICE float column_score(const bf16* q, const bf16* key, const AttnShape& s) {
     if (Bi::column == LOGIT_COLUMN) { return (float)*key; }
     if (!key) { return 0; }
     float dot = 0;
@@ -43,7 +43,7 @@ DEVICE float online_star(const bf16* q, const bf16* key, const AttnShape& s) {
 
 // Starts the rows from the extra key, or from nothing. q: the head's first query.
 template <class A, class Bi, class Pe, int HS, int MT>
-DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, OnlineStar star,
+DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, ExtraColumn extra,
                          const TileScore<A, Pe>& score, int lane_row, const AttnShape& s) {
     constexpr bool column = Bi::column != NO_COLUMN;
     UNROLL(r, 2 * MT) {
@@ -51,19 +51,19 @@ DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, OnlineStar star,
         float w_star = 0;
         if (column) {
             const int t = min(lane_row + 8 * r, s.T - 1);
-            const float s_star = online_star<A, Bi, HS>(q + (long)t * attn_row(s), star.key, s);
+            const float s_star = column_score<A, Bi, HS>(q + (long)t * attn_row(s), extra.key, s);
             m = max_(m, s_star);
             w_star = attn_term<A>(s_star, m);
         }
         const bool counts_it = column && lane_column() == 0;     // one of the row's four lanes
         x.m[r] = fmaxf(m * LOG2_E, -FLT_MAX);                    // finite, so that x.m - x.m is 0
         x.l[r] = counts_it ? attn_mass<A>(w_star, s.p) : 0.0f;
-        const bool value = column && star.value;
+        const bool value = column && extra.value;
         const float share = attn_share<A>(w_star);
         UNROLL(n, HS / 8) {
             for (int e = 0; e < 2; e++) {
                 const int at = 8 * n + lane_column() + e;
-                element(x.o, r, 2 * n + e) = value ? share * (float)star.value[at] : 0.0f;
+                element(x.o, r, 2 * n + e) = value ? share * (float)extra.value[at] : 0.0f;
             }
         }
     }
@@ -188,8 +188,8 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     const LeftRows<HS, MT> queries(sq + place.row0 * HS, by_column);
     const TileScore<A, Pe> score(h, s);
     const int end = min(s.T, max(t0 + BQ, s.prefix));
-    const OnlineStar star = { attn_column<Bi>((const bf16*)in.star.k, s, h),
-                              attn_star((const bf16*)in.star.v, s, g) };
+    const ExtraColumn extra = { attn_column<Bi>((const bf16*)in.extra.k, s, h),
+                                attn_extra((const bf16*)in.extra.v, s, g) };
     // opaque() makes the compiler compute these again in and after the loop, so that the products
     // get the registers.
     auto load = [&](int buf, int j0) {
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     };
 
     OnlineRows<HS, MT> x; // before the loads, which saves twenty registers
-    online_start<A, Bi>(x, q, star, score, t0 + place.row0 + lane_group(), s);
+    online_start<A, Bi>(x, q, extra, score, t0 + place.row0 + lane_group(), s);
     tile_load<HS, BQ>(sq, q, W, t0, s.T);
     int j0 = next_keys(s, t0, BQ, 0, end, BK);
     load(0, j0);

@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     float top = attn_initial_max<A, float>();
     if (Bi::column) {
         const real* q = query_at(in.qkv, s, b, t, x.h);
-        s_star = star_score<A, Bi>(q, in.star.k, x.h, s);
+        s_star = extra_score<A, Bi>(q, in.extra.k, x.h, s);
         top = max_(top, s_star);
     }
     if (A::exp_family) {
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
 
     real* w_t = w + (long)n * x.ld;
     FOR_LANES(j, x.keys()) { w_t[j] = real(attn_weight<A>(score(j), st[0], st[1])); }
-    const real* vs = attn_star(in.star.v, s, kv_head(s, x.h));
+    const real* vs = attn_extra(in.extra.v, s, kv_head(s, x.h));
     if (!Bi::column || !vs) { return; }
     const float w_star = attn_weight<A>(s_star, st[0], st[1]);
     real* out_t = out + out_at(s, b, t, x.h);
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
 template <class A, class Bi, class Pe>
 void attention_forward_panels(real* out, acc* stat, const AttnInputs& in) {
     const AttnShape& s = in.s;
-    const bool add = Bi::column && in.star.v;
+    const bool add = Bi::column && in.extra.v;
     const long size = panel_most(s).floats();
     float* dots = (float*)device_scratch(size * (sizeof(float) + sizeof(real)));
     real* w = (real*)(dots + size);
@@ -278,7 +278,7 @@ void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowSta
                            const AttnInputs& in, float* scratch) {
     const AttnShape& s = in.s;
     const int G = group_size(s);
-    const bool add = Bi::column == KEY_COLUMN && in.star.k;
+    const bool add = Bi::column == KEY_COLUMN && in.extra.k;
     const PanelMemory memory = panel_memory(scratch, s);
     for (int b = 0, count; b < s.B; b += count) {
         count = panel_at(s, b, 0, 0).count;
@@ -294,7 +294,7 @@ void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowSta
                     panel_dots(memory.dots, q, k, x, s);
                     panel_dots(memory.dw, d, v, x, s);
                     LAUNCH_WARPS((attention_panel_backward_kernel<A, Bi, Pe>),
-                                 x.count * x.queries(), memory, dqkv, stat, r, in.star.k, x, s);
+                                 x.count * x.queries(), memory, dqkv, stat, r, in.extra.k, x, s);
                     panel_rows(dq, add, memory.ds, k, x, s);
                     panel_columns(memory.dk, memory.ds, q, x, s);
                     panel_columns(memory.dv, memory.w, d, x, s);

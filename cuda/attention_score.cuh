@@ -17,7 +17,7 @@ namespace cuda {
 // What attention is computed from.
 struct AttnInputs {
     const real* qkv;       // (B, T, NH + 2 KV, HS)
-    ExtraKey<const real> star;
+    ExtraKey<const real> extra;
     AttnShape s;
 };
 
@@ -110,10 +110,10 @@ DEVICE float warp_dot(const real* a, const real* b, int HS) { return lanes_dot<3
 
 // Returns the score of the extra key for query q of head h, in every lane of a warp.
 template <class A, class Bi>
-DEVICE float star_score(const real* q, const real* kstar, int h, const AttnShape& s) {
-    const real* star = attn_column<Bi>(kstar, s, h);
-    if (Bi::column == LOGIT_COLUMN) { return *star; }
-    return attn_capped<A>(warp_dot(q, star, s.HS) * (float)s.scale, s.cap);
+DEVICE float extra_score(const real* q, const real* kstar, int h, const AttnShape& s) {
+    const real* extra = attn_column<Bi>(kstar, s, h);
+    if (Bi::column == LOGIT_COLUMN) { return *extra; }
+    return attn_capped<A>(warp_dot(q, extra, s.HS) * (float)s.scale, s.cap);
 }
 
 // ----------------------------------------------------------------------------
@@ -148,9 +148,9 @@ inline long rows_all(const AttnShape& s) {
     return (long)s.B * s.NH * rows_padded(s.T) + ROW_PAD;
 }
 
-// Lays out the rows: `row` has room for 2 rows_all floats, `star` for 2 of each query.
-inline RowStats rows_in(float* row, float* star, const AttnShape& s) {
-    return { row, star, star + query_count(s), rows_padded(s.T) };
+// Lays out the rows: `row` has room for 2 rows_all floats, `extra` for 2 of each query.
+inline RowStats rows_in(float* row, float* extra, const AttnShape& s) {
+    return { row, extra, extra + query_count(s), rows_padded(s.T) };
 }
 
 // Returns the row of query t. bh: its head, counted through all sequences.
@@ -166,13 +166,13 @@ DEVICE void row_stat_store(const RowStats& r, long at, float norm, float delta) 
 
 // Writes what the backward pass needs of the extra key, of one query.
 template <class A, class Bi>
-DEVICE void row_star(const RowStats& r, const real* dout, Vec<float, 2> st, float delta, int b,
+DEVICE void row_extra(const RowStats& r, const real* dout, Vec<float, 2> st, float delta, int b,
                      int h, int t, const AttnInputs& in) {
     const AttnShape& s = in.s;
     const long row = row_at(s, b, h, t);
-    const real* v_star = attn_star(in.star.v, s, kv_head(s, h));
+    const real* v_star = attn_extra(in.extra.v, s, kv_head(s, h));
     const float alpha = attn_alpha<A, float>(s);
-    const float score = star_score<A, Bi>(query_at(in.qkv, s, b, t, h), in.star.k, h, s);
+    const float score = extra_score<A, Bi>(query_at(in.qkv, s, b, t, h), in.extra.k, h, s);
     const float weight = attn_weight<A>(score, st[0], st[1]);
     const float dweight = warp_dot(dout + out_at(s, b, t, h), v_star, s.HS);
     float ds = attn_ds<A>(score, weight, dweight, st[0], st[1], delta, s.p, alpha);
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     const float delta = attn_delta<A>(do_o, st[1], attn_alpha<A, float>(s));
     const float log2_Z = (st[0] + st[1]) * LOG2_E;
     if (stores) { row_stat_store(r, padded, A::exp_family ? log2_Z : st[0], delta); }
-    if (Bi::column) { row_star<A, Bi>(r, dout, st, delta, b, h, t, in); }
+    if (Bi::column) { row_extra<A, Bi>(r, dout, st, delta, b, h, t, in); }
 }
 
 // Launches it. wide: rows of heads begin at multiples of 16 bytes.
@@ -234,13 +234,13 @@ void attention_rows(const RowStats& r, const real* dout, AttnResult<real, acc> r
 // all variants, with the program: attention_common.cu.
 
 // Returns how many sums of k* or v* there are, one for each block of queries.
-enum { STAR_ROWS = 64 };
-inline long star_parts(const AttnShape& s) {
-    return (long)s.B * group_size(s) * CEIL_DIV(s.T, STAR_ROWS);
+enum { EXTRA_ROWS = 64 };
+inline long extra_parts(const AttnShape& s) {
+    return (long)s.B * group_size(s) * CEIL_DIV(s.T, EXTRA_ROWS);
 }
 
-// Computes the gradients of the extra key from the rows; part (2, star_parts, KV, HS).
-void attention_star_backward(Column column, ExtraKey<acc> dstar, float* part, const real* dout,
+// Computes the gradients of the extra key from the rows; part (2, extra_parts, KV, HS).
+void attention_extra_backward(Column column, ExtraKey<acc> dextra, float* part, const real* dout,
                              RowStats r, const AttnInputs& in);
 
 // Rounds dk and dv (count, T, HS) of key head g, sequences b0.., into rows of dqkv.

@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     const SimpleQuery<A, Pe> query(in, own.b, own.head, own.t);
     constexpr bool column = Bi::column != NO_COLUMN;
     float s_star = 0;
-    if (column) { s_star = star_score<A, Bi>(query.q, in.star.k, query.h, s); }
+    if (column) { s_star = extra_score<A, Bi>(query.q, in.extra.k, query.h, s); }
 
     float top = attn_initial_max<A, float>();
     if (column) { top = max_(top, s_star); }
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     const real* v_star = NULL;
     if (column) {
         w_star = attn_weight<A>(s_star, st[0], st[1]);
-        v_star = attn_star(in.star.v, s, kv_head(s, query.h));
+        v_star = attn_extra(in.extra.v, s, kv_head(s, query.h));
     }
     float* o = simple_sums(s.HS);
     simple_begin(o, w_star, v_star, s.HS);
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     const SimpleRow own(row, s.NH, s.T);
     const SimpleQuery<A, Pe> query(x.in, own.b, own.head, own.t);
     const real* k_star = NULL;
-    if (Bi::column == KEY_COLUMN) { k_star = attn_column<Bi>(x.in.star.k, s, query.h); }
+    if (Bi::column == KEY_COLUMN) { k_star = attn_column<Bi>(x.in.extra.k, s, query.h); }
     float ds_star = 0;
     if (k_star) { ds_star = x.r.ds_star[row] * (float)s.scale; }
     float* dq = simple_sums(s.HS);

@@ -28,15 +28,15 @@ inline real* to_new_memory(const std::vector<real>& x) {
 
 // Returns out and dqkv of attention as the program computes it now.
 template <class A, class Bi, class Pe>
-std::vector<real> check_results(real* qkv, const real* dout, ExtraKey<const real> star,
+std::vector<real> check_results(real* qkv, const real* dout, ExtraKey<const real> extra,
                                 const AttnShape& s) {
     const size_t rows = (size_t)s.B * s.T;
     const size_t outs = rows * s.NH * s.HS;
     std::vector<real> results(outs + rows * attn_row(s));
     real* out = (real*)device_malloc(results.size() * sizeof(real));
     acc* stat = (acc*)device_malloc(2 * rows * s.NH * sizeof(acc));
-    attention_forward<A, Bi, Pe>(out, stat, qkv, star, NULL, s);
-    attention_backward<A, Bi, Pe>(out + outs, {}, dout, { out, stat }, qkv, star, NULL, s);
+    attention_forward<A, Bi, Pe>(out, stat, qkv, extra, NULL, s);
+    attention_backward<A, Bi, Pe>(out + outs, {}, dout, { out, stat }, qkv, extra, NULL, s);
     to_host(results.data(), out, results.size() * sizeof(real));
     device_free(out);
     device_free(stat);
@@ -57,12 +57,12 @@ template <class A, class Bi, class Pe> bool hopper_agrees(int group, int HS) {
     real* qkv = to_new_memory(check_numbers(rows * attn_row(s), true));
     real* dout = to_new_memory(check_numbers(rows * group * HS, false));
     real* k_star = to_new_memory(check_numbers(HS, true));
-    const ExtraKey<const real> star = { Bi::learn_k ? k_star : NULL,
+    const ExtraKey<const real> extra = { Bi::learn_k ? k_star : NULL,
                                           Bi::learn_v && Bi::column ? dout : NULL };
     use_hopper(true);
-    const std::vector<real> got = check_results<A, Bi, Pe>(qkv, dout, star, s);
+    const std::vector<real> got = check_results<A, Bi, Pe>(qkv, dout, extra, s);
     use_hopper(false);
-    const std::vector<real> want = check_results<A, Bi, Pe>(qkv, dout, star, s);
+    const std::vector<real> want = check_results<A, Bi, Pe>(qkv, dout, extra, s);
     for (real* p : { qkv, dout, k_star }) { device_free(p); }
     double error = 0;
     double size = 0;

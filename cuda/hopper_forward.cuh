@@ -76,9 +76,9 @@ template <class A, class Bi, class Pe, int HS> struct HopperForward {
         queries = panels<HS, BQ>(sq, group * GROUP_ROWS);
         keys = panels<HS, BK>(sk);
         values = panels<HS, BK>(sv);
-        const OnlineStar star = { attn_column<Bi>((const bf16*)in.star.k, s, place.h),
-                                  attn_star((const bf16*)in.star.v, s, g) };
-        online_start<A, Bi>(x, q, star, score, t0 + place.row0 + lane_group(), s);
+        const ExtraColumn extra = { attn_column<Bi>((const bf16*)in.extra.k, s, place.h),
+                                    attn_extra((const bf16*)in.extra.v, s, g) };
+        online_start<A, Bi>(x, q, extra, score, t0 + place.row0 + lane_group(), s);
     }
 
     DEVICE void load(bf16* to, int column, int from) const {

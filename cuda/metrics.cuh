@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     float w_star = 0;
     if (Bi::column) {
         const real* q = query_at(in.attn.qkv, s, b, t, x.h);
-        const float s_star = star_score<A, Bi>(q, in.attn.star.k, x.h, s);
+        const float s_star = extra_score<A, Bi>(q, in.attn.extra.k, x.h, s);
         w_star = attn_weight<A>(s_star, st[0], st[1]);
     }
     auto weight = [&](int j) {                      // -1: of the extra key
@@ -92,10 +92,10 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
 
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
-                       ExtraKey<const real> star, HeadGate<const real> gate, int skip,
+                       ExtraKey<const real> extra, HeadGate<const real> gate, int skip,
                        AttnShape s) {
     const Panel most = panel_most(s);
-    const MetricInputs in = { { qkv, star, s }, stat, gate, skip };
+    const MetricInputs in = { { qkv, extra, s }, stat, gate, skip };
     const long queries = (long)most.count * s.NH * s.T;
     const long floats = most.floats() + queries * METRIC_SUMS;
     float* dots = (float*)device_scratch(floats * sizeof(float));

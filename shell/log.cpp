@@ -222,7 +222,7 @@ static std::string sink_json(const Metrics& r, double eps) {
     o.array("proxy_k", proxy);
     o.array("sink_k_error", raw_errors);
     o.array("proxy_k_error", proxy_errors);
-    o.number("sink_star", r.has_star ? sink_rate(r, 0, eps, !r.sums_to_one) : NAN);
+    o.number("sink_star", r.has_extra ? sink_rate(r, 0, eps, !r.sums_to_one) : NAN);
     if (r.has_gate) { o.number("sink_effective", gated_sink_rate(r, eps)); }
     return o.all();
 }
@@ -248,7 +248,7 @@ static void add_head_metrics(JsonObject* o, const Metrics& r) {
     add_heads(o, "alpha1_proxy", r, proxy1);
     o->json("alpha1_error", json_matrix(head_errors(r, alpha1), r.NH));
     o->json("alpha1_proxy_error", json_matrix(head_errors(r, proxy1), r.NH));
-    if (r.has_star) {
+    if (r.has_extra) {
         add_heads(o, "alpha_star", r, [](Head h) { return h.alpha[0]; });
         add_heads(o, "alpha_star_proxy", r, [](Head h) { return h.proxy[0]; });
     }
@@ -306,15 +306,15 @@ std::string eval_text(double val_loss, const Metrics& r, double eps) {
     typedef const HeadMetrics& Head;
     const bool proxy = !r.sums_to_one;
     const std::string sink = percent_text(sink_rate(r, 1, eps, proxy));
-    std::string star = "-";
-    if (r.has_star) { star = percent_text(sink_rate(r, 0, eps, proxy)); }
+    std::string extra = "-";
+    if (r.has_extra) { extra = percent_text(sink_rate(r, 0, eps, proxy)); }
     const std::vector<double> alpha =
         head_means(r, [=](Head h) { return proxy ? h.proxy[1] : h.alpha[1]; });
     const std::vector<double> mass = head_means(r, [](Head h) { return h.mass; });
 
     std::string line;
     if (!std::isnan(val_loss)) { line = strf("val %.4f | ", val_loss); }
-    line += std::string(proxy ? "proxy" : "sink") + "_1 " + sink + " | sink_* " + star + " | ";
+    line += std::string(proxy ? "proxy" : "sink") + "_1 " + sink + " | sink_* " + extra + " | ";
     line += strf("alpha_1 %.3f | mass %.2f", mean(alpha), mean(mass));
     line += " | h first/rest " + ratio_text(r.h.first.back(), r.h.rest.back());
     line += " | v first/rest " + ratio_text(mean(r.v.first), mean(r.v.rest));

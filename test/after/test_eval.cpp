@@ -75,7 +75,7 @@ struct Naive {
         return c.pe == PE_alibi ? -distance * pow(2, -8.0 * (h + 1) / c.NH) : 0;
     }
     // the learned key or value of head h in layer l; of BIAS=none none
-    Row star(int l, int h, const char* name) const {
+    Row extra(int l, int h, const char* name) const {
         const auto found = w.find(strf("model.layers.%d.self_attn.%s", l, name));
         return found == w.end() ? Row() : found->second[h / (c.NH / c.KV)];
     }
@@ -158,12 +158,12 @@ struct Loop {
                                                 net.bias(h, here - there)));
                     sum += a[j];
                 }
-                const Row k_star = net.star(l, h, "k_star"), v_star = net.star(l, h, "v_star");
-                const double star = k_star.empty() ? 0 : exp(dot(q_h, 0, k_star, 0, c.HS) /
+                const Row k_star = net.extra(l, h, "k_star"), v_star = net.extra(l, h, "v_star");
+                const double extra = k_star.empty() ? 0 : exp(dot(q_h, 0, k_star, 0, c.HS) /
                                                              sqrt((double)c.HS));
-                sum += star;
+                sum += extra;
                 for (size_t i = 0; i < v_star.size(); i++) {
-                    o[h * c.HS + i] += star / sum * v_star[i];
+                    o[h * c.HS + i] += extra / sum * v_star[i];
                 }
                 for (size_t j = 0; j < seen.size(); j++) {
                     a[j] /= sum;
@@ -314,30 +314,30 @@ static Row literal_whole(const Naive& net, const int* seq, const Hook& plain_hoo
                 }
             }
             hook(strf("score%d", h), l, &A);
-            const Row k_star = net.star(l, h, "k_star"), v_star = net.star(l, h, "v_star");
-            Row star(N, -INFINITY);
+            const Row k_star = net.extra(l, h, "k_star"), v_star = net.extra(l, h, "v_star");
+            Row extra(N, -INFINITY);
             for (int i = 0; i < N && !k_star.empty(); i++) {
-                star[i] = dot(q[i], h * c.HS, k_star, 0, c.HS) / sqrt((double)c.HS);
+                extra[i] = dot(q[i], h * c.HS, k_star, 0, c.HS) / sqrt((double)c.HS);
             }
             auto extra = [&](const std::string& place) {         // the extra key, or the sink token
                 for (int i = net.skip; i < N; i++) {
-                    Mat x = { { net.skip ? A[i][0] : star[i] } };
+                    Mat x = { { net.skip ? A[i][0] : extra[i] } };
                     plain_hook(place, l, &x);
-                    (net.skip ? A[i][0] : star[i]) = x[0][0];
+                    (net.skip ? A[i][0] : extra[i]) = x[0][0];
                 }
             };
             extra(strf("extra-score%d", h));
             for (int i = 0; i < N; i++) {
-                star[i] = exp(star[i]);
-                double sum = star[i];
+                extra[i] = exp(extra[i]);
+                double sum = extra[i];
                 for (auto& s : A[i]) { s = exp(s); sum += s; }
                 for (auto& s : A[i]) { s /= sum; }
-                star[i] /= sum;
+                extra[i] /= sum;
             }
             extra(strf("extra%d", h));
             for (int i = 0; i < N; i++) {
                 for (size_t e = 0; e < v_star.size(); e++) {
-                    o[i][h * c.HS + e] += star[i] * v_star[e];
+                    o[i][h * c.HS + e] += extra[i] * v_star[e];
                 }
             }
             hook(strf("A%d", h), l, &A);

@@ -36,7 +36,7 @@ struct Run { Numbers out, stat, dqkv, dkstar, dvstar; };
 
 static NaiveIn inputs(const Op& op, const Case& c, uint64_t seed) {
     const AttnShape s = whole(c.s);
-    const size_t star = (size_t)(s.bias_shared ? 1 : s.KV) * s.HS, z = s.bias_shared ? 1 : s.NH;
+    const size_t width = (size_t)(s.bias_shared ? 1 : s.KV) * s.HS, z = s.bias_shared ? 1 : s.NH;
     NaiveIn in = { op.attn,
                    op.pe,
                    op.pe_bias,
@@ -47,9 +47,9 @@ static NaiveIn inputs(const Op& op, const Case& c, uint64_t seed) {
                    s };
     if (op.phi_elu1) { ref::phi_elu1_forward(in.qkv.data(), s); }
     if (op.column && op.learn_k) {
-        in.kstar = random_numbers(op.column == LOGIT_COLUMN ? z : star, 1, seed + 1);
+        in.kstar = random_numbers(op.column == LOGIT_COLUMN ? z : width, 1, seed + 1);
     }
-    if (op.column && (op.learn_v || c.fixed_v)) { in.vstar = random_numbers(star, 1, seed + 2); }
+    if (op.column && (op.learn_v || c.fixed_v)) { in.vstar = random_numbers(width, 1, seed + 2); }
     for (size_t i = 0; op.column == KEY_COLUMN && i < in.kstar.size(); i++) {
         if ((int)(i % s.HS) >= s.k_dims) { in.kstar[i] = 0; }
     }
@@ -215,20 +215,20 @@ static void check_p_norm() { // softmax_p(s) = softmax(p s)^(1/p)
     }
 }
 // an extra key that every query is far from is no extra key (where f(-inf) = 0)
-template <class A> void check_far_star(const char* attn) {
+template <class A> void check_far_extra(const char* attn) {
     if constexpr (!A::is_signed && !A::capped) {
-        const Op with_star = op_of<A, Bias_kv, Pe_nope>(attn, "nope"),
-                 no_star = op_of<A, Bias_none, Pe_nope>(attn, "nope");
-        NaiveIn in = inputs(with_star, PLAIN, 5);
+        const Op with_extra = op_of<A, Bias_kv, Pe_nope>(attn, "nope"),
+                 no_extra = op_of<A, Bias_none, Pe_nope>(attn, "nope");
+        NaiveIn in = inputs(with_extra, PLAIN, 5);
         const AttnShape s = in.s;
         for (long i = 0; i < (long)in.qkv.size(); i++) {
             if (i % attn_row(s) < s.NH * s.HS) { in.qkv[i] = fabs(in.qkv[i]) + 0.5; }
         }
         for (auto& k : in.kstar) { k = -1000; }
         const Numbers dout = random_numbers((long)s.B * s.T * s.NH * s.HS, 1, 6);
-        const Run with = run(with_star, in, dout);
+        const Run with = run(with_extra, in, dout);
         in.kstar.clear(); in.vstar.clear();
-        const Run without = run(no_star, in, dout);
+        const Run without = run(no_extra, in, dout);
         compare(strf("%s, k* -> -inf: out", attn), with.out, without.out, 1e-13);
         compare(strf("%s, k* -> -inf: dqkv", attn), with.dqkv, without.dqkv, 1e-12);
     }
@@ -334,7 +334,7 @@ int main() {
     #undef X_ATTN
 #ifndef ATTN_ONLY
 #define X_ATTN(attn, ...) CASE(#attn) { \
-    check_far_star<Attn_##attn>(#attn); \
+    check_far_extra<Attn_##attn>(#attn); \
     check_logit<Attn_##attn>(#attn); \
     check_causal<Attn_##attn>(#attn); \
     check_threads<Attn_##attn>(#attn); }

@@ -54,7 +54,7 @@ static void test_by_hand() {
     }
     check_near(m.mass, 1, 1e-6, "uniform: mass");
     check_near(m.entropy, entropy, 1e-6, "uniform: entropy");
-    check_near(m.alpha[0], 0, 0, "uniform: there is no star");
+    check_near(m.alpha[0], 0, 0, "uniform: there is no extra key");
 
     // a perfect sink: alpha_1 = 1, the others 0, no entropy
     m = metrics<Attn_softmax, Bias_none>(sink, {}, 0, ONE_HEAD)[0];
@@ -239,10 +239,10 @@ void check_variant(const char* attn, const char* bias, const char* pe) {
             const real* ks = in.kstar.empty() ? NULL : in.kstar.data();
             Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
             std::vector<HeadMetrics> m((size_t)s.B * s.NH);
-            const ExtraKey<const real> star = { ks, NULL };
-            ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), in.qkv.data(), star, NULL,
+            const ExtraKey<const real> extra = { ks, NULL };
+            ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), in.qkv.data(), extra, NULL,
                                               s);
-            ref::attention_metrics<A, Bi, Pe>(m.data(), in.qkv.data(), stat.data(), star, {}, skip,
+            ref::attention_metrics<A, Bi, Pe>(m.data(), in.qkv.data(), stat.data(), extra, {}, skip,
                                               s);
             const NaiveOut n = naive_attention(in);
             const long size = (long)s.T * (s.T + 1);

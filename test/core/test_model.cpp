@@ -139,7 +139,7 @@ static void fixture_check(const std::string& path) {
 
     // metrics
     const Metrics r = measure(&m, seqs, B, T, B * T);
-    std::vector<double> alpha, proxy, star,
+    std::vector<double> alpha, proxy, extra,
         mass = head_means(r, [](const HeadMetrics&h) { return (double)h.mass; });
     for (int b = 0; b < B; b++) {
         for (int l = 0; l < c.L; l++) {
@@ -149,13 +149,13 @@ static void fixture_check(const std::string& path) {
                     alpha.push_back(x.alpha[k]);
                     proxy.push_back(x.proxy[k]);
                 }
-                star.push_back(r.sums_to_one ? x.alpha[0] : x.proxy[0]);
+                extra.push_back(r.sums_to_one ? x.alpha[0] : x.proxy[0]);
             }
         }
     }
     compare(path, alpha, st, "alpha", 1e-5);
     compare(path, proxy, st, "proxy_alpha", 1e-5);
-    if (r.has_star) { compare(path, star, st, "alpha_star", 1e-5); }
+    if (r.has_extra) { compare(path, extra, st, "alpha_star", 1e-5); }
     compare(path, mass, st, "mass", 1e-5);
     compare(path, head_means(r, [](const HeadMetrics& h) { return (double)h.entropy; }), st,
             "entropy", 1e-5);

@@ -274,20 +274,20 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
         AttnShape s = whole(c);
         s.rot = s.HS / 2 * 2;
         const bool z = Bi::column == LOGIT_COLUMN, value = Bi::learn_v || fixed_v;
-        const long N = (long)s.B * s.T, star = (s.bias_shared ? 1 : s.KV) * s.HS;
-        Numbers qkv = random_numbers(N * attn_row(s), 1.2, s.T), ks = numbers(z ? s.NH : star, 1),
-                vs = numbers(star, 2), dks = ks, dvs = vs;
+        const long N = (long)s.B * s.T, width = (s.bias_shared ? 1 : s.KV) * s.HS;
+        Numbers qkv = random_numbers(N * attn_row(s), 1.2, s.T), ks = numbers(z ? s.NH : width, 1),
+                vs = numbers(width, 2), dks = ks, dvs = vs;
         Numbers out(N * s.NH * s.HS, NAN), stat(N * s.NH * 2, NAN), dqkv(qkv.size(), NAN);
         const Numbers dout = numbers(out.size(), 3), table = numbers(s.T * s.rot, 4);
         if (A::phi == PHI_ELU1) { ref::phi_elu1_forward(qkv.data(), s); }
-        const ExtraKey<const real> star_column = { or_null(Bi::learn_k, ks), or_null(value, vs) };
+        const ExtraKey<const real> extra = { or_null(Bi::learn_k, ks), or_null(value, vs) };
         for (const real* turns : { table.data(), (const real*)NULL }) {
             if (turns && &c > CASES) { continue; }
             Numbers turned(qkv.size());
             AGREE(strf("%s T=%d", what.c_str(), s.T), ({ &out, &stat, &turned }), {
                 std::copy(qkv.begin(), qkv.end(), turned.begin());
                 ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), turned.data(),
-                                                  star_column, turns, s);
+                                                  extra, turns, s);
             });
         }
         for (int width : { 0, 1, s.HS }) {  // gates: none, one number per head, one per channel
@@ -303,10 +303,10 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
                           ops::keep_rows_for_metrics(keep);
                           if (keep) {
                               ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), qkv.data(),
-                                                                star_column, NULL, s);
+                                                                extra, NULL, s);
                           }
                           ops::attention_metrics<A, Bi, Pe>(
-                              m.data(), qkv.data(), stat.data(), star_column,
+                              m.data(), qkv.data(), stat.data(), extra,
                               { width ? gate.data() : NULL, width }, skip, s);
                           heads.assign((float*)m.data(), (float*)(m.data() + m.size()));
                           ops::keep_rows_for_metrics(false);
@@ -319,7 +319,7 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
             AGREE(strf("%s T=%d, backward", what.c_str(), s.T), ({ &dqkv, &dks, &dvs }),
                   ops::attention_backward<A, Bi, Pe>(
                       dqkv.data(), { or_null(Bi::learn_k, dks), or_null(Bi::learn_v, dvs) },
-                      dout.data(), { out.data(), stat.data() }, qkv.data(), star_column, turns, s));
+                      dout.data(), { out.data(), stat.data() }, qkv.data(), extra, turns, s));
         }
     }
 }

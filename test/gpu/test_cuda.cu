@@ -486,10 +486,10 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
 #ifdef EMU
     const emu::Counts before = emu::counts;
 #endif
-    const ExtraKey<const float> star = { key ? ks.c() : NULL, value ? vs.c() : NULL };
-    const ExtraKey<const cuda::real> gpu_star = { key ? ks.r() : NULL, value ? vs.r() : NULL };
-    cpu::attention_forward<A, Bi, Pe>(out.c(), stat.c(), qkv.c(), star, NULL, s);
-    cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), gpu_star, NULL, s);
+    const ExtraKey<const float> extra = { key ? ks.c() : NULL, value ? vs.c() : NULL };
+    const ExtraKey<const cuda::real> gpu_extra = { key ? ks.r() : NULL, value ? vs.r() : NULL };
+    cpu::attention_forward<A, Bi, Pe>(out.c(), stat.c(), qkv.c(), extra, NULL, s);
+    cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), gpu_extra, NULL, s);
     // scores are about 1, but may cancel: a weight of 1e-4 that was a sum of 96 products has
     // the rounding of the products
     same(name, shape, "out", out, TOL, 0.1);
@@ -498,10 +498,10 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
     stat = upload(stat.cpu, false);
     cpu::attention_backward<A, Bi, Pe>(
         dqkv.c(), { key ? dks.c() : NULL, Bi::learn_v ? dvs.c() : NULL }, dout.c(),
-        { out.c(), stat.c() }, qkv.c(), star, NULL, s);
+        { out.c(), stat.c() }, qkv.c(), extra, NULL, s);
     cuda::attention_backward<A, Bi, Pe>(
         dqkv.r(), { key ? dks.f() : NULL, Bi::learn_v ? dvs.f() : NULL }, dout.r(),
-        { out.r(), stat.f() }, qkv.r(), gpu_star, NULL, s);
+        { out.r(), stat.f() }, qkv.r(), gpu_extra, NULL, s);
     same(name, shape, "dqkv", dqkv);
     same(name, shape, "dkstar", dks, IS_BF16 ? 1e-3 : 1e-5);
     same(name, shape, "dvstar", dvs, IS_BF16 ? 1e-3 : 1e-5);
@@ -511,9 +511,9 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
         const int width = s.HS % 3 ? 1 : s.HS;
         Tensor metrics = empty_tensor(n, false),
                gate = random_tensor((long)s.B * s.T * s.NH * width, true, 3);
-        cpu::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.c(), qkv.c(), stat.c(), star,
+        cpu::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.c(), qkv.c(), stat.c(), extra,
                                           { gate.c(), width }, skip, s);
-        cuda::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.gpu, qkv.r(), stat.f(), gpu_star,
+        cuda::attention_metrics<A, Bi, Pe>((HeadMetrics*)metrics.gpu, qkv.r(), stat.f(), gpu_extra,
                                            { gate.r(), width }, skip, s);
         same(name, shape, "metrics", metrics, 1e-5);
     }
@@ -657,11 +657,11 @@ static void test_turned(int B, int T, int HS, int window) {
     Tensor qkv = random_tensor(N * W), dout = random_tensor(N * O), ks = random_tensor(HS),
            table = random_turns(s);
     Tensor out = empty_tensor(N * O), stat = empty_tensor(N * s.NH * 2, false);
-    const ExtraKey<const cuda::real> star = { ks.r(), NULL };
+    const ExtraKey<const cuda::real> extra = { ks.r(), NULL };
     Tensor rest = upload(qkv.cpu, true), rest_out = empty_tensor(N * O),
            rest_stat = empty_tensor(N * s.NH * 2, false);
     auto forward = [&](Tensor& out, Tensor& stat, Tensor& qkv, const float* turns) {
-        cuda::attention_forward<Attn_softmax, Bias_kv, Pe_alibi>(out.r(), stat.f(), qkv.r(), star,
+        cuda::attention_forward<Attn_softmax, Bias_kv, Pe_alibi>(out.r(), stat.f(), qkv.r(), extra,
                                                                  turns, s);
     };
     cuda::rope(rest.r(), table.f(), +1, s);
@@ -673,7 +673,7 @@ static void test_turned(int B, int T, int HS, int window) {
     Tensor two = empty_tensor(N * W), one = empty_tensor(N * W);
     auto backward = [&](Tensor& dqkv, const float* turns) {
         cuda::attention_backward<Attn_softmax, Bias_kv, Pe_alibi>(
-            dqkv.r(), {}, dout.r(), { out.r(), stat.f() }, qkv.r(), star, turns, s);
+            dqkv.r(), {}, dout.r(), { out.r(), stat.f() }, qkv.r(), extra, turns, s);
     };
     backward(two, NULL);
     cuda::rope(two.r(), table.f(), -1, s);

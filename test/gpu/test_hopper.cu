@@ -123,16 +123,16 @@ static Results computed(const Variant& v, const Kernels& k, bool simple, const A
     return { read_back(out, O), read_back(stat, N * s.NH * 2), read_back(dqkv, W) };
 }
 
-static Results on_cpu(const Variant& v, const Inputs& qkv, ExtraKey<const float> star,
+static Results on_cpu(const Variant& v, const Inputs& qkv, ExtraKey<const float> extra,
                       const Inputs& dout, const AttnShape& s) {
     Results r;
     r.out.resize(dout.cpu.size());
     r.stat.resize((size_t)s.B * s.T * s.NH * 2);
     r.dqkv.resize(qkv.cpu.size());
     std::vector<float> in = qkv.cpu;
-    v.cpu_forward(r.out.data(), r.stat.data(), in.data(), star, NULL, s);
+    v.cpu_forward(r.out.data(), r.stat.data(), in.data(), extra, NULL, s);
     v.cpu_backward(r.dqkv.data(), {}, dout.cpu.data(), { r.out.data(), r.stat.data() },
-                   qkv.cpu.data(), star, NULL, s);
+                   qkv.cpu.data(), extra, NULL, s);
     return r;
 }
 
@@ -176,11 +176,11 @@ static void test_one(const Variant& v, const Kernels& k, AttnShape s) {
                                   s.B, s.T, s.NH, s.KV, s.HS, s.window, s.prefix);
     const size_t N = (size_t)s.B * s.T, S = (size_t)s.KV * s.HS;
     const Inputs qkv(N * attn_row(s), v.positive), dout(N * s.NH * s.HS), ks(S), vs(S);
-    const ExtraKey<const float> star = { v.key ? ks.cpu.data() : NULL,
+    const ExtraKey<const float> extra = { v.key ? ks.cpu.data() : NULL,
                                          v.value ? vs.cpu.data() : NULL };
     const AttnInputs in = { qkv.gpu, { v.key ? ks.gpu : NULL, v.value ? vs.gpu : NULL }, s };
     const Results got = computed(v, k, false, in, dout);
-    same(what + ", CPU", got, on_cpu(v, qkv, star, dout, s));
+    same(what + ", CPU", got, on_cpu(v, qkv, extra, dout, s));
     // these take a second: few shapes
     if (s.T < 100) { same(what + ", simple", got, computed(v, k, true, in, dout)); }
     if (s.window) { test_turned(what + ", turned", k, qkv, in); }
