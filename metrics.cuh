@@ -176,7 +176,7 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
         for (int t = 0; t < s.T; t++) {
             const acc* st = stat + stat_at(b, t, h, s);
             std::vector<double> weight(s.T + 1);
-            head.each_seen(t, [&](int j) {
+            head.for_each_seen(t, [&](int j) {
                 weight[j] = attn_weight<A>(head.score(t, j), st[0], st[1]);
             });
             sums.add(weight, t, s.T, skip);

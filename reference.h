@@ -454,7 +454,7 @@ template <class A, class Bi, class Pe, class R = real> struct Head : HeadRows<Bi
     }
 
     // Calls f(j) for every column that query t sees.
-    template <class F> void each_seen(int t, F f) const {
+    template <class F> void for_each_seen(int t, F f) const {
         for (int j = 0; j <= s.T; j++) {
             if (sees(t, j)) { f(j); }
         }
@@ -508,7 +508,7 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> ext
         for (int t = 0; t < s.T; t++) {
             // pass 1: the scores, and the largest of them
             real m = attn_initial_max<A, real>();
-            head.each_seen(t, [&](int j) {
+            head.for_each_seen(t, [&](int j) {
                 score[j] = head.score(t, j);
                 m = max_(m, score[j]);
             });
@@ -517,7 +517,7 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> ext
             real* o = out + head_at(b, t, h, s);
             zero(o, s.HS);
             real sum = 0;
-            head.each_seen(t, [&](int j) {
+            head.for_each_seen(t, [&](int j) {
                 const real w = attn_term<A>(score[j], m);
                 sum += attn_mass<A>(w, p);
                 add_times(o, attn_share<A>(w), head.v(j), s.HS);
@@ -562,7 +562,7 @@ void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
             const acc* st = result.stat + stat_at(b, t, h, s);
             const real do_o = dot(d_o, o, s.HS);
             const real delta = attn_delta<A>(do_o, st[1], alpha);
-            head.each_seen(t, [&](int j) {
+            head.for_each_seen(t, [&](int j) {
                 const bool is_extra = j == s.T;
                 const real s_j = head.score(t, j);
                 const real A_j = attn_weight<A>(s_j, st[0], st[1]);

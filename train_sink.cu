@@ -25,7 +25,7 @@ N = B T rows.
 #include "core/operations.h"     // real, acc, ops: the backend; variant::attend
 #include "model.h"          // Model, model_load, and where its activations are
 #include "core/kv_cache.h"       // cache_keep, attention_forest: rows that come after others
-#include "core/train_sink.h"     // Stage, Watch: what this file gives to the commands
+#include "core/train_sink.h"     // Stage, LayerCallback: what this file gives to the commands
 #include "core/small_model.h"    // accumulate_pieces: a small model's batch, cut for the threads
 #include "core/optimizer.h"      // model_update
 #include "core/measure.h"        // measure: sinks and norms of a batch of sequences
@@ -660,11 +660,11 @@ static void divide_logits(const Model* m, real* x) {
     if (divisor != 1) { stream_add(m, x, NULL, 1 / divisor); }
 }
 
-// Runs all layers, from tokens to lm_head's input. Calls watch(l) after layer l and watch(-1) after
-// the embedding; a later layer may overwrite these activations.
-void model_layers(Model* m, const Watch& watch) {
+// Runs all layers, from tokens to lm_head's input. Calls at_layer(l) after layer l, at_layer(-1)
+// after the embedding; a later layer may overwrite these activations.
+void model_layers(Model* m, const LayerCallback& at_layer) {
     embed_forward(m);
-    if (watch) { watch(-1); }
+    if (at_layer) { at_layer(-1); }
     for (int l = 0; l < m->sizes.L; l++) {
         for (auto& stage : LAYER_STAGES) {
             if (!stage.when(m, l)) { continue; }
@@ -674,7 +674,7 @@ void model_layers(Model* m, const Watch& watch) {
                 stage.forward(m, l);
             }
         }
-        if (watch) { watch(l); }
+        if (at_layer) { at_layer(l); }
     }
     if (!m->sizes.norm.stream) {
         norm_forward(m, lm_head_input(m), act_x(m, 2 * m->sizes.L), norm_final(m));
@@ -764,8 +764,8 @@ std::vector<acc> model_losses(Model* m) {
 
 // Runs the loaded batch forward; returns the mean loss over its `count` targets, 0 if there are
 // none.
-double model_forward(Model* m, long count, float dloss, const Watch& watch) {
-    model_layers(m, watch);
+double model_forward(Model* m, long count, float dloss, const LayerCallback& at_layer) {
+    model_layers(m, at_layer);
     model_lm_head(m, dloss);
     double sum = 0;
     for (acc x : model_losses(m)) { sum += x; }
@@ -779,9 +779,9 @@ static void send_gradients(Model* m, long from) {
 
 // Adds the gradient of dloss * sum of losses to every tensor of grads, after the forward pass and
 // model_lm_head with dloss. last: this step adds nothing more, so finished gradients are sent to
-// the other ranks. Calls watch(l) when acts.dx is the gradient of x_2l, the stream before layer l
-// (for l = L, of the final state).
-void model_backward(Model* m, bool last, const Watch& watch) {
+// the other ranks. Calls at_layer(l) when acts.dx is the gradient of x_2l, the stream before
+// layer l (for l = L, of the final state).
+void model_backward(Model* m, bool last, const LayerCallback& at_layer) {
     const int L = m->sizes.L;
     auto done = [=](long from) {
         if (last) { send_gradients(m, from); }
@@ -791,14 +791,14 @@ void model_backward(Model* m, bool last, const Watch& watch) {
         norm_backward(m, m->acts.dx, m->acts.dn, act_x(m, 2 * L), norm_final(m));
     }
     done(m->layer_at[L]);
-    if (watch) { watch(L); }
+    if (at_layer) { at_layer(L); }
     for (int l = L - 1; l >= 0; l--) {
         for (size_t i = LAYER_STAGES.size(); i-- > 0;) {
             const Stage& stage = LAYER_STAGES[i];
             if (stage.when(m, l)) { stage.backward(m, l); }
         }
         done(m->layer_at[l]);
-        if (watch) { watch(l); }
+        if (at_layer) { at_layer(l); }
     }
     embed_backward(m);
     done(0);

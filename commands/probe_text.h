@@ -95,6 +95,6 @@ inline std::string probe_text(const Metrics& r, const std::vector<double>& eps) 
 inline std::string probe_next(const Flags& f) {
     std::string plot = "scripts/plot.py all " + f.json;
     if (f.json.empty()) { plot = "the same with --json p.json, then scripts/plot.py all p.json"; }
-    return "next: " + plot + "; the terms above: docs/measure.md\n";
+    return "next: " + plot + "; the terms above: docs/metrics.md\n";
 }
 #endif // PROBE_TEXT_H

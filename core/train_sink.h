@@ -46,10 +46,10 @@ void output_forward(Model* m, int i, const real* inp, const Linear& w);
 void embed_forward(Model* m);
 void embed_backward(Model* m);
 
-// Runs all layers, from tokens to lm_head's input. Calls watch(l) after layer l and watch(-1) after
-// the embedding; a later layer may overwrite these activations.
-typedef std::function<void(int l)> Watch;
-void model_layers(Model* m, const Watch& watch = Watch());
+// Runs all layers, from tokens to lm_head's input. Calls at_layer(l) after layer l, at_layer(-1)
+// after the embedding; a later layer may overwrite these activations.
+typedef std::function<void(int l)> LayerCallback;
+void model_layers(Model* m, const LayerCallback& at_layer = {});
 
 // Runs the model on its last T `tokens`; returns what lm_head reads of the last one.
 const real* model_forward_last(Model* m, const std::vector<int>& tokens);
@@ -66,13 +66,13 @@ std::vector<acc> model_losses(Model* m);
 
 // Runs the loaded batch forward; returns the mean loss over its `count` targets, 0 if there are
 // none.
-double model_forward(Model* m, long count, float dloss, const Watch& watch = Watch());
+double model_forward(Model* m, long count, float dloss, const LayerCallback& at_layer = {});
 
 // Adds the gradient of dloss * sum of losses to every tensor of grads, after the forward pass and
 // model_lm_head with dloss. last: this step adds nothing more, so finished gradients are sent to
-// the other ranks. Calls watch(l) when acts.dx is the gradient of x_2l, the stream before layer l
-// (for l = L, of the final state).
-void model_backward(Model* m, bool last, const Watch& watch = Watch());
+// the other ranks. Calls at_layer(l) when acts.dx is the gradient of x_2l, the stream before
+// layer l (for l = L, of the final state).
+void model_backward(Model* m, bool last, const LayerCallback& at_layer = {});
 
 // ---- a step
 

@@ -37,14 +37,14 @@ void head_row(R* out, const CachedHead<A, Bi, Pe, R>& head) {
     acc* o = scratch(OUT, HS);
 
     acc m = attn_initial_max<A, acc>();
-    head.each_seen(head.t, [&](int j) {
+    head.for_each_seen(head.t, [&](int j) {
         score[j] = head.score(j);
         m = max_(m, score[j]);
     });
 
     acc sum = 0;
     std::fill_n(o, HS, acc(0));
-    head.each_seen(head.t, [&](int j) {
+    head.for_each_seen(head.t, [&](int j) {
         const acc w = attn_term<A>(score[j], m);
         sum += attn_mass<A>(w, p);
         add_times(o, attn_share<A>(w), head.value(j), HS);

@@ -315,29 +315,29 @@ static Row literal_whole(const Naive& net, const int* seq, const Hook& plain_hoo
             }
             hook(strf("score%d", h), l, &A);
             const Row k_star = net.extra(l, h, "k_star"), v_star = net.extra(l, h, "v_star");
-            Row extra(N, -INFINITY);
+            Row column(N, -INFINITY);
             for (int i = 0; i < N && !k_star.empty(); i++) {
-                extra[i] = dot(q[i], h * c.HS, k_star, 0, c.HS) / sqrt((double)c.HS);
+                column[i] = dot(q[i], h * c.HS, k_star, 0, c.HS) / sqrt((double)c.HS);
             }
             auto extra = [&](const std::string& place) {         // the extra key, or the sink token
                 for (int i = net.skip; i < N; i++) {
-                    Mat x = { { net.skip ? A[i][0] : extra[i] } };
+                    Mat x = { { net.skip ? A[i][0] : column[i] } };
                     plain_hook(place, l, &x);
-                    (net.skip ? A[i][0] : extra[i]) = x[0][0];
+                    (net.skip ? A[i][0] : column[i]) = x[0][0];
                 }
             };
             extra(strf("extra-score%d", h));
             for (int i = 0; i < N; i++) {
-                extra[i] = exp(extra[i]);
-                double sum = extra[i];
+                column[i] = exp(column[i]);
+                double sum = column[i];
                 for (auto& s : A[i]) { s = exp(s); sum += s; }
                 for (auto& s : A[i]) { s /= sum; }
-                extra[i] /= sum;
+                column[i] /= sum;
             }
             extra(strf("extra%d", h));
             for (int i = 0; i < N; i++) {
                 for (size_t e = 0; e < v_star.size(); e++) {
-                    o[i][h * c.HS + e] += extra[i] * v_star[e];
+                    o[i][h * c.HS + e] += column[i] * v_star[e];
                 }
             }
             hook(strf("A%d", h), l, &A);

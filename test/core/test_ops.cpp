@@ -151,14 +151,14 @@ static void test_rope(int rot) {
     AttnShape s = SHAPE;
     s.rot = rot;
     const int W = attn_row(s), H = rot / 2;
-    Numbers turns, x = random_numbers((long)s.B * s.T * W, 1, 1), y = x, want = x;
+    Numbers rope_table, x = random_numbers((long)s.B * s.T * W, 1, 1), y = x, want = x;
     for (int t = 0; t < s.T; t++) {
         for (int i = 0; i < H; i++) {
-            turns.push_back(cos(t * (i + 1) * 0.1));
-            turns.push_back(sin(t * (i + 1) * 0.1));
+            rope_table.push_back(cos(t * (i + 1) * 0.1));
+            rope_table.push_back(sin(t * (i + 1) * 0.1));
         }
     }
-    ref::rope(y.data(), turns.data(), +1, s);
+    ref::rope(y.data(), rope_table.data(), +1, s);
     for (int bt = 0; bt < s.B * s.T; bt++) {
         for (int h = 0; h < s.NH + s.KV; h++) { // v stays, and channels from rot on
             for (int i = 0; i < H; i++) {
@@ -172,9 +172,9 @@ static void test_rope(int rot) {
     compare("rope", y, want, 1e-14);
     // <dout, R x> = <R' dout, x>: backward is the transpose, and R' R = 1
     Numbers dout = random_numbers(x.size(), 1, 2), dx = dout;
-    ref::rope(dx.data(), turns.data(), -1, s);
+    ref::rope(dx.data(), rope_table.data(), -1, s);
     check_near(inner(dout, y), inner(dx, x), 1e-11, "rope backward is the transpose");
-    ref::rope(y.data(), turns.data(), -1, s);
+    ref::rope(y.data(), rope_table.data(), -1, s);
     compare("rope there and back", y, x, 1e-14);
 }
 static void test_phi() {

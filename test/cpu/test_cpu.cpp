@@ -281,13 +281,13 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
         const Numbers dout = numbers(out.size(), 3), table = numbers(s.T * s.rot, 4);
         if (A::phi == PHI_ELU1) { ref::phi_elu1_forward(qkv.data(), s); }
         const ExtraKey<const real> extra = { or_null(Bi::learn_k, ks), or_null(value, vs) };
-        for (const real* turns : { table.data(), (const real*)NULL }) {
-            if (turns && &c > CASES) { continue; }
+        for (const real* rope_table : { table.data(), (const real*)NULL }) {
+            if (rope_table && &c > CASES) { continue; }
             Numbers turned(qkv.size());
             AGREE(strf("%s T=%d", what.c_str(), s.T), ({ &out, &stat, &turned }), {
                 std::copy(qkv.begin(), qkv.end(), turned.begin());
                 ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), turned.data(),
-                                                  extra, turns, s);
+                                                  extra, rope_table, s);
             });
         }
         for (int width : { 0, 1, s.HS }) {  // gates: none, one number per head, one per channel
@@ -314,12 +314,12 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
             }
             within = 1e-11;
         }
-        for (const real* turns : { (const real*)NULL, table.data() }) {
-            if (turns && &c > CASES) { continue; }
+        for (const real* rope_table : { (const real*)NULL, table.data() }) {
+            if (rope_table && &c > CASES) { continue; }
             AGREE(strf("%s T=%d, backward", what.c_str(), s.T), ({ &dqkv, &dks, &dvs }),
                   ops::attention_backward<A, Bi, Pe>(
                       dqkv.data(), { or_null(Bi::learn_k, dks), or_null(Bi::learn_v, dvs) },
-                      dout.data(), { out.data(), stat.data() }, qkv.data(), extra, turns, s));
+                      dout.data(), { out.data(), stat.data() }, qkv.data(), extra, rope_table, s));
         }
     }
 }

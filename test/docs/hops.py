@@ -3,7 +3,7 @@ next function of its list, and is each list as long as the page says? Run by tes
 breaks links.
 
 A list is a block of rows `FILE  NAME > NAME`; its length is told above it as "N calls and M files". A call is a name with
-parentheses, a command, a row of LAYER_STAGES (attend for attend_forward), measure_layer's watch, or a pointer that
+parentheses, a command, a row of LAYER_STAGES (attend for attend_forward), measure_layer's at_layer, or a pointer that
 core/variant.cu sets to ops::NAME.
 """
 import re
@@ -51,7 +51,7 @@ def calls(body, caller, name):
     stage = re.match(r"(\w+)_forward$", name)
     if stage and "stage.forward(" in body and f"BOTH({stage[1]})" in code_of("train_sink.cu"):
         return True
-    if name == "measure_layer" and "watch(l)" in body:
+    if name == "measure_layer" and "at_layer(l)" in body:
         return "[&](int l) { measure_layer(" in code_of("core/measure.cpp")
     pointers = re.findall(r"variant::(\w+)", body)
     return any(re.search(rf"\b{p}(\[2\])? = (\{{ )?ops::{name}<", code_of("core/variant.cu")) for p in pointers)

@@ -1,4 +1,4 @@
-"""What README, start.md, after.md, sinks.md, text.md, smollm2.md and interventions.md quote of stored outputs:
+"""What README, start.md, eval.md, sinks.md, text.md, smollm2.md and interventions.md quote of stored outputs:
 sentences() for quoted.py. docs/results/outputs.jsonl holds what `probe --json` and `eval --json` wrote.
 
 A sentence is (page, text with {} for every figure, the figures as they are printed).
@@ -11,9 +11,9 @@ sys.path.insert(0, "scripts/lib")
 from stored import read
 
 OUT, DEMO = (read(f"docs/results/{name}.jsonl") for name in ("outputs", "demo"))
-README, START, AFTER, SINKS = "README.md", "docs/start.md", "docs/after.md", "docs/sinks.md"
+README, START, AFTER, SINKS = "README.md", "docs/start.md", "docs/eval.md", "docs/sinks.md"
 TEXT, SMOL, CHANGES, NOTEBOOK = (f"docs/findings/{name}.md" for name in ("text", "smollm2", "interventions", "text-notebook"))
-# rows of after.md: label, stored output
+# rows of eval.md: label, stored output
 EDITS = ("h:11:1:top3=0", "h:11:1:top3=mean", "A:12..:1=mask", "v:12..:1=0", "v:12..:1=mean", "A:*:1=mask", "mlp:11:1=0",
          "v:*:1=0", "k:*:1=from 2")
 # rows of text-notebook.md: label, stored run
@@ -84,7 +84,7 @@ def of_training():
 
 
 def of_after():
-    """Returns the tables of after.md."""
+    """Returns the tables of eval.md."""
     stream, evict = runs_of("after-stream"), runs_of("after-evict")
     plain, long = stream[""], evict[""]
     start, mask = runs_of("start-stream"), runs_of("start-mask")

@@ -269,13 +269,13 @@ static AttnShape whole(AttnShape s) { // fills in what most shapes share
     return s;
 }
 static Tensor random_turns(AttnShape s) { // a table for rope
-    std::vector<float> turns;
+    std::vector<float> rope_table;
     for (int i = 0; i < s.T * s.rot / 2; i++) {
         const double a = normal();
-        turns.push_back(cos(a));
-        turns.push_back(sin(a));
+        rope_table.push_back(cos(a));
+        rope_table.push_back(sin(a));
     }
-    return upload(turns, false);
+    return upload(rope_table, false);
 }
 static void test_qk(AttnShape s) { // rope, phi, copies of rows
     std::string shape = strf("B %d T %d NH %d KV %d HS %d rot %d", s.B, s.T, s.NH, s.KV, s.HS,
@@ -660,9 +660,9 @@ static void test_turned(int B, int T, int HS, int window) {
     const ExtraKey<const cuda::real> extra = { ks.r(), NULL };
     Tensor rest = upload(qkv.cpu, true), rest_out = empty_tensor(N * O),
            rest_stat = empty_tensor(N * s.NH * 2, false);
-    auto forward = [&](Tensor& out, Tensor& stat, Tensor& qkv, const float* turns) {
+    auto forward = [&](Tensor& out, Tensor& stat, Tensor& qkv, const float* rope_table) {
         cuda::attention_forward<Attn_softmax, Bias_kv, Pe_alibi>(out.r(), stat.f(), qkv.r(), extra,
-                                                                 turns, s);
+                                                                 rope_table, s);
     };
     cuda::rope(rest.r(), table.f(), +1, s);
     forward(rest_out, rest_stat, rest, NULL);
@@ -671,9 +671,9 @@ static void test_turned(int B, int T, int HS, int window) {
     same_bits("attention_forward, out", s, out, rest_out);
     same_bits("attention_forward, stat", s, stat, rest_stat);
     Tensor two = empty_tensor(N * W), one = empty_tensor(N * W);
-    auto backward = [&](Tensor& dqkv, const float* turns) {
+    auto backward = [&](Tensor& dqkv, const float* rope_table) {
         cuda::attention_backward<Attn_softmax, Bias_kv, Pe_alibi>(
-            dqkv.r(), {}, dout.r(), { out.r(), stat.f() }, qkv.r(), extra, turns, s);
+            dqkv.r(), {}, dout.r(), { out.r(), stat.f() }, qkv.r(), extra, rope_table, s);
     };
     backward(two, NULL);
     cuda::rope(two.r(), table.f(), -1, s);

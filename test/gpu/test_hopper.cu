@@ -146,17 +146,17 @@ static void test_turned(const std::string& what, const Kernels& k, const Inputs&
         table.push_back(cosf(i));
         table.push_back(sinf(i));
     }
-    acc* turns = reserve<acc>(table.size());
-    to_device(turns, table.data(), table.size() * sizeof(acc));
+    acc* rope_table = reserve<acc>(table.size());
+    to_device(rope_table, table.data(), table.size() * sizeof(acc));
     std::vector<float> results[2];
-    for (const acc* in_kernel : { (const acc*)turns, (const acc*)NULL }) {
+    for (const acc* in_kernel : { (const acc*)rope_table, (const acc*)NULL }) {
         const std::vector<bf16> narrow(qkv.cpu.begin(), qkv.cpu.end());
         bf16 *x = reserve<bf16>(W), *out = reserve<bf16>(O);
         acc* stat = reserve<acc>(S);
         to_device(x, narrow.data(), W * sizeof(bf16));
         in.qkv = x;
-        if (in_kernel) { rope_heads(x + s.NH * s.HS, s.KV, turns, +1, s); }
-        else { rope(x, turns, +1, s); }
+        if (in_kernel) { rope_heads(x + s.NH * s.HS, s.KV, rope_table, +1, s); }
+        else { rope(x, rope_table, +1, s); }
         k.forward(out, stat, in, x, in_kernel);
         std::vector<float>& all = results[!in_kernel];
         for (float number : read_back(x, W)) { all.push_back(number); }
