@@ -36,7 +36,7 @@ template <int HS, bool HEAVY> struct HopperDkvTile {
 };
 
 template <class A, class Pe>
-constexpr bool heavy_row = !few_registers<A, Pe> && !(A::is_signed && !A::exp_family);
+constexpr bool heavy_row = A::capped || (Pe::score_bias && (A::exp_family || !A::is_signed));
 
 // Stores a tile of ds (64 keys, BQ queries), rounded, as cells whose rows are queries: what a warp
 // holds of A in dq's product. `cells` is the lane's pair in the first of them.
