@@ -52,9 +52,8 @@ DEVICE void weight_ds(float& x, float& y, const TileScore<A, Pe>& score, const R
         const Fast by_f = A::sim(Fast(x)) * log2_Z_or_factor;
         const Fast w = A::exp_family ? Fast(score.power(x, row.norm)) : by_f;
         const Fast alpha(attn_alpha<A, float>(s));
-        const Fast no_second(0);
-        const Fast ds = attn_ds<A>(Fast(x), w, Fast(y), log2_Z_or_factor, no_second,
-                                   Fast(row.delta), Fast(s.p), alpha);
+        const Fast ds = attn_ds<A>(Fast(x), w, Fast(y), log2_Z_or_factor, Fast(0.0f),
+                                   Fast(A::Z == Z_ONE ? 0 : row.delta), Fast(s.p), alpha);
         x = select_or_zero(sees, w.v);
         y = select_or_zero(sees, ds.v);
     }
@@ -78,11 +77,11 @@ template <int HS, bool HEAVY = false> struct DvTile {
 };
 
 // Pieces of the keys in registers. Softpick needs a few more elsewhere.
-template <class A, class Pe> constexpr bool few_registers = TileScore<A, Pe>::plain && !is_pnorm<A>;
 template <class A, class Pe, int HS>
 constexpr bool two_tiles = DvTile<HS, many_registers<A, Pe>>::MT == 2;
 template <class A, class Pe, int HS>
-constexpr bool keys_fit = HS != 96 || !two_tiles<A, Pe, HS> || few_registers<A, Pe>;
+constexpr bool keys_fit = HS != 96 || !two_tiles<A, Pe, HS> ||
+                          (TileScore<A, Pe>::plain && !is_pnorm<A>);
 template <class A, int HS> constexpr int keys_left_out = HS == 96 && A::Z == Z_ABS ? 2 : 0;
 template <class A, class Pe, int HS>
 constexpr int keep_keys = keys_fit<A, Pe, HS> ? HS / 16 - keys_left_out<A, HS> : 0;
