@@ -59,9 +59,11 @@ core-tests: # those that need neither open/ nor after/, fast and slow
 	@$(call run_all,$(filter-out build/test/analytic/%,$(CORE_TESTS)) analytic)
 
 # nvcc on every two switch values together, for four architectures; an attention kernel that
-# spills is a failure
+# spills is a failure; then what all of them count, against the budgets
 compile-all:
 	@sh dev/gpu/compile_all.sh pairwise
+	@sh dev/gpu/sass.sh all
+	@COUNTS=all sh test/gpu/test_counts.sh
 
 ptx-all: # every variant and head dimension as nvcc compiles it, interpreted, for sm_80 and sm_90
 	@PTX_SET=all sh test/gpu/test_ptx.sh
