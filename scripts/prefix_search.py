@@ -3,19 +3,22 @@
 and others, 2024): each place from the first on takes the candidate with which a text's loss under
 --quant is least, as long as that ends below what the places before gave. The model's weights stay.
 
-    scripts/prefix_search.py MODEL -d TEXT [--quant w8a8:static] [--most 3] [--candidates 0,262]
+    scripts/prefix_search.py MODEL -d TEXT [--quant w8a8:static] [--most 3] [--candidates 0 262]
 
 Candidates are token ids; without them the ten tokens that get most attention in TEXT. The tokens
 take the place of the text's own, and stay in float. All runs measure the same sequences.
 """
 import argparse, json, os, subprocess, sys, tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from runlog import die
 
-def measured(a, *words):
+
+def measured(a, command, *words):
     """Runs the program on the model and the text; returns its JSON."""
     path = os.path.join(a.out, "measured.json")
     sizes = ["--probe-len", str(a.probe_len), "--probe-seqs", str(a.probe_seqs)]
-    r = subprocess.run([a.binary, words[0], a.model, "-d", a.data, *sizes, *words[1:], "--json", path],
+    r = subprocess.run([a.binary, command, a.model, "-d", a.data, *sizes, *words, "--json", path],
                        capture_output=True, text=True)
     if r.returncode:
         sys.exit(r.stderr.strip())
@@ -23,12 +26,14 @@ def measured(a, *words):
         return json.load(f)
 
 
+def places(prefix):
+    return ",".join(f"{i + 1}:{token}" for i, token in enumerate(prefix))
+
+
 def losses(a, prefix):
     """Returns the loss in float and the loss quantized, with these first tokens."""
-    words = ["--quant", a.quant, "--quant-keep", str(len(prefix))]
-    if prefix:
-        words += ["--fix-token", ",".join(f"{i + 1}:{t}" for i, t in enumerate(prefix))]
-    runs = measured(a, "eval", *words)["runs"]
+    first = ["--fix-token", places(prefix)] if prefix else []
+    runs = measured(a, "eval", "--quant", a.quant, "--quant-keep", str(len(prefix)), *first)["runs"]
     return runs[0]["loss"], runs[-1]["loss"]
 
 
@@ -39,17 +44,18 @@ def main():
     p.add_argument("-d", "--data", required=True)
     p.add_argument("--quant", default="w8a8:static")
     p.add_argument("--most", type=int, default=3, help="tokens of the prefix at most")
-    p.add_argument("--candidates", default="", help="token ids, with commas")
+    p.add_argument("--candidates", type=int, nargs="+", help="token ids")
     p.add_argument("--probe-len", type=int, default=64)
     p.add_argument("--probe-seqs", type=int, default=20)
     p.add_argument("--binary", default="./train_sink")
     p.add_argument("--out", help="a folder for what the program writes")
     a = p.parse_args()
+    if not os.path.exists(a.binary):
+        die(f"{a.binary}: got no file, wanted the program", "make train_sink, or --binary FILE")
     a.out = a.out or tempfile.mkdtemp()
     os.makedirs(a.out, exist_ok=True)
-    candidates = [int(t) for t in a.candidates.split(",") if t]
-    if not candidates:
-        candidates = [row[0] for row in measured(a, "probe", "--anywhere")["anywhere"]["ids"]]
+    candidates = a.candidates or [
+        row[0] for row in measured(a, "probe", "--anywhere")["anywhere"]["ids"]]
     prefix = []
     plain, best = losses(a, prefix)
     print(f"no prefix: loss {plain:.4f}, {a.quant} {best:.4f}")
@@ -59,9 +65,7 @@ def main():
         if loss >= best:
             break
         prefix, best = prefix + [token], loss
-        print(f"prefix {','.join(map(str, prefix))}: loss {plain:.4f}, {a.quant} {best:.4f}", flush=True)
-    print(f"the best prefix: --fix-token {','.join(f'{i + 1}:{t}' for i, t in enumerate(prefix))}"
-          if prefix else "no candidate lowers the loss")
+        print(f"--fix-token {places(prefix)}: loss {plain:.4f}, {a.quant} {best:.4f}", flush=True)
 
 
 if __name__ == "__main__":
