@@ -201,5 +201,20 @@ def of_interventions():
     return found
 
 
+def of_text12():
+    """Returns the table of first-token-changes.md's models after training."""
+    path, found = "docs/results/interventions-text12", []
+    with open(path + ".json", encoding="utf-8") as file: stored = json.load(file)
+    with open(path + "-after.json", encoding="utf-8") as file: after = json.load(file)
+    shown = ("gradient at token 1", "0+16", "1+15", "token 1 dropped", "token 1 masked", "W8A8", "W4A4", "KV4")
+    ran = {row["id"].split("-", 1)[1]: row["ours"][0].get("last") for row in stored["rows"] if row["ours"]}
+    for cells in after["rows"][:-1]:                                           # wd0.1 is softmax again
+        last, lost = ran[cells[0]], dict(zip(after["head"], cells))
+        found.append(("docs/findings/first-token-changes.md", f"| {cells[0]} |" + " {} |" * 10, [
+            f"{last['proxy_1']:.1f}", f"{last['spike']:.0f}", *(lost[key] for key in shown)]))
+    return found
+
+
 def sentences():
-    return of_probe() + of_training() + of_after() + of_text() + of_smollm2() + of_settings() + of_interventions()
+    return (of_probe() + of_training() + of_after() + of_text() + of_smollm2() + of_settings() + of_interventions() +
+            of_text12())
