@@ -28,9 +28,6 @@ template <int HS, int MT> struct OnlineRows {
     Sums<MT, HS> o;                      // the output, relative to that
 };
 
-// The extra key of a query head: its key or its logit, and its value; NULL for 0.
-struct ExtraColumn { const bf16 *key, *value; };
-
 // Returns the score of the extra key for the query q, whose channels the lanes of a row share.
 template <class A, class Bi, int HS>
 DEVICE float column_score(const bf16* q, const bf16* key, const AttnShape& s) {
@@ -41,9 +38,9 @@ DEVICE float column_score(const bf16* q, const bf16* key, const AttnShape& s) {
     return attn_capped<A>(quad_sum(dot) * (float)s.scale, s.cap);
 }
 
-// Starts the rows from the extra key, or from nothing. q: the head's first query.
+// Starts the rows from the head's extra key, or from nothing. q: the head's first query.
 template <class A, class Bi, class Pe, int HS, int MT>
-DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, ExtraColumn extra,
+DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, ExtraKey<const bf16> extra,
                          const TileScore<A, Pe>& score, int lane_row, const AttnShape& s) {
     constexpr bool column = Bi::column != NO_COLUMN;
     UNROLL(r, 2 * MT) {
@@ -51,19 +48,19 @@ DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, ExtraColumn extra
         float w_star = 0;
         if (column) {
             const int t = min(lane_row + 8 * r, s.T - 1);
-            const float s_star = column_score<A, Bi, HS>(q + (long)t * attn_row(s), extra.key, s);
+            const float s_star = column_score<A, Bi, HS>(q + (long)t * attn_row(s), extra.k, s);
             m = max_(m, s_star);
             w_star = attn_term<A>(s_star, m);
         }
         const bool counts_it = column && lane_column() == 0;     // one of the row's four lanes
         x.m[r] = fmaxf(m * LOG2_E, -FLT_MAX);                    // finite, so that x.m - x.m is 0
         x.l[r] = counts_it ? attn_mass<A>(w_star, s.p) : 0.0f;
-        const bool value = column && extra.value;
+        const bool value = column && extra.v;
         const float share = attn_share<A>(w_star);
         UNROLL(n, HS / 8) {
             for (int e = 0; e < 2; e++) {
                 const int at = 8 * n + lane_column() + e;
-                element(x.o, r, 2 * n + e) = value ? share * (float)extra.value[at] : 0.0f;
+                element(x.o, r, 2 * n + e) = value ? share * (float)extra.v[at] : 0.0f;
             }
         }
     }
@@ -188,8 +185,8 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     const LeftRows<HS, MT> queries(sq + place.row0 * HS, by_column);
     const TileScore<A, Pe> score(h, s);
     const int end = min(s.T, max(t0 + BQ, s.prefix));
-    const ExtraColumn extra = { attn_column<Bi>((const bf16*)in.extra.k, s, h),
-                                attn_extra((const bf16*)in.extra.v, s, g) };
+    const ExtraKey<const bf16> extra = { attn_column<Bi>((const bf16*)in.extra.k, s, h),
+                                         attn_extra((const bf16*)in.extra.v, s, g) };
     // opaque() makes the compiler compute these again in and after the loop, so that the products
     // get the registers.
     auto load = [&](int buf, int j0) {

@@ -76,8 +76,8 @@ template <class A, class Bi, class Pe, int HS> struct HopperForward {
         queries = panels<HS, BQ>(sq, group * GROUP_ROWS);
         keys = panels<HS, BK>(sk);
         values = panels<HS, BK>(sv);
-        const ExtraColumn extra = { attn_column<Bi>((const bf16*)in.extra.k, s, place.h),
-                                    attn_extra((const bf16*)in.extra.v, s, g) };
+        const ExtraKey<const bf16> extra = { attn_column<Bi>((const bf16*)in.extra.k, s, place.h),
+                                             attn_extra((const bf16*)in.extra.v, s, g) };
         online_start<A, Bi>(x, q, extra, score, t0 + place.row0 + lane_group(), s);
     }
 
