@@ -36,7 +36,8 @@ void log_each(const std::string& path,
 
 // Drops what an interrupted run logged after its checkpoint of `step`, and adds the lines that
 // could not be written before it, so that the log ends up as if the run had never stopped.
-void log_rewind(const std::string& path, long step, const std::vector<std::string>& unwritten);
+// unevaluated: the evaluation of `step` is still to come, and was made in vain if the log has it.
+void log_rewind(const std::string& path, long step, bool unevaluated, const Json& unwritten);
 
 // Returns the flags of a run at `step` as its log has them: those it began with, and what each
 // --resume before that step changed. An object without fields if there is no log.

@@ -192,12 +192,6 @@ inline void find_steps(Anatomy* a, const std::vector<Vector>& states) {
 
 // ---- the form of a layer's FFN, in the channel and in others
 
-inline Vector down_row(const Model* m, int l, long channel) {
-    const long F = m->sizes.F;
-    const Matrix row = weight_matrix(layer_weights(m, l).downw + channel * F, 1, F);
-    return Vector(row.x.begin(), row.x.end());
-}
-
 // Finds the spectrum of the form, and what the form says of token 1. reads: what the FFN reads of
 // it, of every sequence.
 inline void find_form(const Model* m, int l, int channel, const std::vector<Vector>& reads,
@@ -205,12 +199,13 @@ inline void find_form(const Model* m, int l, int channel, const std::vector<Vect
     const Sizes& sizes = m->sizes;
     const Matrix gate = weight_matrix(layer_weights(m, l).gatew, sizes.F, sizes.C);
     const Matrix up = weight_matrix(layer_weights(m, l).upw, sizes.F, sizes.C);
+    const Matrix down = weight_matrix(layer_weights(m, l).downw, sizes.C, sizes.F);
     const int others = std::min<long>(OTHER_CHANNELS, sizes.C - 1);
     std::vector<double> ratios(others + 1);
     #pragma omp parallel for schedule(dynamic)
     for (int k = 0; k <= others; k++) {
         const long step = k ? 1 + (k - 1) * (sizes.C - 1) / others : 0;      // spread evenly
-        const Form form = { &gate, &up, down_row(m, l, (channel + step) % sizes.C) };
+        const Form form = { &gate, &up, down.row((channel + step) % sizes.C) };
         const Eigen e = k ? form_eigen(form, sizes.C, 2, 1e-4)
                           : form_eigen(form, sizes.C, EIGENVALUES, 1e-7);
         ratios[k] = e.values.size() < 2 ? NAN : fabs(e.values[0] / e.values[1]);
@@ -233,12 +228,14 @@ inline void find_form(const Model* m, int l, int channel, const std::vector<Vect
 inline void add_neurons(const Model* m, int l, int channel, const Sequences& text,
                         AnatomyLayer* layer) {
     const long F = m->sizes.F;
-    const Vector down = down_row(m, l, channel);
+    const Matrix down = weight_matrix(layer_weights(m, l).downw + channel * F, 1, F);
     layer->neurons.resize(F);
     for (int b = 0; b < m->B; b++) {
         const long first = (long)b * m->T + sink_rows(m);
         const std::vector<real> neurons = copy_to_host(act_fca(m, l) + first * F, F);
-        for (long n = 0; n < F; n++) { layer->neurons[n] += down[n] * (double)neurons[n] / text.n; }
+        for (long n = 0; n < F; n++) {
+            layer->neurons[n] += (double)down.x[n] * neurons[n] / text.n;
+        }
     }
     if (layer->direction.empty()) { return; }
     const HostRows reads(m, act_n(m, 2 * l + 1));

@@ -48,12 +48,12 @@ inline Matrix weight_matrix(const real* weight, long rows, long cols) {
 struct Form {
     const Matrix* gate;                          // (F, C)
     const Matrix* up;                            // (F, C)
-    Vector down;                                 // d (F)
+    const acc* down;                             // d (F)
 
     // Returns S x.
     Vector times(const Vector& x) const {
         Vector y(x.size());
-        for (size_t n = 0; n < down.size(); n++) {
+        for (long n = 0; n < gate->rows(); n++) {
             const double by_gate = down[n] / 2 * up->row_times(n, x);
             const double by_up = down[n] / 2 * gate->row_times(n, x);
             const acc* g = gate->row(n);

@@ -311,9 +311,7 @@ void run_restore(Run* r, const std::string& from, const Json& state) {
     numbers_check(&r->m, state, from);
     hint_also.clear();
     if (dist::rank > 0) { return; }
-    std::vector<std::string> lines;
-    for (auto& line : state["log"].items) { lines.push_back(line.string); }
-    log_rewind(r->f.out + "/log.jsonl", r->first, lines);
+    log_rewind(r->f.out + "/log.jsonl", r->first, r->unevaluated, state["log"]);
     saves_clean(r->f.out);
     r->kept = saves_of(r->f.out);
 }

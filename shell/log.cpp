@@ -81,7 +81,7 @@ void log_each(const std::string& path,
 
 static bool is_event(const Json& line, const char* name) { return line["event"].string == name; }
 
-void log_rewind(const std::string& path, long step, const std::vector<std::string>& unwritten) {
+void log_rewind(const std::string& path, long step, bool unevaluated, const Json& unwritten) {
     if (!file_exists(path)) { return; }
     log_check(path);
     const std::string dir = directory_of(path);
@@ -94,11 +94,12 @@ void log_rewind(const std::string& path, long step, const std::vector<std::strin
         const double at = json_number(j, "step", -1);
         const bool later = at > step;
         const bool ended = is_event(j, "done") || is_event(j, "stopped");
-        const bool in_vain = is_event(j, "resume") && at >= step;
+        const bool again = is_event(j, "resume") || (unevaluated && !is_event(j, "train"));
+        const bool in_vain = at >= step && again;
         if (!later && !ended && !in_vain) { kept += line + "\n"; }
     });
-    for (auto& line : unwritten) {                       // (one may have got through after all)
-        if (!contains(kept, line + "\n")) { kept += line + "\n"; }
+    for (auto& line : unwritten.items) {                 // (one may have got through after all)
+        if (!contains(kept, line.string + "\n")) { kept += line.string + "\n"; }
     }
     file_write(path, kept);
 }

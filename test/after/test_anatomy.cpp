@@ -291,7 +291,8 @@ static void test_low_rank() {
         up.x.push_back(rng_normal(&rng));
     }
     for (double d : { 1.0, 0.0 }) {
-        const Form form = { &gate, &up, { d, 2 * d } };
+        const acc down[] = { (acc)d, (acc)(2 * d) };
+        const Form form = { &gate, &up, down };
         Mat S(20, Vector(20));
         for (int i = 0; i < 20; i++) {
             for (int j = 0; j < 20; j++) {

@@ -46,6 +46,11 @@ same often whole "automatic checkpoints"
 train $TINY -n 20 $OFTEN --stop-after 1e-9 -o stop # before its first step
 train --resume -o stop
 same stop whole "stopped at step 0"
+# an evaluation that a signal cut short is made again: a run that was killed right after it has it once
+cp -r whole twice
+sed -i 's/"automatic": false/"unevaluated": true/; s/, "files": .*/}/; s/"version": "[^"]*", //' twice/step_20/state.json
+train --resume -o twice
+same twice whole "evaluated after the checkpoint"
 # an automatic one becomes one that is kept, if the run ends there
 train $TINY -n 20 -o ends; cp -r ends ends2
 sed -i 's/"automatic": false/"automatic": true/; s/, "files": .*/}/; s/"automatic": true, //; s/"version": "[^"]*", //' ends2/step_20/state.json
