@@ -48,6 +48,7 @@ speed. TO ADD an instruction: a struct of operands and a function that performs 
 #undef __global__
 #define __global__ inline  // a kernel in a header: the program and its variant are linked
 #include <math.h>
+#include <omp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -1194,10 +1195,11 @@ inline cudaError_t cudaFreeAsync(void* p, cudaStream_t stream) { // when the str
 }
 inline cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind kind,
                                    cudaStream_t stream) {
+    if (omp_in_parallel()) { emu::fail("cudaMemcpy: in a parallel region"); }
     if (kind != cudaMemcpyDeviceToDevice) { emu::not_captured("a copy from or to the host"); }
     if (emu::keep(stream, [=] { cudaMemcpyAsync(d, s, n, kind, stream); })) { return cudaSuccess; }
-    bool to = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-    bool from = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    bool to = kind != cudaMemcpyDeviceToHost;
+    bool from = kind != cudaMemcpyHostToDevice;
     if (emu::sticky != cudaSuccess) { return emu::sticky; }
     if (n && (emu::is_device(d) != to || emu::is_device(s) != from)) {
         emu::fail("cudaMemcpy: direction %d does not fit its pointers", int(kind));
