@@ -234,7 +234,7 @@ inline void add_neurons(const Model* m, int l, int channel, const Sequences& tex
         const long first = (long)b * m->T + sink_rows(m);
         const std::vector<real> neurons = copy_to_host(act_fca(m, l) + first * F, F);
         for (long n = 0; n < F; n++) {
-            layer->neurons[n] += (double)down.x[n] * neurons[n] / text.n;
+            layer->neurons[n] += down.x[n] * (double)neurons[n] / text.n;
         }
     }
     if (layer->direction.empty()) { return; }
