@@ -144,7 +144,7 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
         name=$1 source=$2; shift 2
         $CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -w -DEMU -fno-strict-aliasing \
             -fstack-clash-protection -fopenmp -Idev/emulator -I"$CUDA/include" \
-            '-DMMA_HEADS(X)=X(96)' "$@" $source -x none $once -o $dir/bin/$name > $dir/said 2>&1
+            -DREAL_SIZES '-DMMA_HEADS(X)=X(96)' "$@" $source -x none $once -o $dir/bin/$name > $dir/said 2>&1
         ok $? "$name does not compile: $(head -n 3 $dir/said)"
     }
     defs="$(default_switches | grep -v 'PRECISION\|BACKEND') -DBACKEND=cuda"
@@ -164,6 +164,15 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
         ok $? "$step in the emulator: $(grep "\"$step\"" $dir/emulated/results.json | cut -c 1-400)"
     done
     valid $dir/emulated/results.json; ok $? "results.json: $(tail -n 1 $dir/json)"
+    # more rows of logits than are alive at once
+    for p in cpu softmax; do
+        $dir/bin/train_sink-$p train -d bb -b 66 -t 130 --layers 1 --width 8 --heads 1 --ffn-width 8 \
+            --eval-every 0 --val-seqs 4 --probe-seqs 4 --probe-len 16 -n 1 -o $dir/rows-$p > $dir/said 2>&1
+        sed -n 's/.*"event":"train".*"loss":\([0-9.]*\).*"grad_norm":\([0-9.]*\).*/\1 \2/p' $dir/rows-$p/log.jsonl
+    done | paste -s > $dir/rows
+    awk '{ loss = $1 / $3 - 1; norm = $2 / $4 - 1 }
+        END { exit !(NF == 4 && loss * loss < 1e-6 && norm * norm < 1e-4) }' $dir/rows
+    ok $? "8580 rows at once: $(cat $dir/rows)"
     grep -q 'update_kernel.* 1 ' $dir/emulated/log.txt; ok $? "no update in the profile"
     grep -q 'bf16, batch [0-9]*: loss' $dir/emulated/results.json; ok $? "no real size was compared"
     grep -q 'with --graph [0-9.]* ms per step, .*: the same bits' $dir/emulated/results.json
