@@ -81,8 +81,8 @@ $(wordlist 2,$(words $(PROGRAMS)),$(PROGRAMS)): | $(firstword $(PROGRAMS))
 program-%:
 	$(MAKE) $(DEFAULTS) BACKEND=cpu $* binary
 analytic: $(ANALYTIC)
-# the test itself is compiled once, core/variant.cu for each set: $(1) is the kind of build,
-# $(2) the test
+# the test itself is compiled once, at -O2 as the program is, core/variant.cu for each set: $(1) is
+# the kind of build, $(2) the test
 HOW_model        = $(MODEL_COMPILE)
 HOW_model-fast   = $(TEST_COMPILE) $(OPTIMIZE)
 HOW_model-double = $(MODEL_COMPILE) -O2 -DBACKEND=ref -DREAL=double
@@ -93,7 +93,7 @@ define kind_of_build
 .SECONDARY: build/test/objects/$(1).o
 build/test/objects/$(1).o: test_$(2).cpp $(TEST_HEADERS) $(UNIT) $(HEADERS)
 	@mkdir -p $$(@D)
-	$$(HOW_$(1)) -c $$< -o $$@
+	$$(subst -O3,-O2,$$(HOW_$(1))) -c $$< -o $$@
 build/test/$(1)/%: core/variant.cu build/test/objects/$(1).o $(ONCE)
 	@mkdir -p $$(@D)
 	$$(call said,$$@)$$(HOW_$(1)) $$(call set_defs,$$*) $$< -o $$@ -x none $$(filter %.o %.a,$$^)
@@ -122,7 +122,7 @@ $(ASAN_DIR)/%.o: %.cpp
 endif
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
 WITH_MODEL := default_model stages experts anatomy anywhere anywhere_key eval eval_sink eval_key eval_positions pieces
-OPERATIONS := attention cpu metrics extremes $(WITH_MODEL)
+OPERATIONS := attention cpu metrics extremes alibi_families $(WITH_MODEL)
 $(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
 $(WITH_MODEL:%=build/test/test_%): $(UNIT) core/variant.cu commands/open_model.cpp
 $(addprefix build/test/test_eval_,sink key positions): test/after/test_eval.cpp
