@@ -966,12 +966,11 @@ int main(int argc, char** argv) {
 #endif
 #ifdef EMU
     uint64_t first = 0;
-    const emu::Sched schedules[] = {
+    for (emu::Sched sched : {
         #ifndef ONLY_HEADS // attention alone: two are enough
-        emu::FWD,
+             emu::FWD,
         #endif
-        emu::REV, emu::PCT };
-    for (emu::Sched sched : schedules) {
+             emu::REV, emu::PCT }) {
         if (ONE_SCHEDULE && sched != emu::PCT) { continue; }
         emu::settings.sched = sched;
         emu::settings.open = sched != emu::FWD;
