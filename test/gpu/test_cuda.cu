@@ -966,11 +966,7 @@ int main(int argc, char** argv) {
 #endif
 #ifdef EMU
     uint64_t first = 0;
-    for (emu::Sched sched : {
-        #ifndef ONLY_HEADS // attention alone: two are enough
-             emu::FWD,
-        #endif
-             emu::REV, emu::PCT }) {
+    for (emu::Sched sched : {emu::FWD, emu::REV, emu::PCT}) {
         if (ONE_SCHEDULE && sched != emu::PCT) { continue; }
         emu::settings.sched = sched;
         emu::settings.open = sched != emu::FWD;
