@@ -95,7 +95,7 @@ help:
 	      "ptx-all | sanitizer | check | size | clean"
 	@echo "scripts/reproduce list                 the paper's tables by name: build, train, compare"
 	@echo "tools: CXX=$(CXX) ARCH=$(ARCH) OPTIMIZE='$(OPTIMIZE)' JOBS=$(JOBS) NVCC=$(NVCC)" \
-	      "GPU_ARCH=$(GPU_ARCH) DIST=$(DIST)"
+	      "GPU_ARCH=$(GPU_ARCH) DIST=$(DIST) UNITS=$(UNITS)"
 	@for s in $(SWITCHES); do echo; echo $$s; \
 	  sed -n "s/^ *X_$$s(\([a-z0-9_]*\) *,[^\"]*\"\(.*\)\").*/\1\t\2/p" $(TABLES) | \
 	  sed 's/" *, *"/\t/' | \

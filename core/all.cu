@@ -1,7 +1,7 @@
 /*
 all.cu -- the whole program as one unit, for compilers that want it so: nvcc, the GPU's emulator,
 sanitizers. With -DWITHOUT_VARIANT it is all but variant.cu: the Makefile has nvcc compile it once
-for all models. For the CPU it compiles the same files apart.
+for all models. For the CPU it compiles the same files apart, unless UNITS=few.
 
     nvcc -std=c++17 -DATTN=softmax -DBIAS=none .. all.cu ..      (all switches; the Makefile)
 */

@@ -48,7 +48,11 @@ ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
 number_of     = $(firstword $(shell echo "$(1)" "$(COMPILER)" | cksum))
 ONCE_DIR     := build/once/$(call number_of,$(ONCE_COMPILE))
 ONCE_SOURCES := $(filter-out $(PROGRAM_PARTS),$(wildcard $(ROOMS:%=%/*.cpp)))
-ONCE_OBJECTS := $(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o)
+# or, with UNITS=few, each folder is one unit
+room_of       = $(firstword $(subst /, ,$(1)))
+of_room       = $(filter-out cpu/processor.cpp,$(filter $(1)/%,$(ONCE_SOURCES)))
+few_in        = $(sort $(foreach s,$(ONCE_SOURCES),$(1)/$(call room_of,$(s))/all.o)) $(1)/cpu/processor.o
+ONCE_OBJECTS := $(if $(FEW),$(call few_in,$(ONCE_DIR)),$(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o))
 ONCE         := $(ONCE_DIR)/once.a
 ARCHIVE       = ar rcs $@.$$$$ $^ && mv $@.$$$$ $@
 # a line for each part, while make test and make demo build: make -s alone says nothing for minutes
@@ -60,7 +64,7 @@ OBJECT        = -MMD -MP -MF $@.$$$$.d -MT $@ -c $< -o $@.$$$$ && \
 # and the program once for a backend and its precision: the model's own switches are in variant.o
 PROGRAM_DEFS  = $(filter -DBACKEND=% -DPRECISION=% -DDIST=% -DCPU_REAL=%,$(DEFS))
 PROGRAM_DIR  := build/program/$(call number_of,$(COMPILE) $(PROGRAM_DEFS))
-ifeq ($(BACKEND),cuda)
+ifneq ($(filter cuda,$(BACKEND))$(FEW),)
 PROGRAM      := $(PROGRAM_DIR)/core/all.o
 else
 PROGRAM      := $(PROGRAM_DIR)/train_sink.o $(PROGRAM_PARTS:%.cpp=$(PROGRAM_DIR)/%.o)
@@ -117,6 +121,13 @@ $(ONCE): $(ONCE_OBJECTS)
 $(ONCE_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
 	$(call said,$<)$(ONCE_COMPILE) $(ANY_PROCESSOR) $(OBJECT)
+# a folder as one unit: where, which, by what
+define room_unit
+$(1)/$(2)/all.o: $(call of_room,$(2))
+	@mkdir -p $$(@D)
+	$$(call said,$(2))$$($(3)) $$(patsubst %,-include %,$$(wordlist 2,$$(words $$^),$$^)) $$(OBJECT)
+endef
+$(if $(FEW),$(foreach r,$(ROOMS),$(eval $(call room_unit,$(ONCE_DIR),$(r),ONCE_COMPILE))))
 # what looks whether the processor is the one that the rest was compiled for
 $(ONCE_DIR)/cpu/processor.o: ANY_PROCESSOR = $(if $(WIDE),-march=x86-64 -mtune=generic)
 -include $(ONCE_OBJECTS:.o=.d)

@@ -10,6 +10,7 @@ $(foreach s,$(SWITCHES),$(eval $(s)_ALL := $(call rows,$(s))))
 $(foreach s,$(MODEL),$(eval $(s) ?= $(firstword $($(s)_ALL))))
 # cuda where it can be built and run, else cpu, and the first line of output says why
 NVCC    ?= $(shell command -v nvcc 2>/dev/null)
+NVCC    := $(NVCC)
 # any card of this container, or under WSL, where the driver's library says
 # that the card is NVIDIA's
 WSL     := $(and $(wildcard /dev/dxg),$(wildcard /usr/lib/wsl/lib/libcuda.so.1))
@@ -42,13 +43,19 @@ GPU_CODE := $(if $(filter-out 9.0,$(or $(CARDS),none)),$(GPU_ARCH),sm_90a)
 # kept; never -ffast-math. Vectors as wide as the processor has them: of AVX-512 GCC would take half
 WIDE     := $(if $(filter x86_64,$(TARGET)),-mprefer-vector-width=512)
 OPTIMIZE ?= -O3 -fno-math-errno -fno-trapping-math $(WIDE)
-WARN     := -Wall -Wextra
+# how many units the program is compiled in: many, of which a change compiles one or two again, or
+# few, which takes less than half the time at first
+UNITS    ?= many
+UNITS_ALL := many few
+FEW      := $(filter few,$(UNITS))
+WARN_FEW := -Wall -Wextra -Wno-address
+WARN     := $(if $(FEW),$(WARN_FEW),-Wall -Wextra)
 JOBS     ?= $(shell nproc)
 # many processes: none, mpi (on the CPU) or nccl (on GPUs); dev/many.md
 DIST     ?= none
 DIST_ALL := none mpi nccl
 MPICXX   ?= mpicxx
-KNOWN    := $(SWITCHES) CXX ARCH OPTIMIZE JOBS NVCC GPU_ARCH DIST MPICXX
+KNOWN    := $(SWITCHES) CXX ARCH OPTIMIZE JOBS NVCC GPU_ARCH DIST MPICXX UNITS
 
 # ---- a misspelled value, or a misspelled switch (ATN=sigmoid), must not quietly train softmax --------
 ifeq ($(filter help clean size,$(MAKECMDGOALS)),)
@@ -60,7 +67,7 @@ $(if $(no_arch),$(error ARCH=$(ARCH) is unknown to $(CXX)$(arch_from)))
 endif
 not_one = $(filter-out 1,$(words $($(1))))$(filter-out $($(1)_ALL),$($(1)))
 one_of  = $(if $(not_one),$(error $(1)=$($(1)) is unknown; choose one of: $($(1)_ALL)))
-$(foreach s,$(SWITCHES) DIST,$(call one_of,$(s)))
+$(foreach s,$(SWITCHES) DIST UNITS,$(call one_of,$(s)))
 typed   := $(foreach o,$(subst \ ,-,$(MAKEOVERRIDES)),$(firstword $(subst =, ,$(o))))
 strange := $(filter-out $(KNOWN),$(typed))
 $(if $(strange),$(error unknown switch $(strange); known are: $(KNOWN)))

@@ -37,10 +37,10 @@ set_defs = -DATTN=$(call of_set,$(1),1) -DBIAS=$(call of_set,$(1),2) -DPE=$(call
 ASAN_TESTS := $(foreach t,data look checkpoint tokenizer gguf,build/test/asan_$(t))
 # -O0 compiles in half the time, and hides no access from them
 SANITIZE := -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS
-# where `make OPTIMIZE='$(SANITIZE)'` puts them: test_sanitized.sh builds the program so
-ASAN_COMPILE := $(CXX) -std=c++17 $(SANITIZE) -march=$(ARCH) -fopenmp $(WARN)
+# where `make OPTIMIZE='$(SANITIZE)' UNITS=few` puts them: test_sanitized.sh builds the program so
+ASAN_COMPILE := $(CXX) -std=c++17 $(SANITIZE) -march=$(ARCH) -fopenmp $(WARN_FEW)
 ASAN_DIR     := build/once/$(call number_of,$(ASAN_COMPILE))
-ASAN_OBJECTS := $(ONCE_SOURCES:%.cpp=$(ASAN_DIR)/%.o)
+ASAN_OBJECTS := $(call few_in,$(ASAN_DIR))
 ASAN_ONCE    := $(ASAN_DIR)/once.a
 asan_flags: # what they are compiled with, for scripts
 	@echo "$(SANITIZE)"
@@ -118,6 +118,7 @@ $(ASAN_ONCE): $(ASAN_OBJECTS)
 $(ASAN_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
 	$(ASAN_COMPILE) $(OBJECT)
+$(foreach r,$(ROOMS),$(eval $(call room_unit,$(ASAN_DIR),$(r),ASAN_COMPILE)))
 -include $(ASAN_OBJECTS:.o=.d)
 endif
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile

@@ -25,7 +25,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import jobs
 import runlog
-from jobs import mean, spread
+from jobs import spread
 from runlog import die, say as print
 
 EVAL = ["--stream", "0+16,1+15", "--evict", "observed:0.5", "--quant", "w8a8:dynamic,w4a4,kv4",

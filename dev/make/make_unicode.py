@@ -7,7 +7,7 @@ here is taken from a table of Unicode but the pairs of canonical decompositions,
 Numbers are written in base 32, least digit first, one character a digit: '0' + digit, + 32 if more
 digits follow.
 """
-import sys, textwrap, unicodedata
+import textwrap, unicodedata
 from tokenizers import Regex, normalizers
 
 CODES = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]

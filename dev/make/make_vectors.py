@@ -7,7 +7,7 @@ the components of GPT-2, LLaMA-2 (both forms) and LLaMA-3 but a vocabulary train
 All ids and decoded texts are what the `tokenizers` library gives (pip install tokenizers).
 """
 import json, os, random, sys, tempfile
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers, decoders
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 neox, vectors, text, out = sys.argv[1:5]
 block = '\u2581'

@@ -24,6 +24,6 @@ def run(*words, **more):
 
 def binary(switches):
     """Builds the model of these switches for the CPU and returns the path of its program."""
-    make = ["make", "-s", "--no-print-directory", "-C", ROOT, "BACKEND=cpu", *switches.split()]
+    make = ["make", "-s", "-C", ROOT, "BACKEND=cpu", *switches.split()]
     run(*make, "binary")
     return os.path.join(ROOT, run(*make, "check").strip(), "train_sink")

@@ -13,7 +13,7 @@ Where make_gguf_families.py can write the model as a GGUF file, that has to answ
                     BINARY-softcap, -alibi and -logit, beside it, are the builds
                     ATTN=softcap, PE=alibi, BIAS=logit (needs torch, transformers, numpy)
 """
-import json, os, shutil, subprocess, sys, tempfile
+import json, os, subprocess, sys, tempfile
 import numpy as np, torch, transformers as tf
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "make"))
 import make_gguf_families, shards

@@ -42,10 +42,10 @@ selftest_wgmma dev/emulator/selftest_wgmma.cu
 cuda_real     test/gpu/test_cuda.cu          -DPRECISION=fp32 -DFEW_VARIANTS -DREAL_SIZES
 cuda_large    test/gpu/test_cuda.cu          -DPRECISION=bf16 -DFEW_VARIANTS -DREAL_SIZES
 selftest      dev/emulator/selftest.cu   -DREAL_SIZES"
-    LINK=-lgomp RUN=
+    LINK=-lgomp
 else
     COMPILE="$NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp"
-    LINK=-lcublasLt RUN=
+    LINK=-lcublasLt
     PROGRAMS="
 cuda_bf16     test/gpu/test_cuda.cu          -DPRECISION=bf16
 cuda_fp32     test/gpu/test_cuda.cu          -DPRECISION=fp32

@@ -20,7 +20,7 @@ cd "$copy" || exit 1
 rm -rf open after test/open test/after
 [ "$(make -s rooms)" = "core commands shell cpu cuda dist files tokenizer dataloader" ]
 ok $? "the rooms of the copy: $(make -s rooms)"
-make -s -j"$jobs" binary BACKEND=cpu CXX='g++ -Werror' > make.txt 2>&1; ok $? "the copy does not build: $(head -n 5 make.txt)"
+make -s -j"$jobs" binary BACKEND=cpu UNITS=few CXX='g++ -Werror' > make.txt 2>&1; ok $? "the copy does not build: $(head -n 5 make.txt)"
 core=$PWD/build/cpu/train_sink
 hash_of() { grep -o '"params_hash":"[0-9a-f]*"' "$1/log.jsonl" | tail -n 1; }
 
@@ -66,7 +66,7 @@ mkdir theirs; echo '{"model_type": "gpt2"}' > theirs/config.json; refused "gpt2"
 printf 'GGUF' > model.gguf; refused "open/" probe model.gguf
 
 if [ -n "$ALL" ]; then
-    make -s core-tests JOBS="$jobs" CXX='g++ -Werror' > tests.txt 2>&1; code=$?
+    make -s core-tests JOBS="$jobs" UNITS=few CXX='g++ -Werror' > tests.txt 2>&1; code=$?
     grep -v "^building\|^compiling" tests.txt
     total=$(tail -n 1 tests.txt); p=${total%% passed*}
     case $p in *[!0-9]*|'') p=0 ;; esac

@@ -14,7 +14,7 @@ for folder in test scripts demo dev; do ln -s "$PWD/$folder" $copy/$folder; done
 names=
 for t in $tests; do names="$names build/test/$t"; done
 make -s $names || bad "the tests do not build"
-(cd $copy && make --no-print-directory -s -j"${JOBS:-$(nproc)}" binary BACKEND=cpu OPTIMIZE="$SANITIZE")
+(cd $copy && make -s -j"${JOBS:-$(nproc)}" binary BACKEND=cpu UNITS=few OPTIMIZE="$SANITIZE")
 ok $? "make OPTIMIZE='$SANITIZE' does not link"
 # a report ends the program with this status, which no test wants
 export ASAN_OPTIONS=exitcode=99:detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
