@@ -140,7 +140,7 @@ def main(words):
     figures = "--figures" in words
     numbers = [int(w) for w in words if w != "--figures"]
     count, rng = (numbers + [10000])[0], random.Random((numbers + [0, 1])[1])
-    good, findings, refused = examples(), 0, 0
+    good, findings = examples(), 0
     with tempfile.TemporaryDirectory() as d:
         os.mkdir(d + "/run")
         for i in range(count):
