@@ -97,7 +97,7 @@ check "noise" run $softmax noise -n 2 --total-batch 512 --noise
 check "all of the batch" run $softmax undivided -n 2 --total-batch 512
 check "it changes no step" same noise undivided
 check "half of it" run $softmax halves -n 2
-python3 - "$dir" <<'EOF' > "$dir/out" 2>&1
+python3 - "$dir" <<'EOF' > "$dir/wrong" 2>&1
 import json, sys
 def first(run): return next(o for o in map(json.loads, open(f"{sys.argv[1]}/{run}/log.jsonl")) if o["event"] == "train")
 few, many, got = first("halves")["grad_norm"] ** 2, first("undivided")["grad_norm"] ** 2, first("noise")
@@ -105,7 +105,7 @@ signal, noise = (512 * many - 256 * few) / 256, (few - many) / (1 / 256 - 1 / 51
 assert abs(got["grad_signal"] - signal) < 1e-5 * many, (got, signal)
 assert abs(got["grad_noise"] - noise) < 1e-5 * many * 512, (got, noise)
 EOF
-check "both parts of the noise scale: $(tail -n 1 "$dir/out")" test ! -s "$dir/out"
+check "both parts of the noise scale: $(tail -n 1 "$dir/wrong")" test ! -s "$dir/wrong"
 # --ema: a mean of the weights that changes no step, is saved, goes on, and is what is evaluated
 check "ema" run $softmax ema -n 12 --ema 0.5 --eval-every 4 --save-every 1 --save-optimizer all
 check "it changes no step" same adamw ema
@@ -119,7 +119,7 @@ for r in ema gone_on; do
 done
 check "the same log" cmp "$dir/ema.lines" "$dir/gone_on.lines"
 check "an evaluation of both" test "$(grep -c '"event":"ema"' "$dir/ema.lines")" = 4
-python3 - "$dir" <<'EOF' > "$dir/out" 2>&1
+python3 - "$dir" <<'EOF' > "$dir/wrong" 2>&1
 import array, sys
 def numbers(step, file):
     raw = open(f"{sys.argv[1]}/ema/step_{step}/{file}.safetensors", "rb").read()
@@ -131,7 +131,7 @@ for step in range(2, 13):
     far = max(abs(a - b) for a, b in zip(mean, numbers(step, "ema")))
     assert far < 1e-6, (step, far)
 EOF
-check "the mean of every step: $(tail -n 1 "$dir/out")" test ! -s "$dir/out"
+check "the mean of every step: $(tail -n 1 "$dir/wrong")" test ! -s "$dir/wrong"
 cp -r "$dir/ema/step_12" "$dir/mean"; mv "$dir/mean/ema.safetensors" "$dir/mean/model.safetensors"
 $softmax probe "$dir/mean" --json "$dir/mean.json" > "$dir/out" 2>&1
 loss=$(grep -o '"probe_loss":[^,]*' "$dir/mean.json" | head -n 1)
