@@ -44,7 +44,7 @@ GPU_CODE := $(if $(filter-out 9.0,$(or $(CARDS),none)),$(GPU_ARCH),sm_90a)
 WIDE     := $(if $(filter x86_64,$(TARGET)),-mprefer-vector-width=512)
 OPTIMIZE ?= -O3 -fno-math-errno -fno-trapping-math $(WIDE)
 # how many units the program is compiled in: many, of which a change compiles one or two again, or
-# few, which takes less than half the time at first
+# few, which takes a little more than half the time at first
 UNITS    ?= many
 UNITS_ALL := many few
 FEW      := $(filter few,$(UNITS))
