@@ -49,9 +49,8 @@ number_of     = $(firstword $(shell echo "$(1)" "$(COMPILER)" | cksum))
 ONCE_DIR     := build/once/$(call number_of,$(ONCE_COMPILE))
 ONCE_SOURCES := $(filter-out $(PROGRAM_PARTS),$(wildcard $(ROOMS:%=%/*.cpp)))
 # or, with UNITS=few, each folder is one unit
-room_of       = $(firstword $(subst /, ,$(1)))
 of_room       = $(filter-out cpu/processor.cpp,$(filter $(1)/%,$(ONCE_SOURCES)))
-few_in        = $(sort $(foreach s,$(ONCE_SOURCES),$(1)/$(call room_of,$(s))/all.o)) $(1)/cpu/processor.o
+few_in        = $(patsubst %,$(1)/%all.o,$(sort $(dir $(ONCE_SOURCES)))) $(1)/cpu/processor.o
 ONCE_OBJECTS := $(if $(FEW),$(call few_in,$(ONCE_DIR)),$(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o))
 ONCE         := $(ONCE_DIR)/once.a
 ARCHIVE       = ar rcs $@.$$$$ $^ && mv $@.$$$$ $@
@@ -125,7 +124,7 @@ $(ONCE_DIR)/%.o: %.cpp
 define room_unit
 $(1)/$(2)/all.o: $(call of_room,$(2))
 	@mkdir -p $$(@D)
-	$$(call said,$(2))$$($(3)) $$(patsubst %,-include %,$$(wordlist 2,$$(words $$^),$$^)) $$(OBJECT)
+	$$(call said,$(2))$$($(3)) $$(patsubst %,-include %,$$(filter-out $$<,$(call of_room,$(2)))) $$(OBJECT)
 endef
 $(if $(FEW),$(foreach r,$(ROOMS),$(eval $(call room_unit,$(ONCE_DIR),$(r),ONCE_COMPILE))))
 # what looks whether the processor is the one that the rest was compiled for

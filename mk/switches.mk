@@ -48,6 +48,7 @@ OPTIMIZE ?= -O3 -fno-math-errno -fno-trapping-math $(WIDE)
 UNITS    ?= many
 UNITS_ALL := many few
 FEW      := $(filter few,$(UNITS))
+# in one unit the compiler knows whether a pointer to what open/ or after/ does is NULL
 WARN_FEW := -Wall -Wextra -Wno-address
 WARN     := $(if $(FEW),$(WARN_FEW),-Wall -Wextra)
 JOBS     ?= $(shell nproc)

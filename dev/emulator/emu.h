@@ -625,7 +625,6 @@ RT inline void jump(Thread* to, bool dying = false) {
     ASAN(__sanitizer_start_switch_fiber(dying ? nullptr : &me->fake, to->stack,
                                         to == &host ? (size_t)to->arg : settings.stack);)
     TSAN(__tsan_switch_to_fiber(to->tsan, 1);)
-    (void)dying;
     emu_switch(&me->sp, to->sp);
     on_new_stack(me->fake);
 }

@@ -109,8 +109,8 @@ ok "bias.diff fits the tree"              apply bias
 ok "stage.diff fits the tree"             apply stage
 ok "metric.diff fits the tree"            apply metric
 ok "key.diff fits the tree"               apply key
-export OPTIMIZE=-O0 UNITS=few                                             # runs are short here
-ok "what both builds share"              make -s once
+export OPTIMIZE=-O0 UNITS=few                                     # runs are short here
+ok "what both builds share"                make -s once
 build reference BACKEND=ref > reference.log 2>&1 & reference=$!
 ok "BIAS=zero_v builds"                   build zero_v BIAS=zero_v
 ok "BACKEND=ref builds"                   wait $reference
