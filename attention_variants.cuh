@@ -50,6 +50,7 @@ struct AttnBase {
     static constexpr bool  is_signed  = false; // f(-inf) masks nothing: w may have either sign
     static constexpr bool  capped     = false; // the score is cap tanh(s / cap)
     static constexpr bool  by_count   = false; // A_j = w_j / the number of tokens that a query sees
+    static constexpr bool  is_reciprocal = false; // f = 1 / inverse
     static constexpr ZKind Z          = Z_ONE;
     static constexpr Phi   phi        = PHI_NONE;
 };
@@ -61,7 +62,9 @@ struct Attn_softmax : AttnBase {
     template <class F> HD static F dlog(F)        { return F(1); } // f' / f, from w: for the p-norm
 };
 struct Attn_sigmoid : AttnBase {
-    template <class F> HD static F sim(F s)       { return sigmoid_(s); }
+    static constexpr bool is_reciprocal = true;
+    template <class F> HD static F inverse(F s)   { return F(1) + exp_(-s); }
+    template <class F> HD static F sim(F s)       { return F(1) / inverse(s); }
     // sigma' = sigma (1 - sigma)
     template <class F> HD static F dsim(F, F w)   { return w * (F(1) - w); }
     template <class F> HD static F dlog(F w)      { return F(1) - w; }

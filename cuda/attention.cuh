@@ -8,10 +8,10 @@ There are three ways:
     by panels         all else: the scores of some hundred queries at a time go to memory, and
                       cuBLAS makes the products
 
-and a fourth that is slow and easy to read, attention_simple.cuh: begin there. None allocates a
-T x T tensor. Sums belong to one block, or one product, which adds in a fixed order: no atomics, and
-the same seed gives the same bits. All go through attention_score.cuh, so that a variant is written
-once.
+and a fourth that is slow and easy to read, which the tests compare them with: begin there,
+test/gpu/attention_simple.cuh. None allocates a T x T tensor. Sums belong to one block, or one
+product, which adds in a fixed order: no atomics, and the same seed gives the same bits. All go
+through attention_score.cuh, so that a variant is written once.
 */
 #ifndef CUDA_ATTENTION_CUH
 #define CUDA_ATTENTION_CUH

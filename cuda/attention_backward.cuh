@@ -48,7 +48,8 @@ DEVICE void weight_ds(float& x, float& y, const TileScore<A, Pe>& score, const R
         x = score.power(sees ? x : -INFINITY, row.log2_Z());
         y = x * (y - row.delta) * slope;
     } else {
-        const Fast log2_Z_or_factor(row.norm);
+        // alpha / Z is 1 where every key weighs on its own: no product with it
+        const Fast log2_Z_or_factor(A::Z == Z_ONE && !A::by_count ? 1.0f : row.norm);
         const Fast by_f = A::sim(Fast(x)) * log2_Z_or_factor;
         const Fast w = A::exp_family ? Fast(score.power(x, row.norm)) : by_f;
         const Fast alpha(attn_alpha<A, float>(s));

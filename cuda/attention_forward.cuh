@@ -113,9 +113,13 @@ DEVICE void online_weights(OnlineRows<HS, MT>& x, Sums<MT, N>& w, int k,
                            const TileScore<A, Pe>& score, const AttnShape& s) {
     UNROLL(r, 2 * MT) {
         const float one = A::Z == Z_ABS ? ex2_approx(-x.m[r]) : 0.0f; // softpick's f is e^s - 1
+        UNROLL(i, 2) {
+            const int j = 4 * k + 2 * i;
+            score.weights(element(w, r, j), element(w, r, j + 1), x.m[r]);
+        }
         UNROLL(i, 4) {
             float& w_j = element(w, r, 4 * k + i);
-            w_j = score.weight(w_j, x.m[r]) - one;
+            w_j -= one;
             x.l[r] += score.mass(w_j, s);
             w_j = attn_share<A>(Fast(w_j)).v;
         }

@@ -140,7 +140,10 @@ template <class A, class Pe> struct PanelScores {
 
     // Returns the score of key j of the panel.
     DEVICE float operator()(int j) const {
-        return attn_score<A, Pe>(dots[j], scale, t, j0 + j, slope, s);
+        const int key = j0 + j;
+        const float bias = attn_bias<A, Pe, float>(s, t - key, slope);
+        const float score = attn_capped<A>(dots[j] * scale + bias, s.cap);
+        return attn_sees(s, t, key) ? score : attn_masked<A, float>();
     }
 };
 

@@ -4,7 +4,7 @@ what the backward pass needs of a query's row.
 
     forward        q, k, v ------> out, stat                       (stat: two numbers a query)
     rows           do, out, stat -> row: a norm and delta          (attention_rows_kernel, below)
-    the way itself q, k, v, do, row -> dq, dk, dv                  (simple, panels or tensor cores)
+    the way itself q, k, v, do, row -> dq, dk, dv                  (panels or tensor cores)
     extra key   w*, ds* of each query -> dk*, dv* or dz         (attention_common.cu)
 */
 #ifndef CUDA_ATTENTION_SCORE_CUH
@@ -41,13 +41,9 @@ HD long qkv_at(const AttnShape& s, int b, int t, int head) {
     return row * attn_row(s) + head * s.HS;
 }
 
-// Return where a head of queries, keys or values begins in the first row of sequence b.
-template <class X> HD const X* head_q(const X* qkv, const AttnShape& s, int b, int h) {
-    return qkv + qkv_at(s, b, 0, h);
-}
-
+// Returns where a head of keys begins in the first row of sequence b.
 template <class X> HD const X* head_k(const X* qkv, const AttnShape& s, int b, int g) {
-    return head_q(qkv, s, b, key_head(s, g));
+    return qkv + qkv_at(s, b, 0, key_head(s, g));
 }
 
 // Returns where query t of a head begins in qkv.
@@ -78,14 +74,6 @@ DEVICE void stat_store(acc* stat, long row, const float (&two)[2]) {
 
 // ----------------------------------------------------------------------------
 // Scores.
-
-// Returns the score of query t and key j from their dot product; slope: pe_slope of the head.
-template <class A, class Pe>
-DEVICE float attn_score(float dot, float scale, int t, int j, float slope, const AttnShape& s) {
-    const float bias = attn_bias<A, Pe, float>(s, t - j, slope);
-    const float score = attn_capped<A>(dot * scale + bias, s.cap);
-    return attn_sees(s, t, j) ? score : attn_masked<A, float>();
-}
 
 // Returns what a score adds to the sum in Z, relative to the largest score.
 template <class A> DEVICE float score_mass(float score, float top, const AttnShape& s) {

@@ -116,6 +116,21 @@ template <class A, class Pe> struct TileScore {
         return A::sim(Fast(score)).v;
     }
 
+    // Makes weights of two scores. Reciprocals 1 / a and 1 / b take one division, as r b and r a
+    // with r = 1 / (a b), which is finite for a, b up to 2^60. What is less than 2^-59 becomes 0.
+    DEVICE void weights(float& x, float& y, float base) const {
+        if constexpr (A::is_reciprocal && A::Z != Z_PNORM) {
+            const float a = fminf(A::inverse(Fast(x)).v, 0x1p60f);
+            const float b = fminf(A::inverse(Fast(y)).v, 0x1p60f);
+            const float r = rcp_approx(a * b);
+            x = __saturatef(fmaf(r, b, -0x1p-59f));
+            y = __saturatef(fmaf(r, a, -0x1p-59f));
+        } else {
+            x = weight(x, base);
+            y = weight(y, base);
+        }
+    }
+
     // Returns what a weight adds to the sum in Z.
     DEVICE float mass(float weight, const AttnShape& s) const {
         if (A::Z == Z_ABS) { return fabsf(weight); }

@@ -193,20 +193,18 @@ def tables(budgets, counts):
     found = {name: predict(card, budgets, counts) for name, card in CARDS.items()}
     flops = products() + 3 * 2 * 2 * T * T / 2 * HS * NH * L * (TOKENS / T)
     lines = ["| milliseconds | " + " | ".join(CARDS) + " |", "|---|" + "---|" * len(CARDS)]
+
+    def add(name, cells):
+        lines.append("| %s | %s |" % (name, " | ".join(cells)))
     for i, (part, _, _) in enumerate(next(iter(found.values()))):
-        cells = ["%.1f%s" % (p[i][1], " (%s)" % p[i][2] if part.startswith("attention ")
-                             and part.split()[1] != "rows" else "")
-                 for p in found.values()]
-        lines.append("| %s | %s |" % (part, " | ".join(cells)))
+        add(part, ["%.1f%s" % (p[i][1], " (%s)" % p[i][2] if part.startswith("attention ")
+                               and part.split()[1] != "rows" else "")
+                   for p in found.values()])
     total = {name: sum(ms for _, ms, _ in p) for name, p in found.items()}
-    sums = " | ".join("**%.0f**" % t for t in total.values())
-    lines.append("| **a step of %s tokens** | " % format(TOKENS, ",") + sums + " |")
-    lines.append("| thousand tokens per second | "
-                 + " | ".join("%.0f" % (TOKENS / t) for t in total.values()) + " |")
-    lines.append("| TFLOP/s | "
-                 + " | ".join("%.0f" % (flops / t / 1e9) for t in total.values()) + " |")
-    measured = ["**%d**" % MEASURED[name] if name in MEASURED else "-" for name in CARDS]
-    lines.append("| measured | " + " | ".join(measured) + " |")
+    add("**a step of %s tokens**" % format(TOKENS, ","), ["**%.0f**" % t for t in total.values()])
+    add("thousand tokens per second", ["%.0f" % (TOKENS / t) for t in total.values()])
+    add("TFLOP/s", ["%.0f" % (flops / t / 1e9) for t in total.values()])
+    add("measured", ["**%d**" % MEASURED[name] if name in MEASURED else "-" for name in CARDS])
     return lines, found, total
 
 

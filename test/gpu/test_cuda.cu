@@ -21,11 +21,11 @@ A variant added to the tables of attention_variants.cuh is tested without touchi
 #include "../../cuda/attention.cuh"
 #include "../../cuda/attention_common.cu"
 #include "../../cuda/attention_dqk.cu"
-#include "../../cuda/attention_simple.cuh"
 #include "../../cuda/magnitudes.cuh"
 #include "../../cuda/metrics.cuh"
 #include "../../cuda/ops.cuh"
 #include "../check.h"
+#include "attention_simple.cuh"
 
 // ----------------------------------------------------------------------------
 // one signature for both backends

@@ -16,8 +16,8 @@ once: for planted bugs (dev/emulator/mutants.sh); -DFOR_PTX one variant of each 
 #include "../../cuda/attention.cuh"
 #include "../../cuda/attention_common.cu"
 #include "../../cuda/attention_dqk.cu"
-#include "../../cuda/attention_simple.cuh"
 #include "../check.h"
+#include "attention_simple.cuh"
 using namespace cuda;
 
 static Rng rng = rng_stream(7, 0);
@@ -232,6 +232,23 @@ template <class A> static void test_attn(const char* name) {
     test<A, Bi, std::conditional_t<cancels, Pe_nope, Pe_alibi>>(name);
 }
 
+// Two sigmoids share a reciprocal: of scores far below 0, and of masked ones, nothing may be left.
+[[maybe_unused]] static void test_tiny_weights(float shift) {
+    AttnShape s = { 1, 150, 1, 1, 32 };
+    s.scale = 0.1;
+    s.alpha = 1;
+    s.shift = shift;
+    const Inputs qkv(s.T * attn_row(s), false);
+    const size_t O = s.T * s.HS;
+    bf16* out = reserve<bf16>(O);
+    const AttnInputs in = { qkv.gpu, {}, s };
+    attention_forward_wgmma<Attn_sigmoid, Bias_none, Pe_nope, 32>(out, reserve<acc>(2 * s.T), in,
+                                                                  NULL, NULL);
+    const std::vector<float> got = read_back(out, O);
+    CHECK(std::count(got.begin(), got.end(), 0.0f) == (long)O,
+          "sigmoid of scores near %g: got numbers that are not 0", shift);
+}
+
 int main() {
     set_order(0, false);
     device_start();
@@ -246,6 +263,7 @@ int main() {
 #define X_ATTN(a, ...) test_attn<Attn_##a>(#a);
     ATTN_VARIANTS(X_ATTN)
     test<Attn_softmax, Bias_logit, Pe_relative>("softmax, logit, relative");
+    for (float shift : { -45.0f, -100.0f }) { test_tiny_weights(shift); }
 #endif
     return check_done();
 }

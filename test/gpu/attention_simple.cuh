@@ -10,7 +10,7 @@ two.
 */
 #ifndef CUDA_ATTENTION_SIMPLE_CUH
 #define CUDA_ATTENTION_SIMPLE_CUH
-#include "attention_score.cuh"
+#include "../../cuda/attention_score.cuh"
 
 namespace cuda {
 // Row t of a head in sequence b: a warp's query, or its key.
@@ -62,7 +62,7 @@ template <class A, class Pe> struct SimpleQuery {
         out = out_at(s, b, t, h);
         q = query_at(in.qkv, s, b, t, h);
         k = head_k(in.qkv, s, b, g);
-        v = head_q(in.qkv, s, b, value_head(s, g));
+        v = in.qkv + qkv_at(s, b, 0, value_head(s, g));
         slope = pe_slope<Pe>(s, h);
     }
 
@@ -72,7 +72,9 @@ template <class A, class Pe> struct SimpleQuery {
     // Returns the score of key j. That of a masked key is such that its weight is 0.
     DEVICE float score(int j) const {
         const float dot = warp_dot(q, key(j), s.HS);
-        return attn_score<A, Pe>(dot, s.scale, t, j, slope, s);
+        const float bias = attn_bias<A, Pe, float>(s, t - j, slope);
+        const float score = attn_capped<A>(dot * (float)s.scale + bias, s.cap);
+        return attn_sees(s, t, j) ? score : attn_masked<A, float>();
     }
 };
 
