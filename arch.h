@@ -107,6 +107,8 @@ enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
       READ_IF(bias_of(f.arch).column != LOGIT_COLUMN, "BIAS=k or kv")) \
     TEXT(v_star, "--v-star", "train_sink.v_star", "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
     NUMBER(float, attn_p, 1, "--attn-p", "train_sink.attn_p", 1e-6, 1e6, "p of softmax_p and sigmoid_p (Eq. 43)") \
+    NUMBER(float, attn_clip, 0, "--attn-clip", "train_sink.attn_clip", 0, 1e6, \
+      "ATTN=softmax_clip: a weight p becomes max((1 + c) p - c, 0) with this c, for example 0.03") \
     NUMBER(float, attn_alpha, 1, "--attn-alpha", "train_sink.attn_alpha", 1e-6, 1e6, \
       "make the rows of a normalized attention sum to this (Table 14)") \
     NUMBER(float, attn_bias, 0, "--attn-bias-init", "train_sink.attn_bias_init", -1e6, 1e6, \

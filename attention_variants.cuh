@@ -7,7 +7,7 @@ Attention here is one operation on one row. For the query at position t and its 
     s_j = scale q_t . k_j + bias(t, j)    score; q, k may have gone through PE and a kernel phi
     w_j = f(s_j)             weight
     A_j = alpha w_j / Z      attention (softpick: of max(w_j, 0)); Z is 1, sum_j w_j, sum_j |w_j|,
-                             max(|sum_j w_j|, 1) or (sum_j w_j^p)^(1/p)
+                             max(|sum_j w_j|, 1) or (sum_j w_j^p)^(1/p); softmax_clip clips it
     o_t = sum_j A_j v_j      output
 
 An ATTN variant says what f, f', Z and phi are (Gu et al. 2024, section 7.4 and Table 15); what all
@@ -23,7 +23,7 @@ activation is new has one in ACTIVATIONS. Then `make test` checks it.
 */
 #ifndef ATTENTION_VARIANTS_CUH
 #define ATTENTION_VARIANTS_CUH
-#include "core/attention_math.cuh" // ZKind, Phi
+#include "core/attention_math.cuh" // ZKind, Phi, Clip
 
 // switch ATTN=<name>       X_ATTN(name, Z, "A", "what it is; where in the paper"); Z: ZKind
 #define ATTN_VARIANTS(X_ATTN) \
@@ -42,6 +42,7 @@ activation is new has one in ACTIVATIONS. Then `make test` checks it.
     X_ATTN(sigmoid_p,       Z_PNORM, "w / (sum w^p)^(1/p), w = sigmoid", "p-normalized sigmoid, --attn-p (Eq. 43)") \
     X_ATTN(softpick,        Z_ABS,   "relu(e^s - 1) / sum |e^s - 1|",    "rectified: a row may weigh nothing (Zuhri et al. 2025)") \
     X_ATTN(softcap,         Z_SUM,   "softmax(cap tanh(s / cap))",       "scores within +-cap: Gemma 2") \
+    X_ATTN(softmax_clip,    Z_SUM,   "max((1 + c) softmax(s) - c, 0)",   "small weights are 0, --attn-clip c (Bondarenko et al. 2023)") \
     X_ATTN(relu,            Z_ONE,   "relu(s) / keys seen",              "rectified, not normalized: a row may weigh nothing (Guo et al. 2024)")
 
 struct AttnBase {
@@ -49,6 +50,7 @@ struct AttnBase {
     static constexpr bool  exp_family = false;
     static constexpr bool  is_signed  = false; // f(-inf) masks nothing: w may have either sign
     static constexpr bool  capped     = false; // the score is cap tanh(s / cap)
+    static constexpr Clip  clip       = NO_CLIP; // else A_j = max((1 + c) alpha w_j / Z - c, 0)
     static constexpr bool  by_count   = false; // A_j = w_j / the number of tokens that a query sees
     static constexpr bool  is_reciprocal = false; // f = 1 / inverse
     static constexpr ZKind Z          = Z_ONE;
@@ -94,6 +96,7 @@ struct Attn_mlp_norm : Attn_identity {
 struct Attn_softmax_p       : Attn_softmax  { static constexpr ZKind Z = Z_PNORM; };
 struct Attn_sigmoid_p       : Attn_sigmoid  { static constexpr ZKind Z = Z_PNORM; };
 struct Attn_softcap         : Attn_softmax  { static constexpr bool capped = true; };
+struct Attn_softmax_clip    : Attn_softmax  { static constexpr Clip clip = CLIP_WEIGHTS; };
 struct Attn_relu            : AttnBase {
     static constexpr bool by_count = true;
     template <class F> HD static F sim(F s)       { return max_(s, F(0)); }

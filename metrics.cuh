@@ -74,7 +74,9 @@ HD bool metric_is_mean(int metric) {
 
 // Tells whether the rows of the map sum to 1 by construction. If not, Sink is computed from the
 // proxy.
-template <class A> bool attn_sums_to_one(float alpha) { return A::Z == Z_SUM && alpha == 1.0f; }
+template <class A> bool attn_sums_to_one(float alpha) {
+    return A::Z == Z_SUM && A::clip == NO_CLIP && alpha == 1.0f;
+}
 
 namespace ref {
 // The sums behind HeadMetrics. Each query t adds a row of weights: T tokens, then the extra key.
@@ -177,7 +179,7 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
             const acc* st = stat + stat_at(b, t, h, s);
             std::vector<double> weight(s.T + 1);
             head.for_each_seen(t, [&](int j) {
-                weight[j] = attn_weight<A>(head.score(t, j), st[0], st[1]);
+                weight[j] = attn_weight<A>(head.score(t, j), st[0], st[1], s.p);
             });
             sums.add(weight, t, s.T, skip);
             if (gate.values && t >= skip) {
@@ -412,7 +414,7 @@ struct HostHead : ref::Head<A, Bi, Pe, R> {
     double weight(double qk, int t, int j) const {
         if (!Head::sees(t, j)) { return 0; }
         const S* st = stat + 2 * t;
-        return attn_weight<A, double>(Head::score_of(qk, t, j), st[0], st[1]);
+        return attn_weight<A, double>(Head::score_of(qk, t, j), st[0], st[1], s.p);
     }
 };
 

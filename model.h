@@ -277,7 +277,7 @@ inline AttnShape attn_shape(const Model* m, int l) {
     s.bias_shared = arch.bias_share == SHARE_heads;
     s.plain = !is_biased(arch, l);
     s.k_dims = arch.k_dims;
-    s.p = arch.attn_p;
+    s.p = Attn::clip == NO_CLIP ? arch.attn_p : arch.attn_clip;
     s.alpha = arch.attn_alpha;
     s.cap = arch.attn_cap;
     s.shift = arch.attn_bias;

@@ -530,6 +530,14 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> ext
             for (int i = 0; i < s.HS; i++) {
                 o[i] *= factor;
             }
+            // pass 3, where Z has to be known first: small A_j are clipped
+            if (A::clip != NO_CLIP) {
+                zero(o, s.HS);
+                head.for_each_seen(t, [&](int j) {
+                    const real A_j = attn_weight<A>(score[j], row[0], row[1], s.p);
+                    add_times(o, A_j, head.v(j), s.HS);
+                });
+            }
             memcpy(stat + stat_at(b, t, h, s), row, sizeof row);
         }
     }
@@ -560,12 +568,20 @@ void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
             const real* o = result.out + head_at(b, t, h, s);
             const real* d_o = dout + head_at(b, t, h, s);
             const acc* st = result.stat + stat_at(b, t, h, s);
-            const real do_o = dot(d_o, o, s.HS);
+            real do_o = dot(d_o, o, s.HS);
+            if (A::clip != NO_CLIP) {
+                do_o = 0;
+                head.for_each_seen(t, [&](int j) {
+                    const real s_j = head.score(t, j);
+                    const real slope = attn_weight<ClipSlopes<A>>(s_j, st[0], st[1], s.p);
+                    do_o += slope * dot(d_o, head.v(j), s.HS);
+                });
+            }
             const real delta = attn_delta<A>(do_o, st[1], alpha);
             head.for_each_seen(t, [&](int j) {
                 const bool is_extra = j == s.T;
                 const real s_j = head.score(t, j);
-                const real A_j = attn_weight<A>(s_j, st[0], st[1]);
+                const real A_j = attn_weight<A>(s_j, st[0], st[1], s.p);
                 const real dA = dot(d_o, head.v(j), s.HS);
                 const real ds = attn_ds<A>(s_j, A_j, dA, st[0], st[1], delta, p, alpha);
                 const real d = ds * attn_slope<A>(s_j, cap) * scale;

@@ -261,7 +261,8 @@ inline void end_heads(std::vector<AnyTally>* heads) {
 // Tells whether Appendix B.1 of the paper speaks of a model: softmax of the tokens alone, and
 // positions that are not in the embedding.
 inline bool propositions_hold(const Model* m) {
-    const bool softmax = Attn::exp_family && Attn::Z == Z_SUM && !Attn::capped;
+    const bool clips = Attn::clip != NO_CLIP || Attn::capped;
+    const bool softmax = Attn::exp_family && Attn::Z == Z_SUM && !clips;
     const bool tokens_alone = Bias::column == NO_COLUMN && !sink_rows(m) && !m->arch.prefix;
     return softmax && tokens_alone && !m->sizes.pe.absolute && !m->sizes.pe.learnable;
 }

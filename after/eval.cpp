@@ -82,21 +82,15 @@ static void runs_evict(const Flags& f, const Model& m, int T, std::vector<EvalRu
     }
 }
 
-// Reads "8" as bits, from 2 to 8. Returns false for another text.
-static bool bits_number(const std::string& text, int* bits) {
-    long n = 0;
-    const bool good = parse_long(text, &n) && n >= 2 && n <= 8;
-    *bits = n;
-    return good;
-}
-
-// Reads "w8a8" or "kv4". Returns false for another text.
+// Reads "w8a8" or "kv4", with bits from 2 to 8. Returns false for another text.
 static bool bits_parse(const std::string& text, Bits* q) {
-    if (starts_with(text, "kv")) { return bits_number(text.substr(2), &q->kv); }
-    const size_t a = text.find('a');
-    if (text[0] != 'w' || a == text.npos) { return false; }
-    return bits_number(text.substr(1, a - 1), &q->weights) &&
-           bits_number(text.substr(a + 1), &q->inputs);
+    const auto digit = [&](size_t at, int* bits) {
+        *bits = text[at] - '0';
+        return *bits >= 2 && *bits <= 8;
+    };
+    if (text.size() == 3 && starts_with(text, "kv")) { return digit(2, &q->kv); }
+    const bool two = text.size() == 4 && text[0] == 'w' && text[2] == 'a';
+    return two && digit(1, &q->weights) && digit(3, &q->inputs);
 }
 
 // Reads BITS or BITS:SCOPE. Returns false for another text.

@@ -141,13 +141,12 @@ struct EvalHead : ref::Head<Attn, Bias, Pe>, LayerLeft {
         }
         for (int j = 0; j <= s.T; j++) {
             if (!sees_still(t, j)) { continue; }
-            const acc w = attn_term<Attn>((*A)[j], m);
-            sum += attn_mass<Attn>(w, acc(s.p));
-            (*A)[j] = attn_share<Attn>(w);
+            sum += attn_mass<Attn>(attn_term<Attn>((*A)[j], m), acc(s.p));
         }
-        const acc factor = attn_stat<Attn>(stat, m, sum, acc(s.p), attn_alpha_of<Attn, acc>(s, t));
-        for (auto& w : *A) {
-            w *= factor;
+        attn_stat<Attn>(stat, m, sum, acc(s.p), attn_alpha_of<Attn, acc>(s, t));
+        for (int j = 0; j <= s.T; j++) {
+            const bool sees = sees_still(t, j);
+            (*A)[j] = sees ? attn_weight<Attn>((*A)[j], stat[0], stat[1], s.p) : acc(0);
         }
         edit(t, A);
     }

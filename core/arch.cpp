@@ -126,6 +126,7 @@ void ArchCheck::attention() {
     const BiasRow& b = bias_of(c);
     need(c.attn_p == 1 || Attn::Z == Z_PNORM, { "attn_p" },
          "ATTN=softmax_p or sigmoid_p, or 1");
+    need(!c.attn_clip || Attn::clip != NO_CLIP, { "attn_clip" }, "ATTN=softmax_clip, or 0");
     need(c.attn_alpha == 1 || Attn::Z != Z_ONE, { "attn_alpha" },
          "a normalized attention, or 1");
     need(c.attn_cap == Arch().attn_cap || Attn::capped, { "attn_cap" },

@@ -11,6 +11,9 @@ named here, so that a new one recompiles only what computes it.
 // (sum w^p)^(1/p)
 enum ZKind { Z_ONE, Z_SUM, Z_ABS, Z_MAX1, Z_PNORM };
 enum Phi   { PHI_NONE, PHI_ELU1, PHI_MLP };    // the kernel on q and k, after PE
+// A_j is P_j = alpha w_j / Z, or max((1 + c) P_j - c, 0), or (dA_j / dP_j) P_j of that
+enum Clip  { NO_CLIP, CLIP_WEIGHTS, CLIP_SLOPES };
+template <class A> struct ClipSlopes : A { static constexpr Clip clip = CLIP_SLOPES; };
 
 // Tells whether the extra key is idle: an output depends on it by the sum in Z and by v*, and
 // with neither it is left out of what is measured. So is a key k* = 0, whose score is 0, if f(0)
@@ -26,6 +29,7 @@ constexpr bool column_has_no_effect(ZKind Z, const B& bias, bool has_v, bool zer
 // Each row keeps two numbers of the forward pass for backward and the metrics:
 //      exp family:  A_j = exp((s_j - stat[0]) - stat[1]);   stat[0] = max_j s_j,
 //                                                           stat[1] = ln(Z exp(-stat[0]) / alpha)
+//      clipped:     A_j = max(0, (1 + c) that - c)
 //      softpick:    A_j = max(0, that - exp(-stat[0] - stat[1])),   stat[0] = max(0, max_j s_j)
 //      the others:  A_j = f(s_j) stat[0];   stat[0] = alpha / Z,   stat[1] = sum_j w_j (or w_j^p)
 // (One number, ln Z, would do for the exp family, but at scores near 30 it costs five bits of A:
@@ -41,7 +45,7 @@ struct AttnShape {
     int prefix;            // and every key < prefix
     int bias_shared;       // 1: one k*, v* or z for all heads of a layer (Table 12)
     int k_dims;            // learnable entries of k*, 1..HS (Table 13)
-    float p;               // --attn-p
+    float p;               // --attn-p; of ATTN=softmax_clip --attn-clip, here c
     float alpha;           // --attn-alpha
     double scale = 1;      // of q . k: 1 / sqrt(HS), unless the model says otherwise
     float cap = 0;         // ATTN=softcap: scores stay within +-cap
@@ -196,15 +200,19 @@ template <class A, class F> HD F attn_stat(F (&stat)[2], F m, F l, F p, F alpha)
 }
 
 // Returns A_j from its score.
-template <class A, class F> HD F attn_weight(F s, F stat0, F stat1) {
+template <class A, class F> HD F attn_weight(F s, F stat0, F stat1, float p) {
     if (!A::exp_family) { return A::sim(s) * stat0; }
     const F w = exp_((s - stat0) - stat1);
     if (A::Z == Z_ABS) { return max_(w - exp_(-stat0 - stat1), F(0)); }
-    return w;
+    if (A::clip == NO_CLIP) { return w; }
+    const F raised = F(1 + p) * w;
+    const F kept = A::clip == CLIP_SLOPES ? raised : raised - F(p);
+    return raised > F(p) ? kept : F(0);
 }
 
 // Returns delta = (dZ/dw) (do . o) / alpha, the one number per row that backward needs besides
-// stat. For Z_PNORM the factor dZ/dw_j = (w_j / Z)^(p-1) depends on j and stays in attn_ds.
+// stat; of a clipped row o is that of ClipSlopes. For Z_PNORM the factor dZ/dw_j = (w_j / Z)^(p-1)
+// depends on j and stays in attn_ds.
 template <class A, class F> HD F attn_delta(F do_o, F stat1, F alpha) {
     F slope = F(1);
     if (A::Z == Z_ONE) { slope = F(0); }
@@ -230,6 +238,10 @@ HD F attn_ds(F s, F weight, F dweight, F stat0, F stat1, F delta, F p, F alpha) 
         const F below = s < 0 ? delta : F(0);
         const F d = s > 0 ? dweight - delta : below;
         return exp_((s - stat0) - stat1) * d;
+    }
+    if (A::clip != NO_CLIP) {
+        const F slope = weight > 0 ? F(1) + p : F(0);
+        return exp_((s - stat0) - stat1) * (slope * dweight - delta);
     }
     if (A::exp_family) { return weight * (dweight - delta); }
     return A::dsim(s, A::sim(s)) * stat0 * (dweight - delta);

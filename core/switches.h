@@ -39,6 +39,7 @@ struct Attn {
     static const bool exp_family, is_signed, capped, by_count;
     static const ZKind Z;
     static const Phi phi;
+    static const Clip clip;
     static float sim(float s);
     static double sim(double s);
 };

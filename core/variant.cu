@@ -37,7 +37,7 @@ const char* const Attn::name = STR(ATTN);
 #ifndef __CUDA_ARCH__
 #define SAME(type, name) const type Attn::name = ::Attn::name;
 SAME(bool, exp_family) SAME(bool, is_signed) SAME(bool, capped) SAME(bool, by_count)
-SAME(ZKind, Z) SAME(Phi, phi)
+SAME(ZKind, Z) SAME(Phi, phi) SAME(Clip, clip)
 #undef SAME
 float Attn::sim(float s) { return ::Attn::sim(s); }
 double Attn::sim(double s) { return ::Attn::sim(s); }

@@ -77,6 +77,21 @@ inline void tile_scores(acc* score, TileAt at, int h, AttnShape s) {
     }
 }
 
+// Calls f(at, score) for every tile of queries t0 .. t0 + M of head h that is not all masked, with
+// its scores (BR, BC). q: the queries; k: all keys, transposed
+template <class A, class Pe, class K, class F>
+void each_tile(Tiles<real>& tiles, const Tiles<real>::Left& q, const K& k, int h, int t0, int M,
+               AttnShape s, F f) {
+    acc* score = scratch(SCORES, BR * BC);
+    for (int j0 = 0; j0 < s.T; j0 += BC) {
+        TileAt at;
+        if (!tile_of(&at, s, t0, t0 + M, j0)) { continue; }
+        tiles.product(score, BC, q, k.from(0, j0), M, at.keys(), s.HS, false);
+        tile_scores<A, Pe>(score, at, h, s);
+        f(at, score);
+    }
+}
+
 // Returns the score of the extra key for query q. extra: the z of its head or, of its key/value
 // head, k* or NULL
 template <class A, class Bi, class Q, class R>
@@ -110,7 +125,7 @@ inline KeptRows kept_rows;
 // Announces that metrics of every layer will follow the forward passes, or no longer will.
 inline void keep_rows_for_metrics(bool wanted) { kept_rows = { wanted, NULL, {} }; }
 
-template <class A> constexpr bool keeps_rows = A::exp_family && A::Z != Z_ABS;
+template <class A> constexpr bool keeps_rows = A::exp_family && A::Z != Z_ABS && A::clip == NO_CLIP;
 
 // What a query carries from tile to tile.
 struct RowState {
@@ -246,6 +261,28 @@ template <class A> void row_end(real* out, acc* stat, const RowState& row, int t
     }
 }
 
+// Sets o (M, HP) to sum_j A_j v_j of queries t0 .. t0 + M, whose stat is known.
+template <class A, class Bi, class Pe>
+void queries_clipped(acc* o, const HeadForward<Bi>& head, HeadFactors<real>& f, int t0, int M) {
+    const AttnShape& s = head.x.s;
+    const int HP = padded(s.HS);
+    std::fill_n(o, M * HP, acc(0));
+    for (int r = 0; Bi::column && r < M; r++) {
+        const acc* st = head.stat + (t0 + r) * 2L;
+        const acc s_extra = extra_score<A, Bi>(head.x.q(t0 + r), head.x.extra.k, s);
+        add_times(o + r * HP, attn_weight<A>(s_extra, st[0], st[1], s.p), head.x.extra.v, s.HS);
+    }
+    const auto q = f.tiles.rows(Q_ROWS, head.x.q(t0), attn_row(s), M, s.HS);
+    each_tile<A, Pe>(f.tiles, q, f.k, head.x.h, t0, M, s, [&](TileAt at, acc* score) {
+        for (int i = 0; i < M * BC; i++) {
+            const acc* st = head.stat + (t0 + i / BC) * 2L;
+            score[i] = attn_weight<A>(score[i], st[0], st[1], s.p);
+        }
+        const auto w = f.tiles.weights_left(LEFT_TILE, f.tiles.weights(WEIGHTS, score, M), M);
+        f.tiles.product(o, HP, w, f.v.from(at.j0, 0), M, s.HS, at.keys(), true);
+    });
+}
+
 // Computes out and stat of queries t0 .. t0 + M.
 template <class A, class Bi, class Pe>
 void queries_forward(const HeadForward<Bi>& head, HeadFactors<real>& f, int t0, int M) {
@@ -253,7 +290,6 @@ void queries_forward(const HeadForward<Bi>& head, HeadFactors<real>& f, int t0, 
     const int HS = s.HS;
     const int HP = padded(HS);
     acc* o = scratch(OUT, BR * HP);
-    acc* score = scratch(SCORES, BR * BC);
     RowState rows[BR];
     for (int r = 0; r < M; r++) {
         RowState& row = rows[r];
@@ -264,12 +300,7 @@ void queries_forward(const HeadForward<Bi>& head, HeadFactors<real>& f, int t0, 
     }
 
     const auto q = f.tiles.rows(Q_ROWS, head.x.q(t0), attn_row(s), M, HS);
-    for (int j0 = 0; j0 < s.T; j0 += BC) {
-        TileAt at;
-        if (!tile_of(&at, s, t0, t0 + M, j0)) { continue; }
-        const int keys = at.keys();
-        f.tiles.product(score, BC, q, f.k.from(0, at.j0), M, keys, HS, false);
-        tile_scores<A, Pe>(score, at, head.x.h, s);
+    each_tile<A, Pe>(f.tiles, q, f.k, head.x.h, t0, M, s, [&](TileAt at, acc* score) {
         const int first_end = std::min<int>(METRIC_K + 1, at.j1);
         for (int r = 0; r < M; r++) {
             acc* score_r = score + r * BC;
@@ -280,12 +311,17 @@ void queries_forward(const HeadForward<Bi>& head, HeadFactors<real>& f, int t0, 
         }
         const real* weights = f.tiles.weights(WEIGHTS, score, M);
         const auto w = f.tiles.weights_left(LEFT_TILE, weights, M);
-        f.tiles.product(o, HP, w, f.v.from(at.j0, 0), M, HS, keys, true);
-    }
+        f.tiles.product(o, HP, w, f.v.from(at.j0, 0), M, HS, at.keys(), true);
+    });
 
     for (int r = 0; r < M; r++) {
         const long t = t0 + r;
         row_end<A>(head.out + t * s.NH * HS, head.stat + t * 2, rows[r], t, s);
+    }
+    if (A::clip == NO_CLIP) { return; }
+    queries_clipped<A, Bi, Pe>(o, head, f, t0, M);
+    for (int r = 0; r < M; r++) {
+        std::copy_n(o + r * HP, HS, head.out + (long)(t0 + r) * s.NH * HS);
     }
 }
 
@@ -371,7 +407,7 @@ inline void extra_backward(acc* dq_t, const HeadBackward<Bi>& b, const QueryBack
     const acc st1 = x.stat[1];
     const acc s_extra = extra_score<A, Bi>(x.q, extra.k, s);
     const acc dw_extra = dot(x.dout, extra.v, s.HS);
-    const acc w_extra = attn_weight<A>(s_extra, st0, st1);
+    const acc w_extra = attn_weight<A>(s_extra, st0, st1, s.p);
     const acc alpha = attn_alpha<A, acc>(s);
     const acc ds = attn_ds<A>(s_extra, w_extra, dw_extra, st0, st1, x.delta, acc(s.p), alpha);
     const acc ds_extra = ds * attn_slope<A>(s_extra, acc(s.cap)) * acc(s.scale);
@@ -404,7 +440,7 @@ void tile_backward(acc* weight, acc* ds, TileAt at, const acc* stat, const acc* 
         }
         for (int j = 0; j < BC; j++) {
             const acc s_j = w[j];
-            w[j] = attn_weight<A>(s_j, st0, st1);
+            w[j] = attn_weight<A>(s_j, st0, st1, p);
             const acc ds_j = attn_ds<A>(s_j, w[j], d[j], st0, st1, dl, p, alpha);
             d[j] = ds_j * attn_slope<A>(s_j, cap) * scale;
         }
@@ -416,7 +452,39 @@ void tile_backward(acc* weight, acc* ds, TileAt at, const acc* stat, const acc* 
     }
 }
 
-// Begins dq (n, HP) and computes delta of queries q0 .. q0 + n, with their extra key.
+// Sets do_o (n) to what attn_delta wants of clipped rows, those of queries q0 .. q0 + n: what
+// ClipSlopes gives, times do. q and d_o are both as factors.
+template <class A, class Bi, class Pe>
+void clipped_do_o(acc* do_o, HeadBackward<Bi>& b, const Tiles<real>::Left& q,
+                  const Tiles<real>::Left& d_o, int q0, int n) {
+    typedef ClipSlopes<A> Slopes;
+    const AttnShape& s = b.x.s;
+    acc* dw = scratch(DSCORES, BR * BC);
+    for (int r = 0; r < n; r++) {
+        do_o[r] = 0;
+        if (Bi::column == NO_COLUMN) { continue; }
+        const acc* st = b.stat + (q0 + r) * 2L;
+        const acc score = extra_score<A, Bi>(b.x.q(q0 + r), b.x.extra.k, s);
+        const acc slope = attn_weight<Slopes>(score, st[0], st[1], s.p);
+        do_o[r] = slope * dot(b.dout + (q0 + r) * (long)s.NH * s.HS, b.x.extra.v, s.HS);
+    }
+    for (int r = 0; r < n; r += BR) {
+        const int M = std::min<int>(BR, n - r);
+        const auto q_r = b.tiles.down(q, r);
+        each_tile<A, Pe>(b.tiles, q_r, b.k_across, b.x.h, q0 + r, M, s, [&](TileAt at, acc* score) {
+            const auto v = b.v_across.from(0, at.j0);
+            b.tiles.product(dw, BC, b.tiles.down(d_o, r), v, M, at.keys(), s.HS, false);
+            for (int i = 0; i < M * BC; i++) {
+                const acc* st = b.stat + (at.t0 + i / BC) * 2L;
+                const acc slope = attn_weight<Slopes>(score[i], st[0], st[1], s.p);
+                if (i % BC < at.keys()) { do_o[r + i / BC] += slope * dw[i]; }
+            }
+        });
+    }
+}
+
+// Begins dq (n, HP) and computes delta of queries q0 .. q0 + n, with their extra key. Of clipped
+// rows delta is do . o of ClipSlopes before.
 template <class A, class Bi>
 void queries_begin(acc* dq, acc* delta, const HeadBackward<Bi>& b, int q0, int n) {
     const AttnShape& s = b.x.s;
@@ -428,7 +496,7 @@ void queries_begin(acc* dq, acc* delta, const HeadBackward<Bi>& b, int q0, int n
         const real* do_t = b.dout + t * row;
         const real* out_t = b.out + t * row;
         const acc* st = b.stat + (long)t * 2;
-        const acc do_o = dot(do_t, out_t, s.HS);
+        const acc do_o = A::clip == NO_CLIP ? dot(do_t, out_t, s.HS) : delta[r];
         acc* dq_t = dq + (long)r * HP;
         delta[r] = attn_delta<A>(do_o, st[1], alpha);
         std::fill_n(dq_t, HP, acc(0));
@@ -463,6 +531,7 @@ void queries_backward(HeadBackward<Bi>& b, int q0, int n) {
     acc* weight = scratch(SCORES, BR * BC);
     acc* ds = scratch(DSCORES, BR * BC);
     acc delta[MOST_QUERIES];
+    if (A::clip != NO_CLIP) { clipped_do_o<A, Bi, Pe>(delta, b, q, d_o, q0, n); }
     queries_begin<A>(dq, delta, b, q0, n);
 
     for (int j0 = 0; j0 < T; j0 += BC) {

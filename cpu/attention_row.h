@@ -52,8 +52,14 @@ void head_row(R* out, const CachedHead<A, Bi, Pe, R>& head) {
 
     acc stat[2];
     const acc factor = attn_stat<A>(stat, m, sum, p, attn_alpha_of<A, acc>(s, head.t));
+    if (A::clip != NO_CLIP) {
+        std::fill_n(o, HS, acc(0));
+        head.for_each_seen(head.t, [&](int j) {
+            add_times(o, attn_weight<A>(score[j], stat[0], stat[1], s.p), head.value(j), HS);
+        });
+    }
     for (int i = 0; i < HS; i++) {
-        out[i] = R(o[i] * factor);
+        out[i] = R(A::clip == NO_CLIP ? o[i] * factor : o[i]);
     }
 }
 

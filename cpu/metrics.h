@@ -22,13 +22,13 @@ struct RowSums {
 
 // Turns the scores x (BC) of one query into weights, and adds these to its sums. The exponential
 // variants know ln w before w.
-template <class A> void row_weights(RowSums* sums, acc* x, const acc* stat) {
+template <class A> void row_weights(RowSums* sums, acc* x, const acc* stat, acc p) {
     const acc stat0 = stat[0];
     const acc stat1 = stat[1];
     acc magnitude = 0;
     acc total = 0;
     acc w_log_w = 0;
-    if constexpr (A::exp_family && A::Z != Z_ABS) {
+    if constexpr (keeps_rows<A>) {
         #pragma omp simd reduction(+ : total, w_log_w)
         for (int j = 0; j < BC; j++) {
             const acc log_w = max_(acc(-1000), (x[j] - stat0) - stat1);
@@ -40,7 +40,7 @@ template <class A> void row_weights(RowSums* sums, acc* x, const acc* stat) {
         magnitude = total;
     } else {
         for (int j = 0; j < BC; j++) {
-            x[j] = attn_weight<A>(x[j], stat0, stat1);
+            x[j] = attn_weight<A>(x[j], stat0, stat1, p);
         }
         #pragma omp simd reduction(+ : magnitude, total, w_log_w)
         for (int j = 0; j < BC; j++) {
@@ -77,7 +77,7 @@ void row_extra(QueryRow* row, const HeadMeasured<Bi>& head, int t) {
     if (Bi::column == NO_COLUMN) { return; }
     const acc* st = head.stat + 2 * t;
     const acc score = extra_score<A, Bi>(head.x.q(t), head.x.extra.k, head.x.s);
-    row->extra = attn_weight<A>(score, st[0], st[1]);
+    row->extra = attn_weight<A>(score, st[0], st[1], head.x.s.p);
     const acc size = fabs(row->extra);
     row->sums.magnitude += size;
     if (size != 0) { row->sums.w_log_w += size * log(size); }
@@ -92,7 +92,7 @@ template <class A> void row_from_kept(QueryRow* row, const KeptRow& kept, const 
     row->sums.magnitude += scale * kept.sum;
     row->sums.w_log_w += scale * w_log_w;
     for (int j = 0; j <= METRIC_K; j++) {
-        row->first[j] = attn_weight<A>(kept.first[j], st[0], st[1]);
+        row->first[j] = exp_(kept.first[j] - st[0] - st[1]);
     }
 }
 
@@ -102,22 +102,17 @@ void rows_by_tiles(QueryRow* rows, const HeadMeasured<Bi>& head, Tiles<real>& ti
                    int t0, int M) {
     const AttnShape& s = head.x.s;
     const acc* stat = head.stat + 2 * t0;
-    acc* score = scratch(SCORES, BR * BC);
     const auto q = tiles.rows(Q_ROWS, head.x.q(t0), attn_row(s), M, s.HS);
-    for (int j0 = 0; j0 < s.T; j0 += BC) {
-        TileAt at;
-        if (!tile_of(&at, s, t0, t0 + M, j0)) { continue; }
-        tiles.product(score, BC, q, k.from(0, at.j0), M, at.keys(), s.HS, false);
-        tile_scores<A, Pe>(score, at, head.x.h, s);
+    each_tile<A, Pe>(tiles, q, k, head.x.h, t0, M, s, [&](TileAt at, acc* score) {
         const int first_end = std::min<int>(METRIC_K + 1, at.j1);
         for (int r = 0; r < M; r++) {
             acc* w = score + r * BC;
-            row_weights<A>(&rows[r].sums, w, stat + 2 * r);
+            row_weights<A>(&rows[r].sums, w, stat + 2 * r, s.p);
             for (int j = at.j0; j < first_end; j++) {
                 rows[r].first[j] = w[j - at.j0];
             }
         }
-    }
+    });
 }
 
 // Adds query t's row, and its gate, to the sums of its head.

@@ -32,6 +32,9 @@ inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void
     return false;
 }
 
+// Tells whether tensor cores have this operation: clipped weights need Z before the sum over v.
+template <class A> constexpr bool one_pass = sizeof(real) == 2 && A::clip == NO_CLIP;
+
 // Computes out and stat on tensor cores. rope_table: to turn q and k with first, or NULL
 template <class A, class Bi, class Pe, int HS>
 void attention_forward_tensor(bf16* out, acc* stat, const AttnInputs& in, real* qkv,
@@ -80,12 +83,12 @@ template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> extra,
                        const acc* rope_table, AttnShape s) {
     const AttnInputs in = { qkv, extra, s };
-    const bool tensor = on_tensor_cores(s, { out, qkv, rope_table });
+    const bool tensor = one_pass<A> && on_tensor_cores(s, { out, qkv, rope_table });
     if (!tensor) {
         if (rope_table) { rope(qkv, rope_table, +1, s); }
         return attention_forward_panels<A, Bi, Pe>(out, stat, in);
     }
-    if constexpr (sizeof(real) == 2) {
+    if constexpr (one_pass<A>) {
         with_head_dim(s.HS, [&](auto HS) {
             attention_forward_tensor<A, Bi, Pe, HS.value>(out, stat, in, qkv, rope_table);
         });
@@ -93,13 +96,17 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> ext
 }
 
 // Computes dqkv and the gradients of the extra key. rope_table: to turn dq and dk back with, or
-// NULL.
+// NULL. dqkv first holds what clipped rows give by their slopes.
 template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
                         AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> extra,
                         const acc* rope_table, AttnShape s) {
     const AttnInputs in = { qkv, extra, s };
-    const bool mma = on_tensor_cores(s, { dqkv, dout, qkv, rope_table });
+    const bool mma = one_pass<A> && on_tensor_cores(s, { dqkv, dout, qkv, rope_table });
+    if (A::clip != NO_CLIP) {
+        attention_forward_panels<ClipSlopes<A>, Bi, Pe>(dqkv, NULL, in);
+        result.out = dqkv;
+    }
     // One piece of memory holds, in this order: cells of ds, rows, panels, the extra key's
     // numbers of each row, and its partial sums.
     const bool column = Bi::column != NO_COLUMN;
@@ -119,7 +126,7 @@ void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
     // in the kernels a whole head rope_table
     const bool turn_last = rope_table && (!mma || s.rot != s.HS);
     const acc* turn_now = turn_last ? NULL : rope_table;
-    if constexpr (sizeof(real) == 2) {
+    if constexpr (one_pass<A>) {
         if (mma) {
             with_head_dim(s.HS, [&](auto HS) {
                 attention_dqkv_tensor<A, Bi, Pe, HS.value>(dqkv, dout, r, in, turn_now, cells);

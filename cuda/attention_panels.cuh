@@ -147,8 +147,8 @@ template <class A, class Pe> struct PanelScores {
     }
 };
 
-// Makes weights and stat from dot products; with a v*, out_t = w* v*, to which the product adds the
-// rest.
+// Makes weights and, unless it is NULL, stat from dot products; with a v*, out_t = w* v*, to which
+// the product adds the rest.
 template <class A, class Bi, class Pe>
 __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     attention_panel_forward_kernel(real* w, real* out, acc* stat, const float* dots, AttnInputs in,
@@ -176,13 +176,13 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     if (Bi::column) { sum += score_mass<A>(s_star, top, s); }
     float st[2];
     attn_stat<A>(st, top, sum, s.p, attn_alpha_of<A, float>(s, t));
-    if (first_lane()) { stat_store(stat, row_at(s, b, x.h, t), st); }
+    if (stat && first_lane()) { stat_store(stat, row_at(s, b, x.h, t), st); }
 
     real* w_t = w + (long)n * x.ld;
-    FOR_LANES(j, x.keys()) { w_t[j] = real(attn_weight<A>(score(j), st[0], st[1])); }
+    FOR_LANES(j, x.keys()) { w_t[j] = real(attn_weight<A>(score(j), st[0], st[1], s.p)); }
     const real* vs = attn_extra(in.extra.v, s, kv_head(s, x.h));
     if (!Bi::column || !vs) { return; }
-    const float w_star = attn_weight<A>(s_star, st[0], st[1]);
+    const float w_star = attn_weight<A>(s_star, st[0], st[1], s.p);
     real* out_t = out + out_at(s, b, t, x.h);
     FOR_LANES(i, s.HS) { out_t[i] = real(w_star * (float)vs[i]); }
 }
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
         const bool sees = attn_sees(s, t, x.j0 + j);
         const float dweight = memory.dw[at + j];
         const float score = scores(j);
-        const float weight = attn_weight<A>(score, st[0], st[1]);
+        const float weight = attn_weight<A>(score, st[0], st[1], s.p);
         const float ds = attn_ds<A>(score, weight, dweight, st[0], st[1], delta, s.p, alpha);
         const float slope = attn_slope<A>(score, s.cap);
         memory.w[at + j] = real(select_or_zero(sees, weight));

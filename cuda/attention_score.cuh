@@ -161,7 +161,7 @@ DEVICE void row_extra(const RowStats& r, const real* dout, Vec<float, 2> st, flo
     const real* v_star = attn_extra(in.extra.v, s, kv_head(s, h));
     const float alpha = attn_alpha<A, float>(s);
     const float score = extra_score<A, Bi>(query_at(in.qkv, s, b, t, h), in.extra.k, h, s);
-    const float weight = attn_weight<A>(score, st[0], st[1]);
+    const float weight = attn_weight<A>(score, st[0], st[1], s.p);
     const float dweight = warp_dot(dout + out_at(s, b, t, h), v_star, s.HS);
     float ds = attn_ds<A>(score, weight, dweight, st[0], st[1], delta, s.p, alpha);
     if (Bi::column == KEY_COLUMN) { ds *= attn_slope<A>(score, s.cap); }

@@ -81,6 +81,7 @@ template <class A, class Bi, class Pe> std::string hopper_lacks(int NH, int KV, 
     if (!hopper_built) { return "got a program without these kernels, wanted GPU_ARCH=sm_90a"; }
     if (!hopper_here) { return "got " + device_name + ", wanted a card of sm_90"; }
     if (sizeof(real) != 2) { return "got PRECISION=fp32, wanted bf16"; }
+    if (!one_pass<A>) { return "got an ATTN that clips its weights, wanted another"; }
     bool has_kernel = false;
 #define X(HEAD) has_kernel |= HS == HEAD && hopper_head<HEAD>;
     MMA_HEADS(X)

@@ -36,7 +36,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast, ModelOutput
 # what is one of several names; an absent key means the first
 KINDS = dict(
     attn="softmax sigmoid sigmoid_norm elu1 elu1_norm kernel_elu kernel_elu_norm identity "
-         "identity_norm mlp mlp_norm softmax_p sigmoid_p softpick softcap relu",
+         "identity_norm mlp mlp_norm softmax_p sigmoid_p softpick softcap softmax_clip relu",
     bias="none sink_token kv k zero logit v",
     pe="rotary nope absolute learnable relative alibi",
     norm="pre post sandwich branch none",
@@ -54,7 +54,7 @@ ROWS = dict(
     qkv_bias=0, out_bias=0, ffn_bias=0, head_bias=0, embed_scale=1.0, logit_cap=0.0,
     logit_divisor=1.0, residual_scale=1.0,
     rope_local=0.0, rope_part=1.0, rope_layers="", rope_most=0,
-    bias_layers="", k_dims=0, v_star="", attn_p=1.0, attn_alpha=1.0, attn_bias_init=0.0,
+    bias_layers="", k_dims=0, v_star="", attn_p=1.0, attn_clip=0.0, attn_alpha=1.0, attn_bias_init=0.0,
     attn_cap=50.0, score_scale=0.0, prefix=0, window=0, local_layers="",
     seq=0)                                       # of the run that made it, if shorter
 # the object "rope_scaling", beside its kind
@@ -216,6 +216,11 @@ def softmax_p(c, s, seen):
     return w / (w ** c.attn_p).sum(-1, keepdim=True) ** (1 / c.attn_p)
 
 
+def softmax_clip(c, s, seen):
+    A = c.attn_alpha * softmax(c, s, seen)
+    return ((1 + c.attn_clip) * A - c.attn_clip).relu() / c.attn_alpha
+
+
 def softpick(c, s, seen):
     """relu(e^s - 1) / (sum |e^s - 1| + 1e-6), numerator and sum over e^m"""
     m = s.masked_fill(~seen, 0).amax(-1, keepdim=True).clamp(min=0)
@@ -292,6 +297,7 @@ ATTN = dict(
     sigmoid_p=Operation(over(p_norm, torch.sigmoid)),
     softpick=Operation(softpick),
     softcap=Operation(softmax, capped=True),
+    softmax_clip=Operation(softmax_clip),
     relu=Operation(relu))
 BIAS = dict(
     none=Bias(),

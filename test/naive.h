@@ -60,7 +60,8 @@ static inline void compare(const std::string& what, const Numbers& got, const Nu
 
 // ---- the operation: weight f(s), its derivative, and what Z is made of
 // ABS_EPS: and only what is positive weighs v
-enum NaiveZ { ONE, SUM, SUM_EPS, ABS_EPS, MAX_1, P_NORM, COUNT }; // COUNT: of the tokens seen
+// COUNT: of the tokens seen. CLIPPED: SUM, and what is left of weights after the clip
+enum NaiveZ { ONE, SUM, SUM_EPS, ABS_EPS, MAX_1, P_NORM, COUNT, CLIPPED };
 struct NaiveAttn {
     std::string name;
     double (*f)(double), (*df)(double);
@@ -95,10 +96,12 @@ static const NaiveAttn NAIVE_ATTN[] = {
     { "sigmoid_p",       logistic,   d_logistic,   P_NORM },
     { "softpick",        exp_minus_1, exp_of,      ABS_EPS },
     { "softcap",         exp_of,     exp_of,       SUM, true }, // score: cap tanh(s / cap)
+    { "softmax_clip",    exp_of,     exp_of,       CLIPPED },
     { "relu",            rectified,  d_rectified,  COUNT },
 };
 template <class A> NaiveZ naive_z() {
     if (A::by_count) { return COUNT; }
+    if (A::clip != NO_CLIP) { return CLIPPED; }
     if (A::Z == Z_ONE) { return ONE; }
     if (A::Z == Z_MAX1) { return MAX_1; }
     if (A::Z == Z_PNORM) { return P_NORM; }
@@ -204,13 +207,14 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
                     Z = 0;
                     for (int j = 1; j <= T; j++) { Z += sees(j); }
                 }
-                if (in.attn.Z == SUM)     { Z = sum; }
+                if (in.attn.Z == SUM || in.attn.Z == CLIPPED) { Z = sum; }
                 if (in.attn.Z == SUM_EPS) { Z = sum + 1e-8; }
                 if (in.attn.Z == ABS_EPS) { Z = sum + 1e-6; }
                 if (in.attn.Z == MAX_1)   { Z = std::max(fabs(sum), 1.0); }
                 if (in.attn.Z == P_NORM)  { Z = pow(sum, 1 / p); }
                 for (int j = 0; j <= T; j++) {
                     A[j] = alpha * share(w[j]) / Z;
+                    if (in.attn.Z == CLIPPED) { A[j] = std::max((1 + p) * A[j] - p, 0.0); }
                     if (A[j] == 0) { continue; }
                     const double* v = value(j);
                     for (int i = 0; i < HS; i++) { o[i] += A[j] * v[i]; }
@@ -226,6 +230,7 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
                     if (!sees(j)) { continue; }
                     const double* v = value(j);
                     for (int i = 0; i < HS; i++) { dA[j] += d_o[i] * v[i]; }
+                    if (in.attn.Z == CLIPPED) { dA[j] *= A[j] > 0 ? 1 + p : 0; }
                     dAw += dA[j] * share(w[j]);
                 }
                 for (int j = 0; j <= T; j++) {

@@ -15,7 +15,7 @@ import subprocess
 import bench_step
 
 NAMES = ("sigmoid sigmoid_norm elu1 elu1_norm kernel_elu kernel_elu_norm identity identity_norm "
-         "mlp mlp_norm softmax_p sigmoid_p softpick softcap relu").split()
+         "mlp mlp_norm softmax_p sigmoid_p softpick softcap softmax_clip relu").split()
 
 
 def program(name, precision):

@@ -22,7 +22,7 @@ PACK = os.path.join(HERE, "..", "..", "test", "golden", "fixtures.tar")
 FLAGS = {"layers": 2, "heads": 2, "kv-heads": 0, "width": 8, "ffn-width": 12, "vocab": 13,
          "seq": 11, "batch": 2,
          "steps": 20, "lr": 0.001, "warmup": 0, "weight-decay": 0.1, "grad-clip": 1.0}
-MODEL_FLAGS = {"attn-p": 1.0, "attn-alpha": 1.0, "bias-share": "none", "k-dims": 0, "v-star": "",
+MODEL_FLAGS = {"attn-p": 1.0, "attn-clip": 0.0, "attn-alpha": 1.0, "bias-share": "none", "k-dims": 0, "v-star": "",
                "prefix": 0, "window": 0, "head-dim": 0, "norm-kind": "rms", "norm-eps": 1e-5,
                "norm-embed": 0, "parallel": 0, "qkv-bias": 0, "out-bias": 0, "ffn-bias": 0,
                "head-bias": 0, "tied": 0, "embed-scale": 1.0, "logit-cap": 0.0,

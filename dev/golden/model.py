@@ -302,13 +302,15 @@ def attention(c, p, x, n):
     elif c.ATTN in ("identity_norm", "mlp_norm"):
         Z = total.abs().clamp(min=1)
     else:
-        Z = total if c.ATTN in ("softmax", "softcap") else total + 1e-8
+        Z = total if c.ATTN in ("softmax", "softmax_clip", "softcap") else total + 1e-8
     return finish(c, p, w, Z, x, v, norms)
 
 def finish(c, p, w, Z, x, v, norms):
     """weights and their Z -> output, and what the metrics need"""
     B, T, NH, HS = len(x), x.shape[1], c.heads, v.shape[-1]
     A = c.attn_alpha * w / Z                               # Eq. 30
+    if c.ATTN == "softmax_clip":
+        A = torch.relu((1 + c.attn_clip) * A - c.attn_clip)
     o = A @ v                                              # (B, NH, T, HS)
     if c.GATE not in ("none", "value"):                    # a number per head, or per channel of it
         gate = p["gate"].expand(B, T, -1) if c.GATE == "static" else linear(p, "gate_proj", x)
@@ -317,7 +319,7 @@ def finish(c, p, w, Z, x, v, norms):
     if "v_star" in p and c.BIAS == "v":
         o = o + p["v_star"][:, None, :]
     o = o.sum(1) if c.COMBINE == "sum" else o.transpose(1, 2).reshape(B, T, NH * HS)
-    proxy = w.abs() / w.abs().sum(-1, keepdim=True).clamp(min=1e-30)  # a row of zeros stays zeros
+    proxy = A.abs() / A.abs().sum(-1, keepdim=True).clamp(min=1e-30)  # a row of zeros stays zeros
     return linear(p, "o_proj", o), (A, proxy, *norms)
 
 def ffn(c, p, x):

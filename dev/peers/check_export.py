@@ -55,6 +55,7 @@ for name, flags in {
     case("flag-" + name, "", flags)
 case("shift", "ATTN=sigmoid", "--attn-bias-init -3")
 case("cap", "ATTN=softcap", "--attn-cap 0.5")
+case("clip", "ATTN=softmax_clip", "--attn-clip 0.1")
 case("k-shared", "BIAS=k", "--bias-share heads")
 case("v-shared", "BIAS=v", "--bias-share heads")
 case("k-dims", "BIAS=k", "--k-dims 2")
@@ -78,6 +79,7 @@ for n, (switches, flags) in enumerate([
         ("BIAS=sink_token PE=absolute NORM=sandwich", "--prefix 6 --window 5 --logit-cap 5"),
         ("BIAS=sink_token PE=alibi QKNORM=head GATE=elem", "--window 4 --embed-scale 2"),
         ("ATTN=sigmoid_norm BIAS=kv COMBINE=sum FFN=reglu", "--head-bias 1 --score-scale 0.3"),
+        ("ATTN=softmax_clip BIAS=logit PE=alibi", "--attn-clip 0.2 --attn-alpha 1.5 --window 9"),
         ("ATTN=relu BIAS=kv PE=alibi GATE=value NORM=none", "--window 6 --prefix 3 --bias-layers 10"),
         ("ATTN=relu BIAS=sink_token GATE=static QKNORM=head", "--attn-bias-init 0.4")]):
     case(f"both-{n + 1}", switches, flags)

@@ -132,6 +132,8 @@ def at_scale(flag, value, s, bb):
         return [flag, whole(only(heads >= 1, heads, f"{s['heads']} head(s) at this scale, "
                                                     f"the row wants {value} of 8"))]
     if flag == "--attn-bias-init": return [flag, f"{-math.log(s['seq']):.6g}"]       # -ln T
+    if flag == "--attn-clip":                                                     # as 1 / T
+        return [flag, f"{number() * PAPER['seq'] / s['seq']:g}"]
     # the same share of T
     if flag == "--min-context":
         return [flag, whole(number() * s["seq"] / PAPER["seq"])]

@@ -15,14 +15,15 @@ build() { # a name, its switches
 parts="PE=learnable NORM=post FFN=gelu COMBINE=sum QKNORM=head GATE=head BIAS=zero"
 sums="ATTN=softmax_p BIAS=kv"
 bare="ATTN=relu NORM=none QKNORM=head"
-{ build parts "$parts"; build nope PE=nope; } > "$dir/one" 2>&1 & first=$!
+{ build parts "$parts"; build nope PE=nope; build clip ATTN=softmax_clip; } > "$dir/one" 2>&1 & first=$!
 { build sums "$sums"; build alibi PE=alibi; build bare "$bare"; } > "$dir/two" 2>&1; two=$?
 wait $first; one=$?
 ok $one "build: $(tail -n 3 "$dir/one")"; ok $two "build: $(tail -n 3 "$dir/two")"
 check() { # a page
     rm -rf "$dir/run"; mkdir "$dir/run"
     "$PYTHON" test/docs/coverage.py "$1" "$dir/run" "" build/cpu/train_sink ATTN=sigmoid build/cpu-ATTN=sigmoid/train_sink \
-        BIAS=k build/cpu-BIAS=k/train_sink "$parts" "$dir/parts" "$sums" "$dir/sums" PE=nope "$dir/nope" PE=alibi "$dir/alibi" "$bare" "$dir/bare" > "$dir/out"
+        BIAS=k build/cpu-BIAS=k/train_sink "$parts" "$dir/parts" "$sums" "$dir/sums" PE=nope "$dir/nope" PE=alibi "$dir/alibi" "$bare" "$dir/bare" \
+        ATTN=softmax_clip "$dir/clip" > "$dir/out"
 }
 check docs/findings/coverage.md; ok $? "$(grep FAIL "$dir/out" | head -n 20)"
 # and the check itself, on two rows: a field that is not there, a line that is not printed

@@ -101,18 +101,18 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     for (int j = 0; j < query.end; j++) { sum += score_mass<A>(query.score(j), top, s); }
     float st[2];
     attn_stat<A>(st, top, sum, s.p, attn_alpha_of<A, float>(s, own.t));
-    if (first_lane()) { stat_store(stat, row, st); }
+    if (stat && first_lane()) { stat_store(stat, row, st); }
 
     float w_star = 0;
     const real* v_star = NULL;
     if (column) {
-        w_star = attn_weight<A>(s_star, st[0], st[1]);
+        w_star = attn_weight<A>(s_star, st[0], st[1], s.p);
         v_star = attn_extra(in.extra.v, s, kv_head(s, query.h));
     }
     float* o = simple_sums(s.HS);
     simple_begin(o, w_star, v_star, s.HS);
     for (int j = 0; j < query.end; j++) {
-        const float weight = attn_weight<A>(query.score(j), st[0], st[1]);
+        const float weight = attn_weight<A>(query.score(j), st[0], st[1], s.p);
         simple_add(o, weight, query.value(j), s.HS);
     }
     simple_store(out + query.out, o, s.HS);
@@ -139,7 +139,7 @@ DEVICE SimplePair simple_pair(const SimpleBackward& x, const SimpleQuery<A, Pe>&
     const float delta = row_stat(x.r, query.b * s.NH + query.h, query.t).delta;
     const float alpha = attn_alpha<A, float>(s);
     const float score = query.score(j);
-    const float weight = attn_weight<A>(score, st[0], st[1]);
+    const float weight = attn_weight<A>(score, st[0], st[1], s.p);
     const float dweight = warp_dot(x.dout + query.out, query.value(j), s.HS);
     const float ds = attn_ds<A>(score, weight, dweight, st[0], st[1], delta, s.p, alpha);
     return { weight, ds * attn_slope<A>(score, s.cap) * (float)s.scale };
@@ -220,6 +220,10 @@ void attention_simple_backward(real* dqkv, const real* dout, const real* out, co
     float* scratch = (float*)device_scratch((2 * all_rows + 2 * rows) * sizeof(float));
     const RowStats r = rows_in(scratch, scratch + 2 * all_rows, s);
     const SimpleBackward x = { in, dout, stat, r };
+    if (A::clip != NO_CLIP) {
+        attention_simple_forward<ClipSlopes<A>, Bi, Pe>(dqkv, NULL, in);
+        out = dqkv;
+    }
     attention_rows<A, Bi>(r, dout, { out, stat }, in, false);
     LAUNCH((attention_simple_dq_kernel<A, Bi, Pe>), warp_grid(rows), dim3(32 * ROW_WARPS),
            simple_bytes(s.HS), dqkv, x);

@@ -262,7 +262,9 @@ static void test_gate(AttnShape s, int width) {
     same("gate_backward", shape, "datt", datt);
     same("gate_backward", shape, "dgate", dgate);
 }
-static AttnShape whole(AttnShape s) { // fills in what most shapes share
+// fills in what most shapes share
+template <class A = Attn_softmax> static AttnShape whole(AttnShape s) {
+    if (A::clip != NO_CLIP) { s.p /= 16; }                  // leaves some weights
     s.scale = 1 / sqrtf(s.HS);
     s.rot = s.HS;
     s.cap = 1.5;
@@ -503,8 +505,10 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
         dqkv.r(), { key ? dks.f() : NULL, Bi::learn_v ? dvs.f() : NULL }, dout.r(),
         { out.r(), stat.f() }, qkv.r(), gpu_extra, NULL, s);
     same(name, shape, "dqkv", dqkv);
-    same(name, shape, "dkstar", dks, IS_BF16 ? 1e-3 : 1e-5);
-    same(name, shape, "dvstar", dvs, IS_BF16 ? 1e-3 : 1e-5);
+    // both have the same rounded out; what clipped rows give by their slopes is rounded here alone
+    const double close = IS_BF16 ? 1e-3 : 1e-5;
+    same(name, shape, "dkstar", dks, A::clip == NO_CLIP ? close : TOL);
+    same(name, shape, "dvstar", dvs, close);
 
     for (int skip = 0; skip < (Bi::token && s.T > 1 ? 2 : 1); skip++) {
         const size_t n = s.B * s.NH * sizeof(HeadMetrics) / 4;
@@ -518,7 +522,8 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
         same(name, shape, "metrics", metrics, 1e-5);
     }
 #ifdef EMU
-    check_counts(name, shape, s.HS, cuda::on_tensor_cores(s, {}), before);
+    const bool tensor = cuda::one_pass<A> && cuda::on_tensor_cores(s, {});
+    check_counts(name, shape, s.HS, tensor, before);
 #endif
     free_all();
 }
@@ -632,11 +637,11 @@ template <class A, class Bi, class Pe> static void test_variant(const char* name
     if (simple_now) {
         typedef std::conditional_t<cancels, Pe_nope, Pe> Own;
         constexpr bool usual = std::is_same<A, Attn_softmax>::value && !Pe::score_bias;
-        for (AttnShape s : simple_shapes(usual)) { test_simple<A, Bi, Own>(name, whole(s)); }
+        for (AttnShape s : simple_shapes(usual)) { test_simple<A, Bi, Own>(name, whole<A>(s)); }
         return;
     }
     for (AttnShape s : shapes(all)) {
-        s = whole(s);
+        s = whole<A>(s);
         if (cancels && s.NH > 2) {
             test_attention<A, Bi, std::conditional_t<cancels, Pe_nope, Pe>>(name, s);
         }

@@ -17,6 +17,7 @@ const char* const Attn::name = "softmax";
 const bool Attn::exp_family = true, Attn::is_signed = false, Attn::capped = false;
 const bool Attn::by_count = false;
 const ZKind Attn::Z = Z_SUM;
+const Clip Attn::clip = NO_CLIP;
 const Phi Attn::phi = PHI_NONE;
 float Attn::sim(float s) { return s; }
 const Column Bias::column = KEY_COLUMN;

@@ -137,6 +137,7 @@ static const struct {
     { "--total-batch 100", "--total-batch 100: wanted a multiple of batch * seq = 4096" },
     { "--attn-p 0", "--attn-p: got 0, wanted 1e-06 to 1000000" },
     { "--attn-p 2", "--attn-p 2: wanted ATTN=softmax_p" },
+    { "--attn-clip 0.1", "--attn-clip 0.1: wanted ATTN=softmax_clip" },
     { "--attn-alpha 0", "--attn-alpha: got 0" },
     { "--norm-bias 0", "wanted --norm-kind ln, or leave it out" },
     { "--residual-scale 0", "--residual-scale: got 0" },

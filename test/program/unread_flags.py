@@ -35,7 +35,7 @@ VALUES = {
     "--alibi-slopes": ["published"], "--rope-scaling": ["linear", "llama3", "yarn"], "--rope-factor": ["2", "3"],
     "--rope-context": ["64"], "--rope-low": ["2"], "--rope-high": ["5"], "--rope-fast": ["10"], "--rope-slow": ["3"],
     "--rope-length": ["2"], "--rope-round": ["0"], "--bias-share": ["heads"], "--bias-layers": ["01"], "--k-dims": ["2"], "--v-star": ["e1:1"],
-    "--attn-p": ["2"], "--attn-alpha": ["0.5"], "--attn-bias-init": ["-1"], "--attn-cap": ["5"],
+    "--attn-p": ["2"], "--attn-clip": ["0.1"], "--attn-alpha": ["0.5"], "--attn-bias-init": ["-1"], "--attn-cap": ["5"],
     "--score-scale": ["1"], "--prefix": ["2"], "--window": ["4"], "--local-layers": ["10"],
     # training
     "--batch": ["4"], "--total-batch": ["256"], "--steps": ["5"], "--optimizer": ["sgd", "muon"],
@@ -56,7 +56,7 @@ VALUES = {
     "--val-fraction": ["0.5"], "--domains": ["Github"], "--shard-tokens": ["100"], "--to": ["train_sink"],
 }
 # What other builds or tokenizers alone take.
-REFUSED_HERE = {"--alibi-slopes": "PE=alibi", "--attn-p": "ATTN=softmax_p", "--attn-cap": "ATTN=softcap",
+REFUSED_HERE = {"--alibi-slopes": "PE=alibi", "--attn-p": "ATTN=softmax_p", "--attn-clip": "ATTN=softmax_clip", "--attn-cap": "ATTN=softcap",
                 "--sft": "another template wants a tokenizer with its marks: test_sft"}
 # What may change nothing, and why.
 QUIET = {
