@@ -318,10 +318,11 @@ void queries_forward(const HeadForward<Bi>& head, HeadFactors<real>& f, int t0, 
         const long t = t0 + r;
         row_end<A>(head.out + t * s.NH * HS, head.stat + t * 2, rows[r], t, s);
     }
-    if (A::clip == NO_CLIP) { return; }
-    queries_clipped<A, Bi, Pe>(o, head, f, t0, M);
-    for (int r = 0; r < M; r++) {
-        std::copy_n(o + r * HP, HS, head.out + (long)(t0 + r) * s.NH * HS);
+    if constexpr (A::clip != NO_CLIP) {
+        queries_clipped<A, Bi, Pe>(o, head, f, t0, M);
+        for (int r = 0; r < M; r++) {
+            std::copy_n(o + r * HP, HS, head.out + (long)(t0 + r) * s.NH * HS);
+        }
     }
 }
 
@@ -531,7 +532,7 @@ void queries_backward(HeadBackward<Bi>& b, int q0, int n) {
     acc* weight = scratch(SCORES, BR * BC);
     acc* ds = scratch(DSCORES, BR * BC);
     acc delta[MOST_QUERIES];
-    if (A::clip != NO_CLIP) { clipped_do_o<A, Bi, Pe>(delta, b, q, d_o, q0, n); }
+    if constexpr (A::clip != NO_CLIP) { clipped_do_o<A, Bi, Pe>(delta, b, q, d_o, q0, n); }
     queries_begin<A>(dq, delta, b, q0, n);
 
     for (int j0 = 0; j0 < T; j0 += BC) {

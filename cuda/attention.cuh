@@ -103,7 +103,7 @@ void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
                         const acc* rope_table, AttnShape s) {
     const AttnInputs in = { qkv, extra, s };
     const bool mma = one_pass<A> && on_tensor_cores(s, { dqkv, dout, qkv, rope_table });
-    if (A::clip != NO_CLIP) {
+    if constexpr (A::clip != NO_CLIP) {
         attention_forward_panels<ClipSlopes<A>, Bi, Pe>(dqkv, NULL, in);
         result.out = dqkv;
     }

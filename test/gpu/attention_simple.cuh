@@ -220,7 +220,7 @@ void attention_simple_backward(real* dqkv, const real* dout, const real* out, co
     float* scratch = (float*)device_scratch((2 * all_rows + 2 * rows) * sizeof(float));
     const RowStats r = rows_in(scratch, scratch + 2 * all_rows, s);
     const SimpleBackward x = { in, dout, stat, r };
-    if (A::clip != NO_CLIP) {
+    if constexpr (A::clip != NO_CLIP) {
         attention_simple_forward<ClipSlopes<A>, Bi, Pe>(dqkv, NULL, in);
         out = dqkv;
     }
