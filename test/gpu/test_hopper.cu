@@ -234,8 +234,9 @@ template <class A> static void test_attn(const char* name) {
     }
 }
 
+#if !defined(FEW) && !defined(FOR_PTX)
 // Two sigmoids share a reciprocal: of scores far below 0, and of masked ones, nothing may be left.
-[[maybe_unused]] static void test_tiny_weights(float shift) {
+static void test_tiny_weights(float shift) {
     AttnShape s = { 1, 150, 1, 1, 32 };
     s.scale = 0.1;
     s.alpha = 1;
@@ -250,6 +251,7 @@ template <class A> static void test_attn(const char* name) {
     CHECK(std::count(got.begin(), got.end(), 0.0f) == (long)O,
           "sigmoid of scores near %g: got numbers that are not 0", shift);
 }
+#endif
 
 int main() {
     set_order(0, false);
