@@ -45,7 +45,7 @@ struct AttnShape {
     int prefix;            // and every key < prefix
     int bias_shared;       // 1: one k*, v* or z for all heads of a layer (Table 12)
     int k_dims;            // learnable entries of k*, 1..HS (Table 13)
-    float p;               // --attn-p; of ATTN=softmax_clip --attn-clip, here c
+    float p;               // --attn-p, or c (--attn-clip) for ATTN=softmax_clip
     float alpha;           // --attn-alpha
     double scale = 1;      // of q . k: 1 / sqrt(HS), unless the model says otherwise
     float cap = 0;         // ATTN=softcap: scores stay within +-cap
@@ -205,9 +205,9 @@ template <class A, class F> HD F attn_weight(F s, F stat0, F stat1, float p) {
     const F w = exp_((s - stat0) - stat1);
     if (A::Z == Z_ABS) { return max_(w - exp_(-stat0 - stat1), F(0)); }
     if (A::clip == NO_CLIP) { return w; }
-    const F raised = F(1 + p) * w;
+    const F raised = (F(1) + F(p)) * w;
     const F kept = A::clip == CLIP_SLOPES ? raised : raised - F(p);
-    return raised > F(p) ? kept : F(0);
+    return raised <= F(p) ? F(0) : kept;
 }
 
 // Returns delta = (dZ/dw) (do . o) / alpha, the one number per row that backward needs besides

@@ -484,8 +484,8 @@ void clipped_do_o(acc* do_o, HeadBackward<Bi>& b, const Tiles<real>::Left& q,
     }
 }
 
-// Begins dq (n, HP) and computes delta of queries q0 .. q0 + n, with their extra key. Of clipped
-// rows delta is do . o of ClipSlopes before.
+// Begins dq (n, HP) and computes delta of queries q0 .. q0 + n, with their extra key. For
+// clipped rows delta holds clipped_do_o's result on entry.
 template <class A, class Bi>
 void queries_begin(acc* dq, acc* delta, const HeadBackward<Bi>& b, int q0, int n) {
     const AttnShape& s = b.x.s;

@@ -84,7 +84,7 @@ void row_extra(QueryRow* row, const HeadMeasured<Bi>& head, int t) {
 }
 
 // Makes a query's row from what the forward pass kept:  w = e^(s - m) e^-stat1
-template <class A> void row_from_kept(QueryRow* row, const KeptRow& kept, const acc* st) {
+inline void row_from_kept(QueryRow* row, const KeptRow& kept, const acc* st) {
     const double log_scale = -(double)st[1];
     const double scale = exp(log_scale);
     const double w_log_w = kept.s_sum + log_scale * kept.sum;
@@ -147,7 +147,7 @@ HeadMetrics head_metrics(const HeadMeasured<Bi>& head, int skip) {
             const int t = t0 + r;
             const acc* st = head.stat + 2 * t;
             row_extra<A>(&rows[r], head, t);
-            if (head.kept) { row_from_kept<A>(&rows[r], head.kept[t], st); }
+            if (head.kept) { row_from_kept(&rows[r], head.kept[t], st); }
         }
         if (!head.kept) { rows_by_tiles<A, Pe>(rows, head, tiles, k, t0, M); }
         for (int r = 0; r < M; r++) {

@@ -2,7 +2,8 @@
 attention.cuh -- attention of the CUDA backend. Parameters and layouts are those of reference.h.
 There are three ways:
 
-    on tensor cores   bf16 and the head dimensions of MMA_HEADS: scores live in registers only
+    on tensor cores   bf16 and the head dimensions of MMA_HEADS, but for ATTN=softmax_clip: scores
+                      live in registers only
     on Hopper's       the same on a card of compute capability 9.0, by its own instructions, for
                       head dimensions up to 128
     by panels         all else: the scores of some hundred queries at a time go to memory, and

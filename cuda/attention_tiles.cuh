@@ -120,11 +120,11 @@ template <class A, class Pe> struct TileScore {
     // with r = 1 / (a b), which is finite for a, b up to 2^60. What is less than 2^-59 becomes 0.
     DEVICE void weights(float& x, float& y, float base) const {
         if constexpr (A::is_reciprocal && A::Z != Z_PNORM) {
-            const float a = fminf(A::inverse(Fast(x)).v, 0x1p60f);
-            const float b = fminf(A::inverse(Fast(y)).v, 0x1p60f);
+            const float a = min_or_nan(A::inverse(Fast(x)).v, 0x1p60f);
+            const float b = min_or_nan(A::inverse(Fast(y)).v, 0x1p60f);
             const float r = rcp_approx(a * b);
-            x = __saturatef(fmaf(r, b, -0x1p-59f));
-            y = __saturatef(fmaf(r, a, -0x1p-59f));
+            x = max_or_nan(fmaf(r, b, -0x1p-59f), 0);
+            y = max_or_nan(fmaf(r, a, -0x1p-59f), 0);
         } else {
             x = weight(x, base);
             y = weight(y, base);

@@ -123,6 +123,9 @@ inline float lg2_approx(float x) {
     const double part = approximate(1, x, 0.5) * 2 - 2;
     return (float)(exact + error * part);
 }
+
+inline float min_or_nan(float a, float b) { return a < b || a != a ? a : b; }
+inline float max_or_nan(float a, float b) { return a > b || a != a ? a : b; }
 #else
 DEVICE float ex2_approx(float x) {
     float y;
@@ -139,6 +142,19 @@ DEVICE float rcp_approx(float x) {
 DEVICE float lg2_approx(float x) {
     float y;
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// of two numbers, one of them NaN, fminf and fmaxf return the other
+DEVICE float min_or_nan(float a, float b) {
+    float y;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+
+DEVICE float max_or_nan(float a, float b) {
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
     return y;
 }
 #endif

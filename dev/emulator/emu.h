@@ -1098,7 +1098,6 @@ inline unsigned __ballot_sync(unsigned mask, int vote, EMU_HERE) {
 }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __saturatef(float x) { return fminf(fmaxf(x, 0), 1); }
 inline float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
 // of two floats, one of them NaN, CUDA's return the other
 template <class A, class B> constexpr auto min(A a, B b) {

@@ -33,6 +33,8 @@ for switch in "ATTN BIAS PE NORM FFN COMBINE QKNORM GATE".split():
         more = "--head-dim 8" if switch in ("PE", "QKNORM") else ""
         if value.endswith("_p"):
             more += " --attn-p 1.7 --attn-alpha 0.6"
+        if value.endswith("_clip"):
+            more += " --attn-clip 0.1"
         case(f"{switch}={value}", f"{switch}={value}", more)
 for name, flags in {
         "ln": "--norm-kind ln", "ln-no-bias": "--norm-kind ln --norm-bias 0",
@@ -55,7 +57,6 @@ for name, flags in {
     case("flag-" + name, "", flags)
 case("shift", "ATTN=sigmoid", "--attn-bias-init -3")
 case("cap", "ATTN=softcap", "--attn-cap 0.5")
-case("clip", "ATTN=softmax_clip", "--attn-clip 0.1")
 case("k-shared", "BIAS=k", "--bias-share heads")
 case("v-shared", "BIAS=v", "--bias-share heads")
 case("k-dims", "BIAS=k", "--k-dims 2")
@@ -79,9 +80,9 @@ for n, (switches, flags) in enumerate([
         ("BIAS=sink_token PE=absolute NORM=sandwich", "--prefix 6 --window 5 --logit-cap 5"),
         ("BIAS=sink_token PE=alibi QKNORM=head GATE=elem", "--window 4 --embed-scale 2"),
         ("ATTN=sigmoid_norm BIAS=kv COMBINE=sum FFN=reglu", "--head-bias 1 --score-scale 0.3"),
-        ("ATTN=softmax_clip BIAS=logit PE=alibi", "--attn-clip 0.2 --attn-alpha 1.5 --window 9"),
         ("ATTN=relu BIAS=kv PE=alibi GATE=value NORM=none", "--window 6 --prefix 3 --bias-layers 10"),
-        ("ATTN=relu BIAS=sink_token GATE=static QKNORM=head", "--attn-bias-init 0.4")]):
+        ("ATTN=relu BIAS=sink_token GATE=static QKNORM=head", "--attn-bias-init 0.4"),
+        ("ATTN=softmax_clip BIAS=logit PE=alibi", "--attn-clip 0.2 --attn-alpha 1.5 --window 9")]):
     case(f"both-{n + 1}", switches, flags)
 
 

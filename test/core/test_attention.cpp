@@ -45,7 +45,7 @@ static NaiveIn inputs(const Op& op, const Case& c, uint64_t seed) {
                    {},
                    {},
                    s };
-    if (op.attn.Z == CLIPPED) { in.s.p /= 16; }              // leaves some weights
+    if (op.attn.Z == CLIPPED) { in.s.p = 1.3f / s.T; }       // leaves some weights
     if (op.phi_elu1) { ref::phi_elu1_forward(in.qkv.data(), s); }
     if (op.column && op.learn_k) {
         in.kstar = random_numbers(op.column == LOGIT_COLUMN ? z : width, 1, seed + 1);

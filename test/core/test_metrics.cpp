@@ -220,7 +220,8 @@ void check_variant(const char* attn, const char* bias, const char* pe) {
     if constexpr (!(A::phi != PHI_NONE && Bi::column)) { // CONFLICTS
         for (int kind = 0; kind < 3; kind++) { // plain; window and prefix; shorter than METRIC_K
             const AttnShape s = whole({ 2, kind == 2 ? 5 : 37, 4, 2, 6, kind == 1 ? 9 : 0,
-                                        kind == 1 ? 12 : 0, kind == 1, 6, 2,
+                                        kind == 1 ? 12 : 0, kind == 1, 6,
+                                        A::clip == NO_CLIP ? 2 : 0.03f,
                                         kind == 1 ? 0.5f : 1 });
             const int skip = Bi::token;
             NaiveIn in = { naive_attn<A>(attn),
