@@ -145,8 +145,8 @@ struct EvalHead : ref::Head<Attn, Bias, Pe>, LayerLeft {
         }
         attn_stat<Attn>(stat, m, sum, acc(s.p), attn_alpha_of<Attn, acc>(s, t));
         for (int j = 0; j <= s.T; j++) {
-            const bool sees = sees_still(t, j);
-            (*A)[j] = sees ? attn_weight<Attn>((*A)[j], stat[0], stat[1], s.p) : acc(0);
+            if (!sees_still(t, j)) { continue; }
+            (*A)[j] = attn_weight<Attn>((*A)[j], stat[0], stat[1], s.p);
         }
         edit(t, A);
     }

@@ -121,8 +121,8 @@ struct alignas(8) RowStat {
 };
 
 // All rows. Kernels load ROW_PAD at a time, so each head has T rounded up to that, and the last
-// head ROW_PAD more; rows that are no query's give weights of 0 (where Z is 1, the mask
-// does).
+// head ROW_PAD more; rows that are no query's give weights of 0, or, where Z is 1, are
+// masked.
 enum { ROW_PAD = 64 };
 struct RowStats {
     float* row;            // (B NH, TP, 2): a RowStat each

@@ -145,7 +145,8 @@ DEVICE float lg2_approx(float x) {
     return y;
 }
 
-// of two numbers, one of them NaN, fminf and fmaxf return the other
+// Return the smaller and the larger of two numbers, or NaN if one of them is NaN, where fminf and
+// fmaxf return the other.
 DEVICE float min_or_nan(float a, float b) {
     float y;
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
