@@ -1,4 +1,38 @@
 # the rules that the source keeps, and that a file which breaks one is noticed: dev/size.py
 #     sh test/program/test_size.sh
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
-python3 dev/size.py --test
+. test/ok.sh
+
+# ---- the lists of planted bugs: one that changes nothing tests nothing
+tab=$(printf '\t')
+exists() { # a test, as test/run.sh names it
+    case $1 in
+    model*/* | analytic) ;;
+    asan_*) [ -f "$(echo test/*/test_"${1#asan_}".cpp)" ] ;;
+    *) ls test/*/"$1".cpp test/*/"$1".sh 2> /dev/null | grep -q . ;;
+    esac
+}
+while IFS=$tab read -r file change t; do
+    case $file in '#'* | '') continue ;; esac
+    [ "$t" = "$last" ] || exists "$t" && ! sed -E "$change" "$file" | cmp -s - "$file"
+    ok $? "dev/mutants.txt: no such test, or the row changes nothing: $file $change $t"
+    last=$t
+done < dev/mutants.txt
+[ $passed -gt 300 ]; ok $? "$passed rows of dev/mutants.txt were asked"
+# FILE|text|its replacement|kind, where \| is a | and \n a line's end
+sed "1,/<<'MUTANTS'/d; /^MUTANTS/,\$d" dev/emulator/mutants.sh > build/emulated.$$
+awk '{ gsub(/\\\|/, "\001"); split($0, f, "|"); for (i in f) { gsub("\001", "|", f[i]); gsub(/\\n/, "\n", f[i]) }
+       if (!(f[1] in text)) { while ((getline line < f[1]) > 0) { text[f[1]] = text[f[1]] line "\n" } }
+       if (!index(text[f[1]], f[2]) || f[2] == f[3]) { print "row " NR ": " $0; dead++ } }
+     END { exit (dead || NR < 100) }' build/emulated.$$ > build/emulated.$$.out
+ok $? "dev/emulator/mutants.sh: $(cat build/emulated.$$.out)"
+rm -f build/emulated.$$*
+
+rules=$(python3 dev/size.py --test); status=$?
+echo "$rules" | grep -v ' passed, '
+counts=${rules##*
+}
+passed=$((passed + ${counts%% passed*}))
+[ $status -eq 0 ] || failed=$((failed + 1))
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
