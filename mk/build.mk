@@ -32,11 +32,32 @@ endif
 # may be absent
 ROOMS   := $(strip core commands shell cpu cuda dist files tokenizer dataloader $(wildcard open after))
 HEADERS := $(wildcard *.h *.cuh $(ROOMS:%=%/*.h) $(ROOMS:%=%/*.cuh))
+# a commit says nothing of a file that git does not know
+UNKNOWN := $(if $(filter %-dirty unknown,$(COMMIT)),,$(shell \
+             git ls-files -o --exclude-standard $(ROOMS) ':(glob)*.h' ':(glob)*.cuh' ':(glob)*.cu' | \
+             grep -E '\.(h|cuh|cu|cpp)$$'))
+COMMIT  := $(COMMIT)$(if $(UNKNOWN),-dirty)
+
+# make goes by dates, and what was edited may be put back with its old one (mv, cp -p, rsync -t, tar): the binary
+# would hold edited code and name a clean commit. So a file that is not as the last make saw it gets a new date,
+# unless its date is newer than that
+SEEN    := build/sources.txt
+SOURCES := $(HEADERS) $(wildcard *.cu $(ROOMS:%=%/*.cpp) $(ROOMS:%=%/*.cu) test/*.h test/*/*.cpp test/*/*.cu)
+# what a make that was killed long ago had begun to write
+RUBBISH  = find build -mmin +1440 -name '*.[0-9]*' \( -name '*.o.*' -o -name '*.a.*' -o -name '*.txt.*' \
+           -o -name '*.gz.*' -o -name 'train_sink.*' \) -exec rm -f {} +
+see_sources = mkdir -p build && cksum $(SOURCES) > $(SEEN).$$$$ || exit; \
+  cmp -s $(SEEN).$$$$ $(SEEN) && mv $(SEEN).$$$$ $(SEEN) && exit; \
+  [ ! -f $(SEEN) ] || sort $(SEEN) $(SEEN).$$$$ | uniq -u | cut -d ' ' -f 3 | sort -u | while read -r file; do \
+      [ "$$file" -nt $(SEEN) ] || touch -c "$$file"; done; \
+  mv $(SEEN).$$$$ $(SEEN); $(RUBBISH)
+ASK_ONLY := help clean size rooms check switches nvcc_arch asan_flags
+$(if $(filter-out $(ASK_ONLY),$(or $(MAKECMDGOALS),train_sink)),$(shell $(see_sources)))
 
 # the compiler, and what -march=native means on this machine: another one may share the disk; and
 # the rooms, without one of which every struct is another
 MEANING  := $(shell $(CXX) -march=$(ARCH) -dM -E -x c++ /dev/null 2>/dev/null | cksum)
-COMPILER := $(shell $(CXX) --version | head -n 1) $(MEANING) $(ROOMS)
+COMPILER := $(NAME_OF_CXX) $(MEANING) $(ROOMS)
 
 # what needs the model is compiled for each backend, as train_sink.cu is
 PROGRAM_PARTS := $(wildcard $(addprefix core/,checkpoint.cpp measure.cpp model.cpp) \
@@ -56,8 +77,10 @@ ONCE         := $(ONCE_DIR)/once.a
 ARCHIVE       = ar rcs $@.$$$$ $^ && mv $@.$$$$ $@
 # a line for each part, while make test and make demo build: make -s alone says nothing for minutes
 said = $(if $(SAY),$(info compiling $(1)))
-# two makes at once may want the same file: each writes its own, and moves it to its place whole
-OBJECT        = -MMD -MP -MF $@.$$$$.d -MT $@ -c $< -o $@.$$$$ && \
+# two makes at once may want the same file: each writes its own, and moves it to its place whole. It is as old as the
+# beginning of its compilation: what was edited meanwhile is newer
+BEGUN         = begun=$$(date +%FT%T.%N);
+OBJECT        = -MMD -MP -MF $@.$$$$.d -MT $@ -c $< -o $@.$$$$ && touch -d $$begun $@.$$$$ && \
                 mv $@.$$$$.d $(@:.o=.d) && mv $@.$$$$ $@
 
 # and the program once for a backend and its precision: the model's own switches are in variant.o
@@ -69,16 +92,12 @@ else
 PROGRAM      := $(PROGRAM_DIR)/train_sink.o $(PROGRAM_PARTS:%.cpp=$(PROGRAM_DIR)/%.o)
 endif
 
-# flags.txt is rewritten only when it differs, so a change of flags, compiler, processor or commit
+# flags.txt is rewritten only when it differs, so a change of flags, compiler, processor, commit or of the set of files
 # rebuilds and nothing else does
+FLAGS = $(COMPILE) $(DEFS) $(COMMIT) $(COMPILER) $(PROGRAM_PARTS)
 $(DIR)/flags.txt: FORCE
 	@mkdir -p $(DIR)
-	@echo "$(COMPILE) $(DEFS) $(COMMIT)" "$(COMPILER)" | cmp -s - $@ || \
-	 echo "$(COMPILE) $(DEFS) $(COMMIT)" "$(COMPILER)" > $@
-
-# compiles $< for the target named, whose dependencies it writes
-compile_for = $(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' \
-              -MMD -MP -MF $(DIR)/depends.d -MT '$$(DIR)/$(1)'
+	@echo "$(FLAGS)" > $@.$$$$; if cmp -s $@.$$$$ $@; then rm $@.$$$$; else mv $@.$$$$ $@; fi
 
 $(DIR)/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
 	$(JOIN) $(filter %.o %.a,$^) -o $@.$$$$ $(LINK) && mv $@.$$$$ $@
@@ -94,37 +113,37 @@ build/$(ARCHIVE_NAME).tar.gz: $(DIR)/static/train_sink LICENSE README.md
 	tar -czf $@.$$$$ --transform 's,.*/,,' --transform 's,^,$(ARCHIVE_NAME)/,' $^ && mv $@.$$$$ $@
 
 $(DIR)/variant.o: core/variant.cu $(DIR)/flags.txt
-	$(call said,$(DIR))$(call compile_for,variant.o) -c $< -o $@
+	$(call said,$(DIR))$(BEGUN) $(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' $(OBJECT)
 
 $(PROGRAM_DIR)/%.o: %.cu
 	@mkdir -p $(@D)
-	$(call said,$<)$(COMPILE) $(PROGRAM_DEFS) $(PART) $(OBJECT)
+	$(call said,$<)$(BEGUN) $(COMPILE) $(PROGRAM_DEFS) $(PART) $(OBJECT)
 # for a GPU in one unit: each of its parts would compile the same kernels again
 $(PROGRAM_DIR)/core/all.o: PART = -DWITHOUT_VARIANT
 # around the model's own loops -O2 is as fast, and compiles in two thirds of the time
 $(PROGRAM_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
-	$(call said,$<)$(subst -O3,-O2,$(COMPILE)) $(PROGRAM_DEFS) $(OBJECT)
+	$(call said,$<)$(BEGUN) $(subst -O3,-O2,$(COMPILE)) $(PROGRAM_DEFS) $(OBJECT)
 -include $(PROGRAM:.o=.d)
--include $(DIR)/depends.d
+-include $(DIR)/variant.d
 # each operation of a step on its own: the program with another main (dev/bench/bench_ops.cu)
 OPS_OBJECT := $(PROGRAM_DIR)/dev/bench/bench_ops.o
 $(OPS_OBJECT): PART = -DWITHOUT_VARIANT
 -include $(OPS_OBJECT:.o=.d)
 $(DIR)/bench_ops: $(DIR)/variant.o $(OPS_OBJECT) $(PROGRAM) $(ONCE)
-	$(JOIN) $(filter-out %/all.o %/train_sink.o %/commands/bench.o,$(filter %.o %.a,$^)) -o $@ $(LINK)
+	$(JOIN) $(filter-out %/all.o %/train_sink.o %/commands/bench.o,$(filter %.o %.a,$^)) -o $@.$$$$ $(LINK) && mv $@.$$$$ $@
 bench-ops: $(DIR)/bench_ops
 
 $(ONCE): $(ONCE_OBJECTS)
 	$(ARCHIVE)
 $(ONCE_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
-	$(call said,$<)$(ONCE_COMPILE) $(ANY_PROCESSOR) $(OBJECT)
+	$(call said,$<)$(BEGUN) $(ONCE_COMPILE) $(ANY_PROCESSOR) $(OBJECT)
 # a folder as one unit: where, which, by what
 define room_unit
 $(1)/$(2)/all.o: $(call of_room,$(2))
 	@mkdir -p $$(@D)
-	$$(call said,$(2))$$($(3)) $$(patsubst %,-include %,$$(filter-out $$<,$(call of_room,$(2)))) $$(OBJECT)
+	$$(call said,$(2))$$(BEGUN) $$($(3)) $$(patsubst %,-include %,$$(filter-out $$<,$(call of_room,$(2)))) $$(OBJECT)
 endef
 $(if $(FEW),$(foreach r,$(ROOMS),$(eval $(call room_unit,$(ONCE_DIR),$(r),ONCE_COMPILE))))
 # what looks whether the processor is the one that the rest was compiled for

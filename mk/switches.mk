@@ -50,7 +50,10 @@ UNITS_ALL := many few
 FEW      := $(filter few,$(UNITS))
 # in one unit the compiler knows whether a pointer to what open/ or after/ does is NULL
 WARN_FEW := -Wall -Wextra -Wno-address
-WARN     := $(if $(FEW),$(WARN_FEW),-Wall -Wextra)
+NAME_OF_CXX := $(shell $(CXX) --version | head -n 1)
+# clang does not know all of g++'s warnings, and says of each loop that it does not make a vector of
+CLANG    := $(if $(findstring clang,$(NAME_OF_CXX)),-Wno-unknown-warning-option -Wno-pass-failed)
+WARN     := $(strip $(if $(FEW),$(WARN_FEW),-Wall -Wextra) $(CLANG))
 JOBS     ?= $(shell nproc)
 # many processes: none, mpi (on the CPU) or nccl (on GPUs); dev/many.md
 DIST     ?= none

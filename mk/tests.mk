@@ -117,7 +117,7 @@ $(ASAN_ONCE): $(ASAN_OBJECTS)
 	$(ARCHIVE)
 $(ASAN_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
-	$(ASAN_COMPILE) $(OBJECT)
+	$(BEGUN) $(ASAN_COMPILE) $(OBJECT)
 $(foreach r,$(ROOMS),$(eval $(call room_unit,$(ASAN_DIR),$(r),ASAN_COMPILE)))
 -include $(ASAN_OBJECTS:.o=.d)
 endif

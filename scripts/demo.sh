@@ -33,7 +33,7 @@ esac
 # Builds a variant and prints where its binary is; ./train_sink stays where it points.
 build() {
     switches="BACKEND=cpu PE=rotary NORM=pre FFN=swiglu COMBINE=concat $*"
-    SAY=1 make -s binary $switches >&2 && echo "$(make -s check $switches)/train_sink"
+    SAY=1 make -s -j"${JOBS:-$(nproc)}" binary $switches >&2 && echo "$(make -s check $switches)/train_sink"
 }
 
 # One run with one thread. Prints the evaluations as they come, with the model's name before them.
@@ -95,11 +95,12 @@ if [ "$task" = table ]; then table "$@"; exit; fi
 # the build takes a minute or two the first time
 unset MAKEFLAGS MFLAGS MAKELEVEL
 echo "building three binaries: a minute or two the first time"
+# what all three share is compiled by the first: two makes at once would both compile it
+softmax_binary=$(build ATTN=softmax BIAS=none)
 build ATTN=sigmoid BIAS=none > /dev/null & other=$!
 keyed_binary=$(build ATTN=softmax BIAS=k)
 wait $other
 sigmoid_binary=$(build ATTN=sigmoid BIAS=none)
-softmax_binary=$(build ATTN=softmax BIAS=none)
 
 echo "training three models at once, one thread each:"
 echo "train_sink" $recipe "$@"

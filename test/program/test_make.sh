@@ -4,7 +4,7 @@
 . test/tree.sh
 copy=build/test/make
 rm -rf $copy; mkdir -p $copy/dev/golden
-copy_sources $copy; copy_objects $copy; mkdir -p $copy/scripts; cp scripts/modeling_train_sink.py $copy/scripts
+copy_sources $copy; copy_objects $copy; mkdir -p $copy/scripts; cp scripts/modeling_train_sink.py scripts/demo.sh $copy/scripts
 cp dev/golden/cases.tsv $copy/dev/golden
 for t in test/check.h test/*/test_*.cpp; do mkdir -p "$copy/${t%/*}"; cp "$t" "$copy/$t"; done
 cd $copy || exit 1
@@ -37,7 +37,7 @@ out=$(./train_sink probe k/step_2 --bb-vocab 12 --probe-seqs 4 --probe-len 8 2>&
 ok $? "a checkpoint of this build: $out"
 
 # ---- a run that another commit of the program goes on with says so
-mkdir other-git; printf '#!/bin/sh\necho "$AT"\n' > other-git/git; chmod +x other-git/git
+mkdir other-git; printf '#!/bin/sh\n[ $1 = ls-files ] && AT=$UNKNOWN\necho "$AT"\n' > other-git/git; chmod +x other-git/git
 made_at() { AT=$1 PATH=$PWD/other-git:$PATH mk train_sink; }
 one=$(made_at 0123456 > out.txt && ./train_sink $tiny -n 2 -o c 2>&1)
 ok $? "commit 0123456: $one $(cat out.txt)"
@@ -89,7 +89,7 @@ rebuilds() { # yes|no why make-arguments...
 cat > fake <<'X'
 #!/bin/sh
 [ "$1" = --version ] && { echo "fake 1"; exit 0; }
-for a; do case $last in -o) : > "$a" ;; -MF) list=$a ;; -MT) echo "$a: $(ls *.cu *.h *.cuh */*.cu */*.cpp */*.h */*.cuh | grep -v ^test/ | tr '\n' ' ')" > "$list" ;; esac; last=$a; done
+for a; do case $last in -o) : > "$a" ;; -MF) list=$a ;; -MT) echo "$a: $(ls *.cu *.h *.cuh */*.cu */*.cpp */*.h */*.cuh | grep -v '^test/\|extra' | tr '\n' ' ')" > "$list" ;; esac; last=$a; done
 X
 chmod +x fake; sed 's/fake 1/fake 2/' fake > fake2; chmod +x fake2
 rebuilds yes "another compiler" CXX=./fake OPTIMIZE=-O0
@@ -121,6 +121,26 @@ for header in arch.h attention_variants.cuh $some train_sink.cu core/variant.cu;
     ok $? "$header changed, and build/cpu/variant.o was not compiled again"
 done
 rebuilds no "nothing changed again" CXX=./fake OPTIMIZE=-O0
+# what is compiled goes by what the files hold: a date may be an old one
+put_back() { mv kept core/version.h; }
+edit() { cp -p core/version.h kept; echo "// $1" >> core/version.h; }
+edit 1; rebuilds yes "an edited header" CXX=./fake OPTIMIZE=-O0
+put_back; rebuilds yes "a header put back with its old date" CXX=./fake OPTIMIZE=-O0
+rebuilds no "a header that was put back" CXX=./fake OPTIMIZE=-O0
+edit 2; touch -r kept core/version.h; rebuilds yes "a header edited without a new date" CXX=./fake OPTIMIZE=-O0
+put_back; mk CXX=./fake OPTIMIZE=-O0 ATTN=elu1 train_sink > /dev/null
+rebuilds yes "a header put back before another model was built" CXX=./fake OPTIMIZE=-O0
+cp -p Makefile kept; touch -r kept after/extra.cpp; rebuilds yes "a file that is new, with an old date" CXX=./fake OPTIMIZE=-O0
+rm after/extra.cpp; rebuilds yes "a file that is gone" CXX=./fake OPTIMIZE=-O0
+AT=0123456 UNKNOWN=core/new.cpp PATH=$PWD/other-git:$PATH mk CXX=./fake OPTIMIZE=-O0 binary > /dev/null
+grep -q ' 0123456-dirty ' build/cpu/flags.txt; ok $? "a file that git does not know: $(cat build/cpu/flags.txt)"
+mk CXX=./fake OPTIMIZE=-O0 binary > /dev/null
+# what a killed make left goes, what one is writing stays
+left="build/once/a.o.77 build/once/a.o.77.d build/cpu/train_sink.78 build/cpu/flags.txt.79"
+for f in $left; do : > $f; touch -d '2 days ago' $f; done
+: > build/once/b.o.80; edit 3; mk CXX=./fake OPTIMIZE=-O0 binary > /dev/null; put_back
+! ls $left 2> /dev/null && [ -e build/once/b.o.80 ]; ok $? "what a killed make left: $(ls $left build/once/*.[0-9]*)"
+rm build/once/b.o.80
 # for a GPU all that no switch changes is one unit
 gpu="BACKEND=cuda NVCC=./fake CXX=./fake GPU_ARCH=sm_80"
 mk $gpu OPTIMIZE=-O0 train_sink > /dev/null
@@ -145,23 +165,49 @@ ok $? "the link follows the last make, built or not: $(readlink train_sink)"
 cat > slow <<'X'
 #!/bin/sh
 [ "$1" = --version ] && { echo "slow 1"; exit 0; }
-for a; do case $last in -o) out=$a ;; -MF) : > "$a" ;; esac; last=$a; done
+for a; do case $last in -o) out=$a ;; -c) what=$a ;; -MF) : > "$a" ;; esac; last=$a; done
 [ -n "$out" ] || exit 0                      # only asked whether it knows C++17
 for a; do
     [ "${a%.a}" = "$a" ] || [ "$(ar p "$a" | grep -c begun)" = "$(ar p "$a" | grep -c done)" ] ||
         { echo "half an object in $a"; exit 1; }
 done
-echo begun > "$out"
-case $* in *tokenizer/tokenizer_load.cpp*) : > is_slow; sleep 2 ;; esac
+echo begun $$ > "$out"
+[ "$what" = "$SLOW" ] && { : > is_slow; sleep 2; }
+[ "$(cat "$out")" = "begun $$" ] || { echo "two write to $out"; exit 1; }
 echo done >> "$out"
 X
 chmod +x slow
-make -s binary CXX=./slow ATTN=elu1 > first 2>&1 & first=$!
-while [ ! -e is_slow ] && kill -0 $first; do sleep 0.05; done
-make -s binary CXX=./slow ATTN=sigmoid > second 2>&1
-ok $? "the second of two makes at once: $(cat second)"
-wait $first
-ok $? "the first of two makes at once: $(cat first)"
+begin() { # make-arguments..: until the compiler is at SLOW
+    rm -f is_slow
+    make -s binary CXX=./slow "$@" > first 2>&1 & first=$!
+    while [ ! -e is_slow ] && kill -0 $first; do sleep 0.05; done
+}
+at_once() { # ARGUMENT ARGUMENT: of the first and of the second
+    begin "$1"
+    make -s binary CXX=./slow "$2" > second 2>&1
+    ok $? "the second of two makes at once, $2: $(cat second)"
+    wait $first
+    ok $? "the first of two makes at once, $1: $(cat first)"
+}
+export SLOW=tokenizer/tokenizer_load.cpp
+at_once ATTN=elu1 ATTN=sigmoid
+SLOW=core/variant.cu
+at_once OPTIMIZE=-O1 OPTIMIZE=-O2
+# what was edited while it was compiled is compiled again
+SLOW=core/field.cpp
+begin OPTIMIZE=-O0; sleep 0.05; touch $SLOW; wait $first
+begin OPTIMIZE=-O0; wait $first; [ -e is_slow ]
+ok $? "an edit while it was compiled is in no binary"
+# the demo's three models compile what they share once
+cat > counting <<'X'
+#!/bin/sh
+for a; do [ "$last" = -c ] && { echo "$a" >> compiled; sleep 0.02; }; last=$a; done
+exec ./fake "$@"
+X
+chmod +x counting
+CXX=./counting JOBS=2 sh scripts/demo.sh bb > demo.out 2>&1
+[ "$(sort compiled | uniq -d)" = core/variant.cu ]
+ok $? "make demo compiles twice: $(sort compiled | uniq -d | tr '\n' ' ') $(tail -n 1 demo.out)"
 # the list of headers that g++ really writes has all that are included;
 # two belong to BACKEND=cuda alone
 # and those of dist/ to its builds
