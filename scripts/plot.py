@@ -9,6 +9,7 @@ arXiv:2410.10781.
 import argparse
 import os
 import re
+import shlex
 import sys
 import textwrap
 
@@ -447,8 +448,10 @@ def usage():
     rows = "".join(f"  plot.py {name + ' ' + what:24} {text}\n"
                    for name, (_, what, text) in FIGURES.items())
     return f"""\
-usage: (a RUN is a directory with log.jsonl; for heads, norms and profiles also what
-train_sink probe --json wrote, so any model that can be probed can be drawn)
+usage: scripts/plot.py FIGURE INPUT.. [options]
+
+A RUN is a directory with log.jsonl; for heads, norms and profiles also what train_sink probe
+--json wrote, so any model that can be probed can be drawn.
 {rows}
 options:
   -o DIR      where the .png and .svg go [figures/ beside the first input: runs/figures]
@@ -519,6 +522,9 @@ def main(words):
     np.seterr(all="ignore")                                  # numbers that are not finite are gaps
     for name, figure in draw(options.inputs, options):
         save(figure, options.out, name)
+    runs = [path for path in options.inputs if os.path.isdir(path)]
+    if options.figure == "all" and len(runs) > 1:
+        print("---> HINT: each is drawn alone; to compare: scripts/plot.py dynamics " + shlex.join(runs))
 
 
 def save(figure, out, name):

@@ -40,7 +40,7 @@ need=$((tokens * 2 / 1000000 + 100))
 free=$(($(df -Pk "$(dirname "$out")" | awk 'END { print $4 }') / 1000))
 minutes=$((tokens * 4 / 20000000 / cores / 60 + 1))
 echo "$out: $tokens tokens, $need MB of disk ($free MB free)," \
-     "about $minutes minutes on $cores cores"
+     "about $minutes min on $cores cores"
 if [ "$free" -le "$need" ]; then
     echo "error: $(dirname "$out"): got $free MB of free disk, wanted $need" >&2
     exit 2

@@ -195,9 +195,26 @@ def check_tables():
             expect(f"`{key}`" in page, f"docs/json.md: lacks {key} of HEAD_METRICS")
 
 
+# ---- the program's size, to a twentieth: a change of some lines need not change README
+def check_size():
+    with open("README.md", encoding="utf-8") as f: readme = f.read().replace("\n", " ")
+    told = re.search(r"is ([\d,]+) lines of core, of which the ([\d,]+) lines in the root .* ([\d,]+) more lines", readme)
+    lines = {}
+    for name, text in files():
+        if name.endswith((".h", ".cuh", ".cu", ".cpp")):
+            room = name.split("/")[0] if "/" in name else "root"
+            lines[room] = lines.get(room, 0) + text.count("\n")
+    beside = lines.pop("open", 0) + lines.pop("after", 0)
+    core = sum(n for room, n in lines.items() if room not in ("test", "dev"))
+    for figure, count in zip(told.groups(), (core, lines["root"], beside)):
+        quoted = int(figure.replace(",", ""))
+        expect(abs(quoted - count) < count / 20, f"README.md: {figure} lines of the program are {count}")
+
+
 check_words()
 check_modes()
 if os.path.exists("README.md"): check_tables()
+if os.path.exists("open") and os.path.exists("after"): check_size()
 check_pages()
 for w in wrong: print("FAIL", w)
 print(f"{passed} passed, {len(wrong)} failed")

@@ -24,7 +24,7 @@ run train $SMALL -d more.txt -n 2 --sample 4 -o bytes
 rm -f a.jsonl b.jsonl; mv items.txt items.jsonl; cp run/log.jsonl log.jsonl; cp bytes/log.jsonl bytes.jsonl; cp "$root/test/demo/text-k/log.jsonl" k.jsonl
 rm -rf run bytes
 sources=$(cd "$root" && find commands after shell log.h metrics.cuh -name '*.h' -o -name '*.cpp' -o -name '*.cuh' 2> /dev/null | sed "s|^|$root/|")
-{ cat "$root/docs/json.md"; sed 's/^# /\n## /' "$root/after/anatomy.md"; } > both.md
+{ cat "$root/docs/json.md"; sed 's/^# /\n## /' "$root/after/anatomy.md"; sed -n '/^## score --json/,$p' "$root/after/score.md"; } > both.md
 python3 "$root/test/docs/json_page.py" both.md $sources > "$dir/answer"
 ok $? "$(grep -v passed "$dir/answer" | head -n 20)"
 # and the check itself: a field that is left out, one that is not there, an example that is wrong
