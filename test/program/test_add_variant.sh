@@ -18,6 +18,22 @@ copy_sources "$tmp"; copy_objects "$tmp"
 cp -r test "$tmp"
 mkdir "$tmp/dev" "$tmp/scripts" "$tmp/docs" && cp docs/json.md "$tmp/docs" && cp -r dev/emulator "$tmp/dev"
 cp -p scripts/modeling_train_sink.py "$tmp/scripts"                 # open/export.cpp holds it
+# the rules of the whole tree, with all five at once: README says that `make test` then passes
+mkdir "$tmp/whole"
+{ git ls-files 2> /dev/null || find . -path ./build -prune -o -type f -print; } > "$tmp/files"
+tar cT "$tmp/files" | tar x -C "$tmp/whole"
+(
+    cd "$tmp/whole" || exit 1
+    for diff in test/add/*.diff; do
+        ok "$diff fits the whole tree" env GIT_CEILING_DIRECTORIES="$tmp" git apply "$diff"
+    done
+    # a diff that only adds lines cannot add to a row of README's table
+    sed -i 's/^| ATTN | softmax sigmoid /&relu2_norm /; s/^\(| BIAS | .* zero\) /\1 zero_v /' README.md
+    ok "dev/size.py, with the five" python3 dev/size.py --text
+    ok "test/docs/docs.py, with the five" python3 test/docs/docs.py $(cat "$tmp/files")
+    echo "passed=$passed failed=$failed" > "$tmp/rules"
+)
+. "$tmp/rules"; rm -rf "$tmp/whole"
 cd "$tmp" || exit 1
 
 apply() { # a diff, which only adds lines: how many goes to `counts`
@@ -85,14 +101,11 @@ for seed in 1 2 3; do
 done
 ok "a corner is named"                    sh -c './relu check --seed 1 | grep "a corner or a jump"'
 ok "and the rows of attention at it"      sh -c './relu check --seed 1 | grep "at a corner, rows [01]:[0-9]"'
-# what a derivative is part of is variant.o alone: nothing else is compiled again
-cp -p attention_variants.cuh right
+cp attention_variants.cuh right
 sed -i '/struct Attn_relu2_norm/,/^};/s/F(2)/F(1)/' attention_variants.cuh
-touch -r right attention_variants.cuh
-rm "$(make -s check BACKEND=cpu ATTN=relu2_norm)/variant.o"
 ok "with a wrong derivative it builds"    build wrong ATTN=relu2_norm
 ok "and its gradients are"                sh -c '! ./wrong check 2> gradients.txt && grep "error: gradients: .*q_proj" gradients.txt'
-cp -p right attention_variants.cuh
+cp right attention_variants.cuh
 ok "the tests of attention compile it"    wait $tests
 ok "and pass it, against naive.h" \
     sh -c './attention | grep -E "^[1-9][0-9]* passed, 0 failed"'
