@@ -20,8 +20,8 @@ mkdir "$tmp/dev" "$tmp/scripts" "$tmp/docs" && cp docs/json.md "$tmp/docs" && cp
 cp -p scripts/modeling_train_sink.py "$tmp/scripts"                 # open/export.cpp holds it
 # the rules of the whole tree, with all five at once: README says that `make test` then passes
 mkdir "$tmp/whole"
-{ git ls-files 2> /dev/null || find . -path ./build -prune -o -type f -print; } > "$tmp/files"
-tar cT "$tmp/files" | tar x -C "$tmp/whole"
+{ git ls-files 2> /dev/null || find . -path ./build -prune -o -type f -print; } > "$tmp/listed"
+tar cT "$tmp/listed" | tar x -C "$tmp/whole"
 (
     cd "$tmp/whole" || exit 1
     for diff in test/add/*.diff; do
@@ -30,7 +30,7 @@ tar cT "$tmp/files" | tar x -C "$tmp/whole"
     # a diff that only adds lines cannot add to a row of README's table
     sed -i 's/^| ATTN | softmax sigmoid /&relu2_norm /; s/^\(| BIAS | .* zero\) /\1 zero_v /' README.md
     ok "dev/size.py, with the five" python3 dev/size.py --text
-    ok "test/docs/docs.py, with the five" python3 test/docs/docs.py $(cat "$tmp/files")
+    ok "test/docs/docs.py, with the five" python3 test/docs/docs.py $(cat "$tmp/listed")
     echo "passed=$passed failed=$failed" > "$tmp/rules"
 )
 . "$tmp/rules"; rm -rf "$tmp/whole"
