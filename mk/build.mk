@@ -80,7 +80,7 @@ said = $(if $(SAY),$(info compiling $(1)))
 # two makes at once may want the same file: each writes its own, and moves it to its place whole. It is as old as the
 # beginning of its compilation: what was edited meanwhile is newer
 BEGUN         = begun=$$(date +%FT%T.%N);
-OBJECT        = -MMD -MP -MF $@.$$$$.d -MT $@ -c $< -o $@.$$$$ && touch -d $$begun $@.$$$$ && \
+OBJECT        = -MMD -MP -MF $@.$$$$.d -MT '$(or $(NAMED),$@)' -c $< -o $@.$$$$ && touch -d $$begun $@.$$$$ && \
                 mv $@.$$$$.d $(@:.o=.d) && mv $@.$$$$ $@
 
 # and the program once for a backend and its precision: the model's own switches are in variant.o
@@ -112,6 +112,8 @@ $(DIR)/static/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
 build/$(ARCHIVE_NAME).tar.gz: $(DIR)/static/train_sink LICENSE README.md
 	tar -czf $@.$$$$ --transform 's,.*/,,' --transform 's,^,$(ARCHIVE_NAME)/,' $^ && mv $@.$$$$ $@
 
+# in a list of headers, make would take build/cpu-ATTN=sigmoid/variant.o for a variable
+$(DIR)/variant.o: NAMED = $$(DIR)/variant.o
 $(DIR)/variant.o: core/variant.cu $(DIR)/flags.txt
 	$(call said,$(DIR))$(BEGUN) $(COMPILE) $(DEFS) -DGIT_COMMIT='"$(COMMIT)"' $(OBJECT)
 

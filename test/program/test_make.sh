@@ -130,6 +130,9 @@ rebuilds no "a header that was put back" CXX=./fake OPTIMIZE=-O0
 edit 2; touch -r kept core/version.h; rebuilds yes "a header edited without a new date" CXX=./fake OPTIMIZE=-O0
 put_back; mk CXX=./fake OPTIMIZE=-O0 ATTN=elu1 train_sink > /dev/null
 rebuilds yes "a header put back before another model was built" CXX=./fake OPTIMIZE=-O0
+other="CXX=./fake OPTIMIZE=-O0 ATTN=elu1" built=build/cpu-ATTN=elu1/variant.o
+edit 3; rebuilds yes "another model's header" $other; rebuilds no "another model" $other
+put_back; built=build/cpu/train_sink
 cp -p Makefile kept; touch -r kept after/extra.cpp; rebuilds yes "a file that is new, with an old date" CXX=./fake OPTIMIZE=-O0
 rm after/extra.cpp; rebuilds yes "a file that is gone" CXX=./fake OPTIMIZE=-O0
 AT=0123456 UNKNOWN=core/new.cpp PATH=$PWD/other-git:$PATH mk CXX=./fake OPTIMIZE=-O0 binary > /dev/null
@@ -138,7 +141,7 @@ mk CXX=./fake OPTIMIZE=-O0 binary > /dev/null
 # what a killed make left goes, what one is writing stays
 left="build/once/a.o.77 build/once/a.o.77.d build/cpu/train_sink.78 build/cpu/flags.txt.79"
 for f in $left; do : > $f; touch -d '2 days ago' $f; done
-: > build/once/b.o.80; edit 3; mk CXX=./fake OPTIMIZE=-O0 binary > /dev/null; put_back
+: > build/once/b.o.80; edit 4; mk CXX=./fake OPTIMIZE=-O0 binary > /dev/null; put_back
 ! ls $left 2> /dev/null && [ -e build/once/b.o.80 ]; ok $? "what a killed make left: $(ls $left build/once/*.[0-9]*)"
 rm build/once/b.o.80
 # for a GPU all that no switch changes is one unit
