@@ -46,7 +46,7 @@ SOURCES := $(HEADERS) $(wildcard *.cu $(ROOMS:%=%/*.cpp) $(ROOMS:%=%/*.cu) test/
 # what a make that was killed long ago had begun to write
 RUBBISH  = find build -mmin +1440 -name '*.[0-9]*' \( -name '*.o.*' -o -name '*.a.*' -o -name '*.txt.*' \
            -o -name '*.gz.*' -o -name 'train_sink.*' \) -exec rm -f {} +
-see_sources = mkdir -p build && cksum $(SOURCES) > $(SEEN).$$$$ || exit; \
+see_sources = mkdir -p build 2> /dev/null && [ -w build ] && cksum $(SOURCES) > $(SEEN).$$$$ || exit; \
   cmp -s $(SEEN).$$$$ $(SEEN) && mv $(SEEN).$$$$ $(SEEN) && exit; \
   [ ! -f $(SEEN) ] || sort $(SEEN) $(SEEN).$$$$ | uniq -u | cut -d ' ' -f 3 | sort -u | while read -r file; do \
       [ "$$file" -nt $(SEEN) ] || touch -c "$$file"; done; \
@@ -97,7 +97,7 @@ endif
 FLAGS = $(COMPILE) $(DEFS) $(COMMIT) $(COMPILER) $(PROGRAM_PARTS)
 $(DIR)/flags.txt: FORCE
 	@mkdir -p $(DIR)
-	@echo "$(FLAGS)" > $@.$$$$; if cmp -s $@.$$$$ $@; then rm $@.$$$$; else mv $@.$$$$ $@; fi
+	@echo "$(FLAGS)" | cmp -s - $@ || { echo "$(FLAGS)" > $@.$$$$ && mv $@.$$$$ $@; }
 
 $(DIR)/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
 	$(JOIN) $(filter %.o %.a,$^) -o $@.$$$$ $(LINK) && mv $@.$$$$ $@
