@@ -71,6 +71,9 @@ struct Bigram {
     std::vector<int> other;                      // (n, n) the token it gives otherwise
 };
 
+// Returns the bytes of the tables of n ids.
+inline double bigram_bytes(double n) { return n * n * (sizeof(float) + sizeof(int)); }
+
 // Draws the token after `last`, which must not be a trigger.
 inline int bigram_draw(const Bigram& g, int last, Rng* rng) {
     const uint64_t random = rng_next(rng);       // high half: the column; low half: keep or alias

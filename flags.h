@@ -202,31 +202,37 @@ struct Flags {
     ~Flags();
 };
 
-// Every command is one row: its name, the letter that marks its flags above, what it takes, help.
-// commands/commands.h declares the functions, which main calls.
+// Every command is one row: its name, the letter that marks its flags above, what it takes, help,
+// and what lowers its memory. commands/commands.h declares the functions, which main calls.
 #define COMMANDS(X) \
-    X(train,    't', "", "train a model (the default command)") \
+    X(train,    't', "", "train a model (the default command)", \
+      "lower --batch, --seq, --probe-len or the model size") \
     X(probe,    'p', "CHECKPOINT", \
-      "measure the sink in a checkpoint: ours, a Hugging Face directory or a GGUF file") \
+      "measure the sink in a checkpoint: ours, a Hugging Face directory or a GGUF file", \
+      "lower --probe-len or --probe-seqs, or take a smaller model") \
     AFTER_COMMANDS(X) \
-    X(generate, 'g', "CHECKPOINT", "generate text from a checkpoint") \
+    X(generate, 'g', "CHECKPOINT", "generate text from a checkpoint", \
+      "lower --tokens, shorten the prompt, or take a smaller model") \
     X(tokenize, 'k', "FILE...", \
-      "tokenize text (.txt .jsonl .jsonl.zst .jsonl.gz; - reads .jsonl from standard input) into shards in --out") \
+      "tokenize text (.txt .jsonl .jsonl.zst .jsonl.gz; - reads .jsonl from standard input) into shards in --out", \
+      "lower --threads, or cut long records in pieces (a record takes 9 times its size)") \
     OPEN_COMMANDS(X) \
-    X(bench,    'b', "", "time training steps on random tokens") \
-    X(check,    'c', "", "check this build's gradients against finite differences")
+    X(bench,    'b', "", "time training steps on random tokens", \
+      "lower --batch, --seq or the model size") \
+    X(check,    'c', "", "check this build's gradients against finite differences", \
+      "lower --seq or the model size")
 // The letters by name: COMMAND_train is 't'.
 enum Command : char {
-#define X(name, letter, words, help) COMMAND_##name = letter,
+#define X(name, letter, ...) COMMAND_##name = letter,
     COMMANDS(X)
     #undef X
 };
 struct CommandRow {
     const char* name;
     char letter;
-    const char *words, *help;
+    const char *words, *help, *memory;
 };
-#define X(name, letter, words, help) { #name, letter, words, help },
+#define X(name, ...) { #name, __VA_ARGS__ },
 static const CommandRow COMMAND_ROWS[] = { COMMANDS(X) };
 #undef X
 

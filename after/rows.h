@@ -7,8 +7,10 @@ Macros alone: this file includes nothing.
 
 #define AFTER_COMMANDS(X) \
     X(eval,     'e', "CHECKPOINT", \
-      "measure what a shorter cache, fewer bits or edited numbers cost a checkpoint") \
-    X(score,    's', "CHECKPOINT", "score multiple-choice tasks and perplexity: --task FILE.jsonl")
+      "measure what a shorter cache, fewer bits or edited numbers cost a checkpoint", \
+      "lower --probe-len or --probe-seqs, or take a smaller model") \
+    X(score,    's', "CHECKPOINT", "score multiple-choice tasks and perplexity: --task FILE.jsonl", \
+      "lower --max-length, or take a smaller model")
 
 #define AFTER_FLAGS(X) \
     ON("p", OWN, anatomy, "where token 1's massive activation comes from: FFNs as quadratic forms") \

@@ -189,6 +189,7 @@ static Model bench_model(Flags& f, BenchResult* b) {
     flags_check(f, COMMAND_bench);
 
     const int T = f.arch.T;
+    table_memory_check(f);
     Data data = data_open(data_options(f, T, std::min(64, T)));
     const Arch c = arch_from_flags(&f, data.V);
     memory_check(c, f.batch, T, true);

@@ -3,9 +3,11 @@ memory_needed.h -- the memory that a model takes, in words, and a check that it 
 */
 #ifndef MEMORY_NEEDED_H
 #define MEMORY_NEEDED_H
+#include "../dataloader.h"
 #include "../model.h"
 #include "../flags.h"
 #include "../core/optimizer.h"
+#include "../metrics.cuh"
 #include "../shell/process.h"
 
 // Returns the bytes of the activations of B sequences of T tokens.
@@ -38,6 +40,17 @@ inline double batch_bytes(const Arch& c, bool train, long B, long T) {
         acts = acts_bytes(c, train, B, T);
     }
     return acts + tables_bytes(c, T);
+}
+
+// Returns the bytes of activations and of the probe of a run: its sequences, the metrics of each
+// and, where a sequence is longer than the batch, its pass, whose norms exist on the device and on
+// the host.
+inline double run_bytes(const Arch& c, const Flags& f, double acts) {
+    const long T = atol(f.probe_len.c_str());
+    const double heads = (double)c.L * c.NH;
+    const double kept = f.probe_seqs * (T * sizeof(int) + heads * sizeof(HeadMetrics));
+    const double norms = T * heads * 12 * sizeof(acc);
+    return kept + std::max(acts, T > c.T ? batch_bytes(c, true, 1, T) + norms : 0);
 }
 
 // Describes the MiB of weights, gradients, optimizer and activations; *bytes is their sum. The
@@ -75,7 +88,8 @@ inline std::string memory_text(const Arch& c, long B, long T, bool train, double
         grads += n / parts * (sizeof(acc) + sizeof(real));
     }
 
-    const double acts = batch_bytes(c, train, B, T);
+    double acts = batch_bytes(c, train, B, T);
+    if (run) { acts = run_bytes(c, *run, acts); }
     *bytes = weights + grads + optimizer + acts;
 
     const double MiB = 0x1p20;
@@ -106,7 +120,7 @@ inline void memory_check(const Arch& c, long B, long T, bool train, double spare
     double bytes;
     const std::string parts = memory_text(c, B, T, train, &bytes, spared, run);
     const double free = ops::on_host ? memory_free() : INFINITY;
-    memory_require(bytes, parts, free, "lower --batch, --seq or the model size");
+    memory_require(bytes, parts, free, memory_hint);
 }
 
 // Checks, before anything is allocated, that the token ids of a step fit. They are drawn at once,
@@ -116,6 +130,13 @@ inline void step_memory_check(long tokens_per_step) {
     const std::string what =
         strf("for the tokens of a step, --total-batch %ld", tokens_per_step);
     memory_require(bytes, what, memory_free(), "lower --total-batch");
+}
+
+// Checks, before it is made, that the table of the built-in task fits.
+inline void table_memory_check(const Flags& f) {
+    const double bytes = f.data == "bb" ? bigram_bytes(f.bb_vocab) : 0;
+    memory_require(bytes, strf("for --bb-vocab %ld", f.bb_vocab), memory_free(),
+                   "lower --bb-vocab");
 }
 
 // Returns the largest divisor of `all` sequences that fits 7/8 of the free memory of a GPU, up to

@@ -3,6 +3,7 @@ commands/probe_data.cpp -- finds out what a run held out and how it edited its s
 probe reads the same.
 */
 #include "probe_data.h"
+#include "memory_needed.h"
 #include "open_model.h"
 #include "../dataloader.h"
 #include "../log.h"
@@ -309,6 +310,7 @@ static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const Probe
     DataOptions o = data_options(f, p.own ? p.T : T, T);
     if (!f.tokenizer.empty() && f.bos != "doc") { o.bos = "none"; }
     if (k < p.held.size()) { o.held = { p.held[k] }; }
+    table_memory_check(f);
     Data data = data_open(o);
     if (f.bos != "doc" && bos.id >= 0) {
         data.opt.bos = "seq";

@@ -78,6 +78,11 @@ inline void list_add(std::string* list, const std::string& item, const char* bet
     *list += item;
 }
 
+// Asked by loops that run the model outside of a step, if it is set. Once it says true they end,
+// and nobody uses what they have computed.
+inline bool (*work_stops)() = NULL;
+inline bool work_stopped() { return work_stops && work_stops(); }
+
 // Tells whether a line of progress is not ended yet.
 inline bool progress_open = false;
 
@@ -162,9 +167,11 @@ inline int blame(int error) {
     return EXIT_USER;
 }
 
+// What lowers the memory of the command that runs.
+inline std::string memory_hint = "take a smaller model";
+
 [[noreturn]] inline void out_of_memory(size_t n) {
-    die(EXIT_MACHINE, strf("out of memory: could not get %.1f MiB", n / 1048576.0),
-        "lower --batch, --seq or the model size");
+    die(EXIT_MACHINE, strf("out of memory: could not get %.1f MiB", n / 1048576.0), memory_hint);
 }
 
 // Writes what the system would not do: "PATH: cannot open (No such file or directory)".
@@ -310,22 +317,22 @@ inline std::vector<std::string> dir_list(const std::string& path) {
 }
 
 // Makes one directory, unless it is there.
-inline void make_dir(const std::string& path) {
+inline void make_dir(const std::string& path, const std::string& elsewhere) {
     if (!mkdir(path.c_str(), 0777)) { return; }
     const int error = errno;                             // before the next call sets another
     if (is_dir(path)) { return; }
     const int code = blame(error);
-    const char* hint = "choose another place";
-    if (code == EXIT_MACHINE) { hint = "free some disk space"; }
-    die(code, cannot("create this directory", path, error), hint);
+    die(code, cannot("create this directory", path, error),
+        code == EXIT_MACHINE ? "free some disk space" : elsewhere);
 }
 
-// Makes a directory and all those that it is in.
-inline void make_dirs(const std::string& path) {
+// Makes a directory and all those that it is in. elsewhere: the hint if that is not allowed.
+inline void make_dirs(const std::string& path,
+                      const std::string& elsewhere = "choose another place") {
     for (size_t i = 1; i < path.size(); i++) {
-        if (path[i] == '/') { make_dir(path.substr(0, i)); }
+        if (path[i] == '/') { make_dir(path.substr(0, i), elsewhere); }
     }
-    if (!path.empty()) { make_dir(path); }
+    if (!path.empty()) { make_dir(path, elsewhere); }
 }
 
 // Opens a file; dies if that fails, or if it is a directory.

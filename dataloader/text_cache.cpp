@@ -130,7 +130,7 @@ std::string text_cache(const std::string& path, const Tokenizer& tok, const Data
     const CacheEntry entry = cache_entry(path, real, tok, opt);
     const std::string& part = entry.options.out;
     while (!cache_intact(entry)) {
-        make_dirs(part);
+        make_dirs(part, "./train_sink tokenize " + path + " -o DIR, and then -d DIR");
         DirLock lock = dir_lock(part, "", "makes tokens of the same text");
         if (lock.fd < 0) { continue; }                   // another process has just made them
         if (cache_intact(entry)) {

@@ -306,7 +306,7 @@ void JsonObject::decimals(const std::string& key, double value, int digits) {
 }
 
 static const char* const JSON_DAMAGED =
-    "the file is damaged or was cut short: use another checkpoint";
+    "the file is damaged or was cut short: get it again, or use another";
 
 Json json_of(const std::string& text, const std::string& name) {
     Json j; std::string error;

@@ -240,7 +240,9 @@ Flags flags_parse(int argc, char** argv, char* command) {
             *command = c.letter;
             i = 2;
         }
-        if (*command == c.letter) { help_page = strf("./train_sink %s --help", c.name); }
+        if (*command != c.letter) { continue; }
+        help_page = strf("./train_sink %s --help", c.name);
+        memory_hint = c.memory;
     }
     for (; i < argc; i++) {
         const std::string arg = argv[i];

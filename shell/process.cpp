@@ -32,7 +32,8 @@ static void stack_check(char** argv) {
 static void thread_stacks_check() {
     const size_t least = 256 << 10;
     size_t smallest = least;
-    if (!getenv("OMP_STACKSIZE") && !getenv("GOMP_STACKSIZE")) { return; }
+    const std::string name = getenv("OMP_STACKSIZE") ? "OMP_STACKSIZE" : "GOMP_STACKSIZE";
+    if (!getenv(name.c_str())) { return; }
     #pragma omp parallel reduction(min : smallest)
     {
         pthread_attr_t attributes;
@@ -42,15 +43,33 @@ static void thread_stacks_check() {
         }
     }
     if (smallest >= least) { return; }
-    die(EXIT_MACHINE, strf("OMP_STACKSIZE: threads have %zu KiB, wanted 256 or more",
-                           smallest / 1024), "unset OMP_STACKSIZE");
+    die(EXIT_MACHINE, name + strf(": threads have %zu KiB, wanted 256 or more", smallest / 1024),
+        "unset " + name);
+}
+
+// Returns the processors that the control group of a container allows, 0 or less if it does not
+// say.
+static double container_cpus() {
+    const std::string root = "/sys/fs/cgroup/";
+    std::string text;                                    // "200000 100000" in version 2
+    for (auto name : { "cpu.max", "cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us" }) {
+        if (file_exists(root + name)) { text += file_read(root + name); }
+    }
+    double quota, period;
+    const bool both = sscanf(text.c_str(), "%lf %lf", &quota, &period) == 2;
+    return both ? quota / period : 0;
 }
 
 void threads_check() {
     const int wanted = omp_get_max_threads();
     const int given = threads_given(wanted);
-    if (given == wanted) { return; }
     const char* asked = getenv("OMP_NUM_THREADS");
+    const double cpus = container_cpus();
+    if (!asked && cpus > 0 && cpus < wanted) {
+        note(strf("this container may use %g processors, and %d threads would wait for each other: "
+                  "export OMP_NUM_THREADS=%.0f", cpus, wanted, ceil(cpus)));
+    }
+    if (given == wanted) { return; }
     die(EXIT_MACHINE,
         strf("threads: the system gave %d, wanted %s", given,
              asked ? asked : strf("%d", wanted).c_str()),
@@ -96,8 +115,7 @@ void process_begin(char** argv) {
     maps_watch();
     signal(SIGXFSZ, SIG_IGN); // ulimit -f makes the write fail instead of killing the process
     std::set_new_handler([] {
-        die(EXIT_MACHINE, "out of memory",
-            "lower --batch, --seq or the model size");
+        die(EXIT_MACHINE, "out of memory", memory_hint);
     });
 }
 

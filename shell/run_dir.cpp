@@ -40,7 +40,7 @@ static std::string make_run_dir(long number, const std::string& name) {
 }
 
 std::string next_run_dir() {
-    make_dirs("runs");
+    make_dirs("runs", "choose another place with --out");
     const int fd = open("runs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) { flock(fd, LOCK_EX); }
     long number = 1;

@@ -806,6 +806,24 @@ static void test_large_ids() {
     refused("-d wide --seq 16 -n 2 -o large", "got the id 2147483649, wanted ids below 2^30");
     refused("-d wide --seq 16 -n 2 -o large --vocab 60", "got id 2147483649 at token 100");
 }
+// The control group of a container that allows half a processor: a note says what is enough.
+static void test_processors(const std::string& here) {
+    const bool first = file_exists("/sys/fs/cgroup/cpu");
+    const std::string inside = first ? "/sys/fs/cgroup/cpu" : "/sys/fs/cgroup";
+    const std::string limit = first ? "echo 50000 > group/cpu.cfs_quota_us; "
+                                      "echo 100000 > group/cpu.cfs_period_us"
+                                    : "echo 50000 100000 > group/cpu.max";
+    if (check_run(here + "mkdir group && " + limit + " && unshare -m true").code) {
+        printf("skipped: 2, which need to mount\n");
+        return;
+    }
+    const std::string run = here + "unshare -m sh -c 'mount --bind group " + inside + " && ";
+    Ran r = check_run(run + "unset OMP_NUM_THREADS; " + binary + TINY + "-n 1 -o half'");
+    CHECK(r.code == 0 && r.says("note   this container may use 0.5 processors") &&
+              r.says("export OMP_NUM_THREADS=1"), "%s", r.err.c_str());
+    r = check_run(run + "OMP_NUM_THREADS=1 " + binary + TINY + "-n 1 -o half2'");
+    CHECK(r.code == 0 && !r.says("this container"), "%s", r.err.c_str());
+}
 // what only the administrator of a machine can set up: a file system without a free inode,
 // a memory group, a limit of processes
 static void test_limits() {
@@ -832,6 +850,18 @@ static void test_limits() {
         CHECK(r.says(" MiB are free"), "a memory group: %s", r.err.c_str());
         check_run("rmdir " + group);
     } else { printf("skipped: 2, which need a memory group\n"); }
+    test_processors(here);
+
+    check_run(here + "mkdir -p fixed && mount -t tmpfs none fixed && seq 3000 > fixed/my.txt && "
+              "mount -o remount,ro fixed");
+    const std::string there = here + "cd fixed && " + binary + " --seq 16 -b 2 -n 2 ";
+    r = check_run(there + "-d my.txt -o ../elsewhere");
+    const Ran toy = check_run(there);
+    check_run(here + "umount fixed");
+    check_refused(r, EXIT_USER, "a text that cannot be written beside", "Read-only file system");
+    CHECK(r.says("HINT: ./train_sink tokenize my.txt -o DIR, and then -d DIR"), "%s",
+          r.err.c_str());
+    CHECK(toy.says("HINT: choose another place with --out"), "%s", toy.err.c_str());
 
     file_write(dir + "/words.txt", std::string(3000000, 'a'));
     check_run("chmod 777 " + dir);
@@ -840,6 +870,27 @@ static void test_limits() {
     CHECK(r.code == 0 || r.code == EXIT_MACHINE, "a limit of processes: status %d: %s", r.code,
           r.err.c_str());
     CHECK(r.code == 0 || r.says("error: "), "a limit of processes ended with: %s", r.err.c_str());
+}
+// Memory is counted before it is taken, and the hint says what lowers it in this command.
+static void test_memory_counted() {
+    auto run = [](long kib, const std::string& words) {
+        return check_run("cd " + dir + strf(" && ulimit -v %ld && OMP_NUM_THREADS=1 ", kib) +
+                         binary + words);
+    };
+    const std::string small = " --seq 16 -b 2 --width 32 --ffn-width 8 -n 1 -o most ";
+    Ran r = run(600000, small + "--bb-vocab 20000");
+    check_refused(r, EXIT_MACHINE, "a table of bb", "memory: wanted 3.0 GiB for --bb-vocab 20000");
+    CHECK(r.says("HINT: lower --bb-vocab"), "%s", r.err.c_str());
+    for (const char* probe : { "--probe-len 4000000 --probe-seqs 1",
+                               "--probe-seqs 1048576 --heads 16" }) {
+        r = run(600000, small + probe);
+        check_refused(r, EXIT_MACHINE, probe, "memory: wanted ");
+        CHECK(r.says("HINT: lower --batch, --seq, --probe-len"), "%s", r.err.c_str());
+    }
+    file_write(dir + "/record.jsonl", "{\"text\": \"" + std::string(90 << 20, 'a') + "\"}\n");
+    r = run(400000, " tokenize record.jsonl -o record --threads 1");
+    check_refused(r, EXIT_MACHINE, "a long record", "out of memory");
+    CHECK(r.says("HINT: lower --threads, or cut long records"), "%s", r.err.c_str());
 }
 static void test_nan(const char* lr) {
     remove_tree(dir + "/nan"); remove_tree(dir + "/nan2");
@@ -924,7 +975,7 @@ int main() {
     CASE("disk") { test_disk(); }
     CASE("large_ids") { test_large_ids(); }
     CASE("limits") { test_limits(); }
-    CASE("memory") { test_memory(); }
+    CASE("memory") { test_memory(); test_memory_counted(); }
     test_nan("1e6");                          // the loss becomes NaN
     test_nan("1e30");                         // the gradient does, while the loss is still a number
     remove_tree(dir);
