@@ -674,6 +674,7 @@ void model_layers(Model* m, const LayerCallback& at_layer) {
                 stage.forward(m, l);
             }
         }
+        if (work_stopped()) { return; }
         if (at_layer) { at_layer(l); }
     }
     if (!m->sizes.norm.stream) {
@@ -744,7 +745,7 @@ void model_lm_head(Model* m, float dloss) {
     const float cap = m->arch.logit_cap;
     real* logits = m->acts.logits;
     real* dtop = m->sizes.norm.stream ? m->acts.dx : m->acts.dn;
-    for (int row = 0; row < N; row += m->lm_head_rows) {
+    for (int row = 0; row < N && !work_stopped(); row += m->lm_head_rows) {
         const int n = std::min(m->lm_head_rows, N - row);
         const real* top = lm_head_input(m, row);
         acc* losses = m->acts.losses + row;

@@ -77,7 +77,7 @@ static void next_logits(Model* m, const std::vector<int>& tokens, std::vector<Li
         (*p)[v] = { l, v };
     }
     for (auto& l : *p) {
-        if (!std::isfinite(l.first)) {
+        if (!std::isfinite(l.first) && !work_stopped()) {
             die_not_finite(m);
         }
     }
@@ -120,6 +120,7 @@ void generate(Model* m, std::vector<int>* tokens, long n, double temperature, lo
     model_cache(m, std::min<size_t>(tokens->size() + n, m->arch.T));
     for (long i = 0; i < n; i++) {
         next_logits(m, *tokens, &p);
+        if (work_stopped()) { break; }
         const int token = draw_token(&p, keep, temperature, rng);
         if (has(stops, token)) { break; }
         tokens->push_back(token);

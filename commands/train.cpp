@@ -17,9 +17,6 @@ commands/train.cpp -- what a run does around its steps: train.h.
 #include <setjmp.h>
 #include "../core/version.h"
 
-// Tells whether an evaluation is to end at once. Many ranks must go through it together.
-static bool evaluation_stops() { return stop_signal && dist::world == 1; }
-
 // Returns the mean loss over the targets of the validation sequences that count; NAN if there are
 // none, INFINITY if it is not finite.
 static double validate(Model* m, Data* data, int B, int T) {
@@ -30,7 +27,7 @@ static double validate(Model* m, Data* data, int B, int T) {
     for (long i = 0; i < n; i += B) {
         const long rank = i / B % dist::world;
         if (rank != dist::rank) { continue; }
-        if (evaluation_stops()) { return NAN; }
+        if (work_stopped()) { break; }
         const int rows = std::min<long>(B, n - i);
         data_val(data, seqs.data(), rows, i);
         const long targets = model_load(m, seqs.data(), rows, T);
@@ -98,6 +95,9 @@ static void describe_machine(const Run& r) {
     const Flags& f = r.f;
     double bytes;
     printf("memory %s", memory_text(r.c, f.batch, f.arch.T, true, &bytes, 0, &f).c_str());
+    if (r.data.bb) {
+        printf(", tables of bb %s", bytes_text(bigram_bytes(f.bb_vocab)).c_str());
+    }
     const double room = ops::on_host ? memory_free() : INFINITY;
     if (std::isfinite(room)) {                           // the weights are there already
         printf(", free %s", bytes_text(room).c_str());
@@ -237,6 +237,7 @@ static void run_sample(Run* r, long step) {
     ops::tune_products(false);                           // a length for each token, used once
     generate(&r->m, &tokens, f.sample, 1.0, 0, &rng);
     ops::tune_products(true);
+    if (work_stopped()) { return; }
     std::string text = tokenizer_decode(tok, tokens.data() + 1, tokens.size() - 1, true);
     utf8_repair(&text);
 
@@ -255,14 +256,14 @@ void run_evaluate(Run* r, long step) {
     const int models = r->m.ema ? 2 : 1;                 // the weights, and their mean
     double vals[2];
     Metrics metrics[2];
-    measure_stops = evaluation_stops;
+    work_stops = [] { return stop_signal != 0; };
     for (int i = 0; i < models; i++) {
         model_show_ema(&r->m, i == 1);
         vals[i] = validate(&r->m, &r->data, f.batch, f.arch.T);
         metrics[i] = measure(&r->m, r->probe.data(), r->probes, r->probe_len, at_once);
     }
     model_show_ema(&r->m, false);
-    r->unevaluated = evaluation_stops();
+    r->unevaluated = dist::any(stop_signal);
     if (r->unevaluated) { return; }
 
     progress_open = false;
@@ -281,6 +282,8 @@ void run_evaluate(Run* r, long step) {
             diverged_hint(*r));
     }
     run_sample(r, step);
+    work_stops = NULL;
+    r->unevaluated = dist::any(stop_signal);             // then --resume makes all of it again
 }
 
 // Tells whether this step's line is due, by --print-every or about once a second. The last
@@ -520,7 +523,8 @@ void run_check_log(const Run& r) {
 
 void run_finish(Run* r, long step) {
     const std::string hash = array_hash(&r->m, r->m.master);
-    const char* how = step >= r->f.steps ? "done" : "stopped";
+    const bool done = step >= r->f.steps && !r->unevaluated;
+    const char* how = done ? "done" : "stopped";
     JsonObject o;
     o.text("event", how);
     o.count("step", step);

@@ -241,7 +241,7 @@ Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
         const int rank = first / chunk % dist::world;
         if (rank != dist::rank) { continue; }
         if (measure_progress) { measure_progress(first, n); }
-        if (measure_stops && measure_stops()) { break; }
+        if (work_stopped()) { break; }
         const int* batch = seqs + (size_t)first * (T + 1);
         const long targets = model_load(m, batch, std::min(chunk, n - first), T);
         loss += measure_batch(&r, m, first, targets) * targets;

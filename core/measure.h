@@ -11,9 +11,6 @@ sequences, measures on the device, adds the results to a report. Start with meas
 // Called by measure before each batch, if it is set.
 inline void (*measure_progress)(int done, int n) = NULL;
 
-// If set, it is asked between the batches of measure; true ends it there.
-inline bool (*measure_stops)() = NULL;
-
 // Measures n sequences of T + 1 tokens, batch_tokens tokens at a time. Calls each(first), if it is
 // set, after the pass over the sequences from `first` on, whose activations are still valid.
 Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,

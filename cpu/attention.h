@@ -86,6 +86,7 @@ void each_tile(Tiles<real>& tiles, const Tiles<real>::Left& q, const K& k, int h
     for (int j0 = 0; j0 < s.T; j0 += BC) {
         TileAt at;
         if (!tile_of(&at, s, t0, t0 + M, j0)) { continue; }
+        if (work_stopped()) { return; }
         tiles.product(score, BC, q, k.from(0, j0), M, at.keys(), s.HS, false);
         tile_scores<A, Pe>(score, at, h, s);
         f(at, score);

@@ -70,6 +70,30 @@ says "^stopped at step 0, not saved"
 train --resume -o cut; ok $code "resumed: $(cat err)"
 same cut long "SIGTERM in an evaluation"
 
+# ---- and so it does in a sample, and in a sequence that takes minutes
+seq 3000 > lines.txt
+stops() { # what, flags..: ends soon after SIGTERM, without a half evaluation in its log
+    what=$1; shift; rm -rf cut
+    timeout -s KILL 60 "$program" train $TINY "$@" -o cut > out 2> err & pid=$!
+    until [ -s cut/log.jsonl ]; do sleep 0.02; done
+    sleep 0.5; kill -TERM $pid; wait $pid; code=$?
+    ok $code "SIGTERM in $what: exit $code $(cat err)"
+    says "^stopped at step"
+    [ "$(grep -c "\"event\":\"\(sample\|done\|$half\)\"" cut/log.jsonl)" = 0 ]
+    ok $? "SIGTERM in $what: $(tail -n 2 cut/log.jsonl | cut -c 1-80)"
+}
+half=sample; stops "a sample" -d lines.txt -n 3 --sample 1048576
+train --resume -o cut --sample 9; ok $code "resumed: $(cat err)"
+train $TINY -d lines.txt -n 3 --sample 9 -o text; ok $code "a text: $(cat err)"
+same cut text "SIGTERM in a sample"
+half=eval; stops "a sequence" -n 3 --probe-len 400000 --probe-seqs 1
+train --resume -o cut --probe-len 64 --probe-seqs 2; ok $code "resumed: $(cat err)"
+train $TINY -n 3 -o short; same cut short "SIGTERM in a sequence"
+# a run whose last evaluation was cut short is not done
+stops "the last evaluation" -n 0 --val-seqs 20000
+train --resume -o cut; ok $code "resumed: $(cat err)"
+train $TINY -n 0 --val-seqs 20000 -o last; same cut last "SIGTERM in the last evaluation"
+
 # ---- a file of data that is touched, and too large to compare all of it
 awk 'BEGIN { for (i = 0; i < 2300000; i++) print "abc def" }' > t.txt
 "$program" tokenize t.txt -o d > out 2> err; ok $? "tokenize: $(cat err)"
