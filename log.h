@@ -46,8 +46,11 @@ Json log_flags(const std::string& path, double step);
 // Applies to *flags what each --resume at or after `step` changed.
 void log_flags_after(const std::string& path, double step, Json* flags);
 
-// Tells whether the log tells of a training step.
-bool log_has_steps(const std::string& path);
+// Tells whether the log has one of these events: " done stopped ".
+bool log_has(const std::string& path, const char* events);
+
+// Returns the line that a log begins with, or an object without fields.
+Json log_config(const std::string& path);
 
 // Returns the switches that make this model, with their values: as JSON, or " ATTN=softmax ..".
 std::string switches_json(const Arch& c);

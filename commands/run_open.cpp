@@ -205,7 +205,7 @@ static void one_document_note(const Flags& f) {
 // Where a run begins: a checkpoint that --resume continues, the model of --init, or neither.
 struct Origin {
     std::string from;                            // the checkpoint to resume, or ""
-    Json state;                                  // its state.json
+    Json state;                                  // its state.json, or how a log begins
     Checkpoint init;                             // of --init, in a new run
     std::string tokenizer;                       // the model's own
 
@@ -224,7 +224,7 @@ static Origin run_origin(Run* r) {
     Flags* f = &r->f;
     Origin o;
     o.from = find_checkpoint(*f, &r->first);
-    if (f->resume && !o.resumes()) { run_take_begun(f); }
+    if (f->resume && !o.resumes()) { o.state = run_take_begun(f); }
     if (o.resumes()) {
         hint_also = hint_other_checkpoint(f->out, o.from).hint;
         o.state = json_file(o.from + "/state.json");
@@ -271,6 +271,7 @@ static void run_settle(Run* r, bool begins) {
 // Opens the data. One rank tokenizes a text into shards, and the others find them.
 static void run_data(Run* r, bool begins) {
     Flags* f = &r->f;
+    table_memory_check(*f);
     const bool first = dist::rank == 0;
     const DataOptions options = data_options(*f, f->arch.T, r->probe_len);
     if (first) { r->data = data_open(options); }
@@ -334,13 +335,14 @@ static void run_fill(Run* r, Origin* o) {
     if (!r->f.init.empty()) { checkpoint_read(&r->m, &o->init); }
     if (r->m.ema) { ops::device_copy(r->m.ema, r->m.master, r->m.shard.mine * sizeof(acc)); }
     r->first = 0;
+    if (!r->f.resume) { return; }
+    run_again(r, o->state);
+    if (dist::rank == 0) { saves_clean(r->f.out); }      // killed in the save of step 0
 }
 
 static void run_log(Run* r) {
     const bool first = dist::rank == 0;
     r->log.path = r->f.out + "/log.jsonl";
-    const bool without_checkpoint = r->f.resume && !r->resumed;
-    if (first && without_checkpoint) { run_again(r->f); }
     if (first) { log_open(&r->log, r->resumed); }
 }
 

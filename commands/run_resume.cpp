@@ -29,16 +29,19 @@ static std::string runs_in(const std::string& dir) {
 }
 
 // Dies if a directory without checkpoints is not a run, but something else: a checkpoint, a model,
-// a parent of runs; or if it is empty, and no flag says what a new run would be. Dies if its log
-// has steps: a new run would replace it.
+// a parent of runs; or if it is empty, and no flag says what a new run would be. Dies if its run
+// had a checkpoint: one that was killed before its first begins again, to the same bits.
 static void run_none(const Flags& f) {
     const std::string& out = f.out;
     const std::string log = out + "/log.jsonl";
-    if (log_has_steps(log)) {
+    const bool begun = log_has(log, " config ");
+    const bool steps = log_has(log, " train ");
+    const bool saved = log_has(log, " resume ") || (steps && log_has(log, " done stopped "));
+    if (saved || (steps && !begun)) {
         die(out + ": holds the log of a run and no checkpoint, so it cannot be continued",
             "start over in another --out, or move this one away: mv " + out + " " + out + ".old");
     }
-    if (file_size(log) > 0) { return; }
+    if (begun) { return; }
     for (const std::string name : { "state.json", "config.json", "manifest.json" }) {
         if (!file_exists(out + "/" + name)) { continue; }
         const std::string run = run_of_step(out);
@@ -56,15 +59,16 @@ static void run_none(const Flags& f) {
             "see that its disk is mounted: ls " + out + "; or leave --resume out, and give the "
             "flags of a run: a new one begins there");
     }
+    if (dist::rank == 0) { printf("note   %s: holds no run, so one begins\n", out.c_str()); }
 }
 
 // Dies if a new run would begin in the directory of another.
 static void reject_existing_run(const Flags& f, const std::string& newest) {
-    if (!f.resume && !f.out.empty() && file_exists(f.out + "/log.jsonl")) {
-        std::string hint = "choose another --out";
-        if (!newest.empty()) { hint = "--resume -o " + f.out + " continues it; or " + hint; }
-        die(f.out + ": already holds a run", hint);
-    }
+    if (f.resume || f.out.empty()) { return; }
+    // (a start that was interrupted leaves a log without a line)
+    if (newest.empty() && !log_has(f.out + "/log.jsonl", " config train ")) { return; }
+    die(f.out + ": already holds a run",
+        "--resume -o " + f.out + " continues it; or choose another --out");
 }
 
 // Dies if --resume names no directory.
@@ -94,21 +98,15 @@ std::string find_checkpoint(const Flags& f, long* step) {
 
 // ---- the flags of the run
 
-void run_take_begun(Flags* f) {
-    const Json was = log_flags(f->out + "/log.jsonl", INFINITY);
-    if (was.fields.empty()) { return; }
-    flags_inherit(f, was, true);
+Json run_take_begun(Flags* f) {
+    const Json begun = log_config(f->out + "/log.jsonl");
+    if (begun.fields.empty()) { return begun; }
+    flags_inherit(f, begun["flags"], true);
     f->given_data = true;
+    const bool asked = f->given_batch || f->total_batch;
+    if (!asked) { f->batch *= json_count(begun, "ranks", 1, f->out + "/log.jsonl"); }
     if (!f->given_product && !f->product.empty()) { product_settle(*f); }
-}
-
-void run_again(const Flags& f) {
-    const Json was = log_flags(f.out + "/log.jsonl", INFINITY);
-    JsonObject may_change;
-    const std::string other = flags_changed(was, f, &may_change);
-    if (other.empty()) { return; }
-    die(f.out + ": has no checkpoint, and was begun with other flags: " + other,
-        "give the flags of that run again, or another --out");
+    return begun;
 }
 
 // Returns the flags that the run had at its checkpoint, and what the last --resume from there
@@ -196,6 +194,35 @@ static void product_resume(const Json& state, JsonObject* changed) {
     printf("note   this processor cannot run %s, the matmul kernel of this run; using %s\n",
            was.c_str(), now.name.c_str());
     add_change(changed, "product_kernel", was, now.name);
+}
+
+// ---- a run without a checkpoint
+
+// Says how the run of a log was begun otherwise, or "".
+static std::string begun_otherwise(const Run& r, const Json& begun) {
+    for (auto& now : json_of(switches_json(r.c)).fields) {
+        const Json* was = begun["switches"].get(now.first);
+        if (!was || was->string == now.second.string) { continue; }
+        return now.first + "=" + now.second.string + ", wanted " + was->string + " as before";
+    }
+    JsonObject may_change;
+    return flags_changed(begun["flags"], r.f, &may_change);
+}
+
+void run_again(Run* r, const Json& begun) {
+    const std::string other = begun_otherwise(*r, begun);
+    if (!other.empty()) {
+        die(r->f.out + ": has no checkpoint, and was begun with other flags: " + other,
+            "give the flags of that run again, or another --out");
+    }
+    product_resume(begun, &r->changed);
+    const std::string log = r->f.out + "/log.jsonl";
+    if (dist::rank > 0 || !log_has(log, " train ")) { return; }
+    std::string aside = log + ".old";
+    for (int n = 2; is_there(aside); n++) { aside = strf("%s.old%d", log.c_str(), n); }
+    if (rename(log.c_str(), aside.c_str())) { die(blame(errno), cannot("move aside", log)); }
+    printf("note   %s: the run was ended before its first checkpoint, and begins again; its log so "
+           "far is %s\n", r->f.out.c_str(), aside.c_str());
 }
 
 // ---- the checkpoint

@@ -20,12 +20,12 @@ void inherit_flags(Flags* f, const Json& state, long step);
 void tokenizer_keep(Flags* f, const std::string& kept);
 
 // Takes from the log of a run that has no checkpoint yet the flags that are not given, the model's
-// too.
-void run_take_begun(Flags* f);
+// too. Returns the log's first line.
+Json run_take_begun(Flags* f);
 
-// Dies if a run that has a log, and no checkpoint yet, would begin again with other
-// flags.
-void run_again(const Flags& f);
+// Begins a run again that has a log, `begun` its first line, and no checkpoint yet: its log moves
+// aside. Dies if the flags or the switches are others.
+void run_again(Run* r, const Json& begun);
 
 // Sets model, optimizer, data and log to what they were at the checkpoint `from`. Ends the program
 // if the flags make another run of it.

@@ -344,6 +344,7 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> ext
     }
     #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < heads * chunks; i++) {          // the longest tasks first
+        if (work_stopped()) { continue; }
         const int b = i % heads / s.KV;
         const int g = i % s.KV;
         const int last = chunks - 1 - i / heads;

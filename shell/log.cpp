@@ -115,9 +115,8 @@ static void line_overlay(const Json& line, double first, double end, Json* flags
 }
 
 Json log_flags(const std::string& path, double step) {
-    Json flags;
+    Json flags = log_config(path)["flags"];
     log_each(path, [&](const std::string&, const Json& j) {
-        if (is_event(j, "config")) { flags = j["flags"]; }
         line_overlay(j, -INFINITY, step, &flags);
     });
     return flags;
@@ -129,10 +128,20 @@ void log_flags_after(const std::string& path, double step, Json* flags) {
     });
 }
 
-bool log_has_steps(const std::string& path) {
+bool log_has(const std::string& path, const char* events) {
     bool found = false;
-    log_each(path, [&](const std::string&, const Json& j) { found |= is_event(j, "train"); });
+    log_each(path, [&](const std::string&, const Json& j) {
+        found |= is_one_of(events, j["event"].string);
+    });
     return found;
+}
+
+Json log_config(const std::string& path) {
+    Json config;
+    log_each(path, [&](const std::string&, const Json& j) {
+        if (is_event(j, "config")) { config = j; }
+    });
+    return config;
 }
 
 // Returns the switches that make this model, with values: what is compiled in, and the rows of ARCH

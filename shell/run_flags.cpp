@@ -53,7 +53,8 @@ void flags_inherit(Flags* f, const Json& was, bool model) {
 bool flags_begin_run(const Flags& f) {
     Flags copy = f;
     for (auto& r : flag_rows(&copy)) {
-        if (*r.given && !of_one_start(r)) { return true; }
+        const bool says = r.of_model || is_one_of(" data model init ", r.name);
+        if (*r.given && says) { return true; }
     }
     return false;
 }

@@ -380,8 +380,13 @@ class Run:
         os.rename(self.dir, aside)
         print(f"{self.dir} {why}: now {aside}")
 
+    def begun(self):
+        """Is there a log or a checkpoint to go on with?"""
+        files = [glob.escape(self.dir) + f for f in ("/log.jsonl", "/step_*/state.json")]
+        return any(map(glob.glob, files))
+
     def all_words(self, resume=True):
-        return (self.words + ["--seed", str(self.seed)] + ["--resume"] * resume
+        return (self.words + ["--seed", str(self.seed)] + ["--resume"] * (resume and self.begun())
                 + ["-o", self.dir])
 
 

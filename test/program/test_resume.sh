@@ -65,9 +65,9 @@ while [ $i -lt "${KILLS:-8}" ]; do
     i=$((i + 1))
     rm -rf killed
     for again in 1 2 3; do
-        flags=--resume
-        if [ -n "$(whole_steps killed)" ]; then resumed=$((resumed + 1))
-        else rm -rf killed; flags="$long $OFTEN"; fi
+        flags="$long $OFTEN"
+        [ ! -d killed ] || flags="$flags --resume"           # killed before its first checkpoint
+        [ -z "$(whole_steps killed)" ] || { flags=--resume; resumed=$((resumed + 1)); }
         [ $again = 3 ] || timeout -s KILL 0.$((i * 7919 * again % 70 + 10)) \
             "$program" train $flags -o killed > out 2> err
     done
@@ -183,6 +183,25 @@ assert got == [(s, 4e-4 if s <= 4 else 1e-3, .1 if s <= 4 else 0, 4 if s <= 4 el
                for s in (0, 2, 4, 6, 8)], got
 EOF
 ok $? "report.py --csv after a change"
+# killed before its first checkpoint, twice: it begins again, and what was logged is kept
+starts early; kill -9 $pid; ends 2> /dev/null
+for again in "" 2; do
+    cp early/log.jsonl before.txt; mkdir early/step_0.tmp; touch early/step_0.tmp/config.json
+    starts early --resume; kill -9 $pid; ends 2> /dev/null
+    cmp -s before.txt early/log.jsonl.old$again; ok $? "its log is gone: $(ls early)"
+    [ ! -e early/step_0.tmp ]; ok $? "what a killed save left is still there"
+done
+train --resume -o early -n 20
+says "^note   early: .*begins again; its log so far is early/log.jsonl.old3" "killed before a checkpoint"
+same early whole "killed before a checkpoint"
+rm -r early/step_*; refuses "early: holds the log of a run and no checkpoint" --resume -o early
+# begun by a build or a number of ranks that this is not
+begun() { rm -rf begun; mkdir begun; sed "1$1; 20q" before.txt > begun/log.jsonl; }
+begun 's/"ATTN":"softmax"/"ATTN":"sigmoid"/'
+refuses "begun with other flags: ATTN=softmax, wanted sigmoid as before" --resume -o begun
+begun 's/"batch":2,/"batch":1,/; 1s/"params"/"ranks":2,"params"/'
+train --resume -o begun -n 20
+same begun whole "begun by two ranks"
 # a change that was killed before it was saved is still what was wanted
 starts change --save-every 5; kill -9 $pid; ends 2> /dev/null
 if [ -n "$(whole_steps change)" ]; then
@@ -212,7 +231,23 @@ says "HINT: name one of them: --resume -o parent/one$" "which run is meant"
 refuses "parent/empty: holds no run to resume" --resume -o parent/empty
 : > parent/empty/log.jsonl
 refuses "parent/empty: holds no run to resume" --resume -o parent/empty --stop-after 1
+# nor do flags that say nothing of a model, in a directory of somebody else's
+mkdir foreign; echo mine > foreign/notes.txt
+for flags in "-n 3" "--eval-every 5" "--lr 1e-3 --seed 4 --save-minutes 5 -b 2"; do
+    refuses "foreign: holds no run to resume" --resume -o foreign $flags
+done
+printf '{"event":"config","swi' > foreign/log.jsonl      # killed in its first line
+refuses "foreign: holds no run to resume" --resume -o foreign -n 3
 [ ! -s parent/empty/log.jsonl ] && [ ! -e parent/log.jsonl ]; ok $? "something was trained there"
+[ "$(ls foreign | tr '\n' ' ')" = "log.jsonl notes.txt " ]; ok $? "something was trained: $(ls foreign)"
+# but what was interrupted so can be begun, also by a script that always says --resume
+train $TINY -n 20 -o foreign; same foreign whole "begun over half a line"
+train $TINY -n 20 -o parent/empty; same parent/empty whole "begun over an empty log"
+mkdir scripted; train $TINY -n 20 --resume -o scripted
+says "^note   scripted: holds no run, so one begins" "--resume that begins"
+same scripted whole "begun by --resume"
+# a checkpoint without a log is a run, too
+rm scripted/log.jsonl; refuses "scripted: already holds a run" $TINY -n 3 -o scripted
 
 # ---- nothing that was edited goes unnoticed
 train $TINY -n 3 -o sound --rope-scaling yarn --rope-factor 2 --window 7

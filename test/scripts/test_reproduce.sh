@@ -317,6 +317,8 @@ sbatch_says '-m 1B -o runs/1B'         '<-m><1B><-o><runs/1B>'
 sbatch_says '-o "a b" --only "x*,$HOME"' '<-o><a b><--only><x*,$HOME>'
 sbatch_says "-n 5  --out=runs/*
   -d 'two words.txt'"                  '<-n><5><--out=runs/*><-d><two words.txt>'
+# a run that is there goes on, whether it has a checkpoint or was killed before
+mkdir $dir/sbatch/run; sbatch_says "-d bb -o $dir/sbatch/run" "<-d><bb><-o><$dir/sbatch/run><--resume>"
 # a link may point to another model when the job starts
 ln -s /bin/true $dir/sbatch/link
 for binary in '' $dir/sbatch/link nowhere $dir; do
