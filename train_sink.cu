@@ -668,13 +668,13 @@ void model_layers(Model* m, const LayerCallback& at_layer) {
     for (int l = 0; l < m->sizes.L; l++) {
         for (auto& stage : LAYER_STAGES) {
             if (!stage.when(m, l)) { continue; }
+            if (work_stopped()) { return; }
             if (m->stage_hook) {
                 m->stage_hook(m, stage, l);
             } else {
                 stage.forward(m, l);
             }
         }
-        if (work_stopped()) { return; }
         if (at_layer) { at_layer(l); }
     }
     if (!m->sizes.norm.stream) {

@@ -879,7 +879,7 @@ static void test_memory_counted() {
     };
     const std::string small = " --seq 16 -b 2 --width 32 --ffn-width 8 -n 1 -o most ";
     Ran r = run(600000, small + "--bb-vocab 20000");
-    check_refused(r, EXIT_MACHINE, "a table of bb", "memory: wanted 3.0 GiB for --bb-vocab 20000");
+    check_refused(r, EXIT_MACHINE, "a table of bb", "memory: wanted 3.0 GiB (for --bb-vocab 20000)");
     CHECK(r.says("HINT: lower --bb-vocab"), "%s", r.err.c_str());
     for (const char* probe : { "--probe-len 4000000 --probe-seqs 1",
                                "--probe-seqs 1048576 --heads 16" }) {

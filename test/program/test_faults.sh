@@ -87,7 +87,7 @@ train --resume -o cut --sample 9; ok $code "resumed: $(cat err)"
 train $TINY -d lines.txt -n 3 --sample 9 -o text; ok $code "a text: $(cat err)"
 same cut text "SIGTERM in a sample"
 half=eval; stops "a sequence" -n 3 --probe-len 400000 --probe-seqs 1
-train --resume -o cut --probe-len 64 --probe-seqs 2; ok $code "resumed: $(cat err)"
+train --resume -o cut --probe-len 16 --probe-seqs 2; ok $code "resumed: $(cat err)"
 train $TINY -n 3 -o short; same cut short "SIGTERM in a sequence"
 # a run whose last evaluation was cut short is not done
 stops "the last evaluation" -n 0 --val-seqs 20000
