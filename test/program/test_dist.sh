@@ -153,6 +153,26 @@ wait $pid && ok || bad "SIGTERM of rank 1: $(tail -n 3 "$dir/term.txt")"
 ranks 2 "$dir/term" -n 50 --resume
 check "stopped by SIGTERM of rank 1, resumed: the same bits" \
     [ "$(hash "$dir/w2")" = "$(hash "$dir/term")" ]
+# ---- and so it does in an evaluation, which --resume makes again
+FLAGS="train --seq 32 -b 16 --eval-every 0 --val-seqs 20000 --probe-seqs 9 --sample 0 -n 9"
+rm -f "$PIDS".*
+ranks 2 "$dir/eval" & pid=$!
+until [ -s "$dir/eval/log.jsonl" ] || ! kill -0 $pid; do sleep 0.05; done
+sleep 0.2; kill -TERM "$(cat "$PIDS.0")" "$(cat "$PIDS.1")"
+wait $pid && ok || bad "SIGTERM in an evaluation: $(tail -n 3 "$dir/eval.txt")"
+check "SIGTERM in an evaluation: no half of it" \
+    [ "$(grep -c '"event":"eval"' "$dir/eval/log.jsonl")" = 0 ]
+ranks 2 "$dir/eval" --resume
+ranks 2 "$dir/uncut"
+check "SIGTERM in an evaluation, resumed: the same bits" \
+    [ "$(hash "$dir/uncut")" = "$(hash "$dir/eval")" ]
+check "SIGTERM in an evaluation, resumed: the same log" same_log "$dir/uncut" "$dir/eval" 0
+# ---- two ranks that were killed before a checkpoint begin again as two, or as one
+rm -rf "$dir/eval"; mkdir "$dir/eval"
+grep -v '"event":"done"' "$dir/uncut/log.jsonl" > "$dir/eval/log.jsonl"
+FLAGS=train
+ranks 1 "$dir/eval" --resume
+check "begun by two ranks, again by one: the same log" same_log "$dir/uncut" "$dir/eval" 1e-6
 began=$(date +%s); $MPI -np 2 "$dir/a" probe "$dir/w2/step_50" > "$dir/probe.txt" 2>&1
 ends probe "only train can use many" 20
 
