@@ -89,6 +89,8 @@ template <class A, class Pe, int HS> struct HopperDkv {
         bh = bg * group_size(s);
         t0 = first;
         heads = first < s.T ? group_size(s) : 0;
+        hold(dv[0]);
+        hold(dk[0]);
     }
 
     DEVICE void load(int to, int head, int t) const {
@@ -125,7 +127,6 @@ template <class A, class Pe, int HS> struct HopperDkv {
         const int after = stage == Tile::STAGES - 1 ? 0 : stage + 1;
         if (heads) { load(after, next_bh, next); }
         cp_async_commit();
-        if constexpr (!FIRST) { ds_store_turned<BQ>(cells, c.width(), d); }
         wgmma_wait<FIRST ? 0 : 1>(); // for both dot products
         hold(w[0]);
         hold(ds[0]);
@@ -155,8 +156,11 @@ template <class A, class Pe, int HS> struct HopperDkv {
         cells = (uint32_t*)c.cell(bh - c.h0, t0, j) + lane;
     }
 
-    // Begins to add the tile before to dv and dk, and ends it.
+    // Stores ds of the tile before, and begins to add that tile to dv and dk. In this order: what a
+    // product reads from registers may not be read beside it.
     DEVICE void begin_sums() {
+        ds_store_turned<BQ>(cells, c.width(), d);
+        wgmma_fence();
         begin_columns<HS, BQ>(dv, p, douts + before * TILE);
         begin_columns<HS, BQ>(dk, d, queries + before * TILE);
         wgmma_commit();
@@ -179,9 +183,7 @@ template <class A, class Pe, int HS> struct HopperDkv {
         if (heads) {
             tile<true>();
             while (heads) { tile<false>(); }
-            wgmma_fence();
             begin_sums();
-            ds_store_turned<BQ>(cells, c.width(), d);
             end_sums();
         }
         cp_async_wait<0>();

@@ -61,6 +61,7 @@ DEVICE void dq_tiles(Sums<1, HS>& d, bf16* sk, const DqkRows& x, int lane_row, c
         ds_load<N>(ahead, c, head, lane_row, j, s);
     }
     cp_async_commit();
+    hold(d[0]);
     for (int stage = 0; j < x.end;) {
         const int next = next_keys(s, x.r0, BQ, j + BK, x.end, BK);
         const int after = stage == Tile::STAGES - 1 ? 0 : stage + 1;
@@ -72,6 +73,7 @@ DEVICE void dq_tiles(Sums<1, HS>& d, bf16* sk, const DqkRows& x, int lane_row, c
         UNROLL(i, N) {
             UNROLL(m, 4) { a[i][m] = ahead[i][m]; }
         }
+        hold(a);
         wgmma_fence();
         begin_columns<HS, BK>(d, a, panels<HS, BK>(sk) + stage * TILE);
         wgmma_commit();

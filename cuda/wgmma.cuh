@@ -103,7 +103,7 @@ template <int KEEP> void wgmma_wait(EMU_HERE) {
 }
 
 inline void fence_async() { emu::fence_async(); }
-template <class T, int N> void hold(T (&)[N][4]) {}
+template <class T, int N> void hold(T (&c)[N][4]) { emu::hold(c, sizeof c); }
 template <int N> void wgmma_ss(float (&c)[N / 8][4], uint64_t a, uint64_t b, bool add, EMU_HERE) {
     emu::WgmmaArg x = { c[0], nullptr, a, b, N, add };
     emu::warp_op(~0u, emu::wgmma_fn, &x, "wgmma", file, line);
@@ -132,7 +132,8 @@ template <int KEEP> DEVICE void wgmma_wait() {
 // be seen by wgmma. A barrier follows.
 DEVICE void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Hides registers from the compiler, which may not know that a product still works on them.
+// Hides registers from the compiler: after a wait, since it may not know that a product worked on
+// them until then; before a fence, so that it writes them no later.
 template <int N> DEVICE void hold(float (&c)[N][4]) {
     UNROLL(i, N) { UNROLL(k, 4) { asm volatile("" : "+f"(c[i][k])::"memory"); } }
 }

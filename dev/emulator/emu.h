@@ -151,6 +151,8 @@ struct Block;
 // cp.async: n bytes, the first `from` read, the rest 0
 struct Copy { void* dst; const void* src; unsigned n, from; };
 enum State : uint8_t { NEW, READY, WAITING, DONE };
+// registers that hold() has ended the use of: the bytes they had, after how many fences of the warp
+struct Held { const char* p; size_t n; long fences; char was[256]; };
 struct Thread {
     void* sp = nullptr; char* stack = nullptr; Block* block = nullptr;
     uint3 id{}; unsigned lane = 0, priority = 0; State state = NEW;
@@ -159,7 +161,7 @@ struct Thread {
     void* arg = nullptr;
     // cp.async not yet done; ends of committed groups
     Array<Copy> copies; Array<size_t> groups;
-    Array<uint32_t> unfenced;                                   // written: emu_wgmma.h
+    Array<uint32_t> unfenced; Array<Held> held;                 // emu_wgmma.h
     void *tsan = nullptr, *fake = nullptr;                      // the sanitizers' handles
 };
 // performs a warp operation for all lanes at once
@@ -860,7 +862,7 @@ RT inline void thread_end() {
     Thread* t = now; Warp& w = block->warps[(t - block->threads) / 32];
     if (t->copies.n) { fail("thread exits with %zu cp.async copies not waited for", t->copies.n); }
     products_end(t);
-    t->groups.n = 0; t->unfenced.n = 0; t->state = DONE; block->alive--; w.exited |= 1u << t->lane;
+    t->groups.n = 0; t->unfenced.n = t->held.n = 0; t->state = DONE; block->alive--; w.exited |= 1u << t->lane;
     for (Pending* p = w.ops; p < w.ops + w.n; p++) {
         if (p->mask >> t->lane & 1) {
             fail("thread exits while others wait at %s %s:%d", p->what, p->file, p->line);
@@ -907,7 +909,7 @@ RT inline void block_free(Block* b) {
     for (Thread* t = b->threads; t < b->threads + b->n; t++) {
         // the host has acquired all that stood on it
         TSAN(idle.push(t->tsan); stacks.push(t->stack);)
-        free((void*)t->copies.p); free((void*)t->groups.p); free((void*)t->unfenced.p);
+        free((void*)t->copies.p); free((void*)t->groups.p); free((void*)t->unfenced.p); free((void*)t->held.p);
     }
     delete[] b->chunks; delete[] b->products; delete[] b->warpgroups;
     unmap(&b->dynamic); unmap(&b->statics);

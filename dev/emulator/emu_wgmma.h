@@ -5,13 +5,17 @@ proxies, movmatrix, named barriers. By the PTX ISA 9.0; a part of emu.h.
 A warp computes its own 16 rows of the 64, so one warp operation does where hardware has one of
 four warps; that the four do the same is checked by a list of what the group has begun.
 
-    late    a product is done when wgmma_wait says so, no sooner: until then its sums are NaN, what
-            it reads may not be overwritten, and a left side in registers may not change
+    late    a product is done when wgmma_wait says so, no sooner: until then its sums are NaN, and
+            so is a left side in registers; what it reads in memory may not be overwritten
     eager   it is done at once (settings.eager, EMU_EAGER=1): finds tiles that have not arrived
 
 Of every 16 bytes of dynamic shared memory it is known whether a product may see them: cp.async and
 generic stores (wrote) go by another proxy. Who wrote has to wait for its copies and to call
 fence_async, and then comes a barrier.
+
+What wgmma reads or adds to in registers was written, then hold() said that this is all, then came
+wgmma_fence: the same bytes as at that hold() are asked for. Hardware sees no hold(), but without
+it the compiler may write them after the fence.
 */
 #ifndef EMU_WGMMA_H
 #define EMU_WGMMA_H
@@ -106,7 +110,7 @@ struct Product {
 struct InFlight { float* c[32]; int n, products; float now[32][WGMMA_MOST / 2]; };
 struct Warpgroup { std::vector<uint64_t> begun; }; // what its first warp to come has begun
 struct WarpProducts {
-    long groups = 0;
+    long groups = 0, fences = 0;
     size_t begun = 0;
     bool fenced = false;
     std::vector<Product> products;
@@ -159,14 +163,43 @@ RT inline void wgmma_multiply(const Product& x, int warp, bool begins, InFlight*
         }
     }
 }
+RT inline void hold(const void* p, size_t n) {
+    const char* from = (const char*)p;
+    Held h = { from, n, block->products[warp_of(now - now->lane)].fences, {} };
+    if (n > sizeof h.was) { fail("hold: %zu bytes, room for %zu", n, sizeof h.was); }
+    memcpy(h.was, p, n);
+    size_t kept = 0;
+    for (size_t i = 0; i < now->held.n; i++) {
+        const Held other = now->held.p[i];
+        if (other.p + other.n <= from || other.p >= from + n) { now->held.p[kept++] = other; }
+    }
+    now->held.n = kept;
+    now->held.push(h);
+}
+// fails unless these registers of a lane are as a hold() before the last fence left them
+RT inline void check_held(const Thread& t, const void* p, size_t n, long fences, const char* what) {
+    const char* from = (const char*)p;
+    for (size_t i = 0; i < t.held.n; i++) {
+        const Held& h = t.held.p[i];
+        if (from < h.p || from + n > h.p + h.n) { continue; }
+        if (h.fences < fences && !memcmp(h.was + (from - h.p), p, n)) { return; }
+        fail("wgmma: %s written between wgmma.fence and the product", what);
+    }
+    fail("wgmma: %s without hold() before wgmma.fence", what);
+}
 RT inline size_t in_flight(WarpProducts& w, const float* c) {
     size_t i = 0;
     while (i < w.sums.size() && w.sums[i].c[0] != c) { i++; }
     return i;
 }
 RT inline void wgmma_perform(WarpProducts& w, const Product& x, int warp) {
+    bool others = false;                  // that read the same left side
+    for (const Product& y : w.products) { others |= &y > &x && y.a[0] == x.a[0]; }
     for (int l = 0; x.a[0] && l < 32; l++) {
-        if (memcmp(x.a[l], x.a_then[l], 16)) { fail("wgmma: a left side changed before the wait"); }
+        for (int i = 0; i < 4; i++) {
+            if (x.a[l][i] != ~0u) { fail("wgmma: a left side changed before the wait"); }
+        }
+        if (!others) { memcpy((void*)x.a[l], x.a_then[l], 16); }
     }
     InFlight& s = w.sums[in_flight(w, x.c[0])];
     wgmma_multiply(x, warp, false, &s);
@@ -198,6 +231,8 @@ RT inline void wgmma_fn(Thread* lanes, uint32_t) {
     if (!w.fenced) { fail("wgmma without wgmma.fence since its registers were in use"); }
     const WgmmaArg& first = *(WgmmaArg*)lanes[0].arg;
     Product x = {};
+    const Product* same_left = nullptr;
+    for (const Product& y : w.products) { if (first.a && y.a[0] == first.a) { same_left = &y; } }
     x.n = first.n, x.da = first.da, x.db = first.db, x.add = first.add, x.group = w.groups;
     for (int l = 0; l < 32; l++) {
         const WgmmaArg& y = *(WgmmaArg*)lanes[l].arg;
@@ -206,7 +241,11 @@ RT inline void wgmma_fn(Thread* lanes, uint32_t) {
         }
         x.c[l] = y.c;
         x.a[l] = y.a;
-        if (y.a) { memcpy(x.a_then[l], y.a, 16); }
+        if (!y.a) { continue; }
+        if (same_left) { memcpy(x.a_then[l], same_left->a_then[l], 16); continue; }
+        if (!settings.eager) { check_held(lanes[l], y.a, 16, w.fences, "a left side"); }
+        memcpy(x.a_then[l], y.a, 16);
+        memset((void*)y.a, 0xFF, 16);
     }
     // the four warps of a group begin the same products
     auto& group = block->warpgroups[warp / 4].begun;
@@ -221,6 +260,9 @@ RT inline void wgmma_fn(Thread* lanes, uint32_t) {
         s.products = 0;
         for (int l = 0; l < 32; l++) {
             s.c[l] = x.c[l];
+            if (x.add && !settings.eager) {
+                check_held(lanes[l], x.c[l], x.n / 2 * sizeof(float), w.fences, "sums");
+            }
             memcpy(s.now[l], x.c[l], x.n / 2 * sizeof(float));
             memset((void*)x.c[l], 0xFF, x.n / 2 * sizeof(float));
         }
@@ -231,7 +273,9 @@ RT inline void wgmma_fn(Thread* lanes, uint32_t) {
     if (settings.eager) { wgmma_finish(lanes, w.groups); }
 }
 RT inline void wgmma_fence_fn(Thread* lanes, uint32_t) {
-    block->products[warp_of(lanes)].fenced = true;
+    WarpProducts& w = block->products[warp_of(lanes)];
+    w.fenced = true;
+    w.fences++;
 }
 RT inline void wgmma_commit_fn(Thread* lanes, uint32_t) { block->products[warp_of(lanes)].groups++; }
 template <int KEEP> RT void wgmma_wait_fn(Thread* lanes, uint32_t) {
@@ -260,6 +304,7 @@ RT inline void movmatrix_fn(Thread* lanes, uint32_t) {
     uint16_t m[8][8];
     for (int l = 0; l < 32; l++) {
         const uint32_t x = ((MovmatrixArg*)lanes[l].arg)->x;
+        if (x == ~0u) { fail("movmatrix reads a left side that a product works on"); }
         m[l / 4][l % 4 * 2] = x & 0xFFFF;
         m[l / 4][l % 4 * 2 + 1] = x >> 16;
     }

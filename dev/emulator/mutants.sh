@@ -117,13 +117,15 @@ cuda/hopper_backward.cuh|        STAGES = 3, |        STAGES = 2, |hopper
 cuda/hopper_backward.cuh|cell[1 * 32] = movmatrix(d[n][2]);|cell[1 * 32] = movmatrix(d[n][1]);|hopper
 cuda/hopper_backward.cuh|begin_columns<HS, BQ>(dk, d, queries + before * TILE);|begin_columns<HS, BQ>(dk, d, queries + stage * TILE);|hopper
 cuda/hopper_backward.cuh|begin_columns<HS, BQ>(dv, p, douts|begin_columns<HS, BQ>(dv, d, douts|hopper
-cuda/hopper_backward.cuh|            ds_store_turned<BQ>(cells, c.width(), d);\n            end_sums();|            end_sums();|hopper
+cuda/hopper_backward.cuh|        ds_store_turned<BQ>(cells, c.width(), d);\n        wgmma_fence();|        wgmma_fence();|hopper
 cuda/hopper_backward.cuh|wgmma_wait<FIRST ? 0 : 1>(); // for both|wgmma_wait<1>(); // for both|hopper
 cuda/hopper_backward.cuh|        wgmma_wait<0>();\n        hold(dv[0]);|        hold(dv[0]);|hopper
 cuda/hopper_backward.cuh|        fence_async();\n        __syncthreads(); // the tile|        __syncthreads(); // the tile|hopper
 cuda/hopper_backward.cuh|            next = first;\n            next_bh++;|            next = t0 + BQ;\n            next_bh++;|hopper
 cuda/hopper_backward.cuh|panels<HS, BK>(sv, group * GROUP_ROWS)|panels<HS, BK>(sv)|hopper
 cuda/hopper_backward.cuh|rows + to * ROWS + thread, from|rows + thread, from|hopper
+cuda/hopper_backward.cuh|        ds_store_turned<BQ>(cells, c.width(), d);\n        wgmma_fence();\n        begin_columns<HS, BQ>(dv, p, douts + before * TILE);\n        begin_columns<HS, BQ>(dk, d, queries + before * TILE);\n        wgmma_commit();|        wgmma_fence();\n        begin_columns<HS, BQ>(dv, p, douts + before * TILE);\n        begin_columns<HS, BQ>(dk, d, queries + before * TILE);\n        wgmma_commit();\n        ds_store_turned<BQ>(cells, c.width(), d);|hopper
+cuda/hopper_forward.cuh|        wgmma_fence();\n        begin_rows|        wgmma_fence();\n        UNROLL(i, HS / 4) { element(x.o, 0, i) *= (float)opaque(1); }\n        begin_rows|hopper_ptx
 cuda/hopper_dq.cuh|a[i][m] = ahead[i][m];|a[i][m] = a[i][m];|hopper
 cuda/hopper_dq.cuh|a[i][m] = stored ? pair : 0;|a[i][m] = pair;|hopper
 cuda/hopper_dq.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|hopper

@@ -61,6 +61,7 @@ template <int HS> __global__ void products_kernel(float* out, const bf16* q, con
     pack_all<KEYS>(p, w);
     Sums<1, HS> o = {};
     o[0][0][0] = 1000; // what is added to: of the lane's first row, its first column
+    hold(o[0]);
     wgmma_fence();
     begin_columns<HS, KEYS>(o, p, panels<HS, KEYS>(sk));
     wgmma_commit();
@@ -140,7 +141,8 @@ DEVICE void bar_arrive(int id, int n) {
 
 enum Wrong {
     NOTHING, NO_WAIT_FOR_COPIES, NO_PROXY_FENCE, NO_BARRIER, NO_FENCE, LEFT_CHANGED, SUMS_CHANGED,
-    OVERWRITTEN, NOT_WAITED, TWO_PRODUCTS, WARPS_DIFFER, ONE_WARP_LESS, STORED
+    OVERWRITTEN, NOT_WAITED, TWO_PRODUCTS, WARPS_DIFFER, ONE_WARP_LESS, STORED, NOT_HELD, LEFT_LATE,
+    SUMS_LATE, LEFT_READ
 };
 template <Wrong WRONG> __global__ void wrong_kernel(float* o, const bf16* x) {
     enum { HS = 64, TILE = 64 };
@@ -160,15 +162,21 @@ template <Wrong WRONG> __global__ void wrong_kernel(float* o, const bf16* x) {
     }
     if (WRONG != NO_BARRIER) { __syncthreads(); }
     Sums<1, HS> c = {};
-    uint32_t a[4] = {};
+    uint32_t a[1][4] = {};
+    if (WRONG == LEFT_READ) { a[0][1] = lane_id(); }
+    hold(c[0]);
+    if (WRONG != NOT_HELD) { hold(a); }
     uint64_t b = panels<HS, TILE>(s);
     if (WRONG == TWO_PRODUCTS) { b += lane_id() == 5; }
     if (WRONG == WARPS_DIFFER) { b += warp_id() == 2 ? rows_on<HS>(1) : 0; }
     if (WRONG != NO_FENCE) { wgmma_fence(); }
-    wgmma_rs<HS>(c[0], a, b);
-    if (WRONG != ONE_WARP_LESS || warp_id() == 1) { wgmma_rs<HS>(c[0], a, b); }
+    if (WRONG == LEFT_LATE) { a[0][2] += lane_id(); }
+    if (WRONG == SUMS_LATE) { c[0][0][1] += lane_id(); }
+    wgmma_rs<HS>(c[0], a[0], b);
+    if (WRONG != ONE_WARP_LESS || warp_id() == 1) { wgmma_rs<HS>(c[0], a[0], b); }
     wgmma_commit();
-    if (WRONG == LEFT_CHANGED) { a[2] = 1; }
+    if (WRONG == LEFT_READ) { o[threadIdx.x] = movmatrix(a[0][1]); }
+    if (WRONG == LEFT_CHANGED) { a[0][2] = 1; }
     if (WRONG == SUMS_CHANGED) { c[0][0][1] = 1; }
     if (WRONG == OVERWRITTEN) {
         __syncthreads();
@@ -265,6 +273,10 @@ static void test_refusals() {
     refuse("wanted a barrier from 1 to 15", run_bars<BAD_ID>);
     refuse("deadlock", run_bars<MISSING>);
     if (emu::settings.eager) { return; }
+    refuse("a left side written between", run_wrong<LEFT_LATE>);
+    refuse("sums written between", run_wrong<SUMS_LATE>);
+    refuse("a left side that a product works on", run_wrong<LEFT_READ>);
+    if (!LEFT_TO_PTX) { refuse("a left side without hold()", run_wrong<NOT_HELD>); }
     if (!LEFT_TO_PTX) { // C++ cannot say which register of PTX it means
         refuse("a left side changed before the wait", run_wrong<LEFT_CHANGED>);
         refuse("sums changed before the wait", run_wrong<SUMS_CHANGED>);
@@ -296,6 +308,9 @@ static void test_all() {
     run_wrong<WARPS_DIFFER>();
     run_wrong<ONE_WARP_LESS>();
     run_wrong<STORED>();
+    run_wrong<LEFT_LATE>();
+    run_wrong<SUMS_LATE>();
+    run_wrong<LEFT_READ>();
     run_bars<HALVES>();
     run_bars<TWICE>();
     run_bars<OTHER_COUNT>();

@@ -78,6 +78,8 @@ static void shuffle_operands(Names& names, Instruction& i, const Text& t) {
         i.operand[1] = slot_of(names, t.operands[0].substr(bar + 1), 4);
     }
     for (int k = 1; k < 4; k++) { i.operand[k + 1] = slot_of(names, t.operands[k], 4); }
+    i.writes = 1 + (i.operand[1] != NO_SLOT);
+    i.used = 5;
     i.mask = (int)slot_of(names, t.operands[4], 4);
     i.immediate = t.has("bfly") ? BUTTERFLY : t.has("idx") ? INDEX : t.has("up") ? UP : DOWN;
     i.perform = shuffle;
@@ -91,12 +93,14 @@ static void product_operands(Names& names, Instruction& i, const Text& t) {
         const bool is_float = k == 0 || k == 3;
         for (const std::string& x : list) { i.operand[n++] = slot_of(names, x, 4, is_float); }
     }
+    i.writes = 4;
+    i.used = n;
     i.aligned = true;
     i.perform = multiply_matrices;
 }
 static void matrix_operands(Names& names, Instruction& i, const Text& t) {
     const std::vector<std::string> list = elements_of(t.operands[0]);
-    i.count = (int)list.size();
+    i.count = i.writes = i.used = (int)list.size();
     for (int k = 0; k < i.count; k++) { i.operand[k] = slot_of(names, list[k], 4); }
     address_of(names, i, t.operands[1], SHARED);
     const int count = t.has("x4") ? 4 : t.has("x2") ? 2 : 1;
@@ -139,6 +143,8 @@ static bool of_warpgroups(Names& names, Instruction& i, const Text& t) {
     i.aligned = true;
     if (t.opcode == "movmatrix.sync.aligned.m8n8.trans.b16") {
         for (int k = 0; k < 2; k++) { i.operand[k] = slot_of(names, t.operands[k], 4); }
+        i.writes = 1;
+        i.used = 2;
         i.perform = transpose_matrix;
     } else if ((t.opcode == "bar.sync" || t.opcode == "bar.arrive") && t.operands.size() == 2) {
         for (int k = 0; k < 2; k++) { i.operand[k] = slot_of(names, t.operands[k], 4); }
@@ -170,6 +176,8 @@ static bool collective(Names& names, Instruction& i, const Text& t) {
         shuffle_operands(names, i, t);
     } else if (t.base() == "vote" && t.has("ballot") && t.operands[1][0] != '!') {
         for (int k = 0; k < 2; k++) { i.operand[k] = slot_of(names, t.operands[k], 4); }
+        i.writes = 1;
+        i.used = 2;
         i.mask = (int)slot_of(names, t.operands[2], 4);
         i.perform = ballot;
     } else if (t.opcode == "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") {
@@ -237,6 +245,8 @@ static bool memory(Names& names, Instruction& i, const Text& t) {
     for (int k = 0; k < i.count; k++) {
         i.operand[k] = slot_of(names, list[k], i.register_bytes, t.type()[0] == 'f');
     }
+    i.used = i.count;
+    i.writes = store ? 0 : i.count;
     address_of(names, i, t.operands[!store], i.space);
     i.perform = store ? store_memory : load_memory;
     return true;
@@ -257,6 +267,9 @@ static bool moves(Names& names, Instruction& i, const Text& t) {
         i.operand[0] = slot_of(names, t.operands[0], bytes);
         i.operand[1] = slot_of(names, t.operands[1], bytes, t.type()[0] == 'f');
         i.operand[2] = slot_of(names, "0", bytes);
+        i.writes = 1;
+        i.used = 2;
+        i.moves = register_bytes(names, t.operands[1]) != 0;
         i.perform = arithmetic({ "or", bytes == 8 ? "b64" : bytes == 2 ? "b16" : "b32" });
         return true;
     }
@@ -268,6 +281,8 @@ static bool moves(Names& names, Instruction& i, const Text& t) {
         to = list[k] == "_" ? NO_SLOT : slot_of(names, list[k], i.element);
     }
     i.operand[splits ? i.operands : 0] = slot_of(names, t.operands[splits], bytes);
+    i.writes = splits ? i.operands : 1;
+    i.used = i.operands + 1;
     i.perform = splits ? split_register : join_registers;
     return true;
 }
@@ -282,6 +297,8 @@ static bool converts(Names& names, Instruction& i, const Text& t) {
     const bool fit = fits(to_register, to_bytes) &&
                      (from_register ? fits(from_register, from_bytes) : from_bytes > 1);
     if (t.parts.size() == 3 && whole(from) && whole(to) && !fit) {
+        i.writes = 1;
+        i.used = 2;
         i.operand[0] = slot_of(names, t.operands[0], 0);
         i.operand[1] = slot_of(names, t.operands[1], from_register ? 0 : from_bytes);
         i.register_bytes = to_register;
@@ -293,6 +310,8 @@ static bool converts(Names& names, Instruction& i, const Text& t) {
         i.perform = convert_integers;
         return true;
     }
+    i.writes = 1;
+    i.used = (int)t.operands.size();
     i.operand[0] = slot_of(names, t.operands[0], to_bytes);
     for (size_t k = 1; k < t.operands.size(); k++) {
         i.operand[k] = slot_of(names, t.operands[k], from_bytes, from[0] == 'f');
@@ -318,6 +337,8 @@ static void registers_only(Names& names, Instruction& i, const Text& t) {
     if (t.base() == "setp" && t.operands[0].find('|') != std::string::npos) { return; }
     i.perform = arithmetic(t.parts);
     if (!i.perform || bytes == 0) { return; }
+    i.writes = 1;
+    i.used = (int)t.operands.size();
     for (size_t k = 0; k < t.operands.size(); k++) {
         i.operand[k] = slot_of(names, t.operands[k], operand_bytes(t, k, bytes), is_float);
     }

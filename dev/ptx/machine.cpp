@@ -70,6 +70,7 @@ static bool perform_collective(Context& c, Warp& w, int pc) {
     const u32 needed = lanes_needed(c, w, i, here);
     if ((here & needed) != needed) { return false; }
     c.registers = w.registers;
+    products_watch(c, i);
     i.perform(c, i, needed);
     count(i, needed);
     set_pc(w, needed, pc + 1);
@@ -148,6 +149,7 @@ static void run_lanes(Context& c, Warp& w, int pc, u32 lanes, bool alone, int me
         const u32 chosen = predicated(w, i, lanes);
         if (i.kind == NORMAL) {
             if (chosen) {
+                products_watch(c, i);
                 i.perform(c, i, chosen);
                 count(i, chosen);
             }

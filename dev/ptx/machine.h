@@ -39,6 +39,8 @@ struct Instruction {
     bool aligned = false;       // mma, ldmatrix: all 32 lanes must come
     u32 operand[20] = {};       // slots of registers, the destination first
     int operands = 0;
+    int writes = 0, used = 0;   // of operand[]: slots that it writes, and slots in all
+    bool moves = false;         // it only copies a register
     std::vector<u32> list;      // wgmma: slots of its sums, then of its left side if in registers
     int predicate = -1;         // the slot of @p, -1: always
     bool negated = false;       // @!p
@@ -167,6 +169,8 @@ struct Sum {
 };
 struct Products {
     bool fenced = false;        // since the last wait
+    std::vector<bool> late;     // of each register, whether it was written since the last fence
+    std::vector<bool> left;     // whether it is, or is a copy of, a left side that is worked on
     long groups = 0;            // closed ones
     size_t begun = 0;
     std::vector<Product> products;
@@ -303,6 +307,8 @@ void products_fence(Context& c, const Instruction& i, u32 lanes);
 void products_commit(Context& c, const Instruction& i, u32 lanes);
 void products_wait(Context& c, const Instruction& i, u32 lanes);    // immediate: groups that may stay
 void products_begin(Context& c, const Instruction& i, u32 lanes);
+// Notes, before an instruction is performed, what it does to registers that products use.
+void products_watch(Context& c, const Instruction& i);
 // Checks that no product is under way when a thread exits, and that four warps began the same when
 // the block has ended.
 void products_exit(Context& c, int lane);

@@ -1,7 +1,8 @@
 // dev/ptx/wgmma.cpp -- products of four warps, what puts them in order, and barriers with a number.
 // The rules, and the words of the faults, are those of dev/emulator/emu_wgmma.h: a product is done
-// when a wait says so, no sooner. Until then its sums hold marks, its left side may not change, and
-// nobody may write what it reads. A warp computes its own 16 of the 64 rows.
+// when a wait says so, no sooner. Until then its sums hold marks, its left side may not be read or
+// change, and nobody may write what it reads. Between wgmma.fence and the product nobody may write
+// its registers; a mov that takes a number along is no write. A warp computes its own 16 of the 64 rows.
 #include "machine.h"
 #include <algorithm>
 
@@ -95,6 +96,37 @@ static size_t sum_of(Context& c, const Instruction& i) {
 }
 
 // ----------------------------------------------------------------------------
+// registers that products use
+
+enum { REGISTER = 4 * 32 };             // bytes; of 8 bytes a lane it is two
+void products_watch(Context& c, const Instruction& i) {
+    Products& p = c.warp->wgmma;
+    if (!p.fenced && p.left.empty()) { return; }
+    bool of_left = false;
+    for (int k = i.writes; k < i.used; k++) {
+        const u32 slot = i.operand[k];
+        of_left |= slot != NO_SLOT && !p.left.empty() && p.left[slot / REGISTER];
+    }
+    if (of_left && !i.moves) {
+        fault(c, 0, "wgmma", "reads a left side that a product works on");
+    }
+    const bool late = !i.moves || (p.fenced && p.late[i.operand[1] / REGISTER]);
+    for (int k = 0; k < i.writes; k++) {
+        if (i.operand[k] == NO_SLOT) { continue; }
+        const u32 at = i.operand[k] / REGISTER;
+        if (p.fenced) { p.late[at] = late; }
+        if (!p.left.empty()) { p.left[at] = of_left; }
+    }
+}
+static void check_late(Context& c, const Instruction& i, int from, int to, const char* what) {
+    for (int k = from; k < to; k++) {
+        if (!c.warp->wgmma.late[i.list[k] / REGISTER]) { continue; }
+        fault(c, 0, "wgmma", "%s written between wgmma.fence and the product", what);
+        return;
+    }
+}
+
+// ----------------------------------------------------------------------------
 // products
 
 typedef float Row __attribute__((vector_size(32)));
@@ -173,7 +205,10 @@ static void end_product(Context& c, const Product& x) {
     }
     p.sums.erase(x.sum);
 }
-void products_fence(Context& c, const Instruction&, u32) { c.warp->wgmma.fenced = true; }
+void products_fence(Context& c, const Instruction&, u32) {
+    c.warp->wgmma.fenced = true;
+    c.warp->wgmma.late.assign(c.kernel->register_bytes / REGISTER + 1, false);
+}
 void products_commit(Context& c, const Instruction&, u32) { c.warp->wgmma.groups++; }
 void products_wait(Context& c, const Instruction& i, u32) {
     Products& p = c.warp->wgmma;
@@ -183,6 +218,10 @@ void products_wait(Context& c, const Instruction& i, u32) {
         end_product(c, p.products[done++]);
     }
     p.products.erase(p.products.begin(), p.products.begin() + done);
+    const bool lefts = std::any_of(p.products.begin(), p.products.end(), [](const Product& x) {
+        return x.at->operand[0] == NO_SLOT;
+    });
+    if (!lefts) { p.left.clear(); }
     p.fenced = false;
     c.warp->time++;             // what it has read may be written by the warp's other lanes
 }
@@ -212,6 +251,14 @@ void products_begin(Context& c, const Instruction& i, u32) {
     if (group[p.begun++] != same) {
         fault(c, 0, "wgmma", "warps of one group begin different products");
     }
+    const int sums = i.count / 2;
+    if (i.operand[0] == NO_SLOT && p.fenced) {
+        check_late(c, i, sums, sums + 4, "a left side");
+        p.left.resize(c.kernel->register_bytes / REGISTER + 1);
+        for (int k = sums; k < sums + 4; k++) { p.left[i.list[k] / REGISTER] = true; }
+    }
+    const bool under_way = sum_at(p, get<u32>(c.registers, i.list[0], 0));
+    if (x.adds && !under_way && p.fenced) { check_late(c, i, 0, sums, "sums"); }
     x.sum = sum_of(c, i);
     p.sums[x.sum].products++;
     read_sides(c, m, x, 0);
