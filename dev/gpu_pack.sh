@@ -23,7 +23,8 @@ if ! echo 'int main() {}' | $NVCC -x cu - -lcublasLt -o "$pack/try" > /dev/null 
     mkdir -p "$stub"
     grep -oh 'cublasLt[A-Z][A-Za-z]*(' cuda/*.cuh | tr -d '(' | sort -u |
         sed 's/.*/void &(void) {}/' > "$stub/blas.c"
-    cc -shared -fPIC -Wl,-soname,libcublasLt.so.13 "$stub/blas.c" -o "$stub/libcublasLt.so" ||
+    major=$($NVCC --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
+    cc -shared -fPIC -Wl,-soname,libcublasLt.so.$major "$stub/blas.c" -o "$stub/libcublasLt.so" ||
         exit 1
     export LIBRARY_PATH="$stub${LIBRARY_PATH:+:$LIBRARY_PATH}"
 fi

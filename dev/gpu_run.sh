@@ -65,6 +65,31 @@ step_hopper() {
     done
     return $bad
 }
+# 20 steps by Hopper's kernels, which the program's own check is to find right (--hopper 1 asks it
+# anew), beside 20 by those of all cards
+step_beside() {
+    local bad=0
+    for hopper in 0 1; do
+        "$(program softmax)" train -d bb $MODEL -b $BATCH -n 20 --seed 1 --hopper $hopper $QUIET \
+            -o "$WORK/beside-$hopper" > "$WORK/beside-$hopper.txt" 2>&1 || bad=1
+        grep -i 'hopper\|error' "$WORK/beside-$hopper.txt"
+        sed -n 's/^{"event":"train".*"loss":\([0-9.e+-]*\).*"grad_norm":\([0-9.e+-]*\).*/\1 \2/p' \
+            "$WORK/beside-$hopper/log.jsonl" > "$WORK/beside-$hopper.tsv"
+    done
+    paste "$WORK/beside-0.tsv" "$WORK/beside-1.tsv" | awk '
+        function apart(a, b) { return a > b ? (a - b) / b : (b - a) / b }
+        NF == 4 {
+            n++
+            loss = apart($3, $1); if (loss > worst_loss) { worst_loss = loss }
+            norm = apart($4, $2); if (norm > worst_norm) { worst_norm = norm }
+        }
+        END {
+            printf "%d steps, Hopper'"'"'s kernels beside the others: loss at most %.3f %% apart, gradient norm %.2f %%\n",
+                n, 100 * worst_loss, 100 * worst_norm
+            exit n < 1 || worst_loss > 0.005 || worst_norm > 0.05
+        }' - || bad=1
+    return $bad
+}
 # every operation and variant against the CPU, at T up to 2048 and every head dimension
 step_ops() {
     local bad=0 threads=$((($(nproc) + 1) / 2))     # waiting threads hold a core
@@ -183,6 +208,13 @@ step_step() {
     for b in $BATCHES; do milliseconds_of -b $b || bad=1; done
     for rows in 8192 16384 32768; do milliseconds_of --lm-head-rows $rows || bad=1; done
     milliseconds_of --graph || bad=1
+    # without the file of timed products, where it cannot be written: the first that cuBLAS proposes
+    mkdir -p "$WORK/untimed" && : > "$WORK/untimed/data"
+    for timed in no yes no yes; do
+        echo "products timed here: $timed"
+        (CDPATH= cd "$([ $timed = yes ] && echo . || echo "$WORK/untimed")" && milliseconds_of) ||
+            bad=1
+    done
     return $bad
 }
 # models that are smaller than a GPU: a micro-batch that stays in the cache, runs beside each other
@@ -194,13 +226,13 @@ step_small() {
     done
     for runs in 1 2 4 8; do
         for ((i = 1; i <= runs; i++)); do
-            "$(program softmax)" bench $NANO --graph -n $NANO_STEPS > "$WORK/beside$i" 2>&1 &
+            "$(program softmax)" bench $NANO --graph -n $NANO_STEPS > "$WORK/together$i" 2>&1 &
         done
         wait
-        cat "$WORK"/beside* | sed -n 's/^{"attn".*"tokens_per_s":\([0-9]*\).*/\1/p' |
-            awk -v runs=$runs '{ all += $1 } END { print runs " runs: " all " tokens/s"; exit !all }' ||
+        cat "$WORK"/together* | sed -n 's/^{"attn".*"tokens_per_s":\([0-9]*\).*/\1/p' |
+            awk -v runs=$runs '{ all += $1 } END { print NR " runs: " all " tokens/s"; exit NR < runs }' ||
             bad=1
-        rm -f "$WORK"/beside*
+        rm -f "$WORK"/together*
     done
     return $bad
 }
@@ -210,16 +242,27 @@ step_ncu() {
     ncu --section SpeedOfLight --section WarpStateStats --section SchedulerStats \
         --section MemoryWorkloadAnalysis --section LaunchStats --section Occupancy \
         --metrics sm__cycles_active.avg,sm__cycles_active.max -k regex:wgmma -c 6 --launch-skip 3 \
-        "$(program softmax)" bench $MODEL $TWO -b $BATCH -n 1 2>&1 |
-        grep -v '^==PROF==' | tee "$OUT/ncu.txt" | tail -n 30
+        "$(program softmax)" bench $MODEL $TWO -b $BATCH -n 1 > "$OUT/ncu.txt" 2>&1
+    local status=$?                     # it may not count, say: ERR_NVGPUCTRPERM
+    grep -v '^==PROF==' "$OUT/ncu.txt" | tail -n 30
+    return $status
 }
+# races and accesses: Hopper's products alone, then attention
 step_sanitizer() {
     command -v compute-sanitizer > /dev/null || { echo "left out: no compute-sanitizer"; return 0; }
     local bad=0
-    for tool in memcheck racecheck synccheck; do
-        compute-sanitizer --error-exitcode 9 --tool $tool "$PREBUILT/selftest_wgmma" 2>&1 |
-            tail -n 3 || bad=1
-    done
+    while read -r tool tested; do
+        echo "$tool, $tested"
+        compute-sanitizer --error-exitcode 9 --tool $tool "$PREBUILT"/$tested \
+            > "$WORK/sanitized" 2>&1 || bad=1
+        tail -n 3 "$WORK/sanitized"
+    done <<TOOLS
+memcheck selftest_wgmma
+racecheck selftest_wgmma
+synccheck selftest_wgmma
+memcheck test_cuda-bf16 simple 1 260
+racecheck test_cuda-bf16 simple 1 260
+TOOLS
     return $bad
 }
 # tokens per second of the step that is predicted, TOKENS in as few batches as the memory allows:
@@ -246,7 +289,7 @@ step_peers() {
     python -c 'import torch' 2> /dev/null || { echo "left out: no PyTorch"; return 0; }
     for a in softmax sigmoid; do
         python dev/bench/bench_torch.py --attn $a --rounds 1 ${DRY:+--smoke} \
-            --paths $([ $a = softmax ] && echo cudnn,fa2,flex || echo flex) \
+            --paths $([ $a = softmax ] && echo cudnn,fa2,flex,flash || echo flex,flash) \
             --ours "$(program $a)" || bad=1
     done
     return $bad
@@ -355,16 +398,19 @@ end() {
     write_results
     rm -rf "$WORK"
 }
-# cuBLAS of the toolkit, or of PyTorch's wheels
+# cuBLAS of the toolkit, or of PyTorch's wheels, of the major version that the programs name
 find_cublas() {
-    local name=libcublasLt.so.13 paths=${LD_LIBRARY_PATH:-} d p
+    local name paths=${LD_LIBRARY_PATH:-} d p
+    name=$(ldd "$PREBUILT/train_sink-softmax" 2> /dev/null |
+        sed -n 's/^[[:space:]]*\(libcublasLt\.so\.[0-9]*\) .*/\1/p')
+    name=${name:-libcublasLt.so.13}
     for d in ${paths//:/ } "${CUDA:-/usr/local/cuda}/lib64" /usr/local/cuda*/lib64; do
         [ -e "$d/$name" ] && { echo "$d"; return 0; }
     done
     d=$(command -v "${PYTHON:-python3}")
     for p in "${d%/bin/*}" "${VIRTUAL_ENV:-}" "${CONDA_PREFIX:-}" "${HOME:-}/.local" /usr \
              /usr/local /opt/conda "${HOME:-}"/.pyenv/versions/*; do
-        for d in "$p"/lib/python3*/*-packages/nvidia/{cu13,cublas}/lib; do
+        for d in "$p"/lib/python3*/*-packages/nvidia/{cu[0-9]*,cublas}/lib; do
             [ "$p" ] && [ -e "$d/$name" ] && { echo "$d"; return 0; }
         done
     done
@@ -406,6 +452,8 @@ done <<'LIMITS'
 machine 10
 selftest 20
 hopper 40
+beside 40
+sanitizer 60
 bits 20
 attention 70
 ncu 60
@@ -418,6 +466,5 @@ compare 10
 real 60
 train 40
 ops 120
-sanitizer 60
 LIMITS
 echo "the file to send back: $OUT/results.json"

@@ -6,11 +6,13 @@ The model is ours of the default switches (RMSNorm, half-split RoPE, SwiGLU, unt
 no linear biases) with any --attn and --bias none, k, kv or v. The paths, each torch.compile'd,
 AdamW fused, clipping at 1.0:
 
-    cudnn   F.scaled_dot_product_attention, forced to cuDNN
-            (the fastest on Hopper; not PyTorch's default there)
+    cudnn   F.scaled_dot_product_attention, forced to cuDNN: on Hopper 1.7 to 2.3 times as fast as
+            fa2 (huggingface/transformers, pull request 48163), and not PyTorch's default
     fa2     the same, forced to FlashAttention 2
     flex    FlexAttention: score_mod = ln f(score) gives sum f v / sum f,
             and exp(lse) undoes the division where there is none
+    flash   the same with kernel_options BACKEND="FLASH" (FlashAttention's CuTe kernels), where
+            torch and the package flash_attn have it
     eager   all T x T scores, every --attn; by default also compiled (--paths eager);
             uncompiled it is the reference
 
@@ -22,7 +24,8 @@ autocast is what many do instead. Gradients of the bf16 path are bf16, ours are 
 
 Every path runs in a process of its own with the same weights; its first loss and gradient norm must
 equal those of the eager fp32 reference (bf16: 1% and 5%, fp32: 1e-4), or it is reported as wrong
-and not compared. Time is the median of --steps steps between CUDA events after --warmup steps.
+and not compared. Nor is it compared if PyTorch ran another attention kernel than the path asks for:
+one step more goes by the profiler, whose kernel names are printed ("kernels"). Time is the median of --steps steps between CUDA events after --warmup steps.
 Peak memory is torch.cuda.max_memory_allocated. A JSON line for each, then a table.
 
     python3 dev/bench/bench_torch.py                             60M, T 2048, B 16, softmax:
@@ -35,6 +38,7 @@ import argparse
 import json
 import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -49,6 +53,9 @@ SHAPE = ("width", "layers", "heads", "ffn_width", "vocab", "seq", "batch")
 ATTN = ("softmax sigmoid sigmoid_norm elu1 elu1_norm kernel_elu kernel_elu_norm identity "
         "identity_norm mlp mlp_norm "
         "softmax_p sigmoid_p").split()
+# what the profiler calls the forward kernel of each path
+KERNEL = {"cudnn": r"cudnn.*(sdpa|fmha|flash)", "fa2": r"^(?!.*cudnn).*flash_fwd",
+          "flex": r"triton.*flex_attention|triton_tem", "flash": r"FlashAttentionForward|flash_attn.*cute"}
 FLEX = "softmax sigmoid sigmoid_norm elu1 elu1_norm kernel_elu kernel_elu_norm".split()
 
 
@@ -62,7 +69,7 @@ def parse():
     p.add_argument("--bias", choices=["none", "k", "kv", "v"], default="none")
     p.add_argument("--attn-p", type=float, default=2.0, help="p of softmax_p and sigmoid_p")
     p.add_argument("--precision", choices=["bf16", "autocast", "fp32"], default="bf16")
-    p.add_argument("--paths", help="some of cudnn,fa2,sdpa,flex,eager (default: those that can)")
+    p.add_argument("--paths", help="some of cudnn,fa2,sdpa,flex,flash,eager (default: those that can)")
     p.add_argument("--steps", type=int, default=10)
     p.add_argument("--warmup", type=int, default=5)
     p.add_argument("--rounds", type=int, default=2,
@@ -89,12 +96,39 @@ def why_not(path, a):
     column = a.bias in ("k", "kv")
     if path in ("cudnn", "fa2", "sdpa") and (a.attn != "softmax" or column):
         return "SDPA knows softmax alone, without an extra key"
-    if path == "flex" and a.attn not in FLEX:
+    if path in ("flex", "flash") and a.attn not in FLEX:
         return ("score_mod needs a weight > 0, these scores have either sign"
                 if "identity" in a.attn or "mlp" in a.attn
                 else "it divides by the p-th root of another sum, which would be a second pass")
-    if path == "flex" and column and "kernel" in a.attn:
+    if path in ("flex", "flash") and column and "kernel" in a.attn:
         return "phi of k* is not defined"
+    return None
+
+
+def attention_kernels(names):
+    """those of a step's kernels that are attention, each once"""
+    known = "|".join(KERNEL.values()) + "|flash|fmha|sdpa|attention"
+    return sorted({name for name in names if re.search(known, name)})
+
+
+def other_kernel(path, names):
+    """None, or what ran in place of the kernel that a path asks for"""
+    if path not in KERNEL or any(re.search(KERNEL[path], name) for name in names):
+        return None
+    return "asked for %s, PyTorch ran %s" % (path, ", ".join(attention_kernels(names)) or
+                                             "no attention kernel of its own")
+
+
+def flash_lacks():
+    """None, or what is missing for BACKEND=FLASH"""
+    from torch.nn.attention import flex_attention
+    if "BACKEND" not in getattr(flex_attention, "FlexKernelOptions", dict).__dict__.get(
+            "__annotations__", {}):
+        return "this torch has no BACKEND in kernel_options"
+    try:
+        import flash_attn.cute  # noqa: F401
+    except ImportError as e:
+        return str(e)
     return None
 
 
@@ -110,15 +144,19 @@ def run_path(a):
     torch.manual_seed(0)
     cuda = torch.cuda.is_available() and not a.smoke
     device = "cuda" if cuda else "cpu"
+    if a.path == "flash" and cuda and flash_lacks():
+        print(json.dumps({"path": "flash", "error": "cannot: " + flash_lacks()}))
+        return
     HS, scale = a.width // a.heads, (a.width // a.heads) ** -0.5
     flex = None
-    if a.path == "flex":
+    if a.path in ("flex", "flash"):
         from torch.nn.attention.flex_attention import flex_attention, create_block_mask
         # FlexAttention has no backward on the CPU
-        def flex_dense(q, k, v, score_mod, block_mask, scale, return_lse):
+        def flex_dense(q, k, v, score_mod, block_mask, scale, return_lse, **options):
             s = score_mod((q @ k.transpose(2, 3)).float() * scale, None, None, None, None)
             s = s.masked_fill(~torch.ones(a.seq, a.seq, dtype=torch.bool).tril(), -math.inf)
             return s.softmax(-1) @ v, torch.logsumexp(s, -1)
+        options = dict(kernel_options={"BACKEND": "FLASH"}) if a.path == "flash" and cuda else {}
         if not cuda: flex = flex_dense
         elif a.no_compile: flex = flex_attention
         else: flex = torch.compile(flex_attention, dynamic=False)
@@ -136,7 +174,7 @@ def run_path(a):
 
     def flex_path(q, k, v, star_s, v_star):
         o, lse = flex(q, k, v, score_mod=lambda s, b, h, i, j: log_f(s), block_mask=causal,
-                      scale=scale, return_lse=True)
+                      scale=scale, return_lse=True, **options)
         lse = lse[..., None].float()
         if star_s is not None:                                          # another key joins the sum
             star = log_f(star_s)
@@ -173,7 +211,7 @@ def run_path(a):
     def sdpa_path(q, k, v, star_s, v_star):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
-    paths = {"flex": flex_path, "cudnn": sdpa_path, "fa2": sdpa_path, "sdpa": sdpa_path}
+    paths = {"flex": flex_path, "flash": flex_path, "cudnn": sdpa_path, "fa2": sdpa_path, "sdpa": sdpa_path}
     attention = paths.get(a.path, eager_path)
 
     def rope(x, cos, sin):  # x (B, NH, T, HS), cos and sin (T, HS/2)
@@ -311,6 +349,14 @@ def run_path(a):
             end.synchronize()
         if i >= a.warmup:
             times.append(start.elapsed_time(end) if cuda else (time.perf_counter() - begin) * 1e3)
+    kernels, error = None, {}
+    if cuda:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            forward_backward()
+            torch.cuda.synchronize()
+        names = [event.key for event in profile.key_averages()]
+        kernels, other = attention_kernels(names), other_kernel(a.path, names)
+        error = {"error": other} if other else {}
     ms = statistics.median(times)
     rate = a.batch * a.seq / ms * 1e3
     print(json.dumps({
@@ -318,7 +364,7 @@ def run_path(a):
         "compiled": not a.no_compile,
         "torch": torch.__version__, "device": torch.cuda.get_device_name() if cuda else "cpu",
         **{k: getattr(a, k) for k in SHAPE}, "params": sum(w.numel() for w in step_weights),
-        "loss": first,
+        "loss": first, "kernels": kernels, **error,
         "grad_norm": first_norm, "compile_s": round(compile_s, 1), "ms": round(ms, 3),
         "ms_best": round(min(times), 3),
         "ms_worst": round(max(times), 3), "tokens_per_s": round(rate),

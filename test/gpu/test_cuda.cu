@@ -590,6 +590,12 @@ static std::vector<AttnShape> simple_shapes([[maybe_unused]] bool chunks) {
     return list;
 }
 static bool simple_now; // test_variant compares with the simple kernels, and with nothing else
+static int simple_T;    // and then, unless 0, softmax alone, at this T
+static std::vector<AttnShape> plain_shapes(int T) {
+    std::vector<AttnShape> list;
+    for (int HS : mma_heads()) { list.push_back({ 1, T, 2, 1, HS, 0, 0, 0, HS, 2, 1 }); }
+    return list;
+}
 static std::vector<AttnShape> shapes(bool all) {
     //   B  T    NH KV HS  window prefix shared k_dims p     alpha
     [[maybe_unused]] const int two = SMALL ? 1 : 2;
@@ -637,7 +643,10 @@ template <class A, class Bi, class Pe> static void test_variant(const char* name
     if (simple_now) {
         typedef std::conditional_t<cancels, Pe_nope, Pe> Own;
         constexpr bool usual = std::is_same<A, Attn_softmax>::value && !Pe::score_bias;
-        for (AttnShape s : simple_shapes(usual)) { test_simple<A, Bi, Own>(name, whole<A>(s)); }
+        if (simple_T && !usual) { return; }
+        for (AttnShape s : simple_T ? plain_shapes(simple_T) : simple_shapes(usual)) {
+            test_simple<A, Bi, Own>(name, whole<A>(s));
+        }
         return;
     }
     for (AttnShape s : shapes(all)) {
@@ -964,7 +973,10 @@ int main(int argc, char** argv) {
 #endif
     puts(cuda::device_init().c_str());
     cuda::hopper_wanted = cuda::hopper_built && cuda::hopper_here;
-    if (argc == 3 && !strcmp(argv[1], "simple")) { return only_simple(atoi(argv[2])); }
+    if (argc > 2 && !strcmp(argv[1], "simple")) { // 0 or 1: by Hopper's kernels; then T, or nothing
+        if (argc > 3) { simple_T = atoi(argv[3]); }
+        return only_simple(atoi(argv[2]));
+    }
 #if defined(EMU) && !defined(PTX_RUN)
     rng = rng_stream(5, 0);
     test_gemm_choice();

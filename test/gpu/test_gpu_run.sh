@@ -52,6 +52,10 @@ cat > $dir/stub <<'STUB'
 name=${0##*/}; sleep "${NAP:-0}"
 case " $HANG " in *" $name "*) sleep 1000 ;; esac
 case " $BREAK " in *" $name "*) echo "error: GPU: misaligned address"; exit 1 ;; esac
+# of programs that run at once the second fails
+if [ "$BREAK_SECOND" ] && [ "$5" = 32 ]; then
+    mkdir "$BREAK_SECOND" 2> /dev/null || { mkdir "$BREAK_SECOND/2" 2> /dev/null && exit 1; }
+fi
 case $name in selftest|selftest_wgmma|test_cuda-*) echo "7 passed, 0 failed"; exit 0 ;; esac
 if [ "$1" = bench ]; then
     case "$*" in *"-b 1"*) echo "error: GPU memory: wanted 6.00 GiB more"; exit 1 ;; esac
@@ -83,7 +87,7 @@ valid $dir/no/results.json && [ "$(result $dir/no machine)" = FAILED ] &&
     grep -q '"said":"no GPU here' $dir/no/results.json
 ok $? "results.json without a GPU: $(cat $dir/no/results.json)"
 gpu_run $dir/all DRY=1 CARD="H100 SXM"; ok $? "all steps: $(tail -n 3 $dir/all.txt)"
-for step in machine selftest hopper bits attention ncu step profile small bench peers compare real train ops \
+for step in machine selftest hopper beside bits attention ncu step profile small bench peers compare real train ops \
             sanitizer; do
     [ "$(result $dir/all $step)" = ok ]; ok $? "$step: $(result $dir/all $step)"
 done
@@ -96,6 +100,24 @@ grep -q 'measured: 1.9 ms for a step of 768 tokens' $dir/all/results.json; ok $?
 grep -q '"attn":"k"' $dir/all/results.json; ok $? "a variant of bench is missing"
 [ "$(ls $dir/all | wc -l)" = 2 ]; ok $? "more files than results.json and log.txt: $(ls $dir/all)"
 [ "$(ls $dir/tmp | wc -l)" = 0 ]; ok $? "left behind: $(ls $dir/tmp)"
+# what the profiler and the sanitizer say is not lost in a pipe
+for tool in compute-sanitizer ncu; do
+    printf '#!/bin/sh\necho "========= ERROR SUMMARY: 3 errors"\nexit 9\n' > $dir/path/$tool
+    chmod +x $dir/path/$tool
+done
+gpu_run $dir/tools DRY=1 STEPS="sanitizer ncu"
+for step in sanitizer ncu; do
+    [ "$(result $dir/tools $step)" = FAILED ]; ok $? "a $step that fails: $(result $dir/tools $step)"
+done
+grep -q '"step":"sanitizer".*memcheck, selftest_wgmma.*racecheck, test_cuda-bf16 simple 1 260' $dir/tools/results.json
+ok $? "what the sanitizer was asked: $(cat $dir/tools/results.json)"
+printf '#!/bin/sh\necho "========= ERROR SUMMARY: 0 errors"\n' > $dir/path/compute-sanitizer
+gpu_run $dir/tools DRY=1 STEPS=sanitizer
+[ "$(result $dir/tools sanitizer)" = ok ]; ok $? "a sanitizer that finds nothing: $(cat $dir/tools/results.json)"
+rm $dir/path/compute-sanitizer $dir/path/ncu
+# of several runs at once, one that fails is missed
+gpu_run $dir/small DRY=1 STEPS=small BREAK_SECOND=$dir/second
+[ "$(result $dir/small small)" = FAILED ]; ok $? "one of several runs fails: $(result $dir/small small)"
 # no step's failure takes another with it
 gpu_run $dir/broken DRY=1 BREAK="selftest test_cuda-bf16 train_sink-sigmoid"
 for step in selftest hopper ops bench; do
@@ -137,6 +159,11 @@ touch $dir/toolkit/lib64/libcublasLt.so.13
 found=$(env -i HOME=$dir/home CUDA=$dir/toolkit PATH=$PATH bash $dir/find.sh)
 [ "$found" = $dir/toolkit/lib64 ]; ok $? "cuBLAS of the toolkit: found '$found'"
 
+printf '#!/bin/sh\necho "\tlibcublasLt.so.12 => not found"\n' > $dir/toolkit/ldd; chmod +x $dir/toolkit/ldd
+old=$dir/home/.local/lib/python3.12/site-packages/nvidia/cublas/lib; mkdir -p $old; touch $old/libcublasLt.so.12
+found=$(env -i HOME=$dir/home CUDA=$dir/toolkit PATH=$dir/toolkit:$PATH PREBUILT=$dir/bin bash $dir/find.sh)
+[ "$found" = $old ]; ok $? "cuBLAS 12 of a wheel for a program of toolkit 12: found '$found'"
+
 # ---- and once for good, by the programs built for the emulator
 if [ -f "$CUDA/include/cublasLt.h" ]; then
     once=$(make -s once BACKEND=cpu CXX="$CXX")
@@ -157,9 +184,9 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
     # of the script, not of the programs, which test_cuda_train compares
     for p in fp32 sigmoid; do cp $dir/bin/train_sink-softmax $dir/bin/train_sink-$p; done
     # bench, which repeats everything, would take a minute
-    gpu_run $dir/emulated DRY=1 CLOCK=20 STEPS="machine selftest real bits train profile"
+    gpu_run $dir/emulated DRY=1 CLOCK=20 STEPS="machine selftest beside real bits train profile"
     ok $? "with the emulator: $(tail -n 3 $dir/emulated.txt)"
-    for step in machine selftest real bits train profile; do
+    for step in machine selftest beside real bits train profile; do
         [ "$(result $dir/emulated $step)" = ok ]
         ok $? "$step in the emulator: $(grep "\"$step\"" $dir/emulated/results.json | cut -c 1-400)"
     done
@@ -182,6 +209,21 @@ else echo "skipped: 14 checks of dev/gpu_run.sh, no CUDA headers in $CUDA/includ
 if command -v python3 > /dev/null; then
     sed -n '/^<!-- dev\/gpu\/predict.py writes/,/^<!-- to here/p' docs/gpu.md | grep -v '^<!' > $dir/written
     python3 dev/gpu/predict.py > $dir/printed; ok $? "dev/gpu/predict.py"
+    # which kernel PyTorch ran, by the names that the profiler has
+    (cd dev/bench && python3 - <<'NAMES'
+from bench_torch import attention_kernels, other_kernel
+cudnn = "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1_kernel0_0"
+fa2 = "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<96, 128, 64>>"
+flex = "triton_tem_fused_flex_attention_0"
+gemm = "nvjet_sm90_tst_128x256_64x4_1x2_h_bz_coopA_TNT"
+wanted = {"cudnn": cudnn, "fa2": fa2, "flex": flex}
+for path, own in wanted.items():
+    for name in wanted.values():
+        assert (other_kernel(path, [gemm, name]) is None) == (name == own), (path, name)
+assert "ran " + fa2 in other_kernel("cudnn", [gemm, fa2]) and "no attention" in other_kernel("fa2", [gemm])
+assert attention_kernels([gemm, fa2, fa2, cudnn]) == [cudnn, fa2] and other_kernel("eager", [gemm]) is None
+NAMES
+    ); ok $? "bench_torch.py takes one attention kernel for another"
     cmp -s $dir/written $dir/printed; ok $? "docs/gpu.md is behind: python3 dev/gpu/predict.py --write"
 fi
 rm -rf $dir
