@@ -53,12 +53,17 @@ DS_AGAIN = 0.74              # of ds, what the second of dq and dk has to read f
 HEAD_ROWS = 8192             # rows whose logits exist at once
 MEASURED = {"H100 SXM": 206}   # milliseconds of this step, where a GPU has run it: dev/log/gpu.md
 # Kernels for Hopper (wgmma), which no GPU has run. A tile of 64 x 64 scores takes the clocks of its
-# products and a share of the rest, which is the tighter of issue and special functions. 0.9 is what
+# products or those of shared memory (128 bytes a clock: a 64 x 64 x 16 product with both sides there
+# reads 4 KB in 32 clocks), whichever are more, at best nothing of the fewer, at worst NOT_HIDDEN; and a
+# share of the rest, which is the tighter of issue and special functions. 0.9 is what
 # FlashAttention-3's published forward rates come to, with warps of two roles; 1.3 is without
 NOT_OVERLAPPED = (0.9, 1.3)
 BLOCKS_BUSY = 0.86           # of the time: two blocks an SM hide each other's ends (0.82 to 0.90)
 DQ_TBS = (2.85, 2.4)         # that dq reads ds at: the first is what our streaming kernels reached
 PARTS = {"forward": 13.8, "dv": 26.1, "dq, dk": 22.1, "rows": 2.9, "rope": 2.9}  # of MEASURED
+# TFLOP/s of others on an H100 SXM at HS 128, T 2048, causal: forward, backward (tritonbench, pull
+# request 1267)
+PUBLISHED = {"FlashAttention-3": (560, 316), "TLX": (567, 346)}
 ROWS_MS, ROPE_MS = 1.4, 1.5  # 16 bytes a lane; k alone: q is turned in the forward kernel
 # --------------------------------------------------------------------------------------------------
 
@@ -216,7 +221,17 @@ def write_page(page, script, lines):
     open(path, "w").write(head + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1])
 
 
-def hopper_kernel(attn, kernel, products, budgets):
+def hopper_shared(HS, products, side, groups):
+    """clocks of shared memory for 64 x 64 scores: of half of the products both sides are read, of the
+    others one; and what arrives is written, for all warpgroups of a block once"""
+    half = products // 2
+    both = half * HS // 16 * 64 * 16 * 2 * (64 / side + 1)
+    one = half * 64 * HS * 2
+    arrives = 2 * 64 * HS * 2 / groups
+    return (both + one + arrives) / 128
+
+
+def hopper_kernel(attn, kernel, HS, products, budgets):
     """(least, most) milliseconds of forward or of dk and dv, all layers"""
     card = CARDS["H100 SXM"]
     b = next(r for r in budgets if (r["attn"], r["kernel"], r["HS"]) == (attn, kernel, str(HS)))
@@ -225,16 +240,18 @@ def hopper_kernel(attn, kernel, products, budgets):
     side = 16 * (int(b["hmma"]) - columns * HS // 16) // columns
     rest = max(int(b["instructions"]), 8 * int(b["mufu"])) * 64 / side
     tensor = products * 4096 * HS / 2048
-    tiles = T * (T + 128) / 2 * (TOKENS / T) * NH * L / 4096 / card["sms"]
-    return [tiles * (tensor + share * rest) / (card["ghz"] * 1e6) / BLOCKS_BUSY
-            for share in NOT_OVERLAPPED]
+    shared = hopper_shared(HS, products, side, 3 if kernel == "hopper_forward" and HS > 96 else 2)
+    tiles = T * (T + 128) / 2 * (TOKENS / T) * (C // HS) * L / 4096 / card["sms"]
+    return [tiles * (max(tensor, shared) + hidden * min(tensor, shared) + share * rest)
+            / (card["ghz"] * 1e6) / BLOCKS_BUSY
+            for share, hidden in zip(NOT_OVERLAPPED, (0, NOT_HIDDEN))]
 
 
-def hopper_step(attn, budgets):
+def hopper_step(attn, HS, budgets):
     """[(part, least, most)], the step last"""
-    ds = T * (T + 128) / 2 * 2 * NH * (TOKENS / T) * L / 1e9
-    parts = [("forward", *hopper_kernel(attn, "hopper_forward", 2, budgets)),
-             ("dk, dv", *hopper_kernel(attn, "hopper_dkv", 4, budgets)),
+    ds = T * (T + 128) / 2 * 2 * (C // HS) * (TOKENS / T) * L / 1e9
+    parts = [("forward", *hopper_kernel(attn, "hopper_forward", HS, 2, budgets)),
+             ("dk, dv", *hopper_kernel(attn, "hopper_dkv", HS, 4, budgets)),
              ("dq", *(ds / rate for rate in DQ_TBS)),
              ("rows", ROWS_MS, ROWS_MS), ("rope", ROPE_MS, ROPE_MS)]
     rest = MEASURED["H100 SXM"] - sum(PARTS.values())
@@ -243,12 +260,21 @@ def hopper_step(attn, budgets):
 
 def hopper(budgets):
     attns = sorted({r["attn"] for r in budgets if r["kernel"] == "hopper_forward"})
-    found = {attn: hopper_step(attn, budgets) for attn in attns}
+    found = {attn: hopper_step(attn, HS, budgets) for attn in attns}
     print("| ms, an H100 | " + " | ".join(part for part, _, _ in found[attns[0]]) + " |")
     print("|---" * (1 + len(found[attns[0]])) + "|")
     for attn in attns:
         print("| %s | " % attn + " | ".join("%.1f to %.1f" % (low, high) if low < high else
                                             "%.1f" % low for _, low, high in found[attn]) + " |")
+    # softmax where others have been measured, at HS 128: as they count, half of T x T, backward 2.5 times
+    flops = 4 * T * T / 2 * C * (TOKENS / T) * L / 1e9
+    forward, dkv, dq, rows = hopper_step("softmax", 128, budgets)[:4]
+    back = [dkv[i] + dq[i] + rows[i] for i in (2, 1)]
+    print("\n| TFLOP/s, HS 128, T 2048, causal | forward | backward |\n|---|---|---|")
+    print("| predicted | %.0f to %.0f | %.0f to %.0f |"
+          % (flops / forward[2], flops / forward[1], *(2.5 * flops / ms for ms in back)))
+    for name, rates in PUBLISHED.items():
+        print("| %s, published | %d | %d |" % (name, *rates))
 
 
 def main():
