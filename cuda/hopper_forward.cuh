@@ -111,8 +111,8 @@ template <class A, class Bi, class Pe, int HS> struct HopperForward {
         } else {
             scores_ahead<false, A, Pe, HS, BK>(x, shrink, w, score, lane_row, first_key, s);
         }
-        // Always so, but ptxas does not know it. Out of a branch it moves nothing: else it would put
-        // the exponentials behind the wait for values, where no tensor core works beside them.
+        // Always true, but ptxas does not know it. It moves nothing out of a branch; without one it
+        // puts the exponentials behind the wait for values, where tensor cores have nothing to do.
         if (s.T > 0) {
             UNROLL(i, BK / 16) { online_weights<A, Pe, HS, 1, BK>(x, w, i, score, s); }
         }
