@@ -381,9 +381,11 @@ class Run:
         print(f"{self.dir} {why}: now {aside}")
 
     def begun(self):
-        """Is there a log or a checkpoint to go on with?"""
-        files = [glob.escape(self.dir) + f for f in ("/log.jsonl", "/step_*/state.json")]
-        return any(map(glob.glob, files))
+        """Is there a checkpoint, or a log with a line, to go on with?"""
+        path = os.path.join(self.dir, "log.jsonl")
+        if glob.glob(glob.escape(self.dir) + "/step_*/state.json"):
+            return True
+        return os.path.exists(path) and "\n" in runlog.read_text(path, "ls -l " + path)
 
     def all_words(self, resume=True):
         return (self.words + ["--seed", str(self.seed)] + ["--resume"] * (resume and self.begun())
