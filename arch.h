@@ -189,9 +189,10 @@ inline int slope_heads(const Arch& arch) {
     return n;
 }
 
-// Names what replaces attention in some layers, such as "Mamba"; NULL if all have attention.
+// Names what layers without attention have in its place, such as "Mamba".
 inline const char* mixer_of(const Arch& arch) {
-    return open_files ? open_files->mixer(arch) : NULL;
+    const char* mixer = open_files ? open_files->mixer(arch) : NULL;
+    return mixer ? mixer : "nothing";
 }
 
 // Names what a model has that only runs forward, such as "Mamba layers"; "" if the whole model can

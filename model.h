@@ -54,6 +54,7 @@ struct Sizes {
 
     bool attends(long l) const { return layers[l].attends; }
     bool has_ffn(long l) const { return layers[l].ffn; }
+    bool all_attend() const { return attending(L) == L; }
 
     // Counts the layers before l that have attention.
     long attending(long l) const {

@@ -90,7 +90,7 @@ struct OpenFiles {
 
     // Checks the rows of OPEN_ARCH.
     void (*settle)(ArchCheck* check);
-    // Names what replaces attention in some layers, "Mamba"; NULL if all have attention.
+    // Names what replaces attention in some layers, "Mamba"; NULL: nothing does.
     const char* (*mixer)(const Arch& arch);
     // Names what a model has that only runs forward, "Mamba layers"; "" if all can be trained.
     std::string (*forward_only)(const Arch& arch);

@@ -310,27 +310,27 @@ static void qk_norm_backward(Model* m, int l) {
 // -- rotary: q and k are rotated by their position. If no stage lies between, attention does it in
 // training, and its backward rotates them back
 
-static bool rotates_in_attention(const Model* m);
+static bool rotates_in_attention(const Model* m, int l);
 
 // Tells whether attention's forward pass rotates: if nobody looks at q and k before.
-static bool rotates_late(const Model* m) {
-    return m->train && !m->stage_hook && !m->cache && rotates_in_attention(m);
+static bool rotates_late(const Model* m, int l) {
+    return m->train && !m->stage_hook && !m->cache && rotates_in_attention(m, l);
 }
 
 static void rotary_forward(Model* m, int l) {
     const acc* table = layer_rope(m, l);
-    if (!table || rotates_late(m)) { return; }
+    if (!table || rotates_late(m, l)) { return; }
     for (const Span& span : m->spans) {
         const acc* from = row_of(table, span.position, rotated(m->arch));
         ops::rope(act_qkv(m, l, span.row), from, +1, attn_shape_span(m, l, span));
     }
 }
 
-// Tells whether rotary is the last stage before attention, and rotates whole heads.
-static bool rotates_in_attention(const Model* m) {
+// Tells whether rotary is the last stage of layer l before attention, and rotates whole heads.
+static bool rotates_in_attention(const Model* m, int l) {
     const Stage* previous = NULL;
     for (auto& stage : LAYER_STAGES) {
-        if (!stage.when(m, 0)) { continue; }
+        if (!stage.when(m, l)) { continue; }
         if (stage.role == ROLE_ATTENTION) { break; }
         previous = &stage;
     }
@@ -341,7 +341,7 @@ static bool rotates_in_attention(const Model* m) {
 // Rotates acts.dqkv back. In the forward pass this was:  q, k = R_t q, R_t k, with R_t^-1 = R_-t
 static void rotary_backward(Model* m, int l) {
     const acc* table = layer_rope(m, l);
-    if (!table || rotates_in_attention(m)) { return; }
+    if (!table || rotates_in_attention(m, l)) { return; }
     ops::rope(m->acts.dqkv, table, -1, attn_shape(m, l));
 }
 
@@ -417,7 +417,7 @@ static void attend_forward(Model* m, int l) {
     for (const Span& span : m->spans) {
         if (span.position > 0) { continue; }
         const AttnShape s = attn_shape_span(m, l, span);
-        const acc* rope_table = rotates_late(m) ? layer_rope(m, l) : NULL;
+        const acc* rope_table = rotates_late(m, l) ? layer_rope(m, l) : NULL;
         variant::attend[s.plain](act_att(m, l, span.row), act_stat(m, l, span.row),
                                  act_qkv(m, l, span.row), extra_key(m, l), rope_table, s);
     }
@@ -431,7 +431,7 @@ static void attend_backward(Model* m, int l) {
     const auto& g = layer_grads(m, l);
     const ExtraKey<acc> dextra = { bias.column == LOGIT_COLUMN ? g.logit : g.kstar,
                                   bias.learn_v ? g.vstar : NULL };
-    const acc* rope = rotates_in_attention(m) ? layer_rope(m, l) : NULL;
+    const acc* rope = rotates_in_attention(m, l) ? layer_rope(m, l) : NULL;
     const AttnResult<real, acc> result = { act_att(m, l), act_stat(m, l) };
     const AttnShape s = attn_shape(m, l);
     variant::attend_backward[s.plain](m->acts.dqkv, dextra, m->acts.datt, result, act_qkv(m, l),

@@ -30,9 +30,8 @@ inline void model_load_next(Model* m, int token, int past) {
 // Tells whether sequences can share a beginning: attention must run on the host, all layers must
 // have it, and there must be neither a sink token nor a prefix (whose rows see what comes later).
 inline bool forest_fits(const Model* m) {
-    const bool all_attend = mixer_of(m->arch) == NULL;
     const bool sees_later = m->arch.prefix > 0;
-    return ops::on_host && all_attend && !sink_rows(m) && !sees_later;
+    return ops::on_host && m->sizes.all_attend() && !sink_rows(m) && !sees_later;
 }
 
 // Loads the tokens of a forest, for a forward pass alone.
@@ -61,7 +60,7 @@ inline void model_cache(Model* m, int T) {
     if (!T || !ops::on_host) { return; }
     const size_t cache_rows = sizes.L * m->cache_room;
     m->cache = device_array<real>(cache_rows * cached_width(m));
-    if (!mixer_of(m->arch)) { return; }
+    if (sizes.all_attend() || !open_model) { return; }
     m->mixer_state = device_array<acc>(sizes.L * open_model->remembered(m));
 }
 

@@ -3,7 +3,8 @@ test_stages.cpp -- every stage of a layer computes the same for rows that are lo
 rows that come one at a time after a cache, and for rows of a forest, which share a beginning. A
 stage that does not ask where its rows stand (m->spans) fails here, by name. The models are those
 that one row of ARCH makes out of a small one: a new row, and the stage that it turns on, are among
-them without being named. In double, to 1e-12.
+them without being named. Each also computes the same while it is trained, where no stage may rotate
+but attention; once more with a stage before attention that layer 0 lacks. In double, to 1e-12.
 */
 #define ATTN mlp // its kernel is a stage too
 #include "../defaults.h"
@@ -141,6 +142,23 @@ static void forest_check(Model* m, const std::string& model) {
     compare(m, second, whole(m, two), model + ", the second of a forest");
 }
 
+// lm_head's input of a model as it is trained and as it is probed
+static void trained_check(Model* m, const std::vector<acc>& weights, const std::string& model) {
+    Model trained = model_new(m->arch, T, true);
+    model_set_weights(&trained, weights.data());
+    std::vector<int> tokens = some_tokens(T + 1, 1);
+    double apart = 0;
+    for (Model* one : { m, &trained }) {
+        model_load(one, tokens.data(), 1, T);
+        model_layers(one);
+    }
+    for (long i = 0; i < rows(m) * m->sizes.C; i++) {
+        apart = std::max(apart, fabs(lm_head_input(m)[i] - lm_head_input(&trained)[i]));
+    }
+    CHECK(apart < 1e-12, "%s, trained: lm_head's input is %.2g away", model.c_str(), apart);
+    model_free(&trained);
+}
+
 static void model_check(Arch c, const std::string& model) {
     if (!check_case(model)) { return; }
     arch_settle(&c, "");
@@ -155,6 +173,7 @@ static void model_check(Arch c, const std::string& model) {
     const std::vector<int> tokens = some_tokens(T, 1);
     compare(&m, cached(&m, tokens), whole(&m, tokens), model + ", cached");
     if (forest_fits(&m)) { forest_check(&m, model); }
+    if (forward_only_part(c).empty()) { trained_check(&m, weights, model); }
     model_free(&m);
 }
 
@@ -209,6 +228,14 @@ int main() {
     numbers[6].delta_conv = 4;
 #endif
     for (size_t i = 0; i < numbers.size(); i++) { model_check(numbers[i], strf("numbers %zu", i)); }
+
+    // the kernel stands between rotary and attention: now layer 0 alone rotates in attention
+    for (auto& stage : LAYER_STAGES) {
+        if (!strcmp(stage.name, "phi")) {
+            const_cast<Stage&>(stage).when = [](const Model*, int l) { return l > 0; };
+        }
+    }
+    model_check(small_arch(), "a stage that layer 0 lacks");
     for (auto& stage : LAYER_STAGES) {
         CHECK(!check_asked().empty() || stages_run.count(stage.name), "no model here has the stage %s", stage.name);
     }

@@ -109,7 +109,7 @@ static void delta_check() {
           r.code, r.out.c_str(), r.err.c_str());
     r = check_run(command + " eval " + model +
                   " --probe-input random --probe-len 8 --probe-seqs 2 --edit h:0:1=0");
-    CHECK(r.code == EXIT_USER && r.says("eval of a model with delta rule layers"),
+    CHECK(r.code == EXIT_USER && r.says("eval of a model with delta rule in place of attention"),
           "qwen3_next: eval: %s", r.err.c_str());
     r = check_run(command + " export " + model + " --out " + SCRATCH + "no-export");
     CHECK(r.code == EXIT_USER && r.says("with delta rule layers"), "qwen3_next: export: %s",
