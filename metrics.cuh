@@ -35,19 +35,20 @@ enum { METRIC_K = 10 }; // alpha_k is kept for k = 1..10
 // scripts/lib/runlog.py reads the rows. A query is added to the sums by HeadSums below, which the
 // CPU backend calls as well, and in attention_metrics_kernel (cuda/metrics.cuh).
 //
-//   over     QUERY_MEAN: over the queries; QUERY_SUM: the sum, where only one query adds
+//   over     QUERY_MEAN: over the queries; SEEN_MEAN: over those that see token 1, for what is of
+//            the attention to it; QUERY_SUM: the sum, where only one query adds
 //   heads    EVERY_HEAD, or GATED: 0 without a gate, and then not in the log
 //
 //    field       over        key in the log   heads       what it is
 #define HEAD_METRICS(X) \
     X(mass,       QUERY_MEAN, "mass",          EVERY_HEAD, "the sum of a row over the text's own tokens") \
     X(entropy,    QUERY_MEAN, "entropy",       EVERY_HEAD, "how spread out a row is") \
-    X(effective,  QUERY_MEAN, "alpha1_gated",  GATED,      "alpha_1 of the gate times A") \
+    X(effective,  SEEN_MEAN,  "alpha1_gated",  GATED,      "alpha_1 of the gate times A") \
     X(gate,       QUERY_MEAN, "gate_mean",     GATED,      "the gate, its mean") \
     X(gate_low,   QUERY_MEAN, "gate_low",      GATED,      "the share of it below 0.1") \
     X(gate_first, QUERY_SUM,  "gate_first",    GATED,      "the gate at the first token")
 
-enum MetricOver { QUERY_MEAN, QUERY_SUM };
+enum MetricOver { QUERY_MEAN, SEEN_MEAN, QUERY_SUM };
 enum MetricHeads { EVERY_HEAD, GATED };
 enum HeadMetric {
     #define X(field, ...) METRIC_##field,
@@ -64,9 +65,9 @@ struct HeadMetrics {
     #undef X
 };
 
-// Tells whether a metric is a mean over the queries.
+// Tells whether a metric is a mean over queries.
 HD bool metric_is_mean(int metric) {
-    #define X(field, over, ...) if (metric == METRIC_##field) { return over == QUERY_MEAN; }
+    #define X(field, over, ...) if (metric == METRIC_##field) { return over != QUERY_SUM; }
     HEAD_METRICS(X)
     #undef X
     return false;
@@ -156,7 +157,7 @@ struct HeadSums {
             o.alpha[k] = alpha[k] / queries;
             o.proxy[k] = proxy[k] / queries;
         }
-        #define X(field, over, ...) o.field = over == QUERY_MEAN ? field / tokens : field;
+        #define X(field, over, ...) o.field = over == QUERY_SUM ? field : field / tokens;
         HEAD_METRICS(X)
         #undef X
         return o;

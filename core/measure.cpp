@@ -81,11 +81,11 @@ static int text_rows(const Model* m) { return m->T - sink_rows(m); }
 
 // Returns the factor of alpha_k in layer l. In a model that mixes local and global layers, alpha_k
 // of a local layer counts only the queries that still see token k; the others added zeros to the
-// mean over i >= k.
+// mean over i >= k. So does a SEEN_MEAN, k = 1.
 static float seen_factor(const Model* m, int l, int k) {
     const Arch& arch = m->arch;
     bool mixed = false;
-    for (int i = 0; i < arch.L; i++) { mixed |= !is_local(arch, i); }
+    for (int i = 0; i < arch.L; i++) { mixed |= m->sizes.attends(i) && !is_local(arch, i); }
     if (!is_local(arch, l) || !mixed || arch.prefix) { return 1; }
     const int all = text_rows(m) - k + 1;
     return (float)all / std::min(all, arch.window);
@@ -93,13 +93,16 @@ static float seen_factor(const Model* m, int l, int k) {
 
 void scale_to_seen(const Model* m, int l, HeadMetrics* heads) {
     const int most = std::min<int>(METRIC_K, text_rows(m));
-    for (int k = 1; k <= most; k++) {
-        const float factor = seen_factor(m, l, k);
-        for (int h = 0; h < m->sizes.NH; h++) {
+    for (int h = 0; h < m->sizes.NH; h++) {
+        for (int k = 1; k <= most; k++) {
+            const float factor = seen_factor(m, l, k);
             heads[h].alpha[k] *= factor;
             heads[h].proxy[k] *= factor;
-            if (k == 1) { heads[h].effective *= factor; }
         }
+        #define X(field, over, ...) \
+            if (over == SEEN_MEAN) { heads[h].field *= seen_factor(m, l, 1); }
+        HEAD_METRICS(X)
+        #undef X
     }
 }
 

@@ -191,7 +191,7 @@ def check_tables():
     if not os.path.exists("metrics.cuh"): return
     with open("docs/json.md", encoding="utf-8") as f: page = f.read()
     with open("metrics.cuh", encoding="utf-8") as f:
-        for key in re.findall(r'^ *X\(\w+, *QUERY_\w+, *"(\w+)"', f.read(), re.M):
+        for key in re.findall(r'^ *X\(\w+, *\w+_(?:MEAN|SUM), *"(\w+)"', f.read(), re.M):
             expect(f"`{key}`" in page, f"docs/json.md: lacks {key} of HEAD_METRICS")
 
 
