@@ -89,19 +89,32 @@ static void print_channels(const std::vector<std::string> (&channels)[2]) {
     }
 }
 
-// Says what the paper proves of one token repeated, and how near the model comes.
-static void print_proposition(const Model* m, const FieldRow& xi, const FieldRow& row) {
-    const double found = summary_of(row, 0, row.heads.size());
-    const char* name = pe_of(m->arch).name;
-    if (std::isnan(found)) {
-        printf("Propositions 1 to 4 are of softmax over tokens whose places are not in h\n");
-    } else if (m->sizes.pe.rotary) {
-        printf("Proposition 4 (%s): no weight is above e^2xi / (e^2xi + t - 1). Measured: xi is "
-               "%.4g or less,\nand the largest weight %.4g of its bound\n", name,
-               summary_of(xi, 0, xi.heads.size()), found);
-    } else {
+// Says what the paper proves of one token repeated, and how near the model comes: 4 of the layers
+// that rotate, 1 to 3 of the others.
+static void print_propositions(const Model* m, const Anywhere& a) {
+    Tally xi, of_bound, off;
+    int below = 0;
+    for (auto& layer : a.layers) {
+        for (auto& head : layer) {
+            xi.add(head.xi.as(LARGEST));
+            (head.xi.n ? of_bound : off).add(head.proposition.as(LARGEST));
+            below += head.bound.as(LARGEST) < a.eps;
+        }
+    }
+    if (!of_bound.n && !off.n) {
+        printf("Propositions 1 to 4 are of softmax over tokens whose places are not in h, two or "
+               "more\n");
+    }
+    if (of_bound.n) {
+        printf("Proposition 4 (rotary): no weight is above e^2xi / (e^2xi + t - 1). Measured: xi "
+               "is %.4g or less,\nthe largest weight at t = %d %.4g of its bound. The bound is "
+               "below %g at t = %d in %d of %g heads\n",
+               xi.most, a.text.T, of_bound.most, a.eps, a.text.T, below, of_bound.n);
+    }
+    if (off.n) {
+        const char* name = m->sizes.pe.rotary ? "nope" : pe_of(m->arch).name;
         printf("Propositions 1 to 3 (%s): a weight is e^g(t-i) / sum e^g(t-j), g what a score gets."
-               "\nMeasured: no weight is off by more than %.2g\n", name, found);
+               "\nMeasured: no weight is off by more than %.2g\n", name, off.most);
     }
 }
 
@@ -131,7 +144,7 @@ static void probe_anywhere(Model* m, const Flags& f, const ProbeInput& in, int T
         }
         print_channels(channels);
     }
-    if (repeated) { print_proposition(m, rows[rows.size() - 2], rows.back()); }
+    if (repeated) { print_propositions(m, a); }
     JsonObject found;
     for (auto& row : rows) { found.json(row.key, json_matrix(row.heads, m->sizes.NH)); }
     found.array("kinds", kinds);

@@ -33,7 +33,7 @@ struct Tally {
 // The row of query t: the share of every token, then of the extra key.
 struct RowShares {
     const AnyHead& head;
-    bool rotary;
+    bool rotary;                                 // its layer turns q and k
     int t, first;                                // first: the place of token 1
     Vector shares;
 
@@ -61,16 +61,24 @@ struct RowShares {
     }
     double lse() const { return score() + head.stat[2 * t + 1] + log(head.s.alpha); }
 
-    // Returns xi of the paper's Proposition 4: |q| |k| as scores are scaled. NaN without rotary PE.
+    // Returns xi of the paper's Proposition 4: |q| |k| as scores are scaled. NaN if not rotary.
     double xi() const {
         const QueryKey own = head.query_key(t, t);
         return rotary ? sqrt(own.qq * own.kk) * head.s.scale : NAN;
     }
 
+    // Returns what Proposition 4 proves of equal tokens: no weight is above e^2xi / (e^2xi + other
+    // keys). Of the last query; NaN if it sees one key, whose weight is 1 whatever xi.
+    double bound() const {
+        int others = -1;
+        for (int j = 0; j <= t; j++) { others += attn_sees(head.s, t, j); }
+        return t == head.s.T - 1 && others > 0 ? 1 / (1 + others * exp(-2 * xi())) : NAN;
+    }
+
     // Compares the row with what is proved of equal tokens. A weight is e^g / sum e^g, g what PE
-    // adds: returns how far one is off. With rotary PE none is above e^2xi / (e^2xi + other keys):
-    // returns the largest over that.
+    // adds: returns how far one is off. If rotary, returns the largest over its bound.
     double proposition() const {
+        if (rotary) { return *std::max_element(shares.begin(), shares.end()) / bound(); }
         Vector terms;
         Tally all;
         for (int j = 0; j <= t; j++) {
@@ -78,13 +86,9 @@ struct RowShares {
             terms.push_back(attn_sees(head.s, t, j) ? exp(g) : 0);
             all.add(terms[j]);
         }
-        const double bound = 1 / (1 + (all.sum - 1) * exp(-2 * xi()));
-        Tally found;
-        for (int j = 0; j <= t; j++) {
-            const double off = fabs(shares[j] - terms[j] / all.sum);
-            found.add(rotary ? shares[j] / bound : off);
-        }
-        return found.most;
+        Tally off;
+        for (int j = 0; j <= t; j++) { off.add(fabs(shares[j] - terms[j] / all.sum)); }
+        return off.most;
     }
 };
 
@@ -104,7 +108,8 @@ struct RowShares {
     X(value,        MEAN,     "length of v of the sink over the mean of the others") \
     X(rank,         MEAN,     "how many directions share the values of its sinks, over all sequences") \
     X(xi,           LARGEST,  "one token repeated: xi of Proposition 4,") \
-    X(proposition,  LARGEST,  "and a row against Propositions 1 to 4")
+    X(bound,        LARGEST,  "its bound at the last query,") \
+    X(proposition,  LARGEST,  "and a row against Propositions 1 to 3, or that query against 4")
 
 struct AnyTally {
     #define X(field, ...) Tally field;
@@ -127,7 +132,6 @@ struct IdSums { double count = 0, given = 0, queries = 0; };
 struct Anywhere {
     Sequences text;
     double eps;                                  // of a sink
-    bool rotary;
     bool equal;                                  // the propositions speak of these rows
     std::vector<std::vector<AnyTally>> layers;   // with attention, (L, NH)
     std::vector<Vector> large[2];                // (L, C): in what part of all tokens, and of the
@@ -138,11 +142,12 @@ struct Anywhere {
 static const double STANDS_OUT = 6;              // an entry of h over the median of its row
 
 // Adds the queries of a head on one sequence, and its sink. Returns what each token got.
-inline Vector add_head(const Anywhere& a, const AnyHead& head, int first, AnyTally* tally) {
+inline Vector add_head(const Anywhere& a, const AnyHead& head, bool rotary, int first,
+                       AnyTally* tally) {
     const int T = head.s.T;
     Vector given(T);
     for (int t = first; t < T; t++) {
-        RowShares r = { head, a.rotary, t, first, Vector(T + 1) };
+        RowShares r = { head, rotary, t, first, Vector(T + 1) };
         double all = FLT_MIN;
         for (int j = 0; j <= T; j++) {
             if (j < T && !attn_sees(head.s, t, j)) { continue; }
@@ -155,8 +160,11 @@ inline Vector add_head(const Anywhere& a, const AnyHead& head, int first, AnyTal
         ANYWHERE(X, QUERY)
         #undef X
         #undef QUERY
-        tally->xi.add(a.equal ? r.xi() : NAN);
-        tally->proposition.add(a.equal ? r.proposition() : NAN);
+        if (a.equal) {
+            tally->xi.add(r.xi());
+            tally->bound.add(r.bound());
+            tally->proposition.add(r.proposition());
+        }
         for (int j = first; j <= t; j++) { given[j] += r.shares[j]; }
     }
 
@@ -205,7 +213,7 @@ inline void add_attention(Anywhere* a, const Model* m, int l, int from) {
         for (long row = 0; row < rows(m); row += s.T) {
             const AnyHead head(&x.qkv[row * attn_row(s)], &x.stat[row * s.NH * 2], x.extra.data(),
                                h, s);
-            const Vector got = add_head(*a, head, first, &heads[h]);
+            const Vector got = add_head(*a, head, layer_rope(m, l), first, &heads[h]);
             given[h].insert(given[h].end(), got.begin(), got.end());
             for (int t = first; t < s.T; t++) {
                 const real* o = &out[(row + t) * width + (long)h * s.HS];
@@ -270,7 +278,7 @@ inline bool propositions_hold(const Model* m) {
 // Measures all of it. equal: every sequence is one token, repeated.
 inline Anywhere anywhere_measure(Model* m, const Sequences& text, double eps, bool equal) {
     const Sizes& sizes = m->sizes;
-    Anywhere a = { text, eps, sizes.pe.rotary, equal && propositions_hold(m), {}, {}, {} };
+    Anywhere a = { text, eps, equal && propositions_hold(m), {}, {}, {} };
     a.layers.assign(sizes.attending(sizes.L), std::vector<AnyTally>(sizes.NH));
     for (auto& large : a.large) { large.assign(sizes.L, Vector(sizes.C)); }
     each_layer(m, text, [&](int first, int l) {

@@ -7,19 +7,53 @@ on a small random model in double. The Makefile compiles it once for each PE.
         nope                              1/t exactly (Proposition 1)
         relative, alibi                   e^g(t-i) / sum_j e^g(t-j) (Eq. 20, 22)
         rotary                            at most e^2xi / (e^2xi + t - 1), xi = |q| |k| / sqrt(HS)
-                                          (Eq. 28), and not uniform
+                                          (Eq. 28), and not uniform; a layer that does not rotate
+                                          is as nope
     positions in the embedding            the equality breaks (absolute, learnable)
 */
 #include "../model_unit.h"
 #include "../check.h"
 
+#if HAS_AFTER
+// By hand: |q| |k| = .4, q . k = 0, T 64: every weight is 1/64, the last query's bound is
+// e^.8 / (e^.8 + 63) = 2.22554 / 65.22554 = .0341207, and 1/64 is .457933 of it. Earlier queries,
+// whose bounds are looser or tighter, do not count.
+static void test_bound() {
+    for (int window : { 0, 1 }) {
+        AttnShape s = AttnShape();
+        s.B = s.NH = s.KV = s.scale = s.alpha = 1;
+        s.T = 64;
+        s.HS = s.k_dims = 2;
+        s.window = window;
+        std::vector<real> qkv;
+        for (int t = 0; t < s.T; t++) { qkv.insert(qkv.end(), { 0.5, 0, 0, 0.8, 1, 1 }); }
+        const std::vector<acc> stat(2 * s.T);
+        Anywhere a = { { NULL, 1, s.T }, 0.3, true, {}, {}, {} };
+        AnyTally head;
+        add_head(a, AnyHead(qkv.data(), stat.data(), NULL, 0, s), true, 0, &head);
+        check_near(head.xi.as(LARGEST), 0.4, 1e-6, "xi by hand");
+        const double bound = head.bound.as(LARGEST), part = head.proposition.as(LARGEST);
+        if (window) {
+            CHECK(std::isnan(bound) && std::isnan(part), "one key: %g of %g", part, bound);
+            continue;
+        }
+        check_near(bound, 0.0341207, 1e-6, "the bound by hand");
+        check_near(part, 0.457933, 1e-5, "a weight over its bound by hand");
+    }
+}
+#endif
+
 int main() {
     omp_set_num_threads(1);
+#if HAS_AFTER
+    if (PE_ROWS[BUILD_PE].rotary) { test_bound(); }
+#endif
     const bool in_embedding = PE_ROWS[BUILD_PE].absolute || PE_ROWS[BUILD_PE].learnable;
     Arch c;
     // past 128, the last relative bucket
     c.L = 3; c.C = 24; c.NH = 4; c.KV = 2; c.HS = 6; c.F = 20; c.V = 11; c.T = 150;
     c.k_dims = c.HS;
+    c.rope_layers = "110";
     Model m = model_new(c, c.T, true);
     model_init(&m, 5);
     const std::vector<int> seq(c.T + 1, 7);
@@ -52,7 +86,7 @@ int main() {
             const int W = attn_row(s);
             const real *qkv = of_layer(m.acts.qkv, &m, l, W),
                        *stat = of_layer(m.acts.stat, &m, l, c.NH * 2);
-            double worst = 0, above = 0;
+            double worst = 0, above = 0, last = 0; // last: of the last query
             for (int t = 1; t <= c.T; t++) { // the paper's t and i, from 1
                 const real *q = qkv + (t - 1) * W + h * c.HS,
                            *k = qkv + (c.NH + h / (c.NH / c.KV)) * c.HS,
@@ -80,12 +114,14 @@ int main() {
                         worst = std::max(worst, fabs(A(i) - exp(g(t - i)) / sum));
                     }
                     if (PE_ROWS[BUILD_PE].rotary) {
-                        above = std::max(above, A(i) / (exp(2 * xi) / (exp(2 * xi) + t - 1)));
+                        const double part = A(i) / (exp(2 * xi) / (exp(2 * xi) + t - 1));
+                        above = std::max(above, part);
+                        if (t == c.T) { last = std::max(last, part); }
                     }
                     largest_xi[l][h] = std::max(largest_xi[l][h], xi);
                 }
             }
-            of_bound[l][h] = above;
+            of_bound[l][h] = last;
             if (Pe::score_bias) {
                 CHECK(worst < 1e-13, "layer %d head %d: attention is off its closed form by %g", l,
                       h, worst);
@@ -122,7 +158,7 @@ int main() {
             const AnyTally& head = a.layers[l][h];
             const double found = head.proposition.as(LARGEST), xi = head.xi.as(LARGEST);
             if (in_embedding) { CHECK(std::isnan(found) && std::isnan(xi), "positions in h"); }
-            else if (PE_ROWS[BUILD_PE].rotary) {
+            else if (layer_rope(&m, l)) {
                 check_near(found, of_bound[l][h], 1e-5, "layer %d head %d: A over its bound", l, h);
                 check_near(xi, largest_xi[l][h], 1e-5, "layer %d head %d: xi", l, h);
             }
