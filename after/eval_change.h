@@ -188,7 +188,8 @@ inline void edit_check(const Edit& edit, const Model* m, int T) {
 // Dies if the change means nothing for this model and T tokens.
 inline void change_check(const Change& e, const Model* m, int T) {
     const Arch& c = m->arch;
-    require(m->sizes.all_attend(), strf("eval of a model with %s in place of attention", mixer_of(c)),
+    require(m->sizes.all_attend(),
+            strf("eval of a model with %s in place of attention", mixer_of(c)),
             "attention in all layers");
     const bool rounds_products = e.bits.weights || e.bits.inputs;
     const bool mixture = !forward_only_part(c).empty();

@@ -1,4 +1,4 @@
-# docs/findings/coverage.md: every command on a tiny model, and its answer: test/docs/coverage.py
+# docs/findings/coverage.md: every command on a tiny model, its answer, and whether it is wanted: test/docs/coverage.py
 #     sh test/docs/test_coverage.sh
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
@@ -26,9 +26,10 @@ check() { # a page
         ATTN=softmax_clip "$dir/clip" > "$dir/out"
 }
 check docs/findings/coverage.md; ok $? "$(grep FAIL "$dir/out" | head -n 20)"
-# and the check itself, on two rows: a field that is not there, a line that is not printed
-sed -n -e 's/\["attn_spread"\]/["spread"]/p' -e 's/steps up"/steps over"/p' docs/findings/coverage.md > "$dir/page.md"
+# and the check itself, on three rows: a field that is not there, a line that is not printed, a number that is another
+sed -n -e 's/\["attn_spread"\]/["spread"]/p' -e 's/steps up"/steps over"/p' -e 's/\["v_norm_first"\]/["v_norm_rest"]/p' \
+    docs/findings/coverage.md > "$dir/page.md"
 check "$dir/page.md"
-for said in "KeyError('spread')" "steps over" "2 rows, wanted 90"; do grep -qF "$said" "$dir/out"; ok $? "not noticed: $said"; done
+for said in "KeyError('spread')" "steps over" 'is 1.0, wanted `0 to 0.3`' "3 rows, wanted 90"; do grep -qF "$said" "$dir/out"; ok $? "not noticed: $said"; done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
