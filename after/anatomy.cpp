@@ -60,13 +60,15 @@ static void print_step(const Anatomy& a, int l, const char* steps) {
     const AnatomyLayer& layer = a.layers[l];
     printf("layer %d steps %s: channel %d of token 1 is %.5g after it.", l, steps, a.channel,
            layer.state);
-    if (std::isfinite(layer.wrote)) {
+    if (std::isfinite(layer.share)) {
         printf(" Its FFN wrote %.5g, %.0f%% of it neuron %g", layer.wrote, 100 * layer.share,
                layer.neuron);
     }
     if (std::isfinite(layer.form)) {
-        printf("; x'Sx is %.5g, and S has the eigenvalue %.4g, %.1f times the next (%.2f in other "
-               "channels)", layer.form, layer.eigenvalues[0], layer.ratio, layer.ratio_others);
+        printf("; x'Sx is %.5g, and S has the eigenvalue %.4g", layer.form, layer.eigenvalues[0]);
+    }
+    if (!std::isnan(layer.ratio)) {
+        printf(", %.1f times the next (%.2f in other channels)", layer.ratio, layer.ratio_others);
     }
     printf("\n");
 }

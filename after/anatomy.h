@@ -216,10 +216,11 @@ inline void find_form(const Model* m, int l, int channel, const std::vector<Vect
         for (auto& x : reads) { layer->form += dot(x, form.times(x)) / reads.size(); }
     }
     layer->ratio = ratios[0];
+    if (!others) { return; }
     std::sort(ratios.begin() + 1, ratios.end());
     const double low = ratios[(others + 1) / 2];
     const double high = ratios[others / 2 + 1];
-    layer->ratio_others = others ? (low + high) / 2 : NAN;
+    layer->ratio_others = (low + high) / 2;
 }
 
 // ---- 2: the FFN

@@ -96,8 +96,12 @@ inline Eigen small_eigen(std::vector<Vector> a) {
     std::vector<Vector> v(n, Vector(n));
     for (size_t i = 0; i < n; i++) { v[i][i] = 1; }
     double most = 0;
+    bool finite = true;
     for (auto& row : a) {
-        for (double x : row) { most = std::max(most, fabs(x)); }
+        for (double x : row) {
+            most = std::max(most, fabs(x));
+            finite = finite && std::isfinite(x);
+        }
     }
     auto diagonal = [&] {
         bool is = true;
@@ -106,7 +110,7 @@ inline Eigen small_eigen(std::vector<Vector> a) {
         }
         return is;
     };
-    while (!diagonal()) {
+    while (finite && !diagonal()) {
         for (size_t p = 0; p < n; p++) {
             for (size_t q = p + 1; q < n; q++) { jacobi_turn(&a, &v, p, q); }
         }

@@ -121,6 +121,25 @@ static const Weight& tensor_find(const Weights& file, const std::string& name, c
     return *found;
 }
 
+void weights_check(const Model* m, const Tensor& t, const float* x, const std::string& file) {
+    const kind act = m->sizes.ffn.act;
+    const bool hides = act == ACT_relu || act == ACT_relu2;
+    if (cpu::mapped.all.count(x) && !hides) { return; }
+    const long cols = t.shape.back();
+    const long all = t.count / cols;
+    for (long done = 0; done < all;) {
+        const auto some = cpu::weight_rows(x + done * cols, cols, all - done);
+        for (long i = 0; i < some.n * cols; i++) {
+            if (std::isfinite(some.x[i])) { continue; }
+            die(EXIT_DIVERGED, strf("%s: '%s' holds %g, wanted finite numbers", file.c_str(),
+                                    t.name.c_str(), some.x[i]),
+                "its run diverged, or the file is damaged: use an earlier checkpoint, or fetch it "
+                "again");
+        }
+        done += some.n;
+    }
+}
+
 // Reads one array by name from a file; those tensors whose names are in `keep` stay as they are.
 static void tensors_load(const Model* m, const Weights& file, const std::string& prefix,
                          acc* device, const std::set<std::string>& keep = {}) {
@@ -130,6 +149,7 @@ static void tensors_load(const Model* m, const Weights& file, const std::string&
         const Weight& found = tensor_find(file, prefix + t.name, t);
         values.resize(t.count);
         weight_rows(found, 0, found.rows(), values.data());
+        if (prefix.empty()) { weights_check(m, t, values.data(), file.path); }
         tensor_to_device(device, t, values);
     }
 }

@@ -27,6 +27,10 @@ void tensor_to_device(acc* array, const Tensor& t, const std::vector<float>& val
 // Dies of a file that is not of this model.
 [[noreturn]] void die_of_other_model(const std::string& what);
 
+// Dies if a weight, read from a file to x, is not finite: an activation such as ReLU makes 0 of
+// NaN. A matrix that stays in the file is looked at only then; else a forward pass shows it.
+void weights_check(const Model* m, const Tensor& t, const float* x, const std::string& file);
+
 // Dies if the lm_head of a tied model is not the embedding. It needs none, but its file may have
 // one nevertheless.
 void lm_head_is_embedding(const Weight& lm_head, const Weight* embedding);

@@ -97,6 +97,7 @@ static void weights_read(Model* m, const Checkpoint& k, const std::set<std::stri
             die_of_other_model(files.path + ": '" + t.name + "', by its " + family.type +
                                " name, " + wrong);
         }
+        weights_check(m, t, to, files.path);
         if (!in_place) { tensor_to_device(array, t, copy); }
     }
     weights_all_used(m, family, files, used);

@@ -6,7 +6,8 @@ and others, 2024): each place from the first on takes the candidate with which a
     scripts/prefix_search.py MODEL -d TEXT [--quant w8a8:static] [--most 3] [--candidates 0 262]
 
 Candidates are token ids; without them the ten tokens that get most attention in TEXT. The tokens
-take the place of the text's own, and stay in float. All runs measure the same sequences.
+take the place of the text's own, and stay in float. All runs measure the same sequences. Other
+flags go to the program: --probe-from windows for a text of few records, --bos, --tokenizer.
 """
 import argparse, json, os, subprocess, sys, tempfile
 
@@ -18,8 +19,8 @@ def measured(a, command, *words):
     """Runs the program on the model and the text; returns its JSON."""
     path = os.path.join(a.out, "measured.json")
     sizes = ["--probe-len", str(a.probe_len), "--probe-seqs", str(a.probe_seqs)]
-    r = subprocess.run([a.binary, command, a.model, "-d", a.data, *sizes, *words, "--json", path],
-                       capture_output=True, text=True)
+    r = subprocess.run([a.binary, command, a.model, "-d", a.data, *sizes, *a.more, *words,
+                        "--json", path], capture_output=True, text=True)
     if r.returncode:
         sys.exit(r.stderr.strip())
     with open(path, encoding="utf-8") as f:
@@ -49,7 +50,7 @@ def main():
     p.add_argument("--probe-seqs", type=int, default=20)
     p.add_argument("--binary", default="./train_sink")
     p.add_argument("--out", help="a folder for what the program writes")
-    a = p.parse_args()
+    a, a.more = p.parse_known_args()
     if not os.path.exists(a.binary):
         die(f"{a.binary}: got no file, wanted the program", "make train_sink, or --binary FILE")
     a.out = a.out or tempfile.mkdtemp()

@@ -310,6 +310,11 @@ static void test_low_rank() {
     }
 }
 
+// NaN ends it, too
+static void test_not_finite() {
+    CHECK(small_eigen({ { NAN, 1, 2 }, { 1, 2, 3 }, { 2, 3, 1 } }).values.size() == 3, "NaN");
+}
+
 // Checks every number of a model's anatomy.
 static void test_model(kind norm, kind ffn) {
     Setting s = setting(norm, ffn);
@@ -332,5 +337,6 @@ int main() {
         CASE(one.name) { test_model(one.norm, one.ffn); }
     }
     CASE("low_rank") { test_low_rank(); }
+    CASE("not_finite") { test_not_finite(); }
     return check_done();
 }

@@ -27,7 +27,8 @@ assert process.wait() == 0, said
 assert b" of 50 sequences" in shown and b"layer 1 of " in shown, shown[:300]
 assert shown.rstrip().endswith(b"\x1b[K"), shown[-80:]     # the line is taken away at the end
 assert "\r" not in said and "\x1b" not in said, said
-assert subprocess.run(command, capture_output=True, text=True).stderr == ""
+said_once = subprocess.run(command, capture_output=True, text=True).stderr    # to a log: what is to be done
+assert re.fullmatch(r"probe  50 sequences of \d+ tokens, \d+ layers\n", said_once), said_once
 
 o = json.load(open(out))
 sinks = o.get("sinks", [o["sink"]])
@@ -66,6 +67,10 @@ for flags in "" "--eps 0.05,0.3,0.999999" "--probe-len 1"; do
         ok $? "$run $flags: $(tail -n 1 "$dir/out")"
     done
 done
+# where there is no second eigenvalue, no sentence speaks of one
+train -n 1 --width 1 --heads 1 --head-dim 2 --layers 2 --ffn-width 8 --seq 16 -o "$dir/thin"
+"$program" probe "$dir/thin" --anatomy > "$dir/out" 2>&1 && grep -q "steps up" "$dir/out" && ! grep -qw "nan\|-nan" "$dir/out"
+ok $? "width 1: $(grep nan "$dir/out")"
 # without --json the next command says how
 "$program" probe "$dir/one/step_1" > "$dir/out" 2>&1 && grep -q '^next: the same with --json p.json, then scripts/plot.py all p.json' "$dir/out"
 ok $? "no next step: $(tail -n 1 "$dir/out")"
