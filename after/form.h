@@ -96,21 +96,17 @@ inline Eigen small_eigen(std::vector<Vector> a) {
     std::vector<Vector> v(n, Vector(n));
     for (size_t i = 0; i < n; i++) { v[i][i] = 1; }
     double most = 0;
-    bool finite = true;
     for (auto& row : a) {
-        for (double x : row) {
-            most = std::max(most, fabs(x));
-            finite = finite && std::isfinite(x);
-        }
+        for (double x : row) { most = std::max(most, fabs(x)); }
     }
-    auto diagonal = [&] {
+    auto diagonal = [&] {                        // or NaN, which no turn ends
         bool is = true;
         for (size_t p = 0; p < n; p++) {
-            for (size_t q = 0; q < p; q++) { is = is && fabs(a[p][q]) <= 1e-13 * most; }
+            for (size_t q = 0; q < p; q++) { is = is && !(fabs(a[p][q]) > 1e-13 * most); }
         }
         return is;
     };
-    while (finite && !diagonal()) {
+    while (!diagonal()) {
         for (size_t p = 0; p < n; p++) {
             for (size_t q = p + 1; q < n; q++) { jacobi_turn(&a, &v, p, q); }
         }

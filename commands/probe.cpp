@@ -182,8 +182,8 @@ static JsonObject probe_once(Model* m, const Flags& f, const ProbeInput& in,
     }
     printf("\n");
 
-    if (!terminal_columns()) {                   // where no line can say how far it is
-        fprintf(stderr, "probe  %d sequences of %d tokens, %ld layers\n", in.n, T, m->sizes.L);
+    if (!terminal_columns() && !dist::rank) {    // no line can say how far it is
+        note(strf("measuring %d sequences of %d tokens, %ld layers", in.n, T, m->sizes.L));
     }
 
     SinkAt at = sink_at_parse(f.sink_at, T);

@@ -126,17 +126,14 @@ void weights_check(const Model* m, const Tensor& t, const float* x, const std::s
     const bool hides = act == ACT_relu || act == ACT_relu2;
     if (cpu::mapped.all.count(x) && !hides) { return; }
     const long cols = t.shape.back();
-    const long all = t.count / cols;
-    for (long done = 0; done < all;) {
-        const auto some = cpu::weight_rows(x + done * cols, cols, all - done);
-        for (long i = 0; i < some.n * cols; i++) {
+    for (long at = 0; at < t.count;) {
+        const auto some = cpu::weight_rows(x + at, cols, (t.count - at) / cols);
+        for (long i = 0; i < some.n * cols; i++, at++) {
             if (std::isfinite(some.x[i])) { continue; }
-            die(EXIT_DIVERGED, strf("%s: '%s' holds %g, wanted finite numbers", file.c_str(),
-                                    t.name.c_str(), some.x[i]),
+            die(EXIT_DIVERGED, file + ": '" + t.name + "' holds NaN or infinity, wanted numbers",
                 "its run diverged, or the file is damaged: use an earlier checkpoint, or fetch it "
                 "again");
         }
-        done += some.n;
     }
 }
 

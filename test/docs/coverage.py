@@ -112,8 +112,9 @@ def with_sink(path):
         data[start + first:start + last] = bytes(last - first)
     FIRST, REST, HARM, SLOW = 0, 1, 2, 7
     for i in range(BOS + 1):
-        for channel, x in (FIRST, 3 * (i == BOS)), (REST, 1), (HARM, 0): put("model.embed_tokens", i, channel, x)
-        for channel, x in (FIRST, 0), (REST, 0), (HARM, 3 if i >= 128 else -3): put("lm_head", i, channel, x)
+        put("model.embed_tokens", i, FIRST, 3 * (i == BOS))
+        put("model.embed_tokens", i, REST, 1)
+        put("lm_head", i, HARM, 3 if i >= 128 else -3)
     for layer, size, sign in (0, 2, 1), (1, 1.9, -1):
         mlp = f"model.layers.{layer}.mlp."
         put(mlp + "gate_proj", 0, FIRST, size)

@@ -28,7 +28,7 @@ assert b" of 50 sequences" in shown and b"layer 1 of " in shown, shown[:300]
 assert shown.rstrip().endswith(b"\x1b[K"), shown[-80:]     # the line is taken away at the end
 assert "\r" not in said and "\x1b" not in said, said
 said_once = subprocess.run(command, capture_output=True, text=True).stderr    # to a log: what is to be done
-assert re.fullmatch(r"probe  50 sequences of \d+ tokens, \d+ layers\n", said_once), said_once
+assert re.fullmatch(r"note   measuring 50 sequences of \d+ tokens, \d+ layers\n", said_once), said_once
 
 o = json.load(open(out))
 sinks = o.get("sinks", [o["sink"]])
