@@ -177,8 +177,9 @@ inline bool column_has_no_effect(const Arch& arch) {
     return column_has_no_effect(Attn::Z, bias, has_v, Attn::sim(0.0f) == 0);
 }
 
-// Returns a note that the extra key has no effect, and what would give it one; "" if it has.
-std::string column_note(const Arch& arch);
+// Returns notes on what is not what its name says: an operation that is another one with the value
+// of its parameter; an extra key without effect, and what would give it one.
+std::string arch_notes(const Arch& arch);
 
 // Counts the heads that have the slopes 2^(-8h/n) of PE=alibi, the rest those between them: all, or
 // the largest power of two.

@@ -55,6 +55,7 @@ struct AttnBase {
     static constexpr bool  is_reciprocal = false; // f = 1 / inverse
     static constexpr ZKind Z          = Z_ONE;
     static constexpr Phi   phi        = PHI_NONE;
+    static constexpr Twin  twin       = { "", 0, "", "" }; // what its parameter can make of it
 };
 struct Attn_softmax : AttnBase {
     static constexpr bool  exp_family = true;
@@ -93,10 +94,19 @@ struct Attn_mlp_norm : Attn_identity {
     static constexpr Phi phi = PHI_MLP;
     static constexpr ZKind Z = Z_MAX1;
 };
-struct Attn_softmax_p       : Attn_softmax  { static constexpr ZKind Z = Z_PNORM; };
-struct Attn_sigmoid_p       : Attn_sigmoid  { static constexpr ZKind Z = Z_PNORM; };
+struct Attn_softmax_p : Attn_softmax {
+    static constexpr ZKind Z    = Z_PNORM;
+    static constexpr Twin  twin = { "attn_p", 1, "is the plain sum", "softmax" };
+};
+struct Attn_sigmoid_p : Attn_sigmoid {
+    static constexpr ZKind Z    = Z_PNORM;
+    static constexpr Twin  twin = { "attn_p", 1, "is the plain sum", "sigmoid_norm" };
+};
 struct Attn_softcap         : Attn_softmax  { static constexpr bool capped = true; };
-struct Attn_softmax_clip    : Attn_softmax  { static constexpr Clip clip = CLIP_WEIGHTS; };
+struct Attn_softmax_clip : Attn_softmax {
+    static constexpr Clip clip = CLIP_WEIGHTS;
+    static constexpr Twin twin = { "attn_clip", 0, "clips nothing", "softmax" };
+};
 struct Attn_relu            : AttnBase {
     static constexpr bool by_count = true;
     template <class F> HD static F sim(F s)       { return max_(s, F(0)); }

@@ -56,6 +56,7 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
 //             BOUND(condition, words, other, why)  else it is refused: "wanted less than --steps 5"
 //             NOTED(condition, words, other, why)  else a note: "is more than --steps 5"
 //             FOR(cmds, help)                      in place of its help; and a default to show
+//             JOIN(between)                        given twice, it is both, joined by this
 //
 //        (cmds, group, type, name, default, low, high, names, help, ..), or shorter:
 #define WHOLE(cmds, group, name, preset, low, high, ...) \
@@ -74,7 +75,8 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     WORDS("tpgske", DATA, tokenizer, "", "tokenizer.json for text (default: the model's own, or else bytes, 257 ids)", OF_TEXT) \
     WORDS("Tpgske", DATA, bos, "none", \
       "BOS: none, seq or doc (before every sequence or document)", OF_TEXT, FOR("k", "BOS: none or doc (before every document)"), \
-      FOR("pe", "BOS: default (the tokenizer's), none, seq, doc, or a token"), FOR("gs", "BOS: default (the tokenizer's) or none", "default")) \
+      FOR("pe", "BOS: default (the run's first token, or the tokenizer's), none, seq, doc, or a token"), \
+      FOR("gs", "BOS: default (the run's first token, or the tokenizer's), none, or a token", "default")) \
     WORDS("Tpe", DATA, sft, "", "train on conversations: -d is a .jsonl of segments (scripts/sft.py), or of messages for zephyr or chatml", \
       OF_TEXT) \
     WORDS("Tpe", DATA, sft_loss, "assistant", \
@@ -125,7 +127,7 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     DECIMAL("t", TRAINING, weight_decay, 0.1, 0, MANY, "weight decay, on all parameters") \
     DECIMAL("t", TRAINING, grad_clip, 1.0, 0, MANY, "clip the gradient to this norm (0: do not clip)") \
     WORDS("T", TRAINING, factors, "", \
-      "of the tensors with a word in their names: o_proj:lr=2,o_proj:start=2; also decay and eps (Eq. 29 to 42)") \
+      "of the tensors with a word in their names: o_proj:lr=2,o_proj:start=2; also decay and eps (Eq. 29 to 42)", JOIN(",")) \
     DECIMAL("T", MEASURING, ema, 0.0, 0, 1, \
       "decay of an exponential mean of the weights, which is evaluated beside them and saved with them (0: none)", \
       BOUND((float)f.ema < 1, "less than 1", "", "with 1 the mean stays where it began")) \
@@ -144,7 +146,7 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     WORDS("tpe", MEASURING, probe_len, "64", "sequence length for the sink metrics", \
       FOR("p", "sequence length for the sink metrics, or a list: 64,256")) \
     WHOLE("tpe", MEASURING, probe_seqs, 100, 1, 1<<20, "number of sequences for the sink metrics") \
-    WORDS("tp", MEASURING, eps, "0.3", "threshold of Sink_k, or a list") \
+    WORDS("tp", MEASURING, eps, "0.3", "threshold of Sink_k, or a list", JOIN(",")) \
     WORDS("pe", MEASURING, sink_at, "", "also report Sink_k at these positions: 15,20") \
     WHOLE("Tpgbce", RUN, seed, 1, 0, MOST, "seed for initial weights, data order and samples", \
       READ_IF(f.probe_input != INPUT_natural || !strchr("pe", command), "--probe-input random or repeated: natural text is not drawn by it"), \
@@ -155,7 +157,7 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     WORDS("T", MODEL, init, "", "start from the weights of a checkpoint: ours, a Hugging Face directory or a GGUF file") \
     DECIMAL("T", MODEL, init_logit, 0.0, -1e6, 1e6, "BIAS=logit: initial z of every head; -30 is as good as none", \
       READ_IF(bias_of(f.arch).column == LOGIT_COLUMN && bias_of(f.arch).learn_k, "a build with BIAS=logit")) \
-    WORDS("T", TRAINING, only, "", "train only the tensors whose names contain one of these words: sinks,k_star") \
+    WORDS("T", TRAINING, only, "", "train only the tensors with one of these words in their names: sinks,k_star,layers.1", JOIN(",")) \
     ON("t", RUN, resume, "continue from the newest checkpoint in --out; flags you leave out keep the run's values") \
     ON("tb", RUN, graph, "CUDA: record a micro-batch as a CUDA graph and launch it with one call; helps small models") \
     WHOLE("tb", RUN, hopper, 1, 0, 1, "CUDA: 1 computes attention by the kernels for Hopper, where the card is one, 0 by those for all") \
@@ -237,12 +239,12 @@ static const CommandRow COMMAND_ROWS[] = { COMMANDS(X) };
 #undef X
 
 // A rule that a flag's row ends in.
-enum RuleKind { RULE_READ, RULE_BOUND, RULE_NOTE, RULE_HELP };
+enum RuleKind { RULE_READ, RULE_BOUND, RULE_NOTE, RULE_HELP, RULE_JOIN };
 struct FlagRule {
     RuleKind rule;
-    bool (*holds)(const Flags& f, char command);
+    bool (*holds)(const Flags& f, char command); // of what can be broken
     const char* of;                              // a bound's words; the commands of a help
-    const char* text;                            // what is wanted, why, or the help
+    const char* text;                            // what is wanted, why, the help, or what joins
     const char* with = "";                       // a bound's other flag; the default to show
 };
 

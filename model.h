@@ -112,9 +112,11 @@ struct Tensor {
     Purpose purpose;
 };
 
-// Tells whether the name of a tensor contains a word, such as one of --only.
+// Tells whether a word means a tensor: it begins where a part of the name does, and ends where a
+// part or a _ does. layers.1 means no tensor of layers.10; k means k_proj and k_star.
 inline bool has_word(const Tensor& t, const std::string& word) {
-    return contains(t.name, word);
+    const std::string name = "." + t.name + ".";
+    return contains(name, "." + word + ".") || contains(name, "." + word + "_");
 }
 
 struct Acts {
@@ -175,9 +177,9 @@ struct Span {
     int parent;                 // index of the span that this one continues; -1: none
 };
 
-// A number by which something of the tensors with a word in their names is multiplied.
+// A number by which something of a tensor is multiplied.
 struct Factor {
-    std::string word;
+    std::string name;
     std::string of;             // lr, start, decay or eps
     double by;
 };
@@ -202,7 +204,7 @@ struct Model {
     real* muon;                 // muon's workspace, or NULL
     acc* ema;                   // --ema: an exponential mean of the weights, or NULL
     bool shows_ema;             // it is what is computed with, in their place
-    std::vector<std::string> only;  // --only: words of the names that are trained
+    std::vector<std::string> only;  // --only: names of the tensors that are trained
     std::vector<Factor> factors;    // --factors
 
     // With many ranks, each updates one shard: master, adam_m and adam_v hold only that;
@@ -248,7 +250,7 @@ struct Model {
 inline double factor_of(const Model* m, const Tensor& t, const char* of) {
     double by = 1;
     for (auto& f : m->factors) {
-        if (f.of == of && has_word(t, f.word)) { by *= f.by; }
+        if (f.of == of && f.name == t.name) { by *= f.by; }
     }
     return by;
 }

@@ -124,16 +124,18 @@ static void runs_quant(const Flags& f, int T, std::vector<EvalRun>* runs) {
     }
 }
 
-// Adds the run of --edit 'A;B': one with all of them. What comes after the edited tokens counts.
+// Adds a run for each --edit 'A;B', with all of its edits. What comes after the edited tokens
+// counts.
 static void runs_edit(const Flags& f, std::vector<EvalRun>* runs) {
-    if (f.edit.empty()) { return; }
-    EvalRun r = { "edit", f.edit };
-    for (auto& text : split(f.edit, ';')) {
-        r.change.edits.push_back(edit_parse(text));
-        const long last = r.change.edits.back().tokens.last();
-        if (last < LONG_MAX) { r.from = std::max<long>(r.from, last); }
+    for (auto& edit : split(f.edit, '\n')) {
+        EvalRun r = { "edit", edit };
+        for (auto& text : split(edit, ';')) {
+            r.change.edits.push_back(edit_parse(text));
+            const long last = r.change.edits.back().tokens.last();
+            if (last < LONG_MAX) { r.from = std::max<long>(r.from, last); }
+        }
+        runs->push_back(r);
     }
-    runs->push_back(r);
 }
 
 // Returns what the flags ask for, after a plain run.
@@ -146,7 +148,7 @@ static std::vector<EvalRun> eval_runs(const Flags& f, const Model& m, int T) {
     runs_edit(f, &runs);
     for (auto& r : runs) {
         change_check(r.change, &m, T);
-        require(r.from < T, "--edit " + f.edit,
+        require(r.from < T, "--edit " + r.name,
                 strf("tokens before %d: one has to be predicted", T));
         if (m.arch.prefix) { r.from = std::max(r.from, m.arch.prefix - 1); }
     }
@@ -313,7 +315,7 @@ static EvalText eval_text(Flags* f, const Model& m, const ProbeData& p, int T, i
             strf("more than the %d of --calibrate", spare));
     text.predicted = { text.in.x.data(), n, T };
     text.calibration = { text.predicted.from(n), spare, T };
-    printf("%s", column_note(m.arch).c_str());
+    printf("%s", arch_notes(m.arch).c_str());
     printf("%s: %s", printable(f->data).c_str(), text.in.how.c_str());
     if (spare) { printf(", the last %d of them for calibration", spare); }
     printf(", bos %s", printable(text.bos).c_str());
@@ -356,13 +358,19 @@ static std::string eval_all(Model* m, const Flags& f, std::vector<EvalRun>* runs
                             const EvalText& text, JsonObject* outliers) {
     Change& first = (*runs)[0].change;
     first.record = true;
-    const EvalRun& last = runs->back();
-    if (last.kind == "edit") { first.edits = last.change.edits; }
+    std::vector<Edit> all;
+    for (auto& r : *runs) {
+        all.insert(all.end(), r.change.edits.begin(), r.change.edits.end());
+    }
+    first.edits = all;
+    auto recorded = first.edits.begin();         // by the plain run: what means are made of
     EvalResult plain;
     Outliers found;
     std::vector<std::string> lines;
     for (auto& r : *runs) {
-        if (r.kind == "edit") { r.change.edits = first.edits; }  // with the means of the plain run
+        for (auto& edit : r.change.edits) {
+            if (!r.plain()) { edit = *recorded++; }
+        }
         const EvalResult result = eval_one(m, f, &r, text, &found);
         if (r.plain()) {
             plain = result;

@@ -15,14 +15,14 @@ Macros alone: this file includes nothing.
 #define AFTER_FLAGS(X) \
     ON("p", OWN, anatomy, "where token 1's massive activation comes from: FFNs as quadratic forms") \
     ON("p", OWN, anywhere, "attention by place and by token, what sinks write, large channels") \
-    WORDS("e", OWN, stream, "", "n+W,..: keep only the first n and the last W keys") \
-    WORDS("e", OWN, evict, "", "POLICY:RATIO,.. of a prompt's keys: streaming, knorm, observed, snapkv") \
+    WORDS("e", OWN, stream, "", "n+W,..: keep only the first n and the last W keys", JOIN(",")) \
+    WORDS("e", OWN, evict, "", "POLICY:RATIO,.. of a prompt's keys: streaming, knorm, observed, snapkv", JOIN(",")) \
     WORDS("e", OWN, quant, "", "w8a8, w4a4, kv8, kv4,.. and :static, :dynamic or :token (default)") \
     WORDS("e", OWN, quant_keep, "0,1", "how many first tokens stay in float: one run per number", READ_IF(!f.quant.empty(), "--quant")) \
     WHOLE("e", OWN, calibrate, 16, 1, 1<<20, "sequences that set the ranges of :static, excluded from the loss", \
       READ_IF(f.quant.find("static") != str::npos, "--quant with :static")) \
     ON("e", OWN, gradients, "norm of the loss gradient in the residual stream, by token") \
-    WORDS("e", OWN, edit, "", "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;") \
+    WORDS("e", OWN, edit, "", "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;. Given twice: two runs", JOIN("\n")) \
     WORDS("s", OWN, task, "", ".jsonl of contexts and choices, or several: A,B (scripts/tasks.py)") \
     WORDS("s", OWN, items, "", "write the log-likelihoods of every item here, one line per item") \
     WHOLE("s", OWN, limit, 0, 0, MOST, "only the first N items of a task (0: all)") \

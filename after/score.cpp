@@ -381,11 +381,6 @@ static std::vector<std::string> score_files(const Flags& f) {
 // Returns how this model's tokenizer reads text, as the flags want it.
 static ScoreText score_how(const Flags& f, const Model& m, const Tokenizer& tok) {
     const std::string tokenizer = "tokenizer " + tok.name;
-    const std::string bos = f.given_bos ? f.bos : "default";
-    const bool specials = bos == "default";
-    vocabulary_check(tok, m.arch.V);
-    require(specials || bos == "none", "--bos " + bos,
-            "default (the tokenizer's) or none");
     const bool has_positions = f.max_length <= m.arch.T || !m.sizes.pe.learnable;
     require(has_positions, strf("--max-length %ld", f.max_length),
             strf("at most the %d positions of the model", m.arch.T));
@@ -396,7 +391,7 @@ static ScoreText score_how(const Flags& f, const Model& m, const Tokenizer& tok)
     const int prefix = score_prefix(tok);
     require(prefix >= 0, tokenizer + " has neither BOS nor EOS", "one to start a text with");
     const long longest = f.max_length ? f.max_length : m.arch.T;
-    return { tok, specials, prefix, tokenizer_decode(tok, &prefix, 1, false), longest, m.arch.V };
+    return { tok, prefix, tokenizer_decode(tok, &prefix, 1, false), longest, m.arch.V };
 }
 
 // Names the items that were left out, the first of many, and ends the program: what is printed is
@@ -427,11 +422,12 @@ int command_score(Flags f) {
     require(!m.arch.prefix, checkpoint + strf(": prefix %d", m.arch.prefix),
             "none: a continuation must not see itself");
     if (f.tokenizer.empty()) { die_no_tokenizer(checkpoint); }
-    const Tokenizer tok = tokenizer_of(f.tokenizer);
+    Tokenizer tok = tokenizer_of(f.tokenizer);
+    vocabulary_check(tok, m.arch.V);
+    printf("%s", begin_texts(&tok, f, m.arch.V).c_str());
     const ScoreText how = score_how(f, m, tok);
-    printf("%s", trained_notes(trained_flags(checkpoint), f, false).c_str());
     std::string bos = "none";
-    if (how.specials && !tok.before.empty()) { bos = token_text(tok, tok.before[0]); }
+    if (!tok.before.empty()) { bos = tokenizer_decode(tok, tok.before.data(), 1, false); }
 
     std::vector<std::string> tasks;
     std::string lines;

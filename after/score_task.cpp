@@ -53,7 +53,7 @@ int score_prefix(const Tokenizer& tok) {
 
 // Encodes a text. The specials are left out if the text begins with BOS itself.
 static std::vector<int> score_encode(const ScoreText& how, const std::string& text) {
-    return tokenizer_encode(how.tok, text, how.specials && !starts_with(text, how.prefix_text));
+    return tokenizer_encode(how.tok, text, !starts_with(text, how.prefix_text));
 }
 
 // Returns what stands between context and continuation: the record's own delimiter as it is;

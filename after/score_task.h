@@ -51,7 +51,6 @@ struct ScoreTask {
 // How text becomes tokens.
 struct ScoreText {
     const Tokenizer& tok;
-    bool specials;                               // with the tokens that it puts around a text
     int prefix;                                  // what precedes a text without a context
     std::string prefix_text;
     long longest;                                // tokens that the model sees at once

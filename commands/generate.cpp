@@ -128,30 +128,11 @@ void generate(Model* m, std::vector<int>* tokens, long n, double temperature, lo
     model_cache(m, 0);
 }
 
-// Encodes a text with what the tokenizer puts around it. A text that begins with it already gets no
-// second one.
-static std::vector<int> encode_once(const Tokenizer& tok, const std::string& text) {
-    std::vector<int> ids = tokenizer_encode(tok, text, false);
-    const std::vector<int>& first = tok.before;
-    const bool room = ids.size() >= first.size();
-    const bool begun = room && std::equal(first.begin(), first.end(), ids.begin());
-    if (!begun) {
-        ids.insert(ids.begin(), first.begin(), first.end());
-    }
-    ids.insert(ids.end(), tok.after.begin(), tok.after.end());
-    return ids;
-}
-
-// Returns the prompt as tokens: of text, or ids. With --bos none nothing goes around a text.
+// Returns the prompt as tokens: of text, or ids.
 static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int V) {
-    const bool alone = f.given_bos && f.bos == "none";
-    require(!f.given_bos || alone || f.bos == "default", "--bos " + f.bos,
-            "none or default: what the tokenizer puts around a text");
     require(tok.kind != TOKENIZER_BPE || utf8_valid(f.prompt),
             "--prompt: bytes that are not UTF-8", "UTF-8");
-    if (tok.kind != TOKENIZER_IDS) {
-        return alone ? tokenizer_encode(tok, f.prompt, false) : encode_once(tok, f.prompt);
-    }
+    if (tok.kind != TOKENIZER_IDS) { return tokenizer_encode(tok, f.prompt, false); }
     std::vector<int> tokens;
     std::istringstream words(f.prompt);
     for (std::string w; words >> w;) {
@@ -161,6 +142,17 @@ static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int 
         tokens.push_back(id);
     }
     return tokens;
+}
+
+// Puts around the tokens of a text what the tokenizer does. A text that begins with it already gets
+// no second one. Returns how many stand before the text now.
+static size_t put_around(const Tokenizer& tok, std::vector<int>* ids) {
+    const std::vector<int>& first = tok.before;
+    const bool long_enough = ids->size() >= first.size();
+    const bool begun = long_enough && std::equal(first.begin(), first.end(), ids->begin());
+    if (!begun) { ids->insert(ids->begin(), first.begin(), first.end()); }
+    ids->insert(ids->end(), tok.after.begin(), tok.after.end());
+    return begun ? 0 : first.size();
 }
 
 // Reads what the model's files say about a text. Returns the tokens that end one and sets *first to
@@ -198,10 +190,10 @@ static std::vector<int> generation_config(const std::string& dir, const Tokenize
 int command_generate(Flags f) {
     flags_check(f, COMMAND_generate);
     Model m = model_from_checkpoint(&f, 0, cpu::STAY_ALL);
-    fprintf(stderr, "%s", trained_notes(trained_flags(f.words[0]), f, false).c_str());
-    const Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
-                                              : tokenizer_of(f.tokenizer);
+    Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
+                                        : tokenizer_of(f.tokenizer);
     vocabulary_check(tok, m.arch.V);
+    fprintf(stderr, "%s", begin_texts(&tok, f, m.arch.V).c_str());
 
     int first = text_begin(tok, m.arch.V);
     const std::vector<int> ends = generation_config(f.words[0], tok, m.arch.V, &first);
@@ -211,13 +203,14 @@ int command_generate(Flags f) {
         for (int c; (c = getchar()) != EOF;) { f.prompt += (char)c; }
     }
     std::vector<int> tokens = prompt_tokens(f, tok, m.arch.V);
+    const size_t before = put_around(tok, &tokens);
     ids_check(tok, tokens.data(), tokens.size(), m.arch.V);
     if (tokens.empty()) {
         tokens.push_back(first);
         f.prompt.clear();
     }
 
-    const size_t given = piped || f.prompt.empty() ? tokens.size() : 0;
+    const size_t given = piped || f.prompt.empty() ? tokens.size() : before;
     Rng rng = rng_stream(f.seed, SEED_GENERATE);
     // the last token that is written is not read
     const long most = rope_limit(m.arch);

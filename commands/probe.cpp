@@ -271,7 +271,7 @@ int command_probe(Flags f) {
     const ProbeData p = probe_data(&f, state);
     flags_check(f, COMMAND_probe);
     probe_check(f, m.arch);
-    printf("%s", column_note(m.arch).c_str());
+    printf("%s", arch_notes(m.arch).c_str());
     probe_files_check(f, p, shortened(f, range.longest, m.arch.T), m.arch.V);
     const OtherBos other = bos_other(f, state, m.arch.V);
     bos_note(other, "measured both ways");

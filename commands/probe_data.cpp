@@ -68,19 +68,27 @@ static std::string task_note(const Json& trained, Flags f) {
     return "note   the run was trained with " + was + "; here it is " + now + "\n";
 }
 
-// Returns a note if the run had edits of tokens, and the flags have others or none.
-static std::string edits_note(const Json& trained, const Flags& f) {
+// Returns a note if the run had edits of tokens, and the flags have others or none. fix: those of
+// its --fix-token that count.
+static std::string edits_note(const Json& trained, const std::string& fix, const Flags& f) {
     const double share = json_number(trained, "random_share", 1);
-    const std::string edits = edits_typed(trained["random_token"].string, share,
-                                          trained["fix_token"].string);
+    const std::string edits = edits_typed(trained["random_token"].string, share, fix);
     const std::string now = edits_typed(f.random_token, f.random_share, f.fix_token);
     if (edits.empty() || edits == now) { return ""; }
     const std::string here = now.empty() ? "the text is read without" : "here it is " + now;
     return "note   the run was trained with " + printable(edits) + "; " + printable(here) + "\n";
 }
 
-std::string trained_notes(const Json& trained, const Flags& f, bool task) {
-    return (task ? task_note(trained, f) : "") + edits_note(trained, f);
+std::string trained_notes(const Json& trained, const Flags& f) {
+    return task_note(trained, f) + edits_note(trained, trained["fix_token"].string, f);
+}
+
+// Prints the notes, and that edits stand in the place of tokens, as they did in training.
+static void print_edits(const Json& trained, const Flags& f) {
+    printf("%s", trained_notes(trained, f).c_str());
+    const std::string edits = edits_typed(f.random_token, f.random_share, f.fix_token);
+    if (edits.empty()) { return; }
+    printf("note   %s takes the place of what stood there\n", edits.c_str());
 }
 
 // Takes positions that are `taken` out of a list of edits, POSITION or POSITION:ID.
@@ -99,10 +107,20 @@ static long bos_default(const Tokenizer& tok) {
     return ids.size() == 1 ? ids[0] : -1;
 }
 
+long first_token(const std::string& fix_token, const std::string& bos, const Tokenizer& tok) {
+    for (auto& edit : split(fix_token, ',')) {
+        long id = 0;
+        if (starts_with(edit, "1:") && parse_long(edit.substr(2), &id)) { return id; }
+    }
+    return bos == "seq" ? tok.bos : -1;
+}
+
 // Tells whether the flags put a token first where the run had none, or another.
 static bool begins_otherwise(const Flags& f, const std::string& trained_bos) {
     if (!f.given_bos || f.bos == "none" || f.bos == "doc" || f.bos == trained_bos) { return false; }
-    return f.bos != "default" || f.tokenizer.empty() || bos_default(tokenizer_of(f.tokenizer)) >= 0;
+    if (f.bos != "default" || f.tokenizer.empty()) { return true; }
+    const Tokenizer tok = tokenizer_of(f.tokenizer);
+    return first_token(f.fix_token, "", tok) < 0 && bos_default(tok) >= 0;
 }
 
 // Takes the run's edits out of positions that are typed: those of the other list, and of the first
@@ -138,7 +156,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     const Json flags = trained_flags(f->words[0]);
     if (f->given_data) {
         p.sources = names_listed(f->data);
-        printf("%s", trained_notes(flags, *f).c_str());
+        print_edits(flags, *f);
         return p;
     }
     const std::string directory = run_started_from(state, f->words[0] + "/..");
@@ -150,7 +168,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     p.own = true;
     flags_inherit_data(f, flags);
     edits_replace(f, flags["bos"].string);
-    printf("%s", trained_notes(flags, *f).c_str());
+    print_edits(flags, *f);
     p.other_task = !task_note(flags, *f).empty();
 
     const std::string where = f->words[0] + "/state.json: data";
@@ -169,14 +187,42 @@ ProbeData probe_data(Flags* f, const Json& state) {
     return p;
 }
 
-// Returns the one token that --bos names by its text or its id.
-static long bos_named(const Flags& f, const Tokenizer& tok) {
+// Returns the one token that --bos names: seq and doc the tokenizer's BOS, else one by its text or
+// its id.
+static long bos_named(const Flags& f, const Tokenizer& tok, int V) {
+    const std::string given = "--bos " + f.bos;
+    if (f.bos == "seq" || f.bos == "doc") {
+        require(tok.bos >= 0, given + ": the tokenizer " + tok.name + " has no BOS", "none");
+        return tok.bos;
+    }
     const std::vector<int> ids = tokenizer_encode(tok, f.bos, false);
     long id = ids.size() == 1 ? ids[0] : -1;
     const bool number = parse_long(f.bos, &id);
-    require(ids.size() == 1 || number, "--bos " + f.bos,
-            "default, none, seq, doc, or one token of the model");
+    require(ids.size() == 1 || number, given, "default, none, seq, doc, or one token of the model");
+    require(id >= 0 && id < V, given, strf("an id below %d", V));
     return id;
+}
+
+std::string begin_texts(Tokenizer* tok, const Flags& f, int V) {
+    const Json trained = trained_flags(f.words[0]);
+    const std::string& fix = trained["fix_token"].string;
+    const std::string bos = f.given_bos ? f.bos : "default";
+    const long first = first_token(fix, trained["bos"].string, *tok);
+    long id = first < V ? first : -1;
+    if (bos != "default" && bos != "none") { id = bos_named(f, *tok, V); }
+    if (id >= 0 && tok->before != std::vector<int>{ (int)id }) {
+        tok->before = { (int)id };
+        tok->after.clear();
+        tok->bos = id;
+        tok->files.clear();                      // which may name another BOS
+    }
+    if (bos == "none") {
+        tok->before.clear();
+        tok->after.clear();
+    }
+    if (id < 0 || id != first || bos == "none") { return edits_note(trained, fix, f); }
+    return strf("note   token %ld is put before a text: the run's sequences began with it\n", id) +
+           edits_note(trained, edits_without(fix, { 1 }), f);
 }
 
 ProbeBos probe_bos(const Flags& f, int V) {
@@ -193,18 +239,18 @@ ProbeBos probe_bos(const Flags& f, int V) {
 
     const Tokenizer tok = tokenizer_of(f.tokenizer);
     const bool by_default = f.bos == "default";
+    const bool fixed = first_token(f.fix_token, "", tok) >= 0;
     long id = -1;
-    if (by_default) {
-        id = bos_default(tok);
-    } else if (f.bos == "seq" || f.bos == "doc") {
-        id = tok.bos;
-        require(id >= 0, "--bos " + f.bos + ": the tokenizer " + tok.name + " has no BOS", "none");
-    } else {
-        id = bos_named(f, tok);
+    if (!by_default) {
+        id = bos_named(f, tok, V);
+    } else if (!fixed) {
+        const Json trained = trained_flags(f.words[0]);
+        id = first_token(trained["fix_token"].string, trained["bos"].string, tok);
+        if (id < 0) { id = bos_default(tok); }
+        require(id < V, "--bos default", strf("an id below %d", V));
     }
-    require(id < V && (id >= 0 || by_default), "--bos " + f.bos, strf("an id below %d", V));
     if (id < 0) {
-        bos.label = "default: none";
+        bos.label = fixed ? "default: fixed" : "default: none";
         return bos;
     }
 

@@ -6,6 +6,7 @@ random or repeated tokens.
 #define PROBE_DATA_H
 #include "../flags.h"
 #include "../files/json.h"
+#include "../tokenizer.h"
 
 // What a checkpoint says about the data it was trained on; without it, or with -d, `own` is false.
 struct ProbeData {
@@ -43,8 +44,17 @@ void bos_note(const OtherBos& other, const std::string& then);
 Json trained_flags(const std::string& checkpoint);
 
 // Returns a note, as a line, if a run with the flags `trained` had a --random-token or --fix-token,
-// and `f` has others or none; "" if not. task: after one if its built-in task is not that of `f`.
-std::string trained_notes(const Json& trained, const Flags& f, bool task = true);
+// and `f` has others or none; "" if not. After one if its built-in task is not that of `f`.
+std::string trained_notes(const Json& trained, const Flags& f);
+
+// Returns the token that every sequence of a run began with, by --fix-token 1:ID or --bos seq; -1
+// if there was none.
+long first_token(const std::string& fix_token, const std::string& bos, const Tokenizer& tok);
+
+// Lets the tokenizer put before a text what --bos of generate and score says: by default the token
+// that the run began every sequence with, as the tokenizer of its export does; else its own. V: ids
+// of the model. Returns a note of what the run had, as a line, or "".
+std::string begin_texts(Tokenizer* tok, const Flags& f, int V);
 
 // Sequences (n, T + 1), and what they are, in words.
 struct ProbeInput { std::vector<int> x; int n = 0; std::string how; };

@@ -10,6 +10,7 @@ the end, with run_open.
 #include "../shell/run_dir.h"
 #include "../shell/run_flags.h"
 #include "../files/look.h"
+#include "../files/plural.h"
 #include "../dataloader/targets.h"
 #include "default_model.h"
 #include "hopper.h"
@@ -105,28 +106,44 @@ static void init_logits(Model* m, const Flags& f) {
     publish_weights(m);
 }
 
-// Dies if no tensor has the word in its name. given: what it was given in.
-static void word_check(const Model* m, const std::string& given, const std::string& word) {
+// Returns the names of the tensors that a word means, and says how much they are; dies if there are
+// none. given: what it was given in; anywhere: it may stand anywhere in a name.
+static std::vector<std::string> names_of_word(const Model* m, const std::string& given,
+                                              const std::string& word, bool anywhere) {
+    std::vector<std::string> found;
     std::string names;
-    bool found = false;
+    double count = 0;
     for (auto& t : m->tensors) {
-        found = found || has_word(t, word);
+        if (anywhere ? contains(t.name, word) : has_word(t, word)) {
+            found.push_back(t.name);
+            count += t.count;
+        }
         const size_t layer = t.name.find("layers.");
         const bool in_layer = layer != t.name.npos;
         if (in_layer && t.name.compare(layer, 9, "layers.0.")) { continue; }
         names += " " + t.name;
     }
-    require(found, given, "a word of one of these names:" + names);
+    require(!found.empty(), given, "a word of one of these names:" + names);
+    printf("words  %s: %s, %s parameters\n", printable(given).c_str(),
+           plural(found.size(), "tensor").c_str(), count_text(count).c_str());
+    return found;
 }
 
 // Reads the words of --only.
-static void select_trained(Model* m, const Flags& f) {
-    m->only = split(f.only, ',');
-    for (auto& word : m->only) { word_check(m, "--only " + word, word); }
+static void select_trained(Model* m, const Flags& f, bool anywhere) {
+    const std::vector<std::string> words = split(f.only, ',');
+    for (auto& word : words) {
+        const long times = std::count(words.begin(), words.end(), word);
+        require(anywhere || times == 1, "--only " + f.only, "every word once");
+        for (auto& name : names_of_word(m, "--only " + word, word, anywhere)) {
+            m->only.push_back(name);
+        }
+    }
 }
 
 // Reads --factors: o_proj:lr=2,..
-static void select_factors(Model* m, const Flags& f) {
+static void select_factors(Model* m, const Flags& f, bool anywhere) {
+    std::vector<std::string> words;
     for (auto& item : split(f.factors, ',')) {
         const std::string given = "--factors " + item;
         std::vector<std::string> parts = split(item, ':');
@@ -135,12 +152,18 @@ static void select_factors(Model* m, const Flags& f) {
         const bool whole = parts.size() == 4 && is_one_of(" lr start decay eps ", parts[2]) &&
                            parse_double(parts[3], &factor.by) && factor.by >= 0;
         require(whole, given, "WORD:lr=NUMBER, WORD:start=, WORD:decay= or WORD:eps=");
-        factor.word = parts[0];
         factor.of = parts[2];
         require(factor.of != "start" || f.init.empty(), given, "a run that begins without --init");
         require(factor.of != "eps" || f.optimizer == OPTIMIZER_adamw, given, "--optimizer adamw");
-        word_check(m, given, factor.word);
-        m->factors.push_back(factor);
+        require(!float_loses(factor.by) && factor.by <= FLT_MAX, given,
+                "0 or a magnitude from 1e-37 to 1e38");
+        const std::string once = parts[0] + ":" + parts[2];
+        require(anywhere || !has(words, once), "--factors " + f.factors, once + "= once");
+        words.push_back(once);
+        for (auto& name : names_of_word(m, given, parts[0], anywhere)) {
+            factor.name = name;
+            m->factors.push_back(factor);
+        }
     }
 }
 
@@ -296,8 +319,9 @@ static void run_model(Run* r, const Origin& o) {
     r->m.min_context = f->min_context;
     r->m.max_context = f->max_context;
     hopper_settle(f, r->c, f->given_hopper || o.resumes());
-    select_trained(&r->m, *f);
-    select_factors(&r->m, *f);
+    const bool anywhere = o.resumes() && !o.state.get("words");
+    select_trained(&r->m, *f, anywhere);
+    select_factors(&r->m, *f, anywhere);
     if (f->ema > 0) { r->m.ema = device_array<acc>(r->m.shard.mine); }
     long had = 0;
     if (o.resumes()) { had = json_count(o.state, "batch", 0, o.from + "/state.json"); }

@@ -308,6 +308,21 @@ static void same_run_check(const Run& r, const Json& state) {
         "--init " + from + " and another --out begin a new run from its weights");
 }
 
+// Prints a note if the learning rate had fallen, and jumps where the run goes on: its schedule is
+// another now. was: its flags until then.
+static void rate_note(const Run& r, const Json& was) {
+    Flags f;
+    flags_inherit(&f, was);
+    const auto before = [&](long step) { return learning_rate(schedule_of(f), step - 1); };
+    const auto after = [&](long step) { return learning_rate(schedule_of(r.f), step); };
+    long step = r.first;
+    while (step > f.warmup && after(step) > 1.1 * before(step)) { step--; }
+    if (was.fields.empty() || step == r.first || r.first >= r.f.steps) { return; }
+    printf("note   the learning rate had fallen to %.3g by step %ld and goes on with %.3g: only "
+           "from step %ld or before it goes on without a jump\n",
+           before(r.first), r.first, after(r.first), step);
+}
+
 void run_restore(Run* r, const std::string& from, const Json& state) {
     const Fallback other = hint_other_checkpoint(r->f.out, from);
     hint_also = other.hint;                              // while the checkpoint may be at fault
@@ -323,6 +338,7 @@ void run_restore(Run* r, const std::string& from, const Json& state) {
     // for the log: what --resume changes, against the flags that the log has so far
     const Json logged = log_flags(r->f.out + "/log.jsonl", r->first);
     flags_changed(logged.fields.empty() ? state["flags"] : logged, r->f, &r->changed);
+    if (dist::rank == 0) { rate_note(*r, state["flags"]); }
     build_changed(state, &r->changed);
     product_resume(state, &r->changed);
 

@@ -12,6 +12,7 @@ commands/train.cpp -- what a run does around its steps: train.h.
 #include "default_model.h"
 #include "generate.h"
 #include "memory_needed.h"
+#include "probe_data.h"
 #include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -73,7 +74,7 @@ static void describe_model(const Run& r) {
            all.c_str());
     const std::string properties = properties_text(c);
     if (!properties.empty()) { printf("with  %s\n", properties.c_str()); }
-    printf("%s", column_note(c).c_str());
+    printf("%s", arch_notes(c).c_str());
 }
 
 static void describe_step(const Run& r) {
@@ -203,6 +204,7 @@ static JsonObject run_state(Run* r, long step, bool keep) {
     o.text("version", VERSION);
     o.json("build", build_json());
     o.text("product", cpu::choice().name);
+    o.text("words", "of parts");         // as has_word reads them; older: anywhere in a name
     if (r->unevaluated) { o.boolean("unevaluated", true); }
     if (!r->touched.empty()) { o.text("touched", r->touched); }
     if (!r->log.unwritten.empty()) {
@@ -221,6 +223,7 @@ static std::string step_directory(const Run& r, long step) {
 
 static std::string diverged_hint(const Run& r) {
     std::string hint = strf("try a smaller --lr than %g", r.f.lr);
+    if (!r.f.factors.empty()) { hint += ", or smaller numbers in --factors " + r.f.factors; }
     if (r.saved >= 0) { hint += "; " + step_directory(r, r.saved) + " is intact"; }
     return hint;
 }
@@ -233,7 +236,8 @@ static void run_sample(Run* r, long step) {
     const Tokenizer& tok = r->data.tokenizer;
     if (dist::rank > 0 || !f.sample || tok.kind == TOKENIZER_IDS) { return; }
     Rng rng = rng_stream(f.seed, mix64(SEED_SAMPLE, step));
-    std::vector<int> tokens = { text_begin(tok, r->m.arch.V) };
+    const long first = first_token(f.fix_token, f.bos, tok);
+    std::vector<int> tokens = { first < 0 ? text_begin(tok, r->m.arch.V) : (int)first };
     ops::tune_products(false);                           // a length for each token, used once
     generate(&r->m, &tokens, f.sample, 1.0, 0, &rng);
     ops::tune_products(true);

@@ -150,7 +150,7 @@ void ArchCheck::attention() {
     need(!c.parallel || (norm_of(c).in && !norm_of(c).out), { "parallel", "norm" }, "NORM=pre");
 }
 
-std::string column_note(const Arch& c) {
+static std::string column_note(const Arch& c) {
     const BiasRow& b = bias_of(c);
     if (!column_has_no_effect(c)) { return ""; }
     if (b.column == KEY_COLUMN && !b.learn_k && build::Attn::sim(0.0f) == 0) {
@@ -163,6 +163,17 @@ std::string column_note(const Arch& c) {
                 "row by its sum, and v* is 0. It is left out of all shares; %s or BIAS=kv would "
                 "give it a value\n",
                 b.name, build::Attn::name, takes_v ? "--v-star" : "BIAS=k with --v-star");
+}
+
+std::string arch_notes(const Arch& arch) {
+    Arch c = arch;
+    const Twin& twin = build::Attn::twin;
+    std::string notes;
+    for (auto& r : arch_rows(&c)) {
+        if (strcmp(r.field, twin.parameter) || field_number(r) != twin.value) { continue; }
+        notes += strf("note   %s %g %s: this is ATTN=%s\n", r.by, twin.value, twin.does, twin.name);
+    }
+    return notes + column_note(c);
 }
 
 void arch_settle(Arch* c, const std::string& where) {

@@ -13,6 +13,8 @@ enum ZKind { Z_ONE, Z_SUM, Z_ABS, Z_MAX1, Z_PNORM };
 enum Phi   { PHI_NONE, PHI_ELU1, PHI_MLP };    // the kernel on q and k, after PE
 // A_j is P_j = alpha w_j / Z, or max((1 + c) P_j - c, 0), or (dA_j / dP_j) P_j of that
 enum Clip  { NO_CLIP, CLIP_WEIGHTS, CLIP_SLOPES };
+// With this value of its parameter, a row of ARCH, an operation is another one.
+struct Twin { const char* parameter; float value; const char *does, *name; };
 template <class A> struct ClipSlopes : A { static constexpr Clip clip = CLIP_SLOPES; };
 
 // Tells whether the extra key is idle: an output depends on it by the sum in Z and by v*, and

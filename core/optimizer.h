@@ -73,10 +73,7 @@ inline void model_sums(Model* m, float clip) {
 
 // Tells whether a tensor is trained: all are without --only.
 inline bool is_trained(const Model* m, const Tensor& t) {
-    for (auto& word : m->only) {
-        if (has_word(t, word)) { return true; }
-    }
-    return m->only.empty();
+    return m->only.empty() || has(m->only, t.name);
 }
 
 // Updates `count` numbers of this rank's shard, from `at` on, by AdamW or SGD.

@@ -40,6 +40,7 @@ struct Attn {
     static const ZKind Z;
     static const Phi phi;
     static const Clip clip;
+    static const Twin twin;
     static float sim(float s);
     static double sim(double s);
 };

@@ -38,6 +38,7 @@ const char* const Attn::name = STR(ATTN);
 #define SAME(type, name) const type Attn::name = ::Attn::name;
 SAME(bool, exp_family) SAME(bool, is_signed) SAME(bool, capped) SAME(bool, by_count)
 SAME(ZKind, Z) SAME(Phi, phi) SAME(Clip, clip)
+SAME(Twin, twin)
 #undef SAME
 float Attn::sim(float s) { return ::Attn::sim(s); }
 double Attn::sim(double s) { return ::Attn::sim(s); }

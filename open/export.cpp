@@ -237,16 +237,6 @@ static std::string bytes_tokenizer_json() {
 
 // ---- a run whose sequences all begin with one token has its sink there
 
-int export_first_token(const std::string& from, const Tokenizer& tok) {
-    const std::string path = from + "/state.json";
-    if (!file_exists(path)) { return -1; }
-    const Json flags = json_file(path)["flags"];
-    for (auto& edit : split(flags["fix_token"].string, ',')) {
-        if (starts_with(edit, "1:")) { return atoi(edit.c_str() + 2); }
-    }
-    return flags["bos"].string == "seq" ? tok.bos : -1;
-}
-
 // Returns the text of a JSON object with this value of a key: in place of its own, or first.
 static std::string json_with(const std::string& text, const std::string& key,
                              const std::string& value) {
@@ -286,11 +276,12 @@ static std::string post_processor(const std::string& text, int id, const Json& h
            "]}";
 }
 
-void export_begins(ExportDir* o, const Tokenizer& tok, int id) {
+bool export_begins(ExportDir* o, const Tokenizer& tok, int id) {
     const bool bytes = tok.kind == TOKENIZER_BYTES;
     const bool in_files = has(o->files, "tokenizer.json");
     const bool puts = tok.before == std::vector<int>{ id };
-    if (id < 0 || !in_files || puts || (!bytes && id >= (int)tok.text.size())) { return; }
+    const bool known = bytes || id < (int)tok.text.size();
+    if (id < 0 || puts || !in_files || !known) { return puts; }
     std::string word = bytes && id == 256 ? END_OF_BYTES : "";
     if (bytes && id < 256) { utf8_append(&word, byte_alphabet()[id]); }
     if (!bytes) { word = tok.text[id]; }
@@ -300,11 +291,12 @@ void export_begins(ExportDir* o, const Tokenizer& tok, int id) {
     file_write(path, json_with(text, "post_processor", post_processor(word, id, had)));
     // as a special token it is cut out of every text: that is nothing where no token is longer
     const bool may = bytes || (id < (int)tok.special.size() && tok.special[id]);
-    if (!may) { return; }
+    if (!may) { return true; }
     const bool there = file_exists(config);
     const std::string before = there ? file_read(config) : "{}\n";
     file_write(config, json_with(before, "bos_token", json_str(word)));
     if (!there) { o->files.push_back("tokenizer_config.json"); }
+    return true;
 }
 
 std::string export_tokenizer(ExportDir* o, const Tokenizer& tok, int T) {

@@ -41,12 +41,9 @@ std::string modeling_source();
 // one of its rows. from: what errors call the model.
 std::string config_with_code(const Arch& c, const Tokenizer& tok, const std::string& from);
 
-// Returns the token that every sequence of the run began with that made the checkpoint `from`, by
-// --fix-token 1:ID or --bos seq; -1 if there was none.
-int export_first_token(const std::string& from, const Tokenizer& tok);
-
 // Lets the tokenizer.json that was added put this token before every text, as bos_token; -1: none.
-void export_begins(ExportDir* o, const Tokenizer& tok, int id);
+// Returns whether it does.
+bool export_begins(ExportDir* o, const Tokenizer& tok, int id);
 
 // Adds the files that make the tokenizer: its own, or those of bytes. Returns "" or what the reader
 // of the directory has to know about it.

@@ -3,9 +3,11 @@ open/export_card.cpp -- writes the card. Everything in it comes from config.json
 log.jsonl.
 */
 #include "export_card.h"
+#include "../dataloader.h"
 #include "../flags.h"
 #include "../log.h"
 #include "../metrics.cuh"
+#include "../shell/run_flags.h"
 #include "../core/config.h"
 
 // What log.jsonl says of a run up to a step; NUL where there is no log.
@@ -37,16 +39,18 @@ static std::string told(const Json& j, const char* key, const char* format) {
     return j[key].is_number() ? strf(format, j[key].number) : "not measured";
 }
 
-// Returns what a list of files and numbers says without the folders that they lie in: those are
-// nobody's business.
-static std::string without_folders(const std::string& given) {
+static std::string without_slash(const std::string& path) {
+    return path.substr(0, path.find_last_not_of('/') + 1);
+}
+
+// Returns a list of files and numbers without the folders that they lie in: those are nobody's
+// business.
+static std::string without_folders(const std::vector<std::string>& given) {
     std::string all;
-    for (std::string part : split(given, ',')) {
-        while (part.size() > 1 && part.back() == '/') { part.pop_back(); }
-        list_add(&all, file_name(part), ",");
-    }
+    for (auto& part : given) { list_add(&all, file_name(without_slash(part)), ","); }
     return all;
 }
+
 
 // Writes a text of somebody else's, such as a file's name, so that Markdown shows it as it is.
 static std::string as_text(const std::string& given) {
@@ -66,7 +70,7 @@ struct CardTable {
     }
 };
 
-// Lists what a run was given and is not the default: "--steps 6 --lr 0.02".
+// Lists what a run was given, is not the default and has no row of its own: "--steps 6 --lr 0.02".
 static std::string card_flags(const Json& given) {
     Flags plain;
     const Json usual = json_of(flags_json(plain, COMMAND_train));
@@ -74,11 +78,12 @@ static std::string card_flags(const Json& given) {
     for (auto& r : flag_rows(&plain)) {
         const Json* value = given.get(r.name);
         const Json* same = usual.get(r.name);
-        const bool of_place = r.name == "out" || r.name == "data" || r.name == "resume";
-        if (!value || !same || of_place || r.of_model) { continue; }
+        const bool elsewhere = is_one_of(" out data resume model ", r.name);
+        if (!value || !same || elsewhere || r.of_model) { continue; }
         if (value->string == same->string && value->number == same->number) { continue; }
         list_add(&all, flag_spelling(r.name), " ");
-        if (r.type != FIELD_bool) { list_add(&all, without_folders(value->string), " "); }
+        if (r.type == FIELD_bool) { continue; }
+        list_add(&all, without_folders(split(value->string, ',')), " ");
     }
     return all;
 }
@@ -97,16 +102,21 @@ static std::string card_sink(const Json& eval, const Arch& c) {
     return strf("%.1f%% of heads and sequences (above %g, %.0f tokens%s)", percent, eps, T, shares);
 }
 
-std::string export_card(const Arch& c, const std::string& from, long params,
-                        const std::string& about) {
+std::string export_card(const Arch& c, const std::string& from, long params, std::string about,
+                        bool begins) {
     const RunStory run = run_story(from);
+    if (begins) { about += " Sink_1 there: " + card_sink(run.eval, c) + "."; }
     const Json* flags = run.state.get("flags");          // as they were at this step
     Arch model = c;
     std::string differs = switches_text(c).substr(1);    // begins with a blank
     for (auto& row : arch_differs(&model)) {
         list_add(&differs, log_name(row) + " " + field_text(row, false));
     }
-    const std::string name = as_text(without_folders(from));
+    const std::string path = without_slash(from);
+    std::string name = file_name(path);
+    if (starts_with(name, "step_")) {
+        name = file_name(without_slash(directory_of(path))) + "/" + name;
+    }
     CardTable table;
     table.row("parameters", count_text(params));
     table.row("layers, width, heads, of keys, head size",
@@ -116,7 +126,9 @@ std::string export_card(const Arch& c, const std::string& from, long params,
     if (flags) {
         const double tokens = json_number(run.state, "tokens_per_step", 0);
         const double steps = json_number(run.state, "step", 0);
-        table.row("data", as_text(without_folders((*flags)["data"].string)));
+        const std::string directory = run_started_from(run.state, from + "/..");
+        const std::string& data = (*flags)["data"].string;
+        table.row("data", as_text(without_folders(names_listed(data, directory))));
         table.row("steps", strf("%.0f (", steps) + count_text(tokens * steps) + " tokens)");
         table.row("flags", as_text(card_flags(*flags)));
         table.row("training loss", told(run.train, "loss", "%.4f"));
@@ -126,6 +138,6 @@ std::string export_card(const Arch& c, const std::string& from, long params,
     const Json* version = run.state.get("version");
     table.row("train_sink", version ? as_text(version->string) : "the run is not known");
     return "---\nlibrary_name: transformers\npipeline_tag: text-generation\n"
-           "tags: [train_sink, attention-sink]\n---\n\n# " + name + "\n\n" + about + "\n\n" +
-           table.text;
+           "tags: [train_sink, attention-sink]\n---\n\n# " + as_text(name) + "\n\n" + about +
+           "\n\n" + table.text;
 }

@@ -6,15 +6,19 @@ open/export_command.cpp -- the command export: a checkpoint as other programs op
 #include "../commands/commands.h"
 #include "export_card.h"
 #include "../commands/open_model.h"
+#include "../commands/probe_data.h"
 #include "../log.h"
 #include "../files/look.h"
 #include "../shell/run_dir.h"
 
-// Says in README.md how the model is opened.
-static std::string export_about(const std::string& as, const std::string& how) {
-    return "It opens in transformers as " + as + ":\n\n"
-           "```python\nfrom transformers import AutoModelForCausalLM\n"
-           "model = AutoModelForCausalLM.from_pretrained(PATH" + how + ")\n```";
+// Says in README.md how the model is opened, and its tokenizer, if it has one.
+static std::string export_about(const std::string& as, const std::string& how, bool has_tokenizer) {
+    const std::string open = ".from_pretrained(PATH" + how + ")\n";
+    std::string code = "from transformers import AutoModelForCausalLM";
+    if (has_tokenizer) { code += ", AutoTokenizer"; }
+    code += "\nmodel = AutoModelForCausalLM" + open;
+    if (has_tokenizer) { code += "tokenizer = AutoTokenizer" + open; }
+    return "It opens in transformers as " + as + ":\n\n```python\n" + code + "```";
 }
 
 // Returns the model in the words of the family that --to names, or of the first that can express
@@ -49,7 +53,8 @@ static void export_to_check(const Flags& f) {
 // Writes the model as a directory that transformers opens.
 static void export_directory(const Flags& f, const Model& m, const std::vector<StOut>& ours,
                              const Tokenizer& tok) {
-    const int first = export_first_token(f.words[0], tok);
+    const Json trained = trained_flags(f.words[0]);
+    const long first = first_token(trained["fix_token"].string, trained["bos"].string, tok);
     Tokenizer said = tok;                        // in config.json
     if (first >= 0) {
         said.bos = first;
@@ -74,14 +79,15 @@ static void export_directory(const Flags& f, const Model& m, const std::vector<S
         export_file(&o, "modeling_train_sink.py", modeling_source());
     }
     const std::string tokens = export_tokenizer(&o, tok, m.arch.T);
-    export_begins(&o, tok, first);
-    std::string about = export_about(as, how);
+    const bool puts = export_begins(&o, tok, first);
+    std::string about = export_about(as, how, has(o.files, "tokenizer.json"));
     if (!tokens.empty()) { about += "\n\n" + tokens; }
     if (first >= 0) {
-        about += strf("\n\nEvery sequence of its training began with token %d: its sink is there.\n"
-                      "`tokenizer(text)` puts it first; without it, expect no sink.", first);
+        about += strf("\n\nEvery sequence of its training began with token %ld, which ", first);
+        about += puts ? "`tokenizer(text)` puts first." : "no tokenizer here puts first: do it.";
     }
-    export_file(&o, "README.md", export_card(m.arch, f.words[0], m.num_params, about));
+    export_file(&o, "README.md",
+                export_card(m.arch, f.words[0], m.num_params, about, first >= 0));
     export_commit(&o);
     printf("wrote  %s: %s parameters, opens in transformers as %s%s\n", printable(o.path).c_str(),
            count_text(m.num_params).c_str(), as.c_str(), also.c_str());

@@ -47,6 +47,7 @@ static bool reads_text(const Flags& f, char command) {
 #define BOUND(condition, words, other, why) { RULE_BOUND, WHEN(condition), words, why, other }
 #define NOTED(condition, words, other, why) { RULE_NOTE, WHEN(condition), words, why, other }
 #define FOR(cmds, ...) { RULE_HELP, NULL, cmds, __VA_ARGS__ }
+#define JOIN(between) { RULE_JOIN, NULL, "", between }
 
 #define OF_TEXT READ_IF(reads_text(f, command), "text: --data FILE")
 #define OF_BB READ_IF(sources_bb(f), "--data bb")
@@ -118,7 +119,7 @@ void flags_check(const Flags& flags, char command, bool again) {
         const bool kept = again && (r.fixed() || r.of_model);
         const bool asked = *r.given && !kept && field_text(r, true) != field_text(plain[i], true);
         for (auto& rule : r.rules) {
-            if (rule.rule == RULE_HELP || rule.holds(f, command)) { continue; }
+            if (!rule.holds || rule.holds(f, command)) { continue; }
             if (rule.rule != RULE_READ) { bound_broken(f, r, rule); continue; }
             if (asked) { die(flag_typed(r) + " has no effect without " + rule.text); }
             break;                                       // what is not read has no bounds

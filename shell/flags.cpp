@@ -230,6 +230,20 @@ void product_settle(const Flags& f) {
     if (here) { cpu::choice_settle(!strcmp(PRECISION_NAME, "bf16"), f.product); }
 }
 
+// Sets a flag that was given before: to both values, if it can have several. Else dies of another.
+static void flag_set_again(const FlagRow& r, const std::string& spelled, const std::string& text) {
+    const std::string before = field_text(r, true);
+    for (auto& rule : r.rules) {
+        if (rule.rule != RULE_JOIN) { continue; }
+        return flag_set(r, spelled, field_text(r, false) + rule.text + text);
+    }
+    flag_set(r, spelled, text);
+    const std::string now = field_text(r, true);
+    if (now == before) { return; }
+    die(flag_spelling(r.name) + ": got " + before + " and " + now + ", wanted one value",
+        "leave one of them out");
+}
+
 Flags flags_parse(int argc, char** argv, char* command) {
     Flags f;
     const std::vector<FlagRow> rows = flag_rows(&f);
@@ -273,7 +287,8 @@ Flags flags_parse(int argc, char** argv, char* command) {
         if (wants_value && !has_value && i + 1 >= argc) {
             die(name + " needs a value");
         }
-        flag_set(*row, name, wants_value ? next : "");
+        const auto set = *row->given ? flag_set_again : flag_set;
+        set(*row, name, wants_value ? next : "");
         if (wants_value && !has_value) { i++; }
         *row->given = true;
     }

@@ -140,6 +140,23 @@ struct Ran {
         return out.find(part) != std::string::npos || err.find(part) != std::string::npos;
     }
 };
+// the flags of a line, each once: of one that a test gives twice the last counts
+static inline std::string flags_once(const std::string& line) {
+    std::vector<std::string> parts(1);
+    for (auto& word : split(line, ' ')) {
+        const bool flag = word.size() > 1 && word[0] == '-' && (word[1] == '-' || isalpha(word[1]));
+        if (flag) { parts.push_back(""); }
+        parts.back() += word + " ";
+    }
+    std::string once;
+    for (auto part = parts.begin(); part != parts.end(); part++) {
+        const std::string name = split(*part, ' ')[0] + " ";
+        const auto again = [&](const std::string& other) { return starts_with(other, name); };
+        const bool last = std::none_of(part + 1, parts.end(), again);
+        if (part == parts.begin() || last) { once += *part; }
+    }
+    return once;
+}
 static inline Ran check_run(const std::string& command) {
     char path[2][32] = { "/tmp/check_run_XXXXXX", "/tmp/check_run_XXXXXX" };
     for (auto& p : path) { close(mkstemp(p)); }

@@ -43,6 +43,17 @@ for last in '0123456789 9876543210 0123456789 9876543210 0123' 'zzzzzzzzzzzzzzzz
     grep -o '"name":"\(w8a8:[a-z]*\)\?","from":1,"loss":[0-9.]*' "$dir/e.json"
 done | sort | uniq -c | awk '{ print $1 }' > "$dir/same"
 check "plain and dynamic twice the same, static once each" [ "$(tr '\n' ' ' < "$dir/same")" = '2 2 1 1 ' ]
+# given twice, it is both, in order; several edits are several runs, each with its own means
+many="--probe-seqs 4 --probe-len 24"
+check "twice" $program eval "$dir/r/step_20" $many --edit 'h:0:1=0' --edit 'h:0:2=mean;v:0:1=mean' --stream 0+4 --edit 'h:0:1=0' --stream 1+3 --json "$dir/e.json"
+check "each is a run" [ "$(grep -o '"name":"[^",]*' "$dir/e.json" | cut -d: -f 2- | tr '\n' ' ')" = \
+    '" "0+4 "0+4 "1+3 "1+3 "h:0:1=0 "h:0:2=mean;v:0:1=mean "h:0:1=0 ' ]
+cp "$dir/e.json" "$dir/twice.json"
+for edit in 'h:0:1=0' 'h:0:2=mean;v:0:1=mean'; do
+    check "$edit alone" $program eval "$dir/r/step_20" $many --edit "$edit" --json "$dir/e.json"
+    alone=$(grep -o "\"name\":\"$edit\",\"from\":[^}]*" "$dir/e.json")
+    check "the same" sh -c "[ '$alone' ] && grep -qF '$alone' '$dir/twice.json'"
+done
 # the plain run is the model: the loss of the run's own probe sequences
 check "as the run measured" $program eval "$dir/r/step_20" --json "$dir/e.json"
 want=$(grep '"event":"eval","step":20' "$dir/r/log.jsonl" | sed 's/.*"probe_loss":\([0-9.]*\).*/\1/')

@@ -14,6 +14,7 @@ of ATTN alone (test_add_variant.sh).
 #define REAL double
 #include "../../reference.h"
 #include "../../metrics.cuh"
+#include "../../arch.h"
 #include "../check.h"
 #include "../naive.h"
 using ref::real;
@@ -215,6 +216,37 @@ static void check_p_norm() { // softmax_p(s) = softmax(p s)^(1/p)
         compare(strf("softmax_p, p=%g", p), with_p, scaled, 1e-13);
     }
 }
+// no two operations are one by ARCH's defaults, unless one of them says so in `twin`, and why
+struct Usual { std::string is; Phi phi; Numbers out; };
+template <class A> Usual usual_of(const char* attn) {
+    const Arch usual;
+    const Op op = op_of<A, Bias_none, Pe_nope>(attn, "nope");
+    NaiveIn in = inputs(op, PLAIN, 11);
+    in.s.p = A::clip == NO_CLIP ? usual.attn_p : usual.attn_clip;
+    in.s.cap = usual.attn_cap;
+    Numbers stat;
+    const bool twin = *A::twin.name && A::twin.value == in.s.p && *A::twin.does;
+    return { twin ? A::twin.name : attn, A::phi, forward(op, in, &stat) };
+}
+static void check_twins() {
+    const Usual ALL[] = {
+        #define X_ATTN(attn, ...) usual_of<Attn_##attn>(#attn),
+        ATTN_VARIANTS(X_ATTN)
+        #undef X_ATTN
+    };
+    int pairs = 0;
+    for (auto& a : ALL) {
+        for (auto& b : ALL) {
+            // phi of mlp comes before the operation, which is then that of identity
+            if (&a <= &b || (a.phi == PHI_MLP) != (b.phi == PHI_MLP)) { continue; }
+            const Worst w = worst_of(a.out, b.out);
+            CHECK((a.is == b.is) == (w.off <= 1e-6 * w.top), "ATTN=%s and %s are %.3g apart",
+                  a.is.c_str(), b.is.c_str(), w.off);
+            pairs += a.is == b.is;
+        }
+    }
+    CHECK(pairs == 4, "%d pairs are one", pairs);
+}
 // an extra key that every query is far from is no extra key (where f(-inf) = 0)
 template <class A> void check_far_extra(const char* attn) {
     if constexpr (!A::is_signed && !A::capped) {
@@ -341,6 +373,7 @@ int main() {
     check_threads<Attn_##attn>(#attn); }
     ATTN_VARIANTS(X_ATTN)
     CASE("p_norm") { check_p_norm(); }
+    CASE("twins") { check_twins(); }
     CASE("positions") { check_positions(); }
 #endif
     return check_done();

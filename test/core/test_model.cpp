@@ -406,5 +406,7 @@ int main(int argc, char** argv) {
     }
 #endif
     CHECK(looked, "no fixture is of this build");
+    const std::string twin = Attn::twin.name, notes = arch_notes(Arch());
+    CHECK(contains(notes, ": this is ATTN=" + twin + "\n") == !twin.empty(), "notes: %s", notes.c_str());
     return check_done();
 }

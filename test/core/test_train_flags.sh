@@ -1,6 +1,7 @@
 # flags of training that change the step: --optimizer muon, --min-context, --attn-bias-init, --init, --only
 #     sh test/core/test_train_flags.sh
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
+. test/once.sh
 dir=$(mktemp -d); pass=0; fail=0
 trap 'rm -rf "$dir"' EXIT
 check() { # what, command..: does it succeed?
@@ -18,8 +19,7 @@ run() {
     program=$1
     out=$2
     shift 2
-    $program train -d bb --batch 4 --eval-every 0 --sample 0 --lr 5e-3 --warmup 3 "$@" \
-        -o "$dir/$out"
+    $program train -d bb $(once --batch 4 --eval-every 0 --sample 0 --lr 5e-3 --warmup 3 "$@") -o "$dir/$out"
 }
 hash() { tail -n 1 "$dir/$1/log.jsonl" | grep -o '"params_hash":"[0-9a-f]*"'; }
 same() { [ -n "$(hash $1)" ] && [ "$(hash $1)" = "$(hash $2)" ]; }
@@ -78,6 +78,11 @@ check "a tenth of the steps, unless they are given" run $softmax wsd10 -n 20 --s
 check "the last three" sh -c "
     grep -o '\"lr\":[^,]*' '$dir/wsd10/log.jsonl' | tail -n 3 | tr '\n' ' ' |
         grep -qx '\"lr\":0.005 \"lr\":0.005 \"lr\":0.0025 '"
+# a rate that had fallen, and jumps where the run goes on
+check "on" run $softmax wsd -n 20 --warmup 2 --schedule wsd --decay-steps 4 --min-lr 1e-3 --resume
+check "the jump" grep -q "^note   the learning rate had fallen to 0.002 by step 10 and goes on with 0.005: only from step 7 or before" "$dir/out"
+check "without a change" run $softmax wsd10 -n 20 --schedule wsd --resume
+check "no jump" sh -c "! grep -q 'had fallen' '$dir/out'"
 # --factors: attention's rows times 2 are W_O times 2, with its rate, its start, its decay and eps so
 # that both take the same steps (Eq. 29 to 42)
 eq="-n 20 --grad-clip 0 --weight-decay 1 --adam-eps 1e-3"
@@ -195,6 +200,27 @@ check "and still nothing else changes" sh -c "[ $(changed z0/step_0 z/step_13) -
 check "two words, by Muon" \
     run $softmax words -n 6 --init "$dir/base" --only input_layernorm,o_proj --optimizer muon
 check "4096 bytes of a matrix and 128 of a norm" sh -c "[ $(changed adamw/step_12 words/step_6) -gt 3000 ] && [ $(changed adamw/step_12 words/step_6) -le 4224 ]"
+# a word is of whole parts of a name; a run that began before it was so goes on as it began
+learned() { # RUN STEP STEP: the layers that learned between them
+    python3 - "$dir/$1" $2 $3 <<'EOF'
+import json, sys
+def tensors(step):
+    raw = open(f"{sys.argv[1]}/step_{step}/model.safetensors", "rb").read()
+    n = int.from_bytes(raw[:8], "little")
+    return {k: raw[8 + n:][slice(*v["data_offsets"])] for k, v in json.loads(raw[8:8 + n]).items() if k != "__metadata__"}
+a, b = map(tensors, sys.argv[2:])
+print(*sorted(int(k.split(".")[2]) for k in a if a[k] != b[k] and k.endswith("o_proj.weight")))
+EOF
+}
+twelve="--layers 12 --width 8 --heads 1 --ffn-width 8 --seq 16 --save-every 1 --save-optimizer all --probe-len 16"
+check "layers.1" run $softmax parts -n 1 $twelve --only layers.1 --only layers.3
+check "how much it is" grep -q "^words  --only layers.1: 9 tensors, 464 parameters" "$dir/out"
+check "is not 10 and 11: $(learned parts 0 1)" [ "$(learned parts 0 1)" = "1 3" ]
+sed -i 's/, "files": .*/}/; s/"automatic": false, //; s/"version": "[^"]*", //; s/"words": "of parts", //' "$dir/parts/step_1/state.json"
+check "an older run goes on" $softmax train --resume -n 2 -o "$dir/parts"
+check "as it began: $(learned parts 1 2)" [ "$(learned parts 1 2)" = "1 3 10 11" ]
+check "factors of layers.1" run $softmax held -n 1 $twelve --factors layers.1:lr=0 --factors layers.3:lr=0
+check "hold these: $(learned held 0 1)" [ "$(learned held 0 1)" = "0 2 4 5 6 7 8 9 10 11" ]
 refuses "wanted a word of one of these names: model.embed_tokens.weight" $softmax --only queries \
     -o "$dir/no"
 refuses "has --layers 1, got 3" $softmax --init "$dir/base" --layers 3
@@ -213,8 +239,8 @@ done > "$dir/talk.jsonl"
 talk() {
     out=$1
     shift
-    $softmax train -d "$dir/talk.jsonl" --tokenizer bytes --sft zephyr --width 16 --seq 16 -n 3 \
-        --eval-every 0 --sample 0 --val-seqs 20 --probe-seqs 8 --probe-len 16 -o "$dir/$out" "$@"
+    $softmax train -d "$dir/talk.jsonl" --tokenizer bytes --sft zephyr --width 16 --seq 16 $(once -n 3 "$@") \
+        --eval-every 0 --sample 0 --val-seqs 20 --probe-seqs 8 --probe-len 16 -o "$dir/$out"
 }
 step_1() { grep '"event":"train"' "$dir/$1/log.jsonl" | head -n 1 | grep -o '"loss":[^,]*'; }
 near() { awk "BEGIN { d = $1 - $2; exit !(d < 1e-5 && d > -1e-5) }"; }

@@ -6,6 +6,7 @@
 #   usage: test/gpu/test_cuda_train.sh [directory for the binaries]        CXX, NVCC, CUDA, CXXFLAGS, DEVICE=emu|gpu
 set -eu
 CDPATH= cd "$(dirname "$0")/../.."
+. test/once.sh
 CXX=${CXX:-g++} NVCC=${NVCC:-nvcc} CUDA=${CUDA:-/usr/local/cuda} DEVICE=${DEVICE:-emu}
 dir=${1:-$(mktemp -d)}
 if [ "$DEVICE" = emu ] && [ ! -f "$CUDA/include/cublasLt.h" ]; then
@@ -55,7 +56,7 @@ train() {
     local out=$dir/$1 bin=$dir/$2
     shift 2
     case "$*" in *--resume*) ;; *) rm -rf "$out" ;; esac
-    "$bin" $FLAGS "$@" -o "$out" > "$out.txt" 2>&1 || { cat "$out.txt"; return 1; }
+    "$bin" $(once $FLAGS "$@") -o "$out" > "$out.txt" 2>&1 || { cat "$out.txt"; return 1; }
 }
 
 # all numbers of JSON, from the standard input

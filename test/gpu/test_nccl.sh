@@ -4,6 +4,7 @@
 # a rank that dies ends all.
 #   usage: test/gpu/test_nccl.sh       BIASES="kv" (one build each; and one of bf16), CXX, CUDA, BUILT=directory of builds to use again
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
+. test/once.sh
 CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda} BIASES=${BIASES:-kv}
 # the header is beside CUDA's, or in the wheel that .ci/run installs
 NCCL=$CUDA/include
@@ -45,7 +46,7 @@ ranks() {
         (
             RANK=$r LOCAL_RANK=${DEVICE:-$r} WORLD_SIZE=$n LOCAL_WORLD_SIZE=$n EMU_DEVICES=$n \
                 TORCHELASTIC_RUN_ID=none OMP_NUM_THREADS=1 \
-                "$binary" $FLAGS -o "$out" "$@" >> "$out.txt" 2>&1 &
+                "$binary" $(once $FLAGS -o "$out" "$@") >> "$out.txt" 2>&1 &
             echo $! > "$out.pid.$r"
             wait $!
             echo $? > "$out.ended.$r"

@@ -18,6 +18,7 @@ const bool Attn::exp_family = true, Attn::is_signed = false, Attn::capped = fals
 const bool Attn::by_count = false;
 const ZKind Attn::Z = Z_SUM;
 const Clip Attn::clip = NO_CLIP;
+const Twin Attn::twin = AttnBase::twin;
 const Phi Attn::phi = PHI_NONE;
 float Attn::sim(float s) { return s; }
 const Column Bias::column = KEY_COLUMN;
@@ -38,9 +39,10 @@ static Ran exported(const std::string& from, const std::string& to, const std::s
 // a run of a few steps; returns its checkpoint
 static std::string trained(const std::string& name, const std::string& flags) {
     const std::string out = SCRATCH + name;
-    const Ran r = program("train --steps 6 --warmup 2 --lr 0.02 --layers 2 --heads 2 --width 12 "
-                          "--ffn-width 8 --seq 16 -b 4 --eval-every 3 --sample 0 --val-seqs 4 "
-                          "--probe-seqs 4 --probe-len 16 --out " + out + " " + flags);
+    const Ran r = program(flags_once(
+        "train --steps 6 --warmup 2 --lr 0.02 --layers 2 --heads 2 --width 12 --ffn-width 8 --seq 16 "
+        "-b 4 --eval-every 3 --sample 0 --val-seqs 4 --probe-seqs 4 --probe-len 16 --out " + out +
+        " " + flags));
     CHECK(r.code == 0, "%s: exit %d, %s", name.c_str(), r.code, r.err.c_str());
     return out + "/step_6";
 }
@@ -319,13 +321,38 @@ static void card_check() {
               std::string::npos, "README.md of one layer and one head");
 }
 
+// what generate and score say of a run, of its export: a line less, that of the token
+static void run_equals_export(const std::string& run, const std::string& to, bool fixed) {
+    const std::string task = SCRATCH + "task.jsonl", items = SCRATCH + "items.jsonl";
+    file_write(task, "{\"context\": \"12\", \"choices\": [\"3\", \"45 6\"], \"gold\": 0}\n"
+                     "{\"context\": \"\", \"choices\": [\"3\", \"45 6\"], \"gold\": 0}\n");
+    for (const char* bos : { "", " --bos none", " --bos 66" }) {
+        std::string text[2], scores[2];
+        for (int i = 0; i < 2; i++) {
+            const std::string of = (i ? to : run) + bos;
+            const Ran r = program("generate " + of + " --prompt 12 --temperature 0 --tokens 9");
+            text[i] = r.out;
+            utf8_repair(&text[i]);               // as the export writes it
+            const bool put = r.says("is put before a text"), without = r.says("is read without");
+            CHECK(put == (!i && !*bos) && without == (!i && *bos && fixed), "%s%s: generate says %s",
+                  run.c_str(), bos, r.err.c_str());
+            program("score " + of + " --task " + task + " --items " + items);
+            scores[i] = file_read(items);
+        }
+        CHECK(text[0] == text[1] && text[0].size() > 3, "%s%s: text %s, of its export %s",
+              run.c_str(), bos, text[0].c_str(), text[1].c_str());
+        CHECK(scores[0] == scores[1] && contains(scores[0], "loglik"), "%s%s: %s, of its export %s",
+              run.c_str(), bos, scores[0].c_str(), scores[1].c_str());
+    }
+}
+
 // A run whose sequences all begin with one token: the export's tokenizer puts it there, and probe
 // says so
 static void first_token_check() {
-    const char* const ROWS[][2] = { { "first", "--bos seq" }, { "fixed", "--fix-token 1:65" } };
+    const char* const ROWS[][2] = { { "first", "--bos seq" }, { "fixed", "--fix-token 1:7" } };
     for (auto& row : ROWS) {
         const bool fixed = strstr(row[1], "fix");
-        const int id = fixed ? 65 : 256;
+        const int id = fixed ? 7 : 256;
         const std::string from = trained(row[0], "--data " + TEXT + " " + row[1]);
         const std::string to = SCRATCH + row[0] + "-out";
         Ran r = exported(from, to);
@@ -337,7 +364,13 @@ static void first_token_check() {
         CHECK(config.get("bos_token_id")->number == id, "%s: bos_token_id", row[1]);
         CHECK(json_of_file(to + "/tokenizer_config.json").get("bos_token"), "%s", row[1]);
         const std::string card = file_read(to + "/README.md");
-        CHECK(card.find(strf("began with token %d: its sink", id)) != card.npos, "%s", card.c_str());
+        const std::string begins = strf("began with token %d, which `tokenizer(text)` puts first. "
+                                        "Sink_1 there: ", id);
+        CHECK(card.find(begins) != card.npos && card.find("its sink") == card.npos &&
+                  card.find(strf("\n# %s/step\\_6\n", row[0])) != card.npos, "%s", card.c_str());
+        CHECK(card.find("AutoTokenizer.from_pretrained(PATH)") != card.npos &&
+                  card.find("--model") == card.npos, "%s", card.c_str());
+        run_equals_export(from, to, fixed);
         const std::string probe = " -d " + TEXT + " --probe-len 16 --probe-seqs 4 ";
         r = program("probe " + to + probe);
         CHECK(r.says("begins a text with") && r.says("bos default: "), "%s: probe says %s", row[1],

@@ -4,6 +4,7 @@
 # nothing, and leaves nothing hanging.
 #   usage: test/program/test_dist.sh       KILLS=3 (random kills), CXX, MPICXX, MPIRUN, BINARY (one that was built so before)
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
+. test/once.sh
 MPICXX=${MPICXX:-mpicxx} MPIRUN=${MPIRUN:-mpirun} KILLS=${KILLS:-3}
 if ! command -v "$MPICXX" > /dev/null || ! command -v "$MPIRUN" > /dev/null; then
     echo "skipped: 1 test of many processes, no MPI here (apt-get install libopenmpi-dev openmpi-bin)"
@@ -44,7 +45,8 @@ FLAGS="train --seq 32 --total-batch 512 -b 2 --lr 1e-3 --warmup 10 --grad-clip 0
 # ranks N OUT FLAGS..: 0 processes is the program without mpirun
 ranks() {
     local n=$1 out=$2; shift 2
-    if [ "$n" = 0 ]; then set -- "$dir/a" $FLAGS -o "$out" "$@"; else set -- $MPI -np "$n" "$dir/rank" "$dir/a" $FLAGS -o "$out" "$@"; fi
+    set -- "$dir/a" $(once $FLAGS -o "$out" "$@")
+    if [ "$n" != 0 ]; then set -- $MPI -np "$n" "$dir/rank" "$@"; fi
     "$@" > "$out.txt" 2>&1
 }
 # ---- as one process
@@ -121,7 +123,7 @@ two() { # NAME: rank 0's command .. : rank 1's
     $MPI -np 1 "$dir/rank" "$@" > "$out.txt" 2>&1
 }
 MANY="$FLAGS -n 100000 --save-every 5"
-two flags "$dir/a" $MANY -o "$dir/run.flags" : -np 1 "$dir/rank" "$dir/a" $MANY --lr 3e-3 -o "$dir/run.flags"
+two flags "$dir/a" $MANY -o "$dir/run.flags" : -np 1 "$dir/rank" "$dir/a" $(once $MANY --lr 3e-3) -o "$dir/run.flags"
 ends flags "rank 1 differs from rank 0 in its command line: got .*\"lr\":0.003" 20
 two build "$dir/a" $MANY -o "$dir/run.build" : -np 1 "$dir/rank" "$dir/other" $MANY -o "$dir/run.build"
 ends build "rank 1 differs from rank 0 in its build: .*one-and-another!" 20

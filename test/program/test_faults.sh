@@ -60,8 +60,8 @@ for n in 2 4 7 8; do
 done
 
 # ---- SIGTERM in an evaluation ends it at once; --resume makes it again
-train $TINY -n 1 --val-seqs 20000 -o long; ok $code "a long evaluation: $(cat err)"
-"$program" train $TINY -n 1 --val-seqs 20000 -o cut > out 2> err & pid=$!
+train ${TINY%--val-seqs*} --val-seqs 20000 --probe-seqs 2 --sample 0 -n 1 -o long; ok $code "a long evaluation: $(cat err)"
+"$program" train ${TINY%--val-seqs*} --val-seqs 20000 --probe-seqs 2 --sample 0 -n 1 -o cut > out 2> err & pid=$!
 until [ -s cut/log.jsonl ]; do sleep 0.02; done
 sleep 0.1; kill -TERM $pid; wait $pid; code=$?
 ok $code "SIGTERM in an evaluation: exit $code $(cat err)"

@@ -22,7 +22,8 @@ measured() {
 has() { echo "$said" | grep -q -e "$1"; }
 without() { ! has "was trained with"; }
 measured
-[ "$flags" = "$own" ] && has "bos none, $own | loss" && without; ok $? "the run's own edits: $line"
+[ "$flags" = "$own" ] && has "bos none, $own | loss" && has "note   $own takes the place of what stood" && without
+ok $? "the run's own edits: $line"
 ! has "have changed since"; ok $? "a change where nothing has changed: $said"
 whole=$loss
 measured --random-token 1
@@ -34,7 +35,7 @@ measured --fix-token 2:70
 measured --fix-token 3:66,1:65
 without; ok $? "the same edits in another order: $said"
 measured --bos default
-[ "$flags" = "$own" ] && without; ok $? "--bos default, where there is none: $said"
+[ "$flags" = "$own" ] && has "bos default: fixed," && without; ok $? "--bos default, which is there: $said"
 measured --fix-token= --random-token=
 [ "$flags" = "" ] && has "; the text is read without$"; ok $? "no edits: $flags"
 measured --bos 70
@@ -43,6 +44,7 @@ measured --window 4
 [ "$flags" = "$own --window 4" ]; ok $? "a window: $flags"
 measured -d "$dir/text.txt"
 [ "$flags" = "" ] && has "; the text is read without$"; ok $? "other data: $said"
+measured -d "$dir/text.txt" --bos default; has "bos default: A |"; ok $? "--bos default of other data: $said"
 measured -d "$dir/text.txt" --random-token 2 --fix-token 1:65,3:66
 [ "$flags" = "$own" ] && without; ok $? "other data with the same edits: $said"
 grep -q '"checkpoint":"[^"]*/run/step_2"' "$dir/p.json"; ok $? "no checkpoint in --json"
@@ -50,8 +52,18 @@ grep -q '"checkpoint":"[^"]*/run/step_2"' "$dir/p.json"; ok $? "no checkpoint in
 grep -q "bos none, $own$" "$dir/e.txt" && grep -q "\"flags\":\"$own\"" "$dir/e.json"; ok $? "eval: $(cat "$dir/e.txt")"
 [ "$(grep -c 'the change had no effect' "$dir/e.txt")" = 2 ]; ok $? "the rows of --stream 0+16, and no other: $(cat "$dir/e.txt")"
 ! grep -q nan "$dir/e.txt"; ok $? "an error of one sequence: $(cat "$dir/e.txt")"
-"$softmax" generate "$dir/run" --prompt 1 --tokens 2 2>&1 > "$dir/g.txt" | grep -q "note   the run was trained with $own; the text is read without"
-ok $? "generate"
+"$softmax" generate "$dir/run" --prompt 1 --tokens 2 2> "$dir/note.txt" > "$dir/g.txt"
+printf '%s\n' "note   token 65 is put before a text: the run's sequences began with it" \
+    "note   the run was trained with --random-token 2 --fix-token 3:66; the text is read without" > "$dir/wanted.txt"
+grep -v newest "$dir/note.txt" | cmp -s - "$dir/wanted.txt"; ok $? "generate: $(cat "$dir/note.txt")"
+for bos in default 65 A none B; do
+    "$softmax" generate "$dir/run" --bos $bos --prompt 1 --tokens 9 --temperature 0 2> "$dir/note.txt" > "$dir/g.$bos"
+    [ "$(cut -c 1 "$dir/g.$bos" | head -n 1)" = 1 ]; ok $? "generate --bos $bos: $(cat "$dir/g.$bos" "$dir/note.txt")"
+done
+cmp -s "$dir/g.default" "$dir/g.65" && cmp -s "$dir/g.A" "$dir/g.65"; ok $? "--bos default is the run's first token"
+"$softmax" train --resume -o "$dir/run" -n 3 --sample 8 --eval-every 1 > "$dir/train.txt" 2>&1
+grep -q '"event":"sample"' "$dir/run/log.jsonl"; ok $? "a sample: $(cat "$dir/train.txt")"
+rm -rf "$dir/run/step_3"
 ! grep -q note "$dir/g.txt"; ok $? "a note within the text of generate"
 # --init
 train --init "$dir/run" -o "$dir/more"; grep -q "note   the run was trained with $own; the text is read without" "$dir/train.txt"

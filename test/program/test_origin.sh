@@ -82,7 +82,7 @@ say "$softmax" generate "$dir/ids" --prompt 12 --tokens 2; [ $code = 0 ]; ok $? 
 say "$softmax" generate "$dir/ids" --prompt '12 <x>' --tokens 2
 [ $code = 2 ] && has 'the text has token 512, "<x>", and the model has 512 ids'; ok $? "generate of it: $said"
 echo '<x>' >> "$dir/more.txt"; sed -i '1s/^/<x> /' "$dir/more.txt"
-say "$softmax" probe "$dir/ids" $probe -d "$dir/more.txt" --probe-seqs 400
+say "$softmax" probe "$dir/ids" --probe-seqs 400 --probe-len 16 -d "$dir/more.txt"
 [ $code = 2 ] && has '512'; ok $? "a text with it: $said"
 
 # what is not downloaded

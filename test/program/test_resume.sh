@@ -171,7 +171,7 @@ train --resume -n 6 -o read2
 (cd there && "$program" --resume -n 6 -o ../read3 > ../out 2> ../err); ok $? "from elsewhere: $(cat err)"
 [ "$(hash read3)" = "$(hash read)" ]; ok $? "from elsewhere: other weights"
 # what is given is told, and the tables follow it
-train $TINY -n 4 --eval-every 2 -o told
+train ${TINY%--eval*} --eval-every 2 --sample 0 -n 4 -o told
 train --resume -n 8 --lr 1e-3 --weight-decay 0 -o told
 says '"lr":\[0.0004,0.001\]' "a change is printed"
 python3 "$report" --csv told > told.csv
@@ -434,7 +434,7 @@ ok $? "--print-every 6 printed $(grep '^step' out | cut -c 1-20)"
 [ "$(grep -c '"event":"train"' print6/log.jsonl)" = 20 ]; ok $? "the log lacks steps"
 began=$(date +%s); train $TINY -n 20000 --sample 0 -o print; now=$(date +%s)
 [ "$(count)" -le $((now - began + 2)) ]; ok $? "$(count) lines in $((now - began)) s"
-train -d text/my.txt $TINY --sample 9 -n 2 -o sampled
+train -d text/my.txt ${TINY% 0} 9 -n 2 -o sampled
 [ "$(grep -c '^sample' out)" = 1 ] && [ "$(grep -c '"event":"sample"' sampled/log.jsonl)" = 2 ]
 ok $? "samples printed: $(grep '^sample' out)"
 

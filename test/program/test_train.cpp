@@ -21,7 +21,7 @@ static const char* TINY =
 static const char* GOLDEN = " -b 16 -n 50 --lr 2e-3 --warmup 10 --eval-every 0 --val-seqs 16";
 
 static Ran train_sink(const std::string& args) {
-    return check_run("cd " + dir + " && " + binary + " " + args);
+    return check_run("cd " + dir + " && " + binary + " " + flags_once(args));
 }
 // a run that has to succeed -> its directory
 static std::string train(const std::string& out, const std::string& args) {
@@ -332,9 +332,8 @@ static void test_kill(const std::string& whole, double seconds) {
     CHECK(mid >= 5 && resumed >= 5, "of 20 kills only %d came while training, %d were resumed", mid,
           resumed);
 }
-static const std::string SLOW =
-    std::string(TINY) +
-    " --layers 8 --width 64 --ffn-width 64 -b 32 -n 4000 --eval-every 0";  // half a minute
+static const std::string SLOW =                          // half a minute
+    flags_once(std::string(TINY) + " --layers 8 --width 64 --ffn-width 64 -b 32 -n 4000 --eval-every 0");
 static void test_stop(const std::string& whole) {
     const std::string slow = SLOW;
     for (const char* signal : { "TERM", "INT", "HUP" }) {
@@ -579,7 +578,8 @@ static void test_terminal() {
     CHECK(stopped.find("\nstopped at step") != std::string::npos, "after Ctrl-C: %s",
           stopped.substr(stopped.size() > 200 ? stopped.size() - 200 : 0).c_str());
     const std::string bad = on_terminal(
-        "cd " + dir + " && " + binary + TINY + " -n 50 --warmup 0 --lr 1e30 -o tty-nan", 80);
+        "cd " + dir + " && " + binary +
+                                        flags_once(std::string(TINY) + " -n 50 --warmup 0 --lr 1e30 -o tty-nan"), 80);
     CHECK(bad.find("\nerror: loss is") != std::string::npos,
           "an error after a line of progress: %s", bad.c_str());
 }
