@@ -92,7 +92,7 @@ train $TINY -n 3 -o short; same cut short "SIGTERM in a sequence"
 # a run whose last evaluation was cut short is not done
 stops "the last evaluation" -n 0 --val-seqs 20000
 train --resume -o cut; ok $code "resumed: $(cat err)"
-train $TINY -n 0 --val-seqs 20000 -o last; same cut last "SIGTERM in the last evaluation"
+train ${TINY%--val-seqs*} --val-seqs 20000 --probe-seqs 2 --sample 0 -n 0  -o last; same cut last "SIGTERM in the last evaluation"
 
 # ---- a file of data that is touched, and too large to compare all of it
 awk 'BEGIN { for (i = 0; i < 2300000; i++) print "abc def" }' > t.txt
