@@ -4,6 +4,7 @@
 #     sh test/program/test_faults.sh
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
+. test/once.sh
 program=$PWD/build/cpu/train_sink
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -74,7 +75,7 @@ same cut long "SIGTERM in an evaluation"
 seq 3000 > lines.txt
 stops() { # what, flags..: ends soon after SIGTERM, without a half evaluation in its log
     what=$1; shift; rm -rf cut
-    timeout -s KILL 60 "$program" train $TINY "$@" -o cut > out 2> err & pid=$!
+    timeout -s KILL 60 "$program" train $(once $TINY "$@") -o cut > out 2> err & pid=$!
     until [ -s cut/log.jsonl ]; do sleep 0.02; done
     sleep 0.5; kill -TERM $pid; wait $pid; code=$?
     ok $code "SIGTERM in $what: exit $code $(cat err)"
@@ -84,7 +85,7 @@ stops() { # what, flags..: ends soon after SIGTERM, without a half evaluation in
 }
 half=sample; stops "a sample" -d lines.txt -n 3 --sample 1048576
 train --resume -o cut --sample 9; ok $code "resumed: $(cat err)"
-train $TINY -d lines.txt -n 3 --sample 9 -o text; ok $code "a text: $(cat err)"
+train ${TINY% 0} 9 -d lines.txt -n 3 -o text; ok $code "a text: $(cat err)"
 same cut text "SIGTERM in a sample"
 half=eval; stops "a sequence" -n 3 --probe-len 400000 --probe-seqs 1
 train --resume -o cut --probe-len 16 --probe-seqs 2; ok $code "resumed: $(cat err)"
