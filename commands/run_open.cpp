@@ -5,6 +5,7 @@ the end, with run_open.
 */
 #include "train.h"
 #include "../core/checkpoint.h"
+#include "../core/positions.h"
 #include "../shell/data_flags.h"
 #include "../shell/process.h"
 #include "../shell/run_dir.h"
@@ -86,6 +87,10 @@ static Checkpoint init_open(Flags* f) {
         k.c.context = std::max(k.c.context, k.c.T);
         k.c.T = f->arch.T;
     }
+    const long most = rope_limit(k.c);
+    require(k.c.T <= most, strf("--init %s, at --seq %d", f->init.c_str(), k.c.T),
+            strf("--seq %ld or less: the model has other positions beyond, which are not computed",
+                 most));
     if (k.adds_bias) {
         k.c.bias_share = f->arch.bias_share;
         k.c.v_star = f->arch.v_star;

@@ -96,9 +96,6 @@ need(rotary || c.field == plain.field, { #field, "pe" }, "PE=rotary, or leave it
          { "rope_low", "rope_high" }, "low less than high");
     need(c.rope_scaling != ROPE_yarn || c.rope_fast >= c.rope_slow,
          { "rope_slow", "rope_fast" }, "slow at most fast");
-    const bool by_length = c.rope_scaling == ROPE_dynamic || c.rope_scaling == ROPE_longrope;
-    need(!by_length || !where.empty(), { "rope_scaling" },
-         "none, linear, llama3 or yarn: this one is only read, of a model that has it");
     const size_t factors = c.rope_scaling == ROPE_longrope ? rotated(c) / 2 : 0;
     for (const list* given : { &c.rope_short, &c.rope_long }) {
         std::string wanted = "longrope, for a short_factor and a long_factor";

@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import make_gguf_families, shards
 from builds import read_only
 
-T, N, V = 33, 4, 101
+T, N, V, STEP = 33, 4, 101, 16
 BASE = dict(vocab_size=V, hidden_size=24, intermediate_size=40, num_hidden_layers=3,
             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64)
 GPT = dict(vocab_size=V, n_embd=24, n_layer=3, n_head=4, n_positions=64)
@@ -317,6 +317,37 @@ def written(name, model, ids, loss, program, d):
     return bad + ([] if far < 2e-5 else [f"written, the loss is {far:.2g} away"])
 
 
+def stepped(model, ids):
+    """the loss of the first tokens after a step of SGD on them"""
+    ids = ids[:1, :STEP + 1]
+    loss = lambda: torch.nn.functional.cross_entropy(model(ids[:, :-1]).logits.transpose(1, 2),
+                                                     ids[:, 1:])
+    loss().backward()
+    with torch.no_grad():
+        for p in model.parameters():
+            p -= 0.5 * p.grad
+        return loss().item()
+
+
+def trained(name, model, ids, program, d):
+    """Is a step of a model whose positions depend on the length the same?"""
+    if not name.endswith(("longrope", "dynamic")):
+        return []
+    os.mkdir(os.path.join(d, "step"))
+    shards.write(os.path.join(d, "step"), ids[0, :STEP + 1].numpy())
+    run = os.path.join(d, "run")
+    r = subprocess.run([program, *f"train --init {d}/m -d {d}/step --seq {STEP} -b 1 -n 1 --lr 0.5 "
+                        "--optimizer sgd --beta1 0 --warmup 0 --weight-decay 0 --grad-clip 0 "
+                        f"--probe-seqs 1 --val-seqs 1 --sample 0 -o {run}".split()],
+                       capture_output=True, text=True)
+    if r.returncode:
+        return ["train: " + r.stderr.strip().splitlines()[0]]
+    rows = [json.loads(line) for line in open(os.path.join(run, "log.jsonl"))]
+    ours = [row["val_loss"] for row in rows if "val_loss" in row][-1]
+    far = abs(ours - stepped(model, ids))
+    return [] if far < 2e-5 else [f"after a step, the loss is {far:.2g} away"]
+
+
 def check(name, binary):
     kind, arguments, suffix = CASES[name]
     tokens = np.random.default_rng(1).integers(0, V, (N + 1) * T + 1)
@@ -343,6 +374,7 @@ def check(name, binary):
             bad += [f"{os.path.basename(at)}: {k} is {v:.2g} away"
                     for k, v in far.items() if not v < 2e-5]
         bad += written(name, model, ids, loss, binary + suffix, d)
+        bad += trained(name, model, ids, binary + suffix, d)
         path = os.path.join(d, "m", "config.json")
         config = json.load(open(path))
         for key, value in ODD.items():  # none of these may be taken in silence
@@ -415,6 +447,8 @@ def save(out, names):
             os.remove(extra)
         answer = {"loss": loss, "alpha": alpha.round(8).reshape(-1).tolist(), "h_norm_first": first,
                   "h_norm_rest": rest}
+        if name == "phi3_longrope":
+            answer["stepped"] = stepped(model, ids)
         save_answer(out.rstrip("/") + ".json", name, answer)
 
 

@@ -199,6 +199,45 @@ static void longrope_check() {
     refused(name, "\"short_factor\": [\n      1.0,", "\"short_factor\": [\"x\",", "a list of");
 }
 
+// A step of training of a model whose positions depend on the length, within the context that was
+// trained: transformers' loss after it; of dynamic that of a model without. Beyond it is refused.
+static void longrope_train_check() {
+    const std::string data = SCRATCH + "step", run = SCRATCH + "step-run";
+    std::string shard = file_read(FAMILIES + "tokens/train.bin").substr(0, 1024 + 2 * 17);
+    const int tokens = 17;
+    memcpy(&shard[8], &tokens, sizeof tokens);
+    check_run("rm -rf " + run + "* && mkdir -p " + data);
+    file_write(data + "/train.bin", shard);
+    file_write(data + "/val.bin", shard);
+    auto step = [&](const std::string& model, int T) {
+        return check_run(std::string(TRAIN_SINK) + " train --init " + model + " -d " + data +
+                         strf(" --seq %d -b 1 -n 1 --lr 0.5 --optimizer sgd --beta1 0 --warmup 0 "
+                              "--weight-decay 0 --grad-clip 0 --sample 0 --probe-seqs 1 "
+                              "--val-seqs 1 -o ", T) + run);
+    };
+    auto loss = [&](const std::string& model) {
+        const Ran r = step(model, 16);
+        CHECK(r.code == 0, "--init %s: exit %d, %s", model.c_str(), r.code, r.err.c_str());
+        const std::string log = r.code ? "" : file_read(run + "/log.jsonl");
+        check_run("rm -rf " + run);
+        const size_t at = log.rfind("\"val_loss\":");
+        return at == log.npos ? NAN : atof(log.c_str() + at + 11);
+    };
+    const std::string dynamic = changed("qwen2", "\"rope_type\": \"default\"",
+                                        "\"rope_type\": \"dynamic\", \"factor\": 3.0");
+    check_near(loss(dynamic), loss(FAMILIES + "qwen2"), 0, "a step of dynamic");
+    const Json answers = json_of_file("test/open/families.json");
+    check_near(loss(FAMILIES + "phi3_longrope"), answers["phi3_longrope"]["stepped"].number, 2e-5,
+               "a step of longrope");
+    for (auto& [name, most] : { std::pair<const char*, const char*>("phi3_longrope", "64"),
+                                std::pair<const char*, const char*>("ministral3", "40") }) {
+        const std::string context = "\"original_max_position_embeddings\": ";
+        const Ran r = step(changed(name, context + most, context + "7"), 16);
+        CHECK(r.code == EXIT_USER && r.says("at --seq 16: wanted --seq 7 or less"),
+              "%s beyond its context: exit %d, %s", name, r.code, r.err.c_str());
+    }
+}
+
 // A tokenizer of 29 letters, for a model that has none: a is 0.
 static std::string letters_tokenizer() {
     std::string vocab;
@@ -360,6 +399,7 @@ static void scaling_check() {
     refuses("\"type\": \"dynamic\"", "there is no factor");
     refuses("\"type\": \"su\", \"factor\": 2.0", "rope_type is 'su'");
     longrope_check();
+    longrope_train_check();
     beyond_check("phi3_longrope", "\"original_max_position_embeddings\": 64");
     beyond_check("ministral3", "\"original_max_position_embeddings\": 40");
     beyond_check("qwen2", "\"max_position_embeddings\": 64",
