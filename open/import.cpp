@@ -131,7 +131,7 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
         const std::string word = " " + f.first + " ";
         static const char* const MINISTRAL = " llama_4_scaling_beta max_position_embeddings ";
         const std::string type = in->family->type;
-        const bool axes = strstr(AXES, word.c_str()) && starts_with(type, "qwen3_5");
+        const bool axes = strstr(AXES, word.c_str()) && starts_with(type, "qwen");
         const bool scale = strstr(MINISTRAL, word.c_str()) && type == "ministral3";
         bool known = strstr(READ, word.c_str()) || axes || scale;
         if (f.first == "attn_factor") { known = true; attn_factor_note(in->where); }
@@ -372,7 +372,8 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn,
     const Family* family = family_of(json);
     Import in = { json, where, family, arch_fixed(), "softmax", {}, {}, asked };
     const Json* type = json.get("model_type");
-    if (!family && type && in.get("text_config")) {
+    const bool own_code = !family && in.get("auto_map");         // which transformers has not
+    if (!family && type && !own_code && (in.get("text_config") || in.get("vision_config"))) {
         die(where + ": model_type is " + json_short(*type) + ": " PARTS,
             hint_for(TEXT_PART, directory_of(where)));
     }

@@ -19,12 +19,15 @@ a case in dev/peers/check_families.py, which compares it with transformers. Fact
 #include "../files/weights.h"
 
 // The line that makes a language model of one of text and images, for a hint. FILE: its directory.
+// The text part of Qwen-VL is a Qwen 2 or 3, and whether its head is the embedding is looked at.
 static const char* const TEXT_PART =
-    "python3 -c \"import sys; from transformers import AutoModelForImageTextToText as I, "
-    "AutoModelForCausalLM as C; m = I.from_pretrained(sys.argv[1]); b = m.model; t = C.from_config("
-    "m.config.text_config); t.model = getattr(b, 'language_model', None) or b.text_model; "
-    "t.lm_head = m.lm_head; t.save_pretrained(sys.argv[2])\" FILE NEW, then copy its tokenizer to "
-    "NEW";
+    "python3 -c \"import re, sys; from transformers import AutoModelForImageTextToText as I, "
+    "AutoModelForCausalLM as C, AutoConfig as A; m = I.from_pretrained(sys.argv[1]); b = m.model; "
+    "b = getattr(b, 'language_model', None) or b.text_model; c = b.config.to_dict(); "
+    "k = re.sub('(_5)?_vl_text', '', c.pop('model_type')); "
+    "c['tie_word_embeddings'] = m.lm_head.weight is b.embed_tokens.weight; "
+    "t = C.from_config(A.for_model(k, **c)); t.model = b; t.lm_head = m.lm_head; "
+    "t.save_pretrained(sys.argv[2])\" FILE NEW && cp FILE/*token* NEW";
 
 // ---- tensors: ours without .weight and .bias, theirs, and how ours is part of it
 enum Fold {

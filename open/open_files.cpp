@@ -34,7 +34,7 @@ static void adapter_check(const std::string& path) {
         if (!is) { continue; }
         const bool beside = file_exists(dir + "/config.json");
         die(dir + ": holds an adapter (LoRA), its " + name + ", wanted weights that it "
-            "is merged into", hint_for(MERGE, dir) + (beside ? ", or move adapter_* away" : ""));
+            "is merged into", hint_for(MERGE, dir) + (beside ? "  # or move adapter_* away" : ""));
     }
 }
 

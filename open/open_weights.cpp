@@ -10,7 +10,7 @@ read to where ours are.
 static const char* const WITHOUT_IT =
     "transformers leaves it out: python3 -c \"import sys; from transformers import "
     "AutoModelForCausalLM as M; M.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])\" "
-    "FILE NEW, then copy its tokenizer to NEW";
+    "FILE NEW && cp FILE/*token* NEW";
 
 // Reads the weight of one of our tensors from another family's files to `to`; returns what is wrong
 // with it, or "".

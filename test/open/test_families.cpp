@@ -369,6 +369,10 @@ static void text_part_check() {
                 "it is a model of more than text");
     }
     refused("qwen3", "{", "{\"vision_config\": {},", "t.save_pretrained(sys.argv[2])");
+    const std::string plain = "\"rope_type\": \"default\"",      // of Qwen-VL: one in a text
+                      axes = plain + ", \"mrope_section\": [1, 1, 2]";
+    family_check("qwen2", changed("qwen2", plain, axes));
+    refused("mistral", plain, axes, "the rope key 'mrope_section'");
     // keys of released files that transformers does not read, and one that it means
     const std::string released = "\"attn_output_gate\": true, \"mamba_ssm_dtype\": \"float32\", "
                                  "\"mtp_num_hidden_layers\": 1, \"mlp_only_layers\": [],";

@@ -104,6 +104,24 @@ static void each_check(const Json& config) {
     }
 }
 
+// A model of text and images is an error with the line that makes its language model, to be copied
+// whole; not where its code is beside the weights, which that line does not run.
+static void parts_check() {
+    int models = 0;
+    for (auto& line : split(file_read(OPEN + "parts.jsonl"), '\n')) {
+        if (line.empty()) { continue; }
+        const Json row = json_of(line);
+        const std::string why = said(row["config"]);
+        CHECK(why.find("it is a model of more than text\n---> HINT: python3 -c \"") != why.npos &&
+                  why.find("(sys.argv[2])\" . NEW && cp ./*token* NEW\n") != why.npos,
+              "%s: %s", row["model"].string.c_str(), why.c_str());
+        const std::string own = said(with(row["config"], "auto_map", json_of("{\"x\": \"y\"}")));
+        CHECK(own.find("wanted one of: llama") != own.npos, "%s", own.c_str());
+        models++;
+    }
+    CHECK(models == 13, "%d models of text and images", models);
+}
+
 int main() {
     make_dirs(SCRATCH);
     std::set<std::string> families;
@@ -129,6 +147,7 @@ int main() {
         const std::string trimmed = type.substr(type[0] == ' ');
         CHECK(families.count(trimmed), "no config.json of %s in published.jsonl", trimmed.c_str());
     }
+    parts_check();
     each_check(json_of_file(OPEN + "families/qwen2/config.json"));
     return check_done();
 }
