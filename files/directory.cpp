@@ -37,7 +37,7 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "transformers.js_config custom_pipelines unsloth_fixed unsloth_version _num_labels "
       "output_past "
       "predict_special_tokens max_sequence_length initial_context_length offset_alibi "
-      "cross_attention_hidden_size",
+      "cross_attention_hidden_size use_return_dict low_cpu_mem_usage",
       KEY_HARMLESS, "", "how it is run, saved or called" },
     { CONFIG,
       "initializer_range initializer_factor init_std init_device attention_dropout "
@@ -45,7 +45,7 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "residual_dropout embedding_dropout "
       "resid_dropout resid_pdrop embd_pdrop attn_pdrop attention_probs_dropout_prob "
       "hidden_dropout_prob output_router_logits router_aux_loss_coef router_jitter_noise "
-      "tf_legacy_loss",
+      "tf_legacy_loss neftune_noise_alpha",
       KEY_HARMLESS, "", "used in training only" },
     { CONFIG,
       "pretraining_tp slow_but_exact masked_softmax_fusion bias_dropout_fusion skip_bias_add "
@@ -62,10 +62,16 @@ static const KeyRow DIRECTORY_KEYS[] = {
       "repetition_penalty length_penalty no_repeat_ngram_size bad_words_ids num_return_sequences "
       "num_beam_groups diversity_penalty encoder_no_repeat_ngram_size typical_p "
       "exponential_decay_length_penalty remove_invalid_values output_scores "
-      "return_dict_in_generate",
+      "return_dict_in_generate max_new_tokens min_new_tokens max_time renormalize_logits min_p "
+      "top_h epsilon_cutoff eta_cutoff penalty_alpha guidance_scale encoder_repetition_penalty "
+      "output_logits token_healing low_memory num_assistant_tokens "
+      "num_assistant_tokens_schedule assistant_confidence_threshold prompt_lookup_num_tokens "
+      "dola_layers",
       KEY_HARMLESS, "", "how text is sampled: the flags of generate say it" },
-    { CONFIG, "forced_bos_token_id forced_eos_token_id suppress_tokens begin_suppress_tokens",
-      KEY_ONLY, "[]", "forbids or forces a token" },
+    { CONFIG,
+      "forced_bos_token_id forced_eos_token_id suppress_tokens begin_suppress_tokens "
+      "sequence_bias stop_strings force_words_ids constraints watermarking_config",
+      KEY_ONLY, "[] {}", "forbids, forces or ends at a text" },
     // ---- tokenizer.json: its components are read one by one, and unknown ones are refused
     { TOKENIZER, "model normalizer pre_tokenizer post_processor decoder added_tokens", KEY_READ, "",
       "the tokenizer" },

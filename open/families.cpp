@@ -85,7 +85,8 @@ static const Family FAMILIES[] = {
     { "glm4", "eps=1.5625e-7 KV=2 HS=128 rope_part=0.5 norm=sandwich",
       "partial_rotary_factor:rope_part", "", "hidden_act", true, more_glm, GLM4_NAMES },
     { "cohere", "eps=1e-5 norm_kind=ln norm_bias=0 parallel=1 tied=1 rope_base=500000",
-      "layer_norm_eps:eps", "use_qk_norm=false", "hidden_act", true, more_cohere, COHERE_NAMES },
+      "layer_norm_eps:eps", "use_qk_norm=false position_embedding_type=rope_gptj", "hidden_act",
+      true, more_cohere, COHERE_NAMES },
     { "cohere2", "eps=1e-5 norm_kind=ln norm_bias=0 parallel=1 tied=1", "layer_norm_eps:eps",
       "use_qk_norm=false order_of_interleaved_layers=local_attn_first "
       "position_embedding_type=rope_gptj use_gated_activation=true use_parallel_block=true",

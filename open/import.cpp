@@ -193,13 +193,30 @@ static void import_rope(Import* in) {
     }
     const bool longrope = in->c.rope_scaling == ROPE_longrope;
     const bool phi3 = !strcmp(in->family->type, "phi3");
-    const int trained = phi3 && !given ? 4096 : in->c.rope_context;      // 4096: of its class
+    const int trained = phi3 ? 4096 : in->c.rope_context;        // of its class, and at the top
     if (longrope) { in->c.rope_context = in->whole(context, trained, 1); }
     if (!longrope && in->c.rope_scaling != ROPE_yarn) { return; }
     if ((*rope)["factor"].type == Json::NUL) {
         in->c.rope_factor = (float)in->c.T / in->c.rope_context;
     }
     if (!longrope) { import_mscale(in, *rope); }
+}
+
+// Requires what other programs read of these keys to be what is read here, where they are read by
+// nothing.
+static void import_same(Import* in) {
+    const std::pair<const char*, float> ROWS[] = {
+        { "rope_percent", in->c.rope_part },     { "rope_percentage", in->c.rope_part },
+        { "rope_pct", in->c.rope_part },         { "rotary_pct", in->c.rope_part },
+        { "norm_eps", in->c.eps },               { "norm_epsilon", in->c.eps },
+        { "layer_norm_eps", in->c.eps },         { "layer_norm_epsilon", in->c.eps },
+        { "rotary_emb_base", in->c.rope_base },  { "rope_base", in->c.rope_base },
+    };
+    for (auto& [key, read] : ROWS) {
+        if (in->used.count(key) || !in->json.get(key)) { continue; }
+        const bool same = (float)in->number(key, read) == read;
+        if (!same) { in->refuse(key, strf("%g, as what is read in its place", read)); }
+    }
 }
 
 // Rejects an odd number of rotated channels: transformers gives half a pair no single meaning.
@@ -397,6 +414,7 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn,
     if (family->more) { family->more(&in); }
     import_rope(&in);
     import_rope_part(&in);
+    import_same(&in);
     import_window_settle(&in.c);
     import_class(&in);
     reject_unread_keys(in);

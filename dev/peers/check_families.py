@@ -13,7 +13,7 @@ Where make_gguf_families.py can write the model as a GGUF file, that has to answ
                     BINARY-softcap, -alibi and -logit, beside it, are the builds
                     ATTN=softcap, PE=alibi, BIAS=logit (needs torch, transformers, numpy)
 """
-import json, os, subprocess, sys, tempfile
+import json, os, shutil, subprocess, sys, tempfile
 import numpy as np, torch, transformers as tf
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "make"))
 import make_gguf_families, shards
@@ -348,6 +348,18 @@ def trained(name, model, ids, program, d):
     return [] if far < 2e-5 else [f"after a step, the loss is {far:.2g} away"]
 
 
+def inside(d, ids):
+    """the loss where the trained context stands in rope_parameters alone"""
+    with tempfile.TemporaryDirectory() as copy:
+        shutil.copytree(d, copy, dirs_exist_ok=True)
+        path = os.path.join(copy, "config.json")
+        config = json.load(open(path))
+        del config["original_max_position_embeddings"]
+        json.dump(config, open(path, "w"))
+        return reference(tf.AutoModelForCausalLM.from_pretrained(
+            copy, attn_implementation="eager", dtype=torch.float32).eval(), ids)[0]
+
+
 def check(name, binary):
     kind, arguments, suffix = CASES[name]
     tokens = np.random.default_rng(1).integers(0, V, (N + 1) * T + 1)
@@ -449,6 +461,7 @@ def save(out, names):
                   "h_norm_rest": rest}
         if name == "phi3_longrope":
             answer["stepped"] = stepped(model, ids)
+            answer["inside"] = inside(os.path.join(out, name), ids)
         save_answer(out.rstrip("/") + ".json", name, answer)
 
 

@@ -162,6 +162,19 @@ static void released_check() {
         const std::string other = row[2], key = other.substr(0, other.find(':'));
         if (key.size()) { refused(row[0], "{", "{" + other, key.substr(1, key.size() - 2)); }
     }
+    // another program's name for what is read here
+    const char* const NAMES[][3] = { { "nemotron_bias", "\"rope_percent\": ", "0.5" },
+                                     { "nemotron_bias", "\"rope_percentage\": ", "0.5" },
+                                     { "stablelm", "\"rope_pct\": ", "0.25" },
+                                     { "stablelm", "\"norm_eps\": ", "1e-05" },
+                                     { "olmo2", "\"layer_norm_epsilon\": ", "1e-5" },
+                                     { "cohere", "\"position_embedding_type\": ",
+                                       "\"rope_gptj\"" } };
+    for (auto& [name, key, agrees] : NAMES) {
+        family_check(name, changed(name, "{", std::string("{") + key + agrees + ","));
+        const std::string other = std::string(key) + "0.75";
+        refused(name, "{", "{" + other + ",", other.substr(1, strlen(key) - 4) + " is");
+    }
     // Gemma 2's are read, up to the build that they want
     const std::string gemma2 = "\"gemma2\", \"attn_logit_softcapping\": 50.0, "
                                "\"sliding_window\": 4096, \"sliding_window_size\": ";
@@ -193,6 +206,13 @@ static void longrope_check() {
             "33 tokens: this model has other positions beyond 16");
     refused("ministral3", "\"original_max_position_embeddings\": 40",
             "\"original_max_position_embeddings\": 16", "other positions beyond 16");
+    // inside of the object alone, the context is not read by transformers: its class's is
+    const std::string out = SCRATCH + "inside.json";
+    const Ran r = probe(changed(name, "\n  " + context + ",", ""), out);
+    CHECK(r.code == 0, "longrope's context inside: exit %d, %s", r.code, r.err.c_str());
+    const Json answers = json_of_file("test/open/families.json");
+    check_near(json_of_file(out)["probe_loss"].number, answers[name.c_str()]["inside"].number, 2e-5,
+               "longrope's context inside");
     refused(name, "\"short_factor\": [\n      1.0,", "\"short_factor\": [\n      -1.0,",
             "a list of numbers, 1e-6 to 1e6");
     refused(name, "\"short_factor\": [\n      1.0,", "\"short_factor\": [", "wanted 2 numbers");
