@@ -227,7 +227,9 @@ bool optimizer_load(Model* m, const std::string& dir) {
     load("v.", m->adam_v);
     weights_close(&file);
     if (!m->ema) { return true; }
-    file = safetensors_open(dir + "/ema.safetensors");
+    const std::string mean = dir + "/ema.safetensors";
+    if (!file_exists(mean)) { die(mean + ": is gone, wanted the mean of --ema", "put it back"); }
+    file = safetensors_open(mean);
     load("", m->ema);
     weights_close(&file);
     return true;

@@ -116,7 +116,7 @@ DirLock dir_lock(const std::string& dir, const char* hint, const char* wait) {
         const LockResult result = lock_once(dir + "/lock", true, &lock, &owner);
         if (result == LOCK_TAKEN) { return lock; }
         if (!is_dir(dir) && wait) { return lock; }       // it was moved to its place
-        if (!is_dir(dir)) { die(dir + ": the directory is gone", hint); }
+        if (!is_dir(dir)) { die(dir + ": another process moved or removed it meanwhile", hint); }
         if (result == LOCK_GONE) { continue; }
         // a process that was just killed holds its lock for some milliseconds more
         if (tries >= 40 && !wait) {

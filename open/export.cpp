@@ -41,7 +41,10 @@ static std::string not_ours(const std::string& dir) {
     if (names.empty()) { return ""; }
     Json files;
     const std::string manifest = dir + "/" + MANIFEST;
-    if (file_exists(manifest)) { files = json_file(manifest)["files"]; }
+    auto read = [&] { files = json_file(manifest)["files"]; };
+    if (file_exists(manifest) && !failure_of(read).empty()) {
+        return std::string(MANIFEST) + ", which was changed since";
+    }
     if (files.type == Json::ARRAY) {
         return "an export of an older version, which kept no hashes of its files";
     }
@@ -95,7 +98,7 @@ static void export_take(const std::string& tmp) {
             ANOTHER);
     }
     make_dirs(tmp);
-    dir_lock(tmp, "wait until it ends, or choose another --out");
+    dir_lock(tmp, "let the other export end and look at what it wrote, or choose another --out");
     for (auto& name : dir_list(tmp)) {
         if (name != "lock" && export_writes(name)) { unlink((tmp + "/" + name).c_str()); }
     }

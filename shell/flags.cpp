@@ -188,7 +188,7 @@ static std::string flag_suggestion(const std::string& name, const std::vector<Fl
 static const char* const GONE[][3] = {
     { "--adapter", "LoRA adapters are not read",
       "python3 -c \"import sys; from peft import AutoPeftModelForCausalLM as M; M.from_pretrained("
-      "sys.argv[1]).merge_and_unload().save_pretrained(sys.argv[2])\" ADAPTER NEW  # then give NEW" },
+      "sys.argv[1]).merge_and_unload().save_pretrained(sys.argv[2])\" ADAPTER NEW" },
     { "--type", "GGUF files are written by a script",
       "./train_sink export FILE -o DIR && python3 scripts/to_gguf.py DIR NEW.gguf --type q8_0" },
 };

@@ -145,6 +145,8 @@ loss=$(grep -o '"probe_loss":[^,]*' "$dir/mean.json" | head -n 1)
 check "what is evaluated: $loss" sh -c "grep '\"event\":\"ema\"' '$dir/ema/log.jsonl' | tail -n 1 | grep -qF '${loss:-none},'"
 printf x | dd of="$dir/gone_on/step_12/ema.safetensors" bs=1 seek=9999 conv=notrunc 2> /dev/null
 refuses "ema.safetensors: its numbers have changed" $softmax --resume -o "$dir/gone_on" -n 13
+rm "$dir/gone_on/step_12/ema.safetensors"
+refuses "HINT: put it back; or go back to" $softmax --resume -o "$dir/gone_on" -n 13
 # --init: the weights of a model that is there already
 first() {
     grep -m 1 '"event":"eval"' "$dir/$1/log.jsonl" |

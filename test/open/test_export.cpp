@@ -440,7 +440,7 @@ static void refusals_check() {
     unlink((again + "/mine.txt").c_str());
     CHECK(exported(from, again).code == 0, "without it, it does not");
     // what was ours and is not any more: an edited card, weights trained on, a directory
-    for (const char* name : { "README.md", "model.safetensors" }) {
+    for (const char* name : { "README.md", "model.safetensors", "export.json" }) {
         const std::string path = again + "/" + name, before = file_read(path);
         file_write(path, before + "MY EDITS");
         refused(from, again, std::string("holds ") + name + ", which was changed since");
