@@ -66,12 +66,15 @@ struct EvalHead : ref::Head<Attn, Bias, Pe>, LayerLeft {
     const std::vector<char>* kept = NULL;        // by row of the prompt; NULL: not decided yet
     Host turned = {};      // (HS) the query as the first n keys and the learned key meet it
 
-    // Tells whether the edit names the weight of key j in row t; token 0 is the extra key, or the
-    // sink token. It never names that of the query's own key, because the row would be empty.
+    // Tells whether the edit names the weight of key j in row t, by its key or, of EDIT_SELF, its
+    // query; token 0 is the extra key, or the sink token. It never names that of the query's own
+    // key, because the row would be empty.
     bool edited(const Edit& e, int t, int j) const {
         const bool extra = j == s.T;
         const bool weight = e.place == PLACE_A && (extra || j < t) && e.layers.has(l);
-        return weight && e.channels.has(h) && e.names(extra ? 0 : j - skip + 1);
+        if (!weight || !e.channels.has(h)) { return false; }
+        if (e.how == EDIT_SELF) { return t >= skip && e.names(t - skip + 1); }
+        return e.names(extra ? 0 : j - skip + 1);
     }
 
     // Tells whether query t sees key j and the run has not taken the key away.
@@ -80,7 +83,8 @@ struct EvalHead : ref::Head<Attn, Bias, Pe>, LayerLeft {
         if (stream.on && j >= stream.n && j < t - stream.W) { return false; }
         if (kept && j < evict.prompt && !(*kept)[j]) { return false; }
         for (auto& e : edits) {
-            if (e.how == EDIT_MASK && edited(e, t, j)) { return false; }
+            const bool hides = e.how == EDIT_MASK || e.how == EDIT_SELF;
+            if (hides && edited(e, t, j)) { return false; }
         }
         return true;
     }

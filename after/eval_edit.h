@@ -138,8 +138,9 @@ static const PlaceRow PLACES[] = { // in the order in which a layer meets them
     { "h",    false, ROLE_FFN_OUT,   "the stream after a layer" },
 };
 
-// EDIT_MASK, of A only: the key is not seen, and the row sums to 1 without it
-enum How { EDIT_NUMBER, EDIT_MEAN, EDIT_SCALE, EDIT_FROM, EDIT_MASK };
+// EDIT_MASK, of A only: the key is not seen, and the row sums to 1 without it. EDIT_SELF, too: the
+// tokens are queries, which see themselves alone
+enum How { EDIT_NUMBER, EDIT_MEAN, EDIT_SCALE, EDIT_FROM, EDIT_MASK, EDIT_SELF };
 struct Edit {
     std::string text;
     Place place = PLACE_h;
@@ -163,14 +164,15 @@ inline bool edit_number(const std::string& text, double* v) {
     return parse_double(text, v) && std::isfinite(*v) && !float_loses(*v);
 }
 
-// Reads the part after `=`. Returns false if it is not one of: number, mean, xS, from T, mask.
+// Reads the part after `=`. Returns false if it is not one of: number, mean, xS, from T, mask,
+// self.
 inline bool edit_value(const std::string& text, Edit* e) {
     if (text == "mean") {
         e->how = EDIT_MEAN;
         return true;
     }
-    if (text == "mask") {
-        e->how = EDIT_MASK;
+    if (text == "mask" || text == "self") {
+        e->how = text == "mask" ? EDIT_MASK : EDIT_SELF;
         return e->place == PLACE_A;
     }
     if (starts_with(text, "from")) {
@@ -237,11 +239,11 @@ inline Edit edit_parse(const std::string& text) {
         edit_wrong(text, "top of channels: h, attn, mlp or pe");
     }
     if (!edit_value(text.substr(equals + 1), &e)) {
-        edit_wrong(text, "a value: a number, mean, x0.5, from 2, or, of A, mask");
+        edit_wrong(text, "a value: a number, mean, x0.5, from 2, or, of A, mask or self");
     }
     const bool mean = e.how == EDIT_MEAN;
     if (place == PLACE_A && (mean || e.how == EDIT_FROM)) {
-        edit_wrong(text, "for A a number, x0.5 or mask");
+        edit_wrong(text, "for A a number, x0.5, mask or self");
     }
     if (place == PLACE_pe && mean) { edit_wrong(text, "for pe a number, x0.5 or from 2"); }
     if (place == PLACE_pe && part.size() == 3) {

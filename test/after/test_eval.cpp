@@ -596,6 +596,11 @@ static void test_edits(Setting* s, const Naive& net, const Row& plain) {
               }
           } },
     };
+    const Case alone = { "A:1..:3,5=self", [](const std::string& p, int l, Mat* x) {
+        if (p.find("score") != 0 || l < 1) { return; }
+        for (int i : { 2, 4 }) { for (int j = 0; j < i; j++) { (*x)[i][j] = -INFINITY; } }
+    } };
+    if (!Bias::column && !sink_rows(&s->m)) { cases.push_back(alone); }
     const Case extra[] = {
         { "A:*:0=mask", [](const std::string& p, int, Mat* x) {
               if (p.find("extra-score") == 0) { (*x)[0][0] = -INFINITY; }
@@ -816,7 +821,7 @@ static void test_numbers() {
     }
     for (auto bad : { "h:1:1", "x:1:1=0", "h:1=0", "h:1:1:top2:3=0", "q:1:1:top2=0", "h:1:1=nan",
                       "h:1:1=mask", "A:1:1=mean", "h:1:1=from 0", "h:1:1=from", "=0", "h:top2:1=0",
-                      "pe:1=mean", "h:1:1=x" }) {
+                      "pe:1=mean", "h:1:1=x", "h:1:1=self", "A:1:1=selfish" }) {
         const Died d = check_dies([&] { edit_parse(bad); });
         CHECK(d.code == EXIT_USER && d.says("--edit") && d.says("HINT"), "--edit '%s': %s", bad,
               d.err.c_str());
