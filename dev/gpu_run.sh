@@ -359,7 +359,7 @@ nvcc: (command )?not found	the CUDA toolkit is not in PATH: export PATH=/usr/loc
 nvidia-smi: (command )?not found	no driver here, or a container without --gpus all
 version mismatch	the driver was updated while it ran: reboot
 unsupported GNU version	this nvcc does not know this g++: make CXX=g++-13, or an older one that is installed
-Unsupported gpu architecture	this nvcc is older than the GPU: a newer toolkit, or GPU_ARCH=sm_90
+Unsupported gpu architecture	this nvcc is older than the GPU: a newer toolkit, or GPU_ARCH=sm_90a
 cannot find -lcublasLt	cuBLAS is not installed beside nvcc: the package libcublas-dev of your toolkit's version
 No space left	the disk is full: OUT=, TMPDIR= elsewhere
 No module named	for the comparison with PyTorch only: pip install torch

@@ -35,10 +35,16 @@ x86_64   := x86-64-v3
 HERE_TOO := $(if $(RELEASE),,$(filter $(MACHINE),$(TARGET)))
 ARCH     ?= $(if $(HERE_TOO),native,$(or $($(TARGET)),native))
 GPU_ARCH ?= $(if $(GPU),native,sm_80)
-# of a card of 9.0 nvcc's "native" leaves out Hopper's own instructions
+# of a card of 9.0 nvcc's "native" leaves out Hopper's own instructions: with one among the cards each
+# gets code of its own, but for those too old; where nvidia-smi names none, the code is for all
 CARDS    := $(if $(filter cuda-native,$(BACKEND)-$(GPU_ARCH)),$(sort $(shell \
-              nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null)))
-GPU_CODE := $(if $(filter-out 9.0,$(or $(CARDS),none)),$(GPU_ARCH),sm_90a)
+              nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
+              sed -n 's/^ *\([0-9]*\)[.]\([0-9]\) *$$/\1\2/p')) none)
+OTHERS   := $(filter-out none 90 3% 5% 6% 7%,$(CARDS))
+code_of   = -gencode arch=compute_$(1),code=sm_$(1)
+OF_CARD  := $(if $(filter 90,$(CARDS)),sm_90a $(foreach n,$(OTHERS),$(call code_of,$(n))),$(GPU_ARCH))
+OF_ALL   := sm_90a -gencode arch=compute_80,code=[sm_80,compute_80]
+GPU_CODE := $(if $(filter none,$(firstword $(CARDS))),$(OF_ALL),$(OF_CARD))
 # -fno-math-errno -fno-trapping-math change no value, only whether errno and exception flags are
 # kept; never -ffast-math. Vectors as wide as the processor has them: of AVX-512 GCC would take half
 WIDE     := $(if $(filter x86_64,$(TARGET)),-mprefer-vector-width=512)

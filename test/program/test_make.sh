@@ -299,6 +299,22 @@ finds cpu "the driver without a card" dev/nvidiactl dev/nvidia-uvm
 finds cpu "WSL with another maker's card" dev/dxg
 finds cpu "nothing"
 
+# ---- a card of 9.0 gets Hopper's kernels, whatever stands beside it; so do all if none is named
+mkdir smi; printf '#!/bin/sh\nprintf "$SAYS"; exit "$STATUS"\n' > smi/nvidia-smi; chmod +x smi/nvidia-smi
+hopper="-DHOPPER -gencode arch=compute_90a,code=sm_90a"
+all_cards="$hopper -gencode arch=compute_80,code=[sm_80,compute_80]"
+compiles() { # wanted, what nvidia-smi says, its exit status
+    out=$(PATH=$PWD/smi:$PATH SAYS=$2 STATUS=$3 make -s nvcc_arch BACKEND=cuda NVCC=nvcc GPU_ARCH=native)
+    [ "$(echo $out)" = "$1" ]; ok $? "nvidia-smi says '$2', exit $3: wanted $1, got $out"
+}
+compiles "$hopper" '9.0\n9.0\n' 0
+compiles "$hopper -gencode arch=compute_120,code=sm_120 -gencode arch=compute_86,code=sm_86" '8.6\n9.0\n12.0\n' 0
+compiles "$hopper" '7.5\n9.0\n' 0
+compiles -arch=native '8.6\n' 0
+compiles "$all_cards" 'Failed to initialize NVML: Driver/library version mismatch\n' 18
+compiles "$all_cards" '[N/A]\n' 0
+compiles "$all_cards" '' 127
+
 # ---- help names every row of every table, with the reason for it
 make --no-print-directory help > help 2>&1; ok $? "make help"
 for s in ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND; do
