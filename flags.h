@@ -160,7 +160,7 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     WORDS("T", TRAINING, only, "", "train only the tensors with one of these words in their names: sinks,k_star,layers.1", JOIN(",")) \
     ON("t", RUN, resume, "continue from the newest checkpoint in --out; flags you leave out keep the run's values") \
     ON("tb", RUN, graph, "CUDA: record a micro-batch as a CUDA graph and launch it with one call; helps small models") \
-    WHOLE("tb", RUN, hopper, 1, 0, 1, "CUDA: 1 computes attention by the kernels for Hopper, where the card is one, 0 by those for all") \
+    WHOLE("tpgsbce", RUN, hopper, 1, 0, 1, "CUDA: 1 computes attention by the kernels for Hopper, where the card is one, 0 by those for all") \
     DECIMAL("t", RUN, stop_after, 0.0, 0, MANY, "save and stop after this many minutes (0: never)") \
     OPEN_FLAGS(X) \
     ONE_OF("pe", DATA, probe_from, FROM, start, "from a .jsonl: start (of each record) or windows (of all)") \

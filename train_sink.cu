@@ -31,6 +31,7 @@ N = B T rows.
 #include "core/measure.h"        // measure: sinks and norms of a batch of sequences
 #include "flags.h"          // Flags: every flag is a row
 #include "dataloader.h"     // Data: where a batch comes from
+#include "commands/hopper.h"   // hopper_ask: before the GPU is taken
 #include "commands/commands.h" // command_probe and the others, one file each
 #include "commands/train.h"    // run_open, run_evaluate, run_save: a run around its steps
 #include "shell/process.h"     // process_begin, on_signals
@@ -968,6 +969,7 @@ static void words_to_checkpoints(char letter, Flags* f) {
 
 int main(int argc, char** argv) {
     process_begin(argv);
+    if (getenv("HOPPER_CHECK")) { return variant::hopper_check(); }
     if (argc == 1) {
         welcome();
         return 0;
@@ -984,6 +986,8 @@ int main(int argc, char** argv) {
     const bool computes = letter != COMMAND_tokenize;
     if (computes) { product_settle(f); }
     words_to_checkpoints(letter, &f);
+    const bool attends = computes && letter != 'x';                // export only writes
+    if (attends) { hopper_ask(f); }
     if (computes) { ops::device_start(); }       // no GPU, old GPU, old driver: reported first
     #define X(name, mark, ...) if (letter == mark) { return command_##name(f); }
     COMMANDS(X)

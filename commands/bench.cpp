@@ -195,8 +195,8 @@ static Model bench_model(Flags& f, BenchResult* b) {
     memory_check(c, f.batch, T, true);
 
     b->product = product_gflops();
-    Model m = model_new(c, T, true);
     hopper_settle(&f, c, f.given_hopper);
+    Model m = model_new(c, T, true);
     model_init(&m, f.seed);
     choose_batch(&m, &f, 0);
     b->accum = f.total_batch ? f.total_batch / (f.batch * T) : 1;

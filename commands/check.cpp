@@ -18,6 +18,7 @@ token of a sequence whose loss has another slope then: later tokens read what th
 #include "../shell/data_flags.h"
 #include "../core/train_sink.h"
 #include "commands.h"
+#include "hopper.h"
 
 // What float losses can show: errors are measured in lengths of the gradient. bf16 weights have 8
 // bits, so that only large moves along the gradient change the loss by more than rounding does.
@@ -239,6 +240,7 @@ int command_check(Flags f) {
     const GradientTest test = gradient_test();
     flags_check(f, COMMAND_check);
     const Arch c = tiny_arch(&f);
+    hopper_settle(&f, c, f.given_hopper);
     GradientCheck check = gradient_check(c, f.seed);
     if (test.directions == 1) {
         printf("PRECISION=bf16: only sizes and signs can be checked, not single entries; fp32 "

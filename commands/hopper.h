@@ -4,16 +4,43 @@ hopper.h -- settles --hopper: which kernels compute attention.
 #ifndef HOPPER_H
 #define HOPPER_H
 #include "../core/variant.h"
+#include "../dist/dist.h"
 #include "../flags.h"
+#include "../log.h"
 
-// Takes Hopper's kernels if the flag is 1 and there are any; without them the flag becomes 0. Dies
-// if they `must` be there: the user has asked for them, or the run has had them.
-inline void hopper_settle(Flags* f, const Arch& c, bool must) {
-    const std::string lacks = variant::hopper_lacks(c.NH, c.KV, c.HS);
-    if (f->hopper && must && !lacks.empty()) {
-        die("--hopper 1: " + lacks, "--hopper 0 takes the kernels of other cards");
+// Lets Hopper's kernels be checked, in another process, unless the flag is 0, or was 0 in the run
+// that --resume continues. Has to come before this process takes the GPU.
+inline void hopper_ask(const Flags& f) {
+    const std::string log = f.out + "/log.jsonl";
+    bool wanted = f.hopper;
+    if (f.resume && !f.given_hopper && file_exists(log)) {
+        const Json flags = log_flags(log, INFINITY);
+        wanted = flags["hopper"].number;
     }
-    f->hopper = f->hopper && lacks.empty();
+    if (wanted) { variant::hopper_ask(f.given_hopper); }
+}
+
+// Why attention goes by the kernels of all cards, or nothing.
+inline std::string hopper_why;
+
+// Takes Hopper's kernels if the flag is 1, there are any and all ranks can; else the flag becomes
+// 0. Dies if they `must` be there: the user has asked for them, or the run has had them.
+inline void hopper_settle(Flags* f, const Arch& c, bool must) {
+    const std::string flag = strf("--hopper %ld", f->hopper);
+    std::string lacks = variant::hopper_lacks(c.HS);
+    if (ops::on_host && f->given_hopper) { die(flag + ": " + lacks, "leave --hopper out"); }
+    if (f->hopper) {
+        const bool here = lacks.empty();
+        if (dist::any(!here) && here) { lacks = "another rank cannot"; }
+        if (must && !lacks.empty()) {
+            die(flag + ": " + lacks, "--hopper 0 takes the kernels of all cards");
+        }
+    }
+    hopper_why = f->hopper ? lacks : flag;
+    if (ops::hopper_here && f->hopper && !lacks.empty() && dist::rank == 0) {
+        note("attention goes by the kernels of all cards: " + lacks);
+    }
+    f->hopper = hopper_why.empty();
     ops::use_hopper(f->hopper);
 }
 #endif // HOPPER_H

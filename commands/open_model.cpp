@@ -3,6 +3,7 @@ commands/open_model.cpp -- opens a checkpoint, settles its flags, and prints not
 tokenizer and its weights.
 */
 #include "open_model.h"
+#include "hopper.h"
 #include "memory_needed.h"
 #include "../files/directory.h"
 #include "../files/look.h"
@@ -45,6 +46,7 @@ Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients)
     cpu::mapped = { ops::reads_mapped ? stay : cpu::STAY_NONE, {} };     // of one model at a time
     const double spared = k.theirs ? open_files->floats_spared(k) : 0;
     memory_check(c, 1, std::max(1, T_max), gradients, spared);
+    hopper_settle(f, c, f->given_hopper);
     Model m = model_new(c, T_max, gradients);
     checkpoint_read(&m, &k);
     const bool all_read = cpu::mapped.all.empty();       // none stays in its file

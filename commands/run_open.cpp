@@ -320,10 +320,10 @@ static void run_model(Run* r, const Origin& o) {
     const int T = f->arch.T;
     memory_check(r->c, f->batch, T, true, 0, f);
     step_memory_check(f->total_batch);
+    hopper_settle(f, r->c, f->given_hopper || o.resumes());
     r->m = model_new(r->c, std::max(T, r->probe_len), true);
     r->m.min_context = f->min_context;
     r->m.max_context = f->max_context;
-    hopper_settle(f, r->c, f->given_hopper || o.resumes());
     const bool anywhere = o.resumes() && !o.state.get("words");
     select_trained(&r->m, *f, anywhere);
     select_factors(&r->m, *f, anywhere);

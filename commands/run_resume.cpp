@@ -142,7 +142,8 @@ void inherit_flags(Flags* f, const Json& state, long step) {
     flags_inherit(f, was);
     const bool no_graph = ops::on_host || dist::world > 1;       // one GPU's run goes on elsewhere
     if (no_graph && !f->given_graph) { f->graph = false; }
-    if (!was.get("hopper") && !f->given_hopper) { f->hopper = 0; }    // runs before that flag
+    const bool no_hopper = ops::on_host || !was.get("hopper");   // or a run before that flag
+    if (no_hopper && !f->given_hopper) { f->hopper = 0; }
     batch_of_all(f, state);
     if (!f->given_product && !f->product.empty()) { product_settle(*f); }
     if (!f->given_tokenizer) { f->tokenizer = source_found(f->tokenizer, directory); }

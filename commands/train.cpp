@@ -11,6 +11,7 @@ commands/train.cpp -- what a run does around its steps: train.h.
 #include "../core/train_sink.h"
 #include "default_model.h"
 #include "generate.h"
+#include "hopper.h"
 #include "memory_needed.h"
 #include "probe_data.h"
 #include <limits.h>
@@ -104,6 +105,11 @@ static void describe_machine(const Run& r) {
         printf(", free %s", bytes_text(room).c_str());
     }
     printf("\ndevice %s\n", ops::device_start().c_str());
+    if (ops::hopper_here) {
+        const std::string others = "the kernels of all cards: " + hopper_why;
+        printf("attend by %s\n", f.hopper ? "Hopper's kernels, which agree with those of all cards"
+                                           : others.c_str());
+    }
     const cpu::Choice& product = cpu::choice();
     if (!product.name.empty()) {                         // of BACKEND=cpu alone
         printf("product %s, %s (bench --products times them all)\n", product.name.c_str(),

@@ -170,7 +170,6 @@ static void require_trainable(const Arch& arch, bool train) {
 
 Model model_new(const Arch& arch, int T_max, bool train) {
     require_trainable(arch, train);
-    ops::use_hopper(variant::hopper_lacks(arch.NH, arch.KV, arch.HS).empty());
     Model m = Model();
     const Layout layout(arch);
     m.arch = arch;

@@ -67,5 +67,7 @@ AttentionRow* const attention_row[2] = { cpu::attention_row<Attn, Bias, Pe>,
                                          cpu::attention_row<Attn, Without, Pe> };
 AttentionMetrics* const attention_metrics[2] = { ops::attention_metrics<Attn, Bias, Pe>,
                                                  ops::attention_metrics<Attn, Without, Pe> };
-std::string (*const hopper_lacks)(int NH, int KV, int HS) = ops::hopper_lacks<Attn, Bias, Pe>;
+std::string (*const hopper_lacks)(int HS) = ops::hopper_lacks<Attn>;
+void (*const hopper_ask)(bool again) = ops::hopper_ask<Attn>;
+int (*const hopper_check)() = ops::hopper_check<Attn, Bias, Pe>;
 } // namespace variant

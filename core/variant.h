@@ -37,6 +37,8 @@ extern Attend* const attend[2];
 extern AttendBackward* const attend_backward[2];
 extern AttentionRow* const attention_row[2];          // one query, in host memory
 extern AttentionMetrics* const attention_metrics[2];
-extern std::string (*const hopper_lacks)(int NH, int KV, int HS);   // cuda/hopper_check.cuh
+extern std::string (*const hopper_lacks)(int HS);       // cuda/hopper_check.cuh
+extern void (*const hopper_ask)(bool again);
+extern int (*const hopper_check)();
 } // namespace variant
 #endif // VARIANT_H

@@ -15,10 +15,13 @@ namespace host {
 // ----------------------------------------------------------------------------
 // 1 what a backend says of itself
 
-// Returns why attention does not go by Hopper's kernels.
-template <class Attn, class Bias, class Pe> std::string hopper_lacks(int, int, int) {
+// Kernels for Hopper (cuda/hopper_check.cuh): there are none.
+static const bool hopper_here = false;
+template <class Attn> std::string hopper_lacks(int) {
     return "got a program of BACKEND=cpu, wanted one of BACKEND=cuda";
 }
+template <class Attn> void hopper_ask(bool) {}
+template <class Attn, class Bias, class Pe> int hopper_check() { return 1; }
 inline void use_hopper(bool) {}
 
 static const bool on_host = true;       // host code may read device memory as it is

@@ -85,6 +85,7 @@ const size_t DEVICE_WORKSPACE = shrunk ? 256 : 32 << 20;
 inline cublasLtHandle_t device_blas;
 inline int device_number;                            // which of the machine's GPUs
 inline std::string device_name;                      // the GPU's
+inline int device_version;                           // 90: sm_90
 // Whether this program has kernels for sm_90a, as the Makefile says; whether this is a card of 9.0,
 // which runs them; and whether attention goes by them.
 #ifdef HOPPER
@@ -112,7 +113,7 @@ const char* const health_hint =
     "make BACKEND=cpu";
 const char* const stale_driver_hint =
     "the driver is older than the toolkit: make clean, then make GPU_ARCH=sm_NN with the "
-    "number that nvidia-smi --query-gpu=compute_cap --format=csv shows (9.0: sm_90), or update "
+    "number that nvidia-smi --query-gpu=compute_cap --format=csv shows (9.0: sm_90a), or update "
     "the driver";
 const char* const mps_hint =
     "the MPS server does not answer: echo quit | nvidia-cuda-mps-control, or ask who runs it";
@@ -192,8 +193,9 @@ inline std::string device_built_for() {
     return out;
 }
 
-// Finds the GPU and returns a line that names it. Called once, before anything else.
-inline std::string device_init() {
+// Finds the GPU and asks what it is. This process takes nothing of it yet, so that another may have
+// it first.
+inline void device_find() {
     int driver = 0, runtime = 0, n = 0, major, minor;
     const char* other =
         "nvidia-smi shows GPUs and driver; a container needs --gpus all; make BACKEND=cpu trains "
@@ -227,30 +229,38 @@ inline std::string device_init() {
             "start as many processes on each machine as it has GPUs: torchrun --nproc-per-node, "
             "mpirun -N, srun --ntasks-per-node");
     }
-    device_check(cudaSetDevice(d), strf("choosing GPU %d", d).c_str());
     device_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, d),
                  "asking for the GPU's version");
     device_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, d),
                  "asking for the GPU's version");
-    hopper_here = major == 9 && minor == 0;
+    device_version = 10 * major + minor;
+    hopper_here = device_version == 90;
     cudaDeviceProp prop;
     device_check(cudaGetDeviceProperties(&prop, d), "asking for the GPU's name");
     device_name = prop.name;
     if (major < 8) {
         die(EXIT_MACHINE,
-            strf("GPU: got %s (sm_%d%d), wanted sm_80 (A100) or newer, in bf16 and in fp32",
-                 prop.name, major, minor),
+            strf("GPU: got %s (sm_%d), wanted sm_80 (A100) or newer, in bf16 and in fp32",
+                 prop.name, device_version),
             "nvidia-smi -L lists the GPUs, CUDA_VISIBLE_DEVICES=1 takes the second of them; make "
             "BACKEND=cpu trains on the processor");
     }
+}
+
+// Takes the GPU and returns a line that names it. Called once, before anything else.
+inline std::string device_init() {
+    device_find();
+    const std::string name = strf("%s (sm_%d)", device_name.c_str(), device_version);
+    device_check(cudaSetDevice(device_number), strf("choosing GPU %d", device_number).c_str());
     // Where the binary has no kernels for this GPU, the error comes here, not at the first launch.
     cudaFuncAttributes kernel;
     const cudaError_t image = cudaFuncGetAttributes(&kernel, (const void*)device_probe_kernel<0>);
     if (image == cudaErrorNoKernelImageForDevice || image == cudaErrorInvalidDeviceFunction) {
         die(EXIT_MACHINE,
-            strf("GPU: got %s (sm_%d%d), wanted %s, which this binary was compiled for", prop.name,
-                 major, minor, device_built_for().c_str()),
-            strf("make clean, then make on this machine, or make GPU_ARCH=sm_%d%d", major, minor));
+            strf("GPU: got %s, wanted %s, which this binary was compiled for", name.c_str(),
+                 device_built_for().c_str()),
+            strf("make clean, then make on this machine, or make GPU_ARCH=sm_%d%s", device_version,
+                 hopper_here ? "a" : ""));
     }
     device_check(image, "loading the kernels");
     device_check(cudaStreamCreateWithFlags(&device_stream, cudaStreamNonBlocking),
@@ -258,8 +268,7 @@ inline std::string device_init() {
     size_t left = 0, total = 0;
     device_check(cudaMemGetInfo(&left, &total), "asking for free memory");
     blas_check(cublasLtCreate(&device_blas), "starting");
-    return strf("%s (sm_%d%d), %.1f of %.1f GiB free", prop.name, major, minor, left / 0x1p30,
-                total / 0x1p30);
+    return strf("%s, %.1f of %.1f GiB free", name.c_str(), left / 0x1p30, total / 0x1p30);
 }
 
 // ----------------------------------------------------------------------------

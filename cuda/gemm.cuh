@@ -169,10 +169,33 @@ enum { ALGO_WORDS = 8 };                                 // of 64 bits
 static_assert(sizeof(Algo) == ALGO_WORDS * 8, "an algorithm is written as eight words");
 typedef std::map<std::string, Algos> GemmKept;           // of each product, in the file's order
 
-inline std::string gemm_file() {
+// Returns the name of this GPU as part of a file's.
+inline std::string device_in_file() {
     std::string name = device_name;
     for (char& ch : name) { if (!isalnum((unsigned char)ch)) { ch = '-'; } }
-    return strf("%s/matmul-%s-%zu.txt", gemm_cache.c_str(), name.c_str(), cublasLtGetVersion());
+    return name;
+}
+
+inline std::string gemm_file() {
+    return strf("%s/matmul-%s-%zu.txt", gemm_cache.c_str(), device_in_file().c_str(),
+                cublasLtGetVersion());
+}
+
+// Makes the directory of such files, and its parents, if it may.
+inline void make_cache(const std::string& cache) {
+    for (size_t i = 1; i <= cache.size(); i++) {
+        if (i == cache.size() || cache[i] == '/') { mkdir(cache.substr(0, i).c_str(), 0777); }
+    }
+}
+
+// Adds a line at the end of a file, in one piece, and tells whether it could.
+inline bool add_line(const std::string& file, const std::string& line) {
+    const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
+    if (fd < 0) { return false; }
+    flock(fd, LOCK_EX);    // where the file system knows no locks, O_APPEND has to do
+    const bool written = write(fd, line.data(), line.size()) == (ssize_t)line.size();
+    close(fd);
+    return written;
 }
 
 // Reads the words of an algorithm, in hexadecimal, and returns false if there is anything else.
@@ -236,12 +259,7 @@ inline Algo gemm_keep(const std::string& file, const Product& p, Algo algo) {
     for (uint64_t w : algo.data) { line += strf(" %llx", (unsigned long long)w); }
     line += "\n";
     if (gemm_before_keeping) { gemm_before_keeping(); }
-    const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
-    if (fd < 0) { return algo; }
-    flock(fd, LOCK_EX);    // where the file system knows no locks, O_APPEND has to do
-    const bool written = write(fd, line.data(), line.size()) == (ssize_t)line.size();
-    close(fd);
-    if (written) { gemm_kept(gemm_read(file, false), p, &algo); }
+    if (add_line(file, line)) { gemm_kept(gemm_read(file, false), p, &algo); }
     return algo;
 }
 
@@ -322,15 +340,6 @@ inline int gemm_propose(const Product& p, const ProductKey& k, Proposal* found) 
     return n;
 }
 
-// Makes the directory of the file, and its parents, if it may.
-inline void gemm_make_cache() {
-    for (size_t i = 1; i <= gemm_cache.size(); i++) {
-        if (i == gemm_cache.size() || gemm_cache[i] == '/') {
-            mkdir(gemm_cache.substr(0, i).c_str(), 0777);
-        }
-    }
-}
-
 // Returns algorithms for a product that this run has not met before, best first.
 inline Algos gemm_choose(const Product& p, const ProductKey& k, const ProductPointers& x) {
     Algo algo;
@@ -350,7 +359,7 @@ inline Algos gemm_choose(const Product& p, const ProductKey& k, const ProductPoi
     Algos all;
     for (int i = 0; i < n; i++) { all.push_back(found[i].algo); }
     if (!large || !gemm_search_wanted) { return all; }
-    gemm_make_cache();
+    make_cache(gemm_cache);
     // a choice that is not kept would change from run to run
     if (access(gemm_cache.c_str(), W_OK) != 0) { return all; }
     if (!gemm_search(p, x, found, n, &algo)) { return all; }

@@ -34,7 +34,8 @@ so it is strict where a GPU is silent:
     operations it started: kernels, products, copies, memsets, or a graph of them;
     built with -DEMU_COUNT, what each kernel asked of the memory (emu_counts.h);
   - the runtime fails on demand: EMU_FAULT = the names in faults[] below, oom:<MiB>,
-    or those of emu_cublas.h.
+    or those of emu_cublas.h; hang, a launch that never ends; NAME@PART, only once a
+    kernel with PART in its name is the last;
   - with EMU_HOPPER=1 it is a card of compute capability 9.0: emu_wgmma.h.
 There are no atomics on purpose: a kernel that uses them does not compile here, and our kernels
 are deterministic. It cannot see: the text of the inline PTX, weak memory order, hardware rounding,
@@ -228,10 +229,11 @@ inline char block_began, launch_done;     // their addresses are TSan sync objec
     }
     fflush(stderr); abort();
 }
-inline bool fault(const char* name) { // nogpu, or oom of oom:2048
+inline bool fault(const char* name) { // nogpu, or oom of oom:2048, or hang of hang@_wgmma
     const size_t n = strlen(name);
+    const char* after = settings.fault + n;
     return strncmp(settings.fault, name, n) == 0 &&
-           (!settings.fault[n] || settings.fault[n] == ':');
+           (!*after || *after == ':' || (*after == '@' && strstr(kernel, after + 1)));
 }
 inline void segv(int, siginfo_t*, void*);
 COUNT(void counts_start(const char*, const char*, const char*, const char*);)
@@ -520,6 +522,10 @@ inline cudaError_t result(cudaError_t e) { // of a call of the runtime
     return sticky != cudaSuccess ? sticky : e;
 }
 inline cudaError_t fault_at(const char* where) {
+    if (!strcmp(where, "launch") && fault("hang")) {
+        if (alarm(0)) { alarm(1); }                            // time passes faster
+        for (;;) { pause(); }
+    }
     for (const Fault& f : faults) {
         if (!strcmp(f.where, where) && fault(f.name)) {
             if (f.sticky) { sticky = f.error; }

@@ -3,8 +3,9 @@
 # that test_cuda notices. A line of MUTANTS is: file | text to replace (once, must be there)
 # | replacement | fp32, bf16 (HS 96), heads (HS 192) or tsan, the build that must fail; or hopper: test_hopper
 # must; or ptx: nvcc compiles the bug, the emulator does not, and the interpreter of dev/ptx must notice;
-# or hopper_ptx: the same of test_hopper. A bug of kind hopper is planted for both.
-# Takes some 15 s of one core per mutant. usage: dev/emulator/mutants.sh [number..]
+# or hopper_ptx: the same of test_hopper. A bug of kind hopper is planted for both. The program's own check
+# (hopper_agrees) has to see one of kind check, and says of one of kind hopper whether it does.
+# Takes some 15 s of one core per mutant. usage: dev/emulator/mutants.sh [number..|check]
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 CUDA=${CUDA:-/usr/local/cuda} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
@@ -137,6 +138,9 @@ cuda/wgmma.cuh|fence.proxy.async.shared::cta;|fence.proxy.async;|hopper_ptx
 cuda/wgmma.cuh|wait_group.sync.aligned %0;" ::"n"(KEEP)|wait_group.sync.aligned %0;" ::"n"(KEEP + 1)|hopper_ptx
 cuda/hopper_forward.cuh|rope_table + row * HS + 2 * pair, +1);\n    }\n    __syncthreads();|rope_table + row * HS + 2 * pair, +1);\n    }|hopper
 cuda/hopper_forward.cuh|rope_table + (long)of.t0 * HS;|rope_table;|hopper
+cuda/hopper_backward.cuh|cell[0 * 32] = movmatrix(d[n][0]);|cell[0 * 32] = d[n][0];|check
+cuda/hopper_backward.cuh|(dk, d, queries|(dk, d, douts|check
+cuda/hopper_backward.cuh|(w, keys, queries|(w, keys + 16, queries|check
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
 n=$1; dir=$work/$n
@@ -151,8 +155,9 @@ LINE=$line awk 'BEGIN {
     printf "%s%s%s", substr(text, 1, at - 1), f[3], substr(text, at + length(f[2])) > file
 }' "$dir" || { echo "mutant $n: its text is gone"; exit; }
 source=test/gpu/test_cuda.cu
-case $kind in hopper*) source=test/gpu/test_hopper.cu ;; esac
+case $kind in hopper*|check) source=test/gpu/test_hopper.cu ;; esac
 case $kind in
+check) flags="-DPRECISION=bf16 -DHOPPER -DOWN_CHECK -DMMA_HEADS(X)=X(64)" ;;
 hopper) flags="-DPRECISION=bf16 -DHOPPER -DFEW -DMMA_HEADS(X)=X(64)X(96)" ;;
 bf16) flags="-DPRECISION=bf16 -DMMA_HEADS(X)=X(96)" ;;
 heads) flags="-DPRECISION=bf16 -DMMA_HEADS(X)=X(192)" ;;
@@ -177,7 +182,7 @@ tell() { # STATUS
         echo "mutant $n: NOT NOTICED, exit status $1: $line"
         exit
     fi
-    said=$(grep -m 1 -E 'EMU ERROR|SUMMARY|FAIL|PTX [A-Z]+' "$dir/log" | cut -c 1-110)
+    said=$(grep -m 1 -E 'EMU ERROR|SUMMARY|FAIL|PTX [A-Z]+|errors of' "$dir/log" | cut -c 1-110)
     echo "mutant $n: noticed, $said"
 }
 case $kind in
@@ -185,12 +190,15 @@ ptx) in_ptx ptx compute_80 "$PTX_FLAGS"; tell $? ;;
 hopper_ptx) in_ptx hopper compute_90a "$HOPPER_FLAGS"; tell $? ;;
 hopper)
     emulated; tell $?
-    [ -f "$work/hopper" ] && { in_ptx hopper compute_90a "$HOPPER_FLAGS"; tell $?; } ;;
+    [ -f "$work/hopper" ] && { in_ptx hopper compute_90a "$HOPPER_FLAGS"; tell $?; }
+    flags="-DPRECISION=bf16 -DHOPPER -DOWN_CHECK -DMMA_HEADS(X)=X(64)X(96)"
+    emulated && echo "mutant $n: the check agrees" || echo "mutant $n: the check: $(head -n 1 "$dir/log")" ;;
 *) emulated; tell $? ;;
 esac
 rm -rf "$dir"
 ONE
 [ $# -gt 0 ] || set -- $(seq "$(wc -l < "$work/list")")
+[ "$1" != check ] || set -- $(grep -n '|check$' "$work/list" | cut -d: -f1)
 # of all mutants in PTX the emulated side is the same: tests of attention at HS 64, or of Hopper's
 for n in "$@"; do sed -n "${n}p" "$work/list"; done > "$work/chosen"
 program() { # NAME SOURCE FLAGS

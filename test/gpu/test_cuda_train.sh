@@ -15,6 +15,7 @@ if [ "$DEVICE" = emu ] && [ ! -f "$CUDA/include/cublasLt.h" ]; then
     exit 0
 fi
 mkdir -p "$dir"
+dir=$(CDPATH= cd "$dir" && pwd)
 passed=0 failed=0
 ok()  { passed=$((passed + 1)); }
 bad() { failed=$((failed + 1)); echo "FAIL $*"; }
@@ -33,7 +34,7 @@ EMULATED="-DEMU -fno-strict-aliasing -fstack-clash-protection -I$CUDA/include -I
 # object OUT SOURCE KIND FLAGS..: what runs on the CPU here is small
 object() {
     local out=$1 source=$2 kind=$3 how="-O1 -march=native -ffp-contract=off $EMULATED"; shift 3
-    case $kind in cpu*) how=-O0 ;; esac
+    case $kind in cpu*) how=-O0 ;; bf16) how="$how -DMMA_HEADS(X)=X(32)" ;; esac
     $CXX -x c++ -std=c++17 $how -fopenmp ${CXXFLAGS:-} $(flags $kind) "$@" -c $source \
         -o "$dir/$out.o"
 }
@@ -198,33 +199,94 @@ note="note   --graph: steps differ"
     bad "a graph that gains nothing: no note, or one where it does"
 # a run with --graph goes on without a GPU
 train c.graph c_cpu -n 12 --resume && ok || bad "c, a graph, then the CPU: $(cat "$dir/c.graph.txt")"
-# attention by Hopper's kernels: nearly the same numbers; the log and --resume know; no card of 9.0, or
-# one whose kernels fail their check, has those of other cards
+# attention by Hopper's kernels: nearly the same numbers; the log and --resume know. No card of 9.0, or one
+# whose kernels give other numbers, fault or never end, has those of other cards
+at() { # DIRECTORY COMMAND..: there, where the verdict is kept
+    mkdir -p "$dir/at.$1" && cd "$dir/at.$1" && shift && "$@"
+}
+said() { # NAME TEXT: in what the run NAME has printed
+    grep -q "$2" "$dir/$1.txt" && ok || bad "$1: wanted '$2', got $(cat "$dir/$1.txt")"
+}
+whose() { # NAME 0|1: the kernels that the log names
+    head -n 1 "$dir/$1/log.jsonl" | grep -q "\"hopper\":$2" && ok || bad "$1: the log does not say whose kernels"
+}
 if [ "$DEVICE" = emu ]; then
     heads="--width 64 --seq 70 --batch 1 --val-seqs 1 --probe-seqs 1 --eval-every 2"
-    train h.off a_bf16 -n 4 $heads
-    train h.unchecked a_bf16 -n 4 $heads --hopper 0
+    EMU_WAITS=1 train h.off a_bf16 -n 4 $heads
     export EMU_HOPPER=1
-    train h.on a_bf16 -n 4 $heads
-    train h.two a_bf16 -n 2 $heads --graph
-    train h.two a_bf16 -n 4 $heads --resume
-    EMU_FAULT=wgmma train h.fails a_bf16 -n 4 $heads
-    train h.refused a_bf16 -n 2 --hopper 1 && bad "heads of 12 channels by Hopper's kernels" || ok
-    unset EMU_HOPPER
+    EMU_WAITS=1 at zero train h.zero a_bf16 -n 4 $heads --hopper 0
+    [ ! -e "$dir/at.zero/data" ] && [ "$(grep emulated: "$dir/h.zero.txt")" = "$(grep emulated: "$dir/h.off.txt")" ] && ok ||
+        bad "--hopper 0: $(grep emulated: "$dir/h.zero.txt"), wanted $(grep emulated: "$dir/h.off.txt") and no check"
+    same_hash "--hopper 0" "$dir/h.off" "$dir/h.zero"
+    said h.zero '^attend by the kernels of all cards: --hopper 0$'
+    at kept train h.on a_bf16 -n 4 $heads
+    at kept train h.two a_bf16 -n 2 $heads --graph
+    at kept train h.two a_bf16 -n 4 $heads --resume
+    at kept train h.refused a_bf16 -n 2 --hopper 1 && bad "heads of 12 channels by Hopper's kernels" || ok
+    said h.on "^attend by Hopper's kernels"
     same_log "Hopper's kernels" "$dir/h.off" "$dir/h.on" 2e-2
     same_hash "Hopper's kernels, a graph, resumed" "$dir/h.on" "$dir/h.two"
-    same_hash "Hopper's kernels that fail" "$dir/h.off" "$dir/h.fails"
-    same_hash "a card of 9.0 is not asked for" "$dir/h.off" "$dir/h.unchecked"
-    for run in on:1 off:0 fails:0; do
-        head -n 1 "$dir/h.${run%:*}/log.jsonl" | grep -q "\"hopper\":${run#*:}" && ok ||
-            bad "h.${run%:*}: the log does not say whose kernels"
+    # the verdict is kept, "no" too; --hopper 1 asks again
+    EMU_FAULT=wgmma at kept train h.kept a_bf16 -n 1 $heads
+    EMU_FAULT=wgmma at kept train h.again a_bf16 -n 1 $heads --hopper 1 && bad "--hopper 1 does not ask again" || ok
+    said h.again 'hopper 1: they fail their check here: HS 32: errors of out [0-9.]*, dq [0-9.]*, dk [0-9.]*, dv [0-9.]*$'
+    at kept train h.no a_bf16 -n 4 $heads
+    said h.no '^attend by the kernels of all cards: they fail their check here: HS 32: errors of out'
+    same_hash "a verdict that was kept" "$dir/h.off" "$dir/h.no"
+    at kept train h.yes a_bf16 -n 1 $heads --hopper 1
+    for run in on:1 off:0 zero:0 kept:1 no:0 yes:1; do whose h.${run%:*} ${run#*:}; done
+    # where it cannot be written, each start checks
+    mkdir -p "$dir/at.file" && : > "$dir/at.file/data"
+    EMU_FAULT=wgmma at file train h.fails a_bf16 -n 1 $heads
+    at file train h.right a_bf16 -n 1 $heads
+    whose h.fails 0; whose h.right 1
+    # a fault, which is kept, and a hang, which is not: a new run goes on, one that had them does not
+    EMU_FAULT=async@_wgmma at fault train h.fault a_bf16 -n 4 $heads
+    EMU_FAULT=hang@_wgmma at hang train h.hang a_bf16 -n 4 $heads
+    said h.fault '^attend by the kernels of all cards: they fail their check here: error: GPU: '
+    said h.hang '^attend by the kernels of all cards: they fail their check here: it has not ended within'
+    same_hash "a fault of Hopper's kernels" "$dir/h.off" "$dir/h.fault"
+    same_hash "a hang of Hopper's kernels" "$dir/h.off" "$dir/h.hang"
+    [ "$(cat "$dir/at.fault/data/cache/hopper-emulated.txt" | wc -l)" = 1 ] && [ ! -e "$dir/at.hang/data" ] && ok ||
+        bad "what is kept of a fault and a hang"
+    cp -r "$dir/h.two" "$dir/h.three"
+    at fault train h.three a_bf16 -n 5 $heads --resume && bad "--resume by other kernels" || ok
+    said h.three 'HINT: --hopper 0 takes the kernels of all cards'
+    at fault train h.zero a_bf16 -n 5 $heads --resume     # and one that had none has none
+    at kept train h.zero a_bf16 -n 6 $heads --resume && said h.zero 'all cards: --hopper 0$'
+    # every command that attends: with --hopper 0 what it starts where the card is another; and Hopper's
+    echo '{"context":"ab","choices":["c","de"],"gold":0}' > "$dir/task.jsonl"
+    run() { # EMU_HOPPER COMMAND..: how many operations it starts
+        (cd "$dir/at.kept" && EMU_WAITS=1 EMU_HOPPER=$1 && export EMU_HOPPER EMU_WAITS && shift &&
+            "$dir/a_bf16" "$@" 2>&1 | sed -n 's/.*started \([0-9]*\) operations/\1/p')
+    }
+    for command in probe eval generate score bench; do
+        what=$dir/h.on/step_4
+        case $command in
+        probe|eval) what="$what --probe-seqs 1 --probe-len 70" ;;
+        generate) what="$what --tokens 2" ;;
+        score) what="$what --task $dir/task.jsonl" ;;
+        bench) what="--width 64 --seq 70 --batch 1 --layers 1 --heads 2 --ffn-width 40 -n 1" ;;
+        esac
+        other=$(run "" $command $what) zero=$(run 1 $command $what --hopper 0) one=$(run 1 $command $what --hopper 1)
+        # of bench, which repeats by time, only that it starts some
+        [ $command != bench ] || other=$zero
+        [ -n "$zero" ] && [ "$zero" = "$other" ] && ok || bad "$command --hopper 0: $zero operations, wanted $other"
+        [ -n "$one" ] && ok || bad "$command --hopper 1 starts nothing"
     done
-    grep -q 'fail their check here' "$dir/h.fails.txt" && ok || bad "a check that fails: no note"
+    train h.none a_cuda -n 1 $heads                       # compiled without them
+    said h.none '^attend by the kernels of all cards: .*make GPU_ARCH=sm_90a$'
+    dev/emulator/mutants.sh check > "$dir/planted.txt" && ok || bad "planted bugs: $(cat "$dir/planted.txt")"
+    unset EMU_HOPPER
     train h.two a_bf16 -n 5 $heads --resume && bad "Hopper's kernels without such a card" || ok
-    grep -q 'hopper 1: got emulated, wanted a card of sm_90' "$dir/h.two.txt" && ok ||
-        bad "Hopper's kernels without such a card: $(cat "$dir/h.two.txt")"
+    said h.two 'hopper 1: got emulated, wanted a card of sm_90'
     train h.two a_bf16 -n 5 $heads --resume --hopper 0
     grep -q '"hopper":\[1,0\]' "$dir/h.two/log.jsonl" && ok || bad "--hopper 0: the log does not tell"
+    # on a CPU the flag says nothing, and a run that had them goes on without it
+    train h.cpu a_cpu -n 1 $heads --hopper 0 && bad "--hopper 0 on a CPU" || ok
+    said h.cpu 'HINT: leave --hopper out'
+    train h.on a_cpu_bf16 -n 5 $heads --resume
+    grep -q '"hopper":\[1,0\]' "$dir/h.on/log.jsonl" && ok || bad "from Hopper to a CPU: the log does not tell"
 fi
 train a.half a_bf16 -n 5
 train a.half a_bf16 -n 10 --resume

@@ -6,7 +6,7 @@ the emulator; schedules, and products that are done at once or as late as they m
         -fstack-clash-protection -I$CUDA/include -Idev/emulator test/gpu/test_hopper.cu
 '-DMMA_HEADS(X)=X(96)' only this head dimension; -DFEW only softmax, every schedule, late and at
 once: for planted bugs (dev/emulator/mutants.sh); -DFOR_PTX one variant of each kind of tile: as PTX
-(test_ptx.sh).
+(test_ptx.sh); -DOWN_CHECK nothing but the program's own check, which has to see planted bugs, too.
 */
 #ifndef MMA_HEADS
 #define MMA_HEADS(X) X(32) X(64) X(96) X(128)
@@ -16,6 +16,9 @@ once: for planted bugs (dev/emulator/mutants.sh); -DFOR_PTX one variant of each 
 #include "../../cuda/attention.cuh"
 #include "../../cuda/attention_common.cu"
 #include "../../cuda/attention_dqk.cu"
+#ifdef OWN_CHECK
+#include "../../cuda/hopper_check.cuh"
+#endif
 #include "../check.h"
 #include "attention_simple.cuh"
 using namespace cuda;
@@ -234,7 +237,7 @@ template <class A> static void test_attn(const char* name) {
     }
 }
 
-#if !defined(FEW) && !defined(FOR_PTX)
+#if !defined(FEW) && !defined(FOR_PTX) && !defined(OWN_CHECK)
 // Two sigmoids share a reciprocal: of scores far below 0, and of masked ones, nothing may be left;
 // of NaN NaN.
 static void test_tiny_weights(float shift) {
@@ -258,7 +261,10 @@ static void test_tiny_weights(float shift) {
 int main() {
     set_order(0, false);
     device_start();
-#ifdef FEW
+#ifdef OWN_CHECK
+    setenv("HOPPER_CHECK", "0", 1);
+    CHECK((hopper_check<Attn_softmax, Bias_none, Pe_rotary>() == 0), "it says no");
+#elif defined(FEW)
     for (int i = 0; i < 6; i++) { test<Attn_softmax, Bias_none, Pe_rotary>("softmax"); }
 #elif defined(FOR_PTX)
     test<Attn_softmax, Bias_none, Pe_rotary>("softmax");
