@@ -39,8 +39,8 @@ static const char* const LOSS_KEYS[] = { "weight", "loss", "train", "trainable",
 static const char* const LOSS_WORDS[] = { "weight", "weights", "loss",  "train", "trainable",
                                           "mask",   "masks",   "label", "labels" };
 
-// Keys of a message that say nothing about its text.
-static const char* const IDLE_KEYS[] = { "id", "model", "timestamp" };
+// Keys of a message that say nothing about the loss.
+static const char* const IDLE_KEYS[] = { "role", "content", "id", "model", "timestamp" };
 
 // Fields of a record that would be left out of the text.
 static const char* const UNWRITTEN_IN_RECORD[] = { "tools", "history", "system" };
@@ -80,11 +80,11 @@ static std::string check_record(const Json& record, const char* wanted) {
 // Reads whether the loss counts a message, where it says so. Returns "" or what is wrong, such as
 // another key than those of its text.
 static std::string read_loss(const Json& message, bool* counts) {
+    bool said = false;
     for (auto& field : message.fields) {
         const Json& v = field.second;
         const std::string& key = field.first;
-        const bool text = key == "role" || key == "content";
-        if (text || is_empty(v) || has(IDLE_KEYS, key)) { continue; }
+        if (is_empty(v) || has(IDLE_KEYS, key)) { continue; }
         const std::string got = strf("got a message with \"%s\": %s", printable(key).c_str(),
                                      json_short(v).c_str());
         if (!has(LOSS_KEYS, key)) {
@@ -92,7 +92,10 @@ static std::string read_loss(const Json& message, bool* counts) {
                          "model's own template";
         }
         if (!is_yes_or_no(v)) { return got + ", wanted 0 or 1, false or true"; }
-        *counts = (v.number == 1) != (key == "mask");
+        const bool now = (v.number == 1) != (key == "mask");
+        if (said && now != *counts) { return got + ", and a key that says the opposite"; }
+        *counts = now;
+        said = true;
     }
     return "";
 }

@@ -72,15 +72,17 @@ def messages_of(record):
 
 def learned(message):
     """Takes what says whether the loss counts a message out of it. Returns that."""
-    counts = message["role"] == "assistant"
+    said = set()
     for key in [k for k in LOSS_KEYS if k in message]:
         value = message.pop(key)
         if value is None:
             continue
         if value not in (0, 1):
             raise Rejected(f"a message with {key} other than 0 or 1")
-        counts = bool(value) == LOSS_KEYS[key]
-    return counts
+        said.add(bool(value) == LOSS_KEYS[key])
+    if len(said) > 1:
+        raise Rejected("a message with keys that contradict each other on the loss")
+    return said.pop() if said else message["role"] == "assistant"
 
 
 def check(tokenizer, messages, tools, text):
@@ -126,9 +128,17 @@ def segments_of(tokenizer, record):
             if counts[i]:
                 raise Rejected("a message to be learned that is not the assistant's")
             continue
-        add(render(tokenizer, messages[:i], prompt=True, tools=tools), 0)
+        if i == 0 and counts[0]:
+            raise Rejected("a conversation that begins with an answer: with weight 0 it is text")
+        if i == 0:
+            continue
+        asked = render(tokenizer, messages[:i], prompt=True, tools=tools)
+        add(asked, 0)
         after = render(tokenizer, messages[:i + 1], tools=tools)
         answer = after[len(done):]
+        begun = asked != render(tokenizer, messages[:i], tools=tools)
+        if not begun and not answer.lstrip().startswith((m.get("content") or "").strip()):
+            raise Rejected("a template that does not say where an answer begins")
         special = [t.content for t in tokenizer.added_tokens_decoder.values() if t.special]
         ends = [answer.rfind(t) + len(t) for t in special if t in answer]
         end = max(ends, default=len(answer))

@@ -280,6 +280,10 @@ static void test_loss_keys() {
         }
     }
     CHECK(talk("", ",\"mask\":true") == left_out && talk("", ",\"mask\":0") == learned, "mask");
+    CHECK(talk("", ",\"weight\":0,\"mask\":1") == left_out, "two keys that agree");
+    for (const char* two : { ",\"weight\":0,\"loss\":1", ",\"mask\":1,\"train\":true" }) {
+        CHECK(contains(talk("", two), "a key that says the opposite"), "%s", two);
+    }
     CHECK(talk(",\"train\":true", "") ==
               masked("<|user|>\n") + "a$" + masked("\n<|assistant|>\n") + "b$" + tail,
           "a user's message that is to be learned");

@@ -1,5 +1,5 @@
 # scripts/chat.py and scripts/sft.py: what is handed to generate and to train --sft segments is what the template writes.
-# Once with test/scripts/stub, where four templates are written in Python, and, if transformers is there, once more with
+# Once with test/scripts/stub, where five templates are written in Python, and, if transformers is there, once more with
 # the templates themselves. PYTHON=/path/python3 chooses another python
 . test/ok.sh
 need_python 46 test_chat
@@ -22,6 +22,7 @@ TURNS = ("{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ CONTENT }}<|im_
 LAST = "('(thinks) ' if loop.last and m['role'] == 'assistant' else '') + m['content']"
 for name, template in {
         "chatml": TURNS.replace("CONTENT", "m['content']"),
+        "silent": TURNS.replace("CONTENT", "m['content']").split("{% if")[0],
         "rewrites": TURNS.replace("CONTENT", LAST),
         "deaf": "Say something."}.items():
     os.makedirs(f"{out}/{name}")
@@ -57,7 +58,8 @@ write("plain", first + [{"messages": [{"role": "system", "content": "S"}] + talk
 write("bad", [talk("q", {"content": "a", "weight": 0.5}), talk("q", {"content": "a", "tool_calls": [1]}),
               talk("q", "a", label=False), talk("q", "a", loss_mask=[1]), talk("q", "a", tools=[{"type": "function"}]),
               talk({"content": "q", "train": True}, "a"), talk("q", {"content": [{"type": "text", "text": "a"}]}),
-              {"text": "a"}, talk("q", "a", history=[["b", "c"]]), talk("q", "a", label=True)])
+              {"text": "a"}, talk("q", "a", history=[["b", "c"]]), talk("q", "a", label=True),
+              talk("q", {"content": "a", "weight": 0, "loss": 1}), {"messages": talk("q", "a", "r", "b")["messages"][1:]}])
 open(out + "/bad.jsonl", "a").write("{broken\n")
 write("think", [talk("q", "a"), talk("q", "a", "r", "b"), talk("q", "c", "r")])
 END
@@ -108,10 +110,13 @@ for how in $hows; do
     [ $? = 0 ] && [ "$(wc -l < $out/stdout)" = 1 ] && grep -q '^1 records$' $out/stderr; ok $? "$how: rejected: $(cat $out/stdout $out/stderr)"
     for reason in 'line 1: a message with weight other' 'line 2: a message with tool_calls' 'line 3: a record with label' \
         'line 4: a record with loss_mask' 'line 5: a record with tools' "line 6: a message to be learned that is not" \
-        'line 7: a message whose content is no text' 'line 8: no messages' 'line 9: a record with history' 'line 11: JSON'; do
+        'line 7: a message whose content is no text' 'line 8: no messages' 'line 9: a record with history' 'line 11: a message with keys that contradict' \
+        'line 12: a conversation that begins with an answer' 'line 13: JSON'; do
         grep -q "^1 rejected, the first .*$reason" $out/stderr || { ok 1 "$how: $reason: $(cat $out/stderr)"; continue; }
     done
     ok 0
+    script sft $out/silent $out/think.jsonl; refused $? "no record is left" "$how: no beginning of an answer"
+    grep -q '^3 rejected.*a template that does not say where an answer begins' $out/stderr; ok $? "$how: $(cat $out/stderr)"
     script sft $out/rewrites $out/think.jsonl
     [ $? = 0 ] && [ "$(wc -l < $out/stdout)" = 1 ] && grep -q '^2 rejected.*line 2: a template that rewrites' $out/stderr; ok $? "$how: rewritten turns: $(cat $out/stdout $out/stderr)"
     script sft $out/rewrites $out/nowhere.jsonl; refused $? "nowhere" "$how: no file"

@@ -1,4 +1,4 @@
-"""Stands for transformers where it is not installed: a tokenizer whose template is one of four that
+"""Stands for transformers where it is not installed: a tokenizer whose template is one of five that
 are written here in Python. A template file names its own in its first comment; Jinja is not read.
 What is tested with it is what the scripts do with a text, not how a template is rendered."""
 import json
@@ -8,6 +8,10 @@ import types
 def chatml(tokenizer, messages, add_generation_prompt, tools):
     turns = [f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages]
     return "".join(turns) + "<|im_start|>assistant\n" * add_generation_prompt
+
+
+def silent(tokenizer, messages, add_generation_prompt, tools):
+    return chatml(tokenizer, messages, False, tools)
 
 
 def rewrites(tokenizer, messages, add_generation_prompt, tools):
