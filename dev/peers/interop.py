@@ -131,7 +131,8 @@ the last one is after the final norm, where `probe` takes what the last layer gi
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 model = AutoModelForCausalLM.from_pretrained("my-model", trust_remote_code=True, dtype=torch.float32)
-ids = AutoTokenizer.from_pretrained("my-model")("a door by the river", return_tensors="pt").input_ids
+tokenizer = AutoTokenizer.from_pretrained("my-model", trust_remote_code=True)
+ids = tokenizer("a door by the river", return_tensors="pt").input_ids
 for h in model(ids, output_hidden_states=True).hidden_states:    # (1, T, C): the embedding, then each layer
     print(h[0, 0].norm().item(), h[0, 1:].norm(dim=-1).mean().item())
 ```
