@@ -14,6 +14,7 @@ case $# in
     2|3) ;;
     *) sed -n '2,13p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
 esac
+. "$(dirname "$0")/../scripts/lib/flags.sh"
 books=$1 work=$2 results=${3:-$2/results}
 : "${BIN:=./train_sink}" "${SEED:=1}" "${SECONDS_IN_ALL:=540}" "${FLAGS:=}" "${MARK:=0.28}"
 shape="--layers 12 --heads 4 --width 256 --ffn-width 512 --vocab 1024" batch="-t 512 -b 128 --graph"
@@ -46,10 +47,10 @@ part() {
     name=$1 steps=$2; shift 2
     resume=
     [ -z "$(newest "$name")" ] || resume=--resume
-    # shellcheck disable=SC2086  # $FLAGS and $resume are none or several words
-    "$BIN" train -d "$books" "$@" --lr 2e-3 --warmup $warmup --weight-decay 0.1 --seed "$SEED" \
-        -n "$steps" --eval-every $every --save-every $((first / 4)) --save-optimizer all \
-        --val-seqs 200 --sample 0 -o "$work/$name" $FLAGS $resume
+    usual="$* --lr 2e-3 --warmup $warmup --weight-decay 0.1 --seed $SEED -n $steps --eval-every $every"
+    usual="$usual --save-every $((first / 4)) --save-optimizer all --val-seqs 200 --sample 0"
+    # shellcheck disable=SC2086,SC2046  # $FLAGS and $resume are none or several words
+    "$BIN" train -d "$books" $(without "$usual" $FLAGS) -o "$work/$name" $FLAGS $resume
     keep
 }
 

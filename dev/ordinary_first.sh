@@ -17,6 +17,7 @@ case $#-${4:-} in
     3-|4-after|4-loss) ;;
     *) sed -n '2,14p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
 esac
+. "$(dirname "$0")/../scripts/lib/flags.sh"
 name=$1 shards=$2 out=$3
 : "${BIN:=./train_sink}" "${STEPS:=10000}" "${FLAGS:=}" "${FROM:=$STEPS}" "${T:=64}" "${MARKED:=6}"
 
@@ -69,7 +70,6 @@ fi
 resume=
 if ls -d "$out/$name"/step_* > /dev/null 2>&1; then resume=--resume; fi
 
-# shellcheck disable=SC2086  # $model, $first and $FLAGS are several words, $resume none or one
-exec "$BIN" train -d "$shards" $model $first -t 64 -b 32 \
-    --lr 4e-3 --warmup 100 --weight-decay 0.1 --seed "$seed" -n "$STEPS" --sample 0 \
-    --eval-every 500 $FLAGS -o "$out/$name" $resume
+usual="$model $first -t 64 -b 32 --lr 4e-3 --warmup 100 --weight-decay 0.1 --seed $seed -n $STEPS --sample 0"
+# shellcheck disable=SC2086,SC2046  # these and $FLAGS are several words, $resume none or one
+exec "$BIN" train -d "$shards" $(without "$usual --eval-every 500" $FLAGS) $FLAGS -o "$out/$name" $resume

@@ -13,6 +13,7 @@
 set -e
 CDPATH= cd "$(dirname "$0")/.."
 unset MAKEFLAGS MAKELEVEL MFLAGS
+. scripts/lib/flags.sh
 rounds=${ROUNDS:-5} jobs=${JOBS:-$(nproc)}
 python=${PYTHON:-python3}
 field() { sed -n "s/.*\"$1\": *\([0-9.]*\).*/\1/p"; }                     # of a line of JSON
@@ -106,7 +107,7 @@ for v in $variants; do
 done
 echo "head dimension: tokens/s; TFLOP/s of attention forward and backward"
 for h in $heads; do
-    x=$(ops "heads-$h" "" $small --heads "$h" | tail -n 1 | field tokens_per_s)
+    x=$(ops "heads-$h" "" $(without "$small" --heads) --heads "$h" | tail -n 1 | field tokens_per_s)
     printf '  %-16s %-8s %8.3g %8.3g\n' $((width / h)) "$x" $(speed "build/bench/heads-$h.json")
 done
 { echo '['; cat build/bench/*.json | sed '$!s/}$/},/'; echo ']'; } > build/bench.json

@@ -15,6 +15,7 @@
 # How the settings were found (text: with seed 1; seed 2 came after), and where the contrast does
 # not appear: dev/log/bigram-backcopy.md, docs/findings/text.md.
 set -e
+. "$(dirname "$0")/lib/flags.sh"
 task=${1:-text}
 [ $# -eq 0 ] || shift
 runs=${RUNS:-runs/demo-$task}
@@ -41,7 +42,7 @@ train() { # name title binary flags..
     out=$runs-$1 title=$2 binary=$3
     shift 3
     rm -rf "$out"
-    OMP_NUM_THREADS=1 "$binary" $recipe --sample 0 "$@" -o "$out" |
+    OMP_NUM_THREADS=1 "$binary" $(without "$recipe --sample 0" "$@") "$@" -o "$out" |
         awk -v title="$title" '/^eval/ { sub(/^eval */, "")
                                          printf "%-24s step %s\n", title, $0; fflush() }'
 }
@@ -103,12 +104,12 @@ wait $other
 sigmoid_binary=$(build ATTN=sigmoid BIAS=none)
 
 echo "training three models at once, one thread each:"
-echo "train_sink" $recipe "$@"
+echo "train_sink" $(without "$recipe" "$@") "$@"
 echo
 start=$(date +%s)
 train softmax "softmax" $softmax_binary "$@" &
 train sigmoid "sigmoid" $sigmoid_binary "$@" &
-train k "softmax, K bias" $keyed_binary $k_flags "$@" &
+recipe="$recipe $k_flags" train k "softmax, K bias" $keyed_binary "$@" &
 wait
 for model in softmax sigmoid k; do
     grep -q '"event":"done"' "$runs-$model/log.jsonl" ||

@@ -1,8 +1,10 @@
 """Builds of train_sink for the checks of this folder, a command run for them, and the
 families that are only read."""
-import os, subprocess
+import os, subprocess, sys
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+sys.path.append(os.path.join(ROOT, "scripts", "lib"))
+from jobs import each_once
 
 # families that are only read, and OPT-350m, whose projections are folded into the embedding
 READ_ONLY = ("mixtral granitemoe qwen2_moe qwen3_moe qwen3_next qwen3_5 jamba gpt_oss opt_350m olmo "

@@ -12,7 +12,7 @@ import numpy as np, torch, transformers as tf
 from transformers import AutoModelForCausalLM
 
 import shards
-from builds import ROOT, binary, run
+from builds import ROOT, binary, each_once, run
 T, N, V, NEW = 32, 6, 61, 14
 SIZE = ("--bb-vocab 60 --layers 3 --heads 4 --kv-heads 2 --width 24 --ffn-width 20 --seq 32 "
         "-b 8 --steps 15 --lr 0.03 --warmup 5 --eval-every 0 --sample 0 --val-seqs 8 "
@@ -146,7 +146,7 @@ def check(name):
     with tempfile.TemporaryDirectory() as d:
         shards.write(d, tokens)
         out, saved = os.path.join(d, "m"), os.path.join(d, "saved")
-        run(program, "train", "-o", os.path.join(d, "run"), *SIZE.split(), *flags.split())
+        run(program, "train", "-o", os.path.join(d, "run"), *each_once(f"{SIZE} {flags}".split()))
         checkpoint = os.path.join(d, "run", "step_15")
         run(program, "export", checkpoint, "-o", out, *EXPORT)
         model = AutoModelForCausalLM.from_pretrained(out, trust_remote_code=True,

@@ -13,7 +13,7 @@ import numpy as np
 import llama_cpp as lib
 
 import shards
-from builds import ROOT, binary, run
+from builds import ROOT, binary, each_once, run
 T, N, V, NEW = 32, 4, 29, 10
 SIZE = ("--bb-vocab 28 --layers 2 --heads 4 --kv-heads 2 --width 32 --ffn-width 64 --seq 32 "
         "-b 8 --steps 12 --lr 0.03 --warmup 5 --eval-every 0 --sample 0 --val-seqs 8 "
@@ -205,8 +205,8 @@ def check(name, own):
         switches, flags = RUNS[name]
         program = binary(switches)
         stored = flags.split() if flags.startswith("--type") else []
-        run(program, "train", "-o", os.path.join(d, "run"), *SIZE.split(),
-            *([] if stored else flags.split()))
+        run(program, "train", "-o", os.path.join(d, "run"),
+            *each_once(SIZE.split() + ([] if stored else flags.split())))
         return numbers(program, os.path.join(d, "run", "step_12"), d, stored)
 
 
