@@ -196,4 +196,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    jobs.guarded(main)

@@ -49,4 +49,4 @@ fi
 # shellcheck disable=SC2086 # file names of the Pile have no spaces
 "$train_sink" tokenize $train --tokenizer "$tokenizer" -o "$out" --domains "$shares" \
     --train-tokens "$tokens" ${val:+--val "$val"}
-echo "next: $train_sink -d $out     (on a GPU: 60M, the paper's run)"
+echo "next: $train_sink -d '$out'     (on a GPU: 60M, the paper's run)"

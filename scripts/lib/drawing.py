@@ -4,6 +4,7 @@ Start with STYLE and `look`. The figures themselves are in scripts/plot.py, plot
 plot_positions.py and plot_table.py.
 """
 import re
+import shlex
 import sys
 import textwrap
 
@@ -206,7 +207,7 @@ def trained(paths, figure):
     for run in runs:
         if run["status"] == "probed":
             die(f"{run['path']}: got a probe, wanted a run",
-                f"scripts/plot.py heads {run['path']}, or {figure} RUN")
+                f"scripts/plot.py heads {shlex.quote(run['path'])}")
     return runs
 
 

@@ -8,6 +8,7 @@ import csv
 import datetime
 import io
 import os
+import shlex
 import sys
 
 import runlog
@@ -61,9 +62,10 @@ def probed(e):
     return {f"probe_{name}": e[name] for name in names if name in e}
 
 
-def rows(run):
+def rows(run, same_as=""):
     train = {t["step"]: t for t in run["train"]}
     about = {"run": run["name"], "path": run["path"], "status": run["status"],
+             "same_as": same_as, "notes": "; ".join(runlog.said_in(run["path"])),
              **run["config"]["switches"]}
     for e in run["evals"]:
         now = train.get(e["step"], {})
@@ -96,7 +98,13 @@ def is_number(text):
 
 
 def csv_text(runs):
-    table = [{name: plain(cell) for name, cell in row.items()} for run in runs for row in rows(run)]
+    table, first = [], {}
+    for run in runs:
+        ended = run["status"] in ("done", "probed")          # at step 0 many are equal
+        key = runlog.numbers(run["evals"]) if ended else run["name"]
+        twin = first.setdefault(key, run["name"])
+        table += [{name: plain(cell) for name, cell in row.items()}
+                  for row in rows(run, twin * (twin != run["name"]))]
     columns = list(dict.fromkeys(name for row in table for name in row))
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\n")
@@ -138,7 +146,7 @@ def tensorboard(runs, out):
         where = os.path.join(out, run["name"].replace("/", "-"))
         if os.path.exists(where):
             die(f"{where}: got an earlier export, wanted a new directory",
-                f"rm -r {out}, or choose another")
+                f"rm -r {shlex.quote(out)}")
         writer, written = EventFileWriter(where), os.path.getmtime(run["log"])
         for tag, x, step, line in points(run):
             if x is not None:

@@ -11,6 +11,7 @@ jobs (runs at once, 0: one on each GPU; more than there are GPUs share them),
 threads (of a run on the CPU, 0: the program's choice),
 identity (of the data and the tokenizer), source (source_hash(device)).
 """
+import ctypes
 import fcntl
 import functools
 import glob
@@ -33,12 +34,12 @@ import runlog
 from runlog import die, say as print
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-# directories of the program's sources
-ROOMS = ["", *subprocess.check_output(["make", "-s", "rooms", "CXX=true"], cwd=ROOT, text=True).split()]
 # the program's flags that name files, and those of one letter
 FILES = ("--data", "--tokenizer", "--init")
 SHORT = {"-d": "--data", "-o": "--out", "-m": "--model", "-b": "--batch", "-t": "--seq",
          "-n": "--steps"}
+# those that may be given more than once
+ADDING = "--edit --stream --evict --eps --only --factors".split()
 stop = 0                                         # the signal that asked us to stop
 
 
@@ -48,8 +49,28 @@ def on_signal(number, frame):
 
 
 def listen():
-    for s in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(s, on_signal)
+    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
+        if s != signal.SIGHUP or signal.getsignal(s) != signal.SIG_IGN:              # nohup
+            signal.signal(s, on_signal)
+
+
+prctl = getattr(ctypes.CDLL(None), "prctl", None)            # Linux
+
+
+def end_with_parent():
+    """A new run gets SIGTERM when this process is gone, by whatever signal."""
+    if prctl: prctl(1, signal.SIGTERM)                       # PR_SET_PDEATHSIG
+
+
+def guarded(main):
+    """Runs a script. A reader that went away (| head), or a file that fails, is no traceback."""
+    try:
+        main()
+    except BrokenPipeError:
+        os._exit(0)
+    except OSError as e:
+        die(f"{e.filename}: got '{e.strerror}', wanted a file or directory of ours",
+            "ls -ld, df -h", 1)
 
 
 # ---- what a run depends on -----------------------------------------------------------------------
@@ -57,7 +78,8 @@ def source_hash(device):
     """Of what the binary is made from: a commit of other files, or none,
     does not make a run stale, nor do kernels of a GPU make those of a CPU."""
     h = hashlib.sha256()
-    rooms = [room for room in ROOMS if room != "cuda" or device == "cuda"]
+    rooms = ["", *ask_make(["make", "-s", "rooms", "CXX=true"]).split()]
+    rooms = [room for room in rooms if room != "cuda" or device == "cuda"]
     for path in sorted(p for room in rooms for end in ("cu", "cuh", "cpp", "h")
                        for p in glob.glob(os.path.join(ROOT, room, "*." + end))):
         h.update(os.path.relpath(path, ROOT).encode() + open(path, "rb").read())
@@ -68,6 +90,17 @@ def flag_of(word):
     """The long name of the flag that a word names: -d, --data and --data=X are --data."""
     name = word.partition("=")[0]
     return SHORT.get(name, name)
+
+
+def each_once(words):
+    """The words with every flag once, its last value: the program refuses two."""
+    last, part = {}, []
+    for i, word in enumerate(words):
+        flag = flag_of(word)
+        if re.match("--?[a-z]", word):
+            part = last[i if flag in ADDING else flag] = []
+        part.append(word)
+    return [word for part in last.values() for word in part]
 
 
 def values_of(words, flag):
@@ -355,19 +388,9 @@ class Run:
                   "seconds": round(old.get("seconds", 0) + seconds, 1)}
         runlog.write_whole(os.path.join(self.dir, "reproduce.json"), json.dumps(so_far))
 
-    def lost(self):
-        """Was it killed before its first checkpoint? Then there is a log and nothing to
-        continue from."""
-        path = os.path.join(self.dir, "log.jsonl")
-        if not os.path.exists(path) or glob.glob(glob.escape(self.dir) + "/step_*/state.json"):
-            return False
-        return '"event":"train"' in runlog.read_text(path, "ls -l " + shlex.quote(path))
-
     def in_the_way(self, state):
         """Why the directory has to be moved aside before the run can be trained; "" if not."""
-        if state == "other":
-            return "holds a run of other switches, flags, data or sources"
-        return "was killed before its first checkpoint" if self.lost() else ""
+        return "holds a run of other switches, flags, data or sources" if state == "other" else ""
 
     def aside(self):
         n = 1
@@ -388,7 +411,8 @@ class Run:
         return os.path.exists(path) and "\n" in runlog.read_text(path, "ls -l " + path)
 
     def all_words(self, resume=True):
-        return (self.words + ["--seed", str(self.seed)] + ["--resume"] * (resume and self.begun())
+        return (each_once(self.words) + ["--seed", str(self.seed)]
+                + ["--resume"] * (resume and self.begun())
                 + ["-o", self.dir])
 
 
@@ -396,7 +420,7 @@ def lock(path, wait=False):
     """An open file that holds the lock, or None. Children inherit it:
     a run keeps its lock if we are killed."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    f = open(path, "a")
+    f = open(path, "a", opener=lambda p, how: os.open(p, how | os.O_NOFOLLOW, 0o666))
     try:
         fcntl.flock(f, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return f
@@ -410,9 +434,7 @@ def lock(path, wait=False):
 def clean():
     """The environment without switches, which the Makefile would take from it."""
     bare = {"PATH": os.environ.get("PATH", os.defpath)}
-    r = subprocess.run(["make", "-s", "switches"], cwd=ROOT, env=bare,
-                       capture_output=True, text=True)
-    names = r.stdout.split() + "MAKEFLAGS MFLAGS MAKELEVEL PRECISION BACKEND".split()
+    names = said_by(["make", "-s", "switches"], bare).split() + "MAKEFLAGS MFLAGS MAKELEVEL PRECISION BACKEND".split()
     return {k: v for k, v in os.environ.items() if k not in names}
 
 
@@ -420,13 +442,22 @@ def make_words(make, device):
     return ["make", "-s"] + make.split() + ([f"BACKEND={device}"] if device else [])
 
 
-def ask_make(words):
-    r = subprocess.run(words, cwd=ROOT, env=clean(), capture_output=True, text=True,
-                       errors="replace")
+def said_by(words, env):
+    """What a make prints; why it failed, where it did, ends the script."""
+    r = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, errors="replace")
     if r.returncode:
-        message = re.sub(r"^[a-zA-Z/.]*:\d+: \*\*\* |\.  Stop\.$", "", (r.stderr or "").strip())
-        die(f"{shlex.join(words)}: {message}", "make help lists the switches")
+        message = re.sub(r"^[a-zA-Z/.]*:\d+: \*\*\* |\.  Stop\.$", "", r.stderr.strip())
+        die(f"{shlex.join(words)}: {message or how_ended(r.returncode)}",
+            "make help lists the switches" if message else "the same command again")
     return r.stdout.strip()
+
+
+def how_ended(code):
+    return f"got signal {-code}, wanted it to end by itself" if code < 0 else f"exit status {code}"
+
+
+def ask_make(words):
+    return said_by(words, clean())
 
 
 def build_dir(make, device):
@@ -473,7 +504,7 @@ def build_all(makes, o):
             m = todo.pop(0)
             p = subprocess.Popen(build_words(m, o.device), cwd=ROOT, env=clean(), text=True,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                 start_new_session=True)
+                                 start_new_session=True, preexec_fn=end_with_parent)
             running.append((m, p))
         m, p = running.pop(0)
         build_wait(m, p, running, directories[m], o)
@@ -494,11 +525,12 @@ def build_wait(m, p, others, directory, o):
         time.sleep(0.05)
     if stop:
         for q in [p] + [q for _, q in others]:
-            os.killpg(q.pid, signal.SIGTERM)
+            if q.poll() is None:
+                os.killpg(q.pid, signal.SIGTERM)
         sys.exit(128 + stop)
     words = shlex.join(build_words(m, o.device))
     if p.returncode:
-        die(f"{words}: got {p.stderr.read().strip()[-600:]}", words)
+        die(f"{words}: {p.stderr.read().strip()[-600:] or how_ended(p.returncode)}", words)
     with open(os.path.join(ROOT, directory, "reproduce.txt"), "w") as f:
         f.write(build_stamp(directory, o))
 
@@ -508,7 +540,9 @@ def slots_of(o):
     """Where runs go: (what CUDA_VISIBLE_DEVICES says, a name for the lock), or (None, None)
     for a share of the CPU."""
     if o.device != "cuda":
-        return [(None, None)] * o.jobs
+        # other processes of this machine at these runs count, and what a killed one has left
+        path = os.path.join(o.runs, o.label, f".slot-{os.uname().nodename}-")
+        return [(None, path + str(i)) for i in range(o.jobs)]
     uuids = []                               # of those that this job may see: 0 differs by job
     if shutil.which("nvidia-smi"):
         r = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
@@ -520,7 +554,8 @@ def slots_of(o):
             "scripts/reproduce .. --scale laptop")
     uuid = lambda d: uuids[int(d)] if d.isdigit() and int(d) < len(uuids) else d
     turns = [seen[i % len(seen)] for i in range(o.jobs or len(seen))]
-    return [(d, uuid(d)) for d in turns]
+    # a folder for each user: nobody's file is in another's way
+    return [(d, f"/tmp/train_sink-{os.getuid()}/gpu-{uuid(d)}.lock") for d in turns]
 
 
 # ---- runs that share a GPU -----------------------------------------------------------------------
@@ -579,26 +614,23 @@ class Pool:
         self.total, self.ended, self.broken, self.waiting = len(runs), 0, None, False
         self.mps = mps_begin(self.free[:self.total])
 
-    def take_gpu(self):
-        """The lock of the next free GPU, or None where another process has it.
-        Of the CPU: no lock."""
+    def take_slot(self):
+        """The lock of the next free GPU, or share of the CPU, or None where another process has it."""
         gpu, name = self.free[0]
-        if gpu is None:
-            return []
         same = next((job[3][0] for job in self.running if job[2][1] == name), None)
-        held = (os.fdopen(os.dup(same.fileno())) if same
-                else lock(f"/tmp/train_sink-gpu-{name}.lock"))
+        held = os.fdopen(os.dup(same.fileno())) if same else lock(name)
         if held:
             return [held]
         if not self.waiting:
-            print(f"waiting for GPU {gpu}, which another process uses", flush=True)
+            what = f"one of {len(self.free)} slots (--jobs)" if gpu is None else f"GPU {gpu}"
+            print(f"waiting for {what}, which another process uses", flush=True)
         self.waiting = True
         self.free.append(self.free.pop(0))
         return None
 
     def start_next(self):
         """Starts a run, or leaves one out. False where no slot can be had."""
-        held = self.take_gpu()
+        held = self.take_slot()
         if held is None:
             return False
         run = self.todo.pop(0)
@@ -630,7 +662,8 @@ class Pool:
         with open(os.path.join(run.dir, "output.txt"), "a") as out:
             p = subprocess.Popen([self.binaries[run.make]] + run.all_words(), env=env, stdout=out,
                                  stderr=out,
-                                 start_new_session=True, pass_fds=[h.fileno() for h in held])
+                                 start_new_session=True, preexec_fn=end_with_parent,
+                                 pass_fds=[h.fileno() for h in held])
         self.running.append((run, p, slot, held, time.time()))
         goes_on = ", goes on" if state == "partial" else ""
         print(f"[{self.total - len(self.todo)}/{self.total}] "
@@ -662,6 +695,9 @@ class Pool:
     def save(self):
         if self.running:
             print("stopping: every run saves itself first", flush=True)
+        self.end()
+
+    def end(self):
         for _, p, *_ in self.running:
             p.terminate()
         for _, p, *_ in self.running:
@@ -675,7 +711,7 @@ class Pool:
             tail = [l for l in runlog.read_text(path, "").split("\n") if l][-2:]
             if tail and tail[0].startswith("error: "):
                 sys.exit(print("\n".join(tail), file=sys.stderr) or code)
-            die(f"{run.dir}: got exit status {code}, wanted 0: {' '.join(tail)[:300]}",
+            die(f"{run.dir}: {how_ended(code)}: {' '.join(tail)[:300]}",
                 "the same command goes on where it stopped", 1)
         if stop:
             print(f"stopped; {len(self.todo)} runs not started. The same command goes on.",
@@ -688,7 +724,8 @@ def run_all(runs, binaries, o):
     pool = Pool(runs, binaries, o)
     try:
         run_pool(pool)
-    finally:
+    finally:                                     # were it by an error of ours: no run is left alone
+        pool.end()
         mps_end(pool.mps)
     pool.verdict()
     if pool.total:
@@ -788,6 +825,18 @@ def print_table(rows):
     for i, columns in enumerate(blocks(rows, room)):
         print("" if i == 0 else "\n", end="")
         print_block([[row[c] for c in columns] for row in rows])
+
+
+def print_notes(runs):
+    """The notes of runs, name -> directories, each once and with those that printed it."""
+    found = {}
+    for name, directories in runs.items():
+        for text in itertools.chain(*map(runlog.said_in, directories)):
+            found.setdefault(text, {})[name] = True
+    for text, names in found.items():
+        whose = ", ".join(names) if len(names) < len(runs) else "all runs"
+        print()
+        print_text(f"note   {whose}: {text}", "", " " * 7)
 
 
 def print_markdown(rows):

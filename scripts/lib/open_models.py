@@ -8,7 +8,7 @@ is NAME, and models that are not there are named.
                  angles of queries and keys
     3 run
 """
-import array, copy, glob, json, os, re, statistics, subprocess, sys, tempfile
+import array, copy, glob, json, os, re, shlex, statistics, subprocess, sys, tempfile
 
 import jobs, runlog
 from runlog import die, say as print
@@ -141,7 +141,7 @@ def details(row, e, dump):
             return e[k][row_of[l]] if l in row_of else float("nan")
         numbers([[l] + [value(k, l) for k in keys] for l in range(len(e["h_norm_first"]))],
                 [k.replace("_norm", "") for k in keys])
-    if figure in (25, 26): print(f"  every head's map: scripts/plot.py maps {dump}")
+    if figure in (25, 26): print(f"  every head's map: scripts/plot.py maps {shlex.quote(dump)}")
     elif dump: numbers(angles(dump), ["cos(q, k_1)", "cos, others", "|q||k_1|", "others"])
     if 19 <= figure <= 27:
         numbers([[l + 1, sum(a) / len(a), max(a), sum(x > e["sink"]["eps"] for x in a)]

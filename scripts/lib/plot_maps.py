@@ -4,6 +4,7 @@ Start with `maps`, which scripts/plot.py calls.
 """
 import os
 import re
+import shlex
 import sys
 import time
 
@@ -27,7 +28,7 @@ def maps(paths, options):
             l, h = found[0]
             print(runlog.printable(
                 f"{path}: {len(found)} heads, so one picture of all their attention; of single heads, "
-                f"with cosines and norms: scripts/plot.py maps {path} --head {l}:{h}"), flush=True)
+                f"with cosines and norms: scripts/plot.py maps {shlex.quote(path)} --head {l}:{h}"), flush=True)
             yield name, all_maps(path, found)
 
 

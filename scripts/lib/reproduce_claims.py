@@ -6,7 +6,7 @@ v is a View: v.sink(row, k) is Sink_k in percent, of the proxy where rows do not
 v.star Sink_*; v.loss the loss; v.need(..) skips the claim where it means nothing.
 They were written and committed before the first run of their rows; a claim that fails stays.
 """
-from jobs import mean
+from jobs import flag_of, mean, values_of
 from reproduce_scales import Missing, Skip, only
 
 # "has a sink": Sink_k of 5% at least, and 5 points more than before training
@@ -388,6 +388,22 @@ def verdicts(table, rows, ours, o):
         out.append({"id": name, "table": table, "text": sentence, "verdict": verdict,
                     "numbers": text})
     return out
+
+
+# flags after -- that change neither what is trained nor how well it is measured
+HARMLESS = ("--print-every --save-every --save-minutes --save-optimizer --stop-after --eval-every "
+            "--sample --product --graph --hopper").split()
+
+
+def not_judged(rows, extra):
+    """What follows -- and is another value than these rows have: a claim is about theirs."""
+    changed = []
+    for flag in dict.fromkeys(flag_of(word) for word in extra if word.startswith("-")):
+        value, theirs = values_of(extra, flag)[-1:], [values_of(r.plain, flag) for r in rows]
+        if flag in HARMLESS or all(t == value for t in theirs): continue
+        said = " or ".join(dict.fromkeys(sum(theirs, [])))
+        changed.append(f"{flag} {value[0]}" + f" in place of {said}" * bool(said))
+    return ", ".join(changed)
 
 
 def reasons(why):

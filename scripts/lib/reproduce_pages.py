@@ -2,16 +2,18 @@
 
 results_write is the way in.
 """
+import glob
 import importlib.util
 import json
 import os
+import shlex
 import subprocess
 import sys
 
 import jobs
 import runlog
 from jobs import ROOT, mean, spread
-from runlog import say as print
+from runlog import die, say as print
 from reproduce_results import machine, result, setting_of
 
 
@@ -29,13 +31,23 @@ SPREAD_TEXT = {"range": "(smallest-largest)", "sd": "(smallest-largest; standard
                "t": "+- half of its 95 % interval (Student's t)"}
 
 
-def cells(row, usual, shown):
+# rows of a table, and after how many seeds each stands: " = NAME" of the first of the same numbers
+def marked(rows):
+    first = {}
+    for row in rows:
+        numbers = json.dumps([[e["seed"], e.get("step0"), e["last"]] for e in row["ours"]
+                              if e["status"] == "done" and "last" in e])
+        twin = first.setdefault(numbers, row["id"]) if numbers != "[]" else row["id"]
+        yield row, f" = {twin}" * (twin != row["id"])
+
+
+def cells(row, twin, usual, shown):
     """one line of the printed table; shown: which of its optional columns"""
     done = [e for e in row["ours"] if e["status"] == "done"]
     failed = sum(e["status"] == "failed" for e in row["ours"])
     get = lambda name, at="last": [e[at].get(name) for e in done if at in e]
     sinks = lambda at, k: [e[at]["proxy_k"][k - 1] for e in done]
-    note = f"{len(done)}/{len(row['ours'])}" + (f", {failed} failed" if failed else "")
+    note = f"{len(done)}/{len(row['ours'])}" + (f", {failed} failed" if failed else "") + twin
     if done and setting_of(done[0]) != usual: note += "; " + setting_of(done[0])
     if row.get("skipped"): note = "skipped: " + row["skipped"]
     ratio = [mean([x for x in norms if x is not None]) for norms in get("v_norm")]
@@ -75,7 +87,7 @@ def report(res, o):
     if "inside" in shown:
         head += ["raw Sink_1", "effective Sink_1", "max/median |h|", "|v_1|/|v|"]
     head += ["loss", "seeds"]
-    table = [head] + [cells(r, res["setting"], shown) for r in rows]
+    table = [head] + [cells(*pair, res["setting"], shown) for pair in marked(rows)]
     seeds = " ".join(map(str, res["seeds"]))
     done = f"{res['setting']} after warm-up, unless a row says otherwise"
     made = f"Commit {res['commit']}, {res['date']}. " if res["commit"] else ""
@@ -130,6 +142,7 @@ def summary(results, o):
           f"`scripts/reproduce {tables} --scale {o.scale} --report --markdown`.\n")
     print(f"Of {len(claims)} claims {len(verdict('holds'))} hold on every seed.")
     claims_listed("do not", verdict("does"))
+    claims_listed("are not judged", verdict("not"))
     claims_listed("cannot be tested at this scale", verdict("cannot"))
 
 
@@ -144,6 +157,7 @@ def results_write(tables, rows, o):
     os.makedirs(o.out, exist_ok=True)
     results = {os.path.join(o.out, f"{t}-{o.label}.json"): result(t, rows, o) for t in tables}
     for path, res in results.items():
+        if not runs_of([res]) and os.path.exists(path): continue  # of runs that were there
         head = {k: v for k, v in res.items() if k not in ("rows", "claims")}
         text = json.dumps(head)[:-1] + ',\n"rows": [\n'
         text += ",\n".join(json.dumps(r) for r in res["rows"])        # one line a row
@@ -154,6 +168,21 @@ def results_write(tables, rows, o):
     for path, res in results.items():
         report(res, o)
         if not (o.markdown or o.latex): print(f"\n{path}", flush=True); pictures(path, res)
+    runs = runs_of(results.values())
+    if not o.latex: jobs.print_notes(runs)
+    if runs or not o.report: return
+    pages = [p for t in tables for p in sorted(glob.glob(f"{glob.escape(o.out)}/{t}-*.html"))]
+    die(f"--report: got no run of these flags, data and sources in {o.runs}/{o.label}, wanted one"
+        + "; there are others" * bool(pages), shlex.join(["ls", *pages]) if pages
+        else "the same command without --report trains them", 1)
+
+
+# row -> directories of the runs that are there
+def runs_of(results):
+    runs = {}
+    for r, e in ((r, e) for res in results for r in res["rows"] for e in r["ours"]):
+        if e["status"] != "missing": runs.setdefault(r["id"], []).append(e["run"])
+    return runs
 
 
 def pictures(path, res):
@@ -167,4 +196,4 @@ def pictures(path, res):
         script("plot.py", "table", path, "-o", os.path.dirname(path))
     else:
         print(f"the figure: {os.path.basename(sys.executable)} -m pip install numpy matplotlib,\n"
-              f"scripts/plot.py table {path}")
+              f"scripts/plot.py table {shlex.quote(path)}")

@@ -6,7 +6,7 @@ import time
 
 import runlog
 from jobs import Run, mean
-from reproduce_claims import verdicts
+from reproduce_claims import not_judged, verdicts
 
 
 def short(x): return float(f"{x:.5g}") if isinstance(x, float) else x
@@ -114,4 +114,6 @@ def result(table, rows, o):
         if r.first != r.id: row["shares_run_with"] = r.first
         out["rows"].append(row)
     out["claims"] = verdicts(table, rows, ours, o)
+    why = not_judged([r for r in mine if not r.skip], o.extra)
+    for c in out["claims"] if why else []: c.update(verdict=f"not judged: {why}", numbers="")
     return out

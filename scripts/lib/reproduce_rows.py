@@ -103,7 +103,7 @@ def rows_at(o):
     for id, where, make, flags, note in s["also"] if o.data == s["data"] else []:
         row = Row(id, where, make, flags, "not given", "-", "not given", note)
         base = row_words(s, o.data)
-        row.words, row.ours = once(ordinary_first(base, bb) + flags.split(), base) + o.extra, True
+        row.words, row.ours = once(ordinary_first(base, bb) + flags.split(), base), True
         last = max(i for i, r in enumerate(rows) if r.table == row.table)
         rows.insert(last + 1, row)
     for row in rows:
@@ -116,7 +116,7 @@ def rows_at(o):
         flags = list(zip(words[::2], words[1::2]))
         if o.scale == "paper":
             own = [w for f, x in flags for w in (f, o.data if f == "-d" else x)]
-            row.words = own + s["flags"].split() + o.extra
+            row.words = own + s["flags"].split()
             continue
         swept = SWEPT.get(row.where)
         if swept and swept[0] not in words: flags.append(swept)
@@ -126,9 +126,12 @@ def rows_at(o):
             row.words = row_words(s, o.data, at_scale("--steps", steps, s, bb))
             if {"--fix-token", "--random-token"} & set(words):
                 row.words = ordinary_first(row.words, bb)
-            row.words = once(row.words + mapped, row_words(s, o.data)) + o.extra
+            row.words = once(row.words + mapped, row_words(s, o.data))
         except Skip as why: row.skip = str(why)
-    name_runs([r for r in rows if not r.skip], len(o.extra))
+    name_runs([r for r in rows if not r.skip])
+    for row in rows:
+        row.plain = row.words                    # what follows -- is in o.label
+        if not row.skip: row.words = row.plain + o.extra
     for row in rows: row.make = " ".join(row.make.split() + s.get("make", "").split())
     return rows
 
@@ -149,10 +152,9 @@ def ordinary_first(words, bb):
     return words + ["--bb-bos", "0"] if bb else words
 
 
-def name_runs(rows, extra):
-    """row.first: what differs from the default setup, which is that of most rows.
-    The extra words are in o.label"""
-    pairs = lambda r: list(zip(r.words[:len(r.words) - extra:2], r.words[1:len(r.words) - extra:2]))
+def name_runs(rows):
+    """row.first: what differs from the default setup, which is that of most rows"""
+    pairs = lambda r: list(zip(r.words[::2], r.words[1::2]))
     said = [tuple(r.words) for r in rows]
     usual = pairs(rows[said.index(max(said, key=said.count))]) if rows else []
     for row in rows:

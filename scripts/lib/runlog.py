@@ -414,7 +414,7 @@ def expand(path):
     inside = [run for run in inside + deeper if is_run(run)]
     current = [run for run in inside if not re.search(r"[.]old[0-9]+$", run)]
     if inside and not current:
-        die(f"{path}: got only runs that were moved aside in it, wanted others", f"ls {inside[0]}")
+        die(f"{path}: got only runs that were moved aside in it, wanted others", f"ls {shlex.quote(inside[0])}")
     if not inside:
         die(f"{path}: got no log.jsonl in it, wanted a run or a directory of runs", "ls runs")
     return current
@@ -444,6 +444,7 @@ def read_runs(paths, quiet=False, left_out=None):
     joins left_out."""
     missing = [] if left_out is None else left_out
     paths = [p for path in paths for p in ([path] if path.endswith(".json") else expand(path))]
+    if len(paths) > 500: note(f"reading {len(paths):,} runs")
     runs = read_whole(paths, missing)
     for text in [] if quiet else missing:
         note(text)
@@ -585,6 +586,19 @@ def gated_sink(e, sink):
     if isinstance(found, list):
         return found[0] if found else None
     return found
+
+
+def numbers(evals):
+    """The numbers of the evaluations in every digit, as a text."""
+    return json.dumps([[e["step"], e.get("val_loss"), e.get("probe_loss"), e["alpha1"],
+                        e["sink"]["sink_k"]] for e in evals])
+
+
+def said_in(run):
+    """The program's notes, each once."""
+    path = os.path.join(run, "output.txt")       # what sweep and reproduce keep
+    lines = read_text(path, "ls -l").split("\n") if os.path.exists(path) else []
+    return list(dict.fromkeys(line[5:].strip() for line in lines if line.startswith("note ")))
 
 
 def at_step(run, step):

@@ -4,8 +4,8 @@
 unset MAKEFLAGS MAKELEVEL MFLAGS
 . test/ok.sh
 . test/tree.sh
-if ! command -v python3 > /dev/null || ! command -v pgrep > /dev/null || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
-    echo "skipped: 1 (scripts/reproduce needs Python 3.9, its test pgrep)"
+if ! command -v python3 > /dev/null || ! command -v pgrep > /dev/null || ! command -v flock > /dev/null || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
+    echo "skipped: 1 (scripts/reproduce needs Python 3.9, its test pgrep and flock)"
     echo "0 passed, 0 failed"; exit 0
 fi
 dir=build/test/reproduce
@@ -22,6 +22,7 @@ default=$(make -s check BACKEND=cpu)
 for scale in paper hour minutes laptop laptop2 text text2 text12; do
     scripts/reproduce all --scale $scale --device cpu --seeds 1 --report --runs $dir/none \
         --out $dir/json > $dir/report.txt 2>&1
+    [ $? -eq 1 ] && grep -q "^error: --report: got no run of these .*in $dir/none/$scale, wanted one" $dir/report.txt
     ok $? "$scale --report: $(tail -n 2 $dir/report.txt)"
     scripts/reproduce all --scale $scale --device cpu --seeds 1 --dry-run --runs $dir/none \
         > $dir/dry.txt 2>&1
@@ -114,6 +115,15 @@ ok $? "undisturbed: $(tail -n 2 $dir/a.txt)"
 [ "$(readlink train_sink)" = "$link" ]; ok $? "./train_sink was moved to $(readlink train_sink)"
 grep -q '^\[1/2\] table6-softmax seed 1$' $dir/a.txt && ! grep -q table3 $dir/a.txt
 ok $? "a row is not called by its own name: $(grep '^\[' $dir/a.txt | head -n 2)"
+[ "$(grep -c 'NOT JUDGED: --steps 1200 in place of 800, --batch 16, ' $dir/a.txt)" = 4 ] && ! grep -q 'HOLD' $dir/a.txt
+ok $? "claims on runs of other flags: $(grep -A 2 '7.15' $dir/a.txt)"
+# what is not there: named is what is, and results of runs that are gone stay
+cp $dir/out/table6-$label.json $dir/kept.json
+scripts/reproduce table6 --runs $dir/none --out $dir/out --report > $dir/x.txt 2>&1
+[ $? -eq 1 ] && grep -q "^---> HINT: ls $dir/out/table6-$label.html" $dir/x.txt
+ok $? "--report of what is not there: $(tail -n 2 $dir/x.txt)"
+scripts/reproduce $tables --runs $dir/none --out $dir/out --report -- $short > $dir/x.txt 2>&1
+cmp $dir/kept.json $dir/out/table6-$label.json; ok $? "--report took the results of runs that are gone"
 page=$(ls $dir/out/table6-*.html) && grep -q '"name":"table6-softmax-seed1"' "$page"
 ok $? "no page beside the results: $(tail -n 3 $dir/a.txt)"
 steps() { grep -c '"event":"train"' "$1/log.jsonl" 2> /dev/null || true; }
@@ -127,12 +137,16 @@ reach $dir/b/$soft 60; kill -TERM $pid; wait $pid; code=$?
 ok $? "SIGTERM: exit status $code, $(tail -n 1 $dir/b.txt)"
 scripts/reproduce $tables --runs $dir/b --out $dir/out2 -- $short > $dir/b.txt 2>&1 & pid=$!
 reach $dir/b/$sigmoid 200; sleep 0.1
-# its children go on, and keep their locks
-kill -9 $pid; wait $pid 2> /dev/null
-scripts/reproduce table6-sigmoid --seeds 1 --runs $dir/b --out $dir/out2 -- $short \
-    > $dir/b2.txt 2>&1
+children=$(pgrep -f "train_sink.*$dir/b/") && kill -9 $children; ok $? "kill -9 came too late"
+wait $pid; [ $? -eq 1 ] && grep -q '^error: .*seed1: got signal 9, wanted' $dir/b.txt; ok $? "a run that was killed: $(tail -n 2 $dir/b.txt)"
+scripts/reproduce $tables --runs $dir/b --out $dir/out2 -- $short > $dir/b.txt 2>&1 & pid=$!
+reach $dir/b/$sigmoid 250
+kill -9 $pid; wait $pid 2> /dev/null                     # its children save and end
+for i in $(seq 200); do pgrep -f "train_sink.*$dir/b/" > /dev/null || break; sleep 0.05; done
+! pgrep -f "train_sink.*$dir/b/" && grep -q '"stopped"' $dir/b/$sigmoid/log.jsonl; ok $? "kill -9: $(tail -n 1 $dir/b/$sigmoid/log.jsonl)"
+flock $dir/b/$label/.lock-ATTN=sigmoid-seed1 scripts/reproduce table6-sigmoid --seeds 1 --runs $dir/b \
+    --out $dir/out2 -- $short > $dir/b2.txt 2>&1
 grep -q "another process is at it" $dir/b2.txt; ok $? "two at one run: $(head -n 3 $dir/b2.txt)"
-children=$(pgrep -f "$dir/b/") && kill -9 $children; ok $? "kill -9 came too late"
 scripts/reproduce $tables --runs $dir/b --out $dir/out2 -- $short > $dir/b3.txt 2>&1
 ok $? "finishing: $(tail -n 2 $dir/b3.txt)"
 for run in $soft sigmoid; do
@@ -242,6 +256,21 @@ END
 )
     [ "$got" = "$*" ]; ok $? "verdict: got '$got', wanted '$*'"
 done
+
+# a flag after -- that no row has; harmless ones; rows that are equal
+python3 - > $dir/x.txt 2>&1 <<'END'; ok $? "$(tail -n 1 $dir/x.txt)"
+import sys, types
+sys.dont_write_bytecode = True
+sys.path.insert(0, "scripts/lib")
+from reproduce_claims import not_judged
+from reproduce_pages import marked
+rows = [types.SimpleNamespace(plain=["--steps", n]) for n in ("8", "9")]
+said = [not_judged(rows[:n], w.split()) for n, w in ((1, "-n 8 --sample 9"), (2, "-n=8 --ema 0.9"), (1, "--noise"))]
+assert said == ["", "--steps 8 in place of 8 or 9, --ema 0.9", "--noise "], said
+table = [{"id": "t-" + i, "ours": [{"seed": 1, "status": s, "last": i}]} for i, s in (("a", "done"), ("b", "missing"), ("c", "done"))]
+table.append({**table[0], "id": "t-d"})
+assert [twin for _, twin in marked(table)] == ["", "", "", " = t-a"], list(marked(table))
+END
 
 # 6 bad input: exit status 2, an error and a hint
 refused() { # WHAT MESSAGE command..
@@ -369,10 +398,10 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, "scripts/lib")
 import jobs
 dir, process, at_once, count = sys.argv[1:]
-o = types.SimpleNamespace(device="cuda", jobs=int(at_once), threads=0, runs=f"{dir}/gpu", label=process, identity="", source="")
+o = types.SimpleNamespace(device=os.environ.get("DEVICE", "cuda"), jobs=int(at_once), threads=0, runs=f"{dir}/gpu", label=process, identity="", source="")
 row = lambda i: types.SimpleNamespace(id=f"run{i}", first=f"run{i}", make="", words=[])
 jobs.run_all([jobs.Run(row(i), 1, o) for i in range(int(count))],
-             {"": os.path.abspath(f"{dir}/fake.sh")}, o)
+             {"": os.path.abspath(f"{dir}/{os.environ.get('PROGRAM', 'fake.sh')}")}, o)
 END
 gpus_hold() { # runs on a GPU, NOTES, WHAT: never more, never of two processes, and sometimes as many
     awk -v most="$1" -v lines="$2" '
@@ -389,6 +418,17 @@ on_gpus 0 3; gpus_hold 1 12 "one run on each"
 on_gpus 4 5; gpus_hold 2 20 "two runs on each, in turns"
 grep -q '^up to 2 runs on a GPU: they take turns, as there is no MPS (no nvidia-cuda-mps-control)$' \
     $dir/gpu1.txt; ok $? "without MPS: $(head -n 1 $dir/gpu1.txt)"
+# of one command on a CPU, whose first process was killed: its runs count until they end
+sed 's/sleep 0.4/trap "" TERM; until [ -e $NOTES.go ]; do sleep 0.05; done/' $dir/fake.sh > $dir/deaf.sh; chmod +x $dir/deaf.sh
+rm -rf $dir/notes $dir/gpu
+till() { for i in $(seq 400); do [ "$(cat $2 2> /dev/null | grep -c "$1")" -ge $3 ] && break; sleep 0.05; done; } # WHAT FILE TIMES
+for process in 1 2; do
+    NOTES=$PWD/$dir/notes PROCESS=$process DEVICE=cpu PROGRAM=deaf.sh python3 $dir/on_gpus.py $dir same 2 3 > $dir/gpu$process.txt 2>&1 & pid=$!
+    [ $process = 2 ] || { till start $dir/notes 2; kill -9 $pid; }
+done
+till '^waiting for one of 2 slots' $dir/gpu2.txt 1; touch $dir/notes.go; wait $pid
+awk '$2 == "start" { n++ } $2 == "end" { n-- } n > 2 { bad = 1 } END { exit bad || NR != 6 }' $dir/notes
+ok $? "runs of a killed process: $(tr '\n' ',' < $dir/notes) $(cat $dir/gpu2.txt)"
 # with MPS: a server for each process, which its runs are told of, and which is stopped
 mkdir -p $dir/mps
 cat > $dir/mps/nvidia-cuda-mps-control <<END

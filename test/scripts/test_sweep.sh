@@ -27,7 +27,7 @@ for attn in ("softmax", "sigmoid"):
                  if '"event":"eval"' in l][-1] for s in (1, 2)]
         x = [e["val_loss"] for e in ends]
         sinks = [100 * e["sink"]["proxy_k"][0] for e in ends]
-        row = next(l for l in lines if l.startswith(f"{attn} ") and f" {lr} " in l)
+        row = next(l for l in lines if f"  {attn} " in l and f" {lr} " in l)
         want = f"{sum(x) / 2:.4f} ({min(x):.4f}-{max(x):.4f})"
         assert want in row and row.endswith("2/2"), (want, row)
         assert f"  {sum(sinks) / 2:.1f}" in row, (sinks, row)
@@ -42,6 +42,15 @@ scripts/sweep $axes --seed 1,2,5 $fixed > $dir/c.txt 2>&1
 grep -q '^12 runs, 8 of them done' $dir/c.txt &&
     [ "$(find $dir/runs -name log.jsonl -newer $dir/before | wc -l)" -eq 4 ]
 ok $? "one more seed: $(head -n 3 $dir/c.txt)"
+# notes of the runs once, with their rows; rows that only a flag without effect sets apart
+scripts/sweep BACKEND=cpu --warmup 1,30 --save-every 5,20 --out "$dir/the same" $fixed > $dir/same.txt 2>&1
+[ $? = 0 ] && [ "$(grep -c '^[24] .* 20 .* = row [13]$' $dir/same.txt)" = 2 ] && ! grep -q ' = row ' $dir/a.txt
+ok $? "equal rows: $(cat $dir/same.txt)"
+[ "$(grep -c '^note   all runs: -m bb: the toy\|^note   row 3, row 4: --warmup 30 is more' $dir/same.txt)" = 2 ]
+ok $? "notes: $(grep note $dir/same.txt)"
+grep -q "the page: scripts/report.py '$dir/the same';" $dir/same.txt; ok $? "a name with a blank: $(tail -n 1 $dir/same.txt)"
+csv=$(scripts/report.py "$dir/the same" --csv)
+[ "$(echo "$csv" | grep -c 'every=5-seed1"[^,]*,done,"warmup=.*every=20-seed1",.*toy')" = 6 ]; ok $? "same_as and notes: $csv"
 # a run of other sources is there, and not missing; one that was moved aside is no run of the sweep
 sed 's/"source": "/"source": "x/' $dir/runs/ATTN=sigmoid,lr=3e-3-seed2/reproduce.json > $dir/stale.json
 cp $dir/runs/ATTN=sigmoid,lr=3e-3-seed2/reproduce.json $dir/fresh.json
@@ -155,6 +164,23 @@ grep -q '^1 runs, 0 of them done' $dir/g.txt && [ -d $dir/texts/default-seed1.ol
 ok $? "of a text that changed: $(head -n 2 $dir/g.txt)"
 scripts/sweep $texts 2>&1 | grep -q '^1 runs, 1 of them done'; ok $? "of a text that did not change"
 
+# every flag reaches the program once: the last value, in any spelling; those that add are kept
+scripts/sweep BACKEND=cpu --out $dir/once --dry-run -- -n 5 --only a -d bb --steps=6 --graph --only b --graph > $dir/x.txt 2>&1
+grep -q -- 'train_sink --steps=6 --only a -d bb --graph --only b --seed' $dir/x.txt; ok $? "a flag given twice: $(cat $dir/x.txt)"
+# whatever ends the sweep, its runs save and end, too: a closed terminal, SIGKILL, a reader that went away
+running() { pgrep -f "train_sink.*$dir/ended/" > /dev/null; }
+gone() { # how: none is left
+    for i in $(seq 200); do running || break; sleep 0.05; done
+    ! running; ok $? "$1: $(cat $dir/x.txt)"
+}
+long="scripts/sweep BACKEND=cpu --seed 1,2,3 --jobs 2 --out $dir/ended -- -d bb -n 1000000 --sample 0"
+for how in HUP QUIT KILL; do
+    rm -rf $dir/ended; $long > $dir/x.txt 2>&1 & pid=$!
+    for i in $(seq 400); do [ "$(cat $dir/ended/*/log.jsonl 2> /dev/null | grep -c '"step":9,')" = 2 ] && break; sleep 0.05; done
+    kill -$how $pid; wait $pid 2> /dev/null
+    gone $how; [ "$(grep -l '"event":"stopped"' $dir/ended/*/log.jsonl | wc -l)" = 2 ]; ok $? "$how: no run was saved"
+done
+rm -rf $dir/ended; $long 2>&1 | head -n 1 > $dir/x.txt; gone pipe
 # bad input: one error, one hint, exit status 2, and nothing is trained
 refused() { # WHAT MESSAGE words..
     what=$1 says=$2; shift 2
@@ -163,9 +189,16 @@ refused() { # WHAT MESSAGE words..
         grep -q "^error: .*$says" && tail -n 1 $dir/err.txt | grep -q '^---> HINT: ..'
     ok $? "$what: exit status $code, $(cat $dir/err.txt)"
 }
+# a make that is killed is one error, wherever it is
+mkdir -p $dir/bin; touch $dir/bin/make; chmod +x $dir/bin/make
+for target in rooms switches which binary; do
+    printf '#!/bin/sh\ncase $* in *%s*) kill -9 $$ ;; esac\nexec %s "$@"\n' $target "$(command -v make)" > $dir/bin/make
+    PATH=$PWD/$dir/bin:$PATH refused "make killed in $target" "make .*got signal 9, wanted" NORM=branch FFN=relu2 --out $dir/killed
+done
 refused "twice"          "ATTN: got 'softmax,softmax', wanted different"   ATTN=softmax,softmax
 refused "an empty value" "lr: got '1e-3,', wanted different values"        --lr 1e-3, -- -n 3
 refused "no value"       "lr: got nothing, wanted a value"                 --lr --seed 1
+refused "no flag of it"  "latex: got a flag of other scripts"              --latex ATTN=softmax
 refused "a word"         "got 'x', wanted SWITCH=value"                    x
 refused "a switch"       "unknown switch ATN"                              ATN=x -- -n 3
 refused "its value"      "ATTN=sofmax is unknown" \
