@@ -27,6 +27,7 @@ struct DataOptions {
     std::string bos = "none";                    // none | seq: first token of every sequence
                                                  // | doc: before every document
     std::string cache;                           // where tokenized text is kept; "" = data/cache
+    int bin = 0;                                 // bytes of an id where a .bin has no header
     int T = 64;
     uint64_t seed = 1;
     int val_seqs = 100;
@@ -155,6 +156,9 @@ std::vector<std::string> names_listed(const std::string& list, const std::string
 
 // Opens and checks the data that the options name; dies if anything is wrong.
 Data data_open(const DataOptions& opt);
+
+// Dies if the options have a type for a .bin without a header, and no source is one.
+void data_bin_check(const Data& d);
 
 // Dies if an edit lies outside a sequence of o.T tokens and its target, or uses an id not below V.
 void data_edits_check(const DataOptions& o, int V);

@@ -35,11 +35,14 @@ enum FlagGroup {
 // kinds that flags alone choose; those of the updates are in core/schedule.h
 #define KEEP_VARIANTS(X) X(last) X(all) X(none)
 #define FROM_VARIANTS(X) X(start) X(windows)
+#define BIN_VARIANTS(X) X(none) X(uint8) X(uint16) X(uint32) X(uint64)
 #define INPUT_VARIANTS(X) X(natural) X(random) X(repeated)
 #define KEEP_NAME(name) KEEP_##name,
 enum { KEEP_VARIANTS(KEEP_NAME) };
 #define FROM_NAME(name) FROM_##name,
 enum { FROM_VARIANTS(FROM_NAME) };
+#define BIN_NAME(name) BIN_##name,
+enum { BIN_VARIANTS(BIN_NAME) };
 #define INPUT_NAME(name) INPUT_##name,
 enum { INPUT_VARIANTS(INPUT_NAME) };
 
@@ -72,6 +75,8 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     WORDS("tpbe", DATA, data, "bb", \
       "bb, a .txt or .jsonl file, a directory of shards, or a NAME in data/; A:3,B:1 mixes two. probe, eval: by default what the run held out", \
       NOT_PRODUCTS) \
+    ONE_OF("tpbe", DATA, bin, BIN, none, "type of the ids in a .bin without a header, such as nanoGPT's: uint8, uint16, uint32 or uint64", \
+      READ_IF(reads_text(f, command), "a directory of .bin: --data DIR"), NOT_PRODUCTS) \
     WORDS("tpgske", DATA, tokenizer, "", "tokenizer.json for text (default: the model's own, or else bytes, 257 ids)", OF_TEXT) \
     WORDS("Tpgske", DATA, bos, "none", \
       "BOS: none, seq or doc (before every sequence or document)", OF_TEXT, FOR("k", "BOS: none or doc (before every document)"), \

@@ -191,6 +191,7 @@ static Model bench_model(Flags& f, BenchResult* b) {
     const int T = f.arch.T;
     table_memory_check(f);
     Data data = data_open(data_options(f, T, std::min(64, T)));
+    data_bin_check(data);
     const Arch c = arch_from_flags(&f, data.V);
     memory_check(c, f.batch, T, true);
 

@@ -167,6 +167,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     }
     p.own = true;
     flags_inherit_data(f, flags);
+    flags_inherit_bin(f, flags, f->words[0] + "/../log.jsonl");
     edits_replace(f, flags["bos"].string);
     print_edits(flags, *f);
     p.other_task = !task_note(flags, *f).empty();
@@ -344,6 +345,8 @@ static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const Probe
     const bool start = f.given_probe_from && f.probe_from == FROM_start;
     require(!start || records, "--probe-from start of " + f.data,
             "a .jsonl of records");
+    const bool one = p.sources.size() == 1;
+    require(!(records && one && f.given_bin), "--bin of " + f.data, "a directory of .bin");
     if (records) {
         return probe_records(f, bos, T, V);
     }
@@ -358,6 +361,7 @@ static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const Probe
     if (k < p.held.size()) { o.held = { p.held[k] }; }
     table_memory_check(f);
     Data data = data_open(o);
+    if (one) { data_bin_check(data); }
     if (f.bos != "doc" && bos.id >= 0) {
         data.opt.bos = "seq";
         data.tokenizer.bos = bos.id;

@@ -305,6 +305,7 @@ static void run_data(Run* r, bool begins) {
     if (first) { r->data = data_open(options); }
     dist::barrier();
     if (!first) { r->data = data_open(options); }
+    data_bin_check(r->data);
     data_mark(&r->data);
     r->c = arch_from_flags(f, r->data.V);
     targets_check(r->data, r->c, *f);

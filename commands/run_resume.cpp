@@ -102,6 +102,7 @@ Json run_take_begun(Flags* f) {
     const Json begun = log_config(f->out + "/log.jsonl");
     if (begun.fields.empty()) { return begun; }
     flags_inherit(f, begun["flags"], true);
+    flags_inherit_bin(f, begun["flags"], f->out + "/log.jsonl");
     f->given_data = true;
     const bool asked = f->given_batch || f->total_batch;
     if (!asked) { f->batch *= json_count(begun, "ranks", 1, f->out + "/log.jsonl"); }
@@ -140,6 +141,7 @@ void inherit_flags(Flags* f, const Json& state, long step) {
     const Json was = run_flags(f->out, state, step);
     if (was.fields.empty()) { return; }
     flags_inherit(f, was);
+    flags_inherit_bin(f, was, f->out + "/log.jsonl");
     const bool no_graph = ops::on_host || dist::world > 1;       // one GPU's run goes on elsewhere
     if (no_graph && !f->given_graph) { f->graph = false; }
     const bool no_hopper = ops::on_host || !was.get("hopper");   // or a run before that flag

@@ -80,11 +80,11 @@ static void check_any_tokens(const Source& s, const std::string& dir) {
 
 // Opens the shards of a directory: *.bin with val, valid or validation in the name are held out,
 // test is left alone.
-static void source_open_dir(Source* s, const std::string& dir, const Json& manifest) {
+static void source_open_dir(Source* s, const std::string& dir, const Json& manifest, int bare) {
     const std::vector<ShardSums> all = shards_listed(dir, manifest);
     for (auto& name : dir_list(dir)) {
         if (!ends_with(name, ".bin") || name_has(name, { "test" })) { continue; }
-        Shard shard = shard_open(dir + "/" + name);
+        Shard shard = shard_open(dir + "/" + name, bare);
         for (auto& sums : all) {
             if (sums.name == name) { shard.sums = std::make_shared<ShardSums>(sums); }
         }
@@ -112,16 +112,10 @@ static long tokens_vocab(const Tokens& t) {
 // Returns how many ids the shards of a directory have. given: as the tokenizer, the manifest or the
 // options say, 0 if none does.
 static int shards_vocab(const Source& s, const std::string& dir, int given) {
-    const bool raw = s.format == RAW_FORMAT;
-    if (!given && raw) {
-        die(dir + ": got " RAW_FORMAT ", wanted the vocabulary too, which such files do "
-                  "not contain",
+    const bool raw = starts_with(s.format, RAW_FORMAT);
+    if (raw && !given) {
+        die(dir + ": got " + s.format + ", wanted the vocabulary too, which no such file has",
             "add --tokenizer tokenizer.json, or --vocab 50257 for GPT-2 ids");
-    }
-    for (const Tokens* t : { &s.train, &s.val }) {
-        for (auto& shard : t->shards) {
-            if (raw) { shard_raw_check(shard, given); }
-        }
     }
     long top = given;
     if (!given || raw) { top = std::max(tokens_vocab(s.train), tokens_vocab(s.val)); }
@@ -131,8 +125,8 @@ static int shards_vocab(const Source& s, const std::string& dir, int given) {
             "make the shards again with: ./train_sink tokenize FILE... -o DIR");
     }
     if (raw && top > given) {
-        die(dir + strf(": got ids up to %ld, wanted ids below the vocabulary of %d: not "
-                       "token shards, or another tokenizer's", top - 1, given));
+        die(dir + strf(": got ids up to %ld, wanted ids below the vocabulary of %d: not token "
+                       "shards, of another --bin, or another tokenizer's", top - 1, given));
     }
     return given ? given : (int)top;
 }
@@ -223,6 +217,10 @@ std::vector<std::string> names_listed(const std::string& list, const std::string
             longest = joined;
             next = k + 1;
         }
+        if (longest.empty()) {
+            die("'" + list + "': got an empty name, wanted names between single commas",
+                "leave a comma out (version 2.0 read data/ there: --resume with -d NAME,data/)");
+        }
         names.push_back(longest);
         i = next;
     }
@@ -250,7 +248,8 @@ static std::string source_find(const std::string& given, double* weight) {
         die("--data " + given + ": got a weight, and bb is not mixed", "-d bb alone");
     }
     if (!exists(name)) {
-        die("--data " + given + ": no such file or directory, and nothing of that name under data/",
+        die("--data " + given + ": no such file or directory, wanted " + name + " or data/" +
+                name + " (a comma ends a name, if nothing has it in its own)",
             hint_missing(name));
     }
     if (!file_exists(name)) { name = "data/" + name; }
@@ -290,7 +289,7 @@ static Source source_open(const std::string& name, const Tokenizer& tok, const D
         die(dir + ": got shards without BOS before each document, wanted them for --bos doc",
             "make them with: ./train_sink tokenize --bos doc");
     }
-    source_open_dir(&s, dir, m);
+    source_open_dir(&s, dir, m, o.bin);
     int vocab = tok.kind == TOKENIZER_IDS ? o.vocab : tok.vocab_size;
     if (m["vocab"].number) { vocab = (int)m["vocab"].number; }
     *V = std::max(*V, shards_vocab(s, dir, vocab));
@@ -341,6 +340,13 @@ static void count_tokens(Data* d, bool weighted) {
         const std::string format = is_dir(s.name) ? s.format : "text";
         d->description += s.name + " (" + format + strf(", %ld tokens)", tokens);
     }
+}
+
+void data_bin_check(const Data& d) {
+    const auto is_raw = [](const Source& s) { return starts_with(s.format, RAW_FORMAT); };
+    if (!d.opt.bin || std::any_of(d.sources.begin(), d.sources.end(), is_raw)) { return; }
+    die("--bin: got no .bin without a header in --data: all say themselves what they hold",
+        "leave it out, or --bin none in place of what the run had");
 }
 
 void data_open_sources(Data* d) {

@@ -3,7 +3,6 @@ dataloader/shards.cpp -- tells the formats of token files apart, notices files t
 their name says, and writes our own.
 */
 #include "shards.h"
-#include <set>
 #include "../cpu/half.h"
 #include "../files/look.h"
 #include "../files/maps.h"
@@ -22,22 +21,21 @@ enum {
     SHARD_VERSION_32 = 7
 };
 
-// Tells whether a file has llm.c's header, whatever its magic number says: zeros after the third
-// word.
-static bool shard_blank_header(const unsigned char* p, long size) {
-    const unsigned char* end = p + std::min(size, (long)SHARD_HEADER);
-    return size <= 12 || std::all_of(p + 12, end, [](unsigned char byte) { return byte == 0; });
+// Returns how many bytes a token has by the code that LITPKDS and Megatron give its dtype; 0 if it
+// is no integer.
+static int width_of_dtype(int code) {
+    const int widths[] = { 0, 1, 1, 2, 4, 8, 0, 0, 2 };
+    return code >= 0 && code <= 8 ? widths[code] : 0;
 }
 
 // Parses lit-gpt's and TinyLlama's form: a header of 24 bytes, then as many tokens as it says.
 static void parse_litpkds(Shard* s, const unsigned char* p, long size) {
-    const int widths[] = { 0, 1, 1, 2, 4, 8, 0, 0, 2 };  // by the code of a dtype
     const int code = p[15];
     uint64_t version;
     uint64_t count;
     memcpy(&version, p + 7, 8);
     memcpy(&count, p + 16, 8);
-    s->width = code <= 8 ? widths[code] : 0;
+    s->width = width_of_dtype(code);
     if (version != 1 || !s->width) {
         die(s->path + strf(": got LITPKDS version %llu, dtype %d, wanted version 1 and "
                            "an integer dtype", (unsigned long long)version, code));
@@ -76,7 +74,7 @@ static void parse_llmc(Shard* s, const unsigned char* p, long size, const int32_
     }
 }
 
-Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
+Shard shard_parse(const std::string& path, const unsigned char* p, long size, int bare) {
     Shard s = { path, "", p, 2, 0, NULL };
     if (size == 0) { die(path + ": got an empty file, wanted token ids", MAKE_AGAIN); }
     int32_t head[3] = { 0 };
@@ -89,150 +87,43 @@ Shard shard_parse(const std::string& path, const unsigned char* p, long size) {
         parse_llmc(&s, p, size, head);
         return s;
     }
-    const bool bare = size % 2 == 0 && !shard_blank_header(p, size);     // nanoGPT: ids alone
     if (!bare) {
-        die(path + strf(": got magic %d, wanted %d (uint16) or %d (uint32): not a token "
-                        "shard", head[0], SHARD_MAGIC_16, SHARD_MAGIC_32), MAKE_AGAIN);
+        die(path + ": got no header, wanted llm.c's or LITPKDS: not a token shard, or bare ids",
+            "add --bin uint16 if it is ids of 16 bits each, as nanoGPT writes them; or uint8, "
+            "uint32, uint64");
     }
-    s.format = RAW_FORMAT;
-    s.n = size / 2;
+    if (size % bare) {
+        die(path + strf(": got %ld bytes, wanted a multiple of the %d of an id", size, bare));
+    }
+    s.format = RAW_FORMAT + strf("%d", 8 * bare);
+    s.width = bare;
+    s.n = size / bare;
     return s;
 }
 
-// Returns the hint that reads a file as numbers of this type and writes a shard.
-static std::string hint_as_type(const std::string& type, const std::string& path) {
-    return hint_for(shard_command("n.fromfile('FILE', '" + type + "')"), path);
-}
-
-// Dies if Megatron's index, which stands beside tokens without a header and says how
-// wide they are, does not say two bytes.
-static void shard_index_check(const std::string& path) {
-    static const char* const TYPES[] = { "", "uint8", "int8", "int16", "int32", "int64",
-                                         "float64", "float32", "uint16" };
-    const size_t uint16 = 8;
+// Returns how many bytes a token has by Megatron's index, which stands beside tokens without a
+// header; 0 if there is none.
+static int index_width(const std::string& path) {
     const std::string index = path.substr(0, path.rfind('.')) + ".idx";
-    if (!is_regular(index)) { return; }
     const std::string header = file_begin_bytes(index, 18);
-    const std::string magic("MMIDIDX\0\0", 9);
-    if (header.size() < 18 || header.compare(0, 9, magic)) { return; }
-    const size_t code = (unsigned char)header[17];
-    if (code == uint16) { return; }
-    const bool known = code < uint16;
-    const std::string type = known ? TYPES[code] : "unknown";
-    die(path + ": got tokens of type " + type + ", as " + index +
-            " says, wanted uint16 or a shard with a header",
-        hint_as_type(known ? type : "int32", path));
+    if (header.size() < 18 || header.compare(0, 9, std::string("MMIDIDX\0\0", 9))) { return 0; }
+    const int width = width_of_dtype(header[17]);
+    if (!width) {
+        die(path + strf(": got dtype %d by %s, wanted an integer", header[17], index.c_str()));
+    }
+    return width;
 }
 
-Shard shard_open(const std::string& path) {
+Shard shard_open(const std::string& path, int bare) {
     look_file(path, READS_TOKENS);
     if (is_regular(path) && file_size(path) == 0) { return shard_parse(path, NULL, 0); } // dies
+    const int width = index_width(path);
+    if (bare && width && bare != width) {
+        die(path + strf(": got tokens of %d bytes by its .idx, wanted %d by --bin", width, bare),
+            "leave --bin out");
+    }
     const FileMap map = file_map(path, 1, "token");
-    const Shard s = shard_parse(path, (const unsigned char*)map.data, (long)map.size);
-    if (s.format == RAW_FORMAT) { shard_index_check(path); }
-    return s;
-}
-
-// What else a file without a header may hold: ids as numbers of this type of numpy.
-struct RawType { const char* numpy; int width; bool is_float, swapped; };
-static const RawType RAW_TYPES[] = {
-    { "float64", 8, true, false },  { ">f8", 8, true, true },
-    { "uint64", 8, false, false },  { ">u8", 8, false, true },
-    { "float32", 4, true, false },  { ">f4", 4, true, true },
-    { "uint32", 4, false, false },  { ">u4", 4, false, true },
-    { "float16", 2, true, false },  { ">f2", 2, true, true },
-};
-
-static double raw_number(const unsigned char* at, const RawType& t) {
-    unsigned char bytes[8] = { 0 };
-    for (int i = 0; i < t.width; i++) { bytes[i] = at[t.swapped ? t.width - 1 - i : i]; }
-    if (!t.is_float) { return (double)load<uint64_t>(bytes); }
-    if (t.width == 8) { return load<double>(bytes); }
-    return t.width == 4 ? load<float>(bytes) : half_at(bytes);
-}
-
-// Returns how far apart numbers are of which at most 65,536 of n are looked at.
-static long raw_step(long n) { return std::max(1L, n / 65536); }
-
-// Tells whether all numbers of this type are ids below `most`, and not all of them 0.
-static bool raw_fits(const Shard& s, const RawType& t, double most) {
-    const long n = 2 * s.n / t.width;
-    if (2 * s.n % t.width || n < 2) { return false; }
-    bool any = false;
-    for (long i = 0; i < n; i += raw_step(n)) {
-        const double x = raw_number(s.tokens + i * t.width, t);
-        if (!(x >= 0 && x < most && x == floor(x))) { return false; }
-        any = any || x > 0;
-    }
-    return any;
-}
-
-// Tells whether the bytes of ids of 16 bits are in the other order, or each is an id: most ids of a
-// text are small, so the upper bytes hold fewer values, more often. Returns a type, or "".
-static std::string raw_bytes(const Shard& s, long V) {
-    const size_t enough = 8192;                  // ids, whose bytes differ by chance in a tenth
-    std::vector<double> lower(256);
-    std::vector<double> upper(256);
-    size_t n = 0;
-    bool swapped_fits = true;
-    for (long i = 0; i < s.n; i += raw_step(s.n)) {
-        const unsigned char* at = s.tokens + 2 * i;
-        lower[at[0]]++;
-        upper[at[1]]++;
-        n++;
-        swapped_fits = swapped_fits && at[0] * 256 + at[1] < V;
-    }
-    double lower_squares = 0;
-    double upper_squares = 0;
-    double apart = 0;
-    for (int b = 0; b < 256; b++) {
-        lower_squares += lower[b] * lower[b];
-        upper_squares += upper[b] * upper[b];
-        apart += fabs(lower[b] - upper[b]);
-    }
-    if (swapped_fits && lower_squares > 2 * upper_squares) { return ">u2"; }
-    return n >= enough && apart < n / 4.0 ? "uint8" : "";
-}
-
-// Tells whether a file read as ids of 16 bits holds wider ones that are not small: their upper
-// halves hold a handful of values, and the lowest 16 bits many.
-static bool raw_has_period(const Shard& s, int width) {
-    const size_t handful = 8;
-    const long halves = width / 2;
-    const long n = s.n / halves;
-    if (s.n % halves) { return false; }
-    std::set<long> low, high;
-    for (long i = 0; i < n && high.size() <= handful; i += raw_step(n)) {
-        low.insert(shard_token(s, i * halves));
-        for (long k = 1; k < halves; k++) { high.insert(shard_token(s, i * halves + k)); }
-    }
-    return high.size() <= handful && low.size() >= 16 * high.size();
-}
-
-void shard_raw_check(const Shard& s, long V) {
-    const auto reject = [&](const std::string& what, const std::string& type) {
-        die(s.path + ": " + what + ", wanted uint16 or a shard with a header",
-            hint_as_type(type, s.path));
-    };
-    for (auto& t : RAW_TYPES) {
-        const double most = t.is_float ? 1 << 24 : std::max(V, 65536L);
-        const bool period = !t.is_float && !t.swapped && raw_has_period(s, t.width);
-        if (!period && !raw_fits(s, t, most)) { continue; }
-        const std::string bits = strf("of %d bits each, without a header", 8 * t.width);
-        const std::string order = t.swapped ? ", the highest byte first" : "";
-        reject((t.is_float ? std::string("looks like ids as ") + t.numpy : "looks like ids " + bits)
-               + order, t.numpy);
-    }
-    const std::string first((const char*)s.tokens, std::min(2 * s.n, (long)LOOK_BYTES));
-    const std::string bytes = raw_bytes(s, V);
-    if (bytes == ">u2") { reject("looks like ids of 16 bits, the highest byte first", bytes); }
-    if (!bytes.empty() || (s.n >= 32 && is_text(first))) {
-        reject("looks like text, or ids of 8 bits each", "uint8");
-    }
-    if (V > 65536) {
-        reject(strf("got ids of 16 bits each, without a header, for a vocabulary of %ld", V),
-               "uint32");
-    }
+    return shard_parse(path, (const unsigned char*)map.data, (long)map.size, width ? width : bare);
 }
 
 long shard_token(const Shard& s, long i) {

@@ -8,8 +8,7 @@ To read another format: one more case in shard_parse.
 #include "../core/common.h"
 
 enum { SHARD_TOKENS = 100000000 };           // tokens per shard when we write them
-
-#define RAW_FORMAT "raw uint16"
+#define RAW_FORMAT "raw uint"                // and the bits of an id: a file without a header
 
 // What the manifest says of a shard that we wrote: its tokens, and a hash of each SHARD_BLOCK bytes
 // of them. A block is compared when it is first read.
@@ -30,14 +29,11 @@ struct Shard {
     std::shared_ptr<ShardSums> sums;         // NULL if nothing is known of it
 };
 
-// Finds the tokens in `size` bytes at p, in one of four formats; dies if it is none of them.
-Shard shard_parse(const std::string& path, const unsigned char* p, long size);
+// Finds the tokens in `size` bytes at p: by a header, or as ids of `bare` bytes each; dies if there
+// is no header and `bare` is 0.
+Shard shard_parse(const std::string& path, const unsigned char* p, long size, int bare = 0);
 
-Shard shard_open(const std::string& path);
-
-// Dies if a file without a header, read as 16 bits per token, looks like one of another width, or
-// like text. V: ids are below it.
-void shard_raw_check(const Shard& s, long V);
+Shard shard_open(const std::string& path, int bare = 0);
 
 long shard_token(const Shard& s, long i);
 

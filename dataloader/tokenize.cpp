@@ -318,6 +318,7 @@ static void add_files(const std::vector<std::string>& given, std::vector<std::st
 static DomainShare parse_domain(const std::string& given) {
     const size_t colon = given.find(':');
     DomainShare domain = { domain_name(given.substr(0, colon)), 0 };
+    require(!domain.domain.empty(), "--domains '" + given + "'", "the name of a domain");
     if (colon == given.npos) { return domain; }
     const bool number = parse_double(given.substr(colon + 1), &domain.share);
     if (!number || domain.share <= 0) {

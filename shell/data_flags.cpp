@@ -22,6 +22,7 @@ DataOptions data_options(const Flags& f, int T, int probe_len) {
     o.data = names_listed(f.data);
     require(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
     o.tokenizer = f.tokenizer;
+    o.bin = f.bin ? 1 << (f.bin - 1) : 0;
     o.bos = f.bos;
     o.sft = f.sft;
     o.sft_loss = f.sft_loss;

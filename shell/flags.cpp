@@ -267,6 +267,7 @@ Flags flags_parse(int argc, char** argv, char* command) {
             printf("\n");
             exit(0);
         }
+        require(!arg.empty(), "\"\"", "the name of something");
         if (arg[0] != '-' || arg == "-") { f.words.push_back(arg); continue; }
         // --steps=10, or --steps 10
         const bool has_value = arg[1] == '-' && contains(arg, "=");
@@ -283,6 +284,8 @@ Flags flags_parse(int argc, char** argv, char* command) {
             die(name + ": not a flag of this command", flag_owners(*row));
         }
         const bool wants_value = row->type != FIELD_bool;
+        const bool file = contains(" tokenizer init val json items dump ", " " + row->name + " ");
+        require(!file || !next.empty(), name + " \"\"", "a name, or leave it out");
         if (!wants_value && has_value) { die(name + " takes no value"); }
         if (wants_value && !has_value && i + 1 >= argc) {
             die(name + " needs a value");

@@ -4,6 +4,7 @@ finds its data again if the run has moved.
 */
 #include "run_flags.h"
 #include "../dataloader.h"
+#include "../log.h"
 #include <filesystem>
 
 // ---- what may change between a checkpoint and --resume: state.json holds the flags that a run had
@@ -61,11 +62,19 @@ bool flags_begin_run(const Flags& f) {
 
 void flags_inherit_data(Flags* f, const Json& was) {
     for (auto& r : flag_rows(f)) {
-        const bool data = r.fixed() || r.name == "data";
+        const bool data = r.fixed() || r.name == "data" || r.name == "bin";
         if (data && r.of(COMMAND_probe)) {
             flag_inherit(r, was);
         }
     }
+}
+
+void flags_inherit_bin(Flags* f, const Json& was, const std::string& log) {
+    if (f->given_bin || was.get("bin")) { return; }
+    log_each(log, [&](const std::string&, const Json& line) {
+        const bool raw = contains(line["data"].string, " (" RAW_FORMAT "16, ");
+        if (raw) { f->bin = BIN_uint16; }
+    });
 }
 
 void flags_inherit_task(Flags* f, const Json& was) {

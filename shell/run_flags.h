@@ -20,9 +20,13 @@ void flags_inherit(Flags* f, const Json& was, bool model = false);
 // Tells whether a flag is given that says something of the run, and not of this start alone.
 bool flags_begin_run(const Flags& f);
 
-// Takes the flags of data that are not given (all that a run must keep, and --data) from the run
-// that made a checkpoint.
+// Takes the flags of data that are not given (all that a run must keep, --data and --bin) from the
+// run that made a checkpoint.
 void flags_inherit_data(Flags* f, const Json& was);
+
+// Takes --bin from the log of a run that began before that flag: its program looked at the data,
+// and wrote what it found.
+void flags_inherit_bin(Flags* f, const Json& was, const std::string& log);
 
 // Takes the flags of the built-in task that are not given from the run that made a checkpoint.
 void flags_inherit_task(Flags* f, const Json& was);

@@ -332,9 +332,6 @@ static void test_formats() {
             REFUSED(options({dir + "/litcut"}), "truncated");
         }
     }
-    std::string nano;
-    for (int id : ids) { nano.append((char*)&id, 2); }
-    put("nano/train.bin", nano);
     Data v1 = data_open(options({dir + "/v1"}));
     std::vector<int> want = draw(&v1, 200);
     CHECK(v1.V == 602 || v1.V <= 601, "formats: V %d", v1.V);
@@ -342,13 +339,45 @@ static void test_formats() {
         Data o = data_open(options({dir + "/" + name}));
         CHECK(draw(&o, 200) == want, "formats: %s differs from v1", name);
     }
-    DataOptions o = options({dir + "/nano"});
-    REFUSED(o, "wanted the vocabulary");
-    o.vocab = 100;
-    REFUSED(o, "wanted ids below the vocabulary of 100");
-    o.vocab = 1000;
-    Data n = data_open(o);
-    CHECK(draw(&n, 200) == want && n.V == 1000, "formats: raw uint16 differs from v1");
+    // ids alone are read as --bin says, or Megatron's index beside them, and never guessed at
+    for (int width : { 1, 2, 4, 8 }) {
+        std::string bare;
+        for (long id : ids) {
+            const long small = width == 1 ? id % 256 : id;
+            bare.append((char*)&small, width);
+        }
+        put("nano/train.bin", bare);
+        DataOptions o = options({ dir + "/nano" });
+        o.vocab = 1000;
+        REFUSED(o, "add --bin uint16");
+        for (bool index : { false, true }) {
+            o.bin = index ? 0 : width;
+            const int dtypes[] = { 0, 1, 8, 0, 4, 0, 0, 0, 5 };
+            if (index) { put("nano/train.idx", std::string("MMIDIDX\0\0\1\0\0\0\0\0\0\0", 17) +
+                                                   (char)dtypes[width]); }
+            Data n = data_open(o);
+            const bool same = width == 1 || draw(&n, 200) == want;
+            CHECK(same && n.V == 1000 && n.sources[0].train.n + n.sources[0].val.n == 700,
+                  "formats: bare ids of %d bytes, %s", width, index ? "index" : "--bin");
+            data_bin_check(n);
+            o.vocab = 100;
+            REFUSED(o, "wanted ids below the vocabulary of 100");
+            o.vocab = 0;
+            REFUSED(o, "wanted the vocabulary");
+            o.vocab = 1000;
+        }
+        o.bin = width == 2 ? 4 : 2;
+        REFUSED(o, strf("got tokens of %d bytes by its .idx", width).c_str());
+        put("nano/train.idx", std::string("MMIDIDX\0\0\1\0\0\0\0\0\0\0\7", 18));
+        REFUSED(o, "got dtype 7 by");
+        unlink((dir + "/nano/train.idx").c_str());
+        put("nano/train.bin", bare + "odd");
+        if (width > 1) { REFUSED(o, "wanted a multiple of"); }
+    }
+    DataOptions unread = options({ dir + "/v1" });
+    unread.bin = 2;
+    const Died idle = check_dies([&] { data_bin_check(data_open(unread)); });
+    CHECK(idle.says("--bin: got no .bin without a header"), "%s", idle.err.c_str());
 }
 
 static void test_cache() {
@@ -689,7 +718,7 @@ static void test_names_listed() {
     const std::string rows[][2] = {
         { x, x + "|" }, { x + "," + y, x + "|" + y + "|" }, { y + "," + x, y + "|" + x + "|" },
         { x + ":3," + y + ":1", x + ":3|" + y + ":1|" }, { y + "," + y, y + "|" + y + "|" },
-        { z + "," + x, z + "|" + x + "|" }, { "a,b", "a|b|" }, { "", "" }, { "a,,b", "a||b|" },
+        { z + "," + x, z + "|" + x + "|" }, { "a,b", "a|b|" }, { "", "" },
         { x + "," + dir + "/no," + y, x + "|" + dir + "/no|" + y + "|" },
     };
     for (auto& row : rows) {
@@ -699,6 +728,12 @@ static void test_names_listed() {
     for (auto& name : names_listed("a,b.txt,q", dir)) { there += name + "|"; }
     CHECK(there == "a,b.txt|q|", "from another directory: %s", there.c_str());
     CHECK(names_listed("data,dist").size() == 2, "two names that are there");
+    for (const std::string& list : { x + ",", "," + x, y + ",," + x, std::string(",") }) {
+        const Died d = check_dies([=] { names_listed(list); });
+        CHECK(d.code == EXIT_USER && d.says("got an empty name"), "%s: %s", list.c_str(),
+              d.err.c_str());
+    }
+    REFUSED(options({ "no", "such.txt" }), "wanted no or data/no (a comma ends a name");
 }
 
 static TokenizeOptions tokenizing(const std::vector<std::string>& files, const std::string& out) {

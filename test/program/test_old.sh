@@ -1,6 +1,7 @@
 # checkpoints that commit 3a5150d wrote, before a model was a table of rows,
 # are opened and measured as they were then. A key that they do not have means the default
 #     test/old/NAME/      as 3a5150d saved them: --window 9; BIAS=sink_token FFN=gelu COMBINE=sum; BIAS=v PE=absolute
+#     test/old/runs/raw/  a run of 20d141f on test/old/runs/ids, before --bin
 #     probe.json          what its `probe -d bb --bb-vocab 24 --probe-seqs 4 --probe-len 12 --json` wrote
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 program=build/cpu/train_sink; dir=$(mktemp -d); passed=0; failed=0
@@ -15,8 +16,8 @@ numbers() {
             tr '[],:' '    ' | sed "s/\"$field\"/$field/"
     done
 }
-for old in test/old/*/; do
-    name=$(basename "$old")
+for old in test/old/*/config.json; do
+    old=$(dirname "$old"); name=$(basename "$old")
     $program probe "$old" -d bb --bb-vocab 24 --probe-seqs 4 --probe-len 12 \
         --json "$dir/$name.json" > "$dir/out" 2>&1
     ok $? "$name does not open: $(cat "$dir/out")"
@@ -29,5 +30,15 @@ for old in test/old/*/; do
     }' > "$dir/out"
     ok $? "$name: $(cat "$dir/out")"
 done
+# version 2.0 looked at a .bin without a header, and took it for uint16; the log alone says so
+cp -r test/old/runs/* "$dir"
+before=$(pwd); cd "$dir" || exit 1
+"$before/$program" probe raw/step_2 > out 2>&1
+ok $? "a run on ids without a header is not probed: $(cat out)"
+"$before/$program" train --resume -o raw -n 4 > out 2>&1 && "$before/$program" train --resume -o raw -n 6 >> out 2>&1
+ok $? "it does not go on: $(cat out)"
+grep -q '"bin":"uint16"' raw/step_6/state.json
+ok $? "the run does not keep the type that it found"
+cd "$before" || exit 1
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

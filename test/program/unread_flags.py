@@ -20,7 +20,7 @@ TOKENIZER = os.path.join(ROOT, "demo", "tokenizer.json")
 # The values that are tried; none of them is the default. A new flag gets a row.
 VALUES = {
     # data
-    "--data": ["other.txt"], "--tokenizer": [TOKENIZER], "--bos": ["seq", "doc"], "--sft": ["zephyr", "chatml"],
+    "--data": ["other.txt"], "--bin": ["uint8", "uint16"], "--tokenizer": [TOKENIZER], "--bos": ["seq", "doc"], "--sft": ["zephyr", "chatml"],
     "--sft-loss": ["all"], "--train-tokens": ["64"], "--random-token": ["1", "2"], "--random-share": ["0.5"],
     "--fix-token": ["1:0", "2:1"], "--probe-from": ["start", "windows"], "--probe-input": ["random"],
     "--bb-vocab": ["20"], "--bb-triggers": ["2"], "--bb-trigger-prob": ["0.4"], "--bb-temp": ["3"],
@@ -98,6 +98,7 @@ SETTINGS = [
     ("cpu", "train " + TINY + "-d text.txt", [DATA, BB, MEASURING]),
     ("cpu", "train " + TINY + "-d records.jsonl", [DATA, BB]),
     ("cpu", "train " + TINY + "-d shards --random-token 1", [DATA, BB]),
+    ("cpu", "train " + TINY + "-d bare --vocab 300 --bin uint16", [DATA]),
     ("cpu", "train " + TINY + "-d chat.jsonl --sft zephyr", [DATA, BB]),
     ("cpu", "train " + TINY + "-d text.txt:2,shards:1", [DATA, BB]),
     ("cpu", "train " + SMALL + "--bb-vocab 24 --init bb-run/step_4", EVERY),
@@ -112,6 +113,8 @@ SETTINGS = [
     ("cpu", "probe bos-run/step_4 -d other.txt" + PROBE, EVERY),
     ("cpu", "probe txt-run/step_4 -d records.jsonl" + PROBE, EVERY),
     ("cpu", "probe txt-run/step_4 -d shards" + PROBE, EVERY),
+    ("cpu", "probe txt-run/step_4 -d bare --bin uint16" + PROBE, [DATA]),
+    ("cpu", "eval txt-run/step_4 -d bare --bin uint16" + PROBE, [DATA]),
     ("cpu", "probe txt-run/step_4 -d chat.jsonl --sft zephyr" + PROBE, EVERY),
     ("cpu", "probe txt-run/step_4 -d text.txt --dump dump" + PROBE, EVERY),
     ("cpu", "eval bb-run/step_4 --bb-vocab 24" + PROBE, EVERY),
@@ -194,6 +197,8 @@ def prepare():
     lines = [f"{i} " + " ".join(words[(i * k) % len(words)] for k in range(3, 14)) for i in range(400)]
     put("text.txt", "\n".join(lines))
     put("other.txt", "\n".join(reversed(lines)))
+    os.mkdir(os.path.join(SCRATCH, "bare"))
+    put("bare/train.bin", "".join(chr(i * i % 101) + "\0" for i in range(3000)))
     rows = lambda objects: "".join(json.dumps(o) + "\n" for o in objects)
     put("records.jsonl", rows({"text": line * 2, "meta": {"pile_set_name": "ArXiv" if i % 2 else "Github"}}
                               for i, line in enumerate(lines[:90])))
