@@ -187,6 +187,7 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     WHOLE("g", OWN, tokens, 200, 0, 1<<24, "number of tokens to generate") \
     DECIMAL("g", OWN, temperature, 1.0, 0, MANY, "sampling temperature (0: always the likeliest token)") \
     WHOLE("g", OWN, top_k, 0, 0, 1<<24, "sample from the k likeliest tokens (0: all)", READ_IF(f.temperature > 0, "--temperature above 0")) \
+    ON("k", OWN, text, "print the text of every document, with a zero byte behind it, in place of writing shards") \
     WORDS("k", OWN, val, "", "files to hold out as val shards, separated by commas") \
     DECIMAL("k", OWN, val_fraction, 0.0, 0, 1, "fraction of documents to hold out as val shards") \
     WORDS("k", OWN, domains, "", "Pile domains to keep, by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,...") \

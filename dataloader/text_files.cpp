@@ -212,11 +212,14 @@ static size_t read_to_cut(TextFile* t, const Tokenizer& tok) {
         const size_t cut = lines ? t->rest.rfind('\n') + 1 : text_cut(tok, t->rest);
         if (cut) { return cut; }
         want *= 2;
-        if (t->format == TEXT_JSONL && t->rest.size() >= TEXT_LINE) {
-            die(t->path + strf(": line %ld: got more than %d MiB without an end of "
-                               "line, wanted one record per line", t->line + 1,
+        const bool bounded = lines || t->unpack;         // a small file may unpack to any size
+        if (bounded && t->rest.size() >= TEXT_LINE) {
+            die(t->path + strf(": line %ld: got more than %d MiB without an end of line, wanted "
+                               "one record per line, or lines of text", t->line + 1,
                                TEXT_LINE >> 20),
-                "write its texts as several records, or the text alone into a .txt");
+                lines ? "write its texts as several records, or the text alone into a .txt"
+                      : hint_for(strf("if that is right, unpack it first: %s -d < FILE > NEW.txt",
+                                    t->unpack), t->path));
         }
     }
     return 0;

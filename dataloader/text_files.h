@@ -8,7 +8,8 @@ can encode what one reads. Another text format: text_format, text_next, and docu
 
 enum TextFormat { TEXT_UNKNOWN, TEXT_TXT, TEXT_JSONL };
 enum { TEXT_BLOCK = 1 << 20 };           // bytes read at a time; a longer line makes a longer block
-enum { TEXT_LINE = 256 << 20 };          // bytes of the longest line of a .jsonl
+enum { TEXT_LINE = 256 << 20 };          // bytes of the longest line of a .jsonl, and of a
+                                         // packed .txt without a place to cut
 
 struct TextFile {
     std::string path;

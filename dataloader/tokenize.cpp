@@ -532,6 +532,21 @@ static void make_shards(Job* job) {
     print_summary(*job);
 }
 
+void print_text(const TokenizeOptions& o) {
+    Job job;
+    job.o = o;
+    find_files(&job);
+    check_files(job);
+    job.tok = tokenizer_bytes();
+    TextBlock b;
+    while (read_block(&job, &b)) {
+        text_encode(job.tok, o, &b);
+        for (uint32_t id : b.ids) { putchar(id == (uint32_t)job.tok.eos ? 0 : (int)id); }
+        if (!b.error.empty()) { die(b.error, text_advice(b.error)); }
+    }
+    if (fflush(stdout) || ferror(stdout)) { die(EXIT_MACHINE, cannot("write", "the text")); }
+}
+
 int tokenize_main(const TokenizeOptions& o) {
     if (o.out.empty()) {
         const bool one_file = o.files.size() == 1 && o.files[0] != "-";

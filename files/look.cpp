@@ -99,6 +99,29 @@ static bool is_torch(const std::string& s, long) {
     return ends_with(first, "/data.pkl") || ends_with(first, "version");
 }
 
+// Looks for what a hub sends in place of a file that is not there, or not yours: a few words.
+static bool is_answer(const std::string& s, long) {
+    const size_t short_text = 512;
+    for (auto words : { "entry not found", "repository not found", "access to model", "not found",
+                        "access to dataset", "invalid username", "invalid credentials", "<?xml",
+                        "{\"error\"", "unauthorized", "# xet version" }) {
+        if (s.size() < short_text && begins(s, words)) { return true; }
+    }
+    return false;
+}
+
+// Returns the number of the dictionary in a zstd frame's header, 0 if it has none.
+static uint64_t zstd_dictionary(const std::string& s) {
+    const int bytes[] = { 0, 1, 2, 4 };
+    const int flags = (int)little(s, 4, 1);
+    const bool has_window = !(flags & 32);
+    return little(s, 5 + has_window, bytes[flags & 3]);
+}
+
+static bool is_with_dictionary(const std::string& s, long) {
+    return starts_with(s, "\x28\xB5\x2F\xFD") && zstd_dictionary(s);
+}
+
 // Looks for the mark in front of a text in UTF-16 or UTF-32.
 static bool is_wide_text(const std::string& s, long) {
     const size_t zeros = s.compare(0, 2, "\0\0", 2) == 0 ? 2 : 0;
@@ -125,6 +148,7 @@ static bool is_arrow(const std::string& s, long size) {
 
 #define LFS "git lfs pull, in the directory that it is from, gets the file itself"
 #define GET_AGAIN "get the file again: its address has /resolve/ where the page's has /blob/"
+#define ANSWERED "get the file again, logged in to the hub, by the name that it has there"
 #define ARROW_LINES \
     "python3 -c \"from datasets import Dataset as D; D.from_file('FILE').to_json('FILE.jsonl')\""
 #define ARRAY_LINES \
@@ -154,10 +178,13 @@ static const KindRow KINDS[] = {
     { "an Arrow file", NULL, 0, is_arrow, "b", "d", ARROW_LINES },
     { "a NumPy array", MAGIC("\x93NUMPY"), NULL, "", "d", "SHARD n.load('FILE').ravel()" },
     { "packed with gzip", MAGIC("\x1F\x8B\x08"), NULL, "g", "", "gunzip < FILE > NEW" },
+    { "packed with zstd and a dictionary", NULL, 0, is_with_dictionary, "", "",
+      "zstd -d -D DICTIONARY < FILE > NEW" },
     { "packed with zstd", MAGIC("\x28\xB5\x2F\xFD"), NULL, "z", "", "zstd -d < FILE > NEW" },
     { "a pointer of Git LFS to a file that was not fetched",
       WORDS("version https://git-lfs.github.com/spec/"), NULL, "", "", LFS },
     { "a web page", NULL, 0, is_html, "t", "", GET_AGAIN },
+    { "what a hub answers in place of a file", NULL, 0, is_answer, "", "", ANSWERED },
     { "text that is not UTF-8", NULL, 0, is_wide_text, "bsgzfc", "",
       "iconv -f UTF-16 -t UTF-8 FILE > NEW (or from UTF-32)" },
     { "a JSON array", NULL, 0, is_json_array, "jkrtb", "", ARRAY_LINES },
@@ -180,15 +207,18 @@ static const struct { char reader; const char* wanted; } WANTED[] = {
 
 // ----------------------------------------------------------------------------
 
-bool is_text(const std::string& s) {
+// Counts what is no character of a text in UTF-8. The last one may be cut.
+static size_t count_odd(const std::string& s) {
+    size_t odd = 0;
     for (size_t i = 0; i < s.size();) {
         const long c = utf8_next(s, &i);
-        if (c < 0 && i < s.size()) { return false; }
-        if (c >= 0 && c < 0x20 && !strchr("\t\n\v\f\r\x1B", (int)c)) { return false; }
-        if (c == 0) { return false; }
+        const bool control = c < 0x20 && (c <= 0 || !strchr("\t\n\v\f\r\x1B", (int)c));
+        odd += control && (c >= 0 || i < s.size());
     }
-    return true;
+    return odd;
 }
+
+bool is_text(const std::string& s) { return count_odd(s) == 0; }
 
 // Finds the kind by the first bytes. A text may begin with the word GGUF, and is none for that.
 static const KindRow* kind_row(const std::string& first, long size) {
@@ -207,7 +237,8 @@ static bool can_read(Reader reader, const KindRow& k) { return reader && strchr(
 Kind kind_of(const std::string& first, long size, Reader reader) {
     const KindRow* k = kind_row(first, size);
     if (!k || can_read(reader, *k)) { return Kind(); }
-    return { k->what, k->hint };
+    const uint64_t number = k->fits == is_with_dictionary ? zstd_dictionary(first) : 0;
+    return { k->what + (number ? strf(", number %llu", (unsigned long long)number) : ""), k->hint };
 }
 
 std::string file_begin_bytes(const std::string& path, long n) {
@@ -255,14 +286,27 @@ void look(const std::string& path, const std::string& first, long size, Reader r
     const Kind k = kind_of(first, size, reader);
     const bool json = reader == READS_JSON || reader == READS_TOKENIZER;
     const bool words = json || reader == READS_TEXT || reader == READS_RECORDS;
-    const bool binary = words && has(first, '\0');
+    const size_t odd = count_odd(first);
+    // in UTF-16 without a mark a text may have no zero for long; but then it has no blanks, either
+    const size_t blanks = std::count(first.begin(), first.end(), ' ');
+    const bool wide = odd >= 16 && 10 * odd > first.size() && 50 * blanks < first.size();
+    const bool binary = words && (has(first, '\0') || wide);
     const bool empty = json && size == 0;
-    if (k.what.empty() && !empty && !binary) { return; }
+    // of numbers or records, not a text: neither an object nor longer than what a hub answers
+    const bool records = words && reader != READS_TEXT;
+    const bool brief = first.size() < LOOK_BYTES && first.find_first_of("{[") == first.npos;
+    const bool numbers = has(std::string("sfgz"), (char)reader);
+    const bool answer = !odd && !first.empty() && (numbers || (records && brief));
+    if (k.what.empty() && !empty && !binary && !answer) { return; }
     std::string got = begins_with(first);
-    std::string hint = "is it the file that you mean?";
+    std::string hint = "is it the file that you mean? a text of another encoding: "
+                       "iconv -f UTF-16LE -t UTF-8 FILE > NEW";
     if (!k.what.empty()) {
         got = "is " + k.what;
         hint = hint_for(k.hint, path);
+    } else if (answer) {
+        got = "is text, '" + first.substr(0, std::min<size_t>(first.find('\n'), 80)) + "'";
+        hint = ANSWERED;
     } else if (empty) {
         got = "got an empty file";
         hint = "get the file again";

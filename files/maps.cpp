@@ -120,11 +120,12 @@ void maps_watch() {
     sigaction(SIGBUS, &act, NULL);
 }
 
-// Tells whether the file itself was written to. Another of its name is no matter: ours is mapped.
+// Tells whether the file itself was written to: the time of its last change cannot be put back, as
+// that of its text can. Another of its name is no matter: ours is mapped.
 static bool map_written(const MapEntry& e, struct stat* now) {
     if (stat(e.path, now) || !same_file(*now, e.was)) { return false; }
-    return now->st_size != e.was.st_size || now->st_mtim.tv_sec != e.was.st_mtim.tv_sec ||
-           now->st_mtim.tv_nsec != e.was.st_mtim.tv_nsec;
+    return now->st_size != e.was.st_size || now->st_ctim.tv_sec != e.was.st_ctim.tv_sec ||
+           now->st_ctim.tv_nsec != e.was.st_ctim.tv_nsec;
 }
 
 std::string maps_changed() {

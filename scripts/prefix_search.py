@@ -53,7 +53,8 @@ def main():
     a, a.more = p.parse_known_args()
     if not os.path.exists(a.binary):
         die(f"{a.binary}: got no file, wanted the program", "make train_sink, or --binary FILE")
-    a.out = a.out or tempfile.mkdtemp()
+    own = tempfile.TemporaryDirectory()              # removes itself at the end
+    a.out = a.out or own.name
     os.makedirs(a.out, exist_ok=True)
     candidates = a.candidates or [
         row[0] for row in measured(a, "probe", "--anywhere")["anywhere"]["ids"]]

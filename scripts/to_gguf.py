@@ -10,6 +10,7 @@ has it, and any key of config.json that is not understood here, is an error that
 dev/peers/check_gguf.py compares the files with llama.cpp.
 """
 import argparse
+import atexit
 import json
 import os
 import sys
@@ -220,6 +221,8 @@ def main():
         die(str(e), "pip install gguf safetensors")
     if os.path.exists(o.file):
         die(f"{o.file!r}: already exists, wanted a new file", "choose another name")
+    if not os.access(os.path.dirname(o.file) or ".", os.W_OK):
+        die(f"{o.file!r}: its folder cannot be written", "choose another")
     k = Keys(os.path.join(o.directory, "config.json"))
     kind = k.c.get("model_type")
     if kind not in ROWS:
@@ -230,6 +233,7 @@ def main():
         die(f"tie_word_embeddings is {json.dumps(tied)}, and llama.cpp takes the other alone in {kind}")
     if k.take("hidden_activation", "hidden_act", "activation_function", "activation") not in acts:
         die(f"its activation is not {' or '.join(map(str, acts))}, which llama.cpp computes in {kind}")
+    atexit.register(lambda: os.path.exists(o.file + ".tmp") and os.remove(o.file + ".tmp"))
     w = gguf.GGUFWriter(o.file + ".tmp", arch)
     NH, KV, HS, made = write_keys(w, k, kind, wanted, np)
     write_tokens(w, o.directory, k, gguf)

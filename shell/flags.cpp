@@ -284,12 +284,12 @@ Flags flags_parse(int argc, char** argv, char* command) {
             die(name + ": not a flag of this command", flag_owners(*row));
         }
         const bool wants_value = row->type != FIELD_bool;
-        const bool file = contains(" tokenizer init val json items dump ", " " + row->name + " ");
-        require(!file || !next.empty(), name + " \"\"", "a name, or leave it out");
         if (!wants_value && has_value) { die(name + " takes no value"); }
         if (wants_value && !has_value && i + 1 >= argc) {
             die(name + " needs a value");
         }
+        const bool file = contains(" tokenizer init val json items dump ", " " + row->name + " ");
+        require(!file || !next.empty(), name + " \"\"", "a name, or leave it out");
         const auto set = *row->given ? flag_set_again : flag_set;
         set(*row, name, wants_value ? next : "");
         if (wants_value && !has_value) { i++; }

@@ -95,13 +95,13 @@ stops "the last evaluation" -n 0 --val-seqs 20000
 train --resume -o cut; ok $code "resumed: $(cat err)"
 train ${TINY%--val-seqs*} --val-seqs 20000 --probe-seqs 2 --sample 0 -n 0  -o last; same cut last "SIGTERM in the last evaluation"
 
-# ---- a file of data that is touched, and too large to compare all of it
+# ---- a file of data that is touched (its time is put back), and too large to compare all of it
 awk 'BEGIN { for (i = 0; i < 2300000; i++) print "abc def" }' > t.txt
 "$program" tokenize t.txt -o d > out 2> err; ok $? "tokenize: $(cat err)"
 for way in whole touched; do
     "$program" train $TINY -d d -n 2000 --save-minutes 1e-3 -o $way-run > out 2> err & pid=$!
     until [ -s $way-run/log.jsonl ]; do sleep 0.02; done
-    [ $way = whole ] || { sleep 0.1; touch d/train_000000.bin; }
+    [ $way = whole ] || { sleep 0.1; touch -r d/train_000000.bin when; touch -r when d/train_000000.bin; }
     wait $pid; code=$?
     ok $code "$way: exit $code $(cat err)"
 done

@@ -57,6 +57,13 @@ static const struct { std::string first; const char *what, *hint; } FIRST[] = {
     { filled("\x28\xb5\x2f\xfd"), "packed with zstd", "zstd -d < FILE > NEW" },
     { "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n", "Git LFS",
       "git lfs pull" },
+    { bytes("\x28\xb5\x2f\xfd\x63\x39\x30\0\0") + "..", "a dictionary, number 12345",
+      "zstd -d -D DICTIONARY < FILE" },
+    { bytes("\x28\xb5\x2f\xfd\x02\x88\x39\x30") + "..", "a dictionary, number 12345", "zstd -d -D" },
+    { "Entry not found", "what a hub answers", "logged in to the hub" },
+    { "{\"error\":\"Model is gated\"}", "what a hub answers", "logged in" },
+    { "<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code></Error>", "what a hub answers", "logged" },
+    { "# xet version 0\nfilesize = 9\n", "what a hub answers", "logged in" },
     { "\n<!DOCTYPE html><html><body>", "a web page", "/resolve/" },
     { "<HTML><head>", "a web page", "/resolve/" },
     { bytes("\xff\xfe\0\0a\0\0\0"), "text that is not UTF-8", "iconv" },
@@ -80,7 +87,7 @@ static void test_kinds() {
             some.shrink_to_fit();
             kind_of(some, n, READS_NOTHING);
         }
-        named.insert(k.what);
+        named.insert(k.what.substr(0, k.what.find(", number")));
     }
     const std::string source = file_read("files/look.cpp");
     for (size_t at = source.find("KINDS[] = {");
@@ -158,6 +165,20 @@ static void test_texts() {
             "iconv");
     refused(data_of(put("wide.txt", utf16("No mark stands before it."))), "UTF-16 without a mark",
             "begins with the bytes 4E 00", "that you mean");
+    // in two bytes each, without a mark and without a zero: Chinese, Thai, Hangul; and Shift-JIS
+    for (const char* letters : { "\x60\x4f\x7d\x59\x16\x4e\x4c\x75", "\x4f\x60\x59\x7d\x4e\x16\x75\x4c",
+                                 "\x2a\x0e\x27\x0e\x31\x0e\x14\x0e", "\xf4\xd0\x70\xc8\x01\xac\x1c\xb4",
+                                 "\x82\xb1\x82\xf1\x82\xc9\x82\xbf" }) {
+        std::string text;
+        for (int i = 0; i < 900; i++) { text += letters; }
+        for (const char* name : { "two.txt", "two.jsonl" }) {
+            refused(data_of(put(name, text)), name, "begins with the bytes ", "iconv -f UTF-16LE");
+        }
+    }
+    std::string latin;                           // a text that is read, though not UTF-8
+    for (int i = 0; i < 900; i++) { latin += "d\xe9j\xe0 vu l\xe0 o\xf9 \xe7\xe0 a \xe9t\xe9 pass\xe9\n"; }
+    CHECK(data_of(put("latin.txt", latin)).code == 0, "Latin-1: %s",
+          data_of(dir + "/latin.txt").err.c_str());
     // of any other kind its first bytes are said
     for (const char* name : { "x.txt", "x2.jsonl" }) {
         refused(data_of(put(name, filled(bytes("\xfd" "7zXZ\0")))), name,
@@ -288,6 +309,8 @@ static void test_tokenizers() {
     test_tekken();
     refused(load(put("tokenizer.json", "<!doctype html><p>Not Found")), "a page", "is a web page",
             "/resolve/");
+    refused(load(put("no.json", "Sign in first.\n")), "an answer that nobody knows",
+            "is text, 'Sign in first.', wanted", "logged in");
     refused(load(put("none.json", "")), "nothing", "got an empty file, wanted a tokenizer.json",
             "");
     refused(load(put("lfs.json", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n")),
@@ -322,6 +345,15 @@ static void test_models() {
             "MODEL.gguf");
     put("m/model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:1\n");
     refused(model_open(dir + "/m"), "a pointer", "a pointer of Git LFS", "git lfs pull");
+    put("m/model.safetensors", "You shall not pass.");
+    refused(model_open(dir + "/m"), "an answer", "is text, 'You shall not pass.', wanted", "logged in");
+    refused(model_open(put("a.gguf", "You shall not pass.")), "an answer", "is text, 'You", "logged in");
+    for (const char* name : { "a.txt", "a.jsonl", "a.txt.gz", "a.jsonl.zst" }) {
+        refused(data_of(put(name, "Entry not found")), name, "is what a hub answers", "logged in");
+    }
+    for (const char* name : { "b.jsonl", "b.txt.gz", "b.jsonl.zst" }) {
+        refused(data_of(put(name, "Tea is out.\nSorry")), name, "is text, 'Tea is out.'", "logged in");
+    }
     put("m/config.json", "");
     refused(model_open(dir + "/m"), "an empty config.json", "got an empty file, wanted JSON", "");
     put("m/config.json", "<html><body>Sign in</body>");

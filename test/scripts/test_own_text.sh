@@ -53,14 +53,36 @@ $PYTHON -c "import sys; sys.path.insert(0, 'scripts/lib'); from runlog import sa
 $program generate "$dir/runs/one" --prompt "1 2 3" --temperature 0 -n 4 > "$dir/text" 2> "$dir/out"
 [ $? -eq 0 ] && [ "$(wc -w < "$dir/text")" -eq 7 ]; ok $? "generate -n 4: $(cat "$dir/text" "$dir/out")"
 
+# the text of documents as train reads them, which make_tokenizer.py learns from
+printf '{"text":"a\\nb"}\n\n{"text":"c\\ud800"}\n' > "$dir/a.jsonl"; cp "$dir/a.jsonl" "$dir/a.ndjson"
+printf '{"text":"d"}\nx\n' > "$dir/bad.jsonl"; gzip -c "$dir/a.jsonl" > "$dir/z.jsonl.gz"
+printf 'a\nb\000c\357\277\275\000' > "$dir/wanted"
+for file in a.jsonl z.jsonl.gz; do
+    $program tokenize --text "$dir/$file" > "$dir/text" 2> "$dir/out" && cmp "$dir/text" "$dir/wanted"
+    ok $? "tokenize --text $file: $(cat "$dir/out")"
+done
+[ "$($program tokenize --text --skip-bad "$dir/bad.jsonl" | tr '\000' .)" = d. ]; ok $? "--text --skip-bad"
+for flag in "-o $dir/x" "--val-fraction 0.5" "--tokenizer bytes"; do
+    $program tokenize --text "$dir/a.jsonl" $flag > "$dir/text" 2> "$dir/out"
+    [ $? -eq 2 ] && grep -q "with --text: wanted --skip-bad alone" "$dir/out"; ok $? "--text $flag: $(cat "$dir/out")"
+done
+$program tokenize --text "$dir/a.jsonl" > /dev/full 2> "$dir/out"; [ $? -eq 1 ]; ok $? "--text to a full disk: $(cat "$dir/out")"
 if $PYTHON -c "import tokenizers" 2> /dev/null; then
     $PYTHON -c "print(open('README.md').read() * 20)" > "$dir/my.txt"
-    $PYTHON scripts/make_tokenizer.py "$dir/my.txt" -o "$dir/tok" --vocab 300 > "$dir/out" 2>&1
+    $PYTHON scripts/make_tokenizer.py "$dir/my.txt" -o "$dir/tok" --vocab 300 --binary "$program" > "$dir/out" 2>&1
     ok $? "make_tokenizer.py: $(cat "$dir/out")"
     run "$dir/runs/mine" -d "$dir/my.txt" --tokenizer "$dir/tok" --fix-token 1:0
     grep -q '"V":300\|"vocab":300\|300 ids' "$dir/out"; ok $? "not 300 ids: $(cat "$dir/out")"
+    refuses "wanted .txt, .jsonl" "$dir/a.ndjson" -o "$dir/tok2" --binary "$program"
+    refuses "line 2: byte 1: wanted a JSON" "$dir/bad.jsonl" -o "$dir/tok2" --binary "$program"
+    refuses "/proc/x: " "$dir/my.txt" -o /proc/x --binary "$program"
+    (ulimit -f 1; $PYTHON scripts/make_tokenizer.py "$dir/my.txt" -o "$dir/tok2" --binary "$program" > "$dir/out" 2>&1)
+    [ $? -eq 2 ] && grep -q "tok2: File too large" "$dir/out" && [ "$(ls -A "$dir/tok2")" = tokenizer_config.json ]
+    ok $? "a full disk leaves $(ls -A "$dir/tok2"): $(cat "$dir/out")"
+    $PYTHON scripts/make_tokenizer.py "$dir/a.jsonl" -o "$dir/tok2" --vocab 257 --binary "$program" > "$dir/out" 2>&1
+    ok $? "make_tokenizer.py after that: $(cat "$dir/out")"
 else
-    echo "skipped: 3 (no tokenizers)"
+    echo "skipped: 9 (no tokenizers)"
 fi
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
