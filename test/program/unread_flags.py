@@ -52,11 +52,12 @@ VALUES = {
     "--edit": ["h:0:1=0"],
     # the other commands
     "--prompt": ["ab"], "--tokens": ["7"], "--temperature": ["0.1"],
-    "--top-k": ["2"], "--task": ["other.jsonl"], "--limit": ["1"], "--max-length": ["15"], "--val": ["other.txt"],
+    "--top-k": ["2"], "--task": ["other.jsonl"], "--limit": ["1"], "--max-length": ["15"], "--val": ["other.txt"], "--text": [""],
     "--val-fraction": ["0.5"], "--domains": ["Github"], "--shard-tokens": ["100"], "--to": ["train_sink"],
 }
 # What other builds or tokenizers alone take.
 REFUSED_HERE = {"--alibi-slopes": "PE=alibi", "--attn-p": "ATTN=softmax_p", "--attn-clip": "ATTN=softmax_clip", "--attn-cap": "ATTN=softcap",
+                "--text": "it takes no -o: test_own_text",
                 "--sft": "another template wants a tokenizer with its marks: test_sft"}
 # What may change nothing, and why.
 QUIET = {
