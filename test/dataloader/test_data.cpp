@@ -1273,7 +1273,7 @@ static void test_bad_input() {
     REFUSED(with(good.substr(0, 1000)), "wanted a header of 1024: truncated");
     REFUSED(with(good.substr(0, 4)), "truncated");
     std::string s = good; int32_t v = 20240521; memcpy(&s[0], &v, 4);
-    REFUSED(with(s), "got magic 20240521, wanted 20240520");
+    REFUSED(with(s), "got no header, wanted llm.c");
     s = good; v = 2; memcpy(&s[4], &v, 4);
     REFUSED(with(s), "got shard version 2, wanted 1");
     s = good; v = -5; memcpy(&s[8], &v, 4);
