@@ -296,7 +296,8 @@ void look(const std::string& path, const std::string& first, long size, Reader r
     const bool records = words && reader != READS_TEXT;
     const bool brief = first.size() < LOOK_BYTES && first.find_first_of("{[") == first.npos;
     const bool numbers = has(std::string("sfgz"), (char)reader);
-    const bool answer = !odd && !first.empty() && (numbers || (records && brief));
+    const bool blank = first.find_first_not_of(" \r\n") == first.npos;
+    const bool answer = !odd && !blank && (numbers || (records && brief));
     if (k.what.empty() && !empty && !binary && !answer) { return; }
     std::string got = begins_with(first);
     std::string hint = "is it the file that you mean? a text of another encoding: "

@@ -28,8 +28,8 @@ static std::vector<Json> json_lines(const std::string& path) {
 static Ran score(const std::string& model, const std::string& tasks,
                  const std::string& flags = "") {
     return check_run(std::string(TRAIN_SINK) + " score " + FIXTURES + model + " --task " + tasks +
-                     " --json " + SCRATCH + "score.json --items " + SCRATCH + "items.jsonl " +
-                     flags);
+                     flags_once(" --json " + SCRATCH + "score.json --items " + SCRATCH +
+                                "items.jsonl " + flags));
 }
 
 static void near(double got, double want, const std::string& what) {
@@ -245,7 +245,7 @@ static void records_check() {
 // Flags that contradict the model or each other.
 static void flags_check() {
     refused("{\"text\": \"a\"}", "at most the 72 positions", "--max-length 73");
-    refused("{\"text\": \"a\"}", "default (the tokenizer's) or none", "--bos seq");
+    refused("{\"text\": \"a\"}", "an id below", "--bos 99999999");
     // a task is not what is written, nor one file both outputs
     for (const char* where : { "task.jsonl", "./task.jsonl", "./new.json" }) {
         refused("{\"text\": \"a\"}", "already an input or output",

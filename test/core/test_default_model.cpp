@@ -11,7 +11,9 @@ backend; and which runs say that no sink is expected.
 static Flags typed(const std::string& line) {
     const std::vector<std::string> words = split("train_sink train " + line, ' ');
     std::vector<char*> argv;
-    for (auto& w : words) { argv.push_back((char*)w.c_str()); }
+    for (auto& w : words) {
+        if (!w.empty()) { argv.push_back((char*)w.c_str()); }
+    }
     char command;
     return flags_parse(argv.size(), argv.data(), &command);
 }
