@@ -72,16 +72,7 @@ ONCE_SOURCES := $(filter-out $(PROGRAM_PARTS),$(wildcard $(ROOMS:%=%/*.cpp)))
 # or, with UNITS=few, each folder is one unit
 of_room       = $(filter-out cpu/processor.cpp,$(filter $(1)/%,$(ONCE_SOURCES)))
 few_in        = $(patsubst %,$(1)/%all.o,$(sort $(dir $(ONCE_SOURCES)))) $(1)/cpu/processor.o
-# else a folder of WHOLE is one unit, which takes two thirds of the time, until a source in it is edited: from then on each
-# is its own, and an edit compiles that one again
-WHOLE        := $(if $(FEW)$(filter bench-ops,$(MAKECMDGOALS)),,shell files tokenizer dataloader open commands after)
-is_parted     = $(shell for f in $(2); do o=$(1)/$${f%.cpp}.o; all=$${o%/*}/all.o; \
-                  if [ -e $$o ] || { [ -e $$all ] && [ $$f -nt $$all ]; }; then echo yes; break; fi; done)
-in_room       = $(filter $(1)/%,$(2))
-whole_in      = $(foreach r,$(WHOLE),$(if $(call in_room,$(r),$(2)),$(if $(call is_parted,$(1),$(call in_room,$(r),$(2))),,$(r))))
-objects_in    = $(3:%=$(1)/%/all.o) $(patsubst %.cpp,$(1)/%.o,$(filter-out $(3:%=%/%),$(2)))
-ONCE_WHOLE   := $(call whole_in,$(ONCE_DIR),$(ONCE_SOURCES))
-ONCE_OBJECTS := $(if $(FEW),$(call few_in,$(ONCE_DIR)),$(call objects_in,$(ONCE_DIR),$(ONCE_SOURCES),$(ONCE_WHOLE)))
+ONCE_OBJECTS := $(if $(FEW),$(call few_in,$(ONCE_DIR)),$(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o))
 ONCE         := $(ONCE_DIR)/once.a
 ARCHIVE       = ar rcs $@.$$$$ $^ && mv $@.$$$$ $@
 # a line for each part, while make test and make demo build: make -s alone says nothing for minutes
@@ -98,8 +89,7 @@ PROGRAM_DIR  := build/program/$(call number_of,$(COMPILE) $(PROGRAM_DEFS))
 ifneq ($(filter cuda,$(BACKEND))$(FEW),)
 PROGRAM      := $(PROGRAM_DIR)/core/all.o
 else
-PROGRAM_WHOLE := $(call whole_in,$(PROGRAM_DIR),$(PROGRAM_PARTS))
-PROGRAM      := $(PROGRAM_DIR)/train_sink.o $(call objects_in,$(PROGRAM_DIR),$(PROGRAM_PARTS),$(PROGRAM_WHOLE))
+PROGRAM      := $(PROGRAM_DIR)/train_sink.o $(PROGRAM_PARTS:%.cpp=$(PROGRAM_DIR)/%.o)
 endif
 
 # flags.txt is rewritten only when it differs, so a change of flags, compiler, processor, commit or of the set of files
@@ -135,8 +125,7 @@ $(PROGRAM_DIR)/core/all.o: PART = -DWITHOUT_VARIANT
 # around the model's own loops -O2 is as fast, and compiles in two thirds of the time
 $(PROGRAM_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
-	$(call said,$<)$(BEGUN) $(PROGRAM_COMPILE) $(OBJECT)
-PROGRAM_COMPILE = $(subst -O3,-O2,$(COMPILE)) $(PROGRAM_DEFS)
+	$(call said,$<)$(BEGUN) $(subst -O3,-O2,$(COMPILE)) $(PROGRAM_DEFS) $(OBJECT)
 -include $(PROGRAM:.o=.d)
 -include $(DIR)/variant.d
 # each operation of a step on its own: the program with another main (dev/bench/bench_ops.cu)
@@ -152,14 +141,13 @@ $(ONCE): $(ONCE_OBJECTS)
 $(ONCE_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
 	$(call said,$<)$(BEGUN) $(ONCE_COMPILE) $(ANY_PROCESSOR) $(OBJECT)
-# a folder as one unit: where, which, by what, its sources
+# a folder as one unit: where, which, by what
 define room_unit
-$(1)/$(2)/all.o: $(4)
+$(1)/$(2)/all.o: $(call of_room,$(2))
 	@mkdir -p $$(@D)
-	$$(call said,$(2))$$(BEGUN) $$($(3)) -Wno-address $(patsubst %,-include %,$(wordlist 2,99,$(4))) $$(OBJECT)
+	$$(call said,$(2))$$(BEGUN) $$($(3)) $$(patsubst %,-include %,$$(filter-out $$<,$(call of_room,$(2)))) $$(OBJECT)
 endef
-$(foreach r,$(if $(FEW),$(ROOMS),$(ONCE_WHOLE)),$(eval $(call room_unit,$(ONCE_DIR),$(r),ONCE_COMPILE,$(call of_room,$(r)))))
-$(foreach r,$(PROGRAM_WHOLE),$(eval $(call room_unit,$(PROGRAM_DIR),$(r),PROGRAM_COMPILE,$(call in_room,$(r),$(PROGRAM_PARTS)))))
+$(if $(FEW),$(foreach r,$(ROOMS),$(eval $(call room_unit,$(ONCE_DIR),$(r),ONCE_COMPILE))))
 # what looks whether the processor is the one that the rest was compiled for
 $(ONCE_DIR)/cpu/processor.o: ANY_PROCESSOR = $(if $(WIDE),-march=x86-64 -mtune=generic)
 -include $(ONCE_OBJECTS:.o=.d)

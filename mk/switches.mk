@@ -49,8 +49,8 @@ GPU_CODE := $(if $(filter none,$(firstword $(CARDS))),$(OF_ALL),$(OF_CARD))
 # kept; never -ffast-math. Vectors as wide as the processor has them: of AVX-512 GCC would take half
 WIDE     := $(if $(filter x86_64,$(TARGET)),-mprefer-vector-width=512)
 OPTIMIZE ?= -O3 -fno-math-errno -fno-trapping-math $(WIDE)
-# how many units the program is compiled in: many, of which a change compiles one or two again (the first change in
-# a folder all of its sources), or few, which takes a little more than half the time at first
+# how many units the program is compiled in: many, of which a change compiles one or two again, or
+# few, which takes a little more than half the time at first
 UNITS    ?= many
 UNITS_ALL := many few
 FEW      := $(filter few,$(UNITS))

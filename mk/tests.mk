@@ -118,7 +118,7 @@ $(ASAN_ONCE): $(ASAN_OBJECTS)
 $(ASAN_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
 	$(BEGUN) $(ASAN_COMPILE) $(OBJECT)
-$(foreach r,$(ROOMS),$(eval $(call room_unit,$(ASAN_DIR),$(r),ASAN_COMPILE,$(call of_room,$(r)))))
+$(foreach r,$(ROOMS),$(eval $(call room_unit,$(ASAN_DIR),$(r),ASAN_COMPILE)))
 -include $(ASAN_OBJECTS:.o=.d)
 endif
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile

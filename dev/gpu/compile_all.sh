@@ -116,7 +116,7 @@ awk '/Compiling entry/ {
         match($0, /Used [0-9]+/); print arch, name, substr($0, RSTART + 5, RLENGTH - 5), spill
         n++; if (spill > 0) { bad = 1 }
     }
-    /C75[0-9][0-9]/ { bad = 1 }  # ptxas changes Hopper's products: a fence is missing, or they wait
+    /C75[0-9][0-9]/ { bad = 1 }  # ptxas puts a fence into products of Hopper, or makes them wait
     END { exit bad || !n }' "$log" > "$log.registers" && echo "ok, $(($(date +%s) - start)) s:$*" ||
     { echo "$*: spills"; awk '$4 > 0' "$log.registers"; }
 ONE

@@ -201,9 +201,9 @@ note="note   --graph: steps differ"
 train c.graph c_cpu -n 12 --resume && ok || bad "c, a graph, then the CPU: $(cat "$dir/c.graph.txt")"
 # attention by Hopper's kernels: nearly the same numbers; the log and --resume know. No card of 9.0, or one
 # whose kernels give other numbers, fault or never end, has those of other cards
-at() { # DIRECTORY COMMAND..: there, where the verdict is kept
+at() ( # DIRECTORY COMMAND..: there, where the verdict is kept
     mkdir -p "$dir/at.$1" && cd "$dir/at.$1" && shift && "$@"
-}
+)
 said() { # NAME TEXT: in what the run NAME has printed
     grep -q "$2" "$dir/$1.txt" && ok || bad "$1: wanted '$2', got $(cat "$dir/$1.txt")"
 }

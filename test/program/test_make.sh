@@ -4,7 +4,7 @@
 . test/tree.sh
 copy=build/test/make
 rm -rf $copy; mkdir -p $copy/dev/golden
-copy_sources $copy; copy_objects $copy; mkdir -p $copy/scripts; cp scripts/modeling_train_sink.py scripts/demo.sh $copy/scripts
+copy_sources $copy; copy_objects $copy; mkdir -p $copy/scripts/lib; cp scripts/lib/flags.sh $copy/scripts/lib; cp scripts/modeling_train_sink.py scripts/demo.sh $copy/scripts
 cp dev/golden/cases.tsv $copy/dev/golden
 for t in test/check.h test/*/test_*.cpp; do mkdir -p "$copy/${t%/*}"; cp "$t" "$copy/$t"; done
 cd $copy || exit 1
@@ -91,19 +91,18 @@ cat > fake <<'X'
 [ "$1" = --version ] && { echo "fake 1"; exit 0; }
 for a; do case $last in -o) : > "$a" ;; -MF) list=$a ;; -MT) echo "$a: $(ls *.cu *.h *.cuh */*.cu */*.cpp */*.h */*.cuh | grep -v '^test/\|extra' | tr '\n' ' ')" > "$list" ;; esac; last=$a; done
 X
-plain="CXX=./fake OPTIMIZE=-O0"
 chmod +x fake; sed 's/fake 1/fake 2/' fake > fake2; chmod +x fake2
-rebuilds yes "another compiler" $plain
-rebuilds no "nothing changed" $plain
+rebuilds yes "another compiler" CXX=./fake OPTIMIZE=-O0
+rebuilds no "nothing changed" CXX=./fake OPTIMIZE=-O0
 # the same compiler on a machine with another processor, which shares the disk
 sed 's/^for a/[ "$2" = -dM ] \&\& { cat native; exit 0; }; for a/' fake > fake3; chmod +x fake3
 echo '#define __AVX2__ 1' > native; rebuilds yes "-march=native with AVX2" CXX=./fake3 OPTIMIZE=-O0
 rebuilds no "the same processor" CXX=./fake3 OPTIMIZE=-O0
 echo '#define __AVX512F__ 1' > native
 rebuilds yes "-march=native with AVX-512" CXX=./fake3 OPTIMIZE=-O0
-rebuilds yes "the first compiler again" $plain
+rebuilds yes "the first compiler again" CXX=./fake OPTIMIZE=-O0
 touch README.md test/check.h
-rebuilds no "a file that is no part of it changed" $plain
+rebuilds no "a file that is no part of it changed" CXX=./fake OPTIMIZE=-O0
 # a header and a source of each room: what the compiler lists is the same for all of them, and its
 # lists are looked at below
 some=
@@ -115,34 +114,34 @@ for header in arch.h attention_variants.cuh $some train_sink.cu core/variant.cu;
     sleep 0.05
     touch $header
     variant=$(stat -c %Y.%y build/cpu/variant.o)
-    rebuilds yes "$header changed" $plain
+    rebuilds yes "$header changed" CXX=./fake OPTIMIZE=-O0
     # a program that is only linked again would go on with the old model
     case $header in *.cpp | train_sink.cu) continue ;; esac
     [ "$variant" != "$(stat -c %Y.%y build/cpu/variant.o)" ]
     ok $? "$header changed, and build/cpu/variant.o was not compiled again"
 done
-rebuilds no "nothing changed again" $plain
+rebuilds no "nothing changed again" CXX=./fake OPTIMIZE=-O0
 # what is compiled goes by what the files hold: a date may be an old one
 put_back() { mv kept core/version.h; }
 edit() { cp -p core/version.h kept; echo "// $1" >> core/version.h; }
-edit 1; rebuilds yes "an edited header" $plain
-put_back; rebuilds yes "a header put back with its old date" $plain
-rebuilds no "a header that was put back" $plain
-edit 2; touch -r kept core/version.h; rebuilds yes "a header edited without a new date" $plain
-put_back; mk $plain ATTN=elu1 train_sink > /dev/null
-rebuilds yes "a header put back before another model was built" $plain
-other="$plain ATTN=elu1" built=build/cpu-ATTN=elu1/variant.o
+edit 1; rebuilds yes "an edited header" CXX=./fake OPTIMIZE=-O0
+put_back; rebuilds yes "a header put back with its old date" CXX=./fake OPTIMIZE=-O0
+rebuilds no "a header that was put back" CXX=./fake OPTIMIZE=-O0
+edit 2; touch -r kept core/version.h; rebuilds yes "a header edited without a new date" CXX=./fake OPTIMIZE=-O0
+put_back; mk CXX=./fake OPTIMIZE=-O0 ATTN=elu1 train_sink > /dev/null
+rebuilds yes "a header put back before another model was built" CXX=./fake OPTIMIZE=-O0
+other="CXX=./fake OPTIMIZE=-O0 ATTN=elu1" built=build/cpu-ATTN=elu1/variant.o
 edit 3; rebuilds yes "another model's header" $other; rebuilds no "another model" $other
 put_back; built=build/cpu/train_sink
-cp -p Makefile kept; touch -r kept after/extra.cpp; rebuilds yes "a file that is new, with an old date" $plain
-rm after/extra.cpp; rebuilds yes "a file that is gone" $plain
-AT=0123456 UNKNOWN=core/new.cpp PATH=$PWD/other-git:$PATH mk $plain binary > /dev/null
+cp -p Makefile kept; touch -r kept after/extra.cpp; rebuilds yes "a file that is new, with an old date" CXX=./fake OPTIMIZE=-O0
+rm after/extra.cpp; rebuilds yes "a file that is gone" CXX=./fake OPTIMIZE=-O0
+AT=0123456 UNKNOWN=core/new.cpp PATH=$PWD/other-git:$PATH mk CXX=./fake OPTIMIZE=-O0 binary > /dev/null
 grep -q ' 0123456-dirty ' build/cpu/flags.txt; ok $? "a file that git does not know: $(cat build/cpu/flags.txt)"
-mk $plain binary > /dev/null
+mk CXX=./fake OPTIMIZE=-O0 binary > /dev/null
 # what a killed make left goes, what one is writing stays
 left="build/once/a.o.77 build/once/a.o.77.d build/cpu/train_sink.78 build/cpu/flags.txt.79"
 for f in $left; do : > $f; touch -d '2 days ago' $f; done
-: > build/once/b.o.80; edit 4; mk $plain binary > /dev/null; put_back
+: > build/once/b.o.80; edit 4; mk CXX=./fake OPTIMIZE=-O0 binary > /dev/null; put_back
 ! ls $left 2> /dev/null && [ -e build/once/b.o.80 ]; ok $? "what a killed make left: $(ls $left build/once/*.[0-9]*)"
 rm build/once/b.o.80
 # for a GPU all that no switch changes is one unit
@@ -193,12 +192,12 @@ at_once() { # ARGUMENT ARGUMENT: of the first and of the second
     wait $first
     ok $? "the first of two makes at once, $1: $(cat first)"
 }
-export SLOW=core/field.cpp
+export SLOW=tokenizer/tokenizer_load.cpp
 at_once ATTN=elu1 ATTN=sigmoid
 SLOW=core/variant.cu
 at_once OPTIMIZE=-O1 OPTIMIZE=-O2
 # what was edited while it was compiled is compiled again
-SLOW=core/config.cpp
+SLOW=core/field.cpp
 begin OPTIMIZE=-O0; sleep 0.05; touch $SLOW; wait $first
 begin OPTIMIZE=-O0; wait $first; [ -e is_slow ]
 ok $? "an edit while it was compiled is in no binary"
@@ -209,19 +208,9 @@ for a; do [ "$last" = -c ] && { echo "$a" >> compiled; sleep 0.02; }; last=$a; d
 exec ./fake "$@"
 X
 chmod +x counting
-rm -f compiled; CXX=./counting JOBS=2 sh scripts/demo.sh bb > demo.out 2>&1
+CXX=./counting JOBS=2 sh scripts/demo.sh bb > demo.out 2>&1
 [ "$(sort compiled | uniq -d)" = core/variant.cu ]
 ok $? "make demo compiles twice: $(sort compiled | uniq -d | tr '\n' ' ') $(tail -n 1 demo.out)"
-# a folder is one unit until a source in it is edited, and then its other sources are not compiled with it
-compiled_by_make() { # of the folder shell
-    : > compiled; make -s binary CXX=./counting > /dev/null; grep ^shell/ compiled | tr '\n' ' '
-}
-first=$(grep ^shell/ compiled); touch shell/log.cpp
-second=$(compiled_by_make); sleep 0.05; touch shell/log.cpp
-find build -name '*.d' -exec rm -f {} +                    # ./fake lists all sources
-[ "$first" = "$(ls shell/*.cpp | head -n 1)" ] && [ "$second" = "$(ls shell/*.cpp | tr '\n' ' ')" ]
-ok $? "units of shell/: $first; then $second"
-[ "$(compiled_by_make)" = "shell/log.cpp " ]; ok $? "an edit of shell/log.cpp does not compile it alone"
 # the list of headers that g++ really writes has all that are included;
 # two belong to BACKEND=cuda alone
 # and those of dist/ to its builds
