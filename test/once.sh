@@ -1,7 +1,7 @@
 # once FLAGS..: the flags, each once: of one that a test gives twice the last counts
 #     . test/once.sh
 once() {
-    echo "$@" | awk '{
+    printf "%s\n" "$*" | awk '{
         for (i = 1; i <= NF; i++) {
             if ($i ~ /^-[a-z-]/) { at++; name[at] = $i; last[$i] = at }
             text[at] = text[at] " " $i

@@ -216,6 +216,7 @@ static void check_p_norm() { // softmax_p(s) = softmax(p s)^(1/p)
         compare(strf("softmax_p, p=%g", p), with_p, scaled, 1e-13);
     }
 }
+#ifndef ATTN_ONLY
 // no two operations are one by ARCH's defaults, unless one of them says so in `twin`, and why
 struct Usual { std::string is; Phi phi; Numbers out; };
 template <class A> Usual usual_of(const char* attn) {
@@ -247,6 +248,7 @@ static void check_twins() {
     }
     CHECK(pairs == 4, "%d pairs are one", pairs);
 }
+#endif
 // an extra key that every query is far from is no extra key (where f(-inf) = 0)
 template <class A> void check_far_extra(const char* attn) {
     if constexpr (!A::is_signed && !A::capped) {

@@ -4,6 +4,7 @@
 unset MAKEFLAGS MAKELEVEL MFLAGS
 . test/ok.sh
 . test/tree.sh
+. test/once.sh
 if ! command -v python3 > /dev/null || ! command -v pgrep > /dev/null || ! command -v flock > /dev/null || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
     echo "skipped: 1 (scripts/reproduce needs Python 3.9, its test pgrep and flock)"
     echo "0 passed, 0 failed"; exit 0
@@ -32,7 +33,7 @@ for scale in paper hour minutes laptop laptop2 text text2 text12; do
         start=$dir/start/$(printf %s "$binary $words" | cksum | tr -d ' ')
         case $scale in laptop*|text) few="--steps 0 --val-seqs 1 --probe-seqs 1 -o $start" ;; esac
         [ -x "$binary" ] && [ -n "$few" ] || { binary=$default/train_sink; few=--help; }
-        message=$(OMP_NUM_THREADS=1 $binary $words $few 2>&1 > /dev/null) && echo ok ||
+        message=$(OMP_NUM_THREADS=1 $binary $(once $words $few) 2>&1 > /dev/null) && echo ok ||
             echo "FAIL $scale: $words: $message"
     done > $dir/flags.txt
     grep FAIL $dir/flags.txt
