@@ -15,6 +15,8 @@ import subprocess
 import sys
 
 ROOT, SCRATCH = os.path.abspath(sys.argv[1]), sys.argv[2]
+sys.path.insert(0, os.path.join(ROOT, "scripts", "lib"))
+from jobs import each_once  # noqa: E402
 TOKENIZER = os.path.join(ROOT, "demo", "tokenizer.json")
 
 # The values that are tried; none of them is the default. A new flag gets a row.
@@ -136,8 +138,10 @@ SETTINGS = [
 
 
 def program(build, words):
-    """Runs a command in the scratch directory, in one thread."""
-    command = [os.path.join(ROOT, "build", build, "train_sink"), *words.split()]
+    """Runs a command in the scratch directory, in one thread. Of a flag given twice the last counts."""
+    words = words.split()
+    at = next((i for i, word in enumerate(words) if re.match("--?[a-z]", word)), len(words))
+    command = [os.path.join(ROOT, "build", build, "train_sink"), *words[:at], *each_once(words[at:])]
     environment = dict(os.environ, OMP_NUM_THREADS="1")
     return subprocess.run(command, cwd=SCRATCH, capture_output=True, errors="replace", env=environment,
                           timeout=120, check=False)
