@@ -150,7 +150,7 @@ static inline std::string flags_once(const std::string& line) {
     }
     std::string once;
     for (auto part = parts.begin(); part != parts.end(); part++) {
-        const std::string name = split(*part, ' ')[0] + " ";
+        const std::string name = part->substr(0, part->find(' ')) + " ";
         const auto again = [&](const std::string& other) { return starts_with(other, name); };
         const bool last = std::none_of(part + 1, parts.end(), again);
         if (part == parts.begin() || last) { once += *part; }

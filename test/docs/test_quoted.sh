@@ -7,7 +7,7 @@ dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 (cd docs/results && sha256sum -c --quiet sums.txt) > "$dir/out" 2>&1; ok $? "$(head -n 3 "$dir/out")"
 python3 test/docs/quoted.py > "$dir/out"; ok $? "$(grep -v passed "$dir/out" | head -n 20)"
 # and the check itself: one digit of each kind of place, in a copy
-mkdir -p "$dir/copy"; cp -r README.md metrics.cuh docs test scripts dev "$dir/copy"; cd "$dir/copy" || exit 1
+mkdir -p "$dir/copy"; cp -r README.md metrics.cuh docs test scripts dev cuda after "$dir/copy"; cd "$dir/copy" || exit 1
 spoilt() { # file, a figure in it, another
     grep -qF -- "$2" "$1"; ok $? "$1 has no $2"
     cp "$1" "$dir/was"
