@@ -60,18 +60,7 @@ for n in 2 4 7 8; do
     same full whole "line $n was refused"
 done
 
-# ---- SIGTERM in an evaluation ends it at once; --resume makes it again
-train ${TINY%--val-seqs*} --val-seqs 20000 --probe-seqs 2 --sample 0 -n 1 -o long; ok $code "a long evaluation: $(cat err)"
-"$program" train ${TINY%--val-seqs*} --val-seqs 20000 --probe-seqs 2 --sample 0 -n 1 -o cut > out 2> err & pid=$!
-until [ -s cut/log.jsonl ]; do sleep 0.02; done
-sleep 0.1; kill -TERM $pid; wait $pid; code=$?
-ok $code "SIGTERM in an evaluation: exit $code $(cat err)"
-says "^stopped at step 0, not saved"
-! grep -q '"event":"eval"' cut/log.jsonl; ok $? "the evaluation went on to its end"
-train --resume -o cut; ok $code "resumed: $(cat err)"
-same cut long "SIGTERM in an evaluation"
-
-# ---- and so it does in a sample, and in a sequence that takes minutes
+# ---- SIGTERM ends a sample, a long sequence and an evaluation of seconds at once; --resume makes them again, shorter
 seq 3000 > lines.txt
 stops() { # what, flags..: ends soon after SIGTERM, without a half evaluation in its log
     what=$1; shift; rm -rf cut
@@ -90,10 +79,11 @@ same cut text "SIGTERM in a sample"
 half=eval; stops "a sequence" -n 3 --probe-len 400000 --probe-seqs 1
 train --resume -o cut --probe-len 16 --probe-seqs 2; ok $code "resumed: $(cat err)"
 train $TINY -n 3 -o short; same cut short "SIGTERM in a sequence"
-# a run whose last evaluation was cut short is not done
-stops "the last evaluation" -n 0 --val-seqs 20000
-train --resume -o cut; ok $code "resumed: $(cat err)"
-train ${TINY%--val-seqs*} --val-seqs 20000 --probe-seqs 2 --sample 0 -n 0  -o last; same cut last "SIGTERM in the last evaluation"
+for n in 0 1; do # a run whose last evaluation was cut short is not done
+    stops "an evaluation, -n $n" -n $n --val-seqs 400000
+    train --resume -o cut --val-seqs 2; ok $code "resumed: $(cat err)"
+    train $TINY -n $n -o of-$n; same cut of-$n "SIGTERM in an evaluation, -n $n"
+done
 
 # ---- a file of data that is touched (its time is put back), and too large to compare all of it
 awk 'BEGIN { for (i = 0; i < 2300000; i++) print "abc def" }' > t.txt

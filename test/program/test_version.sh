@@ -10,7 +10,7 @@ same() { # what it is, what it says
 }
 [ -n "$version" ]; ok $? "core/version.h: found no version"
 same CITATION.cff "$(sed -n 's/^version: "\(.*\)"$/\1/p' CITATION.cff)"
-same "the newest entry of CHANGELOG.md" "$(sed -n 's/^## \([0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)"
+same "the newest version in CHANGELOG.md" "$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)"
 for command in "" train probe; do # shellcheck disable=SC2086
     said=$($program $command --version) ; ok $? "$command --version: exit status"
     same "$command --version" "$(echo "$said" | sed -n 's/^train_sink \([^,]*\), commit [^ ]*: ATTN=.*/\1/p')"
