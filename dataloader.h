@@ -49,7 +49,7 @@ struct DataOptions {
     double bb_temp = 2.0;
     uint64_t bb_table = 1;
 
-    std::string sft;                             // conversations: segments, zephyr, chatml
+    std::string sft;                             // conversations: segments
     std::string sft_loss;                        // assistant or all
     bool skip_bad = false;                       // count and skip broken records
 };

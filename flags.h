@@ -82,11 +82,11 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
       "BOS: none, seq or doc (before every sequence or document)", OF_TEXT, FOR("k", "BOS: none or doc (before every document)"), \
       FOR("pe", "BOS: default (the run's first token, or the tokenizer's), none, seq, doc, or a token"), \
       FOR("gs", "BOS: default (the run's first token, or the tokenizer's), none, or a token", "default")) \
-    WORDS("Tpe", DATA, sft, "", "train on conversations: -d is a .jsonl of segments (scripts/sft.py), or of messages for zephyr or chatml", \
+    WORDS("Tpe", DATA, sft, "", "train on conversations: segments; -d is a .jsonl of them, which scripts/sft.py writes", \
       OF_TEXT) \
     WORDS("Tpe", DATA, sft_loss, "assistant", \
       "with --sft, which tokens the loss counts: assistant (the answers and their end) or all, whatever a record says", \
-      READ_IF(!f.sft.empty(), "--sft segments, zephyr or chatml")) \
+      READ_IF(!f.sft.empty(), "--sft segments")) \
     WHOLE("Tk", DATA, train_tokens, 0, 0, MOST, "train on the first N tokens only, over and over (0: all)", \
       BOUND(!f.train_tokens || f.train_tokens >= f.arch.T, "at least", "seq", "otherwise there is not one sequence")) \
     WORDS("Tpe", DATA, random_token, "", "put a random token at these positions, counted from 1: 1,2 (section 5)") \

@@ -210,7 +210,7 @@ static void targets_check(const Data& data, const Arch& c, const Flags& f) {
     if (data_has_target(data, least, most)) { return; }
     std::string hint = "use other data; every token of this is masked";
     if (!f.sft.empty()) {
-        hint = "conversations need a message whose role is \"assistant\"; or --sft-loss all";
+        hint = "conversations need a segment of loss 1; or --sft-loss all";
     }
     if (least > std::min(most, c.T)) {
         hint = strf("lower --prefix or --min-context, or raise --seq above %d", c.T);

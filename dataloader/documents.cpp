@@ -86,7 +86,7 @@ static void encode_document(const Tokenizer& tok, const EncodeOptions& o, const 
 static std::string encode_conversation(const Tokenizer& tok, const EncodeOptions& o,
                                        const Json& record, TextBlock* b) {
     const size_t before = b->ids.size();
-    const std::string error = sft_encode(tok, o.sft, o.assistant_only, record, &b->ids);
+    const std::string error = sft_encode(tok, o.assistant_only, record, &b->ids);
     if (!error.empty()) {
         b->ids.resize(before);
         return error;

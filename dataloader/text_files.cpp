@@ -153,7 +153,7 @@ std::string text_advice(const std::string& error) {
         return "standard input is .jsonl; put other text into a .txt file, and name that";
     }
     if (contains(error, "got a conversation")) {
-        return "train -d FILE --sft zephyr learns from conversations";
+        return "scripts/sft.py and train --sft segments learn from conversations";
     }
     if (contains(error, ": line ")) {
         return "repair the record, or leave broken ones out with --skip-bad";

@@ -18,13 +18,16 @@ what the model meets in use. So is a record with a text that the template leaves
 train, trainable and mask of a message say whether it is learned; another key that may say so, and
 label, reject the record. Rejected records are left out, and counted by reason on standard error.
 
-Needs transformers: pip install transformers
+    python3 scripts/sft.py --plain zephyr chat.jsonl > segments.jsonl
+writes <|role|>\\n content EOS \\n (alignment-handbook; the paper's Appendix D) with the EOS of --eos, by
+no model's template. All else needs transformers: pip install transformers
 """
 import argparse
 import collections
 import json
 import os
 import sys
+import types
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 from chat_template import load, render, stop                             # noqa: E402
@@ -155,13 +158,28 @@ def segments_of(tokenizer, record):
     return merged
 
 
+class Zephyr:
+    """Stands for a tokenizer whose template is the plain form zephyr."""
+
+    def __init__(self, eos):
+        self.eos = eos
+        self.added_tokens_decoder = {0: types.SimpleNamespace(content=eos, special=True)}
+
+    def apply_chat_template(self, messages, tools, tokenize, add_generation_prompt):
+        turns = "".join(f"<|{m['role']}|>\n{m['content']}{self.eos}\n" for m in messages)
+        return turns + "<|assistant|>\n" * add_generation_prompt
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("tokenizer", metavar="DIR")
-    p.add_argument("files", nargs="+", metavar="FILE.jsonl")
+    p.add_argument("--plain", choices=["zephyr"], help="a form in place of DIR")
+    p.add_argument("--eos", default="<|endoftext|>", help="the text of EOS for --plain, default %(default)s")
+    p.add_argument("files", nargs="+", metavar="[DIR] FILE.jsonl")
     a = p.parse_args()
-    tokenizer = load(a.tokenizer)
+    tokenizer = Zephyr(a.eos) if a.plain else load(a.files.pop(0))
+    if not a.files:
+        sys.exit("sft.py: wanted DIR, a folder with a tokenizer, and files of conversations")
     written, rejected, first = 0, collections.Counter(), {}
     for path in a.files:
         try:

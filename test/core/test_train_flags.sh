@@ -238,13 +238,13 @@ refuses "a build with ATTN=softmax BIAS=none" $sigmoid --init "$dir/base" -o "$d
 # conversations, of which only some tokens count: a step's loss is the mean over all that do, in
 # however many micro-batches; some of these, and sequences of what is held out, have none
 for i in 3 61 7 90 11 45 2 80 30 5 70 21; do
-    printf '{"messages":[{"role":"user","content":"%0*d"},{"role":"assistant","content":"%0*d"}]}\n' \
+    printf '{"segments":[{"text":"%0*d","loss":0},{"text":"%0*d","loss":1}]}\n' \
         $((i * 3 % 95 + 1)) 1 $i 2
 done > "$dir/talk.jsonl"
 talk() {
     out=$1
     shift
-    $softmax train -d "$dir/talk.jsonl" --tokenizer bytes --sft zephyr --width 16 --seq 16 $(once -n 3 "$@") \
+    $softmax train -d "$dir/talk.jsonl" --tokenizer bytes --sft segments --width 16 --seq 16 $(once -n 3 "$@") \
         --eval-every 0 --sample 0 --val-seqs 20 --probe-seqs 8 --probe-len 16 -o "$dir/$out"
 }
 step_1() { grep '"event":"train"' "$dir/$1/log.jsonl" | head -n 1 | grep -o '"loss":[^,]*'; }

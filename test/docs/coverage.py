@@ -53,7 +53,7 @@ def lines(path, values):
 def files():
     """Writes what the commands read; returns what each name of the page stands for."""
     text = lambda key, n: [json.dumps({key: s * 3}) for s in sentences(n, 3)]
-    chat = [json.dumps({"messages": [{"role": "user", "content": a}, {"role": "assistant", "content": b}]})
+    chat = [json.dumps({"segments": [{"text": a, "loss": 0}, {"text": b, "loss": 1}]})
             for a, b in zip(sentences(30, 1), sentences(30, 2))]
     task = [json.dumps({"context": a, "choices": ["a house", "the river"], "gold": i % 2})
             for i, a in enumerate(sentences(8, 5))]

@@ -186,11 +186,11 @@ done
 same_hash "bf16, a graph of two micro-batches" "$dir/a.some" "$dir/a.some--graph"
 # conversations: how many targets count differs from step to step, and so does 1 / count
 for i in $(seq 60); do
-    printf '{"messages":[{"role":"user","content":"%s"},{"role":"assistant","content":"%s"}]}\n' \
+    printf '{"segments":[{"text":"%s","loss":0},{"text":"%s","loss":1}]}\n' \
         "$(seq -s x $((i % 7 + 1)))" "$(seq -s y $((i * 5 % 11 + 1)))"
 done > "$dir/talk.jsonl"
 for how in "" --graph; do
-    train a.talk$how a_bf16 -n 10 -d "$dir/talk.jsonl" --sft zephyr --batch 1 --val-seqs 1 --probe-seqs 1 \
+    train a.talk$how a_bf16 -n 10 -d "$dir/talk.jsonl" --sft segments --batch 1 --val-seqs 1 --probe-seqs 1 \
         --probe-len 8 --eval-every 3 $how
 done
 same_hash "bf16, a graph of conversations" "$dir/a.talk" "$dir/a.talk--graph"

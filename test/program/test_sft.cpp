@@ -1,7 +1,6 @@
 /*
-test_sft.cpp -- conversations as tokens: the templates character by character, what is masked,
-what is refused, and the batches that come of a .jsonl of them. With bytes an id is a character,
-so that borders show.
+test_sft.cpp -- conversations as tokens: what is masked, what is refused, and the batches that come
+of a .jsonl of them. With bytes an id is a character, so that borders show.
 */
 #include "../../dataloader/sft.h"
 #include "../../dataloader/targets.h"
@@ -9,15 +8,14 @@ so that borders show.
 
 static std::string dir;
 
-// ids as text: EOS is $, the two markers of chatml are { and }; a masked token in upper case would
-// not do for \n, so ~ precedes it
+// ids as text: EOS is $; a masked token in upper case would not do for \n, so ~ precedes it
 static std::string shown(const std::vector<uint32_t>& ids) {
     std::string s;
     for (uint32_t id : ids) {
         const bool masked = sft_is_masked(id);
         const int plain = masked ? ~(int)id : (int)id;
         if (masked) { s += "~"; }
-        s += plain == 256 ? '$' : plain == 257 ? '{' : plain == 258 ? '}' : (char)plain;
+        s += plain == 256 ? '$' : (char)plain;
     }
     return s;
 }
@@ -30,57 +28,6 @@ static std::string masked(const std::string& s) {
     return o;
 }
 
-static Tokenizer with_markers() {
-    Tokenizer t = tokenizer_bytes();
-    t.added.push_back({ "<|im_start|>", 257, true, false, false, false });
-    t.added.push_back({ "<|im_end|>", 258, true, false, false, false });
-    t.vocab_size = 259;
-    return t;
-}
-static std::string encoded(const Tokenizer& tok, const std::string& form, bool assistant,
-                           const std::string& messages) {
-    std::vector<uint32_t> ids = { 1 };           // what is there already stays
-    const Json j = json_of("{\"messages\":" + messages + "}");
-    const std::string error = sft_encode(tok, form, assistant, j, &ids);
-    CHECK(ids[0] == 1, "the block before was changed");
-    ids.erase(ids.begin());
-    return error.empty() ? shown(ids) : "wrong: " + error;
-}
-
-static const char* const TALK =
-    "[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"hi\"},"
-    "{\"role\":\"assistant\",\"content\":\"yo\\n\"},{\"role\":\"user\",\"content\":\"\"},{\"role\":"
-    "\"assistant\",\"content\":\"b\"}]";
-
-static void test_templates() {
-    const Tokenizer bytes = tokenizer_bytes(), marked = with_markers();
-    // alignment-handbook's template: <|role|>\n content eos \n
-    CHECK(encoded(bytes, "zephyr", false, TALK) == "<|system|>\nS$\n<|user|>\nhi$\n<|assistant|>"
-                                                   "\nyo\n$\n<|user|>\n$\n<|assistant|>\nb$\n$",
-          "zephyr: %s", encoded(bytes, "zephyr", false, TALK).c_str());
-    const std::string z = masked("<|system|>\nS$\n<|user|>\nhi$\n<|assistant|>\n") + "yo\n$" +
-                          masked("\n<|user|>\n$\n<|assistant|>\n") + "b$" + masked("\n$");
-    CHECK(encoded(bytes, "zephyr", true, TALK) == z, "zephyr, assistant: %s",
-          encoded(bytes, "zephyr", true, TALK).c_str());
-    CHECK(encoded(marked, "chatml", false, TALK) ==
-              "{system\nS}\n{user\nhi}\n{assistant\nyo\n}\n{user\n}\n{assistant\nb}\n$",
-          "chatml: %s", encoded(marked, "chatml", false, TALK).c_str());
-    const std::string c = masked("{system\nS}\n{user\nhi}\n{assistant\n") + "yo\n}" +
-                          masked("\n{user\n}\n{assistant\n") + "b}" + masked("\n$");
-    CHECK(encoded(marked, "chatml", true, TALK) == c, "chatml, assistant: %s",
-          encoded(marked, "chatml", true, TALK).c_str());
-    for (auto bad : { "[]", "{}", "[1]", "[{\"role\":\"user\"}]", "[{\"content\":\"x\"}]",
-                      "[{\"role\":\"user\",\"content\":[]}]", "\"x\"" }) {
-        CHECK(encoded(bytes, "zephyr", true, bad).find("wrong: wanted {\"messages\"") == 0,
-              "%s was taken", bad);
-    }
-    CHECK(sft_check(bytes, "zephyr").empty() && sft_check(bytes, "segments").empty() && sft_check(marked, "chatml").empty(),
-          "good templates are refused");
-    CHECK(sft_check(bytes, "chatml").find("<|im_start|>") != std::string::npos,
-          "chatml without its tokens");
-    CHECK(!sft_check(bytes, "alpaca").empty(), "an unknown template");
-}
-
 static DataOptions options(const std::string& file) {
     DataOptions o;
     o.data = { file };
@@ -89,7 +36,7 @@ static DataOptions options(const std::string& file) {
     o.val_seqs = 2;
     o.probe_seqs = 2;
     o.probe_len = 8;
-    o.sft = "zephyr"; o.sft_loss = "assistant";
+    o.sft = "segments"; o.sft_loss = "assistant";
     return o;
 }
 
@@ -98,12 +45,10 @@ static void test_batches() {
     std::string lines;
     std::vector<uint32_t> want;
     for (int i = 0; i < 40; i++) {
-        const std::string messages = strf("[{\"role\":\"user\",\"content\":\"say "
-                                          "%d\"},{\"role\":\"assistant\",\"content\":\"%d\"}]",
-                                          i, i);
-        const std::string record = "{\"prompt\": \"x\", \"messages\": " + messages + ", \"text\": 3}";
+        const std::string record = strf("{\"segments\": [{\"text\":\"<|user|>\\nsay %d\\n\",\"loss\":0},"
+                                        "{\"text\":\"%d\",\"loss\":1}], \"text\": 3}", i, i);
         lines += record + "\n";
-        sft_encode(tokenizer_bytes(), "zephyr", true, json_of(record), &want);
+        sft_encode(tokenizer_bytes(), true, json_of(record), &want);
     }
     const std::string file = dir + "/talk.jsonl";
     file_write(file, lines);
@@ -136,7 +81,7 @@ static void test_batches() {
         const char* text;
         const char* says;
     } bad[] = {
-        { "a.jsonl", "{\"text\": \"x\"}\n", "wanted {\"messages\"" },
+        { "a.jsonl", "{\"text\": \"x\"}\n", "wanted {\"segments\"" },
         { "b.txt", "x\n", "wanted a .jsonl of" },
     };
     for (auto& b : bad) {
@@ -148,25 +93,23 @@ static void test_batches() {
     wrong.sft_loss = "user";
     CHECK(check_dies([&] { data_open(wrong); }).says("wanted assistant or all"), "--sft-loss user");
     wrong.sft = "chatml";
-    CHECK(check_dies([&] { data_open(wrong); }).says("<|im_start|>"), "chatml with bytes");
+    CHECK(check_dies([&] { data_open(wrong); }).says("scripts/sft.py"), "chatml");
 }
 
 // conversations, one per line; every `each`-th has an answer
 static std::string conversations(int n, int each) {
     std::string lines;
     for (int i = 0; i < n; i++) {
-        lines += "{\"messages\": [{\"role\": \"user\", \"content\": \"what is the number " +
-                 strf("%d", i) + " and why is it so\"}";
-        if (each && i % each == 0) {
-            lines += ", {\"role\": \"assistant\", \"content\": \"it is so as it is\"}";
-        }
+        lines += "{\"segments\": [{\"text\": \"what is the number " + strf("%d", i) +
+                 " and why is it so, user, as it is\", \"loss\": 0}";
+        if (each && i % each == 0) { lines += ", {\"text\": \"it is so as it is\", \"loss\": 1}"; }
         lines += "]}\n";
     }
     return lines;
 }
 
 static const char* const TRAIN =
-    "OMP_NUM_THREADS=1 build/cpu/train_sink train --sft zephyr --seq 16 -b 1 --width 8 --heads 2 "
+    "OMP_NUM_THREADS=1 build/cpu/train_sink train --sft segments --seq 16 -b 1 --width 8 --heads 2 "
     "--ffn-width 8 --layers 1 --val-seqs 2 --probe-seqs 2 --eval-every 0 --sample 0 "
     "--weight-decay 0.5 --lr 0.1 --warmup 0 ";
 
@@ -175,44 +118,10 @@ static std::string hashes(const std::string& checkpoint) {
     return numbers.get("model")->string + " " + numbers.get("optimizer")->string;
 }
 
-static std::string of_record(const std::string& form, const std::string& record) {
+static std::string of_record(const std::string& record) {
     std::vector<uint32_t> ids;
-    const std::string error = sft_encode(tokenizer_bytes(), form, true, json_of(record), &ids);
+    const std::string error = sft_encode(tokenizer_bytes(), true, json_of(record), &ids);
     return error.empty() ? shown(ids) : "wrong: " + error;
-}
-
-// messages, and a prompt with its completion, come to the same; what is not known is refused
-static void test_shapes() {
-    const char* const same[] = {
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
-        "{\"role\":\"assistant\",\"content\":\"b\"}]}",
-        "{\"prompt\":\"a\",\"completion\":\"b\"}",
-        "{\"prompt\":\"a\",\"completion\":\"b\",\"history\":[],\"text\":\"c\"}",
-    };
-    for (auto& record : same) {
-        const std::string got = of_record("zephyr", record);
-        CHECK(got == masked("<|user|>\na$\n<|assistant|>\n") + "b$" + masked("\n$"), "%s: %s", record,
-              got.c_str());
-    }
-    const struct { const char* record; const char* says; } wrong[] = {
-        { "{\"instruction\":\"a\",\"output\":\"b\"}", "scripts/sft.py makes segments" },
-        { "{\"conversations\":[{\"from\":\"human\",\"value\":\"a\"}]}", "scripts/sft.py makes" },
-        { "{\"prompt\":\"a\",\"completion\":\"b\",\"history\":[[\"c\",\"d\"]]}", "history" },
-        { "{\"prompt\":\"a\",\"completion\":\"b\",\"system\":\"c\"}", "system" },
-        { "{\"prompt\":\"a\"}", "\"completion\"" },
-        { "{\"prompt\":[],\"completion\":\"b\"}", "\"completion\"" },
-        { "{\"text\":\"a\"}", "\"completion\"" },
-        { "{\"tools\":[1],\"prompt\":\"a\",\"completion\":\"b\"}", "tools" },
-        { "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\","
-          "\"tool_calls\":[{\"id\":1}]}]}",
-          "tool_calls" },
-        { "{\"messages\":[],\"prompt\":\"a\",\"completion\":\"b\"}", "\"messages\"" },
-    };
-    for (auto& w : wrong) {
-        const std::string got = of_record("zephyr", w.record);
-        CHECK(got.find("wrong: ") == 0 && got.find(w.says) != std::string::npos, "%s: got %s",
-              w.record, got.c_str());
-    }
 }
 
 // the form `segments`: what counts is what the record says, and an EOS ends it once
@@ -226,19 +135,19 @@ static void test_segments() {
         { "{\"prompt\":\"a\",\"completion\":\"b\",\"label\":true,\"weight\":1}", masked("a") + "b$" },
     };
     for (auto& r : right) {
-        const std::string got = of_record("segments", r.record);
+        const std::string got = of_record(r.record);
         CHECK(got == r.want, "%s: %s", r.record, got.c_str());
     }
     // special tokens that are written out arrive as their ids, and one EOS is enough
     const Tokenizer tok = tokenizer_load("test/after/score/llama");
     std::vector<uint32_t> ids;
-    CHECK(sft_encode(tok, "segments", true,
+    CHECK(sft_encode(tok, true,
                      json_of("{\"segments\":[{\"text\":\"<s>\",\"loss\":0},"
                              "{\"text\":\"</s>\",\"loss\":1}]}"), &ids).empty() &&
               ids == std::vector<uint32_t>({ sft_masked(tok.bos), (uint32_t)tok.eos }),
           "%zu ids of <s></s>", ids.size());
     ids.clear();
-    sft_encode(tok, "segments", true, json_of("{\"segments\":[{\"text\":\"</s>\",\"loss\":0}]}"), &ids);
+    sft_encode(tok, true, json_of("{\"segments\":[{\"text\":\"</s>\",\"loss\":0}]}"), &ids);
     CHECK(ids == std::vector<uint32_t>({ sft_masked(tok.eos) }), "%zu ids of a masked EOS", ids.size());
     for (const char* bad :
          { "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "{\"segments\":[]}",
@@ -248,55 +157,12 @@ static void test_segments() {
            "{\"segments\":[{\"text\":1,\"loss\":1}]}",
            "{\"segments\":[{\"text\":\"a\",\"loss\":1,\"weight\":2}]}",
            "{\"segments\":[{\"text\":\"a\",\"loss\":1}],\"loss_mask\":[0]}",
-           "{\"prompt\":\"a\",\"completion\":\"b\",\"label\":false}", "{\"prompt\":\"a\"}" }) {
-        CHECK(of_record("segments", bad).find("wrong: ") == 0, "%s: %s", bad,
-              of_record("segments", bad).c_str());
-    }
-    CHECK(of_record("zephyr", right[0].record).find("wrong: ") == 0, "segments as zephyr");
-}
-
-// keys of a message that say what the loss counts are obeyed; others are refused by name
-static void test_loss_keys() {
-    const auto talk = [](const std::string& user, const std::string& assistant) {
-        return of_record("zephyr", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"" + user +
-                                       "},{\"role\":\"assistant\",\"content\":\"b\"" + assistant +
-                                       "},{\"role\":\"assistant\",\"content\":\"c\"}]}");
-    };
-    const std::string head = masked("<|user|>\na$\n<|assistant|>\n");
-    const std::string tail = masked("\n<|assistant|>\n") + "c$" + masked("\n$");
-    const std::string learned = head + "b$" + tail, left_out = head + masked("b$") + tail;
-    for (const char* key : { "weight", "loss", "train", "trainable" }) {
-        for (const char* yes : { "1", "true", "1.0", "null" }) {
-            const std::string got = talk("", strf(",\"%s\":%s", key, yes));
-            CHECK(got == learned, "%s %s: %s", key, yes, got.c_str());
-        }
-        for (const char* no : { "0", "false", "0.0" }) {
-            const std::string got = talk("", strf(",\"%s\":%s", key, no));
-            CHECK(got == left_out, "%s %s: %s", key, no, got.c_str());
-        }
-        for (const char* odd : { "0.5", "-1", "\"no\"", "[0]" }) {
-            const std::string got = talk("", strf(",\"%s\":%s", key, odd));
-            CHECK(got.find(strf("wrong: got a message with \"%s\"", key)) == 0, "%s", got.c_str());
-        }
-    }
-    CHECK(talk("", ",\"mask\":true") == left_out && talk("", ",\"mask\":0") == learned, "mask");
-    CHECK(talk("", ",\"weight\":0,\"mask\":1") == left_out, "two keys that agree");
-    for (const char* two : { ",\"weight\":0,\"loss\":1", ",\"mask\":1,\"train\":true" }) {
-        CHECK(contains(talk("", two), "a key that says the opposite"), "%s", two);
-    }
-    CHECK(talk(",\"train\":true", "") ==
-              masked("<|user|>\n") + "a$" + masked("\n<|assistant|>\n") + "b$" + tail,
-          "a user's message that is to be learned");
-    CHECK(talk(",\"id\":3,\"timestamp\":\"x\"", "") == learned, "keys that say nothing");
-    for (const char* key : { "tool_calls", "reasoning_content", "name", "loss_weight", "images" }) {
-        const std::string got = talk("", strf(",\"%s\":\"x\"", key));
-        CHECK(got.find(strf("wrong: got a message with \"%s\"", key)) == 0, "%s", got.c_str());
-        CHECK(talk("", strf(",\"%s\":[]", key)) == learned, "an empty %s", key);
-    }
-    for (const char* field : { "\"label\":false", "\"weight\":0", "\"train_mask\":[1]" }) {
-        const std::string got = of_record("zephyr", strf("{\"prompt\":\"a\",\"completion\":\"b\",%s}",
-                                                         field));
-        CHECK(got.find("wrong: got a record with") == 0, "%s: %s", field, got.c_str());
+           "{\"prompt\":\"a\",\"completion\":\"b\",\"label\":false}", "{\"prompt\":\"a\"}",
+           "{\"prompt\":\"a\",\"completion\":\"b\",\"weight\":0}",
+           "{\"prompt\":\"a\",\"completion\":\"b\",\"history\":[[\"c\",\"d\"]]}",
+           "{\"prompt\":\"a\",\"completion\":\"b\",\"system\":\"c\"}",
+           "{\"tools\":[1],\"prompt\":\"a\",\"completion\":\"b\"}" }) {
+        CHECK(of_record(bad).find("wrong: ") == 0, "%s: %s", bad, of_record(bad).c_str());
     }
 }
 
@@ -357,10 +223,7 @@ static void test_no_target() {
 
 int main() {
     dir = check_tmp();
-    CASE("templates") { test_templates(); }
-    CASE("shapes") { test_shapes(); }
     CASE("segments") { test_segments(); }
-    CASE("loss_keys") { test_loss_keys(); }
     CASE("batches") { test_batches(); }
     CASE("no_target") { test_no_target(); }
     remove_tree(dir);

@@ -22,7 +22,7 @@ TOKENIZER = os.path.join(ROOT, "demo", "tokenizer.json")
 # The values that are tried; none of them is the default. A new flag gets a row.
 VALUES = {
     # data
-    "--data": ["other.txt"], "--bin": ["uint8", "uint16"], "--tokenizer": [TOKENIZER], "--bos": ["seq", "doc"], "--sft": ["zephyr", "chatml"],
+    "--data": ["other.txt"], "--bin": ["uint8", "uint16"], "--tokenizer": [TOKENIZER], "--bos": ["seq", "doc"], "--sft": [],
     "--sft-loss": ["all"], "--train-tokens": ["64"], "--random-token": ["1", "2"], "--random-share": ["0.5"],
     "--fix-token": ["1:0", "2:1"], "--probe-from": ["start", "windows"], "--probe-input": ["random"],
     "--bb-vocab": ["20"], "--bb-triggers": ["2"], "--bb-trigger-prob": ["0.4"], "--bb-temp": ["3"],
@@ -59,8 +59,7 @@ VALUES = {
 }
 # What other builds or tokenizers alone take.
 REFUSED_HERE = {"--alibi-slopes": "PE=alibi", "--attn-p": "ATTN=softmax_p", "--attn-clip": "ATTN=softmax_clip", "--attn-cap": "ATTN=softcap",
-                "--text": "it takes no -o: test_own_text",
-                "--sft": "another template wants a tokenizer with its marks: test_sft"}
+                "--text": "it takes no -o: test_own_text"}
 # What may change nothing, and why.
 QUIET = {
     "--model": "the settings give all that a preset gives",
@@ -77,7 +76,7 @@ QUIET_HERE = {
     ("generate txt-run/step_4 --temperature 0", "--seed"): "the likeliest token, by its name",
 }
 # What a refusal says where it does not name the flag.
-NAMED_AS = {"--tokenizer": "tokenizer", "--sft": "messages", "--domains": "domains", "--data": "--sft",
+NAMED_AS = {"--tokenizer": "tokenizer", "--sft": "segments", "--domains": "domains", "--data": "--sft",
             "--quant": "--calibrate", "--init": "bb-run/step_4"}
 
 SMALL = "-b 8 --warmup 2 --lr 3e-3 --val-seqs 8 --probe-seqs 8 --probe-len 16 -n 4 --eval-every 2 --sample 0 "
@@ -102,7 +101,7 @@ SETTINGS = [
     ("cpu", "train " + TINY + "-d records.jsonl", [DATA, BB]),
     ("cpu", "train " + TINY + "-d shards --random-token 1", [DATA, BB]),
     ("cpu", "train " + TINY + "-d bare --vocab 300 --bin uint16", [DATA]),
-    ("cpu", "train " + TINY + "-d chat.jsonl --sft zephyr", [DATA, BB]),
+    ("cpu", "train " + TINY + "-d chat.jsonl --sft segments", [DATA, BB]),
     ("cpu", "train " + TINY + "-d text.txt:2,shards:1", [DATA, BB]),
     ("cpu", "train " + SMALL + "--bb-vocab 24 --init bb-run/step_4", EVERY),
     ("cpu-ATTN=sigmoid", "train " + TINY + "--bb-vocab 24", [MODEL]),
@@ -118,12 +117,12 @@ SETTINGS = [
     ("cpu", "probe txt-run/step_4 -d shards" + PROBE, EVERY),
     ("cpu", "probe txt-run/step_4 -d bare --bin uint16" + PROBE, [DATA]),
     ("cpu", "eval txt-run/step_4 -d bare --bin uint16" + PROBE, [DATA]),
-    ("cpu", "probe txt-run/step_4 -d chat.jsonl --sft zephyr" + PROBE, EVERY),
+    ("cpu", "probe txt-run/step_4 -d chat.jsonl --sft segments" + PROBE, EVERY),
     ("cpu", "probe txt-run/step_4 -d text.txt --dump dump" + PROBE, EVERY),
     ("cpu", "eval bb-run/step_4 --bb-vocab 24" + PROBE, EVERY),
     ("cpu", "eval txt-run/step_4" + PROBE, EVERY),
     ("cpu", "eval txt-run/step_4 --random-token 1" + PROBE, EVERY),
-    ("cpu", "eval txt-run/step_4 -d chat.jsonl --sft zephyr" + PROBE, EVERY),
+    ("cpu", "eval txt-run/step_4 -d chat.jsonl --sft segments" + PROBE, EVERY),
     ("cpu", "eval txt-run/step_4 -d records.jsonl --stream 1+3" + PROBE, EVERY),
     ("cpu", "eval txt-run/step_4 -d records.jsonl --quant w8a8:static" + PROBE, EVERY),
     ("cpu", "eval txt-run/step_4 -d shards --edit A:*:1=mask" + PROBE, EVERY),
@@ -207,8 +206,8 @@ def prepare():
     rows = lambda objects: "".join(json.dumps(o) + "\n" for o in objects)
     put("records.jsonl", rows({"text": line * 2, "meta": {"pile_set_name": "ArXiv" if i % 2 else "Github"}}
                               for i, line in enumerate(lines[:90])))
-    put("chat.jsonl", rows({"messages": [{"role": "user", "content": line[:20]},
-                                         {"role": "assistant", "content": line[20:]}]} for line in lines[:90]))
+    put("chat.jsonl", rows({"segments": [{"text": line[:20], "loss": 0},
+                                         {"text": line[20:], "loss": 1}]} for line in lines[:90]))
     for name, text in (("task.jsonl", "the fog was"), ("other.jsonl", "the door of")):
         put(name, rows({"context": text, "choices": [" in the street", " the house"], "gold": i % 2} for i in range(3)))
     for line in ("train " + TINY + "--bb-vocab 24 -o bb-run", "train " + TINY + "-d text.txt --vocab 512 -o txt-run",

@@ -52,9 +52,6 @@ last = [talk("q", {"content": "bad", "weight": 0}, "q", {"content": "good", "tra
         talk("q", {"content": "bad", "mask": True}, "q", {"content": " good ", "loss": 1})]
 write("good", first + [{"conversations": [{"from": "system", "value": "S"}, {"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]},
        {"prompt": "a", "completion": "b"}, {"instruction": "a", "input": "i", "output": "b"}] + last)
-# the same in the shapes that train_sink knows itself
-write("plain", first + [{"messages": [{"role": "system", "content": "S"}] + talk("a", "b")["messages"]},
-       {"prompt": "a", "completion": "b"}, {"prompt": "a\n\ni", "completion": "b"}] + last)
 write("bad", [talk("q", {"content": "a", "weight": 0.5}), talk("q", {"content": "a", "tool_calls": [1]}),
               talk("q", "a", label=False), talk("q", "a", loss_mask=[1]), talk("q", "a", tools=[{"type": "function"}]),
               talk({"content": "q", "train": True}, "a"), talk("q", {"content": [{"type": "text", "text": "a"}]}),
@@ -97,15 +94,9 @@ for how in $hows; do
     script sft $out/chatml $out/good.jsonl; ok $? "$how: sft.py: $(cat $out/stderr)"
     [ "$(head -n 1 $out/stdout)" = '{"segments": [{"text": "<|im_start|>user\nsay 0<|im_end|>\n<|im_start|>assistant\n", "loss": 0}, {"text": "it is 0<|im_end|>", "loss": 1}, {"text": "\n<|im_start|>user\nand?<|im_end|>\n<|im_start|>assistant\n", "loss": 0}, {"text": "so it is<|im_end|>", "loss": 1}, {"text": "\n", "loss": 0}]}' ]
     ok $? "$how: segments: $(head -n 1 $out/stdout)"
-    # the ids and masks are those of the plain form, weight and mask included, whatever the shape
-    rm -rf $out/run; mkdir $out/run; cp $out/stdout $out/run/segments.jsonl; cp $out/plain.jsonl $out/run/chatml.jsonl
-    for form in segments chatml; do
-        (cd $out/run && $binary train -d $form.jsonl --sft $form --tokenizer ../chatml/tokenizer.json --seq 16 -b 2 --width 8 --heads 2 \
-            --layers 1 --ffn-width 8 --val-seqs 1 --probe-seqs 1 -n 1 --eval-every 0 --sample 0 -o $form > $form.txt 2>&1)
-        ok $? "$how: --sft $form: $(tail -n 3 $out/run/$form.txt)"
-    done
-    cat $out/run/data/cache/segments*/*.bin > $out/run/a; cat $out/run/data/cache/chatml*/*.bin > $out/run/b
-    [ -s $out/run/a ] && cmp -s $out/run/a $out/run/b; ok $? "$how: other tokens than --sft chatml"
+    script sft --plain zephyr --eos '</s>' $out/good.jsonl
+    [ "$(head -n 1 $out/stdout)" = '{"segments": [{"text": "<|user|>\nsay 0</s>\n<|assistant|>\n", "loss": 0}, {"text": "it is 0</s>", "loss": 1}, {"text": "\n<|user|>\nand?</s>\n<|assistant|>\n", "loss": 0}, {"text": "so it is</s>", "loss": 1}, {"text": "\n", "loss": 0}]}' ]
+    ok $? "$how: zephyr: $(head -n 1 $out/stdout)"
     script sft $out/chatml $out/bad.jsonl
     [ $? = 0 ] && [ "$(wc -l < $out/stdout)" = 1 ] && grep -q '^1 records$' $out/stderr; ok $? "$how: rejected: $(cat $out/stdout $out/stderr)"
     for reason in 'line 1: a message with weight other' 'line 2: a message with tool_calls' 'line 3: a record with label' \
