@@ -73,7 +73,8 @@ static std::string task_note(const Json& trained, Flags f) {
 static std::string edits_note(const Json& trained, const std::string& fix, const Flags& f) {
     const double share = json_number(trained, "random_share", 1);
     const std::string edits = edits_typed(trained["random_token"].string, share, fix);
-    const std::string now = edits_typed(f.random_token, f.random_share, f.fix_token);
+    std::string now = edits_typed(f.random_token, f.random_share, f.fix_token);
+    if (now.empty() && f.given_bos && f.bos != "none") { now = "--bos " + f.bos; }
     if (edits.empty() || edits == now) { return ""; }
     const std::string here = now.empty() ? "the text is read without" : "here it is " + now;
     return "note   the run was trained with " + printable(edits) + "; " + printable(here) + "\n";

@@ -152,7 +152,8 @@ static void select_factors(Model* m, const Flags& f, bool anywhere) {
     for (auto& item : split(f.factors, ',')) {
         const std::string given = "--factors " + item;
         std::vector<std::string> parts = split(item, ':');
-        for (auto& part : split(parts.back(), '=')) { parts.push_back(part); }
+        const std::string after = item.substr(item.find(':') + 1);       // of nothing: nothing
+        for (auto& part : split(after, '=')) { parts.push_back(part); }
         Factor factor;
         const bool whole = parts.size() == 4 && is_one_of(" lr start decay eps ", parts[2]) &&
                            parse_double(parts[3], &factor.by) && factor.by >= 0;

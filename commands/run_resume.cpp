@@ -320,7 +320,8 @@ static void rate_note(const Run& r, const Json& was) {
     const auto after = [&](long step) { return learning_rate(schedule_of(r.f), step); };
     long step = r.first;
     while (step > f.warmup && after(step) > 1.1 * before(step)) { step--; }
-    if (was.fields.empty() || step == r.first || r.first >= r.f.steps) { return; }
+    const bool typed = step <= f.warmup;                 // it is another at each step: another --lr
+    if (was.fields.empty() || typed || step == r.first || r.first >= r.f.steps) { return; }
     printf("note   the learning rate had fallen to %.3g by step %ld and goes on with %.3g: only "
            "from step %ld or before it goes on without a jump\n",
            before(r.first), r.first, after(r.first), step);

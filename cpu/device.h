@@ -42,7 +42,8 @@ inline long lm_head_rows(long V, long size, bool train) {
 
 // Describes the hardware in one line.
 inline const std::string& device_start() {
-    static const std::string once = strf("%d threads", omp_get_max_threads());
+    const int n = omp_get_max_threads();
+    static const std::string once = strf("%d thread%s", n, n > 1 ? "s" : "");
     return once;
 }
 

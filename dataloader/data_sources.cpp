@@ -240,7 +240,7 @@ static std::string hint_missing(const std::string& name) {
 // given.
 static std::string source_find(const std::string& given, double* weight) {
     const auto exists = [](const std::string& name) {
-        return file_exists(name) || file_exists("data/" + name);
+        return !name.empty() && (file_exists(name) || file_exists("data/" + name));
     };
     std::string name = given;
     *weight = exists(name) ? -1 : source_weight(&name);

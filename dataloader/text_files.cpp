@@ -140,7 +140,8 @@ void text_close(TextFile* t) {
     } else if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
         t->error = path + strf("needs the program %s, which is not installed", t->unpack);
     } else if (status) {
-        t->error = path + strf("%s cannot unpack it to the end: truncated or damaged", t->unpack);
+        t->error = path + strf("%s cannot unpack it to the end: truncated or damaged (%s -t says "
+                               "more)", t->unpack, t->unpack);
     }
 }
 

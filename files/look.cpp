@@ -186,7 +186,7 @@ static const KindRow KINDS[] = {
     { "a web page", NULL, 0, is_html, "t", "", GET_AGAIN },
     { "what a hub answers in place of a file", NULL, 0, is_answer, "", "", ANSWERED },
     { "text that is not UTF-8", NULL, 0, is_wide_text, "bsgzfc", "",
-      "iconv -f UTF-16 -t UTF-8 FILE > NEW (or from UTF-32)" },
+      "UTF-16, or UTF-32 with that name: iconv -f UTF-16 -t UTF-8 FILE > NEW" },
     { "a JSON array", NULL, 0, is_json_array, "jkrtb", "", ARRAY_LINES },
 };
 
@@ -300,8 +300,8 @@ void look(const std::string& path, const std::string& first, long size, Reader r
     const bool answer = !odd && !blank && (numbers || (records && brief));
     if (k.what.empty() && !empty && !binary && !answer) { return; }
     std::string got = begins_with(first);
-    std::string hint = "is it the file that you mean? a text of another encoding: "
-                       "iconv -f UTF-16LE -t UTF-8 FILE > NEW";
+    std::string hint = "is it the file that you mean? a text of another encoding, such as UTF-16LE "
+                       "or UTF-16BE: " + hint_for("iconv -f ENCODING -t UTF-8 FILE > NEW", path);
     if (!k.what.empty()) {
         got = "is " + k.what;
         hint = hint_for(k.hint, path);

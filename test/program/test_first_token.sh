@@ -44,7 +44,7 @@ measured --window 4
 [ "$flags" = "$own --window 4" ]; ok $? "a window: $flags"
 measured -d "$dir/text.txt"
 [ "$flags" = "" ] && has "; the text is read without$"; ok $? "other data: $said"
-measured -d "$dir/text.txt" --bos default; has "bos default: A |"; ok $? "--bos default of other data: $said"
+measured -d "$dir/text.txt" --bos default; has "bos default: A |" && has "; here it is --bos default$"; ok $? "--bos default of other data: $said"
 measured -d "$dir/text.txt" --random-token 2 --fix-token 1:65,3:66
 [ "$flags" = "$own" ] && without; ok $? "other data with the same edits: $said"
 grep -q '"checkpoint":"[^"]*/run/step_2"' "$dir/p.json"; ok $? "no checkpoint in --json"

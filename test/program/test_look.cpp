@@ -172,7 +172,7 @@ static void test_texts() {
         std::string text;
         for (int i = 0; i < 900; i++) { text += letters; }
         for (const char* name : { "two.txt", "two.jsonl" }) {
-            refused(data_of(put(name, text)), name, "begins with the bytes ", "iconv -f UTF-16LE");
+            refused(data_of(put(name, text)), name, "begins with the bytes ", "UTF-16BE: iconv -f ENCODING -t UTF-8 " + dir + "/" + name);
         }
     }
     std::string latin;                           // a text that is read, though not UTF-8
@@ -415,7 +415,7 @@ static void test_packed() {
     const std::string tokenize = "timeout 60 env " + binary + " tokenize ";
     check_run("cd " + dir + " && seq 60000 > n.txt && gzip -kf n.txt && head -c 60000 n.txt.gz > "
               "cut.txt.gz");
-    refused(data_of(dir + "/cut.txt.gz"), "cut", "truncated or damaged", "get the file");
+    refused(data_of(dir + "/cut.txt.gz"), "cut", "truncated or damaged (gzip -t says more)", "get the file");
     // whoever started us may ignore the end of children
     Ran r = check_run("cd " + dir + " && trap '' CHLD && " + tokenize + "cut.txt.gz -o cut1");
     refused({ r.code, r.err }, "cut, SIGCHLD ignored", "truncated or damaged", "get the file");
