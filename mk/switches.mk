@@ -91,7 +91,7 @@ without  := $(if $(NVCC),,BACKEND=cuda needs nvcc, which is not in PATH)
 no_nvcc  := $(if $(filter cuda,$(BACKEND)),$(without))
 # the compiler: one that is not there, or does not know C++17, is one line and not two hundred
 compiler := $(shell command -v $(firstword $(CXX)) 2>/dev/null)
-$(if $(compiler),,$(error $(firstword $(CXX)) is not in PATH ---> HINT: apt-get install g++, or \
+$(if $(compiler),,$(error $(firstword $(CXX)) is not in PATH ---> HINT: apt-get install $(firstword $(CXX)), or \
   dnf install gcc-c++, or make CXX=clang++))
 cxx17    := $(shell echo 'inline int a; template <class T> int f(T t) { if constexpr (sizeof t > 1) \
               return a; return 1; } int main() { return f(1L); }' | \
