@@ -48,18 +48,51 @@ static void print_heads(const Model* m, std::vector<FieldRow> rows) {
     printf("\n");
 }
 
-// Returns the ids that stand in three places or more, those that get most first: id, count, alpha.
-static std::vector<double> largest_ids(const Anywhere& a) {
-    std::vector<std::vector<double>> ids;
+// Tokens in a table: alpha, other numbers, how many places, the id. Those of fewer than three places
+// are left out, and all but the ten largest.
+typedef std::vector<Vector> TokenRows;
+
+static void add_row(TokenRows* rows, const Vector& row) {
+    if (row.end()[-2] < 2.5) { return; }
+    rows->push_back(row);
+    std::sort(rows->rbegin(), rows->rend());
+    if (rows->size() > 10) { rows->pop_back(); }
+}
+
+static void print_rows(const char* columns, const TokenRows& rows, const Tokenizer& tok) {
+    printf("%s     count  token\n", columns);
+    for (auto& row : rows) {
+        print_cells(Vector(row.begin(), row.end() - 1));
+        printf("  %s\n", quoted_token(tok, row.back()).c_str());
+    }
+}
+
+// Writes the rows for --json, each from the id to alpha.
+static std::string json_rows(const TokenRows& rows) {
+    std::vector<std::string> lists;
+    for (auto& row : rows) { lists.push_back(json_array(Vector(row.rbegin(), row.rend()))); }
+    return json_list(lists);
+}
+
+static TokenRows largest_ids(const Anywhere& a) {
+    TokenRows rows;
     for (auto& id : a.ids) {
         const IdSums& x = id.second;
-        if (x.count > 2.5) { ids.push_back({ x.given / x.queries, x.count, (double)id.first }); }
+        add_row(&rows, { x.given / x.queries, x.count, (double)id.first });
     }
-    std::sort(ids.rbegin(), ids.rend());
-    ids.resize(std::min<size_t>(10, ids.size()));
-    std::vector<double> table;
-    for (auto& id : ids) { table.insert(table.end(), id.rbegin(), id.rend()); }
-    return table;
+    return rows;
+}
+
+static TokenRows largest_secondary(const Anywhere& a) {
+    TokenRows rows;
+    const double least = 0.9;                    // as in the code of the paper
+    for (auto& found : secondary_sinks(a.like, a.text, least)) {
+        const Vector life(found.first.begin(), found.first.end());
+        const Tally& cosine = found.second.cosine;
+        add_row(&rows, { found.second.alpha.as(MEAN), cosine.as(MEAN), life[1], life[2], cosine.n,
+                         life[0] });
+    }
+    return rows;
 }
 
 // Lists by layer the channels of h that are large at nearly all tokens, or at token 1 alone.
@@ -124,7 +157,8 @@ static void probe_anywhere(Model* m, const Flags& f, const ProbeInput& in, int T
     const Anywhere a = anywhere_measure(m, { in.x.data(), in.n, T }, eps_list(f)[0], repeated);
     progress_clear();
     const std::vector<FieldRow> rows = field_rows(a);
-    const std::vector<double> ids = largest_ids(a);
+    const TokenRows ids = largest_ids(a);
+    const TokenRows secondary = largest_secondary(a);
     const std::vector<std::string> channels[2] = { large_channels(a, false),
                                                    large_channels(a, true) };
     std::vector<double> kinds(4);
@@ -136,19 +170,20 @@ static void probe_anywhere(Model* m, const Flags& f, const ProbeInput& in, int T
         printf("Of the heads that have a sink in most sequences %g write next to nothing by it "
                "(NOP, value below\n0.5), %g the same everywhere (broadcast, rank below 2), %g "
                "something else\n", kinds[1], kinds[2], kinds[3]);
-        printf("The tokens that get most, in places from token 2 on:\n   alpha   count  token\n");
+        printf("The tokens that get most, in places from token 2 on:\n");
         const Tokenizer tok = tokenizer_shown(f.tokenizer, m->arch.V);
-        for (size_t i = 0; i < ids.size(); i += 3) {
-            const std::string token = quoted_token(tok, ids[i]);
-            printf("%8.4f %7.0f  %s\n", ids[i + 2], ids[i + 1], token.c_str());
-        }
+        print_rows("     alpha", ids, tok);
+        printf("Secondary sinks: the cosine of their h and that of token 1 is above 0.9 from the layer "
+               "of birth to\nthat of death, and token 1 is massive there:\n");
+        print_rows("     alpha    cosine     birth     death", secondary, tok);
         print_channels(channels);
     }
     if (repeated) { print_propositions(m, a); }
     JsonObject found;
     for (auto& row : rows) { found.json(row.key, json_matrix(row.heads, m->sizes.NH)); }
     found.array("kinds", kinds);
-    found.json("ids", json_matrix(ids, 3));
+    found.json("ids", json_rows(ids));
+    found.json("secondary", json_rows(secondary));
     found.json("channels", json_list(channels[0]));
     found.json("channels_first", json_list(channels[1]));
     o->json("anywhere", found.all());

@@ -5,30 +5,10 @@ anywhere_measure. Weights are measured as shares of their row; places count from
 */
 #ifndef ANYWHERE_H
 #define ANYWHERE_H
-#include <map>
 #include "anatomy.h"
+#include "secondary.h"
 
 typedef HostHead<Attn, Bias, Pe, real, acc> AnyHead;
-
-enum Summary { MEAN, LARGEST, SMALLEST };
-
-// Adds numbers up; NaN is left out.
-struct Tally {
-    double sum = 0, n = 0, least = INFINITY, most = -INFINITY;
-
-    void add(double x) {
-        if (std::isnan(x)) { return; }
-        sum += x;
-        n++;
-        least = std::min(least, x);
-        most = std::max(most, x);
-    }
-    double as(Summary by) const {
-        const double extreme = by == LARGEST ? most : least;
-        if (n == 0) { return NAN; }
-        return by == MEAN ? sum / n : extreme;
-    }
-};
 
 // The row of query t: the share of every token, then of the extra key.
 struct RowShares {
@@ -137,6 +117,7 @@ struct Anywhere {
     std::vector<Vector> large[2];                // (L, C): in what part of all tokens, and of the
                                                  // tokens 1, a channel of h stands out
     std::map<int, IdSums> ids;
+    Likeness like;
 };
 
 static const double STANDS_OUT = 6;              // an entry of h over the median of its row
@@ -184,17 +165,23 @@ inline Vector add_head(const Anywhere& a, const AnyHead& head, bool rotary, int 
     return given;
 }
 
-// Adds what the tokens of the batch that begins with sequence `from` got: given (NH) of (B, T).
-inline void add_ids(Anywhere* a, const Model* m, int from, const std::vector<Vector>& given) {
+// Adds what layer l gave the tokens of the batch that begins with sequence `from`: given (NH) of
+// (B, T).
+inline void add_given(Anywhere* a, const Model* m, int l, int from,
+                      const std::vector<Vector>& given) {
     const int first = sink_rows(m);
     for (int n = 0; n < rows(m); n++) {
         const int token = n % m->T - first;
         if (token < 1) { continue; }
-        IdSums& sums = a->ids[a->text.id(from + n / m->T, token)];
+        const int b = from + n / m->T;
+        IdSums& sums = a->ids[a->text.id(b, token)];
         sums.count += 1.0 / a->layers.size();
+        const double queries = a->text.T - token;
+        double& alpha = a->like.alpha[l][(long)b * a->text.T + token];
         for (auto& head : given) {
             sums.given += head[n];
-            sums.queries += a->text.T - token;
+            sums.queries += queries;
+            alpha += head[n] / queries / given.size();
         }
     }
 }
@@ -221,12 +208,11 @@ inline void add_attention(Anywhere* a, const Model* m, int l, int from) {
             }
         }
     }
-    add_ids(a, m, from, given);
+    add_given(a, m, l, from, given);
 }
 
 // Adds the channels that stand out after layer l.
-inline void add_channels(Anywhere* a, const Model* m, int l) {
-    const HostRows h(m, act_x(m, 2 * l + 2));
+inline void add_channels(Anywhere* a, const Model* m, const HostRows& h, int l) {
     for (int n = 0; n < rows(m); n++) {
         const int token = n % m->T - sink_rows(m);
         if (token < 0) { continue; }
@@ -278,14 +264,18 @@ inline bool propositions_hold(const Model* m) {
 // Measures all of it. equal: every sequence is one token, repeated.
 inline Anywhere anywhere_measure(Model* m, const Sequences& text, double eps, bool equal) {
     const Sizes& sizes = m->sizes;
-    Anywhere a = { text, eps, equal && propositions_hold(m), {}, {}, {} };
+    Anywhere a = { text, eps, equal && propositions_hold(m), {}, {}, {}, {} };
     a.layers.assign(sizes.attending(sizes.L), std::vector<AnyTally>(sizes.NH));
     for (auto& large : a.large) { large.assign(sizes.L, Vector(sizes.C)); }
+    a.like.cosine.assign(sizes.L, Vector((long)text.n * text.T));
+    a.like.alpha = a.like.cosine;
     each_layer(m, text, [&](int first, int l) {
         if (l < 0) { return; }
         working_layer(l, sizes.L);
         if (sizes.attends(l)) { add_attention(&a, m, l, first); }
-        add_channels(&a, m, l);
+        const HostRows h(m, act_x(m, 2 * l + 2));
+        add_channels(&a, m, h, l);
+        add_likeness(&a.like, m, h, l, first);
     });
     for (auto& heads : a.layers) { end_heads(&heads); }
     return a;

@@ -1,5 +1,5 @@
 /*
-vectors.h -- vectors of doubles in host memory, and what is sorted by size.
+vectors.h -- vectors of doubles in host memory, sums of numbers, and what is sorted by size.
 */
 #ifndef VECTORS_H
 #define VECTORS_H
@@ -29,4 +29,23 @@ template <class Size> std::vector<int> largest_first(int n, Size size) {
     std::stable_sort(order.begin(), order.end(), [&](int i, int j) { return size(i) > size(j); });
     return order;
 }
+enum Summary { MEAN, LARGEST, SMALLEST };
+
+// Adds numbers up; NaN is left out.
+struct Tally {
+    double sum = 0, n = 0, least = INFINITY, most = -INFINITY;
+
+    void add(double x) {
+        if (std::isnan(x)) { return; }
+        sum += x;
+        n++;
+        least = std::min(least, x);
+        most = std::max(most, x);
+    }
+    double as(Summary by) const {
+        const double extreme = by == LARGEST ? most : least;
+        if (n == 0) { return NAN; }
+        return by == MEAN ? sum / n : extreme;
+    }
+};
 #endif // VECTORS_H

@@ -41,7 +41,7 @@ static void setting() {
         if (t.name != "model.embed_tokens.weight") { continue; }
         for (long i = 0; i < t.count; i++) { x[t.at + i] *= 8; }
         for (int id = 0; id < V; id++) { x[t.at + id * C + 3] = 60 + id; }
-        x[t.at + 5] = x[t.at + C + 5] = -50;
+        x[t.at + 5] = x[t.at + C + 5] = Bias::token ? -400 : -50;
     }
     model_set_weights(&m, x.data());
     model_set_weights(&kept, x.data());
@@ -135,6 +135,7 @@ struct Want {
 };
 struct Id { double count = 0, given = 0, queries = 0; };
 static std::map<int, Id> ids;
+static std::vector<Vector> given(L, Vector(N * T));       // to each token, the mean of a layer's heads
 
 static void add_want(Want* o, int l, int b, int h) {
     const Whole w = whole(l, b, h);
@@ -170,6 +171,7 @@ static void add_want(Want* o, int l, int b, int h) {
     for (int k = 0; k < T; k++) {
         if (k < T / 2 && alpha[k] > alpha[best]) { best = k; }
         if (k == 0) { continue; }
+        given[l][b * T + k] += alpha[k] / NH;
         Id& id = ids[seqs[b * (T + 1) + k]];
         id.count += 1.0 / (L * NH);
         id.given += alpha[k] * (T - k);
@@ -256,8 +258,36 @@ static void test_channels(const Anywhere& a, int l) {
           anywhere[3], first[5], anywhere[5]);
 }
 
+static void test_likeness(const Likeness& a) {
+    for (int i = 0; i < L * N * T; i++) {
+        const int l = i / (N * T), at = i % (N * T), t = at % T + skip;
+        if (t == skip) { continue; }             // token 1 itself
+        const Vector x = state(2 * l + 2, at / T, t), first = state(2 * l + 2, at / T, skip);
+        const double cosine = times(x, first) / size_of(x) / size_of(first);
+        check_near(a.cosine[l][at], cosine, 1e-6, "layer %d, cosine of token %d", l, t);
+        check_near(a.alpha[l][at], given[l][at], 1e-6, "layer %d, alpha of token %d", l, t);
+    }
+}
+
+// six tokens and four layers: 8 is like token 1 after layers 1 and 2, and once after 1 alone; what is
+// after the last layer nothing reads
+static void test_secondary() {
+    const int x[] = { 7, 8, 9, 8, 8, 9, 0 };
+    const Likeness a = { { { 0, 0, 0, 0, 0, 0 }, { 0, .95, .5, .91, .93, .5 },
+                           { 0, .97, .5, .95, .2, .9 }, { 0, 1, 1, 1, 1, 1 } },
+                         { Vector(6, 9), Vector(6, 9), { 0, .2, 0, .4, .5, 0 }, { 0, .4, 0, .6, 0, 0 } } };
+    const auto found = secondary_sinks(a, { x, 1, 6 }, 0.9);
+    CHECK(found.size() == 2, "%zu kinds of secondary sinks", found.size());
+    const Secondary twice = found.at({ 8, 1, 2 }), once = found.at({ 8, 1, 1 });
+    CHECK(twice.alpha.n == 2 && once.alpha.n == 1, "%g and %g of them", twice.alpha.n, once.alpha.n);
+    check_near(twice.alpha.as(MEAN), 0.4, 1e-12, "alpha");
+    check_near(twice.cosine.as(MEAN), 0.945, 1e-12, "cosine");
+    check_near(once.alpha.as(MEAN), 0.5, 1e-12, "alpha after one layer");
+}
+
 int main() {
     setting();
+    test_secondary();
     const Anywhere a = anywhere_measure(&m, { seqs.data(), N, T }, EPS, true);
     double sinks = 0, elsewhere = 0;
     for (int l = 0; l < L; l++) {
@@ -270,6 +300,7 @@ int main() {
     }
     CHECK(sinks > 20 && sinks < L * NH * N && elsewhere > 0, "%g sinks, %g elsewhere", sinks,
           elsewhere);
+    if (skip) { test_likeness(a.like); }         // where token 1 is massive
     CHECK(a.ids.size() == ids.size(), "%zu ids, wanted %zu", a.ids.size(), ids.size());
     for (auto& id : ids) {
         const IdSums& got = a.ids.at(id.first);
