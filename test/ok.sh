@@ -19,3 +19,16 @@ need_python() {
     echo "0 passed, 0 failed"
     exit 0
 }
+
+# Checks of commands, which leave what is said in the file $said
+works() { # [command..]: it ends well
+    "$@" > "$said" 2>&1; ok $? "$*: $(tail -n 3 "$said")"
+}
+refused() { # [words of the error] [command..]: it ends with status 2, or $status, one line of error and one of hint
+    want=$1; shift
+    "$@" > "$said.out" 2> "$said"; code=$?
+    [ $code -eq ${status:-2} ] && [ "$(wc -l < "$said")" -eq 2 ] && grep -q "^error: .*$want" "$said" && grep -q '^---> HINT: ..' "$said"
+    ok $? "$*: exit $code, wanted '$want': $(cat "$said")"
+}
+# runs Python with the modules of scripts/
+python() { PYTHONPATH=scripts:scripts/lib ${PYTHON:-python3} "$@"; }

@@ -9,18 +9,27 @@ end() {
     [ $failed -eq 0 ]; exit
 }
 PYTHON=${PYTHON:-python3}
-command -v "$PYTHON" > /dev/null 2>&1 || { skip 60 "no python3"; end; }
+command -v "$PYTHON" > /dev/null 2>&1 || { skip 196 "no python3"; end; }
 export PYTHONDONTWRITEBYTECODE=1
 out=build/test/report; tiny=test/report/tiny
 rm -rf $out; mkdir -p $out
-report() { $PYTHON scripts/report.py "$@" > $out/stdout 2> $out/stderr; }
+said=$out/stderr
+report() { $PYTHON scripts/report.py "$@" > $out/stdout 2> $said; }
+page() { # its name, what is on it
+    name=$1; shift
+    report "$@" -o $out/$name.html; ok $? "$name.html: $(cat $said)"
+}
+run() { # its name, the command that makes its log of the stored one
+    name=$1; shift
+    mkdir -p $out/$name; "$@" $tiny/log.jsonl > $out/$name/log.jsonl
+}
 
 # ---- the page holds the numbers, nothing from outside, and no text of a run can become a tag ---------------------------
-report $tiny -o $out/report.html test/report/table.json; ok $? "report: $(cat $out/stderr)"
+page report $tiny test/report/table.json
 [ -s $out/report.html ] && ! grep -nE 'https?:|src=|href=|@import|url\(' $out/report.html \
     > $out/grep
 ok $? "the page refers to something outside: $(head -c 200 $out/grep)"
-$PYTHON - $out/report.html $tiny/log.jsonl > $out/stdout 2>&1 <<'END'; ok $? "numbers: $(tail -n 1 $out/stdout)"
+works python - $out/report.html $tiny/log.jsonl <<'END'
 import json, sys
 html = open(sys.argv[1], encoding="utf-8").read()
 data = json.loads(html.split('<script type="application/json" id="data">')[1].split("</script>")[0])
@@ -44,13 +53,12 @@ assert [r["sinks"] for r in rows[:3]] == [[[1, 18.18, [50.0, 44.0], [1.5, 1.5]]]
 assert [r["why_not"] for r in rows] == [None, "failed", None, "not run"]
 assert rows[2]["main"] == 2 and rows[1]["star"] == [73.34, [50.0]]
 END
-mkdir -p $out/evil
-sed 's/{"event":"sample","step":10,"text":".*/{"event":"sample","step":10,"text":"<\/script><script>document.title=1<\/script>"}/' $tiny/log.jsonl > $out/evil/log.jsonl
-report $out/evil -o $out/evil.html; ok $? "a sample with a tag: $(cat $out/stderr)"
+run evil sed 's/{"event":"sample","step":10,"text":".*/{"event":"sample","step":10,"text":"<\/script><script>document.title=1<\/script>"}/'
+page evil $out/evil
 [ "$(grep -c '</script>' $out/evil.html)" = 2 ]; ok $? "a sample ended the script"
 
 # what is written can be read on what it stands on, and what is drawn can be seen: WCAG 2.1's 4.5 and 3 to 1
-$PYTHON - scripts/report.html > $out/stdout 2>&1 <<'END'; ok $? "contrast: $(tail -n 1 $out/stdout)"
+works python - scripts/report.html <<'END'
 import re, sys
 css = open(sys.argv[1], encoding="utf-8").read().split("</style>")[0]
 def light(color):
@@ -80,27 +88,23 @@ dom() {
     timeout 100 "$browser" --headless --no-sandbox --disable-gpu --enable-logging=stderr \
         --user-data-dir=$PWD/$out/browser --window-size=1200,900 $2 \
         --dump-dom "file://$PWD/$out/$1" 2> $out/browser.log | sed 's/<\/script>/&\n/g' | sed '/<script/,/<\/script>/d' > $out/dom   # what it drew, not how
+    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
+    ok $? "$1: errors of the script"
 }
-has() { grep -qF -- "$1" $out/dom; ok $? "the page in a browser lacks '$1'"; }
+has() { for words in "$@"; do grep -qF -- "$words" $out/dom; ok $? "the page in a browser lacks '$words'"; done; }
+# what is said of a step of hands.html, an expression that it fits
+hands() { grep -o ">$1: [^<]*" $out/dom | grep -q "$2"; ok $? "hands.html: $1: wanted $2: $(grep -o ">$1: [^<]*" $out/dom)"; }
 if [ -n "$browser" ] && [ $failed -eq 0 ]; then
     dom 'report.html#hover=loss:5'
-    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
-    ok $? "errors of the script"
-    # tables
-    has '4.278'
-    has '>✓ done<'
-    has 'ATTN=sigmoid BIAS=k'; has '44.00 – 50.00'; has '✗ does not hold'; has '&lt;not a tag&gt;'
-    # what the pointer reads
-    has '<b>step 5</b>'; has '>4.902<'; has '>5.003<'
-    # the proxy, not raw weights: 100%
-    has 'token 1 gets more than ε; at the end: tiny 0.0%.'
-    has 'α₁ by layer and head of tiny, step 10: mean 0.09323, largest 0.09469 in layer 0, head 1'
+    # tables; what the pointer reads; the proxy, not raw weights: 100%
+    has '4.278' '>✓ done<' 'ATTN=sigmoid BIAS=k' '44.00 – 50.00' '✗ does not hold' '&lt;not a tag&gt;' \
+        '<b>step 5</b>' '>4.902<' '>5.003<' 'token 1 gets more than ε; at the end: tiny 0.0%.' \
+        'α₁ by layer and head of tiny, step 10: mean 0.09323, largest 0.09469 in layer 0, head 1'
     dom 'report.html#step=5&map=mass&off='
-    has 'row mass by layer and head of tiny, step 5: mean 8.749'; has '>5</output>'
+    has 'row mass by layer and head of tiny, step 5: mean 8.749' '>5</output>'
     dom 'evil.html#off=0'
-    has 'data-group="0" aria-pressed="false"'
-    has '&lt;/script&gt;&lt;script&gt;document.title=1'; has '<title>train_sink report</title>'
-    has 'no finite numbers to draw'
+    has 'data-group="0" aria-pressed="false"' '&lt;/script&gt;&lt;script&gt;document.title=1' \
+        '<title>train_sink report</title>' 'no finite numbers to draw'
     # a probed model: its maps, norms, Sink_k, and Sink_1 by threshold and length; a run that went on, with a gate, and every flag that differs
     mkdir -p $out/went
     $PYTHON - $tiny/log.jsonl $out <<'END'
@@ -126,103 +130,76 @@ log.insert(9, {"event": "resume", "step": 7, "changed": {"lr": [0.01, 0.25]}})
 log.insert(9, {"event": "of another version", "step": "x"})
 open(sys.argv[2] + "/went/log.jsonl", "w").write("\n".join(map(json.dumps, log)))
 END
-    report $out/model.json -o $out/model.html; ok $? "a probe: $(cat $out/stderr)"
+    page model $out/model.json
     dom model.html
-    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
-    ok $? "errors of the script on a probe"
-    has '2 probes'
-    has 'model T 32'
-    has '>probed<'
-    has 'Sink₁ by threshold ε'
-    has 'Sink₁ by length T'; has 'α₁ by layer and head of model T 16'; has '&lt;b&gt;text'
-    has 'aria-label="|h|, first token; thin: the others'
-    has 'aria-label="|k|, first token; thin: the others'
-    report $out/mamba.json -o $out/mamba.html
-    ok $? "a probe of a model with Mamba: $(cat $out/stderr)"
+    has '2 probes' 'model T 32' '>probed<' 'Sink₁ by threshold ε' 'Sink₁ by length T' \
+        'α₁ by layer and head of model T 16' '&lt;b&gt;text' \
+        'aria-label="|h|, first token; thin: the others' 'aria-label="|k|, first token; thin: the others'
+    page mamba $out/mamba.json
     dom mamba.html
-    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
-    ok $? "errors of the script on layers without attention"
-    has 'in layer 1, head'; has 'data-cell="0,1,0,'
-    report $tiny $out/went $out/model.json -o $out/went.html
-    ok $? "a run with new fields: $(cat $out/stderr)"
+    has 'in layer 1, head' 'data-cell="0,1,0,'
+    page went $tiny $out/went $out/model.json
     dom 'went.html#map=gatefirst'
-    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
-    ok $? "errors of the script on new fields"
-    has 'went went on at step 7: lr [0.01,0.25]'
-    has 'lr 0.25'
-    has 'min_lr 0.125'
-    has 'beta2 0.5'; has 'gate of token 1 by layer and head of went, step 10: mean 0.2500'
+    has 'went went on at step 7: lr [0.01,0.25]' 'lr 0.25' 'min_lr 0.125' 'beta2 0.5' \
+        'gate of token 1 by layer and head of went, step 10: mean 0.2500'
     # hands on it: slider, pointer on a cell, a point of a curve clicked, arrow keys, maps over training, legend
     { sed '/<\/body>/,$d' $out/report.html; cat <<'END'; } > $out/hands.html
 <script>
 const said = [], say = what => said.push(what + ": " + tip.textContent.replace(/\s+/g, " ") + " #" + location.hash);
-const at = (x, y) => ({ clientX: x, clientY: y, bubbles: true }), chart = id => document.querySelector(`[data-chart=${id}]`);
-const part = (el, x) => { const b = el.getBoundingClientRect(); return at(b.left + x * b.width, b.top + b.height / 2); };
-$("step").value = 1; $("step").dispatchEvent(new Event("input", { bubbles: true })); say("slider");
-document.querySelector("[data-cell]").dispatchEvent(new PointerEvent("pointermove", at(300, 300))); say("cell");
-chart("loss").dispatchEvent(new PointerEvent("pointermove", part(chart("loss"), 0.99))); say("pointer");
-chart("loss").dispatchEvent(new MouseEvent("click", part(chart("loss"), 0.13))); say("click");
-chart("grad").dispatchEvent(new KeyboardEvent("keydown", { key: "Home", bubbles: true })); say("home");
-chart("grad").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true })); say("right");
+const find = what => document.querySelector(what), chart = id => find(`[data-chart=${id}]`);
+// a pointer at a part of an element's width and height; a key
+const pointer = (kind, el, x, y) => {
+  const b = el.getBoundingClientRect();
+  el.dispatchEvent(new PointerEvent(kind, { clientX: b.left + x * b.width, clientY: b.top + y * b.height, bubbles: true }));
+};
 const press = (el, key) => el.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
-press(chart("grad"), "Enter"); say("enter");
-const cells = document.querySelector("[data-cells]");
+$("step").value = 1; $("step").dispatchEvent(new Event("input", { bubbles: true })); say("slider");
+pointer("pointermove", find("[data-cell]"), 0.5, 0.5); say("cell");
+pointer("pointermove", chart("loss"), 0.99, 0.5); say("pointer");
+pointer("click", chart("loss"), 0.13, 0.5); say("click");
+press(chart("grad"), "Home"); say("home"); press(chart("grad"), "ArrowRight"); say("right"); press(chart("grad"), "Enter"); say("enter");
+const cells = find("[data-cells]");
 press(cells, "ArrowDown"); say("largest"); press(cells, "ArrowLeft"); say("left"); press(cells, "ArrowDown"); say("down");
 press(cells, "Escape"); say("escape");
-document.querySelector("[data-over]").click(); document.querySelector("[data-map=mass]").click();
-const kept = document.querySelector("[data-strip]");
+find("[data-over]").click(); find("[data-map=mass]").click();
+const kept = find("[data-strip]");
 kept.focus(); press(kept, "ArrowUp"); say("last step"); press(kept, "ArrowLeft"); say("before it"); press(kept, "Enter"); say("kept");
 said.push("focus: " + document.activeElement.outerHTML.slice(0, 60));
 const lights = ([a, b]) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
 const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
 const inks = [...Array(1001).keys()].map(i => viridis(i / 1000)).map(c => lights([light(c), bright(c) ? 0 : 1]));
 said.push("numbers on colors: " + (Math.min(...inks) >= 4.5 ? "can be read" : Math.min(...inks)));
-const canvas = document.querySelector("canvas");
-canvas.dispatchEvent(new PointerEvent("pointermove", { ...part(canvas, 0.99), clientY: canvas.getBoundingClientRect().bottom - 1 })); say("strip");
-document.querySelector("[data-log=loss]").click(); document.querySelector("[data-group]").click(); say("legend");
+pointer("pointermove", find("canvas"), 0.99, 0.99); say("strip");
+find("[data-log=loss]").click(); find("[data-group]").click(); say("legend");
 document.body.innerHTML = said.map(s => `<p>${esc(s)}</p>`).join("");
 </script></body></html>
 END
     dom hands.html
-    has '>slider:  ##step=5&amp;'
-    has '>cell: tiny, step 5layer 0, head 0: α₁ = 0.09'
-    has '>pointer: step 10 validation, trainingtiny4.2784.065 #'
-    has '>home: step 1tiny1.7'
-    has '>right: step 2tiny2.'; has '>strip: tiny, step 10layer 1, head 1: row mass = '
-    has '>enter: step 2tiny2.'; grep '>enter: ' $out/dom | grep -q 'step=2&amp;'; ok $? "Enter on a curve does not choose its step"
-    has '>largest: tiny, step 0layer '; has '>down: tiny, step 0layer 1, head 0: α₁ = '; has '>escape: tiny, step 0layer'
-    has '>last step: tiny, step 10layer 0, head 0: row mass = '; has '>before it: tiny, step 5layer 0, head 0: '
-    grep '>kept: ' $out/dom | grep -q 'step=5&amp;'; ok $? "Enter on a map over training does not choose its step"
-    has '>focus: &lt;canvas'
-    has '>numbers on colors: can be read<'
-    grep '>click: ' $out/dom | grep -q 'step=0&amp;'
-    ok $? "a click on a curve does not choose its step: $(grep click: $out/dom)"
-    grep '>legend: ' $out/dom | grep 'off=0' | grep -q 'log=[^&]*loss'
-    ok $? "legend or log button: $(grep legend: $out/dom)"
+    has '>slider:  ##step=5&amp;' '>cell: tiny, step 5layer 0, head 0: α₁ = 0.09' \
+        '>pointer: step 10 validation, trainingtiny4.2784.065 #' '>home: step 1tiny1.7' '>right: step 2tiny2.' \
+        '>enter: step 2tiny2.' '>largest: tiny, step 0layer ' '>down: tiny, step 0layer 1, head 0: α₁ = ' \
+        '>escape: tiny, step 0layer' '>last step: tiny, step 10layer 0, head 0: row mass = ' \
+        '>before it: tiny, step 5layer 0, head 0: ' '>strip: tiny, step 10layer 1, head 1: row mass = ' \
+        '>focus: &lt;canvas' '>numbers on colors: can be read<'
+    hands enter 'step=2&amp;'; hands kept 'step=5&amp;'; hands click 'step=0&amp;'
+    hands legend 'off=0'; hands legend 'log=[^&]*loss'
     # a page that is being watched loads itself again, and keeps what was chosen
-    mkdir -p $out/watched; head -n 10 $tiny/log.jsonl > $out/watched/log.jsonl
-    $PYTHON -c 'import sys; sys.path[:0] = ["scripts", "scripts/lib"]; import report; report.write(sys.argv[2], report.page([sys.argv[1]], live=True)[0])' \
+    run watched head -n 10
+    python -c 'import report, sys; report.write(sys.argv[2], report.page([sys.argv[1]], live=True)[0])' \
         $out/watched $out/watched.html
     (sleep 2; cp $out/report.html $out/next.html; mv $out/next.html $out/watched.html) &
     dom 'watched.html#step=5&map=mass' --virtual-time-budget=2000000
-    has '>✓ done<'; has 'row mass by layer and head of tiny, step 5: mean 8.749'
+    has '>✓ done<' 'row mass by layer and head of tiny, step 5: mean 8.749'
     # a last number below the axis is not cut; flags are behind a click; all and none are no runs
-    mkdir -p $out/died $out/held; head -n 6 $tiny/log.jsonl | tee $out/died/log.jsonl > $out/held/log.jsonl
-    : > $out/died/lock; : > $out/held/lock
-    $PYTHON -c 'import fcntl, subprocess, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); sys.exit(subprocess.call(sys.argv[2:]))' \
-        $out/held/lock $PYTHON scripts/report.py $out/died $out/held test/demo/text-softmax test/demo/text-k -o $out/four.html > $out/stdout 2>&1
-    ok $? "four runs: $(cat $out/stdout)"
+    for name in died held; do run $name head -n 6; : > $out/$name/lock; done
+    works python -c 'import fcntl, subprocess, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); sys.exit(subprocess.call(sys.argv[2:]))' \
+        $out/held/lock $PYTHON scripts/report.py $out/died $out/held test/demo/text-softmax test/demo/text-k -o $out/four.html
     dom four.html
-    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
-    ok $? "errors of the script on runs without an end"
-    has 'text-anchor="end">4000</text>'
-    has '✗ died</span><div class="was run">last line'; has '… running</span><div class="was run">last line'
-    has '<details class="flags"><summary>'; has 'data-all="0">no run</button>'
+    has 'text-anchor="end">4000</text>' '✗ died</span><div class="was run">last line' \
+        '… running</span><div class="was run">last line' '<details class="flags"><summary>' 'data-all="0">no run</button>'
     # a run that has only begun says so, in place of empty frames
-    mkdir -p $out/begun; head -n 1 $tiny/log.jsonl > $out/begun/log.jsonl
-    report $out/begun -o $out/begun.html; dom begun.html
-    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
-    ok $? "errors of the script on a run without a step"
+    run begun head -n 1; page begun $out/begun
+    dom begun.html
     has 'No step is in the log yet.'; ! grep -q 'no finite numbers' $out/dom; ok $? "a run without a step has empty frames"
     # maps of heads: of two sequences, one with an extra key; a head by pointer, click and arrow keys
     $PYTHON - $out <<'END'
@@ -240,12 +217,10 @@ for name, T, extra, heads in (("first", 8, 0, ((0, 0), (0, 2), (3, 0), (3, 1))),
         npy(f"{sys.argv[1]}/{name}/{l}_{h}_map.npy", T, lambda t, j: extra if j == 0 else share if j == 1 else 0)
         npy(f"{sys.argv[1]}/{name}/{l}_{h}_cosine.npy", T, lambda t, j: -1 if j else 0)
 END
-    report $out/first $out/second -o $out/maps.html; ok $? "maps of heads: $(cat $out/stderr)"
+    page maps $out/first $out/second
     dom 'maps.html#seq=1&head=3:1'
-    [ -s $out/dom ] && ! grep -E 'Uncaught|Refused|CONSOLE.*rror' $out/browser.log
-    ok $? "errors of the script on maps of heads"
-    has 'maps of 2 sequences'; has 'layer 3, head 1: α₁ = 0.8000'; has 'the left edge is the extra key'
-    has '<canvas width="67" height="67"'             # 200 tokens, three to a cell
+    has 'maps of 2 sequences' 'layer 3, head 1: α₁ = 0.8000' 'the left edge is the extra key' \
+        '<canvas width="67" height="67"'             # 200 tokens, three to a cell
     { sed '/<\/body>/,$d' $out/maps.html; cat <<'END'; } > $out/hands.html
 <script>
 const said = [], heads = () => document.querySelector("[data-heads]");
@@ -266,11 +241,11 @@ document.body.innerHTML = said.map(s => `<p>${esc(s)}</p>`).join("");
 </script></body></html>
 END
     dom hands.html
-    has '>strongest: layer 3, head 1: α₁ #'; has '>pointer: layer 0, head 2: α₁ #'; has '>away: layer 3, head 1: α₁ #'
-    has '>click: layer 0, head 0: α₁ ##'; has '>over the gap: layer 0, head 2: '; has '>down: layer 3, head 0: '; has '>at the end: layer 3, head 0: '
-    grep '>enter: ' $out/dom | grep -q 'head=3%3A0'; ok $? "Enter keeps no head: $(grep enter: $out/dom)"
-    has '>pixel: 71 190 111 255 / 0 0 0 0<'; has '>cosine: 68 1 84 255<'
-    has '>sequence: layer 3, head 1: α₁ #'
+    has '>strongest: layer 3, head 1: α₁ #' '>pointer: layer 0, head 2: α₁ #' '>away: layer 3, head 1: α₁ #' \
+        '>click: layer 0, head 0: α₁ ##' '>over the gap: layer 0, head 2: ' '>down: layer 3, head 0: ' \
+        '>at the end: layer 3, head 0: ' '>pixel: 71 190 111 255 / 0 0 0 0<' '>cosine: 68 1 84 255<' \
+        '>sequence: layer 3, head 1: α₁ #'
+    hands enter 'head=3%3A0'
     # from a telephone to a wide screen nothing is wider than the page
     $PYTHON - $out/report.html $out/maps.html $out/four.html > $out/widths.html <<'END'
 import html, sys
@@ -289,25 +264,20 @@ print("""<script>onload = () => { document.body.innerHTML = [...document.querySe
 END
     dom widths.html
     [ "$(grep -o '<p>[0-9]*: fits</p>' $out/dom | wc -l)" = 9 ]; ok $? "a page is wider than its window: $(grep -o '<p>[0-9]*: [^<]*' $out/dom | tr '\n' ' ')"
-else skip 81 "no chromium"; fi
+else skip 96 "no chromium"; fi
 
 # ---- half a line, nulls, spikes, a growing log -----------------------------------------------------------------------------
-mkdir -p $out/half $out/null $out/live
-{ cat $tiny/log.jsonl; printf '{"event":"train","st'; } > $out/half/log.jsonl
-report $out/half -o $out/half.html; ok $? "half a line: $(cat $out/stderr)"
-grep -q '^note: .*line 19 is half written and was ignored' $out/stderr
-ok $? "half a line is not said: $(cat $out/stderr)"
-head -n 5 $tiny/log.jsonl |
-    sed '5s/"loss":[0-9.]*,"grad_norm":[0-9.]*/"loss":null,"grad_norm":NaN/' > $out/null/log.jsonl
-report $out/null -o $out/null.html; ok $? "a null: $(cat $out/stderr)"
-grep -q 'loss is null (not finite, or no target) at 1 steps, the first is 2' $out/stderr &&
-    grep -q 'grad_norm is null' $out/stderr
-ok $? "a null is not said: $(cat $out/stderr)"
+run half cat; printf '{"event":"train","st' >> $out/half/log.jsonl
+page half $out/half
+grep -q '^note: .*line 19 is half written and was ignored' $said
+ok $? "half a line is not said: $(cat $said)"
+run null sed '5s/"loss":[0-9.]*,"grad_norm":[0-9.]*/"loss":null,"grad_norm":NaN/; 5q'
+page null $out/null
+grep -q 'loss is null (not finite, or no target) at 1 steps, the first is 2' $said && grep -q 'grad_norm is null' $said
+ok $? "a null is not said: $(cat $said)"
 grep -q '"status":"diverged"' $out/null.html && ! grep -q 'NaN[,}]\|:NaN' $out/null.html
 ok $? "a null loss is no divergence, or NaN in the page"
-$PYTHON - > $out/stdout 2>&1 <<'END'; ok $? "thin: $(tail -n 1 $out/stdout)"
-import sys
-sys.path[:0] = ["scripts", "scripts/lib"]
+works python - <<'END'
 import report
 n = 30001
 values = [1.0 + 1e-6 * i for i in range(n)]
@@ -317,16 +287,12 @@ ends = (len(kept), steps[0], steps[-1])
 assert len(kept) <= report.POINTS + 2 and steps[0] == 1 and steps[-1] == n, ends
 assert {9.0, -9.0, None} <= set(kept) and all(values[s - 1] == v for s, v in zip(steps, kept))
 END
-head -n 4 $tiny/log.jsonl > $out/live/log.jsonl
+run live head -n 4
 timeout 100 $PYTHON scripts/report.py $out/live --watch -o $out/live.html \
     > $out/watch 2>&1 & watcher=$!
 wait_for() {
-    tries=0
-    until grep -qF "$1" $out/live.html 2> /dev/null; do
-        tries=$((tries + 1))
-        [ $tries -lt 200 ] || return 1
-        sleep 0.3
-    done
+    for i in $(seq 200); do grep -qF "$1" $out/live.html 2> /dev/null && return; sleep 0.3; done
+    return 1
 }
 wait_for '"reload":5'; ok $? "--watch wrote no page: $(cat $out/watch)"
 sed -n '5,$p' $tiny/log.jsonl >> $out/live/log.jsonl
@@ -334,27 +300,23 @@ wait_for '"reload":0'; ok $? "--watch did not see the log grow"
 wait $watcher; ok $? "--watch did not end with the run: $(cat $out/watch)"
 
 # ---- one run that cannot be read does not stop the others: the page has a note, and so has the terminal -------------
-mkdir -p $out/some/good $out/some/empty $out/some/cut
-cp $tiny/log.jsonl $out/some/good; : > $out/some/empty/log.jsonl; sed '3s/.*/{"event":"train",/' $tiny/log.jsonl > $out/some/cut/log.jsonl
+run some/good cat; run some/empty true; run some/cut sed '3s/.*/{"event":"train",/'
 for inputs in $out/some "$out/some/empty $out/some/good $out/some/cut"; do
-    report $inputs -o $out/some.html; ok $? "one run of three: $(cat $out/stderr)"
-    [ "$(grep -c '^note: .*this run was left out$' $out/stderr)" = 2 ] && ! grep -q Traceback $out/stderr
-    ok $? "what was left out is not said: $(cat $out/stderr)"
+    page some $inputs
+    [ "$(grep -c '^note: .*this run was left out$' $said)" = 2 ] && ! grep -q Traceback $said
+    ok $? "what was left out is not said: $(cat $said)"
     grep -q '"notes":\["[^]]*empty/log.jsonl: got an empty file' $out/some.html ||
         grep -q '"notes":\["[^]]*cut/log.jsonl, line 3.*empty/log.jsonl: got an empty file' $out/some.html
     ok $? "the page does not name the run that was left out"
 done
-report $out/some --csv; [ $? -eq 0 ] && [ "$(wc -l < $out/stdout)" = 4 ]; ok $? "--csv of one run of three: $(cat $out/stderr)"
-timeout 60 $PYTHON scripts/report.py $out/some --watch -o $out/some.html > $out/stdout 2>&1; ok $? "--watch beside an empty log: $(cat $out/stdout)"
+report $out/some --csv; [ $? -eq 0 ] && [ "$(wc -l < $out/stdout)" = 4 ]; ok $? "--csv of one run of three: $(cat $said)"
+works timeout 60 $PYTHON scripts/report.py $out/some --watch -o $out/some.html
 # a run without an end: is a process writing to it?
-$PYTHON - $out $tiny > $out/stdout 2>&1 <<'END'; ok $? "held: $(tail -n 1 $out/stdout)"
-import fcntl, os, sys
-sys.path[:0] = ["scripts", "scripts/lib"]
+run without-end head -n 5
+works python - $out/without-end $tiny <<'END'
+import fcntl, os, shutil, sys
 import runlog
-path = sys.argv[1] + "/without-end"
-os.makedirs(path)
-lines = open(sys.argv[2] + "/log.jsonl", encoding="utf-8").readlines()
-open(path + "/log.jsonl", "w").writelines(lines[:5])
+path, tiny = sys.argv[1:]
 of = lambda: runlog.read_run(path)["held"]
 assert of() is None, of()                       # no lock: not to be known
 lock = open(path + "/lock", "w")
@@ -363,19 +325,18 @@ fcntl.flock(lock, fcntl.LOCK_EX)
 assert of() is True, of()
 lock.close()
 assert of() is False, of()
-open(path + "/log.jsonl", "w").writelines(lines)
-assert runlog.read_run(path)["held"] is False   # it has ended
+shutil.copy(tiny + "/log.jsonl", path)
+assert of() is False                            # it has ended
 os.utime(path + "/log.jsonl", (0, 0))
 assert runlog.read_run(path)["silent"] > 1e9
 END
 # runs below a table stand in its order
-$PYTHON - $out $tiny > $out/stdout 2>&1 <<'END'; ok $? "order: $(tail -n 1 $out/stdout)"
-import json, shutil, sys
-sys.path[:0] = ["scripts", "scripts/lib"]
+for name in a b c d; do run order/$name cat; done
+works python - $out <<'END'
+import json, sys
 import report
-out, tiny = sys.argv[1:]
+out = sys.argv[1]
 paths = [f"{out}/order/{name}" for name in "abcd"]
-for path in paths: shutil.copytree(tiny, path)
 rows = [{"id": f"t-{p[-1]}", "ours": [{"seed": 1, "run": p, "status": "done"}]} for p in reversed(paths[:3])]
 json.dump({"table": "t", "rows": rows}, open(out + "/order.json", "w"))
 html = report.page(paths + [out + "/order.json"], live=False)[0]
@@ -383,11 +344,9 @@ data = json.loads(html.split('id="data">')[1].split("</script>")[0])
 assert [r["name"] for r in data["runs"]] == ["t-c-seed1", "t-b-seed1", "t-a-seed1", "d"], data["runs"]
 END
 # a name that a spreadsheet would compute is a text in CSV; a negative number stays one
-mkdir -p "$out/=HYPERLINK(1)" "$out/@x" "$out/+1"
-for name in "=HYPERLINK(1)" @x +1; do sed '1s/"data":"[^"]*"/"data":"-1"/' $tiny/log.jsonl > "$out/$name/log.jsonl"; done
-$PYTHON - $out > $out/stdout 2>&1 <<'END'; ok $? "CSV of formulas: $(tail -n 1 $out/stdout)"
+for name in "=HYPERLINK(1)" @x +1; do run "$name" sed '1s/"data":"[^"]*"/"data":"-1"/'; done
+works python - $out <<'END'
 import csv, io, sys
-sys.path[:0] = ["scripts", "scripts/lib"]
 import export, runlog
 paths = [f"{sys.argv[1]}/{name}" for name in ("=HYPERLINK(1)", "@x", "+1")]
 rows = list(csv.DictReader(io.StringIO(export.csv_text(runlog.read_runs(paths)))))
@@ -398,32 +357,23 @@ assert export.plain("-2.5") == "-2.5" and export.plain("-x") == "'-x" and export
 END
 
 # nothing that a terminal would obey, in what is printed and in errors
-odd=$(printf '%s/a\033[31mb' "$out"); mkdir -p "$odd"; cp $tiny/log.jsonl "$odd/log.jsonl"
+run "$(printf 'a\033[31mb')" cat; odd=$out/$name
 for way in "" --csv; do
-    $PYTHON scripts/report.py "$odd" $way -o "$odd/made" > $out/stdout 2> $out/stderr && grep -q 'a?\[31mb/made: ' $out/stdout; ok $? "odd name $way: $(cat $out/stderr)"
-    ! grep -q "$(printf '\033')" $out/stdout $out/stderr; ok $? "an escape was printed raw: $way"
+    report "$odd" $way -o "$odd/made" && grep -q 'a?\[31mb/made: ' $out/stdout; ok $? "odd name $way: $(cat $said)"
+    ! grep -q "$(printf '\033')" $out/stdout $said; ok $? "an escape was printed raw: $way"
 done
-$PYTHON scripts/report.py "$odd/none" > $out/stdout 2> $out/stderr; [ $? -eq 2 ] && grep -q 'a?\[31mb/none' $out/stderr; ok $? "an error about it: $(cat $out/stderr)"
+refused 'a?\[31mb/none' $PYTHON scripts/report.py "$odd/none"
 
 # ---- bad input: exit status 2, what was wrong, what to type -----------------------------------------------------------------
-refused() { # words that the message must hold, then the command
-    words=$1; shift
-    "$@" > $out/stdout 2> $out/stderr; status=$?
-    [ $status -eq 2 ] && grep -q "^error: .*$words" $out/stderr &&
-        grep -q '^---> HINT: ..' $out/stderr && ! grep -q Traceback $out/stderr
-    ok $? "$*: status $status, wanted 2 and '$words': $(cat $out/stderr)"
-}
-mkdir -p $out/empty $out/broken $out/headless $out/none
-: > $out/empty/log.jsonl
-sed '3s/.*/{"event":"train",/' $tiny/log.jsonl > $out/broken/log.jsonl
-sed 1d $tiny/log.jsonl > $out/headless/log.jsonl
+mkdir -p $out/none
+run headless sed 1d
 echo '{"table":"x"}' > $out/rows.json; echo '{"table":' > $out/bad.json
 R="$PYTHON scripts/report.py"
 refused "missing: no such directory, wanted a run (where a log.jsonl is)"   $R runs/missing
 hinted() { # what to type next, then the command
     hint=$1; shift
     refused "no such directory, wanted a run" "$@"
-    grep -qxF -- "---> HINT: $hint" $out/stderr; ok $? "$*: wanted the hint '$hint': $(cat $out/stderr)"
+    grep -qxF -- "---> HINT: $hint" $said; ok $? "$*: wanted the hint '$hint': $(cat $said)"
 }
 hinted "make demo trains it"                          $R runs/demo-text-nowhere
 hinted "train one: ./train_sink train -o runs/mine"   $R nowhere/at/all
@@ -431,8 +381,8 @@ hinted "ls $out"                                      $R $out/nowhere
 refused 'none: got no log.jsonl in it, wanted a run'                       $R $out/none
 mkdir -p $out/damaged; echo none > $out/damaged/0_0_map.npy
 refused 'damaged/0_0_map.npy: got no .npy of version 1, wanted an array'   $R $out/damaged
-refused 'empty/log.jsonl: got an empty file, wanted a line of config'      $R $out/empty
-refused 'broken/log.jsonl, line 3: got .* wanted an object'                $R $out/broken
+refused 'empty/log.jsonl: got an empty file, wanted a line of config'      $R $out/some/empty
+refused 'cut/log.jsonl, line 3: got .* wanted an object'                   $R $out/some/cut
 refused 'headless/log.jsonl: got .eval. in the first line, wanted config'  $R $out/headless
 refused 'rows.json: got an object without rows, wanted table, rows'        $R $out/rows.json
 refused 'bad.json: got no JSON'                                            $R $out/bad.json
@@ -440,16 +390,14 @@ refused 'options: .*--wach'                                                $R $t
 refused 'report: got nothing to show'                                      $R
 refused 'got .*, wanted a file to write' \
     $R $tiny -o $out/report.html/x.html
-mkdir -p $out/own; cp $tiny/log.jsonl $out/own/log.jsonl; mkfifo $out/pipe
+run own cat; mkfifo $out/pipe
 refused "own/log.jsonl: got a run's own file" $R $tiny -o $out/own/log.jsonl
 refused 'pipe: got .* none that can be replaced' $R $tiny -o $out/pipe
 cmp -s $tiny/log.jsonl $out/own/log.jsonl && [ -p $out/pipe ]; ok $? "-o replaced what it refused"
 # one line that names file, line and field, of whatever is damaged; before, these were tracebacks
 damaged() { # name, words of the error, the words of sed that do the damage
-    mkdir -p $out/damaged/$1; sed "$3" $tiny/log.jsonl > $out/damaged/$1/log.jsonl
+    run damaged/$1 sed "$3"
     refused "damaged/$1/log.jsonl, $2" $R $out/damaged/$1 -o $out/x.html
-    [ "$(wc -l < $out/stderr)" -eq 2 ]
-    ok $? "damaged/$1: more than one line of error and one of hint"
 }
 damaged alpha  'line 2: alpha1: got nothing, wanted rows of numbers' '2s/"alpha1":/"alfa":/'
 damaged step   'line 4: step: got nothing, wanted a whole number'           '4s/"step":1,//'
@@ -462,21 +410,19 @@ damaged shape  'line 2: mass: got another shape'                            '2s/
 damaged layers 'line 2: layers: got another shape'                          '2s/"alpha1":/"layers":[1],"alpha1":/'
 damaged layer 'line 2: layers: got .\[null, 1\]., wanted a list of layers'  '2s/"alpha1":/"layers":[null,1],"alpha1":/'
 damaged loss   'line 4: loss: got .{}., wanted a number or null'            '4s/"loss":[0-9.]*/"loss":{}/'
-mkdir -p $out/garbage; head -c 5000 /dev/urandom > $out/garbage/log.jsonl
+run garbage head -c 5000 /dev/urandom
 refused 'garbage/log.jsonl'                                                $R $out/garbage
-LC_ALL=C grep -q '[[:cntrl:]]' $out/stderr; [ $? -eq 1 ]; ok $? "garbage of a file in an error"
+LC_ALL=C grep -q '[[:cntrl:]]' $said; [ $? -eq 1 ]; ok $? "garbage of a file in an error"
 echo '{"table":"x","rows":[1]}' > $out/rows1.json; echo '{"sink":[],"alpha1":[]}' > $out/probe1.json
 refused 'rows1.json: rows\[0\]: got .1., wanted an object with id'         $R $out/rows1.json
 refused 'probe1.json: sink: got .\[\]., wanted an object with eps'         $R $out/probe1.json
-mkdir -p $out/huge
-sed '3s/"loss":[0-9.]*/"loss":1e999/; 5s/"loss":[0-9.]*/"loss":'"$(printf '%0400d' 0 | tr 0 9)"'/' \
-    $tiny/log.jsonl > $out/huge/log.jsonl
-report $out/huge -o $out/huge.html; ok $? "numbers too large for floats: $(cat $out/stderr)"
+run huge sed '3s/"loss":[0-9.]*/"loss":1e999/; 5s/"loss":[0-9.]*/"loss":'"$(printf '%0400d' 0 | tr 0 9)"'/'
+page huge $out/huge
 $PYTHON dev/fuzz/fuzz_logs.py 300 $$ > $out/fuzz; ok $? "fuzz_logs.py 300 $$: $(head -n 20 $out/fuzz)"
 
 # ---- CSV and TensorBoard -----------------------------------------------------------------------------------------------
-$R $tiny --csv > $out/rows.csv 2> $out/stderr; ok $? "--csv: $(cat $out/stderr)"
-$PYTHON - $out/rows.csv $tiny/log.jsonl > $out/stdout 2>&1 <<'END'; ok $? "CSV: $(tail -n 1 $out/stdout)"
+report $tiny --csv; ok $? "--csv: $(cat $said)"
+works python - $out/stdout $tiny/log.jsonl <<'END'
 import csv, json, sys
 rows = list(csv.DictReader(open(sys.argv[1], encoding="utf-8")))
 log = [json.loads(line) for line in open(sys.argv[2], encoding="utf-8")]
@@ -497,9 +443,8 @@ if [ -e .git ]; then git check-ignore -q runs.csv && ! git check-ignore -q scrip
 # three thresholds behind a gate, as the log of a run with GATE=head --eps 0.2,0.3,0.05 has them:
 # it gives the gated Sink of the first; 0 is a number, and another threshold's is nobody's
 mkdir -p $out/gated
-$PYTHON - $tiny/log.jsonl $out/gated > $out/stdout 2>&1 <<'END'; ok $? "CSV of a gate: $(tail -n 1 $out/stdout)"
+works python - $tiny/log.jsonl $out/gated <<'END'
 import csv, io, json, sys
-sys.path[:0] = ["scripts", "scripts/lib"]
 import export, runlog
 log = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
 def written(effective, own=()):
@@ -521,8 +466,8 @@ for wanted, got in ((["0.75", "", ""], written(0.75)), (["0", "", ""], written(0
     assert got == wanted, f"sink_effective: got {got}, wanted {wanted}"
 END
 if $PYTHON -c 'import tensorboard' 2> /dev/null; then
-    report $tiny --tensorboard -o $out/events; ok $? "--tensorboard: $(cat $out/stderr)"
-    $PYTHON - $out/events/tiny $tiny/log.jsonl > $out/stdout 2>&1 <<'END'; ok $? "TensorBoard: $(tail -n 1 $out/stdout)"
+    report $tiny --tensorboard -o $out/events; ok $? "--tensorboard: $(cat $said)"
+    works python - $out/events/tiny $tiny/log.jsonl <<'END'
 import json, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 events = EventAccumulator(sys.argv[1]).Reload()
@@ -544,15 +489,15 @@ fi
 mkdir -p $out/stub; echo 'raise ModuleNotFoundError("no", name="numpy")' > $out/stub/numpy.py
 refused 'numpy: not installed, wanted numpy and matplotlib' \
     env PYTHONPATH=$out/stub $PYTHON scripts/plot.py heads $tiny
-grep -q 'pip install numpy matplotlib' $out/stderr; ok $? "plot.py does not say what to install"
+grep -q 'pip install numpy matplotlib' $said; ok $? "plot.py does not say what to install"
 
 # ---- figures ------------------------------------------------------------------------------------------------------------
-if ! $PYTHON -c 'import numpy, matplotlib' 2> /dev/null; then skip 6 "no matplotlib"; end; fi
-$PYTHON - $out > $out/stdout 2>&1 <<'END'; ok $? "figures: $(tail -n 3 $out/stdout)"
+if ! $PYTHON -c 'import numpy, matplotlib' 2> /dev/null; then skip 23 "no matplotlib"; end; fi
+works python - $out <<'END'
 # every figure writes both files, the same bytes twice, and its lines and images
 # are the numbers of the log
-import argparse, contextlib, json, os, shutil, sys, time
-sys.path[:0] = ["scripts", "scripts/lib"]
+import contextlib, json, os, shlex, shutil, sys, time
+import matplotlib.pyplot as plt
 import numpy as np
 import drawing, plot, runlog
 from xml.dom import minidom
@@ -591,23 +536,20 @@ def keep(figure, where, name):
     drawn.setdefault(name, []).append(figure)
     save(figure, where, name)
 save, plot.save = plot.save, keep
+def draw(*lines):
+    for line in lines: plot.main([*shlex.split(line), "-o", out + "/figures"])
 with contextlib.redirect_stdout(sys.stderr):
-    for words in (["all", tiny], ["dynamics", "--logx", tiny], ["maps", out + "/maps"],
-                  ["threshold", out + "/probe.json"],
-                  ["profiles", out + "/probe.json"], ["table", "test/report/table.json"],
-                  ["heads", tiny, "--step", "5"], ["film", tiny],
-                  ["film", "test/demo/text-k", "--title", "The key takes $5"],
-                  ["dynamics"] + ["test/demo/text-" + x for x in ("softmax", "sigmoid", "k")],
-                  ["table", "docs/results/interventions-text.json"],
-                  ["onset", tiny], ["onset", tiny, "--labels", "the only one"],
-                  ["onset", tiny, "--title", ""], ["anatomy", out + "/deep.json"],
-                  ["positions"] + [f"{out}/losses/{x}/loss.json"
-                                   for x in ("plain-s1", "plain-s2", "k-s1")]):
-        plot.main(words + ["-o", out + "/figures"])
-        if words == ["all", tiny]:
-            first = {n: open(f"{out}/figures/{n}", "rb").read()
-                     for n in os.listdir(out + "/figures") if n.startswith("profiles")}
-    plot.main(["profiles", tiny, "-o", out + "/figures"])
+    draw(f"all {tiny}")
+    first = {n: open(f"{out}/figures/{n}", "rb").read()
+             for n in os.listdir(out + "/figures") if n.startswith("profiles")}
+    draw(f"dynamics --logx {tiny}", f"maps {out}/maps", f"threshold {out}/probe.json", f"profiles {out}/probe.json",
+         "table test/report/table.json", f"heads {tiny} --step 5", f"film {tiny}",
+         "film test/demo/text-k --title 'The key takes $5'",
+         "dynamics test/demo/text-softmax test/demo/text-sigmoid test/demo/text-k",
+         "table docs/results/interventions-text.json", f"onset {tiny}", f"onset {tiny} --labels 'the only one'",
+         f"onset {tiny} --title ''", f"anatomy {out}/deep.json",
+         f"positions {out}/losses/plain-s1/loss.json {out}/losses/plain-s2/loss.json {out}/losses/k-s1/loss.json",
+         f"profiles {tiny}")
     # without -o they stand beside what was drawn, wherever one is
     shutil.copytree(tiny, out + "/beside/tiny")
     plot.main(["profiles", out + "/beside/tiny/"])
@@ -622,11 +564,9 @@ with contextlib.redirect_stdout(sys.stderr):
             np.save(f"{out}/big/{l}_{h}_map.npy",
                     np.tril(np.full((64, 65), 0.5 if (l, h) == (29, 8) else 0.01, np.float32), 1))
     started = time.time()
-    plot.main(["maps", out + "/big", "-o", out + "/figures"])
+    draw(f"maps {out}/big")
     assert time.time() - started < 60, "270 heads took %.0f s" % (time.time() - started)
-    for words in (["all", out + "/one.json"], ["heads", out + "/probe.json", tiny],
-                  ["norms", out + "/probe.json"], ["maps", out + "/maps", "--head", "0:1"]):
-        plot.main(words + ["-o", out + "/figures"])
+    draw(f"all {out}/one.json", f"heads {out}/probe.json {tiny}", f"norms {out}/probe.json", f"maps {out}/maps --head 0:1")
 assert all(open(f"{out}/figures/{n}", "rb").read() == data
            for n, data in first.items()) and len(first) == 2, "not the same bytes"
 wanted = {"film-tiny", "film-text-k", "dynamics-tiny", "heads-tiny", "norms-tiny", "ratios-tiny", "profiles-tiny",
@@ -640,8 +580,9 @@ for name in wanted:
     assert open(f"{out}/figures/{name}.png", "rb").read(8) == b"\x89PNG\r\n\x1a\n"
     minidom.parse(f"{out}/figures/{name}.svg")
 
-def lines(name, axis, at=0):
-    return [list(l.get_ydata()) for l in drawn[name][at].axes[axis].get_lines()]
+def lines(name, axis):
+    return [list(l.get_ydata()) for l in drawn[name][0].axes[axis].get_lines()]
+def image(name, at=0): return drawn[name][at].axes[0].images[0].get_array()
 def holds(name, axis, values):
     same = (len(y) == len(values) and np.allclose(y, values) for y in lines(name, axis))
     assert any(same), (name, axis, values, lines(name, axis))
@@ -649,9 +590,9 @@ holds("dynamics-tiny", 0, [x["val_loss"] for x in evals])
 holds("dynamics-tiny", 0, [x["loss"] for x in log if x["event"] == "train"])
 holds("dynamics-tiny", 1, [100 * x["sink"]["proxy_k"][0] for x in evals])
 holds("dynamics-tiny", 1, [100 * x["sink"]["sink_star"] for x in evals])
-assert np.allclose(drawn["heads-tiny"][0].axes[0].images[0].get_array(), e["alpha1_proxy"])
+assert np.allclose(image("heads-tiny"), e["alpha1_proxy"])
 # --step 5
-assert np.allclose(drawn["heads-tiny"][1].axes[0].images[0].get_array(), evals[1]["alpha1_proxy"])
+assert np.allclose(image("heads-tiny", 1), evals[1]["alpha1_proxy"])
 for axis, key in enumerate("hkv"):
     holds("norms-tiny", axis, e[key + "_norm_first"])
     holds("norms-tiny", axis, e[key + "_norm_rest"])
@@ -665,29 +606,28 @@ assert Image.open(out + "/figures/film-tiny.gif").n_frames == 3    # and the las
 assert drawn["film-text-k"][0]._suptitle.get_text() == r"The key takes \$5"
 for axis, name in ((0, "state"), (1, "wrote"), (2, "ratio"), (3, "aligned_rest"), (4, "attn_same_later"), (5, "attn_spread")):
     holds("anatomy-deep", axis, anatomy[name])
-gap = [y for y in lines("anatomy-deep", 1) if len(y) == 3 and np.isnan(y[1])]
-assert len(gap) == 1 and [gap[0][0], gap[0][2]] == anatomy["form"][::2], gap
+gap, = (y for y in lines("anatomy-deep", 1) if len(y) == 3 and np.isnan(y[1]))
+assert gap[::2] == anatomy["form"][::2], gap
 assert "channel 7" in drawn["anatomy-deep"][0].axes[0].get_title(loc="left")
 holds("profiles-tiny", 0, [100 * x for x in e["sink"]["proxy_k"]])
 holds("profiles-probe", 1, [0.25] * 10)
 for share in (0, 70, 90):  # T 32 and 64 at both thresholds of the probe
     holds("profiles-probe", 0, [share] * 10)
-ax = drawn["heads-one"][0].axes[0]
-assert list(ax.get_xticks()) == [0] and list(ax.get_yticks()) == [0], ax.get_xticks()
-assert ax.images[0].get_array().tolist() == [[0.25]]
 figure = drawn["heads-one"][0]
+ax = figure.axes[0]
+assert list(ax.get_xticks()) == [0] and list(ax.get_yticks()) == [0], ax.get_xticks()
+assert image("heads-one").tolist() == [[0.25]]
 box = figure._suptitle.get_window_extent()
 assert 0 <= box.x0 and box.x1 <= figure.bbox.x1, (box, figure.bbox)
 assert "a long path" in figure._suptitle.get_text()
 assert len(drawn["heads-probe-tiny"][0].axes) >= 3
 holds("norms-probe-T-64", 0, e["h_norm_first"])
-picture = drawn["maps-big"][0].axes[0].images[0].get_array()
-assert np.isclose(np.nanmax(picture.filled(np.nan)[:, :8 * 66]), 0.01)
-assert np.isclose(np.nanmax(picture.filled(np.nan)), 0.5)
-titles = [ax.get_title(loc="left") for ax in drawn["table-table"][0].axes]
+picture = image("maps-big")
+assert np.isclose(picture[:, :8 * 66].max(), 0.01) and np.isclose(picture.max(), 0.5)
 # the paper's 3.73 is of the Pile
-losses = [float(x) for l in drawn["table-table"][0].axes[2].get_lines() for x in l.get_xdata()]
-assert "on bb" in titles[2] and losses and max(losses) < 3.71, (titles, losses)
+ax = drawn["table-table"][0].axes[2]
+losses, title = [float(x) for l in ax.get_lines() for x in l.get_xdata()], ax.get_title(loc="left")
+assert "on bb" in title and losses and max(losses) < 3.71, (title, losses)
 # no two series of a panel look alike, but seeds of one run and what a curve is drawn with twice;
 # the colors are those of the list
 for name, figures in drawn.items():
@@ -703,7 +643,6 @@ assert [len(lines) for lines in flat] == [1, 1, 1] and len({lines[0].get_color()
 assert all(0 <= y <= 100 for ax in three for l in ax.get_lines() for y in l.get_ydata())
 assert all(l.get_transform() == ax.transData for ax in three for l in ax.get_lines())
 # seeds: the one in the middle, and a band from the least to the largest
-import matplotlib.pyplot as plt
 figure, ax = plt.subplots()
 drawing.middle_and_range(ax, range(2), [[1, 2], [3, 9], [2, 4]], {"color": drawing.COLORS[0]}, "three")
 assert list(ax.get_lines()[0].get_ydata()) == [2, 4]
@@ -742,9 +681,9 @@ holds("positions", 0, np.repeat(np.arange(8) + 3.2, 2))        # a level for eac
 holds("positions", 1, np.full(2, -0.2))                        # 2.9 less the mean of 3.0 and 3.2
 holds("positions", 2, np.full(14, -0.2))
 assert [t.get_text() for t in drawn["positions"][0].legends[0].get_texts()] == ["plain", "k"]
-image = drawn["maps-maps-0_1"][0].axes[0].images[0].get_array()
-assert image.shape == (T, T + 1) and np.isclose(image[4, 5], 29 / 30)
-assert image.mask[0, 2] and not image.mask[0, 1] and not image.mask[2, 3]
+picture = image("maps-maps-0_1")
+assert picture.shape == (T, T + 1) and np.isclose(picture[4, 5], 29 / 30)
+assert picture.mask[0, 2] and not picture.mask[0, 1] and not picture.mask[2, 3]
 widths = sorted(round(float(p.get_width()), 2) for p in drawn["table-table"][0].axes[0].patches)
 assert widths == [0, 0, 0, 0, 18.18, 47.0, 61.0, 69.03], widths
 END
