@@ -16,6 +16,8 @@ import struct
 import subprocess
 import sys
 
+from expect import end, expect
+
 ROOT = os.getcwd()
 page, scratch = open(sys.argv[1], encoding="utf-8").read(), os.path.abspath(sys.argv[2])
 PROGRAMS = dict(zip(sys.argv[3::2], map(os.path.abspath, sys.argv[4::2])))
@@ -30,15 +32,6 @@ SIZES = "--seq 16 --layers 2 --width 32 --heads 2 --ffn-width 24".split()
 MEASURE = "--probe-len 16 --probe-seqs 8".split()
 WORDS = "the fog was in the street and door of house stood open on a night without moon".split()
 os.environ.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
-passed, wrong = 0, []
-
-
-def expect(ok, what):
-    global passed
-    passed += bool(ok)
-    if not ok: wrong.append(what)
-
-
 def sentences(n, seed):
     for i in range(n):
         yield " ".join(WORDS[(seed + 7 * i * j + j * j) % len(WORDS)] for j in range(20)) + ", %d times." % i
@@ -222,8 +215,6 @@ for asked, state, command, answer, wanted in rows:
     except (KeyError, IndexError, TypeError, ZeroDivisionError, SyntaxError) as error:
         expect(False, f"{asked}: {answer}: {error!r}")
 expect(by_hand >= 30, f"{by_hand} rows are wanted on the model with a sink, wanted 30")
-for w in wrong: print("FAIL", w)
 states = collections.Counter(row[1] for row in rows)
 print("%d rows: %d yes, %d part, %d no, %d not run" % (len(rows), *(states[s] for s in STATES)))
-print(f"{passed} passed, {len(wrong)} failed")
-sys.exit(bool(wrong))
+end()

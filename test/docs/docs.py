@@ -13,15 +13,7 @@ import subprocess
 import sys
 
 import figures
-
-passed, wrong = 0, []
-
-
-def expect(ok, text):
-    global passed
-    passed += bool(ok)
-    if not ok: wrong.append(text)
-
+from expect import end, expect
 
 # what others wrote, word for word; and a key that is misspelled on purpose
 FOREIGN = ("test/vectors/", "test/open/families", "test/open/experts", "demo/tokenizer.json", "LICENSE",
@@ -72,8 +64,7 @@ OUTPUT = sorted(glob.glob("docs/results/*.md"))
 
 def anchors(text):
     """What GitHub calls the headings of a page."""
-    plain = re.sub(r"(?ms)^```.*?^```", "", text)
-    heads = re.findall(r"(?m)^#+ (.*)", plain)
+    heads = re.findall(r"(?m)^#+ (.*)", prose(text))
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in heads}
 
 
@@ -216,6 +207,4 @@ check_modes()
 if os.path.exists("README.md"): check_tables()
 if os.path.exists("open") and os.path.exists("after"): check_size()
 check_pages()
-for w in wrong: print("FAIL", w)
-print(f"{passed} passed, {len(wrong)} failed")
-sys.exit(bool(wrong))
+end()

@@ -8,15 +8,10 @@ import os
 import re
 import sys
 
+from expect import end, expect
+
 page, sources = sys.argv[1], sys.argv[2:]
 text = open(page, encoding="utf-8").read()
-passed, wrong = 0, []
-
-
-def expect(ok, what):
-    global passed
-    passed += bool(ok)
-    if not ok: wrong.append(what)
 
 
 def keys(x, found):
@@ -74,6 +69,4 @@ for part in re.split(r"(?m)^## ", text)[1:]:
         expect(good, f"{page}, {head}: {what}: {why}")
         tried += 1
     expect(tried or "dump" in head, f"{page}, {head}: no examples")
-for w in wrong: print("FAIL", w)
-print(f"{passed} passed, {len(wrong)} failed")
-sys.exit(bool(wrong))
+end()

@@ -9,21 +9,17 @@ import subprocess
 import sys
 
 sys.path.insert(0, "scripts/lib")
+import expect as counts
 import figures
 import quoted_cut
 import quoted_first
 import quoted_outputs
 import stored
+from expect import end, expect
+from figures import squeeze
+from quoted_outputs import spread
 
 TABLES, DEMO = (stored.read(f"docs/results/{name}.jsonl") for name in ("tables", "demo"))
-
-passed, wrong = 0, []
-
-
-def expect(ok, text):
-    global passed
-    passed += bool(ok)
-    if not ok: wrong.append(text)
 
 
 def page(name):
@@ -43,15 +39,6 @@ def seeds(row, get, at="last"):
     """A number of every finished seed of a row."""
     found = [get(o[at]) for o in row["ours"] if o.get("status") == "done" and o.get(at)]
     return [x for x in found if x is not None]
-
-
-def spread(values, digits):
-    """mean (smallest-largest), as the tables have it."""
-    if not values: return "-"
-    text = f"{sum(values) / len(values):.{digits}f}"
-    if len(values) > 1 and max(values) != min(values):
-        text += f" ({min(values):.{digits}f}-{max(values):.{digits}f})"
-    return text
 
 
 def of_proxy(e):
@@ -102,9 +89,14 @@ def by_id(names):
     return {row["id"]: row for name in names for row in results(name)["rows"]}
 
 
+def counted():
+    """Returns how many checks there were."""
+    return counts.passed + len(counts.wrong)
+
+
 def check_generated(name, suffix):
     """A page of scripts/reproduce --markdown: a table for each section."""
-    before, checked = passed + len(wrong), 0
+    before, checked = counted(), 0
     for part in re.split(r"^## ", page(name), flags=re.M)[1:]:
         table = part.split("\n")[0].strip()
         scale = re.search(r"^Scale (\w+)", part, re.M)
@@ -115,7 +107,7 @@ def check_generated(name, suffix):
         for head, rows in tables(part):
             check_table(name, head, rows, stored, lambda cell: f"{table}-{cell}")
             checked += 1
-    expect(checked and passed + len(wrong) - before > 4 * checked, f"{name}: {checked} tables read")
+    expect(checked and counted() - before > 4 * checked, f"{name}: {checked} tables read")
 
 
 check_generated("docs/results/text.md", "-text")
@@ -148,7 +140,6 @@ evals = {m: {o["step"]: o for o in log if o["event"] == "eval"} for m, log in lo
 shown = subprocess.run(["sh", "scripts/demo.sh", "table"] +
                        [f"test/demo/text-{m}/log.jsonl" for m in logs],
                        capture_output=True, text=True).stdout
-squeeze = lambda text: re.sub(r"\s+", " ", text)
 for line in shown.strip().splitlines():
     expect(squeeze(line.strip()) in squeeze(page("README.md")), f"README.md: lacks the row '{line}'")
     HELD.mark("README.md", line)
@@ -283,9 +274,7 @@ def check_prose(name, template, figures):
 for row in PROSE + quoted_cut.sentences() + quoted_first.sentences() + quoted_outputs.sentences():
     check_prose(*row)
 if sys.argv[1:2] == ["--write"]: figures.write(HELD, *sys.argv[2:3])
-wrong += figures.check(HELD)
+for text in figures.check(HELD): expect(False, text)
 expect(page("docs/results/first-token.md") == quoted_first.registry(),
        "docs/results/first-token.md: python3 test/docs/quoted_first.py prints another page")
-for text in wrong: print("FAIL", text)
-print(f"{passed} passed, {len(wrong)} failed")
-sys.exit(bool(wrong))
+end()

@@ -5,6 +5,7 @@ A sentence is (page, text with {} for every figure, the figures as they are prin
 import json
 
 from quoted_first import row
+from quoted_outputs import change
 
 PAGE = "docs/findings/smollm2-cut.md"
 SEEDS = (1, 2, 3)
@@ -28,10 +29,6 @@ def rate(o, field="sink_1"):
 def strongest(o):
     """Returns alpha_1, h first/rest and max/median of h as the tables have them."""
     return [f"{max(o['alpha1_max']):.2f}", f"{max(o['h_ratio']):.1f}", f"{max(o['spike']):.0f}"]
-
-
-def change(o):
-    return [f"{o['change']:+.3f}", f"{o['change_error']:.3f}"]
 
 
 def at_256(name, seed, step):

@@ -7,6 +7,7 @@ from statistics import mean, stdev
 
 sys.path.insert(0, "scripts/lib")
 import runlog
+from quoted_outputs import change, ratios
 from stored import read
 
 RUNS = read("docs/results/first-token.jsonl")
@@ -124,9 +125,9 @@ def sink_1(o): return f"{sink_k(o, 1):.1f}"
 def sink_2(o): return f"{sink_k(o, 2):.1f}"
 def highest_alpha_1(o): return max(map(max, o["alpha1_proxy"]))
 def alpha_1(o): return f"{highest_alpha_1(o):.2f}"                     # a share of the row, where it sums to less
-def longest(o): return max(a / b for a, b in zip(o["h_norm_first"][1:], o["h_norm_rest"][1:]))
+def longest(o): return max(ratios(o, "h")[1:])
 def h_ratio(o): return f"{longest(o):.1f}"
-def v_ratio(o): return f"{min(a / b for a, b in zip(o['v_norm_first'], o['v_norm_rest'])):.2f}"
+def v_ratio(o): return f"{min(ratios(o, 'v')):.2f}"
 def massive(o): return max(a / b for a, b in zip(o["h_max"], o["h_median"]))
 def max_median(o): return f"{massive(o):.0f}"
 
@@ -138,6 +139,22 @@ def sink_star(o):
 
 COLUMNS = (step_of, loss_of, sink_1, alpha_1, h_ratio, v_ratio, max_median)
 WITH_STAR = (step_of, loss_of, sink_1, sink_star, alpha_1, h_ratio, v_ratio, max_median)
+
+
+def in_cells(columns, runs):
+    """Returns each column of some runs, their numbers in one cell."""
+    cells = [" ".join(map(column, runs)) for column in columns]
+    return ["-" if cell == "- - -" else cell for cell in cells]
+
+
+def of_seed(stem, seed):
+    """Returns the name of a stored run with twelve layers and four heads."""
+    return f"rotary12h4-random{stem and '-' + stem}-s{seed}"
+
+
+def ends(stem):
+    """Returns the evaluations at step 20,000 of three such runs."""
+    return [evaluation(of_seed(stem, seed), 20000) for seed in (1, 2, 3)]
 
 
 def row(page, label, numbers):
@@ -183,7 +200,7 @@ def row_of_forming(layers, heads, stem, seeds, step):
     """Returns a row of the models that grow a sink on a random first token, with all seeds in a cell."""
     runs = [evaluation(f"{stem}-s{seed}", step) for seed in seeds]
     return row(FIRST, f"{layers} | {heads} | {' '.join(map(str, seeds))} | {step:,}",
-               [" ".join(map(column, runs)) for column in (loss_of, sink_1, alpha_1, h_ratio, v_ratio, max_median)])
+               in_cells(COLUMNS[1:], runs))
 
 
 def row_of_staying(heads, seed, before, T, name, step):
@@ -255,7 +272,7 @@ def of_first():
     at = {step: evaluation(FOUR, step) for step in (20000, 40000)}
     begin_64, end_64 = (evaluation(FOUR_64, step) for step in (0, 10000))
     end_256 = evaluation(FOUR_256, 10000)
-    three = [sink_k(evaluation(of_seed("", seed), 20000), 1) for seed in (1, 2, 3)]
+    three = [sink_k(o, 1) for o in ends("")]
     swings = [sink_k(o, 1) for o in evaluations(GO_ON + "-T1024-s2")]
     back = lambda steps, step=0: strength(BACK.format(steps), step)
     found = [row_of_arrow(*what) for what in ARROWS] + [row_of_forming(*what) for what in FORMING]
@@ -415,11 +432,6 @@ def of_tried():
          [f"{taken - before:.1f}", f"{after - before:.2f}"])]
 
 
-def of_seed(stem, seed):
-    """Returns the name of a stored run with twelve layers and four heads."""
-    return f"rotary12h4-random{stem and '-' + stem}-s{seed}"
-
-
 def against_baseline(name):
     """Returns by how much the loss of a run is above the baseline's of its seed, from step 16,000 to 20,000."""
     own, base = losses(name, 16000, 20000), losses(of_seed("", name[-1]), 16000, 20000)
@@ -428,23 +440,15 @@ def against_baseline(name):
 
 def long_after(o):
     """Returns the number of layers after which h of the first token is five times as long as the others'."""
-    ratios = [a / b for a, b in zip(o["h_norm_first"], o["h_norm_rest"])]
-    return str(next((layers for layers, ratio in enumerate(ratios) if ratio >= 5), "-"))
+    return str(next((layers for layers, ratio in enumerate(ratios(o, "h")) if ratio >= 5), "-"))
 
 
 STATE = (sink_1, sink_star, alpha_1, h_ratio, long_after, v_ratio, max_median)
 
 
-def of_three(stem):
-    """Returns the columns of three seeds, their numbers in a cell."""
-    runs = [evaluation(of_seed(stem, seed), 20000) for seed in (1, 2, 3)]
-    cells = [" ".join(map(column, runs)) for column in STATE]
-    return ["-" if cell == "- - -" else cell for cell in cells]
-
-
 def span_of(stems, column):
     """Returns the least and the greatest of a column over three seeds of these changes."""
-    cells = [column(evaluation(of_seed(stem, seed), 20000)) for stem in stems for seed in (1, 2, 3)]
+    cells = [column(o) for stem in stems for o in ends(stem)]
     cells.sort(key=lambda cell: 99 if cell == "-" else float(cell))
     return [cells[0], cells[-1]]
 
@@ -455,11 +459,11 @@ def against_softmax(stem):
 
 def rows_of_changes():
     """Returns the rows of six changes and the baseline, three seeds in each cell."""
-    found = [row(CHANGES, "-", ["- | -"] + of_three(""))]
+    found = [row(CHANGES, "-", ["- | -"] + in_cells(STATE, ends("")))]
     for label, stem in TWELVE_LAYERS:
         x = against_softmax(stem)
         middle, low, high = interval(x, 3, signed=True)
-        found.append(row(CHANGES, label, [f"{middle} ({low} to {high})", p_of(x), *of_three(stem)]))
+        found.append(row(CHANGES, label, [f"{middle} ({low} to {high})", p_of(x), *in_cells(STATE, ends(stem))]))
     return found
 
 
@@ -479,13 +483,12 @@ def rows_of_places():
 
 def heads_above(stem, times):
     """Returns, for three seeds, how many heads give the first token more than so many times even attention."""
-    return [sum(x > times * uniform(64) for layer in evaluation(of_seed(stem, seed), 20000)["alpha1_proxy"] for x in layer)
-            for seed in (1, 2, 3)]
+    return [sum(x > times * uniform(64) for layer in o["alpha1_proxy"] for x in layer) for o in ends(stem)]
 
 
 def of_changes():
     """Returns the sentences of what ends a sink."""
-    base = [evaluation(of_seed("", seed), 20000) for seed in (1, 2, 3)]
+    base = ends("")
     worth = {stem: f"{abs(mean(against_softmax(stem))):.3f}" for _, stem in TWELVE_LAYERS}
     probes = {share: stored(f"rotary12h4q{share}-random-s1", "after")["probes"] for share in (50, 75)}
     highest = lambda share, kind: f"{max(probes[share][kind]['alpha1_max']):.3f}"
@@ -493,15 +496,13 @@ def of_changes():
     no_decay = OF_ONE_SEED[3][1]
     half = [sink_1(evaluation(name, step)) for name, step in (
         (HALF_RATE, 20000), (HALF_RATE, 40000), (FOUR, 20000), (FOUR, 40000))]
-    three = lambda stem, column: [column(evaluation(of_seed(stem, seed), 20000)) for seed in (1, 2, 3)]
+    three = lambda stem, column: [*map(column, ends(stem))]
     dead, window = evaluation(of_seed("sigmoid", 2), 20000), evaluation(OF_ONE_SEED[5][1], 20000)
-    apart = [massive(evaluation(of_seed("k", seed), 20000)) - massive(evaluation(of_seed("logit", seed), 20000))
-             for seed in (1, 2, 3)]
+    apart = [massive(k) - massive(logit) for k, logit in zip(ends("k"), ends("logit"))]
     assert all(max(heads_above(stem, 2)) <= 2 for stem in ("head", "sigmoid", "softpick"))
     assert all(len({x > 0 for x in against_softmax(stem)}) == 1 for stem in SIX)
     assert min(p_of(against_softmax(stem)) for stem in SIX) > "0.008"
-    assert all(massive(evaluation(of_seed(stem, seed), 20000)) < massive(o) / 2 + 0.5
-               for stem in SIX for seed, o in zip((1, 2, 3), base))
+    assert all(massive(o) < massive(plain) / 2 + 0.5 for stem in SIX for o, plain in zip(ends(stem), base))
     return rows_of_changes() + rows_of_one_seed() + table(CHANGES, SHARES) + rows_of_places() + [
         (CHANGES, "Sink_1 of the shares is {}, {} and {}%, and {}, {} and {}%", three("sigmoid", sink_1) + three("softpick", sink_1)),
         (CHANGES, "heads {}, {} and {} give more than even attention with a gate, {}, {} and {} with sigmoid, {}, {} and {} with softpick",
@@ -547,7 +548,7 @@ def of_changes():
 def of_ordinary():
     """Returns the sentences of docs/findings/first-token-ordinary.md."""
     after, last = stored(LARGE, "after"), evaluation(LARGE, 11500)
-    ratios = [a / b for a, b in zip(last["h_norm_first"], last["h_norm_rest"])]
+    h = ratios(last, "h")
     tokens = lambda step, of_a_step: f"{step * of_a_step / 1e6:.0f}"
     percent = lambda x: f"{100 * x:.1f}"
     onset = next(o["step"] for o in evaluations(LARGE) if o["step"] and highest_alpha_1(o) > 0.148)
@@ -565,7 +566,7 @@ def of_ordinary():
                         ("the same, at their mean", "h:6:1:top3=mean")):
         o = next(o for o in after["edits"] if o["name"] == name)
         found.append((ORDINARY, f"| {label} | {{}} +- {{}} | {{}} | {{}} |\n", [
-            f"{o['change']:+.3f}", f"{o['change_error']:.3f}", percent(o["sink_1"]), percent(o["sink_2"])]))
+            *change(o), percent(o["sink_1"]), percent(o["sink_2"])]))
     return found + [
         (ORDINARY, "one head gives it {} after {} million\n  tokens ({} at step 11,000), four times",
          [alpha_1(last), tokens(11500, 32768), alpha_1(evaluation(LARGE, 11000))]),
@@ -573,7 +574,7 @@ def of_ordinary():
          [sink_1(last), max_median(last)]),
         (ORDINARY, "in two evaluations in a row from step {} on, after {} million tokens", [f"{onset:,}", tokens(onset, 32768)]),
         (ORDINARY, "one to five layers of the large model ({} to {} times), twice as long after six to eleven layers ({} to {}), and "
-         "shorter after the last ({})", [f"{f(ratios[a:b]):.2f}" for f, a, b in (
+         "shorter after the last ({})", [f"{f(h[a:b]):.2f}" for f, a, b in (
              (min, 1, 6), (max, 1, 6), (min, 6, 12), (max, 6, 12), (max, 12, 13))]),
         (ORDINARY, "(evaluated last at {})", [tokens(40293, 8192)]),
         (ORDINARY, "it is {}% at\n  the end and {}% on average over the last five evaluations, where {}% was",
@@ -593,14 +594,13 @@ def of_notebook():
              (NOTEBOOK, "none does (best head {}, {}, {} and {})", [*map(alpha_1, learned)])]
     for label, stem in EIGHT_LAYERS:                      # the numbers of all seeds in a cell
         runs = [evaluation(f"rotary8-{stem}-s{seed}", 10000) for seed in (1, 2, 3)]
-        numbers = [" ".join(map(column, runs)) for column in WITH_STAR[1:]]
-        found.append(row(NOTEBOOK, label, ["-" if x == "- - -" else x for x in numbers]))
+        found.append(row(NOTEBOOK, label, in_cells(WITH_STAR[1:], runs)))
     for stem, text in (("zero", "A zero key takes most of it (by the table {}, {} to {})"),
                        ("head", "a gate for each head leaves little ({}, {} to {})"),
                        ("sigmoid", "Sigmoid costs {} ({} to {})"), ("softpick", "softpick {} ({} to {})")):
-        change = [evaluation(f"rotary8-random-{stem}-s{seed}", 10000)["val_loss"]
+        costs = [evaluation(f"rotary8-random-{stem}-s{seed}", 10000)["val_loss"]
                   - evaluation(f"rotary8-random-s{seed}", 10000)["val_loss"] for seed in (1, 2, 3)]
-        found.append((NOTEBOOK, text, interval([abs(mean(change)) / mean(change) * x for x in change], 3)))
+        found.append((NOTEBOOK, text, interval([abs(mean(costs)) / mean(costs) * x for x in costs], 3)))
     found.append((NOTEBOOK, "(at most {} and {})", [
         f"{max(map(highest_alpha_1, evaluations(f'learnable-{kind}-s1')[1:])):.2f}" for kind in ("fixed", "random")]))
     in_percent = lambda o: [f"{100 * o[key]:.1f}" for key in ("sink_1", "sink_2")]
@@ -613,7 +613,7 @@ def of_notebook():
     for o in random["edits"] + ordinary["edits"]:
         if o["name"].endswith("in the text"): continue
         found.append((NOTEBOOK, "| {} +- {} | {} | {} |\n",
-                      [f"{o['change']:+.3f}", f"{o['change_error']:.3f}", *in_percent(o)]))
+                      [*change(o), *in_percent(o)]))
     return found
 
 

@@ -170,6 +170,7 @@ def of_settings():
 
 def spread(values, digits):
     """Returns mean (smallest-largest), as the tables have it."""
+    if not values: return "-"
     text = f"{sum(values) / len(values):.{digits}f}"
     return text if max(values) == min(values) else text + f" ({min(values):.{digits}f}-{max(values):.{digits}f})"
 
