@@ -2,16 +2,16 @@
 #     sh test/docs/test_docs.sh
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
-command -v python3 > /dev/null || { echo "skipped: no python3"; echo "0 passed, 0 failed"; exit; }
+need_python 14 test_docs
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
-python3 test/docs/docs.py > "$dir/out"; ok $? "$(grep -v passed "$dir/out" | head -n 20)"
-python3 test/docs/hops.py > "$dir/out"; ok $? "$(grep -v passed "$dir/out" | head -n 20)"
+"$PYTHON" test/docs/docs.py > "$dir/out"; ok $? "$(grep -v passed "$dir/out" | head -n 20)"
+"$PYTHON" test/docs/hops.py > "$dir/out"; ok $? "$(grep -v passed "$dir/out" | head -n 20)"
 # a link of the tour's lists is broken, or a figure is wrong
 unlinked() { # file, what of it, what in its place, what is said
     rm -rf "$dir/hops"; mkdir "$dir/hops"
     git ls-files '*.h' '*.cuh' '*.cu' '*.cpp' docs/tour.md | tar cT - | tar x -C "$dir/hops"
     sed -i "s/$2/$3/" "$dir/hops/$1"; hops=$PWD/test/docs/hops.py
-    ! (cd "$dir/hops" && python3 "$hops") > "$dir/out" && grep -q "^FAIL docs.tour.md: $4" "$dir/out"
+    ! (cd "$dir/hops" && "$PYTHON" "$hops") > "$dir/out" && grep -q "^FAIL docs.tour.md: $4" "$dir/out"
     ok $? "$1: $2: $(head -n 1 "$dir/out")"
 }
 unlinked train_sink.cu "model_layers(m);" "model_lm_head(m);" "accumulate_loaded (train_sink.cu) does not call model_layers"
@@ -23,7 +23,7 @@ unlinked docs/tour.md "in 10 calls" "in 9 calls" "'9 calls and 3 files' are 10 c
 mkdir "$dir/copy"; cp -r test "$dir/copy"; cd "$dir/copy" || exit 1
 noticed() { # file, its text, what is said
     echo "$2" > "$1"
-    ! python3 test/docs/docs.py "$1" > "$dir/out" && grep -q "^FAIL $3" "$dir/out"
+    ! "$PYTHON" test/docs/docs.py "$1" > "$dir/out" && grep -q "^FAIL $3" "$dir/out"
     ok $? "$1: $2: $(head -n 1 "$dir/out")"
     rm "$1"
 }

@@ -2,7 +2,7 @@
 #     sh test/docs/test_json.sh
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
-command -v python3 > /dev/null || { echo "skipped: no python3"; echo "0 passed, 0 failed"; exit; }
+need_python 11 test_json
 root=$PWD program=$PWD/build/cpu/train_sink
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
@@ -25,12 +25,12 @@ rm -f a.jsonl b.jsonl; mv items.txt items.jsonl; cp run/log.jsonl log.jsonl; cp 
 rm -rf run bytes
 sources=$(cd "$root" && find commands after shell log.h metrics.cuh -name '*.h' -o -name '*.cpp' -o -name '*.cuh' 2> /dev/null | sed "s|^|$root/|")
 { cat "$root/docs/json.md"; sed 's/^# /\n## /' "$root/after/anatomy.md"; sed -n '/^## score --json/,$p' "$root/after/score.md"; } > both.md
-python3 "$root/test/docs/json_page.py" both.md $sources > "$dir/answer"
+"$PYTHON" "$root/test/docs/json_page.py" both.md $sources > "$dir/answer"
 ok $? "$(grep -v passed "$dir/answer" | head -n 20)"
 # and the check itself: a field that is left out, one that is not there, an example that is wrong
 noticed() { # a script of sed, what is said
     sed "$1" both.md > page.md
-    ! python3 "$root/test/docs/json_page.py" page.md $sources > "$dir/answer" &&
+    ! "$PYTHON" "$root/test/docs/json_page.py" page.md $sources > "$dir/answer" &&
         grep -q "$2" "$dir/answer"
     ok $? "$1 was not noticed: $(tail -n 1 "$dir/answer")"
 }

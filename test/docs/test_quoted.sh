@@ -2,10 +2,10 @@
 #     sh test/docs/test_quoted.sh
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
-command -v python3 > /dev/null || { echo "skipped: no python3"; echo "0 passed, 0 failed"; exit; }
+need_python 23 test_quoted
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 (cd docs/results && sha256sum -c --quiet sums.txt) > "$dir/out" 2>&1; ok $? "$(head -n 3 "$dir/out")"
-python3 test/docs/quoted.py > "$dir/out"; ok $? "$(grep -v passed "$dir/out" | head -n 20)"
+"$PYTHON" test/docs/quoted.py > "$dir/out"; ok $? "$(grep -v passed "$dir/out" | head -n 20)"
 # and the check itself: one digit of each kind of place, in a copy
 mkdir -p "$dir/copy"; cp -r README.md metrics.cuh docs test scripts dev cuda after "$dir/copy"; cd "$dir/copy" || exit 1
 spoilt() { # file, a figure in it, another
@@ -13,7 +13,7 @@ spoilt() { # file, a figure in it, another
     cp "$1" "$dir/was"
     awk -v a="$2" -v b="$3" '!done && (i = index($0, a)) { $0 = substr($0, 1, i - 1) b substr($0, i + length(a)); done = 1 } 1' \
         "$dir/was" > "$1"
-    ! python3 test/docs/quoted.py > "$dir/out" && grep -q "^FAIL $1" "$dir/out"; ok $? "$1: $3 in place of $2 was not noticed"
+    ! "$PYTHON" test/docs/quoted.py > "$dir/out" && grep -q "^FAIL $1" "$dir/out"; ok $? "$1: $3 in place of $2 was not noticed"
     cp "$dir/was" "$1"
 }
 spoilt docs/sinks.md "Sink_1 100, 99.5 and 100%" "Sink_1 100, 99.5 and 99%"
@@ -27,6 +27,6 @@ spoilt docs/findings/interventions.md "66.7 (50.5-82.0)" "66.8 (50.5-82.0)"
 spoilt docs/findings/text.md "| 3.168 | 0.30 |" "| 3.168 | 0.31 |"    # how it forms
 spoilt docs/results/text.md "88.3 (70.5-99.5)" "88.4 (70.5-99.5)"
 # and digits at random, of pages and of stored numbers
-python3 test/docs/spoil.py 10 10 $$ > "$dir/out"; ok $? "seed $$: $(grep FAIL "$dir/out" | head -n 3)"
+"$PYTHON" test/docs/spoil.py 10 10 $$ > "$dir/out"; ok $? "seed $$: $(grep FAIL "$dir/out" | head -n 3)"
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -64,13 +64,6 @@ make -s train_sink > /dev/null 2>&1
 { for command in train probe eval generate score tokenize bench; do ./train_sink $command --help; done; grep -oh '"--[a-z-]*"' scripts/*.py scripts/reproduce | tr -d '"'; } > help
 grep -o -- '--[a-z][a-z0-9-]*' README.md | sort -u > flags
 while read -r flag; do grep -q -- "$flag\b" help; ok $? "$flag is not a flag of ./train_sink or of scripts/"; done < flags
-# the table of switches is the one in the source, in its order
-for s in ATTN BIAS PE NORM FFN COMBINE QKNORM GATE; do
-    source=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh block_variants.h | tr '\n' ' ')
-    readme=$(sed -n "s/^| *$s *| *\([^|]*\)|.*/\1/p" README.md | head -n 1)
-    [ "$(echo $readme)" = "$(echo $source)" ]
-    ok $? "the values of $s: README has '$readme', the source '$source'"
-done
 # the files that docs/tour.md lists, and every file of the root is in the list
 for file in $(sed -n 's/^    \([a-zA-Z_]*\.\(cu\|cuh\|h\)\)  .*/\1/p' docs/tour.md); do
     [ -f "$file" ]
