@@ -3,32 +3,33 @@
 . test/ok.sh
 need_python 101 test_open_models
 export OMP_NUM_THREADS=1
-binary=build/cpu/train_sink; out=build/test/open_models
+binary=build/cpu/train_sink; out=build/test/open_models; said=$out/stderr
 rm -rf $out; mkdir -p $out
 cp -r test/after/score/gpt2 $out/gpt2-xl
 cp -r test/after/score/llama $out/Llama-2-7b-hf; cp -r test/after/score/gpt2 $out/gpt2-large
-$PYTHON -c 'for i in range(6): print("{\"text\": \"%s\"}" % " ".join(["the river", "a door", "light", "house %d" % i][(i * k) % 4] for k in range(1, 60)))' > $out/text.jsonl
-run() {
-    $PYTHON scripts/reproduce "$@" -d $out/text.jsonl --out $out/results --binary $binary \
-        > $out/stdout 2> $out/stderr
+$PYTHON test/scripts/texts.py 6 60 > $out/text.jsonl
+run() { # the tables, and what of
+    $PYTHON scripts/reproduce -d $out/text.jsonl "$@" --out $out/results --binary $binary > $out/stdout 2> $said
+    ok $? "reproduce $*: $(cat $said)"
+}
+probe() { works $binary probe "$@" --json $out/probe.json; } # the model, flags
+loss_of() { # the same: its loss
+    probe "$@"
+    loss=$(python -c 'import json, sys; print("%.3f" % json.load(open(sys.argv[1]))["probe_loss"])' $out/probe.json)
 }
 run table1 figure12 figure18 figure19 --models $out/gpt2-xl $out/Llama-2-7b-hf $out/gpt2-large
-ok $? "reproduce: $(cat $out/stderr)"
 # a model whose tokenizer begins a text with BOS is measured without it, too
-$binary probe $out/Llama-2-7b-hf --bos none -d $out/text.jsonl --json $out/probe.json > $out/probe.txt 2>&1
-loss=$($PYTHON -c 'import json, sys; print("%.3f" % json.load(open(sys.argv[1]))["probe_loss"])' $out/probe.json)
+loss_of $out/Llama-2-7b-hf --bos none -d $out/text.jsonl
 grep -A1 "^table1-llama2-7b-base-natural " $out/stdout | grep -q "^  the same text without BOS .* loss $loss  bos none"
 ok $? "without BOS: wanted loss $loss, got $(grep -A1 "^table1-llama2-7b-base-natural " $out/stdout)"
 ! grep -A1 "^table1-gpt2-xl-natural " $out/stdout | grep -q "without BOS"; ok $? "GPT-2, which has no BOS, twice"
 # a probe that measured both ways is two rows of a report
-$binary probe $out/Llama-2-7b-hf -d $out/text.jsonl --json $out/both.json > $out/probe.txt 2>&1
-$PYTHON scripts/report.py $out/both.json --csv > $out/both.csv 2>&1
+probe $out/Llama-2-7b-hf -d $out/text.jsonl
+$PYTHON scripts/report.py $out/probe.json --csv > $out/both.csv 2>&1
 grep -q "with BOS" $out/both.csv && [ "$(wc -l < $out/both.csv)" -eq 3 ]; ok $? "report: $(cat $out/both.csv)"
 for input in natural random repeated; do
     data=; [ $input = natural ] && data="-d $out/text.jsonl --bos default"
-    $binary probe $out/Llama-2-7b-hf --probe-input $input $data --json $out/probe.json \
-        > $out/probe.txt 2>&1
-    loss=$($PYTHON -c 'import json, sys; print("%.3f" % json.load(open(sys.argv[1]))["probe_loss"])' $out/probe.json)
+    loss_of $out/Llama-2-7b-hf --probe-input $input $data
     grep -q "^table1-llama2-7b-base-$input .* loss $loss " $out/stdout
     ok $? "$input: wanted loss $loss, got $(grep "^table1-llama2-7b-base-$input" $out/stdout)"
 done
@@ -38,14 +39,13 @@ grep -q "^of the paper.s models these are not there, so not probed: .*Meta-Llama
 ok $? "what is missing: $(tail -n 2 $out/stdout)"
 [ "$(grep -c 'h_first *h_rest' $out/stdout)" -eq 1 ] && grep -q 'heads above' $out/stdout
 ok $? "norms and heads"
-$PYTHON - $out > $out/py.txt 2>&1 <<'END'; ok $? "angles: $(tail -n 1 $out/py.txt)"
-import json, sys
-sys.path[:0] = ["scripts", "scripts/lib"]
+works python - $out <<'END'
+import sys
 import open_models
-out = sys.argv[1]
-rows = open_models.angles(out + "/results/models/figure18-gpt2-large")
+dump = sys.argv[1] + "/results/models/figure18-gpt2-large"
+rows = open_models.angles(dump)
 assert [r[0] for r in rows] == [0, 1], rows
-maps = [[open_models.npy(f"{out}/results/models/figure18-gpt2-large/1_{h}_{kind}.npy")
+maps = [[open_models.npy(f"{dump}/1_{h}_{kind}.npy")
          for kind in ("cosine", "product")] for h in (0, 1)]
 first = sum(m[0][t][1] for m in maps for t in range(1, 64)) / 126
 other = sum(sum(m[1][t][2:t + 2]) / t for m in maps for t in range(1, 64)) / 126
@@ -55,13 +55,11 @@ END
 grep -q '"alpha1"' $out/results/*-models.html; ok $? "the page holds the probes"
 # Figure 3, of any model: a line a length, those that the model has positions for,
 # and a file for each model
-$PYTHON -c 'for i in range(40): print("{\"text\": \"%s\"}" % " ".join(["the river", "a door", "light", "house"][(i * k) % 4] for k in range(1, 300)))' > $out/long.jsonl
-$PYTHON scripts/reproduce figure3 --models $out/gpt2-xl $out/Llama-2-7b-hf -d $out/long.jsonl \
-    --out $out/results --binary $binary > $out/stdout 2> $out/stderr
-ok $? "figure3: $(cat $out/stderr)"
+$PYTHON test/scripts/texts.py 40 300 > $out/long.jsonl
+run figure3 --models $out/gpt2-xl $out/Llama-2-7b-hf -d $out/long.jsonl
 [ "$(grep -c '^  T ' $out/stdout)" = 10 ] && grep -q '^  T  1024  eps 0.1: ' $out/stdout
 ok $? "lengths: $(cat $out/stdout)"
-$PYTHON - $out > $out/py.txt 2>&1 <<'END'; ok $? "figure3: $(tail -n 1 $out/py.txt)"
+works python - $out <<'END'
 import json, sys
 out = sys.argv[1]
 for name, lengths in (("gpt2-xl", [16, 32, 64]),
@@ -85,11 +83,8 @@ json.dump({"added_tokens": [], "normalizer": None, "post_processor": None,
           open(sys.argv[1] + "/tokenizer.json", "w"))
 END
 run figure25 figure26 figure27 --models $out/Jamba-v0.1
-ok $? "figures of Jamba: $(cat $out/stderr)"
-$PYTHON - $out > $out/py.txt 2>&1 <<'END'; ok $? "figures of Jamba: $(tail -n 1 $out/py.txt)"
+works python - $out <<'END'
 import json, os, sys
-sys.path[:0] = ["scripts", "scripts/lib"]
-import open_models
 out = sys.argv[1]
 said = open(out + "/stdout").read()
 e = json.load(open(f"{out}/results/models/figure27-jamba-v0.1.json"))
@@ -104,15 +99,13 @@ assert dump in said and sorted(n for n in os.listdir(dump) if "map" in n) == \
 END
 # Table 7: positions replaced and swapped, beside the paper's numbers; a swap is one:
 # twice the same is the model as it is
-$PYTHON scripts/reproduce table7 --models $out/gpt2-xl --out $out/results -d $out/text.jsonl \
-    --binary $binary > $out/stdout 2> $out/stderr
-ok $? "table7: $(cat $out/stderr)"
+run table7 --models $out/gpt2-xl
 [ "$(grep -c '^table7-' $out/stdout)" = 11 ]; ok $? "table7: rows: $(cat $out/stdout)"
 grep -q '^table7-as-it-is  .*paper  62.28' $out/stdout &&
     grep -q '^table7-swapped-5  .*paper   1.44  Sink_5 .*paper  57.63' $out/stdout \
     && grep -q '^table7-replaced-25 .*Sink_25 *[0-9.]*  paper   0.00' $out/stdout
     ok $? "table7: the paper's numbers: $(cat $out/stdout)"
-$PYTHON - $out > $out/py.txt 2>&1 <<'END'; ok $? "table7: $(tail -n 1 $out/py.txt)"
+works python - $out <<'END'
 import json, sys
 runs = lambda id: json.load(open(f"{sys.argv[1]}/results/models/table7-{id}.json"))["runs"]
 plain, replaced, swapped = runs("as-it-is")[0], runs("replaced-5")[1], runs("swapped-5")[1]
@@ -124,18 +117,15 @@ at = runs("swapped-20")[1]["sink_at"]
 assert at["k"] == [20] and f"Sink_20{at['sink_k'][0][0] * 100:7.2f}  paper  51.70" in line, (at, line)
 END
 # --sink-at is Sink_k, in layers with a window, too
-$binary probe test/open/families/gpt_neo --probe-input random --sink-at 1,2,9,10 --eps 0.1,0.02 \
-    --json $out/probe.json > $out/stdout 2>&1
-$PYTHON -c 'import json, sys; e = json.load(open(sys.argv[1]))
+probe test/open/families/gpt_neo --probe-input random --sink-at 1,2,9,10 --eps 0.1,0.02
+works python -c 'import json, sys; e = json.load(open(sys.argv[1]))
 want = [[s["sink_k"][k - 1] for k in (1, 2, 9, 10)] for s in e["sinks"]]
-assert e["sink_at"] == {"k": [1, 2, 9, 10], "eps": [0.1, 0.02], "sink_k": want}, (e["sink_at"], want)' \
-    $out/probe.json > $out/py.txt 2>&1
-ok $? "--sink-at beside sink_k: $(tail -n 1 $out/py.txt $out/stdout)"
+assert e["sink_at"] == {"k": [1, 2, 9, 10], "eps": [0.1, 0.02], "sink_k": want}, (e["sink_at"], want)' $out/probe.json
 # of a layer with a window alpha_1 is the mean over the queries that still see the first token
-$binary probe test/open/families/gpt_neo --probe-input random --probe-seqs 1 --dump $out/seen \
-    --dump-heads all --json $out/probe.json > $out/stdout 2>&1
-$PYTHON - $out test/open/families/gpt_neo/config.json > $out/py.txt 2>&1 <<'END'
-import array, json, sys
+probe test/open/families/gpt_neo --probe-input random --probe-seqs 1 --dump $out/seen --dump-heads all
+works python - $out test/open/families/gpt_neo/config.json <<'END'
+import json, sys
+import open_models
 out, config = sys.argv[1], json.load(open(sys.argv[2]))
 e = json.load(open(out + "/probe.json"))
 T, kinds = e["sink"]["T"], config["attention_layers"]
@@ -143,14 +133,13 @@ assert config["window_size"] < T and len(set(kinds)) == 2, kinds
 for l, heads in enumerate(e["alpha1"]):
     queries = config["window_size"] if kinds[l] == "local" else T
     for h, alpha in enumerate(heads):
-        A = array.array("f", open(f"{out}/seen/{l}_{h}_map.npy", "rb").read()[-4 * T * (T + 1):])
-        want = sum(A[t * (T + 1) + 1] for t in range(queries)) / queries
+        A = open_models.npy(f"{out}/seen/{l}_{h}_map.npy")
+        want = sum(A[t][1] for t in range(queries)) / queries
         assert abs(alpha - want) < 1e-5, (l, h, alpha, want)
 END
-ok $? "alpha_1 in a layer with a window: $(tail -n 1 $out/py.txt $out/stdout)"
 # the swap beside a model whose file has the two rows swapped
 cp -r $out/gpt2-xl $out/swapped
-$PYTHON - $out/swapped/model.safetensors > $out/py.txt 2>&1 <<'END'; ok $? "a model with two positions swapped: $(tail -n 1 $out/py.txt)"
+works python - $out/swapped/model.safetensors <<'END'
 import json, sys
 data = bytearray(open(sys.argv[1], "rb").read())
 n = int.from_bytes(data[:8], "little")
@@ -160,59 +149,50 @@ a, b = (8 + n + t["data_offsets"][0] + k * row for k in (0, 4))
 data[a:a + row], data[b:b + row] = data[b:b + row], data[a:a + row]
 open(sys.argv[1], "wb").write(data)
 END
-for run in "gpt2-xl --edit pe:1=from5;pe:5=from1" "swapped "; do
-    $binary eval $out/$run --probe-input repeated --json $out/${run%% *}.json > $out/stdout 2>&1
+for model in "gpt2-xl --edit pe:1=from5;pe:5=from1" "swapped "; do
+    works $binary eval $out/$model --probe-input repeated --json $out/${model%% *}.json
 done
-$PYTHON -c 'import json, sys; a, b = (json.load(open(p))["runs"][-1] for p in sys.argv[1:])
-assert abs(a["by_position"][0] - b["by_position"][0]) < 1e-5 and a["sink_k"] == b["sink_k"], (a, b)' $out/gpt2-xl.json $out/swapped.json > $out/py.txt 2>&1
-ok $? "a swap is not that of the file: $(tail -n 1 $out/py.txt)"
+works python -c 'import json, sys; a, b = (json.load(open(p))["runs"][-1] for p in sys.argv[1:])
+assert abs(a["by_position"][0] - b["by_position"][0]) < 1e-5 and a["sink_k"] == b["sink_k"], (a, b)' $out/gpt2-xl.json $out/swapped.json
 grep -q "probes of open models, with --models" - <<END; ok $? "without --models"
 $($PYTHON scripts/reproduce table8 --dry-run 2>&1; $PYTHON scripts/reproduce table8 --out $out/results 2>&1 | head -n 3)
 END
-refused() { # what, words that stderr must have, command..
-    what=$1 says=$2; shift 2
-    "$@" > $out/stdout 2> $out/stderr; code=$?
-    [ $code -ne 0 ] && grep -q -e "$says" $out/stderr && ! grep -q Traceback $out/stderr
-    ok $? "$what: exit $code, $(head -n 2 $out/stderr)"
-}
-refused "--sink-at beyond the text" "wanted 1 to 64" \
-    $binary probe test/open/families/gpt_neo --probe-input random --sink-at 65
+refused "wanted 1 to 64" $binary probe test/open/families/gpt_neo --probe-input random --sink-at 65
 # Figure 9: a line a source; Figure 10: accuracies, and how they go with Sink_1
 cp -r test/after/score/gpt2 $out/gpt2
-$PYTHON scripts/reproduce figure9 figure10 --models $out/gpt2-xl $out/gpt2-large $out/gpt2 -d $out/text.jsonl,$out/long.jsonl \
-    --task test/after/score/hellaswag.jsonl --out $out/results --binary $binary > $out/stdout 2> $out/stderr
-ok $? "figures 9 and 10: $(cat $out/stderr)"
+run figure9 figure10 --models $out/gpt2-xl $out/gpt2-large $out/gpt2 -d $out/text.jsonl,$out/long.jsonl \
+    --task test/after/score/hellaswag.jsonl
 for source in text long; do
     grep -q "^  $out/$source.jsonl  eps 0.2: .* eps 0.3: .* eps 0.4: " $out/stdout; ok $? "figure 9: no line of $source: $(cat $out/stdout)"
 done
 grep -q '^figure10-gpt2-xl .* acc [0-9.]*, acc_norm ' $out/stdout && grep -q '^correlation of Sink_1 and acc, 3 models of gpt: - ' $out/stdout
 ok $? "figure 10: $(cat $out/stdout)"
-$PYTHON -c 'import sys; sys.path[:0] = ["scripts", "scripts/lib"]; import open_models
+python -c 'import open_models
 open_models.correlations([("opt-%d" % i, i * i, i) for i in range(3)] + [("pythia-1", 9, 0.5), ("Pythia-2", 8, 3)])' > $out/stdout
 [ "$(cat $out/stdout)" = "correlation of Sink_1 and acc, 3 models of opt: 0.96
 correlation of Sink_1 and acc, 5 models of all families: 0.46" ]; ok $? "correlations: $(cat $out/stdout)"
-refused "no such model" "wanted a model's directory" \
+refused "wanted a model's directory" \
     $PYTHON scripts/reproduce table1 --models $out/nothing -d $out/text.jsonl --binary $binary
-refused "no text" "wanted text for each model's own tokenizer" \
+refused "wanted text for each model's own tokenizer" \
     $PYTHON scripts/reproduce table1 --models $out/gpt2-xl --binary $binary
-refused "no open models" "none of these tables is of open models" \
+refused "none of these tables is of open models" \
     $PYTHON scripts/reproduce table4 --models $out/gpt2-xl -d $out/text.jsonl --binary $binary
 for option in "--seeds 5" "--part 1/2" --dry-run --report --markdown "-- --steps 5"; do
-    refused "$option" "${option%% *} with --models: got both" \
+    refused "${option%% *} with --models: got both" \
         $PYTHON scripts/reproduce table1 --models $out/gpt2-xl -d $out/text.jsonl $option
 done
-refused "a task" "got no figure10, wanted it among the tables" \
+refused "got no figure10, wanted it among the tables" \
     $PYTHON scripts/reproduce table1 --models $out/gpt2-xl -d $out/text.jsonl --task x.jsonl
 # without --models: nothing is written
 for table in table1 "table8 figure25" figure12; do
     rm -rf $out/nowhere
-    refused "$table without --models" "got no models, wanted --models" $PYTHON scripts/reproduce $table --out $out/nowhere
-    [ $code -eq 2 ] && [ ! -e $out/nowhere ] && ! grep -q 'Commit ,\|no run is done after' $out/stdout
-    ok $? "$table without --models: exit $code, $(ls $out/nowhere 2>&1 | head -n 1)"
+    refused "got no models, wanted --models" $PYTHON scripts/reproduce $table --out $out/nowhere
+    [ ! -e $out/nowhere ] && ! grep -q 'Commit ,\|no run is done after' $said.out
+    ok $? "$table without --models: $(ls $out/nowhere 2>&1 | head -n 1)"
 done
 # a model of one's own, under a name that the paper does not have: one more row of each input
 cp -r test/after/score/llama "$out/My model.v2"
-run table1 figure12 figure3 --models "$out/My model.v2" $out/gpt2-xl; ok $? "a model of one's own: $(cat $out/stderr)"
+run table1 figure12 figure3 --models "$out/My model.v2" $out/gpt2-xl
 for row in table1-my-model.v2-natural table1-my-model.v2-random table1-my-model.v2-repeated figure12-my-model.v2 table1-gpt2-xl-random; do
     [ "$(grep -c "^$row " $out/stdout)" = 1 ]; ok $? "no row $row: $(grep '^table1' $out/stdout)"
 done
@@ -228,9 +208,9 @@ done
 for scale in laptop text; do
     column=$(grep '^  *paper \|^  *laptop ' $out/list | tr -s ' ' '\n' | grep . | grep -nx $scale | cut -d : -f 1)
     for table in table4 table10 figure5; do
-        said=$(grep "^$table " $out/list | grep -o '[0-9]*: [0-9]' | sed -n ${column}p | cut -d : -f 1)
+        told=$(grep "^$table " $out/list | grep -o '[0-9]*: [0-9]' | sed -n ${column}p | cut -d : -f 1)
         runs=$($PYTHON scripts/reproduce $table --scale $scale --seeds 1 --dry-run | grep -c '/train_sink ')
-        [ "$said" = "$runs" ]; ok $? "list: $table at $scale: $said runs, --dry-run has $runs"
+        [ "$told" = "$runs" ]; ok $? "list: $table at $scale: $told runs, --dry-run has $runs"
     done
 done
 echo "$passed passed, $failed failed"
