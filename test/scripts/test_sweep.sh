@@ -6,19 +6,20 @@ if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2> /dev/null; 
     echo "skipped: 1 (scripts/sweep needs Python 3.9)"; echo "0 passed, 0 failed"; exit 0
 fi
 export PYTHONDONTWRITEBYTECODE=1
-dir=build/test/sweep
+dir=build/test/sweep; said=$dir/x.txt
 rm -rf $dir; mkdir -p $dir
 make -s binary BACKEND=cpu > $dir/make.txt 2>&1 || cat $dir/make.txt
 link=$(readlink train_sink)
 axes="BACKEND=cpu ATTN=softmax,sigmoid --lr 1e-3,3e-3 --out $dir/runs --jobs 2"
 fixed="-- -d bb -n 20 --eval-every 10 --val-seqs 10 --probe-seqs 10 --sample 0 -b 4"
-scripts/sweep $axes --seed 1,2 $fixed > $dir/a.txt 2>&1; ok $? "sweep: $(tail -n 3 $dir/a.txt)"
+two="scripts/sweep $axes --seed 1,2"
+said=$dir/a.txt works $two $fixed
 grep -q '^8 runs, 0 of them done' $dir/a.txt &&
     [ "$(grep -l '"event":"done"' $dir/runs/*/log.jsonl | wc -l)" -eq 8 ]
 ok $? "not eight runs: $(ls $dir/runs)"
 [ -f $dir/runs/ATTN=sigmoid,lr=3e-3-seed2/log.jsonl ]; ok $? "names: $(ls $dir/runs)"
 [ "$(readlink train_sink)" = "$link" ]; ok $? "./train_sink was moved"
-python3 - $dir/runs $dir/a.txt > $dir/numbers.txt 2>&1 <<'END'; ok $? "the table: $(tail -n 1 $dir/numbers.txt)"
+works python - $dir/runs $dir/a.txt <<'END'
 import json, sys
 lines = open(sys.argv[2]).read().split("\n")
 for attn in ("softmax", "sigmoid"):
@@ -34,43 +35,38 @@ for attn in ("softmax", "sigmoid"):
 assert x[0] != x[1]
 END
 touch $dir/before; sleep 0.05
-scripts/sweep $axes --seed 1,2 $fixed > $dir/b.txt 2>&1
-grep -q '^8 runs, 8 of them done' $dir/b.txt &&
-    [ -z "$(find $dir/runs -name log.jsonl -newer $dir/before)" ]
-ok $? "what is done was run again: $(head -n 3 $dir/b.txt)"
-scripts/sweep $axes --seed 1,2,5 $fixed > $dir/c.txt 2>&1
-grep -q '^12 runs, 8 of them done' $dir/c.txt &&
-    [ "$(find $dir/runs -name log.jsonl -newer $dir/before | wc -l)" -eq 4 ]
-ok $? "one more seed: $(head -n 3 $dir/c.txt)"
+works $two $fixed
+grep -q '^8 runs, 8 of them done' $said && [ -z "$(find $dir/runs -name log.jsonl -newer $dir/before)" ]
+ok $? "what is done was run again: $(head -n 3 $said)"
+works scripts/sweep $axes --seed 1,2,5 $fixed
+grep -q '^12 runs, 8 of them done' $said && [ "$(find $dir/runs -name log.jsonl -newer $dir/before | wc -l)" -eq 4 ]
+ok $? "one more seed: $(head -n 3 $said)"
 # notes of the runs once, with their rows; rows that only a flag without effect sets apart
-scripts/sweep BACKEND=cpu --warmup 1,30 --save-every 5,20 --out "$dir/the same" $fixed > $dir/same.txt 2>&1
-[ $? = 0 ] && [ "$(grep -c '^[24] .* 20 .* = row [13]$' $dir/same.txt)" = 2 ] && ! grep -q ' = row ' $dir/a.txt
-ok $? "equal rows: $(cat $dir/same.txt)"
-[ "$(grep -c '^note   all runs: -m bb: the toy\|^note   row 3, row 4: --warmup 30 is more' $dir/same.txt)" = 2 ]
-ok $? "notes: $(grep note $dir/same.txt)"
-grep -q "the page: scripts/report.py '$dir/the same';" $dir/same.txt; ok $? "a name with a blank: $(tail -n 1 $dir/same.txt)"
+works scripts/sweep BACKEND=cpu --warmup 1,30 --save-every 5,20 --out "$dir/the same" $fixed
+[ "$(grep -c '^[24] .* 20 .* = row [13]$' $said)" = 2 ] && ! grep -q ' = row ' $dir/a.txt
+ok $? "equal rows: $(cat $said)"
+[ "$(grep -c '^note   all runs: -m bb: the toy\|^note   row 3, row 4: --warmup 30 is more' $said)" = 2 ]
+ok $? "notes: $(grep note $said)"
+grep -q "the page: scripts/report.py '$dir/the same';" $said; ok $? "a name with a blank: $(tail -n 1 $said)"
 csv=$(scripts/report.py "$dir/the same" --csv)
 [ "$(echo "$csv" | grep -c 'every=5-seed1"[^,]*,done,"warmup=.*every=20-seed1",.*toy')" = 6 ]; ok $? "same_as and notes: $csv"
 # a run of other sources is there, and not missing; one that was moved aside is no run of the sweep
-sed 's/"source": "/"source": "x/' $dir/runs/ATTN=sigmoid,lr=3e-3-seed2/reproduce.json > $dir/stale.json
-cp $dir/runs/ATTN=sigmoid,lr=3e-3-seed2/reproduce.json $dir/fresh.json
-cp $dir/stale.json $dir/runs/ATTN=sigmoid,lr=3e-3-seed2/reproduce.json
-scripts/sweep $axes --seed 1,2 --report $fixed > $dir/d.txt 2>&1
-grep -q '1/2, 1 out of date' $dir/d.txt && grep -q 'moves such runs aside' $dir/d.txt
-ok $? "--report with a run of other sources: $(tail -n 6 $dir/d.txt)"
-cp $dir/fresh.json $dir/runs/ATTN=sigmoid,lr=3e-3-seed2/reproduce.json
-cp -r $dir/runs/ATTN=sigmoid,lr=3e-3-seed2 $dir/runs/ATTN=sigmoid,lr=3e-3-seed2.old1
-scripts/report.py $dir/runs --csv -o $dir/runs.csv > $dir/d.txt 2>&1; ! grep -q 'old1' $dir/runs.csv
-ok $? "--csv has a run that was moved aside"
+last=$dir/runs/ATTN=sigmoid,lr=3e-3-seed2
+cp -r $last $last.old1
+sed -i 's/"source": "/"source": "x/' $last/reproduce.json
+works $two --report $fixed
+grep -q '1/2, 1 out of date' $said && grep -q 'moves such runs aside' $said
+ok $? "--report with a run of other sources: $(tail -n 6 $said)"
+works scripts/report.py $dir/runs --csv -o $dir/runs.csv
+! grep -q 'old1' $dir/runs.csv; ok $? "--csv has a run that was moved aside"
 head -n 1 $dir/runs.csv | grep -q ',version,commit,backend,precision,'
 ok $? "columns of --csv: $(head -n 1 $dir/runs.csv)"
-rm -r $dir/runs/ATTN=sigmoid,lr=3e-3-seed2.old1
-scripts/sweep $axes --seed 1,2,5,6 --report $fixed > $dir/d.txt 2>&1
-[ "$(grep -c '3/4, 1 missing' $dir/d.txt)" -eq 4 ]
-ok $? "--report with a seed that is not there: $(tail -n 4 $dir/d.txt)"
-COLUMNS=60 scripts/sweep $axes --seed 1,2 --report $fixed > $dir/e.txt 2>&1
-awk '/^the page/ { next } length > 60 { bad = 1 } END { exit bad }' $dir/e.txt
-ok $? "COLUMNS=60: $(awk 'length > 60' $dir/e.txt | head -n 1)"
+rm -r $last; mv $last.old1 $last
+works scripts/sweep $axes --seed 1,2,5,6 --report $fixed
+[ "$(grep -c '3/4, 1 missing' $said)" -eq 4 ]
+ok $? "--report with a seed that is not there: $(tail -n 4 $said)"
+works env COLUMNS=60 $two --report $fixed
+! awk 'length > 60' $said | grep -v '^the page'; ok $? "COLUMNS=60"
 dry="scripts/sweep BACKEND=cpu BIAS=none,k --seed 3 --out $dir/dry --dry-run -- -n 5 -b 2 --val-seqs 2"
 $dry > $dir/dry.txt 2>&1
 [ "$(grep -c '^make ' $dir/dry.txt)" -eq 2 ] &&
@@ -78,19 +74,17 @@ $dry > $dir/dry.txt 2>&1
 ok $? "--dry-run: $(cat $dir/dry.txt)"
 # the program takes the lines as they are printed: of new runs, where another is in the way, and of
 # those that go on
-for time in first second; do
-    sh -c "set -e; $(grep 'BIAS=none-seed3' $dir/dry.txt)" > $dir/line.txt 2>&1
-    ok $? "the $time printed line: $(tail -n 2 $dir/line.txt)"
+for time in 1 2; do
+    works sh -c "set -e; $(grep 'BIAS=none-seed3' $dir/dry.txt)"
     $dry > $dir/dry.txt 2>&1
 done
 [ "$(grep -c '^mv ' $dir/dry.txt)" -eq 1 ]; ok $? "--dry-run over another run: $(cat $dir/dry.txt)"
 scripts/sweep $axes --seed 1 --dry-run $fixed > $dir/again.txt 2>&1
-sh -c "$(grep train_sink $dir/again.txt | head -n 1)" > $dir/line.txt 2>&1
-ok $? "a printed line that goes on: $(tail -n 2 $dir/line.txt)"
+works sh -c "$(grep train_sink $dir/again.txt | head -n 1)"
 grep -q -- '--resume' $dir/again.txt; ok $? "--dry-run of what is done: $(cat $dir/again.txt)"
 
 # a run is of the contents of its data and its tokenizer, however they were spelled
-python3 - $dir > $dir/identity.txt 2>&1 <<'END'
+python - $dir > $dir/identity.txt 2>&1 <<'END'
 import importlib.machinery, importlib.util, os, sys
 loader = importlib.machinery.SourceFileLoader("sweep", "scripts/sweep")
 sweep = importlib.util.module_from_spec(importlib.util.spec_from_loader("sweep", loader))
@@ -134,94 +128,81 @@ END
 [ ! -s $dir/identity.txt ]; ok $? "identity: $(head -n 20 $dir/identity.txt)"
 # a file of the directory that the sweep is called from, and its --out
 mkdir -p $dir/elsewhere; head -n 60 README.md > $dir/elsewhere/mine.txt
-(cd $dir/elsewhere && ../../../../scripts/sweep BACKEND=cpu --out here --dry-run -- -d mine.txt:2,bb.txt:1 -n 5) \
-    > $dir/where.txt 2>&1
-grep -q -- "-d $dir/elsewhere/mine.txt:2,bb.txt:1 .* -o $dir/elsewhere/here/" $dir/where.txt
-ok $? "a sweep from another directory: $(cat $dir/where.txt)"
+elsewhere() { # the checkout, what follows -d, the line that it becomes
+    (cd $dir/elsewhere && $1/scripts/sweep BACKEND=cpu --out here --dry-run -- -d $2 -n 5) > $said 2>&1
+    grep -q -- "-d $3 -n 5 --seed 1 -o $dir/elsewhere/here/" $said; ok $? "-d $2 from another directory: $(cat $said)"
+}
+elsewhere ../../../.. mine.txt:2,bb.txt:1 $dir/elsewhere/mine.txt:2,bb.txt:1
 # words that are no files, whole paths, and a checkout that is reached through a link
 mkdir -p $dir/elsewhere/bb; ln -sfn "$PWD" $dir/link
 whole=$PWD/$dir/elsewhere/mine.txt
-(cd $dir/elsewhere && ../link/scripts/sweep BACKEND=cpu --out here --dry-run -- -d bb -n 5 &&
-    ../link/scripts/sweep BACKEND=cpu --out here --dry-run -- -d mine.txt -n 5 &&
-    ../link/scripts/sweep BACKEND=cpu --out here --dry-run -- -d "$whole" -n 5) > $dir/where.txt 2>&1
-grep -q -- "-d bb -n 5 --seed 1 -o $dir/elsewhere/here/" $dir/where.txt &&
-    grep -q -- "-d $dir/elsewhere/mine.txt -n 5 --seed 1 -o $dir/elsewhere/here/" $dir/where.txt &&
-    grep -q -- "-d $whole -n 5 --seed 1 -o $dir/elsewhere/here/" $dir/where.txt
-ok $? "words and paths from another directory: $(cat $dir/where.txt)"
-refused_sweep() { # what it says, its words
-    says=$1; shift
-    scripts/sweep "$@" > $dir/g.txt 2>&1; [ $? -eq 2 ] && grep -q -- "$says" $dir/g.txt
-    ok $? "scripts/sweep $*: $(cat $dir/g.txt)"
-}
-refused_sweep 'wanted different values' --lr 1e-3,0.001 -- -d bb
-refused_sweep 'wanted different values' --seed 1,01 -- -d bb
-refused_sweep 'put it before --' --lr 1e-3 -- -d bb --report
+elsewhere ../link bb bb; elsewhere ../link mine.txt $dir/elsewhere/mine.txt; elsewhere ../link "$whole" "$whole"
 head -n 60 README.md > $dir/a.txt; cp README.md $dir/b.txt
 texts="BACKEND=cpu --out $dir/texts -- -n 2 -b 2 --eval-every 0 --val-seqs 2 --probe-seqs 2 --sample 0 --data=$dir/a.txt:2,$dir/b.txt:1"
-scripts/sweep $texts > $dir/f.txt 2>&1; ok $? "a mixture: $(tail -n 2 $dir/f.txt)"
-echo more >> $dir/b.txt; scripts/sweep $texts > $dir/g.txt 2>&1
-grep -q '^1 runs, 0 of them done' $dir/g.txt && [ -d $dir/texts/default-seed1.old1 ]
-ok $? "of a text that changed: $(head -n 2 $dir/g.txt)"
+works scripts/sweep $texts
+echo more >> $dir/b.txt; works scripts/sweep $texts
+grep -q '^1 runs, 0 of them done' $said && [ -d $dir/texts/default-seed1.old1 ]
+ok $? "of a text that changed: $(head -n 2 $said)"
 scripts/sweep $texts 2>&1 | grep -q '^1 runs, 1 of them done'; ok $? "of a text that did not change"
 
 # every flag reaches the program once: the last value, in any spelling; those that add are kept
-scripts/sweep BACKEND=cpu --out $dir/once --dry-run -- -n 5 --only a -d bb --steps=6 --graph --only b --graph > $dir/x.txt 2>&1
-grep -q -- 'train_sink --steps=6 --only a -d bb --graph --only b --seed' $dir/x.txt; ok $? "a flag given twice: $(cat $dir/x.txt)"
+scripts/sweep BACKEND=cpu --out $dir/once --dry-run -- -n 5 --only a -d bb --steps=6 --graph --only b --graph > $said 2>&1
+grep -q -- 'train_sink --steps=6 --only a -d bb --graph --only b --seed' $said; ok $? "a flag given twice: $(cat $said)"
 # whatever ends the sweep, its runs save and end, too: a closed terminal, SIGKILL, a reader that went away
 running() { pgrep -f "train_sink.*$dir/ended/" > /dev/null; }
 gone() { # how: none is left
     for i in $(seq 200); do running || break; sleep 0.05; done
-    ! running; ok $? "$1: $(cat $dir/x.txt)"
+    ! running; ok $? "$1: $(cat $said)"
 }
 long="scripts/sweep BACKEND=cpu --seed 1,2,3 --jobs 2 --out $dir/ended -- -d bb -n 1000000 --sample 0"
 for how in HUP QUIT KILL; do
-    rm -rf $dir/ended; $long > $dir/x.txt 2>&1 & pid=$!
+    rm -rf $dir/ended; $long > $said 2>&1 & pid=$!
     for i in $(seq 400); do [ "$(cat $dir/ended/*/log.jsonl 2> /dev/null | grep -c '"step":9,')" = 2 ] && break; sleep 0.05; done
     kill -$how $pid; wait $pid 2> /dev/null
     gone $how; [ "$(grep -l '"event":"stopped"' $dir/ended/*/log.jsonl | wc -l)" = 2 ]; ok $? "$how: no run was saved"
 done
-rm -rf $dir/ended; $long 2>&1 | head -n 1 > $dir/x.txt; gone pipe
+rm -rf $dir/ended; $long 2>&1 | head -n 1 > $said; gone pipe
 # bad input: one error, one hint, exit status 2, and nothing is trained
-refused() { # WHAT MESSAGE words..
-    what=$1 says=$2; shift 2
-    scripts/sweep "$@" > $dir/x.txt 2> $dir/err.txt; code=$?
-    [ $code -eq 2 ] && [ "$(wc -l < $dir/err.txt)" -eq 2 ] && head -n 1 $dir/err.txt |
-        grep -q "^error: .*$says" && tail -n 1 $dir/err.txt | grep -q '^---> HINT: ..'
-    ok $? "$what: exit status $code, $(cat $dir/err.txt)"
+refused_sweep() { # words of the error, words of the command
+    words=$1; shift; refused "$words" scripts/sweep "$@"
 }
+refused_sweep 'wanted different values' --lr 1e-3,0.001 -- -d bb
+refused_sweep 'wanted different values' --seed 1,01 -- -d bb
+refused_sweep 'got it after --' --lr 1e-3 -- -d bb --report
+grep -q 'put it before --' $said; ok $? "--report: $(cat $said)"
 # a make that is killed is one error, wherever it is
 mkdir -p $dir/bin; touch $dir/bin/make; chmod +x $dir/bin/make
 for target in rooms switches which binary; do
     printf '#!/bin/sh\ncase $* in *%s*) kill -9 $$ ;; esac\nexec %s "$@"\n' $target "$(command -v make)" > $dir/bin/make
-    PATH=$PWD/$dir/bin:$PATH refused "make killed in $target" "make .*got signal 9, wanted" NORM=branch FFN=relu2 --out $dir/killed
+    PATH=$PWD/$dir/bin:$PATH refused_sweep "make .*got signal 9, wanted" NORM=branch FFN=relu2 --out $dir/killed
 done
-refused "twice"          "ATTN: got 'softmax,softmax', wanted different"   ATTN=softmax,softmax
-refused "an empty value" "lr: got '1e-3,', wanted different values"        --lr 1e-3, -- -n 3
-refused "no value"       "lr: got nothing, wanted a value"                 --lr --seed 1
-refused "no flag of it"  "latex: got a flag of other scripts"              --latex ATTN=softmax
-refused "a word"         "got 'x', wanted SWITCH=value"                    x
-refused "a switch"       "unknown switch ATN"                              ATN=x -- -n 3
-refused "its value"      "ATTN=sofmax is unknown" \
+refused_sweep "ATTN: got 'softmax,softmax', wanted different"   ATTN=softmax,softmax
+refused_sweep "lr: got '1e-3,', wanted different values"        --lr 1e-3, -- -n 3
+refused_sweep "lr: got nothing, wanted a value"                 --lr --seed 1
+refused_sweep "latex: got a flag of other scripts"              --latex ATTN=softmax
+refused_sweep "got 'x', wanted SWITCH=value"                    x
+refused_sweep "unknown switch ATN"                              ATN=x -- -n 3
+refused_sweep "ATTN=sofmax is unknown" \
     ATTN=softmax,sofmax BACKEND=cpu -- -n 3
-refused "both sides"     "steps: got it after --"                          -n 3,4 -- --steps 5
-refused "two lists"      "lr: got it twice"                                --lr 1 --lr 2
-refused "a seed"         "seed: got 'x', wanted a whole number"            --seed 1,x
-refused "a long seed"    "seed: got '99999999999999999999', wanted a" \
+refused_sweep "steps: got it after --"                          -n 3,4 -- --steps 5
+refused_sweep "lr: got it twice"                                --lr 1 --lr 2
+refused_sweep "seed: got 'x', wanted a whole number"            --seed 1,x
+refused_sweep "seed: got '99999999999999999999', wanted a" \
     --seed 99999999999999999999
-refused "out after --"   "o: got it after --"                              -- -o x
-refused "too many"       "got 1,000,000 runs, wanted 10,000 or fewer" \
+refused_sweep "o: got it after --"                              -- -o x
+refused_sweep "got 1,000,000 runs, wanted 10,000 or fewer" \
     --lr $(seq -s, 1000) --seed $(seq -s, 1000)
-refused "no data"        "got neither nosuch nor data/nosuch"              BACKEND=cpu -- -d nosuch
-refused "no data, ="     "got neither nosuch nor data/nosuch"              BACKEND=cpu -- --data=nosuch
-refused "no first data"  "got neither nosuch nor data/nosuch"              BACKEND=cpu -- -d nosuch:1,README.md:2
-refused "no second data" "got neither nosuch nor data/nosuch"              BACKEND=cpu -- -d README.md,nosuch
-refused "the last data"  "got neither nosuch nor data/nosuch"              BACKEND=cpu -- -d bb --data nosuch
-refused "an empty name"  "-d: got no name in 'README.md,'"                 BACKEND=cpu -- -d README.md,
-refused "bb and others"  "-d: got bb in 'bb,README.md', wanted it alone"   BACKEND=cpu -- -d bb,README.md
-refused "no tokenizer"   "got no tokenizer in 'nosuch', wanted tok"        BACKEND=cpu -- -d README.md --tokenizer=nosuch
-refused "none in it"     "got no tokenizer in 'scripts', wanted tok"       BACKEND=cpu -- -d README.md --tokenizer scripts
-refused "one directory"  "two combinations in only=a_b, wanted a directory" --only 'a b,a_b' -- -n 3
-refused "a flag"         "unknown flag --lrr" \
+refused_sweep "got neither nosuch nor data/nosuch"              BACKEND=cpu -- -d nosuch
+refused_sweep "got neither nosuch nor data/nosuch"              BACKEND=cpu -- --data=nosuch
+refused_sweep "got neither nosuch nor data/nosuch"              BACKEND=cpu -- -d nosuch:1,README.md:2
+refused_sweep "got neither nosuch nor data/nosuch"              BACKEND=cpu -- -d README.md,nosuch
+refused_sweep "got neither nosuch nor data/nosuch"              BACKEND=cpu -- -d bb --data nosuch
+refused_sweep "-d: got no name in 'README.md,'"                 BACKEND=cpu -- -d README.md,
+refused_sweep "-d: got bb in 'bb,README.md', wanted it alone"   BACKEND=cpu -- -d bb,README.md
+refused_sweep "got no tokenizer in 'nosuch', wanted tok"        BACKEND=cpu -- -d README.md --tokenizer=nosuch
+refused_sweep "got no tokenizer in 'scripts', wanted tok"       BACKEND=cpu -- -d README.md --tokenizer scripts
+refused_sweep "two combinations in only=a_b, wanted a directory" --only 'a b,a_b' -- -n 3
+refused_sweep "unknown flag --lrr" \
     BACKEND=cpu --lrr 1,2 --out $dir/none -- -n 3
 [ ! -e $dir/none ]; ok $? "a run with an unknown flag began"
 echo "$passed passed, $failed failed"
