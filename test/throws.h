@@ -18,6 +18,13 @@ static inline std::string said() {
     return std::string(message, message_bytes);
 }
 
+// Returns the exit status that a body ends with, 0 if it returns; said() is what it said.
+template <class Body> static int status_of(Body body) {
+    rewind(messages);
+    try { body(); } catch (Exit& e) { return e.code; }
+    return 0;
+}
+
 #define exit(code) throw Exit{ code }
 #undef stderr
 #define stderr messages
