@@ -44,11 +44,30 @@ static std::vector<int> draw(Data* d, int B) {
     return x;
 }
 static Died opening(const DataOptions& o) { return check_dies([&] { data_open(o); }); }
-#define REFUSED(o, what) do { \
-    Died d_ = opening(o); \
-    CHECK(d_.code == EXIT_USER && d_.says(what) && d_.says("error: "), \
-        "wanted exit 2 and \"%s\", got %d and: %s", what, d_.code, d_.err.c_str()); \
-} while (0)
+// Checks that this is an error of the user's, which says so.
+static void dies(const std::string& says, const std::function<void()>& body) {
+    const Died d = check_dies(body);
+    CHECK(d.code == EXIT_USER && d.says(says.c_str()) && d.says("error: "),
+          "wanted exit 2 and \"%s\", got %d and: %s", says.c_str(), d.code, d.err.c_str());
+}
+static void refused(const DataOptions& o, const std::string& says) {
+    dies(says, [&] { data_open(o); });
+}
+static long tokens_of(const Data& d) { return d.sources[0].train.n + d.sources[0].val.n; }
+static ino_t inode(const std::string& path) {
+    struct stat st;
+    return stat(path.c_str(), &st) ? 0 : st.st_ino;
+}
+// Writes other text of the same time, as cp -p or tar leave a file.
+static void put_unseen(const std::string& name, const std::string& content) {
+    const std::string path = dir + "/" + name;
+    struct stat st;
+    stat(path.c_str(), &st);
+    usleep(20000);                               // the clock of a file system is a coarse one
+    put(name, content);
+    const struct timespec times[] = { st.st_atim, st.st_mtim };
+    CHECK(utimensat(AT_FDCWD, path.c_str(), times, 0) == 0, "utimensat");
+}
 
 // ----------------------------------------------------------------------------
 
@@ -270,9 +289,8 @@ static void test_packing() {
     }
     o.bos = "doc";
     Data doc = data_open(o);
-    CHECK(doc.sources[0].train.n + doc.sources[0].val.n == n + 40,
-          "--bos doc: %ld tokens, wanted 40 more than %ld",
-          doc.sources[0].train.n + doc.sources[0].val.n, n);
+    CHECK(tokens_of(doc) == n + 40, "--bos doc: %ld tokens, wanted 40 more than %ld",
+          tokens_of(doc), n);
     int head[9]; tokens_copy(doc.sources[0].train, 0, 9, 257, head);
     CHECK(head[0] == 256 && head[1] == 'd', "--bos doc: starts with %d %d", head[0], head[1]);
 }
@@ -307,12 +325,8 @@ static void test_formats() {
                    .c_str()) == 0) {
         Data a = data_open(options({ dir + "/docs.jsonl" })),
              b = data_open(options({ dir + "/docs3.jsonl.gz" }));
-        long na = a.sources[0].train.n + a.sources[0].val.n,
-             nb = b.sources[0].train.n + b.sources[0].val.n;
-        CHECK(nb == 2 * na, "formats: two gzip members give %ld tokens, wanted %ld", nb, 2 * na);
-        std::string half = file_read(dir + "/docs3.jsonl.gz");
-        put("half.jsonl.gz", half.substr(0, half.size() - 100));
-        REFUSED(options({dir + "/half.jsonl.gz"}), "truncated or damaged");
+        CHECK(tokens_of(b) == 2 * tokens_of(a), "formats: two gzip members give %ld tokens of %ld",
+              tokens_of(b), 2 * tokens_of(a));
     }
     // other people's shards: the same ids in three formats
     std::vector<int> ids;
@@ -329,7 +343,7 @@ static void test_formats() {
         if (width == 2) {
             make_dirs(dir + "/litcut");
             put("litcut/train_0.bin", lit.substr(0, 1000));
-            REFUSED(options({dir + "/litcut"}), "truncated");
+            refused(options({dir + "/litcut"}), "truncated");
         }
     }
     Data v1 = data_open(options({dir + "/v1"}));
@@ -349,7 +363,7 @@ static void test_formats() {
         put("nano/train.bin", bare);
         DataOptions o = options({ dir + "/nano" });
         o.vocab = 1000;
-        REFUSED(o, "add --bin uint16");
+        refused(o, "add --bin uint16");
         for (bool index : { false, true }) {
             o.bin = index ? 0 : width;
             const int dtypes[] = { 0, 1, 8, 0, 4, 0, 0, 0, 5 };
@@ -357,22 +371,22 @@ static void test_formats() {
                                                    (char)dtypes[width]); }
             Data n = data_open(o);
             const bool same = width == 1 || draw(&n, 200) == want;
-            CHECK(same && n.V == 1000 && n.sources[0].train.n + n.sources[0].val.n == 700,
+            CHECK(same && n.V == 1000 && tokens_of(n) == 700,
                   "formats: bare ids of %d bytes, %s", width, index ? "index" : "--bin");
             data_bin_check(n);
             o.vocab = 100;
-            REFUSED(o, "wanted ids below the vocabulary of 100");
+            refused(o, "wanted ids below the vocabulary of 100");
             o.vocab = 0;
-            REFUSED(o, "wanted the vocabulary");
+            refused(o, "wanted the vocabulary");
             o.vocab = 1000;
         }
         o.bin = width == 2 ? 4 : 2;
-        REFUSED(o, strf("got tokens of %d bytes by its .idx", width).c_str());
+        refused(o, strf("got tokens of %d bytes by its .idx", width));
         put("nano/train.idx", std::string("MMIDIDX\0\0\1\0\0\0\0\0\0\0\7", 18));
-        REFUSED(o, "got dtype 7 by");
+        refused(o, "got dtype 7 by");
         unlink((dir + "/nano/train.idx").c_str());
         put("nano/train.bin", bare + "odd");
-        if (width > 1) { REFUSED(o, "wanted a multiple of"); }
+        if (width > 1) { refused(o, "wanted a multiple of"); }
     }
     DataOptions unread = options({ dir + "/v1" });
     unread.bin = 2;
@@ -384,23 +398,16 @@ static void test_cache() {
     std::string path = put("once.txt", std::string(500, 'a') + "b");
     Data a = data_open(options({path}));
     std::string shard = a.sources[0].train.shards[0].path;
-    struct stat before, after;
-    stat(shard.c_str(), &before);
+    const ino_t made = inode(shard);
     Data b = data_open(options({path}));
-    stat(b.sources[0].train.shards[0].path.c_str(), &after);
-    CHECK(before.st_ino == after.st_ino && shard == b.sources[0].train.shards[0].path,
+    CHECK(made == inode(shard) && shard == b.sources[0].train.shards[0].path,
         "cache: tokenized again though nothing changed");
     put("once.txt", std::string(600, 'c'));
     Data c = data_open(options({path}));
     int x; tokens_copy(c.sources[0].train, 0, 1, 257, &x);
-    CHECK(x == 'c' && c.sources[0].train.n + c.sources[0].val.n == 601,
+    CHECK(x == 'c' && tokens_of(c) == 601,
           "cache: the file changed, the tokens did not");
-    struct stat now;
-    stat(path.c_str(), &now);
-    usleep(20000);                               // the clock of a file system is a coarse one
-    put("once.txt", std::string(600, 'd'));      // as cp -p or tar leave a file
-    const struct timespec times[] = { now.st_atim, now.st_mtim };
-    CHECK(utimensat(AT_FDCWD, path.c_str(), times, 0) == 0, "cache: utimensat");
+    put_unseen("once.txt", std::string(600, 'd'));
     Data e = data_open(options({path}));
     tokens_copy(e.sources[0].train, 0, 1, 257, &x);
     CHECK(x == 'd', "cache: other text of the same size and time, got the tokens of the old");
@@ -433,7 +440,7 @@ static void test_cache_damaged() {
         if (how == "removed") { unlink(shard.c_str()); }
         if (how == "no manifest") { unlink(manifest.c_str()); }
         if (how == "half a manifest") { file_write(manifest, file_read(manifest).substr(0, 300)); }
-        const Died d = check_dies([&] { data_open(options({ path })); });
+        const Died d = opening(options({ path }));
         CHECK(d.code == 0 && file_read(shard) == good, "a cache with %s: %d %s", damage, d.code,
               d.err.c_str());
     }
@@ -442,11 +449,9 @@ static void test_cache_damaged() {
     const size_t files = old.find(", \"files\": ["), end = old.find("]]}", files);
     CHECK(files < end && end != std::string::npos, "manifest: %s", old.substr(0, 600).c_str());
     old.erase(files, end + 2 - files);
-    struct stat before, after;
-    stat(shard.c_str(), &before);
+    const ino_t made = inode(shard);
     file_write(cache + "/manifest.json", old);
-    CHECK(opening(options({ path })).code == 0 && !stat(shard.c_str(), &after) &&
-              before.st_ino == after.st_ino,
+    CHECK(opening(options({ path })).code == 0 && inode(shard) == made,
           "a cache without hashes was made again");
     // what a killed run left goes; what only looks like it stays
     const std::string root = dir + "/cache/", left = root + "left.txt-0123456789abcdef.part",
@@ -462,9 +467,8 @@ static void test_cache_damaged() {
     file_write(also + "/train_000000.bin", "precious");
     file_write(cache + "/notes.txt", "mine");
     put("kept.txt", text + "more\n");
-    const Died d = check_dies([&] { data_open(options({ path })); });
-    CHECK(d.code == EXIT_USER && d.says("did not make") && file_exists(cache + "/notes.txt"),
-          "somebody's file in the cache: %d %s", d.code, d.err.c_str());
+    refused(options({ path }), "did not make");
+    CHECK(file_exists(cache + "/notes.txt"), "somebody's file in the cache is gone");
     CHECK(!is_there(left) && !is_there(root + "empty-0123456789abcdef.part") &&
               file_exists(theirs + "/model.bin") &&
               file_exists(also + "/train_000000.bin"),
@@ -495,7 +499,7 @@ static void test_cache_together() {
             exit(bad == killed ? 0 : 99);
         });
         long made = 0, entries = 0;
-        for (auto& line : split(d.err, '\n')) { made += line.find(" document, ") != line.npos; }
+        for (auto& line : split(d.err, '\n')) { made += contains(line, " document, "); }
         // the first was killed when all was written, and another took that over
         const bool taken_over = killed && d.says("complete already");
         for (auto& name : dir_list(dir + "/cache")) { entries += name.find("together") == 0; }
@@ -521,11 +525,11 @@ static void test_shards_changed() {
     std::string bad = good;
     bad[bad.size() - 1] ^= 64;
     file_write(one, bad);
-    REFUSED(o, "train_000001.bin: its bytes are not those that tokenize wrote");
+    refused(o, "train_000001.bin: its bytes are not those that tokenize wrote");
     file_write(one, good.substr(0, good.size() - 1000));
-    REFUSED(o, "train_000001.bin: got");
+    refused(o, "train_000001.bin: got");
     unlink(one.c_str());
-    REFUSED(o, "train_000001.bin: is missing");
+    refused(o, "train_000001.bin: is missing");
     file_write(one, good);
     CHECK(opening(o).code == 0, "the shard is back");
     // of a large directory a block is compared when it is read
@@ -543,15 +547,14 @@ static void test_shards_changed() {
     std::vector<int> ids(SHARD_BLOCK / 2);
     tokens_copy(tokens, 0, SHARD_BLOCK / 2, 257, ids.data());
     tokens_copy(tokens, SHARD_BLOCK - 10, 10, 257, ids.data());
-    const Died d = check_dies([&] { tokens_copy(tokens, SHARD_BLOCK - 10, 11, 257, ids.data()); });
-    CHECK(d.code == EXIT_USER && d.says("train_000001.bin: from token 1048576 on"),
-          "a block that was changed: %d %s", d.code, d.err.c_str());
+    dies("train_000001.bin: from token 1048576 on",
+         [&] { tokens_copy(tokens, SHARD_BLOCK - 10, 11, 257, ids.data()); });
 }
 
 // a text that is written to while it is read becomes no shards that look like the new text's
 static void test_changed_meanwhile() {
     const std::string path = put("busy.txt", std::string(64 << 20, 'a')), out = dir + "/busy";
-    const Died d = check_dies([&] {
+    dies("written to while it was read", [&] {
         // begun in the child: if it held the lock of the sanitizer's malloc while its parent forks,
         // the child would wait for that lock for ever
         std::thread([&] {
@@ -565,8 +568,6 @@ static void test_changed_meanwhile() {
         o.out = out;
         tokenize_main(o);
     });
-    CHECK(d.code == EXIT_USER && d.says("written to while it was read"), "exit %d, got %s", d.code,
-          d.err.c_str());
     CHECK(file_read(out + "/manifest.json").find("{\"complete\": false") == 0,
           "its shards are called complete");
     remove_tree(out);
@@ -598,11 +599,11 @@ static void test_mixture() {
     std::vector<int> probe(25);
     CHECK(data_probe(&w, probe.data()) == 5 && probe[0] == 0 && probe[5] == 1000 && probe[10] == 4,
         "mixture: the probe takes turns: %d %d %d", probe[0], probe[5], probe[10]);
-    REFUSED(options({dir + "/a:3", dir + "/b"}), "some sources have a weight");
+    refused(options({dir + "/a:3", dir + "/b"}), "some sources have a weight");
     // in millionths some weights are 0, or more than 64 bits: all would be of one source, unsaid
     for (auto weight : { "-1", "0", "1e-7", "1e13", "1e300" }) {
         const std::string w = strf(":%s", weight);
-        REFUSED(options({dir + "/a" + w, dir + "/b" + w}), "wanted a number from 0.0001 to 1e11");
+        refused(options({dir + "/a" + w, dir + "/b" + w}), "wanted a number from 0.0001 to 1e11");
     }
     for (auto weight : { "0.0001", "1e11" }) {
         const std::string w = strf(":%s", weight);
@@ -611,7 +612,7 @@ static void test_mixture() {
         for (int n = 0; n < 40; n++) { of_a += draw(&half, 1)[0] < 1000; }
         CHECK(of_a == 20, "weights of %s: %d of 40 from a", weight, of_a);
     }
-    REFUSED(options({"bb", dir + "/b"}), "cannot be mixed");
+    refused(options({"bb", dir + "/b"}), "cannot be mixed");
 }
 
 static void test_restore() {
@@ -648,13 +649,9 @@ static void test_restore() {
               "restore %d: a rank is elsewhere in the data than the others", kind);
         DataOptions other = o; other.seed = 9;
         Data c = data_open(other);
-        Died died = check_dies([&] { data_restore(&c, j); });
-        CHECK(died.code == EXIT_USER && died.says("--seed"), "restore with another seed: %d %s",
-              died.code, died.err.c_str());
+        dies("--seed", [&] { data_restore(&c, j); });
         Data e = data_open(options({dir + "/a", dir + "/b", dir + "/up"}));
-        died = check_dies([&] { data_restore(&e, j); });
-        CHECK(died.code == EXIT_USER && died.says("other data"), "restore with other data: %d %s",
-              died.code, died.err.c_str());
+        dies("other data", [&] { data_restore(&e, j); });
     }
 }
 
@@ -697,12 +694,10 @@ static void test_edits() {
     check_near(random / (double)B, 0.25, 0.02, "edits: share of the sequences");
     o.random_share = 1;
     o.random_token = {10};
-    REFUSED(o, "--random-token 10: wanted a position from 1 to T+1 = 9");
+    refused(o, "--random-token 10: wanted a position from 1 to T+1 = 9");
     o.random_token = {}; o.fix_token = {{1, 3500}};
-    REFUSED(o, "--fix-token 1:3500");
+    refused(o, "--fix-token 1:3500");
 }
-
-// ----------------------------------------------------------------------------
 
 // ----------------------------------------------------------------------------
 // tokenize
@@ -729,11 +724,9 @@ static void test_names_listed() {
     CHECK(there == "a,b.txt|q|", "from another directory: %s", there.c_str());
     CHECK(names_listed("data,dist").size() == 2, "two names that are there");
     for (const std::string& list : { x + ",", "," + x, y + ",," + x, std::string(",") }) {
-        const Died d = check_dies([=] { names_listed(list); });
-        CHECK(d.code == EXIT_USER && d.says("got an empty name"), "%s: %s", list.c_str(),
-              d.err.c_str());
+        dies("got an empty name", [=] { names_listed(list); });
     }
-    REFUSED(options({ "no", "such.txt" }), "wanted no or data/no (a comma ends a name");
+    refused(options({ "no", "such.txt" }), "wanted no or data/no (a comma ends a name");
 }
 
 static TokenizeOptions tokenizing(const std::vector<std::string>& files, const std::string& out) {
@@ -741,7 +734,7 @@ static TokenizeOptions tokenizing(const std::vector<std::string>& files, const s
     o.files = files; o.out = dir + "/" + out; o.quiet = true;
     return o;
 }
-static std::vector<int> series_ids(const std::string& out, const std::string& prefix) {
+static std::vector<int> series_ids(const std::string& out, const std::string& prefix = "train") {
     std::vector<int> ids;
     for (auto& name : dir_list(dir + "/" + out)) {
         if (name.compare(0, prefix.size() + 1, prefix + "_") || !ends_with(name, ".bin")
@@ -763,6 +756,16 @@ static std::string files_hash(const std::string& out) { // names and contents of
         }
     }
     return all;
+}
+// The ids of these texts as documents, until there are so many.
+static std::vector<int> documents_of(const std::vector<std::string>& texts, size_t most = -1) {
+    std::vector<int> ids;
+    for (auto& text : texts) {
+        if (ids.size() >= most) { break; }
+        ids.insert(ids.end(), text.begin(), text.end());
+        ids.push_back(256);
+    }
+    return ids;
 }
 static std::string vectors() {
     std::string f = __FILE__;
@@ -799,7 +802,7 @@ static void test_tokenize() {
     CHECK(one == files_hash("tok2") && one == files_hash("tok5") && split(one, '\n').size() > 4,
         "tokenize: the shards depend on the number of threads");
     Tokenizer tok = tokenizer_load(vectors() + "gpt2.json");
-    std::vector<int> train = series_ids("tok1", "train"), val = series_ids("tok1", "val"), want;
+    std::vector<int> train = series_ids("tok1"), val = series_ids("tok1", "val"), want;
     long val_docs = std::count(val.begin(), val.end(), tok.eos),
          docs = std::count(train.begin(), train.end(), tok.eos) + val_docs;
     CHECK(docs == 4000 && abs(val_docs - 400) < 100,
@@ -809,7 +812,7 @@ static void test_tokenize() {
               d.sources[0].val.n == (long)val.size(),
           "tokenize: -d DIR: %s", d.description.c_str());
     DataOptions other = options({dir + "/tok1"}); other.tokenizer = vectors() + "llama3.json";
-    REFUSED(other, "made with the tokenizer");
+    refused(other, "made with the tokenizer");
 
     // per domain, the documents in order
     TokenizeOptions o = tokenizing({fa, fb}, "domains");
@@ -817,13 +820,8 @@ static void test_tokenize() {
     tokenize_main(o);
     const char* names[] = { "arxiv", "pile_cc", "gutenberg_pg_19" };
     for (int k = 0; k < 3; k++) {
-        want.clear();
-        for (auto& t : by_set[k]) {
-            want.insert(want.end(), t.begin(), t.end());
-            want.push_back(256);
-        }
-        CHECK(series_ids("domains", std::string("train_") + names[k]) == want, "domains: %s",
-              names[k]);
+        CHECK(series_ids("domains", std::string("train_") + names[k]) == documents_of(by_set[k]),
+              "domains: %s", names[k]);
     }
     Json manifest; std::string error, text = file_read(dir + "/domains/manifest.json");
     CHECK(json_parse(text.data(), text.size(), &manifest, &error) && manifest.get("dropped") &&
@@ -834,16 +832,10 @@ static void test_tokenize() {
     o.domains = "arxiv:1,pile_cc:3"; o.tokens = 40000;
     tokenize_main(o);
     for (int k = 0; k < 2; k++) {  // until the share is reached, by whole documents
-        want.clear();
-        for (auto& t : by_set[k]) {
-            if (want.size() < (k ? 30000 : 10000)) {
-                want.insert(want.end(), t.begin(), t.end());
-                want.push_back(256);
-            }
-        }
-        CHECK(series_ids("shares", std::string("train_") + names[k]) == want,
-              "shares: %s has %zu tokens, wanted %zu", names[k],
-              series_ids("shares", std::string("train_") + names[k]).size(), want.size());
+        want = documents_of(by_set[k], k ? 30000 : 10000);
+        const std::vector<int> got = series_ids("shares", std::string("train_") + names[k]);
+        CHECK(got == want, "shares: %s has %zu tokens, wanted %zu", names[k], got.size(),
+              want.size());
     }
     // a domain that has too little is named
     const std::string little = " --domains arxiv:1,pile_cc:1 --train-tokens ";
@@ -851,9 +843,8 @@ static void test_tokenize() {
         const std::string to = dir + "/rows" + tokens;
         const Ran r = check_run("build/cpu/train_sink tokenize " + fa + " " + fb + little + tokens +
                                 " -o " + to);
-        const bool warned = r.err.find("warning:") != r.err.npos;
-        CHECK(r.code == 0 && r.err.find("domain arxiv ") != r.err.npos, "rows: %s", r.err.c_str());
-        CHECK(warned == (strlen(tokens) > 4), "%s: %s", tokens, r.err.c_str());
+        CHECK(r.code == 0 && r.says("domain arxiv "), "rows: %s", r.err.c_str());
+        CHECK(r.says("warning:") == (strlen(tokens) > 4), "%s: %s", tokens, r.err.c_str());
     }
     // the first documents of all, and nothing of what is read ahead: neither its bytes nor errors
     std::string bad = put("bad.jsonl", a + "{\n"), made[3];
@@ -867,21 +858,16 @@ static void test_tokenize() {
     }
     CHECK(made[0] == made[1] && made[0] == made[2],
           "--train-tokens 5000 depends on the threads: %s", made[2].c_str());
-    want.clear();
-    for (auto& t : in_order) {
-        if (want.size() >= 5000) { break; }
-        want.insert(want.end(), t.begin(), t.end());
-        want.push_back(256);
-    }
-    CHECK(series_ids("first", "train") == want, "the first 5000 tokens: got %zu, wanted %zu",
-          series_ids("first", "train").size(), want.size());
+    want = documents_of(in_order, 5000);
+    CHECK(series_ids("first") == want, "the first 5000 tokens: got %zu, wanted %zu",
+          series_ids("first").size(), want.size());
     // a text longer than what is read at once ends where there are tokens enough, as a document
     std::string lines;
     for (int i = 0; i < 200000; i++) { lines += strf("line %d of many\n", i); }
     o = tokenizing({put("long.txt", lines)}, "long");
     o.tokens = 5000;
     tokenize_main(o);
-    const std::vector<int> cut = series_ids("long", "train");
+    const std::vector<int> cut = series_ids("long");
     CHECK(cut.size() > 5000 && cut.size() < lines.size() && cut.back() == 256 &&
               std::count(cut.begin(), cut.end(), 256) == 1,
           "a long text: %zu tokens", cut.size());
@@ -891,7 +877,7 @@ static void test_tokenize() {
     CHECK((int)series_ids("little", "train_arxiv").size() == (int)by_set[0][0].size() + 1,
           "a share of nothing: %zu tokens", series_ids("little", "train_arxiv").size());
     o.domains = "arxiv:1,arxiv:2";
-    CHECK(check_dies([&] { tokenize_main(o); }).says("every domain once"), "one domain twice");
+    dies("every domain once", [&] { tokenize_main(o); });
     o = tokenizing({dir + "/regmix"}, "mixed");      // RegMix: the domain is in the file's name
     make_dirs(dir + "/regmix/deeper");
     put("regmix/deeper/hackernews-0.jsonl", "{\"text\": \"x\"}\n");
@@ -908,27 +894,22 @@ static void test_tokenize() {
     tokenize_main(o);
     std::string hash = files_hash("again"), manifest_path = dir + "/again/manifest.json",
         finished = file_read(manifest_path);
-    struct stat before, after;
-    stat((dir + "/again/train_000000.bin").c_str(), &before);
+    const std::string first = dir + "/again/train_000000.bin";
+    const ino_t once = inode(first);
     tokenize_main(o);
-    stat((dir + "/again/train_000000.bin").c_str(), &after);
-    CHECK(before.st_ino == after.st_ino, "tokenize: done again though complete");
+    CHECK(once == inode(first), "tokenize: done again though complete");
     o.files = {fa};
-    Died died = check_dies([&] { tokenize_main(o); });
-    CHECK(died.code == EXIT_USER && died.says("other text"), "tokenize over other shards: %d %s",
-          died.code, died.err.c_str());
+    dies("other text", [&] { tokenize_main(o); });
     o.files = {fb};
     file_write(manifest_path,
                "{\"complete\": false" + finished.substr(strlen("{\"complete\": true")));
     put("again/train_000007.bin", "half"); put("again/train_000001.bin.tmp", "half");
-    REFUSED(options({dir + "/again"}), "unfinished");
+    refused(options({dir + "/again"}), "unfinished");
     tokenize_main(o);
     CHECK(files_hash("again") == hash && !file_exists(dir + "/again/train_000001.bin.tmp")
         && file_read(manifest_path) == finished, "tokenize: does not start over cleanly");
     o.out = dir;
-    died = check_dies([&] { tokenize_main(o); });
-    CHECK(died.code == EXIT_USER && died.says("holds files that tokenize did not make"),
-        "tokenize into a used directory: %s", died.err.c_str());
+    dies("holds files that tokenize did not make", [&] { tokenize_main(o); });
 
     // killed at any moment: no directory that looks whole, and the next run makes the same
     for (int ms : {1, 5, 10, 20, 40, 80}) {
@@ -942,16 +923,16 @@ static void test_tokenize() {
         usleep(ms * 1000);
         kill(pid, SIGKILL);
         int status; waitpid(pid, &status, 0);
-        bool complete = file_exists(dir + "/killed/manifest.json") &&
-                        file_read(dir + "/killed/manifest.json").find("\"complete\": true") !=
-                            std::string::npos;
+        const std::string manifest = dir + "/killed/manifest.json";
+        const bool complete = file_exists(manifest) &&
+                              contains(file_read(manifest), "\"complete\": true");
         CHECK(complete || !is_dir(dir + "/killed") ||
                   opening(options({ dir + "/killed" })).code == EXIT_USER,
               "killed after %d ms: looks whole", ms);
         TokenizeOptions k = tokenizing({fa, fb}, "killed");
         k.shard_tokens = 50000;
         tokenize_main(k);
-        want = series_ids("killed", "train");
+        want = series_ids("killed");
         CHECK(std::count(want.begin(), want.end(), 256) == 4000,
               "killed after %d ms: then %zu tokens", ms, want.size());
         remove_tree(dir + "/killed");
@@ -984,10 +965,9 @@ static void test_tokenize_directory() {
         if (*u.manifest) { put("used/manifest.json", u.manifest); }
         put(std::string("used/") + u.file, "precious");
         const std::vector<std::string> before = dir_list(out);
-        const Died d = check_dies([&] { tokenize_main(o); });
-        CHECK(d.code == EXIT_USER && d.says("did not make") && dir_list(out) == before &&
-                  file_read(out + "/" + u.file) == "precious",
-              "tokenize beside %s and %s: %d %s", u.manifest, u.file, d.code, d.err.c_str());
+        dies("did not make", [&] { tokenize_main(o); });
+        CHECK(dir_list(out) == before && file_read(out + "/" + u.file) == "precious",
+              "tokenize beside %s and %s", u.manifest, u.file);
         remove_tree(out);
     }
     // its own unfinished one: what it made goes, and goes nowhere else through a symlink
@@ -1010,11 +990,10 @@ static void test_tokenize_directory() {
         if (*kind == 'l') { CHECK(!symlink("../victim", lock.c_str()), "no symlink"); }
         if (*kind == 't') { file_write(lock, "precious"); }
         if (*kind == 'd') { make_dirs(lock); }
-        const Died d = check_dies([&] { tokenize_main(o); });
-        CHECK(d.code == EXIT_USER && d.says("wanted the lock") && is_there(lock) &&
-                  file_read(dir + "/victim") == "precious" &&
+        dies("wanted the lock", [&] { tokenize_main(o); });
+        CHECK(is_there(lock) && file_read(dir + "/victim") == "precious" &&
                   (*kind != 't' || file_read(lock) == "precious"),
-              "a lock that is a %s: %d %s", kind, d.code, d.err.c_str());
+              "a lock that is a %s is gone", kind);
     }
     remove_tree(out);
     // two at once, many times: one makes its shards, the other is refused
@@ -1029,37 +1008,26 @@ static void test_tokenize_directory() {
             while (wait(&status) > 0) { refused += WEXITSTATUS(status) == EXIT_USER; }
             exit(refused == 1 ? 0 : 99);
         });
-        const bool of_a = file_read(out + "/manifest.json").find("a1.jsonl") != std::string::npos;
-        CHECK(d.code == 0 && series_ids("used", "train")[0] == (of_a ? 'a' : 'b'),
+        const bool of_a = contains(file_read(out + "/manifest.json"), "a1.jsonl");
+        CHECK(d.code == 0 && series_ids("used")[0] == (of_a ? 'a' : 'b'),
               "two at once into one directory: %d %s", d.code, d.err.c_str());
         remove_tree(out);
     }
     // what has no identity, or may be another text of the same size and time, is not taken for the
     // same
     auto from = [&](const std::string& file) {
-        return check_dies([&] {
-            if (!freopen(file.c_str(), "r", stdin)) { exit(98); }
-            o.files = { "-" };
-            tokenize_main(o);
-        });
+        if (!freopen(file.c_str(), "r", stdin)) { exit(98); }
+        o.files = { "-" };
+        tokenize_main(o);
     };
-    CHECK(from(a).code == 0, "standard input");
-    const Died twice = from(b);
-    CHECK(twice.code == EXIT_USER && twice.says("standard input may be other text") &&
-              series_ids("used", "train")[0] == 'a',
-          "standard input twice: %d %s", twice.code, twice.err.c_str());
+    CHECK(check_dies([&] { from(a); }).code == 0, "standard input");
+    dies("standard input may be other text", [&] { from(b); });
+    CHECK(series_ids("used")[0] == 'a', "standard input twice");
     remove_tree(out);
     o.files = { a };
     tokenize_main(o);
-    struct stat st;
-    stat(a.c_str(), &st);
-    usleep(20000);
-    put("a1.jsonl", "{\"text\": \"cccc\"}\n");          // as cp -p or tar leave a file
-    const struct timespec times[] = { st.st_atim, st.st_mtim };
-    CHECK(utimensat(AT_FDCWD, a.c_str(), times, 0) == 0, "utimensat");
-    const Died other = check_dies([&] { tokenize_main(o); });
-    CHECK(other.code == EXIT_USER && other.says("a1.jsonl may be other text"),
-          "other text of the same size and time: %d %s", other.code, other.err.c_str());
+    put_unseen("a1.jsonl", "{\"text\": \"cccc\"}\n");
+    dies("a1.jsonl may be other text", [&] { tokenize_main(o); });
     remove_tree(out);
 }
 
@@ -1073,7 +1041,7 @@ static void test_long_text() {
         // all that a run killed at its very start leaves
         make_dirs(o.out); file_write(o.out + "/manifest.json.tmp", "{");
         tokenize_main(o);
-        std::vector<int> ids = series_ids(strf("exact_%zu", size), "train");
+        std::vector<int> ids = series_ids(strf("exact_%zu", size));
         CHECK(ids.size() == size + 2 && ids[0] == 256 && ids.back() == 256 &&
                   std::count(ids.begin(), ids.end(), 'x') == (long)size,
               "a text of %zu bytes: %zu ids", size, ids.size());
@@ -1094,7 +1062,7 @@ static void test_long_text() {
         CHECK(tok.cut_at_lines == (name[0] != 'l'), "%s: cut at lines: %d", name, tok.cut_at_lines);
         tokenize_main(o);
         std::vector<int> want = tokenizer_encode(tok, text, false),
-                         got = series_ids(o.out.substr(dir.size() + 1), "train");
+                         got = series_ids(o.out.substr(dir.size() + 1));
         want.push_back(tok.eos);
         CHECK(got == want, "%s: a long text encoded in parts differs: %zu ids, wanted %zu", name,
               got.size(), want.size());
@@ -1120,7 +1088,7 @@ static void test_cuts() {
     auto normalized = [&](const std::string& by) {
         std::string j = gpt2;
         const std::string none = "\"normalizer\":null";
-        CHECK(j.find(none) != std::string::npos, "gpt2.json has a normalizer");
+        CHECK(contains(j, none), "gpt2.json has a normalizer");
         j.replace(j.find(none), none.size(), "\"normalizer\":" + by);
         return put(strf("normalized_%d.json", made++), j);
     };
@@ -1225,10 +1193,8 @@ static void test_prompts() {
     CHECK(n == 6 && x[0] == 256 && x[1] == 'b' && x[2] == 7,
           "prompts with BOS in place of the first token: %d %d", x[0], x[1]);
     const std::string text = put("prompts.txt", "a text has no records\n");
-    const Died bad = check_dies([&] {
-        data_prompts(text, bytes, { 1, 4, true, true }, x.data(), &counts);
-    });
-    CHECK(bad.code == EXIT_USER && bad.says("--skip-bad: got no .jsonl"), "%s", bad.err.c_str());
+    dies("--skip-bad: got no .jsonl",
+         [&] { data_prompts(text, bytes, { 1, 4, true, true }, x.data(), &counts); });
     // a text that begins with BOS gets no second one, and that is counted; --tokenizer of words
     const Tokenizer words = tokenizer_load(vectors() + "llama2.json");
     const std::string begun = put("begun.jsonl", "{\"text\": \"<s>the cat sat on\"}\n"
@@ -1239,85 +1205,74 @@ static void test_prompts() {
     CHECK(n == 2 && counts.begun == 1 && x[0] == words.bos && x[1] != words.bos &&
               x[4] == words.bos && x[5] != words.bos,
           "BOS twice: %d %ld, %d %d %d %d", n, counts.begun, x[0], x[1], x[4], x[5]);
-    Died d = check_dies([&] { data_prompts(path, bytes, { 6, 100 }, x.data(), &counts); });
-    CHECK(d.code == EXIT_USER && d.says("got no record of 101 tokens"), "prompts: %d %s", d.code,
-          d.err.c_str());
+    dies("got no record of 101 tokens",
+         [&] { data_prompts(path, bytes, { 6, 100 }, x.data(), &counts); });
 }
 
 static void test_bad_input() {
-    REFUSED(options({dir + "/nowhere.txt"}), "no such file or directory");
-    REFUSED(options({put("empty.txt", "")}), "got an empty file");
-    REFUSED(options({put("empty.jsonl", "")}), "got an empty file");
-    REFUSED(options({put("odd.xyz", "hello")}), "is text, wanted .txt");
-    REFUSED(options({put("short.txt", "1234567")}), "got 8 tokens, wanted at least T+1 = 9");
-    REFUSED(options({put("short2.txt", "12345678901234567890")}), "got 21 tokens, wanted 30");
+    refused(options({dir + "/nowhere.txt"}), "no such file or directory");
+    refused(options({put("empty.txt", "")}), "got an empty file");
+    refused(options({put("empty.jsonl", "")}), "got an empty file");
+    refused(options({put("short.txt", "1234567")}), "got 8 tokens, wanted at least T+1 = 9");
+    refused(options({put("short2.txt", "12345678901234567890")}), "got 21 tokens, wanted 30");
     make_dirs(dir + "/none");
-    REFUSED(options({dir + "/none"}), "got no tokens");
-    make_dirs(dir + "/texts");                   // of texts, or of what datasets saved
+    refused(options({dir + "/none"}), "got no tokens");
+    make_dirs(dir + "/texts");
     file_write(dir + "/texts/a.txt", "some words");
-    REFUSED(options({dir + "/texts"}), "scripts/prepare_text.sh ");
-    make_dirs(dir + "/saved");
-    const std::string arrow("\xFF\xFF\xFF\xFF\x10\0\0\0", 8);
-    file_write(dir + "/saved/data-00000-of-00001.arrow", arrow + std::string(300, 'a'));
-    REFUSED(options({dir + "/saved"}), "is an Arrow file");
+    refused(options({dir + "/texts"}), "scripts/prepare_text.sh ");
     put("none/train.bin", "");
-    REFUSED(options({dir + "/none"}), "got an empty file");
+    refused(options({dir + "/none"}), "got an empty file");
 
     make_dirs(dir + "/bad");
     std::string path = dir + "/bad/train_0.bin",
                 good = file_read(put_shard("bad/train_0.bin", count_up(300)));
     auto with = [&](const std::string& s) { file_write(path, s); return options({dir + "/bad"}); };
     data_open(with(good));
-    REFUSED(with(good.substr(0, good.size() - 2)), "truncated");
-    REFUSED(with(good + "xx"), "wanted 1624 for the 300 tokens");
-    REFUSED(with(good.substr(0, 1000)), "wanted a header of 1024: truncated");
-    REFUSED(with(good.substr(0, 4)), "truncated");
+    refused(with(good.substr(0, good.size() - 2)), "truncated");
+    refused(with(good + "xx"), "wanted 1624 for the 300 tokens");
+    refused(with(good.substr(0, 1000)), "wanted a header of 1024: truncated");
+    refused(with(good.substr(0, 4)), "truncated");
     std::string s = good; int32_t v = 20240521; memcpy(&s[0], &v, 4);
-    REFUSED(with(s), "got no header, wanted llm.c");
+    refused(with(s), "got no header, wanted llm.c");
     s = good; v = 2; memcpy(&s[4], &v, 4);
-    REFUSED(with(s), "got shard version 2, wanted 1");
+    refused(with(s), "got shard version 2, wanted 1");
     s = good; v = -5; memcpy(&s[8], &v, 4);
-    REFUSED(with(s), "wanted");
+    refused(with(s), "wanted");
     s = good; v = 0x7fffffff; memcpy(&s[8], &v, 4);
-    REFUSED(with(s), "truncated");
+    refused(with(s), "truncated");
     file_write(path, good);
     put_shard("bad/train_1.bin", count_up(300), 4);
-    REFUSED(options({dir + "/bad"}), "one format per directory");
+    refused(options({dir + "/bad"}), "one format per directory");
     unlink((dir + "/bad/train_1.bin").c_str());
     put("bad/manifest.json", "{\"complete\": false}");
-    REFUSED(options({dir + "/bad"}), "got an unfinished directory");
+    refused(options({dir + "/bad"}), "got an unfinished directory");
     put("bad/manifest.json", "{\"complete\": ");
-    REFUSED(options({dir + "/bad"}), "manifest.json: byte");
+    refused(options({dir + "/bad"}), "manifest.json: byte");
     // the shards hold ids that their manifest, or the model, does not have
     put("bad/manifest.json", "{\"complete\": true, \"vocab\": 100}");
-    Died d = check_dies([&] { Data d = data_open(options({dir + "/bad"})); draw(&d, 100); });
-    CHECK(d.code == EXIT_USER && d.says("wanted ids below the vocabulary of 100") &&
-              d.says("train_0.bin"),
-          "id >= vocab: %d %s", d.code, d.err.c_str());
+    DataOptions o = options({dir + "/bad"});
+    const auto draws = [&] { Data d = data_open(o); draw(&d, 100); };
+    dies("wanted ids below the vocabulary of 100", draws);
+    dies("train_0.bin", draws);
     // the largest training id, held-out ids aside, is 278
     put("bad/manifest.json", "{\"complete\": true, \"vocab\": 280}");
-    Data fits = data_open(options({dir + "/bad"}));
-    draw(&fits, 100);
+    draws();
     // an id equal to the vocabulary
     put("bad/manifest.json", "{\"complete\": true, \"vocab\": 272}");
-    d = check_dies([&] { Data d = data_open(options({dir + "/bad"})); draw(&d, 100); });
-    CHECK(d.code == EXIT_USER && d.says("got id 272"), "id == vocab: %d %s", d.code, d.err.c_str());
+    dies("got id 272", draws);
     unlink((dir + "/bad/manifest.json").c_str());
-    DataOptions o = options({dir + "/bad"});
     o.vocab = 200;
-    d = check_dies([&] { Data d = data_open(o); draw(&d, 100); });
-    CHECK(d.code == EXIT_USER && d.says("vocabulary of 200"), "id >= --vocab: %d %s", d.code,
-          d.err.c_str());
+    dies("vocabulary of 200", draws);
     o = options({dir + "/docs.jsonl"}); o.vocab = 256;
-    REFUSED(o, "the data have 257 ids, the model has 256");
+    refused(o, "the data have 257 ids, the model has 256");
     o = options({dir + "/bad"}); o.bos = "doc";
-    REFUSED(o, "without BOS");
+    refused(o, "without BOS");
     o.bos = "seq";
-    REFUSED(o, "has no BOS");
+    refused(o, "has no BOS");
     o.bos = "all";
-    REFUSED(o, "wanted none, seq or doc");
+    refused(o, "wanted none, seq or doc");
     o = options({"bb"}); o.bb_triggers = 7;
-    REFUSED(o, "bb: got 256 ids, 7 triggers");
+    refused(o, "bb: got 256 ids, 7 triggers");
 }
 
 static void test_bad_text() {
@@ -1334,7 +1289,7 @@ static void test_bad_text() {
     CHECK(got == want && x[16] == 256, "ill-formed UTF-8 reads as %s", json_str(got).c_str());
     std::string shard = d.sources[0].train.shards[0].path;
     std::string manifest = file_read(shard.substr(0, shard.rfind('/')) + "/manifest.json");
-    CHECK(manifest.find("\"replaced\": 4,") != std::string::npos,
+    CHECK(contains(manifest, "\"replaced\": 4,"),
           "ill-formed UTF-8: the manifest says %s", manifest.c_str());
 
     std::string good = "{\"text\": \"" + ok + "\"}\n";
@@ -1354,24 +1309,22 @@ static void test_bad_text() {
     for (auto& b : bad) {
         std::string p = put("bad.jsonl", good + "\n" + b.line + "\n" + good);
         DataOptions o = options({p});
-        REFUSED(o, b.says); REFUSED(o, "bad.jsonl"); REFUSED(o, "--skip-bad");
+        refused(o, b.says); refused(o, "bad.jsonl"); refused(o, "--skip-bad");
         o.skip_bad = true;
         Data s = data_open(o);
-        CHECK(s.sources[0].train.n + s.sources[0].val.n == 402, "--skip-bad after %s: %ld tokens",
-              b.line, s.sources[0].train.n + s.sources[0].val.n);
+        CHECK(tokens_of(s) == 402, "--skip-bad after %s: %ld tokens", b.line, tokens_of(s));
     }
     for (auto& name : { put("whole.txt", ok), dir + "/guarded" }) {
         DataOptions o = options({ name });
         o.skip_bad = true;
-        REFUSED(o, "--skip-bad: got no .jsonl");
+        refused(o, "--skip-bad: got no .jsonl");
     }
     DataOptions beside = options({ dir + "/whole.txt", dir + "/bad.jsonl" });
     beside.skip_bad = true;
     CHECK(data_open(beside).sources.size() == 2, "--skip-bad: a .txt beside a .jsonl");
     CHECK(dir_list(dir + "/cache").size() > 0, "no cache");
     for (auto& name : dir_list(dir + "/cache")) {
-        CHECK(name.find("part") == std::string::npos ||
-                  !file_exists(dir + "/cache/" + name + "/manifest.json"),
+        CHECK(!contains(name, "part") || !file_exists(dir + "/cache/" + name + "/manifest.json"),
               "a failed run left %s", name.c_str());
     }
 }
