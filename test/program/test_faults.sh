@@ -5,6 +5,7 @@
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 . test/once.sh
+. test/runs.sh
 program=$PWD/build/cpu/train_sink
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -21,13 +22,6 @@ faulty() {
     LD_PRELOAD=$dir/faults.so FAULT=$fault FAULT_PATH=$path "$program" train "$@" > out 2> err; code=$?
 }
 says() { cat out err | grep -q -- "$1"; ok $? "wanted '$1', got exit $code, $(tail -n 3 out; cat err)"; }
-hash() { grep -o '"params_hash":"[0-9a-f]*"' "$1/log.jsonl" | tail -n 1; }
-events() { sed 's/,"ms":[^,}]*//; s/,"time":"[^"]*"//; s/"flags":{[^}]*},//; /"event":"resume"/d' "$1/log.jsonl"; }
-same() { # run, whole run, what
-    [ -n "$(hash "$1")" ] && [ "$(hash "$1")" = "$(hash "$2")" ]; ok $? "$3: other weights"
-    events "$1" > a.txt; events "$2" > b.txt
-    cmp -s a.txt b.txt; ok $? "$3: another log: $(diff a.txt b.txt | head -n 2 | cut -c 1-100)"
-}
 RUN="$TINY -n 12 --eval-every 5"
 train $RUN -o whole; ok $code "a whole run: $(cat err)"
 
