@@ -132,7 +132,7 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     DECIMAL("t", TRAINING, weight_decay, 0.1, 0, MANY, "weight decay, on all parameters") \
     DECIMAL("t", TRAINING, grad_clip, 1.0, 0, MANY, "clip the gradient to this norm (0: do not clip)") \
     WORDS("T", TRAINING, factors, "", \
-      "of the tensors with a word in their names: o_proj:lr=2,o_proj:start=2; also decay and eps (Eq. 29 to 42)", JOIN(",")) \
+      "of the tensors whose names have a word as whole parts: o_proj:lr=2,o_proj:start=2; also decay and eps (Eq. 29 to 42)", JOIN(",")) \
     DECIMAL("T", MEASURING, ema, 0.0, 0, 1, \
       "decay of an exponential mean of the weights, which is evaluated beside them and saved with them (0: none)", \
       BOUND((float)f.ema < 1, "less than 1", "", "with 1 the mean stays where it began")) \
@@ -162,7 +162,7 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     WORDS("T", MODEL, init, "", "start from the weights of a checkpoint: ours, a Hugging Face directory or a GGUF file") \
     DECIMAL("T", MODEL, init_logit, 0.0, -1e6, 1e6, "BIAS=logit: initial z of every head; -30 is as good as none", \
       READ_IF(bias_of(f.arch).column == LOGIT_COLUMN && bias_of(f.arch).learn_k, "a build with BIAS=logit")) \
-    WORDS("T", TRAINING, only, "", "train only the tensors with one of these words in their names: sinks,k_star,layers.1", JOIN(",")) \
+    WORDS("T", TRAINING, only, "", "train only the tensors whose names have one of these words as whole parts: sinks,k_star,layers.1", JOIN(",")) \
     ON("t", RUN, resume, "continue from the newest checkpoint in --out; flags you leave out keep the run's values") \
     ON("tb", RUN, graph, "CUDA: record a micro-batch as a CUDA graph and launch it with one call; helps small models") \
     WHOLE("tpgsbce", RUN, hopper, 1, 0, 1, "CUDA: 1 computes attention by the kernels for Hopper, where the card is one, 0 by those for all") \

@@ -16,8 +16,8 @@ struct Likeness {
                                                  // heads; 0: it has no attention
 };
 
-// Adds h after layer l of the batch that begins with sequence `from`. Token 1 is massive if its h is
-// three times as long as the mean.
+// Adds h after layer l of the batch that begins with sequence `from`. Token 1 is massive if its h
+// is three times as long as the mean.
 inline void add_likeness(Likeness* a, const Model* m, const HostRows& h, int l, int from) {
     const int skip = sink_rows(m);
     const int T = m->T - skip;

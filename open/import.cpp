@@ -133,7 +133,8 @@ static void import_rope_object(Import* in, const Json& rope, bool local) {
         const std::string type = in->family->type;
         const bool axes = strstr(AXES, word.c_str()) && starts_with(type, "qwen");
         const bool scale = strstr(MINISTRAL, word.c_str()) && type == "ministral3";
-        bool known = strstr(READ, word.c_str()) || axes || scale;
+        const bool whole = f.first == "partial_rotary_factor" && f.second.number == 1;
+        bool known = strstr(READ, word.c_str()) || axes || scale || whole;
         if (f.first == "attn_factor") { known = true; attn_factor_note(in->where); }
         for (auto& r : arch_rows(&in->c)) {
             const bool base = f.first == "rope_theta" &&

@@ -420,7 +420,11 @@ def lock(path, wait=False):
     """An open file that holds the lock, or None. Children inherit it:
     a run keeps its lock if we are killed."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    f = open(path, "a", opener=lambda p, how: os.open(p, how | os.O_NOFOLLOW, 0o666))
+    try:
+        f = open(path, "a", opener=lambda p, how: os.open(p, how | os.O_NOFOLLOW, 0o666))
+    except OSError as e:
+        sys.exit(f"{path}: {e.strerror}, wanted a file to lock\n---> HINT: "
+                 f"mv {os.path.dirname(path)} elsewhere, or make it yours")
     try:
         fcntl.flock(f, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return f
