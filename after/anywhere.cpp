@@ -48,8 +48,8 @@ static void print_heads(const Model* m, std::vector<FieldRow> rows) {
     printf("\n");
 }
 
-// Tokens in a table: alpha, other numbers, how many places, the id. Those of fewer than three places
-// are left out, and all but the ten largest.
+// Tokens in a table: alpha, other numbers, how many places, the id. Those of fewer than three
+// places are left out, and all but the ten largest.
 typedef std::vector<Vector> TokenRows;
 
 static void add_row(TokenRows* rows, const Vector& row) {
@@ -173,8 +173,8 @@ static void probe_anywhere(Model* m, const Flags& f, const ProbeInput& in, int T
         printf("The tokens that get most, in places from token 2 on:\n");
         const Tokenizer tok = tokenizer_shown(f.tokenizer, m->arch.V);
         print_rows("     alpha", ids, tok);
-        printf("Secondary sinks: the cosine of their h and that of token 1 is above 0.9 from the layer "
-               "of birth to\nthat of death, and token 1 is massive there:\n");
+        printf("Secondary sinks: the cosine of their h and that of token 1 is above 0.9 from the "
+               "layer of birth\nto that of death, and token 1 is massive there:\n");
         print_rows("     alpha    cosine     birth     death", secondary, tok);
         print_channels(channels);
     }

@@ -288,8 +288,9 @@ Flags flags_parse(int argc, char** argv, char* command) {
         if (wants_value && !has_value && i + 1 >= argc) {
             die(name + " needs a value");
         }
-        const bool names = contains(" tokenizer init val json items dump only factors edit stream evict ",
-                                    " " + row->name + " ");
+        static const char* const NAMES =
+            " tokenizer init val json items dump only factors edit stream evict ";
+        const bool names = contains(NAMES, " " + row->name + " ");
         require(!names || !next.empty(), name + " \"\"", "a name, or leave it out");
         const auto set = *row->given ? flag_set_again : flag_set;
         set(*row, name, wants_value ? next : "");
