@@ -333,8 +333,8 @@ static void run_equals_export(const std::string& run, const std::string& to, boo
             const Ran r = program("generate " + of + " --prompt 12 --temperature 0 --tokens 9");
             text[i] = r.out;
             utf8_repair(&text[i]);               // as the export writes it
-            const bool put = r.says("is put before a text"), without = r.says("is read without");
-            CHECK(put == (!i && !*bos) && without == (!i && *bos && fixed), "%s%s: generate says %s",
+            const bool put = r.says("is put before a text"), other = r.says("the run was trained with");
+            CHECK(put == (!i && !*bos) && other == (!i && *bos && fixed), "%s%s: generate says %s",
                   run.c_str(), bos, r.err.c_str());
             program("score " + of + " --task " + task + " --items " + items);
             scores[i] = file_read(items);
