@@ -31,4 +31,4 @@ refused() { # [words of the error] [command..]: it ends with status 2, or $statu
     ok $? "$*: exit $code, wanted '$want': $(cat "$said")"
 }
 # runs Python with the modules of scripts/
-python() { PYTHONPATH=scripts:scripts/lib ${PYTHON:-python3} "$@"; }
+python() { PYTHONPATH=scripts:scripts/lib${PYTHONPATH:+:$PYTHONPATH} ${PYTHON:-python3} "$@"; }
