@@ -59,7 +59,7 @@ VALUES = {
 }
 # What other builds or tokenizers alone take.
 REFUSED_HERE = {"--alibi-slopes": "PE=alibi", "--attn-p": "ATTN=softmax_p", "--attn-clip": "ATTN=softmax_clip", "--attn-cap": "ATTN=softcap",
-                "--text": "it takes no -o: test_own_text"}
+                "--text": "it takes no -o: test_own_text", "--sft": "it has one value: test_sft"}
 # What may change nothing, and why.
 QUIET = {
     "--model": "the settings give all that a preset gives",

@@ -10,7 +10,7 @@ said=$out/stdout
 cut() { works $PYTHON dev/make/cut_model.py "$@"; }
 keep() { works $PYTHON dev/make/cut_results.py "$@"; }
 # lines of Python, with what they say is wrong
-holds() { works env PYTHONPATH=dev/make $PYTHON -c "import json; $1"; }
+holds() { works env PYTHONPATH=dev/make${PYTHONPATH:+:$PYTHONPATH} $PYTHON -c "import json; $1"; }
 random() { # a probe of random tokens, without the name of the model
     works $binary probe "$1" --probe-input random --json "$2"
     sed -i 's/"checkpoint":"[^"]*",//' "$2"
