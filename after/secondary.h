@@ -25,9 +25,11 @@ inline void add_likeness(Likeness* a, const Model* m, const HostRows& h, int l, 
         const auto row = [&](int t) { return h.row((long)b * m->T + skip + t); };
         Tally lengths;
         for (int t = 0; t < T; t++) { lengths.add(length(row(t))); }
-        const double first = length(row(0));
-        for (int t = 1; first > 3 * lengths.as(MEAN) && t < T; t++) {
-            a->cosine[l][(long)(from + b) * T + t] = dot(row(t), row(0)) / length(row(t)) / first;
+        const Vector first = row(0);
+        if (length(first) <= 3 * lengths.as(MEAN)) { continue; }
+        for (int t = 1; t < T; t++) {
+            const Vector x = row(t);
+            a->cosine[l][(long)(from + b) * T + t] = dot(x, first) / length(x) / length(first);
         }
     }
 }

@@ -29,6 +29,7 @@ template <class Size> std::vector<int> largest_first(int n, Size size) {
     std::stable_sort(order.begin(), order.end(), [&](int i, int j) { return size(i) > size(j); });
     return order;
 }
+
 enum Summary { MEAN, LARGEST, SMALLEST };
 
 // Adds numbers up; NaN is left out.

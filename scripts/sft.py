@@ -177,9 +177,10 @@ def main():
     p.add_argument("--eos", default="<|endoftext|>", help="the text of EOS for --plain, default %(default)s")
     p.add_argument("files", nargs="+", metavar="[DIR] FILE.jsonl")
     a = p.parse_args()
+    if not a.plain and len(a.files) < 2:
+        stop(f"got {a.files[0]} alone, wanted DIR and files of conversations",
+             "sft.py DIR chat.jsonl > segments.jsonl; or --plain zephyr in place of DIR")
     tokenizer = Zephyr(a.eos) if a.plain else load(a.files.pop(0))
-    if not a.files:
-        sys.exit("sft.py: wanted DIR, a folder with a tokenizer, and files of conversations")
     written, rejected, first = 0, collections.Counter(), {}
     for path in a.files:
         try:

@@ -423,8 +423,8 @@ def lock(path, wait=False):
     try:
         f = open(path, "a", opener=lambda p, how: os.open(p, how | os.O_NOFOLLOW, 0o666))
     except OSError as e:
-        sys.exit(f"{path}: {e.strerror}, wanted a file to lock\n---> HINT: "
-                 f"mv {os.path.dirname(path)} elsewhere, or make it yours")
+        runlog.die(f"{path}: {e.strerror}, wanted a file to lock",
+                   f"move {os.path.dirname(path)} elsewhere, or make it yours")
     try:
         fcntl.flock(f, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return f
