@@ -219,8 +219,6 @@ enum { ROPE_VARIANTS(ROPE_NAME) };
     X_BACKEND(ref,    "reference.h",         "every operation as in a textbook: slow, for reading and checking")
 
 // The choice: -DATTN=<name> -DBIAS=<name> .., set by the Makefile; what it says: switches.h
-#define CAT_(a, b) a##b
-#define CAT(a, b) CAT_(a, b)
 #define STR_(a) #a
 #define STR(a) STR_(a)
 #define NAME_OF(name, ...) #name " "

@@ -21,6 +21,9 @@ Letters: B sequences, T tokens of each (with the sink token, if there is one), C
 KV key/value heads, HS head size, F FFN width, OC channels that W_O reads, L layers, V vocabulary,
 N = B T rows.
 */
+#if !defined(APART) && !defined(WITHOUT_VARIANT) && !defined(MODEL_ONLY)
+#include "core/defaults.h"  // the switches that -D does not name
+#endif
 #include "tensors.h"        // PARAMS, ACTS: every tensor is a row
 #include "core/operations.h"     // real, acc, ops: the backend; variant::attend
 #include "model.h"          // Model, model_load, and where its activations are
@@ -995,4 +998,7 @@ int main(int argc, char** argv) {
     return 0;
 }
 #endif // TESTING
+#ifndef APART               // the Makefile compiles the other files apart
+#include "core/rest.h"      // all other files
+#endif
 #endif // MODEL_ONLY

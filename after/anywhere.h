@@ -187,7 +187,7 @@ inline void add_given(Anywhere* a, const Model* m, int l, int from,
 }
 
 // Adds layer l of the loaded batch.
-inline void add_attention(Anywhere* a, const Model* m, int l, int from) {
+inline void add_layer_attention(Anywhere* a, const Model* m, int l, int from) {
     const AttentionHost x = attention_host(m, l);
     const AttnShape& s = x.s;
     const int first = sink_rows(m);
@@ -272,7 +272,7 @@ inline Anywhere anywhere_measure(Model* m, const Sequences& text, double eps, bo
     each_layer(m, text, [&](int first, int l) {
         if (l < 0) { return; }
         working_layer(l, sizes.L);
-        if (sizes.attends(l)) { add_attention(&a, m, l, first); }
+        if (sizes.attends(l)) { add_layer_attention(&a, m, l, first); }
         const HostRows h(m, act_x(m, 2 * l + 2));
         add_channels(&a, m, h, l);
         add_likeness(&a.like, m, h, l, first);

@@ -34,6 +34,8 @@ long Layout::params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
     PARAMS(ROW, NOTHING, NOTHING)
     for (int l = 0; l < L; l++) { PARAMS(NOTHING, LAYER_ROW, NOTHING) }
     PARAMS(NOTHING, NOTHING, ROW)
+    #undef LAYER_ROW
+    #undef ROW
     if (arch.tied) { p->lmw = p->wte; }
     return n;
 }

@@ -10,6 +10,7 @@ each model. It is filled in by variant.cu, the one file that is compiled with -D
 */
 #ifndef SWITCHES_H
 #define SWITCHES_H
+#include <tuple>
 #include "attention_math.cuh"
 #if defined(ATTN) || defined(__CUDA_ARCH__)
 #include "../attention_variants.cuh"
@@ -57,9 +58,33 @@ template <> double Pe::bias(int distance, float slope);
 
 // where the switches are given, as in variant.cu, the constants themselves
 #ifdef ATTN
-using Attn = CAT(Attn_, ATTN);
-using Bias = CAT(Bias_, BIAS);
-using Pe   = CAT(Pe_, PE);
+// Returns which row of a table has this name, -1 if none has. A blank ends each of the names.
+constexpr int row_named(const char* name, const char* names) {
+    for (int row = 0; *names; row++) {
+        int n = 0;
+        while (name[n] && name[n] == names[n]) { n++; }
+        if (!name[n] && names[n] == ' ') { return row; }
+        while (*names++ != ' ') {}
+    }
+    return -1;
+}
+#define X(SWITCH) \
+    constexpr int SWITCH##_CHOSEN = row_named(STR(SWITCH), SWITCH##_VARIANTS(NAME_OF)); \
+    static_assert(SWITCH##_CHOSEN >= 0, "-D" #SWITCH ": no such value; choose one of make help");
+SWITCHES(X)
+#undef X
+// where there is none, the first row, so that this is the only error
+template <int ROW, class... Rows>
+using RowAt = std::tuple_element_t<(ROW > 0 ? ROW : 0), std::tuple<Rows...>>;
+#define X_ATTN(name, ...) , Attn_##name
+#define X_BIAS(name, ...) , Bias_##name
+#define X_PE(name, ...)   , Pe_##name
+using Attn = RowAt<ATTN_CHOSEN ATTN_VARIANTS(X_ATTN)>;
+using Bias = RowAt<BIAS_CHOSEN BIAS_VARIANTS(X_BIAS)>;
+using Pe   = RowAt<PE_CHOSEN PE_VARIANTS(X_PE)>;
+#undef X_PE
+#undef X_BIAS
+#undef X_ATTN
 // without the Makefile, which reads CONFLICTS
 static_assert(!(Attn::phi != PHI_NONE && Bias::column),
               "a kernel phi with a learned key: see CONFLICTS");

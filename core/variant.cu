@@ -28,7 +28,7 @@ const SwitchValue SWITCH_VALUES[SWITCH_COUNT] = {
 const char *const COMMIT = GIT_COMMIT, *const PRECISION_NAME = STR(PRECISION),
                   *const BACKEND_NAME = STR(BACKEND);
 
-#define X(SWITCH) const int BUILD_##SWITCH = CAT(SWITCH##_, SWITCH);
+#define X(SWITCH) const int BUILD_##SWITCH = SWITCH##_CHOSEN;
 X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
 #undef X
 

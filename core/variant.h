@@ -6,17 +6,31 @@ calls an instance by a pointer that variant.cu sets. Shapes: reference.h.
 #ifndef VARIANT_H
 #define VARIANT_H
 #include "switches.h"
-#include "../metrics.cuh"
-#include "../cpu/ops.h"
+#if defined(__CUDACC__) || defined(EMU)
+#include "../cuda/device.cuh"
+#endif
 #ifndef BACKEND
+#ifdef __CUDACC__
+#define BACKEND cuda
+#else
 #define BACKEND cpu
+#endif
 #endif
 #ifndef PRECISION
 #define PRECISION fp32
 #endif
-#if defined(__CUDACC__) || defined(EMU)
-#include "../cuda/device.cuh"
+// what no definition names is 0 in #if
+#define BF16_cpu_bf16 1
+#define BF16_ref_bf16 2
+#define BF16_OF_(backend, precision) BF16_##backend##_##precision
+#define BF16_OF(backend, precision) BF16_OF_(backend, precision)
+#if BF16_OF(BACKEND, PRECISION) == 1
+#define CPU_REAL bf16
+#elif BF16_OF(BACKEND, PRECISION) == 2
+#error "PRECISION=bf16 needs BACKEND=cuda or cpu; BACKEND=ref computes in fp32"
 #endif
+#include "../metrics.cuh"
+#include "../cpu/ops.h"
 namespace ops = BACKEND;
 typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimizer state hold

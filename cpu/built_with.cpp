@@ -4,7 +4,10 @@ is not defined stays its own name; one that is becomes "1".
 */
 #include "processor.h"
 
-#define TEXT(x) #x
-#define X(name, MACRO, ...) TEXT_OF(MACRO)[0] == '1',
-#define TEXT_OF(x) TEXT(x)
+#define MACRO_TEXT(x) #x
+#define MACRO_TEXT_OF(x) MACRO_TEXT(x)
+#define X(name, MACRO, ...) MACRO_TEXT_OF(MACRO)[0] == '1',
 extern const unsigned char built_with[] = { FEATURES(X) };
+#undef X
+#undef MACRO_TEXT_OF
+#undef MACRO_TEXT

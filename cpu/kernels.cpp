@@ -485,3 +485,7 @@ const Kernel kernels[] = {
 };
 const int KERNELS = sizeof kernels / sizeof *kernels;
 } // namespace cpu
+#undef HAVE_X86_KERNELS
+#undef TARGET_AVX2
+#undef TARGET_AVX512
+#undef TARGET_AMX

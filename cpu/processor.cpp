@@ -45,7 +45,7 @@ static bool has(const Feature& f, int saves) {
     return f.saved <= saves && (reg[f.reg] >> f.bit & 1);
 }
 
-static void say(const char* text) {
+static void tell(const char* text) {
     if (write(2, text, strlen(text)) < 0) { _exit(1); }
 }
 
@@ -59,14 +59,14 @@ void processor_check() {
         const bool hidden = without && !strcmp(without, f.name);
         if (!built_with[i] || (has(f, saves) && !hidden)) { continue; }
         if (!missing) {
-            say("error: built for a processor with instructions that this one lacks:");
+            tell("error: built for a processor with instructions that this one lacks:");
         }
-        say(" ");
-        say(f.name);
+        tell(" ");
+        tell(f.name);
         missing = true;
     }
     if (!missing) { return; }
-    say("\n---> HINT: build it here: make train_sink; or once for many machines: make train_sink "
+    tell("\n---> HINT: build it here: make train_sink; or once for many machines: make train_sink "
         "ARCH=x86-64-v3\n");
     _exit(1);
 }

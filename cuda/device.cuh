@@ -47,7 +47,11 @@ typedef __nv_bfloat16 bf16;
 #define DEVICE_TEXT(...) DEVICE_TEXT_(__VA_ARGS__)
 
 #ifndef PRECISION            // fp32 or bf16
+#ifdef __CUDACC__
+#define PRECISION bf16
+#else
 #define PRECISION fp32
+#endif
 #endif
 
 namespace cuda {

@@ -131,7 +131,10 @@ inline std::string hopper_verdict = "nobody has asked";
 
 // Returns why attention of such heads, or (0) of any, does not go by Hopper's kernels, or nothing.
 template <class A> std::string hopper_lacks(int HS) {
-    if (!hopper_built) { return "got a program without them, wanted one of make GPU_ARCH=sm_90a"; }
+    if (!hopper_built) {
+        return "got a program without them, wanted one of make GPU_ARCH=sm_90a, or of nvcc with "
+               "-gencode arch=compute_90a,code=sm_90a -DHOPPER";
+    }
     if (!hopper_here) { return "got " + device_name + ", wanted a card of sm_90"; }
     if (sizeof(real) != 2) { return "got PRECISION=fp32, wanted bf16"; }
     if (!one_pass<A>) { return "got an ATTN that clips its weights, wanted another"; }

@@ -59,7 +59,7 @@ static std::string check_record(const Json& record) {
 // ----------------------------------------------------------------------------
 // segments
 
-static const char* const WANTED =
+static const char* const SEGMENTS_WANTED =
     "wanted {\"segments\": [{\"text\": \"...\", \"loss\": 0 or 1}, ...]}, which "
     "scripts/sft.py writes, or {\"prompt\": \"...\", \"completion\": \"...\"}";
 
@@ -71,12 +71,12 @@ static std::string read_segments(const Json& record, Segments* segments) {
         return "";
     }
     const std::vector<Json>& list = record["segments"].items;
-    if (list.empty()) { return WANTED; }
+    if (list.empty()) { return SEGMENTS_WANTED; }
     for (auto& item : list) {
         const Json& text = item["text"];
         const Json& loss = item["loss"];
         const bool both = text.is_text() && is_yes_or_no(loss);
-        if (!both || item.fields.size() != 2) { return WANTED; }
+        if (!both || item.fields.size() != 2) { return SEGMENTS_WANTED; }
         segments->push_back({ text.string, loss.number == 1 });
     }
     return "";

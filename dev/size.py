@@ -8,7 +8,9 @@
     python3 dev/size.py --test    break every rule in a copy, and see that each is noticed
 
 Rules: every header compiles alone; no include after the first definition; a room includes only
-rooms below it, and no file itself; nothing includes open/ and after/ but rooms.h and all.cu;
+rooms below it, and no file itself; nothing includes open/ and after/ but rooms.h and core/rest.h;
+core/rest.h and a room's all.h list every .cpp and .cu file, once; so all files are one unit, in which no two define a
+static name alike, and none leaves a macro behind; core/defaults.h has the first row of each switch's table;
 lines of at most 100 columns; no ?: inside another; functions of at most 60 lines and 8
 parameters; files of at most 700 lines, those with CUDA kernels 1,150; a room weighs no more than
 its row of dev/weight.tsv, which also limits the hops: functions of at most six lines that are
@@ -73,11 +75,13 @@ FLOORS = [
                  "core/train_sink.h", "core/small_model.h", "core/measure.*", "core/optimizer.h",
                  "core/checkpoint.*", "core/rooms_model.cpp"]),
     ("commands", ["commands/*", "after/*"]),
-    ("the program", ["train_sink.cu", "core/all.cu"]),
+    ("the program", ["train_sink.cu", "core/defaults.h"]),
 ]
 # Rooms that may be deleted, and the files that know them.
 BESIDE = ("open", "after")
-DOORS = ("rooms.h", "core/all.cu")
+DOORS = ("rooms.h", "core/rest.h")
+# The lists of all files that are no header, for one unit: they include what defines something, and alone are nothing.
+LISTS = ("core/rest.h", "cuda/all.cuh", *(f"{room}/all.h" for room in ROOMS))
 # What stands above its room: what runs a model's layers, and a command.
 ABOVE = {"open/experts.cpp": "a model", "open/mamba.cpp": "a model", "open/delta.cpp": "a model",
          "open/mixer.h": "a model", "open/open_weights.cpp": "a model", "open/export_card.cpp": "commands",
@@ -135,10 +139,12 @@ def includes(text):
 
 def check_includes(root, path, text):
     """Yields what is wrong with the includes of one file."""
+    if path in LISTS:
+        return
     defined = False
     continued = False
     for number, line in enumerate(without_comments(text).split("\n"), 1):
-        if re.match(r'\s*#include (<|"[^"]+\.(h|cuh|cu)")', line) and defined:
+        if re.match(r'\s*#include (<|"[^"]+\.(h|cuh|cu)")', line) and defined and LISTS[0] not in line:
             yield "include", path, f"line {number} includes after the first definition"
         elif line.strip() and not line.startswith("#") and not continued:
             defined = True
@@ -150,6 +156,8 @@ def check_includes(root, path, text):
     for number, name in includes(text):
         other = os.path.normpath(os.path.join(os.path.dirname(path), name))
         if not os.path.exists(os.path.join(root, other)):
+            continue
+        if other == LISTS[0]:
             continue
         room = other.split("/")[0]
         if room in BESIDE and room != path.split("/")[0] and path not in DOORS:
@@ -180,6 +188,45 @@ def find_circles(root, files):
     for path in files:
         if path not in state:
             yield from visit(path)
+
+
+def check_lists(root, files):
+    """Yields every file that the lists of one unit leave out, or name twice, and every default that is no first row."""
+    named = []
+    for path in LISTS:
+        if os.path.exists(os.path.join(root, path)):
+            text = open(os.path.join(root, path)).read()
+            named += [os.path.normpath(os.path.join(os.path.dirname(path), name)) for _, name in includes(text)]
+    for path in files:
+        if path.endswith((".cpp", ".cu")) and path != "train_sink.cu" and named.count(path) != 1:
+            yield "list", path, f"{named.count(path)} times in core/rest.h and all.h, wanted once"
+    tables = "".join(open(os.path.join(root, name)).read() for name in ("attention_variants.cuh", "block_variants.h"))
+    for switch, value in re.findall(r"#define (\w+) (\w+)", open(os.path.join(root, "core/defaults.h")).read()):
+        if re.search(rf"^ *X_{switch}\((\w+)", tables, re.M)[1] != value:
+            yield "list", "core/defaults.h", f"{switch} {value} is not the first row of its table"
+
+
+# At a line's beginning: a static function, constant or array, or an inline function; a struct or an enum.
+STATIC = re.compile(r"^(?:template <[^;{}]*>\s+)?(?:static|inline) [^=;{}()]*?[ *&](?!struct\b)(\w+)(?:\[\w*\])?\s*[({;=]", re.M)
+TYPE = re.compile(r"^(?:struct|enum) (\w+)[^;()]*?\{", re.M)
+
+
+def check_names(texts):
+    """Yields names that two files of one unit define, and macros that a .cpp leaves behind: {path: text}."""
+    defined = {}
+    for path, text in texts.items():
+        outside = re.sub(r"^namespace \w+ \{.*?^\} // namespace", "", text, flags=re.M | re.S)
+        text, outside = (re.sub(QUOTED, '""', without_comments(part)) for part in (text, outside))
+        if path.endswith(".cpp"):
+            macros = re.findall(r"^ *#(define|undef) (\w+)", text, re.M)
+            for name in {name for kind, name in macros if kind == "define"}:
+                if [kind for kind, other in macros if other == name][-1] == "define":
+                    yield "macro", path, f"leaves {name} behind: #undef it"
+        for name in {m[1] for kind in (STATIC, TYPE) for m in kind.finditer(outside)}:
+            defined.setdefault(name, []).append(path)
+    for name, paths in defined.items():
+        if len(paths) > 1 and any(path.endswith((".cpp", ".cu")) for path in paths):
+            yield "name", " ".join(paths), f"each defines {name}"
 
 
 def is_table_row(line):
@@ -327,9 +374,11 @@ def broken_rules(root):
     found += wrong_hops(len(list_hops(root)), allowed_weights(root).get("hops", 0))
     found += find_circles(root, files)
     found += names_of_no_file(files)
+    found += check_lists(root, files)
+    found += check_names(texts_of(root))
     found += wrong_weights(weights(root), allowed_weights(root))
     found += check_committed(root)
-    alone = [f for f in files if f.endswith((".h", ".cuh")) and not matches(f, NOT_ALONE)]
+    alone = [f for f in files if f.endswith((".h", ".cuh")) and not matches(f, NOT_ALONE) and f not in LISTS]
     alone = [] if "--text" in sys.argv else alone
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found += [wrong for wrong in pool.map(lambda f: check_header(root, f), alone) if wrong]
@@ -465,9 +514,14 @@ def write_weights(root):
     open(path, "w", encoding="utf-8").writelines(lines)
 
 
+def texts_of(root):
+    """Reads all source files: {path: text}."""
+    return {path: open(os.path.join(root, path), errors="replace").read() for path in sources(root)}
+
+
 def list_hops(root):
     """Returns hops() of a tree."""
-    return hops({path: open(os.path.join(root, path), errors="replace").read() for path in sources(root)})
+    return hops(texts_of(root))
 
 
 def print_weights(root):
@@ -553,6 +607,10 @@ def test_rules(root):
         ("parameters", "shell/saves.cpp", lambda s: s + long_name),
         ("file", "shell/saves.cpp", lambda s: s + "\n" * 700),
         ("opening", "shell/saves.cpp", lambda s: "/*\nsaves.cpp -- what saves.h declares.\n*/\n" + s),
+        ("macro", "shell/saves.cpp", lambda s: s + "#define LEFT 1\n"),
+        ("name", "shell/saves.cpp", lambda s: s + "static int add_norm_pair(int x) { return x; }\n"),
+        ("list", "shell/strange.cpp", lambda s: "int strange;\n"),
+        ("list", "core/defaults.h", lambda s: s.replace("ATTN softmax", "ATTN sigmoid")),
         ("choice", "shell/saves.cpp", lambda s: s + "int sign(int x) { return x > 0 ? 1 : x ? -1 : 0; }\n"),
     ]
     for rule, path, change in breaks:
@@ -572,6 +630,10 @@ def test_rules(root):
                 found = check_text(copy, path, text)
                 if rule == "circle":
                     found = find_circles(copy, sources(copy))
+                if rule == "list":
+                    found = check_lists(copy, sources(copy))
+                if rule in ("macro", "name"):
+                    found = check_names(texts_of(copy))
                 seen = any(r == rule for r, _, _ in found)
         print(("ok   " if seen else "FAIL ") + f"a broken rule is noticed: {rule}")
         failed += not seen

@@ -139,21 +139,23 @@ static bool is_arrow(const std::string& s, long size) {
 // ----------------------------------------------------------------------------
 // the table: the first row that fits is it
 
-#define PY_TRANSFORMERS \
-    "python3 -c \"from transformers import AutoModelForCausalLM as M; " \
-    "M.from_pretrained('DIR').save_pretrained('NEW')\""
-#define PY_LINES(read) \
-    "python3 -c \"import pandas as p; p.read_" read "('FILE').to_json('FILE.jsonl', " \
-    "orient='records', lines=True)\""
-
-#define LFS "git lfs pull, in the directory that it is from, gets the file itself"
-#define GET_AGAIN "get the file again: its address has /resolve/ where the page's has /blob/"
-#define ANSWERED "get the file again, logged in to the hub, by the name that it has there"
-#define ARROW_LINES \
-    "python3 -c \"from datasets import Dataset as D; D.from_file('FILE').to_json('FILE.jsonl')\""
-#define ARRAY_LINES \
-    "python3 -c \"import json; [print(json.dumps(r)) for r in json.load(open('FILE'))]\" " \
-    "> FILE.jsonl"
+static const char* const PY_TRANSFORMERS =
+    "python3 -c \"from transformers import AutoModelForCausalLM as M; "
+    "M.from_pretrained('DIR').save_pretrained('NEW')\"";
+static const char* const LFS =
+    "git lfs pull, in the directory that it is from, gets the file itself";
+static const char* const PAGE_AGAIN =
+    "get the file again: its address has /resolve/ where the page's has /blob/";
+static const char* const ANSWERED =
+    "get the file again, logged in to the hub, by the name that it has there";
+static const char* const TABLE_LINES =
+    "python3 -c \"import pandas as p; "
+    "p.read_csv('FILE').to_json('FILE.jsonl', orient='records', lines=True)\"";
+static const char* const ARROW_LINES =
+    "python3 -c \"from datasets import Dataset as D; D.from_file('FILE').to_json('FILE.jsonl')\"";
+static const char* const ARRAY_LINES =
+    "python3 -c \"import json; [print(json.dumps(r)) for r in json.load(open('FILE'))]\" "
+    "> FILE.jsonl";
 
 // what: as in "x.txt: is ..". magic: `size` bytes at the start, size below 0 if the kind itself is
 // text. fits: a test where no such bytes tell. reads: letters of the readers that read it, or that
@@ -166,7 +168,7 @@ struct KindRow {
     const char *reads, *use, *hint;
 };
 #define MAGIC(bytes) bytes, (int)sizeof bytes - 1
-#define WORDS(text) text, -((int)sizeof text - 1)        // of a kind that is itself text
+#define TEXT_MAGIC(text) text, -((int)sizeof text - 1)        // of a kind that is itself text
 
 static const KindRow KINDS[] = {
     { "a GGUF file", MAGIC("GGUF"), NULL, "f", "m", "mv FILE MODEL.gguf, and give that file" },
@@ -182,16 +184,18 @@ static const KindRow KINDS[] = {
       "zstd -d -D DICTIONARY < FILE > NEW" },
     { "packed with zstd", MAGIC("\x28\xB5\x2F\xFD"), NULL, "z", "", "zstd -d < FILE > NEW" },
     { "a pointer of Git LFS to a file that was not fetched",
-      WORDS("version https://git-lfs.github.com/spec/"), NULL, "", "", LFS },
-    { "a web page", NULL, 0, is_html, "t", "", GET_AGAIN },
+      TEXT_MAGIC("version https://git-lfs.github.com/spec/"), NULL, "", "", LFS },
+    { "a web page", NULL, 0, is_html, "t", "", PAGE_AGAIN },
     { "what a hub answers in place of a file", NULL, 0, is_answer, "", "", ANSWERED },
     { "text that is not UTF-8", NULL, 0, is_wide_text, "bsgzfc", "",
       "UTF-16, or UTF-32 with that name: iconv -f UTF-16 -t UTF-8 FILE > NEW" },
     { "a JSON array", NULL, 0, is_json_array, "jkrtb", "", ARRAY_LINES },
 };
+#undef TEXT_MAGIC
+#undef MAGIC
 
 // what each reader wants, as in "wanted .."
-static const struct { char reader; const char* wanted; } WANTED[] = {
+static const struct { char reader; const char* wanted; } READER_WANTS[] = {
     { READS_TEXT, "text in UTF-8" },
     { READS_RECORDS, "lines of JSON" },
     { READS_GZIP, "what gzip writes" },
@@ -264,7 +268,7 @@ Kind kind_of_file(const std::string& path) {
         return { "tokens by its name", "put it into a directory, and give that: -d DIR" };
     }
     if (!is_text(first)) { return Kind(); }
-    if (ends_with(path, ".csv")) { return { "a table of text", PY_LINES("csv") }; }
+    if (ends_with(path, ".csv")) { return { "a table of text", TABLE_LINES }; }
     if (first[skip_space(first)] == '{') { return { "JSON", "mv FILE FILE.jsonl, if each line is "
                                                             "one object {\"text\": ..}" }; }
     return { "text", "cp FILE FILE.txt" };
@@ -312,7 +316,7 @@ void look(const std::string& path, const std::string& first, long size, Reader r
         got = "got an empty file";
         hint = "get the file again";
     }
-    for (auto& w : WANTED) {
+    for (auto& w : READER_WANTS) {
         if (w.reader != reader) { continue; }
         die(path + ": " + got + ", wanted " + w.wanted, hint);
     }

@@ -207,7 +207,7 @@ void safetensors_write(const std::string& path, const std::vector<StOut>& tensor
 // under that name should the machine stop there.
 
 // Tells whether this is the name of a file of a checkpoint.
-static bool checkpoint_ours(const std::string& name) {
+static bool of_checkpoint(const std::string& name) {
     for (const char* file : { "model.safetensors", "optimizer.safetensors", "ema.safetensors",
                               "config.json", "state.json" }) {
         if (name == file || is_temporary(name, file)) { return true; }
@@ -215,7 +215,7 @@ static bool checkpoint_ours(const std::string& name) {
     return tokenizer_ours(name);
 }
 
-bool checkpoint_remove(const std::string& dir) { return remove_ours(dir, checkpoint_ours); }
+bool checkpoint_remove(const std::string& dir) { return remove_ours(dir, of_checkpoint); }
 
 // Returns what checkpoint_begin has made and checkpoint_commit has not named yet.
 static std::string unfinished;

@@ -11,8 +11,7 @@ odd   := $(if $(filter-out $(usual),$(PRECISION)),PRECISION=$(PRECISION))
 many  := $(if $(filter-out none,$(DIST)),DIST=$(DIST))
 for   := $(if $(RELEASE),$(filter-out native,$(ARCH)))
 DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(others) $(odd) $(many) $(for)))
-BF16   = $(if $(filter cpu-bf16,$(BACKEND)-$(PRECISION)),-DCPU_REAL=bf16)
-DEFS   = $(foreach s,$(SWITCHES) DIST,-D$(s)=$($(s))) $(BF16)
+DEFS   = $(foreach s,$(SWITCHES) DIST,-D$(s)=$($(s)))
 COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 ifeq ($(BACKEND),cuda)
 # kernels for Hopper beside those for all cards
@@ -60,9 +59,10 @@ MEANING  := $(shell $(CXX) -march=$(ARCH) -dM -E -x c++ /dev/null 2>/dev/null | 
 COMPILER := $(NAME_OF_CXX) $(MEANING) $(ROOMS)
 
 # what needs the model is compiled for each backend, as train_sink.cu is
-PROGRAM_PARTS := $(wildcard $(addprefix core/,checkpoint.cpp measure.cpp model.cpp) \
-                 core/rooms_model.cpp commands/*.cpp after/*.cpp $(addprefix open/,experts.cpp mamba.cpp \
-                 delta.cpp open_weights.cpp export_command.cpp export_card.cpp))
+# one line of the compiler reads the same lists, core/rest.h and all.h of a folder
+of_model       = $(addprefix $(1)/,$(shell sed -n '/ONCE_APART$$/q; s/^.include "\(.*\.cpp\)"/\1/p' $(2)))
+PROGRAM_PARTS := $(patsubst core/../%,%,$(call of_model,core,core/rest.h)) \
+                 $(foreach r,$(ROOMS),$(call of_model,$(r),$(wildcard $(r)/all.h) /dev/null))
 # what no switch touches is compiled once, for all models, by a compiler and its flags:
 # build/once/NUMBER/tokenizer/bpe.o. Of the archive a program takes what it calls
 ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
@@ -74,7 +74,7 @@ of_room       = $(filter-out cpu/processor.cpp,$(filter $(1)/%,$(ONCE_SOURCES)))
 few_in        = $(patsubst %,$(1)/%all.o,$(sort $(dir $(ONCE_SOURCES)))) $(1)/cpu/processor.o
 ONCE_OBJECTS := $(if $(FEW),$(call few_in,$(ONCE_DIR)),$(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o))
 ONCE         := $(ONCE_DIR)/once.a
-ARCHIVE       = ar rcs $@.$$$$ $^ && mv $@.$$$$ $@
+ARCHIVE       = ar rcs $@.$$$$ $(filter %.o,$^) && mv $@.$$$$ $@
 # a line for each part, while make test and make demo build: make -s alone says nothing for minutes
 said = $(if $(SAY),$(info compiling $(1)))
 # two makes at once may want the same file: each writes its own, and moves it to its place whole. It is as old as the
@@ -84,10 +84,10 @@ OBJECT        = -MMD -MP -MF $@.$$$$.d -MT '$(or $(NAMED),$@)' -c $< -o $@.$$$$ 
                 mv $@.$$$$.d $(@:.o=.d) && mv $@.$$$$ $@
 
 # and the program once for a backend and its precision: the model's own switches are in variant.o
-PROGRAM_DEFS  = $(filter -DBACKEND=% -DPRECISION=% -DDIST=% -DCPU_REAL=%,$(DEFS))
+PROGRAM_DEFS  = $(filter -DBACKEND=% -DPRECISION=% -DDIST=%,$(DEFS))
 PROGRAM_DIR  := build/program/$(call number_of,$(COMPILE) $(PROGRAM_DEFS))
 ifneq ($(filter cuda,$(BACKEND))$(FEW),)
-PROGRAM      := $(PROGRAM_DIR)/core/all.o
+PROGRAM      := $(PROGRAM_DIR)/train_sink.o
 else
 PROGRAM      := $(PROGRAM_DIR)/train_sink.o $(PROGRAM_PARTS:%.cpp=$(PROGRAM_DIR)/%.o)
 endif
@@ -121,7 +121,8 @@ $(PROGRAM_DIR)/%.o: %.cu
 	@mkdir -p $(@D)
 	$(call said,$<)$(BEGUN) $(COMPILE) $(PROGRAM_DEFS) $(PART) $(OBJECT)
 # for a GPU in one unit: each of its parts would compile the same kernels again
-$(PROGRAM_DIR)/core/all.o: PART = -DWITHOUT_VARIANT
+ONE_UNIT := -DWITHOUT_VARIANT -DONCE_APART
+$(PROGRAM_DIR)/train_sink.o: PART = $(if $(filter cuda,$(BACKEND))$(FEW),$(ONE_UNIT),-DAPART)
 # around the model's own loops -O2 is as fast, and compiles in two thirds of the time
 $(PROGRAM_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
@@ -130,13 +131,17 @@ $(PROGRAM_DIR)/%.o: %.cpp
 -include $(DIR)/variant.d
 # each operation of a step on its own: the program with another main (dev/bench/bench_ops.cu)
 OPS_OBJECT := $(PROGRAM_DIR)/dev/bench/bench_ops.o
-$(OPS_OBJECT): PART = -DWITHOUT_VARIANT
+$(OPS_OBJECT): PART = $(ONE_UNIT)
 -include $(OPS_OBJECT:.o=.d)
 $(DIR)/bench_ops: $(DIR)/variant.o $(OPS_OBJECT) $(PROGRAM) $(ONCE)
-	$(JOIN) $(filter-out %/all.o %/train_sink.o %/commands/bench.o,$(filter %.o %.a,$^)) -o $@.$$$$ $(LINK) && mv $@.$$$$ $@
+	$(JOIN) $(filter-out %/train_sink.o %/commands/bench.o,$(filter %.o %.a,$^)) -o $@.$$$$ $(LINK) && mv $@.$$$$ $@
 bench-ops: $(DIR)/bench_ops
 
-$(ONCE): $(ONCE_OBJECTS)
+# rewritten only when it differs: an archive without a file that is gone
+$(ONCE_DIR)/files.txt: FORCE
+	@mkdir -p $(@D)
+	@echo "$(ONCE_OBJECTS)" | cmp -s - $@ || { echo "$(ONCE_OBJECTS)" > $@.$$$$ && mv $@.$$$$ $@; }
+$(ONCE): $(ONCE_OBJECTS) $(ONCE_DIR)/files.txt
 	$(ARCHIVE)
 $(ONCE_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)

@@ -19,7 +19,7 @@ std::string modeling_source() {
 
 // ---- the directory
 
-static const char* const MANIFEST = "export.json";
+static const char* const EXPORT_MANIFEST = "export.json";
 static const char* const ANOTHER = "choose another --out, or move what is there away";
 
 // Returns a hash of a file's bytes.
@@ -40,16 +40,16 @@ static std::string not_ours(const std::string& dir) {
     const std::vector<std::string> names = dir_list(dir);
     if (names.empty()) { return ""; }
     Json files;
-    const std::string manifest = dir + "/" + MANIFEST;
+    const std::string manifest = dir + "/" + EXPORT_MANIFEST;
     auto read = [&] { files = json_file(manifest)["files"]; };
     if (file_exists(manifest) && !failure_of(read).empty()) {
-        return std::string(MANIFEST) + ", which was changed since";
+        return std::string(EXPORT_MANIFEST) + ", which was changed since";
     }
     if (files.type == Json::ARRAY) {
         return "an export of an older version, which kept no hashes of its files";
     }
     for (auto& name : names) {
-        if (name == MANIFEST || is_temporary(name, MANIFEST)) { continue; }
+        if (name == EXPORT_MANIFEST || is_temporary(name, EXPORT_MANIFEST)) { continue; }
         const Json* hash = files.get(name);
         struct stat st;
         const std::string path = dir + "/" + name;
@@ -76,17 +76,17 @@ void export_check(const std::string& path) {
 // Tells whether an export puts a file of this name into its directory, or begins to.
 static bool export_writes(const std::string& name) {
     for (const char* file : { "model.safetensors", "config.json", "modeling_train_sink.py",
-                              "README.md", MANIFEST, "lock" }) {
+                              "README.md", EXPORT_MANIFEST, "lock" }) {
         if (name == file || is_temporary(name, file)) { return true; }
     }
     return tokenizer_ours(name);
 }
 
 // Returns the directory that export_begin has made and export_commit has not named yet.
-static std::string& unfinished() { static std::string dir; return dir; }
+static std::string& half_export() { static std::string dir; return dir; }
 
-static void remove_unfinished() {
-    if (!unfinished().empty()) { remove_ours(unfinished(), export_writes); }
+static void remove_half_export() {
+    if (!half_export().empty()) { remove_ours(half_export(), export_writes); }
 }
 
 // Takes the temporary directory for this process. One that a killed export left is emptied: it has
@@ -102,8 +102,8 @@ static void export_take(const std::string& tmp) {
     for (auto& name : dir_list(tmp)) {
         if (name != "lock" && export_writes(name)) { unlink((tmp + "/" + name).c_str()); }
     }
-    unfinished() = tmp;                          // is made before, and so lives longer than
-    static const int once = atexit(remove_unfinished);
+    half_export() = tmp;                          // is made before, and so lives longer than
+    static const int once = atexit(remove_half_export);
     (void)once;
 }
 
@@ -147,7 +147,7 @@ void export_commit(ExportDir* o) {
     for (auto& name : o->files) { hashes.text(name, file_hash(o->tmp + "/" + name)); }
     JsonObject manifest(JSON_SPACED);
     manifest.json("files", hashes.all());
-    file_write(o->tmp + "/" + MANIFEST, manifest.all() + "\n");
+    file_write(o->tmp + "/" + EXPORT_MANIFEST, manifest.all() + "\n");
     dir_sync(o->tmp);
     export_check(o->path);                       // again, since the work took its time
     unlink((o->tmp + "/lock").c_str());
@@ -159,7 +159,7 @@ void export_commit(ExportDir* o) {
     }
     dir_sync(directory_of(o->path));
     if (replaces) { remove_ours(o->tmp, export_writes); }
-    unfinished().clear();
+    half_export().clear();
 }
 
 // ---- what goes in beside the weights

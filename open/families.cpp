@@ -6,7 +6,7 @@ tables of family_names.h.
 #include "family_more.h"
 #include "family_names.h"
 
-#define GRANITE_SCALES                                                   \
+#define GRANITE_SCALES \
     "embedding_multiplier:embed_scale residual_multiplier:residual_scale " \
     "attention_multiplier:score_scale logits_scaling:logit_divisor"
 #define QWEN3_5_LAYERS \
@@ -152,6 +152,9 @@ static const Family FAMILIES[] = {
       "n_embed:C n_layer:L n_head:NH layer_norm_epsilon:eps", "", "", false, more_bloom,
       BLOOM_NAMES, false, "transformer." },
 };
+#undef QWEN3_5_KEYS
+#undef QWEN3_5_LAYERS
+#undef GRANITE_SCALES
 
 std::string family_types() {
     std::string all;

@@ -295,7 +295,7 @@ struct Part {
     std::vector<bool> set;
 };
 
-static Part* part_of(std::vector<Part>* parts, const TensorPlace& at, long cols, bool vector) {
+static Part* part_at(std::vector<Part>* parts, const TensorPlace& at, long cols, bool vector) {
     for (auto& p : *parts) {
         if (p.name == at.name) { return &p; }
     }
@@ -317,7 +317,7 @@ static bool part_put(std::vector<Part>* parts, const TensorPlace& at, const Arch
     const bool vector = ours.shape.size() == 1;
     const long n = ours.shape[0];
     const long cols = vector ? 1 : ours.shape[1];
-    Part* p = part_of(parts, at, cols, vector);
+    Part* p = part_at(parts, at, cols, vector);
     for (long i = 0; i < n; i++) {
         const long r = import_row(at.fold, c, i, at.rows);
         for (long j = 0; j < cols; j++) {

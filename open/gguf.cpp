@@ -470,7 +470,7 @@ void gguf_parse(const FileMap& map, Gguf* g) {
 // NAME-00002-of-00003.gguf: 2 of 3 of NAME
 struct GgufPart { std::string name; long number = 0, count = 0; };
 
-static GgufPart part_of(const std::string& path) {
+static GgufPart gguf_part(const std::string& path) {
     GgufPart p;
     const std::string tail = "-00001-of-00001.gguf";
     if (path.size() <= tail.size()) { return p; }
@@ -529,7 +529,7 @@ static void parts_add(Gguf* g, const GgufPart& p) {
 }
 
 Gguf gguf_open(const std::string& given) {
-    const GgufPart p = part_of(given);
+    const GgufPart p = gguf_part(given);
     const std::string path = p.count > 1 ? part_path(p, 1) : given;
     if (!file_exists(path) && file_exists(given)) {
         die(path + strf(": is missing, number 1 of %ld files", p.count),
@@ -549,7 +549,7 @@ std::string gguf_in(const std::string& dir) {
     std::string found;
     for (auto& name : dir_list(dir)) {
         const std::string path = dir + "/" + name;
-        const GgufPart p = part_of(path);
+        const GgufPart p = gguf_part(path);
         if (!ends_with(name, ".gguf") || p.number > 1) { continue; }     // the first stands for all
         if (!found.empty()) {
             die(dir + ": has several GGUF files, wanted one", "name the file: " + found);

@@ -6,9 +6,11 @@ are in families.cpp, their tensors in import_weights.cpp.
 #include "../files/look.h"
 
 // Keys of models in a form that is not read.
-#define PARTS "it is a model of more than text"
-#define QUANTIZED "its weights are quantized in a form that this program does not read"
-#define NOT_QUANTIZED "get the model as its authors trained it, or as a GGUF file"
+static const char* const PARTS = "it is a model of more than text";
+static const char* const QUANTIZED =
+    "its weights are quantized in a form that this program does not read";
+static const char* const NOT_QUANTIZED =
+    "get the model as its authors trained it, or as a GGUF file";
 static const struct { const char *key, *what, *hint; } KEYS_NOT_READ[] = {
     { "quantization_config", QUANTIZED, NOT_QUANTIZED },
     { "quantization", QUANTIZED, NOT_QUANTIZED },        // of mlx
@@ -392,7 +394,7 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn,
     const Json* type = json.get("model_type");
     const bool own_code = !family && in.get("auto_map");         // which transformers has not
     if (!family && type && !own_code && (in.get("text_config") || in.get("vision_config"))) {
-        die(where + ": model_type is " + json_short(*type) + ": " PARTS,
+        die(where + ": model_type is " + json_short(*type) + ": " + PARTS,
             hint_for(TEXT_PART, directory_of(where)));
     }
     if (!family) { in.refuse("model_type", "one of: " + family_types()); }

@@ -126,3 +126,17 @@ void flags_check(const Flags& flags, char command, bool again) {
         }
     }
 }
+#undef ROTATES_BASE
+#undef IN_A_LAYER
+#undef OF_YARN
+#undef OF_LLAMA3
+#undef NOT_PRODUCTS
+#undef OF_ADAM
+#undef OF_BB
+#undef OF_TEXT
+#undef JOIN
+#undef FOR
+#undef NOTED
+#undef BOUND
+#undef READ_IF
+#undef WHEN

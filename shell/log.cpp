@@ -243,7 +243,7 @@ static void add_heads(JsonObject* o, const std::string& key, const Metrics& r, G
     o->json(key, json_matrix(head_means(r, get), r.NH));
 }
 
-static void add_norms(JsonObject* o, const std::string& key, const NormPair& p) {
+static void add_norm_pair(JsonObject* o, const std::string& key, const NormPair& p) {
     o->array(key + "_first", p.first);
     o->array(key + "_rest", p.rest);
 }
@@ -289,10 +289,10 @@ void eval_fields(JsonObject* o, const char* event, long step, double val_loss, c
         o->json("sinks", json_list(sinks));
     }
     add_head_metrics(o, r);
-    add_norms(o, "h_norm", r.h);
-    add_norms(o, "k_norm", r.k);
-    add_norms(o, "v_norm", r.v);
-    if (!r.pre.first.empty()) { add_norms(o, "pre_norm", r.pre); }
+    add_norm_pair(o, "h_norm", r.h);
+    add_norm_pair(o, "k_norm", r.k);
+    add_norm_pair(o, "v_norm", r.v);
+    if (!r.pre.first.empty()) { add_norm_pair(o, "pre_norm", r.pre); }
     if (!r.h_star.empty()) { o->array("h_norm_star", r.h_star); }
     o->array("h_max", r.h_max);
     o->array("h_median", r.h_median);

@@ -57,7 +57,7 @@ void run_lock(const std::string& out) {
 // ---- what a command writes
 
 // Tells whether both paths lead to the same existing file or directory.
-static bool same_file(const std::string& a, const std::string& b) {
+static bool same_path(const std::string& a, const std::string& b) {
     struct stat one;
     struct stat two;
     return !stat(a.c_str(), &one) && !stat(b.c_str(), &two) && same_file(one, two);
@@ -65,8 +65,8 @@ static bool same_file(const std::string& a, const std::string& b) {
 
 // Tells whether both paths name the same file, whether or not it exists.
 static bool same_place(const std::string& a, const std::string& b) {
-    if (same_file(a, b)) { return true; }
-    return file_name(a) == file_name(b) && same_file(directory_of(a), directory_of(b));
+    if (same_path(a, b)) { return true; }
+    return file_name(a) == file_name(b) && same_path(directory_of(a), directory_of(b));
 }
 
 // Tells whether the directory holds a run, a checkpoint, a model or shards. Its files are then not

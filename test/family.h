@@ -5,7 +5,7 @@ transformers computed. The switches of the build are defined before this is incl
 */
 #ifndef FAMILY_H
 #define FAMILY_H
-#include "defaults.h"
+#include "../core/defaults.h"
 #include "model_unit.h"
 #include "../commands/open_model.cpp"
 #include "answer.h"

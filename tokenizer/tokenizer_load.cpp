@@ -221,7 +221,7 @@ static const char* const BESIDE_TOKENIZER[] = {
 
 // Keeps the files that make a tokenizer, under the names that they have beside each other in a
 // directory. Of a GGUF file, only what the tokenizer needs.
-static void tokenizer_keep(TokenizerBuild* t) {
+static void tokenizer_kept(TokenizerBuild* t) {
     if (ends_with(t->path, ".gguf")) {
         t->files.push_back({ "tokenizer.gguf", open_files->tokenizer_file(t->path) });
         return;
@@ -296,7 +296,7 @@ Tokenizer tokenizer_load(const std::string& given) {
     t.bos = -1;
     load_file(&t);
     tokenizer_finish(&t);
-    tokenizer_keep(&t);
+    tokenizer_kept(&t);
     for (auto list : { &t.before, &t.after }) {
         for (int id : *list) {
             if (id < t.vocab_size) { continue; }

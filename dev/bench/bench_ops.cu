@@ -10,7 +10,8 @@ new stage of a layer needs a row in cost_of.
 */
 #define MODEL_ONLY // its own main
 #if defined(__CUDACC__) || defined(EMU)
-#include "../../core/all.cu"
+#include "../../train_sink.cu"
+#include "../../core/rest.h"
 #else
 #include "../../train_sink.cu"
 #include "../../commands/bench.cpp"

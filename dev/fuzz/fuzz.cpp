@@ -4,7 +4,7 @@ under sanitizers. Whatever it reads, it has to end by itself: with 0, 1, 2 or 3,
 a sanitizer or an exception.
 
     g++ -std=c++17 -O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fopenmp \
-        -x c++ dev/fuzz/fuzz.cpp */*.cpp -o build/fuzz
+        -x c++ dev/fuzz/fuzz.cpp -o build/fuzz
     build/fuzz flags|checkpoints|configs|models|files SCRATCH [TRIES [SEED]]
 
 models: those of test/open/families, of other families, as a directory, as several files with an index,
@@ -18,8 +18,7 @@ SCRATCH/finding-N.
 */
 #define TESTING
 #include "../../test/check.h"
-#include "../../test/defaults.h"
-#include "../../core/all.cu"
+#include "../../train_sink.cu"
 #include <sys/resource.h>
 #include <sys/wait.h>
 

@@ -122,7 +122,7 @@ awk '/Compiling entry/ {
 ONE
 rm -f $DIR/*.log $DIR/*.registers
 # the switches change attention alone: the other kernels are compiled once for each PRECISION
-awk '{ print (done[/PRECISION=bf16/]++ ? "core/variant.cu" : "core/all.cu") $0 }' $DIR/$kind.sets |
+awk '{ print (done[/PRECISION=bf16/]++ ? "core/variant.cu" : "train_sink.cu -DONCE_APART") $0 }' $DIR/$kind.sets |
     xargs -d '\n' -P "$JOBS" -I{} sh -c 'sh $DIR/one.sh $1' sh {} | tee $DIR/report
 cat $DIR/*.registers | sort -u > $DIR/registers.txt
 passed=$(grep -c '^ok' $DIR/report) all=$(wc -l < $DIR/$kind.sets)

@@ -6,7 +6,7 @@ whose row is no token; in more sequences than one batch holds; NORM=pre and post
 FFN and without.
 */
 #define BIAS sink_token
-#include "../defaults.h"
+#include "../../core/defaults.h"
 #define BACKEND ref
 #define REAL double
 #include "../model_unit.h"

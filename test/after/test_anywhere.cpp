@@ -7,7 +7,7 @@ key and ALiBi. What is said of one token repeated is in test_analytic.
 #ifndef BIAS
 #define BIAS sink_token
 #endif
-#include "../defaults.h"
+#include "../../core/defaults.h"
 #define BACKEND ref
 #define REAL double
 #include "../model_unit.h"

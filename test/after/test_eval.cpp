@@ -4,7 +4,7 @@ one token after the other with a cache of keys and values (streaming, eviction),
 or whole maps with a hook at every place (edits, bits). In double, to 1e-9.
 test_eval_sink.cpp and test_eval_positions.cpp are the same with other switches.
 */
-#include "../defaults.h"
+#include "../../core/defaults.h"
 #define BACKEND ref
 #define REAL double
 #include "../model_unit.h"

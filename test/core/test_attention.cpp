@@ -8,7 +8,7 @@ in double, against two witnesses:
 
 and what must hold between variants: p-norm and softmax, k* far away and no bias, buckets,
 slopes, masks, any number of threads. The loops run over the tables of attention_variants.cuh:
-a new row is tested with no edit here. -DATTN_ONLY=sigmoid compiles that one row
+a new row is tested with no edit here. -DATTN_ONLY=Attn_sigmoid compiles that one row
 of ATTN alone (test_add_variant.sh).
 */
 #define REAL double
@@ -161,7 +161,7 @@ static const Case CASES[] = {
 template <class A, class Bi, class Pe>
 void check_variant(const char* attn, const char* bias, const char* pe) {
 #ifdef ATTN_ONLY
-    if constexpr (!std::is_same<A, CAT(Attn_, ATTN_ONLY)>::value) { return; } else
+    if constexpr (!std::is_same<A, ATTN_ONLY>::value) { return; } else
 #endif
     // Without CONFLICTS. The operation asks of BIAS only for the column and of PE only
     // for the score's bias, so the others would be the same code once more

@@ -2,7 +2,7 @@
 test_default_model.cpp -- the model and the run of a command line that names none, by its data and
 backend; and which runs say that no sink is expected.
 */
-#include "../defaults.h"
+#include "../../core/defaults.h"
 #include "../model_unit.h"
 #include "../../commands/open_model.cpp"
 #include "../../commands/default_model.cpp"

@@ -3,7 +3,7 @@ test_pieces.cpp -- a small model's batch cut into pieces (small_model.h): loss a
 those of the whole batch, whatever the pieces count, and the same bits for any number of threads.
 */
 #define BIAS sink_token
-#include "../defaults.h"
+#include "../../core/defaults.h"
 #include "../model_unit.h"
 #include "../check.h"
 

@@ -7,7 +7,7 @@ them without being named. Each also computes the same while it is trained, where
 but attention; once more with a stage before attention that layer 0 lacks. In double, to 1e-12.
 */
 #define ATTN mlp // its kernel is a stage too
-#include "../defaults.h"
+#include "../../core/defaults.h"
 #define BACKEND ref
 #define REAL double
 #include "../model_unit.h"

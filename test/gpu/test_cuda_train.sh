@@ -25,7 +25,7 @@ ONCE=$(make -s once BACKEND=cpu CXX="$CXX")
 flags() {
     case $1 in
     cpu) echo "-DBACKEND=cpu -DPRECISION=fp32" ;;
-    cpu_bf16) echo "-DBACKEND=cpu -DPRECISION=bf16 -DCPU_REAL=bf16" ;;
+    cpu_bf16) echo "-DBACKEND=cpu -DPRECISION=bf16" ;;
     cuda) echo "-DBACKEND=cuda -DPRECISION=fp32" ;;
     bf16) echo "-DBACKEND=cuda -DPRECISION=bf16 -DHOPPER" ;;
     esac
@@ -46,7 +46,7 @@ build() {
     case $DEVICE-$kind in
     emu-*|gpu-cpu*) object $name core/variant.cu $kind $defs &&
         $CXX -fopenmp "$dir/$name.o" "$dir/$kind.o" $ONCE -o "$dir/$name" ;;
-    *) $NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp $(flags $kind) $defs core/all.cu \
+    *) $NVCC -std=c++17 -O2 -arch=native -Xcompiler -fopenmp $(flags $kind) $defs -DONCE_APART train_sink.cu \
         $ONCE -lcublasLt -o "$dir/$name" ;;
     esac
 }
@@ -91,10 +91,11 @@ same_hash() {
 DEFAULT="ATTN=softmax BIAS=none PE=rotary NORM=pre FFN=swiglu COMBINE=concat QKNORM=none GATE=none"
 OTHER="ATTN=sigmoid_norm BIAS=kv PE=learnable NORM=post FFN=gelu COMBINE=sum QKNORM=all GATE=head"
 THIRD="ATTN=mlp_norm BIAS=sink_token PE=alibi NORM=pre FFN=reglu COMBINE=concat QKNORM=none GATE=value"
+APART="-DWITHOUT_VARIANT -DONCE_APART"
 emu() { [ "$DEVICE" != emu ] || "$@"; }
-{ emu object cuda core/all.cu cuda -DWITHOUT_VARIANT && object cpu core/all.cu cpu -DWITHOUT_VARIANT &&
-    object cpu_bf16 core/all.cu cpu_bf16 -DWITHOUT_VARIANT; } & one=$!
-emu object bf16 core/all.cu bf16 -DWITHOUT_VARIANT & two=$!
+{ emu object cuda train_sink.cu cuda $APART && object cpu train_sink.cu cpu $APART &&
+    object cpu_bf16 train_sink.cu cpu_bf16 $APART; } & one=$!
+emu object bf16 train_sink.cu bf16 $APART & two=$!
 wait $one; wait $two
 { build a cpu $DEFAULT && build a cpu_bf16 $DEFAULT && build a cuda $DEFAULT &&
     build a bf16 $DEFAULT && build b cpu $OTHER; } & one=$!

@@ -178,7 +178,7 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
     make -s binary > /dev/null 2>&1
     rm -f $dir/bin/train_sink-*
     cp "$(make -s check)/train_sink" $dir/bin/train_sink-cpu
-    emulated train_sink-softmax core/all.cu $defs -DPRECISION=fp32 -DREAL_SIZES
+    emulated train_sink-softmax train_sink.cu -DONCE_APART $defs -DPRECISION=fp32 -DREAL_SIZES
     emulated selftest dev/emulator/selftest.cu
     emulated selftest_wgmma dev/emulator/selftest_wgmma.cu -DPRECISION=bf16
     # of the script, not of the programs, which test_cuda_train compares

@@ -30,7 +30,7 @@ $EMULATED dev/emulator/selftest_nccl.cu -o "$dir/selftest" &&
 build() { # BIAS PRECISION
     [ -x "$built/$1-$2" ] || $EMULATED $(default_switches | grep -v 'BIAS\|PRECISION\|BACKEND') \
         -DBIAS=$1 -DBACKEND=cuda -DPRECISION=$2 \
-        -DDIST=nccl -DDIST_BUCKET=4096 core/all.cu -x none $ONCE -o "$built/$1-$2" || {
+        -DDIST=nccl -DDIST_BUCKET=4096 -DONCE_APART train_sink.cu -x none $ONCE -o "$built/$1-$2" || {
             bad "$1 $2 does not compile"
             exit 1
         }

@@ -87,7 +87,7 @@ multiplier() {
 ok "make help does not list relu2_norm before"  sh -c '! make help | grep -q "^  relu2_norm .*scores above 0"'
 ok "attn.diff fits the tree"              apply attn
 ok "make help lists relu2_norm"                 sh -c 'make help | grep "^  relu2_norm .*scores above 0"'
-$CXX -std=c++17 -O0 -fopenmp -DATTN_ONLY=relu2_norm -x c++ test/core/test_attention.cpp -o attention \
+$CXX -std=c++17 -O0 -fopenmp -DATTN_ONLY=Attn_relu2_norm -x c++ test/core/test_attention.cpp -o attention \
     > attention.log 2>&1 & tests=$!
 ok "it builds"                            build relu ATTN=relu2_norm
 ok "and compiles one unit of the program again, which knows the names" \
@@ -163,7 +163,7 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
         -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none \
         -DGATE=none -DPRECISION=bf16 \
         -DBACKEND=cuda "-I$CUDA/include" \
-        -Idev/emulator core/all.cu
+        -Idev/emulator train_sink.cu
 else
     echo "skipped: 1, no CUDA headers in $CUDA/include (set CUDA=)"
 fi

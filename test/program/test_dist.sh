@@ -21,7 +21,7 @@ if [ -n "$BINARY" ]; then
 else
     OMPI_CXX=${CXX:-g++} MPICH_CXX=${CXX:-g++} "$MPICXX" -std=c++17 -O1 -march=native \
         -fopenmp -x c++ $(default_switches) -DDIST=mpi \
-        -DDIST_BUCKET=4096 -DGIT_COMMIT='"one-and-the-same"' core/all.cu -x none $ONCE \
+        -DDIST_BUCKET=4096 -DGIT_COMMIT='"one-and-the-same"' -DONCE_APART train_sink.cu -x none $ONCE \
         -o "$dir/a" || { bad "DIST=mpi does not compile"; exit 1; }
 fi
 sed 's/one-and-the-same/one-and-another!/' "$dir/a" > "$dir/other"; chmod +x "$dir/other"

@@ -149,7 +149,7 @@ gpu="BACKEND=cuda NVCC=./fake CXX=./fake GPU_ARCH=sm_80"
 mk $gpu OPTIMIZE=-O0 train_sink > /dev/null
 built=build/cuda/train_sink
 rebuilds no "nothing changed" $gpu OPTIMIZE=-O0
-for header in arch.h metrics.cuh cuda/ops.cuh shell/log.cpp commands/probe.cpp core/model.cpp train_sink.cu core/variant.cu core/all.cu; do
+for header in arch.h metrics.cuh cuda/ops.cuh shell/log.cpp commands/probe.cpp core/model.cpp train_sink.cu core/variant.cu core/rest.h; do
     sleep 0.05
     touch $header
     rebuilds yes "$header changed" $gpu OPTIMIZE=-O0

@@ -1,5 +1,9 @@
-// test/defaults.h -- the default switches, for what includes the whole program in one file
-// and names no others before
+/*
+core/defaults.h -- the switches of a program that is compiled as one unit, where -D names none: the
+first row of each table, as with the Makefile.
+*/
+#ifndef DEFAULTS_H
+#define DEFAULTS_H
 #ifndef ATTN
 #define ATTN softmax
 #endif
@@ -24,3 +28,4 @@
 #ifndef GATE
 #define GATE none
 #endif
+#endif // DEFAULTS_H

@@ -1,0 +1,8 @@
+/*
+after/all.h -- the files of after/ for core/rest.h. All need the model.
+*/
+#include "anatomy.cpp"
+#include "anywhere.cpp"
+#include "eval.cpp"
+#include "score.cpp"
+#include "score_task.cpp"
