@@ -9,7 +9,7 @@ include mk/build.mk    # how a program is built
 include mk/tests.mk    # how the tests are built
 
 .SUFFIXES: # so that `make test_data` is an unknown target, and compiles no file of that name
-.PHONY: train_sink binary release bench-ops nvcc_arch asan_flags once objects switches rooms quick slow test-all core-tests compile-all \
+.PHONY: train_sink binary release bench-ops nvcc_arch asan_flags once objects switches folders quick slow test-all core-tests compile-all \
         ptx-all sanitizer check test \
         program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
@@ -34,8 +34,8 @@ nvcc_arch: # what nvcc is told to compile for, for scripts
 switches: # the names of the switches that make a model, for scripts
 	@echo "$(MODEL)"
 
-rooms: # the folders that hold the program, for scripts
-	@echo "$(ROOMS)"
+folders: # the folders that hold the program, for scripts
+	@echo "$(FOLDERS)"
 
 # every build that scripts/experiments.tsv names, JOBS at a time, what they share first;
 # ./train_sink stays where it points

@@ -6,8 +6,8 @@ Most rows are named nowhere else, so that a new one needs an edit only here.
 */
 #ifndef ARCH_H
 #define ARCH_H
-#include "core/field.h"
-#include "rooms.h"
+#include "base/field.h"
+#include "optional.h"
 #include "core/switches.h"
 
 enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
@@ -21,7 +21,7 @@ enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
 //  by     what sets it: a flag of the commands in `cmds` (t train, b bench, p probe), or a switch
 //         of the build; READ: only a config.json
 //  key    in config.json: Hugging Face's own, or one of the object "train_sink" or "rope_scaling"
-//  ...    what reads it, of a flag that is not read in every model: shell/flag_rules.cpp
+//  ...    what reads it, of a flag that is not read in every model: run/flag_rules.cpp
 //
 //        (type, field, default, cmds, by, key, low, high, names, help, ..), or shorter:
 #define NUMBER(type, field, preset, by, key, low, high, ...) \

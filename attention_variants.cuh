@@ -11,7 +11,7 @@ Attention here is one operation on one row. For the query at position t and its 
     o_t = sum_j A_j v_j      output
 
 An ATTN variant says what f, f', Z and phi are (Gu et al. 2024, section 7.4 and Table 15); what all
-of them share is in core/attention_math.cuh. BIAS may add one extra key that belongs to no token
+of them share is in attention_row.cuh. BIAS may add one extra key that belongs to no token
 (Table 4); PE may turn q and k or add to the score (Table 3, Appendix A); their tables and those of
 the other switches are in block_variants.h. The Makefile, `make help`, --help, the CPU reference,
 the CUDA kernels, the tests, the log and the checkpoints read the tables; one other file knows
@@ -23,7 +23,7 @@ activation is new has one in ACTIVATIONS. Then `make test` checks it.
 */
 #ifndef ATTENTION_VARIANTS_CUH
 #define ATTENTION_VARIANTS_CUH
-#include "core/attention_math.cuh" // ZKind, Phi, Clip
+#include "attention_row.cuh" // ZKind, Phi, Clip
 
 // switch ATTN=<name>       X_ATTN(name, Z, "A", "what it is; where in the paper"); Z: ZKind
 #define ATTN_VARIANTS(X_ATTN) \

@@ -4,7 +4,7 @@ it is computed. The Makefile and --help read the tables, as that of attention_va
 */
 #ifndef BLOCK_VARIANTS_H
 #define BLOCK_VARIANTS_H
-#include "cpu/elementary.h" // exp_, erf_, sigmoid_ on host and device
+#include "base/elementary.h" // exp_, erf_, sigmoid_ on host and device
 
 // BIAS: X_BIAS(name, extra key, learn k*, v*, v* in every output, token, "help")
 // The extra key has no position, is never masked, and joins the sum in Z. Its score is that of a

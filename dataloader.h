@@ -5,7 +5,7 @@ dataloader.h -- from whatever the user has to batches of token ids. In reading o
     data        sources, their windows in shuffled order, edits; held-out data, the
                 position that checkpoints keep
 
-How a source is found, tokenized and opened: dataloader/data_sources.cpp, dataloader/text_cache.cpp.
+How a source is found, tokenized and opened: core/data_sources.cpp, text/text_cache.cpp.
 
 A training sequence is a window of T+1 tokens at stride T over a source's documents, each followed
 by EOS: every token is a target exactly once per epoch. An epoch visits all windows in the order of
@@ -14,9 +14,9 @@ number per source.
 */
 #ifndef DATALOADER_H
 #define DATALOADER_H
-#include "core/common.h"
-#include "dataloader/shards.h"
-#include "dataloader/text_files.h"
+#include "base/common.h"
+#include "core/shards.h"
+#include "text/text_files.h"
 #include "tokenizer.h"
 
 struct DataOptions {

@@ -1,6 +1,6 @@
 /*
 flags.h -- the command line, one row per flag. The struct, the parser, --help and the config line of
-the log come from it. Its functions are in shell/flags.cpp.
+the log come from it. Its functions are in run/flags.cpp.
 */
 #ifndef FLAGS_H
 #define FLAGS_H
@@ -54,7 +54,7 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
 //  group  where --help shows it
 //  low, high   smallest and largest value
 //  ...    its rules: what reads it, what bounds it, and what it means to some commands. `f` is the
-//         Flags, `command` the letter. shell/flag_rules.cpp has them
+//         Flags, `command` the letter. run/flag_rules.cpp has them
 //             READ_IF(condition, wanted)           else a value that was given is refused
 //             BOUND(condition, words, other, why)  else it is refused: "wanted less than --steps 5"
 //             NOTED(condition, words, other, why)  else a note: "is more than --steps 5"
@@ -211,7 +211,7 @@ struct Flags {
 };
 
 // Every command is one row: its name, the letter that marks its flags above, what it takes, help,
-// and what lowers its memory. commands/commands.h declares the functions, which main calls.
+// and what lowers its memory. run/commands.h declares the functions, which main calls.
 #define COMMANDS(X) \
     X(train,    't', "", "train a model (the default command)", \
       "lower --batch, --seq, --probe-len or the model size") \

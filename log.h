@@ -1,6 +1,6 @@
 /*
 log.h -- OUT/log.jsonl, one object per line, flushed; and the same facts as a line for people.
-The functions are in shell/log.cpp.
+The functions are in run/log.cpp.
 */
 #ifndef LOG_H
 #define LOG_H

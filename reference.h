@@ -17,17 +17,16 @@ NH query heads, KV key/value heads, HS head size, F FFN width, V vocabulary, OC 
 `real` is the type of tensors; `acc` the type of sums, statistics, weight gradients and optimizer
 state. Here both are float, or double in tests.
 
-Parameters: outputs, inputs, weights, sizes; tensors that belong together are structs of operands.h.
-What no backend on the host can do faster is here for all of them: R is then their type of tensors.
+Parameters: outputs, inputs, weights, sizes; tensors that belong together are structs of
+attention_row.cuh. What no backend on the host can do faster is here for all of them: R is then their type of tensors.
 Weight gradients are added to (+=), activation gradients overwritten, unless a comment says
 otherwise. A build adds every sum in one order (that of `dot` is the compiler's choice), so the same
 seed gives the same bits.
 */
 #ifndef REFERENCE_H
 #define REFERENCE_H
-#include "core/attention_math.cuh"
-#include "cpu/device.h"
-#include "core/operands.h"
+#include "attention_row.cuh"
+#include "base/device.h"
 
 namespace ref {
 using namespace host;              // device_malloc and the like

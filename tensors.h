@@ -5,7 +5,7 @@ memory layout and the checkpoint names from them.
 #ifndef TENSORS_H
 #define TENSORS_H
 #include <math.h>
-#include "rooms.h" // OPEN_PARAMS, OPEN_ACTS
+#include "optional.h" // OPEN_PARAMS, OPEN_ACTS
 
 // ---- PARAMS: every tensor is one row: field, Hugging Face name, when it exists, rows (VECTOR:
 // none), columns, initial values, what it is for. Tensors lie in memory in this order: qw kw vw

@@ -3,19 +3,19 @@ tokenizer.h -- text to token ids and back. Three kinds: raw bytes; Hugging Face 
 vocab.json and merges.txt, or a GGUF file) with the same ids as the `tokenizers` library; and bare
 ids without text.
 
-    tokenizer_load     files -> a Tokenizer                        tokenizer/tokenizer_build.h
-    tokenizer_encode   added tokens, normalize, split, merge       tokenizer/encode.cpp
-                       one chapter each: tokenizer/added_tokens.h, normalize.h, split.h, bpe.h
-    tokenizer_decode   ids -> text                                 tokenizer/decode.cpp
+    tokenizer_load     files -> a Tokenizer                        text/tokenizer_build.h
+    tokenizer_encode   added tokens, normalize, split, merge       text/encode.cpp
+                       one chapter each: text/added_tokens.h, normalize.h, split.h, bpe.h
+    tokenizer_decode   ids -> text                                 text/decode.cpp
 
 Each component of tokenizer.json becomes a Step. An unknown component is an error, because a
 tokenizer that is almost right trains a different model. To support a component: see
-tokenizer/tokenizer_steps.cpp.
+text/tokenizer_steps.cpp.
 */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
-#include "core/common.h"
-#include "tokenizer/unicode.h"
+#include "base/common.h"
+#include "text/unicode.h"
 #include <array>
 #include <functional>
 #include <unordered_map>

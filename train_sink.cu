@@ -34,11 +34,11 @@ N = B T rows.
 #include "core/measure.h"        // measure: sinks and norms of a batch of sequences
 #include "flags.h"          // Flags: every flag is a row
 #include "dataloader.h"     // Data: where a batch comes from
-#include "commands/hopper.h"   // hopper_ask: before the GPU is taken
-#include "commands/commands.h" // command_probe and the others, one file each
-#include "commands/train.h"    // run_open, run_evaluate, run_save: a run around its steps
-#include "shell/process.h"     // process_begin, on_signals
-#include "shell/saves.h"       // checkpoint_in
+#include "run/hopper.h"   // hopper_ask: before the GPU is taken
+#include "run/commands.h" // command_probe and the others, one file each
+#include "run/train.h"    // run_open, run_evaluate, run_save: a run around its steps
+#include "run/process.h"     // process_begin, on_signals
+#include "core/saves.h"       // checkpoint_in
 
 // ============================================================================
 // 1 a layer

@@ -2,7 +2,7 @@
 anatomy.cpp -- probe --anatomy: three tables and what they say, and the object of --json.
 */
 #include "anatomy.h"
-#include "../commands/probe_data.h"
+#include "../run/probe_data.h"
 #include "../flags.h"
 #include "cell.h"
 

@@ -9,7 +9,7 @@ it goes. Start with anatomy_measure, which reads the sequences twice:
 */
 #ifndef ANATOMY_H
 #define ANATOMY_H
-#include "../commands/working.h"
+#include "../run/working.h"
 #include "../core/train_sink.h"
 #include "form.h"
 #include "sequences.h"

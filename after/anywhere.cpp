@@ -3,7 +3,7 @@ anywhere.cpp -- probe --anywhere: a table by layer, the tokens that get most, wh
 object of --json. A probe of one token repeated is compared with what the paper proves of it.
 */
 #include "anywhere.h"
-#include "../commands/probe_data.h"
+#include "../run/probe_data.h"
 #include "../flags.h"
 #include "../log.h"
 #include "cell.h"

@@ -12,16 +12,16 @@ Each is a run over the same sequences as a plain one, and prints its loss, the p
 the same tokens, the change, and the standard error over the sequences; and which of the first two
 tokens is a sink then. What a run changes is in eval_change.h.
 */
-#include "../files/directory.h"
-#include "../shell/data_flags.h"
-#include "../files/look.h"
-#include "../commands/commands.h"
+#include "../core/directory.h"
+#include "../run/data_flags.h"
+#include "../base/look.h"
+#include "../run/commands.h"
 #include "eval_run.h"
-#include "../commands/generate.h"
-#include "../commands/open_model.h"
-#include "../commands/probe_data.h"
-#include "../commands/sink_at.h"
-#include "../commands/working.h"
+#include "../run/generate.h"
+#include "../run/open_model.h"
+#include "../run/probe_data.h"
+#include "../run/sink_at.h"
+#include "../run/working.h"
 
 // ---- the runs that the flags ask for
 

@@ -1,5 +1,5 @@
 /*
-rows.h -- the commands of after/ and their flags, which rooms.h adds to the tables of flags.h.
+rows.h -- the commands of after/ and their flags, which optional.h adds to the tables of flags.h.
 Macros alone: this file includes nothing.
 */
 #ifndef AFTER_ROWS_H

@@ -3,8 +3,8 @@ after/score_task.cpp -- makes tokens of contexts and choices as the evaluation h
 reads the file.
 */
 #include "score_task.h"
-#include "../files/look.h"
-#include "../tokenizer/unicode.h"
+#include "../base/look.h"
+#include "../text/unicode.h"
 
 // ---- text to tokens
 

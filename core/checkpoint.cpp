@@ -4,7 +4,7 @@ tensor again when it reads.
 */
 #include "checkpoint.h"
 #include <set>
-#include "../shell/saves.h"
+#include "saves.h"
 
 // Returns a whole array as floats in host memory, from the shards of all ranks: in place if it is
 // that already, else in *copy.

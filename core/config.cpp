@@ -4,8 +4,8 @@ be: Hugging Face's own keys say that, and the object "train_sink" says the rest.
 */
 #include "config.h"
 #include "../attention_variants.cuh" // the names of ATTN
-#include "../files/directory.h"
-#include "../files/look.h"
+#include "directory.h"
+#include "../base/look.h"
 
 Arch arch_in_config(Arch c) {
     if (c.context > c.T) {

@@ -5,7 +5,7 @@ core/config.h -- config.json of a checkpoint, out and in.
 #define CONFIG_H
 #include "../tokenizer.h"
 #include "../arch.h"
-#include "../files/safetensors.h"
+#include "safetensors.h"
 
 // Writes the config.json of a model of ours. tokenizer_path: the file that is in its directory.
 std::string config_json(const Arch& c, const Tokenizer& tok, const std::string& tokenizer_path);

@@ -3,7 +3,7 @@ schedule.h -- what flags choose of the updates: the optimizer, and the learning 
 */
 #ifndef SCHEDULE_H
 #define SCHEDULE_H
-#include "common.h"
+#include "../base/common.h"
 
 #define OPTIMIZER_VARIANTS(X) X(adamw) X(sgd) X(muon)
 #define SCHEDULE_VARIANTS(X) X(constant) X(cosine) X(wsd)

@@ -11,7 +11,7 @@ each model. It is filled in by variant.cu, the one file that is compiled with -D
 #ifndef SWITCHES_H
 #define SWITCHES_H
 #include <tuple>
-#include "attention_math.cuh"
+#include "../attention_row.cuh"
 #if defined(ATTN) || defined(__CUDA_ARCH__)
 #include "../attention_variants.cuh"
 #endif

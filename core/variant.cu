@@ -10,7 +10,7 @@ models and linked to it; with the switches given it includes this file and is wh
 #include "../cpu/metrics.h"
 #if defined(__CUDACC__) || defined(EMU)
 #include "../cuda/attention.cuh"
-#include "../cuda/hopper_check.cuh"
+#include "../cuda/hopper/check.cuh"
 #include "../cuda/metrics.cuh"
 #endif
 #ifndef ATTN

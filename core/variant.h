@@ -51,7 +51,7 @@ extern Attend* const attend[2];
 extern AttendBackward* const attend_backward[2];
 extern AttentionRow* const attention_row[2];          // one query, in host memory
 extern AttentionMetrics* const attention_metrics[2];
-extern std::string (*const hopper_lacks)(int HS);       // cuda/hopper_check.cuh
+extern std::string (*const hopper_lacks)(int HS);       // cuda/hopper/check.cuh
 extern void (*const hopper_ask)(bool again);
 extern int (*const hopper_check)();
 } // namespace variant

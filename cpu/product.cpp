@@ -8,7 +8,7 @@ cpu/product.cpp -- the matrix product, from the inside out:
     5 blocks and threads    who packs what, who multiplies what
 */
 #include "product.h"
-#include "device.h"
+#include "../base/device.h"
 #include <atomic>
 
 namespace cpu {

@@ -16,7 +16,7 @@ many threads there are.
 #define CPU_PRODUCT_H
 #include <string>
 #include <type_traits>
-#include "../core/common.h"
+#include "../base/common.h"
 #include "kernels.h"
 
 namespace cpu {

@@ -20,8 +20,8 @@ through attention_score.cuh, so that a variant is written once.
 #include "attention_forward.cuh"
 #include "attention_panels.cuh"
 #ifdef HOPPER
-#include "hopper_backward.cuh"
-#include "hopper_forward.cuh"
+#include "hopper/backward.cuh"
+#include "hopper/forward.cuh"
 #endif
 
 namespace cuda {

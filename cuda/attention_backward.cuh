@@ -31,7 +31,7 @@ namespace cuda {
 //     softpick      e = 2^(s - log2_Z), one = 2^-log2_Z = alpha / Z
 //                   A = max(e - one, 0)             ds = e (dA - delta) if s > 0, e delta if s < 0
 //     the others    A = f(s) factor                 ds = f'(s) factor (dA - delta)
-//     p-norm        attn_ds (core/attention_math.cuh)
+//     p-norm        attn_ds (attention_row.cuh)
 template <bool FULL, class A, class Pe>
 DEVICE void weight_ds(float& x, float& y, const TileScore<A, Pe>& score, const RowStat& row, int t,
                       int j, const AttnShape& s) {

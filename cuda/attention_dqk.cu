@@ -3,7 +3,7 @@ attention_dqk.cu -- the second kernel of attention's backward pass: dq and dk, f
 first has stored (attention_cells.cuh). No variant changes it, so it is compiled once for all of
 them, with the program.
 */
-#include "hopper_dq.cuh"
+#include "hopper/dq.cuh"
 
 namespace cuda {
 // Two numbers, one of queries and one of keys: where they begin, or how many there are.

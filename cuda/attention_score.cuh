@@ -9,8 +9,7 @@ what the backward pass needs of a query's row.
 */
 #ifndef CUDA_ATTENTION_SCORE_CUH
 #define CUDA_ATTENTION_SCORE_CUH
-#include "../core/attention_math.cuh"
-#include "../core/operands.h"
+#include "../attention_row.cuh"
 #include "rows.cuh"
 
 namespace cuda {

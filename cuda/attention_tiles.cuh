@@ -10,7 +10,7 @@ only the others, along the diagonal and at the window's edge, test each.
 */
 #ifndef CUDA_ATTENTION_TILES_CUH
 #define CUDA_ATTENTION_TILES_CUH
-#include "../core/attention_math.cuh"
+#include "../attention_row.cuh"
 #include "mma.cuh"
 #include "rope.cuh"
 

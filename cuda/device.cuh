@@ -16,7 +16,7 @@ same seed gives the same bits). Everything runs on one stream, device_stream.
 #error "this GPU is older than sm_80 (A100), which bf16 and fp32 need \
 ---> HINT: make BACKEND=cpu, or make GPU_ARCH=sm_NN for a newer GPU (8.6: sm_86)"
 #endif
-#include "../cpu/elementary.h"
+#include "../base/elementary.h"
 #include <map>
 #ifdef EMU
 #include "emu.h"

@@ -3,7 +3,7 @@ embed.cuh -- the embedding: rows of a table by token, and the sums of their grad
 */
 #ifndef CUDA_EMBED_CUH
 #define CUDA_EMBED_CUH
-#include "../core/operands.h"
+#include "../attention_row.cuh"
 #include "rows.cuh"
 
 namespace cuda {

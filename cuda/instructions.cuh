@@ -162,7 +162,7 @@ DEVICE float max_or_nan(float a, float b) {
 const float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 // A float whose exponential, logarithm and division are those instructions: about 2^-21 off where
-// bf16 keeps 2^-9. The row mathematics of core/attention_math.cuh is compiled for it as it is for
+// bf16 keeps 2^-9. The row mathematics of attention_row.cuh is compiled for it as it is for
 // float and double.
 struct Fast {
     float v;

@@ -3,8 +3,8 @@ norms.cuh -- norms of rows, and of queries and keys.
 */
 #ifndef CUDA_NORMS_CUH
 #define CUDA_NORMS_CUH
-#include "../core/attention_math.cuh"
-#include "../core/operands.h"
+#include "../attention_row.cuh"
+#include "../attention_row.cuh"
 #include "matmul.cuh"
 #include "rope.cuh"
 

@@ -4,7 +4,7 @@ rope.cuh -- rope: by itself, and for the attention kernels that turn what they h
 #ifndef CUDA_ROPE_CUH
 #define CUDA_ROPE_CUH
 #include "rows.cuh"
-#include "../core/attention_math.cuh"
+#include "../attention_row.cuh"
 
 namespace cuda {
 // Turns a pair. It rounds after every operation and fuses none, so that all who turn give the same

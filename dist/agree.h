@@ -5,7 +5,7 @@ these in the same order. Whatever started the processes ends them all when one o
 */
 #ifndef DIST_AGREE_H
 #define DIST_AGREE_H
-#include "../core/common.h"
+#include "../base/common.h"
 #include "place.h"
 
 namespace dist {

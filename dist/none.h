@@ -4,7 +4,7 @@ compiler removes it.
 */
 #ifndef DIST_NONE_H
 #define DIST_NONE_H
-#include "../core/common.h"
+#include "../base/common.h"
 
 namespace dist {
 static const char* const name = "none";

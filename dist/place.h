@@ -4,7 +4,7 @@ environment.
 */
 #ifndef DIST_PLACE_H
 #define DIST_PLACE_H
-#include "../core/common.h"
+#include "../base/common.h"
 
 namespace dist {
 // This process among the others.

@@ -9,7 +9,7 @@ writes its file again whenever a word is new, and removes it when all have taken
 */
 #ifndef DIST_RENDEZVOUS_H
 #define DIST_RENDEZVOUS_H
-#include "../core/common.h"
+#include "../base/common.h"
 #include "place.h"
 #include <sys/random.h>
 

@@ -27,13 +27,13 @@ HOST    = $(if $(filter mpi,$(DIST)),OMPI_CXX='$(CXX)' MPICH_CXX='$(CXX)' $(MPIC
 JOIN    = $(HOST) $(OPTIMIZE) -fopenmp
 COMPILE = $(HOST) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
-# the folders of the program beside the root, which nothing else lists: make -s rooms. open/ and after/
+# the folders of the program beside the root, which nothing else lists: make -s folders. open/ and after/
 # may be absent
-ROOMS   := $(strip core commands shell cpu cuda dist files tokenizer dataloader $(wildcard open after))
-HEADERS := $(wildcard *.h *.cuh $(ROOMS:%=%/*.h) $(ROOMS:%=%/*.cuh))
+FOLDERS := $(strip base core run text cpu cuda cuda/hopper dist $(wildcard open after))
+HEADERS := $(wildcard *.h *.cuh $(FOLDERS:%=%/*.h) $(FOLDERS:%=%/*.cuh))
 # a commit says nothing of a file that git does not know
 UNKNOWN := $(if $(filter %-dirty unknown,$(COMMIT)),,$(shell \
-             git ls-files -o --exclude-standard $(ROOMS) ':(glob)*.h' ':(glob)*.cuh' ':(glob)*.cu' | \
+             git ls-files -o --exclude-standard $(FOLDERS) ':(glob)*.h' ':(glob)*.cuh' ':(glob)*.cu' | \
              grep -E '\.(h|cuh|cu|cpp)$$'))
 COMMIT  := $(COMMIT)$(if $(UNKNOWN),-dirty)
 
@@ -41,7 +41,7 @@ COMMIT  := $(COMMIT)$(if $(UNKNOWN),-dirty)
 # would hold edited code and name a clean commit. So a file that is not as the last make saw it gets a new date,
 # unless its date is newer than that
 SEEN    := build/sources.txt
-SOURCES := $(HEADERS) $(wildcard *.cu $(ROOMS:%=%/*.cpp) $(ROOMS:%=%/*.cu) test/*.h test/*/*.cpp test/*/*.cu)
+SOURCES := $(HEADERS) $(wildcard *.cu $(FOLDERS:%=%/*.cpp) $(FOLDERS:%=%/*.cu) test/*.h test/*/*.cpp test/*/*.cu)
 # what a make that was killed long ago had begun to write
 RUBBISH  = find build -mmin +1440 -name '*.[0-9]*' \( -name '*.o.*' -o -name '*.a.*' -o -name '*.txt.*' \
            -o -name '*.gz.*' -o -name 'train_sink.*' \) -exec rm -f {} +
@@ -50,27 +50,27 @@ see_sources = mkdir -p build 2> /dev/null && [ -w build ] && cksum $(SOURCES) > 
   [ ! -f $(SEEN) ] || sort $(SEEN) $(SEEN).$$$$ | uniq -u | cut -d ' ' -f 3 | sort -u | while read -r file; do \
       [ "$$file" -nt $(SEEN) ] || touch -c "$$file"; done; \
   mv $(SEEN).$$$$ $(SEEN); $(RUBBISH)
-ASK_ONLY := help clean size rooms check switches nvcc_arch asan_flags
+ASK_ONLY := help clean size folders check switches nvcc_arch asan_flags
 $(if $(filter-out $(ASK_ONLY),$(or $(MAKECMDGOALS),train_sink)),$(shell $(see_sources)))
 
 # the compiler, and what -march=native means on this machine: another one may share the disk; and
-# the rooms, without one of which every struct is another
+# the folders, without one of which every struct is another
 MEANING  := $(shell $(CXX) -march=$(ARCH) -dM -E -x c++ /dev/null 2>/dev/null | cksum)
-COMPILER := $(NAME_OF_CXX) $(MEANING) $(ROOMS)
+COMPILER := $(NAME_OF_CXX) $(MEANING) $(FOLDERS)
 
 # what needs the model is compiled for each backend, as train_sink.cu is
 # one line of the compiler reads the same lists, core/rest.h and all.h of a folder
 of_model       = $(addprefix $(1)/,$(shell sed -n '/ONCE_APART$$/q; s/^.include "\(.*\.cpp\)"/\1/p' $(2)))
 PROGRAM_PARTS := $(patsubst core/../%,%,$(call of_model,core,core/rest.h)) \
-                 $(foreach r,$(ROOMS),$(call of_model,$(r),$(wildcard $(r)/all.h) /dev/null))
+                 $(foreach r,$(FOLDERS),$(call of_model,$(r),$(wildcard $(r)/all.h) /dev/null))
 # what no switch touches is compiled once, for all models, by a compiler and its flags:
-# build/once/NUMBER/tokenizer/bpe.o. Of the archive a program takes what it calls
+# build/once/NUMBER/text/bpe.o. Of the archive a program takes what it calls
 ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
 number_of     = $(firstword $(shell echo "$(1)" "$(COMPILER)" | cksum))
 ONCE_DIR     := build/once/$(call number_of,$(ONCE_COMPILE))
-ONCE_SOURCES := $(filter-out $(PROGRAM_PARTS),$(wildcard $(ROOMS:%=%/*.cpp)))
+ONCE_SOURCES := $(filter-out $(PROGRAM_PARTS),$(wildcard $(FOLDERS:%=%/*.cpp)))
 # or, with UNITS=few, each folder is one unit
-of_room       = $(filter-out cpu/processor.cpp,$(filter $(1)/%,$(ONCE_SOURCES)))
+of_folder       = $(filter-out cpu/processor.cpp,$(filter $(1)/%,$(ONCE_SOURCES)))
 few_in        = $(patsubst %,$(1)/%all.o,$(sort $(dir $(ONCE_SOURCES)))) $(1)/cpu/processor.o
 ONCE_OBJECTS := $(if $(FEW),$(call few_in,$(ONCE_DIR)),$(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o))
 ONCE         := $(ONCE_DIR)/once.a
@@ -103,7 +103,7 @@ $(DIR)/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
 	$(JOIN) $(filter %.o %.a,$^) -o $@.$$$$ $(LINK) && mv $@.$$$$ $@
 
 # the same parts, with all the libraries that they need
-VERSION := $(shell sed -n 's/^.define VERSION "\(.*\)"/\1/p' core/version.h)
+VERSION := $(shell sed -n 's/^.define VERSION "\(.*\)"/\1/p' base/version.h)
 ARCHIVE_NAME := train_sink-$(VERSION)-$(DIR:build/%=%)
 $(DIR)/static/train_sink: $(DIR)/variant.o $(PROGRAM) $(ONCE)
 	@mkdir -p $(@D)
@@ -134,7 +134,7 @@ OPS_OBJECT := $(PROGRAM_DIR)/dev/bench/bench_ops.o
 $(OPS_OBJECT): PART = $(ONE_UNIT)
 -include $(OPS_OBJECT:.o=.d)
 $(DIR)/bench_ops: $(DIR)/variant.o $(OPS_OBJECT) $(PROGRAM) $(ONCE)
-	$(JOIN) $(filter-out %/train_sink.o %/commands/bench.o,$(filter %.o %.a,$^)) -o $@.$$$$ $(LINK) && mv $@.$$$$ $@
+	$(JOIN) $(filter-out %/train_sink.o %/run/bench.o,$(filter %.o %.a,$^)) -o $@.$$$$ $(LINK) && mv $@.$$$$ $@
 bench-ops: $(DIR)/bench_ops
 
 # rewritten only when it differs: an archive without a file that is gone
@@ -147,12 +147,12 @@ $(ONCE_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
 	$(call said,$<)$(BEGUN) $(ONCE_COMPILE) $(ANY_PROCESSOR) $(OBJECT)
 # a folder as one unit: where, which, by what
-define room_unit
-$(1)/$(2)/all.o: $(call of_room,$(2))
+define folder_unit
+$(1)/$(2)/all.o: $(call of_folder,$(2))
 	@mkdir -p $$(@D)
-	$$(call said,$(2))$$(BEGUN) $$($(3)) $$(patsubst %,-include %,$$(filter-out $$<,$(call of_room,$(2)))) $$(OBJECT)
+	$$(call said,$(2))$$(BEGUN) $$($(3)) $$(patsubst %,-include %,$$(filter-out $$<,$(call of_folder,$(2)))) $$(OBJECT)
 endef
-$(if $(FEW),$(foreach r,$(ROOMS),$(eval $(call room_unit,$(ONCE_DIR),$(r),ONCE_COMPILE))))
+$(if $(FEW),$(foreach r,$(FOLDERS),$(eval $(call folder_unit,$(ONCE_DIR),$(r),ONCE_COMPILE))))
 # what looks whether the processor is the one that the rest was compiled for
 $(ONCE_DIR)/cpu/processor.o: ANY_PROCESSOR = $(if $(WIDE),-march=x86-64 -mtune=generic)
 -include $(ONCE_OBJECTS:.o=.d)

@@ -50,16 +50,16 @@ asan_flags: # what they are compiled with, for scripts
 NOT_QUICK    := build/test/test_train build/test/test_bf16 build/test/test_extremes
 QUICK_SETS   := softmax-none-rotary sigmoid-none-rotary softmax-k-rotary
 # the core's need neither open/ nor after/: CI builds and runs them in a copy without the two
-# (test/program/test_rooms.sh), and, with CORE_TESTED=1, not here again
+# (test/program/test_optional.sh), and, with CORE_TESTED=1, not here again
 CORE_TESTS   := $(patsubst %.cpp,build/test/%,$(notdir $(filter-out $(MODEL_SOURCES),$(wildcard \
-                $(patsubst %,test/%/test_*.cpp,core cpu tokenizer dataloader))))) $(MODEL_TESTS)
+                $(patsubst %,test/%/test_*.cpp,core cpu text))))) $(MODEL_TESTS)
 TESTED       := $(if $(CORE_TESTED),$(filter-out $(CORE_TESTS),$(TESTS)),$(TESTS) $(MODEL_TESTS))
 QUICK_BUILDS := $(filter $(filter-out $(NOT_QUICK),$(TESTS)) $(QUICK_SETS:%=build/test/model/%),$(TESTED))
 SLOW_BUILDS  := $(filter-out $(QUICK_BUILDS),$(TESTED) $(ASAN_TESTS))
 # about the tree itself
 QUICK_NAMES := index size version
 QUICK_SCRIPTS := $(wildcard $(QUICK_NAMES:%=test/program/test_%.sh))
-SLOW_SCRIPTS := $(filter-out $(QUICK_SCRIPTS) $(if $(CORE_TESTED),%/test_rooms.sh),$(wildcard test/*/test_*.sh))
+SLOW_SCRIPTS := $(filter-out $(QUICK_SCRIPTS) $(if $(CORE_TESTED),%/test_optional.sh),$(wildcard test/*/test_*.sh))
 # their names, as test/run.sh knows them, those that take minutes first:
 # no core is to wait for the last of them
 names_of = $(patsubst build/test/%,%,$(filter-out %.sh,$(1))) \
@@ -118,17 +118,17 @@ $(ASAN_ONCE): $(ASAN_OBJECTS)
 $(ASAN_DIR)/%.o: %.cpp
 	@mkdir -p $(@D)
 	$(BEGUN) $(ASAN_COMPILE) $(OBJECT)
-$(foreach r,$(ROOMS),$(eval $(call room_unit,$(ASAN_DIR),$(r),ASAN_COMPILE)))
+$(foreach r,$(FOLDERS),$(eval $(call folder_unit,$(ASAN_DIR),$(r),ASAN_COMPILE)))
 -include $(ASAN_OBJECTS:.o=.d)
 endif
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
 WITH_MODEL := default_model stages experts anatomy anywhere anywhere_key eval eval_sink eval_key eval_positions pieces
 OPERATIONS := attention cpu metrics extremes alibi_families $(WITH_MODEL)
 $(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
-$(WITH_MODEL:%=build/test/test_%): $(UNIT) core/variant.cu commands/open_model.cpp
+$(WITH_MODEL:%=build/test/test_%): $(UNIT) core/variant.cu run/open_model.cpp
 $(addprefix build/test/test_eval_,sink key positions): test/after/test_eval.cpp
 build/test/test_anywhere_key: test/after/test_anywhere.cpp
-build/test/test_default_model: commands/default_model.cpp
+build/test/test_default_model: run/default_model.cpp
 # and these read text and files, or only run the program: at -O1 they compile in a third of the time
 READERS := data look hostile tokenizer text_steps errors export families published train gguf checkpoint score \
            sft directory

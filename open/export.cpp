@@ -3,8 +3,8 @@ open/export.cpp -- writes the directory under another name, checks it, and renam
 export_card.cpp.
 */
 #include "export.h"
-#include "../files/lock.h"
-#include "../files/safetensors.h"
+#include "../base/lock.h"
+#include "../core/safetensors.h"
 
 // The PyTorch file is part of the program, so that a program that was moved has it, too. Its first
 // line and its last, comments to Python, make it a string to C++.

@@ -7,7 +7,7 @@ log.jsonl.
 #include "../flags.h"
 #include "../log.h"
 #include "../metrics.cuh"
-#include "../shell/run_flags.h"
+#include "../run/run_flags.h"
 #include "../core/config.h"
 
 // What log.jsonl says of a run up to a step; NUL where there is no log.

@@ -3,13 +3,13 @@ open/export_command.cpp -- the command export: a checkpoint as other programs op
 */
 #include "export.h"
 #include "family_out.h"
-#include "../commands/commands.h"
+#include "../run/commands.h"
 #include "export_card.h"
-#include "../commands/open_model.h"
-#include "../commands/probe_data.h"
+#include "../run/open_model.h"
+#include "../run/probe_data.h"
 #include "../log.h"
-#include "../files/look.h"
-#include "../shell/run_dir.h"
+#include "../base/look.h"
+#include "../run/run_dir.h"
 
 // Says in README.md how the model is opened, and its tokenizer, if it has one.
 static std::string export_about(const std::string& as, const std::string& how, bool has_tokenizer) {

@@ -3,7 +3,7 @@ open/gguf.cpp -- parses the header with every number checked against the file, a
 blocks of each quantized type.
 */
 #include "gguf.h"
-#include "../files/look.h"
+#include "../base/look.h"
 
 // ----------------------------------------------------------------------------
 // types: blocks of 32 or 256 numbers

@@ -4,7 +4,7 @@ Facts: gguf-py 0.19.
 */
 #ifndef GGUF_FAMILIES_H
 #define GGUF_FAMILIES_H
-#include "../core/common.h"
+#include "../base/common.h"
 
 // A family: its name in the file, its model_type, and its activation in config.json, key and value.
 // form, how its tensors lie:

@@ -3,7 +3,7 @@ open/import.cpp -- the config.json of another family becomes rows of ARCH. The f
 are in families.cpp, their tensors in import_weights.cpp.
 */
 #include "import_config.h"
-#include "../files/look.h"
+#include "../base/look.h"
 
 // Keys of models in a form that is not read.
 static const char* const PARTS = "it is a model of more than text";

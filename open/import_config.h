@@ -6,7 +6,7 @@ while it is read.
 #define IMPORT_CONFIG_H
 #include <float.h>
 #include <map>
-#include "../files/directory.h"
+#include "../core/directory.h"
 #include "import.h"
 
 // Reads config.json and records each key it used; unused keys are reported at the end.

@@ -3,7 +3,7 @@ open/import_weights.cpp -- the tensors of another family by our names: where eac
 files, and how it is part of theirs.
 */
 #include "import.h"
-#include "../files/directory.h"
+#include "../core/directory.h"
 #include "../cpu/mapped_weights.h"
 
 OurName our_name(const std::string& name) {

@@ -3,8 +3,8 @@ open/normal_forms.cpp -- the normalizers that few tokenizers have, and the kinds
 only expressions ask for. Their tables are read when the first of them is asked.
 */
 #include "normal_forms.h"
-#include "../files/json.h"
-#include "../tokenizer/unicode_tables.h"
+#include "../base/json.h"
+#include "../text/unicode_tables.h"
 
 CodeRanges unicode_ranges(UnicodeTable table) {
     const char* const tables[] = { unicode_mark, unicode_punctuation, unicode_symbol,

@@ -4,7 +4,7 @@ accents, no spaces at the ends. All text here is valid UTF-8.
 */
 #ifndef NORMAL_FORMS_H
 #define NORMAL_FORMS_H
-#include "../tokenizer/unicode.h"
+#include "../text/unicode.h"
 
 enum NormalForm { FORM_D, FORM_KC, FORM_KD };
 

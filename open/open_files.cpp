@@ -1,11 +1,11 @@
 /*
-open/open_files.cpp -- what rooms.h asks of open/ about files: another family's directory or a GGUF
-file opened, a model written in a family's words, tokenizers.
+open/open_files.cpp -- what optional.h asks of open/ about files: another family's directory or a
+GGUF file opened, a model written in a family's words, tokenizers.
 */
 #include "../core/config.h"
-#include "../files/directory.h"
-#include "../files/look.h"
-#include "../tokenizer/tokenizer_build.h"
+#include "../core/directory.h"
+#include "../base/look.h"
+#include "../text/tokenizer_build.h"
 #include "arch_rows.h"
 #include "family_out.h"
 #include "import_gguf.h"

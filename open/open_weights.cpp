@@ -1,9 +1,9 @@
 /*
-open/open_weights.cpp -- what rooms.h asks of open/ about a model: the weights of another family,
+open/open_weights.cpp -- what optional.h asks of open/ about a model: the weights of another family,
 read to where ours are.
 */
 #include "../core/checkpoint.h"
-#include "../files/look.h"
+#include "../base/look.h"
 #include "import_experts.h"
 #include "mixer.h"
 

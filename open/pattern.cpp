@@ -5,7 +5,7 @@ backtracking over the counts.
 #include "pattern.h"
 #include <algorithm>
 #include <limits.h>
-#include "../tokenizer/split.h"
+#include "../text/split.h"
 #include "normal_forms.h"
 
 // ----------------------------------------------------------------------------

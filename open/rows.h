@@ -1,7 +1,7 @@
 /*
 rows.h -- the rows of what other families' models have and ours are not trained with: mixtures of
 experts (experts.h), Mamba layers (mamba.h) and the delta rule (delta.h); and of the command that
-writes a model for others. rooms.h adds them to the tables of the core, whose comments say what
+writes a model for others. optional.h adds them to the tables of the core, whose comments say what
 their columns are. No flag sets a row of OPEN_ARCH, only a config.json. Macros alone: this file
 includes nothing.
 */

@@ -4,7 +4,7 @@ tokenizer.h, and those of GGUF files.
 */
 #ifndef TEXT_STEPS_H
 #define TEXT_STEPS_H
-#include "../tokenizer/tokenizer_build.h"
+#include "../text/tokenizer_build.h"
 
 // Makes the step of a normalizer: NFD, NFKC, NFKD, Lowercase, StripAccents or Strip. Returns false
 // if it is another.

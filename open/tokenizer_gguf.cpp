@@ -8,7 +8,7 @@ family's tokenizer.json (it leaves out the normal form C), the ids are those of 
 */
 #include "gguf.h"
 #include "gguf_splits.h"
-#include "../tokenizer/tokenizer_build.h"
+#include "../text/tokenizer_build.h"
 
 static const char* const GET_TOKENIZER =
     "get the tokenizer.json of this model and give it with --tokenizer";

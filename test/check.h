@@ -14,7 +14,7 @@ which prints `N passed, M failed` and is the exit status. Nothing else is printe
 */
 #ifndef CHECK_H
 #define CHECK_H
-#include "../core/common.h"
+#include "../base/common.h"
 #include <sys/wait.h>
 #include <functional>
 #ifdef _OPENMP

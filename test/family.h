@@ -7,7 +7,7 @@ transformers computed. The switches of the build are defined before this is incl
 #define FAMILY_H
 #include "../core/defaults.h"
 #include "model_unit.h"
-#include "../commands/open_model.cpp"
+#include "../run/open_model.cpp"
 #include "answer.h"
 
 static const int T = 33, N = 4;

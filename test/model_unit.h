@@ -8,7 +8,7 @@
 #include "../core/checkpoint.cpp"
 #include "../core/measure.cpp"
 #include "../core/model.cpp"
-#include "../core/rooms_model.cpp"
+#include "../core/optional_model.cpp"
 #if HAS_OPEN
 #include "../open/delta.cpp"
 #include "../open/experts.cpp"

@@ -1,8 +1,8 @@
 # test/tree.sh -- what builds the program, for tests that build it in a copy of the tree
-rooms=$(make -s rooms)
+folders=$(make -s folders)
 
 copy_sources() { # DIR
-    cp -rp Makefile mk ./*.cu ./*.cuh ./*.h $rooms "$1"
+    cp -rp --parents Makefile mk ./*.cu ./*.cuh ./*.h $folders "$1"
 }
 
 # and the objects of the program for a CPU: the copy compiles only what it changes

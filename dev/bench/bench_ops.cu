@@ -14,7 +14,7 @@ new stage of a layer needs a row in cost_of.
 #include "../../core/rest.h"
 #else
 #include "../../train_sink.cu"
-#include "../../commands/bench.cpp"
+#include "../../run/bench.cpp"
 #endif
 
 // Measures the GB/s of y += x.

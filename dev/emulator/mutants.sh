@@ -11,8 +11,8 @@ CUDA=${CUDA:-/usr/local/cuda} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 # attention on the CPU, which the tests compare with, takes its products from there
 PRODUCT=$(make -s once BACKEND=cpu CXX="$CXX")
-rooms=$(make -s rooms)
-export CUDA CXX PRODUCT work rooms OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66"
+folders=$(make -s folders)
+export CUDA CXX PRODUCT work folders OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66"
 export CHECK_FIRST=1            # one failed check is enough
 export NVCC=${NVCC:-nvcc}
 export PTX_FLAGS="-DPRECISION=bf16 -DFEW_VARIANTS -DONE_VARIANT -DONLY_HEADS -DMMA_HEADS(X)=X(64)"
@@ -98,53 +98,53 @@ cuda/mma.cuh|const bool valid = WHOLE \|\| row + i < rows;|const bool valid = tr
 cuda/mma.cuh|    __syncwarp();\n    FOR_LANES(i, 16 * CHUNKS) {|    FOR_LANES(i, 16 * CHUNKS) {|ptx
 cuda/attention_forward.cuh|        w_j = sees ? w_j : attn_masked<A, float>();|        w_j = sees ? w_j * (FULL ? 2 : 1) : attn_masked<A, float>();|bf16
 cuda/attention_backward.cuh|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, lane_row, s);|            tile_weights_ds<true, A, Pe, MT, BQ>(w, ds, score, own_rows, t, lane_row, s); w[0][0][0] *= 2; ds[0][0][1] *= 2;|bf16
-cuda/hopper_forward.cuh|        fence_async();\n        __syncthreads(); // K of|        __syncthreads(); // K of|hopper
-cuda/hopper_forward.cuh|        __syncthreads(); // K of this tile|        // K of this tile|hopper
-cuda/hopper_forward.cuh|        cp_async_wait<0>();\n        fence_async();\n        __syncthreads(); // K of|        fence_async();\n        __syncthreads(); // K of|hopper
-cuda/hopper_forward.cuh|        wgmma_fence();\n        begin_rows|        begin_rows|hopper
-cuda/hopper_forward.cuh|wgmma_wait<FIRST ? 0 : 1>(); // for the scores|wgmma_wait<1>();|hopper
-cuda/hopper_forward.cuh|        wgmma_wait<0>();\n        hold(x.o[0]);|        hold(x.o[0]);|hopper
-cuda/hopper_forward.cuh|values + (buf ^ 1) * TILE);|values + buf * TILE);|hopper
-cuda/hopper_forward.cuh|panels<HS, BQ>(sq, group * GROUP_ROWS)|panels<HS, BQ>(sq)|hopper
-cuda/hopper_forward.cuh|element(x.o, r, i) *= shrink[r];|element(x.o, r, i) *= shrink[0];|hopper
-cuda/hopper_forward.cuh|        fence_async();\n        __syncthreads();\n        wgmma_fence();\n        begin_values();|        wgmma_fence();\n        begin_values();|hopper
-cuda/wgmma.cuh|const int place = W == 64 ? c ^ (row & 7)|const int place = W == 64 ? c|hopper
-cuda/wgmma.cuh|constexpr uint64_t SBO = 8 * W * 2 / 16;|constexpr uint64_t SBO = 4 * W * 2 / 16;|hopper
-cuda/wgmma.cuh|constexpr uint64_t LBO = ROWS * W * 2 / 16;|constexpr uint64_t LBO = W;|hopper
-cuda/wgmma.cuh|return p + (-smem_address(p) & 1023) / 2;|return p;|hopper
-cuda/wgmma.cuh|b + rows_on<HS>(k)|b + rows_on<HS>(0)|hopper
-cuda/wgmma.cuh|* ROWS * W + 16 * k % W)|* ROWS * W)|hopper
-cuda/hopper_backward.cuh|        STAGES = 3, |        STAGES = 2, |hopper
-cuda/hopper_backward.cuh|cell[1 * 32] = movmatrix(d[n][2]);|cell[1 * 32] = movmatrix(d[n][1]);|hopper
-cuda/hopper_backward.cuh|begin_columns<HS, BQ>(dk, d, queries + before * TILE);|begin_columns<HS, BQ>(dk, d, queries + stage * TILE);|hopper
-cuda/hopper_backward.cuh|begin_columns<HS, BQ>(dv, p, douts|begin_columns<HS, BQ>(dv, d, douts|hopper
-cuda/hopper_backward.cuh|        ds_store_turned<BQ>(cells, c.width(), d);\n        wgmma_fence();|        wgmma_fence();|hopper
-cuda/hopper_backward.cuh|wgmma_wait<FIRST ? 0 : 1>(); // for both|wgmma_wait<1>(); // for both|hopper
-cuda/hopper_backward.cuh|        wgmma_wait<0>();\n        hold(dv[0]);|        hold(dv[0]);|hopper
-cuda/hopper_backward.cuh|        fence_async();\n        __syncthreads(); // the tile|        __syncthreads(); // the tile|hopper
-cuda/hopper_backward.cuh|            next = first;\n            next_bh++;|            next = t0 + BQ;\n            next_bh++;|hopper
-cuda/hopper_backward.cuh|panels<HS, BK>(sv, group * GROUP_ROWS)|panels<HS, BK>(sv)|hopper
-cuda/hopper_backward.cuh|rows + to * ROWS + thread, from|rows + thread, from|hopper
-cuda/hopper_backward.cuh|        ds_store_turned<BQ>(cells, c.width(), d);\n        wgmma_fence();\n        begin_columns<HS, BQ>(dv, p, douts + before * TILE);\n        begin_columns<HS, BQ>(dk, d, queries + before * TILE);\n        wgmma_commit();|        wgmma_fence();\n        begin_columns<HS, BQ>(dv, p, douts + before * TILE);\n        begin_columns<HS, BQ>(dk, d, queries + before * TILE);\n        wgmma_commit();\n        ds_store_turned<BQ>(cells, c.width(), d);|hopper
-cuda/hopper_forward.cuh|        wgmma_fence();\n        begin_rows|        wgmma_fence();\n        UNROLL(i, HS / 4) { element(x.o, 0, i) *= (float)opaque(1); }\n        begin_rows|hopper_ptx
-cuda/hopper_dq.cuh|a[i][m] = ahead[i][m];|a[i][m] = a[i][m];|hopper
-cuda/hopper_dq.cuh|a[i][m] = stored ? pair : 0;|a[i][m] = pair;|hopper
-cuda/hopper_dq.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|hopper
-cuda/hopper_dq.cuh|        wgmma_wait<0>();\n        hold(d[0]);|        hold(d[0]);|hopper
-cuda/wgmma.cuh|"}," B ",1,1,1,1;"|"}," B ",1,1,1,0;"|hopper_ptx
-cuda/wgmma.cuh|setp.ne.b32 p, " P ", 0;"|setp.ne.b32 p, " P ", 7;"|hopper_ptx
-cuda/wgmma.cuh|#define R_16 "%0,%1,|#define R_16 "%1,%0,|hopper_ptx
-cuda/wgmma.cuh|fence.proxy.async.shared::cta;|fence.proxy.async;|hopper_ptx
-cuda/wgmma.cuh|wait_group.sync.aligned %0;" ::"n"(KEEP)|wait_group.sync.aligned %0;" ::"n"(KEEP + 1)|hopper_ptx
-cuda/hopper_forward.cuh|rope_table + row * HS + 2 * pair, +1);\n    }\n    __syncthreads();|rope_table + row * HS + 2 * pair, +1);\n    }|hopper
-cuda/hopper_forward.cuh|rope_table + (long)of.t0 * HS;|rope_table;|hopper
-cuda/hopper_backward.cuh|cell[0 * 32] = movmatrix(d[n][0]);|cell[0 * 32] = d[n][0];|check
-cuda/hopper_backward.cuh|(dk, d, queries|(dk, d, douts|check
-cuda/hopper_backward.cuh|(w, keys, queries|(w, keys + 16, queries|check
+cuda/hopper/forward.cuh|        fence_async();\n        __syncthreads(); // K of|        __syncthreads(); // K of|hopper
+cuda/hopper/forward.cuh|        __syncthreads(); // K of this tile|        // K of this tile|hopper
+cuda/hopper/forward.cuh|        cp_async_wait<0>();\n        fence_async();\n        __syncthreads(); // K of|        fence_async();\n        __syncthreads(); // K of|hopper
+cuda/hopper/forward.cuh|        wgmma_fence();\n        begin_rows|        begin_rows|hopper
+cuda/hopper/forward.cuh|wgmma_wait<FIRST ? 0 : 1>(); // for the scores|wgmma_wait<1>();|hopper
+cuda/hopper/forward.cuh|        wgmma_wait<0>();\n        hold(x.o[0]);|        hold(x.o[0]);|hopper
+cuda/hopper/forward.cuh|values + (buf ^ 1) * TILE);|values + buf * TILE);|hopper
+cuda/hopper/forward.cuh|panels<HS, BQ>(sq, group * GROUP_ROWS)|panels<HS, BQ>(sq)|hopper
+cuda/hopper/forward.cuh|element(x.o, r, i) *= shrink[r];|element(x.o, r, i) *= shrink[0];|hopper
+cuda/hopper/forward.cuh|        fence_async();\n        __syncthreads();\n        wgmma_fence();\n        begin_values();|        wgmma_fence();\n        begin_values();|hopper
+cuda/hopper/wgmma.cuh|const int place = W == 64 ? c ^ (row & 7)|const int place = W == 64 ? c|hopper
+cuda/hopper/wgmma.cuh|constexpr uint64_t SBO = 8 * W * 2 / 16;|constexpr uint64_t SBO = 4 * W * 2 / 16;|hopper
+cuda/hopper/wgmma.cuh|constexpr uint64_t LBO = ROWS * W * 2 / 16;|constexpr uint64_t LBO = W;|hopper
+cuda/hopper/wgmma.cuh|return p + (-smem_address(p) & 1023) / 2;|return p;|hopper
+cuda/hopper/wgmma.cuh|b + rows_on<HS>(k)|b + rows_on<HS>(0)|hopper
+cuda/hopper/wgmma.cuh|* ROWS * W + 16 * k % W)|* ROWS * W)|hopper
+cuda/hopper/backward.cuh|        STAGES = 3, |        STAGES = 2, |hopper
+cuda/hopper/backward.cuh|cell[1 * 32] = movmatrix(d[n][2]);|cell[1 * 32] = movmatrix(d[n][1]);|hopper
+cuda/hopper/backward.cuh|begin_columns<HS, BQ>(dk, d, queries + before * TILE);|begin_columns<HS, BQ>(dk, d, queries + stage * TILE);|hopper
+cuda/hopper/backward.cuh|begin_columns<HS, BQ>(dv, p, douts|begin_columns<HS, BQ>(dv, d, douts|hopper
+cuda/hopper/backward.cuh|        ds_store_turned<BQ>(cells, c.width(), d);\n        wgmma_fence();|        wgmma_fence();|hopper
+cuda/hopper/backward.cuh|wgmma_wait<FIRST ? 0 : 1>(); // for both|wgmma_wait<1>(); // for both|hopper
+cuda/hopper/backward.cuh|        wgmma_wait<0>();\n        hold(dv[0]);|        hold(dv[0]);|hopper
+cuda/hopper/backward.cuh|        fence_async();\n        __syncthreads(); // the tile|        __syncthreads(); // the tile|hopper
+cuda/hopper/backward.cuh|            next = first;\n            next_bh++;|            next = t0 + BQ;\n            next_bh++;|hopper
+cuda/hopper/backward.cuh|panels<HS, BK>(sv, group * GROUP_ROWS)|panels<HS, BK>(sv)|hopper
+cuda/hopper/backward.cuh|rows + to * ROWS + thread, from|rows + thread, from|hopper
+cuda/hopper/backward.cuh|        ds_store_turned<BQ>(cells, c.width(), d);\n        wgmma_fence();\n        begin_columns<HS, BQ>(dv, p, douts + before * TILE);\n        begin_columns<HS, BQ>(dk, d, queries + before * TILE);\n        wgmma_commit();|        wgmma_fence();\n        begin_columns<HS, BQ>(dv, p, douts + before * TILE);\n        begin_columns<HS, BQ>(dk, d, queries + before * TILE);\n        wgmma_commit();\n        ds_store_turned<BQ>(cells, c.width(), d);|hopper
+cuda/hopper/forward.cuh|        wgmma_fence();\n        begin_rows|        wgmma_fence();\n        UNROLL(i, HS / 4) { element(x.o, 0, i) *= (float)opaque(1); }\n        begin_rows|hopper_ptx
+cuda/hopper/dq.cuh|a[i][m] = ahead[i][m];|a[i][m] = a[i][m];|hopper
+cuda/hopper/dq.cuh|a[i][m] = stored ? pair : 0;|a[i][m] = pair;|hopper
+cuda/hopper/dq.cuh|        cp_async_wait<1>(); // all but|        cp_async_wait<2>(); // all but|hopper
+cuda/hopper/dq.cuh|        wgmma_wait<0>();\n        hold(d[0]);|        hold(d[0]);|hopper
+cuda/hopper/wgmma.cuh|"}," B ",1,1,1,1;"|"}," B ",1,1,1,0;"|hopper_ptx
+cuda/hopper/wgmma.cuh|setp.ne.b32 p, " P ", 0;"|setp.ne.b32 p, " P ", 7;"|hopper_ptx
+cuda/hopper/wgmma.cuh|#define R_16 "%0,%1,|#define R_16 "%1,%0,|hopper_ptx
+cuda/hopper/wgmma.cuh|fence.proxy.async.shared::cta;|fence.proxy.async;|hopper_ptx
+cuda/hopper/wgmma.cuh|wait_group.sync.aligned %0;" ::"n"(KEEP)|wait_group.sync.aligned %0;" ::"n"(KEEP + 1)|hopper_ptx
+cuda/hopper/forward.cuh|rope_table + row * HS + 2 * pair, +1);\n    }\n    __syncthreads();|rope_table + row * HS + 2 * pair, +1);\n    }|hopper
+cuda/hopper/forward.cuh|rope_table + (long)of.t0 * HS;|rope_table;|hopper
+cuda/hopper/backward.cuh|cell[0 * 32] = movmatrix(d[n][0]);|cell[0 * 32] = d[n][0];|check
+cuda/hopper/backward.cuh|(dk, d, queries|(dk, d, douts|check
+cuda/hopper/backward.cuh|(w, keys, queries|(w, keys + 16, queries|check
 MUTANTS
 cat > "$work/one.sh" <<'ONE'
 n=$1; dir=$work/$n
-mkdir -p "$dir" && cp -r ./*.cu ./*.h ./*.cuh $rooms test dev "$dir"
+mkdir -p "$dir" && cp -r --parents ./*.cu ./*.h ./*.cuh $folders test dev "$dir"
 line=$(sed -n "${n}p" "$work/list")
 kind=${line##*|}
 LINE=$line awk 'BEGIN {

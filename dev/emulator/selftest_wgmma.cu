@@ -5,7 +5,7 @@ a GPU, nvcc -arch=sm_90a: one tile of each head dimension, both orders. As PTX (
 -DPTX_RUN in the emulator) it asks the same of the interpreter: test/gpu/test_ptx.sh.
 */
 #include "../../cuda/rows.cuh"
-#include "../../cuda/wgmma.cuh"
+#include "../../cuda/hopper/wgmma.cuh"
 #ifdef EMU
 #include <functional>
 #include <sys/wait.h>

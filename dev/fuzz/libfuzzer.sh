@@ -4,7 +4,7 @@
 #     dev/fuzz/libfuzzer.sh gguf -max_total_time=600 -max_len=8192 CORPUS test/vectors/gguf
 #
 # what reads files is compiled with the sanitizers, once for all six; what they need of the other
-# rooms comes from the program's own build.
+# folders comes from the program's own build.
 set -eu
 CDPATH= cd "$(dirname "$0")/../.."
 [ $# -ge 1 ] && [ -f "test/fuzz/fuzz_$1.cpp" ] ||
@@ -16,8 +16,7 @@ DIR=build/fuzz
 mkdir -p $DIR
 make -s binary BACKEND=cpu
 if [ ! -f $DIR/complete ] || [ -n "$(find . -path ./build -prune -o -name '*.[ch]*' -newer $DIR/complete -print -quit)" ]; then
-    for source in files/*.cpp tokenizer/*.cpp dataloader/*.cpp core/arch.cpp core/config.cpp \
-        $(ls open/*.cpp | grep -v 'open/\(experts\|mamba\|delta\|open_weights\|export_c\)'); do
+    for source in $(ls base/*.cpp text/*.cpp core/*.cpp open/*.cpp | grep -vE 'tokenize_command|^core/(checkpoint|measure|model|optional|saves)|^open/(experts|mamba|delta|open_weights|export_c)'); do
         echo "-c $source -o $DIR/$(basename "$source" .cpp).o"
     done | xargs -P "$(nproc)" -L 1 $COMPILE
     touch $DIR/complete

@@ -26,7 +26,7 @@ except ImportError:                            # only --ffn and --kv-heads need 
 
 LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)\.weight")
 SEQUENCES, LENGTH = 64, 64                     # of --text
-SHARDS_OF_16_BITS = 20240520                   # dataloader/shards.cpp
+SHARDS_OF_16_BITS = 20240520                   # core/shards.cpp
 
 
 def die(text):

@@ -1,4 +1,4 @@
-"""make_unicode.py > tokenizer/unicode_tables.h -- asks the `tokenizers` library what it knows about each
+"""make_unicode.py > text/unicode_tables.h -- asks the `tokenizers` library what it knows about each
 character, and packs the answers into C strings.
 
 pip install tokenizers. The versions of Unicode differ from component to component of the library:

@@ -78,10 +78,10 @@ def source_hash(device):
     """Of what the binary is made from: a commit of other files, or none,
     does not make a run stale, nor do kernels of a GPU make those of a CPU."""
     h = hashlib.sha256()
-    rooms = ["", *ask_make(["make", "-s", "rooms", "CXX=true"]).split()]
-    rooms = [room for room in rooms if room != "cuda" or device == "cuda"]
-    for path in sorted(p for room in rooms for end in ("cu", "cuh", "cpp", "h")
-                       for p in glob.glob(os.path.join(ROOT, room, "*." + end))):
+    folders = ["", *ask_make(["make", "-s", "folders", "CXX=true"]).split()]
+    folders = [folder for folder in folders if folder != "cuda" or device == "cuda"]
+    for path in sorted(p for folder in folders for end in ("cu", "cuh", "cpp", "h")
+                       for p in glob.glob(os.path.join(ROOT, folder, "*." + end))):
         h.update(os.path.relpath(path, ROOT).encode() + open(path, "rb").read())
     return h.hexdigest()[:16]
 
@@ -776,7 +776,7 @@ def duration(hours):
 
 
 def terminal_width():
-    """Columns of the terminal or of COLUMNS; a file has room."""
+    """Columns of the terminal or of COLUMNS; a file has folder."""
     return shutil.get_terminal_size((10000, 24)).columns
 
 
@@ -819,14 +819,14 @@ def print_text(text, indent="", hang=""):
 
 def print_table(rows):
     """Rows of texts, the first the head, in columns. Where the terminal is narrow the head's words
-    and the ranges of the cells go below each other; what still has no room goes into a second table
+    and the ranges of the cells go below each other; what still has no folder goes into a second table
     with the same first column."""
-    room = terminal_width()
-    if width_of(rows) > room:
+    folder = terminal_width()
+    if width_of(rows) > folder:
         note = lambda text: "\n".join(textwrap.wrap(text, 28, break_on_hyphens=False))
         rows = [[c.replace(" ", "\n") for c in rows[0]]] + \
                [[c.replace(" (", "\n(") for c in r[:-1]] + [note(r[-1])] for r in rows[1:]]
-    for i, columns in enumerate(blocks(rows, room)):
+    for i, columns in enumerate(blocks(rows, folder)):
         print("" if i == 0 else "\n", end="")
         print_block([[row[c] for c in columns] for row in rows])
 
@@ -860,11 +860,11 @@ def print_latex(rows):
     print("\\bottomrule\n\\end{tabular}")
 
 
-def blocks(rows, room):
-    """The columns of each table: as many as there is room for, and always the first."""
+def blocks(rows, folder):
+    """The columns of each table: as many as there is folder for, and always the first."""
     found, now = [], [0]
     for c in range(1, len(rows[0])):
-        if len(now) > 1 and width_of([[r[k] for k in now + [c]] for r in rows]) > room:
+        if len(now) > 1 and width_of([[r[k] for k in now + [c]] for r in rows]) > folder:
             found, now = found + [now], [0]
         now = now + [c]
     return found + [now]

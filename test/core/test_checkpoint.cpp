@@ -5,7 +5,7 @@ nothing outside the file is ever touched. Also built with sanitizers.
 */
 #include <sys/sysmacros.h>
 #include "../throws.h"
-#include "../../files/safetensors.h"
+#include "../../core/safetensors.h"
 #undef exit
 #include "../check.h"
 

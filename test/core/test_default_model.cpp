@@ -4,8 +4,8 @@ backend; and which runs say that no sink is expected.
 */
 #include "../../core/defaults.h"
 #include "../model_unit.h"
-#include "../../commands/open_model.cpp"
-#include "../../commands/default_model.cpp"
+#include "../../run/open_model.cpp"
+#include "../../run/default_model.cpp"
 #include "../check.h"
 
 static Flags typed(const std::string& line) {

@@ -10,7 +10,7 @@ is compiled in; the fixtures of other builds are passed over.
 usage: test_model FIXTURE.safetensors ...
 */
 #include "../model_unit.h"
-#include "../../files/safetensors.h"
+#include "../../core/safetensors.h"
 #include "../check.h"
 
 static const bool is_double = sizeof(real) == 8;

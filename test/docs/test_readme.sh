@@ -69,7 +69,7 @@ for file in $(sed -n 's/^    \([a-zA-Z_]*\.\(cu\|cuh\|h\)\)  .*/\1/p' docs/tour.
     [ -f "$file" ]
     ok $? "docs/tour.md lists $file, which is not there"
 done
-for file in *.cu *.cuh *.h $(make -s rooms); do
+for file in *.cu *.cuh *.h $(make -s folders); do
     grep -q "^    $file" docs/tour.md
     ok $? "docs/tour.md does not list $file"
 done

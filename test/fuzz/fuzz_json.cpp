@@ -1,7 +1,7 @@
 // fuzz_json.cpp -- libFuzzer: the JSON reader never crashes, and what it reads it reads again from
 // what it writes.
 //     dev/fuzz/libfuzzer.sh json -max_total_time=600
-#include "../../core/common.h"
+#include "../../base/common.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Json j, again; std::string error;

@@ -4,7 +4,7 @@
 //         test/vectors
 // The input is a tokenizer.json; what follows a zero byte, if there is one, is text for it.
 // A refusal throws instead of ending the program.
-#include "../../tokenizer/tokenizer_build.h"
+#include "../../text/tokenizer_build.h"
 
 struct Refused {};
 static void refused(int, const std::string&, const std::string&) { throw Refused(); }

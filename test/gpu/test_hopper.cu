@@ -17,7 +17,7 @@ once: for planted bugs (dev/emulator/mutants.sh); -DFOR_PTX one variant of each 
 #include "../../cuda/attention_common.cu"
 #include "../../cuda/attention_dqk.cu"
 #ifdef OWN_CHECK
-#include "../../cuda/hopper_check.cuh"
+#include "../../cuda/hopper/check.cuh"
 #endif
 #include "../check.h"
 #include "attention_simple.cuh"

@@ -1,6 +1,6 @@
 /*
 test_directory.cpp -- what a model's own directory says: each key of each file is read, passed over,
-or refused by name, as the table of files/directory.h has it; docs/open-models.md is that
+or refused by name, as the table of core/directory.h has it; docs/open-models.md is that
 table. Ids are compared with those that transformers gives for the same files.
 
     build/test/test_directory --table        prints the table as the page has it
@@ -8,7 +8,7 @@ table. Ids are compared with those that transformers gives for the same files.
 #include "../check.h"
 #include "../../core/config.h"
 #include "../../open/import.h"
-#include "../../files/directory.h"
+#include "../../core/directory.h"
 #include "../../tokenizer.h"
 
 static std::string dir;

@@ -7,7 +7,7 @@ dev/peers/check_export.py.
 #include "../../attention_variants.cuh"
 #include "../../arch.h"
 #include "../../tokenizer.h"
-#include "../../files/safetensors.h"
+#include "../../core/safetensors.h"
 
 // a build of other switches: no default of theirs is that of a file
 const int BUILD_BIAS = BIAS_k, BUILD_PE = PE_alibi, BUILD_NORM = NORM_post, BUILD_FFN = FFN_relu2;

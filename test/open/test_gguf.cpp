@@ -9,8 +9,8 @@ outside of them. Also built with sanitizers.
 #include <set>
 #include "../throws.h"
 #include "../../open/gguf.h"
-#include "../../files/safetensors.h"
-#include "../../tokenizer/split.h"
+#include "../../core/safetensors.h"
+#include "../../text/split.h"
 #include "../../tokenizer.h"
 #include "../../open/gguf_families.h"
 #include "../../open/import_gguf.h"

@@ -6,8 +6,8 @@ Hugging Face library makes of a text.
 #include "../../open/normal_forms.h"
 #include "../../open/pattern.h"
 #include "../../open/text_steps.h"
-#include "../../tokenizer/normalize.h"
-#include "../../tokenizer/split.h"
+#include "../../text/normalize.h"
+#include "../../text/split.h"
 #include "../check.h"
 
 // Returns the pieces of a text with | between.

@@ -285,7 +285,7 @@ static const struct {
     { "--adam-eps 1e-60", "--adam-eps: got 1e-60, wanted 0 or a magnitude" },
     { "--beta1 0.99999999999", "--beta1 1: wanted less than 1" },
     { "--beta2 0.99999999999", "--beta2 1: wanted less than 1" },
-    // two flags that contradict each other: shell/flag_rules.cpp
+    // two flags that contradict each other: run/flag_rules.cpp
     { "--schedule cosine --lr 4e-4 --min-lr 0.1", "--min-lr 0.1: wanted at most --lr 0.0004" },
     { "--schedule cosine --min-lr 1", "--min-lr 1: wanted at most --lr 0.0004" },
     { "--schedule cosine --lr 0 --min-lr 1e-9", "--min-lr 1e-09: wanted at most --lr 0" },

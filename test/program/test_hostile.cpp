@@ -4,7 +4,7 @@ model has, tensors under names of wrappers, text with escapes in it, files that 
 are read. The program has to name what is wrong, within a bound of time and memory.
 */
 #include "../check.h"
-#include "../../files/maps.h"
+#include "../../base/maps.h"
 #include <signal.h>
 #include <sys/resource.h>
 #include <thread>

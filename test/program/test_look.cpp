@@ -3,8 +3,8 @@ test_look.cpp -- is a file named for what it is before it is read, whatever its 
 row of look.cpp has its first bytes here, written by hand; and the readers that ask it.
 */
 #include "../../dataloader.h"
-#include "../../files/look.h"
-#include "../../dataloader/tokenize.h"
+#include "../../base/look.h"
+#include "../../text/tokenize.h"
 #include "../check.h"
 #include <set>
 
@@ -89,7 +89,7 @@ static void test_kinds() {
         }
         named.insert(k.what.substr(0, k.what.find(", number")));
     }
-    const std::string source = file_read("files/look.cpp");
+    const std::string source = file_read("base/look.cpp");
     for (size_t at = source.find("KINDS[] = {");
          (at = source.find("\n    { \"", at)) != source.npos;) {
         const size_t end = source.find("\n};", source.find("KINDS[] = {"));

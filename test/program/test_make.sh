@@ -103,11 +103,11 @@ rebuilds yes "-march=native with AVX-512" CXX=./fake3 OPTIMIZE=-O0
 rebuilds yes "the first compiler again" CXX=./fake OPTIMIZE=-O0
 touch README.md test/check.h
 rebuilds no "a file that is no part of it changed" CXX=./fake OPTIMIZE=-O0
-# a header and a source of each room: what the compiler lists is the same for all of them, and its
+# a header and a source of each folder: what the compiler lists is the same for all of them, and its
 # lists are looked at below
 some=
-for room in $rooms; do
-    some="$some $(ls $room/*.h 2> /dev/null | head -n 1) $(ls $room/*.cpp 2> /dev/null | tail -n 1)"
+for folder in $folders; do
+    some="$some $(ls $folder/*.h 2> /dev/null | head -n 1) $(ls $folder/*.cpp 2> /dev/null | tail -n 1)"
 done
 for header in arch.h attention_variants.cuh $some train_sink.cu core/variant.cu; do
     # clocks of file systems tick every few milliseconds
@@ -122,12 +122,12 @@ for header in arch.h attention_variants.cuh $some train_sink.cu core/variant.cu;
 done
 rebuilds no "nothing changed again" CXX=./fake OPTIMIZE=-O0
 # what is compiled goes by what the files hold: a date may be an old one
-put_back() { mv kept core/version.h; }
-edit() { cp -p core/version.h kept; echo "// $1" >> core/version.h; }
+put_back() { mv kept base/version.h; }
+edit() { cp -p base/version.h kept; echo "// $1" >> base/version.h; }
 edit 1; rebuilds yes "an edited header" CXX=./fake OPTIMIZE=-O0
 put_back; rebuilds yes "a header put back with its old date" CXX=./fake OPTIMIZE=-O0
 rebuilds no "a header that was put back" CXX=./fake OPTIMIZE=-O0
-edit 2; touch -r kept core/version.h; rebuilds yes "a header edited without a new date" CXX=./fake OPTIMIZE=-O0
+edit 2; touch -r kept base/version.h; rebuilds yes "a header edited without a new date" CXX=./fake OPTIMIZE=-O0
 put_back; mk CXX=./fake OPTIMIZE=-O0 ATTN=elu1 train_sink > /dev/null
 rebuilds yes "a header put back before another model was built" CXX=./fake OPTIMIZE=-O0
 other="CXX=./fake OPTIMIZE=-O0 ATTN=elu1" built=build/cpu-ATTN=elu1/variant.o
@@ -149,7 +149,7 @@ gpu="BACKEND=cuda NVCC=./fake CXX=./fake GPU_ARCH=sm_80"
 mk $gpu OPTIMIZE=-O0 train_sink > /dev/null
 built=build/cuda/train_sink
 rebuilds no "nothing changed" $gpu OPTIMIZE=-O0
-for header in arch.h metrics.cuh cuda/ops.cuh shell/log.cpp commands/probe.cpp core/model.cpp train_sink.cu core/variant.cu core/rest.h; do
+for header in arch.h metrics.cuh cuda/ops.cuh run/log.cpp run/probe.cpp core/model.cpp train_sink.cu core/variant.cu core/rest.h; do
     sleep 0.05
     touch $header
     rebuilds yes "$header changed" $gpu OPTIMIZE=-O0
@@ -192,12 +192,12 @@ at_once() { # ARGUMENT ARGUMENT: of the first and of the second
     wait $first
     ok $? "the first of two makes at once, $1: $(cat first)"
 }
-export SLOW=tokenizer/tokenizer_load.cpp
+export SLOW=text/tokenizer_load.cpp
 at_once ATTN=elu1 ATTN=sigmoid
 SLOW=core/variant.cu
 at_once OPTIMIZE=-O1 OPTIMIZE=-O2
 # what was edited while it was compiled is compiled again
-SLOW=core/field.cpp
+SLOW=base/field.cpp
 begin OPTIMIZE=-O0; sleep 0.05; touch $SLOW; wait $first
 begin OPTIMIZE=-O0; wait $first; [ -e is_slow ]
 ok $? "an edit while it was compiled is in no binary"
@@ -219,7 +219,7 @@ out=$(g++ -std=c++17 -MM $defines -x c++ train_sink.cu core/variant.cu */*.cpp)
 for dist in mpi nccl; do # -MG: their own headers may be absent here
     out=$out$(g++ -std=c++17 -MM -MG $defines -DDIST=$dist -DBACKEND=cpu -x c++ train_sink.cu)
 done
-for header in $(ls *.h *.cuh; for room in $rooms; do ls $room/*.h 2> /dev/null; done); do
+for header in $(ls *.h *.cuh; for folder in $folders; do ls $folder/*.h 2> /dev/null; done); do
     echo "$out" | grep -q "$header"
     ok $? "no source file of the program depends on $header"
 done

@@ -21,7 +21,7 @@ tar -xzf "$archive" -C "$dir"
 name=$(basename "$archive" .tar.gz)
 [ "$(cd "$dir/$name" && echo *)" = "LICENSE README.md train_sink" ]
 ok $? "the archive holds $(tar -tzf "$archive" | tr '\n' ' ')"
-[ "$name" = "train_sink-$(sed -n 's/.*VERSION "\(.*\)"/\1/p' core/version.h)-cpu" ]; ok $? "it is called $name"
+[ "$name" = "train_sink-$(sed -n 's/.*VERSION "\(.*\)"/\1/p' base/version.h)-cpu" ]; ok $? "it is called $name"
 ! readelf -d "$dir/$name/train_sink" 2> /dev/null | grep -q NEEDED; ok $? "it needs a library"
 # an empty root: no compiler, no glibc, no /proc, no locale
 root=$dir/$name
@@ -30,7 +30,7 @@ $in_root /train_sink --version > "$dir/out" 2>&1
 if [ $? -ne 0 ] && ! chroot / true 2> /dev/null && ! unshare -r true 2> /dev/null; then
     echo "skipped: 3 in an empty root (no chroot here)"
 else
-    grep -q "$(sed -n 's/.*VERSION "\(.*\)"/\1/p' core/version.h)" "$dir/out"
+    grep -q "$(sed -n 's/.*VERSION "\(.*\)"/\1/p' base/version.h)" "$dir/out"
     ok $? "--version in an empty root: $(cat "$dir/out")"
     $in_root /train_sink train $small -o /run > "$dir/out" 2>&1; ok $? "training there: $(cat "$dir/out")"
     build/cpu/train_sink train $small -o "$dir/here" > "$dir/here.txt" 2>&1

@@ -2,8 +2,8 @@
 test_sft.cpp -- conversations as tokens: what is masked, what is refused, and the batches that come
 of a .jsonl of them. With bytes an id is a character, so that borders show.
 */
-#include "../../dataloader/sft.h"
-#include "../../dataloader/targets.h"
+#include "../../text/sft.h"
+#include "../../core/targets.h"
 #include "../check.h"
 
 static std::string dir;

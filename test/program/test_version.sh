@@ -1,14 +1,14 @@
-# core/version.h against everything that names a version
+# base/version.h against everything that names a version
 #     sh test/program/test_version.sh
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 program=build/cpu/train_sink; dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-version=$(sed -n 's/^#define VERSION "\(.*\)"$/\1/p' core/version.h)
+version=$(sed -n 's/^#define VERSION "\(.*\)"$/\1/p' base/version.h)
 same() { # what it is, what it says
-    [ "$2" = "$version" ]; ok $? "$1: got '$2', wanted core/version.h's '$version'"
+    [ "$2" = "$version" ]; ok $? "$1: got '$2', wanted base/version.h's '$version'"
 }
-[ -n "$version" ]; ok $? "core/version.h: found no version"
+[ -n "$version" ]; ok $? "base/version.h: found no version"
 same CITATION.cff "$(sed -n 's/^version: "\(.*\)"$/\1/p' CITATION.cff)"
 same "the newest version in CHANGELOG.md" "$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)"
 for command in "" train probe; do # shellcheck disable=SC2086

@@ -172,7 +172,7 @@ refused_sweep 'got it after --' --lr 1e-3 -- -d bb --report
 grep -q 'put it before --' $said; ok $? "--report: $(cat $said)"
 # a make that is killed is one error, wherever it is
 mkdir -p $dir/bin; touch $dir/bin/make; chmod +x $dir/bin/make
-for target in rooms switches which binary; do
+for target in folders switches which binary; do
     printf '#!/bin/sh\ncase $* in *%s*) kill -9 $$ ;; esac\nexec %s "$@"\n' $target "$(command -v make)" > $dir/bin/make
     PATH=$PWD/$dir/bin:$PATH refused_sweep "make .*got signal 9, wanted" NORM=branch FFN=relu2 --out $dir/killed
 done

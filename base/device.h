@@ -1,0 +1,177 @@
+/*
+device.h -- the device of a backend on the CPU, which is the host itself. It has the names of
+cuda/device.cuh: memory, copies, and how work is cut.
+*/
+#ifndef CPU_DEVICE_H
+#define CPU_DEVICE_H
+#include "common.h"
+#include "huge_pages.h"
+#include <omp.h>
+#ifndef REAL
+#define REAL float
+#endif
+
+namespace host {
+// ----------------------------------------------------------------------------
+// 1 what a backend says of itself
+
+// Kernels for Hopper (cuda/hopper/check.cuh): there are none.
+static const bool hopper_here = false;
+template <class Attn> std::string hopper_lacks(int) {
+    return "got a program of BACKEND=cpu, wanted one of BACKEND=cuda";
+}
+template <class Attn> void hopper_ask(bool) {}
+template <class Attn, class Bias, class Pe> int hopper_check() { return 1; }
+inline void use_hopper(bool) {}
+
+static const bool on_host = true;       // host code may read device memory as it is
+static const bool reads_mapped = false; // weights may stay in their file (cpu/mapped_weights.h)
+
+// When only losses are needed, logits are computed for this many vocabulary entries at a time
+// (0: all).
+static const int lm_head_part = 0;
+
+// Returns for how many rows the V logits, of `size` bytes each, are alive at once. Each chunk of
+// rows reads all of lm_head and adds to all of its gradient, so chunks are large: some 256 MiB, but
+// 512 rows at least; a quarter of that without training.
+inline long lm_head_rows(long V, long size, bool train) {
+    const long fits = (256L << 20) / (V * size) / 512 * 512;
+    const long rows = std::max(512L, fits);
+    return train ? rows : rows / 4;
+}
+
+// Describes the hardware in one line.
+inline const std::string& device_start() {
+    const int n = omp_get_max_threads();
+    static const std::string once = strf("%d thread%s", n, n > 1 ? "s" : "");
+    return once;
+}
+
+// Only the cpu backend keeps rows (attention.h), and only cuda tunes its products, records what it
+// repeats (cuda/graph.cuh) and has a profile of a step.
+inline void keep_rows_for_metrics(bool) {}
+inline void tune_products(bool) {}
+inline void profile_step() {}
+inline void use_graph(bool wanted) {
+    if (wanted) {
+        die(EXIT_USER, "--graph: got a program of BACKEND=cpu, wanted one of BACKEND=cuda",
+            "leave --graph out");
+    }
+}
+template <class F> void repeated(const std::vector<size_t>&, F f) { f(); }
+
+// ----------------------------------------------------------------------------
+// 2 work in parts
+
+enum { PART = 64 };                     // rows that stay in a cache from one pass to the next
+
+// Calls work(from, n) for all rows, a part at a time.
+template <class Work> void in_parts(long rows, Work work) {
+    #pragma omp parallel for schedule(dynamic) if (rows > PART)
+    for (long from = 0; from < rows; from += PART) {
+        work(from, std::min<int>(PART, rows - from));
+    }
+}
+
+// The same for work(from, n, sums), which adds to sums (P, size). These go += to the P vectors of
+// `to` that are not NULL, in the order of the parts, so the number of threads changes no bit.
+template <class S, class Work>
+void sum_parts(std::initializer_list<S*> to, long rows, long size, Work work) {
+    const long width = (long)to.size() * size;
+    const long parts = div_up(rows, PART);
+    std::vector<S> sums(parts * width);
+    in_parts(rows, [&](long from, int n) { work(from, n, &sums[from / PART * width]); });
+    const S* sum = sums.data();
+    for (long part = 0; part < parts; part++) {
+        for (S* out : to) {
+            for (long i = 0; out && i < size; i++) {
+                out[i] += sum[i];
+            }
+            sum += size;
+        }
+    }
+}
+
+// The same for work(from, n, dx, dy), which adds to both.
+template <class S, class Work> void in_parts(long rows, S* x, S* y, long size, Work work) {
+    sum_parts({ x, y }, rows, size, [&](long from, int n, S* sums) {
+        work(from, n, sums, sums + size);
+    });
+}
+
+// ----------------------------------------------------------------------------
+// 3 memory
+
+// Stands right before a block.
+struct BlockHead {
+    void* block;                        // as malloc or mmap returned it
+    size_t mapped;                      // bytes to unmap; 0 if it is malloc's
+};
+
+// Returns zeroed memory on a cache line, so that whole vectors and tiles can be read. A large block
+// takes memory only where it is written: weights may stay in their file (mapped_weights.h).
+inline void* device_malloc(size_t bytes) {
+    const size_t room = bytes + 128;
+    BlockHead head = { NULL, bytes >= 2 * LARGE_PAGE ? room : 0 };
+    if (head.mapped) {
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        head.block = mmap(NULL, room, PROT_READ | PROT_WRITE, flags, -1, 0);
+        if (head.block == MAP_FAILED) { out_of_memory(bytes); }
+        use_large_pages(head.block, room);
+    } else {
+        head.block = xmalloc(room);
+    }
+    const uintptr_t after_head = (uintptr_t)head.block + 127;
+    char* p = (char*)(after_head & ~(uintptr_t)63);
+    memcpy(p - sizeof head, &head, sizeof head);
+    return p;
+}
+
+inline void device_free(void* p) {
+    if (!p) { return; }
+    BlockHead head;
+    memcpy(&head, (char*)p - sizeof head, sizeof head);
+    if (head.mapped) { munmap(head.block, head.mapped); }
+    else             { free(head.block); }
+}
+
+// Large blocks are zeroed in parallel: one core cannot saturate memory.
+inline void device_zero(void* p, size_t bytes) {
+    const size_t part = 1 << 20;
+    #pragma omp parallel for if (bytes > 8 * part)
+    for (size_t i = 0; i < bytes; i += part) {
+        memset((char*)p + i, 0, std::min(part, bytes - i));
+    }
+}
+
+// Memory that grows where more is wanted, on a cache line or, if it is large, on a huge page. What
+// it held is lost then.
+struct Buffer {
+    void* block = NULL;
+    void* begin = NULL;
+    size_t bytes = 0;
+
+    ~Buffer() { free(block); }
+
+    // Returns room for n numbers, whatever they are.
+    template <class X> X* room(size_t n) {
+        const size_t wanted = n * sizeof(X);
+        if (bytes >= wanted) { return (X*)begin; }
+        const bool large = wanted >= LARGE_PAGE / 2;
+        const size_t page = large ? LARGE_PAGE : 64;
+        bytes = round_up(wanted, page);
+        free(block);
+        block = xmalloc(bytes + page);
+        begin = (void*)round_up((uintptr_t)block, page);
+        if (large) { use_large_pages(begin, bytes); }
+        return (X*)begin;
+    }
+};
+
+inline void to_device(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }
+inline void device_copy(void* dst, const void* src, size_t n) { memcpy(dst, src, n); }
+inline void to_host(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }
+inline void device_sync() {}
+inline size_t device_left() { return SIZE_MAX; }        // the system swaps
+} // namespace host
+#endif // CPU_DEVICE_H

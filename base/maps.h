@@ -1,0 +1,33 @@
+/*
+maps.h -- files mapped into memory, and what happens when one changes under us. A file that is cut
+short while it is mapped ends a process by SIGBUS; maps_watch makes an error of that which names the
+file. A file that is written over in place gives other numbers in silence; maps_changed finds it.
+*/
+#ifndef MAPS_H
+#define MAPS_H
+#include "common.h"
+#include <sys/mman.h>
+
+struct FileMap { const char* data; size_t size; };
+
+// Maps a file of at least `least` bytes, and of `kind` in words; it stays until map_close.
+FileMap file_map(const std::string& path, long least, const char* kind);
+
+void map_close(const FileMap& map);
+
+// Returns the path of the file that is mapped at this address, NULL if there is none. A signal
+// handler may ask.
+const char* map_name(const void* address);
+
+// Makes an access behind the end of a mapped file an error that names it, exit status 1.
+// Before that, `lost` is called with the name, if it is set: a handler's rules hold for it.
+void maps_watch();
+typedef void (*MapLost)(const char* path);
+inline MapLost map_lost = NULL;
+
+// Returns the first file written to, in place, since it was mapped; "" if all are as they were.
+std::string maps_changed();
+
+// Takes the files as they are now: what maps_changed says is about changes from now on.
+void maps_accept();
+#endif // MAPS_H

@@ -1,0 +1,372 @@
+/*
+core/data_sources.cpp -- finds each source, opens its shards and splits off what is held out.
+In reading order: the manifest of a directory; its shards; what is held out; finding and opening a
+source; all of them.
+*/
+#include "data_sources.h"
+#include "../base/look.h"
+#include "../text/manifest.h"
+#include "../text/text_cache.h"
+
+static const char* const GET_AGAIN =
+    "get the file again, or run tokenize again into another directory";
+
+// ----------------------------------------------------------------------------
+// the manifest
+
+// Returns what a directory of shards says about itself, if train_sink made it.
+static Json manifest_read(const std::string& dir) {
+    Json m;
+    const std::string path = dir + "/manifest.json";
+    if (!file_exists(path)) { return m; }
+    const std::string text = file_read(path);
+    std::string error;
+    if (!json_parse(text.data(), text.size(), &m, &error)) {
+        die(path + ": " + error, "tokenize again");
+    }
+    if (!m["complete"].number) {
+        die(dir + ": got an unfinished directory, wanted all its shards",
+            "run the same train_sink tokenize command again: it starts over");
+    }
+    return m;
+}
+
+// ----------------------------------------------------------------------------
+// the shards of a directory
+
+// Tells whether one of these words stands in a file's name between _ - and .: train_web_000.bin,
+// web-val.bin.
+static bool name_has(const std::string& name, const std::vector<std::string>& words) {
+    std::string word;
+    for (char c : name + ".") {
+        const bool between = c == '_' || c == '-' || c == '.';
+        if (!between) {
+            word += c;
+            continue;
+        }
+        if (has(words, word)) { return true; }
+        word.clear();
+    }
+    return false;
+}
+
+// Returns the shards that the manifest lists; dies if one is missing or is not as it was written.
+// Of a large directory only the sizes are looked at here: its tokens are compared as they are read.
+static std::vector<ShardSums> shards_listed(const std::string& dir, const Json& manifest) {
+    const long most = 1L << 29;
+    std::vector<ShardSums> all = manifest_sums(manifest);
+    long tokens = 0;
+    for (auto& sums : all) { tokens += sums.tokens; }
+    const bool whole = tokens <= most;
+    for (auto& sums : all) {
+        const std::string fault = shard_fault(dir, sums, whole);
+        if (!fault.empty()) { die(dir + "/" + sums.name + ": " + fault, GET_AGAIN); }
+        if (whole) { sums.compared.assign(sums.compared.size(), 1); }
+    }
+    return all;
+}
+
+// Dies if a directory has no tokens, and says what is there instead.
+static void check_any_tokens(const Source& s, const std::string& dir) {
+    if (s.train.n + s.val.n > 0) { return; }
+    const Kind other = kind_in_dir(dir, READS_TOKENS);
+    std::string make = "make some with: ./train_sink tokenize FILE... -o DIR";
+    for (auto& name : dir_list(dir)) {
+        if (text_format(name) != TEXT_UNKNOWN) { make = "scripts/prepare_text.sh " + dir + " OUT"; }
+    }
+    die(dir + ": got no tokens, wanted .bin shards in it" + other.what,
+        other.hint.empty() ? make : other.hint);
+}
+
+// Opens the shards of a directory: *.bin with val, valid or validation in the name are held out,
+// test is left alone.
+static void source_open_dir(Source* s, const std::string& dir, const Json& manifest, int bare) {
+    const std::vector<ShardSums> all = shards_listed(dir, manifest);
+    for (auto& name : dir_list(dir)) {
+        if (!ends_with(name, ".bin") || name_has(name, { "test" })) { continue; }
+        Shard shard = shard_open(dir + "/" + name, bare);
+        for (auto& sums : all) {
+            if (sums.name == name) { shard.sums = std::make_shared<ShardSums>(sums); }
+        }
+        if (s->format.empty()) { s->format = shard.format; }
+        if (s->format != shard.format) {
+            die(shard.path + ": got " + shard.format + ", wanted " + s->format +
+                    " like its neighbors", "one format per directory");
+        }
+        const bool held_out = name_has(name, { "val", "valid", "validation" });
+        tokens_add(held_out ? &s->val : &s->train, shard);
+    }
+    check_any_tokens(*s, dir);
+}
+
+// Returns the largest id + 1, by reading everything once.
+static long tokens_vocab(const Tokens& t) {
+    long top = -1;
+    for (auto& s : t.shards) {
+        #pragma omp parallel for reduction(max : top)
+        for (long i = 0; i < s.n; i++) { top = std::max(top, shard_token(s, i)); }
+    }
+    return top + 1;
+}
+
+// Returns how many ids the shards of a directory have. given: as the tokenizer, the manifest or the
+// options say, 0 if none does.
+static int shards_vocab(const Source& s, const std::string& dir, int given) {
+    const bool raw = starts_with(s.format, RAW_FORMAT);
+    if (raw && !given) {
+        die(dir + ": got " + s.format + ", wanted the vocabulary too, which no such file has",
+            "add --tokenizer tokenizer.json, or --vocab 50257 for GPT-2 ids");
+    }
+    long top = given;
+    if (!given || raw) { top = std::max(tokens_vocab(s.train), tokens_vocab(s.val)); }
+    if (top > 1L << 30) {
+        die(dir + strf(": got the id %ld, wanted ids below 2^30: not token ids",
+                       top - 1),
+            "make the shards again with: ./train_sink tokenize FILE... -o DIR");
+    }
+    if (raw && top > given) {
+        die(dir + strf(": got ids up to %ld, wanted ids below the vocabulary of %d: not token "
+                       "shards, of another --bin, or another tokenizer's", top - 1, given));
+    }
+    return given ? given : (int)top;
+}
+
+// ----------------------------------------------------------------------------
+// what is held out
+
+// Holds out the last tokens of a source that has no val shard.
+static void hold_out(Source* s, const DataOptions& o, long probe_seqs, long held) {
+    const long n = s->train.n;
+    const int train = o.T + 1;
+    if (n - held < train) {
+        die(s->name + strf(": got %ld tokens, wanted %ld: %d to train on and %ld held "
+                           "out (the last 1%%, and at least %ld probe sequences of %d)",
+                           n, train + held, train, held, probe_seqs, o.probe_len),
+            "use more data, or smaller --seq, --probe-seqs, --probe-len");
+    }
+    s->val = s->train;
+    s->val.from = n - held;
+    s->val.n = held;
+    s->train.n = n - held;
+}
+
+// Splits a source into windows to train on and what is held out: the last 1% if no val shard
+// exists, or more if the probe needs it. held: as another run did, 0: by this rule.
+static void source_split(Source* s, const DataOptions& o, long probe_seqs, long held) {
+    const long n = s->train.n;
+    const long probe = probe_seqs * o.probe_len + 1;
+    if (!held) { held = std::max({ n / 100, probe, (long)o.T + 1 }); }
+    if (n < o.T + 1) {
+        die(s->name + strf(": got %ld tokens, wanted at least T+1 = %d for one sequence",
+                           n, o.T + 1),
+            "use more data, or a shorter --seq");
+    }
+    const int least = std::max(o.T, o.probe_len) + 1;
+    if (s->val.n == 0) {
+        hold_out(s, o, probe_seqs, held);
+    } else if (s->val.n < least) {
+        die(s->name + strf(": got %ld tokens in the val shards, wanted at least %d",
+                           s->val.n, least),
+            "use more data, or a shorter --seq");
+    }
+    s->windows = (s->train.n - 1) / o.T;
+    s->val_windows = (s->val.n - 1) / o.T;
+}
+
+// ----------------------------------------------------------------------------
+// one source
+
+double source_weight(std::string* name) {
+    const size_t colon = name->rfind(':');
+    if (colon == name->npos) { return -1; }
+    double weight;
+    if (!parse_double(name->substr(colon + 1), &weight)) { return -1; }
+    // shares are counted in millionths, as whole numbers of 64 bits
+    if (weight < 1e-4 || weight > 1e11) {
+        die("--data " + *name + strf(": got weight %g, wanted a number from 0.0001 to "
+                                     "1e11", weight),
+            "only the ratio of the weights counts: multiply all of them by one number");
+    }
+    name->resize(colon);
+    return weight;
+}
+
+// Tells whether something of this name is in a directory or in its data/.
+static bool is_named(const std::string& name, const std::string& directory) {
+    if (name.empty()) { return false; }
+    if (name[0] == '/') { return file_exists(name); }
+    return file_exists(directory + "/" + name) || file_exists(directory + "/data/" + name);
+}
+
+std::vector<std::string> names_listed(const std::string& list, const std::string& directory) {
+    const std::vector<std::string> parts = split(list, ',');
+    std::vector<std::string> names;
+    for (size_t i = 0; i < parts.size();) {
+        std::string longest = parts[i];
+        std::string joined = parts[i];
+        size_t next = i + 1;
+        for (size_t k = i + 1; k < parts.size(); k++) {
+            joined += "," + parts[k];
+            std::string bare = joined;
+            source_weight(&bare);
+            bool found = false;
+            for (auto& from : { std::string("."), directory }) {
+                found = found || is_named(joined, from) || is_named(bare, from);
+            }
+            if (!found) { continue; }
+            longest = joined;
+            next = k + 1;
+        }
+        if (longest.empty()) {
+            die("'" + list + "': got an empty name, wanted names between single commas",
+                "leave a comma out (version 2.0 read data/ there: --resume with -d NAME,data/)");
+        }
+        names.push_back(longest);
+        i = next;
+    }
+    return names;
+}
+
+// Returns what to type where nothing of this name is there.
+static std::string hint_missing(const std::string& name) {
+    const bool shards = name.find_first_of("/.") == name.npos;   // as they are called
+    if (shards) {
+        return hint_for("make shards: ./train_sink tokenize YOUR.txt -o FILE", "data/" + name);
+    }
+    return list_beside(name, "*.txt *.jsonl*") + "; or leave --data out: the built-in task";
+}
+
+// Finds the file or directory that is named, under data/ if need be. *weight is -1 if none is
+// given.
+static std::string source_find(const std::string& given, double* weight) {
+    const auto exists = [](const std::string& name) {
+        return !name.empty() && (file_exists(name) || file_exists("data/" + name));
+    };
+    std::string name = given;
+    *weight = exists(name) ? -1 : source_weight(&name);
+    if (!exists(name) && name == "bb") {
+        die("--data " + given + ": got a weight, and bb is not mixed", "-d bb alone");
+    }
+    if (!exists(name)) {
+        die("--data " + given + ": no such file or directory, wanted " + name + " or data/" +
+                name + " (a comma ends a name, if nothing has it in its own)",
+            hint_missing(name));
+    }
+    if (!file_exists(name)) { name = "data/" + name; }
+    const bool empty = is_regular(name) && file_size(name) == 0;         // text_cache says so
+    if (!is_dir(name) && !empty) { text_check(name, "a directory of shards"); }
+    return name;
+}
+
+// Returns --tokenizer, or the one that made the shards, or bytes for text, or none.
+static Tokenizer data_tokenizer(const DataOptions& o, const std::vector<std::string>& names) {
+    if (!o.tokenizer.empty()) { return tokenizer_of(o.tokenizer); }
+    bool text = false;
+    for (auto& name : names) {
+        if (tokenizer_is_in(name)) { return tokenizer_load(name); }
+        text = text || !is_dir(name) || manifest_read(name)["tokenizer"].string == "bytes";
+    }
+    return text ? tokenizer_bytes() : tokenizer_ids("ids", o.vocab);
+}
+
+// Opens a source. *V grows to its vocabulary.
+static Source source_open(const std::string& name, const Tokenizer& tok, const DataOptions& o,
+                          int* V) {
+    Source s;
+    s.name = name;
+    if (is_dir(name) && !o.sft.empty()) {
+        die("--sft " + o.sft + ": got a directory, wanted a .jsonl of conversations");
+    }
+    const std::string dir = is_dir(name) ? name : text_cache(name, tok, o);
+    const Json m = manifest_read(dir);
+    const std::string& hash = m["tokenizer_hash"].string;
+    if (!hash.empty() && tok.hash && hash != hash_text(tok.hash)) {
+        die(dir + ": got shards made with the tokenizer " + m["tokenizer"].string +
+                ", wanted " + tok.name,
+            "give that tokenizer, or tokenize again");
+    }
+    if (o.bos == "doc" && m["bos"].string != "doc") {
+        die(dir + ": got shards without BOS before each document, wanted them for --bos doc",
+            "make them with: ./train_sink tokenize --bos doc");
+    }
+    source_open_dir(&s, dir, m, o.bin);
+    int vocab = tok.kind == TOKENIZER_IDS ? o.vocab : tok.vocab_size;
+    if (m["vocab"].number) { vocab = (int)m["vocab"].number; }
+    *V = std::max(*V, shards_vocab(s, dir, vocab));
+    return s;
+}
+
+// ----------------------------------------------------------------------------
+// all of them
+
+// A source as it is given.
+struct Given {
+    std::string name;
+    double weight;                       // -1 if there is none
+};
+
+static std::vector<Given> find_sources(const DataOptions& o) {
+    std::vector<Given> all;
+    for (auto& given : o.data) {
+        if (given == "bb") {
+            die("--data bb: the built-in task cannot be mixed with other data");
+        }
+        Given source;
+        source.name = source_find(given, &source.weight);
+        all.push_back(source);
+        if ((source.weight < 0) != (all[0].weight < 0)) {
+            die("--data: some sources have a weight and some have none",
+                "write SOURCE:WEIGHT for all of them, or for none");
+        }
+    }
+    return all;
+}
+
+// Shares --train-tokens out by weight and sums up what there is.
+static void count_tokens(Data* d, bool weighted) {
+    const DataOptions& o = d->opt;
+    double total = 0;
+    for (auto& s : d->sources) { total += s.weight; }
+    for (auto& s : d->sources) {
+        if (o.train_tokens) {
+            const long wanted = (long)(o.train_tokens / o.T * (s.weight / total));
+            s.windows = std::min(s.windows, std::max(1L, wanted));
+        }
+        if (!weighted) { s.weight = s.windows; }
+        const long tokens = s.windows * o.T;
+        d->train_tokens += tokens;
+        d->val_tokens += s.val_windows * o.T;
+        if (!d->description.empty()) { d->description += " + "; }
+        const std::string format = is_dir(s.name) ? s.format : "text";
+        d->description += s.name + " (" + format + strf(", %ld tokens)", tokens);
+    }
+}
+
+void data_bin_check(const Data& d) {
+    const auto is_raw = [](const Source& s) { return starts_with(s.format, RAW_FORMAT); };
+    if (!d.opt.bin || std::any_of(d.sources.begin(), d.sources.end(), is_raw)) { return; }
+    die("--bin: got no .bin without a header in --data: all say themselves what they hold",
+        "leave it out, or --bin none in place of what the run had");
+}
+
+void data_open_sources(Data* d) {
+    const DataOptions& o = d->opt;
+    const std::vector<Given> given = find_sources(o);
+    std::vector<std::string> names;
+    for (auto& source : given) { names.push_back(source.name); }
+    check_skip_bad(o.skip_bad, names);
+    d->tokenizer = data_tokenizer(o, names);
+    const long probe_seqs = div_up(o.probe_seqs, names.size());
+    for (size_t i = 0; i < given.size(); i++) {
+        Source s = source_open(given[i].name, d->tokenizer, o, &d->V);
+        const long held = i < o.held.size() ? o.held[i] : 0;
+        source_split(&s, o, probe_seqs, held);
+        s.weight = s.windows;
+        if (given[i].weight > 0) { s.weight = (uint64_t)llround(given[i].weight * 1e6); }
+        d->sources.push_back(s);
+    }
+    count_tokens(d, given[0].weight >= 0);
+    if (d->tokenizer.kind == TOKENIZER_IDS) { d->tokenizer.vocab_size = d->V; }
+    d->V = std::max(d->V, d->tokenizer.vocab_size);
+    d->description += ", tokenizer " + d->tokenizer.name + strf(", %d ids", d->V);
+}

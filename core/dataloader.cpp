@@ -1,0 +1,445 @@
+/*
+core/dataloader.cpp -- draws windows of the sources in an order that a checkpoint can keep. In
+reading order: the table of bb; opening; validation and probe; prompts; the position.
+*/
+#include "../dataloader.h"
+#include <limits.h>
+#include "data_sources.h"
+#include "../text/documents.h"
+#include "../base/maps.h"
+#include "../base/plural.h"
+#include "../text/text_cache.h"
+
+// ----------------------------------------------------------------------------
+// bb: the task as dataloader.h has it
+
+static void check_bigram(const DataOptions& o) {
+    const int n = o.bb_vocab;
+    const int k = o.bb_triggers;
+    const double p = o.bb_trigger_prob;
+    if (k >= 0 && k <= n - 2 && p >= 0 && k * p < 1) { return; }
+    die(strf("bb: got %d ids, %d triggers of probability %g, wanted two ids more than "
+             "triggers and probabilities that sum to less than 1", n, k, p),
+        "try --bb-vocab 256 --bb-triggers 1 --bb-trigger-prob 0.15");
+}
+
+// Makes the alias tables of a row by Walker's method: column j is kept with probability keep[j],
+// else it gives other[j]. p: the probabilities of the n columns, overwritten. keep begins as 1, and
+// so it stays for the last columns, which rounding may leave just below.
+static void alias_row(std::vector<double>* p, float* keep, int* other) {
+    const int n = (int)p->size();
+    std::vector<int> small, large;
+    for (int j = 0; j < n; j++) {
+        (*p)[j] *= n;
+        ((*p)[j] < 1 ? small : large).push_back(j);
+    }
+    while (!small.empty() && !large.empty()) {
+        const int poor = small.back(), rich = large.back();
+        small.pop_back();
+        keep[poor] = (float)(*p)[poor];
+        other[poor] = rich;
+        (*p)[rich] -= 1 - (*p)[poor];
+        if ((*p)[rich] < 1) {
+            large.pop_back();
+            small.push_back(rich);
+        }
+    }
+}
+
+static Bigram bigram_make(const DataOptions& o) {
+    check_bigram(o);
+    const int n = o.bb_vocab;
+    const int k = o.bb_triggers;
+    const size_t cells = (size_t)n * n;
+    Bigram g = { n, k, o.bb_bos, o.bb_mean, std::vector<float>(cells, 1), std::vector<int>(cells) };
+    Rng rng = rng_stream(o.bb_table, STREAM_TABLE);
+    std::vector<double> p(n);
+    for (int i = 0; i < n; i++) {
+        double sum = 0;
+        for (int j = 0; j < n; j++) {
+            p[j] = exp(o.bb_temp * rng_normal(&rng));
+            if (j >= k) { sum += p[j]; }
+        }
+        for (int j = 0; j < n; j++) {
+            p[j] = j < k ? o.bb_trigger_prob : p[j] / sum * (1 - k * o.bb_trigger_prob);
+        }
+        const size_t row = (size_t)i * n;
+        alias_row(&p, &g.keep[row], &g.other[row]);
+    }
+    return g;
+}
+
+static void data_open_bb(Data* d) {
+    const DataOptions& o = d->opt;
+    d->bb = true;
+    d->bigram = bigram_make(o);
+    d->V = o.bb_vocab + 1;
+    d->train_tokens = o.train_tokens;
+    d->val_tokens = (long)o.val_seqs * o.T;
+    d->tokenizer = tokenizer_ids("bb", d->V);
+    d->tokenizer.bos = o.bb_vocab;
+    d->description = strf("bb: Bigram-Backcopy, %d ids, %s of probability %g, temperature %g, "
+                          "table %llu, %s%s", o.bb_vocab, plural(o.bb_triggers, "trigger").c_str(),
+                          o.bb_trigger_prob, o.bb_temp, (unsigned long long)o.bb_table,
+                          o.bb_bos ? "<s> first" : "no <s>",
+                          o.bb_mean ? ", triggers copy any token" : "");
+}
+
+// ----------------------------------------------------------------------------
+// opening
+
+void data_edits_check(const DataOptions& o, int V) {
+    const int last = o.T + 1;
+    for (int position : o.random_token) {
+        if (position >= 1 && position <= last) { continue; }
+        die(strf("--random-token %d: wanted a position from 1 to T+1 = %d", position,
+                 last));
+    }
+    for (auto& [position, id] : o.fix_token) {
+        const bool inside = position >= 1 && position <= last;
+        const bool known = id >= 0 && id < V;
+        if (inside && known) { continue; }
+        die(strf("--fix-token %d:%d: wanted POS:ID with a position from 1 to T+1 = %d "
+                 "and an id below %d", position, id, last, V));
+    }
+}
+
+// Dies if some text has a token that a model of V ids has no row for.
+static void ids_beyond_check(const Data& d, int V) {
+    enum { STRETCH = 1 << 16 };
+    std::vector<int> ids(STRETCH);
+    for (auto& s : d.sources) {
+        for (const Tokens* t : { &s.train, &s.val }) {
+            for (long i = 0; i < t->n; i += STRETCH) {
+                const long n = std::min<long>(STRETCH, t->n - i);
+                tokens_copy(*t, i, n, INT_MAX, ids.data());
+                ids_check(d.tokenizer, ids.data(), n, V);
+            }
+        }
+    }
+}
+
+Data data_open(const DataOptions& opt) {
+    Data d;
+    d.opt = opt;
+    DataOptions& o = d.opt;
+    if (o.data.empty()) { o.data.push_back("bb"); }
+    if (o.T < 1 || o.probe_len < 1) {
+        die(strf("--seq %d, --probe-len %d: wanted at least 1", o.T, o.probe_len));
+    }
+    if (o.bos != "none" && o.bos != "seq" && o.bos != "doc") {
+        die("--bos " + o.bos + ": wanted none, seq or doc");
+    }
+    const bool bb = o.data.size() == 1 && o.data[0] == "bb";
+    if (bb) { data_open_bb(&d); } else { data_open_sources(&d); }
+    const bool spare = d.V == d.tokenizer.vocab_size && ids_needed(d.tokenizer) <= o.vocab;
+    if (o.vocab && o.vocab < d.V && spare) {
+        ids_beyond_check(d, o.vocab);
+        d.V = o.vocab;
+    }
+    if (o.vocab && o.vocab < d.V) {
+        die(strf("--vocab: the data have %d ids, the model has %d", d.V, o.vocab),
+            strf("use data of the tokenizer that the model is for, or train with --vocab %d or "
+                 "more", d.V));
+    }
+    data_edits_check(d.opt, d.V);
+    if (o.bos != "none" && !d.bb && d.tokenizer.bos < 0) {
+        die("--bos " + o.bos + ": the tokenizer " + d.tokenizer.name + " has no BOS");
+    }
+    return d;
+}
+
+// ----------------------------------------------------------------------------
+// validation and probe
+
+static long all_val_windows(const Data& d) {
+    long n = 0;
+    for (auto& s : d.sources) { n += s.val_windows; }
+    return n;
+}
+
+long data_val_count(Data* d) {
+    const long wanted = d->opt.val_seqs;
+    return d->bb ? wanted : std::min(all_val_windows(*d), wanted);
+}
+
+// Writes validation window w, counted over all sources, to out (T+1).
+static void copy_val_window(const Data& d, long w, int* out) {
+    size_t k = 0;
+    while (w >= d.sources[k].val_windows) {
+        w -= d.sources[k].val_windows;
+        k++;
+    }
+    const int T = d.opt.T;
+    tokens_copy(d.sources[k].val, w * T, T + 1, d.V, out);
+}
+
+void data_val(Data* d, int* out, int B, long first) {
+    const int T = d->opt.T;
+    const long count = data_val_count(d);
+    const long windows = all_val_windows(*d);
+    const uint64_t key = mix64(d->opt.bb_table, STREAM_VAL);
+    for (long i = first; i < first + B; i++) {
+        if (i >= count) { die(EXIT_MACHINE, strf("data_val: sequence %ld of %ld", i, count)); }
+        if (d->bb) {
+            bigram_sequence(d->bigram, key, i, T + 1, out);
+        } else {
+            copy_val_window(*d, (long)((__int128)i * windows / count), out);
+        }
+        data_edit(*d, key, i, T + 1, out);
+        out += T + 1;
+    }
+}
+
+// Writes probe sequence i of source k to out (probe_len + 1). Returns false if it has none.
+static bool copy_probe(const Data& d, size_t k, long i, int* out) {
+    const int len = d.opt.probe_len;
+    const uint64_t key = mix64(d.opt.bb_table, STREAM_PROBE);
+    if (d.bb) {
+        bigram_sequence(d.bigram, key, i, len + 1, out);
+    } else {
+        const Tokens& val = d.sources[k].val;
+        if (i * len + len + 1 > val.n) { return false; }
+        tokens_copy(val, i * len, len + 1, d.V, out);
+    }
+    data_edit(d, key, mix64(i, k), len + 1, out);
+    return true;
+}
+
+int data_probe(Data* d, int* out) {
+    const int wanted = d->opt.probe_seqs;
+    const size_t sources = std::max<size_t>(1, d->sources.size());
+    int n = 0;
+    bool more = true;
+    for (long i = 0; more && n < wanted; i++) {
+        more = false;
+        for (size_t k = 0; k < sources && n < wanted; k++) {
+            if (!copy_probe(*d, k, i, out)) { continue; }
+            out += d->opt.probe_len + 1;
+            n++;
+            more = true;
+        }
+    }
+    return n;
+}
+
+// ----------------------------------------------------------------------------
+// prompts
+
+// The sequences of a file of prompts while they are read.
+struct Prompts {
+    PromptOptions wanted;
+    Data edits;                          // what data_edit looks at
+    int* out;
+    int found = 0;
+    Ids line;                            // windows: what no sequence has begun with yet
+};
+
+static bool wants_more(const Prompts& p) { return p.found < p.wanted.n; }
+
+static void take_sequence(Prompts* p, const uint32_t* ids) {
+    const int n = p->wanted.len + 1;
+    std::copy_n(ids, n, p->out);
+    data_edit(p->edits, STREAM_PROBE, p->found, n, p->out);
+    p->out += n;
+    p->found++;
+}
+
+// Takes windows of all text laid end to end.
+static void take_windows(Prompts* p, const TextBlock& block) {
+    const size_t len = p->wanted.len;
+    size_t begin = 0;
+    p->line.insert(p->line.end(), block.ids.begin(), block.ids.end());
+    while (wants_more(*p) && begin + len + 1 <= p->line.size()) {
+        take_sequence(p, &p->line[begin]);
+        begin += len;
+    }
+    p->line.erase(p->line.begin(), p->line.begin() + begin);
+}
+
+// Takes the start of each document that is long enough; its last id is EOS, which does not count.
+static void take_records(Prompts* p, const TextBlock& block, TextCounts* counts) {
+    size_t begin = 0;
+    for (auto& doc : block.docs) {
+        const bool fits = doc.end - 1 - begin >= (size_t)p->wanted.len + 1;
+        const bool wanted = wants_more(*p);
+        if (wanted && fits) { take_sequence(p, &block.ids[begin]); }
+        counts->skipped += wanted && !fits;
+        begin = doc.end;
+    }
+}
+
+int data_prompts(const std::string& path, const Tokenizer& tok, const PromptOptions& wanted,
+                 int* out, TextCounts* counts) {
+    TextFile file = text_open(path);
+    check_skip_bad(wanted.skip_bad, { path });
+    Prompts p = { wanted, Data(), out, 0, {} };
+    if (wanted.edits) {
+        p.edits.opt = *wanted.edits;
+        p.edits.tokenizer = tok;
+        p.edits.V = tok.vocab_size;
+    }
+    const DataOptions& opt = p.edits.opt;
+    if (opt.bos != "none" && tok.bos < 0) {
+        die("--bos: the tokenizer " + tok.name + " has no BOS");
+    }
+    EncodeOptions o;
+    o.skip_bad = wanted.skip_bad;
+    if (opt.bos == "doc") { o.bos = "doc"; }
+    if (!wanted.windows) { o.first = wanted.len + 1; }
+    sft_options(opt, path, tok, &o);
+
+    TextBlock block;
+    *counts = TextCounts();
+    while (wants_more(p) && text_next(&file, tok, &block)) {
+        text_encode(tok, o, &block);
+        if (!block.error.empty()) {
+            die(block.error, text_advice(block.error));
+        }
+        counts->begun += block.counts.begun;
+        if (wanted.windows) { take_windows(&p, block); } else { take_records(&p, block, counts); }
+    }
+    if (file.fd > 0) { text_close(&file); }
+    if (!p.found) {
+        const std::string what = wanted.windows ? "text" : "record";
+        const std::string shorter = "a smaller --probe-len";
+        die(path + ": got no " + what + strf(" of %d tokens or more", wanted.len + 1),
+            wanted.windows ? shorter : shorter + ", or --probe-from windows");
+    }
+    return p.found;
+}
+
+// ----------------------------------------------------------------------------
+// the position in the data
+
+enum { FINGERPRINT_WHOLE = 1 << 24, FINGERPRINT_STRETCH = 1 << 16 };
+
+// Adds the tokens of a source to a hash: all of them, or 256 stretches where there are more than
+// 2^24.
+static uint64_t hash_tokens(const Tokens& t, uint64_t hash) {
+    const long stretch = FINGERPRINT_STRETCH;
+    const bool whole = t.n <= FINGERPRINT_WHOLE;
+    const long count = div_up(std::min<long>(t.n, FINGERPRINT_WHOLE), stretch);
+    std::vector<int> ids;
+    hash = mix64(hash, t.n);
+    for (long i = 0; i < count; i++) {
+        long begin = i * stretch;
+        if (!whole) { begin = (long)((__int128)i * (t.n - stretch) / (count - 1)); }
+        ids.resize(std::min(stretch, t.n - begin));
+        tokens_copy(t, begin, ids.size(), INT_MAX, ids.data());
+        hash = hash_bytes(ids.data(), ids.size() * sizeof(int), hash);
+    }
+    return hash;
+}
+
+// Tells whether the tokens of a source are the same as before.
+static std::string source_fingerprint(const Source& s) {
+    uint64_t hash = 0xCBF29CE484222325ull;
+    hash = hash_tokens(s.train, hash);
+    hash = hash_tokens(s.val, hash);
+    return hash_text(hash);
+}
+
+void data_mark(Data* d) {
+    for (auto& s : d->sources) {
+        if (s.fingerprint.empty()) { s.fingerprint = source_fingerprint(s); }
+    }
+}
+
+std::string data_unchanged(Data* d) {
+    const std::string path = maps_changed();
+    if (path.empty()) { return ""; }
+    bool whole = true;
+    bool same = true;
+    for (auto& s : d->sources) {
+        whole = whole && std::max(s.train.n, s.val.n) <= FINGERPRINT_WHOLE;
+        same = same && source_fingerprint(s) == s.fingerprint;
+    }
+    if (same) {
+        maps_accept();
+        return whole ? "" : path;
+    }
+    die(path + ": was written to while it was trained on, so this is not saved",
+        "put the data back as they were and continue with --resume, or begin again; write new "
+        "data under another name");
+}
+
+
+std::string data_state(Data* d) {
+    std::vector<std::string> windows;
+    std::vector<std::string> drawn;
+    std::vector<std::string> held;
+    std::vector<std::string> weights;
+    std::vector<std::string> hashes;
+    data_mark(d);
+    for (auto& s : d->sources) {
+        windows.push_back(strf("%ld", s.windows));
+        drawn.push_back(std::to_string(s.drawn));
+        held.push_back(strf("%ld", s.val.n));
+        weights.push_back(std::to_string(s.weight));
+        hashes.push_back(json_str(s.fingerprint));
+    }
+    JsonObject o;
+    o.json("drawn", std::to_string(d->drawn));
+    o.count("T", d->opt.T);
+    o.text("seed", std::to_string(d->opt.seed));
+    o.json("windows", json_list(windows));
+    o.json("source_drawn", json_list(drawn));
+    o.json("held", json_list(held));
+    o.json("weights", json_list(weights));
+    o.json("hash", json_list(hashes));
+    return o.all();
+}
+
+// Dies if the checkpoint was made with other sources, or with sequences of another length or order.
+static void check_state(const Data& d, const Json& state) {
+    const size_t sources = state["source_drawn"].items.size();
+    const Json* T = state.get("T");
+    const Json* seed = state.get("seed");
+    const bool complete = state.get("drawn") && T && seed;
+    const bool same = sources == d.sources.size() && state["windows"].items.size() == sources;
+    if (!complete || !same) {
+        die(strf("--resume: the checkpoint was made with other data (%zu sources), not "
+                 "with these %zu", sources, d.sources.size()),
+            "name the data as they were: -d PATH");
+    }
+    const std::string seed_now = std::to_string(d.opt.seed);
+    if (T->number != d.opt.T || seed->string != seed_now) {
+        die(strf("--resume: the checkpoint was made with --seq %g --seed %s, not --seq "
+                 "%d --seed %s", T->number, seed->string.c_str(), d.opt.T,
+                 seed_now.c_str()),
+            "leave out --seq and --seed; the run keeps its own");
+    }
+}
+
+// Continues one source, whose place in the lists of the state is i.
+static void restore_source(Source* s, const Json& state, size_t i) {
+    const std::string same = "name the data as they were: -d PATH, and leave --tokenizer out";
+    const std::vector<Json>& hashes = state["hash"].items;
+    const std::vector<Json>& weights = state["weights"].items;
+    const double windows = state["windows"].items[i].number;
+    if (i < hashes.size()) {                             // older checkpoints have none
+        s->fingerprint = source_fingerprint(*s);
+        if (s->fingerprint != hashes[i].string) {
+            die("--resume: " + s->name + ": got other tokens than the checkpoint was "
+                "made with: the data or the tokenizer changed",
+                same + "; or begin a run in another --out");
+        }
+    }
+    if (i < weights.size() && weights[i].number != (double)s->weight) {
+        die("--resume: " + s->name + " has another weight in the mixture than before",
+            same);
+    }
+    if (windows != s->windows) {
+        die("--resume: " + s->name + strf(" has %ld training sequences, the checkpoint "
+            "was made with %s: the data changed", s->windows,
+            number_text(windows).c_str()), same);
+    }
+    s->drawn = (uint64_t)state["source_drawn"].items[i].number;
+}
+
+void data_restore(Data* d, const Json& state) {
+    check_state(*d, state);
+    d->drawn = (uint64_t)state["drawn"].number;
+    for (size_t i = 0; i < d->sources.size(); i++) { restore_source(&d->sources[i], state, i); }
+}

@@ -1,0 +1,287 @@
+/*
+core/safetensors.cpp -- reads a header and checks every place in it; writes a checkpoint under
+another name and renames it.
+*/
+#include "safetensors.h"
+#include "../base/look.h"
+#include "../tokenizer.h"
+
+// ----------------------------------------------------------------------------
+// safetensors
+static const char* const DAMAGED = "the file is damaged or was cut short: use another checkpoint";
+
+// Reads the header of a safetensors file of `size` bytes at `base`; says where the data begin.
+static Json safetensors_header(const std::string& path, const char* base, long size,
+                               uint64_t* data_at) {
+    uint64_t header; memcpy(&header, base, 8);
+    if (header > (uint64_t)size - 8 || header > 100000000) {
+        die(strf("%s: header says %llu bytes, the file has %ld", path.c_str(),
+            (unsigned long long)header, size), DAMAGED);
+    }
+    Json j; std::string error;
+    if (!json_parse(base + 8, header, &j, &error) || j.type != Json::OBJECT) {
+        die(path + ": header is not a JSON object (" + error + ")", DAMAGED);
+    }
+    *data_at = 8 + header;
+    return j;
+}
+
+// Reads one entry of the header, whose data must lie in the `room` bytes at `data`.
+static Weight safetensors_tensor(const std::string& path, const std::string& name,
+                                 const Json& entry, const char* data, uint64_t room) {
+    auto whole = [](const Json& x) {             // digits alone: 16.0, 1e3 and -0 are none
+        const bool digits = x.string.find_first_not_of("0123456789") == x.string.npos;
+        return x.type == Json::NUMBER && digits && x.number < 9e15;
+    };
+    const Json* dtype = entry.get("dtype");
+    const Json* shape = entry.get("shape");
+    const Json* off = entry.get("data_offsets");
+    const WeightType* type = dtype ? number_type(dtype->string) : NULL;
+    bool ok = type && shape && shape->type == Json::ARRAY
+           && off && off->items.size() == 2 && whole(off->items[0]) && whole(off->items[1]);
+    double count = 1;
+    for (size_t i = 0; ok && i < shape->items.size(); i++) {
+        ok = whole(shape->items[i]);
+        count *= shape->items[i].number;
+    }
+    const double a = ok ? off->items[0].number : 0;
+    const double b = ok ? off->items[1].number : 0;
+    if (!ok || a > b || b > room || b - a != count * type->bytes) {
+        die(strf("%s: tensor '%s' says it lies at bytes %s..%s of %llu, which does "
+            "not fit its shape and dtype (%s)", path.c_str(), name.c_str(),
+            number_text(a).c_str(), number_text(b).c_str(), (unsigned long long)room,
+            dtype ? dtype->string.c_str() : "none"), DAMAGED);
+    }
+    Weight t;
+    t.name = name; t.file = path; t.type = type;
+    t.data = data + (uint64_t)a;
+    t.bytes = (size_t)(b - a);
+    t.count = (long)count;
+    for (auto& d : shape->items) {
+        t.shape.push_back((long)d.number);
+    }
+    return t;
+}
+
+// Dies unless the tensors fill the data: no hole, no overlap, nothing behind the last.
+static void safetensors_check_places(const Weights& w, const char* data, const char* data_end) {
+    std::vector<const Weight*> order;
+    for (auto& t : w.tensors) { order.push_back(&t); }
+    std::sort(order.begin(), order.end(), [](const Weight* a, const Weight* b) {
+        return a->data != b->data ? a->data < b->data : a->bytes < b->bytes;
+    });
+    const char* end = data;
+    for (auto t : order) {
+        if (t->data != end) {
+            die(strf("%s: tensor '%s' begins at byte %ld of the data, wanted %ld, where "
+                "the one before it ends", w.path.c_str(), t->name.c_str(), (long)(t->data - data),
+                (long)(end - data)), DAMAGED);
+        }
+        end += t->bytes;
+    }
+    if (end != data_end) {
+        die(strf("%s: the tensors end at byte %ld of the data, which has %ld",
+            w.path.c_str(), (long)(end - data), (long)(data_end - data)), DAMAGED);
+    }
+}
+
+Weights safetensors_open(const std::string& path) {
+    Weights w;
+    w.path = path;
+    look_file(path, READS_SAFETENSORS);
+    w.maps.push_back(file_map(path, 8, "safetensors"));
+    const FileMap map = w.maps[0];
+    uint64_t data_at;
+    const Json j = safetensors_header(path, map.data, map.size, &data_at);
+    const char* data = map.data + data_at;
+    for (auto& f : j.fields) {
+        if (f.first != "__metadata__") {
+            weights_add(&w, safetensors_tensor(path, f.first, f.second, data, map.size - data_at));
+            continue;
+        }
+        bool texts = f.second.type == Json::OBJECT;
+        for (auto& m : f.second.fields) {
+            texts = texts && m.second.type == Json::STRING;
+        }
+        if (!texts && f.second.type != Json::NUL) {
+            die(path + ": __metadata__: wanted an object of texts", DAMAGED);
+        }
+        for (auto& m : f.second.fields) {
+            w.metadata.push_back({ m.first, m.second.string });
+        }
+    }
+    safetensors_check_places(w, data, map.data + map.size);
+    return w;
+}
+
+// Opens the files that model.safetensors.index.json names. Only what it names is the model: a
+// tensor that it does not mention is left out, and one that it mentions must be in the file it
+// says.
+static Weights safetensors_open_index(const std::string& dir) {
+    const std::string path = dir + "/model.safetensors.index.json";
+    const Json j = json_file(path);
+    const Json* map = j.get("weight_map");
+    if (!map || map->type != Json::OBJECT || map->fields.empty()) {
+        die(path + ": has no weight_map, wanted an object {tensor: file}", DAMAGED);
+    }
+    Weights all;
+    all.path = path;
+    std::unordered_map<std::string, Weights> shards;
+    for (auto& f : map->fields) {
+        const std::string& file = f.second.string;
+        const bool plain = ends_with(file, ".safetensors") && file[0] != '.' &&
+                           file.find_first_of("/\\") == file.npos;
+        if (f.second.type != Json::STRING || !plain) {
+            die(path + ": tensor '" + f.first + "': got file " + json_str(file)
+                + ", wanted the name of a .safetensors file beside the index", DAMAGED);
+        }
+        if (!shards.count(file)) {
+            if (!file_exists(dir + "/" + file)) {
+                die(dir + "/" + file + ": is missing, but the index names it",
+                    "get the missing files of the model");
+            }
+            shards[file] = safetensors_open(dir + "/" + file);
+            all.maps.push_back(shards[file].maps[0]);
+        }
+        const Weight* t = shards[file].find(f.first);
+        if (!t) {
+            die(dir + "/" + file + ": has no tensor '" + f.first
+                + "', but the index says so", "the files are of different models: get them again");
+        }
+        weights_add(&all, *t);
+    }
+    return all;
+}
+
+Weights safetensors_open_dir(const std::string& dir) {
+    const std::string one = dir + "/model.safetensors";
+    if (file_exists(one)) { return safetensors_open(one); }
+    if (file_exists(one + ".index.json")) { return safetensors_open_index(dir); }
+    const Kind other = kind_in_dir(dir, READS_CHECKPOINT);       // what is there instead
+    die(dir + ": has no weights, wanted model.safetensors, or "
+        "model.safetensors.index.json and the files it names" + other.what,
+        other.hint.empty() ? "give a directory such as runs/NAME/step_1000" : other.hint);
+}
+
+// Returns the bytes of a tensor.
+static size_t bytes_of(const StOut& t) {
+    size_t count = 1;
+    for (long d : t.shape) { count *= d; }
+    return count * sizeof(float);
+}
+
+// Describes a tensor whose bytes begin at `begin` in the file's data.
+static std::string tensor_json(const StOut& t, size_t begin) {
+    std::vector<std::string> dims;
+    for (long d : t.shape) { dims.push_back(strf("%ld", d)); }
+    const size_t end = begin + bytes_of(t);
+    JsonObject o;
+    o.text("dtype", "F32");
+    o.json("shape", json_list(dims));
+    o.json("data_offsets", json_list({ strf("%zu", begin), strf("%zu", end) }));
+    return o.all();
+}
+
+void safetensors_write(const std::string& path, const std::vector<StOut>& tensors,
+                       const std::string& metadata_json) {
+    JsonObject header;
+    header.json("__metadata__", metadata_json);
+    size_t at = 0;
+    for (auto& t : tensors) {
+        header.json(t.name, tensor_json(t, at));
+        at += bytes_of(t);
+    }
+    std::string h = header.all();
+    while (h.size() % 8) { h += ' '; }
+    FileOut o = file_begin(path);
+    uint64_t n = h.size();
+    file_put(&o, &n, 8);
+    file_put(&o, h.data(), h.size());
+    for (auto& t : tensors) { file_put(&o, t.data, bytes_of(t)); }
+    file_commit(&o);
+}
+
+// ----------------------------------------------------------------------------
+// checkpoint directories OUT/step_N. While one is written it is OUT/step_N.tmp; if a step_N was
+// there before, it steps aside as step_N.old for the instant between two renames, and is found
+// under that name should the machine stop there.
+
+// Tells whether this is the name of a file of a checkpoint.
+static bool of_checkpoint(const std::string& name) {
+    for (const char* file : { "model.safetensors", "optimizer.safetensors", "ema.safetensors",
+                              "config.json", "state.json" }) {
+        if (name == file || is_temporary(name, file)) { return true; }
+    }
+    return tokenizer_ours(name);
+}
+
+bool checkpoint_remove(const std::string& dir) { return remove_ours(dir, of_checkpoint); }
+
+// Returns what checkpoint_begin has made and checkpoint_commit has not named yet.
+static std::string unfinished;
+
+void checkpoint_abandon() {
+    if (!unfinished.empty()) { checkpoint_remove(unfinished); }
+    unfinished.clear();
+}
+
+std::string checkpoint_begin(const std::string& out, long step) {
+    const std::string tmp = strf("%s/step_%ld.tmp", out.c_str(), step);
+    struct stat st;
+    checkpoint_remove(tmp);
+    if (!lstat(tmp.c_str(), &st) && !S_ISDIR(st.st_mode)) {
+        die(tmp + ": got something else, wanted a directory to write a checkpoint in",
+            "remove it, or choose another --out");
+    }
+    unfinished = tmp;
+    static const int once = atexit(checkpoint_abandon);
+    (void)once;
+    make_dirs(tmp);
+    return tmp;
+}
+
+void checkpoint_commit(const std::string& out, long step) {
+    const std::string dir = strf("%s/step_%ld", out.c_str(), step);
+    std::string old = dir + ".old";
+    struct stat st;
+    dir_sync(dir + ".tmp");
+    if (!lstat(dir.c_str(), &st) && S_ISLNK(st.st_mode)) {
+        unlink(dir.c_str());
+    }
+    if (is_there(dir)) {
+        // an .old may hold what somebody else put into a checkpoint: that stays
+        for (int n = 2; !checkpoint_remove(old); n++) {
+            old = strf("%s.old%d", dir.c_str(), n);
+        }
+        rename(dir.c_str(), old.c_str());
+    }
+    if (rename((dir + ".tmp").c_str(), dir.c_str())) {
+        die(EXIT_MACHINE, cannot("rename into place", dir), write_hint());
+    }
+    unfinished.clear();
+    dir_sync(out);
+    if (!checkpoint_remove(old)) {
+        printf("note   %s holds files that are not of a checkpoint: they are left there\n",
+               old.c_str());
+    }
+}
+
+std::string checkpoint_latest(const std::string& out, long* step) {
+    std::string best;
+    *step = -1;
+    for (auto& name : dir_list(out)) {
+        if (!starts_with(name, "step_")) { continue; }
+        std::string digits = name.substr(5);
+        const bool old = ends_with(digits, ".old");
+        if (old) { digits.resize(digits.size() - 4); }
+        long n;
+        // .tmp ends here: no number
+        if (!parse_long(digits, &n) || n < *step || (n == *step && old)) {
+            continue;
+        }
+        if (!file_exists(out + "/" + name + "/state.json")) { continue; }
+        *step = n;
+        best = out + "/" + name;
+    }
+    return best;
+}

@@ -1,0 +1,295 @@
+/*
+core/shards.cpp -- tells the formats of token files apart, notices files that are not what
+their name says, and writes our own.
+*/
+#include "shards.h"
+#include "../base/half.h"
+#include "../base/look.h"
+#include "../base/maps.h"
+#include "masked.h"
+
+static const char* const MAKE_AGAIN = "make it again with: ./train_sink tokenize FILE... -o DIR";
+
+// ----------------------------------------------------------------------------
+// formats
+
+enum { SHARD_HEADER = 1024 };
+enum {
+    SHARD_MAGIC_16 = 20240520,
+    SHARD_VERSION_16 = 1,
+    SHARD_MAGIC_32 = 20240801,
+    SHARD_VERSION_32 = 7
+};
+
+// Returns how many bytes a token has by the code that LITPKDS and Megatron give its dtype; 0 if it
+// is no integer.
+static int width_of_dtype(int code) {
+    const int widths[] = { 0, 1, 1, 2, 4, 8, 0, 0, 2 };
+    return code >= 0 && code <= 8 ? widths[code] : 0;
+}
+
+// Parses lit-gpt's and TinyLlama's form: a header of 24 bytes, then as many tokens as it says.
+static void parse_litpkds(Shard* s, const unsigned char* p, long size) {
+    const int code = p[15];
+    uint64_t version;
+    uint64_t count;
+    memcpy(&version, p + 7, 8);
+    memcpy(&count, p + 16, 8);
+    s->width = width_of_dtype(code);
+    if (version != 1 || !s->width) {
+        die(s->path + strf(": got LITPKDS version %llu, dtype %d, wanted version 1 and "
+                           "an integer dtype", (unsigned long long)version, code));
+    }
+    const long held = (size - 24) / s->width;
+    if (count > (uint64_t)held) {
+        die(s->path + strf(": got %ld tokens, wanted the %llu its header promises: "
+                           "truncated", held, (unsigned long long)count), MAKE_AGAIN);
+    }
+    s->format = "LITPKDS";
+    s->tokens = p + 24;
+    s->n = count;
+}
+
+// Parses llm.c's form: a header of 1024 bytes.
+static void parse_llmc(Shard* s, const unsigned char* p, long size, const int32_t* head) {
+    const bool wide = head[0] == SHARD_MAGIC_32;
+    const int version = wide ? SHARD_VERSION_32 : SHARD_VERSION_16;
+    if (size < SHARD_HEADER) {
+        die(s->path + strf(": got %ld bytes, wanted a header of 1024: truncated", size),
+            MAKE_AGAIN);
+    }
+    if (head[1] != version) {
+        die(s->path + strf(": got shard version %d, wanted %d for magic %d", head[1],
+                           version, head[0]), MAKE_AGAIN);
+    }
+    s->format = wide ? "llm.c uint32" : "llm.c uint16";
+    s->width = wide ? 4 : 2;
+    s->tokens = p + SHARD_HEADER;
+    s->n = head[2];
+    const long wanted = SHARD_HEADER + s->n * s->width;
+    if (s->n < 0 || wanted != size) {
+        die(s->path + strf(": got %ld bytes, wanted %ld for the %ld tokens its header "
+                           "promises: truncated or not a shard", size, wanted, s->n),
+            MAKE_AGAIN);
+    }
+}
+
+Shard shard_parse(const std::string& path, const unsigned char* p, long size, int bare) {
+    Shard s = { path, "", p, 2, 0, NULL };
+    if (size == 0) { die(path + ": got an empty file, wanted token ids", MAKE_AGAIN); }
+    int32_t head[3] = { 0 };
+    memcpy(head, p, std::min(size, 12L));
+    if (size >= 24 && !memcmp(p, "LITPKDS", 7)) {
+        parse_litpkds(&s, p, size);
+        return s;
+    }
+    if (head[0] == SHARD_MAGIC_16 || head[0] == SHARD_MAGIC_32) {
+        parse_llmc(&s, p, size, head);
+        return s;
+    }
+    if (!bare) {
+        die(path + ": got no header, wanted llm.c's or LITPKDS: not a token shard, or bare ids",
+            "add --bin uint16 if it is ids of 16 bits each, as nanoGPT writes them; or uint8, "
+            "uint32, uint64");
+    }
+    if (size % bare) {
+        die(path + strf(": got %ld bytes, wanted a multiple of the %d of an id", size, bare));
+    }
+    s.format = RAW_FORMAT + strf("%d", 8 * bare);
+    s.width = bare;
+    s.n = size / bare;
+    return s;
+}
+
+// Returns how many bytes a token has by Megatron's index, which stands beside tokens without a
+// header; 0 if there is none.
+static int index_width(const std::string& path) {
+    const std::string index = path.substr(0, path.rfind('.')) + ".idx";
+    const std::string header = file_begin_bytes(index, 18);
+    if (header.size() < 18 || header.compare(0, 9, std::string("MMIDIDX\0\0", 9))) { return 0; }
+    const int width = width_of_dtype(header[17]);
+    if (!width) {
+        die(path + strf(": got dtype %d by %s, wanted an integer", header[17], index.c_str()));
+    }
+    return width;
+}
+
+Shard shard_open(const std::string& path, int bare) {
+    look_file(path, READS_TOKENS);
+    if (is_regular(path) && file_size(path) == 0) { return shard_parse(path, NULL, 0); } // dies
+    const int width = index_width(path);
+    if (bare && width && bare != width) {
+        die(path + strf(": got tokens of %d bytes by its .idx, wanted %d by --bin", width, bare),
+            "leave --bin out");
+    }
+    const FileMap map = file_map(path, 1, "token");
+    return shard_parse(path, (const unsigned char*)map.data, (long)map.size, width ? width : bare);
+}
+
+long shard_token(const Shard& s, long i) {
+    const unsigned char* p = s.tokens + i * s.width;
+    if (s.width == 2) { return load<uint16_t>(p); }
+    if (s.width == 4) { return load<uint32_t>(p); }
+    if (s.width == 8) { return load<int64_t>(p); }
+    return *p;
+}
+
+// ----------------------------------------------------------------------------
+// hashes
+
+// Returns the hash of block k of `bytes` bytes of tokens.
+static uint64_t block_hash(const unsigned char* tokens, long bytes, long k) {
+    const long from = k * SHARD_BLOCK;
+    return hash_bytes(tokens + from, std::min(bytes - from, (long)SHARD_BLOCK));
+}
+
+long shard_changed(const Shard& s, long from, long n) {
+    if (!s.sums || n <= 0) { return -1; }
+    ShardSums& sums = *s.sums;
+    const long first_block = from * s.width / SHARD_BLOCK;
+    const long last_block = ((from + n) * s.width - 1) / SHARD_BLOCK;
+    for (long k = first_block; k <= last_block; k++) {
+        if (sums.compared[k]) { continue; }
+        if (block_hash(s.tokens, s.n * s.width, k) != sums.hashes[k]) {
+            return k * SHARD_BLOCK / s.width;
+        }
+        sums.compared[k] = 1;
+    }
+    return -1;
+}
+
+static std::string shard_header(long n, int width) {
+    const bool wide = width == 4;
+    const int32_t words[3] = { wide ? SHARD_MAGIC_32 : SHARD_MAGIC_16,
+                               wide ? SHARD_VERSION_32 : SHARD_VERSION_16, (int32_t)n };
+    std::string header(SHARD_HEADER, '\0');
+    memcpy(&header[0], words, sizeof words);
+    return header;
+}
+
+// Tells whether the header and every block of a shard are as they were written.
+static bool shard_intact(const FileMap& map, const ShardSums& sums, int width) {
+    const long bytes = sums.tokens * width;
+    const std::string header = shard_header(sums.tokens, width);
+    if ((long)map.size != SHARD_HEADER + bytes) { return false; }
+    if (header.compare(0, SHARD_HEADER, map.data, SHARD_HEADER)) { return false; }
+    const unsigned char* tokens = (const unsigned char*)map.data + SHARD_HEADER;
+    bool same = true;
+    #pragma omp parallel for reduction(&& : same)
+    for (long k = 0; k < (long)sums.hashes.size(); k++) {
+        same = same && block_hash(tokens, bytes, k) == sums.hashes[k];
+    }
+    return same;
+}
+
+std::string shard_fault(const std::string& dir, const ShardSums& sums, bool whole) {
+    const std::string path = dir + "/" + sums.name;
+    const long size = file_size(path);
+    if (size < 0 || !is_regular(path)) { return "is missing"; }
+    const long bytes = size - SHARD_HEADER;
+    const int width = bytes == 4 * sums.tokens ? 4 : 2;
+    const bool fits = bytes == width * sums.tokens;
+    if (!fits || (long)sums.hashes.size() != div_up(bytes, SHARD_BLOCK)) {
+        return strf("got %ld bytes, wanted %ld tokens", size, sums.tokens);
+    }
+    if (!whole) { return ""; }
+    const FileMap map = file_map(path, SHARD_HEADER, "token");
+    const bool same = shard_intact(map, sums, width);
+    map_close(map);
+    return same ? "" : "its bytes are not those that tokenize wrote";
+}
+
+// ----------------------------------------------------------------------------
+// writing
+
+ShardOut shard_begin(const std::string& path, int width) {
+    const std::string blank(SHARD_HEADER, '\0');
+    ShardOut out = { file_begin(path), width, 0, "", {} };
+    file_put(&out.file, blank.data(), blank.size());
+    return out;
+}
+
+// Takes the hashes of whole blocks; last: also of what is left.
+static void shard_hash(ShardOut* out, bool last) {
+    size_t done = 0;
+    for (;;) {
+        const size_t left = out->block.size() - done;
+        const size_t n = std::min(left, (size_t)SHARD_BLOCK);
+        if (n == 0 || (n < SHARD_BLOCK && !last)) { break; }
+        out->hashes.push_back(hash_bytes(out->block.data() + done, n));
+        done += n;
+    }
+    out->block.erase(0, done);
+}
+
+void shard_put(ShardOut* out, const uint32_t* ids, long n) {
+    const void* source = ids;
+    if (out->width == 2) {
+        static thread_local std::vector<uint16_t> narrow;
+        narrow.assign(ids, ids + n);
+        source = narrow.data();
+    }
+    const long bytes = n * out->width;
+    file_put(&out->file, source, bytes);
+    out->block.append((const char*)source, bytes);
+    shard_hash(out, false);
+    out->n += n;
+}
+
+void shard_commit(ShardOut* out) {
+    shard_hash(out, true);
+    const std::string header = shard_header(out->n, out->width);
+    if (fseek(out->file.f, 0, SEEK_SET)) { file_abort(&out->file); }
+    file_put(&out->file, header.data(), header.size());
+    file_commit(&out->file);
+}
+
+// ----------------------------------------------------------------------------
+// reading
+
+void tokens_add(Tokens* t, const Shard& s) {
+    t->shards.push_back(s);
+    t->n += s.n;
+    t->end.push_back(t->n);
+}
+
+// Tells whether an id is below V, or stands for a token whose loss nobody asks for.
+static bool is_token(const Shard& s, long id, int V) {
+    if (s.width == 4 && sft_is_masked(id)) { return ~(int)(uint32_t)id < V; }
+    return id >= 0 && id < V;
+}
+
+// Copies tokens first .. first+n-1 of one shard.
+static void shard_copy(const Shard& s, long first, long n, int V, int* out) {
+    const long changed = shard_changed(s, first, n);
+    if (changed >= 0) {
+        die(s.path + strf(": from token %ld on, its bytes are not those that tokenize "
+                          "wrote", changed),
+            "get the file again, or run tokenize again into another directory");
+    }
+    for (long i = 0; i < n; i++) {
+        const long id = shard_token(s, first + i);
+        if (!is_token(s, id, V)) {
+            die(s.path + strf(": got id %ld at token %ld, wanted ids below the "
+                              "vocabulary of %d", id, first + i, V),
+                "give the tokenizer these shards were made with: --tokenizer tokenizer.json, or a "
+                "larger --vocab");
+        }
+        out[i] = (int)(uint32_t)id;
+    }
+}
+
+void tokens_copy(const Tokens& t, long first, long n, int V, int* out) {
+    first += t.from;
+    size_t k = std::upper_bound(t.end.begin(), t.end.end(), first) - t.end.begin();
+    while (n > 0) {
+        const Shard& s = t.shards[k];
+        const long begin = first - (t.end[k] - s.n);     // within the shard
+        const long count = std::min(n, s.n - begin);
+        shard_copy(s, begin, count, V, out);
+        out += count;
+        first += count;
+        n -= count;
+        k++;
+    }
+}

@@ -1,0 +1,158 @@
+/*
+core/weights.cpp -- reads rows of a tensor as floats, whatever its type: a function for each type
+of number.
+*/
+#include "weights.h"
+
+// ----------------------------------------------------------------------------
+// types of one number each; the types of blocks are in gguf.h
+
+void read_f32(const unsigned char* p, long n, float* out) {
+    if (n) { memcpy(out, p, 4 * n); }
+}
+
+void read_f64(const unsigned char* p, long n, float* out) {
+    for (long i = 0; i < n; i++) {
+        out[i] = (float)load<double>(p + 8 * i);
+    }
+}
+
+void read_f16(const unsigned char* p, long n, float* out) {
+    for (long i = 0; i < n; i++) {
+        out[i] = half_at(p + 2 * i);
+    }
+}
+
+void read_bf16(const unsigned char* p, long n, float* out) {
+    for (long i = 0; i < n; i++) {
+        const uint32_t high = load<uint16_t>(p + 2 * i);
+        out[i] = float_of_bits(high << 16);
+    }
+}
+static const WeightType NUMBER_TYPES[] = {
+    { "F32", 1, 4, read_f32 },   { "BF16", 1, 2, read_bf16 },
+    { "F16", 1, 2, read_f16 },   { "F64",  1, 8, read_f64 },
+    { "I8",  1, 1, NULL },       { "I16",  1, 2, NULL },
+    { "I32", 1, 4, NULL },       { "I64",  1, 8, NULL },
+    { "U8",  1, 1, NULL },       { "U16",  1, 2, NULL },
+    { "U32", 1, 4, NULL },       { "U64",  1, 8, NULL },
+    { "BOOL", 1, 1, NULL },      { "F8_E4M3", 1, 1, NULL },
+    { "F8_E5M2", 1, 1, NULL },   { "F8_E8M0", 1, 1, NULL },
+};
+
+const WeightType* number_type(const std::string& name) {
+    for (auto& t : NUMBER_TYPES) { if (name == t.name) { return &t; } }
+    return NULL;
+}
+
+// ----------------------------------------------------------------------------
+// weights
+
+void weights_close(Weights* w) {
+    for (auto& m : w->maps) { map_close(m); }
+    *w = Weights();
+}
+
+void weights_add(Weights* w, const Weight& one) {
+    if (!w->index.emplace(one.name, w->tensors.size()).second) {
+        die(one.file + ": tensor '" + one.name + "' is there twice",
+            "the file is damaged: download it again");
+    }
+    w->tensors.push_back(one);
+}
+
+void weights_rename(Weights* w, const std::function<std::string(const std::string&)>& name_of) {
+    Weights out;
+    for (Weight t : w->tensors) {
+        t.name = name_of(t.name);
+        if (!t.name.empty()) { weights_add(&out, t); }
+    }
+    w->tensors.swap(out.tensors);
+    w->index.swap(out.index);
+}
+
+void weights_unwrap(Weights* w) {
+    static const char* const WRAPPERS[] = { "module.", "_orig_mod.", "_forward_module.",
+                                            "_fsdp_wrapped_module.",
+                                            "_checkpoint_wrapped_module." };
+    weights_rename(w, [&](std::string name) {
+        for (auto word : WRAPPERS) {             // a whole word of the name, wherever it is
+            for (size_t at = 0; (at = name.find(word, at)) != name.npos;) {
+                const bool whole = at == 0 || name[at - 1] == '.';
+                if (whole) { name.erase(at, strlen(word)); } else { at++; }
+            }
+        }
+        return name;
+    });
+}
+
+void weights_headless(Weights* w) {
+    static const char* const PREFIXES[][2] = { { "embed_tokens.weight", "model." },
+                                               { "embed_in.weight", "gpt_neox." } };
+    for (auto& p : PREFIXES) {
+        if (!w->find(p[0]) || w->find(std::string(p[1]) + p[0])) { continue; }
+        weights_rename(w, [&](const std::string& name) {
+            const bool head = starts_with(name, "lm_head.") || starts_with(name, "embed_out.");
+            return head ? name : p[1] + name;
+        });
+    }
+}
+
+static const char* const GGUF_READABLE =
+    "F32, F16, BF16, F64, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, "
+    "IQ4_XS or MXFP4";
+
+// Finds row i, which is elsewhere in a head with `pairs`: first come the first halves of all pairs,
+// then the second halves.
+const unsigned char* weight_row(const Weight& w, long r) {
+    const long row_bytes = w.cols() / w.type->block * w.type->bytes;
+    const long i = w.pairs ? r % w.pairs : 0;
+    const long half = w.pairs / 2;
+    const long from = w.pairs ? r - i + 2 * (i % half) + i / half : r;
+    return (const unsigned char*)w.data + from * row_bytes;
+}
+
+void weight_rows(const Weight& w, long r0, long r1, float* out) {
+    if (!w.type->read) {
+        const bool gguf = ends_with(w.file, ".gguf");
+        die(w.file + ": tensor '" + w.name + "' is of type " + w.type->name + ", wanted "
+            + (gguf ? GGUF_READABLE : "F32, F16, BF16 or F64"),
+            gguf ? "python3 scripts/import_gguf.py " + w.file + " NEW.gguf"
+                 : "save the weights as one of these types");
+    }
+    if (w.pairs && w.shape.size() == 1) {                // a bias: each number is a row of its own
+        Weight column = w;
+        column.shape = { w.count, 1 };
+        return weight_rows(column, 0, w.count, out);
+    }
+    const long cols = w.cols();
+    if (!w.pairs) {
+        w.type->read(weight_row(w, r0), (r1 - r0) * cols, out);
+    }
+    for (long r = r0; w.pairs && r < r1; r++) {
+        w.type->read(weight_row(w, r), cols, out + (r - r0) * cols);
+    }
+}
+
+// ----------------------------------------------------------------------------
+// MXFP4 (OCP Microscaling Formats 1.0): 32 numbers of 4 bits, E2M1, and one scale, a power of two
+
+void mxfp4_rows(const Weight& blocks, const Weight& scales, long r0, long r1, float* out) {
+    std::vector<long> wanted = scales.shape;
+    wanted.push_back(16);
+    const WeightType* u8 = number_type("U8");
+    if (blocks.type != u8 || scales.type != u8 || blocks.shape != wanted || scales.shape.empty()) {
+        die(blocks.file + ": tensors '" + blocks.name + "' and '" + scales.name
+            + "' are not MXFP4, wanted U8 [.., n, 16] and U8 [.., n]",
+            "the file is damaged: download it again");
+    }
+    const long n = scales.cols();
+    for (long b = r0 * n; b < r1 * n; b++, out += 32) {
+        const unsigned char* p = (const unsigned char*)blocks.data + 16 * b;
+        const float scale = mxfp4_scale((unsigned char)scales.data[b]);
+        for (int i = 0; i < 16; i++) {
+            out[2*i]     = scale * MXFP4_VALUES[p[i] & 15];
+            out[2*i + 1] = scale * MXFP4_VALUES[p[i] >> 4];
+        }
+    }
+}

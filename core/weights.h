@@ -1,0 +1,102 @@
+/*
+weights.h -- the weights of a model as they lie in its files. A file is mapped, never copied: a
+Weight says what a tensor is called, its shape, its type, and where its bytes are; weight_rows makes
+floats of any rows of it. safetensors.h fills a Weights, and so does gguf.h.
+*/
+#ifndef WEIGHTS_H
+#define WEIGHTS_H
+#include <functional>
+#include <unordered_map>
+#include "../base/half.h"
+#include "../base/maps.h"
+
+// ----------------------------------------------------------------------------
+// types of one number each; the types of blocks are in gguf.h
+
+// Makes n floats of the bytes at p; n is a multiple of the type's block.
+void read_f32(const unsigned char* p, long n, float* out);
+void read_f64(const unsigned char* p, long n, float* out);
+void read_f16(const unsigned char* p, long n, float* out);
+void read_bf16(const unsigned char* p, long n, float* out);
+
+// A row: the name, numbers in a block, bytes of a block, the reader (NULL: these are no weights).
+struct WeightType {
+    const char* name;
+    int block, bytes;
+    void (*read)(const unsigned char* p, long n, float* out);
+};
+
+// Returns the type of this name, NULL if there is none.
+const WeightType* number_type(const std::string& name);
+
+// ----------------------------------------------------------------------------
+// weights
+
+// Numbers lie row after row; a row is the last dimension.
+struct Weight {
+    std::string name, file;
+    const WeightType* type;
+    std::vector<long> shape;                             // slowest first: [out, in]
+    const char* data;
+    size_t bytes;
+    long count;
+    long pairs = 0;                                      // rows of a head whose rotary pairs adjoin
+                                                         // in the file; weight_rows undoes it
+
+    long cols() const { return shape.empty() ? 1 : shape.back(); }
+    long rows() const { return cols() ? count / cols() : 0; }
+};
+
+struct Weights {
+    std::string path;
+    std::vector<Weight> tensors;
+    std::unordered_map<std::string, size_t> index;       // name -> its place in tensors
+    std::vector<std::pair<std::string, std::string>> metadata;
+    std::vector<FileMap> maps;
+
+    const Weight* find(const std::string& name) const {  // NULL if there is none
+        auto at = index.find(name);
+        return at == index.end() ? NULL : &tensors[at->second];
+    }
+    std::string meta(const char* key) const {            // "" if there is none
+        for (auto& m : metadata) { if (m.first == key) { return m.second; } }
+        return "";
+    }
+};
+
+// Gives the maps back.
+void weights_close(Weights* w);
+
+// Adds a tensor; dies if there is one of its name already.
+void weights_add(Weights* w, const Weight& one);
+
+// Gives every tensor the name that name_of returns for its own; "" leaves it out.
+void weights_rename(Weights* w, const std::function<std::string(const std::string&)>& name_of);
+
+// Takes the names of wrappers out of the names of tensors: module. of torch's data parallel,
+// _orig_mod. of torch.compile, and such. They say how a model was run, not what it is.
+void weights_unwrap(Weights* w);
+
+// Gives tensors of a model that was saved without its head the names that they have with it:
+// embed_tokens is model.embed_tokens.
+void weights_headless(Weights* w);
+
+// Returns where row r begins in the file.
+const unsigned char* weight_row(const Weight& w, long r);
+
+// Reads rows r0 .. r1 - 1 as floats, cols() of them each. Dies if the type has no reader.
+void weight_rows(const Weight& w, long r0, long r1, float* out);
+
+// ----------------------------------------------------------------------------
+// MXFP4 (OCP Microscaling Formats 1.0): 32 numbers of 4 bits, E2M1, and one scale, a power of two
+
+static const float MXFP4_VALUES[16] = { 0,    .5f,  1,  1.5f,  2,  3,  4,  6,
+                                        -0.f, -.5f, -1, -1.5f, -2, -3, -4, -6 };
+
+// Returns the scale of a byte e, 2^(e - 127).
+inline float mxfp4_scale(uint32_t e) { return float_of_bits(e ? e << 23 : 1u << 22); }
+
+// Reads rows r0 .. r1 - 1, 32 n floats each, of a matrix that safetensors keep as two tensors:
+// blocks U8 [.., n, 16], byte i holding numbers 2 i (low half) and 2 i + 1, and scales U8 [.., n].
+void mxfp4_rows(const Weight& blocks, const Weight& scales, long r0, long r1, float* out);
+#endif // WEIGHTS_H

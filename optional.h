@@ -1,0 +1,116 @@
+/*
+optional.h -- two folders that may be deleted: open/, other people's models, and after/, what is
+done to a model that has been trained. This file alone names them. Without them all else builds, trains
+to the same bits and passes its tests.
+
+A folder's rows are macros: they join the tables of arch.h, tensors.h and flags.h, and are empty
+where the folder is not. Its functions are behind pointers, which are NULL then.
+*/
+#ifndef OPTIONAL_H
+#define OPTIONAL_H
+#include <set>
+#include <string>
+#include <vector>
+
+#if __has_include("open/rows.h")
+#define HAS_OPEN 1
+#include "open/rows.h"
+#else
+#define HAS_OPEN 0
+#define OPEN_ARCH(X)
+#define OPEN_PARAMS(LAYER)
+#define OPEN_ACTS(X)
+#define OPEN_FLAGS(X)
+#define OPEN_COMMANDS(X)
+#define OPEN_MIXER_STAGES
+#define OPEN_FFN_STAGES
+#define ATTENDS_AT(l) true
+#define MIXTURE_AT(l) false
+#endif
+
+#if __has_include("after/rows.h")
+#define HAS_AFTER 1
+#include "after/rows.h"
+#else
+#define HAS_AFTER 0
+#define AFTER_FLAGS(X)
+#define AFTER_COMMANDS(X)
+#endif
+
+// What to type where something of open/ is wanted.
+static const char* const ROOM_MISSING =
+    "the folder open/ reads it, which this build was made without: git checkout open, then make";
+
+// Commands that a program without a folder does not have.
+static const struct { const char *command, *folder; } COMMANDS_OF_ROOMS[] = {
+    { "export", "open/" }, { "eval", "after/" }, { "score", "after/" },
+};
+
+// Keys of the object train_sink of config.json that are rows of open/. Versions 1.0 and 1.1 wrote
+// them for every model, where 0, "" and false mean: it has no such thing.
+static const char* const KEYS_OF_OPEN =
+    " experts experts_used expert_shares expert_limit router_bias expert_layers shared_expert"
+    " attn_layers mamba_width mamba_state mamba_conv mamba_rank"
+    " delta_keys delta_values delta_key_size delta_value_size delta_conv ";
+
+struct Arch;
+struct ArchCheck;
+struct Checkpoint;
+struct Flags;
+struct Json;
+struct JsonObject;
+struct Model;
+struct ModelFile;
+struct ProbeInput;
+struct Step;
+struct StOut;
+struct Tokenizer;
+struct TokenizerBuild;
+
+// What open/ does with files.
+struct OpenFiles {
+    // Tells whether a path is another family's directory, or a GGUF file.
+    bool (*is_theirs)(const std::string& path);
+    // Opens it: what it says of its model, and its tensors.
+    Checkpoint (*open)(const std::string& path);
+    // Writes a model as the family that it was read as. Returns false if that no longer says it.
+    bool (*written_as)(const Arch& arch, const std::vector<StOut>& ours, const Tokenizer& tok,
+                       const std::string& tokenizer_path, ModelFile* file);
+    // Returns how many more bytes the weights that stay in their file would take as floats.
+    double (*floats_spared)(const Checkpoint& k);
+
+    // Returns the one GGUF file in a directory, "" if there is none.
+    std::string (*gguf_in)(const std::string& dir);
+    // Reads the tokenizer of a GGUF file; returns the file without its weights.
+    void (*tokenizer)(TokenizerBuild* t);
+    std::string (*tokenizer_file)(const std::string& path);
+    // Make a step of a tokenizer. False: not known.
+    bool (*normalizer)(const Json& component, Step* step);
+    bool (*splitter)(const std::string& regex, Step* step);
+
+    // Checks the rows of OPEN_ARCH.
+    void (*settle)(ArchCheck* check);
+    // Names what replaces attention in some layers, "Mamba"; NULL: nothing does.
+    const char* (*mixer)(const Arch& arch);
+    // Names what a model has that only runs forward, "Mamba layers"; "" if all can be trained.
+    std::string (*forward_only)(const Arch& arch);
+};
+
+// What it does with a model.
+struct OpenModel {
+    // Reads another family's weights by our names; those in `keep` stay as they are.
+    void (*weights)(Model* m, const Checkpoint& k, const std::set<std::string>& keep);
+    // Counts the numbers that a layer without attention remembers of the tokens before.
+    size_t (*remembered)(const Model* m);
+};
+
+// What after/ does in the commands of others.
+struct AfterModel {
+    // Prints what its flags ask of a probe of sequences in (n, T + 1), and adds it to *o.
+    void (*probe)(Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o);
+};
+
+extern const OpenFiles* const open_files;        // NULL where open/ was deleted
+extern const OpenModel* const open_model;
+extern const AfterModel* const after_model;      // NULL where after/ was deleted
+#endif // OPTIONAL_H

@@ -1,0 +1,224 @@
+/*
+run/bench.cpp -- the command bench: tokens/s of a training step, beside a large product alone.
+Its operations one by one: dev/bench/bench_ops.cu.
+*/
+#include "../cpu/choice.h"
+#include "../log.h"
+#include "../core/measure.h"
+#include "../core/optimizer.h"
+#include "data_flags.h"
+#include "run_dir.h"
+#include "../core/train_sink.h"
+#include "commands.h"
+#include "hopper.h"
+#include "memory_needed.h"
+
+// Returns the FLOPs of a training step per token: 6 for every weight of a matrix product, and
+// causal attention, forward and backward. A table that is only looked up has no product; a tied one
+// is the head's too.
+static double flops_per_token(const Model* m, int T) {
+    const Arch& c = m->arch;
+    double matrices = 0;
+    for (auto& t : m->tensors) {
+        const bool tokens = t.purpose == FOR_TABLE && !c.tied;
+        if (t.shape.size() == 2 && !tokens && t.purpose != FOR_POSITIONS) {
+            matrices += t.count;
+        }
+    }
+    const double attention = 3.0 * 4 * (T / 2.0) * c.NH * c.HS * c.L;
+    return 6 * matrices + attention;
+}
+
+// Returns the milliseconds of one call: the median of 5 rounds after a warm-up, each of as many
+// calls as take 20 ms.
+static double time_ms(const std::function<void()>& f) {
+    std::vector<double> ms;
+    int calls = 1;
+    for (int i = 0; i < 6; i++) {
+        const double t0 = now_ms();
+        for (int k = 0; k < calls; k++) {
+            f();
+        }
+        ops::device_sync();
+        ms.push_back((now_ms() - t0) / calls);
+        if (i == 0) {
+            calls = std::min(1000.0, 1 + 20 / std::max(ms[0], 1e-3));
+            ms.clear();
+        }
+    }
+    std::sort(ms.begin(), ms.end());
+    return ms[2];
+}
+
+// Measures the GFLOP/s of a large matrix product, which no training step of this machine and build
+// can pass.
+static double product_gflops() {
+    const int N = ops::large;
+    const size_t size = (size_t)N * N;
+    real* x = (real*)ops::device_malloc(3 * size * sizeof(real));
+    real* y = x + size;
+    real* z = y + size;
+    const double ms = time_ms([=] { ops::matmul_forward(x, y, z, NULL, NULL, N, N, N); });
+    ops::device_free(x);
+    return 2.0 * N * N * N / ms / 1e6;
+}
+
+// Prints a note if another kernel than the one that a run would take is clearly faster. (The best
+// of some calls varies by a few hundredths on a busy machine.) Returns the row of the fastest.
+static int fastest_of(const std::vector<double>& gflops, bool bf16) {
+    const int best = std::max_element(gflops.begin(), gflops.end()) - gflops.begin();
+    const std::string taken = cpu::kernel_for(bf16).name;
+    for (int k = 0; k < cpu::KERNELS; k++) {
+        if (taken != cpu::kernels[k].name || gflops[best] < 1.15 * gflops[k]) { continue; }
+        printf("note   %s: a run takes %s, and %s is %.2f times as fast: --product %s takes it\n",
+               bf16 ? "bf16" : "fp32", taken.c_str(), cpu::kernels[best].name,
+               gflops[best] / gflops[k], cpu::kernels[best].name);
+    }
+    return best;
+}
+
+// Prints what --products asks for: GFLOP/s of every kernel on all threads, in float and in bf16,
+// and what follows for PRECISION. All kernels are in every binary, so any build can tell.
+static int bench_products(const Flags& f) {
+    require(!strcmp(BACKEND_NAME, "cpu"), strf("--products BACKEND=%s", BACKEND_NAME),
+            "BACKEND=cpu");
+    flags_check(f, COMMAND_bench);
+    const long M = 2048, N = 768, K = 768;               // of a layer of -m 60M
+    const std::vector<double> fp32 = cpu::kernels_timed(false, M, N, K);
+    const std::vector<double> bf16 = cpu::kernels_timed(true, M, N, K);
+    const auto cell = [](double gflops) { return gflops ? strf("%.0f", gflops) : "-"; };
+    printf("%-14s %12s %12s   GFLOP/s of (%ld, %ld) @ (%ld, %ld), %s\n", "kernel", "fp32", "bf16",
+           M, K, K, N, ops::device_start().c_str());
+    for (int k = 0; k < cpu::KERNELS; k++) {
+        if (!cpu::kernel_here(k)) { continue; }
+        printf("%-14s %12s %12s\n", cpu::kernels[k].name, cell(fp32[k]).c_str(),
+               cell(bf16[k]).c_str());
+    }
+
+    cpu::choice_settle(false, f.product);
+    cpu::choice_settle(true, f.product);
+    const int in_fp32 = fastest_of(fp32, false);
+    const int in_bf16 = fastest_of(bf16, true);
+    const double gain = bf16[in_bf16] / fp32[in_fp32];
+    printf("bf16 by %s takes %.2f times as long as fp32 by %s: %s\n", cpu::kernels[in_bf16].name,
+           1 / gain, cpu::kernels[in_fp32].name,
+           gain > 1.15 ? "make train_sink PRECISION=bf16 is faster here"
+                       : "PRECISION=bf16 gains nothing here, fp32 is the better choice");
+    return 0;
+}
+
+// Draws the tokens of a micro-batch by the seed.
+static std::vector<int> random_tokens(const Flags& f, int V) {
+    std::vector<int> seqs((size_t)f.batch * (f.arch.T + 1));
+    Rng rng = rng_stream(f.seed, SEED_BENCH);
+    for (auto& token : seqs) {
+        token = rng_below(&rng, V);
+    }
+    return seqs;
+}
+
+// Returns the milliseconds of a training step of `accum` micro-batches: the median of --steps.
+static double time_steps(Model* m, const Flags& f, const std::vector<int>& seqs, long accum) {
+    const int T = f.arch.T;
+    const long targets = accum * targets_count(m, seqs.data(), f.batch, T);
+    std::vector<double> ms;
+    for (long i = 0; i <= f.steps; i++) { // the first is a warm-up
+        const double t0 = now_ms();
+        model_zero(m);
+        for (long k = 0; k < accum; k++) {
+            const bool last = k + 1 == accum;
+            model_accumulate(m, seqs.data(), f.batch, T, targets, last);
+        }
+        model_update(m, { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, i + 1 }, 1, OPTIMIZER_adamw);
+        if (i) { ms.push_back(now_ms() - t0); }
+    }
+    std::sort(ms.begin(), ms.end());
+    return ms[ms.size() / 2];
+}
+
+// What bench found for one model.
+struct BenchResult {
+    long accum;                                  // micro-batches per step
+    double tokens;                               // of a step
+    double ms;                                   // of a step
+    double product;                              // GFLOP/s of a large matrix product
+};
+
+// Returns the line of JSON.
+static JsonObject bench_json(const Model* m, const Flags& f, const BenchResult& b) {
+    const Arch& c = m->arch;
+    const double flops = flops_per_token(m, f.arch.T);
+    const double gflops = flops * b.tokens / b.ms / 1e6;
+    JsonObject o;
+    o.text("attn", build::Attn::name);
+    o.text("bias", BIAS_ROWS[BUILD_BIAS].name);
+    o.count("L", c.L);
+    o.count("C", c.C);
+    o.count("NH", c.NH);
+    o.count("F", c.F);
+    o.count("V", c.V);
+    o.count("T", f.arch.T);
+    o.count("B", f.batch);
+    o.count("params", m->num_params);
+    o.count("tokens_per_step", b.tokens);
+    o.decimals("ms", b.ms, 3);
+    o.count("tokens_per_s", b.tokens / b.ms * 1e3);
+    o.count("flops_per_token", flops);
+    o.decimals("gflops", gflops, 3);
+    o.decimals("product_gflops", b.product, 3);
+    o.decimals("of_product", gflops / b.product, 3);
+    const std::string& kernel = cpu::choice().name;
+    if (!kernel.empty()) {
+        o.text("kernel", kernel);
+    }
+    return o;
+}
+
+// Makes the model that is measured, and what is known of *b before a step.
+static Model bench_model(Flags& f, BenchResult* b) {
+    ops::tune_products(true);
+    ops::use_graph(f.graph);
+    lm_head_rows_wanted = f.lm_head_rows;
+    preset_apply(&f);
+    if (!f.given_steps) {
+        f.steps = 12;
+    }
+    require(f.steps >= 1, "--steps 0", "1 or more");
+    const std::vector<std::string> sources = names_listed(f.data);
+    output_check(f.json, files_read(f, sources));
+    flags_check(f, COMMAND_bench);
+
+    const int T = f.arch.T;
+    table_memory_check(f);
+    Data data = data_open(data_options(f, T, std::min(64, T)));
+    data_bin_check(data);
+    const Arch c = arch_from_flags(&f, data.V);
+    memory_check(c, f.batch, T, true);
+
+    b->product = product_gflops();
+    hopper_settle(&f, c, f.given_hopper);
+    Model m = model_new(c, T, true);
+    model_init(&m, f.seed);
+    choose_batch(&m, &f, 0);
+    b->accum = f.total_batch ? f.total_batch / (f.batch * T) : 1;
+    b->tokens = (double)b->accum * f.batch * T;
+    return m;
+}
+
+// Measures tokens/s of training steps on random tokens and prints a line of JSON: for one
+// micro-batch, or with --total-batch for as many as a run's steps have.
+int command_bench(Flags f) {
+    if (f.products) {
+        return bench_products(f);
+    }
+    BenchResult b;
+    Model m = bench_model(f, &b);
+    b.ms = time_steps(&m, f, random_tokens(f, m.arch.V), b.accum);
+    const std::string line = bench_json(&m, f, b).all();
+    model_free(&m);
+    printf("%s\n", line.c_str());
+    if (!f.json.empty()) {
+        file_write(f.json, line + "\n");
+    }
+    return 0;
+}

@@ -1,0 +1,335 @@
+/*
+run/log.cpp -- writes a run's log, reads it back, and makes the fields of an evaluation.
+*/
+#include "../log.h"
+#include "../base/version.h"
+#include "../base/look.h"
+
+// Tells whether the open log is what the path leads to.
+static bool log_is_at(const Log& log, const std::string& path) {
+    struct stat open;
+    struct stat there;
+    if (fstat(fileno(log.f), &open) || stat(path.c_str(), &there)) { return false; }
+    return same_file(open, there);
+}
+
+void log_line(Log* log, JsonObject line) {
+    if (!log->f) { return; }
+    char now[32];
+    const time_t seconds = time(NULL);
+    struct tm utc;
+    strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
+    line.text("time", now);
+    const std::string text = line.all();
+    if (!log->error.empty()) {
+        log->unwritten.push_back(text);
+        return;
+    }
+    const bool failed = fprintf(log->f, "%s\n", text.c_str()) < 0 || fflush(log->f);
+    if (failed) {
+        log->error = cannot("write", log->path);
+        log->unwritten.push_back(text);
+    } else if (!log_is_at(*log, log->path)) {
+        log->error = log->path + ": was removed or moved while the run was writing it";
+    }
+}
+
+void log_sync(Log* log) {
+    if (!log->f || !log->error.empty()) { return; }
+    const bool failed = fsync(fileno(log->f)) && blame(errno) == EXIT_MACHINE;   // a FIFO has none
+    if (failed) { log->error = cannot("write", log->path); }
+}
+
+// Dies if the file exists and is not a run's log: opening it would truncate it.
+static void log_check(const std::string& path) {
+    if (!is_there(path) || is_special(path)) { return; }
+    const std::string config = "{\"event\":\"config\"";
+    const std::string begin = file_begin_bytes(path, config.size());
+    const bool closed = access(path.c_str(), R_OK);          // or a link that leads nowhere
+    if (closed || !starts_with(config, begin)) {
+        die(path + ": is not the log of a run, and would be replaced",
+            "move it away, or choose another --out");
+    }
+}
+
+void log_open(Log* log, bool more) {
+    if (!more) { log_check(log->path); }
+    log->f = xfopen(log->path, more ? "a" : "w");
+    dir_sync(directory_of(log->path));
+}
+
+std::string log_directory(const Log& log) {
+    if (!log.f) { return ""; }
+    char path[4096];
+    const std::string link = strf("/proc/self/fd/%d", fileno(log.f));
+    const ssize_t n = readlink(link.c_str(), path, sizeof path);
+    if (n <= 0 || n == (ssize_t)sizeof path) { return ""; }
+    const std::string now(path, n);
+    if (!log_is_at(log, now)) { return ""; }
+    return now.substr(0, now.rfind('/'));
+}
+
+void log_each(const std::string& path,
+              const std::function<void(const std::string&, const Json&)>& each) {
+    if (!file_exists(path)) { return; }
+    for (auto& line : split(file_read(path), '\n')) {
+        Json j;
+        std::string error;
+        if (json_parse(line.data(), line.size(), &j, &error)) { each(line, j); }
+    }
+}
+
+static bool is_event(const Json& line, const char* name) { return line["event"].string == name; }
+
+void log_rewind(const std::string& path, long step, bool unevaluated, const Json& unwritten) {
+    if (!file_exists(path)) { return; }
+    log_check(path);
+    const std::string dir = directory_of(path);
+    const std::string log = file_name(path);
+    for (auto& name : dir_list(dir)) {                   // left by a run that was killed here
+        if (name != log && is_temporary(name, log)) { unlink((dir + "/" + name).c_str()); }
+    }
+    std::string kept;
+    log_each(path, [&](const std::string& line, const Json& j) {
+        const double at = json_number(j, "step", -1);
+        const bool later = at > step;
+        const bool ended = is_event(j, "done") || is_event(j, "stopped");
+        const bool again = is_event(j, "resume") || (unevaluated && !is_event(j, "train"));
+        const bool in_vain = at >= step && again;
+        if (!later && !ended && !in_vain) { kept += line + "\n"; }
+    });
+    for (auto& line : unwritten.items) {                 // (one may have got through after all)
+        if (!contains(kept, line.string + "\n")) { kept += line.string + "\n"; }
+    }
+    file_write(path, kept);
+}
+
+// Applies a --resume line's changes to *flags if its step is in [first, end).
+static void line_overlay(const Json& line, double first, double end, Json* flags) {
+    const double at = json_number(line, "step", NAN);
+    if (!is_event(line, "resume") || !(at >= first && at < end)) { return; }
+    for (auto& field : flags->fields) {
+        const std::vector<Json>& pair = line["changed"][field.first].items;
+        if (pair.size() == 2) { field.second = pair[1]; }
+    }
+}
+
+Json log_flags(const std::string& path, double step) {
+    Json flags = log_config(path)["flags"];
+    log_each(path, [&](const std::string&, const Json& j) {
+        line_overlay(j, -INFINITY, step, &flags);
+    });
+    return flags;
+}
+
+void log_flags_after(const std::string& path, double step, Json* flags) {
+    log_each(path, [&](const std::string&, const Json& j) {
+        line_overlay(j, step, INFINITY, flags);
+    });
+}
+
+bool log_has(const std::string& path, const char* events) {
+    bool found = false;
+    log_each(path, [&](const std::string&, const Json& j) {
+        found |= is_one_of(events, j["event"].string);
+    });
+    return found;
+}
+
+Json log_config(const std::string& path) {
+    Json config;
+    log_each(path, [&](const std::string&, const Json& j) {
+        if (is_event(j, "config")) { config = j; }
+    });
+    return config;
+}
+
+// Returns the switches that make this model, with values: what is compiled in, and the rows of ARCH
+// that a switch sets.
+static std::vector<std::pair<std::string, std::string>> switches_of(Arch c) {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (auto& s : SWITCH_VALUES) {
+        all.push_back({ s.name, s.value });
+        for (auto& r : arch_rows(&c)) {
+            if (!strcmp(r.by, s.name)) { all.back().second = kind_name(r); }
+        }
+    }
+    return all;
+}
+
+void program_fields(JsonObject* o) {
+    o->text("version", VERSION);
+    o->text("commit", COMMIT);
+    o->text("precision", PRECISION_NAME);
+    o->text("backend", BACKEND_NAME);
+}
+
+std::string program_json() {
+    JsonObject o;
+    program_fields(&o);
+    return o.all();
+}
+
+std::string switches_json(const Arch& c) {
+    JsonObject o;
+    for (auto& s : switches_of(c)) { o.text(s.first, s.second); }
+    return o.all();
+}
+
+std::string switches_text(const Arch& c) {
+    std::string o;
+    for (auto& s : switches_of(c)) { o += " " + s.first + "=" + s.second; }
+    return o;
+}
+
+std::vector<ArchRow> arch_differs(Arch* c) {
+    Arch plain;
+    plain.k_dims = c->HS;                                // what 0 amounts to
+    std::vector<ArchRow> found;
+    for (auto& [ours, theirs] : rows_apart(c, &plain)) {
+        const bool number = key_object(ours).empty() && ours.type == FIELD_int;
+        const bool size = number && strcmp(ours.field, "tied");
+        if (is_flag(ours) && !size) { found.push_back(ours); }
+    }
+    return found;
+}
+
+std::string duration(double s) {
+    const int m = (int)s / 60;
+    const int h = m / 60;
+    if (s < 60) { return strf("%.0fs", s); }
+    if (h < 1) { return strf("%dm%02ds", m, (int)s % 60); }
+    return strf("%dh%02dm", h, m % 60);
+}
+
+std::string count_text(double n) {
+    if (n < 1e4) { return strf("%.0f", n); }
+    if (n < 1e6) { return strf("%.1fk", n / 1e3); }
+    if (n < 1e9) { return strf("%.1fM", n / 1e6); }
+    return strf("%.2fB", n / 1e9);
+}
+
+// Returns Sink_k of every tracked token, at one threshold.
+static std::string sink_json(const Metrics& r, double eps) {
+    std::vector<double> k;
+    std::vector<double> raw;
+    std::vector<double> proxy;
+    std::vector<double> raw_errors;
+    std::vector<double> proxy_errors;
+    for (int i = 1; i <= std::min<int>(METRIC_K, r.T); i++) {
+        k.push_back(i);
+        raw.push_back(sink_rate(r, i, eps, false));
+        proxy.push_back(sink_rate(r, i, eps, true));
+        raw_errors.push_back(sink_error(r, i, eps, false));
+        proxy_errors.push_back(sink_error(r, i, eps, true));
+    }
+    JsonObject o;
+    o.json("eps", strf("%g", eps));
+    o.count("T", r.T);
+    o.count("n", r.n);
+    o.array("k", k);
+    o.array("sink_k", raw);
+    o.array("proxy_k", proxy);
+    o.array("sink_k_error", raw_errors);
+    o.array("proxy_k_error", proxy_errors);
+    o.number("sink_star", r.has_extra ? sink_rate(r, 0, eps, !r.sums_to_one) : NAN);
+    if (r.has_gate) { o.number("sink_effective", gated_sink_rate(r, eps)); }
+    return o.all();
+}
+
+// Adds one number per head, (L, NH), averaged over the sequences.
+template <class Get>
+static void add_heads(JsonObject* o, const std::string& key, const Metrics& r, Get get) {
+    o->json(key, json_matrix(head_means(r, get), r.NH));
+}
+
+static void add_norm_pair(JsonObject* o, const std::string& key, const NormPair& p) {
+    o->array(key + "_first", p.first);
+    o->array(key + "_rest", p.rest);
+}
+
+// Adds what is measured of every head: alpha of the first token and of the extra key, and the rows
+// of HEAD_METRICS.
+static void add_head_metrics(JsonObject* o, const Metrics& r) {
+    typedef const HeadMetrics& Head;
+    const auto alpha1 = [](Head h) { return h.alpha[1]; };
+    const auto proxy1 = [](Head h) { return h.proxy[1]; };
+    add_heads(o, "alpha1", r, alpha1);
+    add_heads(o, "alpha1_proxy", r, proxy1);
+    o->json("alpha1_error", json_matrix(head_errors(r, alpha1), r.NH));
+    o->json("alpha1_proxy_error", json_matrix(head_errors(r, proxy1), r.NH));
+    if (r.has_extra) {
+        add_heads(o, "alpha_star", r, [](Head h) { return h.alpha[0]; });
+        add_heads(o, "alpha_star_proxy", r, [](Head h) { return h.proxy[0]; });
+    }
+    #define X(field, over, key, heads, help)                      \
+        if (heads == EVERY_HEAD || r.has_gate) {                  \
+            add_heads(o, key, r, [](Head h) { return h.field; }); \
+        }
+    HEAD_METRICS(X)
+    #undef X
+    if (!r.has_gate) { return; }
+    const double others = std::max(1, r.T - 1);
+    add_heads(o, "gate_rest", r, [&](Head h) { return (h.gate * r.T - h.gate_first) / others; });
+}
+
+void eval_fields(JsonObject* o, const char* event, long step, double val_loss, const Metrics& r,
+                 const std::vector<double>& eps) {
+    o->text("event", event);
+    o->count("step", step);
+    o->number("val_loss", val_loss);
+    if (r.without_attention()) {                 // the arrays below have a row for each of these
+        o->array("layers", std::vector<double>(r.layers.begin(), r.layers.end()));
+    }
+    o->number("probe_loss", r.loss);
+    o->json("sink", sink_json(r, eps[0]));
+    if (eps.size() > 1) {
+        std::vector<std::string> sinks;
+        for (double e : eps) { sinks.push_back(sink_json(r, e)); }
+        o->json("sinks", json_list(sinks));
+    }
+    add_head_metrics(o, r);
+    add_norm_pair(o, "h_norm", r.h);
+    add_norm_pair(o, "k_norm", r.k);
+    add_norm_pair(o, "v_norm", r.v);
+    if (!r.pre.first.empty()) { add_norm_pair(o, "pre_norm", r.pre); }
+    if (!r.h_star.empty()) { o->array("h_norm_star", r.h_star); }
+    o->array("h_max", r.h_max);
+    o->array("h_median", r.h_median);
+}
+
+double mean(const std::vector<double>& v) {
+    double s = 0;
+    for (double x : v) { s += x / v.size(); }
+    return s;
+}
+
+// Writes first / rest in two digits; "-" if there is no rest, as in sequences of one token.
+static std::string ratio_text(double first, double rest) {
+    if (std::isnan(rest)) { return "-"; }
+    return strf("%.2f", first / rest);
+}
+
+static std::string percent_text(double share) { return strf("%.1f%%", 100 * share); }
+
+std::string eval_text(double val_loss, const Metrics& r, double eps) {
+    typedef const HeadMetrics& Head;
+    const bool proxy = !r.sums_to_one;
+    const std::string sink = percent_text(sink_rate(r, 1, eps, proxy));
+    std::string extra = "-";
+    if (r.has_extra) { extra = percent_text(sink_rate(r, 0, eps, proxy)); }
+    const std::vector<double> alpha =
+        head_means(r, [=](Head h) { return proxy ? h.proxy[1] : h.alpha[1]; });
+    const std::vector<double> mass = head_means(r, [](Head h) { return h.mass; });
+
+    std::string line;
+    if (!std::isnan(val_loss)) { line = strf("val %.4f | ", val_loss); }
+    line += std::string(proxy ? "proxy" : "sink") + "_1 " + sink + " | sink_* " + extra + " | ";
+    line += strf("alpha_1 %.3f | mass %.2f", mean(alpha), mean(mass));
+    line += " | h first/rest " + ratio_text(r.h.first.back(), r.h.rest.back());
+    line += " | v first/rest " + ratio_text(mean(r.v.first), mean(r.v.rest));
+    if (r.without_attention()) {
+        line += strf(" | attention in %d of %zu layers", r.L, r.h.first.size() - 1);
+    }
+    return line;
+}

@@ -1,0 +1,56 @@
+/*
+run/open_model.cpp -- opens a checkpoint, settles its flags, and prints notes about its
+tokenizer and its weights.
+*/
+#include "open_model.h"
+#include "hopper.h"
+#include "memory_needed.h"
+#include "../core/directory.h"
+#include "../base/look.h"
+
+void die_no_tokenizer(const std::string& model) {
+    std::string hint = tokenizer_convert(model);
+    if (hint.empty()) { hint = "--tokenizer tokenizer.json, or --tokenizer bytes"; }
+    die(model + ": the checkpoint has no tokenizer to read text with, wanted its "
+        "tokenizer.json", hint);
+}
+
+void tokenizer_note(const Flags& f, const std::string& own, const std::string& model) {
+    if (!f.given_tokenizer || own.empty() || f.tokenizer == own) { return; }
+    if (tokenizer_of(f.tokenizer).hash == tokenizer_of(own).hash) { return; }
+    note("--tokenizer " + f.tokenizer + " gives other ids than the tokenizer of " + model);
+}
+
+// Prints a note if the weights of a checkpoint of ours are not those that were saved.
+static void numbers_note(const Model& m, const std::string& checkpoint) {
+    const Json state = state_of(checkpoint);
+    const std::string& was = state["numbers"]["model"].string;
+    if (was.empty() || was == array_hash(&m, m.master)) { return; }
+    note(checkpoint + "/model.safetensors: its numbers have changed since it was saved");
+}
+
+Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients) {
+    if (f->words.size() != 1) {
+        die(strf("got %zu checkpoints, wanted one", f->words.size()),
+            "name one: a run's directory, a Hugging Face directory or a GGUF file");
+    }
+    Checkpoint k = checkpoint_open(f->words[0]);
+    Arch c = k.c;
+    tokenizer_note(*f, k.tokenizer, f->words[0]);
+    if (f->tokenizer.empty()) { f->tokenizer = k.tokenizer; }
+    if (flag_given(*f, "prefix")) { c.prefix = f->arch.prefix; }
+    if (flag_given(*f, "window")) {
+        c.window = f->arch.window;
+        require(c.window >= 1, strf("--window %d", c.window), "1 or more, or leave it out");
+    }
+    cpu::mapped = { ops::reads_mapped ? stay : cpu::STAY_NONE, {} };     // of one model at a time
+    const double spared = k.theirs ? open_files->floats_spared(k) : 0;
+    memory_check(c, 1, std::max(1, T_max), gradients, spared);
+    hopper_settle(f, c, f->given_hopper);
+    Model m = model_new(c, T_max, gradients);
+    checkpoint_read(&m, &k);
+    const bool all_read = cpu::mapped.all.empty();       // none stays in its file
+    if (all_read) { numbers_note(m, f->words[0]); }
+    f->arch.V = c.V;
+    return m;
+}

@@ -1,0 +1,434 @@
+/*
+run/probe_data.cpp -- finds out what a run held out and how it edited its sequences, so that a
+probe reads the same.
+*/
+#include "probe_data.h"
+#include "memory_needed.h"
+#include "open_model.h"
+#include "../dataloader.h"
+#include "../log.h"
+#include "data_flags.h"
+#include "run_dir.h"
+#include "run_flags.h"
+#include "../core/config.h"
+#include "../core/directory.h"
+#include "../base/look.h"
+#include "../base/plural.h"
+
+// Returns the sequences that a run held out, by source.
+static std::vector<long> held_of(const Json& data, const std::string& where) {
+    std::vector<long> held;
+    for (auto& item : data["held"].items) {
+        held.push_back(json_count(item, "held", 0, where));
+    }
+    return held;
+}
+
+Json trained_flags(const std::string& checkpoint) {
+    const Json state = state_of(checkpoint);
+    if (state.fields.empty()) { return state; }
+    if (const Json* flags = state.get("flags")) { return *flags; }
+    // an old checkpoint has none, but its run's log has them
+    return log_flags(checkpoint + "/../log.jsonl", INFINITY);
+}
+
+// Returns a list, such as 3:66,1:65, in the order of its positions.
+static std::string in_order(const std::string& list) {
+    std::vector<std::string> items = split(list, ',');
+    std::sort(items.begin(), items.end(), [](auto& a, auto& b) {
+        return atoi(a.c_str()) < atoi(b.c_str());
+    });
+    std::string sorted;
+    for (auto& item : items) { list_add(&sorted, item, ","); }
+    return sorted;
+}
+
+// Returns the edits of a run as they are typed, "" for none.
+static std::string edits_typed(const std::string& random, double share, const std::string& fix) {
+    std::string text;
+    if (!random.empty()) { text += " --random-token " + in_order(random); }
+    if (!random.empty() && share < 1) { text += strf(" --random-share %g", share); }
+    if (!fix.empty()) { text += " --fix-token " + in_order(fix); }
+    return text.empty() ? text : text.substr(1);
+}
+
+// Returns a note if a run of the built-in task had another one than the flags say.
+static std::string task_note(const Json& trained, Flags f) {
+    if (f.data != "bb" || trained["data"].string != "bb") { return ""; }
+    std::string was;
+    std::string now;
+    for (auto& r : flag_rows(&f)) {
+        const Json* value = trained.get(r.name);
+        const std::string here = field_text(r, true);
+        if (r.group != GROUP_BB || !value || value->number == atof(here.c_str())) { continue; }
+        list_add(&was, flag_spelling(r.name) + " " + value->string, " ");
+        list_add(&now, flag_spelling(r.name) + " " + here, " ");
+    }
+    if (was.empty()) { return ""; }
+    return "note   the run was trained with " + was + "; here it is " + now + "\n";
+}
+
+// Returns a note if the run had edits of tokens, and the flags have others or none. fix: those of
+// its --fix-token that count.
+static std::string edits_note(const Json& trained, const std::string& fix, const Flags& f) {
+    const double share = json_number(trained, "random_share", 1);
+    const std::string edits = edits_typed(trained["random_token"].string, share, fix);
+    std::string now = edits_typed(f.random_token, f.random_share, f.fix_token);
+    if (now.empty() && f.given_bos && f.bos != "none") { now = "--bos " + f.bos; }
+    if (edits.empty() || edits == now) { return ""; }
+    const std::string here = now.empty() ? "the text is read without" : "here it is " + now;
+    return "note   the run was trained with " + printable(edits) + "; " + printable(here) + "\n";
+}
+
+std::string trained_notes(const Json& trained, const Flags& f) {
+    return task_note(trained, f) + edits_note(trained, trained["fix_token"].string, f);
+}
+
+// Prints the notes, and that edits stand in the place of tokens, as they did in training.
+static void print_edits(const Json& trained, const Flags& f) {
+    printf("%s", trained_notes(trained, f).c_str());
+    const std::string edits = edits_typed(f.random_token, f.random_share, f.fix_token);
+    if (edits.empty()) { return; }
+    printf("note   %s takes the place of what stood there\n", edits.c_str());
+}
+
+// Takes positions that are `taken` out of a list of edits, POSITION or POSITION:ID.
+static std::string edits_without(const std::string& list, const std::vector<int>& taken) {
+    std::string kept;
+    for (auto& edit : split(list, ',')) {
+        const int position = atoi(edit.c_str());
+        if (!has(taken, position)) { list_add(&kept, edit, ","); }
+    }
+    return kept;
+}
+
+// Returns the one token that the tokenizer puts before a text, -1 if there is none.
+static long bos_default(const Tokenizer& tok) {
+    const std::vector<int> ids = tokenizer_encode(tok, "", true);
+    return ids.size() == 1 ? ids[0] : -1;
+}
+
+long first_token(const std::string& fix_token, const std::string& bos, const Tokenizer& tok) {
+    for (auto& edit : split(fix_token, ',')) {
+        long id = 0;
+        if (starts_with(edit, "1:") && parse_long(edit.substr(2), &id)) { return id; }
+    }
+    return bos == "seq" ? tok.bos : -1;
+}
+
+// Tells whether the flags put a token first where the run had none, or another.
+static bool begins_otherwise(const Flags& f, const std::string& trained_bos) {
+    if (!f.given_bos || f.bos == "none" || f.bos == "doc" || f.bos == trained_bos) { return false; }
+    if (f.bos != "default" || f.tokenizer.empty()) { return true; }
+    const Tokenizer tok = tokenizer_of(f.tokenizer);
+    return first_token(f.fix_token, "", tok) < 0 && bos_default(tok) >= 0;
+}
+
+// Takes the run's edits out of positions that are typed: those of the other list, and of the first
+// token with --bos. A list that is typed is whole: the run's own is gone.
+static void edits_replace(Flags* f, const std::string& trained_bos) {
+    const DataOptions typed = typed_edits(*f, 1);
+    std::vector<int> taken = typed.random_token;
+    for (auto& fix : typed.fix_token) { taken.push_back(fix.first); }
+    if (begins_otherwise(*f, trained_bos)) { taken.push_back(1); }
+    if (!f->given_random_token) { f->random_token = edits_without(f->random_token, taken); }
+    if (!f->given_fix_token) { f->fix_token = edits_without(f->fix_token, taken); }
+}
+
+std::string input_name(const Flags& f) { return name_at(NAMES_OF(INPUT), f.probe_input); }
+
+// Rejects beside a drawn input the flags of text and of the built-in task.
+static void check_drawn(Flags f) {
+    for (auto& row : flag_rows(&f)) {
+        const bool data = row.group == GROUP_DATA || row.group == GROUP_BB;
+        const bool read = !data || row.name == "probe_input";
+        require(read || !*row.given, flag_spelling(row.name) + " with --probe-input " +
+                                         input_name(f), "--probe-input natural");
+    }
+}
+
+ProbeData probe_data(Flags* f, const Json& state) {
+    ProbeData p;
+    if (f->probe_input != INPUT_natural) {
+        check_drawn(*f);
+        p.sources = { input_name(*f) };
+        return p;
+    }
+    const Json flags = trained_flags(f->words[0]);
+    if (f->given_data) {
+        p.sources = names_listed(f->data);
+        print_edits(flags, *f);
+        return p;
+    }
+    const std::string directory = run_started_from(state, f->words[0] + "/..");
+    const Json* data = state.get("data");
+    if (flags.fields.empty() || !data) {
+        die(f->words[0] + ": does not say what it was trained on",
+            "give it text: --data FILE, or --probe-input random");
+    }
+    p.own = true;
+    flags_inherit_data(f, flags);
+    flags_inherit_bin(f, flags, f->words[0] + "/../log.jsonl");
+    edits_replace(f, flags["bos"].string);
+    print_edits(flags, *f);
+    p.other_task = !task_note(flags, *f).empty();
+
+    const std::string where = f->words[0] + "/state.json: data";
+    const long T = json_count(*data, "T", 64, where);
+    const long most = 1L << 30;
+    require(T >= 1 && T < most, where + strf(": T %ld", T), strf("1 to %ld", most - 1));
+    p.T = (int)T;
+    p.held = held_of(*data, where);
+    for (auto& hash : (*data)["hash"].items) { p.hashes.push_back(hash.string); }
+    for (auto& name : names_listed(f->data, directory)) {
+        std::string source = source_found(name, directory);
+        source_require(source, "the same command with");
+        if (!file_exists(source)) { source_weight(&source); }    // each is measured by itself
+        p.sources.push_back(source);
+    }
+    return p;
+}
+
+// Returns the one token that --bos names: seq and doc the tokenizer's BOS, else one by its text or
+// its id.
+static long bos_named(const Flags& f, const Tokenizer& tok, int V) {
+    const std::string given = "--bos " + f.bos;
+    if (f.bos == "seq" || f.bos == "doc") {
+        require(tok.bos >= 0, given + ": the tokenizer " + tok.name + " has no BOS", "none");
+        return tok.bos;
+    }
+    const std::vector<int> ids = tokenizer_encode(tok, f.bos, false);
+    long id = ids.size() == 1 ? ids[0] : -1;
+    const bool number = parse_long(f.bos, &id);
+    require(ids.size() == 1 || number, given, "default, none, seq, doc, or one token of the model");
+    require(id >= 0 && id < V, given, strf("an id below %d", V));
+    return id;
+}
+
+std::string begin_texts(Tokenizer* tok, const Flags& f, int V) {
+    const Json trained = trained_flags(f.words[0]);
+    const std::string& fix = trained["fix_token"].string;
+    const std::string bos = f.given_bos ? f.bos : "default";
+    const long first = first_token(fix, trained["bos"].string, *tok);
+    long id = first < V ? first : -1;
+    if (bos != "default" && bos != "none") { id = bos_named(f, *tok, V); }
+    if (id >= 0 && tok->before != std::vector<int>{ (int)id }) {
+        tok->before = { (int)id };
+        tok->after.clear();
+        tok->bos = id;
+        tok->files.clear();                      // which may name another BOS
+    }
+    if (bos == "none") {
+        tok->before.clear();
+        tok->after.clear();
+    }
+    if (id < 0 || id != first || bos == "none") { return edits_note(trained, fix, f); }
+    return strf("note   token %ld is put before a text: the run's sequences began with it\n", id) +
+           edits_note(trained, edits_without(fix, { 1 }), f);
+}
+
+ProbeBos probe_bos(const Flags& f, int V) {
+    ProbeBos bos;
+    if (f.data == "bb") {
+        bos.label = f.bb_bos ? "<s>" : "none";
+        return bos;
+    }
+    if (f.tokenizer.empty()) {
+        bos.label = f.bos;                               // of shards that say it themselves
+        return bos;
+    }
+    if (f.bos == "none") { return bos; }
+
+    const Tokenizer tok = tokenizer_of(f.tokenizer);
+    const bool by_default = f.bos == "default";
+    const bool fixed = first_token(f.fix_token, "", tok) >= 0;
+    long id = -1;
+    if (!by_default) {
+        id = bos_named(f, tok, V);
+    } else if (!fixed) {
+        const Json trained = trained_flags(f.words[0]);
+        id = first_token(trained["fix_token"].string, trained["bos"].string, tok);
+        if (id < 0) { id = bos_default(tok); }
+        require(id < V, "--bos default", strf("an id below %d", V));
+    }
+    if (id < 0) {
+        bos.label = fixed ? "default: fixed" : "default: none";
+        return bos;
+    }
+
+    const int one = id;
+    const std::string text = tokenizer_decode(tok, &one, 1, false);
+    bos.id = id;
+    bos.label = text;
+    if (by_default) { bos.label = "default: " + text; }
+    if (f.bos == "doc") { bos.label = text + " before documents"; }
+    return bos;
+}
+
+OtherBos bos_other(const Flags& f, const Json& state, int V) {
+    const bool natural = f.probe_input == INPUT_natural;
+    if (f.given_bos || f.bos != "none" || f.data == "bb" || !natural) {
+        return {};
+    }
+
+    const bool words = !f.tokenizer.empty();
+    const std::string& run = state["flags"]["bos"].string;
+    if (run == "none" || (!run.empty() && !words)) {
+        return {};
+    }
+    if (!run.empty()) {
+        return { run, "the run was trained with --bos " + run + ", and here no BOS is added" };
+    }
+    if (!words) {
+        return { "", "no tokenizer says whether this model wants a BOS: --tokenizer" };
+    }
+
+    const Tokenizer tok = tokenizer_of(f.tokenizer);
+    if (tok.before.empty()) {
+        return {};
+    }
+    const std::string first = tokenizer_decode(tok, tok.before.data(), tok.before.size(), false);
+    const std::string begins = "the model's tokenizer begins a text with " + printable(first);
+    const std::string note = begins + ", and here it does not";
+    if (tok.before.size() == 1 && tok.before[0] < V) {
+        return { "default", note };
+    }
+    return { "", note + ": it is not one token of the model" };
+}
+
+void bos_note(const OtherBos& other, const std::string& then) {
+    if (other.note.empty()) { return; }
+    const std::string also = other.bos.empty() ? "" : ": " + then;
+    printf("note   %s%s\n", other.note.c_str(), also.c_str());
+}
+
+// Reads the start of each record of a .jsonl, or windows of its text.
+static ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int V) {
+    ProbeInput in;
+    Tokenizer tok = tokenizer_of(f.tokenizer);
+    DataOptions how = data_options(f, T, T);             // --random-token, --fix-token
+    const bool windows = f.probe_from == FROM_windows;
+    // before each record, or for a window's first token
+    how.bos = windows && f.bos != "doc" ? "seq" : "doc";
+    if (bos.id < 0) { how.bos = "none"; }
+    if (how.bos == "seq" && f.given_bos) { reject_covered_bos(f); }
+    tok.bos = bos.id;
+    TextCounts counts;
+    vocabulary_check(tok, V);
+    tok.vocab_size = std::min(tok.vocab_size, V);        // of which random tokens are drawn
+    in.x.resize((size_t)f.probe_seqs * (T + 1));
+    const PromptOptions wanted = { (int)f.probe_seqs, T, f.skip_bad, windows, &how };
+    in.n = data_prompts(f.data, tok, wanted, in.x.data(), &counts);
+    ids_check(tok, in.x.data(), (size_t)in.n * (T + 1), V);
+    in.how = windows ? plural(in.n, "window") + strf(" of %d tokens", T + 1)
+                     : plural(in.n, "record") + strf(", the first %d tokens of each", T + 1);
+    if (counts.skipped) { in.how += strf(", %ld shorter ones skipped", counts.skipped); }
+    if (counts.begun) { in.how += ", those that begin with BOS got no second one"; }
+    return in;
+}
+
+// Tells whether source k, opened as `data`, is known to be other text than the run read. Flags that
+// make other tokens of the same text leave that open.
+static bool source_changed(const Flags& f, const ProbeData& p, size_t k, Data* data) {
+    const bool other_tokens = f.given_bos || f.given_tokenizer || f.given_sft ||
+                              f.given_sft_loss || f.given_skip_bad;
+    if (other_tokens || data->bb || k >= p.hashes.size()) { return false; }
+    data_mark(data);
+    return p.hashes[k] != data->sources[0].fingerprint;
+}
+
+// Reads sequences of source k: the start of records, or what the data loader holds out.
+static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const ProbeData& p, size_t k,
+                                int T, int V) {
+    const bool text = f.data != "bb" && file_exists(f.data) && !is_dir(f.data);
+    const bool records = text && text_format(f.data) == TEXT_JSONL && !p.own;
+    if (text && f.tokenizer.empty()) { die_no_tokenizer(f.words[0]); }
+    const bool start = f.given_probe_from && f.probe_from == FROM_start;
+    require(!start || records, "--probe-from start of " + f.data,
+            "a .jsonl of records");
+    const bool one = p.sources.size() == 1;
+    require(!(records && one && f.given_bin), "--bin of " + f.data, "a directory of .bin");
+    if (records) {
+        return probe_records(f, bos, T, V);
+    }
+    const bool doc = f.bos == "doc" && f.given_bos;
+    require(!doc || !text, "--bos doc of " + f.data,
+            "a .jsonl of documents, or --bos seq: a .txt is one document");
+    const bool begins = f.given_bos && !doc && (bos.id >= 0 || f.bos == "seq");
+    if (begins) { reject_covered_bos(f); }
+
+    DataOptions o = data_options(f, p.own ? p.T : T, T);
+    if (!f.tokenizer.empty() && f.bos != "doc") { o.bos = "none"; }
+    if (k < p.held.size()) { o.held = { p.held[k] }; }
+    table_memory_check(f);
+    Data data = data_open(o);
+    if (one) { data_bin_check(data); }
+    if (f.bos != "doc" && bos.id >= 0) {
+        data.opt.bos = "seq";
+        data.tokenizer.bos = bos.id;
+    }
+
+    ProbeInput in;
+    in.x.resize((size_t)f.probe_seqs * (T + 1));
+    in.n = data_probe(&data, in.x.data());
+    in.how = plural(in.n, data.bb ? "sequence" : "window") + strf(" of %d tokens", T + 1);
+    if (p.own) {
+        const bool changed = source_changed(f, p, k, &data);
+        const char* whose = changed ? ", of data that have changed since the run"
+                                    : ", held out by the run";
+        in.how += p.other_task ? ", of another task than the run's" : whose;
+    }
+    return in;
+}
+
+// Draws sequences of random tokens, or of one token each.
+static ProbeInput probe_drawn(const Flags& f, int T, int V) {
+    const bool random = f.probe_input == INPUT_random;
+    ProbeInput in;
+    in.x.resize((size_t)f.probe_seqs * (T + 1));
+    Rng rng = rng_stream(f.seed, SEED_PROBE);
+    for (long i = 0; i < f.probe_seqs; i++) {
+        const int token = rng_below(&rng, V);
+        for (int t = 0; t <= T; t++) {
+            in.x[i * (T + 1) + t] = random ? rng_below(&rng, V) : token;
+        }
+    }
+    in.n = f.probe_seqs;
+    in.how = plural(in.n, "sequence") + strf(" of %d tokens", T + 1);
+    return in;
+}
+
+ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p, size_t k,
+                        int T, int V) {
+    if (f.probe_input == INPUT_natural) {
+        return probe_natural(f, bos, p, k, T, V);
+    }
+    return probe_drawn(f, T, V);
+}
+
+std::string input_flags(const Flags& f) {
+    std::string text = edits_typed(f.random_token, f.random_share, f.fix_token);
+    static const char* const OTHERS =
+        "tokenizer sft sft_loss skip_bad bb_vocab bb_triggers bb_trigger_prob bb_temp bb_table "
+        "bb_bos bb_mean seed window prefix";
+    const std::string others = flags_typed(f, OTHERS);
+    if (!others.empty()) { list_add(&text, others, " "); }
+    return text;
+}
+
+void input_fields(JsonObject* o, const Flags& f, const std::string& bos, const ProbeInput& in) {
+    o->text("checkpoint", f.words[0]);
+    o->text("bos", bos);
+    o->text("flags", input_flags(f));
+    o->text("input", in.how);
+    o->json("program", program_json());
+}
+
+void probe_files_check(const Flags& f, const ProbeData& p, int T, int V) {
+    const bool natural = f.probe_input == INPUT_natural;
+    if (natural) {
+        data_edits_check(typed_edits(f, T), V);
+        edits_check(f);
+    }
+    output_check(f.json, files_read(f, natural ? p.sources : std::vector<std::string>()));
+}

@@ -1,0 +1,177 @@
+/*
+run/run_dir.cpp -- names and locks a run's directory, and keeps commands from writing over what is
+not theirs.
+*/
+#include "run_dir.h"
+#include "../base/lock.h"
+#include "../dataloader.h"
+#include <limits.h>
+#include <sys/file.h>
+
+// ---- the directory
+
+// Names the model of this build: "-softmax", "-sigmoid-k".
+static std::string build_name() {
+    std::string name;
+    for (auto& s : SWITCH_VALUES) {
+        const std::string value = s.value;
+        const bool is_default = starts_with(s.all, value + " ");         // the first of its table
+        if (!is_default || !strcmp(s.name, "ATTN")) { name += "-" + value; }
+    }
+    return name;
+}
+
+// Returns 12 for "0012-softmax", 0 for a name that is not a run's, such as a date.
+static long run_number(const std::string& name) {
+    const std::string digits = name.substr(0, name.find('-'));
+    long n = 0;
+    const bool number = digits.size() <= 7 && parse_long(digits, &n) && n > 0;
+    return number ? n : 0;
+}
+
+// Creates the first runs/NNNN<name> that does not exist, counting from this number.
+static std::string make_run_dir(long number, const std::string& name) {
+    for (;; number++) {
+        const std::string dir = strf("runs/%04ld", number) + name;
+        if (mkdir(dir.c_str(), 0777) == 0) { return dir; }
+        if (errno == EEXIST) { continue; }
+        die(blame(errno), cannot("create this directory", dir), "choose another place with --out");
+    }
+}
+
+std::string next_run_dir() {
+    make_dirs("runs", "choose another place with --out");
+    const int fd = open("runs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) { flock(fd, LOCK_EX); }
+    long number = 1;
+    for (auto& d : dir_list("runs")) { number = std::max(number, run_number(d) + 1); }
+    const std::string dir = make_run_dir(number, build_name());
+    if (fd >= 0) { close(fd); }
+    return dir;
+}
+
+void run_lock(const std::string& out) {
+    dir_lock(out, "wait until it ends, or choose another --out");
+}
+
+// ---- what a command writes
+
+// Tells whether both paths lead to the same existing file or directory.
+static bool same_path(const std::string& a, const std::string& b) {
+    struct stat one;
+    struct stat two;
+    return !stat(a.c_str(), &one) && !stat(b.c_str(), &two) && same_file(one, two);
+}
+
+// Tells whether both paths name the same file, whether or not it exists.
+static bool same_place(const std::string& a, const std::string& b) {
+    if (same_path(a, b)) { return true; }
+    return file_name(a) == file_name(b) && same_path(directory_of(a), directory_of(b));
+}
+
+// Tells whether the directory holds a run, a checkpoint, a model or shards. Its files are then not
+// ours to replace, whichever model this command reads.
+static bool holds_work(const std::string& dir) {
+    for (auto& name : dir_list(dir)) {
+        const bool mark = name == "log.jsonl" || name == "config.json" || name == "manifest.json";
+        const bool data = ends_with(name, ".safetensors") || ends_with(name, ".gguf") ||
+                          ends_with(name, ".bin");
+        if (mark || data) { return true; }
+    }
+    return false;
+}
+
+// Tells whether a file of a directory belongs to its run, model or data. An old answer, such as
+// probe.json, does not.
+static bool belongs(const std::string& name) {
+    static const char* const WORDS[] = { "config",   "token", "vocab",   "index",
+                                         "manifest", "state", "template" };
+    const bool json = ends_with(name, ".json");
+    const bool answer = json || ends_with(name, ".jsonl") || ends_with(name, ".npy");
+    if (!answer || name == "log.jsonl" || name == "after.json") { return true; }
+    for (const char* word : WORDS) {
+        if (json && contains(name, word)) { return true; }
+    }
+    return false;
+}
+
+// Tells whether a new file of this name would be taken for one of a run, a model or shards.
+static bool is_reserved(const std::string& name) {
+    for (const char* tail : { ".safetensors", ".gguf", ".bin", ".tmp" }) {
+        if (ends_with(name, tail)) { return true; }
+    }
+    if (name == "lock" || name == "log.jsonl" || starts_with(name, "step_")) { return true; }
+    return ends_with(name, ".json") && belongs(name);
+}
+
+// Tells whether a directory is that of a run, or inside of it.
+static bool in_run(std::string dir) {
+    for (; dir.size() > 1; dir.resize(std::max<size_t>(1, dir.rfind('/')))) {
+        if (file_exists(dir + "/log.jsonl")) { return true; }
+    }
+    return false;
+}
+
+// Tells whether the path is, or would be, a file of a run, a checkpoint, a model or shards.
+static bool is_work(const std::string& given) {
+    const std::string path = link_target(given);
+    const std::string name = file_name(path);
+    char real[PATH_MAX];
+    if (!realpath(directory_of(path).c_str(), real)) { return false; }
+    const bool here = holds_work(real) || in_run(real);
+    return here && (is_there(path) ? belongs(name) : is_reserved(name));
+}
+
+void outside_check(const std::string& given) {
+    std::string path = link_target(given);
+    while (path.size() > 1 && path.back() == '/') { path.pop_back(); }
+    char real[PATH_MAX];
+    std::string dir = directory_of(path);
+    while (!realpath(dir.c_str(), real) && dir.size() > 1) {     // what make_dirs will make
+        dir.pop_back();
+        dir = directory_of(dir);
+    }
+    bool inside = in_run(real);
+    for (const char* mark : { "state.json", "manifest.json", "model.safetensors", "export.json" }) {
+        inside = inside || file_exists(std::string(real) + "/" + mark);
+    }
+    if (!inside) { return; }
+    die(path + ": is in a run, a model or shards, wanted a directory of its own",
+        "choose another --out, such as my-model");
+}
+
+void output_check(const std::string& path, const std::vector<std::string>& others) {
+    if (path.empty()) { return; }
+    const bool special = is_special(path);
+    for (auto& other : others) {
+        if (!special && !other.empty() && same_place(path, other)) {
+            die(path + ": already an input or output of this command",
+                "write to another file");
+        }
+    }
+    if (!special && is_work(path)) {
+        die(path + ": is a file of a run, a model or shards, or would be taken for one",
+            "write to another file, such as answer.json");
+    }
+    file_check(path);
+}
+
+std::vector<std::string> files_read(const Flags& f, const std::vector<std::string>& sources) {
+    std::vector<std::string> places = f.words;
+    places.push_back(f.tokenizer);
+    for (auto source : sources) {
+        if (source == "bb") { continue; }
+        source_weight(&source);
+        places.push_back(source);
+        places.push_back("data/" + source);
+    }
+    std::vector<std::string> files;
+    for (auto& place : places) {
+        files.push_back(place);
+        if (!is_dir(place)) { continue; }
+        for (auto& name : dir_list(place)) {
+            if (belongs(name)) { files.push_back(place + "/" + name); }
+        }
+    }
+    return files;
+}

@@ -1,0 +1,129 @@
+/*
+run/run_flags.cpp -- compares the flags of a run's state.json with those that were typed, and
+finds its data again if the run has moved.
+*/
+#include "run_flags.h"
+#include "../dataloader.h"
+#include "../log.h"
+#include <filesystem>
+
+// ---- what may change between a checkpoint and --resume: state.json holds the flags that a run had
+// at its checkpoint
+
+// Tells whether the flag applies only to this start of the program.
+static bool of_one_start(const FlagRow& r) {
+    return r.name == "out" || r.name == "resume" || r.name == "stop_after";
+}
+
+std::string flags_changed(const Json& was, const Flags& now, JsonObject* changed) {
+    Flags copy = now;
+    for (auto& r : flag_rows(&copy)) {
+        const Json* before = was.get(r.name);
+        if (!before || !r.of(COMMAND_train) || of_one_start(r)) { continue; }
+        const std::string old = json_short(*before);
+        const std::string given = field_text(r, true);
+        if (old == given) { continue; }
+        if (r.fixed()) {
+            return flag_spelling(r.name) + ": got " + given + ", wanted " + old + " as before";
+        }
+        changed->json(r.name, json_list({ old, given }));
+    }
+    return "";
+}
+
+// Sets a flag to the value that a run had, unless another is given.
+static void flag_inherit(const FlagRow& r, const Json& was) {
+    const Json* value = was.get(r.name);
+    if (!value || *r.given) { return; }
+    // (0 or "" of a property may mean that it is not there, and cannot be set)
+    if (r.of_model && value->string == field_text(r, false)) { return; }
+    if (r.type == FIELD_bool) {
+        *(bool*)r.at = value->number != 0;
+        return;
+    }
+    flag_set(r, flag_spelling(r.name), value->string);
+}
+
+void flags_inherit(Flags* f, const Json& was, bool model) {
+    for (auto& r : flag_rows(f)) {
+        const bool taken = !r.of_model || model;
+        if (r.of(COMMAND_train) && taken && !of_one_start(r)) { flag_inherit(r, was); }
+    }
+}
+
+bool flags_begin_run(const Flags& f) {
+    Flags copy = f;
+    for (auto& r : flag_rows(&copy)) {
+        const bool says = r.of_model || is_one_of(" data model init ", r.name);
+        if (*r.given && says) { return true; }
+    }
+    return false;
+}
+
+void flags_inherit_data(Flags* f, const Json& was) {
+    for (auto& r : flag_rows(f)) {
+        const bool data = r.fixed() || r.name == "data" || r.name == "bin";
+        if (data && r.of(COMMAND_probe)) {
+            flag_inherit(r, was);
+        }
+    }
+}
+
+void flags_inherit_bin(Flags* f, const Json& was, const std::string& log) {
+    if (f->given_bin || was.get("bin")) { return; }
+    log_each(log, [&](const std::string&, const Json& line) {
+        const bool raw = contains(line["data"].string, " (" RAW_FORMAT "16, ");
+        if (raw) { f->bin = BIN_uint16; }
+    });
+}
+
+void flags_inherit_task(Flags* f, const Json& was) {
+    for (auto& r : flag_rows(f)) { if (r.group == GROUP_BB) { flag_inherit(r, was); } }
+}
+
+// ---- where a run was started, and where its data are
+
+std::string run_started(const std::string& out) {
+    std::error_code failed;
+    const std::string path = std::filesystem::relative(".", out, failed);
+    return path.empty() ? "." : path;
+}
+
+std::string run_started_from(const Json& state, const std::string& out) {
+    const std::string& where = state["directory"].string;
+    if (where.empty()) { return "."; }
+    return where[0] == '/' ? where : out + "/" + where;
+}
+
+// Tells whether the source can be read from here. *bare is its name without a weight.
+static bool source_here(const std::string& name, std::string* bare) {
+    *bare = name;
+    if (name == "bb" || file_exists(name)) {
+        return true;
+    }
+    source_weight(bare);
+    return file_exists(*bare) || file_exists("data/" + *bare);
+}
+
+std::string source_found(const std::string& name, const std::string& directory) {
+    std::string bare;
+    if (name.empty() || name[0] == '/' || source_here(name, &bare)) {
+        return name;
+    }
+    for (auto& start : { directory + "/", directory + "/data/" }) {
+        if (file_exists(start + bare)) {
+            return start + name;
+        }
+    }
+    return name;
+}
+
+void source_require(const std::string& name, const std::string& again) {
+    std::string bare;
+    if (source_here(name, &bare)) {
+        return;
+    }
+    hint_also.clear();                                   // the checkpoint is not at fault
+    die(bare + ": the run was trained on this, and it is not there anymore",
+        "if it was moved: " + again + " -d PATH");
+}

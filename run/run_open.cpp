@@ -1,0 +1,414 @@
+/*
+run/run_open.cpp -- opens a run: turns the flags into data, model and log. A run starts
+fresh, from the weights of --init, or from its own checkpoint (--resume, in run_resume.h). Start at
+the end, with run_open.
+*/
+#include "train.h"
+#include "../core/checkpoint.h"
+#include "../core/positions.h"
+#include "data_flags.h"
+#include "process.h"
+#include "run_dir.h"
+#include "run_flags.h"
+#include "../base/look.h"
+#include "../base/plural.h"
+#include "../core/targets.h"
+#include "default_model.h"
+#include "hopper.h"
+#include "memory_needed.h"
+#include "open_model.h"
+#include "probe_data.h"
+#include "run_resume.h"
+
+// ----------------------------------------------------------------------------
+// train --init CHECKPOINT: starts a run from the weights of an existing model, ours or another
+// family's. The model's properties and its tokenizer come from the checkpoint. Two things may be
+// new: a shorter --seq, and this build's BIAS if the model has none, to watch whether the sink
+// moves to the new key. --only then trains nothing else.
+
+// Tells whether a preset sets this size.
+static bool is_preset_size(const std::string& field) {
+    return field == "L" || field == "C" || field == "F" || field == "NH";
+}
+
+// Sets the model to `theirs`, the model of checkpoint `from`. Dies if the flags or the preset ask
+// for a different one.
+static void arch_from_checkpoint(Flags* f, const Arch& theirs, const std::string& from) {
+    Arch model = theirs;
+    Flags asked = *f;
+    if (f->given_model) { preset_apply(&asked); }
+    for (auto& [got, wanted] : rows_apart(&asked.arch, &model)) {
+        const bool size = f->given_model && is_preset_size(got.field);
+        const bool by_preset = size && *(int*)got.at != 0;
+        if (!by_preset && !flag_given(*f, log_name(got))) { continue; }
+        die(from + " has " + got.by + " " + field_text(wanted, false) + ", got " +
+                field_text(got, false),
+            "leave out the model's flags; they come from the checkpoint");
+    }
+    f->arch = model;
+}
+
+// Dies if this build has a non-default switch value that --init's model does not have.
+static void init_switches(const Arch& theirs, const std::string& from) {
+    Arch model = theirs;
+    Arch build;
+    for (auto& [got, wanted] : rows_apart(&build, &model)) {
+        const bool is_switch = got.type == FIELD_kind && !is_flag(got);
+        if (!is_switch || *(kind*)got.at == 0) { continue; }
+        const std::string ours = kind_name(got);
+        const std::string its = kind_name(wanted);
+        const std::string name = std::string(got.by) + "=";
+        die("--init " + from + " has " + name + its + ", this build has " + name + ours,
+            "rebuild without " + name + ours + "; the model brings its own");
+    }
+}
+
+// Dies if the model of --init, or a flag that is new in it, cannot be trained here.
+static void init_check(const Checkpoint& k, const Flags& f) {
+    const std::string init = "--init " + f.init;
+    const std::string only_forward = forward_only_part(k.c);
+    require(only_forward.empty(), init + ", with " + only_forward,
+            "a model without them: they only run forward");
+    const bool position_short = bias_of(k.c).token && pe_of(k.c).learnable;
+    require(!k.adds_bias || !position_short,
+            init + ", whose positions are learned, and BIAS=sink_token",
+            "another BIAS: there is no position for one more token");
+    require(k.adds_bias || !f.given_init_logit, strf("--init-logit %g", f.init_logit),
+            "a model that has no z of its own, in a build with BIAS=logit");
+}
+
+// Opens --init's model and copies its rows into the flags. The caller then reads the weights, which
+// closes it.
+static Checkpoint init_open(Flags* f) {
+    Checkpoint k = checkpoint_open(f->init, true);
+    init_switches(k.c, f->init);
+    init_check(k, *f);
+    if (flag_given(*f, "seq") && !pe_of(k.c).learnable) {
+        k.c.context = std::max(k.c.context, k.c.T);
+        k.c.T = f->arch.T;
+    }
+    const long most = rope_limit(k.c);
+    require(k.c.T <= most, strf("--init %s, at --seq %d", f->init.c_str(), k.c.T),
+            strf("--seq %ld or less: the model has other positions beyond, which are not computed",
+                 most));
+    if (k.adds_bias) {
+        k.c.bias_share = f->arch.bias_share;
+        k.c.v_star = f->arch.v_star;
+        if (f->arch.k_dims) { k.c.k_dims = f->arch.k_dims; }
+    }
+    arch_from_checkpoint(f, k.c, f->init);
+    return k;
+}
+
+// Sets every head's z to --init-logit.
+static void init_logits(Model* m, const Flags& f) {
+    if (!f.given_init_logit) { return; }
+    for (auto& t : m->tensors) {
+        if (t.purpose != FOR_LOGIT) { continue; }
+        const std::vector<acc> z(t.count, acc(f.init_logit));
+        copy_to_device(full_array(m, m->master) + t.at, z);
+    }
+    publish_weights(m);
+}
+
+// Returns the names of the tensors that a word means, and says how much they are; dies if there are
+// none. given: what it was given in; anywhere: it may stand anywhere in a name.
+static std::vector<std::string> names_of_word(const Model* m, const std::string& given,
+                                              const std::string& word, bool anywhere) {
+    std::vector<std::string> found;
+    std::string names;
+    double count = 0;
+    for (auto& t : m->tensors) {
+        if (anywhere ? contains(t.name, word) : has_word(t, word)) {
+            found.push_back(t.name);
+            count += t.count;
+        }
+        const size_t layer = t.name.find("layers.");
+        const bool in_layer = layer != t.name.npos;
+        if (in_layer && t.name.compare(layer, 9, "layers.0.")) { continue; }
+        names += " " + t.name;
+    }
+    require(!found.empty(), given, "a word of one of these names:" + names);
+    printf("words  %s: %s, %s parameters\n", printable(given).c_str(),
+           plural(found.size(), "tensor").c_str(), count_text(count).c_str());
+    return found;
+}
+
+// Reads the words of --only.
+static void select_trained(Model* m, const Flags& f, bool anywhere) {
+    const std::vector<std::string> words = split(f.only, ',');
+    for (auto& word : words) {
+        const long times = std::count(words.begin(), words.end(), word);
+        require(anywhere || times == 1, "--only " + f.only, "every word once");
+        for (auto& name : names_of_word(m, "--only " + word, word, anywhere)) {
+            m->only.push_back(name);
+        }
+    }
+}
+
+// Reads --factors: o_proj:lr=2,..
+static void select_factors(Model* m, const Flags& f, bool anywhere) {
+    std::vector<std::string> words;
+    for (auto& item : split(f.factors, ',')) {
+        const std::string given = "--factors " + item;
+        std::vector<std::string> parts = split(item, ':');
+        const std::string after = item.substr(item.find(':') + 1);       // of nothing: nothing
+        for (auto& part : split(after, '=')) { parts.push_back(part); }
+        Factor factor;
+        const bool whole = parts.size() == 4 && is_one_of(" lr start decay eps ", parts[2]) &&
+                           parse_double(parts[3], &factor.by) && factor.by >= 0;
+        require(whole, given, "WORD:lr=NUMBER, WORD:start=, WORD:decay= or WORD:eps=");
+        factor.of = parts[2];
+        require(factor.of != "start" || f.init.empty(), given, "a run that begins without --init");
+        require(factor.of != "eps" || f.optimizer == OPTIMIZER_adamw, given, "--optimizer adamw");
+        require(!float_loses(factor.by) && factor.by <= FLT_MAX, given,
+                "0 or a magnitude from 1e-37 to 1e38");
+        const std::string once = parts[0] + ":" + parts[2];
+        require(anywhere || !has(words, once), "--factors " + f.factors, once + "= once");
+        words.push_back(once);
+        for (auto& name : names_of_word(m, given, parts[0], anywhere)) {
+            factor.name = name;
+            m->factors.push_back(factor);
+        }
+    }
+}
+
+// ----------------------------------------------------------------------------
+// what training cannot do
+
+// Sets -b to this rank's part: a step is the same for any number of ranks, and each takes an equal
+// part of its sequences.
+static void batch_share(Flags* f) {
+    if (dist::world == 1) { return; }
+    const long T = f->arch.T;
+    const long step = f->total_batch ? f->total_batch : f->batch * T;
+    const long sequences = step / T;
+    require(step % (T * dist::world) == 0,
+            strf("a step of %ld sequences of %ld tokens, %d ranks", sequences, T, dist::world),
+            "equal shares for all ranks: change --total-batch or, without it, --batch");
+    f->batch = std::min(f->batch, sequences / dist::world);
+}
+
+// Dies at flags that need one process if there are several ranks.
+static void one_process_check(const Flags& f) {
+    if (dist::world == 1) { return; }
+    require(f.optimizer != OPTIMIZER_muon, "--optimizer muon",
+            "one process: it works on whole matrices, and several share them");
+    require(f.only.empty(), "--only " + f.only,
+            "one process: it works on whole tensors, and several share them");
+    require(f.factors.empty(), "--factors " + f.factors,
+            "one process: it works on whole tensors, and several share them");
+    require(!f.noise, "--noise",
+            "one process: the gradients of all meet when a step ends, not before");
+    require(!f.graph, "--graph",
+            "one process: several send gradients between the kernels");
+}
+
+// Dies if no target of the training data counts: a run could only shrink its weights.
+static void targets_check(const Data& data, const Arch& c, const Flags& f) {
+    const int least = std::max<int>(c.prefix, f.min_context);
+    const int most = f.max_context ? f.max_context : c.T;
+    if (data_has_target(data, least, most)) { return; }
+    std::string hint = "use other data; every token of this is masked";
+    if (!f.sft.empty()) {
+        hint = "conversations need a segment of loss 1; or --sft-loss all";
+    }
+    if (least > std::min(most, c.T)) {
+        hint = strf("lower --prefix or --min-context, or raise --seq above %d", c.T);
+        if (most < c.T) { hint = strf("lower --prefix, or raise --max-context to %d", least); }
+    }
+    die("the training data (" + data.description + ") has no target to learn from", hint);
+}
+
+// Prints a note if --bos doc can put its token in only one place.
+static void one_document_note(const Flags& f) {
+    if (f.bos != "doc" || !file_exists(f.data) || is_dir(f.data)) { return; }
+    if (text_format(f.data) != TEXT_TXT) { return; }
+    printf("note   --bos doc: a .txt is one document, so only its first token gets a BOS; "
+           "--bos seq gives every sequence one\n");
+}
+
+// ----------------------------------------------------------------------------
+// a new run, or a resumed one
+
+// Where a run begins: a checkpoint that --resume continues, the model of --init, or neither.
+struct Origin {
+    std::string from;                            // the checkpoint to resume, or ""
+    Json state;                                  // its state.json, or how a log begins
+    Checkpoint init;                             // of --init, in a new run
+    std::string tokenizer;                       // the model's own
+
+    bool resumes() const { return !from.empty(); }
+};
+
+// Dies on every rank unless all run the same program with the same flags.
+static void run_agree(const Flags& f) {
+    const std::string build = switches_text(f.arch) + ", commit " + COMMIT;
+    dist::agree("build", build, "start the same program on every rank");
+    dist::agree("command line", flags_json(f, COMMAND_train), "give all ranks the same flags");
+}
+
+// Finds where the run begins, and takes from there what the flags leave open.
+static Origin run_origin(Run* r) {
+    Flags* f = &r->f;
+    Origin o;
+    o.from = find_checkpoint(*f, &r->first);
+    if (f->resume && !o.resumes()) { o.state = run_take_begun(f); }
+    if (o.resumes()) {
+        hint_also = hint_other_checkpoint(f->out, o.from).hint;
+        o.state = json_file(o.from + "/state.json");
+        inherit_flags(f, o.state, r->first);
+        const Arch arch = checkpoint_arch(o.from, &o.tokenizer);
+        hint_also.clear();                               // what follows may be a flag's fault
+        arch_from_checkpoint(f, arch, o.from);
+        tokenizer_keep(f, o.tokenizer);
+    } else if (!f->init.empty()) {
+        f->init = checkpoint_in(f->init);
+        o.init = init_open(f);
+        const Json was = trained_flags(f->init);
+        const Json* on = was.get("data");
+        const bool named = f->given_data || (on && on->string == "bb");
+        require(named, "--init " + f->init + ": got no --data",
+                "the text to go on with: --data FILE (or --data bb, the built-in task)");
+        if (!f->given_data) { flags_inherit_task(f, was); }
+        o.tokenizer = o.init.tokenizer;
+        tokenizer_note(*f, o.tokenizer, f->init);
+    }
+    const bool reads_text = f->data != "bb";
+    if (!f->init.empty() && f->tokenizer.empty() && reads_text) { f->tokenizer = o.tokenizer; }
+    return o;
+}
+
+// Fills in what no flag has set, and ends the program at flags that cannot be followed.
+static void run_settle(Run* r, bool begins) {
+    Flags* f = &r->f;
+    if (begins) {
+        const std::string note = default_model(f, !ops::on_host);
+        if (dist::rank == 0) { printf("%s", note.c_str()); }
+    }
+    preset_apply(f);
+    batch_share(f);
+    r->probe_len = probe_length(*f, f->probe_len, f->arch.T, PE_ROWS[f->arch.pe].learnable);
+    one_process_check(*f);
+    flags_check(*f, COMMAND_train, !begins);
+    if (begins) { edits_check(*f); }
+    if (begins && f->bos == "seq") { reject_covered_bos(*f); }
+    ops::use_graph(f->graph);
+    r->eps = eps_list(*f);
+}
+
+// Opens the data. One rank tokenizes a text into shards, and the others find them.
+static void run_data(Run* r, bool begins) {
+    Flags* f = &r->f;
+    table_memory_check(*f);
+    const bool first = dist::rank == 0;
+    const DataOptions options = data_options(*f, f->arch.T, r->probe_len);
+    if (first) { r->data = data_open(options); }
+    dist::barrier();
+    if (!first) { r->data = data_open(options); }
+    data_bin_check(r->data);
+    data_mark(&r->data);
+    r->c = arch_from_flags(f, r->data.V);
+    targets_check(r->data, r->c, *f);
+    if (!first || !begins) { return; }
+    one_document_note(*f);
+    if (f->init.empty()) { return; }
+    printf("%s", trained_notes(trained_flags(f->init), *f).c_str());
+}
+
+// Allocates the model and settles the batch size.
+static void run_model(Run* r, const Origin& o) {
+    Flags* f = &r->f;
+    const int T = f->arch.T;
+    memory_check(r->c, f->batch, T, true, 0, f);
+    step_memory_check(f->total_batch);
+    hopper_settle(f, r->c, f->given_hopper || o.resumes());
+    r->m = model_new(r->c, std::max(T, r->probe_len), true);
+    r->m.min_context = f->min_context;
+    r->m.max_context = f->max_context;
+    const bool anywhere = o.resumes() && !o.state.get("words");
+    select_trained(&r->m, *f, anywhere);
+    select_factors(&r->m, *f, anywhere);
+    if (f->ema > 0) { r->m.ema = device_array<acc>(r->m.shard.mine); }
+    long had = 0;
+    if (o.resumes()) { had = json_count(o.state, "batch", 0, o.from + "/state.json"); }
+    choose_batch(&r->m, f, had);
+    const double at_once = (double)f->batch * T * dist::world;
+    r->accum = f->total_batch ? f->total_batch / at_once : 1;
+    require(!f->noise || r->accum % 2 == 0, strf("--noise, and %d batches a step", r->accum),
+            strf("an even number of them: --total-batch %.0f", 2 * at_once));
+    r->tokens_per_step = r->accum * at_once;
+}
+
+// Creates and locks the run's directory, so that no other run can start there.
+static void run_directory(Run* r) {
+    Flags* f = &r->f;
+    const bool first = dist::rank == 0;
+    if (first && f->out.empty()) { f->out = next_run_dir(); }
+    dist::spread(&f->out);
+    if (!first) { return; }
+    make_dirs(f->out);
+    if (f->resume) { return; }                           // locked already
+    run_lock(f->out);
+    find_checkpoint(*f, &r->first);                      // in case one started in the meantime
+}
+
+// Sets the weights, and the rest of the state if the run is resumed.
+static void run_fill(Run* r, Origin* o) {
+    r->resumed = o->resumes();
+    r->saved = r->resumed ? r->first : -1;
+    if (r->resumed) {
+        run_restore(r, o->from, o->state);
+        return;
+    }
+    model_init(&r->m, r->f.seed);
+    init_logits(&r->m, r->f);
+    if (!r->f.init.empty()) { checkpoint_read(&r->m, &o->init); }
+    if (r->m.ema) { ops::device_copy(r->m.ema, r->m.master, r->m.shard.mine * sizeof(acc)); }
+    r->first = 0;
+    if (!r->f.resume) { return; }
+    run_again(r, o->state);
+    if (dist::rank == 0) { saves_clean(r->f.out); }      // killed in the save of step 0
+}
+
+static void run_log(Run* r) {
+    const bool first = dist::rank == 0;
+    r->log.path = r->f.out + "/log.jsonl";
+    if (first) { log_open(&r->log, r->resumed); }
+}
+
+// Allocates a step's sequences and draws the probe's.
+static void run_sequences(Run* r) {
+    const Flags& f = r->f;
+    const size_t n = (size_t)r->accum * f.batch;
+    r->seqs.resize(n * (f.arch.T + 1));
+    r->probe.resize((size_t)f.probe_seqs * (r->probe_len + 1));
+    r->probes = data_probe(&r->data, r->probe.data());
+}
+
+Run run_open(Flags f) {
+    Run r = Run();
+    r.f = f;
+    dist::tensors_start(f.out);
+    run_agree(f);
+    const bool goes_on = f.resume && is_dir(f.out);
+    if (dist::rank == 0 && goes_on) { run_lock(f.out); }
+    dist::barrier();
+
+    Origin origin = run_origin(&r);
+    run_settle(&r, !origin.resumes());
+    run_data(&r, !origin.resumes());
+    run_model(&r, origin);
+    run_directory(&r);
+    run_fill(&r, &origin);
+    run_log(&r);
+    if (dist::world > 1) {
+        dist::agree("data", data_state(&r.data), "all ranks must see the same files");
+    }
+    run_sequences(&r);
+    r.started = now_ms();
+    r.saved_at = r.started;
+    r.printed_at = r.started;
+    r.columns = dist::world > 1 ? 0 : terminal_columns();        // mpirun passes whole lines on
+    return r;
+}

@@ -1,0 +1,364 @@
+/*
+run/run_resume.cpp -- finds the newest checkpoint, compares each flag with the run's, and
+restores model, data and log.
+*/
+#include "run_resume.h"
+#include "../core/checkpoint.h"
+#include "../cpu/choice.h"
+#include "run_flags.h"
+#include "../base/look.h"
+
+// ---- which run, and where it goes on
+
+// Returns the directory of the run that `out` is a checkpoint of, "" if it is none.
+static std::string run_of_step(const std::string& out) {
+    const std::string plain = out.substr(0, out.find_last_not_of('/') + 1);
+    std::string run = directory_of(plain);
+    if (run.size() > 1) { run.pop_back(); }              // its slash
+    const bool step = starts_with(file_name(plain), "step_");
+    return step && file_exists(run + "/log.jsonl") ? run : "";
+}
+
+// Names the runs in a directory: "a b c".
+static std::string runs_in(const std::string& dir) {
+    std::string all;
+    for (auto& name : dir_list(dir)) {
+        if (file_exists(dir + "/" + name + "/log.jsonl")) { list_add(&all, name, " "); }
+    }
+    return all;
+}
+
+// Dies if a directory without checkpoints is not a run, but something else: a checkpoint, a model,
+// a parent of runs; or if it is empty, and no flag says what a new run would be. Dies if its run
+// had a checkpoint: one that was killed before its first begins again, to the same bits.
+static void run_none(const Flags& f) {
+    const std::string& out = f.out;
+    const std::string log = out + "/log.jsonl";
+    const bool begun = log_has(log, " config ");
+    const bool steps = log_has(log, " train ");
+    const bool saved = log_has(log, " resume ") || (steps && log_has(log, " done stopped "));
+    if (saved || (steps && !begun)) {
+        die(out + ": holds the log of a run and no checkpoint, so it cannot be continued",
+            "start over in another --out, or move this one away: mv " + out + " " + out + ".old");
+    }
+    if (begun) { return; }
+    for (const std::string name : { "state.json", "config.json", "manifest.json" }) {
+        if (!file_exists(out + "/" + name)) { continue; }
+        const std::string run = run_of_step(out);
+        std::string hint = "continue its run with --resume -o " + run;
+        if (run.empty()) { hint = list_beside(out, "-d */"); }
+        die(out + ": holds " + name + " and no log, so there is no run to resume", hint);
+    }
+    const std::string inside = runs_in(out);
+    if (!inside.empty()) {
+        die(out + ": holds runs, and is none: " + inside,
+            "name one of them: --resume -o " + out + "/" + inside.substr(0, inside.find(' ')));
+    }
+    if (!flags_begin_run(f)) {
+        die(out + ": holds no run to resume",
+            "see that its disk is mounted: ls " + out + "; or leave --resume out, and give the "
+            "flags of a run: a new one begins there");
+    }
+    if (dist::rank == 0) { printf("note   %s: holds no run, so one begins\n", out.c_str()); }
+}
+
+// Dies if a new run would begin in the directory of another.
+static void reject_existing_run(const Flags& f, const std::string& newest) {
+    if (f.resume || f.out.empty()) { return; }
+    // (a start that was interrupted leaves a log without a line)
+    if (newest.empty() && !log_has(f.out + "/log.jsonl", " config train ")) { return; }
+    die(f.out + ": already holds a run",
+        "--resume -o " + f.out + " continues it; or choose another --out");
+}
+
+// Dies if --resume names no directory.
+static void resume_check(const Flags& f) {
+    if (!f.resume) { return; }
+    if (f.out.empty()) {
+        die("--resume needs --out, the run to continue",
+            "./train_sink train --resume -o runs/NAME");
+    }
+    if (!is_dir(f.out)) {
+        const std::string others = list_beside(f.out, "-d */");
+        die(f.out + ": no such directory, so there is no run to resume",
+            others + "; or leave --resume out: a new run begins there");
+    }
+}
+
+std::string find_checkpoint(const Flags& f, long* step) {
+    *step = 0;
+    resume_check(f);
+    const std::string newest = checkpoint_latest(f.out, step);
+    reject_existing_run(f, newest);
+    if (f.resume && !newest.empty()) { return newest; }
+    *step = 0;
+    if (f.resume) { run_none(f); }
+    return "";
+}
+
+// ---- the flags of the run
+
+Json run_take_begun(Flags* f) {
+    const Json begun = log_config(f->out + "/log.jsonl");
+    if (begun.fields.empty()) { return begun; }
+    flags_inherit(f, begun["flags"], true);
+    flags_inherit_bin(f, begun["flags"], f->out + "/log.jsonl");
+    f->given_data = true;
+    const bool asked = f->given_batch || f->total_batch;
+    if (!asked) { f->batch *= json_count(begun, "ranks", 1, f->out + "/log.jsonl"); }
+    if (!f->given_product && !f->product.empty()) { product_settle(*f); }
+    return begun;
+}
+
+// Returns the flags that the run had at its checkpoint, and what the last --resume from there
+// changed; an object without fields if nothing tells them.
+static Json run_flags(const std::string& out, const Json& state, long step) {
+    const std::string log = out + "/log.jsonl";
+    const Json* had = state.get("flags");
+    Json was = had ? *had : log_flags(log, step);
+    log_flags_after(log, step, &was);
+    return was;
+}
+
+// Sets -b to the batch of all ranks: the log has one rank's part, and another number of ranks takes
+// other parts of the same step.
+static void batch_of_all(Flags* f, const Json& state) {
+    const std::string file = f->out + ": state.json";
+    const long T = json_count(state["data"], "T", 0, file + ": data");
+    const long tokens = json_count(state, "tokens_per_step", 0, file);
+    const bool given = f->given_batch || f->given_total_batch || f->total_batch;
+    if (!given && T > 0 && tokens > 0) { f->batch = std::max(1L, tokens / T); }
+}
+
+void tokenizer_keep(Flags* f, const std::string& kept) {
+    const bool is_file = !f->tokenizer.empty() && f->tokenizer != "bytes";
+    const bool gone = is_file && !file_exists(f->tokenizer);
+    if (gone && !f->given_tokenizer && !kept.empty()) { f->tokenizer = kept; }
+}
+
+void inherit_flags(Flags* f, const Json& state, long step) {
+    const std::string directory = run_started_from(state, f->out);
+    const Json was = run_flags(f->out, state, step);
+    if (was.fields.empty()) { return; }
+    flags_inherit(f, was);
+    flags_inherit_bin(f, was, f->out + "/log.jsonl");
+    const bool no_graph = ops::on_host || dist::world > 1;       // one GPU's run goes on elsewhere
+    if (no_graph && !f->given_graph) { f->graph = false; }
+    const bool no_hopper = ops::on_host || !was.get("hopper");   // or a run before that flag
+    if (no_hopper && !f->given_hopper) { f->hopper = 0; }
+    batch_of_all(f, state);
+    if (!f->given_product && !f->product.empty()) { product_settle(*f); }
+    if (!f->given_tokenizer) { f->tokenizer = source_found(f->tokenizer, directory); }
+    if (f->given_data) { return; }
+    const std::string again = hint_for("./train_sink train --resume -o FILE", f->out);
+    std::string data;
+    for (auto& source : names_listed(f->data, directory)) {
+        const std::string found = source_found(source, directory);
+        source_require(found, again);
+        list_add(&data, found, ",");
+    }
+    f->data = data;
+}
+
+// ---- what may have changed since
+
+std::string build_json() {
+    JsonObject o;
+    o.text("PRECISION", PRECISION_NAME);
+    o.text("BACKEND", ops::name);
+    o.text("COMMIT", COMMIT);
+    return o.all();
+}
+
+// Adds to *changed what one program computed with, and this one computes with now.
+static void add_change(JsonObject* changed, const std::string& what, const std::string& before,
+                       const std::string& now) {
+    changed->json(what, json_list({ json_str(before), json_str(now) }));
+}
+
+// Adds to *changed how another program computed up to the checkpoint.
+static void build_changed(const Json& state, JsonObject* changed) {
+    const Json& was = state["build"];                    // older checkpoints have no such field
+    for (auto& field : json_of(build_json()).fields) {
+        const Json* before = was.get(field.first);
+        if (!before || before->string == field.second.string) { continue; }
+        add_change(changed, field.first, before->string, field.second.string);
+    }
+}
+
+// Takes the run's kernel of products, unless --product asks for another: the bits of bf16 depend on
+// it. If this machine lacks it, the log tells.
+static void product_resume(const Json& state, JsonObject* changed) {
+    const std::string& was = state["product"].string;    // older checkpoints have no such field
+    const cpu::Choice& now = cpu::choice();
+    if (was.empty() || now.name.empty() || now.forced) { return; }
+    const bool bf16 = !strcmp(PRECISION_NAME, "bf16");
+    if (cpu::choice_keep(bf16, was)) { return; }
+    printf("note   this processor cannot run %s, the matmul kernel of this run; using %s\n",
+           was.c_str(), now.name.c_str());
+    add_change(changed, "product_kernel", was, now.name);
+}
+
+// ---- a run without a checkpoint
+
+// Says how the run of a log was begun otherwise, or "".
+static std::string begun_otherwise(const Run& r, const Json& begun) {
+    for (auto& now : json_of(switches_json(r.c)).fields) {
+        const Json* was = begun["switches"].get(now.first);
+        if (!was || was->string == now.second.string) { continue; }
+        return now.first + "=" + now.second.string + ", wanted " + was->string + " as before";
+    }
+    JsonObject may_change;
+    return flags_changed(begun["flags"], r.f, &may_change);
+}
+
+void run_again(Run* r, const Json& begun) {
+    const std::string other = begun_otherwise(*r, begun);
+    if (!other.empty()) {
+        die(r->f.out + ": has no checkpoint, and was begun with other flags: " + other,
+            "give the flags of that run again, or another --out");
+    }
+    product_resume(begun, &r->changed);
+    const std::string log = r->f.out + "/log.jsonl";
+    if (dist::rank > 0 || !log_has(log, " train ")) { return; }
+    std::string aside = log + ".old";
+    for (int n = 2; is_there(aside); n++) { aside = strf("%s.old%d", log.c_str(), n); }
+    if (rename(log.c_str(), aside.c_str())) { die(blame(errno), cannot("move aside", log)); }
+    printf("note   %s: the run was ended before its first checkpoint, and begins again; its log so "
+           "far is %s\n", r->f.out.c_str(), aside.c_str());
+}
+
+// ---- the checkpoint
+
+std::string numbers_json(const Model* m) {
+    JsonObject o(JSON_SPACED);
+    o.text("model", array_hash(m, m->master));
+    o.text("optimizer", array_hash(m, m->adam_m) + array_hash(m, m->adam_v));
+    if (m->ema) { o.text("ema", array_hash(m, m->ema)); }
+    return o.all();
+}
+
+// Dies if a file of numbers is not the one that was saved: a disk fails, a copy ends
+// early, an editor slips.
+static void numbers_check(const Model* m, const Json& state, const std::string& from) {
+    const Json* was = state.get("numbers");
+    if (!was) { return; }                                // older checkpoints have no such field
+    for (auto& now : json_of(numbers_json(m)).fields) {
+        if ((*was)[now.first].string == now.second.string) { continue; }
+        const std::string file = from + "/" + now.first + ".safetensors";
+        die(file + ": its numbers have changed since it was saved",
+            "--init " + from + " and another --out begin a new run from them");
+    }
+}
+
+// Dies unless data.source_drawn adds up to the sequences of all steps.
+static void source_drawn_check(const Json& each, double sequences, const std::string& file) {
+    const std::string all = number_text(sequences);
+    double sum = 0;
+    for (auto& n : each.items) {
+        const bool count = n.is_number() && n.number >= 0 && n.number == floor(n.number);
+        require(count && n.number <= sequences, file + ": data.source_drawn " + json_short(n),
+                "a number of sequences, 0 to " + all);
+        sum += n.number;
+    }
+    const std::string got = ": data.source_drawn of " + number_text(sum) + " in all";
+    require(each.items.empty() || sum == sequences, file + got,
+            "the sequences of all steps, " + all);
+}
+
+// Dies if the position in the data is not the one that this number of steps leads to.
+static void position_check(const Json& position, double sequences, const std::string& file) {
+    const Json* drawn = position.get("drawn");
+    const std::string got = drawn ? json_short(*drawn) : "nothing";
+    require(drawn && drawn->is_number() && drawn->number == sequences, file + ": data.drawn " + got,
+            "the sequences of all steps, " + number_text(sequences));
+    source_drawn_check(position["source_drawn"], sequences, file);
+}
+
+// Dies if state.json is damaged, edited or another step's. Returns the position in the
+// data.
+static const Json& state_position(const Json& state, const std::string& from, long first) {
+    const std::string file = from + "/state.json";
+    const Json* position = state.get("data");
+    require(position, file + ": data", "the position in the data");
+    const double step = json_number(state, "step", first);
+    require(step == first, file + ": step " + number_text(step),
+            strf("step %ld, as the directory is called", first));
+    state_check(from);
+    return *position;
+}
+
+// Dies if a flag that the run must keep is another now, or its step has another size.
+static void same_run_check(const Run& r, const Json& state) {
+    const std::string again = "begin a new run in another --out";
+    JsonObject may_change;
+    const std::string kept = flags_changed(state["flags"], r.f, &may_change);
+    if (!kept.empty()) { die("--resume: " + kept, "leave it out, or " + again); }
+
+    const double tokens = json_number(state, "tokens_per_step", r.tokens_per_step);
+    if (tokens == r.tokens_per_step) { return; }
+    const std::string got = number_text(r.tokens_per_step) + " tokens per step";
+    die("--resume: got " + got + ", wanted " + number_text(tokens) + " as before",
+        "leave --batch and --total-batch out, or " + again);
+}
+
+// Ends the program: the checkpoint has no optimizer's state. What begins a new run is said once;
+// the checkpoint before this one is named if the run can be resumed from it.
+[[noreturn]] static void die_no_optimizer(const std::string& from, const Fallback& other) {
+    if (!other.resumes) { hint_also.clear(); }
+    die(from + ": has no optimizer.safetensors, which --resume needs: a run keeps it "
+        "in its newest checkpoint, unless --save-optimizer says all or none",
+        "--init " + from + " and another --out begin a new run from its weights");
+}
+
+// Prints a note if the learning rate had fallen, and jumps where the run goes on: its schedule is
+// another now. was: its flags until then.
+static void rate_note(const Run& r, const Json& was) {
+    Flags f;
+    flags_inherit(&f, was);
+    const auto before = [&](long step) { return learning_rate(schedule_of(f), step - 1); };
+    const auto after = [&](long step) { return learning_rate(schedule_of(r.f), step); };
+    long step = r.first;
+    while (step > f.warmup && after(step) > 1.1 * before(step)) { step--; }
+    const bool typed = step <= f.warmup;                 // it is another at each step: another --lr
+    if (was.fields.empty() || typed || step == r.first || r.first >= r.f.steps) { return; }
+    printf("note   the learning rate had fallen to %.3g by step %ld and goes on with %.3g: only "
+           "from step %ld or before it goes on without a jump\n",
+           before(r.first), r.first, after(r.first), step);
+}
+
+void run_restore(Run* r, const std::string& from, const Json& state) {
+    const Fallback other = hint_other_checkpoint(r->f.out, from);
+    hint_also = other.hint;                              // while the checkpoint may be at fault
+    const Json& position = state_position(state, from, r->first);
+    hint_also.clear();
+    r->touched = state["touched"].string;
+    r->unevaluated = state.get("unevaluated") != NULL;
+    if (r->f.steps < r->first) {
+        printf("note   --steps %ld is less than the %ld that this run has made: no step is left\n",
+               r->f.steps, r->first);
+    }
+    same_run_check(*r, state);
+    // for the log: what --resume changes, against the flags that the log has so far
+    const Json logged = log_flags(r->f.out + "/log.jsonl", r->first);
+    flags_changed(logged.fields.empty() ? state["flags"] : logged, r->f, &r->changed);
+    if (dist::rank == 0) { rate_note(*r, state["flags"]); }
+    build_changed(state, &r->changed);
+    product_resume(state, &r->changed);
+
+    hint_also = other.hint;
+    const double sequences = r->first * r->tokens_per_step / r->f.arch.T;
+    position_check(position, sequences, from + "/state.json");
+    hint_also.clear();
+    data_restore(&r->data, position);
+
+    hint_also = other.hint;
+    checkpoint_load(&r->m, from);
+    if (!optimizer_load(&r->m, from)) { die_no_optimizer(from, other); }
+    numbers_check(&r->m, state, from);
+    hint_also.clear();
+    if (dist::rank > 0) { return; }
+    log_rewind(r->f.out + "/log.jsonl", r->first, r->unevaluated, state["log"]);
+    saves_clean(r->f.out);
+    r->kept = saves_of(r->f.out);
+}

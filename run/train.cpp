@@ -1,0 +1,559 @@
+/*
+run/train.cpp -- what a run does around its steps: train.h.
+*/
+#include "train.h"
+#include "../core/checkpoint.h"
+#include "../cpu/choice.h"
+#include "../core/measure.h"
+#include "process.h"
+#include "run_flags.h"
+#include "../base/maps.h"
+#include "../core/train_sink.h"
+#include "default_model.h"
+#include "generate.h"
+#include "hopper.h"
+#include "memory_needed.h"
+#include "probe_data.h"
+#include <limits.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include "../base/version.h"
+
+// Returns the mean loss over the targets of the validation sequences that count; NAN if there are
+// none, INFINITY if it is not finite.
+static double validate(Model* m, Data* data, int B, int T) {
+    const long n = data_val_count(data);
+    double sum = 0;
+    long count = 0;
+    std::vector<int> seqs((size_t)B * (T + 1));
+    for (long i = 0; i < n; i += B) {
+        const long rank = i / B % dist::world;
+        if (rank != dist::rank) { continue; }
+        if (work_stopped()) { break; }
+        const int rows = std::min<long>(B, n - i);
+        data_val(data, seqs.data(), rows, i);
+        const long targets = model_load(m, seqs.data(), rows, T);
+        sum += model_forward(m, targets, 0) * targets;
+        count += targets;
+    }
+    double all[] = { sum, (double)count };
+    dist::sum(all, 2);
+    if (!all[1]) { return NAN; }
+    if (!std::isfinite(all[0])) { return INFINITY; }
+    return all[0] / all[1];
+}
+
+// ---- the lines printed when a run starts
+
+// Returns the flags of the model that are neither its sizes nor their defaults: " --window 8".
+static std::string properties_text(Arch c) {
+    std::string text;
+    for (auto& row : arch_differs(&c)) {
+        text += std::string(" ") + row.by + " " + field_text(row, false);
+    }
+    return text;
+}
+
+// Counts the parameters that are not a row for each token or position: 60M is the count of those.
+static long without_embeddings(const Model& m) {
+    long count = m.num_params;
+    for (auto& t : m.tensors) {
+        const bool table = has_word(t, "embed") || starts_with(t.name, "lm_head");
+        if (table) { count -= t.count; }
+    }
+    return count;
+}
+
+static void describe_model(const Run& r) {
+    const Arch& c = r.c;
+    printf("switch%s PRECISION=%s BACKEND=%s, commit %s\n", switches_text(c).c_str(),
+           PRECISION_NAME, ops::name, COMMIT);
+    printf("model  L %d C %d NH %d KV %d HS %d ", c.L, c.C, c.NH, c.KV, c.HS);
+    printf("F %d V %d T %d: ", c.F, c.V, c.T);
+    const std::string all = count_text(r.m.num_params);
+    printf("%s parameters (%s with embeddings)\n", count_text(without_embeddings(r.m)).c_str(),
+           all.c_str());
+    const std::string properties = properties_text(c);
+    if (!properties.empty()) { printf("with  %s\n", properties.c_str()); }
+    printf("%s", arch_notes(c).c_str());
+}
+
+static void describe_step(const Run& r) {
+    const Flags& f = r.f;
+    const std::string step = count_text(r.tokens_per_step);
+    const std::string all = count_text(r.tokens_per_step * f.steps);
+    printf("batch  %ld x %d x %d", f.batch, f.arch.T, r.accum);
+    if (dist::world > 1) { printf(" x %d ranks", dist::world); }
+    printf(" = %s tokens per step, %ld steps = %s tokens\n", step.c_str(), f.steps, all.c_str());
+
+    const std::string optimizer = name_at(NAMES_OF(OPTIMIZER), f.optimizer);
+    const std::string schedule = name_at(NAMES_OF(SCHEDULE), f.schedule);
+    printf("update %s, lr %g %s after %ld warm-up steps, ", optimizer.c_str(), f.lr,
+           schedule.c_str(), f.warmup);
+    printf("weight decay %g, clip %g, seed %ld\n", f.weight_decay, f.grad_clip, f.seed);
+}
+
+static void describe_machine(const Run& r) {
+    const Flags& f = r.f;
+    double bytes;
+    printf("memory %s", memory_text(r.c, f.batch, f.arch.T, true, &bytes, 0, &f).c_str());
+    if (r.data.bb) {
+        printf(", tables of bb %s", bytes_text(bigram_bytes(f.bb_vocab)).c_str());
+    }
+    const double room = ops::on_host ? memory_free() : INFINITY;
+    if (std::isfinite(room)) {                           // the weights are there already
+        printf(", free %s", bytes_text(room).c_str());
+    }
+    printf("\ndevice %s\n", ops::device_start().c_str());
+    if (ops::hopper_here) {
+        const std::string others = "the kernels of all cards: " + hopper_why;
+        printf("attend by %s\n", f.hopper ? "Hopper's kernels, which agree with those of all cards"
+                                           : others.c_str());
+    }
+    const cpu::Choice& product = cpu::choice();
+    if (!product.name.empty()) {                         // of BACKEND=cpu alone
+        printf("product %s, %s (bench --products times them all)\n", product.name.c_str(),
+               product.why.c_str());
+    }
+    if (dist::world > 1) {
+        printf("ranks  %d by %s, ", dist::world, dist::name);
+        printf("%d of them on this machine\n", dist::neighbors);
+    }
+}
+
+void run_describe(const Run& r) {
+    const Flags& f = r.f;
+    describe_model(r);
+    if (!f.init.empty()) { printf("init   %s\n", printable(f.init).c_str()); }
+    printf("data   %s\n", printable(r.data.description).c_str());
+    describe_step(r);
+    if (!f.given_probe_len && r.probe_len == f.arch.T && f.arch.T < 64) {
+        printf("note   sinks are measured at T %d, the length of a sequence, and not at 64\n",
+               r.probe_len);
+    }
+    printf("%s", no_sink_note(f, r.data, r.m.num_params).c_str());
+    describe_machine(r);
+    printf("out    %s", printable(f.out).c_str());
+    if (r.resumed) { printf(", resumed from step %ld", r.first); }
+    printf("\n");
+    if (f.save_optimizer == KEEP_none) {
+        printf("note   --save-optimizer none: no checkpoint of this run can be resumed\n");
+    }
+    const long missing = f.train_tokens - r.data.train_tokens;
+    const long rounding = f.arch.T * std::max<long>(1, r.data.sources.size());
+    if (missing >= rounding) {
+        printf("note   --train-tokens %ld: only %ld are used, because a source has no more\n",
+               f.train_tokens, r.data.train_tokens);
+    }
+}
+
+static void log_config(Run* r) {
+    const cpu::Choice& product = cpu::choice();
+    JsonObject o;
+    o.text("event", "config");
+    o.json("switches", switches_json(r->c));
+    o.json("flags", flags_json(r->f, COMMAND_train));
+    o.count("params", r->m.num_params);
+    program_fields(&o);
+    if (!product.name.empty()) { o.text("product", product.name); }  // of BACKEND=cpu alone
+    if (dist::world > 1) { o.count("ranks", dist::world); }
+    o.text("data", r->data.description);
+    log_line(&r->log, o);
+}
+
+void log_begin(Run* r) {
+    if (file_size(r->log.path) == 0) { log_config(r); }
+    if (r->changed.fields.empty()) { return; }
+    printf("change %s\n", printable(r->changed.fields).c_str());
+    JsonObject o;
+    o.text("event", "resume");
+    o.count("step", r->first);
+    o.json("changed", r->changed.all());
+    program_fields(&o);
+    log_line(&r->log, o);
+}
+
+// ---- a data file that is truncated while mapped. A longjmp leaves the failed access. The weights
+// are still consistent, because a step reads all its data before it updates them.
+
+static sigjmp_buf lost_jump;
+static volatile sig_atomic_t lost_armed = 0;
+static pthread_t lost_thread;
+static std::string lost_file;
+
+static void on_lost(const char* path) {
+    if (!lost_armed || !pthread_equal(lost_thread, pthread_self())) { return; }
+    lost_armed = 0;
+    lost_file = path;
+    siglongjmp(lost_jump, 1);
+}
+
+bool run_guarded(const std::function<void()>& work) {
+    lost_thread = pthread_self();
+    map_lost = on_lost;
+    if (sigsetjmp(lost_jump, 1)) { return false; }
+    lost_armed = dist::world == 1;
+    work();
+    lost_armed = 0;
+    return true;
+}
+
+// Returns what a run needs to continue from here, and a probe to know what it was trained on.
+static JsonObject run_state(Run* r, long step, bool keep) {
+    JsonObject o(JSON_SPACED);
+    o.count("step", step);
+    o.count("batch", r->f.batch);
+    o.count("tokens_per_step", r->tokens_per_step);
+    o.boolean("automatic", !keep);
+    o.json("data", data_state(&r->data));
+    o.text("directory", run_started(r->f.out));
+    o.text("version", VERSION);
+    o.json("build", build_json());
+    o.text("product", cpu::choice().name);
+    o.text("words", "of parts");         // as has_word reads them; older: anywhere in a name
+    if (r->unevaluated) { o.boolean("unevaluated", true); }
+    if (!r->touched.empty()) { o.text("touched", r->touched); }
+    if (!r->log.unwritten.empty()) {
+        std::vector<std::string> lines;
+        for (auto& line : r->log.unwritten) { lines.push_back(json_str(line)); }
+        o.json("log", json_list(lines));
+    }
+    o.json("numbers", numbers_json(&r->m));
+    o.json("flags", flags_json(r->f, COMMAND_train));
+    return o;
+}
+
+static std::string step_directory(const Run& r, long step) {
+    return r.f.out + strf("/step_%ld", step);
+}
+
+static std::string diverged_hint(const Run& r) {
+    std::string hint = strf("try a smaller --lr than %g", r.f.lr);
+    if (!r.f.factors.empty()) { hint += ", or smaller numbers in --factors " + r.f.factors; }
+    if (r.saved >= 0) { hint += "; " + step_directory(r, r.saved) + " is intact"; }
+    return hint;
+}
+
+// ---- evaluation and the line of a step
+
+// Writes a text from the model as it is now, in the log and, unless it is noise, on the screen.
+static void run_sample(Run* r, long step) {
+    const Flags& f = r->f;
+    const Tokenizer& tok = r->data.tokenizer;
+    if (dist::rank > 0 || !f.sample || tok.kind == TOKENIZER_IDS) { return; }
+    Rng rng = rng_stream(f.seed, mix64(SEED_SAMPLE, step));
+    const long first = first_token(f.fix_token, f.bos, tok);
+    std::vector<int> tokens = { first < 0 ? text_begin(tok, r->m.arch.V) : (int)first };
+    ops::tune_products(false);                           // a length for each token, used once
+    generate(&r->m, &tokens, f.sample, 1.0, 0, &rng);
+    ops::tune_products(true);
+    if (work_stopped()) { return; }
+    std::string text = tokenizer_decode(tok, tokens.data() + 1, tokens.size() - 1, true);
+    utf8_repair(&text);
+
+    JsonObject o;
+    o.text("event", "sample");
+    o.count("step", step);
+    o.text("text", text);
+    log_line(&r->log, o);
+    const bool random_weights = step == 0 && f.init.empty();
+    if (!random_weights) { printf("sample %s\n", printable(json_str(text)).c_str()); }
+}
+
+void run_evaluate(Run* r, long step) {
+    const Flags& f = r->f;
+    const long at_once = f.batch * f.arch.T;
+    const int models = r->m.ema ? 2 : 1;                 // the weights, and their mean
+    double vals[2];
+    Metrics metrics[2];
+    work_stops = [] { return stop_signal != 0; };
+    for (int i = 0; i < models; i++) {
+        model_show_ema(&r->m, i == 1);
+        vals[i] = validate(&r->m, &r->data, f.batch, f.arch.T);
+        metrics[i] = measure(&r->m, r->probe.data(), r->probes, r->probe_len, at_once);
+    }
+    model_show_ema(&r->m, false);
+    r->unevaluated = dist::any(stop_signal);
+    if (r->unevaluated) { return; }
+
+    progress_open = false;
+    if (r->columns) { printf("\r\033[K"); }              // in place of the line of progress
+    for (int i = 0; i < models; i++) {
+        const char* event = i == 1 ? "ema" : "eval";
+        const std::string text = eval_text(vals[i], metrics[i], r->eps[0]);
+        JsonObject o;
+        eval_fields(&o, event, step, vals[i], metrics[i], r->eps);
+        log_line(&r->log, o);
+        printf("%-4s %6ld | %s\n", event, step, text.c_str());
+    }
+    const double val = vals[0];
+    if (std::isinf(val)) {
+        die(EXIT_DIVERGED, strf("the validation loss after step %ld is not finite", step),
+            diverged_hint(*r));
+    }
+    run_sample(r, step);
+    work_stops = NULL;
+    r->unevaluated = dist::any(stop_signal);             // then --resume makes all of it again
+}
+
+// Tells whether this step's line is due, by --print-every or about once a second. The last
+// step's always is.
+static bool run_prints(Run* r, long step) {
+    const long every = r->f.print_every;
+    const double now = now_ms();
+    const bool turn = every ? step % every == 0 : now - r->printed_at >= 1000;
+    const bool due = turn || step >= r->f.steps;
+    if (due) { r->printed_at = now; }
+    return due;
+}
+
+static void log_step(Run* r, long step, double loss, double grad_norm, double lr, double ms) {
+    JsonObject o;
+    o.text("event", "train");
+    o.count("step", step);
+    o.number("loss", loss);
+    o.number("grad_norm", grad_norm);
+    o.number("lr", lr);
+    o.count("tokens", r->tokens_per_step * step);
+    o.decimals("ms", ms, 3);
+    if (r->f.noise) {
+        o.number("grad_signal", r->noise.signal);
+        o.number("grad_noise", r->noise.noise);
+    }
+    log_line(&r->log, o);
+}
+
+void run_report_step(Run* r, long step, double loss, double grad_norm, double ms) {
+    const long steps = r->f.steps;
+    const double lr = learning_rate(schedule_of(r->f), step - 1);
+    r->smooth_ms = r->smooth_ms ? 0.95 * r->smooth_ms + 0.05 * ms : ms;
+    log_step(r, step, loss, grad_norm, lr, ms);
+    if (!run_prints(r, step)) { return; }
+
+    std::string shown = strf("%.4f", loss);
+    const bool no_target = std::isnan(loss) && std::isfinite(grad_norm);
+    if (no_target) { shown = "none (no target, no update)"; }
+    const std::string at = strf("step %6ld/%ld | loss %s | ", step, steps, shown.c_str());
+    const std::string norm = strf("norm %.3f | ", grad_norm);
+    const std::string time = strf("lr %.2e | %.1f ms | ", lr, ms);
+    const std::string speed = count_text(r->tokens_per_step / ms * 1e3) + " tok/s";
+    const std::string left = duration(r->smooth_ms / 1e3 * (steps - step)) + " left";
+    const std::string done = strf(" | %.0f%%, ", 100.0 * step / steps) + left;
+    const std::string whole = at + norm + time + speed + done;
+    if (!r->columns) {
+        printf("%s\n", whole.c_str());
+        fflush(stdout);
+        return;
+    }
+    const std::string least = strf("%ld/%ld ", step, steps) + shown;
+    progress_show({ whole, at + norm + speed + done, at + speed + done, at + left, least },
+                  terminal_columns());
+}
+
+// ---- checkpoints, and how a run ends
+
+// Returns a hint: where to continue a run that an error has ended.
+static std::string run_rescue(const Run& r) {
+    if (r.saved < 0) { return "nothing was saved; start over in another --out"; }
+    const std::string newest = step_directory(r, r.saved);
+    return newest + " is intact: --resume -o " + r.f.out + " continues from it";
+}
+
+// What a rank requests after a step; the strongest request of all ranks wins.
+enum Request { GO_ON, SAVE, SAVE_AND_STOP, KEEP_AND_STOP };
+
+static Request run_request(const Run& r) {
+    const Flags& f = r.f;
+    const double minute = 60e3;
+    const double now = now_ms();
+    const bool over = f.stop_after > 0 && now - r.started > f.stop_after * minute;
+    const bool late = f.save_minutes > 0 && now - r.saved_at > f.save_minutes * minute;
+    const bool asked = stop_signal || over;
+    if (asked)                { return KEEP_AND_STOP; }
+    if (!r.log.error.empty()) { return SAVE_AND_STOP; }
+    if (late)                 { return SAVE; }
+    return GO_ON;
+}
+
+Due run_due(const Run& r, long step) {
+    const Flags& f = r.f;
+    const long wish = -dist::least(-run_request(r));     // the maximum over ranks
+    const bool planned = step >= f.steps || (f.save_every && step % f.save_every == 0);
+    Due due;
+    due.stop = wish >= SAVE_AND_STOP;
+    due.save = planned || wish >= SAVE;
+    due.keep = planned || wish == KEEP_AND_STOP;
+    // nothing was trained yet: its log is all that such a run needs to begin again
+    const bool at_once = stop_signal && dist::world == 1;
+    if (at_once && step == 0 && !planned && !r.resumed) { due.save = false; }
+    const bool saved_already = r.resumed && step == r.first;
+    if (saved_already) {         // but an automatic checkpoint may be one that is kept from now on
+        const bool automatic = !r.kept.empty() && r.kept.back().automatic;
+        due.keep = planned && dist::any(automatic);
+        due.save = due.keep;
+    }
+    return due;
+}
+
+// Points --out to the run's directory if it was moved, before an error ends the run.
+static void run_follow(Run* r) {
+    const std::string now = log_directory(r->log);
+    if (r->log.error.empty() || now.empty()) { return; }
+    char there[PATH_MAX];
+    const bool found = realpath(r->f.out.c_str(), there);
+    if (!found || now != there) { r->f.out = now; }
+}
+
+// Dies if the data are other ones than those that the run began with. A large file that was touched
+// is noted, and the run goes on: what was compared of it is the same.
+static void run_check_data(Run* r) {
+    if (!lost_file.empty()) { return; }
+    const std::string touched = data_unchanged(&r->data);
+    if (touched.empty()) { return; }
+    r->touched = touched;
+    progress_end();
+    printf("note   %s: was touched while it was trained on; the parts of it that were compared are "
+           "the same\n", printable(touched).c_str());
+}
+
+static void save(Run* r, long step, bool keep) {
+    const std::string& out = r->f.out;
+    const bool optimizer = r->f.save_optimizer != KEEP_none;
+    const double arrays = (optimizer ? 3 : 1) + (r->m.ema != NULL);
+    const double bytes = 4 * arrays * r->m.num_params;
+    run_follow(r);
+    r->saved_at = now_ms();
+    const bool full = dist::rank == 0 && !keep && !disk_has(out, bytes);
+    if (dist::any(full)) {
+        progress_end();
+        printf("note   %s: skipped an automatic checkpoint, no room for %s\n", out.c_str(),
+               bytes_text(bytes).c_str());
+        return;
+    }
+    return_drawn(r);
+    hint_also = r->log.error;
+    then_again = r->saved >= 0 ? "run again with --resume" : "start over in another --out";
+    log_sync(&r->log);                   // first, so that a log never ends before its checkpoint
+    checkpoint_save(&r->m, out, step, run_state(r, step, keep), r->data.tokenizer, optimizer);
+    hint_also.clear();
+    r->saved = step;
+    if (dist::rank > 0) { return; }
+    const bool last_only = r->f.save_optimizer == KEEP_last;
+    const Saved newest = { step, step_directory(*r, step), !keep, optimizer, last_only };
+    const std::string failed = failure_of([&] { saves_prune(&r->kept, newest, last_only); });
+    if (failed.empty()) { return; }
+    r->kept.push_back(newest);                           // the next one tries again
+    progress_end();
+    printf("note   an older checkpoint stays: %s\n", failed.c_str());
+}
+
+// Saves. A checkpoint that nobody planned may fail: then the run goes on, and tries again after
+// --save-minutes. (Many ranks would no longer be at the same place.)
+void run_save(Run* r, long step, Due due) {
+    run_check_data(r);
+    if (due.keep || due.stop || dist::world > 1) { return save(r, step, due.keep); }
+    const std::string failed = failure_of([&] { save(r, step, false); });
+    if (failed.empty()) { return; }
+    checkpoint_abandon();
+    hint_also.clear();
+    progress_end();
+    printf("note   no automatic checkpoint this time: %s\n", failed.c_str());
+}
+
+// ---- the data of a step
+
+// Returns where the data are: `drawn`, and the sequences of every source.
+static std::vector<uint64_t> data_place(const Data& d) {
+    std::vector<uint64_t> place(1, d.drawn);
+    for (auto& s : d.sources) { place.push_back(s.drawn); }
+    return place;
+}
+
+// Rewinds the data to a position.
+static void data_return(Data* d, const std::vector<uint64_t>& place) {
+    d->drawn = place[0];
+    for (size_t i = 0; i < d->sources.size(); i++) { d->sources[i].drawn = place[i + 1]; }
+}
+
+// Draws the sequences of all ranks, which have one order, and keeps this rank's.
+static void draw(Run* r, std::vector<int>* seqs) {
+    const int n = r->accum * r->f.batch;
+    for (int rank = 0; rank < dist::world; rank++) {
+        data_next(&r->data, rank == dist::rank ? seqs->data() : NULL, n);
+    }
+}
+
+void run_draw(Run* r) {
+    if (r->ahead_from.empty()) {
+        draw(r, &r->seqs);
+        return;
+    }
+    r->seqs.swap(r->ahead);
+    r->ahead_from.clear();
+}
+
+void run_draw_ahead(Run* r) {
+    r->ahead.resize(r->seqs.size());
+    r->ahead_from = data_place(r->data);
+    draw(r, &r->ahead);
+}
+
+std::vector<uint64_t> run_place(const Run& r) {
+    return r.ahead_from.empty() ? data_place(r.data) : r.ahead_from;
+}
+
+void return_drawn(Run* r) {
+    if (r->ahead_from.empty()) { return; }
+    data_return(&r->data, r->ahead_from);
+    r->ahead_from.clear();
+}
+
+[[noreturn]] void run_lost_data(Run* r, long step, const std::vector<uint64_t>& place) {
+    r->ahead_from.clear();
+    data_return(&r->data, place);
+    model_show_ema(&r->m, false);
+    if (step > r->saved && step > 0) { run_save(r, step, { true, true, false }); }
+    die(EXIT_MACHINE, lost_file + ": was cut short or replaced while it was read",
+        "restore the file; write a new version under another name and mv it into place; " +
+        run_rescue(*r));
+}
+
+[[noreturn]] void run_diverged(const Run& r, long step, double loss, double grad_norm) {
+    die(EXIT_DIVERGED,
+        strf("loss is %g, gradient norm %g at step %ld: not finite, stopped before the update",
+             loss, grad_norm, step),
+        diverged_hint(r));
+}
+
+void run_check_log(const Run& r) {
+    if (r.log.error.empty()) { return; }
+    const char* first = contains(r.log.error, "removed") ? "" : "free some disk space; ";
+    die(EXIT_MACHINE, r.log.error, first + run_rescue(r));
+}
+
+void run_finish(Run* r, long step) {
+    const std::string hash = array_hash(&r->m, r->m.master);
+    const bool done = step >= r->f.steps && !r->unevaluated;
+    const char* how = done ? "done" : "stopped";
+    JsonObject o;
+    o.text("event", how);
+    o.count("step", step);
+    o.text("params_hash", hash);
+    log_line(&r->log, o);
+    run_check_log(*r);
+    if (r->log.f) { fclose(r->log.f); }
+    progress_end();
+    if (r->saved < 0) {
+        printf("%s at step %ld, not saved: nothing was trained; --resume -o %s begins again\n", how,
+               step, printable(r->f.out).c_str());
+        return;
+    }
+    const bool no_step = r->resumed && step == r->first;
+    const char* saved = no_step ? " already:" : ", saved";
+    const std::string dir = printable(step_directory(*r, step));
+    printf("%s at step %ld%s %s, params_hash %s\n", how, step, saved, dir.c_str(), hash.c_str());
+    fflush(stdout);
+    if (stop_signal == SIGPIPE && ferror(stdout)) {
+        die(EXIT_MACHINE, "standard output was closed", run_rescue(*r));
+    }
+}

@@ -1,0 +1,118 @@
+/*
+train.h -- everything a run does besides its steps: opening, describing, evaluating,
+reporting, saving and stopping. The steps themselves are in train_sink.cu.
+*/
+#ifndef TRAIN_H
+#define TRAIN_H
+#include <functional>
+#include "../dataloader.h"
+#include "../flags.h"
+#include "../log.h"
+#include "../model.h"
+#include "../core/optimizer.h"
+#include "../core/saves.h"
+
+// The state that command_train carries from step to step.
+struct Run {
+    Flags f;
+    Arch c;
+    Data data;
+    Model m;
+    Log log;
+    std::vector<double> eps;             // thresholds of Sink_k
+    int accum;                           // micro-batches per step
+    GradNoise noise;                     // --noise: of the last step
+    double tokens_per_step;
+    std::vector<int> seqs;               // (n, T + 1) this rank's sequences of a step
+    std::vector<int> ahead;              // the next step's, once drawn
+    std::vector<uint64_t> ahead_from;    // the data position before that; empty: not drawn
+    std::vector<int> probe;              // (probes, probe_len + 1) sequences for the sink metrics
+    int probe_len;
+    int probes;
+    bool resumed;
+    long first;                          // the step it starts from
+    long saved;                          // step of the newest checkpoint, or -1
+    std::vector<Saved> kept;             // checkpoints that a newer one may replace
+    JsonObject changed;                  // flags that --resume changed
+    std::string touched;                 // a large file of data that may have been written to
+    bool unevaluated;                    // a signal cut the evaluation of this step short
+    double started;                      // start of the run, in ms
+    double saved_at;                     // the last checkpoint,
+    double printed_at;                   // time of the last progress line
+    double smooth_ms;                    // of a step
+    int columns;                         // width of the terminal, 0 without one
+};
+
+// Returns the learning-rate schedule that the flags set.
+inline Schedule schedule_of(const Flags& f) {
+    const long decay = f.decay_steps ? f.decay_steps : std::max(2L, f.steps / 10);
+    return { f.lr, f.min_lr, f.warmup, f.steps, f.schedule, decay };
+}
+
+// Opens data, model and log as the flags say: fresh, or as they were at the newest checkpoint in
+// --out. Dies if the flags contradict each other or the existing run.
+Run run_open(Flags f);
+
+// Returns as JSON how this program computes; what it computes is in config.json.
+std::string build_json();
+
+// Returns the hashes of a checkpoint's numbers as JSON. state.json keeps them, and a resumed run
+// compares.
+std::string numbers_json(const Model* m);
+
+// Prints the block that a run starts with.
+void run_describe(const Run& r);
+
+// Writes the first line of a new log, or of one that was lost; tells which flags --resume changed.
+void log_begin(Run* r);
+
+// Runs `work`. Returns false if a mapped file disappeared underneath it. With several ranks that
+// ends the program, because one rank cannot save by itself.
+bool run_guarded(const std::function<void()>& work);
+
+// Measures validation loss, metrics and a sample, and reports them.
+void run_evaluate(Run* r, long step);
+
+// Reports a step, counted from 1. If no target of the step counts, the loss is NAN: "none" on the
+// screen, null in the log.
+void run_report_step(Run* r, long step, double loss, double grad_norm, double ms);
+
+// Work due before the next step, the same on all ranks.
+struct Due {
+    bool stop;
+    bool save;
+    bool keep;
+};
+
+// Returns what is due after `step` updates.
+Due run_due(const Run& r, long step);
+
+// Writes a checkpoint of `step` updates, kept or automatic, and removes what it replaces.
+void run_save(Run* r, long step, Due due);
+
+// Draws this step's sequences into r->seqs, or takes those that were drawn ahead.
+void run_draw(Run* r);
+
+// Draws the next step's sequences into r->ahead. The GPU computes meanwhile.
+void run_draw_ahead(Run* r);
+
+// Returns the data position at the top of a step: `drawn`, and the sequences drawn from each
+// source.
+std::vector<uint64_t> run_place(const Run& r);
+
+// Puts back the sequences drawn ahead: a checkpoint's data position excludes them.
+void return_drawn(Run* r);
+
+// Ends the run after a file of data was lost in this step: goes back to where the step began, and
+// saves.
+[[noreturn]] void run_lost_data(Run* r, long step, const std::vector<uint64_t>& place);
+
+// Dies at a step whose loss or gradients are not finite.
+[[noreturn]] void run_diverged(const Run& r, long step, double loss, double grad_norm);
+
+// Dies if the log cannot be written any more.
+void run_check_log(const Run& r);
+
+// Writes the last line of the log and of the screen output.
+void run_finish(Run* r, long step);
+#endif // TRAIN_H

@@ -1,0 +1,39 @@
+/*
+working.h -- the line on standard error that says how far a measurement is, if that is a terminal.
+*/
+#ifndef WORKING_H
+#define WORKING_H
+#include "../core/measure.h"
+#include "process.h"
+
+// what a batch is part of, and the line that is shown for it
+struct Working { std::string what; int done = 0, all = 0; double shown = 0; };
+inline Working working;
+
+inline void working_show(const std::string& more) {
+    progress_show({ working.what + strf("%d of %d sequences", working.done, working.all) + more },
+                  terminal_columns());
+}
+
+// Lets measure and layers report to the terminal; without one nothing is set.
+inline void working_begin(const std::string& what) {
+    progress_to = stderr;
+    working = Working();
+    working.what = what;
+    measure_progress = NULL;
+    if (!terminal_columns()) { return; }
+    measure_progress = [](int done, int n) {
+        working.done = done;
+        working.all = n;
+        working_show("");
+    };
+}
+
+// Says that a batch has come to layer l of L; ten times a second is enough.
+inline void working_layer(int l, int L) {
+    const double now = now_ms();
+    if (!measure_progress || now - working.shown < 100) { return; }
+    working.shown = now;
+    working_show(strf(", layer %d of %d", l + 1, L));
+}
+#endif // WORKING_H

@@ -1,0 +1,82 @@
+/*
+text/added_tokens.cpp -- jumps to the places where a token may begin, eight bytes at a time,
+then walks the tree.
+*/
+#include "added_tokens.h"
+#include "unicode.h"
+
+// Returns the node behind a node, 0 if there is none.
+static int next_node(const AddedTree& tree, int node, unsigned char byte) {
+    if (node == 0) { return tree.first[byte]; }
+    const auto next = tree.next.find((uint64_t)node << 8 | byte);
+    return next == tree.next.end() ? 0 : next->second;
+}
+
+void added_insert(AddedTree* tree, const std::string& text, int index) {
+    if (tree->token.empty()) {
+        tree->token.push_back(-1);
+        tree->first.fill(0);
+        tree->start = text;
+    }
+    while (text.compare(0, tree->start.size(), tree->start)) { tree->start.pop_back(); }
+
+    int node = 0;
+    for (unsigned char byte : text) {
+        int next = next_node(*tree, node, byte);
+        if (!next) {
+            next = (int)tree->token.size();
+            tree->token.push_back(-1);
+            if (node == 0) {
+                tree->first[byte] = next;
+            } else {
+                tree->next[(uint64_t)node << 8 | byte] = next;
+            }
+        }
+        node = next;
+    }
+    tree->token[node] = index;
+}
+
+// Returns the longest added token that begins at s[begin].
+static AddedMatch match_at(const Tokenizer& t, const AddedTree& tree, const char* s, size_t begin,
+                           size_t n) {
+    AddedMatch match;
+    int node = 0;
+    for (size_t end = begin; end < n;) {
+        node = next_node(tree, node, (unsigned char)s[end]);
+        if (!node) { break; }
+        end++;
+        const int index = tree.token[node];
+        const bool counts = index >= 0 && (t.match_special || !t.added[index].special);
+        if (counts) { match = { index, begin, end }; }
+    }
+    return match;
+}
+
+AddedMatch added_find(const Tokenizer& t, const AddedTree& tree, const char* s, size_t i,
+                      size_t n) {
+    if (tree.token.empty()) { return AddedMatch(); }
+    for (; i < n; i++) {
+        const void* start = memmem(s + i, n - i, tree.start.data(), tree.start.size());
+        if (!start) { break; }
+        i = (const char*)start - s;
+        const bool begins = tree.first[(unsigned char)s[i]] != 0;
+        if (!begins) { continue; }
+        const AddedMatch match = match_at(t, tree, s, i, n);
+        if (match.index >= 0) { return match; }
+    }
+    return AddedMatch();
+}
+
+void added_strip(const Tokenizer& t, const char* s, size_t n, size_t least, AddedMatch* match) {
+    const Unicode& u = unicode();
+    const AddedToken& token = t.added[match->index];
+    while (token.lstrip && match->begin > least) {
+        size_t before = match->begin - 1;
+        while (before > least && (s[before] & 0xC0) == 0x80) { before--; }
+        int bytes;
+        if (class_at(u, s + before, &bytes) != CLASS_S) { break; }
+        match->begin = before;
+    }
+    if (token.rstrip) { match->end = class_run(u, s, match->end, n, CLASS_S); }
+}

@@ -1,0 +1,264 @@
+/*
+text/bpe.cpp -- merges in place in a short piece and by a heap in a long one, so that a long
+piece is not quadratic.
+*/
+#include "bpe.h"
+#include "tokenizer_build.h"
+#include "unicode.h"
+
+enum { PIECE_BITS = 16 };                                // 2 MiB: fits a second-level cache
+enum { FEW_SYMBOLS = 48 };                               // up to here merge_short is the faster
+
+Scratch* tokenizer_scratch(const Tokenizer& t) {
+    static thread_local Scratch scratch;
+    if (scratch.owner != t.hash || scratch.cache.empty()) {
+        scratch.cache.assign(1 << PIECE_BITS, PieceSlot{ 0, 0, { 0, 0, 0, 0 } });
+        scratch.owner = t.hash;
+    }
+    return &scratch;
+}
+
+// ----------------------------------------------------------------------------
+// the vocabulary and the merges, as hash tables
+
+static uint64_t merge_slot(uint64_t pair, int shift) {
+    const uint64_t mixed = pair * 0x9E3779B97F4A7C15ull ^ (pair >> 32) * 0xC2B2AE3D27D4EB4Full;
+    return mixed >> shift;
+}
+
+const Merge* merge_find(const Tokenizer& t, uint32_t left, uint32_t right) {
+    const uint64_t pair = (uint64_t)left << 32 | right;
+    const uint64_t mask = t.merges.size() - 1;
+    uint64_t i = merge_slot(pair, t.merge_shift);
+    while (t.merges[i].pair != pair) {
+        if (t.merges[i].pair == NO_MERGE) { return NULL; }
+        i = (i + 1) & mask;
+    }
+    return &t.merges[i];
+}
+
+void merges_table(Tokenizer* t, const std::vector<Merge>& list) {
+    const size_t size = table_size(list.size());
+    t->merges.assign(size, Merge{ NO_MERGE, 0, 0 });
+    t->merge_shift = 64;
+    for (size_t left = size; left > 1; left /= 2) { t->merge_shift--; }
+    for (auto& merge : list) {
+        uint64_t i = merge_slot(merge.pair, t->merge_shift);
+        while (t->merges[i].pair != NO_MERGE && t->merges[i].pair != merge.pair) {
+            i = (i + 1) & (size - 1);
+        }
+        t->merges[i] = merge;
+    }
+}
+
+int token_find(const Tokenizer& t, const char* s, size_t n) {
+    const uint64_t mask = t.slots.size() - 1;
+    for (uint64_t i = hash_bytes(s, n) & mask; t.slots[i] >= 0; i = (i + 1) & mask) {
+        const std::string& token = t.raw[t.slots[i]];
+        const bool same = token.size() == n && !memcmp(token.data(), s, n);
+        if (same) { return t.slots[i]; }
+    }
+    return -1;
+}
+
+// ----------------------------------------------------------------------------
+// symbols
+
+// Appends the unknown token, if there is one; with fuse_unk only once for a run of unknowns.
+static void push_unknown(const Tokenizer& t, bool after_unknown, Ids* out) {
+    if (t.unk < 0) { return; }
+    const bool fused = t.fuse_unk && after_unknown;
+    if (!fused) { out->push_back(t.unk); }
+}
+
+static void byte_symbols(const Tokenizer& t, const char* s, size_t n, Ids* out) {
+    for (size_t i = 0; i < n; i++) {
+        const int id = t.byte_id[(unsigned char)s[i]];
+        const bool after_unknown = !out->empty() && out->back() == (uint32_t)t.unk;
+        if (id >= 0) { out->push_back(id); } else { push_unknown(t, after_unknown, out); }
+    }
+}
+
+// Appends one token <0xHH> per byte. Returns false, and appends nothing, if one of them is missing.
+static bool fallback_symbols(const Tokenizer& t, const char* s, int n, Ids* out) {
+    if (!t.byte_fallback) { return false; }
+    for (int k = 0; k < n; k++) {
+        if (t.byte_id[(unsigned char)s[k]] < 0) { return false; }
+    }
+    for (int k = 0; k < n; k++) { out->push_back(t.byte_id[(unsigned char)s[k]]); }
+    return true;
+}
+
+static void character_symbols(const Tokenizer& t, const char* s, size_t n, Ids* out) {
+    bool after_unknown = false;
+    int bytes;
+    for (size_t i = 0; i < n; i += bytes) {
+        utf8_at(s + i, &bytes);
+        const int id = token_find(t, s + i, bytes);
+        if (id >= 0) { out->push_back(id); }
+        const bool known = id >= 0 || fallback_symbols(t, s + i, bytes, out);
+        if (!known) { push_unknown(t, after_unknown, out); }
+        after_unknown = !known;
+    }
+}
+
+void piece_symbols(const Tokenizer& t, const char* s, size_t n, Ids* out) {
+    out->clear();
+    if (t.byte_level) { byte_symbols(t, s, n, out); } else { character_symbols(t, s, n, out); }
+}
+
+// ----------------------------------------------------------------------------
+// merging
+
+// Notes the merge of symbol i with its neighbor. Returns false if they do not merge.
+static bool note_merge(const Tokenizer& t, Scratch* w, size_t i, uint32_t neighbor) {
+    const Merge* merge = merge_find(t, w->id[i], neighbor);
+    w->rank[i] = NO_ID;
+    w->made[i] = 0;
+    if (!merge) { return false; }
+    w->rank[i] = merge->rank;
+    w->made[i] = merge->id;
+    return true;
+}
+
+void merge_short(const Tokenizer& t, Scratch* w) {
+    Ids& id = w->id;
+    size_t n = id.size();
+    w->rank.assign(n, NO_ID);
+    w->made.resize(n);
+    for (size_t i = 0; i + 1 < n; i++) { note_merge(t, w, i, id[i + 1]); }
+    while (n > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < n; i++) {
+            if (w->rank[i] < w->rank[best]) { best = i; }
+        }
+        if (w->rank[best] == NO_ID) { break; }
+
+        id[best] = w->made[best];
+        n--;
+        for (size_t i = best + 1; i < n; i++) {
+            id[i] = id[i + 1];
+            w->rank[i] = w->rank[i + 1];
+            w->made[i] = w->made[i + 1];
+        }
+
+        w->rank[best] = NO_ID;
+        if (best + 1 < n) { note_merge(t, w, best, id[best + 1]); }
+        if (best > 0) { note_merge(t, w, best - 1, id[best]); }
+    }
+    id.resize(n);
+}
+
+// Notes the merge of symbol i with the next one of the list, and puts it on the heap.
+static void push_merge(const Tokenizer& t, Scratch* w, uint32_t i) {
+    const uint32_t n = (uint32_t)w->id.size();
+    const uint32_t next = w->next[i];
+    w->rank[i] = NO_ID;
+    if (next >= n || !note_merge(t, w, i, w->id[next])) { return; }
+    w->heap.push((uint64_t)w->rank[i] << 32 | i);
+}
+
+// Joins symbol i and the next one of the list.
+static void merge_at(Scratch* w, uint32_t i) {
+    const uint32_t gone = w->next[i];
+    const uint32_t next = w->next[gone];
+    w->id[i] = w->made[i];
+    w->rank[gone] = NO_ID;
+    w->next[i] = next;
+    if (next < w->id.size()) { w->prev[next] = i; }
+}
+
+void merge_long(const Tokenizer& t, Scratch* w) {
+    const uint32_t n = (uint32_t)w->id.size();
+    w->rank.assign(n, NO_ID);
+    w->made.resize(n);
+    w->next.resize(n);
+    w->prev.resize(n);
+    for (uint32_t i = 0; i < n; i++) {
+        w->next[i] = i + 1;
+        w->prev[i] = i - 1;
+    }
+    for (uint32_t i = 0; i < n; i++) { push_merge(t, w, i); }
+    while (!w->heap.empty()) {
+        const uint64_t top = w->heap.top();
+        const uint32_t i = (uint32_t)top;
+        w->heap.pop();
+        const bool stale = w->rank[i] != top >> 32;
+        if (stale) { continue; }
+
+        merge_at(w, i);
+        push_merge(t, w, i);
+        if (i > 0) { push_merge(t, w, w->prev[i]); }
+    }
+
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i = w->next[i]) { w->id[kept++] = w->id[i]; }
+    w->id.resize(kept);
+}
+
+void piece_merge(const Tokenizer& t, Scratch* w, const char* s, size_t n) {
+    const int id = token_find(t, s, n);
+    if (id >= 0 && t.whole[id]) {
+        w->id.assign(1, id);
+        return;
+    }
+    piece_symbols(t, s, n, &w->id);
+    if (w->id.size() <= FEW_SYMBOLS) { merge_short(t, w); } else { merge_long(t, w); }
+}
+
+// ----------------------------------------------------------------------------
+// the cache
+
+// A short piece as two words: its bytes, and its length in the top byte.
+struct PieceKey {
+    uint64_t low;
+    uint64_t high;
+};
+
+static PieceKey piece_key(const char* s, size_t n, const char* end) {
+    char bytes[16] = { 0 };
+    const char* source = s;
+    if (end - s < 16) {
+        memcpy(bytes, s, n);
+        source = bytes;
+    }
+    PieceKey key;
+    memcpy(&key.low, source, 8);
+    memcpy(&key.high, source + 8, 8);
+    if (n < 8) {
+        key.low &= (1ull << 8 * n) - 1;
+        key.high = 0;
+    } else {
+        key.high &= (1ull << 8 * (n - 8)) - 1;
+    }
+    key.high |= (uint64_t)n << 56;
+    return key;
+}
+
+static size_t piece_slot(PieceKey key) {
+    const uint64_t mixed = key.low * 0x9E3779B97F4A7C15ull ^ key.high * 0xC2B2AE3D27D4EB4Full;
+    return mixed >> (64 - PIECE_BITS);
+}
+
+void piece_encode(const Tokenizer& t, Scratch* w, const char* s, size_t n, const char* end,
+                  Ids* out) {
+    if (n > CACHED_BYTES) {
+        piece_merge(t, w, s, n);
+        out->insert(out->end(), w->id.begin(), w->id.end());
+        return;
+    }
+    const PieceKey key = piece_key(s, n, end);
+    PieceSlot* slot = &w->cache[piece_slot(key)];
+    if (slot->low != key.low || slot->high != key.high) {
+        piece_merge(t, w, s, n);
+        if (w->id.size() > CACHED_IDS) {
+            out->insert(out->end(), w->id.begin(), w->id.end());
+            return;
+        }
+        slot->low = key.low;
+        slot->high = key.high;
+        std::fill_n(slot->ids, CACHED_IDS, (uint32_t)NO_ID);
+        std::copy(w->id.begin(), w->id.end(), slot->ids);
+    }
+    for (int k = 0; k < CACHED_IDS && slot->ids[k] != NO_ID; k++) { out->push_back(slot->ids[k]); }
+}
