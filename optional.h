@@ -1,7 +1,7 @@
 /*
 optional.h -- two folders that may be deleted: open/, other people's models, and after/, what is
-done to a model that has been trained. This file alone names them. Without them all else builds, trains
-to the same bits and passes its tests.
+done to a model that has been trained. This file alone names them. Without them all else builds,
+trains to the same bits and passes its tests.
 
 A folder's rows are macros: they join the tables of arch.h, tensors.h and flags.h, and are empty
 where the folder is not. Its functions are behind pointers, which are NULL then.

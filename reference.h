@@ -18,8 +18,8 @@ NH query heads, KV key/value heads, HS head size, F FFN width, V vocabulary, OC 
 state. Here both are float, or double in tests.
 
 Parameters: outputs, inputs, weights, sizes; tensors that belong together are structs of
-attention_row.cuh. What no backend on the host can do faster is here for all of them: R is then their type of tensors.
-Weight gradients are added to (+=), activation gradients overwritten, unless a comment says
+attention_row.cuh. What no backend on the host can do faster is here for all of them: R is then
+their type of tensors. Weight gradients are added to (+=), activation gradients overwritten, unless a comment says
 otherwise. A build adds every sum in one order (that of `dot` is the compiler's choice), so the same
 seed gives the same bits.
 */
