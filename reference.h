@@ -19,9 +19,9 @@ state. Here both are float, or double in tests.
 
 Parameters: outputs, inputs, weights, sizes; tensors that belong together are structs of
 attention_row.cuh. What no backend on the host can do faster is here for all of them: R is then
-their type of tensors. Weight gradients are added to (+=), activation gradients overwritten, unless a comment says
-otherwise. A build adds every sum in one order (that of `dot` is the compiler's choice), so the same
-seed gives the same bits.
+their type of tensors. Weight gradients are added to (+=), activation gradients overwritten, unless
+a comment says otherwise. A build adds every sum in one order (that of `dot` is the compiler's
+choice), so the same seed gives the same bits.
 */
 #ifndef REFERENCE_H
 #define REFERENCE_H
