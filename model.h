@@ -13,7 +13,7 @@ The rows themselves are in arch.h and tensors.h.
 #define MODEL_H
 #include <functional>
 #include "arch.h"       // Arch: every property of a model is a row
-#include "dist/shard.h" // ParamShard: what of an array one rank keeps
+#include "core/dist_shard.h" // ParamShard: what of an array one rank keeps
 #include "core/operations.h" // real, acc, ops, AttnShape
 #include "core/positions.h"  // rope_table, absolute_table, fixed_v_star
 #include "tensors.h"    // PARAMS, ACTS: every tensor is a row
@@ -515,4 +515,23 @@ inline long model_load(Model* m, const int* seqs, int B, int T, bool training = 
     copy_to_device(m->targets, targets);
     return count;
 }
+
+// ---- what train_sink.cu does with it, and cpu/
+
+// Starts a step: clears the gradients and the loss.
+void model_zero(Model* m);
+
+// Runs the loaded batch forward and backward; adds its part to the gradients and to the mean loss
+// over `count` targets.
+void accumulate_loaded(Model* m, long count, bool last);
+
+// What cpu/ does with a model, where BACKEND=cpu.
+struct CpuModel {
+    // Computes the losses (N) of rows x (N, C) that lm_head reads, where nothing else is wanted.
+    void (*losses)(Model* m, acc* losses, const real* x, const int* targets, int N);
+    // Runs one micro-batch, seqs (B, T + 1), cut for the threads, if the model is small. Returns
+    // false if it is not.
+    bool (*pieces)(Model* m, const int* seqs, int B, int T, long count);
+};
+extern const CpuModel* const cpu_model;          // NULL where cpu/ was deleted
 #endif // MODEL_H

@@ -8,6 +8,7 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 */
 #ifndef OPTIONAL_H
 #define OPTIONAL_H
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -38,11 +39,11 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 #endif
 
 // What to type where something of open/ is wanted.
-static const char* const ROOM_MISSING =
-    "the folder open/ reads it, which this build was made without: git checkout open, then make";
+static const char* const OPEN_MISSING =
+    "the folder open/ reads it, which this build was made without: get it, and compile again";
 
 // Commands that a program without a folder does not have.
-static const struct { const char *command, *folder; } COMMANDS_OF_ROOMS[] = {
+static const struct { const char *command, *folder; } COMMANDS_OF_FOLDERS[] = {
     { "export", "open/" }, { "eval", "after/" }, { "score", "after/" },
 };
 
@@ -52,6 +53,25 @@ static const char* const KEYS_OF_OPEN =
     " experts experts_used expert_shares expert_limit router_bias expert_layers shared_expert"
     " attn_layers mamba_width mamba_state mamba_conv mamba_rank"
     " delta_keys delta_values delta_key_size delta_value_size delta_conv ";
+
+#if __has_include("cpu/ops.h")
+#define HAS_CPU 1
+#else
+#define HAS_CPU 0
+#endif
+
+#if __has_include("dist/mpi.h")
+#define HAS_DIST 1
+#else
+#define HAS_DIST 0
+#endif
+
+// cuda/ is compiled by nvcc, or for its emulator
+#if __has_include("cuda/device.cuh") && (defined(__CUDACC__) || defined(EMU))
+#define HAS_CUDA 1
+#else
+#define HAS_CUDA 0
+#endif
 
 struct Arch;
 struct ArchCheck;
@@ -66,6 +86,46 @@ struct Step;
 struct StOut;
 struct Tokenizer;
 struct TokenizerBuild;
+
+// The kernel that multiplies matrices on a CPU.
+struct ProductChoice {
+    std::string name;               // "" if there is no choice
+    std::string why;
+    bool forced = false;            // by --product
+};
+
+// Which matrices of a model that only runs stay in their file: some are as large as memory.
+enum Stay { STAY_NONE, STAY_ALL };
+
+// The first n rows of a weight.
+template <class R> struct WeightRows { const R* x; int n; };
+
+// What cpu/ does beside the operations of its backend.
+struct CpuFolder {
+    // Settles the kernel for factors in bf16 or in float: of this name, "" for the usual one. Dies
+    // if this processor has none of that name.
+    void (*product_settle)(bool bf16, const std::string& name);
+    // Takes the kernel that a run had. Returns false if it cannot run here.
+    bool (*product_keep)(bool bf16, const std::string& name);
+    // Returns what was settled.
+    const ProductChoice& (*product)();
+    // Times all kernels: bench --products.
+    int (*bench_products)(const Flags& f);
+
+    // Ends the program if the processor lacks what it was compiled for. (It has run before main.)
+    void (*processor_check)();
+
+    // Sets which matrices stay in their file, before they are read; of one model at a time.
+    void (*stay)(Stay stay);
+    Stay (*stays)();
+    // Leaves a matrix (rows, cols) there, whose floats would begin at `at`; read gives row r.
+    void (*stay_at)(const float* at, long rows, long cols,
+                    const std::function<void(long r, float* out)>& read);
+    bool (*is_in_file)(const float* at);
+    bool (*any_in_file)();
+    // Returns the first of the OC rows (OC, C): some of them, if they have to be read.
+    WeightRows<float> (*rows)(const float* weight, int C, int OC);
+};
 
 // What open/ does with files.
 struct OpenFiles {
@@ -110,7 +170,31 @@ struct AfterModel {
     void (*probe)(Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o);
 };
 
+extern const CpuFolder* const cpu_folder;        // NULL where cpu/ was deleted
 extern const OpenFiles* const open_files;        // NULL where open/ was deleted
 extern const OpenModel* const open_model;
 extern const AfterModel* const after_model;      // NULL where after/ was deleted
+
+// Returns the kernel that multiplies.
+inline ProductChoice product_choice() {
+    return cpu_folder ? cpu_folder->product() : ProductChoice();
+}
+
+// Returns which matrices may stay in their file.
+inline Stay stays_wanted() { return cpu_folder ? cpu_folder->stays() : STAY_NONE; }
+
+// Tells whether some matrix of the model stays in its file.
+inline bool any_in_file() { return cpu_folder && cpu_folder->any_in_file(); }
+
+// Returns all rows of weight (OC, C), or if it stays in its file some, good until the thread's next
+// call.
+inline WeightRows<float> weight_rows(const float* weight, int C, int OC) {
+    if (cpu_folder) { return cpu_folder->rows(weight, C, OC); }
+    return { weight, OC };
+}
+
+// Returns the weight: other types never stay in their file.
+template <class R> WeightRows<R> weight_rows(const R* weight, int, int OC) {
+    return { weight, OC };
+}
 #endif // OPTIONAL_H

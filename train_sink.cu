@@ -29,7 +29,6 @@ N = B T rows.
 #include "model.h"          // Model, model_load, and where its activations are
 #include "core/kv_cache.h"       // cache_keep, attention_forest: rows that come after others
 #include "core/train_sink.h"     // Stage, LayerCallback: what this file gives to the commands
-#include "core/small_model.h"    // accumulate_pieces: a small model's batch, cut for the threads
 #include "core/optimizer.h"      // model_update
 #include "core/measure.h"        // measure: sinks and norms of a batch of sequences
 #include "flags.h"          // Flags: every flag is a row
@@ -713,36 +712,13 @@ static Linear lm_head_linear(const Model* m) {
     return { w.lmw, w.lmb, g.lmw, g.lmb, m->sizes.C, m->sizes.V };
 }
 
-// Computes only the losses (N) of rows x (N, C), lm_head's input. Works through the vocabulary in
-// chunks, so that the logits stay in cache.
-void lm_head_losses(Model* m, acc* losses, const real* x, const int* targets, int N) {
-    const long V = m->sizes.V;
-    const long room = m->lm_head_rows * V / N;           // columns of N rows in the logits' memory
-    const long most = std::min<long>(ops::lm_head_part, room);
-    const long chunk = std::min(V, std::max(1L, most));
-    std::vector<cpu::ClassifierRow> seen(N);
-    for (long first = 0; first < V; first += chunk) {
-        Linear lm_head = lm_head_linear(m);
-        lm_head.OC = std::min(chunk, V - first);
-        lm_head.weight += first * lm_head.C;
-        if (lm_head.bias) { lm_head.bias += first; }
-        linear_forward(m->acts.logits, x, lm_head, N);
-        cpu::classifier_part(seen.data(), m->acts.logits, targets, m->arch.logit_cap, first,
-                             lm_head.OC, N);
-    }
-    for (int n = 0; n < N; n++) {
-        const bool counts = targets[n] >= 0;
-        losses[n] = counts ? seen[n].loss() : acc(0);
-    }
-}
-
 // Runs lm_head and the classifier, a few rows at a time, so that the full logits never exist. Fills
 // acts.losses. If dloss is not 0, also adds to the gradients of lm_head's weights and computes that
 // of its input, both for dloss * sum of losses.
 void model_lm_head(Model* m, float dloss) {
     const int N = rows(m);
     if (ops::lm_head_part && !m->train && dloss == 0) {
-        lm_head_losses(m, m->acts.losses, lm_head_input(m), m->targets, N);
+        cpu_model->losses(m, m->acts.losses, lm_head_input(m), m->targets, N);
         return;
     }
     const Linear lm_head = lm_head_linear(m);
@@ -841,9 +817,7 @@ static std::vector<size_t> batch_key(const Model* m, long count) {
 // Runs one micro-batch, seqs (B, T+1), of a step with `count` targets over all micro-batches and
 // ranks. last: it is this rank's last. The host does not wait for it.
 void model_accumulate(Model* m, const int* seqs, int B, int T, long count, bool last) {
-    const int piece = piece_sequences(m, B, T);
-    if (piece < B) {
-        accumulate_pieces(m, seqs, B, T, piece, count);
+    if (ops::piece_rows > 0 && cpu_model->pieces(m, seqs, B, T, count)) {
         if (last) { send_gradients(m, 0); }
         return;
     }

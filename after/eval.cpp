@@ -393,7 +393,7 @@ int command_eval(Flags f) {
     const bool calibrates = contains(f.quant, "static");
     long longest = 0;
     require(parse_long(f.probe_len, &longest), "--probe-len " + f.probe_len, "one length");
-    Model m = model_from_checkpoint(&f, longest, cpu::STAY_NONE, f.gradients);
+    Model m = model_from_checkpoint(&f, longest, STAY_NONE, f.gradients);
     const int T = eval_length(f, m);
     const ProbeData source = eval_source(&f, m, T);
     std::vector<EvalRun> runs = eval_runs(f, m, T);

@@ -51,7 +51,7 @@ static void score_rows(Model* m, const std::vector<ScoreRow>& heads, bool greedy
         copy_to_device(device, x);
         copy_to_device(m->targets, targets);
         if (ops::lm_head_part && !greedy) {
-            lm_head_losses(m, m->acts.losses, device, m->targets, n);
+            cpu_model->losses(m, m->acts.losses, device, m->targets, n);
         } else {
             ops::matmul_forward(logits, device, m->weights.lmw, m->weights.lmb, NULL, n, C, V);
             ops::classifier(m->acts.losses, logits, m->targets, 0, m->arch.logit_cap, n, V);
@@ -417,7 +417,7 @@ static void scores_check(Model* m, const ScoreTask& task) {
 // Scores each file of --task: prints what was found, writes --json and --items.
 int command_score(Flags f) {
     const std::vector<std::string> files = score_files(f);
-    Model m = model_from_checkpoint(&f, f.max_length, cpu::STAY_ALL);
+    Model m = model_from_checkpoint(&f, f.max_length, STAY_ALL);
     const std::string& checkpoint = f.words[0];
     require(!m.arch.prefix, checkpoint + strf(": prefix %d", m.arch.prefix),
             "none: a continuation must not see itself");

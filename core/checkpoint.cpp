@@ -124,10 +124,10 @@ static const Weight& tensor_find(const Weights& file, const std::string& name, c
 void weights_check(const Model* m, const Tensor& t, const float* x, const std::string& file) {
     const kind act = m->sizes.ffn.act;
     const bool hides = act == ACT_relu || act == ACT_relu2;
-    if (cpu::mapped.all.count(x) && !hides) { return; }
+    if (cpu_folder && cpu_folder->is_in_file(x) && !hides) { return; }
     const long cols = t.shape.back();
     for (long at = 0; at < t.count;) {
-        const auto some = cpu::weight_rows(x + at, cols, (t.count - at) / cols);
+        const auto some = weight_rows(x + at, cols, (t.count - at) / cols);
         for (long i = 0; i < some.n * cols; i++, at++) {
             if (std::isfinite(some.x[i])) { continue; }
             die(EXIT_DIVERGED, file + ": '" + t.name + "' holds NaN or infinity, wanted numbers",
@@ -203,10 +203,10 @@ void checkpoint_read(Model* m, Checkpoint* k) {
     }
     publish_weights(m);
     static std::vector<Weights> in_use;          // matrices that are read where they lie
-    if (cpu::mapped.all.empty()) {
-        weights_close(&k->weights);
-    } else {
+    if (any_in_file()) {
         in_use.push_back(k->weights);
+    } else {
+        weights_close(&k->weights);
     }
 }
 

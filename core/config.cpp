@@ -117,7 +117,7 @@ void config_read(Arch* c, const std::string& name, const Json& object, const std
         const bool null = v.type == Json::NUL;
         if (known || null || (of_open && unused)) { continue; }
         die(where + ": the key '" + f.first + "' is not understood",
-            of_open ? ROOM_MISSING : "it may come from a newer train_sink: git pull, then make");
+            of_open ? OPEN_MISSING : "it may come from a newer train_sink: git pull, then make");
     }
 }
 
@@ -184,7 +184,7 @@ static std::string beside_checkpoint(const std::string& given) {
 // Opens a directory of ours: what its config.json says.
 static Checkpoint checkpoint_ours(const std::string& dir) {
     if (ends_with(dir, ".gguf") && is_there(dir) && !open_files) {
-        die(dir + ": is a GGUF file", ROOM_MISSING);
+        die(dir + ": is a GGUF file", OPEN_MISSING);
     }
     if (!is_dir(dir)) {
         look_file(dir, READS_CHECKPOINT);
@@ -209,7 +209,7 @@ static Checkpoint checkpoint_ours(const std::string& dir) {
     const std::string family = type ? type->string : "llama";
     if (!mine || (family != "llama" && family != "train_sink")) {
         die(k.where + ": is of another program's model, " + printable(family),
-            ROOM_MISSING);
+            OPEN_MISSING);
     }
     own_code_check(k.config, k.where);
     k.c = arch_fixed();

@@ -27,11 +27,14 @@ inline void model_load_next(Model* m, int token, int past) {
     ops::to_device(m->tokens, &token, sizeof token);
 }
 
-// Tells whether sequences can share a beginning: attention must run on the host, all layers must
-// have it, and there must be neither a sink token nor a prefix (whose rows see what comes later).
+// Tells whether one row can be computed from keys of rows before it: in host memory, by cpu/.
+inline bool cache_works() { return ops::on_host && variant::attention_row[0]; }
+
+// Tells whether sequences can share a beginning: the cache must work, all layers must have
+// attention, and there must be neither a sink token nor a prefix (whose rows see what comes later).
 inline bool forest_fits(const Model* m) {
     const bool sees_later = m->arch.prefix > 0;
-    return ops::on_host && m->sizes.all_attend() && !sink_rows(m) && !sees_later;
+    return cache_works() && m->sizes.all_attend() && !sink_rows(m) && !sees_later;
 }
 
 // Loads the tokens of a forest, for a forward pass alone.
@@ -48,7 +51,7 @@ inline void model_load_forest(Model* m, const std::vector<int>& tokens,
 // Counts the numbers of a row in the cache: its keys and values.
 inline size_t cached_width(const Model* m) { return 2 * m->sizes.kv_width; }
 
-// Makes an empty cache for sequences of T tokens, if host code can read it; T = 0 only frees it.
+// Makes an empty cache for sequences of T tokens, if one works here; T = 0 only frees it.
 inline void model_cache(Model* m, int T) {
     const Sizes& sizes = m->sizes;
     free_arrays({ m->cache, m->mixer_state });
@@ -57,7 +60,7 @@ inline void model_cache(Model* m, int T) {
     m->T = 0;
     m->spans.clear();
     m->cache_room = T + sink_rows(m);
-    if (!T || !ops::on_host) { return; }
+    if (!T || !cache_works()) { return; }
     const size_t cache_rows = sizes.L * m->cache_room;
     m->cache = device_array<real>(cache_rows * cached_width(m));
     if (sizes.all_attend() || !open_model) { return; }

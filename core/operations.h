@@ -5,13 +5,15 @@ ops, and arrays in the memory that they work on. Operations that a variant chang
 #ifndef OPERATIONS_H
 #define OPERATIONS_H
 #include "variant.h"
+#if HAS_CPU
 #include "../cpu/metrics.h"
 #include "../cpu/training.h"
-#if defined(__CUDACC__) || defined(EMU)
+#endif
+#if HAS_CUDA
 #include "../cuda/magnitudes.cuh"
 #include "../cuda/ops.cuh"
 #endif
-#include "../dist/dist.h"
+#include "dist.h"
 
 // ---- arrays in the memory that operations work on: a GPU's, or the host's own
 

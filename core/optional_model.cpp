@@ -1,7 +1,14 @@
 /*
 core/optional_model.cpp -- where optional.h finds what open/ and after/ do with a model.
 */
-#include "../optional.h"
+#include "../model.h"
+
+#if HAS_CPU
+extern const CpuModel CPU_MODEL;
+const CpuModel* const cpu_model = &CPU_MODEL;
+#else
+const CpuModel* const cpu_model = NULL;
+#endif
 
 #if HAS_OPEN
 extern const OpenModel OPEN_MODEL;

@@ -1,7 +1,8 @@
 /*
 core/rest.h -- the other files of the program, which train_sink.cu includes at its end: so one line
 compiles it. First those that need the model, which the Makefile reads here, too: compiled apart,
-each backend has its own. Then those that no switch touches. open/, after/ and cuda/ list their own.
+each backend has its own. Then those that no switch touches. A folder that may be deleted lists its
+own files.
 
     -DAPART              train_sink.cu alone: the Makefile compiles all others apart
     -DONCE_APART         what no switch touches is compiled apart: for nvcc, the GPU's emulator,
@@ -50,12 +51,6 @@ each backend has its own. Then those that no switch touches. open/, after/ and c
 #include "../run/process.cpp"
 #include "../run/run_dir.cpp"
 #include "../run/run_flags.cpp"
-#include "../cpu/built_with.cpp"
-#include "../cpu/choice.cpp"
-#include "../cpu/kernels.cpp"
-#include "../cpu/mapped_weights.cpp"
-#include "../cpu/processor.cpp"
-#include "../cpu/product.cpp"
 #include "../text/added_tokens.cpp"
 #include "../text/bpe.cpp"
 #include "../text/decode.cpp"
@@ -74,7 +69,10 @@ each backend has its own. Then those that no switch touches. open/, after/ and c
 #include "../text/tokenizer_steps.cpp"
 #include "../text/unicode.cpp"
 #endif
-#if defined(__CUDACC__) || defined(EMU)
+#if HAS_CPU
+#include "../cpu/all.h"
+#endif
+#if HAS_CUDA
 #include "../cuda/all.cuh"
 #endif
 #if HAS_OPEN

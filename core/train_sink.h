@@ -54,9 +54,6 @@ void model_layers(Model* m, const LayerCallback& at_layer = {});
 // Runs the model on its last T `tokens`; returns what lm_head reads of the last one.
 const real* model_forward_last(Model* m, const std::vector<int>& tokens);
 
-// Computes the losses (N) of rows x (N, C) that lm_head reads, where nothing else is wanted.
-void lm_head_losses(Model* m, acc* losses, const real* x, const int* targets, int N);
-
 // Runs lm_head and the classifier: fills acts.losses. If dloss is not 0, also adds to the gradients
 // of lm_head's weights and computes that of its input, both for dloss * sum of losses.
 void model_lm_head(Model* m, float dloss);
@@ -75,13 +72,6 @@ double model_forward(Model* m, long count, float dloss, const LayerCallback& at_
 void model_backward(Model* m, bool last, const LayerCallback& at_layer = {});
 
 // ---- a step
-
-// Starts a step: clears the gradients and the loss.
-void model_zero(Model* m);
-
-// Runs the loaded batch forward and backward; adds its part to the gradients and to the mean loss
-// over `count` targets.
-void accumulate_loaded(Model* m, long count, bool last);
 
 // Runs one micro-batch, seqs (B, T+1), of a step with `count` targets over all micro-batches and
 // ranks. last: it is this rank's last. The host does not wait for it.

@@ -6,12 +6,16 @@ models and linked to it; with the switches given it includes this file and is wh
     g++ -DATTN=sigmoid -DBIAS=k -DPE=rotary .. -c variant.cu              (the Makefile)
 */
 #include "variant.h"
+#if HAS_CPU
 #include "../cpu/attention_row.h"
 #include "../cpu/metrics.h"
-#if defined(__CUDACC__) || defined(EMU)
+#endif
+#if HAS_CUDA
 #include "../cuda/attention.cuh"
-#include "../cuda/hopper/check.cuh"
 #include "../cuda/metrics.cuh"
+#if __has_include("../cuda/hopper/check.cuh")
+#include "../cuda/hopper/check.cuh"
+#endif
 #endif
 #ifndef ATTN
 #error "build through the Makefile (make help), or give all switches: -DATTN=softmax -DBIAS=none .."
@@ -63,8 +67,12 @@ Attend* const attend[2] = { ops::attention_forward<Attn, Bias, Pe>,
                             ops::attention_forward<Attn, Without, Pe> };
 AttendBackward* const attend_backward[2] = { ops::attention_backward<Attn, Bias, Pe>,
                                              ops::attention_backward<Attn, Without, Pe> };
+#if HAS_CPU
 AttentionRow* const attention_row[2] = { cpu::attention_row<Attn, Bias, Pe>,
                                          cpu::attention_row<Attn, Without, Pe> };
+#else
+AttentionRow* const attention_row[2] = {};
+#endif
 AttentionMetrics* const attention_metrics[2] = { ops::attention_metrics<Attn, Bias, Pe>,
                                                  ops::attention_metrics<Attn, Without, Pe> };
 std::string (*const hopper_lacks)(int HS) = ops::hopper_lacks<Attn>;

@@ -6,20 +6,31 @@ calls an instance by a pointer that variant.cu sets. Shapes: reference.h.
 #ifndef VARIANT_H
 #define VARIANT_H
 #include "switches.h"
-#if defined(__CUDACC__) || defined(EMU)
+#include "../optional.h"
+#if HAS_CUDA
 #include "../cuda/device.cuh"
 #endif
 #ifndef BACKEND
-#ifdef __CUDACC__
+#if HAS_CUDA
 #define BACKEND cuda
-#else
+#elif HAS_CPU
 #define BACKEND cpu
+#else
+#define BACKEND ref
 #endif
 #endif
 #ifndef PRECISION
 #define PRECISION fp32
 #endif
 // what no definition names is 0 in #if
+#define BACKEND_cpu HAS_CPU
+#define BACKEND_ref 1
+#define BACKEND_cuda HAS_CUDA
+#define BACKEND_IS_(backend) BACKEND_##backend
+#define BACKEND_IS(backend) BACKEND_IS_(backend)
+#if !BACKEND_IS(BACKEND)
+#error "-DBACKEND: wanted ref, cpu or, by nvcc, cuda, whose folder has to be here"
+#endif
 #define BF16_cpu_bf16 1
 #define BF16_ref_bf16 2
 #define BF16_OF_(backend, precision) BF16_##backend##_##precision
@@ -30,7 +41,10 @@ calls an instance by a pointer that variant.cu sets. Shapes: reference.h.
 #error "PRECISION=bf16 needs BACKEND=cuda or cpu; BACKEND=ref computes in fp32"
 #endif
 #include "../metrics.cuh"
+#include "../reference.h"
+#if HAS_CPU
 #include "../cpu/ops.h"
+#endif
 namespace ops = BACKEND;
 typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimizer state hold
@@ -49,7 +63,7 @@ typedef void AttentionMetrics(HeadMetrics* out, const real* qkv, const acc* stat
 // [1]: as if there were no extra key
 extern Attend* const attend[2];
 extern AttendBackward* const attend_backward[2];
-extern AttentionRow* const attention_row[2];          // one query, in host memory
+extern AttentionRow* const attention_row[2];    // one query, in host memory; NULL without cpu/
 extern AttentionMetrics* const attention_metrics[2];
 extern std::string (*const hopper_lacks)(int HS);       // cuda/hopper/check.cuh
 extern void (*const hopper_ask)(bool again);

@@ -100,9 +100,9 @@ std::vector<double> kernels_timed(bool bf16, long M, long N, long K) {
 // ----------------------------------------------------------------------------
 // what is taken
 
-static Choice settled;
+static ProductChoice settled;
 
-const Choice& choice() { return settled; }
+const ProductChoice& choice() { return settled; }
 
 static void take(bool bf16, int k, const char* why) {
     product_settings.chosen[bf16] = k;                   // unless a limit forbids it

@@ -8,15 +8,10 @@ same one, and a run that goes on keeps its own. `bench --products` times them al
 */
 #ifndef CPU_CHOICE_H
 #define CPU_CHOICE_H
+#include "../optional.h"
 #include "product.h"
 
 namespace cpu {
-struct Choice {
-    std::string name;               // of the kernel
-    std::string why;
-    bool forced = false;            // by --product
-};
-
 // Returns the processor's vendor as CPUID spells it: GenuineIntel, AuthenticAMD; "" if it has none.
 std::string processor_vendor();
 
@@ -35,6 +30,6 @@ void choice_settle(bool bf16, const std::string& name);
 bool choice_keep(bool bf16, const std::string& name);
 
 // Returns what was settled.
-const Choice& choice();
+const ProductChoice& choice();
 } // namespace cpu
 #endif // CPU_CHOICE_H

@@ -13,6 +13,7 @@ address as `weight`.
 #include <map>
 #include <string>
 #include <vector>
+#include "../optional.h"
 #include "product.h"
 
 namespace cpu {
@@ -41,9 +42,6 @@ inline const MappedPart& part_of(const std::vector<MappedPart>& parts, long o) {
     return parts[k];
 }
 
-// Which matrices stay in their file.
-enum Stay { STAY_NONE, STAY_ALL };
-
 // The model that runs now: one at a time. Beside the parameters of operations, because these are
 // the same on all backends.
 struct MappedWeights {
@@ -55,12 +53,6 @@ inline MappedWeights mapped;
 // Registers a matrix that stays in its file. No floats exist at `at`; for a large matrix that
 // memory is protected, so a stray access crashes.
 void mapped_add(const float* at, const MappedMatrix& m);
-
-// The first n rows of a weight, converted to the compute type.
-template <class R> struct WeightRows {
-    const R* x;
-    int n;
-};
 
 // Returns all rows of weight (OC, C) if none of them stays in a file, else some of them, good until
 // the thread's next call.

@@ -3,7 +3,10 @@ attention_dqk.cu -- the second kernel of attention's backward pass: dq and dk, f
 first has stored (attention_cells.cuh). No variant changes it, so it is compiled once for all of
 them, with the program.
 */
+#include "attention_cells.cuh"
+#ifdef HOPPER
 #include "hopper/dq.cuh"
+#endif
 
 namespace cuda {
 // Two numbers, one of queries and one of keys: where they begin, or how many there are.

@@ -92,6 +92,9 @@ inline std::string device_name;                      // the GPU's
 inline int device_version;                           // 90: sm_90
 // Whether this program has kernels for sm_90a, as the Makefile says; whether this is a card of 9.0,
 // which runs them; and whether attention goes by them.
+#if defined(HOPPER) && !__has_include("hopper/check.cuh")
+#error "-DHOPPER: the folder cuda/hopper/ is not here"
+#endif
 #ifdef HOPPER
 enum { hopper_built = 1 };
 #else

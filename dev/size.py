@@ -9,7 +9,7 @@
 
 Rules: every header compiles alone; no include after the first definition; no file includes itself,
 no two folders each other; base/ includes nothing, core/ base/ and the root, run/ all of these, and
-none of them open/ or after/, which optional.h alone names; core/rest.h and a folder's all.h list
+none of them a folder that may be deleted, which the DOORS alone name; core/rest.h and a folder's all.h list
 every .cpp and .cu file, once; so all files are one unit, in which no two define a static name
 alike, and none leaves a macro behind; core/defaults.h has the first row of each switch's table;
 lines of at most 100 columns; no ?: inside another; functions of at most 60 lines and 8
@@ -53,10 +53,10 @@ DECLARED = re.compile(r"\s*(?:template <.*>\s+)?(?!return\b|else\b|case\b|throw\
                       r"(?:[A-Za-z_][\w:<>,*&]*(?:\s+[*&]*|[*&] ?))+$")
 
 # A file includes its own folder and those that are not above it: the root and core/ stand beside each other.
-RANKS = {"base": 0, "": 1, "core": 1, "run": 2, "open": 3, "after": 3}
+RANKS = {"base": 0, "": 1, "core": 1, "run": 2, "cpu": 3, "cuda": 3, "dist": 3, "open": 3, "after": 3}
 OPTIONAL = ("cpu", "cuda", "dist", "text", "open", "after")
 # They may include all: the program, and what names the folders that may be deleted.
-DOORS = ("train_sink.cu", "optional.h")
+DOORS = ("train_sink.cu", "optional.h", "core/variant.h", "core/variant.cu", "core/operations.h", "core/dist.h")
 # The lists of all files that are no header, for one unit: they include what defines something, and alone are nothing.
 LISTS = ("core/rest.h", "cuda/all.cuh", *(f"{folder}/all.h" for folder in FOLDERS))
 # What stands above its folder: what runs a model's layers, and a command.
@@ -118,7 +118,7 @@ def check_includes(root, path, text):
     for number, name in includes(text):
         other = os.path.normpath(os.path.join(os.path.dirname(path), name))
         if path not in DOORS and os.path.exists(os.path.join(root, other)):
-            mine, theirs = RANKS.get(folder_of(path), 2), RANKS.get(folder_of(other), 0)
+            mine, theirs = RANKS.get(folder_of(path), 3), RANKS.get(folder_of(other), 0)
             if folder_of(path) != folder_of(other) and mine < theirs:
                 yield "upward", f"{path} -> {other}", f"line {number}: its folder stands above"
 

@@ -16,7 +16,7 @@ COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || ech
 ifeq ($(BACKEND),cuda)
 # kernels for Hopper beside those for all cards
 comma     := ,
-HOPPER     = -DHOPPER $(patsubst sm_90a,-gencode arch=compute_90a$(comma)code=sm_90a,$(GPU_CODE))
+HOPPER     = $(if $(wildcard cuda/hopper),-DHOPPER) $(patsubst sm_90a,-gencode arch=compute_90a$(comma)code=sm_90a,$(GPU_CODE))
 NVCC_ARCH  = $(if $(filter sm_90a,$(GPU_CODE)),$(HOPPER),-arch=$(GPU_CODE))
 HOST_FLAGS = $(filter-out -O3,$(OPTIMIZE)) -march=$(ARCH) -fopenmp -Wall
 COMPILE    = $(NVCC) -std=c++17 -O3 $(NVCC_ARCH) -ccbin $(CXX) -Xcompiler '$(HOST_FLAGS)'
@@ -27,9 +27,9 @@ HOST    = $(if $(filter mpi,$(DIST)),OMPI_CXX='$(CXX)' MPICH_CXX='$(CXX)' $(MPIC
 JOIN    = $(HOST) $(OPTIMIZE) -fopenmp
 COMPILE = $(HOST) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
-# the folders of the program beside the root, which nothing else lists: make -s folders. open/ and after/
-# may be absent
-FOLDERS := $(strip base core run text cpu cuda cuda/hopper dist $(wildcard open after))
+# the folders of the program beside the root, which nothing else lists: make -s folders. Those of
+# the wildcard may be absent
+FOLDERS := $(strip base core run text $(wildcard cpu cuda cuda/hopper dist open after))
 HEADERS := $(wildcard *.h *.cuh $(FOLDERS:%=%/*.h) $(FOLDERS:%=%/*.cuh))
 # a commit says nothing of a file that git does not know
 UNKNOWN := $(if $(filter %-dirty unknown,$(COMMIT)),,$(shell \
@@ -71,7 +71,7 @@ ONCE_DIR     := build/once/$(call number_of,$(ONCE_COMPILE))
 ONCE_SOURCES := $(filter-out $(PROGRAM_PARTS),$(wildcard $(FOLDERS:%=%/*.cpp)))
 # or, with UNITS=few, each folder is one unit
 of_folder       = $(filter-out cpu/processor.cpp,$(filter $(1)/%,$(ONCE_SOURCES)))
-few_in        = $(patsubst %,$(1)/%all.o,$(sort $(dir $(ONCE_SOURCES)))) $(1)/cpu/processor.o
+few_in        = $(patsubst %,$(1)/%all.o,$(sort $(dir $(ONCE_SOURCES)))) $(patsubst %.cpp,$(1)/%.o,$(wildcard cpu/processor.cpp))
 ONCE_OBJECTS := $(if $(FEW),$(call few_in,$(ONCE_DIR)),$(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o))
 ONCE         := $(ONCE_DIR)/once.a
 ARCHIVE       = ar rcs $@.$$$$ $(filter %.o,$^) && mv $@.$$$$ $@

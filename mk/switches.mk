@@ -20,9 +20,9 @@ RELEASE := $(filter release,$(MAKECMDGOALS))
 ifneq ($(RELEASE),)
 BACKEND := cpu
 endif
-BACKEND ?= $(if $(NVCC),$(if $(GPU),cuda,cpu),cpu)
+BACKEND ?= $(if $(and $(NVCC),$(GPU),$(wildcard cuda)),cuda,$(if $(wildcard cpu),cpu,ref))
 HERE    := $(if $(GPU),nvcc and a GPU are here,no GPU here: no /dev/nvidia[0-9]*)
-WHY     := $(if $(NVCC),$(HERE),no nvcc in PATH)
+WHY     := $(if $(wildcard cuda),$(if $(NVCC),$(HERE),no nvcc in PATH),no folder cuda/)
 PRECISION ?= $(if $(filter cuda,$(BACKEND)),bf16,fp32)
 
 # ---- the tools: change them on the command line or in the environment ----------------------------
@@ -78,6 +78,12 @@ endif
 not_one = $(filter-out 1,$(words $($(1))))$(filter-out $($(1)_ALL),$($(1)))
 one_of  = $(if $(not_one),$(error $(1)=$($(1)) is unknown; choose one of: $($(1)_ALL)))
 $(foreach s,$(SWITCHES) DIST UNITS,$(call one_of,$(s)))
+# what a folder has that is not here: a switch, its values, the folder
+of_absent = $(if $(wildcard $(3)),,$(if $(filter $(2),$($(1))), \
+  $(error $(1)=$($(1)) is in the folder $(3)/, which is not here)))
+$(call of_absent,BACKEND,cpu,cpu)
+$(call of_absent,BACKEND,cuda,cuda)
+$(call of_absent,DIST,mpi nccl,dist)
 typed   := $(foreach o,$(subst \ ,-,$(MAKEOVERRIDES)),$(firstword $(subst =, ,$(o))))
 strange := $(filter-out $(KNOWN),$(typed))
 $(if $(strange),$(error unknown switch $(strange); known are: $(KNOWN)))

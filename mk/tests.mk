@@ -88,7 +88,7 @@ HOW_model-fast   = $(TEST_COMPILE) $(OPTIMIZE)
 HOW_model-double = $(MODEL_COMPILE) -O2 -DBACKEND=ref -DREAL=double
 HOW_analytic     = $(HOW_model-double)
 # the model as the tests compile it
-UNIT := test/model_unit.h train_sink.cu core/checkpoint.cpp core/measure.cpp core/model.cpp
+UNIT := test/model_unit.h train_sink.cu core/checkpoint.cpp core/measure.cpp core/model.cpp cpu/cpu_model.cpp
 define kind_of_build
 .SECONDARY: build/test/objects/$(1).o
 build/test/objects/$(1).o: test_$(2).cpp $(TEST_HEADERS) $(UNIT) $(HEADERS)

@@ -102,7 +102,7 @@ int command_export(Flags f) {
     }
     outside_check(f.out);
     export_check(f.out);
-    Model m = model_from_checkpoint(&f, 1, cpu::STAY_NONE);
+    Model m = model_from_checkpoint(&f, 1, STAY_NONE);
     const std::string only = forward_only_part(m.arch);
     require(only.empty(), f.words[0] + ", with " + only,
             "a model without them: they are only read here");

@@ -116,8 +116,8 @@ struct TensorSource {
 TensorSource import_source(const Family& family, const Arch& c, const Weights& files,
                            const std::string& ours);
 
-// Leaves `rows` rows of w in their file as our matrix at `out` (cpu/mapped_weights.h); row_of(i) is
-// our row i. Returns false, and does nothing, if the command or the type does not allow it.
+// Leaves `rows` rows of w in their file as our matrix at `out` (CpuFolder, optional.h); row_of(i)
+// is our row i. Returns false, and does nothing, if the command or the type does not allow it.
 bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, const float* out);
 
 // Returns how many more bytes the weights that stay in their file would take as floats.

@@ -3,7 +3,6 @@ open/import_experts.cpp -- copies each expert's rows to their place in the two m
 the three layouts.
 */
 #include "import_experts.h"
-#include "../cpu/mapped_weights.h"
 
 struct ExpertsImport {
     const Weights& files;
@@ -74,8 +73,8 @@ struct ExpertsImport {
         };
         std::vector<float> first(cols);
         read(0, first.data());                           // dies if these are no blocks
-        if (cpu::mapped.wanted == cpu::STAY_ALL) {
-            cpu::mapped_add(out, { rows, cols, read });
+        if (stays_wanted() == STAY_ALL) {
+            cpu_folder->stay_at(out, rows, cols, read);
         } else {
             for (long i = 0; i < rows; i++) {
                 read(i, out + i * cols);

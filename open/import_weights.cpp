@@ -4,7 +4,6 @@ files, and how it is part of theirs.
 */
 #include "import.h"
 #include "../core/directory.h"
-#include "../cpu/mapped_weights.h"
 
 OurName our_name(const std::string& name) {
     OurName n;
@@ -160,7 +159,7 @@ static bool read_by_rows(const std::string& name) {
 }
 
 bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, const float* out) {
-    if (!w.type->read || cpu::mapped.wanted == cpu::STAY_NONE) { return false; }
+    if (!w.type->read || stays_wanted() == STAY_NONE) { return false; }
     std::vector<const unsigned char*> row;
     for (long i = 0; i < rows; i++) {
         row.push_back(weight_row(w, row_of(i)));
@@ -168,13 +167,13 @@ bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, 
     const long cols = w.cols();
     const auto read = w.type->read;
     const auto read_row = [=](long r, float* to) { read(row[r], cols, to); };
-    cpu::mapped_add(out, { rows, cols, read_row });
+    cpu_folder->stay_at(out, rows, cols, read_row);
     return true;
 }
 
 double floats_spared(const Json& config, const Weights& files) {
     const Family* family = family_of(config);
-    if (!family || cpu::mapped.wanted == cpu::STAY_NONE) { return 0; }
+    if (!family || stays_wanted() == STAY_NONE) { return 0; }
     const bool turned = family_of_file(config, ends_with(files.path, ".gguf")).transposed;
     double spared = 0;
     for (auto& w : files.tensors) {

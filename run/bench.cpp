@@ -2,7 +2,6 @@
 run/bench.cpp -- the command bench: tokens/s of a training step, beside a large product alone.
 Its operations one by one: dev/bench/bench_ops.cu.
 */
-#include "../cpu/choice.h"
 #include "../log.h"
 #include "../core/measure.h"
 #include "../core/optimizer.h"
@@ -61,50 +60,6 @@ static double product_gflops() {
     const double ms = time_ms([=] { ops::matmul_forward(x, y, z, NULL, NULL, N, N, N); });
     ops::device_free(x);
     return 2.0 * N * N * N / ms / 1e6;
-}
-
-// Prints a note if another kernel than the one that a run would take is clearly faster. (The best
-// of some calls varies by a few hundredths on a busy machine.) Returns the row of the fastest.
-static int fastest_of(const std::vector<double>& gflops, bool bf16) {
-    const int best = std::max_element(gflops.begin(), gflops.end()) - gflops.begin();
-    const std::string taken = cpu::kernel_for(bf16).name;
-    for (int k = 0; k < cpu::KERNELS; k++) {
-        if (taken != cpu::kernels[k].name || gflops[best] < 1.15 * gflops[k]) { continue; }
-        printf("note   %s: a run takes %s, and %s is %.2f times as fast: --product %s takes it\n",
-               bf16 ? "bf16" : "fp32", taken.c_str(), cpu::kernels[best].name,
-               gflops[best] / gflops[k], cpu::kernels[best].name);
-    }
-    return best;
-}
-
-// Prints what --products asks for: GFLOP/s of every kernel on all threads, in float and in bf16,
-// and what follows for PRECISION. All kernels are in every binary, so any build can tell.
-static int bench_products(const Flags& f) {
-    require(!strcmp(BACKEND_NAME, "cpu"), strf("--products BACKEND=%s", BACKEND_NAME),
-            "BACKEND=cpu");
-    flags_check(f, COMMAND_bench);
-    const long M = 2048, N = 768, K = 768;               // of a layer of -m 60M
-    const std::vector<double> fp32 = cpu::kernels_timed(false, M, N, K);
-    const std::vector<double> bf16 = cpu::kernels_timed(true, M, N, K);
-    const auto cell = [](double gflops) { return gflops ? strf("%.0f", gflops) : "-"; };
-    printf("%-14s %12s %12s   GFLOP/s of (%ld, %ld) @ (%ld, %ld), %s\n", "kernel", "fp32", "bf16",
-           M, K, K, N, ops::device_start().c_str());
-    for (int k = 0; k < cpu::KERNELS; k++) {
-        if (!cpu::kernel_here(k)) { continue; }
-        printf("%-14s %12s %12s\n", cpu::kernels[k].name, cell(fp32[k]).c_str(),
-               cell(bf16[k]).c_str());
-    }
-
-    cpu::choice_settle(false, f.product);
-    cpu::choice_settle(true, f.product);
-    const int in_fp32 = fastest_of(fp32, false);
-    const int in_bf16 = fastest_of(bf16, true);
-    const double gain = bf16[in_bf16] / fp32[in_fp32];
-    printf("bf16 by %s takes %.2f times as long as fp32 by %s: %s\n", cpu::kernels[in_bf16].name,
-           1 / gain, cpu::kernels[in_fp32].name,
-           gain > 1.15 ? "make train_sink PRECISION=bf16 is faster here"
-                       : "PRECISION=bf16 gains nothing here, fp32 is the better choice");
-    return 0;
 }
 
 // Draws the tokens of a micro-batch by the seed.
@@ -167,7 +122,7 @@ static JsonObject bench_json(const Model* m, const Flags& f, const BenchResult& 
     o.decimals("gflops", gflops, 3);
     o.decimals("product_gflops", b.product, 3);
     o.decimals("of_product", gflops / b.product, 3);
-    const std::string& kernel = cpu::choice().name;
+    const std::string kernel = product_choice().name;
     if (!kernel.empty()) {
         o.text("kernel", kernel);
     }
@@ -209,7 +164,9 @@ static Model bench_model(Flags& f, BenchResult* b) {
 // micro-batch, or with --total-batch for as many as a run's steps have.
 int command_bench(Flags f) {
     if (f.products) {
-        return bench_products(f);
+        require(!strcmp(BACKEND_NAME, "cpu"), strf("--products BACKEND=%s", BACKEND_NAME),
+                "BACKEND=cpu");
+        return cpu_folder->bench_products(f);
     }
     BenchResult b;
     Model m = bench_model(f, &b);

@@ -2,7 +2,6 @@
 run/flags.cpp -- parses the command line, prints --help, and suggests the flag that was meant.
 */
 #include "../flags.h"
-#include "../cpu/choice.h"
 #include "../base/version.h"
 
 Flags::Flags() = default;
@@ -213,11 +212,11 @@ void command_check(const Flags& f, char command) {
         list_add(&all, c.name);
         if (edit_distance(f.words[0], c.name) <= 2) { meant = strf("did you mean %s?", c.name); }
     }
-    for (auto& c : COMMANDS_OF_ROOMS) {
+    for (auto& c : COMMANDS_OF_FOLDERS) {
         if (f.words[0] != c.command) { continue; }
         die(std::string(c.command) + ": stands in the folder " + c.folder +
                 ", which this build was made without",
-            strf("git checkout %s, then make", c.folder));
+            strf("get the folder %s, and compile again", c.folder));
     }
     die("unknown command '" + f.words[0] + "' (" + all + ")",
         meant.empty() ? "./train_sink --help" : meant);
@@ -227,7 +226,7 @@ void product_settle(const Flags& f) {
     const bool here = !strcmp(BACKEND_NAME, "cpu");
     require(here || f.product.empty(), strf("--product BACKEND=%s", BACKEND_NAME),
             "BACKEND=cpu, the only backend with a choice of matmul kernels");
-    if (here) { cpu::choice_settle(!strcmp(PRECISION_NAME, "bf16"), f.product); }
+    if (here) { cpu_folder->product_settle(!strcmp(PRECISION_NAME, "bf16"), f.product); }
 }
 
 // Sets a flag that was given before: to both values, if it can have several. Else dies of another.

@@ -189,7 +189,7 @@ static std::vector<int> generation_config(const std::string& dir, const Tokenize
 // Prints the text that continues a prompt, with the prompt in front if it was typed.
 int command_generate(Flags f) {
     flags_check(f, COMMAND_generate);
-    Model m = model_from_checkpoint(&f, 0, cpu::STAY_ALL);
+    Model m = model_from_checkpoint(&f, 0, STAY_ALL);
     Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
                                         : tokenizer_of(f.tokenizer);
     vocabulary_check(tok, m.arch.V);

@@ -4,7 +4,7 @@ hopper.h -- settles --hopper: which kernels compute attention.
 #ifndef HOPPER_H
 #define HOPPER_H
 #include "../core/variant.h"
-#include "../dist/dist.h"
+#include "../core/dist.h"
 #include "../flags.h"
 #include "../log.h"
 

@@ -29,7 +29,7 @@ static void numbers_note(const Model& m, const std::string& checkpoint) {
     note(checkpoint + "/model.safetensors: its numbers have changed since it was saved");
 }
 
-Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients) {
+Model model_from_checkpoint(Flags* f, int T_max, Stay stay, bool gradients) {
     if (f->words.size() != 1) {
         die(strf("got %zu checkpoints, wanted one", f->words.size()),
             "name one: a run's directory, a Hugging Face directory or a GGUF file");
@@ -43,14 +43,13 @@ Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients)
         c.window = f->arch.window;
         require(c.window >= 1, strf("--window %d", c.window), "1 or more, or leave it out");
     }
-    cpu::mapped = { ops::reads_mapped ? stay : cpu::STAY_NONE, {} };     // of one model at a time
+    if (cpu_folder) { cpu_folder->stay(ops::reads_mapped ? stay : STAY_NONE); }
     const double spared = k.theirs ? open_files->floats_spared(k) : 0;
     memory_check(c, 1, std::max(1, T_max), gradients, spared);
     hopper_settle(f, c, f->given_hopper);
     Model m = model_new(c, T_max, gradients);
     checkpoint_read(&m, &k);
-    const bool all_read = cpu::mapped.all.empty();       // none stays in its file
-    if (all_read) { numbers_note(m, f->words[0]); }
+    if (!any_in_file()) { numbers_note(m, f->words[0]); }
     f->arch.V = c.V;
     return m;
 }

@@ -16,5 +16,5 @@ void tokenizer_note(const Flags& f, const std::string& own, const std::string& m
 // Opens the one checkpoint that the words name, for sequences of up to T_max tokens, and takes its
 // tokenizer into the flags if they name none. stay: which weights may stay in their file;
 // gradients: with memory for them. Ends the program if it does not fit.
-Model model_from_checkpoint(Flags* f, int T_max, cpu::Stay stay, bool gradients = false);
+Model model_from_checkpoint(Flags* f, int T_max, Stay stay, bool gradients = false);
 #endif // OPEN_MODEL_H

@@ -265,7 +265,7 @@ int command_probe(Flags f) {
             "bb, a file, a directory of shards or a NAME in data/");
     const Lengths range = lengths_range(lengths);
     sink_at_parse(f.sink_at, range.shortest);
-    Model m = model_from_checkpoint(&f, range.longest, cpu::STAY_ALL);
+    Model m = model_from_checkpoint(&f, range.longest, STAY_ALL);
     const std::string file = f.words[0] + "/state.json"; // others' models have none: step 0
     const Json state = json_if_there(file);
     const ProbeData p = probe_data(&f, state);

@@ -4,7 +4,6 @@ program, so it may start itself once more.
 */
 #include "process.h"
 #include "../base/threads.h"
-#include "../cpu/processor.h"
 #include "../base/maps.h"
 #include <omp.h>
 #include <sys/ioctl.h>
@@ -78,7 +77,7 @@ void threads_check() {
 }
 
 void process_begin(char** argv) {
-    processor_check();                               // has run before main; this links it
+    if (cpu_folder) { cpu_folder->processor_check(); }
     // the next file opened would take the number of a closed stream (>&-), and messages would be
     // written into it: the log, a checkpoint
     for (int fd = 0; fd <= 2; fd++) {

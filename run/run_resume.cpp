@@ -4,7 +4,6 @@ restores model, data and log.
 */
 #include "run_resume.h"
 #include "../core/checkpoint.h"
-#include "../cpu/choice.h"
 #include "run_flags.h"
 #include "../base/look.h"
 
@@ -190,10 +189,10 @@ static void build_changed(const Json& state, JsonObject* changed) {
 // it. If this machine lacks it, the log tells.
 static void product_resume(const Json& state, JsonObject* changed) {
     const std::string& was = state["product"].string;    // older checkpoints have no such field
-    const cpu::Choice& now = cpu::choice();
+    const ProductChoice now = product_choice();
     if (was.empty() || now.name.empty() || now.forced) { return; }
     const bool bf16 = !strcmp(PRECISION_NAME, "bf16");
-    if (cpu::choice_keep(bf16, was)) { return; }
+    if (cpu_folder->product_keep(bf16, was)) { return; }
     printf("note   this processor cannot run %s, the matmul kernel of this run; using %s\n",
            was.c_str(), now.name.c_str());
     add_change(changed, "product_kernel", was, now.name);

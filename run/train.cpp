@@ -3,7 +3,6 @@ run/train.cpp -- what a run does around its steps: train.h.
 */
 #include "train.h"
 #include "../core/checkpoint.h"
-#include "../cpu/choice.h"
 #include "../core/measure.h"
 #include "process.h"
 #include "run_flags.h"
@@ -110,7 +109,7 @@ static void describe_machine(const Run& r) {
         printf("attend by %s\n", f.hopper ? "Hopper's kernels, which agree with those of all cards"
                                            : others.c_str());
     }
-    const cpu::Choice& product = cpu::choice();
+    const ProductChoice product = product_choice();
     if (!product.name.empty()) {                         // of BACKEND=cpu alone
         printf("product %s, %s (bench --products times them all)\n", product.name.c_str(),
                product.why.c_str());
@@ -148,7 +147,7 @@ void run_describe(const Run& r) {
 }
 
 static void log_config(Run* r) {
-    const cpu::Choice& product = cpu::choice();
+    const ProductChoice product = product_choice();
     JsonObject o;
     o.text("event", "config");
     o.json("switches", switches_json(r->c));
@@ -209,7 +208,7 @@ static JsonObject run_state(Run* r, long step, bool keep) {
     o.text("directory", run_started(r->f.out));
     o.text("version", VERSION);
     o.json("build", build_json());
-    o.text("product", cpu::choice().name);
+    o.text("product", product_choice().name);
     o.text("words", "of parts");         // as has_word reads them; older: anywhere in a name
     if (r->unevaluated) { o.boolean("unevaluated", true); }
     if (!r->touched.empty()) { o.text("touched", r->touched); }

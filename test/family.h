@@ -12,7 +12,7 @@ transformers computed. The switches of the build are defined before this is incl
 
 static const int T = 33, N = 4;
 
-static Model model_of(const std::string& dir, cpu::Stay stay = cpu::STAY_NONE) {
+static Model model_of(const std::string& dir, Stay stay = STAY_NONE) {
     Flags f;
     f.words = { dir };
     return model_from_checkpoint(&f, 0, stay);
@@ -20,9 +20,9 @@ static Model model_of(const std::string& dir, cpu::Stay stay = cpu::STAY_NONE) {
 
 // loss, attention to the first ten tokens and the norms of the stream; the weights as floats, or
 // in their file
-static void family_check(const std::string& name, cpu::Stay stay = cpu::STAY_NONE) {
+static void family_check(const std::string& name, Stay stay = STAY_NONE) {
     Model m = model_of(name, stay);
-    CHECK(stay == cpu::STAY_NONE || cpu::mapped.all.size() > 8, "%s: %zu matrices stay",
+    CHECK(stay == STAY_NONE || cpu::mapped.all.size() > 8, "%s: %zu matrices stay",
           name.c_str(), cpu::mapped.all.size());
     const std::string file = file_read("test/open/families/tokens/val.bin");
     const uint16_t* ids = (const uint16_t*)(file.data() + 256 * sizeof(int));
@@ -44,7 +44,7 @@ static void family_check(const std::string& name, cpu::Stay stay = cpu::STAY_NON
 static void model_from_directory(const std::string& dir) {
     Flags f;
     f.words = { dir };
-    model_from_checkpoint(&f, 0, cpu::STAY_ALL);
+    model_from_checkpoint(&f, 0, STAY_ALL);
 }
 
 // a copy of the model whose config.json has `to` in the place of the first `from` does not open

@@ -9,6 +9,9 @@
 #include "../core/measure.cpp"
 #include "../core/model.cpp"
 #include "../core/optional_model.cpp"
+#if HAS_CPU
+#include "../cpu/cpu_model.cpp"
+#endif
 #if HAS_OPEN
 #include "../open/delta.cpp"
 #include "../open/experts.cpp"

@@ -263,7 +263,7 @@ static std::string tokenizer_path(const std::string& given) {
 
 static void load_file(TokenizerBuild* t) {
     if (ends_with(t->path, ".gguf")) {
-        if (!open_files) { refuse(t, "is a GGUF file", ROOM_MISSING); }
+        if (!open_files) { refuse(t, "is a GGUF file", OPEN_MISSING); }
         open_files->tokenizer(t);
         return;
     }

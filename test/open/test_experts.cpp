@@ -19,7 +19,7 @@ static std::string work_of(const std::vector<real>& logits, int used, int shares
 }
 
 int main() {
-    for (auto stay : { cpu::STAY_NONE, cpu::STAY_ALL }) {
+    for (auto stay : { STAY_NONE, STAY_ALL }) {
         family_check("test/open/experts/gpt_oss", stay);
         family_check(MXFP4, stay);
     }

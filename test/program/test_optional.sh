@@ -1,7 +1,8 @@
 #!/bin/sh
-# test/program/test_optional.sh -- open/ and after/ may be deleted: a copy of the last commit without them and
-# their tests builds without a warning, trains to the same bits as the whole tree, opens, probes and
-# resumes a run of it, and says in one line what it does not have
+# test/program/test_optional.sh -- folders that may be deleted: a copy of the last commit without any of them, and without
+# all, compiles without a warning. Without all, one line makes a program that trains to the same bits as make's, goes on,
+# probes, checks and generates, and says in one line what it does not have. Without open/ and after/ and their tests, make's
+# program trains to the same bits as the whole tree's, and opens, probes and resumes a run of it
 #     sh test/program/test_optional.sh     ALL=1: and passes the tests of the core, which it builds there
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
@@ -11,18 +12,88 @@ if ! git rev-parse -q --verify HEAD > /dev/null 2>&1; then
     exit 0
 fi
 jobs=${JOBS:-$(nproc)}
-make -s -j"$jobs" binary BACKEND=cpu || exit 1
+CXX=${CXX:-g++}
+make -s -j"$jobs" binary BACKEND=cpu > /dev/null && make -s -j"$jobs" binary BACKEND=ref > /dev/null || exit 1
 whole=$PWD/build/cpu/train_sink
+reference=$PWD/build/ref/train_sink
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 git archive HEAD | tar x -C "$copy"
 cd "$copy" || exit 1
-rm -rf open after test/open test/after
+hash_of() { grep -o '"params_hash":"[0-9a-f]*"' "$1/log.jsonl" | tail -n 1; }
+
+# ---- without each of them
+optional="cpu cuda cuda/hopper dist open after"
+mkdir away
+for folder in $optional; do
+    mv "$folder" away/
+    $CXX -std=c++17 -fopenmp -Wall -Wextra -Werror -Wno-address -fsyntax-only -x c++ train_sink.cu > said.txt 2>&1
+    ok $? "one line without $folder/: $(grep -m 3 error said.txt)"
+    mv "away/${folder##*/}" "$folder"
+done
+
+# ---- without all of them
+mkdir alone
+cp -r ./*.cu ./*.cuh ./*.h base core run text alone
+cd alone || exit 1
+$CXX -std=c++17 -O1 -march=native -fopenmp -Wall -Wextra -Werror -Wno-address -x c++ train_sink.cu -o train_sink > said.txt 2>&1
+ok $? "one line without all that may be deleted: $(grep -m 3 error said.txt)"
+few="train -d bb --eval-every 10 --seed 1 --sample 0 --probe-seqs 8 --val-seqs 8"
+# shellcheck disable=SC2086  # several flags
+for program in "$reference" ./train_sink; do
+    $program $few -n 20 -o run > said.txt 2>&1
+    hash_of run >> hashes.txt
+    mv run "run_$(wc -l < hashes.txt)"
+done
+$reference tokenize train_sink.cu --out shards > said.txt 2>&1
+./train_sink $few -n 10 -o half > said.txt 2>&1 && ./train_sink train --resume -o half -n 20 > said.txt 2>&1
+hash_of half >> hashes.txt
+[ "$(wc -l < hashes.txt)" = 3 ] && [ "$(sort -u hashes.txt | wc -l)" = 1 ]
+ok $? "make's program, the line's, and this one resumed: $(paste -s hashes.txt)"
+for program in "$reference" ./train_sink; do
+    $program probe run_1 --json "probe.json" > said.txt 2>&1; ok $? "$program probe: $(tail -n 1 said.txt)"
+    sed 's/"commit":"[^"]*"//' probe.json >> probes.txt
+    $program train -d shards --layers 1 --width 16 --heads 2 --ffn-width 16 -t 32 -b 2 -n 5 --sample 0 -o run_3 > said.txt 2>&1
+    ok $? "$program train -d shards: $(tail -n 1 said.txt)"
+    hash_of run_3 >> probes.txt
+    rm -rf run_3
+    $program generate run_1 --prompt 1,2,3 -n 8 --temperature 0 > said.txt 2> err.txt
+    ok $? "$program generate: $(tail -n 1 err.txt)"
+    cat said.txt >> probes.txt
+    echo "end of $program" | sed 's/ .*//' >> probes.txt
+done
+awk '/^end/ { at++; next } { text[at] = text[at] "\n" $0 } END { exit text[0] != text[1] || length(text[0]) < 400 }' probes.txt
+ok $? "other numbers of probe, shards or generate: $(cut -c 1-200 probes.txt)"
+./train_sink check > said.txt 2>&1; ok $? "check: $(tail -n 1 said.txt)"
+said_missing() { # WORDS PROGRAM WHAT..: an error of one line and one hint, with the folder's name
+    words=$1 program=$2; shift 2
+    said=$($program "$@" 2>&1); code=$?
+    [ $code = 2 ] && echo "$said" | grep -q "$words" && echo "$said" | grep -q "HINT: .*compile again" && [ "$(echo "$said" | wc -l)" -le 2 ]
+    ok $? "$*: exit $code: $said"
+}
+said_missing "eval: stands in the folder after/" ./train_sink eval run_1
+said_missing "score: stands in the folder after/" ./train_sink score run_1
+said_missing "export: stands in the folder open/" ./train_sink export run_1
+for switch in BACKEND=cpu BACKEND=cuda DIST=mpi; do
+    ! $CXX -std=c++17 -fopenmp -fsyntax-only -D$switch -x c++ train_sink.cu > said.txt 2>&1 &&
+        grep -q "#error.*which is not here\|#error.*whose folder has to be here" said.txt
+    ok $? "-D$switch without its folder: $(head -n 2 said.txt)"
+done
+cd ..
+mv cpu cuda dist away/
+for switch in BACKEND=cpu BACKEND=cuda DIST=mpi; do
+    ! make -s check $switch > said.txt 2>&1 && grep -q "$switch is in the folder .*, which is not here" said.txt
+    ok $? "make $switch without its folder: $(head -n 2 said.txt)"
+done
+[ "$(make -s check)" = build/ref ]; ok $? "the backend without cpu/ and cuda/: $(make -s check)"
+mv away/cpu away/cuda away/dist .
+
+# ---- without open/ and after/
+rm -rf open after alone test/open test/after
 [ "$(make -s folders)" = "base core run text cpu cuda cuda/hopper dist" ]
 ok $? "the folders of the copy: $(make -s folders)"
 make -s -j"$jobs" binary BACKEND=cpu UNITS=few CXX='g++ -Werror' > make.txt 2>&1; ok $? "the copy does not build: $(head -n 5 make.txt)"
 core=$PWD/build/cpu/train_sink
-hash_of() { grep -o '"params_hash":"[0-9a-f]*"' "$1/log.jsonl" | tail -n 1; }
 
 # the demo's model, and all switches that are data
 for model in "" "--window 7 --norm-kind ln --tied 1 --optimizer muon"; do
@@ -31,7 +102,7 @@ for model in "" "--window 7 --norm-kind ln --tied 1 --optimizer muon"; do
         $(eval echo \$$program) train -d bb -n 30 --sample 0 --probe-seqs 8 --val-seqs 8 $model -o "run_$program" > "$program.txt" 2>&1
     done
     [ -n "$(hash_of run_whole)" ] && [ "$(hash_of run_whole)" = "$(hash_of run_core)" ]
-    ok $? "train $model: $(hash_of run_whole) in the whole tree, $(hash_of run_core) without folders: $(tail -n 1 core.txt)"
+    ok $? "train $model: $(hash_of run_whole) in the whole tree, $(hash_of run_core) without open/ and after/: $(tail -n 1 core.txt)"
     [ "$model" ] || mv run_whole straight
     rm -rf run_whole run_core
 done
@@ -43,27 +114,16 @@ for program in whole core; do
     ok $? "probe of a run of the whole tree by $program: $(tail -n 1 "$program.txt")"
 done
 sed -i 's/"commit":"[^"]*"//' whole.json core.json
-cmp -s whole.json core.json; ok $? "probe: other numbers without folders: $(diff whole.json core.json | head -c 300)"
+cmp -s whole.json core.json; ok $? "probe: other numbers without open/ and after/: $(diff whole.json core.json | head -c 300)"
 "$core" train --resume -o half -n 30 > half.txt 2>&1
-[ "$(hash_of half)" = "$(hash_of straight)" ]; ok $? "--resume without folders: other bits: $(tail -n 1 half.txt)"
+[ "$(hash_of half)" = "$(hash_of straight)" ]; ok $? "--resume without open/ and after/: other bits: $(tail -n 1 half.txt)"
 # versions 1.0 and 1.1 wrote every row of open/, as 0
 cp -r half old; config=$(ls -d old/step_* | tail -n 1)/config.json
 sed -i 's/"train_sink": {/&"experts": 0, "expert_layers": "", /' "$config"
 "$core" probe old > old.txt 2>&1; ok $? "a config.json of 1.1: $(tail -n 1 old.txt)"
-
-# what is not there
-refused() { # WORDS WHAT..
-    words=$1; shift
-    said=$("$core" "$@" 2>&1); code=$?
-    [ $code = 2 ] && echo "$said" | grep -q "$words" && echo "$said" | grep -q "HINT: .*git checkout" && [ "$(echo "$said" | wc -l)" -le 2 ]
-    ok $? "$*: exit $code: $said"
-}
-refused "eval: stands in the folder after/" eval half
-refused "score: stands in the folder after/" score half
-refused "export: stands in the folder open/" export half
-sed -i 's/"experts": 0/"experts": 4/' "$config"; refused "experts" probe "${config%/*}"
-mkdir theirs; echo '{"model_type": "gpt2"}' > theirs/config.json; refused "gpt2" probe theirs
-printf 'GGUF' > model.gguf; refused "open/" probe model.gguf
+sed -i 's/"experts": 0/"experts": 4/' "$config"; said_missing "experts" "$core" probe "${config%/*}"
+mkdir theirs; echo '{"model_type": "gpt2"}' > theirs/config.json; said_missing "gpt2" "$core" probe theirs
+printf 'GGUF' > model.gguf; said_missing "open/" "$core" probe model.gguf
 
 if [ -n "$ALL" ]; then
     make -s core-tests JOBS="$jobs" UNITS=few CXX='g++ -Werror' > tests.txt 2>&1; code=$?

@@ -8,8 +8,7 @@ alone, so the bits are the same for any number of threads.
 */
 #ifndef SMALL_MODEL_H
 #define SMALL_MODEL_H
-#include "../model.h"      // Model, model_load
-#include "train_sink.h" // accumulate_loaded, model_zero
+#include "../model.h" // Model, model_load, accumulate_loaded, model_zero
 
 // Returns how many of B sequences of T tokens one thread takes. Returns B (no split) for larger
 // models, where a gradient copy for each piece costs more than the barriers.

@@ -1,10 +1,11 @@
 /*
-dist/none.h -- one process. What the program asks of others is answered here at once, and the
+core/dist_none.h -- one process. What the program asks of others is answered here at once, and the
 compiler removes it.
 */
 #ifndef DIST_NONE_H
 #define DIST_NONE_H
 #include "../base/common.h"
+#include "../optional.h"
 
 namespace dist {
 static const char* const name = "none";
@@ -15,8 +16,8 @@ inline void start() {
     for (auto key : { "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS" }) {
         const char* size = getenv(key);
         if (!size || atoi(size) < 2) { continue; }
-        note(strf("one of %s processes, each with its own run: to share one run, make DIST=mpi or "
-                  "DIST=nccl", size));
+        note(strf("one of %s processes, each with its own run%s", size,
+                  HAS_DIST ? ": to share one run, make DIST=mpi or DIST=nccl" : ""));
         return;
     }
 }

@@ -1,5 +1,5 @@
 /*
-dist/shard.h -- which numbers of the model a rank updates, and how they come and go.
+core/dist_shard.h -- which numbers of the model a rank updates, and how they come and go.
 
 All parameters are in one array. It is cut into buckets, and each bucket into as many pieces as
 there are ranks; piece r of every bucket is rank r's, and its pieces side by side are its shard:

@@ -1,14 +1,16 @@
 /*
-dist/dist.h -- many processes train one model (data parallel), if the build says so:
+core/dist.h -- many processes train one model (data parallel), if the build says so:
 
-    make train_sink DIST=mpi        tensors in host memory, by MPI         mpi.h
-    make train_sink DIST=nccl       tensors on GPUs, by NCCL               nccl.h
-                                    one process, the default               none.h
+    make train_sink DIST=mpi        tensors in host memory, by MPI         dist/mpi.h
+    make train_sink DIST=nccl       tensors on GPUs, by NCCL               dist/nccl.h
+                                    one process, the default               dist_none.h
+
+The folder dist/ may be deleted; this file alone names it.
 
 Each process, a rank, holds all weights and works on its own sequences of a step. Then the gradients
 are summed, each rank updates its shard of the weights, and all weights are gathered again (ZeRO
 stage 1: Rajbhandari et al. 2019, arXiv:1910.02054). A rank holds only its shard of the sum of the
-gradients, of the optimizer's state and of the weights in acc: shard.h.
+gradients, of the optimizer's state and of the weights in acc: dist_shard.h.
 
 What each of the three gives, under namespace dist. All ranks call in the same order:
 
@@ -27,15 +29,27 @@ What each of the three gives, under namespace dist. All ranks call in the same o
     all_gather(all, mine, piece)         a piece of each rank -> all of them, on every rank
     arrive()                             waits for them; until then nothing may write them
 
-Small things are sums, too: agree.h. When a rank dies, what started the ranks ends the others.
+Small things are sums, too: dist/agree.h. When a rank dies, what started the ranks ends the others.
 */
 #ifndef DIST_H
 #define DIST_H
 #ifndef DIST
 #define DIST none
 #endif
-#define DIST_TEXT(file) #file
-#define DIST_FILE(name) DIST_TEXT(name.h)
-#define DIST_FILE_OF(name) DIST_FILE(name)
-#include DIST_FILE_OF(DIST)
+#define DIST_OF_none 1
+#define DIST_OF_mpi 2
+#define DIST_OF_nccl 3
+#define DIST_OF_(name) DIST_OF_##name
+#define DIST_OF(name) DIST_OF_(name)
+#if DIST_OF(DIST) == 1
+#include "dist_none.h"
+#elif !__has_include("../dist/mpi.h")
+#error "DIST: mpi and nccl are in the folder dist/, which is not here"
+#elif DIST_OF(DIST) == 2
+#include "../dist/mpi.h"
+#elif DIST_OF(DIST) == 3
+#include "../dist/nccl.h"
+#else
+#error "DIST: no such value, wanted none, mpi or nccl"
+#endif
 #endif // DIST_H
