@@ -16,8 +16,19 @@ number per source.
 #define DATALOADER_H
 #include "base/common.h"
 #include "core/shards.h"
-#include "text/text_files.h"
 #include "tokenizer.h"
+
+enum TextFormat { TEXT_UNKNOWN, TEXT_TXT, TEXT_JSONL };
+
+// What a text was found to hold.
+struct TextCounts {
+    long documents = 0;
+    long tokens = 0;
+    long bytes = 0;
+    long replaced = 0;                   // ill-formed sequences that became U+FFFD
+    long skipped = 0;                    // records left out
+    long begun = 0;                      // documents that begin with BOS themselves
+};
 
 struct DataOptions {
     // "bb" | FILE.txt | FILE.jsonl[.zst|.gz] | DIR of shards | NAME under data/; in mixtures

@@ -210,24 +210,25 @@ struct Flags {
     ~Flags();
 };
 
-// Every command is one row: its name, the letter that marks its flags above, what it takes, help,
-// and what lowers its memory. run/commands.h declares the functions, which main calls.
+// What a command needs of the build: nothing, its model, or attention, too.
+enum CommandNeeds { NO_MODEL, NO_ATTENTION, ATTENTION };
+
+// Every command is one row: its name, the letter that marks its flags above, what it needs and
+// takes, help, and what lowers its memory. run/commands.h declares the functions, which main calls.
 #define COMMANDS(X) \
-    X(train,    't', "", "train a model (the default command)", \
+    X(train,    't', ATTENTION, "", "train a model (the default command)", \
       "lower --batch, --seq, --probe-len or the model size") \
-    X(probe,    'p', "CHECKPOINT", \
+    X(probe,    'p', ATTENTION, "CHECKPOINT", \
       "measure the sink in a checkpoint: ours, a Hugging Face directory or a GGUF file", \
       "lower --probe-len or --probe-seqs, or take a smaller model") \
     AFTER_COMMANDS(X) \
-    X(generate, 'g', "CHECKPOINT", "generate text from a checkpoint", \
+    X(generate, 'g', ATTENTION, "CHECKPOINT", "generate text from a checkpoint", \
       "lower --tokens, shorten the prompt, or take a smaller model") \
-    X(tokenize, 'k', "FILE...", \
-      "tokenize text (.txt .jsonl .jsonl.zst .jsonl.gz; - reads .jsonl from standard input) into shards in --out", \
-      "lower --threads, or cut long records in pieces (a record takes 9 times its size)") \
+    TEXT_COMMANDS(X) \
     OPEN_COMMANDS(X) \
-    X(bench,    'b', "", "time training steps on random tokens", \
+    X(bench,    'b', ATTENTION, "", "time training steps on random tokens", \
       "lower --batch, --seq or the model size") \
-    X(check,    'c', "", "check this build's gradients against finite differences", \
+    X(check,    'c', ATTENTION, "", "check this build's gradients against finite differences", \
       "lower --seq or the model size")
 // The letters by name: COMMAND_train is 't'.
 enum Command : char {
@@ -238,11 +239,19 @@ enum Command : char {
 struct CommandRow {
     const char* name;
     char letter;
+    CommandNeeds needs;
     const char *words, *help, *memory;
 };
 #define X(name, ...) { #name, __VA_ARGS__ },
 static const CommandRow COMMAND_ROWS[] = { COMMANDS(X) };
 #undef X
+
+// Returns the row of a command.
+inline const CommandRow& command_of(char letter) {
+    const CommandRow* row = COMMAND_ROWS;
+    while (row->letter != letter) { row++; }
+    return *row;
+}
 
 // A rule that a flag's row ends in.
 enum RuleKind { RULE_READ, RULE_BOUND, RULE_NOTE, RULE_HELP, RULE_JOIN };

@@ -13,6 +13,14 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 #include <string>
 #include <vector>
 
+#if __has_include("text/rows.h")
+#define HAS_TEXT 1
+#include "text/rows.h"
+#else
+#define HAS_TEXT 0
+#define TEXT_COMMANDS(X)
+#endif
+
 #if __has_include("open/rows.h")
 #define HAS_OPEN 1
 #include "open/rows.h"
@@ -44,7 +52,7 @@ static const char* const OPEN_MISSING =
 
 // Commands that a program without a folder does not have.
 static const struct { const char *command, *folder; } COMMANDS_OF_FOLDERS[] = {
-    { "export", "open/" }, { "eval", "after/" }, { "score", "after/" },
+    { "tokenize", "text/" }, { "export", "open/" }, { "eval", "after/" }, { "score", "after/" },
 };
 
 // Keys of the object train_sink of config.json that are rows of open/. Versions 1.0 and 1.1 wrote
@@ -76,14 +84,19 @@ static const char* const KEYS_OF_OPEN =
 struct Arch;
 struct ArchCheck;
 struct Checkpoint;
+struct DataOptions;
+struct FileKind;
 struct Flags;
 struct Json;
 struct JsonObject;
+struct KeyRow;
 struct Model;
 struct ModelFile;
 struct ProbeInput;
+struct PromptOptions;
 struct Step;
 struct StOut;
+struct TextCounts;
 struct Tokenizer;
 struct TokenizerBuild;
 
@@ -125,6 +138,35 @@ struct CpuFolder {
     bool (*any_in_file)();
     // Returns the first of the OC rows (OC, C): some of them, if they have to be read.
     WeightRows<float> (*rows)(const float* weight, int C, int OC);
+};
+
+// What text/ does.
+struct TextFolder {
+    // Reads a tokenizer from its files: tokenizer_load. Returns the command that makes a
+    // tokenizer.json of another file, "" if there is none: tokenizer_convert.
+    Tokenizer (*tokenizer)(const std::string& path);
+    std::string (*convert)(const std::string& path);
+    // Appends the ids of a text by such a tokenizer, and returns the text of ids: tokenizer.h.
+    void (*encode)(const Tokenizer& t, const char* s, size_t n, bool document_start,
+                   std::vector<uint32_t>* out);
+    std::string (*decode)(const Tokenizer& t, const int* ids, size_t n, bool skip_special);
+
+    // Returns the format of a text by its name, a TextFormat.
+    int (*format)(const std::string& path);
+    // Dies unless the file can be read as text. others: what else is wanted.
+    void (*check)(const std::string& path, const std::string& others);
+    // Dies if --skip-bad has nothing to leave out.
+    void (*check_skip_bad)(bool skip_bad, const std::vector<std::string>& names);
+    // Returns the directory of shards of a text, made now or found.
+    std::string (*cache)(const std::string& path, const Tokenizer& tok, const DataOptions& opt);
+    // Reads a file of prompts: data_prompts of dataloader.h.
+    int (*prompts)(const std::string& path, const Tokenizer& tok, const PromptOptions& wanted,
+                   int* out, TextCounts* counts);
+
+    // Say what a file is, and what its keys ask for: look.h, directory.h. reader: a Reader
+    FileKind (*kind_of)(const std::string& first, long size, int reader);
+    FileKind (*kind_in_dir)(const std::string& dir, int reader);
+    const KeyRow* (*key)(const std::string& file, const std::string& key);
 };
 
 // What open/ does with files.
@@ -171,9 +213,18 @@ struct AfterModel {
 };
 
 extern const CpuFolder* const cpu_folder;        // NULL where cpu/ was deleted
+extern const TextFolder* const text_folder;      // NULL where text/ was deleted
 extern const OpenFiles* const open_files;        // NULL where open/ was deleted
 extern const OpenModel* const open_model;
 extern const AfterModel* const after_model;      // NULL where after/ was deleted
+
+// Returns text/. Dies if it was deleted: what, a file or a flag, needs it.
+const TextFolder& text_needed(const std::string& what);
+
+// Returns a hint that needs text/: without it, it says so.
+inline std::string with_text(const std::string& hint) {
+    return text_folder ? hint : "where the folder text/ is: " + hint;
+}
 
 // Returns the kernel that multiplies.
 inline ProductChoice product_choice() {

@@ -1,7 +1,7 @@
 /*
 tokenizer.h -- text to token ids and back. Three kinds: raw bytes; Hugging Face tokenizer.json (or
-vocab.json and merges.txt, or a GGUF file) with the same ids as the `tokenizers` library; and bare
-ids without text.
+vocab.json and merges.txt, or a GGUF file) with the same ids as the `tokenizers` library, which
+text/ reads; and bare ids without text.
 
     tokenizer_load     files -> a Tokenizer                        text/tokenizer_build.h
     tokenizer_encode   added tokens, normalize, split, merge       text/encode.cpp
@@ -15,7 +15,6 @@ text/tokenizer_steps.cpp.
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 #include "base/common.h"
-#include "text/unicode.h"
 #include <array>
 #include <functional>
 #include <unordered_map>
@@ -117,6 +116,12 @@ struct Tokenizer {
     std::vector<Merge> merges;                   // a hash table by pair
     int merge_shift = 0;
     std::vector<int> slots;                      // a hash table: raw bytes -> id
+};
+
+// The files that may be beside that of a tokenizer, and go with it.
+inline const char* const BESIDE_TOKENIZER[] = {
+    "merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "chat_template.jinja", "generation_config.json",
 };
 
 // Returns a token as the vocabulary has it, "" for no token and for those of raw bytes.

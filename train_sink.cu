@@ -935,15 +935,6 @@ int command_train(Flags flags) {
 // 4 main
 
 #ifndef TESTING
-// Replaces a run's directory by the newest checkpoint in it, if the command takes a checkpoint.
-static void words_to_checkpoints(char letter, Flags* f) {
-    for (auto& command : COMMAND_ROWS) {
-        const bool takes_one = strcmp(command.words, "CHECKPOINT") == 0;
-        if (command.letter != letter || !takes_one) { continue; }
-        for (auto& word : f->words) { word = checkpoint_in(word); }
-    }
-}
-
 int main(int argc, char** argv) {
     process_begin(argv);
     if (getenv("HOPPER_CHECK")) { return variant::hopper_check(); }
@@ -960,12 +951,14 @@ int main(int argc, char** argv) {
             "run this command without mpirun, srun or torchrun");
     }
     threads_check();
-    const bool computes = letter != COMMAND_tokenize;
-    if (computes) { product_settle(f); }
-    words_to_checkpoints(letter, &f);
-    const bool attends = computes && letter != 'x';                // export only writes
-    if (attends) { hopper_ask(f); }
-    if (computes) { ops::device_start(); }       // no GPU, old GPU, old driver: reported first
+    const CommandRow& command = command_of(letter);
+    const bool takes_checkpoint = strcmp(command.words, "CHECKPOINT") == 0;
+    if (command.needs != NO_MODEL) { product_settle(f); }
+    for (auto& word : f.words) {
+        if (takes_checkpoint) { word = checkpoint_in(word); }    // of a run: its newest
+    }
+    if (command.needs == ATTENTION) { hopper_ask(f); }
+    if (command.needs != NO_MODEL) { ops::device_start(); }      // no GPU: reported first
     #define X(name, mark, ...) if (letter == mark) { return command_##name(f); }
     COMMANDS(X)
     #undef X

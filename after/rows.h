@@ -6,10 +6,10 @@ Macros alone: this file includes nothing.
 #define AFTER_ROWS_H
 
 #define AFTER_COMMANDS(X) \
-    X(eval,     'e', "CHECKPOINT", \
+    X(eval,     'e', ATTENTION, "CHECKPOINT", \
       "measure what a shorter cache, fewer bits or edited numbers cost a checkpoint", \
       "lower --probe-len or --probe-seqs, or take a smaller model") \
-    X(score,    's', "CHECKPOINT", "score multiple-choice tasks and perplexity: --task FILE.jsonl", \
+    X(score,    's', ATTENTION, "CHECKPOINT", "score multiple-choice tasks and perplexity: --task FILE.jsonl", \
       "lower --max-length, or take a smaller model")
 
 #define AFTER_FLAGS(X) \

@@ -4,7 +4,6 @@ reads the file.
 */
 #include "score_task.h"
 #include "../base/look.h"
-#include "../text/unicode.h"
 
 // ---- text to tokens
 
@@ -16,8 +15,10 @@ static size_t characters_in(const std::string& s) {
 // Tells whether Python calls it white space, as rstrip and \s have it: Unicode's, and four control
 // characters. c is -1 for what is not UTF-8.
 static bool is_python_space(long c) {
-    const bool separator = c >= 0x1c && c <= 0x1f;
-    return separator || (c >= 0 && (unicode().flags[c] & CLASS_MASK) == CLASS_S);
+    const bool ascii = (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20);
+    const bool latin = c == 0x85 || c == 0xA0;
+    const bool wide = (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029;
+    return ascii || latin || wide || c == 0x1680 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 // Returns the length of s without the white space at its end.

@@ -40,6 +40,13 @@ long utf8_next(const std::string& s, size_t* i) {
     return c;
 }
 
+bool utf8_valid(const std::string& s) {
+    for (size_t i = 0; i < s.size();) {
+        if (utf8_next(s, &i) < 0) { return false; }
+    }
+    return true;
+}
+
 long utf8_repair(std::string* s) {
     long bad = 0;
     size_t i = 0, n = s->size();

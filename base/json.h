@@ -22,6 +22,9 @@ long utf8_next(const std::string& s, size_t* i);
 // Replaces every ill-formed subpart by U+FFFD. Returns how many there were.
 long utf8_repair(std::string* s);
 
+// Tells whether all of s is well-formed UTF-8.
+bool utf8_valid(const std::string& s);
+
 // ----------------------------------------------------------------------------
 // JSON: one value type, a strict reader, and what is needed to write it
 

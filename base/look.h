@@ -1,15 +1,15 @@
 /*
 look.h -- what a file is by its first bytes, before anybody reads it. A file that is not what its
 name says gets an error that says what it is, and what to type: of the kinds that people meet, in
-one table; of any other, its first bytes.
+one table of text/; of any other, or without text/, its first bytes.
 
-TO ADD a kind of file: a row in look.cpp, and its first bytes in test/program/test_look.cpp.
+TO ADD a kind of file: a row in text/kinds.cpp, and its first bytes in test/program/test_look.cpp.
 */
 #ifndef LOOK_H
 #define LOOK_H
 #include "common.h"
 
-// Who reads: the letters of a row of look.cpp.
+// Who reads: the letters of a row of text/kinds.cpp.
 enum Reader {
     READS_TEXT = 't',        // a .txt
     READS_RECORDS = 'r',     // a .jsonl
@@ -25,21 +25,17 @@ enum Reader {
 enum { LOOK_BYTES = 4096 };              // as many first bytes are looked at
 
 // What a kind of file is called, and what makes it readable: a command with FILE for its path.
-struct Kind { std::string what, hint; };
+struct FileKind { std::string what, hint; };
 
 // Returns what a file of `size` bytes is (-1: not known) that begins like this; `what` is empty if
-// nothing tells, or if `reader` may read it.
-Kind kind_of(const std::string& first, long size, Reader reader);
+// nothing tells, or if `reader` may read it. (core/optional_files.cpp defines it, and kind_in_dir.)
+FileKind kind_of(const std::string& first, long size, Reader reader);
 
 // Tells whether these bytes are text in UTF-8. The last character may be cut.
 bool is_text(const std::string& s);
 
 // Returns the first n bytes of a regular file, or fewer; none of what is no regular file.
 std::string file_begin_bytes(const std::string& path, long n);
-
-// Returns what a file is that nothing here reads: what its first bytes say, or the end of its name.
-// What is no regular file is of no kind.
-Kind kind_of_file(const std::string& path);
 
 // Says of a file of no kind what it begins with, as in "x.txt: ..".
 std::string begins_with(const std::string& first);
@@ -51,7 +47,7 @@ void look_file(const std::string& path, Reader reader);
 
 // Finds, in a directory that lacks what the reader wants, the first file of a kind of the same use
 // (a model, data). Returns "; its pytorch_model.bin is a ..", with the hint.
-Kind kind_in_dir(const std::string& dir, Reader reader);
+FileKind kind_in_dir(const std::string& dir, Reader reader);
 
 // Returns the nearest directory above a path that is there; "" is the current one.
 std::string directory_above(std::string path);

@@ -100,7 +100,9 @@ static void own_code_check(const Json& j, const std::string& where) {
 void config_read(Arch* c, const std::string& name, const Json& object, const std::string& where) {
     const bool ours = name == "train_sink";
     const char* beside = ours ? " attn tokenizer "
-                              : " hidden_act attention_bias mlp_bias rope_scaling train_sink ";
+                              : " hidden_act attention_bias mlp_bias rope_scaling train_sink"
+                                " architectures auto_map model_type torch_dtype bos_token_id"
+                                " eos_token_id ";
     for (auto& f : object.fields) {
         const KeyRow* row = name.empty() ? directory_key("config.json", f.first) : NULL;
         if (row) { directory_value_check(*row, where, f.first, f.second); }
@@ -198,7 +200,7 @@ static Checkpoint checkpoint_ours(const std::string& dir) {
     Checkpoint k;
     k.where = dir + "/config.json";
     if (!file_exists(k.where)) {
-        const Kind other = kind_in_dir(dir, READS_CHECKPOINT);   // what is there instead
+        const FileKind other = kind_in_dir(dir, READS_CHECKPOINT);   // what is there instead
         const std::string hint = "give a directory such as runs/NAME/step_1000; in this one: ";
         die(dir + ": has no config.json, so it is not a checkpoint" + other.what,
             other.hint.empty() ? hint + contents(dir) : other.hint);

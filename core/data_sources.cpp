@@ -5,8 +5,7 @@ source; all of them.
 */
 #include "data_sources.h"
 #include "../base/look.h"
-#include "../text/manifest.h"
-#include "../text/text_cache.h"
+#include "../optional.h"
 
 static const char* const GET_AGAIN =
     "get the file again, or run tokenize again into another directory";
@@ -29,6 +28,30 @@ static Json manifest_read(const std::string& dir) {
             "run the same train_sink tokenize command again: it starts over");
     }
     return m;
+}
+
+static std::vector<uint64_t> hashes_of(const std::string& digits) {
+    std::vector<uint64_t> hashes;
+    for (size_t i = 0; i + 16 <= digits.size(); i += 16) {
+        hashes.push_back(strtoull(digits.substr(i, 16).c_str(), NULL, 16));
+    }
+    return hashes;
+}
+
+std::vector<ShardSums> manifest_sums(const Json& manifest) {
+    std::vector<ShardSums> all;
+    for (auto& series : manifest["series"].items) {
+        for (auto& file : series["files"].items) {
+            if (file.items.size() != 3) { continue; }
+            ShardSums sums;
+            sums.name = file.items[0].string;
+            sums.tokens = (long)file.items[1].number;
+            sums.hashes = hashes_of(file.items[2].string);
+            sums.compared.assign(sums.hashes.size(), 0);
+            all.push_back(sums);
+        }
+    }
+    return all;
 }
 
 // ----------------------------------------------------------------------------
@@ -69,10 +92,11 @@ static std::vector<ShardSums> shards_listed(const std::string& dir, const Json& 
 // Dies if a directory has no tokens, and says what is there instead.
 static void check_any_tokens(const Source& s, const std::string& dir) {
     if (s.train.n + s.val.n > 0) { return; }
-    const Kind other = kind_in_dir(dir, READS_TOKENS);
-    std::string make = "make some with: ./train_sink tokenize FILE... -o DIR";
+    const FileKind other = kind_in_dir(dir, READS_TOKENS);
+    std::string make = with_text("make some with: ./train_sink tokenize FILE... -o DIR");
     for (auto& name : dir_list(dir)) {
-        if (text_format(name) != TEXT_UNKNOWN) { make = "scripts/prepare_text.sh " + dir + " OUT"; }
+        const bool text = text_folder && text_folder->format(name) != TEXT_UNKNOWN;
+        if (text) { make = "scripts/prepare_text.sh " + dir + " OUT"; }
     }
     die(dir + ": got no tokens, wanted .bin shards in it" + other.what,
         other.hint.empty() ? make : other.hint);
@@ -231,9 +255,11 @@ std::vector<std::string> names_listed(const std::string& list, const std::string
 static std::string hint_missing(const std::string& name) {
     const bool shards = name.find_first_of("/.") == name.npos;   // as they are called
     if (shards) {
-        return hint_for("make shards: ./train_sink tokenize YOUR.txt -o FILE", "data/" + name);
+        const std::string make = with_text("make shards: ./train_sink tokenize YOUR.txt -o FILE");
+        return hint_for(make, "data/" + name);
     }
-    return list_beside(name, "*.txt *.jsonl*") + "; or leave --data out: the built-in task";
+    return list_beside(name, text_folder ? "*.txt *.jsonl*" : "*/") +
+           "; or leave --data out: the built-in task";
 }
 
 // Finds the file or directory that is named, under data/ if need be. *weight is -1 if none is
@@ -254,7 +280,7 @@ static std::string source_find(const std::string& given, double* weight) {
     }
     if (!file_exists(name)) { name = "data/" + name; }
     const bool empty = is_regular(name) && file_size(name) == 0;         // text_cache says so
-    if (!is_dir(name) && !empty) { text_check(name, "a directory of shards"); }
+    if (!is_dir(name) && !empty) { text_needed(name).check(name, "a directory of shards"); }
     return name;
 }
 
@@ -263,7 +289,7 @@ static Tokenizer data_tokenizer(const DataOptions& o, const std::vector<std::str
     if (!o.tokenizer.empty()) { return tokenizer_of(o.tokenizer); }
     bool text = false;
     for (auto& name : names) {
-        if (tokenizer_is_in(name)) { return tokenizer_load(name); }
+        if (text_folder && tokenizer_is_in(name)) { return tokenizer_load(name); }
         text = text || !is_dir(name) || manifest_read(name)["tokenizer"].string == "bytes";
     }
     return text ? tokenizer_bytes() : tokenizer_ids("ids", o.vocab);
@@ -277,7 +303,7 @@ static Source source_open(const std::string& name, const Tokenizer& tok, const D
     if (is_dir(name) && !o.sft.empty()) {
         die("--sft " + o.sft + ": got a directory, wanted a .jsonl of conversations");
     }
-    const std::string dir = is_dir(name) ? name : text_cache(name, tok, o);
+    const std::string dir = is_dir(name) ? name : text_needed(name).cache(name, tok, o);
     const Json m = manifest_read(dir);
     const std::string& hash = m["tokenizer_hash"].string;
     if (!hash.empty() && tok.hash && hash != hash_text(tok.hash)) {
@@ -354,7 +380,7 @@ void data_open_sources(Data* d) {
     const std::vector<Given> given = find_sources(o);
     std::vector<std::string> names;
     for (auto& source : given) { names.push_back(source.name); }
-    check_skip_bad(o.skip_bad, names);
+    if (o.skip_bad) { text_needed("--skip-bad").check_skip_bad(true, names); }
     d->tokenizer = data_tokenizer(o, names);
     const long probe_seqs = div_up(o.probe_seqs, names.size());
     for (size_t i = 0; i < given.size(); i++) {

@@ -1,14 +1,13 @@
 /*
 core/dataloader.cpp -- draws windows of the sources in an order that a checkpoint can keep. In
-reading order: the table of bb; opening; validation and probe; prompts; the position.
+reading order: the table of bb; opening; validation and probe; the position.
 */
 #include "../dataloader.h"
 #include <limits.h>
+#include "../optional.h"
 #include "data_sources.h"
-#include "../text/documents.h"
 #include "../base/maps.h"
 #include "../base/plural.h"
-#include "../text/text_cache.h"
 
 // ----------------------------------------------------------------------------
 // bb: the task as dataloader.h has it
@@ -206,6 +205,11 @@ static bool copy_probe(const Data& d, size_t k, long i, int* out) {
     return true;
 }
 
+int data_prompts(const std::string& path, const Tokenizer& tok, const PromptOptions& wanted,
+                 int* out, TextCounts* counts) {
+    return text_needed(path).prompts(path, tok, wanted, out, counts);
+}
+
 int data_probe(Data* d, int* out) {
     const int wanted = d->opt.probe_seqs;
     const size_t sources = std::max<size_t>(1, d->sources.size());
@@ -221,92 +225,6 @@ int data_probe(Data* d, int* out) {
         }
     }
     return n;
-}
-
-// ----------------------------------------------------------------------------
-// prompts
-
-// The sequences of a file of prompts while they are read.
-struct Prompts {
-    PromptOptions wanted;
-    Data edits;                          // what data_edit looks at
-    int* out;
-    int found = 0;
-    Ids line;                            // windows: what no sequence has begun with yet
-};
-
-static bool wants_more(const Prompts& p) { return p.found < p.wanted.n; }
-
-static void take_sequence(Prompts* p, const uint32_t* ids) {
-    const int n = p->wanted.len + 1;
-    std::copy_n(ids, n, p->out);
-    data_edit(p->edits, STREAM_PROBE, p->found, n, p->out);
-    p->out += n;
-    p->found++;
-}
-
-// Takes windows of all text laid end to end.
-static void take_windows(Prompts* p, const TextBlock& block) {
-    const size_t len = p->wanted.len;
-    size_t begin = 0;
-    p->line.insert(p->line.end(), block.ids.begin(), block.ids.end());
-    while (wants_more(*p) && begin + len + 1 <= p->line.size()) {
-        take_sequence(p, &p->line[begin]);
-        begin += len;
-    }
-    p->line.erase(p->line.begin(), p->line.begin() + begin);
-}
-
-// Takes the start of each document that is long enough; its last id is EOS, which does not count.
-static void take_records(Prompts* p, const TextBlock& block, TextCounts* counts) {
-    size_t begin = 0;
-    for (auto& doc : block.docs) {
-        const bool fits = doc.end - 1 - begin >= (size_t)p->wanted.len + 1;
-        const bool wanted = wants_more(*p);
-        if (wanted && fits) { take_sequence(p, &block.ids[begin]); }
-        counts->skipped += wanted && !fits;
-        begin = doc.end;
-    }
-}
-
-int data_prompts(const std::string& path, const Tokenizer& tok, const PromptOptions& wanted,
-                 int* out, TextCounts* counts) {
-    TextFile file = text_open(path);
-    check_skip_bad(wanted.skip_bad, { path });
-    Prompts p = { wanted, Data(), out, 0, {} };
-    if (wanted.edits) {
-        p.edits.opt = *wanted.edits;
-        p.edits.tokenizer = tok;
-        p.edits.V = tok.vocab_size;
-    }
-    const DataOptions& opt = p.edits.opt;
-    if (opt.bos != "none" && tok.bos < 0) {
-        die("--bos: the tokenizer " + tok.name + " has no BOS");
-    }
-    EncodeOptions o;
-    o.skip_bad = wanted.skip_bad;
-    if (opt.bos == "doc") { o.bos = "doc"; }
-    if (!wanted.windows) { o.first = wanted.len + 1; }
-    sft_options(opt, path, tok, &o);
-
-    TextBlock block;
-    *counts = TextCounts();
-    while (wants_more(p) && text_next(&file, tok, &block)) {
-        text_encode(tok, o, &block);
-        if (!block.error.empty()) {
-            die(block.error, text_advice(block.error));
-        }
-        counts->begun += block.counts.begun;
-        if (wanted.windows) { take_windows(&p, block); } else { take_records(&p, block, counts); }
-    }
-    if (file.fd > 0) { text_close(&file); }
-    if (!p.found) {
-        const std::string what = wanted.windows ? "text" : "record";
-        const std::string shorter = "a smaller --probe-len";
-        die(path + ": got no " + what + strf(" of %d tokens or more", wanted.len + 1),
-            wanted.windows ? shorter : shorter + ", or --probe-from windows");
-    }
-    return p.found;
 }
 
 // ----------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 /*
 directory.h -- what the files beside a model's weights say, key by key: which keys are read, which
-say nothing about ids, prompts or numbers, and which values are refused. One table, DIRECTORY_KEYS;
-docs/open-models.md is the same table for people (test/open/test_directory.cpp compares the
-two).
+say nothing about ids, prompts or numbers, and which values are refused. One table, DIRECTORY_KEYS
+of text/keys.cpp; docs/open-models.md is the same table for people (test/open/test_directory.cpp
+compares the two).
 
 The rule for a key that the table does not have: it is refused by name, unless it is null. A key
 that is passed over may change what a model computes, and nobody would see it.
@@ -25,10 +25,7 @@ struct KeyRow {
     const char *allowed, *why;
 };
 
-// Returns the table. It ends with a row whose file is NULL.
-const KeyRow* directory_keys();
-
-// Returns the row of a key of a file; NULL if there is none.
+// Returns the row of a key of a file; NULL if there is none, or no text/.
 const KeyRow* directory_key(const std::string& file, const std::string& key);
 
 // Dies if a key of this object is not in the table of `file`, or has a value that is refused. path:

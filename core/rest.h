@@ -26,7 +26,6 @@ own files.
 #include "../run/run_open.cpp"
 #include "../run/run_resume.cpp"
 #include "../run/train.cpp"
-#include "../text/tokenize_command.cpp"
 #ifndef ONCE_APART
 #include "../base/field.cpp"
 #include "../base/json.cpp"
@@ -43,6 +42,7 @@ own files.
 #include "saves.cpp"
 #include "shards.cpp"
 #include "targets.cpp"
+#include "tokenizer.cpp"
 #include "weights.cpp"
 #include "../run/data_flags.cpp"
 #include "../run/flag_rules.cpp"
@@ -51,29 +51,15 @@ own files.
 #include "../run/process.cpp"
 #include "../run/run_dir.cpp"
 #include "../run/run_flags.cpp"
-#include "../text/added_tokens.cpp"
-#include "../text/bpe.cpp"
-#include "../text/decode.cpp"
-#include "../text/documents.cpp"
-#include "../text/encode.cpp"
-#include "../text/manifest.cpp"
-#include "../text/normalize.cpp"
-#include "../text/sft.cpp"
-#include "../text/split.cpp"
-#include "../text/text_cache.cpp"
-#include "../text/text_files.cpp"
-#include "../text/tokenize.cpp"
-#include "../text/tokenizer_config.cpp"
-#include "../text/tokenizer_finish.cpp"
-#include "../text/tokenizer_load.cpp"
-#include "../text/tokenizer_steps.cpp"
-#include "../text/unicode.cpp"
 #endif
 #if HAS_CPU
 #include "../cpu/all.h"
 #endif
 #if HAS_CUDA
 #include "../cuda/all.cuh"
+#endif
+#if HAS_TEXT
+#include "../text/all.h"
 #endif
 #if HAS_OPEN
 #include "../open/all.h"

@@ -157,7 +157,7 @@ Weights safetensors_open_dir(const std::string& dir) {
     const std::string one = dir + "/model.safetensors";
     if (file_exists(one)) { return safetensors_open(one); }
     if (file_exists(one + ".index.json")) { return safetensors_open_index(dir); }
-    const Kind other = kind_in_dir(dir, READS_CHECKPOINT);       // what is there instead
+    const FileKind other = kind_in_dir(dir, READS_CHECKPOINT);       // what is there instead
     die(dir + ": has no weights, wanted model.safetensors, or "
         "model.safetensors.index.json and the files it names" + other.what,
         other.hint.empty() ? "give a directory such as runs/NAME/step_1000" : other.hint);

@@ -53,7 +53,7 @@ DECLARED = re.compile(r"\s*(?:template <.*>\s+)?(?!return\b|else\b|case\b|throw\
                       r"(?:[A-Za-z_][\w:<>,*&]*(?:\s+[*&]*|[*&] ?))+$")
 
 # A file includes its own folder and those that are not above it: the root and core/ stand beside each other.
-RANKS = {"base": 0, "": 1, "core": 1, "run": 2, "cpu": 3, "cuda": 3, "dist": 3, "open": 3, "after": 3}
+RANKS = {"base": 0, "": 1, "core": 1, "run": 2, "text": 3, "cpu": 3, "cuda": 3, "dist": 3, "open": 3, "after": 3}
 OPTIONAL = ("cpu", "cuda", "dist", "text", "open", "after")
 # They may include all: the program, and what names the folders that may be deleted.
 DOORS = ("train_sink.cu", "optional.h", "core/variant.h", "core/variant.cu", "core/operations.h", "core/dist.h")

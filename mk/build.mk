@@ -29,7 +29,7 @@ COMPILE = $(HOST) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN) -x c++
 endif
 # the folders of the program beside the root, which nothing else lists: make -s folders. Those of
 # the wildcard may be absent
-FOLDERS := $(strip base core run text $(wildcard cpu cuda cuda/hopper dist open after))
+FOLDERS := $(strip base core run $(wildcard text cpu cuda cuda/hopper dist open after))
 HEADERS := $(wildcard *.h *.cuh $(FOLDERS:%=%/*.h) $(FOLDERS:%=%/*.cuh))
 # a commit says nothing of a file that git does not know
 UNKNOWN := $(if $(filter %-dirty unknown,$(COMMIT)),,$(shell \
@@ -68,7 +68,10 @@ PROGRAM_PARTS := $(patsubst core/../%,%,$(call of_model,core,core/rest.h)) \
 ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
 number_of     = $(firstword $(shell echo "$(1)" "$(COMPILER)" | cksum))
 ONCE_DIR     := build/once/$(call number_of,$(ONCE_COMPILE))
-ONCE_SOURCES := $(filter-out $(PROGRAM_PARTS),$(wildcard $(FOLDERS:%=%/*.cpp)))
+# what of open/ is about tokenizers needs text/
+OF_TEXT      := $(if $(wildcard text),,$(addprefix open/,$(shell \
+                  sed -n '/HAS_TEXT/,/endif/s/^.include "\(.*\.cpp\)"/\1/p' $(wildcard open/all.h) /dev/null)))
+ONCE_SOURCES := $(filter-out $(PROGRAM_PARTS) $(OF_TEXT),$(wildcard $(FOLDERS:%=%/*.cpp)))
 # or, with UNITS=few, each folder is one unit
 of_folder       = $(filter-out cpu/processor.cpp,$(filter $(1)/%,$(ONCE_SOURCES)))
 few_in        = $(patsubst %,$(1)/%all.o,$(sort $(dir $(ONCE_SOURCES)))) $(patsubst %.cpp,$(1)/%.o,$(wildcard cpu/processor.cpp))

@@ -17,9 +17,11 @@ open/all.h -- the files of open/ for core/rest.h: those that need the model, the
 #include "import_experts.cpp"
 #include "import_gguf.cpp"
 #include "import_weights.cpp"
-#include "normal_forms.cpp"
 #include "open_files.cpp"
+#if HAS_TEXT                    // of tokenizers, which text/ has
+#include "normal_forms.cpp"
 #include "pattern.cpp"
 #include "text_steps.cpp"
 #include "tokenizer_gguf.cpp"
+#endif
 #endif

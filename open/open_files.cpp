@@ -5,11 +5,15 @@ GGUF file opened, a model written in a family's words, tokenizers.
 #include "../core/config.h"
 #include "../core/directory.h"
 #include "../base/look.h"
-#include "../text/tokenizer_build.h"
 #include "arch_rows.h"
 #include "family_out.h"
 #include "import_gguf.h"
+#if HAS_TEXT
 #include "text_steps.h"
+#define OF_TEXT(function) function
+#else
+#define OF_TEXT(function) NULL   // nobody asks for it
+#endif
 
 // Returns the GGUF file that the path is, or that a directory without a config.json has in it; ""
 // if none.
@@ -156,6 +160,8 @@ static std::string tokenizer_file(const std::string& path) {
 }
 
 extern const OpenFiles OPEN_FILES = {
-    is_theirs, open_theirs, written_as, spared, gguf_in, tokenizer_load_gguf, tokenizer_file,
-    normalizer_step, splitter_step, check_rows, mixer_name, forward_only,
+    is_theirs, open_theirs, written_as, spared,
+    gguf_in, OF_TEXT(tokenizer_load_gguf), tokenizer_file,
+    OF_TEXT(normalizer_step), OF_TEXT(splitter_step), check_rows, mixer_name, forward_only,
 };
+#undef OF_TEXT

@@ -9,7 +9,7 @@ includes nothing.
 #define OPEN_ROWS_H
 
 #define OPEN_COMMANDS(X) \
-    X(export,   'x', "CHECKPOINT", "convert a checkpoint for transformers, into the directory --out", \
+    X(export,   'x', NO_ATTENTION, "CHECKPOINT", "convert a checkpoint for transformers, into the directory --out", \
       "take a machine with more memory")
 
 #define OPEN_FLAGS(X) \

@@ -341,7 +341,7 @@ static bool source_changed(const Flags& f, const ProbeData& p, size_t k, Data* d
 static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const ProbeData& p, size_t k,
                                 int T, int V) {
     const bool text = f.data != "bb" && file_exists(f.data) && !is_dir(f.data);
-    const bool records = text && text_format(f.data) == TEXT_JSONL && !p.own;
+    const bool records = text && text_needed(f.data).format(f.data) == TEXT_JSONL && !p.own;
     if (text && f.tokenizer.empty()) { die_no_tokenizer(f.words[0]); }
     const bool start = f.given_probe_from && f.probe_from == FROM_start;
     require(!start || records, "--probe-from start of " + f.data,

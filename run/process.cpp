@@ -4,6 +4,7 @@ program, so it may start itself once more.
 */
 #include "process.h"
 #include "../base/threads.h"
+#include "../optional.h"
 #include "../base/maps.h"
 #include <omp.h>
 #include <sys/ioctl.h>

@@ -223,7 +223,7 @@ static void targets_check(const Data& data, const Arch& c, const Flags& f) {
 // Prints a note if --bos doc can put its token in only one place.
 static void one_document_note(const Flags& f) {
     if (f.bos != "doc" || !file_exists(f.data) || is_dir(f.data)) { return; }
-    if (text_format(f.data) != TEXT_TXT) { return; }
+    if (text_needed(f.data).format(f.data) != TEXT_TXT) { return; }
     printf("note   --bos doc: a .txt is one document, so only its first token gets a BOS; "
            "--bos seq gives every sequence one\n");
 }

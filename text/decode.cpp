@@ -4,7 +4,6 @@ text/decode.cpp -- ids -> text, as tokenizer.h declares it.
 #include "normalize.h"
 #include "tokenizer_build.h"
 #include "unicode.h"
-#include <set>
 
 static const char* const REPLACEMENT = "\xEF\xBF\xBD";   // U+FFFD
 
@@ -141,15 +140,10 @@ static void decode_step(const Step& step, Texts* tokens) {
 // ----------------------------------------------------------------------------
 // decode
 
-std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n, bool skip_special) {
-    std::string out;
+std::string decode_bpe(const Tokenizer& t, const int* ids, size_t n, bool skip_special) {
     Texts tokens;
     for (size_t i = 0; i < n; i++) {
         const int id = ids[i];
-        if (t.kind == TOKENIZER_IDS) { tokens.push_back(strf("%d", id)); }
-        if (t.kind == TOKENIZER_BYTES && id >= 0 && id < 256) { out += (char)id; }
-        if (t.kind == TOKENIZER_BYTES && id == 256 && !skip_special) { out += "<|endoftext|>"; }
-        if (t.kind != TOKENIZER_BPE) { continue; }
         const bool known = id >= 0 && id < t.vocab_size && !t.text[id].empty();
         const bool skipped = known && skip_special && t.special[id];
         if (known && !skipped) { tokens.push_back(t.text[id]); }
@@ -157,36 +151,10 @@ std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n, bool 
     for (auto& step : t.decoder) { decode_step(step, &tokens); }
     if (!t.decoder.empty()) { return joined(tokens); }
 
+    std::string out;
     for (size_t i = 0; i < tokens.size(); i++) {
         if (i > 0) { out += " "; }
         out += tokens[i];
     }
     return out;
-}
-
-// ----------------------------------------------------------------------------
-// ids beyond a model's
-
-int ids_needed(const Tokenizer& t) {
-    std::set<int> added;
-    for (auto& token : t.added) { added.insert(token.id); }
-    int n = t.vocab_size;
-    while (n > 0 && added.count(n - 1)) { n--; }
-    return n;
-}
-
-void vocabulary_check(const Tokenizer& t, int V) {
-    const int needed = ids_needed(t);
-    if (needed <= V) { return; }
-    die("tokenizer " + t.name + strf(": got %d ids, wanted at most the model's %d",
-                                     needed, V),
-        "give the tokenizer that the model was trained with");
-}
-
-void ids_check(const Tokenizer& t, const int* ids, size_t n, int V) {
-    for (size_t i = 0; i < n; i++) {
-        if (ids[i] < V) { continue; }
-        die(strf("the text has token %d, ", ids[i]) + json_str(token_text(t, ids[i])) +
-            strf(", and the model has %d ids", V), "leave that token out of the text");
-    }
 }

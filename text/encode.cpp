@@ -80,17 +80,7 @@ static void reserve_ids(size_t bytes, Ids* out) {
     out->reserve(std::max(2 * out->capacity(), out->size() + expected));
 }
 
-void tokenizer_encode_to(const Tokenizer& t, const char* s, size_t n, bool document_start,
-                         Ids* out) {
-    if (t.kind == TOKENIZER_IDS) {
-        die("text: these data have no tokenizer, only ids",
-            "give one with --tokenizer tokenizer.json");
-    }
-    if (t.kind == TOKENIZER_BYTES) {
-        const unsigned char* bytes = (const unsigned char*)s;
-        out->insert(out->end(), bytes, bytes + n);
-        return;
-    }
+void encode_bpe(const Tokenizer& t, const char* s, size_t n, bool document_start, Ids* out) {
     Scratch* w = tokenizer_scratch(t);
     reserve_ids(n, out);
     added_cut(t, t.added_raw, s, n, out, [&](size_t begin, size_t end) {
@@ -105,14 +95,4 @@ void tokenizer_encode_to(const Tokenizer& t, const char* s, size_t n, bool docum
             encode_text(t, w, text + first, last - first, at_start, out);
         });
     });
-}
-
-std::vector<int> tokenizer_encode(const Tokenizer& t, const std::string& text, bool specials) {
-    Ids ids;
-    if (specials) { ids.assign(t.before.begin(), t.before.end()); }
-    std::string repaired = text;
-    if (t.kind == TOKENIZER_BPE) { utf8_repair(&repaired); }
-    tokenizer_encode_to(t, repaired.data(), repaired.size(), true, &ids);
-    if (specials) { ids.insert(ids.end(), t.after.begin(), t.after.end()); }
-    return std::vector<int>(ids.begin(), ids.end());
 }

@@ -89,30 +89,6 @@ void manifest_write(const std::string& dir, const Tokenizer& tok, const std::str
 // ----------------------------------------------------------------------------
 // reading
 
-static std::vector<uint64_t> hashes_of(const std::string& digits) {
-    std::vector<uint64_t> hashes;
-    for (size_t i = 0; i + 16 <= digits.size(); i += 16) {
-        hashes.push_back(strtoull(digits.substr(i, 16).c_str(), NULL, 16));
-    }
-    return hashes;
-}
-
-std::vector<ShardSums> manifest_sums(const Json& manifest) {
-    std::vector<ShardSums> all;
-    for (auto& series : manifest["series"].items) {
-        for (auto& file : series["files"].items) {
-            if (file.items.size() != 3) { continue; }
-            ShardSums sums;
-            sums.name = file.items[0].string;
-            sums.tokens = (long)file.items[1].number;
-            sums.hashes = hashes_of(file.items[2].string);
-            sums.compared.assign(sums.hashes.size(), 0);
-            all.push_back(sums);
-        }
-    }
-    return all;
-}
-
 bool manifest_is_complete(const std::string& text) {
     return starts_with(text, "{\"complete\": true, \"tokenizer\": ");
 }

@@ -4,6 +4,7 @@ text is not tokenized twice, and shards that changed are noticed.
 */
 #ifndef MANIFEST_H
 #define MANIFEST_H
+#include "../core/data_sources.h"
 #include "../core/shards.h"
 #include "tokenize.h"
 
@@ -30,9 +31,6 @@ std::string tokenize_made(const TokenizeOptions& o, const Tokenizer& tok,
 void manifest_write(const std::string& dir, const Tokenizer& tok, const std::string& bos,
                     const ManifestCounts& counts, const std::vector<SeriesSums>& series,
                     const std::string& made, bool complete);
-
-// Returns the shards that a manifest lists; none if it was made before there were hashes.
-std::vector<ShardSums> manifest_sums(const Json& manifest);
 
 // Tells whether this is the text of a manifest, and whether it says that all shards are there.
 bool manifest_is_ours(const std::string& text);

@@ -14,4 +14,8 @@ void sft_options(const DataOptions& opt, const std::string& path, const Tokenize
 // Returns the directory of shards of a text file: made now, or found from an earlier run with the
 // same file and tokenizer.
 std::string text_cache(const std::string& path, const Tokenizer& tok, const DataOptions& opt);
+
+// Reads a file of prompts: data_prompts of dataloader.h.
+int prompts_of_text(const std::string& path, const Tokenizer& tok, const PromptOptions& wanted,
+                    int* out, TextCounts* counts);
 #endif // TEXT_CACHE_H

@@ -4,7 +4,7 @@ what it reads into blocks where no token can cross.
 */
 #include "text_files.h"
 #include <sys/wait.h>
-#include "../base/look.h"
+#include "kinds.h"
 
 // ----------------------------------------------------------------------------
 // formats
@@ -46,7 +46,7 @@ static void text_look(const std::string& path) {
 
 // Dies of a file whose name is that of no text.
 [[noreturn]] static void reject_unknown(const std::string& path, const std::string& others) {
-    const Kind kind = kind_of_file(path);
+    const FileKind kind = kind_of_file(path);
     std::string what = begins_with(file_begin_bytes(path, 8));
     std::string hint;
     if (!kind.what.empty()) { what = "is " + kind.what; }

@@ -4,9 +4,8 @@ can encode what one reads. Another text format: text_format, text_next, and docu
 */
 #ifndef TEXT_FILES_H
 #define TEXT_FILES_H
-#include "../tokenizer.h"
+#include "../dataloader.h"
 
-enum TextFormat { TEXT_UNKNOWN, TEXT_TXT, TEXT_JSONL };
 enum { TEXT_BLOCK = 1 << 20 };           // bytes read at a time; a longer line makes a longer block
 enum { TEXT_LINE = 256 << 20 };          // bytes of the longest line of a .jsonl, and of a
                                          // packed .txt without a place to cut
@@ -22,15 +21,6 @@ struct TextFile {
     bool at_end = false;
     long line = 0;                       // lines given out
     std::string error;                   // why it could not be read to its end
-};
-
-struct TextCounts {
-    long documents = 0;
-    long tokens = 0;
-    long bytes = 0;
-    long replaced = 0;                   // ill-formed sequences that became U+FFFD
-    long skipped = 0;                    // records left out
-    long begun = 0;                      // documents that begin with BOS themselves
 };
 
 // A document of a block: its last id is ids[end-1]; whole: it ends here.

@@ -356,7 +356,7 @@ static void set_shares(Job* job) {
 // Dies if there is no text, and says what is there instead.
 static void check_files(const Job& job) {
     if (!job.files.empty()) { return; }
-    Kind other;
+    FileKind other;
     for (auto& path : job.o.files) {
         if (other.what.empty()) { other = kind_in_dir(path, READS_TOKENS); }
     }

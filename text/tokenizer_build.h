@@ -99,6 +99,13 @@ inline size_t table_size(size_t n) {
     return size;
 }
 
+// ---- what tokenizer.h declares for any tokenizer, of those in files
+
+Tokenizer tokenizer_of_files(const std::string& path);
+std::string convert_command(const std::string& path);
+void encode_bpe(const Tokenizer& t, const char* s, size_t n, bool document_start, Ids* out);
+std::string decode_bpe(const Tokenizer& t, const int* ids, size_t n, bool skip_special);
+
 // Turns a token of a byte-level vocabulary into its bytes; false if it has other characters.
 bool byte_level_to_raw(const std::string& s, std::string* raw);
 #endif // TOKENIZER_BUILD_H

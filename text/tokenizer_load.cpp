@@ -10,19 +10,6 @@ merges.txt, or a GGUF file.
 static const char* const HINT =
     "give --tokenizer tokenizer.json, or leave it out to train on bytes";
 
-Tokenizer tokenizer_bytes() { return Tokenizer(); }
-
-Tokenizer tokenizer_ids(const std::string& name, int V) {
-    Tokenizer t;
-    t.kind = TOKENIZER_IDS;
-    t.name = name;
-    t.vocab_size = V;
-    t.eos = -1;
-    t.bos = -1;
-    t.hash = 0;
-    return t;
-}
-
 void refuse(const TokenizerBuild* t, const std::string& what, const std::string& hint) {
     die(t->path + ": " + what, hint);
 }
@@ -213,12 +200,6 @@ void tokenizer_load_json(TokenizerBuild* t, const Json& j) {
 // ----------------------------------------------------------------------------
 // files
 
-// The files that may be beside that of a tokenizer, and go with it.
-static const char* const BESIDE_TOKENIZER[] = {
-    "merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "chat_template.jinja", "generation_config.json",
-};
-
 // Keeps the files that make a tokenizer, under the names that they have beside each other in a
 // directory. Of a GGUF file, only what the tokenizer needs.
 static void tokenizer_kept(TokenizerBuild* t) {
@@ -235,7 +216,7 @@ static void tokenizer_kept(TokenizerBuild* t) {
     }
 }
 
-std::string tokenizer_convert(const std::string& path) {
+std::string convert_command(const std::string& path) {
     static const char* const OTHERS[][2] = { { "tokenizer.model", "spm_to_json.py" },
                                              { "tekken.json", "tiktoken_to_json.py" },
                                              { ".tiktoken", "tiktoken_to_json.py" } };
@@ -258,7 +239,7 @@ static std::string tokenizer_path(const std::string& given) {
     const std::string gguf = open_files ? open_files->gguf_in(given) : "";
     if (!gguf.empty()) { return gguf; }
     die(given + ": has no tokenizer.json, and no vocab.json with merges.txt",
-        tokenizer_convert(given));
+        convert_command(given));
 }
 
 static void load_file(TokenizerBuild* t) {
@@ -267,7 +248,7 @@ static void load_file(TokenizerBuild* t) {
         open_files->tokenizer(t);
         return;
     }
-    const std::string convert = tokenizer_convert(t->path);
+    const std::string convert = convert_command(t->path);
     if (!convert.empty() && file_exists(t->path)) {
         refuse(t, "wanted a tokenizer.json, or vocab.json with merges.txt", convert);
     }
@@ -286,7 +267,7 @@ static void load_file(TokenizerBuild* t) {
     t->hash = hash_bytes(content.data(), content.size(), t->hash);
 }
 
-Tokenizer tokenizer_load(const std::string& given) {
+Tokenizer tokenizer_of_files(const std::string& given) {
     TokenizerBuild t;
     t.path = tokenizer_path(given);
     t.kind = TOKENIZER_BPE;
@@ -304,21 +285,4 @@ Tokenizer tokenizer_load(const std::string& given) {
         }
     }
     return std::move((Tokenizer&)t);
-}
-
-bool tokenizer_is_in(const std::string& dir) {
-    for (const char* name : { "tokenizer.json", "vocab.json", "tokenizer.gguf" }) {
-        if (file_exists(dir + "/" + name)) { return true; }
-    }
-    return false;
-}
-
-bool tokenizer_ours(const std::string& name) {
-    const auto is = [&](const char* file) { return name == file || is_temporary(name, file); };
-    const bool main_file = is("tokenizer.json") || is("vocab.json") || is("tokenizer.gguf");
-    return main_file || std::any_of(std::begin(BESIDE_TOKENIZER), std::end(BESIDE_TOKENIZER), is);
-}
-
-Tokenizer tokenizer_of(const std::string& name) {
-    return name == "bytes" ? tokenizer_bytes() : tokenizer_load(name);
 }

@@ -106,17 +106,6 @@ const Unicode& unicode() {
     return *u;
 }
 
-bool utf8_valid(const std::string& s) {
-    const size_t n = s.size();
-    size_t i = ascii_run(s.data(), 0, n);
-    while (i < n) {
-        if (utf8_next(s, &i) < 0) { return false; }
-        const bool ascii = i < n && !(s[i] & 0x80);
-        if (ascii) { i = ascii_run(s.data(), i, n); }
-    }
-    return true;
-}
-
 // ----------------------------------------------------------------------------
 // normal form C
 

@@ -30,9 +30,6 @@ struct Unicode {
 // Returns the tables. They are never freed: threads may outlive exit().
 const Unicode& unicode();
 
-// Tells whether all of s is well-formed UTF-8.
-bool utf8_valid(const std::string& s);
-
 // Appends the normal form C of a stretch whose neighbors cannot take part in it: decomposes, orders
 // the marks, composes (UAX 15).
 void nfc_stretch(const Unicode& u, const char* s, size_t n, std::string* out);

@@ -8,7 +8,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     first.shrink_to_fit();
     for (char reader : std::string("trgzbkjsfc") + '\0') {
         for (long whole : { -1L, (long)size, (long)size * 1000 }) {
-            const Kind k = kind_of(first, whole, (Reader)reader);
+            const FileKind k = kind_of(first, whole, (Reader)reader);
             if (k.what.empty() != k.hint.empty()) { abort(); }
             if (!k.hint.empty() && hint_for(k.hint, "a.bin").empty()) { abort(); }
         }

@@ -1,7 +1,7 @@
 // fuzz_text.cpp -- libFuzzer: real tokenizers on any text. Ids in range;
 // the parts of a text that may be cut give the ids of the whole.
 //     dev/fuzz/libfuzzer.sh text -max_total_time=600
-#include "../../dataloader.h"
+#include "../../text/text_files.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static std::vector<Tokenizer>* all = [] {

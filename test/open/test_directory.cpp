@@ -8,7 +8,7 @@ table. Ids are compared with those that transformers gives for the same files.
 #include "../check.h"
 #include "../../core/config.h"
 #include "../../open/import.h"
-#include "../../core/directory.h"
+#include "../../text/keys.h"
 #include "../../tokenizer.h"
 
 static std::string dir;

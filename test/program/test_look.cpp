@@ -75,7 +75,7 @@ static const struct { std::string first; const char *what, *hint; } FIRST[] = {
 static void test_kinds() {
     std::set<std::string> named;
     for (auto& row : FIRST) {
-        const Kind k = kind_of(row.first, row.first.size(), READS_NOTHING);
+        const FileKind k = kind_of(row.first, row.first.size(), READS_NOTHING);
         const std::string hint = k.hint.empty() ? "" : hint_for(k.hint, "FILE");
         CHECK(k.what.find(row.what) != std::string::npos, "wanted '%s', got '%s'", row.what,
               k.what.c_str());
@@ -89,7 +89,7 @@ static void test_kinds() {
         }
         named.insert(k.what.substr(0, k.what.find(", number")));
     }
-    const std::string source = file_read("base/look.cpp");
+    const std::string source = file_read("text/kinds.cpp");
     for (size_t at = source.find("KINDS[] = {");
          (at = source.find("\n    { \"", at)) != source.npos;) {
         const size_t end = source.find("\n};", source.find("KINDS[] = {"));
@@ -105,13 +105,13 @@ static void test_not_sure() {
     for (const char* s : { "GGUF is a file format.\n", "PAR1 and PAR2\n", "LZIP\n", "ORC\n of it\n",
                            "BZh is how it begins\n", "", "a", "Obj\n", "tjgg\n", "{ a set }\n",
                            "[PAD]\n", "[1] is a note\n" }) {
-        const Kind k = kind_of(s, strlen(s), READS_TEXT);
+        const FileKind k = kind_of(s, strlen(s), READS_TEXT);
         CHECK(k.what.empty(), "the text '%s' is %s", s, k.what.c_str());
     }
     for (const std::string& s :
          { bytes("\xff\xfe\x01\x02\x03\x04"), bytes("\xff\xff\xff\xff\x10\0\0\0"),
            bytes("[\"\x01\x02\x03\x04\x05\x06") }) {
-        const Kind k = kind_of(filled(s, 4096), 4096, READS_TOKENS);
+        const FileKind k = kind_of(filled(s, 4096), 4096, READS_TOKENS);
         CHECK(k.what.empty(), "ids that begin with %02x %02x are %s", (unsigned char)s[0],
               (unsigned char)s[1], k.what.c_str());
     }

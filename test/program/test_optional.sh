@@ -23,7 +23,7 @@ cd "$copy" || exit 1
 hash_of() { grep -o '"params_hash":"[0-9a-f]*"' "$1/log.jsonl" | tail -n 1; }
 
 # ---- without each of them
-optional="cpu cuda cuda/hopper dist open after"
+optional="text cpu cuda cuda/hopper dist open after"
 mkdir away
 for folder in $optional; do
     mv "$folder" away/
@@ -34,7 +34,7 @@ done
 
 # ---- without all of them
 mkdir alone
-cp -r ./*.cu ./*.cuh ./*.h base core run text alone
+cp -r ./*.cu ./*.cuh ./*.h base core run alone
 cd alone || exit 1
 $CXX -std=c++17 -O1 -march=native -fopenmp -Wall -Wextra -Werror -Wno-address -x c++ train_sink.cu -o train_sink > said.txt 2>&1
 ok $? "one line without all that may be deleted: $(grep -m 3 error said.txt)"
@@ -71,6 +71,9 @@ said_missing() { # WORDS PROGRAM WHAT..: an error of one line and one hint, with
     [ $code = 2 ] && echo "$said" | grep -q "$words" && echo "$said" | grep -q "HINT: .*compile again" && [ "$(echo "$said" | wc -l)" -le 2 ]
     ok $? "$*: exit $code: $said"
 }
+said_missing "tokenize: stands in the folder text/" ./train_sink tokenize train_sink.cu --out shards2
+said_missing "train_sink.cu: needs the folder text/" ./train_sink train -d train_sink.cu
+said_missing "--skip-bad: needs the folder text/" ./train_sink train -d shards --skip-bad 1
 said_missing "eval: stands in the folder after/" ./train_sink eval run_1
 said_missing "score: stands in the folder after/" ./train_sink score run_1
 said_missing "export: stands in the folder open/" ./train_sink export run_1

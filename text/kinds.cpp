@@ -1,0 +1,203 @@
+/*
+text/kinds.cpp -- what a file is by its first bytes: a table of kinds, each with its hint.
+*/
+#include "kinds.h"
+
+// ----------------------------------------------------------------------------
+// kinds that no magic number tells
+
+static uint64_t little(const std::string& s, size_t at, int bytes) {
+    uint64_t v = 0;
+    for (size_t i = at + bytes; i-- > at;) {
+        const unsigned char byte = i < s.size() ? s[i] : 0;
+        v = v << 8 | byte;
+    }
+    return v;
+}
+
+static size_t skip_space(const std::string& s, size_t i = 0) {
+    while (i < s.size() && isspace((unsigned char)s[i])) { i++; }
+    return i;
+}
+
+// Tells whether the text begins with this word, whatever the case, after blanks.
+static bool begins(const std::string& s, const char* word) {
+    const size_t at = skip_space(s), n = strlen(word);
+    return s.size() >= at + n && strncasecmp(s.data() + at, word, n) == 0;
+}
+
+static bool is_html(const std::string& s, long) {
+    return begins(s, "<!doctype html") || begins(s, "<html") || begins(s, "<head");
+}
+
+static bool is_json_array(const std::string& s, long) {
+    const size_t at = skip_space(s), next = skip_space(s, at + 1);
+    return next < s.size() && s[at] == '[' && strchr("[{\"]-0123456789", s[next]);
+}
+
+// Looks for 8 bytes of length, then a JSON object.
+static bool is_safetensors(const std::string& s, long size) {
+    const uint64_t header = little(s, 0, 8);
+    const uint64_t room = size < 0 ? UINT64_MAX : (uint64_t)size;
+    return header >= 2 && header <= 100000000 && 8 + header <= room && s.size() > 9 &&
+           s[8] == '{' && (s[9] == '"' || s[9] == '}');
+}
+
+// Looks for the number that the old form of PyTorch begins with, or for a zip of its new one.
+static bool is_torch(const std::string& s, long) {
+    if (!starts_with(s, "PK\3\4")) { return starts_with(s, "\x80\x02\x8a\x0al"); }
+    const std::string first = s.substr(std::min<size_t>(s.size(), 30), little(s, 26, 2));
+    return ends_with(first, "/data.pkl") || ends_with(first, "version");
+}
+
+// Looks for what a hub sends in place of a file that is not there, or not yours: a few words.
+static bool is_answer(const std::string& s, long) {
+    const size_t short_text = 512;
+    for (auto words : { "entry not found", "repository not found", "access to model", "not found",
+                        "access to dataset", "invalid username", "invalid credentials", "<?xml",
+                        "{\"error\"", "unauthorized", "# xet version" }) {
+        if (s.size() < short_text && begins(s, words)) { return true; }
+    }
+    return false;
+}
+
+// Returns the number of the dictionary in a zstd frame's header, 0 if it has none.
+static uint64_t zstd_dictionary(const std::string& s) {
+    const int bytes[] = { 0, 1, 2, 4 };
+    const int flags = (int)little(s, 4, 1);
+    const bool has_window = !(flags & 32);
+    return little(s, 5 + has_window, bytes[flags & 3]);
+}
+
+static bool is_with_dictionary(const std::string& s, long) {
+    return starts_with(s, "\x28\xB5\x2F\xFD") && zstd_dictionary(s);
+}
+
+// Looks for the mark in front of a text in UTF-16 or UTF-32.
+static bool is_wide_text(const std::string& s, long) {
+    const size_t zeros = s.compare(0, 2, "\0\0", 2) == 0 ? 2 : 0;
+    return s.compare(zeros, 2, "\xFF\xFE") == 0 || s.compare(zeros, 2, "\xFE\xFF") == 0;
+}
+
+// Looks for a file of Arrow, or the stream of record batches that the `datasets` library keeps.
+static bool is_arrow(const std::string& s, long size) {
+    const uint64_t n = little(s, 4, 4);
+    const bool stream = starts_with(s, "\xFF\xFF\xFF\xFF") && n > 0 && n % 8 == 0 &&
+                        (size < 0 || n < (uint64_t)size);
+    return stream || starts_with(s, std::string("ARROW1\0\0", 8));
+}
+
+// ----------------------------------------------------------------------------
+// the table: the first row that fits is it
+
+static const char* const PY_TRANSFORMERS =
+    "python3 -c \"from transformers import AutoModelForCausalLM as M; "
+    "M.from_pretrained('DIR').save_pretrained('NEW')\"";
+static const char* const LFS =
+    "git lfs pull, in the directory that it is from, gets the file itself";
+static const char* const PAGE_AGAIN =
+    "get the file again: its address has /resolve/ where the page's has /blob/";
+static const char* const TABLE_LINES =
+    "python3 -c \"import pandas as p; "
+    "p.read_csv('FILE').to_json('FILE.jsonl', orient='records', lines=True)\"";
+static const char* const ANSWERED =
+    "get the file again, logged in to the hub, by the name that it has there";
+static const char* const ARROW_LINES =
+    "python3 -c \"from datasets import Dataset as D; D.from_file('FILE').to_json('FILE.jsonl')\"";
+static const char* const ARRAY_LINES =
+    "python3 -c \"import json; [print(json.dumps(r)) for r in json.load(open('FILE'))]\" "
+    "> FILE.jsonl";
+
+// what: as in "x.txt: is ..". magic: `size` bytes at the start, size below 0 if the kind itself is
+// text. fits: a test where no such bytes tell. reads: letters of the readers that read it, or that
+// cannot be sure: a shard without a header may begin with any few bytes. use: m a model, d data.
+// hint: a command, or SHARD and an expression of numpy that gives ids
+struct KindRow {
+    const char* what;
+    const char* magic; int size;
+    bool (*fits)(const std::string& first, long size);
+    const char *reads, *use, *hint;
+};
+#define MAGIC(bytes) bytes, (int)sizeof bytes - 1
+#define TEXT_MAGIC(text) text, -((int)sizeof text - 1)        // of a kind that is itself text
+
+static const KindRow KINDS[] = {
+    { "a GGUF file", MAGIC("GGUF"), NULL, "f", "m", "mv FILE MODEL.gguf, and give that file" },
+    { "a safetensors file", NULL, 0, is_safetensors, "s", "m",
+      "call it model.safetensors, put it beside its config.json, and give that directory" },
+    { "a PyTorch file (a pickle)", NULL, 0, is_torch, "", "m", PY_TRANSFORMERS },
+    { "a Parquet table", MAGIC("PAR1"), NULL, "", "d",
+      "python3 scripts/parquet_to_jsonl.py FILE > FILE.jsonl" },
+    { "an Arrow file", NULL, 0, is_arrow, "b", "d", ARROW_LINES },
+    { "a NumPy array", MAGIC("\x93NUMPY"), NULL, "", "d", "SHARD n.load('FILE').ravel()" },
+    { "packed with gzip", MAGIC("\x1F\x8B\x08"), NULL, "g", "", "gunzip < FILE > NEW" },
+    { "packed with zstd and a dictionary", NULL, 0, is_with_dictionary, "", "",
+      "zstd -d -D DICTIONARY < FILE > NEW" },
+    { "packed with zstd", MAGIC("\x28\xB5\x2F\xFD"), NULL, "z", "", "zstd -d < FILE > NEW" },
+    { "a pointer of Git LFS to a file that was not fetched",
+      TEXT_MAGIC("version https://git-lfs.github.com/spec/"), NULL, "", "", LFS },
+    { "a web page", NULL, 0, is_html, "t", "", PAGE_AGAIN },
+    { "what a hub answers in place of a file", NULL, 0, is_answer, "", "", ANSWERED },
+    { "text that is not UTF-8", NULL, 0, is_wide_text, "bsgzfc", "",
+      "UTF-16, or UTF-32 with that name: iconv -f UTF-16 -t UTF-8 FILE > NEW" },
+    { "a JSON array", NULL, 0, is_json_array, "jkrtb", "", ARRAY_LINES },
+};
+#undef TEXT_MAGIC
+#undef MAGIC
+
+// Finds the kind by the first bytes. A text may begin with the word GGUF, and is none for that.
+static const KindRow* kind_row(const std::string& first, long size) {
+    const bool text = is_text(first);
+    for (auto& k : KINDS) {
+        const size_t n = labs(k.size);
+        const bool magic = k.magic && first.size() >= n && (k.size < 0 || !text) &&
+                           !memcmp(first.data(), k.magic, n);
+        if (magic || (k.fits && k.fits(first, size))) { return &k; }
+    }
+    return NULL;
+}
+
+static bool can_read(Reader reader, const KindRow& k) { return reader && strchr(k.reads, reader); }
+
+FileKind text_kind_of(const std::string& first, long size, Reader reader) {
+    const KindRow* k = kind_row(first, size);
+    if (!k || can_read(reader, *k)) { return FileKind(); }
+    const uint64_t number = k->fits == is_with_dictionary ? zstd_dictionary(first) : 0;
+    return { k->what + (number ? strf(", number %llu", (unsigned long long)number) : ""), k->hint };
+}
+
+FileKind kind_of_file(const std::string& path) {
+    const std::string first = file_begin_bytes(path, LOOK_BYTES);
+    const FileKind kind = text_kind_of(first, file_size(path), READS_NOTHING);
+    if (!kind.what.empty() || first.empty()) { return kind; }
+    if (ends_with(path, ".bin")) {
+        return { "tokens by its name", "put it into a directory, and give that: -d DIR" };
+    }
+    if (!is_text(first)) { return FileKind(); }
+    if (ends_with(path, ".csv")) { return { "a table of text", TABLE_LINES }; }
+    if (first[skip_space(first)] == '{') { return { "JSON", "mv FILE FILE.jsonl, if each line is "
+                                                            "one object {\"text\": ..}" }; }
+    return { "text", "cp FILE FILE.txt" };
+}
+
+FileKind text_kind_in_dir(const std::string& dir, Reader reader) {
+    const char use = reader == READS_TOKENS ? 'd' : 'm';
+    for (auto& name : dir_list(dir)) {
+        const std::string path = dir + "/" + name;
+        const KindRow* k = kind_row(file_begin_bytes(path, LOOK_BYTES), file_size(path));
+        // tokens may begin with any bytes, but are called .bin
+        const bool read = k && strchr(k->reads, reader) && (use == 'm' || ends_with(name, ".bin"));
+        if (!k || *k->use != use || read) { continue; }
+        const std::string what = "; its " + name + " is " + k->what;
+        if (ends_with(name, ".safetensors") && contains(name, "-of-")) {
+            return { what + ", one of several", "get the others, and model.safetensors.index.json, "
+                     "which says what is in each" };
+        }
+        if (name == "consolidated.safetensors") {
+            return { what + " with Mistral's own names",
+                     "get the same model in Hugging Face's format, or as GGUF" };
+        }
+        return { what, hint_for(k->hint, path) };
+    }
+    return FileKind();
+}
