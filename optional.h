@@ -99,6 +99,7 @@ struct StOut;
 struct TextCounts;
 struct Tokenizer;
 struct TokenizerBuild;
+struct Weights;
 
 // The kernel that multiplies matrices on a CPU.
 struct ProductChoice {
@@ -167,14 +168,19 @@ struct TextFolder {
     FileKind (*kind_of)(const std::string& first, long size, int reader);
     FileKind (*kind_in_dir)(const std::string& dir, int reader);
     const KeyRow* (*key)(const std::string& file, const std::string& key);
+    void (*generation_check)(const std::string& path, const Json& config);
 };
 
 // What open/ does with files.
 struct OpenFiles {
     // Tells whether a path is another family's directory, or a GGUF file.
     bool (*is_theirs)(const std::string& path);
+    // Dies if a directory holds a model in a form that is not read, as files in it say.
+    void (*form_check)(const std::string& dir);
     // Opens it: what it says of its model, and its tensors.
     Checkpoint (*open)(const std::string& path);
+    // Opens weights in several files, which an index names.
+    Weights (*open_index)(const std::string& dir);
     // Writes a model as the family that it was read as. Returns false if that no longer says it.
     bool (*written_as)(const Arch& arch, const std::vector<StOut>& ours, const Tokenizer& tok,
                        const std::string& tokenizer_path, ModelFile* file);

@@ -133,27 +133,6 @@ void config_ours(Checkpoint* k, const Json& mine) {
     if (const Json* v = mine.get("tokenizer")) { k->tokenizer = v->string; }
 }
 
-// Dies if a directory holds a model in another form, as these files in it say.
-static void form_check(const std::string& dir) {
-    static const struct { const char *name, *what, *hint; } FILES[] = {
-        { "model_index.json", "a pipeline of several models", "give one of a language model" },
-        { "params.json", "a model as Meta and Mistral publish it",
-          "get the same model in Hugging Face's format, or as GGUF" },
-        { "saved_model.pb", "a TensorFlow model", "get the model with .safetensors" },
-        { "manifest.json", "shards of tokens", "it is for -d; give a checkpoint" },
-    };
-    const bool config = file_exists(dir + "/config.json");
-    for (auto& f : FILES) {
-        if (config || !file_exists(dir + "/" + f.name)) { continue; }
-        die(dir + ": holds " + f.what + ", as its " + f.name + " says, and that is not "
-            "read", f.hint);
-    }
-    const std::vector<std::string> kept = dir_list(dir + "/snapshots");
-    if (config || kept.empty()) { return; }
-    die(dir + ": is a model as its hub's cache keeps it, wanted one snapshot of it",
-        "give " + dir + "/snapshots/" + kept[0]);
-}
-
 // Lists the first names in a directory.
 static std::string contents(const std::string& dir) {
     const std::vector<std::string> names = dir_list(dir);
@@ -196,7 +175,7 @@ static Checkpoint checkpoint_ours(const std::string& dir) {
             "a directory with config.json and model.safetensors, or a GGUF file",
             beside_checkpoint(dir));
     }
-    form_check(dir);
+    if (open_files) { open_files->form_check(dir); }
     Checkpoint k;
     k.where = dir + "/config.json";
     if (!file_exists(k.where)) {

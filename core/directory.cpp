@@ -23,41 +23,6 @@ void directory_value_check(const KeyRow& row, const std::string& path, const std
         "this program does not do what the key asks for; docs/open-models.md lists all keys");
 }
 
-void directory_check(const std::string& file, const std::string& path, const Json& object) {
-    if (object.type != Json::OBJECT) { die(path + ": wanted an object"); }
-    for (auto& field : object.fields) {
-        if (field.second.type == Json::NUL) { continue; }
-        const KeyRow* row = directory_key(file, field.first);
-        if (!row) {
-            die(path + ": the key '" + field.first + "' (" + json_short(field.second) +
-                ") is not known, and may change ids or prompts",
-                "docs/open-models.md lists the keys that are");
-        }
-        directory_value_check(*row, path, field.first, field.second);
-    }
-}
-
-// Tells whether a key that chooses tokens chooses nothing: by 1 for penalties and beams, else 0.
-static bool is_neutral(const std::string& key, const Json& value) {
-    const bool one =
-        is_one_of(" repetition_penalty encoder_repetition_penalty guidance_scale num_beams "
-                  "num_beam_groups length_penalty typical_p ", key);
-    const bool number = value.is_number() || value.type == Json::BOOL;
-    return value.type == Json::NUL || (number && value.number == (one ? 1 : 0));
-}
-
-std::string directory_said(const std::string& file, const Json& object) {
-    std::string said;
-    for (auto& field : object.fields) {
-        const KeyRow* row = directory_key(file, field.first);
-        if (!row || row->rule != KEY_SAID || is_neutral(field.first, field.second)) {
-            continue;
-        }
-        list_add(&said, field.first + " " + json_short(field.second));
-    }
-    return said;
-}
-
 Json json_if_there(const std::string& path) {
     return file_exists(path) ? json_file(path) : Json();
 }

@@ -28,17 +28,9 @@ struct KeyRow {
 // Returns the row of a key of a file; NULL if there is none, or no text/.
 const KeyRow* directory_key(const std::string& file, const std::string& key);
 
-// Dies if a key of this object is not in the table of `file`, or has a value that is refused. path:
-// its name in errors. Null says nothing.
-void directory_check(const std::string& file, const std::string& path, const Json& object);
-
-// Does the same for one key that the table has.
+// Dies if the table refuses this value of a key that it has.
 void directory_value_check(const KeyRow& row, const std::string& path, const std::string& key,
                            const Json& value);
-
-// Lists the keys that are passed over with a word, as "repetition_penalty 1.1, .."; "" if none is
-// there.
-std::string directory_said(const std::string& file, const Json& object);
 
 // Reads a file; null if there is none.
 Json json_if_there(const std::string& path);

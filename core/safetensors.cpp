@@ -4,6 +4,7 @@ another name and renames it.
 */
 #include "safetensors.h"
 #include "../base/look.h"
+#include "../optional.h"
 #include "../tokenizer.h"
 
 // ----------------------------------------------------------------------------
@@ -114,49 +115,10 @@ Weights safetensors_open(const std::string& path) {
     return w;
 }
 
-// Opens the files that model.safetensors.index.json names. Only what it names is the model: a
-// tensor that it does not mention is left out, and one that it mentions must be in the file it
-// says.
-static Weights safetensors_open_index(const std::string& dir) {
-    const std::string path = dir + "/model.safetensors.index.json";
-    const Json j = json_file(path);
-    const Json* map = j.get("weight_map");
-    if (!map || map->type != Json::OBJECT || map->fields.empty()) {
-        die(path + ": has no weight_map, wanted an object {tensor: file}", DAMAGED);
-    }
-    Weights all;
-    all.path = path;
-    std::unordered_map<std::string, Weights> shards;
-    for (auto& f : map->fields) {
-        const std::string& file = f.second.string;
-        const bool plain = ends_with(file, ".safetensors") && file[0] != '.' &&
-                           file.find_first_of("/\\") == file.npos;
-        if (f.second.type != Json::STRING || !plain) {
-            die(path + ": tensor '" + f.first + "': got file " + json_str(file)
-                + ", wanted the name of a .safetensors file beside the index", DAMAGED);
-        }
-        if (!shards.count(file)) {
-            if (!file_exists(dir + "/" + file)) {
-                die(dir + "/" + file + ": is missing, but the index names it",
-                    "get the missing files of the model");
-            }
-            shards[file] = safetensors_open(dir + "/" + file);
-            all.maps.push_back(shards[file].maps[0]);
-        }
-        const Weight* t = shards[file].find(f.first);
-        if (!t) {
-            die(dir + "/" + file + ": has no tensor '" + f.first
-                + "', but the index says so", "the files are of different models: get them again");
-        }
-        weights_add(&all, *t);
-    }
-    return all;
-}
-
 Weights safetensors_open_dir(const std::string& dir) {
     const std::string one = dir + "/model.safetensors";
     if (file_exists(one)) { return safetensors_open(one); }
-    if (file_exists(one + ".index.json")) { return safetensors_open_index(dir); }
+    if (open_files && file_exists(one + ".index.json")) { return open_files->open_index(dir); }
     const FileKind other = kind_in_dir(dir, READS_CHECKPOINT);       // what is there instead
     die(dir + ": has no weights, wanted model.safetensors, or "
         "model.safetensors.index.json and the files it names" + other.what,

@@ -86,18 +86,6 @@ void weights_unwrap(Weights* w) {
     });
 }
 
-void weights_headless(Weights* w) {
-    static const char* const PREFIXES[][2] = { { "embed_tokens.weight", "model." },
-                                               { "embed_in.weight", "gpt_neox." } };
-    for (auto& p : PREFIXES) {
-        if (!w->find(p[0]) || w->find(std::string(p[1]) + p[0])) { continue; }
-        weights_rename(w, [&](const std::string& name) {
-            const bool head = starts_with(name, "lm_head.") || starts_with(name, "embed_out.");
-            return head ? name : p[1] + name;
-        });
-    }
-}
-
 static const char* const GGUF_READABLE =
     "F32, F16, BF16, F64, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, "
     "IQ4_XS or MXFP4";
@@ -131,28 +119,5 @@ void weight_rows(const Weight& w, long r0, long r1, float* out) {
     }
     for (long r = r0; w.pairs && r < r1; r++) {
         w.type->read(weight_row(w, r), cols, out + (r - r0) * cols);
-    }
-}
-
-// ----------------------------------------------------------------------------
-// MXFP4 (OCP Microscaling Formats 1.0): 32 numbers of 4 bits, E2M1, and one scale, a power of two
-
-void mxfp4_rows(const Weight& blocks, const Weight& scales, long r0, long r1, float* out) {
-    std::vector<long> wanted = scales.shape;
-    wanted.push_back(16);
-    const WeightType* u8 = number_type("U8");
-    if (blocks.type != u8 || scales.type != u8 || blocks.shape != wanted || scales.shape.empty()) {
-        die(blocks.file + ": tensors '" + blocks.name + "' and '" + scales.name
-            + "' are not MXFP4, wanted U8 [.., n, 16] and U8 [.., n]",
-            "the file is damaged: download it again");
-    }
-    const long n = scales.cols();
-    for (long b = r0 * n; b < r1 * n; b++, out += 32) {
-        const unsigned char* p = (const unsigned char*)blocks.data + 16 * b;
-        const float scale = mxfp4_scale((unsigned char)scales.data[b]);
-        for (int i = 0; i < 16; i++) {
-            out[2*i]     = scale * MXFP4_VALUES[p[i] & 15];
-            out[2*i + 1] = scale * MXFP4_VALUES[p[i] >> 4];
-        }
     }
 }

@@ -77,26 +77,9 @@ void weights_rename(Weights* w, const std::function<std::string(const std::strin
 // _orig_mod. of torch.compile, and such. They say how a model was run, not what it is.
 void weights_unwrap(Weights* w);
 
-// Gives tensors of a model that was saved without its head the names that they have with it:
-// embed_tokens is model.embed_tokens.
-void weights_headless(Weights* w);
-
 // Returns where row r begins in the file.
 const unsigned char* weight_row(const Weight& w, long r);
 
 // Reads rows r0 .. r1 - 1 as floats, cols() of them each. Dies if the type has no reader.
 void weight_rows(const Weight& w, long r0, long r1, float* out);
-
-// ----------------------------------------------------------------------------
-// MXFP4 (OCP Microscaling Formats 1.0): 32 numbers of 4 bits, E2M1, and one scale, a power of two
-
-static const float MXFP4_VALUES[16] = { 0,    .5f,  1,  1.5f,  2,  3,  4,  6,
-                                        -0.f, -.5f, -1, -1.5f, -2, -3, -4, -6 };
-
-// Returns the scale of a byte e, 2^(e - 127).
-inline float mxfp4_scale(uint32_t e) { return float_of_bits(e ? e << 23 : 1u << 22); }
-
-// Reads rows r0 .. r1 - 1, 32 n floats each, of a matrix that safetensors keep as two tensors:
-// blocks U8 [.., n, 16], byte i holding numbers 2 i (low half) and 2 i + 1, and scales U8 [.., n].
-void mxfp4_rows(const Weight& blocks, const Weight& scales, long r0, long r1, float* out);
 #endif // WEIGHTS_H

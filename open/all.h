@@ -12,6 +12,7 @@ open/all.h -- the files of open/ for core/rest.h: those that need the model, the
 #include "export.cpp"
 #include "families.cpp"
 #include "family_out.cpp"
+#include "foreign_weights.cpp"
 #include "gguf.cpp"
 #include "import.cpp"
 #include "import_experts.cpp"

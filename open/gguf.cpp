@@ -3,6 +3,7 @@ open/gguf.cpp -- parses the header with every number checked against the file, a
 blocks of each quantized type.
 */
 #include "gguf.h"
+#include "foreign_weights.h"
 #include "../base/look.h"
 
 // ----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 open/import_experts.cpp -- copies each expert's rows to their place in the two matrices, from any of
 the three layouts.
 */
+#include "foreign_weights.h"
 #include "import_experts.h"
 
 struct ExpertsImport {

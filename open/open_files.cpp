@@ -7,6 +7,7 @@ GGUF file opened, a model written in a family's words, tokenizers.
 #include "../base/look.h"
 #include "arch_rows.h"
 #include "family_out.h"
+#include "foreign_weights.h"
 #include "import_gguf.h"
 #if HAS_TEXT
 #include "text_steps.h"
@@ -14,6 +15,27 @@ GGUF file opened, a model written in a family's words, tokenizers.
 #else
 #define OF_TEXT(function) NULL   // nobody asks for it
 #endif
+
+// Dies if a directory holds a model in another form, as these files in it say.
+static void form_check(const std::string& dir) {
+    static const struct { const char *name, *what, *hint; } FILES[] = {
+        { "model_index.json", "a pipeline of several models", "give one of a language model" },
+        { "params.json", "a model as Meta and Mistral publish it",
+          "get the same model in Hugging Face's format, or as GGUF" },
+        { "saved_model.pb", "a TensorFlow model", "get the model with .safetensors" },
+        { "manifest.json", "shards of tokens", "it is for -d; give a checkpoint" },
+    };
+    const bool config = file_exists(dir + "/config.json");
+    for (auto& f : FILES) {
+        if (config || !file_exists(dir + "/" + f.name)) { continue; }
+        die(dir + ": holds " + f.what + ", as its " + f.name + " says, and that is not "
+            "read", f.hint);
+    }
+    const std::vector<std::string> kept = dir_list(dir + "/snapshots");
+    if (config || kept.empty()) { return; }
+    die(dir + ": is a model as its hub's cache keeps it, wanted one snapshot of it",
+        "give " + dir + "/snapshots/" + kept[0]);
+}
 
 // Returns the GGUF file that the path is, or that a directory without a config.json has in it; ""
 // if none.
@@ -160,7 +182,7 @@ static std::string tokenizer_file(const std::string& path) {
 }
 
 extern const OpenFiles OPEN_FILES = {
-    is_theirs, open_theirs, written_as, spared,
+    is_theirs, form_check, open_theirs, weights_of_index, written_as, spared,
     gguf_in, OF_TEXT(tokenizer_load_gguf), tokenizer_file,
     OF_TEXT(normalizer_step), OF_TEXT(splitter_step), check_rows, mixer_name, forward_only,
 };

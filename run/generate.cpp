@@ -173,12 +173,8 @@ static std::vector<int> generation_config(const std::string& dir, const Tokenize
     ends.insert(ends.end(), said.begin(), said.end());
     if (!file_exists(path)) { return ends; }
     const Json config = json_if_there(path);
-    if (text_folder) { directory_check(name, path, config); }
-    else { note(path + ": only its EOS and BOS are read, without the folder text/"); }
-    const std::string drawing = directory_said(name, config);
-    if (!drawing.empty()) {
-        note(path + ": " + drawing + ": not applied here");
-    }
+    if (text_folder) { text_folder->generation_check(path, config); }
+    else             { note(path + ": without the folder text/, only its EOS and BOS are read"); }
     const double bos = json_number(config, "bos_token_id", *first);
     const bool valid = bos == floor(bos) && bos >= 0 && bos < V;
     require(valid, path + strf(": bos_token_id %g", bos),

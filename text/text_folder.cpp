@@ -21,5 +21,5 @@ extern const TextFolder TEXT_FOLDER;
 const TextFolder TEXT_FOLDER = {
     tokenizer_of_files, convert_command, encode_bpe, decode_bpe,
     format_of_name, text_check, check_skip_bad, text_cache, prompts_of_text,
-    kind_of_bytes, kind_in_directory, text_key,
+    kind_of_bytes, kind_in_directory, text_key, generation_check,
 };

@@ -3,7 +3,7 @@ text/tokenizer_config.cpp -- what the files beside a tokenizer say about it:
 tokenizer_config.json, special_tokens_map.json and added_tokens.json. They are obeyed as
 transformers 5 obeys them, or refused by name; core/directory.h has the table of their keys.
 */
-#include "../core/directory.h"
+#include "keys.h"
 #include <set>
 #include "tokenizer_build.h"
 

@@ -2,7 +2,7 @@
 text/tokenizer_load.cpp -- a tokenizer from its files: tokenizer.json, or vocab.json and
 merges.txt, or a GGUF file.
 */
-#include "../core/directory.h"
+#include "keys.h"
 #include "../optional.h"
 #include "../base/look.h"
 #include "tokenizer_build.h"

@@ -2,7 +2,7 @@
 text/tokenizer_steps.cpp -- components of tokenizer.json -> steps. To support a component:
 its row in COMPONENTS, one StepKind, and one case where steps of its stage run.
 */
-#include "../core/directory.h"
+#include "keys.h"
 #include "../optional.h"
 #include "split.h"
 #include "tokenizer_build.h"

@@ -8,6 +8,7 @@ outside of them. Also built with sanitizers.
 #include <sys/wait.h>
 #include <set>
 #include "../throws.h"
+#include "../../open/foreign_weights.h"
 #include "../../open/gguf.h"
 #include "../../core/safetensors.h"
 #include "../../text/split.h"
