@@ -484,15 +484,34 @@ inline long stat_at(int b, int t, int h, AttnShape s) {
     return (head * s.T + t) * 2;
 }
 
-// Attends:  out_t = sum_j A_j v_j,  A_j the weights. For softmax without an extra key this is
-//      s_j = scale q_t . k_j          the scores of the keys that token t sees
-//      m   = max_j s_j                so that no exponential overflows
-//      w_j = exp(s_j - m)
-//      Z   = sum_j w_j
-//      A_j = w_j / Z
-//      o_t = sum_j A_j v_j
-// out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), extra: the extra key.
-// With rope_table, q and k are first rotated in place
+// Computes one row of attention as a textbook has it, of ATTN=softmax and BIAS=none: o (HS) of
+// token t, from its q (HS) and the keys and values of tokens 0 .. t, each `stride` numbers after the
+// one before. attention_forward does the same for all variants, and the tests compare the two.
+inline void softmax_row(real* o, const real* q, const real* k, const real* v, int t, long stride,
+                        int HS, real scale) {
+    std::vector<real> A(t + 1);
+    real m = -INFINITY;
+    for (int j = 0; j <= t; j++) {
+        real s = 0;
+        for (int i = 0; i < HS; i++) { s += q[i] * k[j * stride + i]; }
+        A[j] = scale * s;                        // s_j = scale q . k_j
+        m = max_(m, A[j]);
+    }
+    real Z = 0;
+    for (int j = 0; j <= t; j++) {
+        A[j] = exp_(A[j] - m);                   // w_j = e^{s_j - m}: none overflows, m cancels
+        Z += A[j];
+    }
+    for (int i = 0; i < HS; i++) { o[i] = 0; }
+    for (int j = 0; j <= t; j++) {
+        A[j] /= Z;                               // sums to 1: what no key deserves goes to some key
+        for (int i = 0; i < HS; i++) { o[i] += A[j] * v[j * stride + i]; }
+    }
+}
+
+// Attends:  out_t = sum_j A_j v_j,  A_j the weights, as softmax_row does for softmax without an
+// extra key. out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), extra: the extra
+// key. With rope_table, q and k are first rotated in place
 template <class A, class Bi, class Pe>
 void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> extra,
                        const acc* rope_table, AttnShape s) {

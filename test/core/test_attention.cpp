@@ -307,6 +307,25 @@ template <class A> void check_causal(const char* attn) {
               "%s: token %d does not reach its own output", attn, at);
     }
 }
+// the row of a textbook and the general one: query heads 0 and 1 read key head 0
+static void check_row() {
+    const NaiveIn in = inputs(op_of<Attn_softmax, Bias_none, Pe_nope>("softmax", "nope"), PLAIN, 3);
+    const AttnShape s = in.s;
+    Numbers stat, row(s.HS), wanted;
+    const Numbers out = forward(op_of<Attn_softmax, Bias_none, Pe_nope>("softmax", "nope"), in, &stat);
+    for (int b = 0; b < s.B; b++) {
+        for (int t = 0; t < s.T; t++) {
+            for (int h = 0; h < s.NH; h++) {
+                const double* first = &in.qkv[(long)b * s.T * attn_row(s)];
+                const double* k = first + (s.NH + h / (s.NH / s.KV)) * s.HS;
+                ref::softmax_row(row.data(), first + (long)t * attn_row(s) + h * s.HS, k,
+                                 k + s.KV * s.HS, t, attn_row(s), s.HS, s.scale);
+                wanted.insert(wanted.end(), row.begin(), row.end());
+            }
+        }
+    }
+    compare("softmax_row: out", out, wanted, 1e-14);
+}
 static void check_positions() {
     // first distances of the buckets 16..31: the integers from 16 * 8^(k/16) on
     const int first[] = { 16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113 };
@@ -376,6 +395,7 @@ int main() {
     ATTN_VARIANTS(X_ATTN)
     CASE("p_norm") { check_p_norm(); }
     CASE("twins") { check_twins(); }
+    CASE("row") { check_row(); }
     CASE("positions") { check_positions(); }
 #endif
     return check_done();
