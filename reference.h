@@ -485,8 +485,8 @@ inline long stat_at(int b, int t, int h, AttnShape s) {
 }
 
 // Computes one row of attention as a textbook has it, of ATTN=softmax and BIAS=none: o (HS) of
-// token t, from its q (HS) and the keys and values of tokens 0 .. t, each `stride` numbers after the
-// one before. attention_forward does the same for all variants, and the tests compare the two.
+// token t, from its q (HS) and the keys and values of tokens 0 .. t, each `stride` numbers after
+// the one before. attention_forward does the same for all variants; the tests compare the two.
 inline void softmax_row(real* o, const real* q, const real* k, const real* v, int t, long stride,
                         int HS, real scale) {
     std::vector<real> A(t + 1);
