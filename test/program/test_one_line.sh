@@ -4,6 +4,7 @@
 #     sh test/program/test_one_line.sh
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
+. test/tree.sh
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 CXX=${CXX:-g++}
@@ -26,11 +27,14 @@ one_error "-DATTN: no such value" -DATTN=sigmod
 one_error "-DGATE: no such value" -DGATE=heads
 one_error "BACKEND=ref computes in fp32" -DBACKEND=ref -DPRECISION=bf16
 
-# the same bits: of ref at any level of optimization, where only the processor's instructions are the same
-make -s -j"${JOBS:-2}" binary BACKEND=ref > "$dir/said" 2>&1 &&
-    $CXX -std=c++17 -O1 -march=native -fopenmp -DBACKEND=ref -x c++ train_sink.cu -o "$dir/line" >> "$dir/said" 2>&1
-ok $? "the line, or make BACKEND=ref: $(tail -n 3 "$dir/said")"
-for program in build/ref/train_sink "$dir/line"; do
+# the same bits where the flags are the same (test_optional.sh: BACKEND=ref)
+mkdir -p "$dir/apart/scripts"
+copy_sources "$dir/apart"
+cp -p scripts/modeling_train_sink.py "$dir/apart/scripts"                # open/export.cpp holds it
+make -s -C "$dir/apart" binary BACKEND=cpu UNITS=few OPTIMIZE=-O1 > "$dir/said" 2>&1 &&
+    $CXX -std=c++17 -O1 -march=native -fopenmp -x c++ train_sink.cu -o "$dir/line" >> "$dir/said" 2>&1
+ok $? "the line, or make: $(tail -n 3 "$dir/said")"
+for program in "$dir/apart/build/cpu/train_sink" "$dir/line"; do
     $program train -d bb -n 20 --eval-every 10 --seed 1 --sample 0 -o "$dir/run" > "$dir/said" 2>&1
     grep -o 'params_hash [0-9a-f]*' "$dir/said" >> "$dir/hashes"
     rm -rf "$dir/run"
