@@ -39,7 +39,7 @@ inline Matrix weight_matrix(const real* weight, long rows, long cols) {
     }
     while (m.rows() < rows) {
         const long done = m.rows();
-        const auto some = weight_rows(weight + done * cols, cols, rows - done);
+        const auto some = ::weight_rows(weight + done * cols, cols, rows - done);
         m.x.insert(m.x.end(), some.x, some.x + some.n * cols);
     }
     return m;

@@ -1,10 +1,9 @@
 #!/bin/sh
 # test/program/test_one_line.sh -- one line compiles the whole program, as README prints it: without a warning, for any
-# switches, to the same bits as the Makefile, which compiles its files apart; a wrong switch is one error; and nvcc's line
+# switches; a wrong switch is one error; and nvcc's line
 #     sh test/program/test_one_line.sh
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
-. test/tree.sh
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 CXX=${CXX:-g++}
@@ -27,20 +26,12 @@ one_error "-DATTN: no such value" -DATTN=sigmod
 one_error "-DGATE: no such value" -DGATE=heads
 one_error "BACKEND=ref computes in fp32" -DBACKEND=ref -DPRECISION=bf16
 
-# the same bits where the flags are the same (test_optional.sh: BACKEND=ref)
-mkdir -p "$dir/apart/scripts"
-copy_sources "$dir/apart"
-cp -p scripts/modeling_train_sink.py "$dir/apart/scripts"                # open/export.cpp holds it
-make -s -C "$dir/apart" binary BACKEND=cpu UNITS=few OPTIMIZE=-O1 > "$dir/said" 2>&1 &&
-    $CXX -std=c++17 -O1 -march=native -fopenmp -x c++ train_sink.cu -o "$dir/line" >> "$dir/said" 2>&1
-ok $? "the line, or make: $(tail -n 3 "$dir/said")"
-for program in "$dir/apart/build/cpu/train_sink" "$dir/line"; do
-    $program train -d bb -n 20 --eval-every 10 --seed 1 --sample 0 -o "$dir/run" > "$dir/said" 2>&1
-    grep -o 'params_hash [0-9a-f]*' "$dir/said" >> "$dir/hashes"
-    rm -rf "$dir/run"
-done
-[ "$(wc -l < "$dir/hashes")" = 2 ] && [ "$(sort -u "$dir/hashes" | wc -l)" = 1 ]
-ok $? "make's program and the line's train to other bits: $(paste -s "$dir/hashes")"
+# it links, and runs; that its bits are make's where the flags are the same: test_optional.sh
+$CXX -std=c++17 -O0 -fopenmp -x c++ train_sink.cu -o "$dir/line" > "$dir/said" 2>&1
+ok $? "the line: $(tail -n 3 "$dir/said")"
+"$dir/line" train -d bb --layers 1 --width 16 --heads 2 --ffn-width 16 -n 4 --eval-every 2 --val-seqs 4 --probe-seqs 4 \
+    -o "$dir/run" > "$dir/said" 2>&1 && "$dir/line" probe "$dir/run" --anywhere --probe-seqs 4 > "$dir/said" 2>&1
+ok $? "the line's program: $(tail -n 3 "$dir/said")"
 
 # the GPU's, without the kernels of tensor cores, which take minutes and are test_nvcc's
 if command -v "${NVCC:-nvcc}" > /dev/null; then
