@@ -33,10 +33,10 @@ enum Purpose {
     HEAD(wte,    "model.embed_tokens.weight",        true,                                   V, C, LINEAR(C), FOR_TABLE) \
     HEAD(wpe,    "model.embed_positions.weight",     pe.learnable,                           T + bias.token, C, LINEAR(C), FOR_POSITIONS) \
     HEAD(sink,   "model.sink_token",                 bias.token,                             EXTRA(VECTOR, C, FOR_TOKEN)) \
-    HEAD(lnew,   "model.embed_norm.weight",          arch.norm_embed,                        NORM_WEIGHT(C)) \
-    HEAD(lneb,   "model.embed_norm.bias",            arch.norm_embed && norm_bias,           BIAS_OF(C)) \
-    LAYER(ln1w,  "input_layernorm.weight",           norm.in,                                NORM_WEIGHT(C)) \
-    LAYER(ln1b,  "input_layernorm.bias",             norm.in && norm_bias,                   BIAS_OF(C)) \
+    HEAD(norm_embed_w, "model.embed_norm.weight",    arch.norm_embed,                        NORM_WEIGHT(C)) \
+    HEAD(norm_embed_b, "model.embed_norm.bias",      arch.norm_embed && norm_bias,           BIAS_OF(C)) \
+    LAYER(norm_attn_w, "input_layernorm.weight",     norm.in,                                NORM_WEIGHT(C)) \
+    LAYER(norm_attn_b, "input_layernorm.bias",       norm.in && norm_bias,                   BIAS_OF(C)) \
     LAYER(qw,    "self_attn.q_proj.weight",          true,                                   MATRIX(q_width, C)) \
     LAYER(kw,    "self_attn.k_proj.weight",          true,                                   MATRIX(kv_width, C)) \
     LAYER(vw,    "self_attn.v_proj.weight",          true,                                   MATRIX(kv_width, C)) \
@@ -54,10 +54,10 @@ enum Purpose {
     LAYER(gb,    "self_attn.gate",                   gate.place && !gate.reads,              VECTOR, gate_width, ZEROS, FOR_GATE) \
     LAYER(ow,    "self_attn.o_proj.weight",          true,                                   MATRIX(C, OC)) \
     LAYER(ob,    "self_attn.o_proj.bias",            arch.out_bias,                          BIAS_OF(C)) \
-    LAYER(ln1ow, "post_attention_layernorm.weight",  norm.out,                               NORM_WEIGHT(C)) \
-    LAYER(ln1ob, "post_attention_layernorm.bias",    norm.out && norm_bias,                  BIAS_OF(C)) \
-    LAYER(ln2w,  ffn_norm + ".weight",               norm.in,                                NORM_WEIGHT(C)) \
-    LAYER(ln2b,  ffn_norm + ".bias",                 norm.in && norm_bias,                   BIAS_OF(C)) \
+    LAYER(norm_attn_out_w, "post_attention_layernorm.weight", norm.out,                               NORM_WEIGHT(C)) \
+    LAYER(norm_attn_out_b, "post_attention_layernorm.bias", norm.out && norm_bias,                  BIAS_OF(C)) \
+    LAYER(norm_ffn_w, ffn_norm + ".weight",          norm.in,                                NORM_WEIGHT(C)) \
+    LAYER(norm_ffn_b, ffn_norm + ".bias",            norm.in && norm_bias,                   BIAS_OF(C)) \
     LAYER(gatew, "mlp.gate_proj.weight",             ffn.gated && has_ffn(l),                MATRIX(F, C)) \
     LAYER(upw,   "mlp.up_proj.weight",               has_ffn(l),                             MATRIX(F, C)) \
     LAYER(gateb, "mlp.gate_proj.bias",               ffn.gated && arch.ffn_bias && has_ffn(l),BIAS_OF(F)) \
@@ -65,10 +65,10 @@ enum Purpose {
     LAYER(downw, "mlp.down_proj.weight",             has_ffn(l),                             C, F, NORMAL(1 / sqrt(F) / L), FOR_PRODUCT) \
     LAYER(downb, "mlp.down_proj.bias",               arch.ffn_bias && has_ffn(l),            BIAS_OF(C)) \
     OPEN_PARAMS(LAYER) \
-    LAYER(ln2ow, "post_feedforward_layernorm.weight", norm.out,                               NORM_WEIGHT(C)) \
-    LAYER(ln2ob, "post_feedforward_layernorm.bias",  norm.out && norm_bias,                  BIAS_OF(C)) \
-    TAIL(lnfw,   "model.norm.weight",                !norm.stream,                           NORM_WEIGHT(C)) \
-    TAIL(lnfb,   "model.norm.bias",                  !norm.stream && norm_bias,              BIAS_OF(C)) \
+    LAYER(norm_ffn_out_w, "post_feedforward_layernorm.weight", norm.out,                               NORM_WEIGHT(C)) \
+    LAYER(norm_ffn_out_b, "post_feedforward_layernorm.bias", norm.out && norm_bias,                  BIAS_OF(C)) \
+    TAIL(norm_final_w, "model.norm.weight",          !norm.stream,                           NORM_WEIGHT(C)) \
+    TAIL(norm_final_b, "model.norm.bias",            !norm.stream && norm_bias,              BIAS_OF(C)) \
     TAIL(lmw,    "lm_head.weight",                   !arch.tied,                             V, C, LINEAR(C), FOR_HEAD) \
     TAIL(lmb,    "lm_head.bias",                     arch.head_bias,                         BIAS_OF(V))
 
@@ -101,7 +101,7 @@ enum Purpose {
     X(real, dx,         grad_rows * C)                                  /* gradients of their namesakes, one layer at a time */ \
     X(real, dn,         grad_rows * C) \
     X(real, df,         (norm.out && !norm.stream) || arch.residual_scale != 1 ? grad_rows * C : 0) \
-    X(real, dside,      arch.parallel ? grad_rows * C : 0)              /* what the FFN of a parallel layer adds to dx_2l */ \
+    X(real, dx_ffn,     arch.parallel ? grad_rows * C : 0)              /* what the FFN of a parallel layer adds to dx_2l */ \
     X(real, dqkv,       grad_rows * qkv_width) \
     X(real, datt,       grad_rows * q_width) \
     X(real, dgate,      grad_rows * gate_width) \

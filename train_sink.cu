@@ -51,9 +51,68 @@ N = B T rows.
 //      --parallel 1   the FFN reads x_2l, as attention does
 //
 // x_2L, after a final norm unless NORM=post, goes to lm_head. The hidden state h^l of the paper is
-// x_2l. In the backward pass acts.dx holds the gradient of x_{i+1} when branch i starts and of x_i
-// when it ends. Every stage overwrites the gradient of its input and adds to the gradients of its
-// weights.
+// x_2l.
+
+// ---- a stage is two functions on layer l. What they may rely on, and what they must leave:
+//
+//   forward    reads what stages before it left in the layer's activations (ACTS, tensors.h) and
+//              writes its own. The last one of branch i writes x_{i+1}, whichever a layer has
+//   backward   acts.dx is the gradient of x_{i+1} when that one begins, and of x_i when the norm of
+//              the branch has ended. Between them each stage finds the gradient of its output and
+//              overwrites that of its input: dheads, dgated, datt (what W_O reads), dqkv; dfca,
+//              dfch; dn (what the norm gave). The last reader of n, first in backward, overwrites
+//              dn, the others add to it. A branch where nothing reads n must run no norm
+//   weights    gradients of weights are added to: a step has many batches
+//   when       may depend on the layer: ask it of this l, and of no other
+
+// ---- a layer is this list, forward; backward is the same list from the end. Of a plain LLaMA
+// layer these stages run, for the residual stream x:
+//
+//      norm         n = RMSNorm(x)
+//      qkv          q, k, v = n W_q^T, n W_k^T, n W_v^T
+//      rotary       q, k turned by their position
+//      attention    s_j = q . k_j / sqrt(HS),  w_j = e^{s_j},  o = sum_j w_j v_j / sum_j w_j
+//      out          x = x + o W_O^T
+//      FFN norm     n = RMSNorm(x)
+//      gate|up      g, u = n W_gate^T, n W_up^T
+//      activation   a = g sigmoid(g) u
+//      down         x = x + a W_down^T
+
+// What the list names, defined below it in the same order.
+typedef bool When(const Model* m, int l);
+typedef void Pass(Model* m, int l);
+typedef StageInput Reads(const Model* m, int l);
+static When always, attends, gates_v, norms_qk, rotates, has_phi, gates, combines, has_ffn;
+static Pass attn_input_forward, attn_input_backward, qkv_forward, qkv_backward,
+            value_gate_forward, value_gate_backward, qk_norm_forward, qk_norm_backward,
+            rotary_forward, rotary_backward, phi_forward, phi_backward, attend_forward,
+            attend_backward, gate_forward, gate_backward, combine_forward, combine_backward,
+            attn_output_forward, attn_output_backward, ffn_input_forward, ffn_input_backward,
+            up_forward, up_backward, activation_forward, activation_backward, down_forward,
+            down_backward;
+static Reads no_product, attn_input, gate_input, heads_input, ffn_input, down_input;
+
+#define BOTH(stage) stage##_forward, stage##_backward
+const std::vector<Stage> LAYER_STAGES = {
+    // name        runs if      what it does       its input    role
+    { "norm",       always,      BOTH(attn_input),  no_product,  ROLE_NONE },
+    { "qkv",        attends,     BOTH(qkv),         attn_input,  ROLE_NONE },
+    { "value gate", gates_v,     BOTH(value_gate),  attn_input,  ROLE_NONE },
+    { "qk norm",    norms_qk,    BOTH(qk_norm),     no_product,  ROLE_NONE },
+    { "rotary",     rotates,     BOTH(rotary),      no_product,  ROLE_NONE },
+    { "phi",        has_phi,     BOTH(phi),         no_product,  ROLE_NONE },
+    { "attention",  attends,     BOTH(attend),      no_product,  ROLE_ATTENTION },
+    { "gate",       gates,       BOTH(gate),        gate_input,  ROLE_GATE },
+    { "combine",    combines,    BOTH(combine),     no_product,  ROLE_NONE },
+    { "out",        attends,     BOTH(attn_output), heads_input, ROLE_ATTN_OUT },
+    OPEN_MIXER_STAGES
+    { "FFN norm",   always,      BOTH(ffn_input),   no_product,  ROLE_NONE },
+    { "gate|up",    has_ffn,     BOTH(up),          ffn_input,   ROLE_NONE },
+    { "activation", has_ffn,     BOTH(activation),  no_product,  ROLE_NONE },
+    { "down",       has_ffn,     BOTH(down),        down_input,  ROLE_FFN_OUT },
+    OPEN_FFN_STAGES
+};
+#undef BOTH
 
 // ---- what the stages are made of: products, norms, and the two ends of a branch
 
@@ -94,8 +153,10 @@ static Norm norm_before(const Model* m, int i) {
     const auto& g = layer_grads(m, i / 2);
     const bool is_ffn = i % 2;
     const NormStats<acc> stats = norm_stats(m, kept_branch(m, i));
-    if (is_ffn) { return { { w.ln2w, w.ln2b }, { g.ln2w, g.ln2b }, stats }; }
-    return { { w.ln1w, w.ln1b }, { g.ln1w, g.ln1b }, stats };
+    if (is_ffn) {
+        return { { w.norm_ffn_w, w.norm_ffn_b }, { g.norm_ffn_w, g.norm_ffn_b }, stats };
+    }
+    return { { w.norm_attn_w, w.norm_attn_b }, { g.norm_attn_w, g.norm_attn_b }, stats };
 }
 
 static Norm norm_after(const Model* m, int i) {
@@ -103,20 +164,26 @@ static Norm norm_after(const Model* m, int i) {
     const auto& g = layer_grads(m, i / 2);
     const bool is_ffn = i % 2;
     const NormStats<acc> stats = norm_stats(m, branches_kept(m) + 2 + kept_branch(m, i));
-    if (is_ffn) { return { { w.ln2ow, w.ln2ob }, { g.ln2ow, g.ln2ob }, stats }; }
-    return { { w.ln1ow, w.ln1ob }, { g.ln1ow, g.ln1ob }, stats };
+    if (is_ffn) {
+        return { { w.norm_ffn_out_w, w.norm_ffn_out_b },
+                 { g.norm_ffn_out_w, g.norm_ffn_out_b }, stats };
+    }
+    return { { w.norm_attn_out_w, w.norm_attn_out_b },
+             { g.norm_attn_out_w, g.norm_attn_out_b }, stats };
 }
 
 static Norm norm_final(const Model* m) {
     const auto& w = m->weights;
     const auto& g = m->grads;
-    return { { w.lnfw, w.lnfb }, { g.lnfw, g.lnfb }, norm_stats(m, branches_kept(m)) };
+    return { { w.norm_final_w, w.norm_final_b },
+             { g.norm_final_w, g.norm_final_b }, norm_stats(m, branches_kept(m)) };
 }
 
 static Norm norm_embed(const Model* m) {
     const auto& w = m->weights;
     const auto& g = m->grads;
-    return { { w.lnew, w.lneb }, { g.lnew, g.lneb }, norm_stats(m, branches_kept(m) + 1) };
+    return { { w.norm_embed_w, w.norm_embed_b },
+             { g.norm_embed_w, g.norm_embed_b }, norm_stats(m, branches_kept(m) + 1) };
 }
 
 static NormShape norm_shape(const Model* m) { return { rows(m), m->arch.C, m->arch.eps }; }
@@ -150,14 +217,14 @@ static void input_backward(Model* m, int i) {
     const Acts& a = m->acts;
     const bool parallel = m->arch.parallel;
     // attention's backward comes next and needs dx unchanged
-    const bool side = parallel && i % 2;
+    const bool apart = parallel && i % 2;
     if (m->sizes.norm.in) {
-        real* dx = side ? a.dside : a.dx;
-        norm_backward(m, dx, a.dn, branch_x(m, i), norm_before(m, i), !side);
+        real* dx = apart ? a.dx_ffn : a.dx;
+        norm_backward(m, dx, a.dn, branch_x(m, i), norm_before(m, i), !apart);
     } else {
         stream_add(m, a.dx, a.dn);
     }
-    if (parallel && !side) { stream_add(m, a.dx, a.dside); }
+    if (parallel && !apart) { stream_add(m, a.dx, a.dx_ffn); }
 }
 
 // -- the end of a branch: x_{i+1} = x_i + inp W^T + b, through the norm after it if there is one
@@ -587,40 +654,6 @@ static bool gates_v(const Model* m, int l) {
 }
 static bool combines(const Model* m, int l)      { return attends(m, l) && m->sizes.combine; }
 static bool has_ffn(const Model* m, int l)       { return m->sizes.has_ffn(l); }
-
-// ---- a layer is this list, forward; backward is the same list from the end. Of a plain LLaMA
-// layer these stages run, for the residual stream x:
-//
-//      norm         n = RMSNorm(x)
-//      qkv          q, k, v = n W_q^T, n W_k^T, n W_v^T
-//      rotary       q, k turned by their position
-//      attention    s_j = q . k_j / sqrt(HS),  w_j = e^{s_j},  o = sum_j w_j v_j / sum_j w_j
-//      out          x = x + o W_O^T
-//      FFN norm     n = RMSNorm(x)
-//      gate|up      g, u = n W_gate^T, n W_up^T
-//      activation   a = g sigmoid(g) u
-//      down         x = x + a W_down^T
-#define BOTH(stage) stage##_forward, stage##_backward
-const std::vector<Stage> LAYER_STAGES = {
-    // name        runs if      what it does       its input    role
-    { "norm",       always,      BOTH(attn_input),  no_product,  ROLE_NONE },
-    { "qkv",        attends,     BOTH(qkv),         attn_input,  ROLE_NONE },
-    { "value gate", gates_v,     BOTH(value_gate),  attn_input,  ROLE_NONE },
-    { "qk norm",    norms_qk,    BOTH(qk_norm),     no_product,  ROLE_NONE },
-    { "rotary",     rotates,     BOTH(rotary),      no_product,  ROLE_NONE },
-    { "phi",        has_phi,     BOTH(phi),         no_product,  ROLE_NONE },
-    { "attention",  attends,     BOTH(attend),      no_product,  ROLE_ATTENTION },
-    { "gate",       gates,       BOTH(gate),        gate_input,  ROLE_GATE },
-    { "combine",    combines,    BOTH(combine),     no_product,  ROLE_NONE },
-    { "out",        attends,     BOTH(attn_output), heads_input, ROLE_ATTN_OUT },
-    OPEN_MIXER_STAGES
-    { "FFN norm",   always,      BOTH(ffn_input),   no_product,  ROLE_NONE },
-    { "gate|up",    has_ffn,     BOTH(up),          ffn_input,   ROLE_NONE },
-    { "activation", has_ffn,     BOTH(activation),  no_product,  ROLE_NONE },
-    { "down",       has_ffn,     BOTH(down),        down_input,  ROLE_FFN_OUT },
-    OPEN_FFN_STAGES
-};
-#undef BOTH
 
 // ============================================================================
 // 2 the model
