@@ -68,13 +68,12 @@ std::string duration(double s);
 std::string count_text(double n);
 
 // Adds the fields of an eval object, in the log and in probe --json. event: eval, or ema of the
-// weights' mean; eps: the thresholds.
-void eval_fields(JsonObject* o, const char* event, long step, double val_loss, const Metrics& r,
-                 const std::vector<double>& eps);
+// weights' mean.
+void eval_fields(JsonObject* o, const char* event, long step, double val_loss, const Metrics& r);
 
 // Returns the mean of v.
 double mean(const std::vector<double>& v);
 
-// Writes an eval object for people, in one line. eps: the first threshold.
-std::string eval_text(double val_loss, const Metrics& r, double eps);
+// Writes an eval object for people, in one line. s: of its first threshold.
+std::string eval_text(double val_loss, const Metrics& r, const Sinks& s);
 #endif // LOG_H

@@ -255,6 +255,16 @@ struct NormPair {
 };
 
 // All metrics of a model on n sequences.
+// Sink_k at one threshold.
+struct Sinks {
+    double eps;
+    std::vector<double> raw, proxy;              // of the first METRIC_K tokens, at most T
+    std::vector<double> raw_error, proxy_error;
+    double first;                                // of token 1, the proxy if rows do not sum to 1
+    double star;                                 // of the extra key likewise, NAN if there is none
+    double effective;                            // of token 1 behind the gate, NAN without one
+};
+
 struct Metrics {
     int n = 0;
     int T = 0;                       // length of the sequences
@@ -273,6 +283,7 @@ struct Metrics {
     std::vector<double> h_star;      // as h, if there is a sink token
     std::vector<double> h_max;       // as h
     std::vector<double> h_median;    // as h
+    std::vector<Sinks> sinks;        // of each threshold
 
     // Tells whether some layers have no attention.
     bool without_attention() const { return h.first.size() > layers.size() + 1; }
@@ -329,6 +340,25 @@ inline double sink_error(const Metrics& m, int k, double eps, bool proxy) {
 // Returns Sink_1^eps of the gated attention.
 inline double gated_sink_rate(const Metrics& m, double eps) {
     return share_above(m.heads, eps, [](auto& head) { return head.effective; });
+}
+
+// Fills r->sinks from its heads.
+inline void fill_sinks(Metrics* r, const std::vector<double>& thresholds) {
+    const bool is_proxy = !r->sums_to_one;
+    r->sinks.clear();
+    for (double eps : thresholds) {
+        Sinks s = { eps, {}, {}, {}, {}, 0, NAN, NAN };
+        for (int k = 1; k <= std::min<int>(METRIC_K, r->T); k++) {
+            s.raw.push_back(sink_rate(*r, k, eps, false));
+            s.proxy.push_back(sink_rate(*r, k, eps, true));
+            s.raw_error.push_back(sink_error(*r, k, eps, false));
+            s.proxy_error.push_back(sink_error(*r, k, eps, true));
+        }
+        s.first = is_proxy ? s.proxy[0] : s.raw[0];
+        if (r->has_extra) { s.star = sink_rate(*r, 0, eps, is_proxy); }
+        if (r->has_gate) { s.effective = gated_sink_rate(*r, eps); }
+        r->sinks.push_back(s);
+    }
 }
 
 // Returns the mean over sequences of one number of every head, (L, NH).

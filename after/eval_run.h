@@ -72,7 +72,7 @@ inline EvalResult eval_run(Model* m, Change* e, const Sequences& text) {
         r.metrics.heads = e->seen;
         r.metrics.sums_to_one = attn_sums_to_one<Attn>(m->arch.attn_alpha);
     } else {
-        r.metrics = measure(m, text.x, text.n, text.T, text.at_once, keep);
+        r.metrics = measure(m, text.x, text.n, text.T, text.at_once, { EVAL_EPS }, keep);
     }
     m->stage_hook = nullptr;
     if (!was.empty()) { model_set_weights(m, was.data()); }

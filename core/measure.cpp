@@ -233,7 +233,7 @@ static void metrics_all_ranks(Metrics* r, const Model* m, double* loss, long* co
 }
 
 Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
-                const std::function<void(int first)>& each) {
+                const std::vector<double>& eps, const std::function<void(int first)>& each) {
     const int at_once = batch_tokens / std::max(1, T);
     const int chunk = std::max(1, std::min(n, at_once));
     Metrics r = metrics_new(m, n, T);
@@ -254,6 +254,7 @@ Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
     ops::keep_rows_for_metrics(false);
     if (dist::world > 1) { metrics_all_ranks(&r, m, &loss, &count); }
     r.loss = count ? loss / count : NAN;
+    fill_sinks(&r, eps);
     return r;
 }
 

@@ -11,9 +11,11 @@ sequences, measures on the device, adds the results to a report. Start with meas
 // Called by measure before each batch, if it is set.
 inline void (*measure_progress)(int done, int n) = NULL;
 
-// Measures n sequences of T + 1 tokens, batch_tokens tokens at a time. Calls each(first), if it is
-// set, after the pass over the sequences from `first` on, whose activations are still valid.
+// Measures n sequences of T + 1 tokens, batch_tokens tokens at a time. eps: thresholds of Sink_k.
+// Calls each(first), if it is set, after the pass over the sequences from `first` on, whose
+// activations are still valid.
 Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
+                const std::vector<double>& eps = { 0.3 },
                 const std::function<void(int first)>& each = nullptr);
 
 // A layer's attention activations, in host memory.

@@ -209,31 +209,21 @@ std::string count_text(double n) {
     return strf("%.2fB", n / 1e9);
 }
 
-// Returns Sink_k of every tracked token, at one threshold.
-static std::string sink_json(const Metrics& r, double eps) {
+// Writes Sink_k of every tracked token, at one threshold.
+static std::string sink_json(const Metrics& r, const Sinks& s) {
     std::vector<double> k;
-    std::vector<double> raw;
-    std::vector<double> proxy;
-    std::vector<double> raw_errors;
-    std::vector<double> proxy_errors;
-    for (int i = 1; i <= std::min<int>(METRIC_K, r.T); i++) {
-        k.push_back(i);
-        raw.push_back(sink_rate(r, i, eps, false));
-        proxy.push_back(sink_rate(r, i, eps, true));
-        raw_errors.push_back(sink_error(r, i, eps, false));
-        proxy_errors.push_back(sink_error(r, i, eps, true));
-    }
+    for (size_t i = 1; i <= s.raw.size(); i++) { k.push_back(i); }
     JsonObject o;
-    o.json("eps", strf("%g", eps));
+    o.json("eps", strf("%g", s.eps));
     o.count("T", r.T);
     o.count("n", r.n);
     o.array("k", k);
-    o.array("sink_k", raw);
-    o.array("proxy_k", proxy);
-    o.array("sink_k_error", raw_errors);
-    o.array("proxy_k_error", proxy_errors);
-    o.number("sink_star", r.has_extra ? sink_rate(r, 0, eps, !r.sums_to_one) : NAN);
-    if (r.has_gate) { o.number("sink_effective", gated_sink_rate(r, eps)); }
+    o.array("sink_k", s.raw);
+    o.array("proxy_k", s.proxy);
+    o.array("sink_k_error", s.raw_error);
+    o.array("proxy_k_error", s.proxy_error);
+    o.number("sink_star", s.star);
+    if (r.has_gate) { o.number("sink_effective", s.effective); }
     return o.all();
 }
 
@@ -273,8 +263,7 @@ static void add_head_metrics(JsonObject* o, const Metrics& r) {
     add_heads(o, "gate_rest", r, [&](Head h) { return (h.gate * r.T - h.gate_first) / others; });
 }
 
-void eval_fields(JsonObject* o, const char* event, long step, double val_loss, const Metrics& r,
-                 const std::vector<double>& eps) {
+void eval_fields(JsonObject* o, const char* event, long step, double val_loss, const Metrics& r) {
     o->text("event", event);
     o->count("step", step);
     o->number("val_loss", val_loss);
@@ -282,10 +271,10 @@ void eval_fields(JsonObject* o, const char* event, long step, double val_loss, c
         o->array("layers", std::vector<double>(r.layers.begin(), r.layers.end()));
     }
     o->number("probe_loss", r.loss);
-    o->json("sink", sink_json(r, eps[0]));
-    if (eps.size() > 1) {
+    o->json("sink", sink_json(r, r.sinks[0]));
+    if (r.sinks.size() > 1) {
         std::vector<std::string> sinks;
-        for (double e : eps) { sinks.push_back(sink_json(r, e)); }
+        for (auto& s : r.sinks) { sinks.push_back(sink_json(r, s)); }
         o->json("sinks", json_list(sinks));
     }
     add_head_metrics(o, r);
@@ -312,12 +301,11 @@ static std::string ratio_text(double first, double rest) {
 
 static std::string percent_text(double share) { return strf("%.1f%%", 100 * share); }
 
-std::string eval_text(double val_loss, const Metrics& r, double eps) {
+std::string eval_text(double val_loss, const Metrics& r, const Sinks& s) {
     typedef const HeadMetrics& Head;
     const bool proxy = !r.sums_to_one;
-    const std::string sink = percent_text(sink_rate(r, 1, eps, proxy));
-    std::string extra = "-";
-    if (r.has_extra) { extra = percent_text(sink_rate(r, 0, eps, proxy)); }
+    const std::string sink = percent_text(s.first);
+    const std::string extra = r.has_extra ? percent_text(s.star) : "-";
     const std::vector<double> alpha =
         head_means(r, [=](Head h) { return proxy ? h.proxy[1] : h.alpha[1]; });
     const std::vector<double> mass = head_means(r, [](Head h) { return h.mass; });

@@ -124,17 +124,18 @@ static std::string per_sequence_json(const Metrics& r) {
 
 // Returns what was measured of some text, in one line. flags: what changed the text or the model.
 static std::string probe_line(const std::string& name, const std::string& bos,
-                              const std::string& flags, const Metrics& r, int n, int T, double e) {
-    std::string head = strf("%s, T %d, n %d, eps %g, bos %s", printable(name).c_str(), T, n, e,
-                            printable(bos).c_str());
+                              const std::string& flags, const Metrics& r, const Sinks& s) {
+    std::string head = strf("%s, T %d, n %d, eps %g, bos %s", printable(name).c_str(), r.T, r.n,
+                            s.eps, printable(bos).c_str());
     if (!flags.empty()) { head += ", " + printable(flags); }
-    return head + strf(" | loss %.4f | ", r.loss) + eval_text(NAN, r, e);
+    return head + strf(" | loss %.4f | ", r.loss) + eval_text(NAN, r, s);
 }
 
 // Measures n sequences, as many at once as suit the backend.
-static Metrics measure_all(Model* m, const ProbeInput& in, int T) {
+static Metrics measure_all(Model* m, const ProbeInput& in, int T,
+                           const std::vector<double>& eps) {
     const int at_once = ops::on_host ? 4096 : 8192;
-    return measure(m, in.x.data(), in.n, T, at_once);
+    return measure(m, in.x.data(), in.n, T, at_once, eps);
 }
 
 // Measures the same text begun in the other way. Prints a line for each threshold and returns the
@@ -144,14 +145,14 @@ static std::string probe_other(Model* m, Flags f, const std::string& other, cons
     f.bos = other;
     const ProbeBos bos = probe_bos(f, m->arch.V);
     const ProbeInput in = probe_inputs(f, bos, p, k, T, m->arch.V);
-    const Metrics r = measure_all(m, in, T);
+    const Metrics r = measure_all(m, in, T, eps);
     progress_clear();
-    for (double e : eps) {
-        printf("%s\n", probe_line(f.data, bos.label, input_flags(f), r, in.n, T, e).c_str());
+    for (auto& s : r.sinks) {
+        printf("%s\n", probe_line(f.data, bos.label, input_flags(f), r, s).c_str());
     }
     JsonObject o;
     input_fields(&o, f, bos.label, in);
-    eval_fields(&o, "eval", step, NAN, r, eps);
+    eval_fields(&o, "eval", step, NAN, r);
     return o.all();
 }
 
@@ -192,22 +193,22 @@ static JsonObject probe_once(Model* m, const Flags& f, const ProbeInput& in,
         working_layer(l, m->arch.L);
         if (stage.role == ROLE_ATTENTION) { sink_at_add(&at, m, l); }
     };
-    const Metrics r = measure_all(m, in, T);
+    const Metrics r = measure_all(m, in, T, eps);
     m->stage_hook = nullptr;
     progress_clear();
     if (!std::isfinite(r.loss)) {
         find_not_finite(m, in, T);
     }
 
-    printf("%s", probe_text(r, eps).c_str());
-    for (double e : eps) {
-        const std::string line = probe_line(name, bos, input_flags(f), r, in.n, T, e);
-        printf("%s%s\n", line.c_str(), sink_at_text(at, e).c_str());
+    printf("%s", probe_text(r).c_str());
+    for (auto& s : r.sinks) {
+        const std::string line = probe_line(name, bos, input_flags(f), r, s);
+        printf("%s%s\n", line.c_str(), sink_at_text(at, s.eps).c_str());
     }
     JsonObject o;
     o.text("data", name);
     input_fields(&o, f, bos, in);
-    eval_fields(&o, "eval", step, NAN, r, eps);
+    eval_fields(&o, "eval", step, NAN, r);
     sink_at_field(&o, at, eps);
     if (f.per_sequence) {
         o.json("alpha", per_sequence_json(r));

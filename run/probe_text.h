@@ -68,24 +68,24 @@ inline std::string spike_text(const Metrics& r) {
 }
 
 // Says how often the first token is a sink, at one threshold.
-inline std::string sink_sentence(const Metrics& r, double eps) {
+inline std::string sink_sentence(const Metrics& r, const Sinks& s) {
     const bool proxy = !r.sums_to_one;
-    const std::string sink = of_hundred(sink_rate(r, 1, eps, proxy));
+    const std::string sink = of_hundred(s.first);
     const char* of = proxy ? "the row's weights" : "the attention";
     std::string text = "  in " + sink + "% of all (head, sequence) pairs, ";
-    text += strf("token 1 gets more than %g of %s", eps, of);
+    text += strf("token 1 gets more than %g of %s", s.eps, of);
     if (r.has_extra) {
         const char* name = r.h_star.empty() ? "the extra key" : "the sink token";
-        const std::string extra = of_hundred(sink_rate(r, 0, eps, proxy));
+        const std::string extra = of_hundred(s.star);
         text += strf("; %s does in ", name) + extra + "%";
     }
     return text + "\n";
 }
 
 // Writes what a probe measured, for a person: some lines that begin with two blanks.
-inline std::string probe_text(const Metrics& r, const std::vector<double>& eps) {
+inline std::string probe_text(const Metrics& r) {
     std::string text;
-    for (double e : eps) { text += sink_sentence(r, e); }
+    for (auto& s : r.sinks) { text += sink_sentence(r, s); }
     text += strf("  by layer, in tenths: %s   (uniform attention: %.2f)\n",
                  tenths_by_layer(r).c_str(), uniform_alpha(r.T));
     return text + spike_text(r);

@@ -269,7 +269,8 @@ void run_evaluate(Run* r, long step) {
     for (int i = 0; i < models; i++) {
         model_show_ema(&r->m, i == 1);
         vals[i] = validate(&r->m, &r->data, f.batch, f.arch.T);
-        metrics[i] = measure(&r->m, r->probe.data(), r->probes, r->probe_len, at_once);
+        metrics[i] = measure(&r->m, r->probe.data(), r->probes, r->probe_len, at_once,
+                             r->eps);
     }
     model_show_ema(&r->m, false);
     r->unevaluated = dist::any(stop_signal);
@@ -279,9 +280,9 @@ void run_evaluate(Run* r, long step) {
     if (r->columns) { printf("\r\033[K"); }              // in place of the line of progress
     for (int i = 0; i < models; i++) {
         const char* event = i == 1 ? "ema" : "eval";
-        const std::string text = eval_text(vals[i], metrics[i], r->eps[0]);
+        const std::string text = eval_text(vals[i], metrics[i], metrics[i].sinks[0]);
         JsonObject o;
-        eval_fields(&o, event, step, vals[i], metrics[i], r->eps);
+        eval_fields(&o, event, step, vals[i], metrics[i]);
         log_line(&r->log, o);
         printf("%-4s %6ld | %s\n", event, step, text.c_str());
     }

@@ -804,7 +804,8 @@ static void test_numbers() {
     for (bool gate : { false, true }) {
         gated.has_gate = gate;
         JsonObject fields;
-        eval_fields(&fields, "eval", 0, NAN, gated, { 0.3, 0.5 });
+        fill_sinks(&gated, { 0.3, 0.5 });
+        eval_fields(&fields, "eval", 0, NAN, gated);
         const std::string log = fields.all();
         CHECK((log.find("\"sink_star\":null,\"sink_effective\":0.25}") < log.size()) == gate &&
                   (log.find("\"sink_star\":null,\"sink_effective\":0}") < log.size()) == gate,
