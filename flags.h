@@ -159,7 +159,7 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     WORDS("tkx", RUN, out, "", "directory of the run (empty: runs/NNNN-<switches>)", \
       FOR("k", "directory of the shards; -d NAME finds data/NAME"), \
       FOR("x", "directory that the model is written to")) \
-    WORDS("T", MODEL, init, "", "start from the weights of a checkpoint: ours, a Hugging Face directory or a GGUF file") \
+    WORDS("T", MODEL, init, "", "start from the weights of a checkpoint: ours" OTHER_MODELS) \
     DECIMAL("T", MODEL, init_logit, 0.0, -1e6, 1e6, "BIAS=logit: initial z of every head; -30 is as good as none", \
       READ_IF(bias_of(f.arch).column == LOGIT_COLUMN && bias_of(f.arch).learn_k, "a build with BIAS=logit")) \
     WORDS("T", TRAINING, only, "", "train only the tensors whose names have one of these words as whole parts: sinks,k_star,layers.1", JOIN(",")) \
@@ -219,7 +219,7 @@ enum CommandNeeds { NO_MODEL, NO_ATTENTION, ATTENTION };
     X(train,    't', ATTENTION, "", "train a model (the default command)", \
       "lower --batch, --seq, --probe-len or the model size") \
     X(probe,    'p', ATTENTION, "CHECKPOINT", \
-      "measure the sink in a checkpoint: ours, a Hugging Face directory or a GGUF file", \
+      "measure the sink in a checkpoint: ours" OTHER_MODELS, \
       "lower --probe-len or --probe-seqs, or take a smaller model") \
     AFTER_COMMANDS(X) \
     X(generate, 'g', ATTENTION, "CHECKPOINT", "generate text from a checkpoint", \

@@ -23,9 +23,11 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 
 #if __has_include("open/rows.h")
 #define HAS_OPEN 1
+#define OTHER_MODELS ", a Hugging Face directory or a GGUF file"
 #include "open/rows.h"
 #else
 #define HAS_OPEN 0
+#define OTHER_MODELS ""
 #define OPEN_ARCH(X)
 #define OPEN_PARAMS(LAYER)
 #define OPEN_ACTS(X)

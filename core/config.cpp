@@ -172,7 +172,8 @@ static Checkpoint checkpoint_ours(const std::string& dir) {
         std::string got = "no such directory";
         if (is_there(dir)) { got = "got a file that " + begins_with(file_begin_bytes(dir, 8)); }
         die(dir + ": " + got + ", wanted a checkpoint: "
-            "a directory with config.json and model.safetensors, or a GGUF file",
+            "a directory with config.json and model.safetensors" +
+                (open_files ? ", or a GGUF file" : ""),
             beside_checkpoint(dir));
     }
     if (open_files) { open_files->form_check(dir); }

@@ -146,7 +146,7 @@ static int shards_vocab(const Source& s, const std::string& dir, int given) {
     if (top > 1L << 30) {
         die(dir + strf(": got the id %ld, wanted ids below 2^30: not token ids",
                        top - 1),
-            "make the shards again with: ./train_sink tokenize FILE... -o DIR");
+            with_text("make the shards again with: ./train_sink tokenize FILE... -o DIR"));
     }
     if (raw && top > given) {
         die(dir + strf(": got ids up to %ld, wanted ids below the vocabulary of %d: not token "
@@ -313,7 +313,7 @@ static Source source_open(const std::string& name, const Tokenizer& tok, const D
     }
     if (o.bos == "doc" && m["bos"].string != "doc") {
         die(dir + ": got shards without BOS before each document, wanted them for --bos doc",
-            "make them with: ./train_sink tokenize --bos doc");
+            with_text("make them with: ./train_sink tokenize --bos doc"));
     }
     source_open_dir(&s, dir, m, o.bin);
     int vocab = tok.kind == TOKENIZER_IDS ? o.vocab : tok.vocab_size;

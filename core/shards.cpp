@@ -6,9 +6,12 @@ their name says, and writes our own.
 #include "../base/half.h"
 #include "../base/look.h"
 #include "../base/maps.h"
+#include "../optional.h"
 #include "masked.h"
 
-static const char* const MAKE_AGAIN = "make it again with: ./train_sink tokenize FILE... -o DIR";
+static std::string make_again() {
+    return with_text("make it again with: ./train_sink tokenize FILE... -o DIR");
+}
 
 // ----------------------------------------------------------------------------
 // formats
@@ -43,7 +46,7 @@ static void parse_litpkds(Shard* s, const unsigned char* p, long size) {
     const long held = (size - 24) / s->width;
     if (count > (uint64_t)held) {
         die(s->path + strf(": got %ld tokens, wanted the %llu its header promises: "
-                           "truncated", held, (unsigned long long)count), MAKE_AGAIN);
+                           "truncated", held, (unsigned long long)count), make_again());
     }
     s->format = "LITPKDS";
     s->tokens = p + 24;
@@ -56,11 +59,11 @@ static void parse_llmc(Shard* s, const unsigned char* p, long size, const int32_
     const int version = wide ? SHARD_VERSION_32 : SHARD_VERSION_16;
     if (size < SHARD_HEADER) {
         die(s->path + strf(": got %ld bytes, wanted a header of 1024: truncated", size),
-            MAKE_AGAIN);
+            make_again());
     }
     if (head[1] != version) {
         die(s->path + strf(": got shard version %d, wanted %d for magic %d", head[1],
-                           version, head[0]), MAKE_AGAIN);
+                           version, head[0]), make_again());
     }
     s->format = wide ? "llm.c uint32" : "llm.c uint16";
     s->width = wide ? 4 : 2;
@@ -70,13 +73,13 @@ static void parse_llmc(Shard* s, const unsigned char* p, long size, const int32_
     if (s->n < 0 || wanted != size) {
         die(s->path + strf(": got %ld bytes, wanted %ld for the %ld tokens its header "
                            "promises: truncated or not a shard", size, wanted, s->n),
-            MAKE_AGAIN);
+            make_again());
     }
 }
 
 Shard shard_parse(const std::string& path, const unsigned char* p, long size, int bare) {
     Shard s = { path, "", p, 2, 0, NULL };
-    if (size == 0) { die(path + ": got an empty file, wanted token ids", MAKE_AGAIN); }
+    if (size == 0) { die(path + ": got an empty file, wanted token ids", make_again()); }
     int32_t head[3] = { 0 };
     memcpy(head, p, std::min(size, 12L));
     if (size >= 24 && !memcmp(p, "LITPKDS", 7)) {

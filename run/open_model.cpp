@@ -32,7 +32,7 @@ static void numbers_note(const Model& m, const std::string& checkpoint) {
 Model model_from_checkpoint(Flags* f, int T_max, Stay stay, bool gradients) {
     if (f->words.size() != 1) {
         die(strf("got %zu checkpoints, wanted one", f->words.size()),
-            "name one: a run's directory, a Hugging Face directory or a GGUF file");
+            "name one: a run's directory" OTHER_MODELS);
     }
     Checkpoint k = checkpoint_open(f->words[0]);
     Arch c = k.c;

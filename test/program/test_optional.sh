@@ -65,6 +65,8 @@ done
 [ "$(wc -c < numbers_ref.txt)" -gt 400 ] && cmp numbers_ref.txt numbers_..txt > said.txt 2>&1
 ok $? "other numbers of probe, shards or generate: $(head -n 1 said.txt)"
 ./train_sink check > said.txt 2>&1; ok $? "check: $(tail -n 1 said.txt)"
+./train_sink --help > said.txt 2>&1; ! grep -q "GGUF\|tokenize\|export\|score" said.txt
+ok $? "--help names what is not there: $(grep -m 2 "GGUF\|tokenize\|export\|score" said.txt)"
 said_missing() { # WORDS PROGRAM WHAT..: an error of one line and one hint, with the folder's name
     words=$1 program=$2; shift 2
     said=$($program "$@" 2>&1); code=$?
