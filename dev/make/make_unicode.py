@@ -46,7 +46,9 @@ def signed(v):
 def literal(name, comment, s):
     print('\n'.join(textwrap.wrap(comment, 96, initial_indent='// ', subsequent_indent='// ')))
     print(f'static const char* const {name} =')
-    print('\n'.join(f'    R"({line})"' for line in textwrap.wrap(s, 90)) + ';')
+    lines = [f'    R"({line})"' for line in textwrap.wrap(s, 90)]
+    # ??) is a trigraph, of which nvcc warns: two literals beside each other are one
+    print('\n'.join(line.replace('??)', '?)"\n    R"(?)') for line in lines) + ';')
 
 def runs(values):
     """[first, last, value] of neighbors with one value; values: code point -> value"""
