@@ -12,6 +12,8 @@ dev/peers/check_export.py.
 // a build of other switches: no default of theirs is that of a file
 const int BUILD_BIAS = BIAS_k, BUILD_PE = PE_alibi, BUILD_NORM = NORM_post, BUILD_FFN = FFN_relu2;
 const int BUILD_COMBINE = COMBINE_sum, BUILD_QKNORM = QKNORM_all, BUILD_GATE = GATE_head;
+const SwitchValue SWITCH_VALUES[SWITCH_COUNT] = {};
+const char *const COMMIT = "", *const PRECISION_NAME = "fp32", *const BACKEND_NAME = "cpu";
 namespace build {
 const char* const Attn::name = "softmax";
 const bool Attn::exp_family = true, Attn::is_signed = false, Attn::capped = false;
@@ -21,6 +23,7 @@ const Clip Attn::clip = NO_CLIP;
 const Twin Attn::twin = AttnBase::twin;
 const Phi Attn::phi = PHI_NONE;
 float Attn::sim(float s) { return s; }
+double Attn::sim(double s) { return s; }
 const Column Bias::column = KEY_COLUMN;
 const bool Pe::score_bias = true;
 } // namespace build
