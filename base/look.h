@@ -28,7 +28,7 @@ enum { LOOK_BYTES = 4096 };              // as many first bytes are looked at
 struct FileKind { std::string what, hint; };
 
 // Returns what a file of `size` bytes is (-1: not known) that begins like this; `what` is empty if
-// nothing tells, or if `reader` may read it. (core/optional_files.cpp defines it, and kind_in_dir.)
+// nothing tells, or if `reader` may read it. (core/kinds.cpp defines it, and kind_in_dir.)
 FileKind kind_of(const std::string& first, long size, Reader reader);
 
 // Tells whether these bytes are text in UTF-8. The last character may be cut.

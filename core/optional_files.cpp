@@ -2,7 +2,7 @@
 core/optional_files.cpp -- where optional.h finds what folders that may be deleted do with files.
 */
 #include "../optional.h"
-#include "../base/look.h"
+#include "../base/common.h"
 
 #if HAS_CPU
 extern const CpuFolder CPU_FOLDER;
@@ -16,14 +16,6 @@ extern const TextFolder TEXT_FOLDER;
 const TextFolder* const text_folder = &TEXT_FOLDER;
 
 const TextFolder& text_needed(const std::string&) { return TEXT_FOLDER; }
-
-FileKind kind_of(const std::string& first, long size, Reader reader) {
-    return TEXT_FOLDER.kind_of(first, size, reader);
-}
-
-FileKind kind_in_dir(const std::string& dir, Reader reader) {
-    return TEXT_FOLDER.kind_in_dir(dir, reader);
-}
 #else
 const TextFolder* const text_folder = NULL;
 
@@ -31,9 +23,6 @@ const TextFolder& text_needed(const std::string& what) {
     die(what + ": needs the folder text/, which this build was made without",
         "get the folder text/, and compile again");
 }
-
-FileKind kind_of(const std::string&, long, Reader) { return FileKind(); }
-FileKind kind_in_dir(const std::string&, Reader) { return FileKind(); }
 #endif
 
 #if HAS_OPEN

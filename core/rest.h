@@ -37,6 +37,7 @@ own files.
 #include "data_sources.cpp"
 #include "dataloader.cpp"
 #include "directory.cpp"
+#include "kinds.cpp"
 #include "optional_files.cpp"
 #include "safetensors.cpp"
 #include "saves.cpp"

@@ -1,0 +1,16 @@
+/*
+core/kinds.cpp -- where look.h finds the table of kinds, if text/ is part of the program. The symbol
+is weak: a test of kernels reads files, and would be linked with all of text/ and open/ by it.
+*/
+#include "../base/look.h"
+#include "../optional.h"
+
+extern const TextFolder TEXT_FOLDER __attribute__((weak));
+
+FileKind kind_of(const std::string& first, long size, Reader reader) {
+    return &TEXT_FOLDER ? TEXT_FOLDER.kind_of(first, size, reader) : FileKind();
+}
+
+FileKind kind_in_dir(const std::string& dir, Reader reader) {
+    return &TEXT_FOLDER ? TEXT_FOLDER.kind_in_dir(dir, reader) : FileKind();
+}
