@@ -174,8 +174,8 @@ emulated() {
     $CXX -x c++ -std=c++17 -O1 -march=native -ffp-contract=off -w -DEMU -DFEW_VARIANTS $flags \
         -fno-strict-aliasing -fstack-clash-protection -Wno-unknown-pragmas \
         -I"$CUDA/include" -I"$dir/dev/emulator" "$dir/$source" -x none "$PRODUCT" -lgomp \
-        -o "$dir/run" > "$dir/log" 2>&1 || { echo "mutant $n: does not compile"; exit; }
-    timeout 400 "$dir/run" > "$dir/log" 2>&1
+        -o "$dir/program" > "$dir/log" 2>&1 || { echo "mutant $n: does not compile"; exit; }
+    timeout 400 "$dir/program" > "$dir/log" 2>&1
 }
 tell() { # STATUS
     if [ $1 = 0 ] || [ $1 = 124 ]; then

@@ -276,7 +276,7 @@ if [ "$DEVICE" = emu ]; then
         [ -n "$one" ] && ok || bad "$command --hopper 1 starts nothing"
     done
     train h.none a_cuda -n 1 $heads                       # compiled without them
-    said h.none '^attend by the kernels of all cards: .*make GPU_ARCH=sm_90a$'
+    said h.none '^attend by the kernels of all cards: .*make GPU_ARCH=sm_90a, or of nvcc with'
     dev/emulator/mutants.sh check > "$dir/planted.txt" && ok || bad "planted bugs: $(cat "$dir/planted.txt")"
     unset EMU_HOPPER
     train h.two a_bf16 -n 5 $heads --resume && bad "Hopper's kernels without such a card" || ok
