@@ -289,7 +289,9 @@ static Tokenizer data_tokenizer(const DataOptions& o, const std::vector<std::str
     if (!o.tokenizer.empty()) { return tokenizer_of(o.tokenizer); }
     bool text = false;
     for (auto& name : names) {
-        if (text_folder && tokenizer_is_in(name)) { return tokenizer_load(name); }
+        const bool has_one = tokenizer_is_in(name);
+        if (has_one && text_folder) { return tokenizer_load(name); }
+        if (has_one) { note(name + ": ids alone: its tokenizer needs the folder text/"); }
         text = text || !is_dir(name) || manifest_read(name)["tokenizer"].string == "bytes";
     }
     return text ? tokenizer_bytes() : tokenizer_ids("ids", o.vocab);
