@@ -71,7 +71,7 @@ ptx-all: # every variant and head dimension as nvcc compiles it, interpreted, fo
 sanitizer: # the CUDA tests under compute-sanitizer, on a GPU
 	@DEVICE=sanitizer sh test/gpu/test_cuda.sh
 
-size: # what each room weighs, and the rules that every file keeps: headers compile alone, ..
+size: # what each folder weighs, and the rules that every file keeps: headers compile alone, ..
 	@python3 dev/size.py
 
 mutants: # one-line bugs, each of which one test has to notice

@@ -83,6 +83,7 @@ static const char* const KEYS_OF_OPEN =
 #define HAS_CUDA 0
 #endif
 
+enum Reader : int;
 struct Arch;
 struct ArchCheck;
 struct Checkpoint;
@@ -166,9 +167,9 @@ struct TextFolder {
     int (*prompts)(const std::string& path, const Tokenizer& tok, const PromptOptions& wanted,
                    int* out, TextCounts* counts);
 
-    // Say what a file is, and what its keys ask for: look.h, directory.h. reader: a Reader
-    FileKind (*kind_of)(const std::string& first, long size, int reader);
-    FileKind (*kind_in_dir)(const std::string& dir, int reader);
+    // Say what a file is, and what its keys ask for: look.h, directory.h.
+    FileKind (*kind_of)(const std::string& first, long size, Reader reader);
+    FileKind (*kind_in_dir)(const std::string& dir, Reader reader);
     const KeyRow* (*key)(const std::string& file, const std::string& key);
     void (*generation_check)(const std::string& path, const Json& config);
 };

@@ -48,14 +48,13 @@ bool utf8_valid(const std::string& s) {
 }
 
 long utf8_repair(std::string* s) {
+    if (utf8_valid(*s)) { return 0; }
     long bad = 0;
-    size_t i = 0, n = s->size();
-    while (i < n) { if (utf8_next(*s, &i) < 0) { bad++; } }
-    if (!bad) { return 0; }
     std::string out;
-    for (i = 0; i < n;) {
+    for (size_t i = 0; i < s->size();) {
         size_t start = i;
         if (utf8_next(*s, &i) < 0) {
+            bad++;
             out += "\xEF\xBF\xBD";
         } else {
             out.append(*s, start, i - start);

@@ -10,7 +10,7 @@ TO ADD a kind of file: a row in text/kinds.cpp, and its first bytes in test/prog
 #include "common.h"
 
 // Who reads: the letters of a row of text/kinds.cpp.
-enum Reader {
+enum Reader : int {
     READS_TEXT = 't',        // a .txt
     READS_RECORDS = 'r',     // a .jsonl
     READS_GZIP = 'g', READS_ZSTD = 'z',

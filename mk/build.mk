@@ -60,9 +60,8 @@ COMPILER := $(NAME_OF_CXX) $(MEANING) $(FOLDERS)
 
 # what needs the model is compiled for each backend, as train_sink.cu is
 # one line of the compiler reads the same lists, core/rest.h and all.h of a folder
-of_model       = $(addprefix $(1)/,$(shell sed -n '/ONCE_APART$$/q; s/^.include "\(.*\.cpp\)"/\1/p' $(2)))
-PROGRAM_PARTS := $(patsubst core/../%,%,$(call of_model,core,core/rest.h)) \
-                 $(foreach r,$(FOLDERS),$(call of_model,$(r),$(wildcard $(r)/all.h) /dev/null))
+of_model       = $(addprefix $(dir $(1)),$(shell sed -n '/ONCE_APART$$/q; s/^.include "\(.*\.cpp\)"/\1/p' $(1)))
+PROGRAM_PARTS := $(patsubst core/../%,%,$(foreach list,core/rest.h $(wildcard $(FOLDERS:%=%/all.h)),$(call of_model,$(list))))
 # what no switch touches is compiled once, for all models, by a compiler and its flags:
 # build/once/NUMBER/text/bpe.o. Of the archive a program takes what it calls
 ONCE_COMPILE := $(CXX) -std=c++17 $(OPTIMIZE) -march=$(ARCH) -fopenmp $(WARN)
