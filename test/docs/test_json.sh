@@ -23,7 +23,7 @@ run train $SMALL -d more.txt -n 2 --sample 4 -o bytes
 [ $? -eq 2 ] && [ -s score.json ]; ok $? "score: $(cat err)"
 rm -f a.jsonl b.jsonl; mv items.txt items.jsonl; cp run/log.jsonl log.jsonl; cp bytes/log.jsonl bytes.jsonl; cp "$root/test/demo/text-k/log.jsonl" k.jsonl
 rm -rf run bytes
-sources=$(cd "$root" && find commands after shell log.h metrics.cuh -name '*.h' -o -name '*.cpp' -o -name '*.cuh' 2> /dev/null | sed "s|^|$root/|")
+sources=$(cd "$root" && find base core run text after log.h metrics.cuh -name '*.h' -o -name '*.cpp' -o -name '*.cuh' | sed "s|^|$root/|")
 { cat "$root/docs/json.md"; sed 's/^# /\n## /' "$root/after/anatomy.md"; sed -n '/^## score --json/,$p' "$root/after/score.md"; } > both.md
 "$PYTHON" "$root/test/docs/json_page.py" both.md $sources > "$dir/answer"
 ok $? "$(grep -v passed "$dir/answer" | head -n 20)"
