@@ -145,7 +145,8 @@ def path_from_here(flag, value):
 
 
 # what is said of a run, not to it
-BEFORE = dict.fromkeys(("--report", "--dry-run", "--jobs"), "put it before --")
+BEFORE = dict.fromkeys("--report --dry-run --jobs --latex --markdown --spread --sort".split(),
+                       "put it before --")
 
 
 def check_extra(words, ours):
@@ -786,7 +787,8 @@ def mean(x):
 
 # of Student's distribution, 97.5 % lie below it: by degrees of freedom, from 1
 T_BELOW = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-SPREADS = ("range", "sd", "t")
+SPREADS = {"range": "(smallest-largest)", "sd": "(smallest-largest; standard deviation)",
+           "t": "+- half of its 95 % interval (Student's t)"}
 shown_spread = "range"                           # --spread
 
 
@@ -841,6 +843,28 @@ def print_notes(runs):
         whose = ", ".join(names) if len(names) < len(runs) else "all runs"
         print()
         print_text(f"note   {whose}: {text}", "", " " * 7)
+
+
+def check_form(s):
+    """Takes --spread, --latex and --markdown of a script that prints tables."""
+    global shown_spread
+    if s.latex and s.markdown:
+        die("--latex --markdown: got both, wanted one", "leave one out")
+    if s.spread not in SPREADS:
+        die(f"--spread: got {runlog.shown(s.spread)}, wanted one of {' '.join(SPREADS)}",
+            "--spread sd")
+    shown_spread = s.spread
+
+
+def print_form(rows, s, about):
+    """The same in the form that was asked for, below what is said of it."""
+    if s.latex:
+        print(f"% {about}")
+        return print_latex(rows)
+    if s.markdown: print(about)
+    else: print_text(about)
+    print()
+    (print_markdown if s.markdown else print_table)(rows)
 
 
 def print_markdown(rows):

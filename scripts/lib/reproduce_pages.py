@@ -27,10 +27,6 @@ def paper_text(x):                               # of Sink_1 alone the value, of
 PAPER_COLUMNS = ("sink_k", "sink_star", "val_loss")
 
 
-SPREAD_TEXT = {"range": "(smallest-largest)", "sd": "(smallest-largest; standard deviation)",
-               "t": "+- half of its 95 % interval (Student's t)"}
-
-
 # rows of a table, and after how many seeds each stands: " = NAME" of the first of the same numbers
 def marked(rows):
     first = {}
@@ -93,32 +89,20 @@ def report(res, o):
     made = f"Commit {res['commit']}, {res['date']}. " if res["commit"] else ""
     about = (f"Scale {res['scale']} ({res['about']}), data {res['data']}: "
              f"{done if made else 'no run is done yet'}; seeds {seeds}. {made}"
-             f"Here: mean {SPREAD_TEXT[jobs.shown_spread]} of the seeds, Sink in %"
+             f"Here: mean {jobs.SPREADS[o.spread]} of the seeds, Sink in %"
              + (", of the proxy where rows do not sum to 1" if proxy else "") + ".")
-    if o.latex: print(f"% {res['table']}. {about}"); jobs.print_latex(table)
-    elif o.markdown: print_markdown(res, table, about)
-    else: print_plain(res, table, about)
-
-
-def print_markdown(res, table, about):
-    print(f"\n## {res['table']}\n\n{about}\n")
-    jobs.print_markdown(table)
+    if o.latex: return jobs.print_form(table, o, f"{res['table']}. {about}")
+    print(f"\n{'## ' * o.markdown}{res['table']}\n")
+    jobs.print_form(table, o, about)
     for c in res["claims"]:
         verdict, why = verdict_of(c)
-        print(f"\n* **{c['id']}** {c['text']}: **{verdict}**{why}", end="")
-    print()
-
-
-def print_plain(res, table, about):
-    print(f"\n{res['table']}\n")
-    jobs.print_text(about)
-    print()
-    jobs.print_table(table)
-    for c in res["claims"]:
-        verdict, why = verdict_of(c)
+        if o.markdown:
+            print(f"\n* **{c['id']}** {c['text']}: **{verdict}**{why}", end="")
+            continue
         print()
         jobs.print_text(c["text"], f"  {c['id']:5} ", " " * 8)
         jobs.print_text(verdict.upper() + why, " " * 8, " " * 8)
+    if o.markdown: print()
 
 
 def verdict_of(claim):

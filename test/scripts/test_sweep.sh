@@ -30,9 +30,38 @@ for attn in ("softmax", "sigmoid"):
         sinks = [100 * e["sink"]["proxy_k"][0] for e in ends]
         row = next(l for l in lines if f"  {attn} " in l and f" {lr} " in l)
         want = f"{sum(x) / 2:.4f} ({min(x):.4f}-{max(x):.4f})"
-        assert want in row and row.endswith("2/2"), (want, row)
+        assert want in row and "  2/2" in row, (want, row)
         assert f"  {sum(sinks) / 2:.1f}" in row, (sinks, row)
 assert x[0] != x[1]
+END
+# --sort, the best row, and the numbers of the seeds as --spread says, in each form
+works python - $dir "$two" "$fixed" <<'END'
+import json, statistics, subprocess, sys
+def table(*more):
+    out = subprocess.run([*sys.argv[2].split(), "--report", *more, *sys.argv[3].split()], capture_output=True, text=True)
+    assert out.returncode == 0, out
+    return out.stdout
+want = {}
+for attn in ("softmax", "sigmoid"):
+    for lr in ("1e-3", "3e-3"):
+        x = [[json.loads(l) for l in open(f"{sys.argv[1]}/runs/ATTN={attn},lr={lr}-seed{s}/log.jsonl")
+              if '"event":"eval"' in l][-1]["val_loss"] for s in (1, 2)]
+        want[attn, lr] = sum(x) / 2, statistics.stdev(x), min(x), max(x)
+order = sorted(want, key=lambda key: want[key][0])
+lines = table("--markdown", "--spread", "sd", "--sort", "val_loss").split("\n")
+rows = [[c.strip() for c in l.split("|")[1:-1]] for l in lines if l[:1] == "|"]
+head, rows = rows[0], rows[2:]
+assert head[:4] == ["row", "ATTN", "lr", "val loss"] and [(r[1], r[2]) for r in rows] == order, (lines, order)
+assert [r[0] for r in rows] == [str(1 + list(want).index(key)) for key in order], rows
+for row, key in zip(rows, order):
+    mean, sd, low, high = want[key]
+    assert row[3] == f"{mean:.4f} ({low:.4f}-{high:.4f}; sd {sd:.4f})", (row, sd)
+assert [r[-1] for r in rows] == ["2/2, best", "2/2", "2/2", "2/2"], rows
+latex = table("--latex", "--spread", "t")
+assert latex.count("\\\\") == 5 and latex.strip().endswith("\\end{tabular}") and "Student" in latex, latex
+for (attn, lr), (mean, sd, *_) in want.items():    # of two seeds the half is 12.706 sd / sqrt 2
+    half = 12.706 * sd / 2 ** 0.5
+    assert f"{attn} & {lr} & {mean:.4f} $\\pm$ {half:.4f} &" in latex, (latex, half)
 END
 touch $dir/before; sleep 0.05
 works $two $fixed
@@ -43,7 +72,7 @@ grep -q '^12 runs, 8 of them done' $said && [ "$(find $dir/runs -name log.jsonl 
 ok $? "one more seed: $(head -n 3 $said)"
 # notes of the runs once, with their rows; rows that only a flag without effect sets apart
 works scripts/sweep BACKEND=cpu --warmup 1,30 --save-every 5,20 --out "$dir/the same" $fixed
-[ "$(grep -c '^[24] .* 20 .* = row [13]$' $said)" = 2 ] && ! grep -q ' = row ' $dir/a.txt
+[ "$(grep -c '^[24] .* 20 .* = row [13]$' $said)" = 2 ] && [ "$(grep -c 'best$' $said)" = 1 ] && ! grep -q ' = row ' $dir/a.txt
 ok $? "equal rows: $(cat $said)"
 [ "$(grep -c '^note   all runs: -m bb: the toy\|^note   row 3, row 4: --warmup 30 is more' $said)" = 2 ]
 ok $? "notes: $(grep note $said)"
@@ -179,7 +208,14 @@ done
 refused_sweep "ATTN: got 'softmax,softmax', wanted different"   ATTN=softmax,softmax
 refused_sweep "lr: got '1e-3,', wanted different values"        --lr 1e-3, -- -n 3
 refused_sweep "lr: got nothing, wanted a value"                 --lr --seed 1
-refused_sweep "latex: got a flag of other scripts"              --latex ATTN=softmax
+refused_sweep "csv: got a flag of other scripts"                --csv ATTN=softmax
+refused_sweep "latex --markdown: got both, wanted one"          --latex --markdown
+refused_sweep "spread: got 'x', wanted one of range sd t"       --spread x
+refused_sweep "sort: got 'loss', wanted one of val_loss"        --sort loss
+refused_sweep "latex: got it after --"                          -- --latex
+# losses of other tasks are not compared
+works scripts/sweep BACKEND=cpu --bb-vocab 20,30 --out $dir/tasks -- -n 2 -b 2 --eval-every 0 --val-seqs 2 --sample 0
+! grep -q best $said; ok $? "the best of two tasks: $(cat $said)"
 refused_sweep "got 'x', wanted SWITCH=value"                    x
 refused_sweep "unknown switch ATN"                              ATN=x -- -n 3
 refused_sweep "ATTN=sofmax is unknown" \
