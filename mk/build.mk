@@ -77,8 +77,10 @@ few_in        = $(patsubst %,$(1)/%all.o,$(sort $(dir $(ONCE_SOURCES)))) $(patsu
 ONCE_OBJECTS := $(if $(FEW),$(call few_in,$(ONCE_DIR)),$(ONCE_SOURCES:%.cpp=$(ONCE_DIR)/%.o))
 ONCE         := $(ONCE_DIR)/once.a
 ARCHIVE       = ar rcs $@.$$$$ $(filter %.o,$^) && mv $@.$$$$ $@
-# a line for each part, while make test and make demo build: make -s alone says nothing for minutes
-said = $(if $(SAY),$(info compiling $(1)))
+# a line for each part, and in a first build how far it is; make -s says nothing unless SAY=1, as make test and make demo
+silent = $(if $(SAY),,$(findstring s,$(firstword -$(MAKEFLAGS))))
+far    = $(if $(filter $@,$(MISSING)),$(eval BEGUN_PARTS += x) ($(words $(BEGUN_PARTS)) of $(words $(MISSING))))
+said   = $(if $(silent),,$(info compiling $(1)$(far)))
 # two makes at once may want the same file: each writes its own, and moves it to its place whole. It is as old as the
 # beginning of its compilation: what was edited meanwhile is newer
 BEGUN         = begun=$$(date +%FT%T.%N);
@@ -93,6 +95,9 @@ PROGRAM      := $(PROGRAM_DIR)/train_sink.o
 else
 PROGRAM      := $(PROGRAM_DIR)/train_sink.o $(PROGRAM_PARTS:%.cpp=$(PROGRAM_DIR)/%.o)
 endif
+
+PARTS   := $(DIR)/variant.o $(PROGRAM) $(ONCE_OBJECTS)
+MISSING := $(filter-out $(wildcard $(PARTS)),$(PARTS))
 
 # flags.txt is rewritten only when it differs, so a change of flags, compiler, processor, commit or of the set of files
 # rebuilds and nothing else does

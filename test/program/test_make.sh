@@ -238,6 +238,14 @@ refused "CXX=./old compiles no C++17 with OpenMP ---> HINT: g++ 11" CXX=./old
 # make test and make demo say what is being compiled; make -s alone says nothing
 out=$(touch train_sink.cu; SAY=1 make -s CXX=./fake binary); echo "$out" | grep -q '^compiling train_sink.cu$'
 ok $? "SAY=1: $out"
+# a first build says how far it is
+mv build kept
+out=$(SAY=1 make -s CXX=./fake binary | grep '^compiling'); parts=$(echo "$out" | wc -l)
+[ "$parts" -gt 50 ] && [ "$(echo "$out" | sed 's/.*(\(.*\))/\1/')" = "$(seq $parts | sed "s/$/ of $parts/")" ]
+ok $? "a first build: $out"
+out=$(make CXX=./fake ATTN=sigmoid binary); echo "$out" | grep -q '^compiling build/cpu-ATTN=sigmoid (1 of 1)$'
+ok $? "a second model: $out"
+rm -r build; mv kept build
 out=$(touch train_sink.cu; make -s CXX=./fake binary); [ -f "$out" ]; ok $? "make -s binary: not the path alone: $out"
 out=$(make -s CXX=./fake binary); [ -f "$out" ]; ok $? "make -s binary again: $out"
 refused "ATTN=sigmod is unknown; choose one of: softmax sigmoid " ATTN=sigmod
