@@ -152,7 +152,6 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
       FOR("p", "sequence length for the sink metrics, or a list: 64,256")) \
     WHOLE("tpe", MEASURING, probe_seqs, 100, 1, 1<<20, "number of sequences for the sink metrics") \
     WORDS("tp", MEASURING, eps, "0.3", "threshold of Sink_k, or a list", JOIN(",")) \
-    WORDS("pe", MEASURING, sink_at, "", "also report Sink_k at these positions: 15,20") \
     WHOLE("Tpgbce", RUN, seed, 1, 0, MOST, "seed for initial weights, data order and samples", \
       READ_IF(f.probe_input != INPUT_natural || !strchr("pe", command), "--probe-input random or repeated: natural text is not drawn by it"), \
       FOR("pe", "seed of random sequences"), FOR("g", "seed of the drawn tokens"), FOR("bc", "seed of the weights and the tokens")) \
@@ -173,12 +172,6 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     WORDS("psbe", RUN, json, "", "file for all that was measured (docs/json.md)", NOT_PRODUCTS, \
       FOR("e", "file for every printed row (docs/json.md)"), \
       FOR("s", "file for the scores of every task (docs/json.md)"), FOR("b", "file for the times (docs/json.md)")) \
-    ON("p", MEASURING, per_sequence, "with --json, also write alpha for each sequence, as alpha[seq][L][H][k]", \
-      READ_IF(!f.json.empty(), "--json FILE")) \
-    WORDS("p", OWN, dump, "", "write attention maps and query-key geometry to this directory as .npy") \
-    WORDS("p", OWN, dump_heads, "0:0", "heads to --dump: LAYER:HEAD,... or all", READ_IF(!f.dump.empty(), "--dump DIR")) \
-    WHOLE("p", OWN, dump_seq, 0, 0, 1<<20, "probe sequence to --dump, counted from 0", READ_IF(!f.dump.empty(), "--dump DIR"), \
-      BOUND(f.dump_seq < f.probe_seqs, "less than", "probe_seqs", "the first sequence is number 0")) \
     AFTER_FLAGS(X) \
     WORDS("tpgsbce", RUN, product, "", "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the fastest on such a processor)") \
     WHOLE("b", OWN, lm_head_rows, 0, 0, 1<<24, "tokens whose logits are computed at once (0: what the backend finds good)", NOT_PRODUCTS) \

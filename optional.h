@@ -52,9 +52,12 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 static const char* const OPEN_MISSING =
     "the folder open/ reads it, which this build was made without: get it, and compile again";
 
-// Commands that a program without a folder does not have.
-static const struct { const char *command, *folder; } COMMANDS_OF_FOLDERS[] = {
-    { "tokenize", "text/" }, { "export", "open/" }, { "eval", "after/" }, { "score", "after/" },
+// Commands and flags that a program without a folder does not have.
+static const struct { bool here; const char *folder, *names; } NAMES_OF_FOLDERS[] = {
+    { HAS_TEXT, "text/", " tokenize " },
+    { HAS_OPEN, "open/", " export " },
+    { HAS_AFTER, "after/", " eval score --sink-at --per-sequence --dump --dump-heads --dump-seq"
+                           " --anatomy --anywhere " },
 };
 
 // Keys of the object train_sink of config.json that are rows of open/. Versions 1.0 and 1.1 wrote
@@ -93,15 +96,18 @@ struct Flags;
 struct Json;
 struct JsonObject;
 struct KeyRow;
+struct Metrics;
 struct Model;
 struct ModelFile;
 struct ProbeInput;
 struct PromptOptions;
+struct Sizes;
 struct Step;
 struct StOut;
 struct TextCounts;
 struct Tokenizer;
 struct TokenizerBuild;
+struct Weight;
 struct Weights;
 
 // The kernel that multiplies matrices on a CPU.
@@ -215,10 +221,19 @@ struct OpenModel {
     size_t (*remembered)(const Model* m);
 };
 
+// What flags of after/ add to the probe of one source at one length; unset: nothing.
+struct ProbeMore {
+    std::function<void(const Model* m, int l)> of_layer;         // is told of attention in layer l
+    std::function<std::string(double eps)> ending;               // of the line of a threshold
+    std::function<void(const Metrics& r, JsonObject* o)> report; // prints, and adds to the object
+};
+
 // What after/ does in the commands of others.
 struct AfterModel {
-    // Prints what its flags ask of a probe of sequences in (n, T + 1), and adds it to *o.
-    void (*probe)(Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o);
+    // Dies if its flags ask what sequences of T tokens do not have.
+    void (*probe_check)(const Flags& f, const Arch& arch, long T);
+    // Returns what they add to a probe of sequences in (n, T + 1). first: to the first of several.
+    ProbeMore (*probe)(Model* m, const Flags& f, const ProbeInput& in, int T, bool first);
 };
 
 extern const CpuFolder* const cpu_folder;        // NULL where cpu/ was deleted

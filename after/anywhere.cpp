@@ -188,10 +188,3 @@ static void probe_anywhere(Model* m, const Flags& f, const ProbeInput& in, int T
     found.json("channels_first", json_list(channels[1]));
     o->json("anywhere", found.all());
 }
-
-extern const AfterModel AFTER_MODEL = {
-    [](Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o) {
-        probe_anatomy(m, f, in, T, o);
-        probe_anywhere(m, f, in, T, o);
-    }
-};

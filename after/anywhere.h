@@ -7,6 +7,7 @@ anywhere_measure. Weights are measured as shares of their row; places count from
 #define ANYWHERE_H
 #include "anatomy.h"
 #include "secondary.h"
+#include "sink_at.h"
 
 typedef HostHead<Attn, Bias, Pe, real, acc> AnyHead;
 

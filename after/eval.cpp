@@ -20,7 +20,6 @@ tokens is a sink then. What a run changes is in eval_change.h.
 #include "../run/generate.h"
 #include "../run/open_model.h"
 #include "../run/probe_data.h"
-#include "../run/sink_at.h"
 #include "../run/working.h"
 
 // ---- the runs that the flags ask for

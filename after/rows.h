@@ -13,6 +13,13 @@ Macros alone: this file includes nothing.
       "lower --max-length, or take a smaller model")
 
 #define AFTER_FLAGS(X) \
+    WORDS("pe", MEASURING, sink_at, "", "also report Sink_k at these positions: 15,20") \
+    ON("p", MEASURING, per_sequence, "with --json, also write alpha for each sequence, as alpha[seq][L][H][k]", \
+      READ_IF(!f.json.empty(), "--json FILE")) \
+    WORDS("p", OWN, dump, "", "write attention maps and query-key geometry to this directory as .npy") \
+    WORDS("p", OWN, dump_heads, "0:0", "heads to --dump: LAYER:HEAD,... or all", READ_IF(!f.dump.empty(), "--dump DIR")) \
+    WHOLE("p", OWN, dump_seq, 0, 0, 1<<20, "probe sequence to --dump, counted from 0", READ_IF(!f.dump.empty(), "--dump DIR"), \
+      BOUND(f.dump_seq < f.probe_seqs, "less than", "probe_seqs", "the first sequence is number 0")) \
     ON("p", OWN, anatomy, "where token 1's massive activation comes from: FFNs as quadratic forms") \
     ON("p", OWN, anywhere, "attention by place and by token, what sinks write, large channels") \
     WORDS("e", OWN, stream, "", "n+W,..: keep only the first n and the last W keys", JOIN(",")) \

@@ -79,10 +79,7 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
 // Counts the rows of a sequence without the sink token's.
 static int text_rows(const Model* m) { return m->T - sink_rows(m); }
 
-// Returns the factor of alpha_k in layer l. In a model that mixes local and global layers, alpha_k
-// of a local layer counts only the queries that still see token k; the others added zeros to the
-// mean over i >= k. So does a SEEN_MEAN, k = 1.
-static float seen_factor(const Model* m, int l, int k) {
+float seen_factor(const Model* m, int l, int k) {
     const Arch& arch = m->arch;
     bool mixed = false;
     for (int i = 0; i < arch.L; i++) { mixed |= m->sizes.attends(i) && !is_local(arch, i); }
@@ -256,50 +253,4 @@ Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
     r.loss = count ? loss / count : NAN;
     fill_sinks(&r, eps);
     return r;
-}
-
-// ---- --sink-at: Sink_k for any token k; the regular metrics stop at METRIC_K. Computed on the
-// host, from the attention activations of a forward pass
-
-AttentionHost attention_host(const Model* m, int l) {
-    const Sizes& sizes = m->sizes;
-    const size_t N = rows(m);
-    AttentionHost x;
-    x.qkv = copy_to_host(act_qkv(m, l), N * sizes.qkv_width);
-    x.stat = copy_to_host(act_stat(m, l), N * sizes.NH * 2);
-    x.s = attn_shape(m, l);
-    x.s.plain |= column_has_no_effect(m->arch);
-    const real* extra = extra_k(m, l);
-    if (!extra || x.s.plain) { return x; }
-    const bool logit = sizes.bias.column == LOGIT_COLUMN;
-    const size_t count = logit ? sizes.NH : bias_rows(m->arch) * sizes.HS;
-    x.extra = copy_to_host(extra, count);
-    return x;
-}
-
-void sink_at_add(SinkAt* at, const Model* m, int l) {
-    if (at->tokens.empty()) { return; }
-    const AttentionHost x = attention_host(m, l);
-    const AttnShape& s = x.s;
-    const int skip = sink_rows(m);
-    const real* extra = x.extra.empty() ? NULL : x.extra.data();
-    std::vector<std::vector<double>> alpha((size_t)s.B * s.NH);
-    #pragma omp parallel for schedule(dynamic)
-    for (int i = 0; i < s.B * s.NH; i++) {
-        const int head = i % s.NH;
-        const size_t row = (size_t)(i / s.NH) * s.T;
-        const real* qkv = &x.qkv[row * attn_row(s)];
-        const acc* stat = &x.stat[row * s.NH * 2];
-        alpha[i] = head_alphas<Attn, Bias, Pe>(at->tokens, qkv, stat, extra, skip, head, s);
-    }
-    for (size_t k = 0; k < at->tokens.size(); k++) {
-        const float factor = seen_factor(m, l, at->tokens[k]);
-        for (auto& head : alpha) { at->alpha[k].push_back(head[k] * factor); }
-    }
-}
-
-double sink_at_rate(const SinkAt& at, size_t i, double eps) {
-    double hits = 0;
-    for (double alpha : at.alpha[i]) { hits += alpha > eps; }
-    return hits / at.alpha[i].size();
 }

@@ -18,30 +18,11 @@ Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
                 const std::vector<double>& eps = { 0.3 },
                 const std::function<void(int first)>& each = nullptr);
 
-// A layer's attention activations, in host memory.
-struct AttentionHost {
-    std::vector<real> qkv;      // (N, qkv_width)
-    std::vector<acc> stat;      // (B, NH, T, 2)
-    std::vector<real> extra;    // z of each head, or k* of each key/value head; empty: not learned
-    AttnShape s;                // plain if the extra key changes no output
-};
+// Returns the factor of alpha_k in layer l. In a model that mixes local and global layers, alpha_k
+// of a local layer counts only the queries that still see token k; the others added zeros to the
+// mean over i >= k. So does a SEEN_MEAN, k = 1.
+float seen_factor(const Model* m, int l, int k);
 
-// Copies layer l's attention activations to host memory.
-AttentionHost attention_host(const Model* m, int l);
-
-// alpha of chosen tokens.
-struct SinkAt {
-    std::vector<int> tokens;                     // from 1
-    std::vector<std::vector<double>> alpha;      // per token: every sequence, layer and head so far
-};
-
-// Rescales the alphas of layer l's heads (NH) to the queries that see each token. If only some
-// layers have a window, the other queries would add zeros to the mean.
+// Rescales the metrics of layer l's heads (NH) by it.
 void scale_to_seen(const Model* m, int l, HeadMetrics* heads);
-
-// Adds layer l of the loaded batch.
-void sink_at_add(SinkAt* at, const Model* m, int l);
-
-// Returns Sink_k^eps of token i in the list.
-double sink_at_rate(const SinkAt& at, size_t i, double eps);
 #endif // MEASURE_H

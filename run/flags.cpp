@@ -192,11 +192,21 @@ static const char* const GONE[][3] = {
       "./train_sink export FILE -o DIR && python3 scripts/to_gguf.py DIR NEW.gguf --type q8_0" },
 };
 
+// Dies if a command or a flag stands in a folder that is not here.
+static void folder_check(const std::string& name) {
+    for (auto& f : NAMES_OF_FOLDERS) {
+        if (f.here || !is_one_of(f.names, name)) { continue; }
+        die(name + ": stands in the folder " + f.folder + ", which this build was made without",
+            strf("get the folder %s, and compile again", f.folder));
+    }
+}
+
 [[noreturn]] static void flag_unknown(const std::string& name, const std::string& value,
                                       const std::vector<FlagRow>& rows, char command) {
     for (auto& gone : GONE) {
         if (name == gone[0]) { die(name + ": " + gone[1], gone[2]); }
     }
+    folder_check(name);
     std::string meant = flag_suggestion(name, rows, command);
     if (ends_with(meant, "=")) {
         meant += value.empty() || value[0] == '-' ? "VALUE, see make help" : value;
@@ -212,12 +222,7 @@ void command_check(const Flags& f, char command) {
         list_add(&all, c.name);
         if (edit_distance(f.words[0], c.name) <= 2) { meant = strf("did you mean %s?", c.name); }
     }
-    for (auto& c : COMMANDS_OF_FOLDERS) {
-        if (f.words[0] != c.command) { continue; }
-        die(std::string(c.command) + ": stands in the folder " + c.folder +
-                ", which this build was made without",
-            strf("get the folder %s, and compile again", c.folder));
-    }
+    folder_check(f.words[0]);
     die("unknown command '" + f.words[0] + "' (" + all + ")",
         meant.empty() ? "./train_sink --help" : meant);
 }

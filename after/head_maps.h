@@ -1,0 +1,99 @@
+/*
+head_maps.h -- maps of one head on one sequence, in host memory: all weights, cosines and products
+of norms, and the alpha of any token.
+*/
+#ifndef HEAD_MAPS_H
+#define HEAD_MAPS_H
+#include "../metrics.cuh"
+
+// A query and a key: their product, and the squares of their lengths.
+struct QueryKey {
+    double qk = 0;
+    double qq = 0;
+    double kk = 0;
+};
+
+// A head whose tensors are of any type, with its statistics.
+template <class A, class Bi, class Pe, class R, class S>
+struct HostHead : ref::Head<A, Bi, Pe, R> {
+    typedef ref::Head<A, Bi, Pe, R> Head;
+    using Head::s, Head::q, Head::k;
+    const S* stat;         // (T, 2)
+
+    // qkv, stat and kstar are those of all heads.
+    HostHead(const R* qkv, const S* stat, const R* kstar, int h, AttnShape s)
+        : Head(qkv, { kstar, NULL }, 0, h, s), stat(stat + ref::stat_at(0, 0, h, s)) {}
+
+    // Returns the dot product and the squared lengths of query t and the key of column j.
+    QueryKey query_key(int t, int j) const {
+        const R* query = q(t);
+        const R* key = k(j);
+        QueryKey o;
+        for (int i = 0; i < s.HS; i++) {
+            const double a = (float)query[i];
+            const double b = key ? (float)key[i] : 0.0f;
+            o.qk += a * b;
+            o.qq += a * a;
+            o.kk += b * b;
+        }
+        return o;
+    }
+
+    // Returns A of query t and column j, whose dot product is qk.
+    double weight(double qk, int t, int j) const {
+        if (!Head::sees(t, j)) { return 0; }
+        const S* st = stat + 2 * t;
+        return attn_weight<A, double>(Head::score_of(qk, t, j), st[0], st[1], s.p);
+    }
+};
+
+// Makes map, cosine and product (T, T + 1), column 0 the extra key: A; the cosine of q_t and k_j;
+// the product of their norms (Figure 2, bottom). What a query does not see is 0 in A only.
+template <class A, class Bi, class Pe, class R, class S>
+void head_maps(float* map, float* cosine, float* product, const R* qkv, const S* stat,
+               const R* kstar, int h, AttnShape s) {
+    const HostHead<A, Bi, Pe, R, S> head(qkv, stat, kstar, h, s);
+    const int columns = s.T + 1;
+    for (int t = 0; t < s.T; t++) {
+        for (int j = 0; j < columns; j++) {
+            const long at = (long)t * columns + (j + 1) % columns;
+            const QueryKey x = head.query_key(t, j);
+            const double norms = sqrt(x.qq * x.kk);
+            map[at] = head.weight(x.qk, t, j);
+            product[at] = norms;
+            cosine[at] = 0;
+            if (x.qq > 0 && x.kk > 0) { cosine[at] = x.qk / norms; }
+        }
+    }
+}
+
+// Returns alpha_k, or the proxy where rows do not sum to 1, for any tokens k, as HeadMetrics does
+// for the first METRIC_K; skip = 1 if row 0 is a sink token.
+template <class A, class Bi, class Pe, class R, class S>
+std::vector<double> head_alphas(const std::vector<int>& tokens, const R* qkv, const S* stat,
+                                const R* kstar, int skip, int h, AttnShape s) {
+    const HostHead<A, Bi, Pe, R, S> head(qkv, stat, kstar, h, s);
+    const bool sums_to_one = attn_sums_to_one<A>(s.alpha);
+    std::vector<double> alpha(tokens.size());
+    for (int t = skip; t < s.T; t++) {
+        auto weight = [&](int j) {
+            const double qk = head.query_key(t, j).qk;
+            return fabs(head.weight(qk, t, j));
+        };
+        double all = 1;
+        if (!sums_to_one) {
+            all = weight(s.T);
+            for (int j = 0; j < s.T; j++) { all += weight(j); }
+        }
+        if (all <= 0) { continue; }
+
+        for (size_t i = 0; i < tokens.size(); i++) {
+            const int k = tokens[i];
+            const int queries = s.T - skip - k + 1;
+            const int j = k - 1 + skip;
+            if (j <= t) { alpha[i] += weight(j) / all / queries; }
+        }
+    }
+    return alpha;
+}
+#endif // HEAD_MAPS_H

@@ -1,0 +1,150 @@
+/*
+after/probe_more.cpp -- what flags of after/ add to a probe: Sink_k of any tokens, alpha of every
+sequence, maps of chosen heads as .npy, anatomy, anywhere.
+*/
+#include "anatomy.h"
+#include "../run/data_flags.h"
+#include "../run/probe_data.h"
+#include "sink_at.h"
+
+// Writes an array of floats as NumPy reads it.
+static void npy_write(const std::string& path, const std::vector<float>& x,
+                      const std::vector<long>& shape) {
+    std::string dims;
+    for (long d : shape) {
+        dims += strf("%ld,", d);
+    }
+    std::string h = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + dims + "), }";
+    while ((h.size() + 11) % 64) {
+        h += ' ';
+    }
+    h += '\n';
+
+    FileOut o = file_begin(path);
+    const unsigned char length[2] = { (unsigned char)(h.size() & 255),
+                                      (unsigned char)(h.size() >> 8) };
+    file_put(&o, "\x93NUMPY\x01\x00", 8); // format version 1.0
+    file_put(&o, length, 2);
+    file_put(&o, h.data(), h.size());
+    file_put(&o, x.data(), x.size() * sizeof(float));
+    file_commit(&o);
+}
+
+// Returns the heads that --dump-heads names: LAYER:HEAD,... or all.
+static std::vector<std::pair<int, int>> dump_list(const std::string& text, const Arch& c) {
+    const Sizes d(c);
+    std::vector<std::pair<int, int>> heads;
+    if (text == "all") {
+        for (int l = 0; l < c.L; l++) {
+            if (!d.attends(l)) { continue; }
+            for (int h = 0; h < c.NH; h++) {
+                heads.push_back({ l, h });
+            }
+        }
+        return heads;
+    }
+    for (auto& w : split(text, ',')) {
+        const auto pair = split(w, ':');
+        long l = -1;
+        long h = -1;
+        const bool numbers = pair.size() == 2 && parse_long(pair[0], &l) && parse_long(pair[1], &h);
+        const bool there = l >= 0 && l < c.L && h >= 0 && h < c.NH;
+        require(numbers && there, "--dump-heads " + w,
+                strf("LAYER:HEAD with layers 0..%d, heads 0..%d", c.L - 1, c.NH - 1));
+        require(d.attends(l), "--dump-heads " + w,
+                strf("a layer with attention, not %s", mixer_of(c)));
+        heads.push_back({ (int)l, (int)h });
+    }
+    return heads;
+}
+
+// Writes the maps of chosen heads of layer l: l_h_{map,cosine,product}.npy, each (T, T + 1). Column
+// 0 is the extra key.
+static void dump_layer(const Model* m, const std::string& dir, int l,
+                       const std::vector<int>& heads) {
+    const AttentionHost x = attention_host(m, l);
+    const int N = m->T;
+    std::vector<float> map((size_t)N * (N + 1));
+    std::vector<float> cosine(map.size());
+    std::vector<float> product(map.size());
+
+    const auto* extra = x.extra.empty() ? NULL : x.extra.data();
+    for (int h : heads) {
+        head_maps<Attn, Bias, Pe>(map.data(), cosine.data(), product.data(), x.qkv.data(),
+                                  x.stat.data(), extra, h, x.s);
+        const std::string name = strf("%s/%d_%d_", dir.c_str(), l, h);
+        npy_write(name + "map.npy", map, { N, N + 1 });
+        npy_write(name + "cosine.npy", cosine, { N, N + 1 });
+        npy_write(name + "product.npy", product, { N, N + 1 });
+    }
+}
+
+// Writes the maps of one sequence that --dump and --dump-heads ask for.
+static void dump_maps(Model* m, const Flags& f, const int* seq, int T) {
+    const std::vector<std::pair<int, int>> heads = dump_list(f.dump_heads, m->arch);
+    make_dirs(f.dump);
+    model_load(m, seq, 1, T);
+    model_layers(m, [&](int l) {
+        std::vector<int> here;
+        for (auto& head : heads) {
+            if (head.first == l) { here.push_back(head.second); }
+        }
+        if (!here.empty()) { dump_layer(m, f.dump, l, here); }
+    });
+    printf("wrote %zu files to %s\n", 3 * heads.size(), printable(f.dump).c_str());
+}
+
+// Returns alpha of every sequence as JSON: [sequence][layer][head][k].
+static std::string per_sequence_json(const Metrics& r) {
+    const int K = std::min<int>(METRIC_K, r.T);
+    std::vector<std::string> sequences;
+    for (int i = 0; i < r.n; i++) {
+        std::vector<std::string> layers;
+        for (int l = 0; l < r.L; l++) {
+            std::vector<double> x;
+            for (int h = 0; h < r.NH; h++) {
+                const HeadMetrics& head = r.at(i, l, h);
+                for (int k = 1; k <= K; k++) {
+                    x.push_back(r.sums_to_one ? head.alpha[k] : head.proxy[k]);
+                }
+            }
+            layers.push_back(json_matrix(x, K));
+        }
+        sequences.push_back(json_list(layers));
+    }
+    return json_list(sequences);
+}
+
+// Rejects at once what could only fail after the work is done.
+static void more_check(const Flags& f, const Arch& c, long T) {
+    sink_at_parse(f.sink_at, T);
+    if (f.dump.empty()) { return; }
+    const std::vector<std::pair<int, int>> heads = dump_list(f.dump_heads, c);
+    make_dirs(f.dump);
+    for (auto& head : heads) {
+        for (const char* what : { "map", "cosine", "product" }) {
+            const std::string name = strf("/%d_%d_%s.npy", head.first, head.second, what);
+            output_check(f.dump + name, files_read(f, {}));
+        }
+    }
+}
+
+static ProbeMore probe_more(Model* m, const Flags& f, const ProbeInput& in, int T, bool first) {
+    const auto at = std::make_shared<SinkAt>(sink_at_parse(f.sink_at, T));
+    ProbeMore more;
+    more.of_layer = [=](const Model* m, int l) { sink_at_add(at.get(), m, l); };
+    more.ending = [=](double eps) { return sink_at_text(*at, eps); };
+    more.report = [=, &f, &in](const Metrics& r, JsonObject* o) {
+        sink_at_field(o, *at, eps_list(f));
+        if (f.per_sequence) { o->json("alpha", per_sequence_json(r)); }
+        probe_anatomy(m, f, in, T, o);
+        probe_anywhere(m, f, in, T, o);
+        if (f.dump.empty() || !first) { return; }
+        require(f.dump_seq < in.n, strf("--dump-seq %ld", f.dump_seq), strf("0 to %d", in.n - 1));
+        dump_maps(m, f, in.x.data() + (size_t)f.dump_seq * (T + 1), T);
+    };
+    return more;
+}
+
+extern const AfterModel AFTER_MODEL;
+const AfterModel AFTER_MODEL = { more_check, probe_more };
