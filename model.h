@@ -13,7 +13,7 @@ The rows themselves are in arch.h and tensors.h.
 #define MODEL_H
 #include <functional>
 #include "arch.h"       // Arch: every property of a model is a row
-#include "core/dist_shard.h" // ParamShard: what of an array one rank keeps
+#include "core/dist.h"       // ParamShard: what of an array one rank keeps
 #include "core/operations.h" // real, acc, ops, AttnShape
 #include "core/positions.h"  // rope_table, absolute_table, fixed_v_star
 #include "tensors.h"    // PARAMS, ACTS: every tensor is a row

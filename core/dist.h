@@ -10,7 +10,7 @@ The folder dist/ may be deleted; this file alone names it.
 Each process, a rank, holds all weights and works on its own sequences of a step. Then the gradients
 are summed, each rank updates its shard of the weights, and all weights are gathered again (ZeRO
 stage 1: Rajbhandari et al. 2019, arXiv:1910.02054). A rank holds only its shard of the sum of the
-gradients, of the optimizer's state and of the weights in acc: dist_shard.h.
+gradients, of the optimizer's state and of the weights in acc: dist/shard.h.
 
 What each of the three gives, under namespace dist. All ranks call in the same order:
 
@@ -24,10 +24,12 @@ What each of the three gives, under namespace dist. All ranks call in the same o
 
     tensors:
     tensors_start(out)                   before the first one, and before the first small thing
-    group_begin(), group_end()           tensors leave between these two
-    reduce_scatter(mine, all, piece)     all (world, piece) -> this rank's piece of the sum
-    all_gather(all, mine, piece)         a piece of each rank -> all of them, on every rank
+    shard_of, shard_send, shard_gather, shard_keep       which numbers are this rank's: dist/shard.h
     arrive()                             waits for them; until then nothing may write them
+
+    what many do with a run:
+    run_agree(f), run_share(f)           the same flags on all; this rank's part of a step
+    sum_metrics(r, ..)                   adds up the reports of all ranks
 
 Small things are sums, too: dist/agree.h. When a rank dies, what started the ranks ends the others.
 */

@@ -30,10 +30,16 @@ inline void sum(double*, size_t) {}
 inline void spread(std::string*) {}
 inline void agree(const char*, const std::string&, const char*) {}
 inline void tensors_start(const std::string&) {}
-inline void group_begin() {}
-inline void group_end() {}
-template <class T> void reduce_scatter(T*, const T*, long) {}
-template <class T> void all_gather(T*, const T*, long) {}
 inline void arrive() {}
+inline void run_agree(const Flags&) {}
+inline void run_share(Flags*) {}
+inline void sum_metrics(Metrics*, const Sizes&, double*, long*) {}
 } // namespace dist
+
+// The shard is the whole array.
+struct ParamShard { long whole = 0, mine = 0; };
+inline ParamShard shard_of(long n, bool) { return { n, n }; }
+template <class T> void shard_send(const ParamShard&, T*, T*, long, long*) {}
+template <class T> void shard_gather(const ParamShard&, T*, const T*) {}
+template <class T, class Copy> void shard_keep(const ParamShard&, T*, const T*, Copy) {}
 #endif // DIST_NONE_H

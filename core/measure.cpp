@@ -182,53 +182,6 @@ static Metrics metrics_new(const Model* m, int n, int T) {
     return r;
 }
 
-// Makes room for the norms of every layer: a rank may have measured nothing.
-static void resize_norms(Metrics* r, const Sizes& sizes) {
-    auto resize = [](NormPair* norms, size_t n) {
-        norms->first.resize(n);
-        norms->rest.resize(n);
-    };
-    resize(&r->h, sizes.L + 1);
-    resize(&r->k, r->L);
-    resize(&r->v, r->L);
-    resize(&r->pre, sizes.norm.stream ? 2 * sizes.L : 0);
-}
-
-// Calls f for every number of a report that is a sum over sequences.
-template <class F> static void each_sum(Metrics* r, F f) {
-    const size_t floats = r->heads.size() * sizeof(HeadMetrics) / sizeof(float);
-    float* heads = (float*)r->heads.data();
-    for (size_t i = 0; i < floats; i++) { f(heads[i]); }
-    for (double& x : r->h_star) { f(x); }
-    for (double& x : r->h_median) { f(x); }
-    for (NormPair* norms : { &r->h, &r->k, &r->v, &r->pre }) {
-        for (double& x : norms->first) { f(x); }
-        for (double& x : norms->rest) { f(x); }
-    }
-}
-
-// Merges the ranks' reports, each over some of the sequences, into one report that every rank gets.
-static void metrics_all_ranks(Metrics* r, const Model* m, double* loss, long* count) {
-    resize_norms(r, m->sizes);
-    std::vector<double> sums = { *loss, (double)*count };
-    each_sum(r, [&](auto x) { sums.push_back(x); });
-    dist::sum(sums.data(), sums.size());
-    const double* next = sums.data();
-    *loss = *next++;
-    *count = (long)*next++;
-    each_sum(r, [&](auto& x) { x = *next++; });
-
-    // a maximum by way of a sum: every rank has its own slots
-    const size_t states = r->h_max.size();
-    std::vector<double> largest(states * dist::world);
-    std::copy(r->h_max.begin(), r->h_max.end(), &largest[states * dist::rank]);
-    dist::sum(largest.data(), largest.size());
-    for (size_t i = 0; i < largest.size(); i++) {
-        double* most = &r->h_max[i % states];
-        *most = std::max(*most, largest[i]);
-    }
-}
-
 Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
                 const std::vector<double>& eps, const std::function<void(int first)>& each) {
     const int at_once = batch_tokens / std::max(1, T);
@@ -249,7 +202,7 @@ Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
         if (each) { each(first); }
     }
     ops::keep_rows_for_metrics(false);
-    if (dist::world > 1) { metrics_all_ranks(&r, m, &loss, &count); }
+    dist::sum_metrics(&r, m->sizes, &loss, &count);
     r.loss = count ? loss / count : NAN;
     fill_sinks(&r, eps);
     return r;

@@ -59,6 +59,9 @@ own files.
 #if HAS_CUDA
 #include "../cuda/all.cuh"
 #endif
+#if HAS_DIST
+#include "../dist/all.h"
+#endif
 #if HAS_TEXT
 #include "../text/all.h"
 #endif

@@ -6,6 +6,7 @@ these in the same order. Whatever started the processes ends them all when one o
 #ifndef DIST_AGREE_H
 #define DIST_AGREE_H
 #include "../base/common.h"
+#include "../optional.h"
 #include "place.h"
 
 namespace dist {
@@ -60,6 +61,16 @@ inline void agree(const char* what, const std::string& mine, const char* hint) {
          theirs.substr(i, 100).c_str(), first.substr(i, 100).c_str()),
         hint);
 }
+
+// Dies on every rank unless all run the same program with the same flags.
+void run_agree(const Flags& f);
+
+// Sets -b to this rank's part: a step is the same for any number of ranks, and each takes an equal
+// part of its sequences. Dies at flags that need one process.
+void run_share(Flags* f);
+
+// Merges the ranks' reports, each over some of the sequences, into one report that every rank gets.
+void sum_metrics(Metrics* r, const Sizes& sizes, double* loss, long* count);
 
 inline int end_code = EXIT_MACHINE;     // the status with which this process ends badly
 

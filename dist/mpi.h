@@ -119,4 +119,5 @@ inline void sum(double* x, size_t n) {
     }
 }
 } // namespace dist
+#include "shard.h"
 #endif // DIST_MPI_H

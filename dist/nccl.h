@@ -128,4 +128,5 @@ inline void sum(double* x, size_t n) {
     cuda::to_host(x, there, n * sizeof *x);
 }
 } // namespace dist
+#include "shard.h"
 #endif // DIST_NCCL_H

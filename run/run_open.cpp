@@ -176,34 +176,6 @@ static void select_factors(Model* m, const Flags& f, bool anywhere) {
 // ----------------------------------------------------------------------------
 // what training cannot do
 
-// Sets -b to this rank's part: a step is the same for any number of ranks, and each takes an equal
-// part of its sequences.
-static void batch_share(Flags* f) {
-    if (dist::world == 1) { return; }
-    const long T = f->arch.T;
-    const long step = f->total_batch ? f->total_batch : f->batch * T;
-    const long sequences = step / T;
-    require(step % (T * dist::world) == 0,
-            strf("a step of %ld sequences of %ld tokens, %d ranks", sequences, T, dist::world),
-            "equal shares for all ranks: change --total-batch or, without it, --batch");
-    f->batch = std::min(f->batch, sequences / dist::world);
-}
-
-// Dies at flags that need one process if there are several ranks.
-static void one_process_check(const Flags& f) {
-    if (dist::world == 1) { return; }
-    require(f.optimizer != OPTIMIZER_muon, "--optimizer muon",
-            "one process: it works on whole matrices, and several share them");
-    require(f.only.empty(), "--only " + f.only,
-            "one process: it works on whole tensors, and several share them");
-    require(f.factors.empty(), "--factors " + f.factors,
-            "one process: it works on whole tensors, and several share them");
-    require(!f.noise, "--noise",
-            "one process: the gradients of all meet when a step ends, not before");
-    require(!f.graph, "--graph",
-            "one process: several send gradients between the kernels");
-}
-
 // Dies if no target of the training data counts: a run could only shrink its weights.
 static void targets_check(const Data& data, const Arch& c, const Flags& f) {
     const int least = std::max<int>(c.prefix, f.min_context);
@@ -240,13 +212,6 @@ struct Origin {
 
     bool resumes() const { return !from.empty(); }
 };
-
-// Dies on every rank unless all run the same program with the same flags.
-static void run_agree(const Flags& f) {
-    const std::string build = switches_text(f.arch) + ", commit " + COMMIT;
-    dist::agree("build", build, "start the same program on every rank");
-    dist::agree("command line", flags_json(f, COMMAND_train), "give all ranks the same flags");
-}
 
 // Finds where the run begins, and takes from there what the flags leave open.
 static Origin run_origin(Run* r) {
@@ -287,9 +252,8 @@ static void run_settle(Run* r, bool begins) {
         if (dist::rank == 0) { printf("%s", note.c_str()); }
     }
     preset_apply(f);
-    batch_share(f);
+    dist::run_share(f);
     r->probe_len = probe_length(*f, f->probe_len, f->arch.T, PE_ROWS[f->arch.pe].learnable);
-    one_process_check(*f);
     flags_check(*f, COMMAND_train, !begins);
     if (begins) { edits_check(*f); }
     if (begins && f->bos == "seq") { reject_covered_bos(*f); }
@@ -390,7 +354,7 @@ Run run_open(Flags f) {
     Run r = Run();
     r.f = f;
     dist::tensors_start(f.out);
-    run_agree(f);
+    dist::run_agree(f);
     const bool goes_on = f.resume && is_dir(f.out);
     if (dist::rank == 0 && goes_on) { run_lock(f.out); }
     dist::barrier();

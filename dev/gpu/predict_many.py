@@ -26,7 +26,7 @@ SYNC_US = 200.0              # the exchange of loss and norm over TCP, and the h
                              # once a step
 BACKWARD = 2.0 / 3.0         # of a micro-batch's computation
 MICRO = 32768                # tokens of a micro-batch, at most
-BUCKET = 1 << 22             # numbers: DIST_BUCKET of core/dist_shard.h, times ranks / 8
+BUCKET = 1 << 22             # numbers: DIST_BUCKET of dist/shard.h, times ranks / 8
 # name: L, C, F, V, tokens per step
 PRESETS = {"60M": (10, 768, 1536, 50432, 131072), "1B": (22, 2048, 5632, 50432, 1048576)}
 T = 2048

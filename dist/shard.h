@@ -1,5 +1,5 @@
 /*
-core/dist_shard.h -- which numbers of the model a rank updates, and how they come and go.
+dist/shard.h -- which numbers of the model a rank updates, and how they come and go.
 
 All parameters are in one array. It is cut into buckets, and each bucket into as many pieces as
 there are ranks; piece r of every bucket is rank r's, and its pieces side by side are its shard:
@@ -9,11 +9,11 @@ there are ranks; piece r of every bucket is rank r's, and its pieces side by sid
 
 Backward finishes the gradients from the end of the array to its beginning, so a bucket is on its
 way to the other ranks while the layers before it are still at work. With one process the shard is
-the array itself.
+the array itself: core/dist_none.h. mpi.h and nccl.h include this file, after what it calls.
 */
-#ifndef DIST_SHARD_H
-#define DIST_SHARD_H
-#include "dist.h"
+#ifndef SHARD_H
+#define SHARD_H
+#include "agree.h"
 
 #ifndef DIST_BUCKET
 #define DIST_BUCKET (1 << 22) // numbers in a bucket: 16 MiB of gradients
@@ -85,4 +85,4 @@ void shard_keep(const ParamShard& s, T* shard, const T* all, Copy copy) {
         copy(shard + s.in_shard(k), piece, s.size(k) * sizeof(T));
     }
 }
-#endif // DIST_SHARD_H
+#endif // SHARD_H
