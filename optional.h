@@ -190,6 +190,12 @@ struct OpenFiles {
     Checkpoint (*open)(const std::string& path);
     // Opens weights in several files, which an index names.
     Weights (*open_index)(const std::string& dir);
+    // Returns a hint of what to give in place of a directory that is no checkpoint, or not there.
+    std::string (*instead_of)(const std::string& path);
+    // Takes the names of what a model was run in out of the names of its tensors.
+    void (*unwrap)(Weights* w);
+    // Dies unless the weight of the head is the embedding, as a config.json says.
+    void (*lm_head_is_embedding)(const Weight& lm_head, const Weight* embedding);
     // Writes a model as the family that it was read as. Returns false if that no longer says it.
     bool (*written_as)(const Arch& arch, const std::vector<StOut>& ours, const Tokenizer& tok,
                        const std::string& tokenizer_path, ModelFile* file);

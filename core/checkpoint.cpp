@@ -151,25 +151,6 @@ static void tensors_load(const Model* m, const Weights& file, const std::string&
     }
 }
 
-static bool same_weights(const Weight& a, const Weight& b) {
-    if (a.shape != b.shape) { return false; }
-    std::vector<float> row_a(a.cols());
-    std::vector<float> row_b(a.cols());
-    for (long r = 0; r < a.rows(); r++) {
-        weight_rows(a, r, r + 1, row_a.data());
-        weight_rows(b, r, r + 1, row_b.data());
-        if (row_a != row_b) { return false; }
-    }
-    return true;
-}
-
-void lm_head_is_embedding(const Weight& lm_head, const Weight* embedding) {
-    if (embedding && same_weights(*embedding, lm_head)) { return; }
-    die(lm_head.file + ": '" + lm_head.name +
-        "' is not the embedding, to which config.json ties it",
-        "if the head is separate, set tie_word_embeddings to false");
-}
-
 static bool has_tensor(const Model* m, const std::string& name) {
     for (auto& t : m->tensors) {
         if (t.name == name) { return true; }
@@ -182,8 +163,8 @@ static bool has_tensor(const Model* m, const std::string& name) {
 static void tensors_all_used(const Model* m, const Weights& file) {
     for (auto& t : file.tensors) {
         bool used = has_tensor(m, t.name) || ends_with(t.name, "rotary_emb.inv_freq");
-        if (m->arch.tied && t.name == "lm_head.weight") {
-            lm_head_is_embedding(t, file.find("model.embed_tokens.weight"));
+        if (m->arch.tied && open_files && t.name == "lm_head.weight") {
+            open_files->lm_head_is_embedding(t, file.find("model.embed_tokens.weight"));
             used = true;
         }
         if (used) { continue; }

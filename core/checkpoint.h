@@ -31,10 +31,6 @@ void tensor_to_device(acc* array, const Tensor& t, const std::vector<float>& val
 // NaN. A matrix that stays in the file is looked at only then; else a forward pass shows it.
 void weights_check(const Model* m, const Tensor& t, const float* x, const std::string& file);
 
-// Dies if the lm_head of a tied model is not the embedding. It needs none, but its file may have
-// one nevertheless.
-void lm_head_is_embedding(const Weight& lm_head, const Weight* embedding);
-
 // Reads the weights of an opened checkpoint and closes it.
 void checkpoint_read(Model* m, Checkpoint* k);
 

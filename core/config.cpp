@@ -133,40 +133,13 @@ void config_ours(Checkpoint* k, const Json& mine) {
     if (const Json* v = mine.get("tokenizer")) { k->tokenizer = v->string; }
 }
 
-// Lists the first names in a directory.
-static std::string contents(const std::string& dir) {
-    const std::vector<std::string> names = dir_list(dir);
-    if (names.empty()) { return "nothing"; }
-    std::string listed;
-    for (size_t i = 0; i < names.size() && i < 8; i++) { list_add(&listed, names[i]); }
-    if (names.size() > 8) { listed += strf(", and %zu more", names.size() - 8); }
-    return listed;
-}
-
-// Guesses what was meant by a checkpoint that is not there.
-static std::string beside_checkpoint(const std::string& given) {
-    for (const char* demo : { "demo-text", "demo-bb" }) {
-        if (!starts_with(given, std::string("runs/") + demo)) { continue; }
-        return std::string("make ") + (strcmp(demo, "demo-bb") ? "demo" : demo) + " trains it";
-    }
-    if (starts_with(given, "runs/") && !is_dir("runs")) {
-        return "there is no run yet: ./train_sink train -o runs/mine";
-    }
-    const bool of_hub = split(given, '/').size() == 2 && !is_there(directory_above(given));
-    if (of_hub) {                                        // google/gemma-3-1b-it
-        const std::string name = given.substr(given.find('/') + 1);
-        return hint_for("scripts/fetch_models.py models FILE gets it, then give models/", given) +
-               printable(name);
-    }
-    const std::string above = directory_above(given);
-    return above.empty() ? "ls -d */ *.gguf" : hint_for("ls -d FILE/*/", above);
-}
-
 // Opens a directory of ours: what its config.json says.
 static Checkpoint checkpoint_ours(const std::string& dir) {
     if (ends_with(dir, ".gguf") && is_there(dir) && !open_files) {
         die(dir + ": is a GGUF file", OPEN_MISSING);
     }
+    const std::string hint = open_files ? open_files->instead_of(dir)
+                                        : "give a directory such as runs/NAME/step_1000";
     if (!is_dir(dir)) {
         look_file(dir, READS_CHECKPOINT);
         std::string got = "no such directory";
@@ -174,16 +147,15 @@ static Checkpoint checkpoint_ours(const std::string& dir) {
         die(dir + ": " + got + ", wanted a checkpoint: "
             "a directory with config.json and model.safetensors" +
                 (open_files ? ", or a GGUF file" : ""),
-            beside_checkpoint(dir));
+            hint);
     }
     if (open_files) { open_files->form_check(dir); }
     Checkpoint k;
     k.where = dir + "/config.json";
     if (!file_exists(k.where)) {
         const FileKind other = kind_in_dir(dir, READS_CHECKPOINT);   // what is there instead
-        const std::string hint = "give a directory such as runs/NAME/step_1000; in this one: ";
         die(dir + ": has no config.json, so it is not a checkpoint" + other.what,
-            other.hint.empty() ? hint + contents(dir) : other.hint);
+            other.hint.empty() ? hint : other.hint);
     }
     k.config = json_file(k.where);
     const Json* mine = k.config.get("train_sink");
@@ -211,7 +183,7 @@ Checkpoint checkpoint_open(const std::string& dir, bool may_add) {
     checkpoint_check_build(dir, k.c, k.attn);
     if (k.weights.maps.empty()) {
         k.weights = safetensors_open_dir(dir);
-        weights_unwrap(&k.weights);
+        if (open_files) { open_files->unwrap(&k.weights); }
     }
     // the files in it; without any "bytes", none, or what older checkpoints name
     if (k.tokenizer == "bytes") { return k; }

@@ -61,31 +61,6 @@ void weights_add(Weights* w, const Weight& one) {
     w->tensors.push_back(one);
 }
 
-void weights_rename(Weights* w, const std::function<std::string(const std::string&)>& name_of) {
-    Weights out;
-    for (Weight t : w->tensors) {
-        t.name = name_of(t.name);
-        if (!t.name.empty()) { weights_add(&out, t); }
-    }
-    w->tensors.swap(out.tensors);
-    w->index.swap(out.index);
-}
-
-void weights_unwrap(Weights* w) {
-    static const char* const WRAPPERS[] = { "module.", "_orig_mod.", "_forward_module.",
-                                            "_fsdp_wrapped_module.",
-                                            "_checkpoint_wrapped_module." };
-    weights_rename(w, [&](std::string name) {
-        for (auto word : WRAPPERS) {             // a whole word of the name, wherever it is
-            for (size_t at = 0; (at = name.find(word, at)) != name.npos;) {
-                const bool whole = at == 0 || name[at - 1] == '.';
-                if (whole) { name.erase(at, strlen(word)); } else { at++; }
-            }
-        }
-        return name;
-    });
-}
-
 static const char* const GGUF_READABLE =
     "F32, F16, BF16, F64, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, "
     "IQ4_XS or MXFP4";

@@ -70,13 +70,6 @@ void weights_close(Weights* w);
 // Adds a tensor; dies if there is one of its name already.
 void weights_add(Weights* w, const Weight& one);
 
-// Gives every tensor the name that name_of returns for its own; "" leaves it out.
-void weights_rename(Weights* w, const std::function<std::string(const std::string&)>& name_of);
-
-// Takes the names of wrappers out of the names of tensors: module. of torch's data parallel,
-// _orig_mod. of torch.compile, and such. They say how a model was run, not what it is.
-void weights_unwrap(Weights* w);
-
 // Returns where row r begins in the file.
 const unsigned char* weight_row(const Weight& w, long r);
 

@@ -79,3 +79,47 @@ void mxfp4_rows(const Weight& blocks, const Weight& scales, long r0, long r1, fl
         }
     }
 }
+
+void weights_rename(Weights* w, const std::function<std::string(const std::string&)>& name_of) {
+    Weights out;
+    for (Weight t : w->tensors) {
+        t.name = name_of(t.name);
+        if (!t.name.empty()) { weights_add(&out, t); }
+    }
+    w->tensors.swap(out.tensors);
+    w->index.swap(out.index);
+}
+
+void weights_unwrap(Weights* w) {
+    static const char* const WRAPPERS[] = { "module.", "_orig_mod.", "_forward_module.",
+                                            "_fsdp_wrapped_module.",
+                                            "_checkpoint_wrapped_module." };
+    weights_rename(w, [&](std::string name) {
+        for (auto word : WRAPPERS) {             // a whole word of the name, wherever it is
+            for (size_t at = 0; (at = name.find(word, at)) != name.npos;) {
+                const bool whole = at == 0 || name[at - 1] == '.';
+                if (whole) { name.erase(at, strlen(word)); } else { at++; }
+            }
+        }
+        return name;
+    });
+}
+
+static bool same_weights(const Weight& a, const Weight& b) {
+    if (a.shape != b.shape) { return false; }
+    std::vector<float> row_a(a.cols());
+    std::vector<float> row_b(a.cols());
+    for (long r = 0; r < a.rows(); r++) {
+        weight_rows(a, r, r + 1, row_a.data());
+        weight_rows(b, r, r + 1, row_b.data());
+        if (row_a != row_b) { return false; }
+    }
+    return true;
+}
+
+void lm_head_is_embedding(const Weight& lm_head, const Weight* embedding) {
+    if (embedding && same_weights(*embedding, lm_head)) { return; }
+    die(lm_head.file + ": '" + lm_head.name +
+        "' is not the embedding, to which config.json ties it",
+        "if the head is separate, set tie_word_embeddings to false");
+}

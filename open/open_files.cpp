@@ -165,6 +165,40 @@ static Checkpoint open_theirs(const std::string& path) {
     return k;
 }
 
+// Lists the first names in a directory.
+static std::string contents(const std::string& dir) {
+    const std::vector<std::string> names = dir_list(dir);
+    if (names.empty()) { return "nothing"; }
+    std::string listed;
+    for (size_t i = 0; i < names.size() && i < 8; i++) { list_add(&listed, names[i]); }
+    if (names.size() > 8) { listed += strf(", and %zu more", names.size() - 8); }
+    return listed;
+}
+
+// Guesses what was meant by a checkpoint that is not there.
+static std::string beside_checkpoint(const std::string& given) {
+    for (const char* demo : { "demo-text", "demo-bb" }) {
+        if (!starts_with(given, std::string("runs/") + demo)) { continue; }
+        return std::string("make ") + (strcmp(demo, "demo-bb") ? "demo" : demo) + " trains it";
+    }
+    if (starts_with(given, "runs/") && !is_dir("runs")) {
+        return "there is no run yet: ./train_sink train -o runs/mine";
+    }
+    const bool of_hub = split(given, '/').size() == 2 && !is_there(directory_above(given));
+    if (of_hub) {                                        // google/gemma-3-1b-it
+        const std::string name = given.substr(given.find('/') + 1);
+        return hint_for("scripts/fetch_models.py models FILE gets it, then give models/", given) +
+               printable(name);
+    }
+    const std::string above = directory_above(given);
+    return above.empty() ? "ls -d */ *.gguf" : hint_for("ls -d FILE/*/", above);
+}
+
+static std::string instead_of(const std::string& path) {
+    if (!is_dir(path)) { return beside_checkpoint(path); }
+    return "give a directory such as runs/NAME/step_1000; in this one: " + contents(path);
+}
+
 static bool written_as(const Arch& c, const std::vector<StOut>& ours, const Tokenizer& tok,
                        const std::string& tokenizer_path, ModelFile* file) {
     FamilyFile as = family_file(c, c.family, ours, tok, tokenizer_path);
@@ -182,7 +216,8 @@ static std::string tokenizer_file(const std::string& path) {
 }
 
 extern const OpenFiles OPEN_FILES = {
-    is_theirs, form_check, open_theirs, weights_of_index, written_as, spared,
+    is_theirs, form_check, open_theirs, weights_of_index,
+    instead_of, weights_unwrap, lm_head_is_embedding, written_as, spared,
     gguf_in, OF_TEXT(tokenizer_load_gguf), tokenizer_file,
     OF_TEXT(normalizer_step), OF_TEXT(splitter_step), check_rows, mixer_name, forward_only,
 };

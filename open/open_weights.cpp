@@ -4,6 +4,7 @@ read to where ours are.
 */
 #include "../core/checkpoint.h"
 #include "../base/look.h"
+#include "foreign_weights.h"
 #include "import_experts.h"
 #include "mixer.h"
 
