@@ -160,6 +160,9 @@ struct TextFolder {
     void (*encode)(const Tokenizer& t, const char* s, size_t n, bool document_start,
                    std::vector<uint32_t>* out);
     std::string (*decode)(const Tokenizer& t, const int* ids, size_t n, bool skip_special);
+    // Returns a token as its vocabulary has it, and how many ids a text needs: tokenizer.h.
+    std::string (*token)(const Tokenizer& t, int id);
+    int (*ids)(const Tokenizer& t);
 
     // Returns the format of a text by its name, a TextFormat.
     int (*format)(const std::string& path);

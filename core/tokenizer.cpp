@@ -3,7 +3,6 @@ core/tokenizer.cpp -- tokenizers of raw bytes and of bare ids, and what all have
 text/'s.
 */
 #include "../tokenizer.h"
-#include <set>
 #include "../optional.h"
 
 Tokenizer tokenizer_bytes() { return Tokenizer(); }
@@ -81,13 +80,9 @@ std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n, bool 
 // ----------------------------------------------------------------------------
 // ids beyond a model's
 
-int ids_needed(const Tokenizer& t) {
-    std::set<int> added;
-    for (auto& token : t.added) { added.insert(token.id); }
-    int n = t.vocab_size;
-    while (n > 0 && added.count(n - 1)) { n--; }
-    return n;
-}
+int ids_needed(const Tokenizer& t) { return t.bpe ? text_folder->ids(t) : t.vocab_size; }
+
+std::string token_text(const Tokenizer& t, int id) { return t.bpe ? text_folder->token(t, id) : ""; }
 
 void vocabulary_check(const Tokenizer& t, int V) {
     const int needed = ids_needed(t);

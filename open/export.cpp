@@ -283,17 +283,19 @@ bool export_begins(ExportDir* o, const Tokenizer& tok, int id) {
     const bool bytes = tok.kind == TOKENIZER_BYTES;
     const bool in_files = has(o->files, "tokenizer.json");
     const bool puts = tok.before == std::vector<int>{ id };
-    const bool known = bytes || id < (int)tok.text.size();
+    const std::string token = token_text(tok, id);
+    const bool known = bytes || !token.empty();
     if (id < 0 || puts || !in_files || !known) { return puts; }
     std::string word = bytes && id == 256 ? END_OF_BYTES : "";
     if (bytes && id < 256) { utf8_append(&word, byte_alphabet()[id]); }
-    if (!bytes) { word = tok.text[id]; }
+    if (!bytes) { word = token; }
     const std::string path = o->tmp + "/tokenizer.json", config = o->tmp + "/tokenizer_config.json";
     const std::string text = file_read(path);
     const Json had = json_of(text)["post_processor"];
     file_write(path, json_with(text, "post_processor", post_processor(word, id, had)));
     // as a special token it is cut out of every text: that is nothing where no token is longer
-    const bool may = bytes || (id < (int)tok.special.size() && tok.special[id]);
+    const bool hidden = tokenizer_decode(tok, &id, 1, true).empty();
+    const bool may = bytes || (hidden && !tokenizer_decode(tok, &id, 1, false).empty());
     if (!may) { return true; }
     const bool there = file_exists(config);
     const std::string before = there ? file_read(config) : "{}\n";

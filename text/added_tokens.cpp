@@ -38,7 +38,7 @@ void added_insert(AddedTree* tree, const std::string& text, int index) {
 }
 
 // Returns the longest added token that begins at s[begin].
-static AddedMatch match_at(const Tokenizer& t, const AddedTree& tree, const char* s, size_t begin,
+static AddedMatch match_at(const Bpe& t, const AddedTree& tree, const char* s, size_t begin,
                            size_t n) {
     AddedMatch match;
     int node = 0;
@@ -53,7 +53,7 @@ static AddedMatch match_at(const Tokenizer& t, const AddedTree& tree, const char
     return match;
 }
 
-AddedMatch added_find(const Tokenizer& t, const AddedTree& tree, const char* s, size_t i,
+AddedMatch added_find(const Bpe& t, const AddedTree& tree, const char* s, size_t i,
                       size_t n) {
     if (tree.token.empty()) { return AddedMatch(); }
     for (; i < n; i++) {
@@ -68,7 +68,7 @@ AddedMatch added_find(const Tokenizer& t, const AddedTree& tree, const char* s, 
     return AddedMatch();
 }
 
-void added_strip(const Tokenizer& t, const char* s, size_t n, size_t least, AddedMatch* match) {
+void added_strip(const Bpe& t, const char* s, size_t n, size_t least, AddedMatch* match) {
     const Unicode& u = unicode();
     const AddedToken& token = t.added[match->index];
     while (token.lstrip && match->begin > least) {

@@ -3,7 +3,7 @@ added_tokens.h -- the added tokens of a tokenizer, looked for in a text by a tre
 */
 #ifndef ADDED_TOKENS_H
 #define ADDED_TOKENS_H
-#include "../tokenizer.h"
+#include "vocabulary.h"
 
 // Adds one text to a tree; index: its place in t->added.
 void added_insert(AddedTree* tree, const std::string& text, int index);
@@ -16,15 +16,15 @@ struct AddedMatch {
 };
 
 // Returns the leftmost, then longest, added token at or after s[i].
-AddedMatch added_find(const Tokenizer& t, const AddedTree& tree, const char* s, size_t i, size_t n);
+AddedMatch added_find(const Bpe& t, const AddedTree& tree, const char* s, size_t i, size_t n);
 
 // Widens a match by the blanks that its token swallows; on the left not beyond `least`.
-void added_strip(const Tokenizer& t, const char* s, size_t n, size_t least, AddedMatch* match);
+void added_strip(const Bpe& t, const char* s, size_t n, size_t least, AddedMatch* match);
 
 // Cuts s at its added tokens: calls between(begin, end) for the text between them, and appends the
 // ids of the tokens to *out.
 template <class Between>
-void added_cut(const Tokenizer& t, const AddedTree& tree, const char* s, size_t n, Ids* out,
+void added_cut(const Bpe& t, const AddedTree& tree, const char* s, size_t n, Ids* out,
                Between between) {
     size_t done = 0;
     size_t next = 0;

@@ -9,7 +9,7 @@ piece is not quadratic.
 enum { PIECE_BITS = 16 };                                // 2 MiB: fits a second-level cache
 enum { FEW_SYMBOLS = 48 };                               // up to here merge_short is the faster
 
-Scratch* tokenizer_scratch(const Tokenizer& t) {
+Scratch* tokenizer_scratch(const Bpe& t) {
     static thread_local Scratch scratch;
     if (scratch.owner != t.hash || scratch.cache.empty()) {
         scratch.cache.assign(1 << PIECE_BITS, PieceSlot{ 0, 0, { 0, 0, 0, 0 } });
@@ -26,7 +26,7 @@ static uint64_t merge_slot(uint64_t pair, int shift) {
     return mixed >> shift;
 }
 
-const Merge* merge_find(const Tokenizer& t, uint32_t left, uint32_t right) {
+const Merge* merge_find(const Bpe& t, uint32_t left, uint32_t right) {
     const uint64_t pair = (uint64_t)left << 32 | right;
     const uint64_t mask = t.merges.size() - 1;
     uint64_t i = merge_slot(pair, t.merge_shift);
@@ -37,7 +37,7 @@ const Merge* merge_find(const Tokenizer& t, uint32_t left, uint32_t right) {
     return &t.merges[i];
 }
 
-void merges_table(Tokenizer* t, const std::vector<Merge>& list) {
+void merges_table(Bpe* t, const std::vector<Merge>& list) {
     const size_t size = table_size(list.size());
     t->merges.assign(size, Merge{ NO_MERGE, 0, 0 });
     t->merge_shift = 64;
@@ -51,7 +51,7 @@ void merges_table(Tokenizer* t, const std::vector<Merge>& list) {
     }
 }
 
-int token_find(const Tokenizer& t, const char* s, size_t n) {
+int token_find(const Bpe& t, const char* s, size_t n) {
     const uint64_t mask = t.slots.size() - 1;
     for (uint64_t i = hash_bytes(s, n) & mask; t.slots[i] >= 0; i = (i + 1) & mask) {
         const std::string& token = t.raw[t.slots[i]];
@@ -65,13 +65,13 @@ int token_find(const Tokenizer& t, const char* s, size_t n) {
 // symbols
 
 // Appends the unknown token, if there is one; with fuse_unk only once for a run of unknowns.
-static void push_unknown(const Tokenizer& t, bool after_unknown, Ids* out) {
+static void push_unknown(const Bpe& t, bool after_unknown, Ids* out) {
     if (t.unk < 0) { return; }
     const bool fused = t.fuse_unk && after_unknown;
     if (!fused) { out->push_back(t.unk); }
 }
 
-static void byte_symbols(const Tokenizer& t, const char* s, size_t n, Ids* out) {
+static void byte_symbols(const Bpe& t, const char* s, size_t n, Ids* out) {
     for (size_t i = 0; i < n; i++) {
         const int id = t.byte_id[(unsigned char)s[i]];
         const bool after_unknown = !out->empty() && out->back() == (uint32_t)t.unk;
@@ -80,7 +80,7 @@ static void byte_symbols(const Tokenizer& t, const char* s, size_t n, Ids* out) 
 }
 
 // Appends one token <0xHH> per byte. Returns false, and appends nothing, if one of them is missing.
-static bool fallback_symbols(const Tokenizer& t, const char* s, int n, Ids* out) {
+static bool fallback_symbols(const Bpe& t, const char* s, int n, Ids* out) {
     if (!t.byte_fallback) { return false; }
     for (int k = 0; k < n; k++) {
         if (t.byte_id[(unsigned char)s[k]] < 0) { return false; }
@@ -89,7 +89,7 @@ static bool fallback_symbols(const Tokenizer& t, const char* s, int n, Ids* out)
     return true;
 }
 
-static void character_symbols(const Tokenizer& t, const char* s, size_t n, Ids* out) {
+static void character_symbols(const Bpe& t, const char* s, size_t n, Ids* out) {
     bool after_unknown = false;
     int bytes;
     for (size_t i = 0; i < n; i += bytes) {
@@ -102,7 +102,7 @@ static void character_symbols(const Tokenizer& t, const char* s, size_t n, Ids* 
     }
 }
 
-void piece_symbols(const Tokenizer& t, const char* s, size_t n, Ids* out) {
+void piece_symbols(const Bpe& t, const char* s, size_t n, Ids* out) {
     out->clear();
     if (t.byte_level) { byte_symbols(t, s, n, out); } else { character_symbols(t, s, n, out); }
 }
@@ -111,7 +111,7 @@ void piece_symbols(const Tokenizer& t, const char* s, size_t n, Ids* out) {
 // merging
 
 // Notes the merge of symbol i with its neighbor. Returns false if they do not merge.
-static bool note_merge(const Tokenizer& t, Scratch* w, size_t i, uint32_t neighbor) {
+static bool note_merge(const Bpe& t, Scratch* w, size_t i, uint32_t neighbor) {
     const Merge* merge = merge_find(t, w->id[i], neighbor);
     w->rank[i] = NO_ID;
     w->made[i] = 0;
@@ -121,7 +121,7 @@ static bool note_merge(const Tokenizer& t, Scratch* w, size_t i, uint32_t neighb
     return true;
 }
 
-void merge_short(const Tokenizer& t, Scratch* w) {
+void merge_short(const Bpe& t, Scratch* w) {
     Ids& id = w->id;
     size_t n = id.size();
     w->rank.assign(n, NO_ID);
@@ -150,7 +150,7 @@ void merge_short(const Tokenizer& t, Scratch* w) {
 }
 
 // Notes the merge of symbol i with the next one of the list, and puts it on the heap.
-static void push_merge(const Tokenizer& t, Scratch* w, uint32_t i) {
+static void push_merge(const Bpe& t, Scratch* w, uint32_t i) {
     const uint32_t n = (uint32_t)w->id.size();
     const uint32_t next = w->next[i];
     w->rank[i] = NO_ID;
@@ -168,7 +168,7 @@ static void merge_at(Scratch* w, uint32_t i) {
     if (next < w->id.size()) { w->prev[next] = i; }
 }
 
-void merge_long(const Tokenizer& t, Scratch* w) {
+void merge_long(const Bpe& t, Scratch* w) {
     const uint32_t n = (uint32_t)w->id.size();
     w->rank.assign(n, NO_ID);
     w->made.resize(n);
@@ -196,7 +196,7 @@ void merge_long(const Tokenizer& t, Scratch* w) {
     w->id.resize(kept);
 }
 
-void piece_merge(const Tokenizer& t, Scratch* w, const char* s, size_t n) {
+void piece_merge(const Bpe& t, Scratch* w, const char* s, size_t n) {
     const int id = token_find(t, s, n);
     if (id >= 0 && t.whole[id]) {
         w->id.assign(1, id);
@@ -240,7 +240,7 @@ static size_t piece_slot(PieceKey key) {
     return mixed >> (64 - PIECE_BITS);
 }
 
-void piece_encode(const Tokenizer& t, Scratch* w, const char* s, size_t n, const char* end,
+void piece_encode(const Bpe& t, Scratch* w, const char* s, size_t n, const char* end,
                   Ids* out) {
     if (n > CACHED_BYTES) {
         piece_merge(t, w, s, n);

@@ -9,7 +9,7 @@ first, the leftmost of equals.
 */
 #ifndef BPE_H
 #define BPE_H
-#include "../tokenizer.h"
+#include "vocabulary.h"
 #include <queue>
 
 enum : uint32_t { NO_ID = 0xFFFFFFFF };
@@ -38,28 +38,28 @@ struct Scratch {
 };
 
 // Returns this thread's scratch, with its cache emptied if another tokenizer filled it.
-Scratch* tokenizer_scratch(const Tokenizer& t);
+Scratch* tokenizer_scratch(const Bpe& t);
 
 // Returns the merge of two neighbors, NULL if they do not merge.
-const Merge* merge_find(const Tokenizer& t, uint32_t left, uint32_t right);
+const Merge* merge_find(const Bpe& t, uint32_t left, uint32_t right);
 
 // Returns the id of exactly these bytes, -1 if there is none.
-int token_find(const Tokenizer& t, const char* s, size_t n);
+int token_find(const Bpe& t, const char* s, size_t n);
 
 // Writes the ids that merging starts from to *out: those of bytes or of characters, or what stands
 // for the ones that the vocabulary lacks.
-void piece_symbols(const Tokenizer& t, const char* s, size_t n, Ids* out);
+void piece_symbols(const Bpe& t, const char* s, size_t n, Ids* out);
 
 // Merges w->id. Looks for the best pair again after every merge: best for few symbols.
-void merge_short(const Tokenizer& t, Scratch* w);
+void merge_short(const Bpe& t, Scratch* w);
 
 // Merges w->id with a heap over a linked list, dropping stale entries: n log n for n symbols.
-void merge_long(const Tokenizer& t, Scratch* w);
+void merge_long(const Bpe& t, Scratch* w);
 
 // Encodes a piece into w->id, without the cache.
-void piece_merge(const Tokenizer& t, Scratch* w, const char* s, size_t n);
+void piece_merge(const Bpe& t, Scratch* w, const char* s, size_t n);
 
 // Appends the ids of a piece to *out. end: how far memory may be read.
-void piece_encode(const Tokenizer& t, Scratch* w, const char* s, size_t n, const char* end,
+void piece_encode(const Bpe& t, Scratch* w, const char* s, size_t n, const char* end,
                   Ids* out);
 #endif // BPE_H

@@ -4,6 +4,7 @@ text/decode.cpp -- ids -> text, as tokenizer.h declares it.
 #include "normalize.h"
 #include "tokenizer_build.h"
 #include "unicode.h"
+#include <set>
 
 static const char* const REPLACEMENT = "\xEF\xBF\xBD";   // U+FFFD
 
@@ -140,11 +141,12 @@ static void decode_step(const Step& step, Texts* tokens) {
 // ----------------------------------------------------------------------------
 // decode
 
-std::string decode_bpe(const Tokenizer& t, const int* ids, size_t n, bool skip_special) {
+std::string decode_bpe(const Tokenizer& of, const int* ids, size_t n, bool skip_special) {
+    const Bpe& t = *of.bpe;
     Texts tokens;
     for (size_t i = 0; i < n; i++) {
         const int id = ids[i];
-        const bool known = id >= 0 && id < t.vocab_size && !t.text[id].empty();
+        const bool known = id >= 0 && id < of.vocab_size && !t.text[id].empty();
         const bool skipped = known && skip_special && t.special[id];
         if (known && !skipped) { tokens.push_back(t.text[id]); }
     }
@@ -157,4 +159,20 @@ std::string decode_bpe(const Tokenizer& t, const int* ids, size_t n, bool skip_s
         out += tokens[i];
     }
     return out;
+}
+
+// ----------------------------------------------------------------------------
+// single tokens
+
+std::string token_of_bpe(const Tokenizer& t, int id) {
+    const std::vector<std::string>& text = t.bpe->text;
+    return id >= 0 && id < (int)text.size() ? text[id] : "";
+}
+
+int ids_of_bpe(const Tokenizer& t) {
+    std::set<int> added;
+    for (auto& token : t.bpe->added) { added.insert(token.id); }
+    int n = t.vocab_size;
+    while (n > 0 && added.count(n - 1)) { n--; }
+    return n;
 }

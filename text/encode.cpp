@@ -6,6 +6,7 @@ tokens again, splitter, merges.
 #include "bpe.h"
 #include "normalize.h"
 #include "split.h"
+#include "tokenizer_build.h"
 
 // Returns the end of the word that starts at s[i]: U+2581s, then all up to the next of them.
 static size_t word_end(const char* s, size_t i, size_t n) {
@@ -17,7 +18,7 @@ static size_t word_end(const char* s, size_t i, size_t n) {
 
 // Encodes a piece that no step splits further. SentencePiece words never merge across the U+2581
 // between them, so they are merged one by one.
-static void encode_piece(const Tokenizer& t, Scratch* w, const std::string& piece, Ids* out) {
+static void encode_piece(const Bpe& t, Scratch* w, const std::string& piece, Ids* out) {
     const char* s = piece.data();
     const size_t n = piece.size();
     if (!t.cut_at_blocks) {
@@ -32,7 +33,7 @@ static void encode_piece(const Tokenizer& t, Scratch* w, const std::string& piec
 }
 
 // Encodes text that one known expression splits, as nearly every tokenizer does: without copies.
-static void encode_known(const Tokenizer& t, Scratch* w, const char* s, size_t n, Ids* out) {
+static void encode_known(const Bpe& t, Scratch* w, const char* s, size_t n, Ids* out) {
     const Unicode& u = unicode();
     const Step& step = t.splitter[0];
     size_t end;
@@ -43,7 +44,7 @@ static void encode_known(const Tokenizer& t, Scratch* w, const char* s, size_t n
 }
 
 // Encodes text without added tokens in it. at_start: the text begins here.
-static void encode_text(const Tokenizer& t, Scratch* w, const char* s, size_t n, bool at_start,
+static void encode_text(const Bpe& t, Scratch* w, const char* s, size_t n, bool at_start,
                         Ids* out) {
     const bool known = t.splitter.size() == 1 && is_known_split(t.splitter[0]);
     if (known) {
@@ -64,7 +65,7 @@ static void encode_text(const Tokenizer& t, Scratch* w, const char* s, size_t n,
 
 // Normalizes a stretch of text into *room. Returns false if it is in that form already, which most
 // text is: *room then holds nothing.
-static bool normalize_stretch(const Tokenizer& t, const char* s, size_t n, bool prepend,
+static bool normalize_stretch(const Bpe& t, const char* s, size_t n, bool prepend,
                               std::string* room) {
     if (t.normalizer.empty()) { return false; }
     if (t.normalizer.size() == 1 && t.normalizer[0].kind == NORM_NFC) { return nfc(s, n, room); }
@@ -80,7 +81,8 @@ static void reserve_ids(size_t bytes, Ids* out) {
     out->reserve(std::max(2 * out->capacity(), out->size() + expected));
 }
 
-void encode_bpe(const Tokenizer& t, const char* s, size_t n, bool document_start, Ids* out) {
+void encode_bpe(const Tokenizer& of, const char* s, size_t n, bool document_start, Ids* out) {
+    const Bpe& t = *of.bpe;
     Scratch* w = tokenizer_scratch(t);
     reserve_ids(n, out);
     added_cut(t, t.added_raw, s, n, out, [&](size_t begin, size_t end) {

@@ -34,6 +34,6 @@ static void normalize_step(const Step& step, std::string* text, bool prepend) {
     }
 }
 
-void normalize(const Tokenizer& t, std::string* text, bool prepend) {
+void normalize(const Bpe& t, std::string* text, bool prepend) {
     for (auto& step : t.normalizer) { normalize_step(step, text, prepend); }
 }

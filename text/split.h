@@ -4,7 +4,7 @@ split by are written out by hand here, as inner loops.
 */
 #ifndef SPLIT_H
 #define SPLIT_H
-#include "../tokenizer.h"
+#include "vocabulary.h"
 #include "unicode.h"
 
 // Applies one step to one piece and appends the pieces it makes. at_start: the piece is at the very

@@ -5,6 +5,7 @@ what it reads into blocks where no token can cross.
 #include "text_files.h"
 #include <sys/wait.h>
 #include "kinds.h"
+#include "vocabulary.h"
 
 // ----------------------------------------------------------------------------
 // formats
@@ -177,9 +178,9 @@ static bool is_ascii_letter(char c) {
 
 bool text_cuts(const Tokenizer& tok, const char* s, size_t n, size_t i) {
     if (tok.kind == TOKENIZER_BYTES) { return true; }
-    if (!tok.cut_at_lines || i < 2 || i + 1 >= n) { return false; }
+    if (!tok.bpe || !tok.bpe->cut_at_lines || i < 2 || i + 1 >= n) { return false; }
     if (s[i - 1] == '\n') { return is_printed(s[i]) && is_printed(s[i - 2]); }
-    return tok.cut_at_spaces && s[i] == ' ' && is_ascii_letter(s[i - 1]);
+    return tok.bpe->cut_at_spaces && s[i] == ' ' && is_ascii_letter(s[i - 1]);
 }
 
 size_t text_cut(const Tokenizer& tok, const std::string& s) {

@@ -11,7 +11,7 @@ static int format_of_name(const std::string& path) { return text_format(path); }
 
 extern const TextFolder TEXT_FOLDER;
 const TextFolder TEXT_FOLDER = {
-    tokenizer_of_files, convert_command, encode_bpe, decode_bpe,
+    tokenizer_of_files, convert_command, encode_bpe, decode_bpe, token_of_bpe, ids_of_bpe,
     format_of_name, text_check, check_skip_bad, text_cache, prompts_of_text,
     text_kind_of, text_kind_in_dir, text_key, generation_check,
 };

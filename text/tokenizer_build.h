@@ -8,10 +8,10 @@ tokenizer_build.h -- how a tokenizer is built from its files. Who calls what:
 */
 #ifndef TOKENIZER_BUILD_H
 #define TOKENIZER_BUILD_H
-#include "../tokenizer.h"
+#include "vocabulary.h"
 
 // A tokenizer while it is read.
-struct TokenizerBuild : Tokenizer {
+struct TokenizerBuild : Bpe {
     std::string path;                                    // of its file
     std::unordered_map<std::string, int> vocab;          // token -> id
     std::unordered_map<std::string, size_t> places;      // of an added token -> its index in added
@@ -89,7 +89,7 @@ void tokenizer_finish(TokenizerBuild* t);
 void tokenizer_merges(TokenizerBuild* t, const TokenPairs& list);
 
 // Makes the hash table of these merges. Of a pair that is there twice, the last counts.
-void merges_table(Tokenizer* t, const std::vector<Merge>& list);
+void merges_table(Bpe* t, const std::vector<Merge>& list);
 const uint64_t NO_MERGE = ~0ull;                         // pair of an empty slot
 
 // Returns the size of a hash table for n entries: a power of two, at most half full.
@@ -105,6 +105,8 @@ Tokenizer tokenizer_of_files(const std::string& path);
 std::string convert_command(const std::string& path);
 void encode_bpe(const Tokenizer& t, const char* s, size_t n, bool document_start, Ids* out);
 std::string decode_bpe(const Tokenizer& t, const int* ids, size_t n, bool skip_special);
+std::string token_of_bpe(const Tokenizer& t, int id);
+int ids_of_bpe(const Tokenizer& t);
 
 // Turns a token of a byte-level vocabulary into its bytes; false if it has other characters.
 bool byte_level_to_raw(const std::string& s, std::string* raw);

@@ -168,7 +168,7 @@ static void around(Beside* b, bool pair) {
 }
 
 // Tells whether the tokenizer puts a blank before a text.
-static bool puts_blank(const Tokenizer& t) {
+static bool puts_blank(const Bpe& t) {
     bool puts = false;
     for (auto& s : t.normalizer) { puts = puts || s.kind == NORM_PREPEND; }
     for (auto& s : t.splitter) {

@@ -76,7 +76,7 @@ static void check_steps(const TokenizerBuild* t, const char* stage,
 // where a text may be cut, and its parts be encoded one by one
 
 // Tells whether some token goes on behind a line's end.
-static bool token_crosses_lines(const Tokenizer& t) {
+static bool token_crosses_lines(const Bpe& t) {
     for (auto& token : t.raw) {
         if (token.size() > 1 && contains(token, "\n")) { return true; }
     }
@@ -86,7 +86,7 @@ static bool token_crosses_lines(const Tokenizer& t) {
 // Tells whether text may be cut after a line. Not if a component adds something at the start of
 // each text, or a token has both sides. Digits that are cut out change nothing where another step
 // cuts the lines.
-static bool can_cut_at_lines(const Tokenizer& t) {
+static bool can_cut_at_lines(const Bpe& t) {
     bool whole = t.splitter.empty();                     // is the text one piece?
     int steps = 0;
     int digits = 0;
@@ -117,7 +117,7 @@ static bool can_cut_at_lines(const Tokenizer& t) {
 
 // Tells whether text may be cut between two words: only where each is a piece, no added token is
 // made of several words, and spaces stay what they are.
-static bool can_cut_at_spaces(const Tokenizer& t) {
+static bool can_cut_at_spaces(const Bpe& t) {
     bool words = false;
     for (auto& step : t.normalizer) {
         if (step.kind != NORM_NFC) { return false; }
@@ -192,7 +192,7 @@ static void set_byte_ids(TokenizerBuild* t) {
 
 // Notes which pieces are one token: with ignore_merges all that are in the vocabulary, else those
 // that merging gives back.
-static void set_whole(Tokenizer* t) {
+static void set_whole(Bpe* t) {
     Scratch w;
     t->whole.assign(t->vocab_size, 0);
     for (int id : t->slots) {

@@ -202,15 +202,15 @@ void tokenizer_load_json(TokenizerBuild* t, const Json& j) {
 
 // Keeps the files that make a tokenizer, under the names that they have beside each other in a
 // directory. Of a GGUF file, only what the tokenizer needs.
-static void tokenizer_kept(TokenizerBuild* t) {
-    if (ends_with(t->path, ".gguf")) {
-        t->files.push_back({ "tokenizer.gguf", open_files->tokenizer_file(t->path) });
+static void tokenizer_kept(const TokenizerBuild& build, Tokenizer* t) {
+    if (ends_with(build.path, ".gguf")) {
+        t->files.push_back({ "tokenizer.gguf", open_files->tokenizer_file(build.path) });
         return;
     }
-    const bool pair = file_name(t->path) == "vocab.json";
-    t->files.push_back({ pair ? "vocab.json" : "tokenizer.json", file_read(t->path) });
+    const bool pair = file_name(build.path) == "vocab.json";
+    t->files.push_back({ pair ? "vocab.json" : "tokenizer.json", file_read(build.path) });
     for (const std::string name : BESIDE_TOKENIZER) {
-        const std::string file = beside(t, name);
+        const std::string file = beside(&build, name);
         const bool used = pair || name != "merges.txt";
         if (used && file_exists(file)) { t->files.push_back({ name, file_read(file) }); }
     }
@@ -277,12 +277,14 @@ Tokenizer tokenizer_of_files(const std::string& given) {
     t.bos = -1;
     load_file(&t);
     tokenizer_finish(&t);
-    tokenizer_kept(&t);
     for (auto list : { &t.before, &t.after }) {
         for (int id : *list) {
             if (id < t.vocab_size) { continue; }
             refuse(&t, strf("post_processor: id %d is not in the vocabulary", id));
         }
     }
-    return std::move((Tokenizer&)t);
+    Tokenizer out = t;
+    out.bpe = std::make_shared<const Bpe>(std::move((Bpe&)t));
+    tokenizer_kept(t, &out);
+    return out;
 }

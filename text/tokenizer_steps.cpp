@@ -194,12 +194,12 @@ static const ComponentRow COMPONENTS[] = {
 struct StageRow {
     const char* stage;
     const char* list;
-    std::vector<Step> Tokenizer::* steps;
+    std::vector<Step> Bpe::* steps;
 };
 static const StageRow STAGES[] = {
-    { "normalizer",    "normalizers",   &Tokenizer::normalizer },
-    { "pre_tokenizer", "pretokenizers", &Tokenizer::splitter },
-    { "decoder",       "decoders",      &Tokenizer::decoder },
+    { "normalizer",    "normalizers",   &Bpe::normalizer },
+    { "pre_tokenizer", "pretokenizers", &Bpe::splitter },
+    { "decoder",       "decoders",      &Bpe::decoder },
 };
 
 void tokenizer_steps(TokenizerBuild* t, const std::string& stage, const Json& component,

@@ -451,7 +451,7 @@ static void program_check() {
     // and the tokenizer's EOS ends a text, whatever the others say
     const std::string specials = file_read(dir + "/tokenizer_config.json");
     put("tokenizer_config.json", replaced(specials, "\"eos_token\": \"</s>\"",
-                                          "\"eos_token\": " + json_str(tok.text[made[stop]])));
+                                          "\"eos_token\": " + json_str(token_text(tok, made[stop]))));
     const Ran by_tokenizer = generate(dir, "--prompt '" + prompt + "'");
     CHECK(by_tokenizer.out == want, "got '%s'; %s", by_tokenizer.out.c_str(),
           by_tokenizer.err.c_str());
@@ -469,7 +469,7 @@ static void program_check() {
     CHECK(generate(dir, "--bos 99999999 --prompt a").says("an id below"), "--bos");
     // a text that brings its BOS gets no second one
     CHECK(tok.before.size() == 1, "a model that begins with BOS");
-    const std::string bos = tok.text[tok.before[0]];
+    const std::string bos = token_text(tok, tok.before[0]);
     for (const char* flag : { "", "--bos none ", "--bos default " }) {
         CHECK(generate(dir, flag + ("--prompt '" + bos + prompt) + "'").out == all.out,
               "%s: BOS in the prompt", flag);

@@ -459,7 +459,7 @@ static void test_tokenizers() {
         const Tokenizer kept = tokenizer_load(dir + "/kept");
         CHECK(ours.files[0].first == "tokenizer.gguf" && kept.files == ours.files &&
                   kept.hash == ours.hash && kept.before == ours.before &&
-                  kept.after == ours.after && kept.eos == ours.eos && kept.unk == ours.unk &&
+                  kept.after == ours.after && kept.eos == ours.eos && kept.bpe->unk == ours.bpe->unk &&
                   kept.vocab_size == ours.vocab_size,
               "%s: another tokenizer is kept", c.name);
         long checked = 0, wrong = 0;
@@ -533,7 +533,7 @@ static void test_tokenizers() {
     t = load("gpt2", "llama-bpe", { bos, no_bos });
     CHECK(t.before.empty(), "llama-bpe without BOS");
     t = load("llama", "", { no_bos });
-    CHECK(t.before.empty() && t.bos == 1 && t.eos == 2 && t.unk == 0, "llama without BOS");
+    CHECK(t.before.empty() && t.bos == 1 && t.eos == 2 && t.bpe->unk == 0, "llama without BOS");
     const std::vector<int> with = tokenizer_encode(load("llama", "", {}), " a", false),
                            without = tokenizer_encode(load("llama", "", { no_prefix }), " a",
                                                       false);
@@ -557,7 +557,8 @@ static void test_expression_families() {
     for (auto& c : cases) {
         file_write(path, tokenizer_file(vocabulary_of("gpt2"), "gpt2", c.pre));
         std::vector<std::string> pieces = { "aBc DON'Tx  1234 \u4f60x!!/\ny" };
-        for (auto& step : tokenizer_load(path).splitter) {
+        const Tokenizer tok = tokenizer_load(path);
+        for (auto& step : tok.bpe->splitter) {
             std::vector<std::string> cut;
             for (auto& piece : pieces) { split_step(step, piece, false, &cut); }
             pieces = cut;

@@ -180,7 +180,7 @@ static const struct { const char* type; const char* text; const char* want; } NO
 };
 static void test_normalizers() {
     for (auto& c : NORMALIZED) {
-        Tokenizer t = tokenizer_bytes();
+        Bpe t;
         t.normalizer.emplace_back();
         const Json component = json_of(strf("{\"type\": \"%s\", \"strip_left\": true, "
                                             "\"strip_right\": true}", c.type));

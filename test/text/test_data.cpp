@@ -5,6 +5,7 @@ never read back from the loader's own tables.
 */
 #include "../../dataloader.h"
 #include "../../text/manifest.h"
+#include "../../text/vocabulary.h"
 #include "../check.h"
 #include <thread>
 #include <map>
@@ -1059,7 +1060,7 @@ static void test_long_text() {
         Tokenizer tok = tokenizer_load(o.tokenizer);
         if (tok.eos < 0) { continue; }                   // the small llama3.json has no EOS
         // the small llama2 has tokens across lines
-        CHECK(tok.cut_at_lines == (name[0] != 'l'), "%s: cut at lines: %d", name, tok.cut_at_lines);
+        CHECK(tok.bpe->cut_at_lines == (name[0] != 'l'), "%s: cut at lines: %d", name, tok.bpe->cut_at_lines);
         tokenize_main(o);
         std::vector<int> want = tokenizer_encode(tok, text, false),
                          got = series_ids(o.out.substr(dir.size() + 1));
@@ -1122,9 +1123,9 @@ static void test_cuts() {
                             "e\xCC\x81", "7", " 12", "'s", ".", "\t", "x\ny", "<s>", "\r\n" };
     for (auto& row : rows) {
         const Tokenizer tok = tokenizer_load(row.path);
-        CHECK(tok.cut_at_lines == row.lines && tok.cut_at_spaces == row.spaces,
-              "%s: cut at lines %d, at spaces %d", row.path.c_str(), tok.cut_at_lines,
-              tok.cut_at_spaces);
+        CHECK(tok.bpe->cut_at_lines == row.lines && tok.bpe->cut_at_spaces == row.spaces,
+              "%s: cut at lines %d, at spaces %d", row.path.c_str(), tok.bpe->cut_at_lines,
+              tok.bpe->cut_at_spaces);
         Rng rng{7};
         std::string text;
         for (int i = 0; i < 1500; i++) { text += words[rng_below(&rng, 18)]; }
