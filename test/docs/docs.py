@@ -174,11 +174,15 @@ def check_pages():
 def check_tables():
     source = "".join(open(name, encoding="utf-8").read()
                      for name in ("attention_variants.cuh", "block_variants.h") if os.path.exists(name))
-    with open("README.md", encoding="utf-8") as f: readme = f.read()
+    readme, interop, compare = (open(name, encoding="utf-8").read()
+                                for name in ("README.md", "docs/interop.md", "docs/findings/compare.md"))
     for switch in re.findall(r"X\((\w+)\)", "".join(re.findall(r"#define SWITCHES\(X\)(.*)", source))):
         values = re.findall(rf"^ *X_{switch}\((\w+) *,", source, re.M)
         told = re.search(rf"^\| {switch} \| ([^|]*) \|", readme, re.M)
         expect(told and told[1].split() == values, f"README.md: {switch} is not {' '.join(values)}")
+        expect(f"| {switch} | {', '.join(values)} |" in interop, f"docs/interop.md: {switch} is not {', '.join(values)}")
+        if switch == "ATTN": expect(f"| attention operations | {len(values)}, compiled in |" in compare,
+                                    f"docs/findings/compare.md: wanted {len(values)} attention operations")
     if not os.path.exists("metrics.cuh"): return
     with open("docs/json.md", encoding="utf-8") as f: page = f.read()
     with open("metrics.cuh", encoding="utf-8") as f:

@@ -222,7 +222,12 @@ smol_alpha = sum(map(sum, smol["alpha1"])) / sum(map(len, smol["alpha1"]))
 by_layer = [f"{100 * sum(x > 0.3 for x in row) / len(row):.0f}" for row in smol["alpha1"]]
 seed1 = [o for o in table4["table4-none"]["ours"] if o["seed"] == 1][0]["last"]
 dims = [seeds(larger[f"table13-d{n}"], of_proxy) for n in (1, 2, 4)]
+mean_of = lambda x: sum(x) / len(x)
+table3 = by_id(["table3-text"])
+positions = [average(table3, f"table3-{pe}", lambda e: e["alpha_1_proxy"]) for pe in ("nope", "absolute", "learnable", "alibi")]
 PROSE = [
+    ("docs/faq.md", "by {} on average in one table and by up to {} between the demo's runs", [f"{bf16[2]:.2f}",
+     f"{max(abs(a['val_loss'] - b['val_loss']) for a in ends['softmax'] for b in ends['softmax']):.2f}"]),
     (LARGER, "stays on the first token ({}, {} and {}%; {} to {}% on the others)", [f"{d[0]:.0f}" for d in dims]
      + [f"{f(x for d in dims for x in d[1:]):.1f}" for f in (min, max)]),
     ("docs/sinks.md", "Sink_1 {}, {} and {}% (seeds 2, 3, 4;", rates),
@@ -253,9 +258,17 @@ PROSE = [
       f"{average(table4, 'table4-none-no-s', loss):.3f}"]),
     ("docs/findings/text.md", "Of 34 claims, all written before the runs, {} hold on every seed, {} do not",
      [verdict("-text", "holds"), verdict("-text", "does not hold")]),
-    ("docs/findings/interventions.md", "a loss that is not above softmax's ({} to {} against {})",
+    ("docs/findings/interventions.md", "the mean loss is not above softmax's ({} to {} against {})",
      [min(one(i) for i in ("zero", "logit", "k", "kv")), max(one(i) for i in ("zero", "logit", "k", "kv")),
       one("softmax")]),
+    ("docs/findings/text.md", "of {}% at p = 1/2 and {}% at p = 1/3", [
+        f"{average(by_id(['figure29-text']), f'figure29-sigmoid_p{p}', of_proxy):.0f}" for p in ("0.5", "0.333333")]),
+    ("docs/findings/text.md", "the first token keeps {} to {} of the attention on average", [f"{f(positions):.2f}" for f in (min, max)]),
+    ("docs/findings/text.md", "end with a sink: {}%, and {}% ({}% at step 0)", [f"{average(table3, 'table3-rotary', of_proxy):.1f}",
+     *(f"{mean_of(seeds(table3['table3-relative'], of_proxy, at)):.0f}" for at in ("last", "step0"))]),
+    *(("docs/findings/asked.md", "| {} | {} | {} | {} |", [label, one(id_, of_proxy, 1), one(id_, lambda e: e["alpha_1_proxy"], 2), one(id_)])
+      for label, id_ in (("softmax", "softmax"), ("a logit", "logit"), ("a K bias", "k"), ("a gate by head", "gate_head"),
+                         ("a gate by channel", "gate_elem"))),
     ("docs/findings/interventions.md", "the logit takes a third less ({}%)", [one("gate_head-logit", star, 1)]),
     ("docs/findings/interventions.md", "the third lowest loss of the table, {}", [one("gate_elem")]),
     ("docs/findings/interventions.md", "has the best loss ({})", [one("wd0.0")]),

@@ -3,11 +3,11 @@
 A sentence is (page, text with {} for every figure, the figures as they are printed).
 """
 import sys
-from statistics import mean, stdev
+from statistics import mean
 
 sys.path.insert(0, "scripts/lib")
 import runlog
-from quoted_outputs import change, ratios
+from quoted_outputs import change, error_of, interval, p_of, ratios
 from stored import read
 
 RUNS = read("docs/results/first-token.jsonl")
@@ -169,29 +169,6 @@ def table(page, runs):
 def strength(name, step=0):
     """Returns the part of alpha_1 above the uniform one, summed over the heads that have more, at T 256."""
     return sum(max(0, x - uniform(256)) for layer in evaluation(name, step)["alpha1_proxy"] for x in layer)
-
-
-def error_of(x):
-    """Returns the standard error of a mean."""
-    return stdev(x) / len(x) ** 0.5
-
-
-def t_of(x):
-    """Returns Student's t of a mean against 0."""
-    return abs(mean(x)) / error_of(x)
-
-
-def interval(x, digits, signed=False):
-    """Returns the mean of three seeds and its 95% interval: Student's t on two degrees of freedom."""
-    assert len(x) == 3
-    sign = "+" if signed else ""
-    return [f"{v:{sign}.{digits}f}" for v in (mean(x), mean(x) - 4.303 * error_of(x), mean(x) + 4.303 * error_of(x))]
-
-
-def p_of(x):
-    """Returns the two-sided p of a mean of three seeds against 0, in closed form for two degrees of freedom."""
-    assert len(x) == 3
-    return f"{1 - t_of(x) / (2 + t_of(x) ** 2) ** 0.5:.3f}"
 
 
 # ---- the pages

@@ -3,9 +3,10 @@ sentences() for quoted.py. docs/results/outputs.jsonl holds what `probe --json` 
 
 A sentence is (page, text with {} for every figure, the figures as they are printed).
 """
+import array
 import json
 import sys
-from statistics import mean
+from statistics import mean, stdev
 
 sys.path.insert(0, "scripts/lib")
 from stored import read
@@ -27,6 +28,30 @@ SETTINGS = (("the demo, seed 1", "readme-train"), ("one head of 64", "one-head")
 INPUTS = (("natural | `none`", "natural"), ("natural, 512 tokens | `none`", "natural512"),
           ("natural | `<\\|im_start\\|>`", "imstart"), ("natural | `<\\|endoftext\\|>`", "eot"),
           ("random tokens | `none`", "random"), ("one token repeated | `none`", "repeated"))
+
+
+def error_of(x):
+    """Returns the standard error of a mean."""
+    return stdev(x) / len(x) ** 0.5
+
+
+def t_of(x):
+    """Returns Student's t of a mean against 0."""
+    return abs(mean(x)) / error_of(x)
+
+
+def interval(x, digits, signed=False):
+    """Returns the mean of three seeds and its 95% interval: Student's t on two degrees of freedom."""
+    assert len(x) == 3
+    sign = "+" if signed else ""
+    return [f"{v:{sign}.{digits}f}" for v in (mean(x), mean(x) - 4.303 * error_of(x), mean(x) + 4.303 * error_of(x))]
+
+
+def p_of(x):
+    """Returns the two-sided p of a mean of three seeds against 0, in closed form for two degrees of freedom."""
+    assert len(x) == 3
+    p = 1 - t_of(x) / (2 + t_of(x) ** 2) ** 0.5
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def probe(name): return OUT[name]["probe.json"]
@@ -140,6 +165,22 @@ def of_text():
     return found + [(SINKS, "the sink is there in {} to {}% of the pairs", [f"{min(five):.1f}", f"{max(five):.1f}"])]
 
 
+def largest_of_rows():
+    """Returns, for each query of the demo's map, the token that gets its largest weight."""
+    with open("docs/results/demo-maps/0_0_map.npy", "rb") as file: data = file.read()
+    weights = array.array("f", data[10 + int.from_bytes(data[8:10], "little"):])            # column 0 is the extra key's
+    rows = [weights[at + 1:at + 65] for at in range(0, len(weights), 65)]
+    return [row.index(max(row)) for row in rows]
+
+
+def of_map():
+    """Returns how often the first token and the one before the query are the largest."""
+    largest = largest_of_rows()
+    before = sum(at == query - 1 > 0 for query, at in enumerate(largest))
+    return [(SINKS, "In {} of the {} rows the largest weight is on the first token, in {} on the token just before",
+             [str(largest.count(0)), str(len(largest)), str(before)])]
+
+
 def of_smollm2():
     """Returns the table of inputs of smollm2.md."""
     found = []
@@ -149,6 +190,8 @@ def of_smollm2():
             f"{o['probe_loss']:.3f}", *(f"{100 * x:.1f}" for x in o["sink"]["sink_k"][:2]),
             f"{mean(sum(o['alpha1'], [])):.3f}", f"{max(o['h_max']):,.0f}"]))
     h = ratios(probe("smollm2-natural"), "h")
+    kinds = [100 * probe("smollm2-" + name)["sink"]["sink_k"][0] for name in ("natural", "imstart", "eot", "random")]
+    found.append((SMOL, "four kinds of first token: {} to {}%", [f"{f(kinds):.1f}" for f in (min, max)]))
     return found + [(TEXT, "In SmolLM2-135M it is {} times as long after layer 11 and {} times after the last", [
         f"{h[12]:.0f}", f"{h[-1]:.1f}"])]
 
@@ -180,26 +223,85 @@ def of_interventions():
     with open("docs/results/interventions-text.json", encoding="utf-8") as file: stored = json.load(file)
     with open("docs/results/interventions-text-after.json", encoding="utf-8") as file: after = json.load(file)
     named = {"heads4": ("one head of 64", "one of 64"), "heads16": ("four of 16",) * 2, "heads32": ("eight of 8",) * 2}
-    found = []
-    for row in stored["rows"]:
-        name = row["id"].removeprefix("interventions-")
-        last, first = ([o[at] for o in row["ours"]] for at in ("last", "step0"))
-        column = lambda get, digits, of=last: "-" if get(of[0]) is None else spread([get(o) for o in of], digits)
+    found, ends = [], {row["id"].split("-", 1)[1]: [o["last"] for o in row["ours"]] for row in stored["rows"]}
+    dearer = {name: [o["val_loss"] - softmax["val_loss"] for o, softmax in zip(last, ends["softmax"])] for name, last in ends.items()}
+    for name, last in ends.items():
+        column = lambda get, digits: "-" if get(last[0]) is None else spread([get(o) for o in last], digits)
         label = name + (f" ({named[name][0]})" if name in named else "")
-        found.append((CHANGES, f"| {label} |" + " {} |" * 10, [
-            column(lambda o: o["proxy_1"], 1), column(lambda o: o["proxy_1"], 1, first), column(lambda o: o["sink_star"], 1),
-            column(lambda o: o["alpha_1_proxy"], 2), column(lambda o: o["sink_1"], 1), column(lambda o: o.get("effective_1"), 1),
+        middle, low, high = interval(dearer[name], 3, signed=True)
+        assert all(o["sink_1"] == o["proxy_1"] and not o.get("effective_1") for o in last)      # columns that are left out
+        found.append((CHANGES, f"| {label} |" + " {} |" * 8, [
+            column(lambda o: o["proxy_1"], 1), column(lambda o: o["sink_star"], 1), column(lambda o: o["alpha_1_proxy"], 2),
             column(lambda o: o["spike"], 1), column(lambda o: o["v_norm"][0], 2), column(lambda o: o["val_loss"], 3),
-            f"{len(last)}/{len(row['ours'])}"]))
+            *([f"{middle} ({low} to {high})", p_of(dearer[name])] if any(dearer[name]) else "--")]))
     shown = ("gradient at token 1", "0+16", "1+15", "half evicted", "token 1 dropped", "token 1 masked", "W8A8", "W4A4", "KV4")
+    lost = {}
     for cells in after["rows"]:
         row, name = dict(zip(after["head"], cells)), cells[0].split()[0]
         label = name + (f" ({named[name][1]})" if name in named else "")
+        lost[name] = {key: row[key].split(" (")[0].lstrip("+") for key in row}
         if name == "wd0.1": continue                                       # softmax again
         values = [row[key] if name == "softmax" else row[key].split(" (")[0] for key in shown]
         values = [value.replace("-+", " to +") if "(+" in value else value.replace("-", " to ") if "(" in value else value for value in values]
         found.append((CHANGES, f"| {label} |" + " {} |" * len(values), values))
-    return found
+    for claim in stored["claims"]:
+        found.append((CHANGES, "* **{}** {}: **{}** ({})", [claim[key] for key in ("id", "text", "verdict", "numbers")]))
+    found.append((CHANGES, "One standard error over the sequences is at most {};", [after["about"].split()[-1].rstrip(".")]))
+    return found + of_changes(ends, dearer, lost, after["seeds"]["interventions-softmax"][0]["changes"])
+
+
+def of_changes(ends, dearer, lost, softmax):
+    """Returns the sentences under both tables, of the ends of each row, its added loss, and what it lost afterward."""
+    sure = [name for name, x in dearer.items() if any(x) and t_of(x) > 4.303]
+    assert {name for name in sure if mean(dearer[name]) < 0} == {"wd0.0", "muon", "heads16", "post", "softcap"}
+    assert {name for name in sure if mean(dearer[name]) > 0} == {"sandwich", "sigmoid", "min_context", "wd0.5", "heads4"}
+    assert {name for name in sure if t_of(dearer[name]) > 22.3} == {"sigmoid", "wd0.5"}           # p < 0.002
+    assert all(o["proxy_1"] == 0 for o in sum((ends[name] for name in ("softpick", "sigmoid", "sigmoid_shift")), []))
+    more = lambda name: f"{abs(mean(dearer[name])):.3f}"
+    alpha = lambda name: f"{mean(o['alpha_1_proxy'] for o in ends[name]):.2f}"
+    of_spike = lambda name: f"{mean(o['spike'] for o in ends[name]):.1f}"
+    sink = lambda *names: [f"{int(f(o['proxy_1'] for name in names for o in ends[name])):d}" for f in (min, max)]
+    error = lambda key: f"{softmax[key][1]:.3f}"
+    bits = lambda key: [float(cell[key]) for cell in lost.values()]
+    gradient = lambda *names: [f"{float(lost[name]['gradient at token 1']):.1f}" for name in names]
+    quiet = ("zero", "logit", "k", "kv", "gate_head", "gate_elem", "gate_head-logit", "qknorm", "sandwich", "branch", "softpick", "sigmoid_shift")
+    loud = [name for name, last in ends.items() if min(o["proxy_1"] for o in last) > 0]
+    of_gradient = lambda names: [f(gradient(*names), key=float) for f in (min, max)]
+    compared = sum(map(any, dearer.values()))
+    return [
+        (CHANGES, "Of {} comparisons one or two would have p < 0.05 by chance; only p < {} allows", [str(compared), f"{0.05 / compared:.3f}"]),
+        (CHANGES, "and capped scores (by {})", [more("softcap")]),
+        (CHANGES, "keeps alpha_1 {}, and no head", [alpha("sink_token")]),
+        (CHANGES, "by head (alpha_1 {}) or by element ({},", [alpha("gate_head"), alpha("gate_elem")]),
+        (CHANGES, "QK norm leaves alpha_1 at {}, below", [alpha("qknorm")]),
+        (CHANGES, "Sandwich and branch norms leave {}, at {} and {} more loss", [alpha("branch"), more("sandwich"), more("branch")]),
+        (CHANGES, "post norm leaves {}.", [alpha("post")]),
+        (CHANGES, "has the largest sink of all (alpha_1 {})", [alpha("elu1_norm")]),
+        (CHANGES, "leaves no sink (alpha_1 {}), but this model's loss is {} higher", [alpha("min_context"), more("min_context")]),
+        (CHANGES, "keeps a sink of {} to {}%.", sink("muon")),
+        (CHANGES, "AdamW ({} against {} times", [of_spike("muon"), of_spike("softmax")]),
+        (CHANGES, "and a sink of {} to 100%", [sink("wd0.0")[0]]),
+        (CHANGES, "one head of 64 has {} to {}%, two of 32 have {}%, four of 16 and eight of 8 have {} to {}%, with alpha_1 {} and {}.",
+         [*sink("heads4"), sink("softmax")[1], *sink("heads16", "heads32"), alpha("heads16"), alpha("heads32")]),
+        (CHANGES, "for softmax, seed 1, it is {} with 16 keys, {} with token 1 masked and {} with W8A8",
+         [error(key) for key in ("stream 0+16", "edit A:*:1=mask", "quant w8a8:dynamic")]),
+        (CHANGES, "costs softmax {} nats, capped scores {}, elu + 1 with normalization {}, eight heads {}. It costs {} to {} where",
+         [lost[name]["0+16"] for name in ("softmax", "softcap", "elu1_norm", "heads32")]
+         + [f(lost[name]["0+16"] for name in quiet[:8] + ("softpick",)) for f in (min, max)]),
+        (CHANGES, "no model loses more than {}, except with the sink token ({}; it is itself not in the cache) and with `--min-context` ({})",
+         [max(lost[name]["1+15"] for name in lost if name not in ("sink_token", "min_context")), lost["sink_token"]["1+15"], lost["min_context"]["1+15"]]),
+        (CHANGES, "{} with softmax, {} with elu + 1, {} to {} with a zero key, a logit or k*, {} to {} with a gate alone or QK norm",
+         [lost[name]["token 1 masked"] for name in ("softmax", "elu1_norm")]
+         + [f(lost[name]["token 1 masked"] for name in names) for names in (("zero", "logit", "k"), ("gate_head", "gate_elem", "qknorm")) for f in (min, max)]),
+        (CHANGES, "It is {} to {} times that of other tokens where every seed has a sink, and {} to {} where",
+         of_gradient(loud) + of_gradient(quiet)),
+        (CHANGES, "the sink token ({}), one head of 64 ({}), post norm ({}) and sigmoid ({})", gradient("sink_token", "heads4", "post", "sigmoid")),
+        (CHANGES, "{} with alpha_1 {}, and weight decay 0.5, {} with alpha_1 {}.",
+         [*gradient("min_context"), alpha("min_context"), *gradient("wd0.5"), alpha("wd0.5")]),
+        (CHANGES, "W8A8 costs at most {}, W4A4 {} to {} in no order of the sink, a cache of 4 bits {} to {}, most",
+         [f"{max(bits('W8A8')):.3f}", f"{min(bits('W4A4')):.2f}", f"{max(bits('W4A4')):.2f}", f"{min(bits('KV4')):.3f}", f"{max(bits('KV4')):.3f}"]),
+        (CHANGES, "changes W8A8's {} of softmax to {}, where one standard error is {}", [lost["softmax"]["W8A8"], lost["softmax"]["token 1 in float"],
+                                                                                     error("quant w8a8:dynamic")])]
 
 
 def of_text12():
@@ -217,5 +319,5 @@ def of_text12():
 
 
 def sentences():
-    return (of_probe() + of_training() + of_after() + of_text() + of_smollm2() + of_settings() + of_interventions() +
+    return (of_probe() + of_training() + of_after() + of_text() + of_map() + of_smollm2() + of_settings() + of_interventions() +
             of_text12())
