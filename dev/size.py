@@ -23,8 +23,10 @@ list shrinks.
 
 The weight of a folder is the number of names, numbers, strings and operators of its code. Comments,
 brackets, commas and semicolons weigh nothing, nor do Unicode's tables: a line folded or aired
-weighs the same, so a folder gets lighter only if something leaves it.
+weighs the same, so a folder gets lighter only if something leaves it. Beside them stand the kilobytes of
+that code without its blanks, and of its strings, which tokens hide; and those of mk/ and of tables (.tsv).
 """
+import functools
 import glob
 import os
 import re
@@ -65,6 +67,12 @@ ABOVE = {"open/experts.cpp": "a model", "open/mamba.cpp": "a model", "open/delta
          "open/export_card.h": "commands", "open/export_command.cpp": "commands"}
 # Other compilers' headers, or libraries', which not every machine has.
 NOT_ALONE = ["cuda/*", "dist/mpi.h", "dist/nccl.h"]
+
+
+@functools.cache
+def text_of(path):
+    """Reads a file, once."""
+    return open(path, errors="replace").read()
 
 
 def matches(path, patterns):
@@ -128,7 +136,7 @@ def find_folder_circles(root, files):
     below = {}
     for path in files:
         if folder_of(path) and path not in LISTS:
-            for _, name in includes(open(os.path.join(root, path), errors="replace").read()):
+            for _, name in includes(text_of(os.path.join(root, path))):
                 other = folder_of(os.path.normpath(os.path.join(os.path.dirname(path), name)))
                 below.setdefault(folder_of(path), set()).add(other)
     for _ in below:
@@ -144,7 +152,7 @@ def find_circles(root, files):
     """Yields every include that closes a circle."""
     graph = {}
     for path in files:
-        text = open(os.path.join(root, path), errors="replace").read()
+        text = text_of(os.path.join(root, path))
         graph[path] = [os.path.normpath(os.path.join(os.path.dirname(path), name))
                        for _, name in includes(text)]
     state = {}
@@ -167,13 +175,13 @@ def check_lists(root, files):
     named = []
     for path in LISTS:
         if os.path.exists(os.path.join(root, path)):
-            text = open(os.path.join(root, path)).read()
+            text = text_of(os.path.join(root, path))
             named += [os.path.normpath(os.path.join(os.path.dirname(path), name)) for _, name in includes(text)]
     for path in files:
         if path.endswith((".cpp", ".cu")) and path != "train_sink.cu" and named.count(path) != 1:
             yield "list", path, f"{named.count(path)} times in core/rest.h and all.h, wanted once"
-    tables = "".join(open(os.path.join(root, name)).read() for name in ("attention_variants.cuh", "block_variants.h"))
-    for switch, value in re.findall(r"#define (\w+) (\w+)", open(os.path.join(root, "core/defaults.h")).read()):
+    tables = "".join(text_of(os.path.join(root, name)) for name in ("attention_variants.cuh", "block_variants.h"))
+    for switch, value in re.findall(r"#define (\w+) (\w+)", text_of(os.path.join(root, "core/defaults.h"))):
         if re.search(rf"^ *X_{switch}\((\w+)", tables, re.M)[1] != value:
             yield "list", "core/defaults.h", f"{switch} {value} is not the first row of its table"
 
@@ -341,7 +349,7 @@ def broken_rules(root):
     files = sources(root)
     found = []
     for path in files:
-        text = open(os.path.join(root, path), errors="replace").read()
+        text = text_of(os.path.join(root, path))
         found += check_text(root, path, text)
     found += wrong_hops(len(list_hops(root)), allowed_weights(root).get("hops", 0))
     found += find_circles(root, files)
@@ -395,9 +403,15 @@ def code_of(path, text):
 
 def weight_of(path, text):
     """Returns the tokens of a file."""
-    if os.path.basename(path) == "unicode_tables.h":
-        return 0
-    return len(re.findall(QUOTED + r"|\w+|[^\w\s(){}\[\],;\\]", code_of(path, text)))
+    return sizes_of(os.path.basename(path), text)[0]
+
+
+@functools.cache
+def sizes_of(name, text):
+    """Returns the tokens of a file, and the bytes of its code and of the strings in it."""
+    code = "" if name == "unicode_tables.h" else code_of(name, text)
+    return (len(re.findall(QUOTED + r"|\w+|[^\w\s(){}\[\],;\\]", code)), len("".join(code.split())),
+            sum(map(len, re.findall(QUOTED, code))))
 
 
 def is_code(path):
@@ -410,19 +424,23 @@ def is_code(path):
         return f.read(2) == b"#!"
 
 
-def weights(root):
-    """Returns {folder: tokens} of the program, then of what is around it, then the sums."""
+@functools.cache
+def sizes(root):
+    """Returns {folder: [tokens, bytes of code, of strings]} of the program, then of what is around it, then the sums."""
     folders = [folder or "root" for folder in FOLDERS if "/" not in folder]
-    found = dict.fromkeys(folders + ["test", "dev", "scripts"], 0)
-    for folder in found:
-        top = root if folder == "root" else os.path.join(root, folder)
-        for at, _, names in os.walk(top):
-            for path in [os.path.join(at, name) for name in names]:
-                if (at == root or folder != "root") and os.path.isfile(path) and is_code(path):
-                    found[folder] += weight_of(path, open(path, errors="replace").read())
-    found["alone"] = sum(found[folder] for folder in folders if folder not in OPTIONAL)
-    found["optional"] = sum(found.get(folder, 0) for folder in OPTIONAL)
+    found = {}
+    for folder in folders + ["test", "dev", "scripts"]:
+        paths = glob.glob(os.path.join(root, "*" if folder == "root" else folder + "/**"), recursive=True)
+        of = [sizes_of(os.path.basename(path), text_of(path)) for path in paths if os.path.isfile(path) and is_code(path)]
+        found[folder] = list(map(sum, zip((0, 0, 0), *of)))
+    for name, optional in (("alone", False), ("optional", True)):
+        found[name] = list(map(sum, zip(*(found[folder] for folder in folders if (folder in OPTIONAL) == optional))))
     return found
+
+
+def weights(root):
+    """Returns {folder: tokens}."""
+    return {folder: sizes[0] for folder, sizes in sizes(root).items()}
 
 
 def allowed_weights(root):
@@ -489,9 +507,10 @@ def write_weights(root):
 
 def texts_of(root):
     """Reads all source files: {path: text}."""
-    return {path: open(os.path.join(root, path), errors="replace").read() for path in sources(root)}
+    return {path: text_of(os.path.join(root, path)) for path in sources(root)}
 
 
+@functools.cache
 def list_hops(root):
     """Returns hops() of a tree."""
     return hops(texts_of(root))
@@ -500,9 +519,12 @@ def list_hops(root):
 def print_weights(root):
     """Prints what each folder weighs, beside what it may."""
     allowed = allowed_weights(root)
-    print("folder         tokens   at most")
-    for folder, tokens in weights(root).items():
-        print("%-10s %8d %9d" % (folder, tokens, allowed.get(folder, 0)))
+    print("folder         tokens   at most   kB of code   of strings")
+    for folder, (tokens, code, strings) in sizes(root).items():
+        print("%-10s %8d %9d %12.1f %12.1f" % (folder, tokens, allowed.get(folder, 0), code / 1000, strings / 1000))
+    for what, files in (("mk/", "mk/*"), ("*.tsv", "[dst]*/**/*.tsv")):
+        found = glob.glob(os.path.join(root, files), recursive=True)
+        print("%-28s %12.1f" % (what, sum(map(os.path.getsize, found)) / 1000))
     print("\nfunctions of at most %d lines that are called once: %d, at most %d\n" %
           (HOP_LINES, len(list_hops(root)), allowed.get("hops", 0)))
 
@@ -515,7 +537,7 @@ def print_densities(root):
         for path in sources(root):
             if os.path.dirname(path) != folder:
                 continue
-            text = open(os.path.join(root, path), errors="replace").read()
+            text = text_of(os.path.join(root, path))
             for line in without_comments(text).split("\n"):
                 line = line.strip()
                 if not line or re.match(r"X\(|X_|LAYER\(|HEAD\(|TAIL\(", line):
@@ -549,7 +571,8 @@ def test_rules(root):
     calls = "static int half(int x) { return x / 2; }\nint f(int x) {\n    return half(x);\n}\n"
     table = "static int row(int x) { return x; }\nint (*rows[])(int) = { row };\nint one();\n"
     many = [what for n in (9, 3, 1) for _, _, what in wrong_hops(n, 8)]
-    for name, kept in (("comments and line breaks weigh nothing", light == folded == 8),
+    for name, kept in (("comments and line breaks weigh nothing",
+                        light == folded == 8 and sizes_of("a.sh", 'x="a b" # c\n') == (3, 6, 5)),
                        ("a hop, but not a row of a table or what is called twice",
                         hops({"a.h": calls, "b.h": table}) == ["a.h half"] and
                         hops({"a.h": calls, "b.h": "int y = half(2);"}) == []),
