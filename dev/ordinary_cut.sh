@@ -13,13 +13,12 @@
 #   STEPS=100 dev/ordinary_cut.sh after 9M OUT       a probe of that checkpoint at T 256
 #   STEPS=100 dev/ordinary_cut.sh edits 9M OUT       what it loses; random and repeated tokens
 #   STEPS=5000 LONG=1 AS=6M- dev/ordinary_cut.sh edits 6M OUT     the same; files are called 6M-..
-#   python3 dev/make/cut_results.py OUT docs/results/cut-smollm2.json
 #
 # NAME is 31M, 16M, 9M, 6M, 3M, or a list of layers such as 0-3,11. Control: the same shape from
 # random weights. One thread. A run goes on from its newest checkpoint; STEPS says to where. LONG=1
 # trains on OUT/allVOCAB, more text, as run NAME-long, with an evaluation every 250 steps.
 set -eu
-[ $# -ge 3 ] || { sed -n '2,20p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,19p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
 verb=$1 name=$2 out=$3 seed=${4:-1}
 : "${BIN:=./train_sink}" "${BF16:=$BIN}" "${PYTHON:=python3}"
 

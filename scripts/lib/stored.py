@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads and writes the files of docs/results that hold many runs: a line of JSON for each run.
+"""Reads the files of docs/results that hold many runs: a line of JSON for each run.
 
     {"run": NAME, FILE: CONTENT, ...}     the run's files; log.jsonl is a list of its lines
 
@@ -25,12 +25,6 @@ def read(path):
         except (ValueError, KeyError, AttributeError):
             runlog.die(f"{path}: got a line without a run, wanted one run in each", HINT)
     return runs
-
-
-def write(path, runs):
-    """Writes all runs, sorted by name."""
-    lines = [json.dumps({"run": name, **runs[name]}, separators=(",", ":")) for name in sorted(runs)]
-    runlog.write_whole(path, "\n".join(lines) + "\n")
 
 
 def unpack(path, folder, names):
