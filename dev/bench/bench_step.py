@@ -3,7 +3,7 @@
 in turn, for `make bench`.
 
 PyTorch runs eager and by torch.compile, in float32 and under bf16 autocast
-(dev/bench/bench_torch_cpu.py); a peer that does not start is left out, and says why.
+(dev/bench/bench_torch.py); a peer that does not start is left out, and says why.
 --ours names programs, one for each precision. Every round asks each of them once; the figures are
 medians of the rounds, ratios are taken within a round. A table, and all of it as JSON in --json.
 On a virtual machine the host may take the processors away in the middle of a turn (/proc/stat
@@ -88,9 +88,9 @@ class Torch:
 
     def __init__(self, peer, shape, steps):
         how, precision = peer.split("-")
-        words = [sys.executable, os.path.join(HERE, "bench_torch_cpu.py"), "--serve",
-                 "--precision", precision, "--steps", str(steps), *shape_flags(shape)]
-        if how == "compile": words.append("--compile")
+        words = [sys.executable, os.path.join(HERE, "bench_torch.py"), "--path", "sdpa", "--serve", "--warmup", "2",
+                 "--precision", "autocast" if precision == "bf16" else precision, "--steps", str(steps),
+                 *shape_flags(shape), *["--no-compile"] * (how == "eager")]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
         self.ready = self.process.stdout.readline().strip() == "ready"

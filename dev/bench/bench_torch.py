@@ -31,6 +31,8 @@ Peak memory is torch.cuda.max_memory_allocated. A JSON line for each, then a tab
     python3 dev/bench/bench_torch.py                             60M, T 2048, B 16, softmax:
                                                            cudnn, fa2, flex, eager
     python3 dev/bench/bench_torch.py --attn sigmoid --rounds 3   flex, eager
+    python3 dev/bench/bench_torch.py --path sdpa --serve         on the CPU, for bench_step.py: `ready`, then
+                                                           a line of JSON for each line that it reads
     python3 dev/bench/bench_torch.py --smoke                     tiny, float32, on the CPU,
                                                            not compiled: tests this file
 """
@@ -78,6 +80,7 @@ def parse():
                    help="the program to compare with (a build of the same ATTN and BIAS)")
     p.add_argument("--no-compile", action="store_true")
     p.add_argument("--smoke", action="store_true")
+    p.add_argument("--serve", action="store_true")
     p.add_argument("--path", help=argparse.SUPPRESS)                 # the child that runs one path
     a = p.parse_args()
     if a.smoke:
@@ -142,7 +145,9 @@ def run_path(a):
     import torch
     import torch.nn.functional as F
     torch.manual_seed(0)
-    cuda = torch.cuda.is_available() and not a.smoke
+    cuda = torch.cuda.is_available() and not a.smoke and not a.serve
+    if a.serve:
+        torch.set_num_threads(os.cpu_count())
     device = "cuda" if cuda else "cpu"
     if a.path == "flash" and cuda and flash_lacks():
         print(json.dumps({"path": "flash", "error": "cannot: " + flash_lacks()}))
@@ -299,7 +304,7 @@ def run_path(a):
     autocast = torch.autocast(device, torch.bfloat16, enabled=a.precision == "autocast")
     step_loss = loss_of if a.no_compile else torch.compile(loss_of, dynamic=False)
     optimizer = torch.optim.AdamW(step_weights, lr=1e-4, betas=(0.9, 0.95), eps=1e-8,
-                                  weight_decay=0.1, fused=cuda)
+                                  weight_decay=0.1, fused=cuda or a.serve)
 
     def forward_backward():
         with autocast:
@@ -318,6 +323,29 @@ def run_path(a):
         for n in names:
             weights[n].grad = None
 
+    def timed_step():
+        """Returns the milliseconds of one step."""
+        if cuda:
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            start.record()
+        else:
+            begin = time.perf_counter()
+        forward_backward()
+        update()
+        if not cuda:
+            return (time.perf_counter() - begin) * 1e3
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end)
+
+    if a.serve:
+        for _ in range(a.warmup):
+            timed_step()
+        print("ready", flush=True)
+        for _ in sys.stdin:
+            ms = statistics.median(timed_step() for _ in range(a.steps))
+            print(json.dumps({"torch": torch.__version__, "tokens_per_s": round(a.batch * a.seq / ms * 1e3, 1)}), flush=True)
+        return
     context = []
     if a.path in ("cudnn", "fa2"):
         from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -335,20 +363,7 @@ def run_path(a):
     update()
     flex = flex_dense if flex and not cuda else flex
     compile_s = time.perf_counter() - begin
-    times = []
-    for i in range(a.warmup + a.steps):
-        if cuda:
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            start.record()
-        else:
-            begin = time.perf_counter()
-        forward_backward()
-        update()
-        if cuda:
-            end.record()
-            end.synchronize()
-        if i >= a.warmup:
-            times.append(start.elapsed_time(end) if cuda else (time.perf_counter() - begin) * 1e3)
+    times = [timed_step() for _ in range(a.warmup + a.steps)][a.warmup:]
     kernels, error = None, {}
     if cuda:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
