@@ -9,6 +9,7 @@
 #                                           (140 sets; make compile-all)
 #          dev/gpu/compile_all.sh list covering|pairwise           only prints the sets
 #   NVCC, JOBS, ARCHS="sm_80 sm_86 sm_89 sm_90". Registers of every kernel: build/nvcc/registers.txt
+#   PROGRAM=FILE: the first set is README's line, which compiles and links the whole program
 # One nvcc per set: sm_80, sm_86 and sm_89 share their front end,
 # which takes as long as one of them.
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
@@ -85,9 +86,9 @@ sets | awk -v kind="$kind" '
             print line
         }
     }' > $DIR/$kind.sets
-# the first set with NCCL, where that is installed
+# the first set of fp32 with NCCL, where that is installed
 echo '#include <nccl.h>' | $NVCC -E -x cu - > /dev/null 2>&1 &&
-    sed -i '1s/$/ -DDIST=nccl/' $DIR/$kind.sets
+    sed -i '0,/=fp32/s/=fp32$/& -DDIST=nccl/' $DIR/$kind.sets
 [ -z "$first" ] || sed -i "${first}q" $DIR/$kind.sets
 [ "$only_list" ] && { cat $DIR/$kind.sets; exit 0; }
 ampere=$(echo $ARCHS | tr ' ' '\n' | grep sm_8 | paste -sd, -)
@@ -102,8 +103,10 @@ cat > $DIR/one.sh <<'ONE'
 source=$1; shift
 log=$DIR/$(echo "$*" | sed 's/-D[A-Z]*=//g' | tr ' ' '-').log
 start=$(date +%s)
-$NVCC -std=c++17 -fatbin $GENCODE -Xptxas -v -DBACKEND=cuda "$@" $source -o "$log.fatbin" \
-    > "$log" 2>&1 ||
+what="-fatbin -DBACKEND=cuda" out=$log.fatbin
+# README's line names no switch
+[ "$source" != whole ] || { source=train_sink.cu what="-Xcompiler -fopenmp -x cu -lcublasLt" out=$PROGRAM; set --; }
+$NVCC -std=c++17 $what $GENCODE -Xptxas -v "$@" $source -o "$out" > "$log" 2>&1 ||
     { echo "$*: does not compile"; head -n 5 "$log"; exit; }
 rm -f "$log.fatbin"
 # architecture, name, registers, bytes spilled, of every kernel
@@ -123,6 +126,7 @@ ONE
 rm -f $DIR/*.log $DIR/*.registers
 # the switches change attention alone: the other kernels are compiled once for each PRECISION
 awk '{ print (done[/PRECISION=bf16/]++ ? "core/variant.cu" : "train_sink.cu -DONCE_APART") $0 }' $DIR/$kind.sets |
+    sed "${PROGRAM:+1s/train_sink.cu -DONCE_APART/whole/}" |
     xargs -d '\n' -P "$JOBS" -I{} sh -c 'sh $DIR/one.sh $1' sh {} | tee $DIR/report
 cat $DIR/*.registers | sort -u > $DIR/registers.txt
 passed=$(grep -c '^ok' $DIR/report) all=$(wc -l < $DIR/$kind.sets)
