@@ -64,8 +64,8 @@ SLOW_SCRIPTS := $(filter-out $(QUICK_SCRIPTS) $(if $(CORE_TESTED),%/test_optiona
 # no core is to wait for the last of them
 names_of = $(patsubst build/test/%,%,$(filter-out %.sh,$(1))) \
            $(basename $(notdir $(filter %.sh,$(1))))
-LONG     := test_one_line test_cuda test_ptx test_nvcc test_cuda_train test_gpu_run model-double/softmax-none-rotary test_make \
-            test_add_variant test_sanitized test_nccl test_reproduce test_dist test_report test_readme \
+LONG     := test_ptx test_cuda test_nvcc test_add_variant test_cuda_train test_gpu_run test_reproduce test_nccl test_make \
+            model-double/softmax-none-rotary test_sanitized test_one_line test_dist test_report test_readme \
             test_attention test_matmul test_cpu test_sass test_errors
 in_order = $(filter $(1),$(LONG)) $(filter-out $(LONG),$(1))
 run_all  = JOBS=$(JOBS) sh test/run.sh $(call in_order,$(call names_of,$(1)))

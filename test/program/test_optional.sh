@@ -20,24 +20,30 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 git archive HEAD | tar x -C "$copy"
 cd "$copy" || exit 1
+export CXX
+strict="-std=c++17 -fopenmp -Wall -Wextra -Werror -Wno-address -x c++ train_sink.cu"
 hash_of() { grep -o '"params_hash":"[0-9a-f]*"' "$1/log.jsonl" | tail -n 1; }
 
-# ---- without each of them
+# ---- without each of them, and beside these the line without all
 optional="text cpu cuda cuda/hopper dist open after"
-mkdir away
+mkdir away without alone
+cp -r ./*.cu ./*.cuh ./*.h base core run alone
+(cd alone && $CXX -O3 -march=native $strict -o train_sink > said.txt 2>&1) & alone=$!
+tree_without() { echo "without/$(echo "$1" | tr / -)"; }
 for folder in $optional; do
-    mv "$folder" away/
-    $CXX -std=c++17 -fopenmp -Wall -Wextra -Werror -Wno-address -fsyntax-only -x c++ train_sink.cu > said.txt 2>&1
-    ok $? "one line without $folder/: $(grep -m 3 error said.txt)"
-    mv "away/${folder##*/}" "$folder"
+    tree=$(tree_without "$folder")
+    mkdir "$tree"
+    cp -r ./*.cu ./*.cuh ./*.h base core run text cpu cuda dist open after "$tree" && rm -r "${tree:?}/$folder" && echo "$tree"
+done | xargs -P "$jobs" -I{} sh -c 'cd {} && $CXX -fsyntax-only $1 > said.txt 2>&1 && : > compiles' sh "$strict"
+for folder in $optional; do
+    tree=$(tree_without "$folder")
+    [ -e "$tree/compiles" ]; ok $? "one line without $folder/: $(grep -m 3 error "$tree/said.txt")"
 done
+rm -r without
 
 # ---- without all of them
-mkdir alone
-cp -r ./*.cu ./*.cuh ./*.h base core run alone
+wait $alone; ok $? "one line without all that may be deleted: $(grep -m 3 error alone/said.txt)"
 cd alone || exit 1
-$CXX -std=c++17 -O3 -march=native -fopenmp -Wall -Wextra -Werror -Wno-address -x c++ train_sink.cu -o train_sink > said.txt 2>&1
-ok $? "one line without all that may be deleted: $(grep -m 3 error said.txt)"
 few="train -d bb --eval-every 10 --seed 1 --sample 0 --probe-seqs 8 --val-seqs 8"
 # shellcheck disable=SC2086  # several flags
 for program in "$reference" ./train_sink; do
