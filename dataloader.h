@@ -62,6 +62,7 @@ struct DataOptions {
 
     std::string sft;                             // conversations: segments
     std::string sft_loss;                        // assistant or all
+    bool unread = false;                         // a text is not opened: its ids are known
     bool skip_bad = false;                       // count and skip broken records
 };
 

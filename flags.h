@@ -29,6 +29,8 @@ enum FlagGroup {
     FLAG_GROUPS(X)
     #undef X
 };
+// what --until compares: numbers of the line of an evaluation, from 0 to 1 from sink_1 to alpha_1
+#define EVAL_NUMBERS " val_loss probe_loss mass sink_1 sink_* alpha_1 "
 #define MOST 1e15 // no count is larger, and a double holds it exactly
 #define MANY INFINITY
 
@@ -166,6 +168,9 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     ON("tb", RUN, graph, "CUDA: record a micro-batch as a CUDA graph and launch it with one call; helps small models") \
     WHOLE("tpgsbce", RUN, hopper, 1, 0, 1, "CUDA: 1 computes attention by the kernels for Hopper, where the card is one, 0 by those for all") \
     DECIMAL("t", RUN, stop_after, 0.0, 0, MANY, "save and stop after this many minutes (0: never)") \
+    WORDS("t", RUN, until, "", "end when a number of two evaluations in a row says so: 'sink_1>0.5', 'val_loss<3'; of" EVAL_NUMBERS, \
+      READ_IF(f.eval_every > 0, "--eval-every 1 or more")) \
+    ON("t", RUN, dry_run, "print the sizes, memory, the time of a step and the disk of a checkpoint, and write nothing") \
     OPEN_FLAGS(X) \
     ONE_OF("pe", DATA, probe_from, FROM, start, "from a .jsonl: start (of each record) or windows (of all)") \
     ONE_OF("pe", DATA, probe_input, INPUT, natural, "natural (from -d), random, or repeated (one token each)") \

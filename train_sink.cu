@@ -934,22 +934,26 @@ int command_train(Flags flags) {
     ops::tune_products(true);
     Run r = run_open(flags);
     run_describe(r);
+    if (flags.dry_run) {
+        run_dry(&r);
+        dist::stop();
+        return 0;
+    }
     log_begin(&r);
     run_check_log(r);
     on_signals();
     long step = r.first;
     for (;; step++) { // at the top, `step` updates have been made
-        Due due = run_due(r, step);
         const std::vector<uint64_t> place = run_place(r);
         auto guarded = [&](const std::function<void()>& work) {
             if (!run_guarded(work)) { run_lost_data(&r, step, place); }
         };
         if (evaluation_due(r, step)) {
             guarded([&] { run_evaluate(&r, step); });
-            if (r.unevaluated) { due = run_due(r, step); }       // a signal came
         }
+        const Due due = run_due(r, step);
         if (due.save) { run_save(&r, step, due); }
-        if (step >= r.f.steps || due.stop) { break; }
+        if (due.stop) { break; }
 
         const double begin = now_ms();
         StepSums sums;

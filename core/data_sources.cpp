@@ -386,6 +386,10 @@ void data_open_sources(Data* d) {
     d->tokenizer = data_tokenizer(o, names);
     const long probe_seqs = div_up(o.probe_seqs, names.size());
     for (size_t i = 0; i < given.size(); i++) {
+        if (o.unread && !is_dir(given[i].name)) {
+            list_add(&d->description, given[i].name + " (text, not read)", " + ");
+            continue;
+        }
         Source s = source_open(given[i].name, d->tokenizer, o, &d->V);
         const long held = i < o.held.size() ? o.held[i] : 0;
         source_split(&s, o, probe_seqs, held);

@@ -173,13 +173,17 @@ static Metrics metrics_new(const Model* m, int n, int T) {
     r.NH = sizes.NH;
     r.L = r.layers.size();
     r.sums_to_one = attn_sums_to_one<Attn>(m->arch.attn_alpha);
-    r.has_extra = (Bias::column && !column_has_no_effect(m->arch)) || sink_rows(m);
+    r.has_extra = has_extra_key(m);
     r.has_gate = sizes.gates_output;
     r.heads.resize((size_t)n * r.L * r.NH);
     r.h_max.resize(sizes.L + 1);
     r.h_median.resize(sizes.L + 1);
     if (sink_rows(m)) { r.h_star.resize(sizes.L + 1); }
     return r;
+}
+
+bool has_extra_key(const Model* m) {
+    return (Bias::column && !column_has_no_effect(m->arch)) || sink_rows(m);
 }
 
 Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,

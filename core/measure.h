@@ -11,6 +11,9 @@ sequences, measures on the device, adds the results to a report. Start with meas
 // Called by measure before each batch, if it is set.
 inline void (*measure_progress)(int done, int n) = NULL;
 
+// Tells whether the model has an extra key that changes outputs, or a sink token.
+bool has_extra_key(const Model* m);
+
 // Measures n sequences of T + 1 tokens, batch_tokens tokens at a time. eps: thresholds of Sink_k.
 // Calls each(first), if it is set, after the pass over the sequences from `first` on, whose
 // activations are still valid.

@@ -11,6 +11,7 @@ Its operations one by one: dev/bench/bench_ops.cu.
 #include "commands.h"
 #include "hopper.h"
 #include "memory_needed.h"
+#include "train.h"
 
 // Returns the FLOPs of a training step per token: 6 for every weight of a matrix product, and
 // causal attention, forward and backward. A table that is only looked up has no product; a tied one
@@ -84,11 +85,28 @@ static double time_steps(Model* m, const Flags& f, const std::vector<int>& seqs,
             const bool last = k + 1 == accum;
             model_accumulate(m, seqs.data(), f.batch, T, targets, last);
         }
-        model_update(m, { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, i + 1 }, 1, OPTIMIZER_adamw);
+        model_update(m, { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, i + 1 }, 1, f.optimizer);
         if (i) { ms.push_back(now_ms() - t0); }
     }
     std::sort(ms.begin(), ms.end());
     return ms[ms.size() / 2];
+}
+
+void run_dry(Run* r) {
+    Flags f = r->f;
+    model_init(&r->m, f.seed);
+    const std::vector<int> seqs = random_tokens(f, r->m.arch.V);
+    const long left = std::max(0L, f.steps - r->first);
+    f.steps = 1;
+    double ms = time_steps(&r->m, f, seqs, r->accum);
+    if (dist::least(ms) < 1000) {
+        f.steps = 10;
+        ms = time_steps(&r->m, f, seqs, r->accum);
+    }
+    printf("time   %.1f ms a step of random tokens: %ld steps in %s, and the evaluations\n", ms, left,
+           duration(left * ms / 1e3).c_str());
+    printf("disk   %s a checkpoint\n", bytes_text(checkpoint_bytes(*r)).c_str());
+    printf("dry    nothing was trained, and nothing written\n");
 }
 
 // What bench found for one model.

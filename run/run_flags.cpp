@@ -12,7 +12,7 @@ finds its data again if the run has moved.
 
 // Tells whether the flag applies only to this start of the program.
 static bool of_one_start(const FlagRow& r) {
-    return r.name == "out" || r.name == "resume" || r.name == "stop_after";
+    return is_one_of(" out resume stop_after dry_run ", r.name);
 }
 
 std::string flags_changed(const Json& was, const Flags& now, JsonObject* changed) {

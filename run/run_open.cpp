@@ -5,6 +5,7 @@ the end, with run_open.
 */
 #include "train.h"
 #include "../core/checkpoint.h"
+#include "../core/measure.h"
 #include "../core/positions.h"
 #include "data_flags.h"
 #include "process.h"
@@ -259,6 +260,7 @@ static void run_settle(Run* r, bool begins) {
     if (begins && f->bos == "seq") { reject_covered_bos(*f); }
     ops::use_graph(f->graph);
     r->eps = eps_list(*f);
+    until_of(*f);
 }
 
 // Opens the data. One rank tokenizes a text into shards, and the others find them.
@@ -266,13 +268,15 @@ static void run_data(Run* r, bool begins) {
     Flags* f = &r->f;
     table_memory_check(*f);
     const bool first = dist::rank == 0;
-    const DataOptions options = data_options(*f, f->arch.T, r->probe_len);
+    DataOptions options = data_options(*f, f->arch.T, r->probe_len);
+    options.unread = f->dry_run;
     if (first) { r->data = data_open(options); }
     dist::barrier();
     if (!first) { r->data = data_open(options); }
     data_bin_check(r->data);
     data_mark(&r->data);
     r->c = arch_from_flags(f, r->data.V);
+    if (f->dry_run) { return; }
     targets_check(r->data, r->c, *f);
     if (!first || !begins) { return; }
     one_document_note(*f);
@@ -288,6 +292,8 @@ static void run_model(Run* r, const Origin& o) {
     step_memory_check(f->total_batch);
     hopper_settle(f, r->c, f->given_hopper || o.resumes());
     r->m = model_new(r->c, std::max(T, r->probe_len), true);
+    require(until_of(*f).number != "sink_*" || has_extra_key(&r->m), "--until '" + f->until + "'",
+            "a model with an extra key or a sink token: BIAS=k, ..");
     r->m.min_context = f->min_context;
     r->m.max_context = f->max_context;
     const bool anywhere = o.resumes() && !o.state.get("words");
@@ -355,7 +361,7 @@ Run run_open(Flags f) {
     r.f = f;
     dist::tensors_start(f.out);
     dist::run_agree(f);
-    const bool goes_on = f.resume && is_dir(f.out);
+    const bool goes_on = f.resume && is_dir(f.out) && !f.dry_run;
     if (dist::rank == 0 && goes_on) { run_lock(f.out); }
     dist::barrier();
 
@@ -363,6 +369,7 @@ Run run_open(Flags f) {
     run_settle(&r, !origin.resumes());
     run_data(&r, !origin.resumes());
     run_model(&r, origin);
+    if (f.dry_run) { return r; }
     run_directory(&r);
     run_fill(&r, &origin);
     run_log(&r);

@@ -132,6 +132,7 @@ void run_describe(const Run& r) {
     }
     printf("%s", no_sink_note(f, r.data, r.m.num_params).c_str());
     describe_machine(r);
+    if (f.dry_run) { return; }
     printf("out    %s", printable(f.out).c_str());
     if (r.resumed) { printf(", resumed from step %ld", r.first); }
     printf("\n");
@@ -211,6 +212,7 @@ static JsonObject run_state(Run* r, long step, bool keep) {
     o.text("product", product_choice().name);
     o.text("words", "of parts");         // as has_word reads them; older: anywhere in a name
     if (r->unevaluated) { o.boolean("unevaluated", true); }
+    if (r->met) { o.count("met", r->met); }
     if (!r->touched.empty()) { o.text("touched", r->touched); }
     if (!r->log.unwritten.empty()) {
         std::vector<std::string> lines;
@@ -259,6 +261,39 @@ static void run_sample(Run* r, long step) {
     if (!random_weights) { printf("sample %s\n", printable(json_str(text)).c_str()); }
 }
 
+Until until_of(const Flags& f) {
+    Until u;
+    const std::string& text = f.until;
+    const size_t sign = std::min(text.find_first_of("<>"), text.size());
+    u.number = text.substr(0, sign);
+    u.below = text[sign] == '<';
+    const std::string limit = sign < text.size() ? text.substr(sign + 1) : "";
+    const bool share = is_one_of(" sink_1 sink_* alpha_1 ", u.number);
+    const bool known = is_one_of(EVAL_NUMBERS, u.number) && parse_double(limit, &u.limit);
+    const bool reached = known && (!share || (u.limit >= 0 && u.limit <= 1));
+    require(text.empty() || reached, "--until '" + text + "'",
+            "NAME<NUMBER or NAME>NUMBER of" EVAL_NUMBERS "(a sink and alpha_1 from 0 to 1)");
+    return u;
+}
+
+// Counts the evaluations in a row where --until holds; the second one ends the run.
+static void until_count(Run* r, long step, double val_loss, const Metrics& metrics) {
+    if (r->f.until.empty()) { return; }
+    const Until u = until_of(r->f);
+    const double x = eval_number(u.number, val_loss, metrics);
+    const bool holds = dist::any(u.below ? x < u.limit : x > u.limit);
+    r->met = holds ? r->met + 1 : 0;
+    if (r->met < 2) { return; }
+    printf("until  %s: the second evaluation in a row, %s is %.4g\n", r->f.until.c_str(),
+           u.number.c_str(), x);
+    JsonObject o;
+    o.text("event", "until");
+    o.count("step", step);
+    o.text("until", r->f.until);
+    o.number("value", x);
+    log_line(&r->log, o);
+}
+
 void run_evaluate(Run* r, long step) {
     const Flags& f = r->f;
     const long at_once = f.batch * f.arch.T;
@@ -294,6 +329,7 @@ void run_evaluate(Run* r, long step) {
     run_sample(r, step);
     work_stops = NULL;
     r->unevaluated = dist::any(stop_signal);             // then --resume makes all of it again
+    if (!r->unevaluated) { until_count(r, step, val, metrics[0]); }
 }
 
 // Tells whether this step's line is due, by --print-every or about once a second. The last
@@ -378,9 +414,10 @@ static Request run_request(const Run& r) {
 Due run_due(const Run& r, long step) {
     const Flags& f = r.f;
     const long wish = -dist::least(-run_request(r));     // the maximum over ranks
-    const bool planned = step >= f.steps || (f.save_every && step % f.save_every == 0);
+    const bool over = run_over(r, step);
+    const bool planned = over || (f.save_every && step % f.save_every == 0);
     Due due;
-    due.stop = wish >= SAVE_AND_STOP;
+    due.stop = over || wish >= SAVE_AND_STOP;
     due.save = planned || wish >= SAVE;
     due.keep = planned || wish == KEEP_AND_STOP;
     // nothing was trained yet: its log is all that such a run needs to begin again
@@ -416,11 +453,16 @@ static void run_check_data(Run* r) {
            "the same\n", printable(touched).c_str());
 }
 
+double checkpoint_bytes(const Run& r) {
+    const bool optimizer = r.f.save_optimizer != KEEP_none;
+    const double arrays = (optimizer ? 3 : 1) + (r.m.ema != NULL);
+    return 4 * arrays * r.m.num_params;
+}
+
 static void save(Run* r, long step, bool keep) {
     const std::string& out = r->f.out;
     const bool optimizer = r->f.save_optimizer != KEEP_none;
-    const double arrays = (optimizer ? 3 : 1) + (r->m.ema != NULL);
-    const double bytes = 4 * arrays * r->m.num_params;
+    const double bytes = checkpoint_bytes(*r);
     run_follow(r);
     r->saved_at = now_ms();
     const bool full = dist::rank == 0 && !keep && !disk_has(out, bytes);
@@ -533,7 +575,7 @@ void run_check_log(const Run& r) {
 
 void run_finish(Run* r, long step) {
     const std::string hash = array_hash(&r->m, r->m.master);
-    const bool done = step >= r->f.steps && !r->unevaluated;
+    const bool done = run_over(*r, step) && !r->unevaluated;
     const char* how = done ? "done" : "stopped";
     JsonObject o;
     o.text("event", how);

@@ -35,6 +35,7 @@ struct Run {
     std::vector<Saved> kept;             // checkpoints that a newer one may replace
     JsonObject changed;                  // flags that --resume changed
     std::string touched;                 // a large file of data that may have been written to
+    int met;                             // evaluations in a row where --until holds
     bool unevaluated;                    // a signal cut the evaluation of this step short
     double started;                      // start of the run, in ms
     double saved_at;                     // the last checkpoint,
@@ -49,6 +50,19 @@ inline Schedule schedule_of(const Flags& f) {
     return { f.lr, f.min_lr, f.warmup, f.steps, f.schedule, decay };
 }
 
+// --until: which number of an evaluation is to be below or above what.
+struct Until {
+    std::string number;
+    bool below = false;
+    double limit = 0;
+};
+
+// Reads --until; dies if it is none.
+Until until_of(const Flags& f);
+
+// Tells whether a run has made its steps, or --until ends it.
+inline bool run_over(const Run& r, long step) { return step >= r.f.steps || r.met >= 2; }
+
 // Opens data, model and log as the flags say: fresh, or as they were at the newest checkpoint in
 // --out. Dies if the flags contradict each other or the existing run.
 Run run_open(Flags f);
@@ -62,6 +76,12 @@ std::string numbers_json(const Model* m);
 
 // Prints the block that a run starts with.
 void run_describe(const Run& r);
+
+// Prints what a step and a checkpoint of a --dry-run cost.
+void run_dry(Run* r);
+
+// Returns the bytes of a checkpoint.
+double checkpoint_bytes(const Run& r);
 
 // Writes the first line of a new log, or of one that was lost; tells which flags --resume changed.
 void log_begin(Run* r);

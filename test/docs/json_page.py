@@ -50,7 +50,7 @@ GATED = {"alpha1_gated", "gate_mean", "gate_low", "gate_first", "gate_rest"}
 evals = [dict({k: o["alpha1"] for k in GATED}, **o) for o in logs if o.get("event") == "eval"]
 events = {"config": [o for o in logs if o.get("event") == "config"],
           "train,": [o for o in logs if o.get("event") == "train"],
-          "sample": [o for o in logs if o.get("event") in ("sample", "resume", "done")],
+          "sample": [o for o in logs if o.get("event") in ("sample", "resume", "until", "done")],
           "eval, and": evals + [files["probe.json"]],
           "eval --json": [files["eval.json"]], "score": [files["score.json"]],
           "bench": [files["bench.json"]], "anatomy": [files["probe.json"]["anatomy"]],

@@ -48,7 +48,7 @@ VALUES = {
     # measuring
     "--ema": ["0.9"], "--noise": [""],
     "--eval-every": ["3"], "--sample": ["5"], "--val-seqs": ["3"], "--probe-len": ["8"], "--probe-seqs": ["3"],
-    "--eps": ["0.05"], "--save-every": ["2"], "--sink-at": ["11"], "--per-sequence": [""], "--anatomy": [""], "--anywhere": [""], "--dump": ["dump"],
+    "--eps": ["0.05"], "--save-every": ["2"], "--until": ["val_loss<9"], "--dry-run": [""], "--sink-at": ["11"], "--per-sequence": [""], "--anatomy": [""], "--anywhere": [""], "--dump": ["dump"],
     "--dump-heads": ["1:1"], "--dump-seq": ["2"], "--stream": ["1+3"], "--evict": ["streaming:0.5"],
     "--quant": ["w8a8", "kv4:static"], "--quant-keep": ["2"], "--calibrate": ["4"], "--gradients": [""],
     "--edit": ["h:0:1=0"],
@@ -169,7 +169,9 @@ def files_under(folder):
 
 def log_of(run):
     """Returns the lines of a log without the clock and the flags."""
-    with open(os.path.join(run, "log.jsonl"), encoding="utf-8") as text:
+    log = os.path.join(run, "log.jsonl")
+    if not os.path.exists(log): return []                                # of --dry-run
+    with open(log, encoding="utf-8") as text:
         lines = [json.loads(line) for line in text]
     return [{key: o[key] for key in o if key not in ("ms", "time")} for o in lines if o["event"] != "config"]
 
