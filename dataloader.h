@@ -20,16 +20,6 @@ number per source.
 
 enum TextFormat { TEXT_UNKNOWN, TEXT_TXT, TEXT_JSONL };
 
-// What a text was found to hold.
-struct TextCounts {
-    long documents = 0;
-    long tokens = 0;
-    long bytes = 0;
-    long replaced = 0;                   // ill-formed sequences that became U+FFFD
-    long skipped = 0;                    // records left out
-    long begun = 0;                      // documents that begin with BOS themselves
-};
-
 struct DataOptions {
     // "bb" | FILE.txt | FILE.jsonl[.zst|.gz] | DIR of shards | NAME under data/; in mixtures
     // SOURCE:WEIGHT
@@ -263,22 +253,6 @@ void data_val(Data* d, int* out, int B, long first);
 // there are. Sequence i of a source is its held-out tokens [i len, i len + len]; several sources
 // take turns.
 int data_probe(Data* d, int* out);
-
-// How to read a file of prompts, such as the paper's probe files.
-struct PromptOptions {
-    int n;                                       // sequences
-    int len;                                     // of each, not counting the extra target
-    bool skip_bad = false;
-    bool windows = false;                        // all records laid end to end, each with EOS, and
-                                                 // sequence i is their tokens [i len, i len + len]
-    const DataOptions* edits = NULL;             // BOS and edits
-};
-
-// Writes the first len + 1 tokens of each .jsonl record that is long enough to out (n, len + 1);
-// returns how many there are. Counts the shorter records, which it skips, and those that came with
-// a BOS.
-int data_prompts(const std::string& path, const Tokenizer& tok, const PromptOptions& wanted,
-                 int* out, TextCounts* counts);
 
 // Returns the position, as JSON for the checkpoint: how many sequences were drawn, in all and from
 // each source; and fingerprints, to detect changed data.

@@ -99,12 +99,12 @@ struct KeyRow;
 struct Metrics;
 struct Model;
 struct ModelFile;
+struct ProbeBos;
 struct ProbeInput;
-struct PromptOptions;
+struct Run;
 struct Sizes;
 struct Step;
 struct StOut;
-struct TextCounts;
 struct Tokenizer;
 struct TokenizerBuild;
 struct Weight;
@@ -172,9 +172,8 @@ struct TextFolder {
     void (*check_skip_bad)(bool skip_bad, const std::vector<std::string>& names);
     // Returns the directory of shards of a text, made now or found.
     std::string (*cache)(const std::string& path, const Tokenizer& tok, const DataOptions& opt);
-    // Reads a file of prompts: data_prompts of dataloader.h.
-    int (*prompts)(const std::string& path, const Tokenizer& tok, const PromptOptions& wanted,
-                   int* out, TextCounts* counts);
+    // Makes the sequences of a probe from the records of a .jsonl.
+    ProbeInput (*records)(const Flags& f, const ProbeBos& bos, int T, int V);
 
     // Say what a file is, and what its keys ask for: look.h, directory.h.
     FileKind (*kind_of)(const std::string& first, long size, Reader reader);

@@ -205,11 +205,6 @@ static bool copy_probe(const Data& d, size_t k, long i, int* out) {
     return true;
 }
 
-int data_prompts(const std::string& path, const Tokenizer& tok, const PromptOptions& wanted,
-                 int* out, TextCounts* counts) {
-    return text_needed(path).prompts(path, tok, wanted, out, counts);
-}
-
 int data_probe(Data* d, int* out) {
     const int wanted = d->opt.probe_seqs;
     const size_t sources = std::max<size_t>(1, d->sources.size());

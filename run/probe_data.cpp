@@ -302,31 +302,6 @@ void bos_note(const OtherBos& other, const std::string& then) {
     printf("note   %s%s\n", other.note.c_str(), also.c_str());
 }
 
-// Reads the start of each record of a .jsonl, or windows of its text.
-static ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int V) {
-    ProbeInput in;
-    Tokenizer tok = tokenizer_of(f.tokenizer);
-    DataOptions how = data_options(f, T, T);             // --random-token, --fix-token
-    const bool windows = f.probe_from == FROM_windows;
-    // before each record, or for a window's first token
-    how.bos = windows && f.bos != "doc" ? "seq" : "doc";
-    if (bos.id < 0) { how.bos = "none"; }
-    if (how.bos == "seq" && f.given_bos) { reject_covered_bos(f); }
-    tok.bos = bos.id;
-    TextCounts counts;
-    vocabulary_check(tok, V);
-    tok.vocab_size = std::min(tok.vocab_size, V);        // of which random tokens are drawn
-    in.x.resize((size_t)f.probe_seqs * (T + 1));
-    const PromptOptions wanted = { (int)f.probe_seqs, T, f.skip_bad, windows, &how };
-    in.n = data_prompts(f.data, tok, wanted, in.x.data(), &counts);
-    ids_check(tok, in.x.data(), (size_t)in.n * (T + 1), V);
-    in.how = windows ? plural(in.n, "window") + strf(" of %d tokens", T + 1)
-                     : plural(in.n, "record") + strf(", the first %d tokens of each", T + 1);
-    if (counts.skipped) { in.how += strf(", %ld shorter ones skipped", counts.skipped); }
-    if (counts.begun) { in.how += ", those that begin with BOS got no second one"; }
-    return in;
-}
-
 // Tells whether source k, opened as `data`, is known to be other text than the run read. Flags that
 // make other tokens of the same text leave that open.
 static bool source_changed(const Flags& f, const ProbeData& p, size_t k, Data* data) {
@@ -349,7 +324,7 @@ static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const Probe
     const bool one = p.sources.size() == 1;
     require(!(records && one && f.given_bin), "--bin of " + f.data, "a directory of .bin");
     if (records) {
-        return probe_records(f, bos, T, V);
+        return text_folder->records(f, bos, T, V);
     }
     const bool doc = f.bos == "doc" && f.given_bos;
     require(!doc || !text, "--bos doc of " + f.data,

@@ -1,6 +1,9 @@
 /*
 text/prompts.cpp -- sequences from a file of prompts: windows of all of it, or where records begin.
 */
+#include "../base/plural.h"
+#include "../run/data_flags.h"
+#include "../run/probe_data.h"
 #include "text_cache.h"
 
 // The sequences of a file of prompts while they are read.
@@ -84,4 +87,28 @@ int prompts_of_text(const std::string& path, const Tokenizer& tok, const PromptO
             wanted.windows ? shorter : shorter + ", or --probe-from windows");
     }
     return p.found;
+}
+
+ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int V) {
+    ProbeInput in;
+    Tokenizer tok = tokenizer_of(f.tokenizer);
+    DataOptions how = data_options(f, T, T);             // --random-token, --fix-token
+    const bool windows = f.probe_from == FROM_windows;
+    // before each record, or for a window's first token
+    how.bos = windows && f.bos != "doc" ? "seq" : "doc";
+    if (bos.id < 0) { how.bos = "none"; }
+    if (how.bos == "seq" && f.given_bos) { reject_covered_bos(f); }
+    tok.bos = bos.id;
+    TextCounts counts;
+    vocabulary_check(tok, V);
+    tok.vocab_size = std::min(tok.vocab_size, V);        // of which random tokens are drawn
+    in.x.resize((size_t)f.probe_seqs * (T + 1));
+    const PromptOptions wanted = { (int)f.probe_seqs, T, f.skip_bad, windows, &how };
+    in.n = prompts_of_text(f.data, tok, wanted, in.x.data(), &counts);
+    ids_check(tok, in.x.data(), (size_t)in.n * (T + 1), V);
+    in.how = windows ? plural(in.n, "window") + strf(" of %d tokens", T + 1)
+                     : plural(in.n, "record") + strf(", the first %d tokens of each", T + 1);
+    if (counts.skipped) { in.how += strf(", %ld shorter ones skipped", counts.skipped); }
+    if (counts.begun) { in.how += ", those that begin with BOS got no second one"; }
+    return in;
 }

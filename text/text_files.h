@@ -10,6 +10,16 @@ enum { TEXT_BLOCK = 1 << 20 };           // bytes read at a time; a longer line 
 enum { TEXT_LINE = 256 << 20 };          // bytes of the longest line of a .jsonl, and of a
                                          // packed .txt without a place to cut
 
+// What a text was found to hold.
+struct TextCounts {
+    long documents = 0;
+    long tokens = 0;
+    long bytes = 0;
+    long replaced = 0;                   // ill-formed sequences that became U+FFFD
+    long skipped = 0;                    // records left out
+    long begun = 0;                      // documents that begin with BOS themselves
+};
+
 struct TextFile {
     std::string path;
     TextFormat format = TEXT_UNKNOWN;

@@ -2,6 +2,7 @@
 text/text_folder.cpp -- what optional.h asks of text/.
 */
 #include "../optional.h"
+#include "../run/probe_data.h"
 #include "keys.h"
 #include "kinds.h"
 #include "text_cache.h"
@@ -12,6 +13,6 @@ static int format_of_name(const std::string& path) { return text_format(path); }
 extern const TextFolder TEXT_FOLDER;
 const TextFolder TEXT_FOLDER = {
     tokenizer_of_files, convert_command, encode_bpe, decode_bpe, token_of_bpe, ids_of_bpe,
-    format_of_name, text_check, check_skip_bad, text_cache, prompts_of_text,
+    format_of_name, text_check, check_skip_bad, text_cache, probe_records,
     text_kind_of, text_kind_in_dir, text_key, generation_check,
 };

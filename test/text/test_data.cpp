@@ -5,6 +5,7 @@ never read back from the loader's own tables.
 */
 #include "../../dataloader.h"
 #include "../../text/manifest.h"
+#include "../../text/text_cache.h"
 #include "../../text/vocabulary.h"
 #include "../check.h"
 #include <thread>
@@ -1148,7 +1149,7 @@ static void test_cuts() {
         std::vector<int> x(len + 1);
         TextCounts counts;
         DataOptions how;
-        const int n = data_prompts(path, tok, { 1, len, false, false, &how }, x.data(), &counts);
+        const int n = prompts_of_text(path, tok, { 1, len, false, false, &how }, x.data(), &counts);
         const std::vector<int> whole = tokenizer_encode(tok, text, false);
         CHECK(n == 1 && counts.skipped == 0 && std::equal(x.begin(), x.end(), whole.begin()),
               "%s: the first %d ids of %zu", tok.name.c_str(), len + 1, whole.size());
@@ -1175,7 +1176,7 @@ static void test_prompts() {
     Tokenizer bytes = tokenizer_bytes();
     std::vector<int> x(6 * 5);
     TextCounts counts;
-    int n = data_prompts(path, bytes, { 6, 4 }, x.data(), &counts);
+    int n = prompts_of_text(path, bytes, { 6, 4 }, x.data(), &counts);
     // a, d and g have four tokens
     CHECK(n == 6 && counts.skipped == 3, "prompts: %d, and %ld skipped", n,
           counts.skipped);
@@ -1185,29 +1186,29 @@ static void test_prompts() {
     }
     DataOptions how;
     how.bos = "doc"; how.fix_token = {{3, 7}};
-    n = data_prompts(path, bytes, { 6, 4, false, false, &how }, x.data(), &counts);
+    n = prompts_of_text(path, bytes, { 6, 4, false, false, &how }, x.data(), &counts);
     CHECK(n == 6 && counts.skipped == 0 && x[0] == 256 && x[1] == 'a' && x[2] == 7 && x[5] == 256 &&
               x[6] == 'b',
           "prompts with BOS: %d %d %d", x[0], x[1], x[2]);
     how.bos = "seq";
-    n = data_prompts(path, bytes, { 6, 4, false, false, &how }, x.data(), &counts);
+    n = prompts_of_text(path, bytes, { 6, 4, false, false, &how }, x.data(), &counts);
     CHECK(n == 6 && x[0] == 256 && x[1] == 'b' && x[2] == 7,
           "prompts with BOS in place of the first token: %d %d", x[0], x[1]);
     const std::string text = put("prompts.txt", "a text has no records\n");
     dies("--skip-bad: got no .jsonl",
-         [&] { data_prompts(text, bytes, { 1, 4, true, true }, x.data(), &counts); });
+         [&] { prompts_of_text(text, bytes, { 1, 4, true, true }, x.data(), &counts); });
     // a text that begins with BOS gets no second one, and that is counted; --tokenizer of words
     const Tokenizer words = tokenizer_load(vectors() + "llama2.json");
     const std::string begun = put("begun.jsonl", "{\"text\": \"<s>the cat sat on\"}\n"
                                                  "{\"text\": \"the cat sat on\"}\n");
     how = DataOptions();
     how.bos = "doc";
-    n = data_prompts(begun, words, { 2, 3, false, false, &how }, x.data(), &counts);
+    n = prompts_of_text(begun, words, { 2, 3, false, false, &how }, x.data(), &counts);
     CHECK(n == 2 && counts.begun == 1 && x[0] == words.bos && x[1] != words.bos &&
               x[4] == words.bos && x[5] != words.bos,
           "BOS twice: %d %ld, %d %d %d %d", n, counts.begun, x[0], x[1], x[4], x[5]);
     dies("got no record of 101 tokens",
-         [&] { data_prompts(path, bytes, { 6, 100 }, x.data(), &counts); });
+         [&] { prompts_of_text(path, bytes, { 6, 100 }, x.data(), &counts); });
 }
 
 static void test_bad_input() {
