@@ -133,13 +133,9 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
     DECIMAL("T", TRAINING, adam_eps, 1e-8, 1e-30, MANY, "AdamW: added to the root of the mean square", OF_ADAM) \
     DECIMAL("t", TRAINING, weight_decay, 0.1, 0, MANY, "weight decay, on all parameters") \
     DECIMAL("t", TRAINING, grad_clip, 1.0, 0, MANY, "clip the gradient to this norm (0: do not clip)") \
-    WORDS("T", TRAINING, factors, "", \
-      "of the tensors whose names have a word as whole parts: o_proj:lr=2,o_proj:start=2; also decay and eps (Eq. 29 to 42)", JOIN(",")) \
     DECIMAL("T", MEASURING, ema, 0.0, 0, 1, \
       "decay of an exponential mean of the weights, which is evaluated beside them and saved with them (0: none)", \
       BOUND((float)f.ema < 1, "less than 1", "", "with 1 the mean stays where it began")) \
-    ON("t", MEASURING, noise, "log the two parts of the gradient noise scale, from half of every step's batch and all of it", \
-      READ_IF(f.only.empty(), "the gradients of all tensors: leave out --only")) \
     WHOLE("t", MEASURING, eval_every, 100, 0, MOST, "steps between evaluations (0: only the first and the last)", \
       NOTED(!f.given_eval_every || f.eval_every <= f.steps, "is more than", "steps", "only the first and last steps are evaluated")) \
     WHOLE("t", RUN, save_every, 0, 0, MOST, "steps between permanent checkpoints, starting at step 0 (0: only the last)", \
@@ -309,6 +305,9 @@ void usage(char command);
 
 // Prints what ./train_sink alone says: what there is, and three commands to try.
 void welcome();
+
+// Dies if a command or a flag stands in a folder that is not here.
+void folder_check(const std::string& name);
 
 // Dies at a word that no command takes, and names the command that it resembles most.
 void command_check(const Flags& f, char command);

@@ -57,7 +57,7 @@ static const struct { bool here; const char *folder, *names; } NAMES_OF_FOLDERS[
     { HAS_TEXT, "text/", " tokenize " },
     { HAS_OPEN, "open/", " export " },
     { HAS_AFTER, "after/", " eval score --sink-at --per-sequence --dump --dump-heads --dump-seq"
-                           " --anatomy --anywhere " },
+                           " --anatomy --anywhere --factors --noise " },
 };
 
 // Keys of the object train_sink of config.json that are rows of open/. Versions 1.0 and 1.1 wrote
@@ -238,6 +238,8 @@ struct ProbeMore {
 
 // What after/ does in the commands of others.
 struct AfterModel {
+    // Sets up what its flags ask of a run. anywhere: words may stand anywhere in the names of tensors.
+    void (*run)(Run* r, bool anywhere);
     // Dies if its flags ask what sequences of T tokens do not have.
     void (*probe_check)(const Flags& f, const Arch& arch, long T);
     // Returns what they add to a probe of sequences in (n, T + 1). first: to the first of several.

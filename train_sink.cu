@@ -874,17 +874,6 @@ static Update update_of(const Flags& f, long step) {
     return o;
 }
 
-// Estimates the noise of a step from two squared norms: of what `few` targets, half of its batch,
-// add to the mean gradient of `many`, all of it; and of that mean.
-static GradNoise grad_noise(double few, double squares_half, double many, double squares) {
-    const double share = few / many;
-    const double squares_few = squares_half / (share * share);     // of their own mean
-    GradNoise g;
-    g.signal = (many * squares - few * squares_few) / (many - few);
-    g.noise = (squares_few - squares) / (1 / few - 1 / many);
-    return g;
-}
-
 // Takes one optimizer step. Draws the next step's sequences while the GPU is busy with this one,
 // and before the update: reading a file can fail, and the weights must then be those of `step`.
 static StepSums train_step(Run* r, long step) {
@@ -899,12 +888,8 @@ static StepSums train_step(Run* r, long step) {
     dist::sum(&count, 1);
     if (count == 0) { return { NAN, 0, 1 }; }            // nothing counts: no update, no loss
     model_zero(m);
-    StepSums half = {};
     for (long i = 0; i < n; i += B) {
-        if (f.noise && i == n / 2) {
-            ops::square_norm(m->sums, m->grads_memory, 0, m->num_params);
-            ops::to_host(&half, m->sums, sizeof half);
-        }
+        if (r->more.half && i == n / 2) { r->more.half(m); }
         model_accumulate(m, seqs + i * (T + 1), B, T, count, i + B == n);
     }
     if (step + 1 < f.steps) { run_draw_ahead(r); }
@@ -913,10 +898,7 @@ static StepSums train_step(Run* r, long step) {
         const double part = std::max(1 - f.ema, 1.0 / (step + 1));
         ops::average(m->ema, m->master, part, m->shard.mine);
     }
-    if (f.noise) {
-        const long few = targets_count(m, seqs, n / 2, T);
-        r->noise = grad_noise(few, half.squares, count, sums.squares);
-    }
+    if (r->more.done) { r->more.done(targets_count(m, seqs, n / 2, T), count, sums.squares); }
     return sums;
 }
 

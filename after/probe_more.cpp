@@ -7,6 +7,8 @@ sequence, maps of chosen heads as .npy, anatomy, anywhere.
 #include "../run/probe_data.h"
 #include "sink_at.h"
 
+void control_arms(Run* r, bool anywhere);        // control.cpp
+
 // Writes an array of floats as NumPy reads it.
 static void npy_write(const std::string& path, const std::vector<float>& x,
                       const std::vector<long>& shape) {
@@ -147,4 +149,4 @@ static ProbeMore probe_more(Model* m, const Flags& f, const ProbeInput& in, int 
 }
 
 extern const AfterModel AFTER_MODEL;
-const AfterModel AFTER_MODEL = { more_check, probe_more };
+const AfterModel AFTER_MODEL = { control_arms, more_check, probe_more };

@@ -48,16 +48,6 @@ inline void muon_update(Model* m, const Tensor& t, const Update& o) {
     ops::muon_end(m->params_memory + t.at, m->master + t.at, x, m->sums, o, rows, cols);
 }
 
-// ---- the noise of the gradient
-
-// Two numbers whose ratio is the gradient noise scale, in targets (McCandlish et al. 2018): the
-// squared norm of the expected gradient, and the variance that one target adds to it, summed over
-// the parameters. Each is right on average, not in one step: the ratio is that of means over steps.
-struct GradNoise {
-    double signal;
-    double noise;
-};
-
 // ---- the update of a model
 
 // Adds up the sums of all ranks, in m->sums of each.

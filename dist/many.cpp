@@ -20,10 +20,6 @@ static void one_process_check(const Flags& f) {
             "one process: it works on whole matrices, and several share them");
     require(f.only.empty(), "--only " + f.only,
             "one process: it works on whole tensors, and several share them");
-    require(f.factors.empty(), "--factors " + f.factors,
-            "one process: it works on whole tensors, and several share them");
-    require(!f.noise, "--noise",
-            "one process: the gradients of all meet when a step ends, not before");
     require(!f.graph, "--graph",
             "one process: several send gradients between the kernels");
 }

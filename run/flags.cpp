@@ -192,8 +192,7 @@ static const char* const GONE[][3] = {
       "./train_sink export FILE -o DIR && python3 scripts/to_gguf.py DIR NEW.gguf --type q8_0" },
 };
 
-// Dies if a command or a flag stands in a folder that is not here.
-static void folder_check(const std::string& name) {
+void folder_check(const std::string& name) {
     for (auto& f : NAMES_OF_FOLDERS) {
         if (f.here || !is_one_of(f.names, name)) { continue; }
         die(name + ": stands in the folder " + f.folder + ", which this build was made without",

@@ -112,10 +112,8 @@ static void init_logits(Model* m, const Flags& f) {
     publish_weights(m);
 }
 
-// Returns the names of the tensors that a word means, and says how much they are; dies if there are
-// none. given: what it was given in; anywhere: it may stand anywhere in a name.
-static std::vector<std::string> names_of_word(const Model* m, const std::string& given,
-                                              const std::string& word, bool anywhere) {
+std::vector<std::string> names_of_word(const Model* m, const std::string& given,
+                                       const std::string& word, bool anywhere) {
     std::vector<std::string> found;
     std::string names;
     double count = 0;
@@ -143,33 +141,6 @@ static void select_trained(Model* m, const Flags& f, bool anywhere) {
         require(anywhere || times == 1, "--only " + f.only, "every word once");
         for (auto& name : names_of_word(m, "--only " + word, word, anywhere)) {
             m->only.push_back(name);
-        }
-    }
-}
-
-// Reads --factors: o_proj:lr=2,..
-static void select_factors(Model* m, const Flags& f, bool anywhere) {
-    std::vector<std::string> words;
-    for (auto& item : split(f.factors, ',')) {
-        const std::string given = "--factors " + item;
-        std::vector<std::string> parts = split(item, ':');
-        const std::string after = item.substr(item.find(':') + 1);       // of nothing: nothing
-        for (auto& part : split(after, '=')) { parts.push_back(part); }
-        Factor factor;
-        const bool whole = parts.size() == 4 && is_one_of(" lr start decay eps ", parts[2]) &&
-                           parse_double(parts[3], &factor.by) && factor.by >= 0;
-        require(whole, given, "WORD:lr=NUMBER, WORD:start=, WORD:decay= or WORD:eps=");
-        factor.of = parts[2];
-        require(factor.of != "start" || f.init.empty(), given, "a run that begins without --init");
-        require(factor.of != "eps" || f.optimizer == OPTIMIZER_adamw, given, "--optimizer adamw");
-        require(!float_loses(factor.by) && factor.by <= FLT_MAX, given,
-                "0 or a magnitude from 1e-37 to 1e38");
-        const std::string once = parts[0] + ":" + parts[2];
-        require(anywhere || !has(words, once), "--factors " + f.factors, once + "= once");
-        words.push_back(once);
-        for (auto& name : names_of_word(m, given, parts[0], anywhere)) {
-            factor.name = name;
-            m->factors.push_back(factor);
         }
     }
 }
@@ -298,15 +269,13 @@ static void run_model(Run* r, const Origin& o) {
     r->m.max_context = f->max_context;
     const bool anywhere = o.resumes() && !o.state.get("words");
     select_trained(&r->m, *f, anywhere);
-    select_factors(&r->m, *f, anywhere);
     if (f->ema > 0) { r->m.ema = device_array<acc>(r->m.shard.mine); }
     long had = 0;
     if (o.resumes()) { had = json_count(o.state, "batch", 0, o.from + "/state.json"); }
     choose_batch(&r->m, f, had);
     const double at_once = (double)f->batch * T * dist::world;
     r->accum = f->total_batch ? f->total_batch / at_once : 1;
-    require(!f->noise || r->accum % 2 == 0, strf("--noise, and %d batches a step", r->accum),
-            strf("an even number of them: --total-batch %.0f", 2 * at_once));
+    if (after_model) { after_model->run(r, anywhere); }
     r->tokens_per_step = r->accum * at_once;
 }
 

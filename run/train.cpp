@@ -230,7 +230,8 @@ static std::string step_directory(const Run& r, long step) {
 
 static std::string diverged_hint(const Run& r) {
     std::string hint = strf("try a smaller --lr than %g", r.f.lr);
-    if (!r.f.factors.empty()) { hint += ", or smaller numbers in --factors " + r.f.factors; }
+    const bool factors = !r.m.factors.empty();
+    if (factors) { hint += ", or smaller numbers in " + flags_typed(r.f, "factors", true); }
     if (r.saved >= 0) { hint += "; " + step_directory(r, r.saved) + " is intact"; }
     return hint;
 }
@@ -352,10 +353,7 @@ static void log_step(Run* r, long step, double loss, double grad_norm, double lr
     o.number("lr", lr);
     o.count("tokens", r->tokens_per_step * step);
     o.decimals("ms", ms, 3);
-    if (r->f.noise) {
-        o.number("grad_signal", r->noise.signal);
-        o.number("grad_noise", r->noise.noise);
-    }
+    if (r->more.log) { r->more.log(&o); }
     log_line(&r->log, o);
 }
 

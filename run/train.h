@@ -12,6 +12,14 @@ reporting, saving and stopping. The steps themselves are in train_sink.cu.
 #include "../core/optimizer.h"
 #include "../core/saves.h"
 
+// What flags of after/ add to a step; unset: nothing.
+struct StepMore {
+    std::function<void(const Model* m)> half;    // is told when half of the batch has been summed
+    std::function<void(double few, double many, double squares)> done;   // and of both counts of
+                                                 // targets, and the squared norm of the gradient
+    std::function<void(JsonObject* o)> log;
+};
+
 // The state that command_train carries from step to step.
 struct Run {
     Flags f;
@@ -21,7 +29,7 @@ struct Run {
     Log log;
     std::vector<double> eps;             // thresholds of Sink_k
     int accum;                           // micro-batches per step
-    GradNoise noise;                     // --noise: of the last step
+    StepMore more;
     double tokens_per_step;
     std::vector<int> seqs;               // (n, T + 1) this rank's sequences of a step
     std::vector<int> ahead;              // the next step's, once drawn
@@ -66,6 +74,11 @@ inline bool run_over(const Run& r, long step) { return step >= r.f.steps || r.me
 // Opens data, model and log as the flags say: fresh, or as they were at the newest checkpoint in
 // --out. Dies if the flags contradict each other or the existing run.
 Run run_open(Flags f);
+
+// Returns the names of the tensors that a word means, and says how much they are; dies if there are
+// none. given: what it was given in; anywhere: it may stand anywhere in a name.
+std::vector<std::string> names_of_word(const Model* m, const std::string& given,
+                                       const std::string& word, bool anywhere);
 
 // Returns as JSON how this program computes; what it computes is in config.json.
 std::string build_json();
