@@ -238,7 +238,7 @@ struct ProbeMore {
 
 // What after/ does in the commands of others.
 struct AfterModel {
-    // Sets up what its flags ask of a run. anywhere: words may stand anywhere in the names of tensors.
+    // Sets up what its flags ask of a run. anywhere: words may stand anywhere in names of tensors.
     void (*run)(Run* r, bool anywhere);
     // Dies if its flags ask what sequences of T tokens do not have.
     void (*probe_check)(const Flags& f, const Arch& arch, long T);

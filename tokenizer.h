@@ -33,7 +33,7 @@ struct Tokenizer {
 
     std::vector<int> before;                     // the template: ids before a text
     std::vector<int> after;                      // and after it
-    std::shared_ptr<const Bpe> bpe;              // the vocabulary of TOKENIZER_BPE, which text/ reads
+    std::shared_ptr<const Bpe> bpe;              // of TOKENIZER_BPE: all else, text/vocabulary.h
 };
 
 // The files that may be beside that of a tokenizer, and go with it.

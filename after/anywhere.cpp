@@ -151,7 +151,7 @@ static void print_propositions(const Model* m, const Anywhere& a) {
     }
 }
 
-static void probe_anywhere(Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o) {
+void probe_anywhere(Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o) {
     const bool repeated = f.probe_input == INPUT_repeated;
     if (!f.anywhere && !repeated) { return; }
     const Anywhere a = anywhere_measure(m, { in.x.data(), in.n, T }, eps_list(f)[0], repeated);

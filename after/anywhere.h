@@ -281,4 +281,7 @@ inline Anywhere anywhere_measure(Model* m, const Sequences& text, double eps, bo
     for (auto& heads : a.layers) { end_heads(&heads); }
     return a;
 }
+
+// Prints what --anywhere asks of a probe of sequences in (n, T + 1), and adds it to *o.
+void probe_anywhere(Model* m, const Flags& f, const ProbeInput& in, int T, JsonObject* o);
 #endif // ANYWHERE_H

@@ -6,6 +6,7 @@ the gradients in it.
 #define EVAL_RUN_H
 #include "eval_change.h"
 #include "sequences.h"
+#include "sink_at.h"
 
 struct EvalRun {
     std::string kind;                            // plain, stream, evict, ..

@@ -2,9 +2,9 @@
 after/probe_more.cpp -- what flags of after/ add to a probe: Sink_k of any tokens, alpha of every
 sequence, maps of chosen heads as .npy, anatomy, anywhere.
 */
-#include "anatomy.h"
-#include "../run/data_flags.h"
+#include "anywhere.h"
 #include "../run/probe_data.h"
+#include "../run/run_dir.h"
 #include "sink_at.h"
 
 void control_arms(Run* r, bool anywhere);        // control.cpp

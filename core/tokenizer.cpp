@@ -82,7 +82,9 @@ std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n, bool 
 
 int ids_needed(const Tokenizer& t) { return t.bpe ? text_folder->ids(t) : t.vocab_size; }
 
-std::string token_text(const Tokenizer& t, int id) { return t.bpe ? text_folder->token(t, id) : ""; }
+std::string token_text(const Tokenizer& t, int id) {
+    return t.bpe ? text_folder->token(t, id) : "";
+}
 
 void vocabulary_check(const Tokenizer& t, int V) {
     const int needed = ids_needed(t);

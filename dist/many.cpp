@@ -1,10 +1,10 @@
 /*
-dist/many.cpp -- what many processes do with a run: they agree on it, share its steps, and add up what
-each has measured.
+dist/many.cpp -- what many processes do with a run: they agree on it, share its steps, and add up
+what each has measured.
 */
-#include "../core/measure.h"
-#include "../log.h"
 #include "../flags.h"
+#include "../log.h"
+#include "../model.h"
 
 #if DIST_OF(DIST) != 1
 namespace dist {

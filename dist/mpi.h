@@ -8,7 +8,7 @@ every MPI.
 */
 #ifndef DIST_MPI_H
 #define DIST_MPI_H
-#include "agree.h"
+#include "shard.h"
 #define OMPI_SKIP_MPICXX 1 // only the C interface: the other one is long gone from the standard
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -119,5 +119,4 @@ inline void sum(double* x, size_t n) {
     }
 }
 } // namespace dist
-#include "shard.h"
 #endif // DIST_MPI_H

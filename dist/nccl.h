@@ -9,7 +9,7 @@ two both streams are at work.
 */
 #ifndef DIST_NCCL_H
 #define DIST_NCCL_H
-#include "agree.h"
+#include "shard.h"
 #include "rendezvous.h"
 #include "../cuda/device.cuh"
 #include <nccl.h>
@@ -128,5 +128,4 @@ inline void sum(double* x, size_t n) {
     cuda::to_host(x, there, n * sizeof *x);
 }
 } // namespace dist
-#include "shard.h"
 #endif // DIST_NCCL_H

@@ -9,11 +9,21 @@ there are ranks; piece r of every bucket is rank r's, and its pieces side by sid
 
 Backward finishes the gradients from the end of the array to its beginning, so a bucket is on its
 way to the other ranks while the layers before it are still at work. With one process the shard is
-the array itself: core/dist_none.h. mpi.h and nccl.h include this file, after what it calls.
+the array itself: core/dist_none.h.
 */
 #ifndef SHARD_H
 #define SHARD_H
 #include "agree.h"
+
+namespace dist {
+// mpi.h and nccl.h have these: tensors leave between the first two; all (world, piece) -> this
+// rank's piece of the sum; a piece of each rank -> all of them; waits for what has left.
+inline void group_begin();
+inline void group_end();
+template <class T> void reduce_scatter(T* mine, const T* all, long piece);
+template <class T> void all_gather(T* all, const T* mine, long piece);
+inline void arrive();
+} // namespace dist
 
 #ifndef DIST_BUCKET
 #define DIST_BUCKET (1 << 22) // numbers in a bucket: 16 MiB of gradients

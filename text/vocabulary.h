@@ -1,5 +1,6 @@
 /*
-vocabulary.h -- a tokenizer of files: its vocabulary, its merges, and the steps from a text to pieces.
+vocabulary.h -- a tokenizer of files: its vocabulary, its merges, and the steps from a text to
+pieces.
 
 Each component of tokenizer.json becomes a Step. An unknown component is an error, because a
 tokenizer that is almost right trains a different model. To support a component: see
