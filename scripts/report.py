@@ -15,6 +15,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+import compare
 import dumps
 import export
 import runlog
@@ -210,6 +211,9 @@ def arguments(words):
                        help="write CSV of runs and probes, one row per evaluation, and no page")
     kinds.add_argument("--tensorboard", action="store_true",
                        help="write TensorBoard's event files, and no page")
+    kinds.add_argument("--compare", action="store_true",
+                       help="print what sets two runs apart, or two groups of seeds (A: A-seed1, A-seed2 ..), "
+                            "and each metric's difference, and write no page")
     options = parser.parse_intermixed_args(words)
     if not options.inputs:
         die("report: got nothing to show, wanted runs, probes or results", "scripts/report.py runs")
@@ -219,6 +223,7 @@ def arguments(words):
 def main(words):
     options = arguments(words)
     out = options.out or "runs/report.html"
+    if options.compare: return compare.compare(options.inputs)
     if options.csv or options.tensorboard:
         runs = runlog.read_runs(options.inputs)
         return (write_csv if options.csv else write_events)(runs, options.out)

@@ -491,8 +491,49 @@ refused 'numpy: not installed, wanted numpy and matplotlib' \
     env PYTHONPATH=$out/stub $PYTHON scripts/plot.py heads $tiny
 grep -q 'pip install numpy matplotlib' $said; ok $? "plot.py does not say what to install"
 
+# ---- two groups of seeds: what sets them apart, and each difference with its sd -----------------------------------------
+python scripts/lib/stored.py docs/results/demo.jsonl $out/demo
+report --compare $out/demo/softmax $out/demo/extra-key; ok $? "--compare: $(cat $said)"
+works python - $out <<'END'
+import json, re, statistics, sys
+text = open(f"{sys.argv[1]}/stdout", encoding="utf-8").read()
+flags, measured = text.split("\n\n")[1:]
+assert [line.split() for line in flags.split("\n")] == [["flag", "A", "B"], ["BIAS", "none", "k"]], flags
+last = lambda run: [o for o in map(json.loads, open(f"{sys.argv[1]}/demo/{run}/log.jsonl")) if o["event"] == "eval"][-1]
+def row(name, get):
+    a, b = ([get(last(f"{kind}-seed{seed}")) for seed in (2, 3, 4)] for kind in ("softmax", "extra-key"))
+    apart = [y - x for x, y in zip(a, b)]
+    line = f"{statistics.mean(a):.4g} {statistics.mean(b):.4g} {statistics.mean(apart):+.4g} (sd {statistics.stdev(apart):.2g})"
+    assert f"{name} {line}" in re.sub(" +", " ", measured).split("\n"), (name, line, measured)
+row("val_loss", lambda e: e["val_loss"])
+row("sink_1", lambda e: e["sink"]["sink_k"][0])
+row("v_first_over_rest_mean", lambda e: statistics.mean(x / y for x, y in zip(e["v_norm_first"], e["v_norm_rest"])))
+assert "sink_star" not in measured, measured               # which only one of them has
+END
+report --compare $out/demo/softmax-seed3 $out/demo/softmax-seed2; ok $? "--compare of two runs: $(cat $said)"
+grep -q '^val_loss .* [+-]0[.0-9]*$' $out/stdout && ! grep -q '^seed ' $out/stdout; ok $? "two runs: $(cat $out/stdout)"
+refused 'compare: got 1 names, wanted two'              $PYTHON scripts/report.py --compare $out/demo/softmax
+refused 'demo: got two runs of seed 2, wanted one'      $PYTHON scripts/report.py --compare $out/demo $out/demo/softmax
+refused 'demo/soft: no such directory'                  $PYTHON scripts/report.py --compare $out/demo/soft $out/demo/softmax
+refused 'not allowed with argument'                     $PYTHON scripts/report.py --compare --csv $out/demo/softmax
+
 # ---- figures ------------------------------------------------------------------------------------------------------------
-if ! $PYTHON -c 'import numpy, matplotlib' 2> /dev/null; then skip 23 "no matplotlib"; end; fi
+if ! $PYTHON -c 'import numpy, matplotlib' 2> /dev/null; then skip 25 "no matplotlib"; end; fi
+# the example draws the seeds, and a band of their mean and standard deviation
+works python - $out <<'END'
+import json, runpy, statistics, sys
+runs = [f"{sys.argv[1]}/demo/softmax-seed{seed}" for seed in (2, 3, 4)] + [f"{sys.argv[1]}/demo/sigmoid-seed2"]
+sys.argv = ["example.py", *runs, f"{sys.argv[1]}/example.png"]
+plt = runpy.run_path("scripts/example.py")["plt"]
+sinks = [[100 * o["sink"]["proxy_k"][0] for o in map(json.loads, open(run + "/log.jsonl")) if o["event"] == "eval"] for run in runs]
+lines, bands = plt.gca().lines, plt.gca().collections
+assert [list(line.get_ydata()) for line in lines] == sinks and len(bands) == 2
+edges = {(x, round(y, 6)) for x, y in bands[0].get_paths()[0].vertices}
+for i, step in enumerate(lines[0].get_xdata()):
+    x = [sink[i] for sink in sinks[:3]]
+    for edge in (-1, 1): assert (step, round(statistics.mean(x) + edge * statistics.stdev(x), 6)) in edges, (step, x)
+END
+[ -s $out/example.png ]; ok $? "example.py wrote no figure"
 works python - $out <<'END'
 # every figure writes both files, the same bytes twice, and its lines and images
 # are the numbers of the log
