@@ -1,7 +1,8 @@
 """Is docs/json.md whole and true? Run by test_json.sh, in a directory of files to read.
 
 Every key of the files must stand in the page's tables or text, every key of the tables in the
-program, and every expression of the last column must be of some object of its section.
+program, and every expression of the last column must be of some object of its section. What the scripts
+want of a file (scripts/lib/runlog.py) must hold of these, and each field that they want stands on the page.
 """
 import json
 import os
@@ -9,6 +10,7 @@ import re
 import sys
 
 from expect import end, expect
+import runlog
 
 page, sources = sys.argv[1], sys.argv[2:]
 text = open(page, encoding="utf-8").read()
@@ -45,9 +47,17 @@ for row in re.findall(r"(?m)^\| (`[^|]*`) \|.*\|$", text):
         written = any(re.search(rf'"{name}\\?"|\b(?:X|QUERY)\({name},', code) for name in (key, stem))
         expect(written, f"{page} tells of {key}, which no source writes")
 
+# the schema of the scripts
+for i, o in enumerate(logs):
+    if "event" in o: runlog.check_event(f"object {i} of the logs", o)
+for o in files["probe.json"]["all"]:
+    runlog.check_eval("probe.json", {"step": 0, **o})
+runlog.check("eval.json", files["eval.json"], runlog.EVALUATED)
+for key in sorted(keys([*runlog.EVENTS.values(), runlog.EVALUATED], set())):
+    expect(key.rstrip("!") in told, f"{page} does not tell of {key}, which scripts/lib/runlog.py reads")
+
 # what needs another build has the shape of what is there
-GATED = {"alpha1_gated", "gate_mean", "gate_low", "gate_first", "gate_rest"}
-evals = [dict({k: o["alpha1"] for k in GATED}, **o) for o in logs if o.get("event") == "eval"]
+evals = [dict({k: o["alpha1"] for k in runlog.GATES}, **o) for o in logs if o.get("event") == "eval"]
 events = {"config": [o for o in logs if o.get("event") == "config"],
           "train,": [o for o in logs if o.get("event") == "train"],
           "sample": [o for o in logs if o.get("event") in ("sample", "resume", "until", "done")],

@@ -26,6 +26,7 @@ rm -f a.jsonl b.jsonl; mv items.txt items.jsonl; cp run/log.jsonl log.jsonl; cp 
 rm -rf run bytes until
 sources=$(cd "$root" && find base core run text after log.h metrics.cuh -name '*.h' -o -name '*.cpp' -o -name '*.cuh' | sed "s|^|$root/|")
 { cat "$root/docs/json.md"; sed 's/^# /\n## /' "$root/after/anatomy.md"; sed -n '/^## score --json/,$p' "$root/after/score.md"; } > both.md
+export PYTHONPATH="$root/scripts/lib${PYTHONPATH:+:$PYTHONPATH}"
 "$PYTHON" "$root/test/docs/json_page.py" both.md $sources > "$dir/answer"
 ok $? "$(grep -v passed "$dir/answer" | head -n 20)"
 # and the check itself: a field that is left out, one that is not there, an example that is wrong
