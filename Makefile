@@ -9,7 +9,7 @@ include mk/build.mk    # how a program is built
 include mk/tests.mk    # how the tests are built
 
 .SUFFIXES: # so that `make test_data` is an unknown target, and compiles no file of that name
-.PHONY: train_sink binary release bench-ops nvcc_arch asan_flags once objects switches folders quick slow test-all core-tests compile-all \
+.PHONY: train_sink binary release bench-ops nvcc_arch asan_flags once objects switches folders quick slow of-core test-all core-tests compile-all \
         ptx-all sanitizer check test \
         program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
@@ -55,7 +55,7 @@ test-all: # what make test leaves out
 	  $(if $(CORE_TESTED),,analytic))
 
 core-tests: # those that need neither open/ nor after/, fast and slow
-	@SAY=1 $(MAKE) --no-print-directory -s -j$(JOBS) $(CORE_TESTS) program
+	@SAY=1 $(MAKE) --no-print-directory -s -j$(JOBS) of-core
 	@$(call run_all,$(filter-out build/test/analytic/%,$(CORE_TESTS)) analytic)
 
 # nvcc on every two switch values together, for four architectures; an attention kernel that

@@ -71,6 +71,7 @@ in_order = $(filter $(1),$(LONG)) $(filter-out $(LONG),$(1))
 run_all  = JOBS=$(JOBS) sh test/run.sh $(call in_order,$(call names_of,$(1)))
 quick: $(QUICK_BUILDS) program
 slow: $(SLOW_BUILDS) program
+of-core: $(CORE_TESTS) $(firstword $(PROGRAMS))
 # whole programs that test_train, test_demo and others run
 PROGRAMS := program-ATTN=softmax program-ATTN=sigmoid program-BIAS=k program-BIAS=logit
 DEFAULTS  = $(foreach s,$(MODEL),$(s)=$(firstword $($(s)_ALL)))
