@@ -9,7 +9,7 @@ include mk/build.mk    # how a program is built
 include mk/tests.mk    # how the tests are built
 
 .SUFFIXES: # so that `make test_data` is an unknown target, and compiles no file of that name
-.PHONY: train_sink binary release bench-ops nvcc_arch asan_flags once objects switches folders quick slow of-core test-all core-tests compile-all \
+.PHONY: train_sink binary release bench-ops nvcc_arch asan_flags once objects switches values folders quick slow of-core test-all core-tests compile-all \
         ptx-all sanitizer check test \
         program analytic demo demo-bb bench experiments mutants size help clean FORCE
 .DEFAULT_GOAL := train_sink
@@ -33,6 +33,9 @@ nvcc_arch: # what nvcc is told to compile for, for scripts
 
 switches: # the names of the switches that make a model, for scripts
 	@echo "$(MODEL)"
+
+values: # all that each switch may be, its default first
+	@$(foreach s,$(SWITCHES),echo $(s) $($(s)_ALL);)
 
 folders: # the folders that hold the program, for scripts
 	@echo "$(FOLDERS)"
@@ -96,11 +99,10 @@ help:
 	@echo "scripts/reproduce list                 the paper's tables by name: build, train, compare"
 	@echo "tools: CXX=$(CXX) ARCH=$(ARCH) OPTIMIZE='$(OPTIMIZE)' JOBS=$(JOBS) NVCC=$(NVCC)" \
 	      "GPU_ARCH=$(GPU_ARCH) DIST=$(DIST) UNITS=$(UNITS)"
-	@for s in $(SWITCHES); do echo; echo $$s; \
-	  sed -n "s/^ *X_$$s(\([a-z0-9_]*\) *,[^\"]*\"\(.*\)\").*/\1\t\2/p" $(TABLES) | \
-	  sed 's/" *, *"/\t/' | \
+	@$(foreach s,$(SWITCHES),echo; echo $(s); sed -n '$(call row_of,$(s))' $(TABLES) | \
+	  sed 's/^\([a-z0-9_]*\)[^"]*"/\1\t/; s/" *, *"/\t/; s/"$$//' | \
 	  awk -F'\t' 'NF > 2 { printf "  %-16s %-32s %s\n", $$1, $$2, $$3; next } \
-	              { printf "  %-16s %s\n", $$1, $$2 }'; done
+	              { printf "  %-16s %s\n", $$1, $$2 }';)
 
 clean:
 	rm -rf build train_sink

@@ -25,14 +25,15 @@ enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
 //
 //        (type, field, default, cmds, by, key, low, high, names, help, ..), or shorter:
 #define NUMBER(type, field, preset, by, key, low, high, ...) \
-    X(type, field, preset, "tb", by, key, low, high, "", __VA_ARGS__)
-#define TEXT(field, by, key, ...) X(str, field, "", "tb", by, key, 0, 0, "", __VA_ARGS__)
+    X(type, field, preset, "tb", by, key, low, high, {}, __VA_ARGS__)
+#define TEXT(field, by, key, ...) X(str, field, "", "tb", by, key, 0, 0, {}, __VA_ARGS__)
 #define KIND(field, TABLE, preset, by, key, ...) \
-    X(kind, field, TABLE##_##preset, "tb", by, key, 0, 0, TABLE##_VARIANTS(NAME_OF), __VA_ARGS__)
+    X(kind, field, row_named(TABLE##_ROWS, #preset), "tb", by, key, 0, 0, names_of(TABLE##_ROWS), \
+      __VA_ARGS__)
 #define SWITCH(field, NAME, key) \
-    X(kind, field, BUILD_##NAME, "", #NAME, key, 0, 0, NAME##_VARIANTS(NAME_OF), "")
+    X(kind, field, BUILD_##NAME, "", #NAME, key, 0, 0, names_of(NAME##_ROWS), "")
 #define READ(type, field, preset, key, low, high, help) \
-    X(type, field, preset, "", "", key, low, high, "", help)
+    X(type, field, preset, "", "", key, low, high, {}, help)
 #define ARCH(X) \
     NUMBER(int, L, 0, "--layers", "num_hidden_layers", 0, 10000, "L, layers (0: the preset's)") \
     NUMBER(int, NH, 0, "--heads", "num_attention_heads", 0, 65535, "NH, heads (0: the preset's)") \
@@ -115,9 +116,9 @@ enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
       "ATTN without exp, such as sigmoid: add this to every score, for example -ln T") \
     NUMBER(float, attn_cap, 50, "--attn-cap", "train_sink.attn_cap", 1e-6, 1e6, "ATTN=softcap: cap the scores, cap tanh(score / cap)") \
     NUMBER(float, score_scale, 0, "--score-scale", "train_sink.score_scale", 0, 1e6, "multiply q.k by this (0: 1 / sqrt(HS))") \
-    X(int, prefix, 0, "tpb", "--prefix", "train_sink.prefix", 0, MOST_TOKENS, "", \
+    X(int, prefix, 0, "tpb", "--prefix", "train_sink.prefix", 0, MOST_TOKENS, {}, \
       "keys 1..P are visible to every query; the loss starts after them") \
-    X(int, window, 0, "tpb", "--window", "train_sink.window", 0, MOST_TOKENS, "", "query t sees keys t-W+1..t (0: all; section 6)", \
+    X(int, window, 0, "tpb", "--window", "train_sink.window", 0, MOST_TOKENS, {}, "query t sees keys t-W+1..t (0: all; section 6)", \
       IN_A_LAYER, \
       NOTED(f.arch.window < f.arch.T || command != COMMAND_train, "is not less than", "seq", "the window never hides a key")) \
     TEXT(local, "--local-layers", "train_sink.local_layers", \

@@ -45,6 +45,10 @@ activation is new has one in ACTIVATIONS. Then `make test` checks it.
     X_ATTN(softmax_clip,    Z_SUM,   "max((1 + c) softmax(s) - c, 0)",   "small weights are 0, --attn-clip c (Bondarenko et al. 2023)") \
     X_ATTN(relu,            Z_ONE,   "relu(s) / keys seen",              "rectified, not normalized: a row may weigh nothing (Guo et al. 2024)")
 
+#define X_ATTN(name, ...) #name,
+inline constexpr const char* ATTN_ROWS[] = { ATTN_VARIANTS(X_ATTN) };
+#undef X_ATTN
+
 struct AttnBase {
     // f = exp: overflows at s = 89, so a row's largest score is subtracted from all of them
     static constexpr bool  exp_family = false;

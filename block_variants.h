@@ -5,6 +5,7 @@ it is computed. The Makefile and --help read the tables, as that of attention_va
 #ifndef BLOCK_VARIANTS_H
 #define BLOCK_VARIANTS_H
 #include "base/elementary.h" // exp_, erf_, sigmoid_ on host and device
+#include "base/field.h"      // row_named
 
 // BIAS: X_BIAS(name, extra key, learn k*, v*, v* in every output, token, "help")
 // The extra key has no position, is never masked, and joins the sum in Z. Its score is that of a
@@ -20,12 +21,11 @@ enum Column { NO_COLUMN, KEY_COLUMN, LOGIT_COLUMN };
     X_BIAS(logit,      LOGIT_COLUMN, 1, 0, 0, 0, "a learned logit z per query head, v* = 0: exp(s) / (exp(z) + sum exp(s)), gpt-oss") \
     X_BIAS(v,          NO_COLUMN,    0, 0, 1, 0, "a learned v* added to the output of every head (Table 4, row 5)")
 
-#define BIAS_NAME(name, ...) BIAS_##name,
-enum { BIAS_VARIANTS(BIAS_NAME) };
 struct BiasRow { const char* name; Column column; bool learn_k, learn_v, add_v, token; };
 #define X_BIAS(name, COLUMN, K, V, ADD, TOKEN, help) { #name, COLUMN, K, V, ADD, TOKEN },
-static const BiasRow BIAS_ROWS[] = { BIAS_VARIANTS(X_BIAS) };
+inline constexpr BiasRow BIAS_ROWS[] = { BIAS_VARIANTS(X_BIAS) };
 #undef X_BIAS
+constexpr int BIAS_none = row_named(BIAS_ROWS, "none");
 #define X_BIAS(name, COLUMN, K, V, ADD, TOKEN, help) \
     struct Bias_##name { \
         static constexpr Column column = COLUMN; \
@@ -76,40 +76,26 @@ struct Pe_alibi : PeBase {
     }
 };
 
-#define PE_NAME(name, ...) PE_##name,
-enum { PE_VARIANTS(PE_NAME) };
 struct PeRow { const char* name; bool rotary, absolute, learnable, score_bias; };
 #define X_PE(name, ...) \
     { #name, Pe_##name::rotary, Pe_##name::absolute, Pe_##name::learnable, Pe_##name::score_bias },
-static const PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
+inline constexpr PeRow PE_ROWS[] = { PE_VARIANTS(X_PE) };
 #undef X_PE
+constexpr int PE_rotary = row_named(PE_ROWS, "rotary"), PE_alibi = row_named(PE_ROWS, "alibi");
+
+// ---- the switches that are numbers alone: a row per value, the first is the default. The last two
+// columns are the formula and the help. A value that code asks for by name is found in its table.
 
 // NORM: a norm before the branch, one after it, and whether the latter is on the stream
-#define NORM_VARIANTS(X_NORM) \
-    X_NORM(pre,      1, 0, 0, "h += f(n(h))",     "the stream is never normalized, a norm before each branch (Eq. 2)") \
-    X_NORM(post,     0, 1, 1, "h = n(h + f(h))",  "normalizes the stream after each branch (Eq. 3)") \
-    X_NORM(sandwich, 1, 1, 0, "h += n(f(n(h)))",  "before and after each branch: Gemma 2 and 3") \
-    X_NORM(branch,   0, 1, 0, "h += n(f(h))",     "after each branch, before it joins the stream: OLMo 2") \
-    X_NORM(none,     0, 0, 0, "h += f(h)",        "no norm in a layer; the one before lm_head stays")
-#define NORM_NAME(name, ...) NORM_##name,
-enum { NORM_VARIANTS(NORM_NAME) };
-struct NormRow { const char* name; bool in, out, stream; };
-#define X_NORM(name, IN, OUT, STREAM, ...) { #name, IN, OUT, STREAM },
-static const NormRow NORM_ROWS[] = { NORM_VARIANTS(X_NORM) };
-#undef X_NORM
-
-// X_FFN(name, activation, gated, "formula", "help"). Chosen at run time, once per call
-// and never in a loop
-#define FFN_VARIANTS(X_FFN) \
-    X_FFN(swiglu, swish, 1, "(swish(h W1) * h W2) W3", "gated, the default (Table 11)") \
-    X_FFN(geglu,  gelu,  1, "(gelu(h W1) * h W2) W3",  "gated (Table 11)") \
-    X_FFN(reglu,  relu,  1, "(relu(h W1) * h W2) W3",  "gated (Table 11)") \
-    X_FFN(relu,   relu,  0, "relu(h W2) W3",           "(Table 11)") \
-    X_FFN(gelu,   gelu,  0, "gelu(h W2) W3",           "erf form (Table 11)") \
-    X_FFN(swish,  swish, 0, "swish(h W2) W3",          "x sigmoid(x) (Table 11)") \
-    X_FFN(geglu_tanh, gelu_tanh, 1, "(gelu(h W1) * h W2) W3", "gated, tanh form: Gemma") \
-    X_FFN(gelu_tanh,  gelu_tanh, 0, "gelu(h W2) W3",          "tanh form: GPT-2, Phi") \
-    X_FFN(relu2,      relu2,     0, "relu(h W2)^2 W3",        "squared: nanochat")
+struct NormRow { const char* name; bool in, out, stream; const char *formula, *help; };
+inline constexpr NormRow NORM_ROWS[] = {
+    { "pre",      1, 0, 0, "h += f(n(h))",    "the stream is never normalized, a norm before each branch (Eq. 2)" },
+    { "post",     0, 1, 1, "h = n(h + f(h))", "normalizes the stream after each branch (Eq. 3)" },
+    { "sandwich", 1, 1, 0, "h += n(f(n(h)))", "before and after each branch: Gemma 2 and 3" },
+    { "branch",   0, 1, 0, "h += n(f(h))",    "after each branch, before it joins the stream: OLMo 2" },
+    { "none",     0, 0, 0, "h += f(h)",       "no norm in a layer; the one before lm_head stays" },
+};
+constexpr int NORM_pre = row_named(NORM_ROWS, "pre"), NORM_post = row_named(NORM_ROWS, "post");
 
 // an activation: act(x) and its derivative dact(x)
 #define ACTIVATIONS(X) X(relu) X(relu2) X(gelu) X(gelu_tanh) X(swish)
@@ -162,66 +148,86 @@ template <class Function> void with_activation(Activation act, Function f) {
     ACTIVATIONS(X)
     #undef X
 }
-#define COMBINE_VARIANTS(X_COMBINE) \
-    X_COMBINE(concat, "Concat_h(o_h) W_O", "W_O is (C, NH*HS) (Eq. 4)") \
-    X_COMBINE(sum,    "(sum_h o_h) W_O",   "W_O is (C, HS), shared by the heads (Table 12)")
-#define QKNORM_VARIANTS(X_QKNORM) \
-    X_QKNORM(none, "q, k",             "as they are") \
-    X_QKNORM(head, "rms(q_h), rms(k_h)", "of each head, one weight for all heads, before PE: Qwen 3, Gemma 3") \
-    X_QKNORM(all,  "rms(q), rms(k)",   "of all heads together, before PE: OLMo 2")
+
+// FFN: its activation, and whether a product of its own multiplies it. Chosen at run time, once per
+// call and never in a loop
+struct FfnRow { const char* name; Activation act; bool gated; const char *formula, *help; };
+inline constexpr FfnRow FFN_ROWS[] = {
+    { "swiglu",     ACT_swish,     1, "(swish(h W1) * h W2) W3", "gated, the default (Table 11)" },
+    { "geglu",      ACT_gelu,      1, "(gelu(h W1) * h W2) W3",  "gated (Table 11)" },
+    { "reglu",      ACT_relu,      1, "(relu(h W1) * h W2) W3",  "gated (Table 11)" },
+    { "relu",       ACT_relu,      0, "relu(h W2) W3",           "(Table 11)" },
+    { "gelu",       ACT_gelu,      0, "gelu(h W2) W3",           "erf form (Table 11)" },
+    { "swish",      ACT_swish,     0, "swish(h W2) W3",          "x sigmoid(x) (Table 11)" },
+    { "geglu_tanh", ACT_gelu_tanh, 1, "(gelu(h W1) * h W2) W3",  "gated, tanh form: Gemma" },
+    { "gelu_tanh",  ACT_gelu_tanh, 0, "gelu(h W2) W3",           "tanh form: GPT-2, Phi" },
+    { "relu2",      ACT_relu2,     0, "relu(h W2)^2 W3",         "squared: nanochat" },
+};
+
+// COMBINE: how the outputs of the heads become the input of W_O
+struct CombineRow { const char *name, *formula, *help; };
+inline constexpr CombineRow COMBINE_ROWS[] = {
+    { "concat", "Concat_h(o_h) W_O", "W_O is (C, NH*HS) (Eq. 4)" },
+    { "sum",    "(sum_h o_h) W_O",   "W_O is (C, HS), shared by the heads (Table 12)" },
+};
+constexpr int COMBINE_sum = row_named(COMBINE_ROWS, "sum");
+
+// QKNORM: a norm on q and k
+struct QkNormRow { const char *name, *formula, *help; };
+inline constexpr QkNormRow QKNORM_ROWS[] = {
+    { "none", "q, k",               "as they are" },
+    { "head", "rms(q_h), rms(k_h)", "of each head, one weight for all heads, before PE: Qwen 3, Gemma 3" },
+    { "all",  "rms(q), rms(k)",     "of all heads together, before PE: OLMo 2" },
+};
+constexpr int QKNORM_none = row_named(QKNORM_ROWS, "none"), QKNORM_all = row_named(QKNORM_ROWS, "all");
 
 // GATE: what is gated, by a number for each channel or for each head, and if it reads the input
 enum GatePlace { NO_GATE, ON_OUTPUT, ON_VALUE };
-#define GATE_VARIANTS(X_GATE) \
-    X_GATE(none,   NO_GATE,   0, 0, "o_h",                "the heads' outputs as they are") \
-    X_GATE(head,   ON_OUTPUT, 0, 1, "o_h sigmoid(h w_h)", "a gate for each head, before W_O (Qiu et al. 2025)") \
-    X_GATE(elem,   ON_OUTPUT, 1, 1, "o sigmoid(h W)",     "a gate for each channel of each head (Qiu et al. 2025)") \
-    X_GATE(static, ON_OUTPUT, 1, 0, "o sigmoid(g)",       "elem without its input: g is learned, 0 at the start") \
-    X_GATE(value,  ON_VALUE,  1, 1, "v sigmoid(h W)",     "a gate for each channel of each value, before attention (Qiu et al. 2025)")
+struct GateRow {
+    const char* name;
+    GatePlace place;
+    bool by_channel, reads;
+    const char *formula, *help;
+};
+inline constexpr GateRow GATE_ROWS[] = {
+    { "none",   NO_GATE,   0, 0, "o_h",                "the heads' outputs as they are" },
+    { "head",   ON_OUTPUT, 0, 1, "o_h sigmoid(h w_h)", "a gate for each head, before W_O (Qiu et al. 2025)" },
+    { "elem",   ON_OUTPUT, 1, 1, "o sigmoid(h W)",     "a gate for each channel of each head (Qiu et al. 2025)" },
+    { "static", ON_OUTPUT, 1, 0, "o sigmoid(g)",       "elem without its input: g is learned, 0 at the start" },
+    { "value",  ON_VALUE,  1, 1, "v sigmoid(h W)",     "a gate for each channel of each value, before attention (Qiu et al. 2025)" },
+};
 
-#define COMBINE_NAME(name, ...) COMBINE_##name,
-#define QKNORM_NAME(name, ...) QKNORM_##name,
-#define GATE_NAME(name, ...) GATE_##name,
-#define FFN_NAME(name, ...) FFN_##name,
-enum { COMBINE_VARIANTS(COMBINE_NAME) };
-enum { QKNORM_VARIANTS(QKNORM_NAME) };
-enum { GATE_VARIANTS(GATE_NAME) };
-struct GateRow { const char* name; GatePlace place; bool by_channel, reads; };
-#define X_GATE(name, PLACE, BY_CHANNEL, READS, ...) { #name, PLACE, BY_CHANNEL, READS },
-static const GateRow GATE_ROWS[] = { GATE_VARIANTS(X_GATE) };
-#undef X_GATE
-enum { FFN_VARIANTS(FFN_NAME) };
-struct FfnRow { const char* name; Activation act; bool gated; };
-#define X_FFN(name, ACT, GATED, ...) { #name, ACT_##ACT, GATED },
-static const FfnRow FFN_ROWS[] = { FFN_VARIANTS(X_FFN) };
-#undef X_FFN
+// How the build computes; only the Makefile reads these.
+struct BuildRow { const char *name, *formula, *help; };
+inline constexpr BuildRow PRECISION_ROWS[] = {
+    { "fp32", "float everywhere",   "the reference, and the default of BACKEND=cpu" },
+    { "bf16", "bfloat16 and float", "activations, weights in bf16; masters, sums in float" },
+};
+inline constexpr BuildRow BACKEND_ROWS[] = {
+    { "cpu",  "cpu/",        "C++ with OpenMP, runs anywhere, as fast as it can" },
+    { "cuda", "cuda/",       "one GPU, sm_80 or newer; needs nvcc and cuBLASLt to build" },
+    { "ref",  "reference.h", "every operation as in a textbook: slow, for reading and checking" },
+};
 
-// kinds that a flag sets, not a switch
-#define NORM_KIND_VARIANTS(X) X(rms) X(ln)
-#define SHARE_VARIANTS(X) X(none) X(heads)
-#define SLOPES_VARIANTS(X) X(even) X(published)
-#define ROPE_VARIANTS(X) X(none) X(linear) X(llama3) X(yarn) X(dynamic) X(longrope)
-#define NORM_KIND_NAME(name, ...) NORM_KIND_##name,
-#define SHARE_NAME(name, ...) SHARE_##name,
-#define SLOPES_NAME(name, ...) SLOPES_##name,
-#define ROPE_NAME(name, ...) ROPE_##name,
-enum { NORM_KIND_VARIANTS(NORM_KIND_NAME) };
-enum { SHARE_VARIANTS(SHARE_NAME) };
-enum { SLOPES_VARIANTS(SLOPES_NAME) };
-enum { ROPE_VARIANTS(ROPE_NAME) };
-
-#define PRECISION_VARIANTS(X_PRECISION) \
-    X_PRECISION(fp32, "float everywhere",    "the reference, and the default of BACKEND=cpu") \
-    X_PRECISION(bf16, "bfloat16 and float",  "activations, weights in bf16; masters, sums in float")
-#define BACKEND_VARIANTS(X_BACKEND) \
-    X_BACKEND(cpu,    "cpu/",                "C++ with OpenMP, runs anywhere, as fast as it can") \
-    X_BACKEND(cuda,   "cuda/",               "one GPU, sm_80 or newer; needs nvcc and cuBLASLt to build") \
-    X_BACKEND(ref,    "reference.h",         "every operation as in a textbook: slow, for reading and checking")
+// ---- kinds that a flag sets, not a switch
+inline constexpr const char* NORM_KIND_ROWS[] = { "rms", "ln" };
+inline constexpr const char* SHARE_ROWS[] = { "none", "heads" };
+inline constexpr const char* SLOPES_ROWS[] = { "even", "published" };
+inline constexpr const char* ROPE_ROWS[] = { "none", "linear", "llama3", "yarn", "dynamic", "longrope" };
+constexpr int NORM_KIND_ln = row_named(NORM_KIND_ROWS, "ln"),
+              SHARE_none = row_named(SHARE_ROWS, "none"),
+              SHARE_heads = row_named(SHARE_ROWS, "heads"),
+              SLOPES_even = row_named(SLOPES_ROWS, "even"),
+              SLOPES_published = row_named(SLOPES_ROWS, "published"),
+              ROPE_none = row_named(ROPE_ROWS, "none"),
+              ROPE_linear = row_named(ROPE_ROWS, "linear"),
+              ROPE_llama3 = row_named(ROPE_ROWS, "llama3"),
+              ROPE_yarn = row_named(ROPE_ROWS, "yarn"),
+              ROPE_dynamic = row_named(ROPE_ROWS, "dynamic"),
+              ROPE_longrope = row_named(ROPE_ROWS, "longrope");
 
 // The choice: -DATTN=<name> -DBIAS=<name> .., set by the Makefile; what it says: switches.h
 #define STR_(a) #a
 #define STR(a) STR_(a)
-#define NAME_OF(name, ...) #name " "
-#define NAMES_OF(SWITCH) SWITCH##_VARIANTS(NAME_OF)
 #define SWITCHES(X) X(ATTN) X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
 #endif // BLOCK_VARIANTS_H

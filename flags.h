@@ -35,18 +35,16 @@ enum FlagGroup {
 #define MANY INFINITY
 
 // kinds that flags alone choose; those of the updates are in core/schedule.h
-#define KEEP_VARIANTS(X) X(last) X(all) X(none)
-#define FROM_VARIANTS(X) X(start) X(windows)
-#define BIN_VARIANTS(X) X(none) X(uint8) X(uint16) X(uint32) X(uint64)
-#define INPUT_VARIANTS(X) X(natural) X(random) X(repeated)
-#define KEEP_NAME(name) KEEP_##name,
-enum { KEEP_VARIANTS(KEEP_NAME) };
-#define FROM_NAME(name) FROM_##name,
-enum { FROM_VARIANTS(FROM_NAME) };
-#define BIN_NAME(name) BIN_##name,
-enum { BIN_VARIANTS(BIN_NAME) };
-#define INPUT_NAME(name) INPUT_##name,
-enum { INPUT_VARIANTS(INPUT_NAME) };
+inline constexpr const char* KEEP_ROWS[] = { "last", "all", "none" };
+inline constexpr const char* FROM_ROWS[] = { "start", "windows" };
+inline constexpr const char* BIN_ROWS[] = { "none", "uint8", "uint16", "uint32", "uint64" };
+inline constexpr const char* INPUT_ROWS[] = { "natural", "random", "repeated" };
+constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KEEP_ROWS, "none"),
+              FROM_start = row_named(FROM_ROWS, "start"),
+              FROM_windows = row_named(FROM_ROWS, "windows"),
+              INPUT_natural = row_named(INPUT_ROWS, "natural"),
+              INPUT_random = row_named(INPUT_ROWS, "random"),
+              INPUT_repeated = row_named(INPUT_ROWS, "repeated");
 
 // Every flag is one row. The struct, the parser, its checks, --help and the config line of the log
 // are made from the rows.
@@ -65,14 +63,15 @@ enum { INPUT_VARIANTS(INPUT_NAME) };
 //
 //        (cmds, group, type, name, default, low, high, names, help, ..), or shorter:
 #define WHOLE(cmds, group, name, preset, low, high, ...) \
-    X(cmds, group, long, name, preset, low, high, "", __VA_ARGS__)
+    X(cmds, group, long, name, preset, low, high, {}, __VA_ARGS__)
 #define DECIMAL(cmds, group, name, preset, low, high, ...) \
-    X(cmds, group, double, name, preset, low, high, "", __VA_ARGS__)
+    X(cmds, group, double, name, preset, low, high, {}, __VA_ARGS__)
 #define WORDS(cmds, group, name, preset, ...) \
-    X(cmds, group, str, name, preset, 0, 0, "", __VA_ARGS__)
+    X(cmds, group, str, name, preset, 0, 0, {}, __VA_ARGS__)
 #define ONE_OF(cmds, group, name, TABLE, preset, ...) \
-    X(cmds, group, kind, name, TABLE##_##preset, 0, 0, TABLE##_VARIANTS(NAME_OF), __VA_ARGS__)
-#define ON(cmds, group, name, ...) X(cmds, group, bool, name, false, 0, 0, "", __VA_ARGS__)
+    X(cmds, group, kind, name, row_named(TABLE##_ROWS, #preset), 0, 0, names_of(TABLE##_ROWS), \
+      __VA_ARGS__)
+#define ON(cmds, group, name, ...) X(cmds, group, bool, name, false, 0, 0, {}, __VA_ARGS__)
 #define FLAGS(X) \
     WORDS("tpbe", DATA, data, "bb", \
       "bb, a .txt or .jsonl file, a directory of shards, or a NAME in data/; A:3,B:1 mixes two. probe, eval: by default what the run held out", \

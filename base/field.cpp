@@ -4,21 +4,11 @@ and has to be one that a float holds, because it is computed with as a float.
 */
 #include "field.h"
 
-static std::vector<std::string> kind_names(const char* names) {
-    std::vector<std::string> words = split(names, ' ');
-    words.pop_back();                            // the list ends in a blank
-    return words;
-}
-
-std::string name_at(const char* names, kind i) { return kind_names(names)[i]; }
-
 bool kind_set(const Field& f, const std::string& name) {
-    const std::vector<std::string> names = kind_names(f.names);
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found != names.end()) {
-        *(kind*)f.at = found - names.begin();
-    }
-    return found != names.end();
+    const auto found = std::find(f.names.begin(), f.names.end(), name);
+    if (found == f.names.end()) { return false; }
+    *(kind*)f.at = found - f.names.begin();
+    return true;
 }
 
 std::string listed(const std::vector<std::string>& words, const char* last) {
@@ -71,7 +61,7 @@ std::string field_set(const Field& f, const std::string& text) {
     if (f.type == FIELD_bool) { *(bool*)f.at = true; return ""; }
     if (f.type == FIELD_list) { return list_set(f, text); }
     if (f.type == FIELD_kind) {
-        return kind_set(f, text) ? "" : listed(kind_names(f.names), " or ");
+        return kind_set(f, text) ? "" : listed(f.names, " or ");
     }
     long whole = 0;
     double number = 0;

@@ -70,8 +70,9 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
     const bool same = attn == build::Attn::name && b.column == Bias::column &&
                       pe.score_bias == Pe::score_bias && (!pe.score_bias || c.pe == BUILD_PE);
     if (same) { return; }
-    if (!strstr(NAMES_OF(ATTN), (attn + " ").c_str())) {
-        die(dir + "/config.json: attn is " + json_str(attn) + ", wanted one of: " NAMES_OF(ATTN));
+    if (find_row(ATTN_ROWS, attn.c_str()) < 0) {
+        die(dir + "/config.json: attn is " + json_str(attn) + ", wanted " +
+            listed(names_of(ATTN_ROWS), " or "));
     }
     auto words = [](const std::string& attn, const char* bias, const char* pe) {
         return "ATTN=" + attn + " BIAS=" + bias + " PE=" + pe;

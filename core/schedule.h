@@ -3,14 +3,16 @@ schedule.h -- what flags choose of the updates: the optimizer, and the learning 
 */
 #ifndef SCHEDULE_H
 #define SCHEDULE_H
-#include "../base/common.h"
+#include "../base/field.h"
 
-#define OPTIMIZER_VARIANTS(X) X(adamw) X(sgd) X(muon)
-#define SCHEDULE_VARIANTS(X) X(constant) X(cosine) X(wsd)
-#define OPTIMIZER_NAME(name) OPTIMIZER_##name,
-enum { OPTIMIZER_VARIANTS(OPTIMIZER_NAME) };
-#define SCHEDULE_NAME(name) SCHEDULE_##name,
-enum { SCHEDULE_VARIANTS(SCHEDULE_NAME) };
+inline constexpr const char* OPTIMIZER_ROWS[] = { "adamw", "sgd", "muon" };
+inline constexpr const char* SCHEDULE_ROWS[] = { "constant", "cosine", "wsd" };
+constexpr int OPTIMIZER_adamw = row_named(OPTIMIZER_ROWS, "adamw"),
+              OPTIMIZER_sgd = row_named(OPTIMIZER_ROWS, "sgd"),
+              OPTIMIZER_muon = row_named(OPTIMIZER_ROWS, "muon"),
+              SCHEDULE_constant = row_named(SCHEDULE_ROWS, "constant"),
+              SCHEDULE_cosine = row_named(SCHEDULE_ROWS, "cosine"),
+              SCHEDULE_wsd = row_named(SCHEDULE_ROWS, "wsd");
 
 // The learning rate by step: it rises to `peak` in `warmup` steps and stays there, or falls to
 // `lowest` at the end of the run: as a cosine or, with wsd, in a line over the last `decay` steps.

@@ -3,7 +3,7 @@ switches.h -- the switches of this build as data, for all code that is compiled 
 each model. It is filled in by variant.cu, the one file that is compiled with -DATTN=..
 -DBIAS=.. and so on.
 
-    SWITCH_VALUES     each switch, its value here, and all that it may have
+    SWITCH_VALUES     each switch, its value here, and its first
     BUILD_NORM        the value of a switch as a number, such as NORM_post
     Attn, Bias, Pe    what is compiled in of those three
     COMMIT            of the sources; PRECISION_NAME, BACKEND_NAME: how it computes
@@ -16,7 +16,7 @@ each model. It is filled in by variant.cu, the one file that is compiled with -D
 #include "../attention_variants.cuh"
 #endif
 
-struct SwitchValue { const char *name, *value, *all; };
+struct SwitchValue { const char *name, *value, *first; };
 #define ONE(SWITCH) +1
 enum { SWITCH_COUNT = 0 SWITCHES(ONE) };
 #undef ONE
@@ -58,18 +58,8 @@ template <> double Pe::bias(int distance, float slope);
 
 // where the switches are given, as in variant.cu, the constants themselves
 #ifdef ATTN
-// Returns which row of a table has this name, -1 if none has. A blank ends each of the names.
-constexpr int row_named(const char* name, const char* names) {
-    for (int row = 0; *names; row++) {
-        int n = 0;
-        while (name[n] && name[n] == names[n]) { n++; }
-        if (!name[n] && names[n] == ' ') { return row; }
-        while (*names++ != ' ') {}
-    }
-    return -1;
-}
 #define X(SWITCH) \
-    constexpr int SWITCH##_CHOSEN = row_named(STR(SWITCH), SWITCH##_VARIANTS(NAME_OF)); \
+    constexpr int SWITCH##_CHOSEN = find_row(SWITCH##_ROWS, STR(SWITCH)); \
     static_assert(SWITCH##_CHOSEN >= 0, "-D" #SWITCH ": no such value; choose one of make help");
 SWITCHES(X)
 #undef X

@@ -22,7 +22,7 @@ models and linked to it; with the switches given it includes this file and is wh
 #endif
 
 const SwitchValue SWITCH_VALUES[SWITCH_COUNT] = {
-#define X(SWITCH) { #SWITCH, STR(SWITCH), SWITCH##_VARIANTS(NAME_OF) },
+#define X(SWITCH) { #SWITCH, STR(SWITCH), name_of(SWITCH##_ROWS[0]) },
     SWITCHES(X)
 #undef X
 };

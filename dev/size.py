@@ -182,7 +182,7 @@ def check_lists(root, files):
             yield "list", path, f"{named.count(path)} times in core/rest.h and all.h, wanted once"
     tables = "".join(text_of(os.path.join(root, name)) for name in ("attention_variants.cuh", "block_variants.h"))
     for switch, value in re.findall(r"#define (\w+) (\w+)", text_of(os.path.join(root, "core/defaults.h"))):
-        if re.search(rf"^ *X_{switch}\((\w+)", tables, re.M)[1] != value:
+        if re.search(rf'^( *X_{switch}\(|.* {switch}_ROWS.*\n *{{ ")(\w+)', tables, re.M)[2] != value:
             yield "list", "core/defaults.h", f"{switch} {value} is not the first row of its table"
 
 
@@ -211,7 +211,7 @@ def check_names(texts):
 
 def is_table_row(line):
     """True for a row of a table of macros, which may be as long as it needs."""
-    return bool(re.match(r" *(X_[A-Z]+\(|X\(|LAYER\(|HEAD\(|TAIL\(|// +\(type,|\"build through)", line)
+    return bool(re.match(r" *(X_[A-Z]+\(|\{ \"\w+\", |X\(|LAYER\(|HEAD\(|TAIL\(|// +\(type,|\"build through)", line)
                 or line.endswith("\\"))
 
 

@@ -50,7 +50,7 @@ see_sources = mkdir -p build 2> /dev/null && [ -w build ] && cksum $(SOURCES) > 
   [ ! -f $(SEEN) ] || sort $(SEEN) $(SEEN).$$$$ | uniq -u | cut -d ' ' -f 3 | sort -u | while read -r file; do \
       [ "$$file" -nt $(SEEN) ] || touch -c "$$file"; done; \
   mv $(SEEN).$$$$ $(SEEN); $(RUBBISH)
-ASK_ONLY := help clean size folders check switches nvcc_arch asan_flags
+ASK_ONLY := help clean size folders check switches values nvcc_arch asan_flags
 $(if $(filter-out $(ASK_ONLY),$(or $(MAKECMDGOALS),train_sink)),$(shell $(see_sources)))
 
 # the compiler, and what -march=native means on this machine: another one may share the disk; and

@@ -3,9 +3,13 @@
 # ---- the switches. Their values are the rows of the tables; the first row is the default ---------
 TABLES := attention_variants.cuh block_variants.h
 lp := (
-SWITCHES := $(shell sed -n 's/^.define \([A-Z]*\)_VARIANTS$(lp)X_.*/\1/p' $(TABLES))
+SWITCHES := $(shell sed -n 's/^.define \([A-Z]*\)_VARIANTS$(lp)X_.*/\1/p; \
+              s/^inline constexpr [A-Za-z]*Row \([A-Z]*\)_ROWS\[\] = {$$/\1/p' $(TABLES))
 MODEL    := $(filter-out PRECISION BACKEND,$(SWITCHES))
-rows = $(shell sed -n 's/^ *X_$(1)$(lp)\([a-z0-9_]*\) *,.*/\1/p' $(TABLES))
+# a row is X_PE(name, ..) or, between "PE_ROWS[] = {" and "};", { "name", .. }: the name, the rest
+row_of = s/^ *X_$(1)$(lp)\([a-z0-9_]*\) *,\(.*\)).*/\1\2/p; \
+         /^inline.* $(1)_ROWS\[\] = {$$/,/^};/s/^ *{ "\([a-z0-9_]*\)",\(.*\) },$$/\1\2/p
+rows = $(shell sed -n '$(row_of)' $(TABLES) | sed 's/[^a-z0-9_].*//')
 $(foreach s,$(SWITCHES),$(eval $(s)_ALL := $(call rows,$(s))))
 $(foreach s,$(MODEL),$(eval $(s) ?= $(firstword $($(s)_ALL))))
 # cuda where it can be built and run, else cpu, and the first line of output says why

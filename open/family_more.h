@@ -133,7 +133,7 @@ static void gemma_act(Import* in, const char* key) {
 
 static void more_gemma(Import* in) {
     gemma_scale(in);
-    in->c.ffn = FFN_geglu_tanh;
+    in->c.ffn = row_named(FFN_ROWS, "geglu_tanh");
     gemma_act(in, "hidden_act");
     gemma_act(in, "hidden_activation");
 }

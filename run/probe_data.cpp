@@ -135,7 +135,7 @@ static void edits_replace(Flags* f, const std::string& trained_bos) {
     if (!f->given_fix_token) { f->fix_token = edits_without(f->fix_token, taken); }
 }
 
-std::string input_name(const Flags& f) { return name_at(NAMES_OF(INPUT), f.probe_input); }
+std::string input_name(const Flags& f) { return INPUT_ROWS[f.probe_input]; }
 
 // Rejects beside a drawn input the flags of text and of the built-in task.
 static void check_drawn(Flags f) {

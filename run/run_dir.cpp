@@ -14,9 +14,8 @@ not theirs.
 static std::string build_name() {
     std::string name;
     for (auto& s : SWITCH_VALUES) {
-        const std::string value = s.value;
-        const bool is_default = starts_with(s.all, value + " ");         // the first of its table
-        if (!is_default || !strcmp(s.name, "ATTN")) { name += "-" + value; }
+        const bool is_default = !strcmp(s.value, s.first);
+        if (!is_default || !strcmp(s.name, "ATTN")) { name += std::string("-") + s.value; }
     }
     return name;
 }

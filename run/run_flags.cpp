@@ -77,7 +77,7 @@ void flags_inherit_bin(Flags* f, const Json& was, const std::string& log) {
     if (f->given_bin || was.get("bin")) { return; }
     log_each(log, [&](const std::string&, const Json& line) {
         const bool raw = contains(line["data"].string, " (" RAW_FORMAT "16, ");
-        if (raw) { f->bin = BIN_uint16; }
+        if (raw) { f->bin = row_named(BIN_ROWS, "uint16"); }
     });
 }
 

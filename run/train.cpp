@@ -85,8 +85,8 @@ static void describe_step(const Run& r) {
     if (dist::world > 1) { printf(" x %d ranks", dist::world); }
     printf(" = %s tokens per step, %ld steps = %s tokens\n", step.c_str(), f.steps, all.c_str());
 
-    const std::string optimizer = name_at(NAMES_OF(OPTIMIZER), f.optimizer);
-    const std::string schedule = name_at(NAMES_OF(SCHEDULE), f.schedule);
+    const std::string optimizer = OPTIMIZER_ROWS[f.optimizer];
+    const std::string schedule = SCHEDULE_ROWS[f.schedule];
     printf("update %s, lr %g %s after %ld warm-up steps, ", optimizer.c_str(), f.lr,
            schedule.c_str(), f.warmup);
     printf("weight decay %g, clip %g, seed %ld\n", f.weight_decay, f.grad_clip, f.seed);

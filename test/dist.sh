@@ -4,9 +4,7 @@
 check() { local what=$1; shift; if "$@"; then ok; else bad "$what"; fi; }
 # -D of every switch's default
 default_switches() {
-    for s in $(make -s switches); do
-        echo "-D$s=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh block_variants.h | head -n 1)"
-    done
+    make -s values | sed -n '/^PRECISION\|^BACKEND/d; s/^\([A-Z]*\) \([a-z0-9_]*\).*/-D\1=\2/p'
 }
 hash()   { sed -n 's/.*"params_hash":"\([0-9a-f]*\)".*/\1/p' "$1/log.jsonl" | tail -n 1; }
 errors() { grep -c '^error: ' "$1.txt"; }

@@ -19,13 +19,10 @@ kind=${1:-covering} first=$2
 DIR=build/nvcc
 mkdir -p $DIR
 export NVCC DIR
-TABLES="attention_variants.cuh block_variants.h"
-values() { sed -n "s/^ *X_$1(\([a-z0-9_]*\) *,.*/\1/p" $TABLES | tr '\n' ' '; }
 # A set starts from a value (covering) or two values together (pairwise) that no set has yet,
 # and grows by the value that brings most that is new; never by a conflict.
 sets() {
-    sed -n 's/^.define \([A-Z]*\)_VARIANTS(X_.*/\1/p' $TABLES | grep -v 'PRECISION\|BACKEND' |
-        while read -r s; do echo "$s $(values $s)"; done
+    make -s values | grep -v '^PRECISION\|^BACKEND'
     echo "PRECISION bf16 fp32"
     sed -n 's/^ *X_CONFLICT(ATTN=\([a-z0-9_|]*\) *BIAS=\([a-z0-9_|]*\) *,.*/CONFLICT \1 \2/p' \
         attention_variants.cuh

@@ -14,11 +14,8 @@ if [ ! -f "$CUDA/include/cublasLt.h" ]; then
 fi
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 defs="-DPRECISION=bf16 -DBACKEND=cuda"                   # and the first value of every other switch
-tables="attention_variants.cuh block_variants.h"
-switches=$(sed -n 's/^.define \([A-Z]*\)_VARIANTS(X_.*/\1/p' $tables)
-for s in $(echo "$switches" | grep -v 'PRECISION\|BACKEND'); do
-    defs="$defs -D$s=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" $tables | head -n 1)"
-done
+defs="$defs $(make -s values |
+    sed -n '/^PRECISION\|^BACKEND/d; s/^\([A-Z]*\) \([a-z0-9_]*\).*/-D\1=\2/p' | tr '\n' ' ')"
 emulated="-x c++ -std=c++17 -DEMU -fno-strict-aliasing -fstack-clash-protection -fopenmp
           -Wno-unknown-pragmas -Idev/emulator"
 $CXX $emulated -I"$CUDA/include" -O1 -c -fsanitize=thread -DEMU_COUNT -DREAL_SIZES \

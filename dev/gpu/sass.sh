@@ -36,8 +36,7 @@ on_host() {
     $CXX -x c++ -std=c++17 -O0 -DEMU -fno-strict-aliasing -Wno-unknown-pragmas \
          -I. -I"$CUDA/include" -Idev/emulator "$@"
 }
-tables="attention_variants.cuh block_variants.h"
-values() { sed -n "s/^ *X_$1(\([a-z0-9_]*\) *,.*/\1/p" $tables; } # of a switch
+values=$(make -s values)
 # counts HS.. : every ATTN of $attns on $archs, as rows of dev/gpu/budgets.tsv
 counts() {
     cat > "$dir/tiles.cu" <<'TILES'
@@ -82,7 +81,7 @@ using namespace cuda; void* kernels[] = {'
     done
     for hs in "$@"; do cat "$dir/$hs.tsv"; done | awk 'NR == 1 || !/^attn\t/'
 }
-attns=$(values ATTN)
+attns=$(echo "$values" | sed -n 's/^ATTN //p')
 case "$what $1" in quick*|"update quick") archs=sm_90 heads=96 ;;
 *) archs=${ARCHS:-sm_80 sm_90} heads=${HEADS:-32 64 96 128} ;;
 esac
@@ -112,9 +111,8 @@ int main() { MMA_HEADS(X) }
 SMEM
 on_host "$dir/smem.cu" -o "$dir/smem" && "$dir/smem" > "$dir/smem.txt" || exit 1
 defs="-DBACKEND=cuda"
-switches=$(sed -n 's/^.define \([A-Z]*\)_VARIANTS(X_.*/\1/p' $tables)
-for s in $(echo "$switches" | grep -v 'PRECISION\|BACKEND') PRECISION=bf16; do
-    case $s in *=*) ;; *) s=$s=$(values $s | head -n 1) ;; esac  # its first value
+defaults=$(echo "$values" | sed -n '/^PRECISION\|^BACKEND/d; s/^\([A-Z]*\) \([a-z0-9_]*\).*/\1=\2/p')
+for s in $defaults PRECISION=bf16; do
     for a in "$@"; do case $a in "${s%=*}="*) s=$a ;; esac; done
     defs="$defs -D$s"
 done

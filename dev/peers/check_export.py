@@ -7,7 +7,7 @@ by one, and what train_sink says of the directory after PyTorch has saved it aga
     python3 dev/peers/check_export.py [NAME..]            all, or the cases whose names begin so
                     makes the builds it needs (needs torch, transformers, numpy)
 """
-import json, os, re, sys, tempfile
+import json, os, re, subprocess, sys, tempfile
 import numpy as np, torch, transformers as tf
 from transformers import AutoModelForCausalLM
 
@@ -26,10 +26,10 @@ def case(name, switches, flags=""):
     CASES[name] = (switches, flags)
 
 
-TABLES = "".join(open(os.path.join(ROOT, f)).read()
-                 for f in ("attention_variants.cuh", "block_variants.h"))
-for switch in "ATTN BIAS PE NORM FFN COMBINE QKNORM GATE".split():
-    for value in re.findall(rf"^ *X_{switch}\(([a-z0-9_]+) *,", TABLES, re.M):
+VALUES = subprocess.run(["make", "-s", "values"], cwd=ROOT, text=True, stdout=subprocess.PIPE).stdout
+for switch, *values in map(str.split, VALUES.splitlines()):
+    if switch in ("PRECISION", "BACKEND"): continue
+    for value in values:
         more = "--head-dim 8" if switch in ("PE", "QKNORM") else ""
         if value.endswith("_p"):
             more += " --attn-p 1.7 --attn-alpha 0.6"

@@ -202,7 +202,7 @@ static void test_steps(const Setting& s, const Anatomy& a) {
 }
 
 static double activation(const Setting& s, double z) {
-    return s.m.arch.ffn == FFN_relu ? std::max(z, 0.0) : z / (1 + exp(-z));
+    return s.m.arch.ffn == row_named(FFN_ROWS, "relu") ? std::max(z, 0.0) : z / (1 + exp(-z));
 }
 
 static void test_ffn(const Setting& s, const Anatomy& a, int l) {
@@ -331,8 +331,8 @@ static void test_model(kind norm, kind ffn) {
 
 int main() {
     const struct { const char* name; kind norm, ffn; } cases[] = {
-        { "pre", NORM_pre, FFN_swiglu }, { "relu", NORM_pre, FFN_relu },
-        { "post", NORM_post, FFN_swiglu } };
+        { "pre", NORM_pre, row_named(FFN_ROWS, "swiglu") }, { "relu", NORM_pre, row_named(FFN_ROWS, "relu") },
+        { "post", NORM_post, row_named(FFN_ROWS, "swiglu") } };
     for (auto& one : cases) {
         CASE(one.name) { test_model(one.norm, one.ffn); }
     }

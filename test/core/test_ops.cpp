@@ -449,8 +449,7 @@ int main() {
     CASE("qk_norm") { for (bool all : { false, true }) { test_qk_norm(all); } }
     CASE("gate") { for (int width : { 1, SHAPE.HS }) { test_gate(width); } }
     CASE("heads") { test_heads(); }
-    #define X_FFN(name, act, gated, ...) CASE("ffn") { test_ffn(#name, ACT_##act, gated); }
-    FFN_VARIANTS(X_FFN)
+    for (auto& ffn : FFN_ROWS) { CASE("ffn") { test_ffn(ffn.name, ffn.act, ffn.gated); } }
     CASE("classifier") { for (float cap : { 0.0f, 4.0f }) { test_classifier(cap); } }
     CASE("optimizers") { test_optimizers(); }
     CASE("threads") { test_threads(); }

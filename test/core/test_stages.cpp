@@ -199,7 +199,7 @@ int main() {
             if (fits(c)) { model_check(c, strf("%s %d", row.by, *(int*)row.at)); }
         }
         if (row.type != FIELD_kind) { continue; }
-        for (auto& name : split(row.names, ' ')) {
+        for (auto& name : row.names) {
             kind_set(row, name);
             if (fits(c)) { model_check(c, row.by + ("=" + name)); }
         }

@@ -386,8 +386,7 @@ int main() {
         test_norm(kind & 1, kind & 2, kind & 4, 1, 1 + kind);
     }
     CASE("heads") { test_heads(whole({ 2, 37, 4, 2, 6, 0, 0, 0, 6, 1, 1 })); }
-    #define X_FFN(name, act, gated, ...) CASE("ffn") { test_ffn(#name, ACT_##act, gated); }
-    FFN_VARIANTS(X_FFN)
+    for (auto& ffn : FFN_ROWS) { CASE("ffn") { test_ffn(ffn.name, ffn.act, ffn.gated); } }
     for (float cap : { 0.0f, 4.0f }) {
         if (!check_case("classifier")) { break; }
         for (float dloss : { 0.0f, 0.25f }) { test_classifier(cap, dloss); }

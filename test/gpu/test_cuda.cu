@@ -729,7 +729,6 @@ static void test_variants() {
 #endif
 }
 
-#define X_FFN(name, act, gated, ...) test_ffn(#name, ACT_##act, gated, 3, C);
 [[maybe_unused]] static void test_operations() {
     // widths that 16 bytes divide, and widths that they do not
     for (int wide = 0; wide < (SMALL ? 1 : 2); wide++) {
@@ -755,7 +754,7 @@ static void test_variants() {
             t.bias_shared = k & 1;
             test_heads(t, k & 2, k & 4);
         }
-        FFN_VARIANTS(X_FFN)
+        for (auto& ffn : FFN_ROWS) { test_ffn(ffn.name, ffn.act, ffn.gated, 3, C); }
         test_classifier(4, C); test_classifier(3, wide ? 5000 : 4999); test_classifier(1, 1);
         test_optimizer(wide ? 4096 : 1001);
         test_muon(wide ? 16 : 13, wide ? 24 : 7); test_muon(wide ? 40 : 5, wide ? 8 : 5);
@@ -807,7 +806,7 @@ static void test_variants() {
     const int piece = 32 * cuda::VN;
     for (int C : { wide, narrow }) {
         test_embed(7, 2, C, true, true);
-        FFN_VARIANTS(X_FFN)
+        for (auto& ffn : FFN_ROWS) { test_ffn(ffn.name, ffn.act, ffn.gated, 3, C); }
         test_row_norms(3, 1, C, C);
         const AttnShape s = whole({ 1, 2, 1, 1, C, 0, 0, 0, 8, 1, 1 });
         for (int width : { 1, C }) { test_gate(s, width); }

@@ -10,8 +10,8 @@ dev/peers/check_export.py.
 #include "../../core/safetensors.h"
 
 // a build of other switches: no default of theirs is that of a file
-const int BUILD_BIAS = BIAS_k, BUILD_PE = PE_alibi, BUILD_NORM = NORM_post, BUILD_FFN = FFN_relu2;
-const int BUILD_COMBINE = COMBINE_sum, BUILD_QKNORM = QKNORM_all, BUILD_GATE = GATE_head;
+const int BUILD_BIAS = row_named(BIAS_ROWS, "k"), BUILD_PE = PE_alibi, BUILD_NORM = NORM_post, BUILD_FFN = row_named(FFN_ROWS, "relu2");
+const int BUILD_COMBINE = COMBINE_sum, BUILD_QKNORM = QKNORM_all, BUILD_GATE = row_named(GATE_ROWS, "head");
 const SwitchValue SWITCH_VALUES[SWITCH_COUNT] = {};
 const char *const COMMIT = "", *const PRECISION_NAME = "fp32", *const BACKEND_NAME = "cpu";
 namespace build {
@@ -88,14 +88,21 @@ static void keys_check(const std::string& dir) {
     }
 }
 
+static std::string joined(const std::vector<std::string>& names) {
+    std::string all;
+    for (auto& name : names) { list_add(&all, name, " "); }
+    return all;
+}
+
 // the names of a kind in the PyTorch file are those of its table here, in this order: the first is
 // what an absent key means in both. It is looked up by its whole name
 static void names_check() {
     const std::string code = file_read("scripts/modeling_train_sink.py");
     Arch c;
-    std::vector<std::pair<std::string, std::string>> kinds = { { "attn", NAMES_OF(ATTN) } };
+    std::vector<std::pair<std::string, std::string>> kinds = 
+        { { "attn", joined(names_of(ATTN_ROWS)) } };
     for (auto& r : arch_rows(&c)) {
-        if (r.type == FIELD_kind) { kinds.push_back({ key_name(r), r.names }); }
+        if (r.type == FIELD_kind) { kinds.push_back({ key_name(r), joined(r.names) }); }
     }
     CHECK(kinds.size() >= 12, "%zu kinds", kinds.size());
     const size_t tables = code.find("\nKINDS = ");
@@ -105,13 +112,13 @@ static void names_check() {
         names.resize(names.find_first_of(",)") - 1);
         const size_t fold = names.find("\"\n");
         if (fold != names.npos) { names.erase(fold, names.find('"', fold + 1) + 1 - fold); }
-        CHECK(at < code.find("\nROWS = ") && names + " " == kind.second,
+        CHECK(at < code.find("\nROWS = ") && names == kind.second,
               "modeling_train_sink.py knows %s as '%s', wanted '%s'", kind.first.c_str(),
               names.c_str(), kind.second.c_str());
     }
-    for (auto& name : split(NAMES_OF(ATTN), ' ')) {
-        CHECK(name.empty() || code.find("\n    " + name + "=Operation(") != code.npos,
-              "modeling_train_sink.py has no operation %s", name.c_str());
+    for (const char* name : ATTN_ROWS) {
+        CHECK(code.find(strf("\n    %s=Operation(", name)) != code.npos,
+              "modeling_train_sink.py has no operation %s", name);
     }
     for (auto& b : BIAS_ROWS) {
         std::string is, row = strf("\n    %s=Bias(", b.name);

@@ -314,8 +314,8 @@ compiles "$all_cards" '' 127
 
 # ---- help names every row of every table, with the reason for it
 make --no-print-directory help > help 2>&1; ok $? "make help"
-for s in ATTN BIAS PE NORM FFN COMBINE PRECISION BACKEND; do
-    rows=$(sed -n "s/^ *X_$s(\([a-z0-9_]*\) *,.*/\1/p" attention_variants.cuh block_variants.h)
+for s in ATTN BIAS PE NORM FFN COMBINE QKNORM GATE PRECISION BACKEND; do
+    rows=$(make -s values | sed -n "s/^$s //p")
     [ -n "$rows" ]; ok $? "$s has no rows"
     for row in $rows; do
         awk -v s=$s -v row=$row \
