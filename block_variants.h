@@ -98,10 +98,7 @@ inline constexpr NormRow NORM_ROWS[] = {
 constexpr int NORM_pre = row_named(NORM_ROWS, "pre"), NORM_post = row_named(NORM_ROWS, "post");
 
 // an activation: act(x) and its derivative dact(x)
-#define ACTIVATIONS(X) X(relu) X(relu2) X(gelu) X(gelu_tanh) X(swish)
-#define X(name) ACT_##name,
-enum Activation { ACTIVATIONS(X) };
-#undef X
+enum Activation { ACT_relu, ACT_relu2, ACT_gelu, ACT_gelu_tanh, ACT_swish };
 struct Activation_relu {
     template <class F> HD static F act(F x)  { return x > 0 ? x : F(0); }
     template <class F> HD static F dact(F x) { return x > 0 ? F(1) : F(0); }
@@ -144,9 +141,11 @@ struct Activation_swish { // x sigma(x);  (x sigma)' = sigma (1 + x (1 - sigma))
 };
 // f(Activation_relu()) for ACT_relu, and so on: the one place where a number becomes code
 template <class Function> void with_activation(Activation act, Function f) {
-    #define X(name) if (act == ACT_##name) { f(Activation_##name()); }
-    ACTIVATIONS(X)
-    #undef X
+    if (act == ACT_relu)      { f(Activation_relu()); }
+    if (act == ACT_relu2)     { f(Activation_relu2()); }
+    if (act == ACT_gelu)      { f(Activation_gelu()); }
+    if (act == ACT_gelu_tanh) { f(Activation_gelu_tanh()); }
+    if (act == ACT_swish)     { f(Activation_swish()); }
 }
 
 // FFN: its activation, and whether a product of its own multiplies it. Chosen at run time, once per

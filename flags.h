@@ -21,18 +21,17 @@ static const Preset PRESET_ROWS[] = { PRESETS(X) };
 #undef X
 
 // Groups: the headings of --help, in this order; OWN, flags of a single command, comes first
-#define FLAG_GROUPS(X) \
-    X(OWN, "") X(DATA, "data") X(BB, "the built-in task, -d bb") X(MODEL, "model") \
-    X(TRAINING, "training") X(MEASURING, "measuring") X(RUN, "the run")
 enum FlagGroup {
-#define X(group, title) GROUP_##group,
-    FLAG_GROUPS(X)
-    #undef X
+    GROUP_OWN, GROUP_DATA, GROUP_BB, GROUP_MODEL, GROUP_TRAINING, GROUP_MEASURING, GROUP_RUN, GROUPS
 };
+static const char* const GROUP_TITLES[GROUPS] = {
+    "", "data", "the built-in task, -d bb", "model", "training", "measuring", "the run"
+};
+constexpr double MOST = 1e15;    // no count is larger, and a double holds it exactly
+constexpr double MANY = INFINITY;
+
 // what --until compares: numbers of the line of an evaluation, from 0 to 1 from sink_1 to alpha_1
 #define EVAL_NUMBERS " val_loss probe_loss mass sink_1 sink_* alpha_1 "
-#define MOST 1e15 // no count is larger, and a double holds it exactly
-#define MANY INFINITY
 
 // kinds that flags alone choose; those of the updates are in core/schedule.h
 inline constexpr const char* KEEP_ROWS[] = { "last", "all", "none" };

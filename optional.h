@@ -3,7 +3,8 @@ optional.h -- two folders that may be deleted: open/, other people's models, and
 done to a model that has been trained. This file alone names them. Without them all else builds,
 trains to the same bits and passes its tests.
 
-A folder's rows are macros: they join the tables of arch.h, tensors.h and flags.h, and are empty
+HAS_TEXT and the others are 1 where the folder is; what is not defined is 0 in an #if. A folder's
+rows are macros: they join the tables of arch.h, tensors.h and flags.h, and are empty
 where the folder is not. Its functions are behind pointers, which are NULL then.
 */
 #ifndef OPTIONAL_H
@@ -17,7 +18,6 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 #define HAS_TEXT 1
 #include "text/rows.h"
 #else
-#define HAS_TEXT 0
 #define TEXT_COMMANDS(X)
 #endif
 
@@ -26,7 +26,6 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 #define OTHER_MODELS ", a Hugging Face directory or a GGUF file"
 #include "open/rows.h"
 #else
-#define HAS_OPEN 0
 #define OTHER_MODELS ""
 #define OPEN_ARCH(X)
 #define OPEN_PARAMS(LAYER)
@@ -43,7 +42,6 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 #define HAS_AFTER 1
 #include "after/rows.h"
 #else
-#define HAS_AFTER 0
 #define AFTER_FLAGS(X)
 #define AFTER_COMMANDS(X)
 #endif
@@ -69,8 +67,6 @@ static const char* const KEYS_OF_OPEN =
 
 #if __has_include("cpu/ops.h")
 #define HAS_CPU 1
-#else
-#define HAS_CPU 0
 #endif
 
 #if __has_include("dist/mpi.h")
@@ -82,8 +78,6 @@ static const char* const KEYS_OF_OPEN =
 // cuda/ is compiled by nvcc, or for its emulator
 #if __has_include("cuda/device.cuh") && (defined(__CUDACC__) || defined(EMU))
 #define HAS_CUDA 1
-#else
-#define HAS_CUDA 0
 #endif
 
 enum Reader : int;

@@ -14,10 +14,9 @@ memory layout and the checkpoint names from them.
 // widths are those of struct Sizes (model.h); arch is the model's Arch.
 enum { VECTOR = -1 };
 struct Init { double std, mean; };
-#define NORMAL(std) Init{ std, 0 }
-#define LINEAR(fan_in) NORMAL(sqrt(0.4 / (fan_in)))
-#define ONES Init{ 0, 1 }
-#define ZEROS Init{ 0, 0 }
+constexpr Init ONES = { 0, 1 }, ZEROS = { 0, 0 };
+inline Init NORMAL(double std)    { return { std, 0 }; }
+inline Init LINEAR(double fan_in) { return NORMAL(sqrt(0.4 / fan_in)); }
 // What a tensor is for. A product is one inside a layer, which --optimizer muon is for; gates weigh
 // or select what products give; a key, value, logit or token is of the extra key.
 enum Purpose {

@@ -94,9 +94,9 @@ void usage(char command) {
     }
     Flags defaults;
     const std::vector<FlagRow> rows = flag_rows(&defaults);
-    #define X(group, title) usage_group(command, GROUP_##group, title, rows);
-    FLAG_GROUPS(X)
-    #undef X
+    for (int group = 0; group < GROUPS; group++) {
+        usage_group(command, (FlagGroup)group, GROUP_TITLES[group], rows);
+    }
     printf("\n  -h, --help             this text\n");
 }
 

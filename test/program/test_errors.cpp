@@ -428,9 +428,7 @@ static std::string spelled(const char* name) {
 // --help of each command: every flag that it takes once, under the title of its group
 static void test_help() {
     std::vector<std::string> titles;
-    #define X(group, title) titles.push_back(*title ? title : "of this command");
-    FLAG_GROUPS(X)
-    #undef X
+    for (auto title : GROUP_TITLES) { titles.push_back(*title ? title : "of this command"); }
     std::map<std::string, bool> taken;
     for (auto& c : COMMAND_ROWS) {
         std::string under;
