@@ -178,7 +178,8 @@ inline constexpr QkNormRow QKNORM_ROWS[] = {
     { "head", "rms(q_h), rms(k_h)", "of each head, one weight for all heads, before PE: Qwen 3, Gemma 3" },
     { "all",  "rms(q), rms(k)",     "of all heads together, before PE: OLMo 2" },
 };
-constexpr int QKNORM_none = row_named(QKNORM_ROWS, "none"), QKNORM_all = row_named(QKNORM_ROWS, "all");
+constexpr int QKNORM_none = row_named(QKNORM_ROWS, "none"),
+              QKNORM_all = row_named(QKNORM_ROWS, "all");
 
 // GATE: what is gated, by a number for each channel or for each head, and if it reads the input
 enum GatePlace { NO_GATE, ON_OUTPUT, ON_VALUE };
@@ -212,7 +213,9 @@ inline constexpr BuildRow BACKEND_ROWS[] = {
 inline constexpr const char* NORM_KIND_ROWS[] = { "rms", "ln" };
 inline constexpr const char* SHARE_ROWS[] = { "none", "heads" };
 inline constexpr const char* SLOPES_ROWS[] = { "even", "published" };
-inline constexpr const char* ROPE_ROWS[] = { "none", "linear", "llama3", "yarn", "dynamic", "longrope" };
+inline constexpr const char* ROPE_ROWS[] = {
+    "none", "linear", "llama3", "yarn", "dynamic", "longrope"
+};
 constexpr int NORM_KIND_ln = row_named(NORM_KIND_ROWS, "ln"),
               SHARE_none = row_named(SHARE_ROWS, "none"),
               SHARE_heads = row_named(SHARE_ROWS, "heads"),
