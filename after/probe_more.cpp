@@ -3,6 +3,7 @@ after/probe_more.cpp -- what flags of after/ add to a probe: Sink_k of any token
 sequence, maps of chosen heads as .npy, anatomy, anywhere.
 */
 #include "anywhere.h"
+#include "cell.h"
 #include "../run/probe_data.h"
 #include "../run/run_dir.h"
 #include "sink_at.h"
@@ -81,6 +82,16 @@ static void dump_layer(const Model* m, const std::string& dir, int l,
     }
 }
 
+// Writes the text of each token of a sequence as a list, which the axes of its maps show.
+static void dump_tokens(const Model* m, const Flags& f, const int* seq, int T) {
+    const Tokenizer tok = tokenizer_shown(f.tokenizer, m->arch.V);
+    std::vector<std::string> texts;
+    for (int t = 0; t < T; t++) {
+        texts.push_back(json_str(tokenizer_decode(tok, seq + t, 1, false)));
+    }
+    file_write(f.dump + "/tokens.json", json_list(texts) + "\n");
+}
+
 // Writes the maps of one sequence that --dump and --dump-heads ask for.
 static void dump_maps(Model* m, const Flags& f, const int* seq, int T) {
     const std::vector<std::pair<int, int>> heads = dump_list(f.dump_heads, m->arch);
@@ -93,7 +104,8 @@ static void dump_maps(Model* m, const Flags& f, const int* seq, int T) {
         }
         if (!here.empty()) { dump_layer(m, f.dump, l, here); }
     });
-    printf("wrote %zu files to %s\n", 3 * heads.size(), printable(f.dump).c_str());
+    dump_tokens(m, f, seq, T);
+    printf("wrote %zu files to %s\n", 3 * heads.size() + 1, printable(f.dump).c_str());
 }
 
 // Returns alpha of every sequence as JSON: [sequence][layer][head][k].
@@ -123,6 +135,7 @@ static void more_check(const Flags& f, const Arch& c, long T) {
     if (f.dump.empty()) { return; }
     const std::vector<std::pair<int, int>> heads = dump_list(f.dump_heads, c);
     make_dirs(f.dump);
+    output_check(f.dump + "/tokens.json", files_read(f, {}));
     for (auto& head : heads) {
         for (const char* what : { "map", "cosine", "product" }) {
             const std::string name = strf("/%d_%d_%s.npy", head.first, head.second, what);

@@ -58,7 +58,7 @@ inline std::string spike_text(const Metrics& r) {
     }
     std::string text;
     if (std::isfinite(ratio(longest))) {
-        text = strf("  the hidden state of token 1 is up to %.3g times as long as the others', "
+        text = strf("  the hidden state of token 1 has up to %.3g times the norm of the others', "
                     "%s\n", ratio(longest), after_layer(longest).c_str());
     }
     const size_t largest = spike_layer(r);

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Every figure of docs/ from the stored results of docs/results/, as PNG and SVG; one film.
-#     scripts/figures.sh [-o DIR] [NAME..]     all, or some of: text-dynamics text-film text-map
+#     scripts/figures.sh [-o DIR] [NAME..]     all, or some of: first-sight text-dynamics
+#                                              text-film text-map
 #                                              interventions open-heads open-norms first-token
 #                                              first-token-norms first-token-stays
 #                                              first-token-border first-token-positions
@@ -11,7 +12,7 @@ CDPATH= cd "$(dirname "$0")/.." || exit 1
 PYTHON=${PYTHON:-python3}
 out=docs/figures
 if [ "$1" = -o ]; then out=$2; shift 2; fi
-all="text-dynamics text-film text-map interventions open-heads open-norms first-token first-token-norms
+all="first-sight text-dynamics text-film text-map interventions open-heads open-norms first-token first-token-norms
     first-token-stays first-token-border first-token-positions first-token-changes
     first-token-ordinary"
 [ $# -gt 0 ] || set -- $all
@@ -38,21 +39,25 @@ plot() { # NAME TITLE FIGURE INPUT..; FIGURE ratios: the last picture of norms, 
 mkdir -p "$out"
 for figure in "$@"; do
     case $figure in
+        first-sight)
+            plot $figure "SmolLM2-135M reads a novel: most heads attend to the first token, whatever it is" \
+                sight $stored/smollm2.json $stored/smollm2-map ;;
         text-dynamics)
-            plot $figure "Softmax grows a sink between steps 2,000 and 3,000, an extra key takes it by 1,500, sigmoid has none" \
-                dynamics $demo/softmax-seed[234] $demo/sigmoid-seed[234] $demo/extra-key-seed[234] ;;
+            plot $figure "Three small models learn to read one novel, three seeds each" dynamics \
+                --labels "softmax: the first token becomes a sink,sigmoid: no sink,softmax and an extra key: the key becomes the sink" \
+                $demo/softmax-seed[234] $demo/sigmoid-seed[234] $demo/extra-key-seed[234] ;;
         text-film)
             plot $figure "Both heads of the softmax model come to rest on the first token" film $demo/film-seed2 ;;
         text-map)
-            plot $figure "One head of the softmax model: beyond the nearest keys only the first token's is at an acute angle, and it is short" \
+            plot $figure "One head of the softmax model: beyond the nearest keys only the first token's is at an acute angle, and its norm is small" \
                 maps $stored/demo-maps ;;
         interventions)
-            plot $figure "A place for spare attention, a gate, or norms of queries and keys end the sink; three seeds each" \
+            plot $figure "An extra key or logit, a gate, or normalized queries and keys remove the sink; three seeds each" \
                 table --labels "$changes" $stored/interventions-text.json ;;
         open-heads)
             plot $figure "SmolLM2-135M: most heads rest on the first token, none in layers 0, 1, 10 and 11" heads $stored/smollm2.json ;;
         open-norms)
-            plot $figure "SmolLM2-135M: one layer makes the first token's hidden state over a hundred times as long" norms $stored/smollm2.json ;;
+            plot $figure "SmolLM2-135M: one layer makes the norm of the first token's hidden state over a hundred times as large" norms $stored/smollm2.json ;;
         first-token)
             plot $figure "Twelve layers, four heads, a random first token: the last seven layers come to rest on it" \
                 film $first/rotary12h4-random-s1

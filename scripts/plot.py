@@ -16,12 +16,12 @@ import textwrap
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import drawing
 import runlog
-from drawing import (COLORS, STYLE, TRAIN_POINTS, MaxNLocator, PercentFormatter, alike, edge,
+from drawing import (COLORS, STYLE, TRAIN_POINTS, MaxNLocator, PercentFormatter, alike, called, edge,
                      headline, kinds, label, legend_below, look, loss_and_sinks, matplotlib,
                      middle_and_range, np, panels, plain, plt, seeds_of, series, sink_axis, stem,
                      thresholds, trained, whole)
 from plot_anatomy import anatomy
-from plot_maps import maps
+from plot_maps import heads_in, load_map, maps
 from plot_positions import positions
 from plot_table import table
 from runlog import die, number, say as print
@@ -59,9 +59,11 @@ def dynamics(paths, options):
     loss.set(title="Loss: validation (markers), training (thin)", xlabel="step",
              ylabel="loss (nats per token)")
     stars = any(e["sink"].get("sink_star") is not None for r in runs for e in r["evals"])
-    sinks[0].set_title("Sink$_1$" + " (solid), Sink$_*$ of the extra key (dashed, stars)" * stars)
+    if len(sinks) > 1:
+        for ax, seeds, name in zip(sinks, seeds_of(runs), called(kinds(runs))):
+            ax.set_title(name + " (shares)" * runlog.uses_proxy(runs[seeds[0]]["evals"]))
     sinks[-1].set_xlabel("step")
-    sinks[len(sinks) // 2].set_ylabel(thresholds(runs))
+    sinks[len(sinks) // 2].set_ylabel(thresholds(runs) + "; dashed: Sink$_*$" * stars)
     last = max((e["step"] for r in runs for e in r["evals"]), default=0)
     for ax in sinks:
         ax.set(ylim=(-7, 107), xlim=(-0.04 * last - 0.1, 1.04 * last + 0.1))
@@ -403,6 +405,26 @@ def lines(ax, points, text):
     ax.legend(loc="best", ncols=2)
 
 
+def sight(paths, options):
+    """The heads of a probe as a grid, beside the map of the strongest head of a --dump directory."""
+    if len(paths) != 2:
+        die(f"sight: got {len(paths)} inputs, wanted PROBE.json DIR", "scripts/plot.py --help")
+    run, = runlog.read_runs(paths[:1])
+    alpha = runlog.at_step(run, None)["alpha1"]
+    l, h = max(heads_in(paths[1]), key=lambda head: alpha[head[0]][head[1]])
+    figure, (grid, one) = panels(2, 4.4, 4.4, layout="compressed")
+    image = heat(grid, alpha, vmin=0, vmax=1)
+    grid.set(title="Every head: its attention to the first token")
+    x = load_map(f"{paths[1]}/{l}_{h}_map.npy")[:, 1:]
+    edges = (0.5, len(x) + 0.5, len(x) + 0.5, 0.5)
+    one.imshow(np.where(np.tri(len(x)), x, np.nan), vmin=0, vmax=1, extent=edges)
+    one.set(title=f"The strongest: layer {l}, head {h}", xlabel="key (token)", ylabel="query (token)")
+    one.grid(False)
+    figure.colorbar(image, ax=one, shrink=0.9)
+    headline(figure, [run], "Most heads attend to the first token")
+    yield stem("sight", [run]), figure
+
+
 def everything(paths, options):
     """dynamics, heads, norms and profiles of each run."""
     for path in paths:
@@ -425,6 +447,7 @@ FIGURES = {
                   "Sink_k by position k: prefixes, windows (Figures 5, 6)"),
     "maps":      (maps,       "DIR ...",
                   "attention and QK geometry, from probe --dump DIR (Figures 2, 15 to 18)"),
+    "sight":     (sight,      "PROBE.json DIR", "all heads as a grid, and the map of the strongest"),
     "anatomy":   (anatomy,    "PROBE.json ...",
                   "where the massive activation comes from, from probe --anatomy --json"),
     "threshold": (threshold,  "PROBE.json ...",

@@ -63,7 +63,8 @@ def run_data(run):
     always = set.intersection(*map(set, evals)) - {"alpha", "all"} if evals else ()
     return {
         "name": run["name"], "group": runlog.group(run), "path": run["path"],
-        "status": run["status"], "held": run.get("held"), "silent": run.get("silent"),
+        "status": run["status"], "held": run.get("held"),
+        "silent": run["status"] == "unfinished" and run["silent"],
         "file": run.get("file"), "notes": run["notes"], "title": runlog.switches(run),
         "switches": config["switches"], "flags": runlog.flags_at(run),
         "build": {**{k: config.get(k) for k in ("params", "backend", "precision", "commit")},

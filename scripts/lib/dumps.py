@@ -2,15 +2,17 @@
 
 A directory holds LAYER_HEAD_map.npy and LAYER_HEAD_cosine.npy, float32, (T, T + 1): rows are
 queries, column 0 the extra key. On the page a head is a square of bytes, 0 to 254 from the smallest
-to the largest value, and 255 where the query does not see the key.
+to the largest value, and 255 where the query does not see the key. tokens.json has the tokens' text.
 """
 import array
 import ast
 import base64
+import json
 import os
 import re
 import sys
 
+import runlog
 from runlog import die
 
 SIDE = 96                # cells of a map on the page: a longer one is shrunk
@@ -83,5 +85,7 @@ def dump_data(path):
             *shape, squares[kind] = bytes_of(T, numbers, extra, low, high)
             if kind == "map": alpha = sum(numbers[t * (T + 1) + 1] for t in range(T)) / T
         heads.append([l, h, alpha, squares])
+    texts = os.path.join(path, "tokens.json")
+    tokens = json.loads(runlog.read_text(texts, AGAIN)) if os.path.exists(texts) else []
     return {"name": os.path.basename(os.path.abspath(path)), "path": path, "T": T, "extra": extra,
-            "rows": shape[0], "columns": shape[1], "heads": heads}
+            "rows": shape[0], "columns": shape[1], "heads": heads, "tokens": tokens}

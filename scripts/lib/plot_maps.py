@@ -8,7 +8,7 @@ import shlex
 import sys
 import time
 
-from drawing import MARK, headline, np, panels, plain, plt
+from drawing import headline, np, panels, plain, plt
 import runlog
 from runlog import die
 
@@ -135,21 +135,6 @@ def map_of_head(path, head):
         ax.set(title=name, xlabel="key position j" + (" (0: extra key)" if extra else ""),
                ylabel="query position t")
         figure.colorbar(image, ax=ax, shrink=0.8, aspect=20)
-        first_again(ax, image, x[:, 1:2] if extra else x[:, :1], T)
     headline(figure, [], f"Layer {layer}, head {h}: where the queries look, and why. "
              f"{plain(os.path.basename(os.path.abspath(path)))}")
     return figure
-
-
-def first_again(ax, image, first, T):
-    """The keys of the first token once more, wider and apart: a column of one cell at the edge of
-    a map is overlooked."""
-    width, left = max(1, T / 16), image.get_extent()[0]
-    ax.imshow(first, cmap=image.get_cmap(), norm=image.norm,
-              extent=(left - 1.5 * width, left - 0.5 * width, T + 0.5, 0.5))
-    ax.set(xlim=(left - 1.6 * width, T + 0.5), ylim=(T + 0.5, 0.5))
-    ax.add_patch(plt.Rectangle((left - 1.5 * width, 0.5), width, T, fill=False, edgecolor=MARK,
-                               lw=1.2, clip_on=False, zorder=4))
-    ax.set_xticks([x for x in ax.get_xticks() if left < x <= T])
-    ax.set_xticks([left - width], ["first\ntoken"], minor=True, color=MARK)
-    ax.tick_params(axis="x", which="minor", length=0)

@@ -225,9 +225,14 @@ dims = [seeds(larger[f"table13-d{n}"], of_proxy) for n in (1, 2, 4)]
 mean_of = lambda x: sum(x) / len(x)
 table3 = by_id(["table3-text"])
 positions = [average(table3, f"table3-{pe}", lambda e: e["alpha_1_proxy"]) for pe in ("nope", "absolute", "learnable", "alibi")]
+# the attention that the first of 64 tokens gets if every query attends to all that it sees alike
+uniform = f"{sum(1 / t for t in range(1, 65)) / 64:.3f}"
 PROSE = [
     ("docs/faq.md", "by {} on average in one table and by up to {} between the demo's runs", [f"{bf16[2]:.2f}",
      f"{max(abs(a['val_loss'] - b['val_loss']) for a in ends['softmax'] for b in ends['softmax']):.2f}"]),
+    ("README.md", "(1 + 1/2 + ... + 1/64) / 64 = {}", [uniform]),
+    ("docs/faq.md", "(1 + 1/2 + ... + 1/64) / 64 = {}", [uniform]),
+    ("docs/metrics.md", "(1 + 1/2 + ... + 1/64) / 64 = {}", [uniform]),
     (LARGER, "stays on the first token ({}, {} and {}%; {} to {}% on the others)", [f"{d[0]:.0f}" for d in dims]
      + [f"{f(x for d in dims for x in d[1:]):.1f}" for f in (min, max)]),
     ("docs/sinks.md", "Sink_1 {}, {} and {}% (seeds 2, 3, 4;", rates),
@@ -244,7 +249,7 @@ PROSE = [
       f"{100 * smol['sink']['sink_k'][1]:.1f}", f"{smol_alpha:.3f}"]),
     ("docs/findings/smollm2.md", "in percent, natural text: {}.", [" ".join(by_layer)]),
     ("README.md", "eval 4000 | val {} | sink_1 {}%", [f"{seed1['val_loss']:.4f}", f"{seed1['sink_1']:.1f}"]),
-    ("README.md", "changes the held-out loss by {} on average; changing the seed changes it by {}",
+    ("docs/faq.md", "changes the held-out loss by {} on average; changing the seed changes it by {}",
      [f"{bf16[0]:.3f}", f"{bf16[2]:.3f}"]),
     ("docs/findings/text-larger.md", "the loss differs by {} on average and by {} at most, where two seeds of one row "
      "differ by {} and {}", [f"{x:.3f}" for x in bf16]),

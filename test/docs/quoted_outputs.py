@@ -85,19 +85,20 @@ def of_probe():
     for page in (README, START):
         found += [(page, "in {}% of all (head, sequence) pairs", [f"{100 * o['sink']['sink_k'][0]:.0f}"]),
                   (page, "by layer, in tenths: {} ", [by_ten]),
-                  (page, "the hidden state of token 1 is up to {} times as long as the others', after layer {}", [f"{max(h):.0f}", str(h.index(max(h)) - 1)]),
+                  (page, "the hidden state of token 1 has up to {} times the norm of the others', after layer {}", [f"{max(h):.0f}", str(h.index(max(h)) - 1)]),
                   (page, "the largest entry of any hidden state is up to {} times the median, after layer {}", [f"{spike:.2e}", "11"])]
     return found + [
-        (START, "**The first line is Sink_1**, {}% here", [f"{100 * o['sink']['sink_k'][0]:.1f}"]),
+        (START, "**The first line is Sink_1** ({}% before rounding)", [f"{100 * o['sink']['sink_k'][0]:.1f}"]),
         (START, "({} times the others' after layer 11, {} after the last)", [f"{max(h):.0f}", f"{h[-1]:.1f}"]),
         (SINKS, "more than 0.3 of the attention in {}% of all", [f"{100 * o['sink']['sink_k'][0]:.0f}"]),
-        (SINKS, "after layer 11, the first token's hidden state is {} times as long", [f"{max(h):.0f}"])]
+        (SINKS, "after layer 11, the norm of the first token's hidden state is {} times", [f"{max(h):.0f}"])]
 
 
 def of_training():
     """Returns the evaluations of the README's training."""
     found = []
-    for o in OUT["readme-train"]["log.jsonl"][1:]:
+    shown = [o for o in OUT["readme-train"]["log.jsonl"][1:] if o["step"] in (0, 4000)]
+    for o in shown:
         v = [sum(o[f"v_norm_{which}"]) for which in ("first", "rest")]
         found.append((README, "eval {} | val {} | sink_1 {}% | sink_* - | alpha_1 {} | mass {} | h first/rest {} | v first/rest {}", [
             str(o["step"]), f"{o['val_loss']:.4f}", f"{100 * o['sink']['sink_k'][0]:.1f}",
@@ -145,7 +146,7 @@ def of_after():
         (AFTER, "and becomes the sink ({}%, as", [percent(at(6), 2)]),
         (SINKS, "SmolLM2-135M loses {} nats on windows of 256 tokens; if it keeps token 1 as well, {}.", [
             f"{stream[f'{cache}, positions in the cache']['change']:.3f}" for cache in ("0+64", "1+63")]),
-        (START, "Without token 1, the loss rises by {} nats; with it, by {}.", [
+        (START, "If token 1 is not among them, the loss rises by {} nats (the unit of the loss); if it is, by {}.", [
             f"{start[f'{cache}, positions in the cache']['change']:.3f}" for cache in ("0+32", "1+31")]),
         (START, "and the loss rises by {}.", [f"{mask['A:*:1=mask']['change']:.3f}"])]
 

@@ -73,6 +73,9 @@ static void jamba_check() {
     CHECK(check_run(on + "all").code == 0 && file_exists(SCRATCH + "dump/1_3_map.npy") &&
               !file_exists(SCRATCH + "dump/0_0_map.npy"),
           "jamba: maps of all heads");
+    const Json texts = json_of_file(SCRATCH + "dump/tokens.json");
+    CHECK(texts.items.size() == 8 && atoi(texts.items[7].string.c_str()) > 0,
+          "jamba: the text of each token, which is its id");
     Ran r = check_run(on + "0:0");
     CHECK(r.code == EXIT_USER && r.says("a layer with attention, not Mamba"),
           "jamba: a map of layer 0: %s", r.err.c_str());

@@ -50,7 +50,7 @@ def worst(above, below):
     ratios = [a / b for a, b in zip(above, below)]
     i = max(range(len(ratios)), key=ratios.__getitem__)
     return ratios[i], where(i)
-for text, above, below in ((r"token 1 is up to (\S+) times as long as the others', (.*)", "h_norm_first", "h_norm_rest"),
+for text, above, below in ((r"token 1 has up to (\S+) times the norm of the others', (.*)", "h_norm_first", "h_norm_rest"),
                            (r"entry of any hidden state is up to (\S+) times the median, (.*)", "h_max", "h_median")):
     if T == 1 and "rest" in below:
         assert not re.search(text, said), said

@@ -4,7 +4,7 @@
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 PYTHON=${PYTHON:-python3}
-"$PYTHON" -c 'import matplotlib' 2> /dev/null || { echo "skipped: 45 (no matplotlib)"; echo "0 passed, 0 failed"; exit; }
+"$PYTHON" -c 'import matplotlib' 2> /dev/null || { echo "skipped: 48 (no matplotlib)"; echo "0 passed, 0 failed"; exit; }
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 cat > "$dir/figures.py" << 'END'
 import os, re, sys
@@ -17,7 +17,7 @@ assert len(colors) == 7, colors
 ONE, TWO, THREE, FOUR, FIVE = colors[:5]
 # file of docs/figures/: the colors of its series
 FIGURES = {"text-dynamics.png": [ONE, TWO, THREE], "open-norms.png": [ONE, TWO, FOUR, FIVE],
-           "interventions.png": [ONE, "#000000"], "text-map.png": [TWO], "open-heads.png": [],
+           "interventions.png": [ONE, "#000000"], "text-map.png": [], "first-sight.png": [], "open-heads.png": [],
            "text-film.png": [], "first-token.png": [],
            "first-token-norms.png": [ONE, TWO, THREE], "first-token-stays.png": [ONE, TWO, THREE, FOUR],
            "first-token-border.png": [ONE, TWO, THREE, FOUR],

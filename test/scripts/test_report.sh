@@ -9,7 +9,7 @@ end() {
     [ $failed -eq 0 ]; exit
 }
 PYTHON=${PYTHON:-python3}
-command -v "$PYTHON" > /dev/null 2>&1 || { skip 196 "no python3"; end; }
+command -v "$PYTHON" > /dev/null 2>&1 || { skip 206 "no python3"; end; }
 export PYTHONDONTWRITEBYTECODE=1
 out=build/test/report; tiny=test/report/tiny
 rm -rf $out; mkdir -p $out
@@ -57,6 +57,11 @@ run evil sed 's/{"event":"sample","step":10,"text":".*/{"event":"sample","step":
 page evil $out/evil
 [ "$(grep -c '</script>' $out/evil.html)" = 2 ]; ok $? "a sample ended the script"
 
+# the page that README's first picture links is what the stored runs give today
+sh dev/make/demo_page.sh $out/demo.html > /dev/null 2> $said && cmp docs/demo.html $out/demo.html > $out/grep 2>&1
+ok $? "docs/demo.html: write it again, sh dev/make/demo_page.sh: $(cat $said $out/grep)"
+[ $(wc -c < docs/demo.html) -lt 110000 ]; ok $? "docs/demo.html is larger than 0.1 MB"
+
 # what is written can be read on what it stands on, and what is drawn can be seen: WCAG 2.1's 4.5 and 3 to 1
 works python - scripts/report.html <<'END'
 import re, sys
@@ -101,6 +106,7 @@ if [ -n "$browser" ] && [ $failed -eq 0 ]; then
         '<b>step 5</b>' '>4.902<' '>5.003<' 'token 1 gets more than ε; at the end: tiny 0.0%.' \
         'α₁ by layer and head of tiny, step 10: mean 0.09323, largest 0.09469 in layer 0, head 1'
     dom 'report.html#step=5&map=mass&off='
+    has '>emb</text>' 'The sink is the curve of Sink₁ that leaves 0.'
     has 'row mass by layer and head of tiny, step 5: mean 8.749' '>5</output>'
     dom 'evil.html#off=0'
     has 'data-group="0" aria-pressed="false"' '&lt;/script&gt;&lt;script&gt;document.title=1' \
@@ -217,10 +223,15 @@ for name, T, extra, heads in (("first", 8, 0, ((0, 0), (0, 2), (3, 0), (3, 1))),
         npy(f"{sys.argv[1]}/{name}/{l}_{h}_map.npy", T, lambda t, j: extra if j == 0 else share if j == 1 else 0)
         npy(f"{sys.argv[1]}/{name}/{l}_{h}_cosine.npy", T, lambda t, j: -1 if j else 0)
 END
+    echo '["The", " fog", " was", "<b>", " in", " the", " street", "."]' > $out/first/tokens.json
     page maps $out/first $out/second
     dom 'maps.html#seq=1&head=3:1'
     has 'maps of 2 sequences' 'layer 3, head 1: α₁ = 0.8000' 'the left edge is the extra key' \
         '<canvas width="67" height="67"'             # 200 tokens, three to a cell
+    grep -q 'street' $out/dom; [ $? -eq 1 ]; ok $? "a map has the tokens of another"
+    dom 'maps.html#seq=0'
+    has '<span>fog</span><span>was</span><span>&lt;b&gt;</span>'
+    [ "$(grep -o '<span>street</span>' $out/dom | wc -l)" = 2 ]; ok $? "the tokens are not on both axes"
     { sed '/<\/body>/,$d' $out/maps.html; cat <<'END'; } > $out/hands.html
 <script>
 const said = [], heads = () => document.querySelector("[data-heads]");
@@ -264,7 +275,7 @@ print("""<script>onload = () => { document.body.innerHTML = [...document.querySe
 END
     dom widths.html
     [ "$(grep -o '<p>[0-9]*: fits</p>' $out/dom | wc -l)" = 9 ]; ok $? "a page is wider than its window: $(grep -o '<p>[0-9]*: [^<]*' $out/dom | tr '\n' ' ')"
-else skip 96 "no chromium"; fi
+else skip 104 "no chromium"; fi
 
 # ---- half a line, nulls, spikes, a growing log -----------------------------------------------------------------------------
 run half cat; printf '{"event":"train","st' >> $out/half/log.jsonl
