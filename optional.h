@@ -89,7 +89,6 @@ struct FileKind;
 struct Flags;
 struct Json;
 struct JsonObject;
-struct KeyRow;
 struct Metrics;
 struct Model;
 struct ModelFile;
@@ -172,7 +171,8 @@ struct TextFolder {
     // Say what a file is, and what its keys ask for: look.h, directory.h.
     FileKind (*kind_of)(const std::string& first, long size, Reader reader);
     FileKind (*kind_in_dir)(const std::string& dir, Reader reader);
-    const KeyRow* (*key)(const std::string& file, const std::string& key);
+    bool (*key)(const std::string& file, const std::string& key, const std::string& path,
+                const Json& value);
     void (*generation_check)(const std::string& path, const Json& config);
 };
 

@@ -105,9 +105,8 @@ void config_read(Arch* c, const std::string& name, const Json& object, const std
                                 " architectures auto_map model_type torch_dtype bos_token_id"
                                 " eos_token_id ";
     for (auto& f : object.fields) {
-        const KeyRow* row = name.empty() ? directory_key("config.json", f.first) : NULL;
-        if (row) { directory_value_check(*row, where, f.first, f.second); }
-        bool known = row || is_one_of(beside, f.first);
+        bool known = name.empty() && directory_key("config.json", f.first, where, f.second);
+        known = known || is_one_of(beside, f.first);
         for (auto& r : arch_rows(c)) {
             if (key_object(r) != name || key_name(r) != f.first) { continue; }
             known = true;

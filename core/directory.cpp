@@ -5,22 +5,9 @@ text/'s.
 #include "directory.h"
 #include "../optional.h"
 
-const KeyRow* directory_key(const std::string& file, const std::string& key) {
-    return text_folder ? text_folder->key(file, key) : NULL;
-}
-
-void directory_value_check(const KeyRow& row, const std::string& path, const std::string& key,
-                           const Json& value) {
-    if (row.rule != KEY_ONLY || value.type == Json::NUL) { return; }
-    const std::string got = json_short(value);
-    for (auto& allowed : split(row.allowed, ' ')) {
-        double number = 0;
-        const bool same = value.is_number() && parse_double(allowed, &number) &&
-                          number == value.number;
-        if (same || allowed == got) { return; }
-    }
-    die(path + ": " + key + " is " + got + ": " + row.why,
-        "this program does not do what the key asks for; docs/open-models.md lists all keys");
+bool directory_key(const std::string& file, const std::string& key, const std::string& path,
+                   const Json& value) {
+    return text_folder && text_folder->key(file, key, path, value);
 }
 
 Json json_if_there(const std::string& path) {

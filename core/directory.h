@@ -11,26 +11,11 @@ that is passed over may change what a model computes, and nobody would see it.
 #define DIRECTORY_H
 #include "../base/common.h"
 
-enum KeyRule {
-    KEY_READ,                                    // obeyed, or checked against what obeys it
-    KEY_HARMLESS,                                // changes no id, no prompt and no number
-    KEY_SAID,                                    // passed over, but its value is printed
-    KEY_ONLY                                     // refused, unless it is one of `allowed`
-};
-
-// keys: names with blanks between them; "" for the file itself. allowed: values, as JSON has them.
-struct KeyRow {
-    const char *file, *keys;
-    KeyRule rule;
-    const char *allowed, *why;
-};
-
-// Returns the row of a key of a file; NULL if there is none, or no text/.
-const KeyRow* directory_key(const std::string& file, const std::string& key);
-
-// Dies if the table refuses this value of a key that it has.
-void directory_value_check(const KeyRow& row, const std::string& path, const std::string& key,
-                           const Json& value);
+// Tells whether the table has this key of a file ("": the file itself); dies if it refuses the
+// value.
+// path: the file's name in errors. Without text/ it has none.
+bool directory_key(const std::string& file, const std::string& key, const std::string& path = "",
+                   const Json& value = Json());
 
 // Reads a file; null if there is none.
 Json json_if_there(const std::string& path);

@@ -10,6 +10,7 @@ open/export_command.cpp -- the command export: a checkpoint as other programs op
 #include "../log.h"
 #include "../base/look.h"
 #include "../run/run_dir.h"
+#include <limits.h>
 
 // Says in README.md how the model is opened, and its tokenizer, if it has one.
 static std::string export_about(const std::string& as, const std::string& how, bool has_tokenizer) {
@@ -91,6 +92,25 @@ static void export_directory(const Flags& f, const Model& m, const std::vector<S
     export_commit(&o);
     printf("wrote  %s: %s parameters, opens in transformers as %s%s\n", printable(o.path).c_str(),
            count_text(m.num_params).c_str(), as.c_str(), also.c_str());
+}
+
+// Dies if a new directory would be in that of a run, a checkpoint, a model or shards.
+static void outside_check(const std::string& given) {
+    std::string path = link_target(given);
+    while (path.size() > 1 && path.back() == '/') { path.pop_back(); }
+    char real[PATH_MAX];
+    std::string dir = directory_of(path);
+    while (!realpath(dir.c_str(), real) && dir.size() > 1) {     // what make_dirs will make
+        dir.pop_back();
+        dir = directory_of(dir);
+    }
+    bool inside = in_run(real);
+    for (const char* mark : { "state.json", "manifest.json", "model.safetensors", "export.json" }) {
+        inside = inside || file_exists(std::string(real) + "/" + mark);
+    }
+    if (!inside) { return; }
+    die(path + ": is in a run, a model or shards, wanted a directory of its own",
+        "choose another --out, such as my-model");
 }
 
 // Writes a checkpoint as other programs open it.

@@ -352,8 +352,7 @@ static void import_class(Import* in) {
 // Dies if config.json has a key that nothing reads and that may change the mathematics.
 static void reject_unread_keys(const Import& in) {
     for (auto& f : in.json.fields) {
-        const KeyRow* row = directory_key("config.json", f.first);
-        if (row) { directory_value_check(*row, in.where, f.first, f.second); }
+        const bool row = directory_key("config.json", f.first, in.where, f.second);
         const bool null = f.second.type == Json::NUL;
         if (in.used.count(f.first) || row || null) { continue; }
         for (auto& k : KEYS_NOT_READ) {

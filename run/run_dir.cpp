@@ -103,8 +103,7 @@ static bool is_reserved(const std::string& name) {
     return ends_with(name, ".json") && belongs(name);
 }
 
-// Tells whether a directory is that of a run, or inside of it.
-static bool in_run(std::string dir) {
+bool in_run(std::string dir) {
     for (; dir.size() > 1; dir.resize(std::max<size_t>(1, dir.rfind('/')))) {
         if (file_exists(dir + "/log.jsonl")) { return true; }
     }
@@ -119,24 +118,6 @@ static bool is_work(const std::string& given) {
     if (!realpath(directory_of(path).c_str(), real)) { return false; }
     const bool here = holds_work(real) || in_run(real);
     return here && (is_there(path) ? belongs(name) : is_reserved(name));
-}
-
-void outside_check(const std::string& given) {
-    std::string path = link_target(given);
-    while (path.size() > 1 && path.back() == '/') { path.pop_back(); }
-    char real[PATH_MAX];
-    std::string dir = directory_of(path);
-    while (!realpath(dir.c_str(), real) && dir.size() > 1) {     // what make_dirs will make
-        dir.pop_back();
-        dir = directory_of(dir);
-    }
-    bool inside = in_run(real);
-    for (const char* mark : { "state.json", "manifest.json", "model.safetensors", "export.json" }) {
-        inside = inside || file_exists(std::string(real) + "/" + mark);
-    }
-    if (!inside) { return; }
-    die(path + ": is in a run, a model or shards, wanted a directory of its own",
-        "choose another --out, such as my-model");
 }
 
 void output_check(const std::string& path, const std::vector<std::string>& others) {

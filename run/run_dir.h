@@ -21,8 +21,8 @@ void run_lock(const std::string& out);
 // no file.
 void output_check(const std::string& path, const std::vector<std::string>& others);
 
-// Dies if a new directory would be in that of a run, a checkpoint, a model or shards.
-void outside_check(const std::string& path);
+// Tells whether a directory is that of a run, or inside of it.
+bool in_run(std::string dir);
 
 // Lists what a command reads: its checkpoints, the tokenizer, these sources of data.
 std::vector<std::string> files_read(const Flags& f, const std::vector<std::string>& sources);

@@ -196,24 +196,46 @@ static std::unordered_map<std::string, const KeyRow*> rows_by_key() {
     return rows;
 }
 
-const KeyRow* text_key(const std::string& file, const std::string& key) {
+const KeyRow* key_row(const std::string& file, const std::string& key) {
     static const auto* rows = new std::unordered_map<std::string, const KeyRow*>(rows_by_key());
     auto row = rows->find(file + " " + key);
     if (row == rows->end()) { row = rows->find(file + " *"); }
     return row == rows->end() ? NULL : row->second;
 }
 
+// Dies if the table refuses this value of a key that it has.
+static void value_check(const KeyRow& row, const std::string& path, const std::string& key,
+                        const Json& value) {
+    if (row.rule != KEY_ONLY || value.type == Json::NUL) { return; }
+    const std::string got = json_short(value);
+    for (auto& allowed : split(row.allowed, ' ')) {
+        double number = 0;
+        const bool same = value.is_number() && parse_double(allowed, &number) &&
+                          number == value.number;
+        if (same || allowed == got) { return; }
+    }
+    die(path + ": " + key + " is " + got + ": " + row.why,
+        "this program does not do what the key asks for; docs/open-models.md lists all keys");
+}
+
+bool text_key(const std::string& file, const std::string& key, const std::string& path,
+              const Json& value) {
+    const KeyRow* row = key_row(file, key);
+    if (row) { value_check(*row, path, key, value); }
+    return row;
+}
+
 void directory_check(const std::string& file, const std::string& path, const Json& object) {
     if (object.type != Json::OBJECT) { die(path + ": wanted an object"); }
     for (auto& field : object.fields) {
         if (field.second.type == Json::NUL) { continue; }
-        const KeyRow* row = directory_key(file, field.first);
+        const KeyRow* row = key_row(file, field.first);
         if (!row) {
             die(path + ": the key '" + field.first + "' (" + json_short(field.second) +
                 ") is not known, and may change ids or prompts",
                 "docs/open-models.md lists the keys that are");
         }
-        directory_value_check(*row, path, field.first, field.second);
+        value_check(*row, path, field.first, field.second);
     }
 }
 
@@ -229,7 +251,7 @@ static bool is_neutral(const std::string& key, const Json& value) {
 std::string directory_said(const std::string& file, const Json& object) {
     std::string said;
     for (auto& field : object.fields) {
-        const KeyRow* row = directory_key(file, field.first);
+        const KeyRow* row = key_row(file, field.first);
         if (!row || row->rule != KEY_SAID || is_neutral(field.first, field.second)) {
             continue;
         }

@@ -5,11 +5,30 @@ text/keys.h -- the keys that files beside a model's weights may have: core/direc
 #define KEYS_H
 #include "../core/directory.h"
 
+enum KeyRule {
+    KEY_READ,                                    // obeyed, or checked against what obeys it
+    KEY_HARMLESS,                                // changes no id, no prompt and no number
+    KEY_SAID,                                    // passed over, but its value is printed
+    KEY_ONLY                                     // refused, unless it is one of `allowed`
+};
+
+// keys: names with blanks between them; "" for the file itself. allowed: values, as JSON has them.
+struct KeyRow {
+    const char *file, *keys;
+    KeyRule rule;
+    const char *allowed, *why;
+};
+
 // Returns the table. It ends with a row whose file is NULL.
 const KeyRow* directory_keys();
 
+// Returns the row of a key of a file; NULL if there is none.
+const KeyRow* key_row(const std::string& file, const std::string& key);
+
 // As directory_key.
-const KeyRow* text_key(const std::string& file, const std::string& key);
+bool text_key(const std::string& file, const std::string& key, const std::string& path,
+              const Json& value);
+
 // Dies if a key of this object is not in the table of `file`, or has a value that is refused. path:
 // its name in errors. Null says nothing.
 void directory_check(const std::string& file, const std::string& path, const Json& object);
