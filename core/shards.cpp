@@ -161,7 +161,7 @@ long shard_changed(const Shard& s, long from, long n) {
     return -1;
 }
 
-static std::string shard_header(long n, int width) {
+std::string shard_header(long n, int width) {
     const bool wide = width == 4;
     const int32_t words[3] = { wide ? SHARD_MAGIC_32 : SHARD_MAGIC_16,
                                wide ? SHARD_VERSION_32 : SHARD_VERSION_16, (int32_t)n };
@@ -200,51 +200,6 @@ std::string shard_fault(const std::string& dir, const ShardSums& sums, bool whol
     const bool same = shard_intact(map, sums, width);
     map_close(map);
     return same ? "" : "its bytes are not those that tokenize wrote";
-}
-
-// ----------------------------------------------------------------------------
-// writing
-
-ShardOut shard_begin(const std::string& path, int width) {
-    const std::string blank(SHARD_HEADER, '\0');
-    ShardOut out = { file_begin(path), width, 0, "", {} };
-    file_put(&out.file, blank.data(), blank.size());
-    return out;
-}
-
-// Takes the hashes of whole blocks; last: also of what is left.
-static void shard_hash(ShardOut* out, bool last) {
-    size_t done = 0;
-    for (;;) {
-        const size_t left = out->block.size() - done;
-        const size_t n = std::min(left, (size_t)SHARD_BLOCK);
-        if (n == 0 || (n < SHARD_BLOCK && !last)) { break; }
-        out->hashes.push_back(hash_bytes(out->block.data() + done, n));
-        done += n;
-    }
-    out->block.erase(0, done);
-}
-
-void shard_put(ShardOut* out, const uint32_t* ids, long n) {
-    const void* source = ids;
-    if (out->width == 2) {
-        static thread_local std::vector<uint16_t> narrow;
-        narrow.assign(ids, ids + n);
-        source = narrow.data();
-    }
-    const long bytes = n * out->width;
-    file_put(&out->file, source, bytes);
-    out->block.append((const char*)source, bytes);
-    shard_hash(out, false);
-    out->n += n;
-}
-
-void shard_commit(ShardOut* out) {
-    shard_hash(out, true);
-    const std::string header = shard_header(out->n, out->width);
-    if (fseek(out->file.f, 0, SEEK_SET)) { file_abort(&out->file); }
-    file_put(&out->file, header.data(), header.size());
-    file_commit(&out->file);
 }
 
 // ----------------------------------------------------------------------------

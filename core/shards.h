@@ -7,7 +7,6 @@ To read another format: one more case in shard_parse.
 #include <memory>
 #include "../base/common.h"
 
-enum { SHARD_TOKENS = 100000000 };           // tokens per shard when we write them
 #define RAW_FORMAT "raw uint"                // and the bits of an id: a file without a header
 
 // What the manifest says of a shard that we wrote: its tokens, and a hash of each SHARD_BLOCK bytes
@@ -41,26 +40,12 @@ long shard_token(const Shard& s, long i);
 // a block that is not as it was written, or -1.
 long shard_changed(const Shard& s, long from, long n);
 
+// Returns the header of a shard as we write it.
+std::string shard_header(long n, int width);
+
 // Returns what is wrong with the shard in `dir` that `sums` describe, "" if nothing. whole: reads
 // all of its tokens.
 std::string shard_fault(const std::string& dir, const ShardSums& sums, bool whole);
-
-// ----------------------------------------------------------------------------
-// writing
-
-// A shard being written: the count goes into the header last, and the name appears only when all of
-// it is on the disk.
-struct ShardOut {
-    FileOut file;
-    int width;
-    long n;
-    std::string block;                       // bytes that no hash has been taken of yet
-    std::vector<uint64_t> hashes;
-};
-
-ShardOut shard_begin(const std::string& path, int width);
-void shard_put(ShardOut* out, const uint32_t* ids, long n);
-void shard_commit(ShardOut* out);
 
 // ----------------------------------------------------------------------------
 // reading

@@ -14,6 +14,7 @@ text/all.h -- the files of text/ for core/rest.h: what needs the model, then the
 #include "normalize.cpp"
 #include "prompts.cpp"
 #include "sft.cpp"
+#include "shard_out.cpp"
 #include "split.cpp"
 #include "text_cache.cpp"
 #include "text_files.cpp"

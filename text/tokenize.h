@@ -5,7 +5,7 @@ others encode; the order is the text's with any number of them.
 #ifndef TEXT_TOKENIZE_H
 #define TEXT_TOKENIZE_H
 #include "documents.h"
-#include "../core/shards.h"
+#include "shard_out.h"
 
 // What to do with text, for the tokenize command and for -d FILE alike.
 struct TokenizeOptions : EncodeOptions {
