@@ -50,12 +50,19 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 static const char* const OPEN_MISSING =
     "the folder open/ reads it, which this build was made without: get it, and compile again";
 
-// Commands and flags that a program without a folder does not have.
-static const struct { bool here; const char *folder, *names; } NAMES_OF_FOLDERS[] = {
-    { HAS_TEXT, "text/", " tokenize " },
-    { HAS_OPEN, "open/", " export " },
-    { HAS_AFTER, "after/", " eval score --sink-at --per-sequence --dump --dump-heads --dump-seq"
-                           " --anatomy --anywhere --factors --noise " },
+// Commands and flags that this program does not have, as their folder is not there.
+static const struct { const char *folder, *names; } NAMES_OF_FOLDERS[] = {
+#if !HAS_TEXT
+    { "text/", " tokenize " },
+#endif
+#if !HAS_OPEN
+    { "open/", " export " },
+#endif
+#if !HAS_AFTER
+    { "after/", " eval score --sink-at --per-sequence --dump --dump-heads --dump-seq --anatomy"
+                " --anywhere --factors --noise " },
+#endif
+    { "", "" },
 };
 
 // Keys of the object train_sink of config.json that are rows of open/. Versions 1.0 and 1.1 wrote

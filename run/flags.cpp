@@ -194,7 +194,7 @@ static const char* const GONE[][3] = {
 
 void folder_check(const std::string& name) {
     for (auto& f : NAMES_OF_FOLDERS) {
-        if (f.here || !is_one_of(f.names, name)) { continue; }
+        if (!is_one_of(f.names, name)) { continue; }
         die(name + ": stands in the folder " + f.folder + ", which this build was made without",
             strf("get the folder %s, and compile again", f.folder));
     }
