@@ -12,8 +12,7 @@ from stored import read
 
 RUNS = read("docs/results/first-token.jsonl")
 
-FIRST, WORTH, CHANGES, ORDINARY, NOTEBOOK = (
-    f"docs/findings/first-token{page}.md" for page in ("", "-worth", "-changes", "-ordinary", "-notebook"))
+FIRST, CHANGES, NOTEBOOK = (f"docs/findings/first-token{page}.md" for page in ("", "-changes", "-notebook"))
 
 # the stored runs that sentences name
 GO_ON = "rotary12T256-random-then-ordinary"
@@ -45,25 +44,9 @@ STAYING = [("4", "1", "40,000", 64, FOUR_64, 10000), ("4", "2", "40,000", 64, LA
 BILLION, QUIET = "rotary4h4T256-ordinary-s1", "rotary12h4T256quiet-ordinary-s1"
 LARGE, SMALL = "rotary12w256T512-ordinary-s1", "rotary4w128T512-ordinary-s1"
 BEGINNING = [("large", LARGE, (2000, 5000, 8000, 10000, 11500)), ("small", SMALL, (12210, 40293))]
-# the arrows between states: what happens, stored run, whether it continues a model, last step
-ARROWS = [("a", "a random first token, four layers", "rotary-random-s1", False, 10000),
-          ("b", "the same, eight layers", "rotary8-random-s2", False, 10000),
-          ("c", "the same, twelve layers, four heads", "rotary12h4-random-s1", False, 20000),
-          ("d", "then ordinary text, T 64", FOUR_64, True, 10000),
-          ("e", "ordinary text, twelve layers of 256, T 512", LARGE, False, 11500),
-          ("f", "ordinary text after 20,000 steps", EARLY, True, 5000), ("f", "a K bias, T 256", SINK_K, True, 5000),
-          ("g", "ordinary text, T 256, two heads, weakened before", BACK.format(1000), True, 1000),
-          ("h", "a billion tokens, four layers of 64, T 256", BILLION, False, 488282),
-          ("h", "229 million tokens, less noise, twelve layers of 64", QUIET, False, 7000)]
 NOISY, FALLING, DECAY = (f"rotary12w256T512{how}-ordinary-then-ordinary-s2" for how in ("noisy", "falling", "decay"))
 GOING_ON = [("2,048 | 2e-3", NOISY, (1500,)), ("8,192 | 1e-3 to 0", FALLING, (0, 4500)),
             ("8,192, weight decay 0.5 | 1e-3 to 0", DECAY, (4500,))]
-TRIED = [("more tokens | 12 | 2 | 256", CONTROL, (30000,)),
-         ("a billion tokens | 4 | 1 | 256", BILLION, (488282,)),
-         ("learned positions | 12 | 1 | 256", "learnable12T256-ordinary-s1", (10000,)),
-         ("no positions | 12 | 1 | 256", "nope12T256-ordinary-s1", (20000,)),
-         ("a K bias, taken away | 12 | 1 | 256", TAKEN, (500, 10000)),
-         ("less noise | 12 | 1 | 64", QUIET, (1000, 7000))]
 FOUR_LAYERS = [(f"{pe} | {kind}", f"{pe}-{kind}-s1", (10000,)) for pe in ("rotary", "learnable")
                for kind in ("fixed", "random", "free", "ordinary")]
 # what changes, and the stored runs of three seeds
@@ -81,8 +64,6 @@ OF_ONE_SEED = [("`NORM=sandwich`", "rotary12h4-random-sandwich-s1"), ("`--optimi
                ("`--weight-decay 0`", "rotary12h4-random-wd0-s1"), ("`--lr 2e-3`", HALF_RATE), ("`--window 32`", "rotary12h4w32-random-s1")]
 PLACES = [("random, text", FOUR), ("random, random", "rotary12h4r12-ordinary-s1"), ("text, random", "rotary12h4r2-ordinary-s1"),
           ("text, fixed", "rotary12h4f2-ordinary-s1")]
-SHARES = [(share, f"rotary12h4q{share[2:]}-random-s1", (20000,)) for share in ("0.25", "0.50", "0.75")] + [
-          ("1", FOUR, (5000, 20000))]
 
 
 # ---- what is stored of a run
@@ -177,7 +158,7 @@ def row_of_forming(layers, heads, stem, seeds, step):
     """Returns a row of the models that grow a sink on a random first token, with all seeds in a cell."""
     runs = [evaluation(f"{stem}-s{seed}", step) for seed in seeds]
     return row(FIRST, f"{layers} | {heads} | {' '.join(map(str, seeds))} | {step:,}",
-               in_cells(COLUMNS[1:], runs))
+               in_cells(COLUMNS[2:], runs))
 
 
 def row_of_staying(heads, seed, before, T, name, step):
@@ -185,14 +166,7 @@ def row_of_staying(heads, seed, before, T, name, step):
     begin, end = evaluation(name, 0), evaluation(name, step)
     assert begin["sink"]["T"] == T and T == RUNS[name]["log.jsonl"][0]["flags"]["seq"]
     return row(FIRST, f"{heads} | {seed} | {before} | {T} | {step:,}",
-               [f"{column(begin)} | {column(end)}" for column in (sink_1, alpha_1, h_ratio, max_median)])
-
-
-def row_of_arrow(letter, what, name, continues, step):
-    """Returns a row of the table of states: the end of a run, and its step 0 if it continues another."""
-    ends = [evaluation(name, at) for at in ([0, step] if continues else [step])]
-    return row(FIRST, f"{letter} | {what} | `{name}`",
-               [" to ".join(map(column, ends)) for column in (sink_1, alpha_1, h_ratio, max_median)])
+               [f"{column(begin)} | {column(end)}" for column in (sink_1, alpha_1, h_ratio)])
 
 
 def uniform(T):
@@ -252,14 +226,14 @@ def of_first():
     three = [sink_k(o, 1) for o in ends("")]
     swings = [sink_k(o, 1) for o in evaluations(GO_ON + "-T1024-s2")]
     back = lambda steps, step=0: strength(BACK.format(steps), step)
-    found = [row_of_arrow(*what) for what in ARROWS] + [row_of_forming(*what) for what in FORMING]
+    found = [row_of_forming(*what) for what in FORMING]
     found += [row_of_staying(*what) for what in STAYING]
     for steps in (500, 1000, 1250, 1750):
         later = [evaluation(BACK.format(steps), step) for step in (0, 1000, 5000)]
         found.append((FIRST, "|" + " {} |" * 8, [f"{steps:,}", f"{back(steps):.2f}",
                                                  *map(sink_1, later), *map(h_ratio, later)]))
     return found + [
-        (FIRST, "Sink_1 {}%, an h {} times as long as the others', values a twentieth as long, an entry of h {} times "
+        (FIRST, "Sink_1 {}%, a norm of h {} times the others', values a twentieth of theirs, an entry of h {} times "
          "the median", [sink_1(at[40000]), f"{longest(at[40000]):.0f}", f"{10 * round(massive(at[40000]) / 10):,}"]),
         (FIRST, "Sink_1 {}% after 10,000 steps at T 64, {}% at T 256", [sink_1(end_64), sink_1(end_256)]),
         (FIRST, "Weakened until Sink_1 is {}%, the one of two heads grows back at T 256, to {}%",
@@ -274,7 +248,7 @@ def of_first():
         (FIRST, "seed 3, from step 20,000, came with {} and lost its mark", [f"{strength(THIRD):.2f}"]),
         (FIRST, "Sink_1 is {}% on average, 95% interval {} to {}.", interval(three, 1)),
         (FIRST, "Sink_1 swings between {} and {}%", [f"{min(swings):.1f}", f"{max(swings):.1f}"]),
-        (FIRST, "but with Sink_1 at {}, {} and {}%: what", [sink_1(evaluation(f"{GO_ON}-s{seed}", 0)) for seed in (1, 3, 4)])]
+        (FIRST, "but with Sink_1 at {}, {} and {}%: what they lost is no", [sink_1(evaluation(f"{GO_ON}-s{seed}", 0)) for seed in (1, 3, 4)])]
 
 
 def early(x):
@@ -300,21 +274,19 @@ def of_balance():
     pays = [8 + (mean(costs) - mean(gain_early)) / (mean(gain_late) + sign * margin) for sign in (0, 1, -1)]
     twelve = late(positions("rotary12-random-s2")) - late(positions("rotary12-ordinary-s2"))
     paired = [loss - losses(SINK, step, step)[step] for step, loss in losses(CONTROL, 5500, 10000).items()]
-    beside = [x - y for x, y in zip(positions(SINK), positions(CONTROL))]
     return [
-        (WORTH, "costs {} nats per sequence ({} to {}:", interval(costs, 2)),
-        (WORTH, "0.039 nats per token at T 64, 0.010 at T 256, {} at T 1024", [f"{mean(costs) / 1024:.3f}"]),
-        (WORTH, "A K bias lowers the loss by {} nats ({} to {}) in the first eight positions", interval(gain_early, 2)),
-        (WORTH, "and then by {} ({} to {}) per token", interval(gain_late, 3)),
-        (WORTH, "from T {} on; the interval of the rate leaves anything from T {} to T {}.",
+        (CHANGES, "costs {} nats in the first eight positions ({} to {}:", interval(costs, 2)),
+        (CHANGES, "and {} in the whole sequence ({} to {})", interval(differences("random", "ordinary", lambda x: 64 * mean(x)), 2)),
+        (CHANGES, "0.039 nats per token at T 64, 0.010 at T 256, {} at T 1024", [f"{mean(costs) / 1024:.3f}"]),
+        (CHANGES, "A K bias lowers the loss by {} nats ({} to {}) in the first eight positions", interval(gain_early, 2)),
+        (CHANGES, "and then by {} ({} to {}) per token", interval(gain_late, 3)),
+        (CHANGES, "from T {} on; the interval of the rate leaves anything from T {} to T {}.",
          [f"{5 * round(pays[0] / 5)}", f"{5 * round(pays[1] / 5)}", f"{1000 * round(pays[2] / 1000):,}"]),
-        (WORTH, "the difference is {} ({} to {}) with eight layers and {} with twelve",
+        (CHANGES, "the difference is {} ({} to {}) with eight layers and {} with twelve",
          interval(differences("ordinary", "random", late), 3) + [f"{twelve:.3f}"]),
-        (WORTH, "is {} with the sink and {} without; step by step the difference is {} (one seed; standard error {} over steps)",
+        (CHANGES, "is {} with the sink and {} without; step by step the difference is {} (one seed; standard error {} over steps)",
          [mean_loss(SINK, 5500, 10000), mean_loss(CONTROL, 5500, 10000), f"{mean(paired):.3f}", f"{error_of(paired):.3f}"]),
-        (WORTH, "is worse by {} nats in the first 32 positions, and better by {} at each",
-         [f"{32 * beside[0]:.2f}", f"{-mean(beside[1:]):.3f}"]),
-        (WORTH, "its loss is {}; the model with the sink had {} in those steps of its own, and {} from step 17,500",
+        (CHANGES, "its loss is {}; the model with the sink had {} in those steps of its own, and {} from step 17,500",
          [mean_loss(SINK_K, 2500, 5000), mean_loss(SINK, 2500, 5000), mean_loss(SINK, 17500, 20000)]),
         (NOTEBOOK, "by {} on average ({} to {}, all validation tokens", interval(differences("random", "random-k", mean), 3))]
 
@@ -328,10 +300,9 @@ def worth_of_k(stem):
 def row_of_worth(layers, width, T, stem):
     """Returns the row of what a K bias is worth to such a model."""
     gains = worth_of_k(stem)
-    whole, first, later = [[get(gain) for gain in gains] for get in (mean, lambda x: x[0], late)]
+    whole = [*map(mean, gains)]
     stars = [sink_star(evaluations(f"rotary{stem}-ordinary-k-s{seed}")[-1]) for seed in (1, 2, 3)]
-    return row(WORTH, f"{layers} | {width} | {T}", [" ".join(f"{x:.3f}" for x in whole), "{} ({} to {})".format(*interval(whole, 3)), p_of(whole),
-                                          f"{mean(first):.3f}", f"{mean(later):.3f}", " ".join(stars)])
+    return row(CHANGES, f"{layers} | {width} | {T}", [" ".join(f"{x:.3f}" for x in whole), "{} ({} to {})".format(*interval(whole, 3)), p_of(whole), " ".join(stars)])
 
 
 def of_worth():
@@ -347,16 +318,15 @@ def of_worth():
     less, wider = ([x - y for x, y in zip(four, others)] for others in (longer, wide))
     pays = 8 + (mean(differences("random", "ordinary", early)) - mean(four_early)) / mean(four_late)
     return rows + [
-        (WORTH, "by {} on average, but not significantly (by seed {} to {}, p = {})",
+        (CHANGES, "by {} on average, but not significantly (by seed {} to {}, p = {})",
          [*interval(rise, 3), f"{float(p_of(rise)):.2f}"]),
-        (WORTH, "it is worth as much: less by {} ({} to {}). The first\n  token gets no more than before (Sink_1 {}%)",
-         [*interval(less, 3), max(sink_1(evaluations(f"rotary4c30k-ordinary-s{seed}")[-1]) for seed in (1, 2, 3))]),
-        (WORTH, "it is worth less on every seed, by {} ({} to {}, p = {})", [*interval(wider, 3), f"{float(p_of(wider)):.2f}"]),
-        (WORTH, "three seeds can show, p = {})", [f"{float(p_of([*map(mean, worth_of_k('4cT1024'))])):.2f}"]),
-        (WORTH, "Per sequence it is worth {} ({} to {}), {} ({} to {}) and {} nats ({} to {}) at T 64, 256 and 1024; an unreadable "
+        (CHANGES, "it is worth as much: less by {} ({} to {}).", interval(less, 3)),
+        (CHANGES, "it is worth less on every seed, by {} ({} to {}, p = {})", [*interval(wider, 3), f"{float(p_of(wider)):.2f}"]),
+        (CHANGES, "three seeds can show, p = {})", [f"{float(p_of([*map(mean, worth_of_k('4cT1024'))])):.2f}"]),
+        (CHANGES, "Per sequence it is worth {} ({} to {}), {} ({} to {}) and {} nats ({} to {}) at T 64, 256 and 1024; an unreadable "
          "first token costs {}.", [x for worth in of_sequence for x in interval(worth, 1)]
          + [f"{mean(differences('random', 'ordinary', early)):.1f}"]),
-        (WORTH, "four layers would pay for one from T {} on", [f"{5 * round(pays / 5)}"])]
+]
 
 
 def trend(column):
@@ -371,11 +341,11 @@ def of_billion():
     evals = [o for o in evaluations(BILLION) if o["step"] > 0]
     h, alpha = trend(longest), trend(highest_alpha_1)
     return [
-        (WORTH, "In {} evaluations Sink_1 is {}% and the best head's alpha_1 is that of even attention, {}",
+        (NOTEBOOK, "In {} evaluations Sink_1 is {}% and the best head's alpha_1 is that of uniform attention, {}",
          [str(len(evals)), max(map(sink_1, evals)), f"{max(map(highest_alpha_1, evals)):.3f}"]),
-        (WORTH, "h, longest, rises from {} to {} (means", [f"{x:.3f}" for x in h]),
-        (WORTH, "and max/median from {} to {},", [f"{x:.1f}" for x in trend(massive)]),
-        (WORTH, "while alpha_1 falls by {}", [f"{alpha[0] - alpha[1]:.4f}"])]
+        (NOTEBOOK, "The |h| ratio rises from {} to {} (means", [f"{x:.3f}" for x in h]),
+        (NOTEBOOK, "and max/median from {} to {},", [f"{x:.1f}" for x in trend(massive)]),
+        (NOTEBOOK, "while alpha_1 falls by {}", [f"{alpha[0] - alpha[1]:.4f}"])]
 
 
 def untrained_softmax(name):
@@ -394,18 +364,21 @@ def of_tried():
     nope = {o["step"]: f"{highest_alpha_1(o):.3f}" for o in evaluations("nope12T256-ordinary-s1")}
     assert all("0.045" < nope[step] < "0.085" for step in nope if step >= 7500) and nope[22000]
     untrained = [longest(evaluations(name)[0]) for name in RUNS if untrained_softmax(name)]
-    return table(WORTH, TRIED) + [
-        (WORTH, "the best head gives {}, as even attention does, while v, shortest, falls slowly, from {} after 33 million tokens "
-         "to {}. The loss still falls ({}, where the wider model had {} at its onset)",
+    return [
+        (NOTEBOOK, "the best head gives {}, the uniform value, while the |v| ratio falls slowly, from {} after 33 million tokens "
+         "to {}. The loss still falls ({}, where the large model had {} at its onset)",
          [f"{highest_alpha_1(quiet[2]):.3f}", v_ratio(quiet[1]), v_ratio(quiet[2]), loss_of(quiet[2]), loss_of(evaluation(LARGE, 5000))]),
-        (WORTH, "comes to {}, more than twice the uniform one, by step 7,500", [nope[7500]]),
-        (WORTH, "the first token's h is {} to {} times as long", [f"{f(untrained):.1f}" for f in (min, max)]),
-        (WORTH, "after 500 steps of the quiet run it is {}.", [f"{longest(quiet[0]):.2f}"])] + [
-        (WORTH, "|" + " {} |" * 8, [column(evaluation(SINK_K, step)) for column in WITH_STAR])
+        (NOTEBOOK, "comes to {}, more than twice the uniform one, by step 7,500, and stays between 0.05 and 0.08 to step {}:",
+         [nope[7500], f"{max(nope):,}"]),
+        (NOTEBOOK, "{} million tokens at T 256 after {} at T 64", [f"{steps * 2048 / 1e6:.0f}" for steps in (30000, 40000)]),
+        (NOTEBOOK, "after {} million tokens the best head", [f"{7000 * 32768 / 1e6:.0f}"]),
+        (FIRST, "showed no onset in {} million tokens", [f"{7000 * 32768 / 1e6:.0f}"]),
+        (NOTEBOOK, "Untrained models have a mark (|h| ratio {} to {})", [f"{f(untrained):.1f}" for f in (min, max)]),
+        (NOTEBOOK, "after 500 steps of the quiet run it is {}.", [f"{longest(quiet[0]):.2f}"])] + [
+        (CHANGES, "|" + " {} |" * 8, [column(evaluation(SINK_K, step)) for column in WITH_STAR])
         for step in (0, 500, 5000)] + [
-        (WORTH, "20,000 steps: h, longest, {} and best head {} (uniform is 0.074), where random first tokens bring Sink_1 "
-         "to {}%", [h_ratio(alone), alpha_1(alone), sink_1(evaluation(FOUR, 20000))]),
-        (WORTH, "The loss jumps by {} nats and is back within {} after 500 steps",
+        (NOTEBOOK, "20,000 steps: |h| ratio {} and best head {}, where random first tokens bring Sink_1 to {}%", [h_ratio(alone), alpha_1(alone), sink_1(evaluation(FOUR, 20000))]),
+        (NOTEBOOK, "the loss jumps by {} nats and is back within {} after 500 steps",
          [f"{taken - before:.1f}", f"{after - before:.2f}"])]
 
 
@@ -416,7 +389,7 @@ def against_baseline(name):
 
 
 def long_after(o):
-    """Returns the number of layers after which h of the first token is five times as long as the others'."""
+    """Returns the number of layers after which h of the first token is five times the others'."""
     return str(next((layers for layers, ratio in enumerate(ratios(o, "h")) if ratio >= 5), "-"))
 
 
@@ -448,13 +421,13 @@ def rows_of_one_seed():
     found = []
     for label, name in [("-", FOUR)] + OF_ONE_SEED:
         loss = "-" if name == FOUR else f"{against_baseline(name):+.3f}"
-        columns = [column for column in STATE if column is not sink_star]
+        columns = [column for column in STATE if column not in (sink_star, long_after)]
         found.append(row(CHANGES, label, [loss] + [column(evaluation(name, 20000)) for column in columns]))
     return found
 
 
 def rows_of_places():
-    return [row(CHANGES, label, [f(evaluation(name, 20000)) for f in (
+    return [row(NOTEBOOK, label, [f(evaluation(name, 20000)) for f in (
         sink_1, sink_2, alpha_1, h_ratio, v_ratio, max_median)]) for label, name in PLACES]
 
 
@@ -480,9 +453,9 @@ def of_changes():
     assert all(len({x > 0 for x in against_softmax(stem)}) == 1 for stem in SIX)
     assert min(p_of(against_softmax(stem)) for stem in SIX) > "0.008"
     assert all(massive(o) < massive(plain) / 2 + 0.5 for stem in SIX for o, plain in zip(ends(stem), base))
-    return rows_of_changes() + rows_of_one_seed() + table(CHANGES, SHARES) + rows_of_places() + [
+    return rows_of_changes() + rows_of_one_seed() + rows_of_places() + [
         (CHANGES, "Sink_1 of the shares is {}, {} and {}%, and {}, {} and {}%", three("sigmoid", sink_1) + three("softpick", sink_1)),
-        (CHANGES, "heads {}, {} and {} give more than even attention with a gate, {}, {} and {} with sigmoid, {}, {} and {} with softpick",
+        (CHANGES, "heads {}, {} and {} give more than the uniform value with a gate, {}, {} and {} with sigmoid, {}, {} and {} with softpick",
          [str(n) for stem in ("head", "sigmoid", "softpick") for n in heads_above(stem, 1)]),
         (CHANGES, "give *every* key {}, so the raw Sink_1 is {}%",
          [f"{dead['alpha1'][0][0]:.2f}", f"{100 * dead['sink']['sink_k'][0]:.1f}"]),
@@ -491,33 +464,30 @@ def of_changes():
                                               f"{float(p_of(against_softmax(stem))):.2f}" for stem in ("sigmoid", "softpick")]),
         (CHANGES, "with K biases ({}, {}, {}) and sigmoid ({}, {}, {}) only", three("k", max_median) + three("sigmoid", max_median)),
         (CHANGES, "logit has p = {}", [f"{float(p_of(apart)):.2f}"]),
-        (CHANGES, "alpha_1 of {} is {} times even attention ({}), and for the 32 queries that see the first token it is {}",
+        (CHANGES, "alpha_1 of {} is {} times uniform attention ({}), and for the 32 queries that see the first token it is {}",
          [alpha_1(window), f"{highest_alpha_1(window) / (32 / 64 * uniform(32)):.1f}", f"{32 / 64 * uniform(32):.3f}",
           f"{2 * highest_alpha_1(window):.2f}"]),
-        (CHANGES, "the entry of {} times the median is then not", [max_median(evaluation(PLACES[3][1], 20000))]),
+        (NOTEBOOK, "the entry of {} times the median is then not", [max_median(evaluation(PLACES[3][1], 20000))]),
         (CHANGES, "{}% after 20,000 steps and {}% after 40,000, where the baseline has {} and {}%. The loss is lower by {}", [
             *half, f"{-against_baseline(HALF_RATE):.2f}"]),
         (CHANGES, "Sink_1 is {}%, with an entry of {} times, as large as the baseline's, and a loss lower by {}", [
             *(f(evaluation(no_decay, 20000)) for f in (sink_1, max_median)), f"{-against_baseline(no_decay):.2f}"]),
-        (CHANGES, "({} on those, {} on random ones), with entries of h at {} and {} times the median",
+        (NOTEBOOK, "({} on those, {} on random ones), with entries of h at {} and {} times the median",
          [f(75, kind) for f in (highest, entries) for kind in ("ordinary", "random")]),
-        (CHANGES, "With half it rises slowly to the end ({}, {})", [highest(50, kind) for kind in ("ordinary", "random")]),
+        (NOTEBOOK, "With half it rises slowly to the end ({}, {})", [highest(50, kind) for kind in ("ordinary", "random")]),
         (CHANGES, "Sink_1 {}, {} and {}%)", [*map(sink_1, base)]),
         (CHANGES, "a K bias lowers the loss by {}, a zero key by {}, a logit by {}",
          [worth[stem] for stem in ("k", "zero", "logit")]),
         (CHANGES, "Sink_\\* is {} to {}%", span_of(KEYS, sink_star)),
         (CHANGES, "best heads give {} to {} (uniform", span_of(["head", "sigmoid", "softpick"], alpha_1)),
         (CHANGES, "from {} to {} times the median to {} to {}", span_of([""], max_median) + span_of(SIX, max_median)),
-        (CHANGES, "is {} to {} times as long as the others' with softmax, and {} to {} times with the changes; its values "
-         "get {} to {} and {} to {} times as long", [x for column in (h_ratio, v_ratio) for stems in ([""], SIX)
+        (CHANGES, "The |h| ratio is {} to {} with softmax and {} to {} with the changes, all still marks (above 2); the |v| ratio is "
+         "{} to {} and {} to {}.", [x for column in (h_ratio, v_ratio) for stems in ([""], SIX)
                                                      for x in span_of(stems, column)]),
         (CHANGES, "softmax needs {} to {} layers, an extra key {} to {}",
          span_of([""], long_after) + span_of(KEYS, long_after)),
         (CHANGES, "Sink_1 is {} and {}% with NORM=sandwich and with Muon, and the largest entry of h {} and {} times the "
          "median", [f(evaluation(name, 20000)) for f in (sink_1, max_median) for _, name in OF_ONE_SEED[:2]]),
-        (CHANGES, "Muon lowers the loss by {}", [f"{-against_baseline(OF_ONE_SEED[1][1]):.3f}"]),
-        (CHANGES, "QKNORM=head leaves {}% with an entry of {} times", [
-            f(evaluation(OF_ONE_SEED[2][1], 20000)) for f in (sink_1, max_median)]),
         (CHANGES, "A gate per head lowers it more, by {}. Sigmoid costs {}, softpick {}",
          [worth[stem] for stem in ("head", "sigmoid", "softpick")])]
 
@@ -529,37 +499,49 @@ def of_ordinary():
     tokens = lambda step, of_a_step: f"{step * of_a_step / 1e6:.0f}"
     percent = lambda x: f"{100 * x:.1f}"
     onset = next(o["step"] for o in evaluations(LARGE) if o["step"] and highest_alpha_1(o) > 0.148)
-    found = table(ORDINARY, BEGINNING) + table(ORDINARY, GOING_ON)
+    found = table(FIRST, BEGINNING) + table(NOTEBOOK, GOING_ON)
     five, decayed = evaluations(FALLING)[-5:], evaluations(DECAY)[-5:]
     of_five = [mean(o["sink"]["sink_k"][0] for o in last_five) for last_five in (five, decayed)]
     for label, kind in (("books", "ordinary"), ("books, a random first token", "random"),
                         ("books, `<\\|endoftext\\|>` first", "fixed"), ("one token, repeated", "repeated")):
         o = after["probes"][kind]
-        found.append(row(ORDINARY, label, [
+        found.append(row(NOTEBOOK, label, [
             percent(o["sink_1"]), f"{max(o['alpha1_max']):.2f}", f"{max(o['h_ratio'][1:]):.1f}", f"{min(o['v_ratio']):.2f}"]))
     for label, name in (("the first token is masked", "A:*:1=mask"), ("its values are 0", "v:*:1=0"),
                         ("its values are those of the others, on average", "v:*:1=mean"),
                         ("three channels of its h after layer 6, the seventh, are 0", "h:6:1:top3=0"),
                         ("the same, at their mean", "h:6:1:top3=mean")):
         o = next(o for o in after["edits"] if o["name"] == name)
-        found.append((ORDINARY, f"| {label} | {{}} +- {{}} | {{}} | {{}} |\n", [
+        found.append((NOTEBOOK, f"| {label} | {{}} +- {{}} | {{}} | {{}} |\n", [
             *change(o), percent(o["sink_1"]), percent(o["sink_2"])]))
     return found + [
-        (ORDINARY, "one head gives it {} after {} million\n  tokens ({} at step 11,000), four times",
-         [alpha_1(last), tokens(11500, 32768), alpha_1(evaluation(LARGE, 11000))]),
-        (ORDINARY, "Sink_1 is {}%. Massive activations have not come either: the largest entry of h is {} times the median",
+        (FIRST, "one head gives the first token {} after {} million tokens, four times",
+         [alpha_1(last), tokens(11500, 32768)]),
+        (FIRST, "Sink_1 is {}%. Massive activations have not come either: the largest entry of h is {} times the median",
          [sink_1(last), max_median(last)]),
-        (ORDINARY, "in two evaluations in a row from step {} on, after {} million tokens", [f"{onset:,}", tokens(onset, 32768)]),
-        (ORDINARY, "one to five layers of the large model ({} to {} times), twice as long after six to eleven layers ({} to {}), and "
-         "shorter after the last ({})", [f"{f(h[a:b]):.2f}" for f, a, b in (
+        (FIRST, "in two evaluations in a row from step {} on, after {} million tokens", [f"{onset:,}", tokens(onset, 32768)]),
+        (FIRST, "after one to five layers ({} to {} times), twice that after six to eleven layers ({} to {}), and less after the last ({})", [f"{f(h[a:b]):.2f}" for f, a, b in (
              (min, 1, 6), (max, 1, 6), (min, 6, 12), (max, 6, 12), (max, 12, 13))]),
-        (ORDINARY, "(evaluated last at {})", [tokens(40293, 8192)]),
-        (ORDINARY, "it is {}% at\n  the end and {}% on average over the last five evaluations, where {}% was",
+        (NOTEBOOK, "it is {}% at\n  the end and {}% on average over the last five evaluations, where {}% was",
          [sink_1(five[-1]), percent(of_five[0]), sink_1(evaluation(FALLING, 0))]),
-        (ORDINARY, "{}% on average over the last five evaluations, {} times as much",
+        (NOTEBOOK, "{}% on average over the last five evaluations, {} times as much",
          [percent(of_five[1]), f"{of_five[1] / of_five[0]:.1f}"]),
-        (ORDINARY, "while the loss is {} higher", [f"{decayed[-1]['val_loss'] - five[-1]['val_loss']:.2f}"]),
-        (FIRST, "One model of 8.4M weights [begins after {} million tokens]", [tokens(onset, 32768)])]
+        (NOTEBOOK, "while the loss is {} higher", [f"{decayed[-1]['val_loss'] - five[-1]['val_loss']:.2f}"]),
+        (FIRST, "Sink_1 comes to [{}%]", [sink_1(five[-1])])]
+
+
+def in_percent(o):
+    return [f"{100 * o[key]:.1f}" for key in ("sink_1", "sink_2")]
+
+
+def edits_of_twelve():
+    """Returns the rows of what twelve layers lose by edits, before and after ordinary text."""
+    both = ([o for o in stored(name, "after")["edits"] if not o["name"].endswith("in the text")] for name in ("rotary12-random-s2", SINK))
+    caches = {"0+16, positions in the cache": "the last 16 (64) keys", "1+15, positions in the cache": "the first and the last 15 (63) keys"}
+    for pair in zip(*both):
+        cells = [cell for o in pair for cell in (" +- ".join(change(o)), *in_percent(o))]
+        name = pair[0]["name"]
+        yield f"| {caches.get(name, f'`{name}`')} | " + " | ".join(cells) + " |"
 
 
 def of_notebook():
@@ -567,31 +549,23 @@ def of_notebook():
     fixed, random, free, ordinary, *learned = (evaluation(name, 10000) for _, name, _ in FOUR_LAYERS)
     found = [(NOTEBOOK, "only the fixed token becomes a sink (Sink_1 {}%, best head {}; random {}, free {}, ordinary {})",
               [sink_1(fixed), *map(alpha_1, (fixed, random, free, ordinary))]),
-             (NOTEBOOK, "its h is {} times as long", [h_ratio(random)]),
+             (NOTEBOOK, "its |h| is {} times the others'", [h_ratio(random)]),
              (NOTEBOOK, "none does (best head {}, {}, {} and {})", [*map(alpha_1, learned)])]
     for label, stem in EIGHT_LAYERS:                      # the numbers of all seeds in a cell
         runs = [evaluation(f"rotary8-{stem}-s{seed}", 10000) for seed in (1, 2, 3)]
-        found.append(row(NOTEBOOK, label, in_cells(WITH_STAR[1:], runs)))
+        found.append(row(NOTEBOOK, label, in_cells((sink_1, sink_star, alpha_1, max_median), runs)))
     for stem, text in (("zero", "A zero key takes most of it (by the table {}, {} to {})"),
                        ("head", "a gate for each head leaves little ({}, {} to {})"),
                        ("sigmoid", "Sigmoid costs {} ({} to {})"), ("softpick", "softpick {} ({} to {})")):
         costs = [evaluation(f"rotary8-random-{stem}-s{seed}", 10000)["val_loss"]
                   - evaluation(f"rotary8-random-s{seed}", 10000)["val_loss"] for seed in (1, 2, 3)]
         found.append((NOTEBOOK, text, interval([abs(mean(costs)) / mean(costs) * x for x in costs], 3)))
-    found.append((NOTEBOOK, "(at most {} and {})", [
-        f"{max(map(highest_alpha_1, evaluations(f'learnable-{kind}-s1')[1:])):.2f}" for kind in ("fixed", "random")]))
-    in_percent = lambda o: [f"{100 * o[key]:.1f}" for key in ("sink_1", "sink_2")]
     found.append((NOTEBOOK, "(seed 1: {}% before any further training) as with two ({}%)",
                   [sink_1(evaluation(FOUR_64, 0)), sink_1(evaluation("rotary12at40k-random-then-ordinary-s2", 0))]))
-    random, ordinary = (stored(name, "after") for name in ("rotary12-random-s2", SINK))
-    for o in random["probes"].values():
+    for o in stored("rotary12-random-s2", "after")["probes"].values():
         found.append((NOTEBOOK, "| {} | {} | {} | {} | {} |\n",
                       [f"{o['probe_loss']:.3f}", *in_percent(o), f"{max(o['h_ratio']):.1f}", f"{max(o['spike']):.0f}"]))
-    for o in random["edits"] + ordinary["edits"]:
-        if o["name"].endswith("in the text"): continue
-        found.append((NOTEBOOK, "| {} +- {} | {} | {} |\n",
-                      [*change(o), *in_percent(o)]))
-    return found
+    return found + [(NOTEBOOK, "{}\n", [line]) for line in edits_of_twelve()]
 
 
 def sentences():

@@ -14,6 +14,7 @@ from stored import read
 OUT, DEMO = (read(f"docs/results/{name}.jsonl") for name in ("outputs", "demo"))
 README, START, AFTER, SINKS = "README.md", "docs/start.md", "docs/eval.md", "docs/sinks.md"
 TEXT, SMOL, CHANGES, NOTEBOOK = (f"docs/findings/{name}.md" for name in ("text", "smollm2", "interventions", "text-notebook"))
+FIRST_CHANGES = "docs/findings/first-token-changes.md"
 # rows of eval.md: label, stored output
 EDITS = ("h:11:1:top3=0", "h:11:1:top3=mean", "A:12..:1=mask", "v:12..:1=0", "v:12..:1=mean", "A:*:1=mask", "mlp:11:1=0",
          "v:*:1=0", "k:*:1=from 2")
@@ -310,13 +311,25 @@ def of_text12():
     path, found = "docs/results/interventions-text12", []
     with open(path + ".json", encoding="utf-8") as file: stored = json.load(file)
     with open(path + "-after.json", encoding="utf-8") as file: after = json.load(file)
-    shown = ("gradient at token 1", "0+16", "1+15", "token 1 dropped", "token 1 masked", "W8A8", "W4A4", "KV4")
+    shown = ("gradient at token 1", "0+16", "1+15", "token 1 dropped", "token 1 masked", "W8A8", "token 1 in float", "W4A4", "KV4")
     ran = {row["id"].split("-", 1)[1]: row["ours"][0].get("last") for row in stored["rows"] if row["ours"]}
-    for cells in after["rows"][:-1]:                                           # wd0.1 is softmax again
-        last, lost = ran[cells[0]], dict(zip(after["head"], cells))
-        found.append(("docs/findings/first-token-changes.md", f"| {cells[0]} |" + " {} |" * 10, [
+    table = {cells[0]: dict(zip(after["head"], cells)) for cells in after["rows"][:-1]}                       # wd0.1 is softmax again
+    for name, lost in table.items():
+        last = ran[name]
+        found.append((FIRST_CHANGES, f"| {name} |" + " {} |" * 11, [
             f"{last['proxy_1']:.1f}", f"{last['spike']:.0f}", *(lost[key] for key in shown)]))
-    return found
+    bits = [[after["seeds"]["interventions-" + name][0]["changes"]["quant w8a8:dynamic" + end] for name in table]
+            for end in ("", ", first 1 in float")]
+    recovered = [1 - kept[0] / whole[0] for whole, kept in zip(*bits)]
+    span = lambda x, digits=3: [f"{f(x):.{digits}f}" for f in (min, max)]
+    of = lambda key, names=tuple(table)[1:]: span([float(table[name][key]) for name in names])
+    return found + [
+        (FIRST_CHANGES, "baseline's Sink_1 is {}% there)", [f"{ran['softmax']['proxy_1']:.1f}"]),
+        (FIRST_CHANGES, "one standard error is at most {}, and for W8A8 {} to {}.",
+         [after["about"].split()[-1].rstrip("."), *span([error for _, error in bits[0]])]),
+        (FIRST_CHANGES, "{} with softmax, {} to {} without a sink, and {} to {} once token 1 is kept", [
+            table["softmax"]["0+16"].lstrip("+"), *of("0+16"), *of("1+15", tuple(table))]),
+        (FIRST_CHANGES, "keeping it in float recovers {} to {}% of the loss", span([100 * x for x in recovered], 0))]
 
 
 def sentences():
