@@ -61,10 +61,6 @@ OPTIONAL = ("cpu", "cuda", "dist", "text", "open", "after")
 DOORS = ("train_sink.cu", "optional.h", "core/variant.h", "core/variant.cu", "core/operations.h", "core/dist.h")
 # The lists of all files that are no header, for one unit: they include what defines something, and alone are nothing.
 LISTS = ("core/rest.h", "cuda/all.cuh", *(f"{folder}/all.h" for folder in FOLDERS))
-# What stands above its folder: what runs a model's layers, and a command.
-ABOVE = {"open/experts.cpp": "a model", "open/mamba.cpp": "a model", "open/delta.cpp": "a model",
-         "open/mixer.h": "a model", "open/open_weights.cpp": "a model", "open/export_card.cpp": "commands",
-         "open/export_card.h": "commands", "open/export_command.cpp": "commands"}
 # Other compilers' headers, or libraries', which not every machine has.
 NOT_ALONE = ["cuda/*", "dist/mpi.h", "dist/nccl.h"]
 

@@ -1104,7 +1104,6 @@ inline unsigned __ballot_sync(unsigned mask, int vote, EMU_HERE) {
     emu::warp_op(mask, emu::ballot_fn, &a, "__ballot_sync", file, line);
     return a.out;
 }
-inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
 // of two floats, one of them NaN, CUDA's return the other
