@@ -141,7 +141,7 @@ def of_after():
         (AFTER, "plain loss {} +- {} | Sink_1 {}%, Sink_2 {}%, spike {}", [
             f"{plain['loss']:.4f}", f"{plain['loss_error']:.4f}", percent(plain), percent(plain, 2), f"{plain['spike']:.2e}"]),
         (AFTER, "recovers {} and {}% of what per-tensor W8A8 costs", [f"{100 * x:.0f}" for x in recovered]),
-        (AFTER, "without it every one of them loses {} to {} nats", [f"{f(dropped):.1f}" for f in (min, max)]),
+        (AFTER, "without it each loses {} to {} nats", [f"{f(dropped):.1f}" for f in (min, max)]),
         (AFTER, "Masking token 1 in every layer costs {}, masking it from layer 12 on costs {},", [
             f"{at(6)['change']:.3f}", f"{at(3)['change']:.3f}"]),
         (AFTER, "and becomes the sink ({}%, as", [percent(at(6), 2)]),

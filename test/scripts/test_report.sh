@@ -690,6 +690,7 @@ for name, figures in drawn.items():
         assert {l.get_color() for l in named} <= {*drawing.COLORS, drawing.PAPER}, (name, looks)
 # three models, two of them at 0% and one at 100% of both: each has a panel, at its true values
 three = drawn["dynamics-text-softmax-text-sigmoid-text-k"][0].axes[1:4]
+assert [ax.get_title(loc="left") for ax in three] == ["text-softmax", "text-sigmoid (shares)", "text-k"]
 flat = [[l for l in ax.get_lines() if len(l.get_ydata()) == 9 and l.get_linestyle() == "-"] for ax in three]
 assert [len(lines) for lines in flat] == [1, 1, 1] and len({lines[0].get_color() for lines in flat}) == 3, flat
 assert all(0 <= y <= 100 for ax in three for l in ax.get_lines() for y in l.get_ydata())
@@ -717,9 +718,9 @@ dots = [l for l in table.axes[0].get_lines() if l.get_marker() == "o" and len(l.
 assert len(dots) == len(rows) and all(len(set(l.get_ydata())) == 3 for l in dots)
 shown = [t.get_text() for t in table.axes[0].texts]
 assert shown[0] == "99.7" and shown[1] == "0" and not [t for t in shown if "." in t and len(t.split(".")[1]) > 1]
-# the map's first column stands beside it once more
-images = drawn["maps-maps-0_1"][0].axes[0].images
-assert images[1].get_array().shape == (T, 1) and images[1].get_extent()[1] < images[0].get_extent()[0]
+# the map is drawn once, from its first column on
+drawn_map, = drawn["maps-maps-0_1"][0].axes[0].images
+assert drawn_map.get_array().shape[0] == T and drawn_map.get_extent()[0] < 1
 holds("threshold-probe", 0, [90, 0])
 holds("threshold-probe", 1, [90, 70])
 holds("onset-tiny", 0, [np.max(x["alpha1_proxy"]) for x in evals])
