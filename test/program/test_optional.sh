@@ -86,6 +86,11 @@ said_missing "--skip-bad: needs the folder text/" ./train_sink train -d shards -
 said_missing "eval: stands in the folder after/" ./train_sink eval run_1
 said_missing "score: stands in the folder after/" ./train_sink score run_1
 said_missing "export: stands in the folder open/" ./train_sink export run_1
+said_missing "--dump: stands in the folder after/" ./train_sink probe run_1 --dump maps
+said_missing "--noise: stands in the folder after/" ./train_sink train --noise
+# shellcheck disable=SC2086  # several flags
+$reference $few -n 2 --factors o_proj:lr=2 -o arms > said.txt 2>&1
+said_missing "--factors: stands in the folder after/" ./train_sink train --resume -o arms -n 4
 for switch in BACKEND=cpu BACKEND=cuda DIST=mpi; do
     ! $CXX -std=c++17 -fopenmp -fsyntax-only -D$switch -x c++ train_sink.cu > said.txt 2>&1 &&
         grep -q "#error.*which is not here\|#error.*whose folder has to be here" said.txt
