@@ -67,7 +67,7 @@ for figure in "$@"; do
                 ratios --labels "12 layers and a random first token,12 layers and an ordinary one,8 layers and a random one" \
                 $first/rotary12-random-s2 $first/rotary12-ordinary-s2 $first/rotary8-random-s1 ;;
         first-token-stays)
-            plot $figure "Seed 2 on ordinary text: the sink is gone in 500 steps at T 64, and stays at T 256" \
+            plot $figure "Seed 2 on ordinary text: the mark is gone in 500 steps at T 64, and stays at T 256 (dotted: uniform attention)" \
                 onset --labels "T 64,T 128,T 256,T 1024" $first/rotary12T256-random-then-ordinary-T64-s2 \
                 $first/rotary12T256-random-then-ordinary-T128-s2 $first/rotary12T256-random-then-ordinary-s2 \
                 $first/rotary12T256-random-then-ordinary-T1024-s2 ;;
@@ -82,13 +82,13 @@ for figure in "$@"; do
                 $first/rotary8-random-s[123]/loss.json $first/rotary8-ordinary-s[123]/loss.json \
                 $first/rotary8-random-k-s[123]/loss.json ;;
         first-token-changes)
-            plot $figure "Only softmax makes a long h and short values of the first token (median and range of three seeds)" \
+            plot $figure "All seven make a mark; with softmax the first token's h is largest and its v smallest (median and range of three seeds; gray: softmax)" \
                 ratios --step 20000 --labels "softmax,BIAS=k,BIAS=zero,BIAS=logit,GATE=head,ATTN=sigmoid,ATTN=softpick" \
                 $first/rotary12h4-random-s[123] $first/rotary12h4-random-k-s[123] $first/rotary12h4-random-zero-s[123] \
                 $first/rotary12h4-random-logit-s[123] $first/rotary12h4-random-head-s[123] \
                 $first/rotary12h4-random-sigmoid-s[123] $first/rotary12h4-random-softpick-s[123] ;;
         first-token-ordinary)
-            plot $figure "Ordinary text from the first step: with twelve layers of 256 the first token draws attention" \
+            plot $figure "Ordinary text from the first step, one seed each: with twelve layers of 256 the first token attracts attention (dotted: uniform)" \
                 onset --labels "12 layers of 256 (T 512),4 layers of 128 (T 512),12 layers of 64 (T 256)" \
                 $first/rotary12w256T512-ordinary-s1 $first/rotary4w128T512-ordinary-s1 \
                 $first/rotary12h4T256quiet-ordinary-s1 ;;

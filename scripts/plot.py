@@ -16,10 +16,10 @@ import textwrap
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import drawing
 import runlog
-from drawing import (COLORS, STYLE, TRAIN_POINTS, MaxNLocator, PercentFormatter, alike, called, edge,
-                     headline, kinds, label, legend_below, look, loss_and_sinks, matplotlib,
-                     middle_and_range, np, panels, plain, plt, seeds_of, series, sink_axis, stem,
-                     thresholds, trained, whole)
+from drawing import (COLORS, STYLE, MOST_LINES, TRAIN_POINTS, MaxNLocator, PercentFormatter,
+                     alike, called, edge, headline, kinds, label, legend_below, look,
+                     loss_and_sinks, matplotlib, middle_and_range, np, panels, plain, plain_log,
+                     plt, seeds_of, series, sink_axis, stem, thresholds, trained, whole)
 from plot_anatomy import anatomy
 from plot_maps import heads_in, load_map, maps
 from plot_positions import positions
@@ -80,7 +80,7 @@ def dynamics(paths, options):
 
 # what onset draws: a title, and the number of an evaluation; key is where it has alpha_1
 ONSET = [(r"$\alpha_1$, best head", lambda e, key: largest(e[key])),
-         ("h, longest: first token / others",
+         ("|h| ratio, max: first token / others",
           lambda e, key: largest(ratio(e, "h_norm_first", "h_norm_rest")[1:])),
          ("max/median of h", lambda e, key: largest(ratio(e, "h_max", "h_median")))]
 
@@ -91,22 +91,37 @@ def largest(values):
     return max(found, default=None)
 
 
+def tokens_of_step(run):
+    """Returns how many tokens a step of a run reads."""
+    flags = runlog.flags_at(run)
+    return flags.get("total_batch") or flags["batch"] * flags["seq"]
+
+
 def onset(paths, options):
-    """Draws what moves before Sink_1 does: the strongest head, the length of h, its entries."""
+    """Draws what moves before Sink_1 does: the strongest head, the norm of h, its entries. Runs
+    with steps of different size are drawn over tokens; dotted lines are uniform attention."""
     runs = trained(paths, "onset")
     for run in runs:
         runlog.at_step(run, None)
         for e in run["evals"]:
             need(run, e, ("h_norm_first", "h_norm_rest", "h_max", "h_median"))
+    over_tokens = len({tokens_of_step(run) for run in runs}) > 1
     figure, axes = panels(len(ONSET), 3.6, 3.3)
     for ax, (title, get) in zip(axes, ONSET):
         for i, run in enumerate(runs):
             key = "alpha1_proxy" if runlog.uses_proxy(run["evals"]) else "alpha1"
+            scale = tokens_of_step(run) / 1e6 if over_tokens else 1
             for n, (how, evals) in enumerate(alike(run["evals"])):
-                ax.plot(*series(evals, lambda e: get(e, key)), **look(i, runs),
+                steps, values = series(evals, lambda e: get(e, key))
+                ax.plot([scale * step for step in steps], values, **look(i, runs),
                         label=label(run, runs) if n == 0 else None)
-        ax.set(title=title, xlabel="step", ylim=(0, None))
+        ax.set(title=title, xlabel="million tokens" if over_tokens else "step", ylim=(0, None))
         if options.logx: ax.set_xscale("symlog", linthresh=first_step(runs))
+    lengths = [{e["sink"]["T"] for e in run["evals"]} for run in runs]
+    for i, own in enumerate(lengths):
+        color = "#888888" if len(set.union(*lengths)) == 1 else look(i, runs)["color"]
+        for T in own:
+            axes[0].axhline(np.mean(1 / np.arange(1, T + 1)), color=color, lw=0.8, ls=":", zorder=0)
     headline(figure, runs, "What moves before Sink$_1$ does")
     legend_below(figure, axes[0])
     yield stem("onset", runs), figure
@@ -281,6 +296,9 @@ def norms(paths, options):
     for run in runs:
         need_norms(run, runlog.at_step(run, options.step))
         yield stem("norms", [run]), norms_of_one(run, runlog.at_step(run, options.step))
+    if len(kinds(runs)) > MOST_LINES:
+        yield stem("ratios", runs), small_ratios(runs, options.step)
+        return
     figure, axes = panels(3, 3.6, 3.4)
     for seeds in seeds_of(runs):
         evals = [runlog.at_step(runs[i], options.step) for i in seeds]
@@ -313,6 +331,28 @@ def norms(paths, options):
     yield stem("ratios", runs), figure
 
 
+def small_ratios(runs, step):
+    """Draws the ratios of many kinds of run, each in a column over the first kind's in gray."""
+    groups = seeds_of(runs)
+    figure, grid = plt.subplots(len(NORMS), len(groups), figsize=(10.8, 5.8),
+                                sharex="row", sharey="row")
+    for (key, name, where), axes in zip(NORMS, grid):
+        names = key + "_norm_first", key + "_norm_rest"
+        lines = [[ratio(runlog.at_step(runs[i], step), *names) for i in seeds]
+                 for seeds in groups]
+        for ax, seeds, own in zip(axes, groups, lines):
+            ax.plot(np.median(np.array(lines[0], float), axis=0), color="#AAAAAA", lw=1, zorder=0)
+            middle_and_range(ax, range(len(own[0])), own, look(seeds[0], runs), None)
+            ax.axhline(1, color="#888888", lw=0.8, ls=":", zorder=0)
+        if axes[0].get_ylim()[1] > 10: plain_log(axes[0])
+        else: axes[0].set_ylim(bottom=0)
+        axes[0].set_ylabel(name)
+        axes[len(groups) // 2].set_xlabel(where)
+    for ax, name in zip(grid[0], called(kinds(runs))): ax.set_title(name)
+    headline(figure, runs, r"Ratio of $\ell_2$ norms: the first token against the others")
+    return figure
+
+
 def need_norms(run, e):
     """A picture of norms needs those of the first token and of the others."""
     need(run, e, runlog.NORMS[:2] + runlog.NORMS[5:9])
@@ -329,17 +369,6 @@ def ratio(e, above, below):
     """Returns one list of an evaluation over another, nan where that is 0."""
     above, below = np.array(e[above], float), np.array(e[below], float)
     return np.where(below > 0, above / np.where(below > 0, below, 1), np.nan)
-
-
-def plain_log(ax):
-    """A logarithmic axis with numbers rather than powers of ten, and more of them when
-    few decades are shown."""
-    ax.set_yscale("log")
-    low, high = ax.get_ylim()
-    subs = [1, 2, 5] if high / low < 200 else [1]
-    ax.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=subs))
-    ax.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda y, _: f"{y:g}"))
-    ax.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
 
 
 def norms_of_one(run, e):
@@ -426,9 +455,11 @@ def sight(paths, options):
 
 
 def everything(paths, options):
-    """dynamics, heads, norms and profiles of each run."""
+    """dynamics, heads, norms and profiles of each run, and anatomy of a probe that has it."""
     for path in paths:
-        of_probe = (heads, norms, profiles)
+        of_probe = [heads, norms, profiles]
+        if path.endswith(".json") and runlog.read_probe(path)[0]["evals"][0].get("anatomy"):
+            of_probe.append(anatomy)
         for draw in of_probe if path.endswith(".json") else (dynamics, *of_probe):
             yield from draw([path], options)
 
@@ -456,7 +487,7 @@ FIGURES = {
                   "a table of scripts/reproduce, ours against the paper's"),
     "positions": (positions,  "EVAL.json ...",
                   "loss by position, from eval --json: what changes where"),
-    "all":       (everything, "RUN ...",        "dynamics, heads, norms, profiles of every run"),
+    "all":       (everything, "RUN ...",        "dynamics, heads, norms, profiles, anatomy"),
 }
 # the options that not all of them read
 READ_BY = {

@@ -31,6 +31,7 @@ MARKERS = "osD^vPX"
 DASHES = ["-", "--", ":"]
 OURS, PAPER, SEED, MARK = COLORS[0], "#BBBBBB", "#000000", COLORS[1]
 MOST_FLAGS = 3                       # of a run in a legend
+MOST_LINES = 4                       # of kinds of run in one panel of ratios
 MOST_PANELS = 6                      # of kinds of run that each get a panel of their own
 STYLE = {
     "font.size": 9, "axes.titlesize": 9.5, "axes.titleweight": "bold", "axes.titlelocation": "left",
@@ -122,6 +123,17 @@ def headline(figure, runs, what, step=None):
         if step is not None: about += f", step {step:,}"
         lines += textwrap.wrap(plain(about), letters(figure))
     figure.suptitle("\n".join(lines), fontsize=10.5, x=0.01, ha="left")
+
+
+def plain_log(ax):
+    """A logarithmic axis with numbers rather than powers of ten, and more of them when
+    few decades are shown."""
+    ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    subs = [1, 2, 5] if high / low < 200 else [1]
+    ax.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=subs))
+    ax.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda y, _: f"{y:g}"))
+    ax.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
 
 
 def letters(figure):

@@ -5,7 +5,7 @@ Start with `anatomy`, which scripts/plot.py calls.
 import os
 
 import runlog
-from drawing import headline, look, np, panels, plain, whole
+from drawing import headline, look, np, panels, plain, plain_log, whole
 from runlog import die, number
 
 WRITES = [("wrote", "what the FFN wrote"), ("form", "the quadratic form x'Sx")]
@@ -35,11 +35,18 @@ def draw(found, path):
     curves(axes[3], found, COSINES, "|cosine| with the first eigenvector")
     curves(axes[4], found, SAME, "What attention reads:\ncosine between sequences")
     curves(axes[5], found, [("attn_spread", "token 1")], "What attention reads:\nchannels that share it")
-    for ax in axes[:2]:
-        ax.set_yscale("symlog", linthresh=10)
-    for ax in (axes[2], axes[5]):
-        ax.set_yscale("log")
-    headline(figure, [], f"Anatomy of the first token's massive activation. {plain(path)}")
+    for ax in axes:                                            # room for the legend above the curves
+        low, high = ax.dataLim.intervaly
+        if ax in axes[:2]:
+            ax.set_yscale("symlog", linthresh=10)
+            ax.set_ylim(min(3 * low, -10) if low < 0 else 0, 300 * max(high, 10))
+        elif ax in axes[3:5]:
+            ax.set_ylim(min(low, 0), 1.4)
+        else:
+            ax.set_ylim(low / 1.5, 8 * high)
+            plain_log(ax)
+    name = plain(os.path.basename(path))
+    headline(figure, [], f"Anatomy of the first token's massive activation: {name}")
     return figure
 
 
@@ -53,4 +60,4 @@ def curves(ax, found, fields, title):
             ax.axvline(layer, color="#888888", lw=0.8, zorder=0)
     ax.set(title=title, xlabel="layer")
     whole(ax, len(found[fields[0][0]]))
-    ax.legend(loc="best")
+    ax.legend(loc="upper left")
