@@ -102,7 +102,7 @@ enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
       "share the learned bias: none (one per key/value head) or heads (one for all heads)", \
       READ_IF(bias_of(f.arch).learn_k || bias_of(f.arch).add_v, "BIAS=k, v or kv")) \
     TEXT(bias_layers, "--bias-layers", "train_sink.bias_layers", \
-      "a pattern of 1 and 0 over the layers, repeated: 10 gives every other one what BIAS adds (empty: all)", \
+      "layers that get what BIAS adds, as a repeating pattern of 1 and 0: 10 is every other one (empty: all)", \
       READ_IF(some_layer(f.arch, is_biased), "a 1 for one of the layers")) \
     NUMBER(int, k_dims, 0, "--k-dims", "train_sink.k_dims", 0, 1 << 16, "learnable entries of k* (0: all; Table 13)", \
       READ_IF(bias_of(f.arch).column != LOGIT_COLUMN, "BIAS=k or kv")) \

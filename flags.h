@@ -128,11 +128,11 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
       BOUND((float)f.beta1 < 1, "less than 1", "", "with 1 the mean of the gradients stays 0")) \
     DECIMAL("T", TRAINING, beta2, 0.95, 0, 1, "AdamW: decay of the mean square", OF_ADAM, \
       BOUND((float)f.beta2 < 1, "less than 1", "", "with 1 the mean of their squares stays 0")) \
-    DECIMAL("T", TRAINING, adam_eps, 1e-8, 1e-30, MANY, "AdamW: added to the root of the mean square", OF_ADAM) \
+    DECIMAL("T", TRAINING, adam_eps, 1e-8, 1e-30, MANY, "AdamW: epsilon, added to the root of the mean square", OF_ADAM) \
     DECIMAL("t", TRAINING, weight_decay, 0.1, 0, MANY, "weight decay, on all parameters") \
     DECIMAL("t", TRAINING, grad_clip, 1.0, 0, MANY, "clip the gradient to this norm (0: do not clip)") \
     DECIMAL("T", MEASURING, ema, 0.0, 0, 1, \
-      "decay of an exponential mean of the weights, which is evaluated beside them and saved with them (0: none)", \
+      "also evaluate and save an exponential moving average of the weights, with this decay (0: none)", \
       BOUND((float)f.ema < 1, "less than 1", "", "with 1 the mean stays where it began")) \
     WHOLE("t", MEASURING, eval_every, 100, 0, MOST, "steps between evaluations (0: only the first and the last)", \
       NOTED(!f.given_eval_every || f.eval_every <= f.steps, "is more than", "steps", "only the first and last steps are evaluated")) \
@@ -160,7 +160,7 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
     WORDS("T", TRAINING, only, "", "train only the tensors whose names have one of these words as whole parts: sinks,k_star,layers.1", JOIN(",")) \
     ON("t", RUN, resume, "continue from the newest checkpoint in --out; flags you leave out keep the run's values") \
     ON("tb", RUN, graph, "CUDA: record a micro-batch as a CUDA graph and launch it with one call; helps small models") \
-    WHOLE("tpgsbce", RUN, hopper, 1, 0, 1, "CUDA: 1 computes attention by the kernels for Hopper, where the card is one, 0 by those for all") \
+    WHOLE("tpgsbce", RUN, hopper, 1, 0, 1, "CUDA: 1 uses the Hopper attention kernels on a Hopper card, 0 the kernels for every card") \
     DECIMAL("t", RUN, stop_after, 0.0, 0, MANY, "save and stop after this many minutes (0: never)") \
     WORDS("t", RUN, until, "", "end when a number of two evaluations in a row says so: 'sink_1>0.5', 'val_loss<3'; of" EVAL_NUMBERS, \
       READ_IF(f.eval_every > 0, "--eval-every 1 or more")) \
@@ -168,7 +168,7 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
     OPEN_FLAGS(X) \
     ONE_OF("pe", DATA, probe_from, FROM, start, "from a .jsonl: start (of each record) or windows (of all)") \
     ONE_OF("pe", DATA, probe_input, INPUT, natural, "natural (from -d), random, or repeated (one token each)") \
-    WORDS("psbe", RUN, json, "", "file for all that was measured (docs/json.md)", NOT_PRODUCTS, \
+    WORDS("psbe", RUN, json, "", "write all measurements to this file (docs/json.md)", NOT_PRODUCTS, \
       FOR("e", "file for every printed row (docs/json.md)"), \
       FOR("s", "file for the scores of every task (docs/json.md)"), FOR("b", "file for the times (docs/json.md)")) \
     AFTER_FLAGS(X) \

@@ -24,16 +24,16 @@ Macros alone: this file includes nothing.
     WORDS("p", OWN, dump_heads, "0:0", "heads to --dump: LAYER:HEAD,... or all", READ_IF(!f.dump.empty(), "--dump DIR")) \
     WHOLE("p", OWN, dump_seq, 0, 0, 1<<20, "probe sequence to --dump, counted from 0", READ_IF(!f.dump.empty(), "--dump DIR"), \
       BOUND(f.dump_seq < f.probe_seqs, "less than", "probe_seqs", "the first sequence is number 0")) \
-    ON("p", OWN, anatomy, "where token 1's massive activation comes from: FFNs as quadratic forms") \
-    ON("p", OWN, anywhere, "attention by place and by token, what sinks write, large channels") \
-    WORDS("e", OWN, stream, "", "n+W,..: keep only the first n and the last W keys", JOIN(",")) \
-    WORDS("e", OWN, evict, "", "POLICY:RATIO,.. of a prompt's keys: streaming, knorm, observed, snapkv", JOIN(",")) \
-    WORDS("e", OWN, quant, "", "w8a8, w4a4, kv8, kv4,.. and :static, :dynamic or :token (default)") \
-    WORDS("e", OWN, quant_keep, "0,1", "how many first tokens stay in float: one run per number", READ_IF(!f.quant.empty(), "--quant")) \
+    ON("p", OWN, anatomy, "show where token 1's massive activation comes from (FFNs as quadratic forms)") \
+    ON("p", OWN, anywhere, "show attention by position and by token, what sinks write, and large channels") \
+    WORDS("e", OWN, stream, "", "keep only the first n keys, the last W and the query's own: n+W,...", JOIN(",")) \
+    WORDS("e", OWN, evict, "", "evict this fraction of a prompt's keys: POLICY:RATIO,... (streaming, knorm, observed, snapkv)", JOIN(",")) \
+    WORDS("e", OWN, quant, "", "quantize to w8a8, w4a4, kv8, kv4, ..., each with :static, :dynamic or :token (the default)") \
+    WORDS("e", OWN, quant_keep, "0,1", "keep this many first tokens in float; one run per number", READ_IF(!f.quant.empty(), "--quant")) \
     WHOLE("e", OWN, calibrate, 16, 1, 1<<20, "sequences that set the ranges of :static, excluded from the loss", \
       READ_IF(f.quant.find("static") != str::npos, "--quant with :static")) \
-    ON("e", OWN, gradients, "norm of the loss gradient in the residual stream, by token") \
-    WORDS("e", OWN, edit, "", "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE, and more after ;. Given twice: two runs", JOIN("\n")) \
+    ON("e", OWN, gradients, "report the norm of the loss gradient in the residual stream, by token") \
+    WORDS("e", OWN, edit, "", "change numbers inside the model: PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE; several separated by ;. Given twice: two runs", JOIN("\n")) \
     WORDS("s", OWN, task, "", ".jsonl of contexts and choices, or several: A,B (scripts/tasks.py)") \
     WORDS("s", OWN, items, "", "write the log-likelihoods of every item here, one line per item") \
     WHOLE("s", OWN, limit, 0, 0, MOST, "only the first N items of a task (0: all)") \
