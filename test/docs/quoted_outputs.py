@@ -167,6 +167,18 @@ def of_text():
     return found + [(SINKS, "the sink is there in {} to {}% of the pairs", [f"{min(five):.1f}", f"{max(five):.1f}"])]
 
 
+def of_search():
+    """Returns the rows of text-notebook.md's first table that the demo's seed 1 repeats."""
+    found = []
+    for o in OUT["readme-train"]["log.jsonl"][1:]:
+        if o["step"] < 2000: continue
+        heads = " ".join(f"{x:.2f}".lstrip("0") for x in o["alpha1"][0])
+        found.append((NOTEBOOK, "| {} | {} | ({}) | {} | {} |", [
+            f"{o['step']:,}", f"{o['val_loss']:.3f}", heads, f"{100 * o['sink']['sink_k'][0]:.1f}".removesuffix(".0"),
+            f"{ratios(o, 'v')[0]:.2f}".lstrip("0")]))
+    return found
+
+
 def largest_of_rows():
     """Returns, for each query of the demo's map, the token that gets its largest weight."""
     with open("docs/results/demo-maps/0_0_map.npy", "rb") as file: data = file.read()
@@ -333,5 +345,5 @@ def of_text12():
 
 
 def sentences():
-    return (of_probe() + of_training() + of_after() + of_text() + of_map() + of_smollm2() + of_settings() + of_interventions() +
+    return (of_probe() + of_training() + of_after() + of_text() + of_search() + of_map() + of_smollm2() + of_settings() + of_interventions() +
             of_text12())
