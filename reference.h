@@ -51,35 +51,7 @@ inline void zero(real* x, long n) {
     memset(x, 0, n * sizeof(real));
 }
 
-// Scales y (n) and adds x:  y = by y + x.  A NULL x counts as zeros.
-template <class R> void add(R* y, const R* x, long n, acc by = 1) {
-    if (!x) {
-        #pragma omp parallel for simd
-        for (long i = 0; i < n; i++) { y[i] = by * acc(y[i]); }
-        return;
-    }
-    #pragma omp parallel for simd
-    for (long i = 0; i < n; i++) { y[i] = by * acc(y[i]) + acc(x[i]); }
-}
-
-// Returns a . b, of n numbers each. A NULL b counts as zeros.
-template <class X, class Y> acc dot(const X* a, const Y* b, int n) {
-    if (!b) { return 0; }
-    acc sum = 0;
-    #pragma omp simd reduction(+ : sum)
-    for (int i = 0; i < n; i++) {
-        sum += acc(a[i]) * acc(b[i]);
-    }
-    return sum;
-}
-
-// Adds a multiple:  y (n) += a x.  Does nothing if y or x is NULL.
-template <class R> void add_times(acc* y, acc a, const R* x, int n) {
-    if (!x || !y) { return; }
-    for (int i = 0; i < n; i++) {
-        y[i] += a * acc(x[i]);
-    }
-}
+template <class R> void rope(R* qkv, const acc* table, int sign, AttnShape s);     // of part 8
 
 // ----------------------------------------------------------------------------
 // 1 matrix product
@@ -158,26 +130,6 @@ inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> 
             real* o = row_of(out, (long)b * T + t, C);
             for (int c = 0; c < C; c++) {
                 o[c] = x[c] * by + or_zero(position, c);
-            }
-        }
-    }
-}
-
-// Adds the gradients of the tables. In the forward pass this was:
-//      out_t = scale token[id_t] + position_t,   so   dtoken[id_t] += scale dout_t,
-//      dposition_t += dout_t,   and for the sink token   dsink += dout_0
-inline void embed_backward(EmbedTables<acc> grads, const real* dout, const int* tokens, float scale,
-                           int B, int T, int C) {
-    const int skip = grads.sink != NULL;
-    for (int b = 0; b < B; b++) {
-        const int* ids = tokens + b * (T - skip);
-        for (int t = 0; t < T; t++) {
-            const real* d = row_of(dout, (long)b * T + t, C);
-            add_times(row_of(grads.position, t, C), 1, d, C);
-            if (t < skip) {
-                add_times(grads.sink, 1, d, C);
-            } else {
-                add_times(row_of(grads.token, ids[t - skip], C), scale, d, C);
             }
         }
     }
@@ -272,16 +224,6 @@ inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, co
 inline long row_count(AttnShape s) { return (long)s.B * s.T; }
 inline int q_width(AttnShape s)    { return s.NH * s.HS; }
 
-// Copies C numbers of each of N rows. The rows are out_width and inp_width apart: those of qkv hold
-// more than q and k, or v
-template <class R>
-void copy_rows(R* out, int out_width, const R* inp, int inp_width, int N, int C) {
-    #pragma omp parallel for if (N > 1)
-    for (int n = 0; n < N; n++) {
-        memcpy(row_of(out, n, out_width), row_of(inp, n, inp_width), C * sizeof(R));
-    }
-}
-
 // The channels of a row that qk_norm normalizes together: a head, or `all` heads of q, or of k.
 struct QkGroup {
     int from;
@@ -314,13 +256,13 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, QkWeights<const r
                             bool all, float eps, AttnShape s) {
     const int QK = qk_width(s);
     const int groups = qk_groups(all, s);
-    copy_rows(qk_in, QK, qkv, attn_row(s), row_count(s), QK);
     for (long i = 0; i < row_count(s) * groups; i++) {
         const long n = i / groups;
         const QkGroup group = qk_group(i % groups, all, s);
-        const real* x = row_of(qk_in, n, QK) + group.from;
         const real* w = weight_of(weights, group);
+        real* x = row_of(qk_in, n, QK) + group.from;
         real* out = row_of(qkv, n, attn_row(s)) + group.from;
+        std::copy_n(out, group.C, x);
         norm_row(out, { NULL, rstd + i }, x, { w, NULL }, eps, group.C);
     }
 }
@@ -340,61 +282,6 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
         acc* dw = weight_of(grads, group);
         real* d = row_of(dqkv, n, attn_row(s)) + group.from;
         norm_row_backward(d, { dw, NULL }, d, x, w, { NULL, rstd + i }, false, group.C);
-    }
-}
-
-// Rotates the pairs (x_i, x_{i+half}) of one head. turn (half, 2) holds cos and sin.
-template <class R> void rotate_head(R* x, const acc* turn, int sign, int half) {
-    // 16 at a time: 32 bf16 fill a vector, but a head of 32 has no more pairs than that
-    #pragma omp simd simdlen(16)
-    for (int i = 0; i < half; i++) {
-        const acc co = turn[2 * i];
-        const acc si = sign * turn[2 * i + 1];
-        const acc a = x[i];
-        const acc b = x[i + half];
-        x[i] = a * co - b * si;
-        x[i + half] = a * si + b * co;
-    }
-}
-
-// Rotates the first rot channels of every head of q and k, in place, by the position: at token t
-// the pair (x_i, x_{i+rot/2}) turns by sign * t * theta_i. table (T, rot/2, 2) holds cos and sin
-// (Eq. 8; pairs as in LLaMA). Backward is the turn the other way: sign -1, on the gradient
-template <class R> void rope(R* qkv, const acc* table, int sign, AttnShape s) {
-    const int half = s.rot / 2;
-    #pragma omp parallel for if (row_count(s) > 1)
-    for (int n = 0; n < row_count(s); n++) {
-        const acc* turn = row_of(table, n % s.T, half * 2);
-        R* row = row_of(qkv, n, attn_row(s));
-        for (int h = 0; h < s.NH + s.KV; h++) {
-            rotate_head(row + h * s.HS, turn, sign, half);
-        }
-    }
-}
-
-// Applies the kernel of ATTN=kernel_elu to q and k, in place: phi(x) = elu(x) + 1, that is x + 1
-// above 0 and e^x below
-template <class R> void phi_elu1_forward(R* qkv, AttnShape s) {
-    #pragma omp parallel for
-    for (int n = 0; n < row_count(s); n++) {
-        R* x = row_of(qkv, n, attn_row(s));
-        for (int i = 0; i < qk_width(s); i++) {
-            const acc y = x[i];
-            x[i] = y > 0 ? y + acc(1) : exp_(min_(y, acc(0)));
-        }
-    }
-}
-
-// Turns dqkv from dy into dx; y is qkv. In the forward pass this was:
-//      y = x > 0 ? x + 1 : e^x,   so   dx = min(y, 1) dy
-template <class R> void phi_elu1_backward(R* dqkv, const R* qkv, AttnShape s) {
-    #pragma omp parallel for
-    for (int n = 0; n < row_count(s); n++) {
-        const R* y = row_of(qkv, n, attn_row(s));
-        R* d = row_of(dqkv, n, attn_row(s));
-        for (int i = 0; i < qk_width(s); i++) {
-            d[i] = d[i] * min_(acc(y[i]), acc(1));
-        }
     }
 }
 
@@ -616,112 +503,6 @@ void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
     if (rope_table) { rope(dqkv, rope_table, -1, s); }
 }
 
-// ----------------------------------------------------------------------------
-// 5 after attention
-
-// Calls f(i, g) for every number i of the heads' outputs, (N, NH, HS), and its gate g, (N, NH,
-// width): width 1 gates heads, width HS channels
-template <class F> void each_gated(int width, AttnShape s, F f) {
-    for (long i = 0; i < row_count(s) * q_width(s); i++) {
-        const long head = i / s.HS;
-        f(i, head * width + i % width);
-    }
-}
-
-// Gates the heads:  out = att sigma(gate).  out, att (N, NH HS); gate (N, NH width)
-inline void gate_forward(real* out, const real* att, const real* gate, int width, AttnShape s) {
-    each_gated(width, s, [=](long i, long g) {
-        out[i] = att[i] * sigmoid_(gate[g]);
-    });
-}
-
-// Computes both gradients. In the forward pass this was:
-//      out = att sigma(gate),   so   datt = dout sigma,   dgate = dout att sigma (1 - sigma)
-// dgate is summed over the channels of a head that share one number. datt may be dout
-inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att,
-                          const real* gate, int width, AttnShape s) {
-    zero(dgate, row_count(s) * s.NH * width);
-    each_gated(width, s, [=](long i, long g) {
-        const real sigma = sigmoid_(gate[g]);
-        const real d = dout[i];
-        dgate[g] += d * att[i] * sigma * (real(1) - sigma);
-        datt[i] = d * sigma;
-    });
-}
-
-// Returns the width of a row of heads: one head's if they are summed or share a row, otherwise all
-// heads'.
-inline long heads_width(bool one, AttnShape s) {
-    if (one) { return s.HS; }
-    return q_width(s);
-}
-
-// Combines the heads:  out_h = att_h + v*_h, side by side (N, NH HS), or their sum (N, HS).
-// vstar (NH or 1, HS) may be NULL
-inline void heads_forward(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
-    const long N = row_count(s);
-    const long W = q_width(s);
-    const long OC = heads_width(sum, s);
-    const long extra_width = heads_width(s.bias_shared, s);
-    zero(out, N * OC);
-    for (long i = 0; i < N * W; i++) {
-        real* row = row_of(out, i / W, OC);
-        row[i % OC] += att[i] + or_zero(vstar, i % extra_width);
-    }
-}
-
-// Hands the gradient back to the heads. In the forward pass this was:
-//      out_h = att_h + v*_h, or their sum,   so   datt_h = dout_h, or dout,   dvstar_h += datt_h
-inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, AttnShape s) {
-    const long N = row_count(s);
-    const long W = q_width(s);
-    const long OC = heads_width(sum, s);
-    const long extra_width = heads_width(s.bias_shared, s);
-    for (long i = 0; i < N * W; i++) {
-        const real* row = row_of(dout, i / W, OC);
-        datt[i] = row[i % OC];
-        if (dvstar) { dvstar[i % extra_width] += datt[i]; }
-    }
-}
-
-// Applies the activation:  out = act(inp);  gated:  out = act(gate) up  with inp = gate | up.
-// out (N, F); inp (N, F), or (N, 2 F) if gated. out may be inp unless gated
-inline void ffn_forward(real* out, const real* inp, Activation act, bool gated, int N, int F) {
-    const int width = gated ? 2 * F : F;
-    with_activation(act, [=](auto f) {
-        for (int n = 0; n < N; n++) {
-            const real* gate = row_of(inp, n, width);
-            const real* up = gated ? gate + F : NULL;
-            real* o = row_of(out, n, F);
-            for (int i = 0; i < F; i++) {
-                o[i] = f.act(gate[i]) * or_one(up, i);
-            }
-        }
-    });
-}
-
-// Computes the gradients of g and u. In the forward pass this was:
-//      out = act(g) u,   so   dg = dout act'(g) u,   du = dout act(g)
-inline void ffn_backward(real* dinp, const real* dout, const real* inp, Activation act,
-                         bool gated, int N, int F) {
-    const int width = gated ? 2 * F : F;
-    with_activation(act, [=](auto f) {
-        for (int n = 0; n < N; n++) {
-            const real* d = row_of(dout, n, F);
-            const real* gate = row_of(inp, n, width);
-            const real* up = gated ? gate + F : NULL;
-            real* dgate = row_of(dinp, n, width);
-            real* dup = dgate + F;
-            for (int i = 0; i < F; i++) {
-                const real d_i = d[i];                   // dinp may be dout
-                const real g = gate[i];
-                const real u = or_one(up, i);
-                dgate[i] = d_i * f.dact(g) * u;
-                if (gated) { dup[i] = d_i * f.act(g); }
-            }
-        }
-    });
-}
 } // namespace ref
 // The parameters of an optimizer step.
 struct Update {
@@ -813,13 +594,6 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
 // ----------------------------------------------------------------------------
 // 7 the optimizers
 
-// Copies the weights to the type of tensors, unchanged where `acc` is no wider
-template <class R> void cast_to_real(R* dst, const acc* src, long n) {
-    if ((const void*)dst == (const void*)src) { return; }
-    #pragma omp parallel for simd
-    for (long i = 0; i < n; i++) { dst[i] = src[i]; }
-}
-
 // Adds the mean loss:  sums->loss += sum of losses (n) / count
 inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
     double sum = 0;
@@ -862,16 +636,282 @@ inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* g
     }
 }
 
+// ----------------------------------------------------------------------------
+// 8 elementwise operations, once for all backends on the host: R is their type of tensors. Nothing
+// that a backend could do takes 2 % of a step less
+
+// Scales y (n) and adds x:  y = by y + x.  A NULL x counts as zeros.
+template <class R> void add(R* y, const R* x, long n, acc by = 1) {
+    if (!x) {
+        #pragma omp parallel for simd
+        for (long i = 0; i < n; i++) { y[i] = by * acc(y[i]); }
+        return;
+    }
+    #pragma omp parallel for simd
+    for (long i = 0; i < n; i++) { y[i] = by * acc(y[i]) + acc(x[i]); }
+}
+
+// Copies C numbers of each of N rows. The rows are out_width and inp_width apart: those of qkv hold
+// more than q and k, or v
+template <class R>
+void copy_rows(R* out, int out_width, const R* inp, int inp_width, int N, int C) {
+    #pragma omp parallel for if (N > 1)
+    for (int n = 0; n < N; n++) {
+        memcpy(row_of(out, n, out_width), row_of(inp, n, inp_width), C * sizeof(R));
+    }
+}
+
+// Adds the gradients of the tables. In the forward pass this was:
+//      out_t = scale token[id_t] + position_t,   so   dtoken[id_t] += scale dout_t,
+//      dposition_t += dout_t,   and for the sink token   dsink += dout_0
+template <class R>
+void embed_backward(EmbedTables<acc> grads, const R* dout, const int* tokens, float scale, int B,
+                    int T, int C) {
+    const int skip = grads.sink != NULL;
+    const int some = 16;
+    // each thread owns some channels, so that two threads never add to the same row of a token
+    #pragma omp parallel for
+    for (int c = 0; c < C; c += some) {
+        const int n = std::min(some, C - c);
+        for (int bt = 0; bt < B * T; bt++) {
+            const int t = bt % T;
+            const R* d = row_of(dout, bt, C) + c;
+            if (grads.position) { add_times(row_of(grads.position, t, C) + c, 1, d, n); }
+            if (t < skip) {
+                add_times(grads.sink + c, 1, d, n);
+            } else {
+                const int id = tokens[bt / T * (T - skip) + t - skip];
+                add_times(row_of(grads.token, id, C) + c, scale, d, n);
+            }
+        }
+    }
+}
+
+// Rotates the pairs (x_i, x_{i+half}) of one head. turn (half, 2) holds cos and sin.
+template <class R> void rotate_head(R* x, const acc* turn, int sign, int half) {
+    // 16 at a time: 32 bf16 fill a vector, but a head of 32 has no more pairs than that
+    #pragma omp simd simdlen(16)
+    for (int i = 0; i < half; i++) {
+        const acc co = turn[2 * i];
+        const acc si = sign * turn[2 * i + 1];
+        const acc a = x[i];
+        const acc b = x[i + half];
+        x[i] = a * co - b * si;
+        x[i + half] = a * si + b * co;
+    }
+}
+
+// Rotates the first rot channels of every head of q and k, in place, by the position: at token t
+// the pair (x_i, x_{i+rot/2}) turns by sign * t * theta_i. table (T, rot/2, 2) holds cos and sin
+// (Eq. 8; pairs as in LLaMA). Backward is the turn the other way: sign -1, on the gradient
+template <class R> void rope(R* qkv, const acc* table, int sign, AttnShape s) {
+    const int half = s.rot / 2;
+    #pragma omp parallel for if (row_count(s) > 1)
+    for (int n = 0; n < row_count(s); n++) {
+        const acc* turn = row_of(table, n % s.T, half * 2);
+        R* row = row_of(qkv, n, attn_row(s));
+        for (int h = 0; h < s.NH + s.KV; h++) {
+            rotate_head(row + h * s.HS, turn, sign, half);
+        }
+    }
+}
+
+// Applies the kernel of ATTN=kernel_elu to q and k, in place: phi(x) = elu(x) + 1, that is x + 1
+// above 0 and e^x below
+template <class R> void phi_elu1_forward(R* qkv, AttnShape s) {
+    #pragma omp parallel for
+    for (int n = 0; n < row_count(s); n++) {
+        R* x = row_of(qkv, n, attn_row(s));
+        for (int i = 0; i < qk_width(s); i++) {
+            const acc y = x[i];
+            x[i] = y > 0 ? y + acc(1) : exp_(min_(y, acc(0)));
+        }
+    }
+}
+
+// Turns dqkv from dy into dx; y is qkv. In the forward pass this was:
+//      y = x > 0 ? x + 1 : e^x,   so   dx = min(y, 1) dy
+template <class R> void phi_elu1_backward(R* dqkv, const R* qkv, AttnShape s) {
+    #pragma omp parallel for
+    for (int n = 0; n < row_count(s); n++) {
+        const R* y = row_of(qkv, n, attn_row(s));
+        R* d = row_of(dqkv, n, attn_row(s));
+        for (int i = 0; i < qk_width(s); i++) {
+            d[i] = d[i] * min_(acc(y[i]), acc(1));
+        }
+    }
+}
+
+// Gates the heads:  out = att sigma(gate).  out, att (B, T, NH HS); gate (B, T, NH width): a number
+// for every head (width 1) or channel (width HS)
+template <class R>
+void gate_forward(R* out, const R* att, const R* gate, int width, AttnShape s) {
+    #pragma omp parallel for
+    for (long i = 0; i < row_count(s) * s.NH; i++) {    // one head of one token
+        const R* a = row_of(att, i, s.HS);
+        const R* x = row_of(gate, i, width);
+        R* o = row_of(out, i, s.HS);
+        const acc one = sigmoid_(acc(x[0]));
+        for (int c = 0; width == 1 && c < s.HS; c++) { o[c] = a[c] * one; }
+        for (int c = 0; width > 1 && c < s.HS; c++) { o[c] = a[c] * sigmoid_(acc(x[c])); }
+    }
+}
+
+// Computes both gradients. In the forward pass this was:
+//      out = att sigma(gate),   so   datt = dout sigma,   dgate = dout att sigma (1 - sigma)
+// dgate is summed over the channels of a head that share one number. datt may be dout
+template <class R>
+void gate_backward(R* datt, R* dgate, const R* dout, const R* att, const R* gate, int width,
+                   AttnShape s) {
+    #pragma omp parallel for
+    for (long i = 0; i < row_count(s) * s.NH; i++) {
+        const R* a = row_of(att, i, s.HS);
+        const R* d = row_of(dout, i, s.HS);
+        const R* x = row_of(gate, i, width);
+        R* da = row_of(datt, i, s.HS);
+        R* dx = row_of(dgate, i, width);
+        if (width == 1) {
+            const acc g = sigmoid_(acc(x[0]));
+            dx[0] = dot(d, a, s.HS) * g * (acc(1) - g);
+            for (int c = 0; c < s.HS; c++) { da[c] = d[c] * g; }
+            continue;
+        }
+        for (int c = 0; c < s.HS; c++) {
+            const acc g = sigmoid_(acc(x[c]));
+            const acc d_c = d[c];
+            dx[c] = d_c * a[c] * g * (acc(1) - g);
+            da[c] = d_c * g;
+        }
+    }
+}
+
+// Returns the width of a row of heads: one head's if they are summed or share a row, otherwise all
+// heads'.
+inline int heads_width(bool one, AttnShape s) {
+    if (one) { return s.HS; }
+    return q_width(s);
+}
+
+// Combines the heads:  out_h = att_h + v*_h, side by side (N, NH HS), or their sum (N, HS).
+// vstar (NH or 1, HS) may be NULL
+template <class R>
+void heads_forward(R* out, const R* att, const R* vstar, bool sum, AttnShape s) {
+    const int W = q_width(s);
+    const int OC = heads_width(sum, s);
+    const int extra_width = heads_width(s.bias_shared, s);
+    #pragma omp parallel for
+    for (int n = 0; n < row_count(s); n++) {
+        const R* a = row_of(att, n, W);
+        R* o = row_of(out, n, OC);
+        for (int c = 0; c < OC; c++) {
+            acc total = 0;
+            for (int i = c; i < W; i += OC) {
+                const acc v = vstar ? vstar[i % extra_width] : acc(0);
+                total += a[i] + v;
+            }
+            o[c] = total;
+        }
+    }
+}
+
+// Hands the gradient back to the heads. In the forward pass this was:
+//      out_h = att_h + v*_h, or their sum,   so   datt_h = dout_h, or dout,   dvstar_h += datt_h
+template <class R>
+void heads_backward(R* datt, acc* dvstar, const R* dout, bool sum, AttnShape s) {
+    const int W = q_width(s);
+    const int OC = heads_width(sum, s);
+    const int extra_width = heads_width(s.bias_shared, s);
+    #pragma omp parallel for
+    for (int n = 0; n < row_count(s); n++) {
+        R* d = row_of(datt, n, W);
+        for (int i = 0; i < W; i += OC) { std::copy_n(row_of(dout, n, OC), OC, d + i); }
+    }
+    if (!dvstar) { return; }
+    for (int i = 0; i < W; i += s.HS) {  // serial: with --bias-share heads all heads add to one row
+        for (int n = 0; n < row_count(s); n++) {
+            add_times(dvstar + i % extra_width, 1, row_of(datt, n, W) + i, s.HS);
+        }
+    }
+}
+
+// Applies the activation f to one row:  out = f(gate), or f(gate) up.
+template <class R, class Act> void ffn_row(R* out, const R* gate, const R* up, int F, Act f) {
+    if (!up) {
+        #pragma omp simd
+        for (int i = 0; i < F; i++) { out[i] = f.act(acc(gate[i])); }
+        return;
+    }
+    #pragma omp simd
+    for (int i = 0; i < F; i++) { out[i] = f.act(acc(gate[i])) * acc(up[i]); }
+}
+
+// Computes the gradients of one row, d the row of dout.
+template <class R, class Act>
+void ffn_row_backward(R* dgate, R* dup, const R* d, const R* gate, const R* up, int F, Act f) {
+    if (!up) {
+        #pragma omp simd
+        for (int i = 0; i < F; i++) { dgate[i] = acc(d[i]) * f.dact(acc(gate[i])); }
+        return;
+    }
+    #pragma omp simd
+    for (int i = 0; i < F; i++) {
+        const acc g = gate[i];
+        const acc d_i = d[i];
+        dgate[i] = d_i * f.dact(g) * acc(up[i]);
+        dup[i] = d_i * f.act(g);
+    }
+}
+
+// Applies the activation:  out = act(inp);  gated:  out = act(gate) up  with inp = gate | up.
+// out (N, F); inp (N, F), or (N, 2 F) if gated. out may be inp unless gated
+template <class R>
+void ffn_forward(R* out, const R* inp, Activation act, bool gated, int N, int F) {
+    const int width = gated ? 2 * F : F;
+    with_activation(act, [=](auto f) {
+        #pragma omp parallel for if (N > 1)
+        for (int n = 0; n < N; n++) {
+            const R* gate = row_of(inp, n, width);
+            ffn_row(row_of(out, n, F), gate, gated ? gate + F : NULL, F, f);
+        }
+    });
+}
+
+// Computes the gradients of g and u. In the forward pass this was:
+//      out = act(g) u,   so   dg = dout act'(g) u,   du = dout act(g)
+// dinp may be dout unless gated
+template <class R>
+void ffn_backward(R* dinp, const R* dout, const R* inp, Activation act, bool gated, int N, int F) {
+    const int width = gated ? 2 * F : F;
+    with_activation(act, [=](auto f) {
+        #pragma omp parallel for
+        for (int n = 0; n < N; n++) {
+            const R* gate = row_of(inp, n, width);
+            R* dgate = row_of(dinp, n, width);
+            const R* up = gated ? gate + F : NULL;
+            ffn_row_backward(dgate, dgate + F, row_of(dout, n, F), gate, up, F, f);
+        }
+    });
+}
+
+// Copies the weights to the type of tensors, unchanged where `acc` is no wider
+template <class R> void cast_to_real(R* dst, const acc* src, long n) {
+    if ((const void*)dst == (const void*)src) { return; }
+    #pragma omp parallel for simd
+    for (long i = 0; i < n; i++) { dst[i] = src[i]; }
+}
+
 // Steps with SGD and momentum beta1:  m = b1 m + g,  w -= lr (m + decay w)
-inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads,
-                       const StepSums* sums, Update o, long n) {
+template <class R>
+void sgd_update(R* params, acc* master, acc* m, acc*, const acc* grads, const StepSums* sums,
+                Update o, long n) {
     if (std::isnan(sums->grad_scale)) { return; }
+    const acc b1 = o.beta1;
     const acc lr = o.lr;
     const acc decay = o.weight_decay;
-    const acc beta = o.beta1;
     const acc scale = sums->grad_scale;
+    #pragma omp parallel for simd
     for (long i = 0; i < n; i++) {
-        m[i] = beta * m[i] + grads[i] * scale;
+        m[i] = b1 * m[i] + grads[i] * scale;
         master[i] -= lr * (m[i] + decay * master[i]);
         params[i] = master[i];
     }
@@ -883,49 +923,73 @@ inline void average(acc* mean, const acc* x, acc part, long n) {
     for (long i = 0; i < n; i++) { mean[i] = (1 - part) * mean[i] + part * x[i]; }
 }
 
-// Starts a step of Muon:  x = u / |u|,  u = g + beta m (Nesterov),  after m = beta m + g
-inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, int rows,
-                       int cols) {
+// Does one row of muon_begin,  m = beta m + g.  Returns the sum of u^2,  u = g + beta m.
+inline double muon_row(acc* m, const acc* grads, acc scale, int cols) {
+    const acc beta = MUON_BETA;
+    double sum = 0;
+    #pragma omp simd reduction(+ : sum)
+    for (int k = 0; k < cols; k++) {
+        m[k] = beta * m[k] + grads[k] * scale;
+        const acc u = grads[k] * scale + beta * m[k];
+        sum += (double)u * u;
+    }
+    return sum;
+}
+
+// Starts a step of Muon:  x = u / |u|,  u = g + beta m (Nesterov),  after m = beta m + g.  The sum
+// goes by rows, in their order
+template <class R>
+void muon_begin(R* x, acc* m, const acc* grads, const StepSums* sums, int rows, int cols) {
     if (std::isnan(sums->grad_scale)) { return; }
     const acc beta = MUON_BETA;
     const acc scale = sums->grad_scale;
-    double squares = 0;
-    for (long k = 0; k < (long)rows * cols; k++) {
-        m[k] = beta * m[k] + grads[k] * scale;
-        const acc u = grads[k] * scale + beta * m[k];
-        squares += (double)u * u;
+    std::vector<double> part(rows);
+    #pragma omp parallel for
+    for (int i = 0; i < rows; i++) {
+        part[i] = muon_row(row_of(m, i, cols), row_of(grads, i, cols), scale, cols);
     }
-    for (long k = 0; k < (long)rows * cols; k++) {
-        const acc u = grads[k] * scale + beta * m[k];
-        const long at = muon_place(k / cols, k % cols, rows, cols);
-        x[at] = u / (sqrt(squares) + 1e-7);
+    double squares = 0;
+    for (double sum : part) { squares += sum; }
+    const acc by = 1 / (sqrt(squares) + 1e-7);
+    #pragma omp parallel for
+    for (int i = 0; i < rows; i++) {
+        for (int j = 0; j < cols; j++) {
+            const long k = (long)i * cols + j;
+            x[muon_place(i, j, rows, cols)] = (grads[k] * scale + beta * m[k]) * by;
+        }
     }
 }
 
 // Mixes a Newton-Schulz step:  aa (r, r), which is A A, becomes
 //      MUON_A I + MUON_B A + MUON_C A A
-inline void muon_mix(real* aa, const real* a, int r) {
+template <class R> void muon_mix(R* aa, const R* a, int r) {
+    #pragma omp parallel for
     for (int i = 0; i < r; i++) {
-        for (int j = 0; j < r; j++) {
-            const long at = (long)i * r + j;
-            const double identity = i == j;
-            aa[at] = MUON_C * aa[at] + MUON_B * a[at] + MUON_A * identity;
+        const R* a_i = row_of(a, i, r);
+        R* aa_i = row_of(aa, i, r);
+        for (int k = 0; k < r; k++) {
+            aa_i[k] = acc(MUON_C) * acc(aa_i[k]) + acc(MUON_B) * acc(a_i[k]);
         }
+        aa_i[i] = acc(aa_i[i]) + acc(MUON_A);
     }
 }
 
 // Ends a step of Muon:  w -= lr (length sqrt(max(rows, cols)) x + decay w)
-inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, Update o,
-                     int rows, int cols) {
+template <class R>
+void muon_end(R* params, acc* master, const R* x, const StepSums* sums, Update o, int rows,
+              int cols) {
     if (std::isnan(sums->grad_scale)) { return; }
+    const acc length = MUON_LENGTH * sqrt((double)max_(rows, cols));
     const acc lr = o.lr;
     const acc decay = o.weight_decay;
-    const acc length = MUON_LENGTH * sqrt((double)max_(rows, cols));
-    for (long k = 0; k < (long)rows * cols; k++) {
-        const long at = muon_place(k / cols, k % cols, rows, cols);
-        const acc step = length * x[at];
-        master[k] -= lr * (step + decay * master[k]);
-        params[k] = master[k];
+    #pragma omp parallel for
+    for (int i = 0; i < rows; i++) {
+        for (int j = 0; j < cols; j++) {
+            const long k = (long)i * cols + j;
+            const acc step = length * acc(x[muon_place(i, j, rows, cols)]);
+            master[k] -= lr * (step + decay * master[k]);
+            params[k] = master[k];
+        }
     }
 }
 } // namespace ref

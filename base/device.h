@@ -173,5 +173,27 @@ inline void device_copy(void* dst, const void* src, size_t n) { memcpy(dst, src,
 inline void to_host(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }
 inline void device_sync() {}
 inline size_t device_left() { return SIZE_MAX; }        // the system swaps
+
+// ----------------------------------------------------------------------------
+// 4 rows of numbers, whose sums are REAL
+
+// Returns a . b, of n numbers each. A NULL b counts as zeros.
+template <class X, class Y> REAL dot(const X* a, const Y* b, int n) {
+    if (!b) { return 0; }
+    REAL sum = 0;
+    #pragma omp simd reduction(+ : sum)
+    for (int i = 0; i < n; i++) {
+        sum += REAL(a[i]) * REAL(b[i]);
+    }
+    return sum;
+}
+
+// Adds a multiple:  y (n) += a x.  Does nothing if y or x is NULL.
+template <class X> void add_times(REAL* y, REAL a, const X* x, int n) {
+    if (!x || !y) { return; }
+    for (int i = 0; i < n; i++) {
+        y[i] += a * REAL(x[i]);
+    }
+}
 } // namespace host
 #endif // CPU_DEVICE_H

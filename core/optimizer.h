@@ -68,7 +68,8 @@ inline bool is_trained(const Model* m, const Tensor& t) {
 
 // Updates `count` numbers of this rank's shard, from `at` on, by AdamW or SGD.
 inline void shard_update(Model* m, const Update& o, kind optimizer, long at, long count) {
-    const auto update = optimizer == OPTIMIZER_sgd ? ops::sgd_update : ops::adamw_update;
+    auto update = ops::adamw_update;
+    if (optimizer == OPTIMIZER_sgd) { update = ops::sgd_update; }
     update(m->shard_params + at, m->master + at, m->adam_m + at, m->adam_v + at,
            m->shard_grads + at, m->sums, o, count);
 }

@@ -1,12 +1,11 @@
 /*
 ops.h -- the operations of the fast CPU backend: everything in a layer except attention. Same names,
-parameters and results as reference.h, from which some are taken as they are.
+parameters and results as reference.h, from which the elementwise ones are taken as they are.
 
     1 the backend         its names; memory is in device.h
     2 matrix product      forward; backward to the input, the weight, the bias
     3 embedding, norms    tokens in; LayerNorm and RMSNorm
     4 before attention    norms of q and k
-    5 after attention     the gate, heads combined, the FFN's activation
 
 Attention is in attention.h, the loss and the optimizers are in training.h.
 */
@@ -21,9 +20,10 @@ Attention is in attention.h, the loss and the optimizers are in training.h.
 
 namespace cpu {
 using namespace host;
-// what no backend on the host can do faster than the reference
-using ref::add, ref::add_times, ref::cast_to_real, ref::copy_rows, ref::dot, ref::rope;
-using ref::phi_elu1_backward, ref::phi_elu1_forward;
+using ref::add, ref::average, ref::cast_to_real, ref::copy_rows, ref::embed_backward, ref::rope;
+using ref::ffn_backward, ref::ffn_forward, ref::gate_backward, ref::gate_forward;
+using ref::heads_backward, ref::heads_forward, ref::phi_elu1_backward, ref::phi_elu1_forward;
+using ref::muon_begin, ref::muon_end, ref::muon_mix, ref::sgd_update;
 typedef CPU_REAL real;          // the type of tensors
 typedef sum_of<real> acc;       // the type of arithmetic: float for bf16
 static const char* const name = "cpu";
@@ -85,12 +85,6 @@ inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {
 // ----------------------------------------------------------------------------
 // 3 embedding and norms
 
-// Returns the token at position t of sequence b. With a sink token, position 0 is the sink's, and
-// tokens (B, T') has T' = T - 1 columns.
-inline long token_at(const int* tokens, int b, int t, int T, int skip) {
-    return tokens[b * (T - skip) + t - skip];
-}
-
 // Looks up the tokens: row t of out (B, T, C) is scale token[id] + position[t]. With a sink token
 // row 0 is sink + position[0], and token t is row t + 1. tokens (B, T') with T' = T, or T - 1 if
 // there is a sink token
@@ -104,7 +98,7 @@ inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> 
         const real* x = tables.sink;
         acc by = 1;
         if (t >= skip) {
-            const long token = token_at(tokens, b, t, T, skip);
+            const long token = tokens[b * (T - skip) + t - skip];
             x = weight_rows(tables.token + token * C, C, 1).x;
             by = scale;
         }
@@ -112,33 +106,6 @@ inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> 
         real* o = out + (long)bt * C;
         for (int c = 0; c < C; c++) {
             o[c] = x[c] * by + (p ? p[c] : real(0));
-        }
-    }
-}
-
-// Adds the gradients of the tables. In the forward pass this was:
-//      out = scale token[id] + position,   so
-// every table row gets the sum of the dout rows that read it, times scale for tokens
-inline void embed_backward(EmbedTables<acc> grads, const real* dout, const int* tokens, float scale,
-                           int B, int T, int C) {
-    const int skip = grads.sink ? 1 : 0;
-    const int chunk = 16;
-    // each thread owns some channels, so that two threads never add to the same row of a token
-    #pragma omp parallel for
-    for (int c0 = 0; c0 < C; c0 += chunk) {
-        const int c1 = std::min(C, c0 + chunk);
-        for (int b = 0; b < B; b++) {
-            for (int t = 0; t < T; t++) {
-                const real* d = dout + (long)(b * T + t) * C;
-                acc* dx = grads.sink;
-                acc by = 1;
-                if (t >= skip) {
-                    dx = grads.token + token_at(tokens, b, t, T, skip) * C;
-                    by = scale;
-                }
-                add_times(dx + c0, by, d + c0, c1 - c0);
-                add_times(moved(grads.position, (long)t * C + c0), 1, d + c0, c1 - c0);
-            }
         }
     }
 }
@@ -302,203 +269,6 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
     const int wide_k = all ? s.KV * s.HS : s.HS;
     add_times(grads.q, 1, dw.data(), wide);
     add_times(grads.k, 1, dw_k, wide_k);
-}
-
-// ----------------------------------------------------------------------------
-// 5 after attention
-
-// Gates the heads:  out (B, T, NH HS) = att sigmoid(gate).  gate (B, T, NH width): a number for
-// every head (width 1) or channel (width HS)
-inline void gate_forward(real* out, const real* att, const real* gate, int width, AttnShape s) {
-    const long heads = (long)s.B * s.T * s.NH;
-    #pragma omp parallel for
-    for (long i = 0; i < heads; i++) {                  // one head of one token
-        const real* a = att + i * s.HS;
-        const real* x = gate + i * width;
-        real* o = out + i * s.HS;
-        if (width == 1) {
-            const acc g = sigmoid_(acc(x[0]));
-            for (int c = 0; c < s.HS; c++) {
-                o[c] = a[c] * g;
-            }
-        } else {
-            for (int c = 0; c < s.HS; c++) {
-                o[c] = a[c] * sigmoid_(acc(x[c]));
-            }
-        }
-    }
-}
-
-// Computes both gradients. In the forward pass this was:  out = att sigma(x),  so
-//      datt = dout sigma,   dx = dout att sigma (1 - sigma),
-// summed over the head's channels where they share it. datt and dgate are overwritten;
-// datt may be dout
-inline void gate_backward(real* datt, real* dgate, const real* dout, const real* att,
-                          const real* gate, int width, AttnShape s) {
-    const long heads = (long)s.B * s.T * s.NH;
-    #pragma omp parallel for
-    for (long i = 0; i < heads; i++) {
-        const real* a = att + i * s.HS;
-        const real* d = dout + i * s.HS;
-        const real* x = gate + i * width;
-        real* da = datt + i * s.HS;
-        real* dx = dgate + i * width;
-        if (width == 1) {
-            const acc g = sigmoid_(acc(x[0]));
-            dx[0] = dot(d, a, s.HS) * g * (acc(1) - g);
-            for (int c = 0; c < s.HS; c++) {
-                da[c] = d[c] * g;
-            }
-        } else {
-            for (int c = 0; c < s.HS; c++) {
-                const acc g = sigmoid_(acc(x[c]));
-                const acc d_c = d[c];
-                dx[c] = d_c * a[c] * g * (acc(1) - g);
-                da[c] = d_c * g;
-            }
-        }
-    }
-}
-
-// Combines the heads: out (B, T, NH HS) or, summed over heads, (B, T, HS) <- att (B, T, NH HS) + v*
-// (NH or 1, HS; NULL without BIAS=v)
-inline void heads_forward(real* out, const real* att, const real* vstar, bool sum, AttnShape s) {
-    const int HS = s.HS;
-    const int out_width = sum ? HS : s.NH * HS;
-    const int v_step = s.bias_shared ? 0 : HS;      // from head to head
-    #pragma omp parallel for
-    for (int bt = 0; bt < s.B * s.T; bt++) {
-        real* o = out + (long)bt * out_width;
-        const real* a = att + (long)bt * s.NH * HS;
-        const auto y = [=](int h, int i) {
-            acc v = 0;
-            if (vstar) { v = vstar[h * v_step + i]; }
-            return a[h * HS + i] + v;
-        };
-        if (sum) {
-            for (int i = 0; i < HS; i++) {
-                acc total = 0;
-                for (int h = 0; h < s.NH; h++) { total += y(h, i); }
-                o[i] = total;
-            }
-        } else {
-            for (int h = 0; h < s.NH; h++) {
-                for (int i = 0; i < HS; i++) {
-                    o[h * HS + i] = y(h, i);
-                }
-            }
-        }
-    }
-}
-
-// Hands the gradient back to the heads. In the forward pass this was:
-//      out_h = att_h + v*_h, or their sum over h,   so   datt_h = dout_h, or dout,   dvstar += datt
-inline void heads_backward(real* datt, acc* dvstar, const real* dout, bool sum, AttnShape s) {
-    const int HS = s.HS;
-    const int N = s.B * s.T;
-    const int out_width = sum ? HS : s.NH * HS;
-    const int out_step = sum ? 0 : HS;                  // from head to head
-    const int v_step = s.bias_shared ? 0 : HS;
-    const auto datt_at = [=](int bt, int h) {
-        const long head = (long)bt * s.NH + h;
-        return datt + head * HS;
-    };
-    #pragma omp parallel for
-    for (int h = 0; h < s.NH; h++) {
-        for (int bt = 0; bt < N; bt++) {
-            const real* d = dout + (long)bt * out_width + h * out_step;
-            real* da = datt_at(bt, h);
-            for (int i = 0; i < HS; i++) { da[i] = d[i]; }
-        }
-    }
-    if (!dvstar) { return; }
-    for (int h = 0; h < s.NH; h++) {    // serial: with --bias-share heads all heads add to one row
-        acc* dv = dvstar + h * v_step;
-        for (int bt = 0; bt < N; bt++) { add_times(dv, 1, datt_at(bt, h), HS); }
-    }
-}
-
-// Computes y (n) = act(x), and slope (n) = act'(x): two loops, so that both vectorize: with the
-// arrays captured by a lambda, GCC 12 leaves the first one scalar.
-template <class F> void act_values(acc* y, const real* x, int n, F f) {
-    #pragma omp simd
-    for (int i = 0; i < n; i++) { y[i] = f.act(acc(x[i])); }
-}
-
-template <class F> void act_slopes(acc* y, acc* slope, const real* x, int n, F f) {
-    #pragma omp simd
-    for (int i = 0; i < n; i++) {
-        const acc x_i = x[i];
-        y[i] = f.act(x_i);
-        slope[i] = f.dact(x_i);
-    }
-}
-
-// Computes y (n) = act(x) and, unless slope is NULL, slope (n) = act'(x).
-inline void act_row(acc* y, acc* slope, const real* x, Activation act, int n) {
-    with_activation(act, [=](auto f) {
-        if (slope) {
-            act_slopes(y, slope, x, n, f);
-        } else {
-            act_values(y, x, n, f);
-        }
-    });
-}
-
-enum { ACT_SOME = 256 };            // channels whose activations fit in L1
-
-// Applies the activation:  out (N, F) = act(inp) or, gated, act(gate) * up  with inp (N, 2 F) =
-// gate | up
-inline void ffn_forward(real* out, const real* inp, Activation act, bool gated, int N, int F) {
-    const long inp_width = gated ? 2 * F : F;
-    #pragma omp parallel for if (N > 1)
-    for (int n = 0; n < N; n++) {
-        for (int c = 0; c < F; c += ACT_SOME) {
-            const int some = std::min<int>(ACT_SOME, F - c);
-            const real* x = inp + n * inp_width + c;
-            const real* up = x + F;                     // if gated
-            real* o = out + (long)n * F + c;
-            acc y[ACT_SOME];
-            act_row(y, NULL, x, act, some);
-            #pragma omp simd
-            for (int i = 0; i < some; i++) {
-                o[i] = gated ? y[i] * up[i] : y[i];
-            }
-        }
-    }
-}
-
-// Computes the gradients. In the forward pass this was:  out = act(g) u,  so
-//      dg = dout act'(g) u,   du = dout act(g)
-inline void ffn_backward(real* dinp, const real* dout, const real* inp, Activation act,
-                         bool gated, int N, int F) {
-    const long inp_width = gated ? 2 * F : F;
-    #pragma omp parallel for
-    for (int n = 0; n < N; n++) {
-        for (int c = 0; c < F; c += ACT_SOME) {
-            const int some = std::min<int>(ACT_SOME, F - c);
-            const long at = n * inp_width + c;
-            const real* x = inp + at;
-            const real* up = x + F;                     // if gated
-            const real* d = dout + (long)n * F + c;
-            real* dx = dinp + at;
-            real* dup = dx + F;
-            acc y[ACT_SOME];
-            acc slope[ACT_SOME];
-            act_row(y, slope, x, act, some);
-            // two loops, because with `if (gated)` inside one GCC leaves the bf16 version scalar
-            #pragma omp simd
-            for (int i = 0; i < some; i++) {
-                const acc dg = d[i] * slope[i];
-                dx[i] = gated ? dg * up[i] : dg;
-            }
-            if (!gated) { continue; }
-            #pragma omp simd
-            for (int i = 0; i < some; i++) {
-                dup[i] = d[i] * y[i];
-            }
-        }
-    }
 }
 } // namespace cpu
 #endif // CPU_OPS_H

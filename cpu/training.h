@@ -7,7 +7,7 @@ the gradients, and the optimizers. In the reference backend: reference.h.
 #include "ops.h"
 
 namespace cpu {
-using ref::average, ref::cap_logits, ref::loss_add;
+using ref::cap_logits, ref::loss_add;
 
 // ----------------------------------------------------------------------------
 // 1 classifier
@@ -176,91 +176,6 @@ inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* g
         v[i] = b2 * v[i] + (1 - b2) * g * g;
         master[i] -= lr * (m[i] * c1 / (sqrt(v[i] * c2) + eps) + decay * master[i]);
         params[i] = master[i];
-    }
-}
-
-// Steps with SGD and momentum beta1:  m = b1 m + g,  w -= lr (m + decay w)
-inline void sgd_update(real* params, acc* master, acc* m, acc*, const acc* grads,
-                       const StepSums* sums, Update o, long n) {
-    if (std::isnan(sums->grad_scale)) { return; }
-    const acc b1 = o.beta1;
-    const acc lr = o.lr;
-    const acc decay = o.weight_decay;
-    const acc scale = sums->grad_scale;
-    #pragma omp parallel for simd
-    for (long i = 0; i < n; i++) {
-        m[i] = b1 * m[i] + grads[i] * scale;
-        master[i] -= lr * (m[i] + decay * master[i]);
-        params[i] = master[i];
-    }
-}
-
-// Does one row of muon_begin, m = beta m + g. Returns the sum of u^2,  u = g + beta m.
-inline double muon_row(acc* m, const acc* grads, acc scale, int cols) {
-    const acc beta = MUON_BETA;
-    double sum = 0;
-    #pragma omp simd reduction(+ : sum)
-    for (int k = 0; k < cols; k++) {
-        m[k] = beta * m[k] + grads[k] * scale;
-        const acc u = grads[k] * scale + beta * m[k];
-        sum += (double)u * u;
-    }
-    return sum;
-}
-
-// Begins a step of Muon: x <- u / |u|,  u = g + beta m,  after m = beta m + g. The sum goes by
-// rows, in their order
-inline void muon_begin(real* x, acc* m, const acc* grads, const StepSums* sums, int rows,
-                       int cols) {
-    if (std::isnan(sums->grad_scale)) { return; }
-    const acc beta = MUON_BETA;
-    const acc scale = sums->grad_scale;
-    std::vector<double> part(rows);
-    #pragma omp parallel for
-    for (int i = 0; i < rows; i++) {
-        const long row = (long)i * cols;
-        part[i] = muon_row(m + row, grads + row, scale, cols);
-    }
-    double squares = 0;
-    for (double sum : part) { squares += sum; }
-    const acc by = 1 / (sqrt(squares) + 1e-7);
-    #pragma omp parallel for
-    for (int i = 0; i < rows; i++) {
-        for (int j = 0; j < cols; j++) {
-            const long k = (long)i * cols + j;
-            x[muon_place(i, j, rows, cols)] = (grads[k] * scale + beta * m[k]) * by;
-        }
-    }
-}
-
-// Mixes a Newton-Schulz step: aa (r, r), which is A A, becomes a I + b A + c A A.
-inline void muon_mix(real* aa, const real* a, int r) {
-    #pragma omp parallel for
-    for (int i = 0; i < r; i++) {
-        const real* a_i = a + (long)i * r;
-        real* aa_i = aa + (long)i * r;
-        for (int k = 0; k < r; k++) {
-            aa_i[k] = acc(MUON_C) * acc(aa_i[k]) + acc(MUON_B) * acc(a_i[k]);
-        }
-        aa_i[i] = acc(aa_i[i]) + acc(MUON_A);
-    }
-}
-
-// Ends a step of Muon: w -= lr (length sqrt(max(rows, cols)) x + decay w).
-inline void muon_end(real* params, acc* master, const real* x, const StepSums* sums, Update o,
-                     int rows, int cols) {
-    if (std::isnan(sums->grad_scale)) { return; }
-    const acc length = MUON_LENGTH * sqrt((double)std::max(rows, cols));
-    const acc lr = o.lr;
-    const acc decay = o.weight_decay;
-    #pragma omp parallel for
-    for (int i = 0; i < rows; i++) {
-        for (int j = 0; j < cols; j++) {
-            const long k = (long)i * cols + j;
-            const acc step = length * acc(x[muon_place(i, j, rows, cols)]);
-            master[k] -= lr * (step + decay * master[k]);
-            params[k] = master[k];
-        }
     }
 }
 } // namespace cpu

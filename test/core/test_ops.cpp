@@ -377,7 +377,7 @@ static void test_optimizers() {
             const Update o = { lr, b1, b2, eps, decay, step };
             const StepSums half = { 0, 0, scale }, none = { NAN, NAN, NAN };
             for (auto& s : { half, none }) { // the second must do nothing
-                (adamw ? ref::adamw_update : ref::sgd_update)(w.data(), w.data(), m.data(),
+                (adamw ? ref::adamw_update : ref::sgd_update<double>)(w.data(), w.data(), m.data(),
                                                               v.data(), g.data(), &s, o, n);
             }
             for (long i = 0; i < n; i++) {
@@ -405,6 +405,45 @@ static void test_optimizers() {
     ref::average(a.data(), b.data(), 0.25, 2);
     compare("average", a, { 14.5, 29 }, 0);
 }
+static void test_muon(int rows, int cols) { // wide, square, tall
+    const long n = (long)rows * cols, r = std::min(rows, cols);
+    const double beta = 0.95, scale = 0.5;
+    const Numbers g = random_numbers(n, 1, 1), a = random_numbers(r * r, 1, 2);
+    Numbers m = random_numbers(n, 1, 3), want_m = m, u(n), x(n, NAN), want(n);
+    double squares = 0;
+    for (long k = 0; k < n; k++) {
+        want_m[k] = beta * m[k] + scale * g[k];
+        u[k] = scale * g[k] + beta * want_m[k];
+        squares += u[k] * u[k];
+    }
+    const auto place = [&](long k) {
+        return rows > cols ? k % cols * rows + k / cols : k;
+    };
+    for (long k = 0; k < n; k++) { want[place(k)] = u[k] / (sqrt(squares) + 1e-7); }
+    const StepSums half = { 0, 0, (float)scale }, none = { NAN, NAN, NAN };
+    for (auto& s : { half, none }) { // the second must do nothing
+        ref::muon_begin(x.data(), m.data(), g.data(), &s, rows, cols);
+    }
+    const std::string what = strf("muon %d x %d", rows, cols);
+    compare(what, x, want, 1e-14);
+    compare(what + " m", m, want_m, 1e-14);
+    const Update o = { 0.01f, 0, 0, 0, 0.1f, 1 };
+    Numbers w = random_numbers(n, 1, 4), want_w = w, aa = random_numbers(r * r, 1, 5),
+            want_aa = aa;
+    for (long k = 0; k < n; k++) {
+        const double step = 0.2 * sqrt((double)std::max(rows, cols)) * x[place(k)];
+        want_w[k] -= (double)o.lr * (step + (double)o.weight_decay * w[k]);
+    }
+    for (auto& s : { half, none }) {
+        ref::muon_end(w.data(), w.data(), x.data(), &s, o, rows, cols);
+    }
+    compare(what + " weights", w, want_w, 1e-14);
+    for (long k = 0; k < r * r; k++) {
+        want_aa[k] = 2.0315 * aa[k] - 4.7750 * a[k] + (k / r == k % r ? 3.4445 : 0);
+    }
+    ref::muon_mix(aa.data(), a.data(), r);
+    compare(what + " mixed", aa, want_aa, 1e-14);
+}
 // everything that sums over rows, at sizes that several threads share: not one bit may change
 static void test_threads() {
     const int N = 300, C = 130, V = 11;
@@ -416,7 +455,8 @@ static void test_threads() {
     for (int threads : { 1, 2, 3 }) {
         omp_set_num_threads(threads);
         Numbers out(N * C), mean(N), rstd(N), db(C), dx(N * C), dw(C), dwte(V * C), mm(N * C),
-            dmm(C * C), losses(N), logits = x;
+            dmm(C * C), losses(N), logits = x, datt(N * C), dgate(N * 10),
+            dv(13), momentum(N * C), u(N * C);
         ref::norm_forward(out.data(), { mean.data(), rstd.data() }, x.data(),
                           { w.data(), w.data() }, { N, C, 1e-5f });
         ref::norm_backward(dx.data(), { dw.data(), db.data() }, out.data(), x.data(), w.data(),
@@ -425,11 +465,17 @@ static void test_threads() {
         ref::matmul_forward(mm.data(), x.data(), w.data(), NULL, NULL, N, C, C);
         ref::matmul_backward_weight(dmm.data(), x.data(), out.data(), N, C, C);
         ref::classifier(losses.data(), logits.data(), tokens.data(), 1, 0, N, C);
+        const AttnShape s = whole({ 1, N, 10, 10, 13, 0, 0, 1, 13, 1, 1 });
+        ref::gate_backward(datt.data(), dgate.data(), x.data(), x.data(), big.data(), 1, s);
+        ref::heads_backward(momentum.data(), dv.data(), x.data(), false, s);
+        const StepSums one_step = { 0, 0, 1 };
+        ref::muon_begin(u.data(), momentum.data(), x.data(), &one_step, N, C);
         StepSums sums = {};
         ref::loss_add(&sums, big.data(), big.size(), 7);
         ref::square_norm(&sums, big.data(), 1, big.size());
         uint64_t h = hash_bytes(&sums, sizeof sums);
-        for (auto* v : { &out, &mean, &rstd, &dx, &dw, &db, &dwte, &mm, &dmm, &losses, &logits }) {
+        for (auto* v : { &out, &mean, &rstd, &dx, &dw, &db, &dwte, &mm, &dmm, &losses, &logits, &datt,
+                         &dgate, &dv, &momentum, &u }) {
             h = hash_bytes(v->data(), v->size() * sizeof(double), h);
         }
         if (threads == 1) { one = h; }
@@ -452,6 +498,7 @@ int main() {
     for (auto& ffn : FFN_ROWS) { CASE("ffn") { test_ffn(ffn.name, ffn.act, ffn.gated); } }
     CASE("classifier") { for (float cap : { 0.0f, 4.0f }) { test_classifier(cap); } }
     CASE("optimizers") { test_optimizers(); }
+    CASE("muon") { for (int rows : { 30, 97, 211 }) { test_muon(rows, 97); } }
     CASE("threads") { test_threads(); }
     return check_done();
 }

@@ -38,16 +38,22 @@ SAME(tune_products); SAME(use_graph); SAME(device_malloc); SAME(device_free); SA
 SAME(to_device); SAME(to_host);
 SAME(matmul_forward); SAME(matmul_backward_input);
 SAME(matmul_backward_weight); SAME(matmul_backward_bias);
-SAME(embed_forward); SAME(embed_backward); SAME(norm_forward); SAME(norm_backward);
-SAME(qk_norm_forward); SAME(qk_norm_backward); SAME(gate_forward); SAME(gate_backward);
-SAME(heads_forward); SAME(heads_backward); SAME(ffn_forward); SAME(ffn_backward); SAME(classifier);
-SAME(muon_begin);
-SAME(muon_mix);
-SAME(muon_end);
+SAME(embed_forward); SAME(norm_forward); SAME(norm_backward);
+SAME(qk_norm_forward); SAME(qk_norm_backward); SAME(classifier);
 SAME(square_norm);
 SAME(average);
-SAME(adamw_update);
-SAME(sgd_update);  // not the metrics, rope and others: on the CPU they take any type
+SAME(adamw_update);    // not the metrics: on the CPU they take any type
+// what is a template of the type of tensors on the CPU
+#define SAME_OF_ANY(name) \
+    static_assert(sizeof(cuda::real) != 4 || \
+                  std::is_same<decltype(&cpu::name<float>), decltype(&cuda::name)>::value, \
+                  "parameters differ between cpu:: and cuda::" #name)
+SAME_OF_ANY(embed_backward);
+SAME_OF_ANY(gate_forward); SAME_OF_ANY(gate_backward);
+SAME_OF_ANY(heads_forward); SAME_OF_ANY(heads_backward);
+SAME_OF_ANY(ffn_forward); SAME_OF_ANY(ffn_backward);
+SAME_OF_ANY(muon_begin); SAME_OF_ANY(muon_mix); SAME_OF_ANY(muon_end);
+SAME_OF_ANY(sgd_update);
 SAME(attention_forward<Attn_softmax, Bias_kv, Pe_alibi>);
 SAME(attention_backward<Attn_softmax, Bias_kv, Pe_alibi>);
 
