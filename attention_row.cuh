@@ -5,6 +5,7 @@ named here, so that a new one recompiles only what computes it.
 */
 #ifndef ATTENTION_ROW_CUH
 #define ATTENTION_ROW_CUH
+#include "base/device.h" // REAL
 #include "block_variants.h"
 
 // Z = 1 | sum w (+ eps) | sum |w| + eps; w < 0 counts only in Z | max(|sum w|, 1) |
@@ -15,7 +16,6 @@ enum Phi   { PHI_NONE, PHI_ELU1, PHI_MLP };    // the kernel on q and k, after P
 enum Clip  { NO_CLIP, CLIP_WEIGHTS, CLIP_SLOPES };
 // With this value of its parameter, a row of ARCH, an operation is another one.
 struct Twin { const char* parameter; float value; const char *does, *name; };
-template <class A> struct ClipSlopes : A { static constexpr Clip clip = CLIP_SLOPES; };
 
 // Tells whether the extra key is idle: an output depends on it by the sum in Z and by v*, and
 // with neither it is left out of what is measured. So is a key k* = 0, whose score is 0, if f(0)
@@ -28,14 +28,18 @@ constexpr bool column_has_no_effect(ZKind Z, const B& bias, bool has_v, bool zer
     return weighs_nothing || (Z == Z_ONE && !has_v);
 }
 
-// Each row keeps two numbers of the forward pass for backward and the metrics:
-//      exp family:  A_j = exp((s_j - stat[0]) - stat[1]);   stat[0] = max_j s_j,
-//                                                           stat[1] = ln(Z exp(-stat[0]) / alpha)
+// What each row keeps of the forward pass for backward and the metrics, two numbers of `stat`:
+//      exp family:  A_j = exp((s_j - max) - ln_Z);  max = max_j s_j,
+//                                                   ln_Z = ln(Z exp(-max) / alpha)
 //      clipped:     A_j = max(0, (1 + c) that - c)
-//      softpick:    A_j = max(0, that - exp(-stat[0] - stat[1])),   stat[0] = max(0, max_j s_j)
-//      the others:  A_j = f(s_j) stat[0];   stat[0] = alpha / Z,   stat[1] = sum_j w_j (or w_j^p)
+//      softpick:    A_j = max(0, that - exp(-max - ln_Z)),   max = max(0, max_j s_j)
+//      the others:  A_j = f(s_j) factor;   factor = alpha / Z,  sum = sum_j w_j (or w_j^p)
 // (One number, ln Z, would do for the exp family, but at scores near 30 it costs five bits of A:
 // gradients 1e-5 off.)
+template <class F> struct AttnStat {
+    F max_or_factor;
+    F ln_Z_or_sum;
+};
 
 struct AttnShape {
     int B;
@@ -47,14 +51,15 @@ struct AttnShape {
     int prefix;            // and every key < prefix
     int bias_shared;       // 1: one k*, v* or z for all heads of a layer (Table 12)
     int k_dims;            // learnable entries of k*, 1..HS (Table 13)
-    float p;               // --attn-p, or c (--attn-clip) for ATTN=softmax_clip
+    float p;               // --attn-p, of the p-norms
     float alpha;           // --attn-alpha
     double scale = 1;      // of q . k: 1 / sqrt(HS), unless the model says otherwise
     float cap = 0;         // ATTN=softcap: scores stay within +-cap
     float shift = 0;       // added to the score of every token's key; no effect where f = exp
     int slope_heads = 0;   // PE=alibi: heads with even slopes, the others lie between; 0: NH
     int rot = 0;           // channels at the front of every head that rope rotates: HS, or fewer
-    int plain = 0;         // 1: without the extra column, in a layer that --bias-layers leaves out
+    int without_extra = 0; // 1: no extra key, in a layer that --bias-layers leaves out
+    float clip = 0;        // c of ATTN=softmax_clip, --attn-clip
 };
 
 // Returns the width of a row of qkv: q heads, k heads, v heads.
@@ -186,39 +191,49 @@ template <class A, class F> HD F attn_ln_Z(F m, F l, F p, F alpha) {
     return log_(l) - log_(alpha);
 }
 
-// Sets stat from m, the largest score, and l, the sum in Z; returns alpha / Z, with which the
-// loop's sum of w_j v_j is the output. For the exp family both are relative to m.
-template <class A, class F> HD F attn_stat(F (&stat)[2], F m, F l, F p, F alpha) {
-    if (A::exp_family) {
-        const F ln_Z = attn_ln_Z<A>(m, l, p, alpha);
-        stat[0] = m;
-        stat[1] = ln_Z;
-        return exp_(-ln_Z);
-    }
-    const F factor = alpha / attn_Z<A>(l, p);
-    stat[0] = factor;
-    stat[1] = l;
-    return factor;
+// Returns what a row keeps, from m, the largest score, and l, the sum in Z: relative to m for the
+// exp family.
+template <class A, class F> HD AttnStat<F> attn_stat(F m, F l, F p, F alpha) {
+    if (A::exp_family) { return { m, attn_ln_Z<A>(m, l, p, alpha) }; }
+    return { alpha / attn_Z<A>(l, p), l };
+}
+
+// Returns alpha / Z, with which the loop's sum of w_j v_j is the output.
+template <class A, class F> HD F attn_factor(AttnStat<F> st) {
+    if (A::exp_family) { return exp_(-st.ln_Z_or_sum); }
+    return st.max_or_factor;
+}
+
+// Returns alpha e^s / Z of the exp family.
+template <class F> HD F attn_exp(F s, AttnStat<F> st) {
+    return exp_((s - st.max_or_factor) - st.ln_Z_or_sum);
+}
+
+// Returns A_j of ATTN=softmax_clip from softmax's w. ClipSlopes: dA_j / dw times w.
+template <class A> struct ClipSlopes : A { static constexpr Clip clip = CLIP_SLOPES; };
+template <class A, class F> HD F attn_clipped(F w, F clip) {
+    const F raised = (F(1) + clip) * w;
+    const F kept = A::clip == CLIP_SLOPES ? raised : raised - clip;
+    return raised <= clip ? F(0) : kept;
 }
 
 // Returns A_j from its score.
-template <class A, class F> HD F attn_weight(F s, F stat0, F stat1, float p) {
-    if (!A::exp_family) { return A::sim(s) * stat0; }
-    const F w = exp_((s - stat0) - stat1);
-    if (A::Z == Z_ABS) { return max_(w - exp_(-stat0 - stat1), F(0)); }
+template <class A, class F> HD F attn_weight(F s, AttnStat<F> st, float clip) {
+    if (!A::exp_family) { return A::sim(s) * st.max_or_factor; }
+    const F w = attn_exp(s, st);
+    if (A::Z == Z_ABS) { return max_(w - exp_(-st.max_or_factor - st.ln_Z_or_sum), F(0)); }
     if (A::clip == NO_CLIP) { return w; }
-    const F raised = (F(1) + F(p)) * w;
-    const F kept = A::clip == CLIP_SLOPES ? raised : raised - F(p);
-    return raised <= F(p) ? F(0) : kept;
+    return attn_clipped<A>(w, F(clip));
 }
 
 // Returns delta = (dZ/dw) (do . o) / alpha, the one number per row that backward needs besides
 // stat; of a clipped row o is that of ClipSlopes. For Z_PNORM the factor dZ/dw_j = (w_j / Z)^(p-1)
 // depends on j and stays in attn_ds.
-template <class A, class F> HD F attn_delta(F do_o, F stat1, F alpha) {
+template <class A, class F> HD F attn_delta(F do_o, AttnStat<F> st, F alpha) {
+    const F sum = st.ln_Z_or_sum;
     F slope = F(1);
     if (A::Z == Z_ONE) { slope = F(0); }
-    if (A::Z == Z_MAX1 && stat1 <= F(1)) { slope = stat1 < F(-1) ? F(-1) : F(0); }
+    if (A::Z == Z_MAX1 && sum <= F(1)) { slope = sum < F(-1) ? F(-1) : F(0); }
     return slope * do_o / alpha;
 }
 
@@ -227,11 +242,13 @@ template <class A, class F> HD F attn_delta(F do_o, F stat1, F alpha) {
 //     ds_j = f'(s_j) (alpha/Z) (dA_j - delta (w_j/Z)^(p-1)),  p = 1 unless Z_PNORM
 // weight = A_j, dweight = dA_j = do . v_j
 template <class A, class F>
-HD F attn_ds(F s, F weight, F dweight, F stat0, F stat1, F delta, F p, F alpha) {
+HD F attn_ds(F s, F weight, F dweight, AttnStat<F> st, F delta, const AttnShape& shape) {
+    const F p = shape.p;
+    const F alpha = attn_alpha<A, F>(shape);
     // f' (w/Z)^(p-1) / Z = (f'/f) (w/Z)^p, finite also where w -> 0 and p < 1
     if constexpr (A::Z == Z_PNORM) {
         const F share = exp_(p * log_(weight / alpha));    // weight 0: exp(-inf)
-        const F w = A::exp_family ? F(1) : weight / stat0;
+        const F w = A::exp_family ? F(1) : weight / st.max_or_factor;
         return (weight * dweight - alpha * delta * share) * A::dlog(w);
     }
     // f = e^s - 1 weighs v where s > 0, and adds |f| to Z:
@@ -239,14 +256,14 @@ HD F attn_ds(F s, F weight, F dweight, F stat0, F stat1, F delta, F p, F alpha) 
     if (A::Z == Z_ABS) {
         const F below = s < 0 ? delta : F(0);
         const F d = s > 0 ? dweight - delta : below;
-        return exp_((s - stat0) - stat1) * d;
+        return attn_exp(s, st) * d;
     }
     if (A::clip != NO_CLIP) {
-        const F slope = weight > 0 ? F(1) + p : F(0);
-        return exp_((s - stat0) - stat1) * (slope * dweight - delta);
+        const F slope = weight > 0 ? F(1) + F(shape.clip) : F(0);
+        return attn_exp(s, st) * (slope * dweight - delta);
     }
     if (A::exp_family) { return weight * (dweight - delta); }
-    return A::dsim(s, A::sim(s)) * stat0 * (dweight - delta);
+    return A::dsim(s, A::sim(s)) * st.max_or_factor * (dweight - delta);
 }
 
 // ----------------------------------------------------------------------------
@@ -309,4 +326,71 @@ template <class P> struct HeadGate {
     P* values;     // (B, T, NH, width), before the sigmoid, or NULL
     int width;     // 1 for each head, or HS
 };
+
+// One query head of a sequence: its rows in qkv, or in the gradient of qkv, in host memory. Column
+// j < T is token j; column T is the extra key, which has no position.
+template <class Bi, class P> struct Head {
+    AttnShape s;
+    int h;
+    int g;                         // its key/value head
+    P* qkv;                        // row 0 of the sequence
+    ExtraKey<P> extra;             // of this head
+
+    Head(P* all, ExtraKey<P> column, int b, int h, AttnShape s) : s(s), h(h) {
+        g = h / (s.NH / s.KV);
+        qkv = row_of(all, (long)b * s.T, attn_row(s));
+        extra.k = attn_column<Bi>(column.k, s, h);
+        extra.v = attn_extra(column.v, s, g);
+    }
+
+    // Returns q of token t, (HS).
+    P* q(int t) const { return head_of(t, h); }
+
+    // Returns k of column j, or NULL if it has none.
+    P* k(int j) const {
+        if (j < s.T) { return head_of(j, s.NH + g); }
+        if (Bi::column == KEY_COLUMN) { return extra.k; }
+        return NULL;
+    }
+
+    // Returns v of column j, or NULL if it has none.
+    P* v(int j) const {
+        if (j < s.T) { return head_of(j, s.NH + s.KV + g); }
+        return extra.v;
+    }
+
+    // Returns one head of row t. The heads of q come first, then those of k, then those of v.
+    P* head_of(int t, int head) const { return row_of(qkv, t, attn_row(s)) + head * s.HS; }
+
+    // Tells whether query t sees column j.
+    bool sees(int t, int j) const {
+        if (j < s.T) { return attn_sees(s, t, j); }
+        return Bi::column != NO_COLUMN && !s.without_extra;
+    }
+};
+
+// Returns the score of query t and column j from their product:
+//      s_j = scale q_t . k_j + bias(t, j),  capped
+// slope: of the head, by pe_slope
+template <class A, class Pe, class Bi, class P, class F>
+F attn_score(const Head<Bi, P>& head, F product, float slope, int t, int j) {
+    const AttnShape& s = head.s;
+    const bool is_extra = j == s.T;
+    if (is_extra && Bi::column == LOGIT_COLUMN) { return REAL(*head.extra.k); }
+    F bias = 0;
+    if (!is_extra) { bias = attn_bias<A, Pe, F>(s, t - j, slope); }
+    return attn_capped<A>(product * F(s.scale) + bias, F(s.cap));
+}
+
+// Returns where head h of row (b, t) begins in a tensor (B, T, NH, HS).
+inline long head_at(int b, int t, int h, AttnShape s) {
+    const long row = (long)b * s.T + t;
+    return (row * s.NH + h) * s.HS;
+}
+
+// Returns the statistics of that row, of all (B, NH, T, 2).
+template <class S> AttnStat<S>* stat_of(const S* stat, int b, int t, int h, AttnShape s) {
+    const long head = (long)b * s.NH + h;
+    return (AttnStat<S>*)stat + head * s.T + t;
+}
 #endif // ATTENTION_ROW_CUH

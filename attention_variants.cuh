@@ -49,26 +49,25 @@ activation is new has one beside Activation_relu. Then `make test` checks it.
 inline constexpr const char* ATTN_ROWS[] = { ATTN_VARIANTS(X_ATTN) };
 #undef X_ATTN
 
+// f, its derivative, and phi of the operations
 struct AttnBase {
     // f = exp: overflows at s = 89, so a row's largest score is subtracted from all of them
-    static constexpr bool  exp_family = false;
-    static constexpr bool  is_signed  = false; // f(-inf) masks nothing: w may have either sign
-    static constexpr bool  capped     = false; // the score is cap tanh(s / cap)
-    static constexpr Clip  clip       = NO_CLIP; // else A_j = max((1 + c) alpha w_j / Z - c, 0)
-    static constexpr bool  by_count   = false; // A_j = w_j / the number of tokens that a query sees
-    static constexpr bool  is_reciprocal = false; // f = 1 / inverse
-    static constexpr ZKind Z          = Z_ONE;
-    static constexpr Phi   phi        = PHI_NONE;
-    static constexpr Twin  twin       = { "", 0, "", "" }; // what its parameter can make of it
+    static constexpr bool exp_family = false;
+    static constexpr bool is_signed  = false; // f(-inf) masks nothing: w may have either sign
+    static constexpr bool capped     = false; // the score is cap tanh(s / cap)
+    static constexpr Clip clip       = NO_CLIP; // else A_j = max((1 + c) alpha w_j / Z - c, 0)
+    static constexpr bool by_count   = false; // A_j = w_j / the number of tokens that a query sees
+    static constexpr bool is_reciprocal = false; // f = 1 / inverse
+    static constexpr Phi  phi        = PHI_NONE;
+    static constexpr Twin twin       = { "", 0, "", "" }; // what its parameter can make of it
 };
-struct Attn_softmax : AttnBase {
-    static constexpr bool  exp_family = true;
-    static constexpr ZKind Z          = Z_SUM;
+struct F_softmax : AttnBase {
+    static constexpr bool exp_family = true;
     template <class F> HD static F sim(F s)       { return exp_(s); }
     template <class F> HD static F dsim(F, F w)   { return w; }                  // (e^s)' = e^s
     template <class F> HD static F dlog(F)        { return F(1); } // f' / f, from w: for the p-norm
 };
-struct Attn_sigmoid : AttnBase {
+struct F_sigmoid : AttnBase {
     static constexpr bool is_reciprocal = true;
     template <class F> HD static F inverse(F s)   { return F(1) + exp_(-s); }
     template <class F> HD static F sim(F s)       { return F(1) / inverse(s); }
@@ -76,54 +75,47 @@ struct Attn_sigmoid : AttnBase {
     template <class F> HD static F dsim(F, F w)   { return w * (F(1) - w); }
     template <class F> HD static F dlog(F w)      { return F(1) - w; }
 };
-struct Attn_sigmoid_norm : Attn_sigmoid { static constexpr ZKind Z = Z_SUM; };
-struct Attn_elu1 : AttnBase {
+struct F_sigmoid_norm : F_sigmoid {};
+struct F_elu1 : AttnBase {
     template <class F> HD static F sim(F s)       { return max_(s, F(0)) + exp_(min_(s, F(0))); }
     template <class F> HD static F dsim(F, F w)   { return min_(w, F(1)); } // 1 above 0, e^s below
 };
-struct Attn_elu1_norm : Attn_elu1 { static constexpr ZKind Z = Z_SUM; };
-struct Attn_identity : AttnBase {
+struct F_elu1_norm : F_elu1 {};
+struct F_identity : AttnBase {
     static constexpr bool is_signed = true;
     template <class F> HD static F sim(F s)       { return s; }
     template <class F> HD static F dsim(F, F)     { return F(1); }
 };
-struct Attn_identity_norm   : Attn_identity { static constexpr ZKind Z = Z_MAX1; };
-struct Attn_kernel_elu      : Attn_identity { static constexpr Phi phi = PHI_ELU1; };
-struct Attn_kernel_elu_norm : Attn_identity {
-    static constexpr Phi phi = PHI_ELU1;
-    static constexpr ZKind Z = Z_SUM;
+struct F_identity_norm : F_identity {};
+struct F_kernel_elu : F_identity { static constexpr Phi phi = PHI_ELU1; };
+struct F_kernel_elu_norm : F_kernel_elu {};
+struct F_mlp : F_identity { static constexpr Phi phi = PHI_MLP; };
+struct F_mlp_norm : F_mlp {};
+struct F_softmax_p : F_softmax {
+    static constexpr Twin twin = { "attn_p", 1, "is the plain sum", "softmax" };
 };
-struct Attn_mlp             : Attn_identity { static constexpr Phi phi = PHI_MLP; };
-struct Attn_mlp_norm : Attn_identity {
-    static constexpr Phi phi = PHI_MLP;
-    static constexpr ZKind Z = Z_MAX1;
+struct F_sigmoid_p : F_sigmoid {
+    static constexpr Twin twin = { "attn_p", 1, "is the plain sum", "sigmoid_norm" };
 };
-struct Attn_softmax_p : Attn_softmax {
-    static constexpr ZKind Z    = Z_PNORM;
-    static constexpr Twin  twin = { "attn_p", 1, "is the plain sum", "softmax" };
-};
-struct Attn_sigmoid_p : Attn_sigmoid {
-    static constexpr ZKind Z    = Z_PNORM;
-    static constexpr Twin  twin = { "attn_p", 1, "is the plain sum", "sigmoid_norm" };
-};
-struct Attn_softcap         : Attn_softmax  { static constexpr bool capped = true; };
-struct Attn_softmax_clip : Attn_softmax {
+struct F_softcap : F_softmax { static constexpr bool capped = true; };
+struct F_softmax_clip : F_softmax {
     static constexpr Clip clip = CLIP_WEIGHTS;
     static constexpr Twin twin = { "attn_clip", 0, "clips nothing", "softmax" };
 };
-struct Attn_relu            : AttnBase {
+struct F_relu : AttnBase {
     static constexpr bool by_count = true;
     template <class F> HD static F sim(F s)       { return max_(s, F(0)); }
     template <class F> HD static F dsim(F s, F)   { return s > F(0) ? F(1) : F(0); }
 };
-struct Attn_softpick        : AttnBase {
-    static constexpr bool  exp_family = true, is_signed = true;
-    static constexpr ZKind Z          = Z_ABS;
+struct F_softpick : AttnBase {
+    static constexpr bool exp_family = true, is_signed = true;
     template <class F> HD static F sim(F s)       { return exp_(s) - F(1); }
     template <class F> HD static F dsim(F, F w)   { return w + F(1); }           // (e^s - 1)' = e^s
 };
+
+// An operation is its f with the Z of its row.
 #define X_ATTN(name, KIND, ...) \
-    static_assert(Attn_##name::Z == KIND, #name ": its row and its struct do not name one Z");
+    struct Attn_##name : F_##name { static constexpr ZKind Z = KIND; };
 ATTN_VARIANTS(X_ATTN)
 #undef X_ATTN
 

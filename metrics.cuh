@@ -174,14 +174,15 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH;
         const int h = bh % s.NH;
-        const Head<A, Bi, Pe> head(qkv, extra, b, h, s);
+        const Head<Bi, const real> head(qkv, extra, b, h, s);
         HeadSums sums;
         for (int t = 0; t < s.T; t++) {
-            const acc* st = stat + stat_at(b, t, h, s);
+            const AttnStat<acc> st = *stat_of(stat, b, t, h, s);
             std::vector<double> weight(s.T + 1);
-            head.for_each_seen(t, [&](int j) {
-                weight[j] = attn_weight<A>(head.score(t, j), st[0], st[1], s.p);
-            });
+            for (int j = 0; j <= s.T; j++) {
+                if (!head.sees(t, j)) { continue; }
+                weight[j] = attn_weight<A>(score<A, Pe>(head, t, j), st, s.clip);
+            }
             sums.add(weight, t, s.T, skip);
             if (gate.values && t >= skip) {
                 const real* values = gate.values + head_at(b, t, h, s) / s.HS * gate.width;

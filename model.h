@@ -46,20 +46,20 @@ struct Sizes {
     long up_width;              // gate | up of the FFN, or up alone
 
     // what each layer has: attention and an FFN, or what open/ has instead
-    struct LayerKind { bool attends, ffn; };
+    struct LayerKind { bool has_attention, ffn; };
     std::vector<LayerKind> layers;
 
     Sizes() : Sizes(Arch()) {}
     explicit Sizes(const Arch& arch);
 
-    bool attends(long l) const { return layers[l].attends; }
+    bool has_attention(long l) const { return layers[l].has_attention; }
     bool has_ffn(long l) const { return layers[l].ffn; }
     bool all_attend() const { return attending(L) == L; }
 
     // Counts the layers before l that have attention.
     long attending(long l) const {
         long n = 0;
-        for (long i = 0; i < l; i++) { n += attends(i); }
+        for (long i = 0; i < l; i++) { n += has_attention(i); }
         return n;
     }
 };
@@ -278,9 +278,10 @@ inline AttnShape attn_shape(const Model* m, int l) {
     if (is_local(arch, l)) { s.window = arch.window; }
     if (arch.prefix) { s.prefix = arch.prefix + sink_rows(m); }
     s.bias_shared = arch.bias_share == SHARE_heads;
-    s.plain = !is_biased(arch, l);
+    s.without_extra = !is_biased(arch, l);
     s.k_dims = arch.k_dims;
-    s.p = Attn::clip == NO_CLIP ? arch.attn_p : arch.attn_clip;
+    s.p = arch.attn_p;
+    s.clip = arch.attn_clip;
     s.alpha = arch.attn_alpha;
     s.cap = arch.attn_cap;
     s.shift = arch.attn_bias;

@@ -6,11 +6,12 @@ program that uses these.
 
     1 matrix product         forward; backward to the input, the weight, the bias
     2 embedding, norms       tokens in; LayerNorm and RMSNorm
-    3 before attention       norms of q and k, rotary positions, the kernel phi
+    3 before attention       norms of q and k
     4 attention              one forward and one backward for every variant
-    5 after attention        the gate, heads combined, the FFN's activation
-    6 the loss               and its gradient, the norm of all gradients
-    7 the optimizers         the steps of AdamW, SGD and Muon
+    5 the loss               and its gradient
+    6 the optimizer          the norm of all gradients, and AdamW's step
+    7 elementwise            what every backend on the host takes from here: R is then its type of
+                             tensors. Positions, gates, activations, SGD and Muon
 
 Letters: B sequences of T tokens (with the sink token, if there is one), N = B T rows, C channels,
 NH query heads, KV key/value heads, HS head size, F FFN width, V vocabulary, OC output channels.
@@ -18,21 +19,17 @@ NH query heads, KV key/value heads, HS head size, F FFN width, V vocabulary, OC 
 state. Here both are float, or double in tests.
 
 Parameters: outputs, inputs, weights, sizes; tensors that belong together are structs of
-attention_row.cuh. What no backend on the host can do faster is here for all of them: R is then
-their type of tensors. Weight gradients are added to (+=), activation gradients overwritten, unless
-a comment says otherwise. A build adds every sum in one order (that of `dot` is the compiler's
+attention_row.cuh. Weight gradients are added to (+=), activation gradients overwritten, unless a
+comment says otherwise. A build adds every sum in one order (that of `dot` is the compiler's
 choice), so the same seed gives the same bits.
 */
 #ifndef REFERENCE_H
 #define REFERENCE_H
 #include "attention_row.cuh"
-#include "base/device.h"
 
 namespace ref {
-using namespace host;              // device_malloc and the like
+using namespace host;              // dot, add_times
 typedef REAL real, acc;
-static const char* const name = "ref";
-enum { large = 256, piece_rows = 0 }; // side of a "large" matrix for bench; batches are not split
 
 // Returns x[i], or 0 where the model has no such bias.
 inline real or_zero(const real* x, long i) {
@@ -51,7 +48,7 @@ inline void zero(real* x, long n) {
     memset(x, 0, n * sizeof(real));
 }
 
-template <class R> void rope(R* qkv, const acc* table, int sign, AttnShape s);     // of part 8
+template <class R> void rope(R* qkv, const acc* table, int sign, AttnShape s);     // of part 7
 
 // ----------------------------------------------------------------------------
 // 1 matrix product
@@ -288,89 +285,6 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
 // ----------------------------------------------------------------------------
 // 4 attention
 
-// The place of query head h of sequence b in qkv, or in its gradients. Column j < T is token j;
-// column T is the extra one of BIAS, which has no position.
-template <class Bi, class P> struct HeadRows {
-    AttnShape s;
-    int h;
-    int g;                         // its key/value head
-    P* qkv;                        // row 0 of the sequence
-    ExtraKey<P> extra;             // the extra key of this head
-
-    HeadRows(P* all, ExtraKey<P> column, int b, int h, AttnShape s) : s(s), h(h) {
-        g = h / (s.NH / s.KV);
-        qkv = row_of(all, (long)b * s.T, attn_row(s));
-        extra.k = attn_column<Bi>(column.k, s, h);
-        extra.v = attn_extra(column.v, s, g);
-    }
-
-    // Returns q of token t, (HS).
-    P* q(int t) const { return head_of(t, h); }
-
-    // Returns k of column j, or NULL if it has none.
-    P* k(int j) const {
-        if (j < s.T) { return head_of(j, s.NH + g); }
-        if (Bi::column == KEY_COLUMN) { return extra.k; }
-        return NULL;
-    }
-
-    // Returns v of column j, or NULL if it has none.
-    P* v(int j) const {
-        if (j < s.T) { return head_of(j, s.NH + s.KV + g); }
-        return extra.v;
-    }
-
-    // Returns one head of row t. The heads of q come first, then those of k, then those of v.
-    P* head_of(int t, int head) const { return row_of(qkv, t, attn_row(s)) + head * s.HS; }
-};
-
-// Query head h of sequence b: the columns it sees, and their scores.
-template <class A, class Bi, class Pe, class R = real> struct Head : HeadRows<Bi, const R> {
-    typedef HeadRows<Bi, const R> Rows;
-    using Rows::s, Rows::h, Rows::q, Rows::k, Rows::extra;
-    float slope;                   // of PE's bias
-
-    Head(const R* qkv, ExtraKey<const R> column, int b, int h, AttnShape s)
-        : Rows(qkv, column, b, h, s), slope(pe_slope<Pe>(s, h)) {}
-
-    // Tells whether query t sees column j.
-    bool sees(int t, int j) const {
-        if (j < s.T) { return attn_sees(s, t, j); }
-        return Bi::column != NO_COLUMN && !s.plain;
-    }
-
-    // Calls f(j) for every column that query t sees.
-    template <class F> void for_each_seen(int t, F f) const {
-        for (int j = 0; j <= s.T; j++) {
-            if (sees(t, j)) { f(j); }
-        }
-    }
-
-    // Returns the score of query t and column j:  s_j = scale q_t . k_j + bias(t, j), capped
-    real score(int t, int j) const { return score_of(dot(q(t), k(j), s.HS), t, j); }
-
-    // Returns the same from their product.
-    template <class F> F score_of(F product, int t, int j) const {
-        const bool is_extra = j == s.T;
-        if (is_extra && Bi::column == LOGIT_COLUMN) { return acc(*extra.k); }
-        F bias = 0;
-        if (!is_extra) { bias = attn_bias<A, Pe, F>(s, t - j, slope); }
-        return attn_capped<A>(product * F(s.scale) + bias, F(s.cap));
-    }
-};
-
-// Returns where head h of row (b, t) begins in a tensor (B, T, NH, HS).
-inline long head_at(int b, int t, int h, AttnShape s) {
-    const long row = (long)b * s.T + t;
-    return (row * s.NH + h) * s.HS;
-}
-
-// Returns where the statistics of that row begin in stat (B, NH, T, 2).
-inline long stat_at(int b, int t, int h, AttnShape s) {
-    const long head = (long)b * s.NH + h;
-    return (head * s.T + t) * 2;
-}
-
 // Computes one row of attention as a textbook has it, of ATTN=softmax and BIAS=none: o (HS) of
 // token t, from its q (HS) and the keys and values of tokens 0 .. t, each `stride` numbers after
 // the one before. attention_forward does the same for all variants; the tests compare the two.
@@ -396,6 +310,17 @@ inline void softmax_row(real* o, const real* q, const real* k, const real* v, in
     }
 }
 
+// Returns the score of query t and column j.
+template <class A, class Pe, class Bi>
+real score(const Head<Bi, const real>& head, int t, int j) {
+    const real product = dot(head.q(t), head.k(j), head.s.HS);
+    return attn_score<A, Pe>(head, product, pe_slope<Pe>(head.s, head.h), t, j);
+}
+
+// Makes pass 3 of ATTN=softmax_clip, below.
+template <class A, class Pe, class Bi>
+void attend_clipped(real* o, const Head<Bi, const real>& head, AttnStat<acc> st, int t);
+
 // Attends:  out_t = sum_j A_j v_j,  A_j the weights, as softmax_row does for softmax without an
 // extra key. out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), extra: the extra
 // key. With rope_table, q and k are first rotated in place
@@ -408,42 +333,36 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> ext
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH;
         const int h = bh % s.NH;
-        const Head<A, Bi, Pe> head(qkv, extra, b, h, s);
-        std::vector<real> score(s.T + 1);                        // of one row
+        const Head<Bi, const real> head(qkv, extra, b, h, s);
+        std::vector<real> s_j(s.T + 1);                          // scores of one row
         for (int t = 0; t < s.T; t++) {
-            // pass 1: the scores, and the largest of them
+            // pass 1: the scores, and the largest of them. Column T is the extra key
             real m = attn_initial_max<A, real>();
-            head.for_each_seen(t, [&](int j) {
-                score[j] = head.score(t, j);
-                m = max_(m, score[j]);
-            });
+            for (int j = 0; j <= s.T; j++) {
+                if (!head.sees(t, j)) { continue; }
+                s_j[j] = score<A, Pe>(head, t, j);
+                m = max_(m, s_j[j]);
+            }
 
             // pass 2: the weights w_j = f(s_j), their sum in Z, and sum_j w_j v_j
             real* o = out + head_at(b, t, h, s);
             zero(o, s.HS);
             real sum = 0;
-            head.for_each_seen(t, [&](int j) {
-                const real w = attn_term<A>(score[j], m);
+            for (int j = 0; j <= s.T; j++) {
+                if (!head.sees(t, j)) { continue; }
+                const real w = attn_term<A>(s_j[j], m);
                 sum += attn_mass<A>(w, p);
                 add_times(o, attn_share<A>(w), head.v(j), s.HS);
-            });
+            }
 
             // o_t = sum_j A_j v_j,  A_j = alpha w_j / Z
-            acc row[2];
-            const real alpha = attn_alpha_of<A, real>(s, t);
-            const real factor = attn_stat<A>(row, m, sum, p, alpha);
+            const AttnStat<acc> st = attn_stat<A>(m, sum, p, attn_alpha_of<A, real>(s, t));
+            const real factor = attn_factor<A>(st);
             for (int i = 0; i < s.HS; i++) {
                 o[i] *= factor;
             }
-            // pass 3, where Z has to be known first: small A_j are clipped
-            if (A::clip != NO_CLIP) {
-                zero(o, s.HS);
-                head.for_each_seen(t, [&](int j) {
-                    const real A_j = attn_weight<A>(score[j], row[0], row[1], s.p);
-                    add_times(o, A_j, head.v(j), s.HS);
-                });
-            }
-            memcpy(stat + stat_at(b, t, h, s), row, sizeof row);
+            if (A::clip != NO_CLIP) { attend_clipped<A, Pe>(o, head, st, t); }
+            *stat_of(stat, b, t, h, s) = st;
         }
     }
 }
@@ -457,39 +376,32 @@ template <class A, class Bi, class Pe>
 void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
                         AttnResult<real, acc> result, const real* qkv, ExtraKey<const real> extra,
                         const acc* rope_table, AttnShape s) {
-    const real alpha = attn_alpha<A, real>(s);
-    const real scale = s.scale;
-    const real cap = s.cap;
-    const real p = s.p;
     zero(dqkv, row_count(s) * attn_row(s));
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH;
         const int h = bh % s.NH;
-        const Head<A, Bi, Pe> head(qkv, extra, b, h, s);
-        const HeadRows<Bi, real> grads(dqkv, dextra, b, h, s);
+        const Head<Bi, const real> head(qkv, extra, b, h, s);
+        const Head<Bi, real> grads(dqkv, dextra, b, h, s);
         acc* dz = NULL;
         if (Bi::column == LOGIT_COLUMN) { dz = grads.extra.k; }
+        std::vector<real> slopes(s.HS);
         for (int t = 0; t < s.T; t++) {
             const real* o = result.out + head_at(b, t, h, s);
             const real* d_o = dout + head_at(b, t, h, s);
-            const acc* st = result.stat + stat_at(b, t, h, s);
-            real do_o = dot(d_o, o, s.HS);
+            const AttnStat<acc> st = *stat_of(result.stat, b, t, h, s);
             if (A::clip != NO_CLIP) {
-                do_o = 0;
-                head.for_each_seen(t, [&](int j) {
-                    const real s_j = head.score(t, j);
-                    const real slope = attn_weight<ClipSlopes<A>>(s_j, st[0], st[1], s.p);
-                    do_o += slope * dot(d_o, head.v(j), s.HS);
-                });
+                attend_clipped<ClipSlopes<A>, Pe>(slopes.data(), head, st, t);
+                o = slopes.data();
             }
-            const real delta = attn_delta<A>(do_o, st[1], alpha);
-            head.for_each_seen(t, [&](int j) {
+            const real delta = attn_delta<A>(dot(d_o, o, s.HS), st, attn_alpha<A, real>(s));
+            for (int j = 0; j <= s.T; j++) {
+                if (!head.sees(t, j)) { continue; }
                 const bool is_extra = j == s.T;
-                const real s_j = head.score(t, j);
-                const real A_j = attn_weight<A>(s_j, st[0], st[1], s.p);
+                const real s_j = score<A, Pe>(head, t, j);
+                const real A_j = attn_weight<A>(s_j, st, s.clip);
                 const real dA = dot(d_o, head.v(j), s.HS);
-                const real ds = attn_ds<A>(s_j, A_j, dA, st[0], st[1], delta, p, alpha);
-                const real d = ds * attn_slope<A>(s_j, cap) * scale;
+                const real ds = attn_ds<A>(s_j, A_j, dA, st, delta, s);
+                const real d = ds * attn_slope<A>(s_j, real(s.cap)) * real(s.scale);
 
                 int learned = s.HS;                              // channels of k_j
                 if (is_extra) { learned = s.k_dims; }
@@ -497,12 +409,23 @@ void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
                 add_times(grads.k(j), d, head.q(t), learned);
                 add_times(grads.q(t), d, head.k(j), s.HS);
                 if (is_extra && dz) { *dz += ds; }
-            });
+            }
         }
     }
     if (rope_table) { rope(dqkv, rope_table, -1, s); }
 }
 
+// Sets o (HS) of query t to sum_j A_j v_j where Z has to be known first: small A_j are clipped.
+template <class A, class Pe, class Bi>
+void attend_clipped(real* o, const Head<Bi, const real>& head, AttnStat<acc> st, int t) {
+    const AttnShape& s = head.s;
+    zero(o, s.HS);
+    for (int j = 0; j <= s.T; j++) {
+        if (!head.sees(t, j)) { continue; }
+        const real A_j = attn_weight<A>(score<A, Pe>(head, t, j), st, s.clip);
+        add_times(o, A_j, head.v(j), s.HS);
+    }
+}
 } // namespace ref
 // The parameters of an optimizer step.
 struct Update {
@@ -544,7 +467,7 @@ static constexpr double MUON_LENGTH = 0.2;
 
 namespace ref {
 // ----------------------------------------------------------------------------
-// 6 the loss
+// 5 the loss
 
 // Caps the logits y (V): y = cap tanh(logit / cap); a cap of 0 means no cap
 inline void cap_logits(real* y, float cap, int V) {
@@ -592,7 +515,7 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
 }
 
 // ----------------------------------------------------------------------------
-// 7 the optimizers
+// 6 the optimizer
 
 // Adds the mean loss:  sums->loss += sum of losses (n) / count
 inline void loss_add(StepSums* sums, const acc* losses, long n, double count) {
@@ -637,29 +560,8 @@ inline void adamw_update(real* params, acc* master, acc* m, acc* v, const acc* g
 }
 
 // ----------------------------------------------------------------------------
-// 8 elementwise operations, once for all backends on the host: R is their type of tensors. Nothing
+// 7 elementwise operations, once for all backends on the host: R is their type of tensors. Nothing
 // that a backend could do takes 2 % of a step less
-
-// Scales y (n) and adds x:  y = by y + x.  A NULL x counts as zeros.
-template <class R> void add(R* y, const R* x, long n, acc by = 1) {
-    if (!x) {
-        #pragma omp parallel for simd
-        for (long i = 0; i < n; i++) { y[i] = by * acc(y[i]); }
-        return;
-    }
-    #pragma omp parallel for simd
-    for (long i = 0; i < n; i++) { y[i] = by * acc(y[i]) + acc(x[i]); }
-}
-
-// Copies C numbers of each of N rows. The rows are out_width and inp_width apart: those of qkv hold
-// more than q and k, or v
-template <class R>
-void copy_rows(R* out, int out_width, const R* inp, int inp_width, int N, int C) {
-    #pragma omp parallel for if (N > 1)
-    for (int n = 0; n < N; n++) {
-        memcpy(row_of(out, n, out_width), row_of(inp, n, inp_width), C * sizeof(R));
-    }
-}
 
 // Adds the gradients of the tables. In the forward pass this was:
 //      out_t = scale token[id_t] + position_t,   so   dtoken[id_t] += scale dout_t,
@@ -893,13 +795,6 @@ void ffn_backward(R* dinp, const R* dout, const R* inp, Activation act, bool gat
     });
 }
 
-// Copies the weights to the type of tensors, unchanged where `acc` is no wider
-template <class R> void cast_to_real(R* dst, const acc* src, long n) {
-    if ((const void*)dst == (const void*)src) { return; }
-    #pragma omp parallel for simd
-    for (long i = 0; i < n; i++) { dst[i] = src[i]; }
-}
-
 // Steps with SGD and momentum beta1:  m = b1 m + g,  w -= lr (m + decay w)
 template <class R>
 void sgd_update(R* params, acc* master, acc* m, acc*, const acc* grads, const StepSums* sums,
@@ -915,12 +810,6 @@ void sgd_update(R* params, acc* master, acc* m, acc*, const acc* grads, const St
         master[i] -= lr * (m[i] + decay * master[i]);
         params[i] = master[i];
     }
-}
-
-// Moves a mean (n) toward x:  mean = (1 - part) mean + part x
-inline void average(acc* mean, const acc* x, acc part, long n) {
-    #pragma omp parallel for simd
-    for (long i = 0; i < n; i++) { mean[i] = (1 - part) * mean[i] + part * x[i]; }
 }
 
 // Does one row of muon_begin,  m = beta m + g.  Returns the sum of u^2,  u = g + beta m.

@@ -82,7 +82,7 @@ N = B T rows.
 typedef bool When(const Model* m, int l);
 typedef void Pass(Model* m, int l);
 typedef StageInput Reads(const Model* m, int l);
-static When always, attends, gates_v, norms_qk, rotates, has_phi, gates, combines, has_ffn;
+static When always, has_attn, gates_v, norms_qk, rotates, has_phi, gates, combines, has_ffn;
 static Pass attn_input_forward, attn_input_backward, qkv_forward, qkv_backward,
             value_gate_forward, value_gate_backward, qk_norm_forward, qk_norm_backward,
             rotary_forward, rotary_backward, phi_forward, phi_backward, attend_forward,
@@ -96,15 +96,15 @@ static Reads no_product, attn_input, gate_input, heads_input, ffn_input, down_in
 const std::vector<Stage> LAYER_STAGES = {
     // name        runs if      what it does       its input    role
     { "norm",       always,      BOTH(attn_input),  no_product,  ROLE_NONE },
-    { "qkv",        attends,     BOTH(qkv),         attn_input,  ROLE_NONE },
+    { "qkv",        has_attn,    BOTH(qkv),         attn_input,  ROLE_NONE },
     { "value gate", gates_v,     BOTH(value_gate),  attn_input,  ROLE_NONE },
     { "qk norm",    norms_qk,    BOTH(qk_norm),     no_product,  ROLE_NONE },
     { "rotary",     rotates,     BOTH(rotary),      no_product,  ROLE_NONE },
     { "phi",        has_phi,     BOTH(phi),         no_product,  ROLE_NONE },
-    { "attention",  attends,     BOTH(attend),      no_product,  ROLE_ATTENTION },
+    { "attention",  has_attn,    BOTH(attend),      no_product,  ROLE_ATTENTION },
     { "gate",       gates,       BOTH(gate),        gate_input,  ROLE_GATE },
     { "combine",    combines,    BOTH(combine),     no_product,  ROLE_NONE },
-    { "out",        attends,     BOTH(attn_output), heads_input, ROLE_ATTN_OUT },
+    { "out",        has_attn,    BOTH(attn_output), heads_input, ROLE_ATTN_OUT },
     OPEN_MIXER_STAGES
     { "FFN norm",   always,      BOTH(ffn_input),   no_product,  ROLE_NONE },
     { "gate|up",    has_ffn,     BOTH(up),          ffn_input,   ROLE_NONE },
@@ -488,8 +488,8 @@ static void attend_forward(Model* m, int l) {
         if (span.position > 0) { continue; }
         const AttnShape s = attn_shape_span(m, l, span);
         const acc* rope_table = rotates_late(m, l) ? layer_rope(m, l) : NULL;
-        variant::attend[s.plain](act_att(m, l, span.row), act_stat(m, l, span.row),
-                                 act_qkv(m, l, span.row), extra_key(m, l), rope_table, s);
+        variant::attend[s.without_extra](act_att(m, l, span.row), act_stat(m, l, span.row),
+                                         act_qkv(m, l, span.row), extra_key(m, l), rope_table, s);
     }
     attention_continued(m, l);
 }
@@ -504,8 +504,8 @@ static void attend_backward(Model* m, int l) {
     const acc* rope = rotates_in_attention(m, l) ? layer_rope(m, l) : NULL;
     const AttnResult<real, acc> result = { act_att(m, l), act_stat(m, l) };
     const AttnShape s = attn_shape(m, l);
-    variant::attend_backward[s.plain](m->acts.dqkv, dextra, m->acts.datt, result, act_qkv(m, l),
-                                      extra_key(m, l), rope, s);
+    variant::attend_backward[s.without_extra](m->acts.dqkv, dextra, m->acts.datt, result,
+                                              act_qkv(m, l), extra_key(m, l), rope, s);
 }
 
 // -- GATE=head, elem or static: o becomes o sigmoid(g), a number for each head or each channel
@@ -644,15 +644,15 @@ static StageInput down_input(const Model* m, int l) { return { act_fca(m, l), m-
 // ---- which stages a layer has
 
 static bool always(const Model*, int)            { return true; }
-static bool attends(const Model* m, int l)       { return m->sizes.attends(l); }
-static bool norms_qk(const Model* m, int l)      { return attends(m, l) && m->sizes.qk_norm; }
-static bool rotates(const Model* m, int l)       { return attends(m, l) && m->sizes.pe.rotary; }
-static bool has_phi(const Model* m, int l)       { return attends(m, l) && Attn::phi != PHI_NONE; }
-static bool gates(const Model* m, int l)         { return attends(m, l) && m->sizes.gates_output; }
+static bool has_attn(const Model* m, int l)      { return m->sizes.has_attention(l); }
+static bool norms_qk(const Model* m, int l)      { return has_attn(m, l) && m->sizes.qk_norm; }
+static bool rotates(const Model* m, int l)       { return has_attn(m, l) && m->sizes.pe.rotary; }
+static bool has_phi(const Model* m, int l)       { return has_attn(m, l) && Attn::phi != PHI_NONE; }
+static bool gates(const Model* m, int l)         { return has_attn(m, l) && m->sizes.gates_output; }
 static bool gates_v(const Model* m, int l) {
-    return attends(m, l) && m->sizes.gate.place == ON_VALUE;
+    return has_attn(m, l) && m->sizes.gate.place == ON_VALUE;
 }
-static bool combines(const Model* m, int l)      { return attends(m, l) && m->sizes.combine; }
+static bool combines(const Model* m, int l)      { return has_attn(m, l) && m->sizes.combine; }
 static bool has_ffn(const Model* m, int l)       { return m->sizes.has_ffn(l); }
 
 // ============================================================================

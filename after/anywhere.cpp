@@ -40,7 +40,7 @@ static void print_heads(const Model* m, std::vector<FieldRow> rows) {
            "layer");
     for (auto& row : rows) { printf(" %9s", row.key); }
     for (int l = 0; l < m->sizes.L; l++) {
-        if (!m->sizes.attends(l)) { continue; }
+        if (!m->sizes.has_attention(l)) { continue; }
         printf("\n%5d", l);
         const size_t from = m->sizes.attending(l) * m->sizes.NH;
         for (auto& row : rows) { print_cells({ summary_of(row, from, m->sizes.NH) }); }

@@ -38,9 +38,9 @@ struct RowShares {
     // Returns the largest score, and ln of the sum of exp of all: softmax keeps them.
     double score() const {
         const bool softmax = Attn::exp_family && Attn::Z == Z_SUM;
-        return softmax ? head.stat[2 * t] : NAN;
+        return softmax ? head.stat[t].max_or_factor : NAN;
     }
-    double lse() const { return score() + head.stat[2 * t + 1] + log(head.s.alpha); }
+    double lse() const { return score() + head.stat[t].ln_Z_or_sum + log(head.s.alpha); }
 
     // Returns xi of the paper's Proposition 4: |q| |k| as scores are scaled. NaN if not rotary.
     double xi() const {
@@ -63,7 +63,8 @@ struct RowShares {
         Vector terms;
         Tally all;
         for (int j = 0; j <= t; j++) {
-            const double g = attn_bias<Attn, Pe, double>(head.s, t - j, head.slope);
+            const float slope = pe_slope<Pe>(head.s, head.h);
+            const double g = attn_bias<Attn, Pe, double>(head.s, t - j, slope);
             terms.push_back(attn_sees(head.s, t, j) ? exp(g) : 0);
             all.add(terms[j]);
         }
@@ -273,7 +274,7 @@ inline Anywhere anywhere_measure(Model* m, const Sequences& text, double eps, bo
     each_layer(m, text, [&](int first, int l) {
         if (l < 0) { return; }
         working_layer(l, sizes.L);
-        if (sizes.attends(l)) { add_layer_attention(&a, m, l, first); }
+        if (sizes.has_attention(l)) { add_layer_attention(&a, m, l, first); }
         const HostRows h(m, act_x(m, 2 * l + 2));
         add_channels(&a, m, h, l);
         add_likeness(&a.like, m, h, l, first);

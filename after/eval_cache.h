@@ -62,7 +62,7 @@ struct LayerLeft {
 };
 
 // A query head as the reference has it, which sees what the run leaves it.
-struct EvalHead : ref::Head<Attn, Bias, Pe>, LayerLeft {
+struct EvalHead : Head<Bias, const acc>, LayerLeft {
     const std::vector<char>* kept = NULL;        // by row of the prompt; NULL: not decided yet
     Host turned = {};      // (HS) the query as the first n keys and the learned key meet it
 
@@ -117,20 +117,15 @@ struct EvalHead : ref::Head<Attn, Bias, Pe>, LayerLeft {
         const bool extra = j == s.T;
         const bool learned = extra && Bias::column == KEY_COLUMN;
         if (!by || (j >= stream.n && !learned)) {
-            return score(t, j);
-        }
-        acc bias = 0;
-        if (!extra) {
-            const float slope = pe_slope<Pe>(s, h);
-            bias = attn_bias<Attn, Pe, acc>(s, t - by - j, slope);
+            return ref::score<Attn, Pe>(*this, t, j);
         }
         const acc product = ref::dot(turned.data(), k(j), s.HS);
-        return attn_capped<Attn>(product * acc(s.scale) + bias, acc(s.cap));
+        return attn_score<Attn, Pe>(*this, product, pe_slope<Pe>(s, h), t - by, j);
     }
 
-    // Sets A (T + 1) to the weights of query t, 0 where it sees nothing, and stat (2) as attention
-    // has it.
-    void weights(int t, Host* A, acc (&stat)[2]) {
+    // Sets A (T + 1) to the weights of query t, 0 where it sees nothing. Returns its stat, as
+    // attention has it.
+    AttnStat<acc> weights(int t, Host* A) {
         const int by = nearer(t);
         if (by) {
             turn(t, by);
@@ -147,12 +142,14 @@ struct EvalHead : ref::Head<Attn, Bias, Pe>, LayerLeft {
             if (!sees_still(t, j)) { continue; }
             sum += attn_mass<Attn>(attn_term<Attn>((*A)[j], m), acc(s.p));
         }
-        attn_stat<Attn>(stat, m, sum, acc(s.p), attn_alpha_of<Attn, acc>(s, t));
+        const acc alpha = attn_alpha_of<Attn, acc>(s, t);
+        const AttnStat<acc> st = attn_stat<Attn>(m, sum, acc(s.p), alpha);
         for (int j = 0; j <= s.T; j++) {
             if (!sees_still(t, j)) { continue; }
-            (*A)[j] = attn_weight<Attn>((*A)[j], stat[0], stat[1], s.p);
+            (*A)[j] = attn_weight<Attn>((*A)[j], st, s.clip);
         }
         edit(t, A);
+        return st;
     }
 
     // Replaces or scales the weights of query t that the edits name.
@@ -246,7 +243,7 @@ struct EvalAttention : LayerLeft {
 
     EvalAttention(const Model* m, const LayerLeft& left)
         : LayerLeft(left), s(attn_shape(m, l)),
-          column(Bias::column && !s.plain && !column_has_no_effect(m->arch)) {
+          column(Bias::column && !s.without_extra && !column_has_no_effect(m->arch)) {
         const Arch& c = m->arch;
         const size_t N = rows(m);
         const size_t width = (size_t)bias_rows(c) * c.HS;
@@ -265,15 +262,14 @@ struct EvalAttention : LayerLeft {
     EvalHead head_of(int b, int h) const {
         const acc* k_at = k_star.empty() ? NULL : k_star.data();
         const acc* v_at = v_star.empty() ? NULL : v_star.data();
-        const ref::Head<Attn, Bias, Pe> plain(qkv.data(), { k_at, v_at }, b, h, s);
+        const Head<Bias, const acc> plain(qkv.data(), { k_at, v_at }, b, h, s);
         return { plain, *this };
     }
 
     // Computes query t of a head of sequence b. A becomes its weights.
     void query(EvalHead* head, int b, int t, Host* A) {
-        acc* out = &att[ref::head_at(b, t, head->h, s)];
-        acc st[2];
-        head->weights(t, A, st);
+        acc* out = &att[head_at(b, t, head->h, s)];
+        *stat_of(stat.data(), b, t, head->h, s) = head->weights(t, A);
         for (int j = 0; j <= s.T; j++) {
             if ((*A)[j] != 0) {
                 ref::add_times(out, (*A)[j], head->v(j), s.HS);
@@ -282,7 +278,6 @@ struct EvalAttention : LayerLeft {
         std::vector<double> weights(A->begin(), A->end());
         if (!column) { weights[s.T] = 0; }
         given[b * s.NH + head->h].add(weights, t, s.T, skip);
-        memcpy(&stat[ref::stat_at(b, t, head->h, s)], st, sizeof st);
     }
 
     // Tells whether the weights of query t count for what stays.

@@ -15,14 +15,14 @@ struct QueryKey {
 
 // A head whose tensors are of any type, with its statistics.
 template <class A, class Bi, class Pe, class R, class S>
-struct HostHead : ref::Head<A, Bi, Pe, R> {
-    typedef ref::Head<A, Bi, Pe, R> Head;
-    using Head::s, Head::q, Head::k;
-    const S* stat;         // (T, 2)
+struct HostHead : Head<Bi, const R> {
+    typedef Head<Bi, const R> Rows;
+    using Rows::s, Rows::h, Rows::q, Rows::k;
+    const AttnStat<S>* stat;       // (T)
 
     // qkv, stat and kstar are those of all heads.
     HostHead(const R* qkv, const S* stat, const R* kstar, int h, AttnShape s)
-        : Head(qkv, { kstar, NULL }, 0, h, s), stat(stat + ref::stat_at(0, 0, h, s)) {}
+        : Rows(qkv, { kstar, NULL }, 0, h, s), stat(stat_of(stat, 0, 0, h, s)) {}
 
     // Returns the dot product and the squared lengths of query t and the key of column j.
     QueryKey query_key(int t, int j) const {
@@ -41,9 +41,10 @@ struct HostHead : ref::Head<A, Bi, Pe, R> {
 
     // Returns A of query t and column j, whose dot product is qk.
     double weight(double qk, int t, int j) const {
-        if (!Head::sees(t, j)) { return 0; }
-        const S* st = stat + 2 * t;
-        return attn_weight<A, double>(Head::score_of(qk, t, j), st[0], st[1], s.p);
+        if (!Rows::sees(t, j)) { return 0; }
+        const double score = attn_score<A, Pe>(*this, qk, pe_slope<Pe>(s, h), t, j);
+        const AttnStat<double> st = { stat[t].max_or_factor, stat[t].ln_Z_or_sum };
+        return attn_weight<A>(score, st, s.clip);
     }
 };
 

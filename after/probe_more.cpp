@@ -39,7 +39,7 @@ static std::vector<std::pair<int, int>> dump_list(const std::string& text, const
     std::vector<std::pair<int, int>> heads;
     if (text == "all") {
         for (int l = 0; l < c.L; l++) {
-            if (!d.attends(l)) { continue; }
+            if (!d.has_attention(l)) { continue; }
             for (int h = 0; h < c.NH; h++) {
                 heads.push_back({ l, h });
             }
@@ -54,7 +54,7 @@ static std::vector<std::pair<int, int>> dump_list(const std::string& text, const
         const bool there = l >= 0 && l < c.L && h >= 0 && h < c.NH;
         require(numbers && there, "--dump-heads " + w,
                 strf("LAYER:HEAD with layers 0..%d, heads 0..%d", c.L - 1, c.NH - 1));
-        require(d.attends(l), "--dump-heads " + w,
+        require(d.has_attention(l), "--dump-heads " + w,
                 strf("a layer with attention, not %s", mixer_of(c)));
         heads.push_back({ (int)l, (int)h });
     }

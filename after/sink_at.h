@@ -14,7 +14,7 @@ struct AttentionHost {
     std::vector<real> qkv;      // (N, qkv_width)
     std::vector<acc> stat;      // (B, NH, T, 2)
     std::vector<real> extra;    // z of each head, or k* of each key/value head; empty: not learned
-    AttnShape s;                // plain if the extra key changes no output
+    AttnShape s;                // without_extra if that changes no output
 };
 
 // Copies layer l's attention activations to host memory.
@@ -25,9 +25,9 @@ inline AttentionHost attention_host(const Model* m, int l) {
     x.qkv = copy_to_host(act_qkv(m, l), N * sizes.qkv_width);
     x.stat = copy_to_host(act_stat(m, l), N * sizes.NH * 2);
     x.s = attn_shape(m, l);
-    x.s.plain |= column_has_no_effect(m->arch);
+    x.s.without_extra |= column_has_no_effect(m->arch);
     const real* extra = extra_k(m, l);
-    if (!extra || x.s.plain) { return x; }
+    if (!extra || x.s.without_extra) { return x; }
     const bool logit = sizes.bias.column == LOGIT_COLUMN;
     const size_t count = logit ? sizes.NH : bias_rows(m->arch) * sizes.HS;
     x.extra = copy_to_host(extra, count);

@@ -1,6 +1,6 @@
 /*
 device.h -- the device of a backend on the CPU, which is the host itself. It has the names of
-cuda/device.cuh: memory, copies, and how work is cut.
+cuda/device.cuh: memory, copies, and how work is cut. Beside these, sums and copies of rows.
 */
 #ifndef CPU_DEVICE_H
 #define CPU_DEVICE_H
@@ -24,6 +24,9 @@ template <class Attn> void hopper_ask(bool) {}
 template <class Attn, class Bias, class Pe> int hopper_check() { return 1; }
 inline void use_hopper(bool) {}
 
+static const char* const name = "ref";
+enum { large = 256 };                   // side of matrices that bench multiplies
+enum { piece_rows = 0 };                // a batch is not cut into pieces
 static const bool on_host = true;       // host code may read device memory as it is
 static const bool reads_mapped = false; // weights may stay in their file (cpu/mapped_weights.h)
 
@@ -194,6 +197,40 @@ template <class X> void add_times(REAL* y, REAL a, const X* x, int n) {
     for (int i = 0; i < n; i++) {
         y[i] += a * REAL(x[i]);
     }
+}
+
+// Scales y (n) and adds x:  y = by y + x.  A NULL x counts as zeros.
+template <class X> void add(X* y, const X* x, long n, REAL by = 1) {
+    if (!x) {
+        #pragma omp parallel for simd
+        for (long i = 0; i < n; i++) { y[i] = by * REAL(y[i]); }
+        return;
+    }
+    #pragma omp parallel for simd
+    for (long i = 0; i < n; i++) { y[i] = by * REAL(y[i]) + REAL(x[i]); }
+}
+
+// Copies C numbers of each of N rows. The rows are out_width and inp_width apart: those of qkv hold
+// more than q and k, or v
+template <class X>
+void copy_rows(X* out, int out_width, const X* inp, int inp_width, int N, int C) {
+    #pragma omp parallel for if (N > 1)
+    for (int n = 0; n < N; n++) {
+        memcpy(out + (long)n * out_width, inp + (long)n * inp_width, C * sizeof(X));
+    }
+}
+
+// Copies the weights to the type of tensors, unchanged where REAL is no wider
+template <class X> void cast_to_real(X* dst, const REAL* src, long n) {
+    if ((const void*)dst == (const void*)src) { return; }
+    #pragma omp parallel for simd
+    for (long i = 0; i < n; i++) { dst[i] = src[i]; }
+}
+
+// Moves a mean (n) toward x:  mean = (1 - part) mean + part x
+inline void average(REAL* mean, const REAL* x, REAL part, long n) {
+    #pragma omp parallel for simd
+    for (long i = 0; i < n; i++) { mean[i] = (1 - part) * mean[i] + part * x[i]; }
 }
 } // namespace host
 #endif // CPU_DEVICE_H

@@ -110,8 +110,8 @@ inline void attention_after(Model* m, int l, const Span& span) {
     for (int t = 0; t < span.length; t++) {
         const size_t row = span.row + t;
         const AttnShape s = attn_shape(m, l);
-        variant::attention_row[s.plain](act_att(m, l, row), act_qkv(m, l, row), keys,
-                                        extra_key(m, l), span.position + t, s);
+        variant::attention_row[s.without_extra](act_att(m, l, row), act_qkv(m, l, row), keys,
+                                                extra_key(m, l), span.position + t, s);
     }
 }
 

@@ -54,7 +54,7 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
     ops::row_norms(r.h[l + 1], h, C, C, 1, rows(m));
     ops::magnitudes(r.sizes[l + 1], h, sink_rows(m), m->B, m->T, C);
     if (l < 0) { return; }
-    if (sizes.attends(l)) {
+    if (sizes.has_attention(l)) {
         const size_t layer = sizes.attending(l);
         const real* qkv = act_qkv(m, l);
         const real* k = qkv + sizes.q_width;
@@ -62,7 +62,7 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
         const HeadGate<const real> gate = { sizes.gates_output ? act_gate(m, l) : NULL,
                                             gates_per_head(m) };
         const AttnShape s = attn_shape(m, l);
-        const bool without = s.plain || column_has_no_effect(m->arch);
+        const bool without = s.without_extra || column_has_no_effect(m->arch);
         variant::attention_metrics[without](r.heads[layer], qkv, act_stat(m, l), extra_key(m, l),
                                             gate, sink_rows(m), s);
         ops::row_norms(r.k[layer], k, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
@@ -82,7 +82,7 @@ static int text_rows(const Model* m) { return m->T - sink_rows(m); }
 float seen_factor(const Model* m, int l, int k) {
     const Arch& arch = m->arch;
     bool mixed = false;
-    for (int i = 0; i < arch.L; i++) { mixed |= m->sizes.attends(i) && !is_local(arch, i); }
+    for (int i = 0; i < arch.L; i++) { mixed |= m->sizes.has_attention(i) && !is_local(arch, i); }
     if (!is_local(arch, l) || !mixed || arch.prefix) { return 1; }
     const int all = text_rows(m) - k + 1;
     return (float)all / std::min(all, arch.window);
@@ -166,7 +166,7 @@ static Metrics metrics_new(const Model* m, int n, int T) {
     const Sizes& sizes = m->sizes;
     Metrics r;
     for (int l = 0; l < sizes.L; l++) {
-        if (sizes.attends(l)) { r.layers.push_back(l); }
+        if (sizes.has_attention(l)) { r.layers.push_back(l); }
     }
     r.n = n;
     r.T = T;

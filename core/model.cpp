@@ -22,7 +22,7 @@ long Layout::params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
     auto place_in_layer = [&](P** field, int l, const std::string& hf, long rows, long cols,
                               Init init, Purpose purpose) __attribute__((noinline)) {
         const bool of_attention = starts_with(hf, "self_attn.");
-        if (of_attention && !attends(l)) { return; }
+        if (of_attention && !has_attention(l)) { return; }
         place(field, strf("model.layers.%d.", l) + hf, rows, cols, init, purpose);
     };
     *p = Params<P>();

@@ -77,20 +77,15 @@ inline void tile_scores(acc* score, TileAt at, int h, AttnShape s) {
     }
 }
 
-// Calls f(at, score) for every tile of queries t0 .. t0 + M of head h that is not all masked, with
-// its scores (BR, BC). q: the queries; k: all keys, transposed
-template <class A, class Pe, class K, class F>
-void each_tile(Tiles<real>& tiles, const Tiles<real>::Left& q, const K& k, int h, int t0, int M,
-               AttnShape s, F f) {
-    acc* score = scratch(SCORES, BR * BC);
-    for (int j0 = 0; j0 < s.T; j0 += BC) {
-        TileAt at;
-        if (!tile_of(&at, s, t0, t0 + M, j0)) { continue; }
-        if (work_stopped()) { return; }
-        tiles.product(score, BC, q, k.from(0, j0), M, at.keys(), s.HS, false);
-        tile_scores<A, Pe>(score, at, h, s);
-        f(at, score);
-    }
+// Computes score (BR, BC) of the tile of queries t0 .. t0 + M of head h and keys j0... Returns false
+// if they see none of these, or if nobody waits any longer. q: the queries; k: all keys, transposed
+template <class A, class Pe>
+bool tile_begin(TileAt* at, acc* score, Tiles<real>& tiles, const Tiles<real>::Left& q,
+                const Tiles<real>::Right& k, int h, int t0, int M, int j0, AttnShape s) {
+    if (!tile_of(at, s, t0, t0 + M, j0) || work_stopped()) { return false; }
+    tiles.product(score, BC, q, k.from(0, j0), M, at->keys(), s.HS, false);
+    tile_scores<A, Pe>(score, *at, h, s);
+    return true;
 }
 
 // Returns the score of the extra key for query q. extra: the z of its head or, of its key/value
@@ -210,7 +205,7 @@ __attribute__((noinline)) void row_forward(RowState* row, acc* w, acc p, int HP)
 // Begins the row of query t: the extra key, if there is one, is the state that the loop over
 // tiles starts from.
 template <class A, class Bi>
-void extra_forward(RowState* row, const ref::HeadRows<Bi, const real>& x, int t) {
+void extra_forward(RowState* row, const Head<Bi, const real>& x, int t) {
     const AttnShape& s = x.s;
     row->top = attn_initial_max<A, acc>();
     row->mass = 0;
@@ -236,9 +231,9 @@ template <class R> struct HeadFactors {
 
 // A query head of a sequence, as the forward pass reads it and where it writes.
 template <class Bi> struct HeadForward {
-    ref::HeadRows<Bi, const real> x;
+    Head<Bi, const real> x;
     real* out;                      // of query 0; (T, HS), rows NH HS apart
-    acc* stat;                      // (T, 2)
+    AttnStat<acc>* stat;            // (T)
     KeptRow* kept;                  // (T), or NULL
 };
 
@@ -251,37 +246,40 @@ inline void keep_begin(KeptRow* kept) {
     }
 }
 
-// Writes out (HS) and stat (2) of query t, which has been through all tiles.
-template <class A> void row_end(real* out, acc* stat, const RowState& row, int t, AttnShape s) {
-    acc st[2];
-    const acc alpha = attn_alpha_of<A, acc>(s, t);
-    const acc factor = attn_stat<A>(st, row.top, row.mass, acc(s.p), alpha);
-    memcpy(stat, st, sizeof st);
+// Writes out (HS) and stat of query t, which has been through all tiles.
+template <class A>
+void row_end(real* out, AttnStat<acc>* stat, const RowState& row, int t, AttnShape s) {
+    *stat = attn_stat<A>(row.top, row.mass, acc(s.p), attn_alpha_of<A, acc>(s, t));
+    const acc factor = attn_factor<A>(*stat);
     for (int i = 0; i < s.HS; i++) {
         out[i] = row.out[i] * factor;
     }
 }
 
-// Sets o (M, HP) to sum_j A_j v_j of queries t0 .. t0 + M, whose stat is known.
-template <class A, class Bi, class Pe>
-void queries_clipped(acc* o, const HeadForward<Bi>& head, HeadFactors<real>& f, int t0, int M) {
-    const AttnShape& s = head.x.s;
+// Sets o (M, HP) to sum_j A_j v_j of queries t0 .. t0 + M, whose stat is known: pass 3 of
+// ATTN=softmax_clip. k: the keys, transposed; v: the values
+template <class A, class Pe, class Bi>
+void queries_clipped(acc* o, const Head<Bi, const real>& x, const AttnStat<acc>* stat,
+                     Tiles<real>& tiles, const Tiles<real>::Right& k, const Tiles<real>::Right& v,
+                     int t0, int M) {
+    const AttnShape& s = x.s;
     const int HP = padded(s.HS);
+    acc* score = scratch(SCORES, BR * BC);
     std::fill_n(o, M * HP, acc(0));
     for (int r = 0; Bi::column && r < M; r++) {
-        const acc* st = head.stat + (t0 + r) * 2L;
-        const acc s_extra = extra_score<A, Bi>(head.x.q(t0 + r), head.x.extra.k, s);
-        add_times(o + r * HP, attn_weight<A>(s_extra, st[0], st[1], s.p), head.x.extra.v, s.HS);
+        const acc s_extra = extra_score<A, Bi>(x.q(t0 + r), x.extra.k, s);
+        add_times(o + r * HP, attn_weight<A>(s_extra, stat[t0 + r], s.clip), x.extra.v, s.HS);
     }
-    const auto q = f.tiles.rows(Q_ROWS, head.x.q(t0), attn_row(s), M, s.HS);
-    each_tile<A, Pe>(f.tiles, q, f.k, head.x.h, t0, M, s, [&](TileAt at, acc* score) {
+    const auto q = tiles.rows(Q_ROWS, x.q(t0), attn_row(s), M, s.HS);
+    for (int j0 = 0; j0 < s.T; j0 += BC) {
+        TileAt at;
+        if (!tile_begin<A, Pe>(&at, score, tiles, q, k, x.h, t0, M, j0, s)) { continue; }
         for (int i = 0; i < M * BC; i++) {
-            const acc* st = head.stat + (t0 + i / BC) * 2L;
-            score[i] = attn_weight<A>(score[i], st[0], st[1], s.p);
+            score[i] = attn_weight<A>(score[i], stat[t0 + i / BC], s.clip);
         }
-        const auto w = f.tiles.weights_left(LEFT_TILE, f.tiles.weights(WEIGHTS, score, M), M);
-        f.tiles.product(o, HP, w, f.v.from(at.j0, 0), M, s.HS, at.keys(), true);
-    });
+        const auto w = tiles.weights_left(LEFT_TILE, tiles.weights(WEIGHTS, score, M), M);
+        tiles.product(o, HP, w, v.from(j0, 0), M, s.HS, at.keys(), true);
+    }
 }
 
 // Computes out and stat of queries t0 .. t0 + M.
@@ -301,26 +299,29 @@ void queries_forward(const HeadForward<Bi>& head, HeadFactors<real>& f, int t0, 
     }
 
     const auto q = f.tiles.rows(Q_ROWS, head.x.q(t0), attn_row(s), M, HS);
-    each_tile<A, Pe>(f.tiles, q, f.k, head.x.h, t0, M, s, [&](TileAt at, acc* score) {
+    acc* score = scratch(SCORES, BR * BC);
+    for (int j0 = 0; j0 < s.T; j0 += BC) {
+        TileAt at;
+        if (!tile_begin<A, Pe>(&at, score, f.tiles, q, f.k, head.x.h, t0, M, j0, s)) { continue; }
         const int first_end = std::min<int>(METRIC_K + 1, at.j1);
         for (int r = 0; r < M; r++) {
             acc* score_r = score + r * BC;
-            for (int j = at.j0; rows[r].kept && j < first_end; j++) {
-                rows[r].kept->first[j] = score_r[j - at.j0];
+            for (int j = j0; rows[r].kept && j < first_end; j++) {
+                rows[r].kept->first[j] = score_r[j - j0];
             }
             row_forward<A>(&rows[r], score_r, acc(s.p), HP);
         }
         const real* weights = f.tiles.weights(WEIGHTS, score, M);
         const auto w = f.tiles.weights_left(LEFT_TILE, weights, M);
-        f.tiles.product(o, HP, w, f.v.from(at.j0, 0), M, HS, at.keys(), true);
-    });
+        f.tiles.product(o, HP, w, f.v.from(j0, 0), M, HS, at.keys(), true);
+    }
 
     for (int r = 0; r < M; r++) {
         const long t = t0 + r;
-        row_end<A>(head.out + t * s.NH * HS, head.stat + t * 2, rows[r], t, s);
+        row_end<A>(head.out + t * s.NH * HS, head.stat + t, rows[r], t, s);
     }
     if constexpr (A::clip != NO_CLIP) {
-        queries_clipped<A, Bi, Pe>(o, head, f, t0, M);
+        queries_clipped<A, Pe>(o, head.x, head.stat, f.tiles, f.k, f.v, t0, M);
         for (int r = 0; r < M; r++) {
             std::copy_n(o + r * HP, HS, head.out + (long)(t0 + r) * s.NH * HS);
         }
@@ -351,13 +352,13 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> ext
         const int begin = last * chunk;
         const int end = std::min(s.T, begin + chunk);
         const int keys = std::min(s.T, std::max(end, s.prefix));        // that these queries see
-        typedef ref::HeadRows<Bi, const real> Rows;
+        typedef Head<Bi, const real> Rows;
         HeadFactors<real> f(Rows(qkv, extra, b, g * group, s), keys, s);
         for (int h = g * group; h < (g + 1) * group; h++) {
-            const long at = ref::stat_at(b, 0, h, s);
+            const long row = ((long)b * s.NH + h) * s.T;
             const HeadForward<Bi> head = { Rows(qkv, extra, b, h, s),
-                                           out + ref::head_at(b, 0, h, s), stat + at,
-                                           keep ? &kept_rows.rows[at / 2] : NULL };
+                                           out + head_at(b, 0, h, s), stat_of(stat, b, 0, h, s),
+                                           keep ? &kept_rows.rows[row] : NULL };
             for (int t0 = begin; t0 < end; t0 += BR) {
                 const int M = std::min((int)BR, end - t0);
                 queries_forward<A, Bi, Pe>(head, f, t0, M);
@@ -371,80 +372,76 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> ext
 
 enum { MOST_QUERIES = 512 };        // that are taken through all keys together
 
-// What one key/value head of a sequence adds to the gradients of the extra key.
-struct ExtraGradients {
-    acc* key;                       // dk* (HS)
-    acc* value;                     // dv* (HS)
-    acc* logit;                     // dz of the query head
-};
-
 // One query head of a sequence, as the backward pass reads it and where it writes.
 template <class Bi> struct HeadBackward {
     typedef Tiles<real>::Right Right;
     Tiles<real>& tiles;
-    ref::HeadRows<Bi, const real> x;
-    ref::HeadRows<Bi, real> dx;
+    Head<Bi, const real> x;
+    Head<Bi, real> dx;
     const real* dout;               // of query 0; (T, HS), rows NH HS apart
     const real* out;                // likewise
-    const acc* stat;                // (T, 2)
+    const AttnStat<acc>* stat;      // (T)
     acc* dk;                        // (HS, TP), transposed
     acc* dv;                        // (HS, TP), transposed
     Right k, k_across, v_across;
-    ExtraGradients extra_g;
+    ExtraKey<acc> extra;            // gradients of the extra key
+
+    long row(int t) const { return (long)t * x.s.NH * x.s.HS; }
+    const real* d_o(int t) const { return dout + row(t); }
 };
 
-// One query, as its extra key's backward pass reads it.
-struct QueryBackward {
-    const real* dout;               // (HS)
-    const real* q;                  // (HS)
-    const acc* stat;                // (2)
-    acc delta;                      // of attn_delta: what dZ adds to each dw
+// Some queries of a head, q0 .. q0 + n, on their way through the tiles.
+struct Queries {
+    typedef Tiles<real>::Left Left;
+    typedef Tiles<real>::Right Right;
+    int q0;
+    int n;
+    Left q, q_columns;
+    Left d_o, do_columns;
+    Right weights, ds;              // of those that see one tile of keys, below each other
+    acc* dq;                        // (n, HP)
+    acc* delta;                     // (n) of attn_delta: what dZ adds to each dw
 };
 
-// Adds what the extra key of one query gives to dq_t (HS), dk* (or dz) and dv*.
+// Adds what the extra key of query t gives to dq_t (HS), dk* (or dz) and dv*.
 template <class A, class Bi>
-inline void extra_backward(acc* dq_t, const HeadBackward<Bi>& b, const QueryBackward& x) {
+void extra_backward(acc* dq_t, const HeadBackward<Bi>& b, int t, acc delta) {
     const AttnShape& s = b.x.s;
     const ExtraKey<const real> extra = b.x.extra;
-    const acc st0 = x.stat[0];
-    const acc st1 = x.stat[1];
-    const acc s_extra = extra_score<A, Bi>(x.q, extra.k, s);
-    const acc dw_extra = dot(x.dout, extra.v, s.HS);
-    const acc w_extra = attn_weight<A>(s_extra, st0, st1, s.p);
-    const acc alpha = attn_alpha<A, acc>(s);
-    const acc ds = attn_ds<A>(s_extra, w_extra, dw_extra, st0, st1, x.delta, acc(s.p), alpha);
+    const real* q = b.x.q(t);
+    const acc s_extra = extra_score<A, Bi>(q, extra.k, s);
+    const acc dw_extra = dot(b.d_o(t), extra.v, s.HS);
+    const acc w_extra = attn_weight<A>(s_extra, b.stat[t], s.clip);
+    const acc ds = attn_ds<A>(s_extra, w_extra, dw_extra, b.stat[t], delta, s);
     const acc ds_extra = ds * attn_slope<A>(s_extra, acc(s.cap)) * acc(s.scale);
-    add_times(b.extra_g.value, w_extra, x.dout, s.HS);
+    add_times(b.extra.v, w_extra, b.d_o(t), s.HS);
     if (Bi::column == LOGIT_COLUMN) {
-        *b.extra_g.logit += ds;
+        *b.extra.k += ds;
         return;
     }
     add_times(dq_t, ds_extra, extra.k, s.HS);
-    add_times(b.extra_g.key, ds_extra, x.q, s.HS);
+    add_times(b.extra.k, ds_extra, q, s.HS);
 }
 
 // Turns a tile's scores into weights, and ds, which holds do . v_j, into ds_j scale; both (BR, BC).
 // stat and delta are of query at.t0.
 template <class A>
-void tile_backward(acc* weight, acc* ds, TileAt at, const acc* stat, const acc* delta,
+void tile_backward(acc* weight, acc* ds, TileAt at, const AttnStat<acc>* stat, const acc* delta,
                    AttnShape s) {
-    const acc p = s.p;
-    const acc alpha = attn_alpha<A, acc>(s);
     const acc scale = s.scale;
     const acc cap = s.cap;
     for (int r = 0; r < at.queries(); r++) {
         acc* w = weight + r * BC;
         acc* d = ds + r * BC;
-        const acc st0 = stat[r * 2];
-        const acc st1 = stat[r * 2 + 1];
+        const AttnStat<acc> st = stat[r];
         const acc dl = delta[r];
         for (int j = at.keys(); j < BC; j++) {
             d[j] = 0;
         }
         for (int j = 0; j < BC; j++) {
             const acc s_j = w[j];
-            w[j] = attn_weight<A>(s_j, st0, st1, p);
-            const acc ds_j = attn_ds<A>(s_j, w[j], d[j], st0, st1, dl, p, alpha);
+            w[j] = attn_weight<A>(s_j, st, s.clip);
+            const acc ds_j = attn_ds<A>(s_j, w[j], d[j], st, dl, s);
             d[j] = ds_j * attn_slope<A>(s_j, cap) * scale;
         }
         if (!A::is_signed || at.full) { continue; }
@@ -455,149 +452,105 @@ void tile_backward(acc* weight, acc* ds, TileAt at, const acc* stat, const acc* 
     }
 }
 
-// Sets do_o (n) to what attn_delta wants of clipped rows, those of queries q0 .. q0 + n: what
-// ClipSlopes gives, times do. q and d_o are both as factors.
-template <class A, class Bi, class Pe>
-void clipped_do_o(acc* do_o, HeadBackward<Bi>& b, const Tiles<real>::Left& q,
-                  const Tiles<real>::Left& d_o, int q0, int n) {
-    typedef ClipSlopes<A> Slopes;
+// Sets do_o (n) to do . o of queries q0 .. q0 + n; the o of a clipped row is that of ClipSlopes.
+template <class A, class Pe, class Bi>
+void queries_do_o(acc* do_o, HeadBackward<Bi>& b, int q0, int n) {
     const AttnShape& s = b.x.s;
-    acc* dw = scratch(DSCORES, BR * BC);
-    for (int r = 0; r < n; r++) {
-        do_o[r] = 0;
-        if (Bi::column == NO_COLUMN) { continue; }
-        const acc* st = b.stat + (q0 + r) * 2L;
-        const acc score = extra_score<A, Bi>(b.x.q(q0 + r), b.x.extra.k, s);
-        const acc slope = attn_weight<Slopes>(score, st[0], st[1], s.p);
-        do_o[r] = slope * dot(b.dout + (q0 + r) * (long)s.NH * s.HS, b.x.extra.v, s.HS);
-    }
-    for (int r = 0; r < n; r += BR) {
-        const int M = std::min<int>(BR, n - r);
-        const auto q_r = b.tiles.down(q, r);
-        each_tile<A, Pe>(b.tiles, q_r, b.k_across, b.x.h, q0 + r, M, s, [&](TileAt at, acc* score) {
-            const auto v = b.v_across.from(0, at.j0);
-            b.tiles.product(dw, BC, b.tiles.down(d_o, r), v, M, at.keys(), s.HS, false);
-            for (int i = 0; i < M * BC; i++) {
-                const acc* st = b.stat + (at.t0 + i / BC) * 2L;
-                const acc slope = attn_weight<Slopes>(score[i], st[0], st[1], s.p);
-                if (i % BC < at.keys()) { do_o[r + i / BC] += slope * dw[i]; }
-            }
-        });
+    for (int r = 0; r < n; r++) { do_o[r] = dot(b.d_o(q0 + r), b.out + b.row(q0 + r), s.HS); }
+    if constexpr (A::clip != NO_CLIP) {
+        const int HP = padded(s.HS);
+        acc* o = scratch(OUT, BR * HP);
+        const auto v = b.tiles.along(V_ALONG, b.x.v(0), attn_row(s), s.T, s.HS);
+        for (int r0 = 0; r0 < n; r0 += BR) {
+            const int q = q0 + r0;
+            const int M = std::min<int>(BR, n - r0);
+            queries_clipped<ClipSlopes<A>, Pe>(o, b.x, b.stat, b.tiles, b.k_across, v, q, M);
+            for (int r = 0; r < M; r++) { do_o[r0 + r] = dot(b.d_o(q + r), o + r * HP, s.HS); }
+        }
     }
 }
 
-// Begins dq (n, HP) and computes delta of queries q0 .. q0 + n, with their extra key. For
-// clipped rows delta holds clipped_do_o's result on entry.
-template <class A, class Bi>
-void queries_begin(acc* dq, acc* delta, const HeadBackward<Bi>& b, int q0, int n) {
+// Begins dq and computes delta of the queries, which holds do . o, with their extra key.
+template <class A, class Bi> void queries_begin(Queries* x, HeadBackward<Bi>& b) {
     const AttnShape& s = b.x.s;
     const int HP = padded(s.HS);
-    const long row = (long)s.NH * s.HS;
-    const acc alpha = attn_alpha<A, acc>(s);
-    for (int r = 0; r < n; r++) {
-        const int t = q0 + r;
-        const real* do_t = b.dout + t * row;
-        const real* out_t = b.out + t * row;
-        const acc* st = b.stat + (long)t * 2;
-        const acc do_o = A::clip == NO_CLIP ? dot(do_t, out_t, s.HS) : delta[r];
-        acc* dq_t = dq + (long)r * HP;
-        delta[r] = attn_delta<A>(do_o, st[1], alpha);
-        std::fill_n(dq_t, HP, acc(0));
-        if (Bi::column == NO_COLUMN) { continue; }
-        const QueryBackward query = { do_t, b.x.q(t), st, delta[r] };
-        extra_backward<A>(dq_t, b, query);
+    std::fill_n(x->dq, x->n * HP, acc(0));
+    for (int r = 0; r < x->n; r++) {
+        const int t = x->q0 + r;
+        x->delta[r] = attn_delta<A>(x->delta[r], b.stat[t], attn_alpha<A, acc>(s));
+        if (Bi::column != NO_COLUMN) { extra_backward<A>(x->dq + r * HP, b, t, x->delta[r]); }
     }
 }
 
-// Adds what queries q0 .. q0 + n of a head give to dk and dv, and writes their dq. Gathers the
-// weights of all of them for one tile of keys before it multiplies them with do and q: those sums
-// are long then, and take little time to begin and to end.
+// Adds the part of one tile to dq of queries r.. , and puts its weights and ds below those of the
+// `above` queries before them.
+template <class A, class Pe, class Bi>
+void tile_gradients(Queries* x, HeadBackward<Bi>& b, TileAt at, int r, int above) {
+    const AttnShape& s = b.x.s;
+    const int HP = padded(s.HS);
+    const int M = at.queries();
+    const int keys = at.keys();
+    Tiles<real>& tiles = b.tiles;
+    acc* weight = scratch(SCORES, BR * BC);
+    acc* ds = scratch(DSCORES, BR * BC);
+    tiles.product(weight, BC, tiles.down(x->q, r), b.k_across.from(0, at.j0), M, keys, s.HS, false);
+    tiles.product(ds, BC, tiles.down(x->d_o, r), b.v_across.from(0, at.j0), M, keys, s.HS, false);
+    tile_scores<A, Pe>(weight, at, b.x.h, s);
+    tile_backward<A>(weight, ds, at, b.stat + at.t0, x->delta + r, s);
+    const real* d = tiles.weights(DWEIGHTS, ds, M);
+    tiles.put_below(x->weights, above, tiles.weights(WEIGHTS, weight, M), M);
+    tiles.put_below(x->ds, above, d, M);
+    const auto d_left = tiles.weights_left(LEFT_TILE, d, M);
+    tiles.product(x->dq + r * HP, HP, d_left, b.k.from(at.j0, 0), M, s.HS, keys, true);
+}
+
+// Takes the queries through keys j0 .. j0 + BC. Gathers the weights of all that see some of these
+// before it multiplies them with do and q for dv and dk: those sums are long then, and take little
+// time to begin and to end. Such queries follow each other.
+template <class A, class Pe, class Bi>
+void keys_backward(Queries* x, HeadBackward<Bi>& b, int j0) {
+    const AttnShape& s = b.x.s;
+    const int TP = padded_keys(s.T);
+    const int keys = std::min<int>(BC, s.T - j0);
+    int from = 0;                   // the first of them
+    int seen = 0;
+    for (int r = 0; r < x->n; r += BR) {
+        TileAt at;
+        const int end = std::min<int>(r + BR, x->n);
+        if (!tile_of(&at, s, x->q0 + r, x->q0 + end, j0)) { continue; }
+        if (seen == 0) { from = r; }
+        tile_gradients<A, Pe>(x, b, at, r, seen);
+        seen = end - from;
+    }
+    if (seen == 0) { return; }
+    Tiles<real>& tiles = b.tiles;
+    tiles.product(b.dv + j0, TP, tiles.from(x->do_columns, from), x->weights, s.HS, keys, seen,
+                  true);
+    tiles.product(b.dk + j0, TP, tiles.from(x->q_columns, from), x->ds, s.HS, keys, seen, true);
+}
+
+// Adds what queries q0 .. q0 + n of a head give to dk and dv, and writes their dq.
 template <class A, class Bi, class Pe>
 void queries_backward(HeadBackward<Bi>& b, int q0, int n) {
     const AttnShape& s = b.x.s;
-    const int T = s.T;
-    const int HS = s.HS;
     const int W = attn_row(s);
+    const int HS = s.HS;
     const int HP = padded(HS);
-    const int TP = padded_keys(T);
     const long O = (long)s.NH * HS;
-    const real* q_0 = b.x.q(q0);
-    const real* do_0 = b.dout + q0 * O;
     Tiles<real>& tiles = b.tiles;
-    const auto q = tiles.rows(Q_ROWS, q_0, W, n, HS);
-    const auto q_cols = tiles.columns(Q_COLUMNS, q_0, W, n, HS);
-    const auto d_o = tiles.rows(DO_ROWS, do_0, O, n, HS);
-    const auto do_cols = tiles.columns(DO_COLUMNS, do_0, O, n, HS);
-    const auto all_w = tiles.tall(ALL_WEIGHTS, n);
-    const auto all_d = tiles.tall(ALL_DSCORES, n);
-    acc* dq = scratch(DQ, (long)n * HP);
-    acc* weight = scratch(SCORES, BR * BC);
-    acc* ds = scratch(DSCORES, BR * BC);
-    acc delta[MOST_QUERIES];
-    if constexpr (A::clip != NO_CLIP) { clipped_do_o<A, Bi, Pe>(delta, b, q, d_o, q0, n); }
-    queries_begin<A>(dq, delta, b, q0, n);
-
-    for (int j0 = 0; j0 < T; j0 += BC) {
-        int seen = 0;               // queries whose weights were gathered, up to the last one
-        const auto add_seen = [&](int end) {
-            if (seen == 0) { return; }
-            const int keys = std::min<int>(BC, T - j0);
-            const int from = end - seen;
-            tiles.product(b.dv + j0, TP, tiles.from(do_cols, from), all_w, HS, keys, seen, true);
-            tiles.product(b.dk + j0, TP, tiles.from(q_cols, from), all_d, HS, keys, seen, true);
-            seen = 0;
-        };
-        for (int r = 0; r < n; r += BR) {
-            TileAt at;
-            const int M = std::min<int>(BR, n - r);
-            if (!tile_of(&at, s, q0 + r, q0 + r + M, j0)) {
-                add_seen(r);
-                continue;
-            }
-            const int keys = at.keys();
-            tiles.product(weight, BC, tiles.down(q, r), b.k_across.from(0, j0), M, keys, HS, false);
-            tiles.product(ds, BC, tiles.down(d_o, r), b.v_across.from(0, j0), M, keys, HS, false);
-            tile_scores<A, Pe>(weight, at, b.x.h, s);
-            tile_backward<A>(weight, ds, at, b.stat + (long)at.t0 * 2, delta + r, s);
-            const real* w = tiles.weights(WEIGHTS, weight, M);
-            const real* d = tiles.weights(DWEIGHTS, ds, M);
-            tiles.put_below(all_w, seen, w, M);
-            tiles.put_below(all_d, seen, d, M);
-            const auto d_left = tiles.weights_left(LEFT_TILE, d, M);
-            tiles.product(dq + (long)r * HP, HP, d_left, b.k.from(j0, 0), M, HS, keys, true);
-            seen += M;
-        }
-        add_seen(n);
-    }
-    for (int r = 0; r < n; r++) { std::copy_n(dq + (long)r * HP, HS, b.dx.q(q0 + r)); }
+    acc do_o[MOST_QUERIES];
+    queries_do_o<A, Pe>(do_o, b, q0, n);                // first: it has factors of its own
+    Queries x = { q0, n,
+                  tiles.rows(Q_ROWS, b.x.q(q0), W, n, HS),
+                  tiles.columns(Q_COLUMNS, b.x.q(q0), W, n, HS),
+                  tiles.rows(DO_ROWS, b.d_o(q0), O, n, HS),
+                  tiles.columns(DO_COLUMNS, b.d_o(q0), O, n, HS),
+                  tiles.tall(ALL_WEIGHTS, n), tiles.tall(ALL_DSCORES, n),
+                  scratch(DQ, (long)n * HP), do_o };
+    queries_begin<A>(&x, b);
+    for (int j0 = 0; j0 < s.T; j0 += BC) { keys_backward<A, Pe>(&x, b, j0); }
+    for (int r = 0; r < n; r++) { std::copy_n(x.dq + r * HP, HS, b.dx.q(q0 + r)); }
 }
-
-// The gradients of the extra key, by the heads that made them: they are added in order at the
-// end, so that the number of threads changes no bit.
-struct ExtraSums {
-    std::vector<acc> key, value;    // dk*, dv* (B, KV, HS)
-    std::vector<acc> logit;         // dz (B, NH)
-
-    explicit ExtraSums(AttnShape s)
-        : key((size_t)s.B * s.KV * s.HS), value(key.size()), logit((size_t)s.B * s.NH) {}
-
-    // Adds what was gathered to dextra; NULL where there is nothing to learn.
-    template <class Bi> void add_to(ExtraKey<acc> dextra, AttnShape s) const {
-        if (Bi::column == NO_COLUMN) { return; }
-        for (int bg = 0; bg < s.B * s.KV; bg++) {
-            const long row = (long)bg * s.HS;
-            const int g = bg % s.KV;
-            if (Bi::column == KEY_COLUMN) {
-                add_times(attn_extra(dextra.k, s, g), 1, &key[row], s.k_dims);
-            }
-            add_times(attn_extra(dextra.v, s, g), 1, &value[row], s.HS);
-        }
-        if (Bi::column != LOGIT_COLUMN) { return; }
-        for (int bh = 0; bh < s.B * s.NH; bh++) {
-            add_times(attn_column<Bi>(dextra.k, s, bh % s.NH), 1, &logit[bh], 1);
-        }
-    }
-};
 
 // Computes the gradients of q, k and v, and adds those of the extra key to dextra, which is NULL
 // where nothing is learned. Rotates dq and dk back by rope_table unless it is NULL: where q and k
@@ -614,13 +567,17 @@ void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
     const int W = attn_row(s);
     const int group = s.NH / s.KV;                      // query heads of a key/value head
     const long TP = padded_keys(T);
-    ExtraSums sums(s);
+    // gradients of the extra key by the heads that made them: they are added in order at the end,
+    // so that the number of threads changes no bit
+    const bool logit = Bi::column == LOGIT_COLUMN;
+    const int k_width = logit ? 1 : HS;
+    std::vector<acc> k_sums((size_t)s.B * s.NH * k_width), v_sums((size_t)s.B * s.NH * HS);
     #pragma omp parallel for schedule(dynamic)
     for (int bg = 0; bg < s.B * s.KV; bg++) {
         const int b = bg / s.KV;
         const int g = bg % s.KV;
-        const ref::HeadRows<Bi, const real> x(qkv, extra, b, g * group, s);
-        const ref::HeadRows<Bi, real> dx(dqkv, { NULL, NULL }, b, g * group, s);
+        const Head<Bi, const real> x(qkv, extra, b, g * group, s);
+        const Head<Bi, real> dx(dqkv, { NULL, NULL }, b, g * group, s);
         Tiles<real> tiles;
         const auto k_across = tiles.across(K_ACROSS, x.k(0), W, T, HS);
         const auto k = tiles.along(ROWS_ALONG, x.k(0), W, T, HS);
@@ -629,15 +586,14 @@ void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
         acc* dv = scratch(DV, padded(HS) * TP);
         std::fill_n(dk, HS * TP, acc(0));
         std::fill_n(dv, HS * TP, acc(0));
-        acc* dk_extra = &sums.key[(size_t)bg * HS];
-        acc* dv_extra = &sums.value[(size_t)bg * HS];
         for (int h = g * group; h < (g + 1) * group; h++) {
-            const long at = ref::head_at(b, 0, h, s);
+            const long at = head_at(b, 0, h, s);
+            const long sums = (long)b * s.NH + (logit ? h : g * group);
             HeadBackward<Bi> head = {
                 tiles, { qkv, extra, b, h, s }, { dqkv, { NULL, NULL }, b, h, s }, dout + at,
-                result.out + at, result.stat + ref::stat_at(b, 0, h, s),
+                result.out + at, stat_of(result.stat, b, 0, h, s),
                 dk, dv, k, k_across, v_across,
-                { dk_extra, dv_extra, &sums.logit[b * s.NH + h] } };
+                { &k_sums[sums * k_width], &v_sums[((long)b * s.NH + g * group) * HS] } };
             for (int q0 = 0; q0 < T; q0 += MOST_QUERIES) {
                 const int n = std::min<int>(MOST_QUERIES, T - q0);
                 queries_backward<A, Bi, Pe>(head, q0, n);
@@ -646,7 +602,12 @@ void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
         tiles.transpose(dx.k(0), W, dk, TP, T, HS);
         tiles.transpose(dx.v(0), W, dv, TP, T, HS);
     }
-    sums.add_to<Bi>(dextra, s);
+    for (long i = 0; Bi::column && i < s.B * s.NH; i++) {
+        const int h = i % s.NH;
+        const int learned = logit ? 1 : s.k_dims;
+        add_times(attn_column<Bi>(dextra.k, s, h), 1, &k_sums[i * k_width], learned);
+        add_times(attn_extra(dextra.v, s, h / group), 1, &v_sums[i * HS], HS);
+    }
     if (rope_table) { rope(dqkv, rope_table, -1, s); }
 }
 } // namespace cpu

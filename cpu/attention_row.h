@@ -9,8 +9,9 @@ the rows before it are in a cache. Start with attention_row.
 namespace cpu {
 // One head of the query at position t, with the keys and values of a cache. Column j <= t is token
 // j; column t + 1 is the extra one of BIAS. R: where host code can read
-template <class A, class Bi, class Pe, class R> struct CachedHead : ref::Head<A, Bi, Pe, R> {
-    typedef ref::Head<A, Bi, Pe, R> Head;
+template <class A, class Bi, class Pe, class R> struct CachedHead : Head<Bi, const R> {
+    typedef Head<Bi, const R> Rows;
+    float slope;                    // of PE's bias
     const R* query;                 // (HS)
     const R* keys;                  // of token 0; tokens are `step` apart
     const R* values;                // likewise
@@ -19,12 +20,12 @@ template <class A, class Bi, class Pe, class R> struct CachedHead : ref::Head<A,
 
     // Returns the score of column j.
     acc score(int j) const {
-        const R* key = j > t ? Head::k(j) : keys + j * step;
-        return Head::score_of(dot(query, key, Head::s.HS), t, j);
+        const R* key = j > t ? Rows::k(j) : keys + j * step;
+        return attn_score<A, Pe>(*this, dot(query, key, Rows::s.HS), slope, t, j);
     }
 
     // Returns the value of column j, or NULL for zero.
-    const R* value(int j) const { return j > t ? Head::v(j) : values + j * step; }
+    const R* value(int j) const { return j > t ? Rows::v(j) : values + j * step; }
 };
 
 // Computes out (HS) of one head.
@@ -37,26 +38,29 @@ void head_row(R* out, const CachedHead<A, Bi, Pe, R>& head) {
     acc* o = scratch(OUT, HS);
 
     acc m = attn_initial_max<A, acc>();
-    head.for_each_seen(head.t, [&](int j) {
+    for (int j = 0; j <= s.T; j++) {
+        if (!head.sees(head.t, j)) { continue; }
         score[j] = head.score(j);
         m = max_(m, score[j]);
-    });
+    }
 
     acc sum = 0;
     std::fill_n(o, HS, acc(0));
-    head.for_each_seen(head.t, [&](int j) {
+    for (int j = 0; j <= s.T; j++) {
+        if (!head.sees(head.t, j)) { continue; }
         const acc w = attn_term<A>(score[j], m);
         sum += attn_mass<A>(w, p);
         add_times(o, attn_share<A>(w), head.value(j), HS);
-    });
+    }
 
-    acc stat[2];
-    const acc factor = attn_stat<A>(stat, m, sum, p, attn_alpha_of<A, acc>(s, head.t));
+    const AttnStat<acc> st = attn_stat<A>(m, sum, p, attn_alpha_of<A, acc>(s, head.t));
+    const acc factor = attn_factor<A>(st);
     if (A::clip != NO_CLIP) {
         std::fill_n(o, HS, acc(0));
-        head.for_each_seen(head.t, [&](int j) {
-            add_times(o, attn_weight<A>(score[j], stat[0], stat[1], s.p), head.value(j), HS);
-        });
+        for (int j = 0; j <= s.T; j++) {
+            if (!head.sees(head.t, j)) { continue; }
+            add_times(o, attn_weight<A>(score[j], st, s.clip), head.value(j), HS);
+        }
     }
     for (int i = 0; i < HS; i++) {
         out[i] = R(A::clip == NO_CLIP ? o[i] * factor : o[i]);
@@ -73,7 +77,8 @@ void attention_row(R* out, const R* q, const R* kv, ExtraKey<const R> extra, int
     #pragma omp parallel for if ((long)t * s.NH * s.HS > 1 << 16)
     for (int h = 0; h < s.NH; h++) {
         const R* keys = kv + h / (s.NH / s.KV) * s.HS;
-        const CachedHead<A, Bi, Pe, R> head = { { NULL, extra, 0, h, s }, q + h * s.HS, keys,
+        const CachedHead<A, Bi, Pe, R> head = { { NULL, extra, 0, h, s }, pe_slope<Pe>(s, h),
+                                                q + h * s.HS, keys,
                                                 keys + kv_width, 2 * kv_width, t };
         head_row(out + h * s.HS, head);
     }

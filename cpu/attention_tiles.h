@@ -28,6 +28,7 @@ inline int padded_keys(int T) { return round_up(T, BC); }
 enum Slot {
     K_ACROSS, V_ACROSS,             // keys, values, transposed
     ROWS_ALONG,                     // values in the forward pass, keys in the backward pass
+    V_ALONG,                        // values in the backward pass of a clipped row
     Q_ROWS, Q_COLUMNS, DO_ROWS, DO_COLUMNS,
     SCORES, DSCORES,                // a tile
     WEIGHTS, DWEIGHTS,              // the same in the type of tensors

@@ -22,16 +22,14 @@ struct RowSums {
 
 // Turns the scores x (BC) of one query into weights, and adds these to its sums. The exponential
 // variants know ln w before w.
-template <class A> void row_weights(RowSums* sums, acc* x, const acc* stat, acc p) {
-    const acc stat0 = stat[0];
-    const acc stat1 = stat[1];
+template <class A> void row_weights(RowSums* sums, acc* x, AttnStat<acc> st, float clip) {
     acc magnitude = 0;
     acc total = 0;
     acc w_log_w = 0;
     if constexpr (keeps_rows<A>) {
         #pragma omp simd reduction(+ : total, w_log_w)
         for (int j = 0; j < BC; j++) {
-            const acc log_w = max_(acc(-1000), (x[j] - stat0) - stat1);
+            const acc log_w = max_(acc(-1000), (x[j] - st.max_or_factor) - st.ln_Z_or_sum);
             const acc w = exp_(log_w);
             total += w;
             w_log_w += w * log_w;
@@ -40,7 +38,7 @@ template <class A> void row_weights(RowSums* sums, acc* x, const acc* stat, acc 
         magnitude = total;
     } else {
         for (int j = 0; j < BC; j++) {
-            x[j] = attn_weight<A>(x[j], stat0, stat1, p);
+            x[j] = attn_weight<A>(x[j], st, clip);
         }
         #pragma omp simd reduction(+ : magnitude, total, w_log_w)
         for (int j = 0; j < BC; j++) {
@@ -64,8 +62,8 @@ struct QueryRow {
 
 // One head of one sequence, as the metrics read it.
 template <class Bi> struct HeadMeasured {
-    ref::HeadRows<Bi, const real> x;
-    const acc* stat;                // (T, 2)
+    Head<Bi, const real> x;
+    const AttnStat<acc>* stat;      // (T)
     const KeptRow* kept;            // (T), or NULL: its rows are computed again
     const real* gate;               // of token 0, or NULL; tokens are NH gate_width apart
     int gate_width;
@@ -75,44 +73,45 @@ template <class Bi> struct HeadMeasured {
 template <class A, class Bi>
 void row_extra(QueryRow* row, const HeadMeasured<Bi>& head, int t) {
     if (Bi::column == NO_COLUMN) { return; }
-    const acc* st = head.stat + 2 * t;
     const acc score = extra_score<A, Bi>(head.x.q(t), head.x.extra.k, head.x.s);
-    row->extra = attn_weight<A>(score, st[0], st[1], head.x.s.p);
+    row->extra = attn_weight<A>(score, head.stat[t], head.x.s.clip);
     const acc size = fabs(row->extra);
     row->sums.magnitude += size;
     if (size != 0) { row->sums.w_log_w += size * log(size); }
 }
 
-// Makes a query's row from what the forward pass kept:  w = e^(s - m) e^-stat1
-inline void row_from_kept(QueryRow* row, const KeptRow& kept, const acc* st) {
-    const double log_scale = -(double)st[1];
+// Makes a query's row from what the forward pass kept:  w = e^(s - m) e^-ln_Z
+inline void row_from_kept(QueryRow* row, const KeptRow& kept, AttnStat<acc> st) {
+    const double log_scale = -(double)st.ln_Z_or_sum;
     const double scale = exp(log_scale);
     const double w_log_w = kept.s_sum + log_scale * kept.sum;
     row->sums.tokens += scale * kept.sum;
     row->sums.magnitude += scale * kept.sum;
     row->sums.w_log_w += scale * w_log_w;
     for (int j = 0; j <= METRIC_K; j++) {
-        row->first[j] = exp_(kept.first[j] - st[0] - st[1]);
+        row->first[j] = exp_(kept.first[j] - st.max_or_factor - st.ln_Z_or_sum);
     }
 }
 
 // Makes the rows of queries t0 .. t0 + M from their scores. k: the keys, transposed
-template <class A, class Pe, class Bi, class K>
-void rows_by_tiles(QueryRow* rows, const HeadMeasured<Bi>& head, Tiles<real>& tiles, const K& k,
-                   int t0, int M) {
+template <class A, class Pe, class Bi>
+void rows_by_tiles(QueryRow* rows, const HeadMeasured<Bi>& head, Tiles<real>& tiles,
+                   const Tiles<real>::Right& k, int t0, int M) {
     const AttnShape& s = head.x.s;
-    const acc* stat = head.stat + 2 * t0;
     const auto q = tiles.rows(Q_ROWS, head.x.q(t0), attn_row(s), M, s.HS);
-    each_tile<A, Pe>(tiles, q, k, head.x.h, t0, M, s, [&](TileAt at, acc* score) {
+    acc* score = scratch(SCORES, BR * BC);
+    for (int j0 = 0; j0 < s.T; j0 += BC) {
+        TileAt at;
+        if (!tile_begin<A, Pe>(&at, score, tiles, q, k, head.x.h, t0, M, j0, s)) { continue; }
         const int first_end = std::min<int>(METRIC_K + 1, at.j1);
         for (int r = 0; r < M; r++) {
             acc* w = score + r * BC;
-            row_weights<A>(&rows[r].sums, w, stat + 2 * r, s.p);
-            for (int j = at.j0; j < first_end; j++) {
-                rows[r].first[j] = w[j - at.j0];
+            row_weights<A>(&rows[r].sums, w, head.stat[t0 + r], s.clip);
+            for (int j = j0; j < first_end; j++) {
+                rows[r].first[j] = w[j - j0];
             }
         }
-    });
+    }
 }
 
 // Adds query t's row, and its gate, to the sums of its head.
@@ -145,9 +144,8 @@ HeadMetrics head_metrics(const HeadMeasured<Bi>& head, int skip) {
         QueryRow rows[BR];
         for (int r = 0; r < M; r++) {
             const int t = t0 + r;
-            const acc* st = head.stat + 2 * t;
             row_extra<A>(&rows[r], head, t);
-            if (head.kept) { row_from_kept(&rows[r], head.kept[t], st); }
+            if (head.kept) { row_from_kept(&rows[r], head.kept[t], head.stat[t]); }
         }
         if (!head.kept) { rows_by_tiles<A, Pe>(rows, head, tiles, k, t0, M); }
         for (int r = 0; r < M; r++) {
@@ -171,10 +169,10 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH;
         const int h = bh % s.NH;
-        const long at = ref::stat_at(b, 0, h, s);
+        const long row = (long)bh * s.T;
         const long gate_at = ((long)b * s.T * s.NH + h) * gate.width;
-        const HeadMeasured<Bi> head = { { qkv, extra, b, h, s }, stat + at,
-                                        kept ? &kept_rows.rows[at / 2] : NULL,
+        const HeadMeasured<Bi> head = { { qkv, extra, b, h, s }, stat_of(stat, b, 0, h, s),
+                                        kept ? &kept_rows.rows[row] : NULL,
                                         moved(gate.values, gate_at), gate.width };
         out[bh] = head_metrics<A, Bi, Pe>(head, skip);
     }

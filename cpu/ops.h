@@ -20,8 +20,8 @@ Attention is in attention.h, the loss and the optimizers are in training.h.
 
 namespace cpu {
 using namespace host;
-using ref::add, ref::average, ref::cast_to_real, ref::copy_rows, ref::embed_backward, ref::rope;
-using ref::ffn_backward, ref::ffn_forward, ref::gate_backward, ref::gate_forward;
+using ref::embed_backward, ref::ffn_backward, ref::ffn_forward, ref::rope;
+using ref::gate_backward, ref::gate_forward;
 using ref::heads_backward, ref::heads_forward, ref::phi_elu1_backward, ref::phi_elu1_forward;
 using ref::muon_begin, ref::muon_end, ref::muon_mix, ref::sgd_update;
 typedef CPU_REAL real;          // the type of tensors

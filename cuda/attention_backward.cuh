@@ -52,9 +52,9 @@ DEVICE void weight_ds(float& x, float& y, const TileScore<A, Pe>& score, const R
         const Fast log2_Z_or_factor(A::Z == Z_ONE && !A::by_count ? 1.0f : row.norm);
         const Fast by_f = A::sim(Fast(x)) * log2_Z_or_factor;
         const Fast w = A::exp_family ? Fast(score.power(x, row.norm)) : by_f;
-        const Fast alpha(attn_alpha<A, float>(s));
-        const Fast ds = attn_ds<A>(Fast(x), w, Fast(y), log2_Z_or_factor, Fast(0.0f),
-                                   Fast(A::Z == Z_ONE ? 0 : row.delta), Fast(s.p), alpha);
+        const AttnStat<Fast> st = { log2_Z_or_factor, Fast(0.0f) };
+        const Fast delta(A::Z == Z_ONE ? 0 : row.delta);
+        const Fast ds = attn_ds<A>(Fast(x), w, Fast(y), st, delta, s);
         x = select_or_zero(sees, w.v);
         y = select_or_zero(sees, ds.v);
     }

@@ -134,9 +134,9 @@ DEVICE void online_end(float (&factor)[2 * MT], acc* stat, const OnlineRows<HS, 
         const int t = lane_row + 8 * r;
         const float m = x.m[r] * LN_2;
         const float l = quad_sum(x.l[r]);
-        float two[2];
-        factor[r] = attn_stat<A>(two, m, l, s.p, attn_alpha_of<A, float>(s, t));
-        if (lane_column() == 0 && t < s.T) { stat_store(stat, (long)bh * s.T + t, two); }
+        const AttnStat<float> st = attn_stat<A>(m, l, s.p, attn_alpha_of<A, float>(s, t));
+        factor[r] = attn_factor<A>(st);
+        if (lane_column() == 0 && t < s.T) { stat_store(stat, (long)bh * s.T + t, st); }
     }
 }
 

@@ -174,15 +174,15 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     FOR_LANES(j, x.keys()) { sum += score_mass<A>(score(j), top, s); }
     sum = warp_sum(sum);
     if (Bi::column) { sum += score_mass<A>(s_star, top, s); }
-    float st[2];
-    attn_stat<A>(st, top, sum, s.p, attn_alpha_of<A, float>(s, t));
+    const float alpha = attn_alpha_of<A, float>(s, t);
+    const AttnStat<float> st = attn_stat<A>(top, sum, s.p, alpha);
     if (stat && first_lane()) { stat_store(stat, row_at(s, b, x.h, t), st); }
 
     real* w_t = w + (long)n * x.ld;
-    FOR_LANES(j, x.keys()) { w_t[j] = real(attn_weight<A>(score(j), st[0], st[1], s.p)); }
+    FOR_LANES(j, x.keys()) { w_t[j] = real(attn_weight<A>(score(j), st, s.clip)); }
     const real* vs = attn_extra(in.extra.v, s, kv_head(s, x.h));
     if (!Bi::column || !vs) { return; }
-    const float w_star = attn_weight<A>(s_star, st[0], st[1], s.p);
+    const float w_star = attn_weight<A>(s_star, st, s.clip);
     real* out_t = out + out_at(s, b, t, x.h);
     FOR_LANES(i, s.HS) { out_t[i] = real(w_star * (float)vs[i]); }
 }
@@ -254,16 +254,15 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     const long row = row_at(s, b, x.h, t);
     const long at = (long)n * x.ld;
     const float scale = s.scale;
-    const float alpha = attn_alpha<A, float>(s);
-    const Vec<float, 2> st = stat_at(stat, row);
+    const AttnStat<float> st = stat_at(stat, row);
     const float delta = row_stat(r, b * s.NH + x.h, t).delta;
     const PanelScores<A, Pe> scores(memory.dots, x, n, s);
     FOR_LANES(j, x.keys()) {
         const bool sees = attn_sees(s, t, x.j0 + j);
         const float dweight = memory.dw[at + j];
         const float score = scores(j);
-        const float weight = attn_weight<A>(score, st[0], st[1], s.p);
-        const float ds = attn_ds<A>(score, weight, dweight, st[0], st[1], delta, s.p, alpha);
+        const float weight = attn_weight<A>(score, st, s.clip);
+        const float ds = attn_ds<A>(score, weight, dweight, st, delta, s);
         const float slope = attn_slope<A>(score, s.cap);
         memory.w[at + j] = real(select_or_zero(sees, weight));
         memory.ds[at + j] = real(select_or_zero(sees, ds * slope * scale));

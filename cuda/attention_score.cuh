@@ -66,9 +66,12 @@ HD long row_at(const AttnShape& s, int b, int h, int t) {
 }
 
 // Read and write the two numbers that stat has for a query.
-DEVICE Vec<float, 2> stat_at(const acc* stat, long row) { return load<2>(stat + row * 2); }
-DEVICE void stat_store(acc* stat, long row, const float (&two)[2]) {
-    store<2>(stat + row * 2, Vec<float, 2>{ { two[0], two[1] } });
+DEVICE AttnStat<float> stat_at(const acc* stat, long row) {
+    const Vec<float, 2> x = load<2>(stat + row * 2);
+    return { x[0], x[1] };
+}
+DEVICE void stat_store(acc* stat, long row, AttnStat<float> st) {
+    store<2>(stat + row * 2, Vec<float, 2>{ { st.max_or_factor, st.ln_Z_or_sum } });
 }
 
 // ----------------------------------------------------------------------------
@@ -154,16 +157,15 @@ DEVICE void row_stat_store(const RowStats& r, long at, float norm, float delta) 
 
 // Writes what the backward pass needs of the extra key, of one query.
 template <class A, class Bi>
-DEVICE void row_extra(const RowStats& r, const real* dout, Vec<float, 2> st, float delta, int b,
+DEVICE void row_extra(const RowStats& r, const real* dout, AttnStat<float> st, float delta, int b,
                      int h, int t, const AttnInputs& in) {
     const AttnShape& s = in.s;
     const long row = row_at(s, b, h, t);
     const real* v_star = attn_extra(in.extra.v, s, kv_head(s, h));
-    const float alpha = attn_alpha<A, float>(s);
     const float score = extra_score<A, Bi>(query_at(in.qkv, s, b, t, h), in.extra.k, h, s);
-    const float weight = attn_weight<A>(score, st[0], st[1], s.p);
+    const float weight = attn_weight<A>(score, st, s.clip);
     const float dweight = warp_dot(dout + out_at(s, b, t, h), v_star, s.HS);
-    float ds = attn_ds<A>(score, weight, dweight, st[0], st[1], delta, s.p, alpha);
+    float ds = attn_ds<A>(score, weight, dweight, st, delta, s);
     if (Bi::column == KEY_COLUMN) { ds *= attn_slope<A>(score, s.cap); }
     if (first_lane()) {
         r.w_star[row] = weight;
@@ -195,10 +197,10 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
         if (stores) { row_stat_store(r, padded, no_weight, 0); }
         return;
     }
-    const Vec<float, 2> st = stat_at(stat, row_at(s, b, h, t));
-    const float delta = attn_delta<A>(do_o, st[1], attn_alpha<A, float>(s));
-    const float log2_Z = (st[0] + st[1]) * LOG2_E;
-    if (stores) { row_stat_store(r, padded, A::exp_family ? log2_Z : st[0], delta); }
+    const AttnStat<float> st = stat_at(stat, row_at(s, b, h, t));
+    const float delta = attn_delta<A>(do_o, st, attn_alpha<A, float>(s));
+    const float log2_Z = (st.max_or_factor + st.ln_Z_or_sum) * LOG2_E;
+    if (stores) { row_stat_store(r, padded, A::exp_family ? log2_Z : st.max_or_factor, delta); }
     if (Bi::column) { row_extra<A, Bi>(r, dout, st, delta, b, h, t, in); }
 }
 

@@ -31,18 +31,18 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     if (!x.has(n)) { return; }
     const int b = x.sequence(n);
     const int t = x.query(n);
-    const Vec<float, 2> st = stat_at(in.stat, row_at(s, b, x.h, t));
+    const AttnStat<float> st = stat_at(in.stat, row_at(s, b, x.h, t));
     const PanelScores<A, Pe> score(dots, x, n, s);
     float w_star = 0;
     if (Bi::column) {
         const real* q = query_at(in.attn.qkv, s, b, t, x.h);
         const float s_star = extra_score<A, Bi>(q, in.attn.extra.k, x.h, s);
-        w_star = attn_weight<A>(s_star, st[0], st[1], s.p);
+        w_star = attn_weight<A>(s_star, st, s.clip);
     }
     auto weight = [&](int j) {                      // -1: of the extra key
         if (j < 0) { return w_star; }
         if (j < x.j0 || j >= x.j1) { return 0.0f; } // a panel has all keys that its queries see
-        return attn_weight<A>(score(j - x.j0), st[0], st[1], s.p);
+        return attn_weight<A>(score(j - x.j0), st, s.clip);
     };
     float sum = 0;
     float sum_abs = select_or_zero(lane == 0, fabsf(w_star));

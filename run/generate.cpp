@@ -36,7 +36,7 @@ static std::string first_not_finite(Model* m) {
             look(act_x(m, 2 * l + 2), layer);
             return;
         }
-        const std::string mixer = m->sizes.attends(l) ? "attention" : mixer_of(m->arch);
+        const std::string mixer = m->sizes.has_attention(l) ? "attention" : mixer_of(m->arch);
         look(act_x(m, 2 * l + 1), "the " + mixer + " of " + layer);
         look(act_x(m, 2 * l + 2), "the FFN of " + layer);
     });

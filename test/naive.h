@@ -150,7 +150,7 @@ static inline void naive_score_backward(double* dq, double* dk, const double* q,
 static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = {}) {
     const AttnShape s = in.s;
     const int T = s.T, HS = s.HS, W = (s.NH + 2 * s.KV) * HS, groups = s.bias_shared ? 1 : s.KV;
-    const double scale = s.scale, p = s.p,
+    const double scale = s.scale, p = s.p, clip = s.clip,
                  alpha = in.attn.Z == ONE || in.attn.Z == COUNT ? 1 : (double)s.alpha;
     const bool logit = in.column == LOGIT_COLUMN;
     const Numbers nothing(std::max(groups * HS, s.NH));
@@ -214,7 +214,7 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
                 if (in.attn.Z == P_NORM)  { Z = pow(sum, 1 / p); }
                 for (int j = 0; j <= T; j++) {
                     A[j] = alpha * share(w[j]) / Z;
-                    if (in.attn.Z == CLIPPED) { A[j] = std::max((1 + p) * A[j] - p, 0.0); }
+                    if (in.attn.Z == CLIPPED) { A[j] = std::max((1 + clip) * A[j] - clip, 0.0); }
                     if (A[j] == 0) { continue; }
                     const double* v = value(j);
                     for (int i = 0; i < HS; i++) { o[i] += A[j] * v[i]; }
@@ -230,7 +230,7 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
                     if (!sees(j)) { continue; }
                     const double* v = value(j);
                     for (int i = 0; i < HS; i++) { dA[j] += d_o[i] * v[i]; }
-                    if (in.attn.Z == CLIPPED) { dA[j] *= A[j] > 0 ? 1 + p : 0; }
+                    if (in.attn.Z == CLIPPED) { dA[j] *= A[j] > 0 ? 1 + clip : 0; }
                     dAw += dA[j] * share(w[j]);
                 }
                 for (int j = 0; j <= T; j++) {

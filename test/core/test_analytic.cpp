@@ -94,7 +94,7 @@ int main() {
                 auto A = [&](int i) {
                     const real score = ref::dot(q, k + (i - 1) * W, c.HS) / sqrt(c.HS) +
                                        Pe::bias<real>(t - i, Pe::slope(h, c.NH));
-                    return attn_weight<Attn, real>(score, st[0], st[1], s.p);
+                    return attn_weight<Attn, real>(score, { st[0], st[1] }, s.clip);
                 };
                 // turning q and k keeps their norms
                 const double xi = sqrt(ref::dot(q, q, c.HS) * ref::dot(k, k, c.HS) / c.HS);

@@ -46,7 +46,7 @@ static NaiveIn inputs(const Op& op, const Case& c, uint64_t seed) {
                    {},
                    {},
                    s };
-    if (op.attn.Z == CLIPPED) { in.s.p = 1.3f / s.T; }       // leaves some weights
+    if (op.attn.Z == CLIPPED) { in.s.clip = 1.3f / s.T; }       // leaves some weights
     if (op.phi_elu1) { ref::phi_elu1_forward(in.qkv.data(), s); }
     if (op.column && op.learn_k) {
         in.kstar = random_numbers(op.column == LOGIT_COLUMN ? z : width, 1, seed + 1);
@@ -223,10 +223,12 @@ template <class A> Usual usual_of(const char* attn) {
     const Arch usual;
     const Op op = op_of<A, Bias_none, Pe_nope>(attn, "nope");
     NaiveIn in = inputs(op, PLAIN, 11);
-    in.s.p = A::clip == NO_CLIP ? usual.attn_p : usual.attn_clip;
+    in.s.p = usual.attn_p;
+    in.s.clip = usual.attn_clip;
     in.s.cap = usual.attn_cap;
     Numbers stat;
-    const bool twin = *A::twin.name && A::twin.value == in.s.p && *A::twin.does;
+    const float value = A::clip == NO_CLIP ? in.s.p : in.s.clip;
+    const bool twin = *A::twin.name && A::twin.value == value && *A::twin.does;
     return { twin ? A::twin.name : attn, A::phi, forward(op, in, &stat) };
 }
 static void check_twins() {

@@ -474,8 +474,8 @@ static void test_threads() {
         ref::loss_add(&sums, big.data(), big.size(), 7);
         ref::square_norm(&sums, big.data(), 1, big.size());
         uint64_t h = hash_bytes(&sums, sizeof sums);
-        for (auto* v : { &out, &mean, &rstd, &dx, &dw, &db, &dwte, &mm, &dmm, &losses, &logits, &datt,
-                         &dgate, &dv, &momentum, &u }) {
+        for (auto* v : { &out, &mean, &rstd, &dx, &dw, &db, &dwte, &mm, &dmm, &losses, &logits,
+                         &datt, &dgate, &dv, &momentum, &u }) {
             h = hash_bytes(v->data(), v->size() * sizeof(double), h);
         }
         if (threads == 1) { one = h; }

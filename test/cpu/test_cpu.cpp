@@ -209,7 +209,7 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
         if (Pe::score_bias && &c > CASES + 1) { continue; }
         AttnShape s = whole(c);
         s.rot = s.HS / 2 * 2;
-        if (A::clip != NO_CLIP) { s.p = 1.3f / s.T; }        // leaves some weights
+        if (A::clip != NO_CLIP) { s.clip = 1.3f / s.T; }        // leaves some weights
         const bool z = Bi::column == LOGIT_COLUMN, value = Bi::learn_v || fixed_v;
         const long N = (long)s.B * s.T, width = (s.bias_shared ? 1 : s.KV) * s.HS;
         Numbers qkv = random_numbers(N * attn_row(s), 1.2, s.T), ks = numbers(z ? s.NH : width, 1),

@@ -99,20 +99,20 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     float sum = 0;
     if (column) { sum = score_mass<A>(s_star, top, s); }
     for (int j = 0; j < query.end; j++) { sum += score_mass<A>(query.score(j), top, s); }
-    float st[2];
-    attn_stat<A>(st, top, sum, s.p, attn_alpha_of<A, float>(s, own.t));
+    const float alpha = attn_alpha_of<A, float>(s, own.t);
+    const AttnStat<float> st = attn_stat<A>(top, sum, s.p, alpha);
     if (stat && first_lane()) { stat_store(stat, row, st); }
 
     float w_star = 0;
     const real* v_star = NULL;
     if (column) {
-        w_star = attn_weight<A>(s_star, st[0], st[1], s.p);
+        w_star = attn_weight<A>(s_star, st, s.clip);
         v_star = attn_extra(in.extra.v, s, kv_head(s, query.h));
     }
     float* o = simple_sums(s.HS);
     simple_begin(o, w_star, v_star, s.HS);
     for (int j = 0; j < query.end; j++) {
-        const float weight = attn_weight<A>(query.score(j), st[0], st[1], s.p);
+        const float weight = attn_weight<A>(query.score(j), st, s.clip);
         simple_add(o, weight, query.value(j), s.HS);
     }
     simple_store(out + query.out, o, s.HS);
@@ -135,13 +135,12 @@ struct SimplePair { float weight, ds; };
 template <class A, class Pe>
 DEVICE SimplePair simple_pair(const SimpleBackward& x, const SimpleQuery<A, Pe>& query, int j) {
     const AttnShape& s = query.s;
-    const Vec<float, 2> st = stat_at(x.stat, query.row);
+    const AttnStat<float> st = stat_at(x.stat, query.row);
     const float delta = row_stat(x.r, query.b * s.NH + query.h, query.t).delta;
-    const float alpha = attn_alpha<A, float>(s);
     const float score = query.score(j);
-    const float weight = attn_weight<A>(score, st[0], st[1], s.p);
+    const float weight = attn_weight<A>(score, st, s.clip);
     const float dweight = warp_dot(x.dout + query.out, query.value(j), s.HS);
-    const float ds = attn_ds<A>(score, weight, dweight, st[0], st[1], delta, s.p, alpha);
+    const float ds = attn_ds<A>(score, weight, dweight, st, delta, s);
     return { weight, ds * attn_slope<A>(score, s.cap) * (float)s.scale };
 }
 

@@ -270,7 +270,7 @@ static void test_gate(AttnShape s, int width) {
 }
 // fills in what most shapes share
 template <class A = Attn_softmax> static AttnShape whole(AttnShape s) {
-    if (A::clip != NO_CLIP) { s.p = 1.3f / s.T; }           // leaves some weights
+    if (A::clip != NO_CLIP) { s.clip = 1.3f / s.T; }           // leaves some weights
     s.scale = 1 / sqrtf(s.HS);
     s.rot = s.HS;
     s.cap = 1.5;

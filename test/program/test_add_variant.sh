@@ -102,7 +102,7 @@ done
 ok "a corner is named"                    sh -c './relu check --seed 1 | grep "a corner or a jump"'
 ok "and the rows of attention at it"      sh -c './relu check --seed 1 | grep "at a corner, rows [01]:[0-9]"'
 cp attention_variants.cuh right
-sed -i '/struct Attn_relu2_norm/,/^};/s/F(2)/F(1)/' attention_variants.cuh
+sed -i '/struct F_relu2_norm/,/^};/s/F(2)/F(1)/' attention_variants.cuh
 ok "with a wrong derivative it builds"    build wrong ATTN=relu2_norm
 ok "and its gradients are"                sh -c '! ./wrong check 2> gradients.txt && grep "error: gradients: .*q_proj" gradients.txt'
 cp right attention_variants.cuh
