@@ -57,6 +57,9 @@ for n in 1 2 4; do
         same_log "$dir/one" "$dir/w$n" 1e-6
     check "$n ranks: so are the weights" same_weights "$dir/one" "$dir/w$n" 1e-6
 done
+# all ranks end by --until at once; the evaluations of steps 0 and 25 meet it
+ranks 2 "$dir/until" -n 50 --until "val_loss<99" || bad "--until: $(tail -n 5 "$dir/until.txt")"
+check "--until: ends at step 25" grep -q '"event":"done","step":25,' "$dir/until/log.jsonl"
 check "one rank of mpirun: the same bits as without it" \
     [ "$(hash "$dir/one")" = "$(hash "$dir/w1")" ]
 ranks 4 "$dir/again" -n 50
