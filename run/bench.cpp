@@ -103,8 +103,8 @@ void run_dry(Run* r) {
         f.steps = 10;
         ms = time_steps(&r->m, f, seqs, r->accum);
     }
-    printf("time   %.1f ms a step of random tokens: %ld steps in %s, and the evaluations\n", ms, left,
-           duration(left * ms / 1e3).c_str());
+    printf("time   %.1f ms a step of random tokens: %ld steps in %s, and the evaluations\n",
+           ms, left, duration(left * ms / 1e3).c_str());
     printf("disk   %s a checkpoint\n", bytes_text(checkpoint_bytes(*r)).c_str());
     printf("dry    nothing was trained, and nothing written\n");
 }
