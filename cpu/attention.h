@@ -54,10 +54,13 @@ inline bool tile_sees(TileAt at, AttnShape s, int t, int j) {
     return attn_sees(s, t, j) & (j < at.j1);
 }
 
-// Scales, biases and masks the products q . k of a tile: score (BR, BC). It always takes whole rows
-// of BC, so that loops have a constant length; where there is no key, none is seen.
+// Computes score (BR, BC) of a tile of head h: q . k, scaled, biased and masked. It always takes
+// whole rows of BC, so that loops have a constant length; where there is no key, none is seen. q:
+// the tile's queries; k: all keys, transposed
 template <class A, class Pe>
-inline void tile_scores(acc* score, TileAt at, int h, AttnShape s) {
+void tile_scores(acc* score, Tiles<real>& tiles, const Tiles<real>::Left& q,
+                 const Tiles<real>::Right& k, TileAt at, int h, AttnShape s) {
+    tiles.product(score, BC, q, k.from(0, at.j0), at.queries(), at.keys(), s.HS, false);
     const acc scale = s.scale;
     const acc cap = s.cap;
     const float slope = pe_slope<Pe>(s, h);
@@ -75,17 +78,6 @@ inline void tile_scores(acc* score, TileAt at, int h, AttnShape s) {
             score[j] = seen ? score[j] : attn_masked<A, acc>();
         }
     }
-}
-
-// Computes score (BR, BC) of the tile of queries t0 .. t0 + M of head h and keys j0... Returns false
-// if they see none of these, or if nobody waits any longer. q: the queries; k: all keys, transposed
-template <class A, class Pe>
-bool tile_begin(TileAt* at, acc* score, Tiles<real>& tiles, const Tiles<real>::Left& q,
-                const Tiles<real>::Right& k, int h, int t0, int M, int j0, AttnShape s) {
-    if (!tile_of(at, s, t0, t0 + M, j0) || work_stopped()) { return false; }
-    tiles.product(score, BC, q, k.from(0, j0), M, at->keys(), s.HS, false);
-    tile_scores<A, Pe>(score, *at, h, s);
-    return true;
 }
 
 // Returns the score of the extra key for query q. extra: the z of its head or, of its key/value
@@ -273,7 +265,8 @@ void queries_clipped(acc* o, const Head<Bi, const real>& x, const AttnStat<acc>*
     const auto q = tiles.rows(Q_ROWS, x.q(t0), attn_row(s), M, s.HS);
     for (int j0 = 0; j0 < s.T; j0 += BC) {
         TileAt at;
-        if (!tile_begin<A, Pe>(&at, score, tiles, q, k, x.h, t0, M, j0, s)) { continue; }
+        if (!tile_of(&at, s, t0, t0 + M, j0) || work_stopped()) { continue; }
+        tile_scores<A, Pe>(score, tiles, q, k, at, x.h, s);
         for (int i = 0; i < M * BC; i++) {
             score[i] = attn_weight<A>(score[i], stat[t0 + i / BC], s.clip);
         }
@@ -302,7 +295,8 @@ void queries_forward(const HeadForward<Bi>& head, HeadFactors<real>& f, int t0, 
     acc* score = scratch(SCORES, BR * BC);
     for (int j0 = 0; j0 < s.T; j0 += BC) {
         TileAt at;
-        if (!tile_begin<A, Pe>(&at, score, f.tiles, q, f.k, head.x.h, t0, M, j0, s)) { continue; }
+        if (!tile_of(&at, s, t0, t0 + M, j0) || work_stopped()) { continue; }
+        tile_scores<A, Pe>(score, f.tiles, q, f.k, at, head.x.h, s);
         const int first_end = std::min<int>(METRIC_K + 1, at.j1);
         for (int r = 0; r < M; r++) {
             acc* score_r = score + r * BC;
@@ -489,13 +483,12 @@ void tile_gradients(Queries* x, HeadBackward<Bi>& b, TileAt at, int r, int above
     const AttnShape& s = b.x.s;
     const int HP = padded(s.HS);
     const int M = at.queries();
-    const int keys = at.keys();
     Tiles<real>& tiles = b.tiles;
     acc* weight = scratch(SCORES, BR * BC);
     acc* ds = scratch(DSCORES, BR * BC);
-    tiles.product(weight, BC, tiles.down(x->q, r), b.k_across.from(0, at.j0), M, keys, s.HS, false);
-    tiles.product(ds, BC, tiles.down(x->d_o, r), b.v_across.from(0, at.j0), M, keys, s.HS, false);
-    tile_scores<A, Pe>(weight, at, b.x.h, s);
+    tile_scores<A, Pe>(weight, tiles, tiles.down(x->q, r), b.k_across, at, b.x.h, s);
+    tiles.product(ds, BC, tiles.down(x->d_o, r), b.v_across.from(0, at.j0), M, at.keys(), s.HS,
+                  false);
     tile_backward<A>(weight, ds, at, b.stat + at.t0, x->delta + r, s);
     const real* d = tiles.weights(DWEIGHTS, ds, M);
     tiles.put_below(x->weights, above, tiles.weights(WEIGHTS, weight, M), M);

@@ -102,7 +102,8 @@ void rows_by_tiles(QueryRow* rows, const HeadMeasured<Bi>& head, Tiles<real>& ti
     acc* score = scratch(SCORES, BR * BC);
     for (int j0 = 0; j0 < s.T; j0 += BC) {
         TileAt at;
-        if (!tile_begin<A, Pe>(&at, score, tiles, q, k, head.x.h, t0, M, j0, s)) { continue; }
+        if (!tile_of(&at, s, t0, t0 + M, j0) || work_stopped()) { continue; }
+        tile_scores<A, Pe>(score, tiles, q, k, at, head.x.h, s);
         const int first_end = std::min<int>(METRIC_K + 1, at.j1);
         for (int r = 0; r < M; r++) {
             acc* w = score + r * BC;
