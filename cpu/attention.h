@@ -483,12 +483,12 @@ void tile_gradients(Queries* x, HeadBackward<Bi>& b, TileAt at, int r, int above
     const AttnShape& s = b.x.s;
     const int HP = padded(s.HS);
     const int M = at.queries();
+    const int keys = at.keys();
     Tiles<real>& tiles = b.tiles;
     acc* weight = scratch(SCORES, BR * BC);
     acc* ds = scratch(DSCORES, BR * BC);
     tile_scores<A, Pe>(weight, tiles, tiles.down(x->q, r), b.k_across, at, b.x.h, s);
-    tiles.product(ds, BC, tiles.down(x->d_o, r), b.v_across.from(0, at.j0), M, at.keys(), s.HS,
-                  false);
+    tiles.product(ds, BC, tiles.down(x->d_o, r), b.v_across.from(0, at.j0), M, keys, s.HS, false);
     tile_backward<A>(weight, ds, at, b.stat + at.t0, x->delta + r, s);
     const real* d = tiles.weights(DWEIGHTS, ds, M);
     tiles.put_below(x->weights, above, tiles.weights(WEIGHTS, weight, M), M);
