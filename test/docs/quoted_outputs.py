@@ -14,7 +14,7 @@ from stored import read
 OUT, DEMO = (read(f"docs/results/{name}.jsonl") for name in ("outputs", "demo"))
 README, START, AFTER, SINKS = "README.md", "docs/start.md", "docs/eval.md", "docs/sinks.md"
 TEXT, SMOL, CHANGES, NOTEBOOK = (f"docs/findings/{name}.md" for name in ("text", "smollm2", "interventions", "text-notebook"))
-FIRST_CHANGES = "docs/findings/first-token-changes.md"
+FIRST_CHANGES, SEARCH = "docs/findings/first-token-changes.md", "dev/log/text-runs.md"
 # rows of eval.md: label, stored output
 EDITS = ("h:11:1:top3=0", "h:11:1:top3=mean", "A:12..:1=mask", "v:12..:1=0", "v:12..:1=mean", "A:*:1=mask", "mlp:11:1=0",
          "v:*:1=0", "k:*:1=from 2")
@@ -168,12 +168,12 @@ def of_text():
 
 
 def of_search():
-    """Returns the rows of text-notebook.md's first table that the demo's seed 1 repeats."""
+    """Returns the rows of the log's search for the demo that its seed 1 repeats."""
     found = []
     for o in OUT["readme-train"]["log.jsonl"][1:]:
         if o["step"] < 2000: continue
         heads = " ".join(f"{x:.2f}".lstrip("0") for x in o["alpha1"][0])
-        found.append((NOTEBOOK, "| {} | {} | ({}) | {} | {} |", [
+        found.append((SEARCH, "| {} | {} | ({}) | {} | {} |", [
             f"{o['step']:,}", f"{o['val_loss']:.3f}", heads, f"{100 * o['sink']['sink_k'][0]:.1f}".removesuffix(".0"),
             f"{ratios(o, 'v')[0]:.2f}".lstrip("0")]))
     return found
@@ -211,16 +211,16 @@ def of_smollm2():
 
 
 def of_settings():
-    """Returns the stored rows of text-notebook.md's second table."""
+    """Returns the stored rows of text-notebook.md's table: at step 4,000 those of the demo's seed 1 only."""
     logs = [(label, OUT[name]["log.jsonl"]) for label, name in SETTINGS if name in OUT]
-    logs += [(f"the demo, seed {seed}", DEMO[f"softmax-seed{seed}"]["log.jsonl"]) for seed in (2, 3, 4)]
+    logs += [(f"the demo, seed {seed}", [o for o in DEMO[f"softmax-seed{seed}"]["log.jsonl"] if o.get("step", 4000) < 4000]) for seed in (2, 3, 4)]
     found = []
     for label, log in logs:
         for o in log:
             if o["event"] != "eval" or o["step"] not in (2000, 4000): continue
             heads = " ".join("(" + " ".join(f"{x:.2f}".lstrip("0") for x in layer) + ")" for layer in o["alpha1"])
-            found.append((NOTEBOOK, f"| {label} | {{}} | {{}} | {heads} | {{}}% | {{}} | {{}} |", [
-                f"{o['step']:,}", f"{o['val_loss']:.3f}", f"{100 * o['sink']['sink_k'][0]:.1f}",
+            found.append((NOTEBOOK, f"| {label}{', step 4,000' * (o['step'] == 4000)} | {{}} | {heads} | {{}}% | {{}} | {{}} |", [
+                f"{o['val_loss']:.3f}", f"{100 * o['sink']['sink_k'][0]:.1f}",
                 " ".join(f"{x:.2f}" for x in ratios(o, "v")), f"{ratios(o, 'h')[-1]:.2f}"]))
     return found
 
