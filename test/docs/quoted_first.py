@@ -198,7 +198,7 @@ def registry():
              "the last two stored evaluations, up to 2,500 steps apart: by evaluations between them `rotary12-random-s1` and",
              "`rotary12h4-random-s3` have formed as well. *Formed* may be on the second token. T is that of the measurement and, if another, of the training in brackets. A run that",
              "continues another says from which step; its name says from which run.", "",
-             "| run | layers, heads, width | T | first token | changed | step | loss | Sink_1, % | best head | h, longest | v, shortest | "
+             "| run | layers, heads, width | T | first token | changed | step | loss | Sink_1, % | best head | \\|h\\| ratio, max | \\|v\\| ratio, min | "
              "max/median | state |", "|" + "---|" * 13]
     for name in sorted(RUNS):
         config, o = RUNS[name]["log.jsonl"][0], evaluations(name)[-1]
