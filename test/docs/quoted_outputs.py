@@ -206,7 +206,7 @@ def of_smollm2():
     h = ratios(probe("smollm2-natural"), "h")
     kinds = [100 * probe("smollm2-" + name)["sink"]["sink_k"][0] for name in ("natural", "imstart", "eot", "random")]
     found.append((SMOL, "four kinds of first token: {} to {}%", [f"{f(kinds):.1f}" for f in (min, max)]))
-    return found + [(TEXT, "In SmolLM2-135M it is {} times as long after layer 11 and {} times after the last", [
+    return found + [(TEXT, "In SmolLM2-135M it is {} times the others' after layer 11 and {} times after the last", [
         f"{h[12]:.0f}", f"{h[-1]:.1f}"])]
 
 
