@@ -15,7 +15,7 @@ TOKENS = 2048                                    # of a step
 SHAPES = {"31M": ("30.7M", "0-7", "1,536", "4,096", 200), "16M": ("16.5M", "0-3", "1,536", "4,096", 200),
           "9M": ("9.4M", "0-3", "512", "4,096", 500), "6M": ("5.9M", "0-3", "256", "1,024", 500),
           "3M": ("3.1M", "0-3", "192", "1,024", 500)}
-LONG = (0, 500, 1000, 2000, 4000, 5000, 6000, 8000, 10000)
+LONG = {"cut": (0, 500, 1000, 4000, 5000, 8000, 10000), "random": (500, 5000)}
 
 with open("docs/results/cut-smollm2.json", encoding="utf-8") as file: stored = json.load(file)
 runs = {name: {o["step"]: o for o in rows} for name, rows in stored["runs"].items()}
@@ -61,7 +61,7 @@ def of_long():
     found = []
     for start, name in (("cut", "6M-long-s1"), ("random", "6M-long-control-s1")):
         for step, o in runs[name].items():
-            if step not in (LONG if start == "cut" else (0, 500, 5000)): continue
+            if step not in LONG[start]: continue
             alpha, h, largest = strongest(o)
             found.append(row(PAGE, start, [
                 f"{step:,}", f"{step * TOKENS / 1e6:.1f}", f"{o['val_loss']:.3f}", rate(o), alpha, h,
@@ -70,14 +70,14 @@ def of_long():
 
 
 def of_edits():
-    found = []
-    for edits in (stored["edits"], stored.get("edits_6M", [])):
-        found += [(PAGE, "| `{}` | {} +- {} | {} | {} |",
-                   [o["name"], *change(o), rate(o), rate(o, "sink_2")]) for o in edits if o["kind"] == "edit"]
-        found += [(PAGE, "{}, positions in the cache | {} +- {} | {} | {} |",
-                   [o["name"].split(",")[0], *change(o), rate(o), rate(o, "sink_2")])
-                  for o in edits if o["name"].endswith("in the cache")]
-    return found
+    found = [(PAGE, "| `{}` | {} +- {} | {} | {} |", [o["name"], *change(o), rate(o), rate(o, "sink_2")])
+             for o in stored["edits_6M"] if o["kind"] == "edit"]
+    found += [(PAGE, "{}, positions in the cache | {} +- {} | {} | {} |",
+               [o["name"].split(",")[0], *change(o), rate(o), rate(o, "sink_2")])
+              for o in stored["edits_6M"] if o["name"].endswith("in the cache")]
+    nine = {o["name"]: change(o) for o in stored["edits"]}
+    return found + [(PAGE, "set to zero, `h:2:1:top3=0` costs {} +- {} nats, at their mean {} +- {}.",
+                     nine["h:2:1:top3=0"] + nine["h:2:1:top3=mean"])]
 
 
 def of_layers():
@@ -87,18 +87,9 @@ def of_layers():
 
 
 def of_nine():
-    control = runs["9M-control-s1"][500]
-    found = [row(PAGE, str(step), [
-                 f"{o['val_loss']:.3f}", rate(o), f"{o['heads_above'][2]}, {o['heads_above'][3]}",
-                 f"{max(o['alpha1_max']):.2f}", f"{o['h_ratio'][3]:.1f}", f"{o['v_ratio'][3]:.2f}"])
-             for step, o in runs["9M-s1"].items() if step in (0, 50, 100, 400, 500)]
-    found += [(PAGE, "Three seeds end at {}, {} and {}%.",
-               [rate(runs[f"9M-s{seed}"][500]) for seed in SEEDS]),
-              (PAGE, "At T 256 Sink_1 was {}% as cut, and is {}, {} and\n{}% at the end.",
-               [rate(cuts["9M"][256])] + [at_256("9M", seed, 500) for seed in SEEDS]),
-              (PAGE, "has none: Sink_1 is {}% and the loss {} at step {}.",
-               [rate(control), f"{control['val_loss']:.3f}", "500"])]
-    return found
+    return [(PAGE, "Three seeds end at {}, {} and {}%.", [rate(runs[f"9M-s{seed}"][500]) for seed in SEEDS]),
+            (PAGE, "At T 256 Sink_1 was {}% as cut, and is {}, {} and {}% at the end.",
+             [rate(cuts["9M"][256])] + [at_256("9M", seed, 500) for seed in SEEDS])]
 
 
 def of_words():
