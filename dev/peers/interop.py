@@ -47,21 +47,21 @@ python3 scripts/to_gguf.py my-model my-model.gguf --type q8_0
 ```
 
 `export` writes a directory that transformers opens: the weights, `config.json`, the tokenizer and a
-`README.md` about the run that made it. If a family of transformers can express the model exactly, it
-is written as a model of that family. Otherwise our PyTorch file goes with it, and it is opened with
-`trust_remote_code=True`. `--to` chooses. A directory is replaced only if all that it holds is
-as an export left it, by the hashes in its `export.json`: an edited card or retrained weights stay.
+`README.md` about the run. A tokenizer that came from a GGUF file is written as `tokenizer.gguf`,
+which transformers cannot read. If a family of transformers can express the model exactly, it is
+written as one of that family. Otherwise our PyTorch file is added, and it opens with
+`trust_remote_code=True`. `--to` chooses. A directory is overwritten only if every file in it still
+matches the hashes in its `export.json`: an edited card or retrained weights stay.
 
 A run without `--tokenizer` reads bytes; its export has a `tokenizer.json` with the same ids. Token
-256, which ends a document, is spelled U+FDD0 there. No text contains that character, so every text
-gets the same ids as here.
+256, which ends a document, is spelled U+FDD0 there, a character that no text contains.
 
 ## Our own models, by scripts/modeling_train_sink.py
 
 Tiny models of each value of each switch, of flags and of combinations, trained for 15 steps and
-exported: {len(good)} of {len(export)} agree. Loss and alpha_1 to alpha_10 of every head are at most {max(map(far, good.values())):.1e} away; 14
-tokens after each of three prompts, taken greedily, are the same with a cache, without one, and in a
-padded batch; saved again by transformers they open here.
+exported: {len(good)} of {len(export)} agree. Loss and alpha_1 to alpha_10 of every head differ by at most {max(map(far, good.values())):.1e};
+14 greedy tokens after each of three prompts are the same with a cache, without one, and in a padded
+batch; saved again by transformers they open here.
 
 | switch | values that agree |
 |---|---|""")
@@ -69,48 +69,45 @@ for switch, names in switches.items():
     print(f"| {switch} | {', '.join(names)} |")
 print(f"""
 There, `generate` caches keys and values, except within a prefix, whose rows all see each other.
-Attention is computed with the whole map; no other `attn_implementation` can be chosen.
+Attention computes the whole map; no other `attn_implementation` can be chosen.
 
 ## Models of other families, read and written
 
 `dev/peers/check_families.py`: read, they agree with transformers to 2e-5 ({sum(s == 'agrees' for s in families.values())} of {len(families)}). Written again,
-these come out as the same class, with the same tensors to the bit and the same loss:
+these have the same class, bit-identical tensors and the same loss:
 
 {textwrap.fill(', '.join(f'`{n}`' for n in written), 100)}.
 
 A run that begins with `--init` of such a model writes that family in every `step_N`, with our own
-keys beside its (`"train_sink"`), as long as the family can express the model. Two cannot always.
-Phi and Falcon 7B have one norm for both branches; training makes two of it. Gemma's norms are stored
-as w - 1, rounded to half an ulp of 1, and may not come back exactly where w is less than 0.5. Such a
-checkpoint is written as ours.
+keys under `"train_sink"`, as long as the family can express the model. Otherwise the checkpoint is
+ours: Phi and Falcon 7B have one norm for both branches, which training makes two; Gemma's norms are
+stored as w - 1, rounded to half an ulp of 1, so a w below 0.5 may not come back exactly.
 
 Read only: experts, Mamba layers, the delta rule, gpt-oss, OPT-350m's projections.
 
 ## GGUF, for llama.cpp
 
-`scripts/to_gguf.py` (gguf-py) writes one file of an exported directory, its matrices as `--type` f32,
+`scripts/to_gguf.py` (gguf-py) writes an exported directory as one file, its matrices as `--type` f32,
 f16, bf16 or q8_0, its norms and biases as f32, with the tokenizer and the chat template. It takes
 these families:
 {textwrap.fill(', '.join(f'`{a}`' for a in ARCHS), 100)}.
-Anything else is rejected, with an error that names it: llama.cpp has no other operation of attention
-than softmax and softcap, no learned biases (BIAS), no gate, and a window in Gemma 2 and 3 alone.
+Anything else is an error that names it: llama.cpp has only softmax and softcap attention, no learned
+biases (BIAS), no gate, and windows only in Gemma 2 and 3.
 
 `dev/peers/check_gguf.py`, with llama.cpp as in llama-cpp-python 0.3.16: {sum(s.startswith('agrees') for s in gguf.values())} of {len(gguf)} agree. The loss is
-at most {max(far(s) for n, s in gguf.items() if s.endswith('away') and 'q8_0' not in n):.0e} away (q8_0: {far(gguf['run-q8_0']):.0e}, since llama.cpp rounds what it multiplies to 8 bits, too),
-10 tokens after each of three prompts, taken greedily, are the same, the golden strings of four
-tokenizers have their ids, and f32 read back here measures the same to the bit. llama.cpp does not
-bring text to the normal form C: with the tokenizer of GPT-NeoX and Qwen, text in another form has
-other ids there.
+at most {max(far(s) for n, s in gguf.items() if s.endswith('away') and 'q8_0' not in n):.0e} away (q8_0: {far(gguf['run-q8_0']):.0e}, since llama.cpp also rounds activations to 8 bits),
+10 greedy tokens after each of three prompts are the same, the golden strings of four tokenizers have
+their ids, and f32 read back here measures the same to the bit. llama.cpp does not normalize text to
+NFC: with the tokenizers of GPT-NeoX and Qwen, other forms of text have other ids there.
 
 ## Evaluation and interpretability tools
 
-`dev/peers/check_tools.py` runs these lines as they are printed, with lm-eval 0.4.13, transformer-lens
-4.3.0, nnsight 0.8.1 and transformers 5.24.0 (2026-11-25), and compares what they give with `score`,
-`probe` and transformers. A directory that comes with our own PyTorch file is code, so each asks for
+`dev/peers/check_tools.py` runs these lines as printed, with lm-eval 0.4.13, transformer-lens 4.3.0,
+nnsight 0.8.1 and transformers 5.24.0 (2026-11-25), and compares the results with `score`, `probe` and
+transformers. A directory with our own PyTorch file contains code, so it needs
 `trust_remote_code=True`.
 
-**lm-evaluation-harness**, here with items of your own, as `train_sink score --task mine.jsonl` reads
-them:
+**lm-evaluation-harness**, with your own items, as `train_sink score --task mine.jsonl` reads them:
 
 ```python
 import lm_eval
@@ -124,8 +121,8 @@ lm = HFLM(pretrained="my-model", trust_remote_code=True, dtype="float32", device
 results = lm_eval.simple_evaluate(model=lm, tasks=[task], log_samples=True)
 ```
 
-**Hidden states**: the length of the residual stream at the first token, and its mean at the others, as in `probe`. Only
-the last one is after the final norm, where `probe` takes what the last layer gives:
+**Hidden states**: the norm of the residual stream at the first token, and its mean at the others, as in `probe`.
+Only the last one differs: it is after the final norm, and `probe` uses the last layer's output:
 
 ```python
 import torch
@@ -137,7 +134,7 @@ for h in model(ids, output_hidden_states=True).hidden_states:    # (1, T, C): th
     print(h[0, 0].norm().item(), h[0, 1:].norm(dim=-1).mean().item())
 ```
 
-**TransformerLens** knows the classes of transformers, so it opens what is written as a family, and
+**TransformerLens** knows the classes of transformers, so it opens a model written as a family, and
 not our own PyTorch file:
 
 ```python
@@ -161,8 +158,8 @@ print(h.norm(dim=-1))  # of each token after the first layer
 
 ## Logs
 
-For **pandas** a CSV with a row per evaluation of every run and probe, for **TensorBoard** event files;
-a log itself is lines of JSON, and **Weights & Biases** takes its numbers by step:
+For **pandas**, a CSV with a row per evaluation of every run and probe; for **TensorBoard**, event
+files. A log is lines of JSON, whose numbers **Weights & Biases** takes by step:
 
 ```sh parsed
 scripts/report.py runs --csv -o runs/runs.csv                # pandas.read_csv("runs/runs.csv")
