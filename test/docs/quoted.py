@@ -190,18 +190,17 @@ def by_head(values):
 
 
 MODELS = (("softmax", "softmax"), ("sigmoid", "sigmoid"), ("extra-key", "K biases"))
-for place, seed in enumerate((2, 3, 4)):
-    for name, label in MODELS:
-        e = ends[name][place]
-        of = lambda key: f"{ratio(e, key + '_norm'):.2f}"
-        alpha, sink, shares = by_head(e["alpha1"][0]), e["sink"], by_head(e["alpha1_proxy"][0])
-        if name == "sigmoid": alpha += f", shares {shares}"
-        rate = f"{100 * sink['sink_k'][0]:.1f}%" + (f", proxy {100 * sink['proxy_k'][0]:.1f}%" if name == "sigmoid" else "")
-        row = f"| {seed} | {label} | {e['val_loss']:.3f} | {alpha} | {rate} | " + (
-            f"{100 * sink['sink_star']:.1f}%" if name == "extra-key" else "-") + (
-            f" | {of('v')} | {of('k')} | {e['h_norm_first'][-1] / e['h_norm_rest'][-1]:.2f} |")
-        expect(row in page("docs/findings/text.md"), f"docs/findings/text.md: lacks '{row}'")
-        HELD.mark("docs/findings/text.md", row)
+for name, label in MODELS:
+    of = lambda key: ", ".join(f"{ratio(e, key + '_norm'):.2f}" for e in ends[name])
+    heads = lambda key: ", ".join(by_head(e[key][0]) for e in ends[name])
+    rate = lambda key: ", ".join(f"{100 * (e['sink'][key][0] if key.endswith('_k') else e['sink'][key]):.1f}" for e in ends[name]) + "%"
+    alpha, sink = heads("alpha1"), rate("sink_k")
+    if name == "sigmoid": alpha, sink = alpha + f"; shares {heads('alpha1_proxy')}", sink + f"; by shares {rate('proxy_k')}"
+    row = " | ".join([f"| {label}", ", ".join(f"{e['val_loss']:.3f}" for e in ends[name]), alpha, sink,
+                      rate("sink_star") if name == "extra-key" else "-", of("v"), of("k"),
+                      ", ".join(f"{e['h_norm_first'][-1] / e['h_norm_rest'][-1]:.2f}" for e in ends[name]) + " |"])
+    expect(row in page("docs/findings/text.md"), f"docs/findings/text.md: lacks '{row}'")
+    HELD.mark("docs/findings/text.md", row)
 rates = [f"{100 * e['sink']['sink_k'][0]:.1f}".replace(".0", "") for e in ends["softmax"]]
 dearer = [b["val_loss"] - a["val_loss"] for a, b in zip(ends["softmax"], ends["sigmoid"])]
 finer = {o["step"]: o for o in DEMO["film-seed2"]["log.jsonl"] if o["event"] == "eval"}
