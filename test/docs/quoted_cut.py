@@ -86,12 +86,6 @@ def of_layers():
             for name, o in cuts.items() if not name.endswith("M")]
 
 
-def of_nine():
-    return [(PAGE, "Three seeds end at {}, {} and {}%.", [rate(runs[f"9M-s{seed}"][500]) for seed in SEEDS]),
-            (PAGE, "At T 256 Sink_1 was {}% as cut, and is {}, {} and {}% at the end.",
-             [rate(cuts["9M"][256])] + [at_256("9M", seed, 500) for seed in SEEDS])]
-
-
 def of_words():
     six = [rate(runs[f"6M-s{seed}"][500]) for seed in SEEDS]
     long = runs["6M-long-s1"]
@@ -117,4 +111,4 @@ def of_words():
 
 
 def sentences():
-    return (of_cuts() + of_trained() + of_long() + of_edits() + of_layers() + of_nine() + of_words())
+    return (of_cuts() + of_trained() + of_long() + of_edits() + of_layers() + of_words())
