@@ -243,7 +243,7 @@ template <class A, class F> HD F attn_delta(F do_o, AttnStat<F> st, F alpha) {
 // weight = A_j, dweight = dA_j = do . v_j
 template <class A, class F>
 HD F attn_ds(F s, F weight, F dweight, AttnStat<F> st, F delta, const AttnShape& shape) {
-    const F p = shape.p;
+    const F p = F(shape.p);
     const F alpha = attn_alpha<A, F>(shape);
     // f' (w/Z)^(p-1) / Z = (f'/f) (w/Z)^p, finite also where w -> 0 and p < 1
     if constexpr (A::Z == Z_PNORM) {

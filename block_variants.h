@@ -5,7 +5,7 @@ it is computed. The Makefile and --help read the tables, as that of attention_va
 #ifndef BLOCK_VARIANTS_H
 #define BLOCK_VARIANTS_H
 #include "base/elementary.h" // exp_, erf_, sigmoid_ on host and device
-#include "base/field.h"      // row_named
+#include "base/rows.h"       // row_named
 
 // BIAS: X_BIAS(name, extra key, learn k*, v*, v* in every output, token, "help")
 // The extra key has no position, is never masked, and joins the sum in Z. Its score is that of a

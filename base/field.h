@@ -5,6 +5,7 @@ properties of a model (arch.h) and the flags (flags.h) are rows of this kind.
 #ifndef FIELD_H
 #define FIELD_H
 #include "common.h"
+#include "rows.h"
 
 typedef std::string str;
 typedef std::string list; // numbers with commas between
@@ -14,36 +15,6 @@ enum FieldType {
     FIELD_int, FIELD_long, FIELD_float, FIELD_double, FIELD_bool, FIELD_str, FIELD_list, FIELD_kind
 };
 
-// ---- a table of names, or of rows that begin with one
-
-constexpr const char* name_of(const char* name) { return name; }
-template <class Row> constexpr const char* name_of(const Row& row) { return row.name; }
-
-// Returns the number of the row of this name, -1 if there is none.
-template <class Row, int N> constexpr int find_row(const Row (&rows)[N], const char* name) {
-    for (int i = 0; i < N; i++) {
-        int same = 0;
-        while (name[same] && name_of(rows[i])[same] == name[same]) { same++; }
-        if (name_of(rows[i])[same] == name[same]) { return i; }
-    }
-    return -1;
-}
-
-// Returns the same; one that is not there does not compile.
-template <class Row, int N> constexpr int row_named(const Row (&rows)[N], const char* name) {
-    const int found = find_row(rows, name);
-    if (found < 0) { throw "no row has this name"; }
-    return found;
-}
-
-// Returns the names of all rows.
-template <class Row, int N> std::vector<std::string> names_of(const Row (&rows)[N]) {
-    std::vector<std::string> names;
-    for (auto& row : rows) { names.push_back(name_of(row)); }
-    return names;
-}
-
-// ---- a field
 struct Field {
     FieldType type;
     const char* field;

@@ -3,7 +3,8 @@ schedule.h -- what flags choose of the updates: the optimizer, and the learning 
 */
 #ifndef SCHEDULE_H
 #define SCHEDULE_H
-#include "../base/field.h"
+#include "../base/common.h"
+#include "../base/rows.h"
 
 inline constexpr const char* OPTIMIZER_ROWS[] = { "adamw", "sgd", "muon" };
 inline constexpr const char* SCHEDULE_ROWS[] = { "constant", "cosine", "wsd" };

@@ -383,8 +383,8 @@ static void test_optimizer(long n) {
     check_near(got.grad_scale, want.grad_scale, 1e-7, "grad_scale, n %ld", n);
     Update o = { 1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 3 };
     for (int sgd = 0; sgd < 2; sgd++) {
-        (sgd ? cpu::sgd_update : cpu::adamw_update)(params.c(), w.c(), m.c(), v.c(), g.c(), &want,
-                                                    o, n);
+        if (sgd) { cpu::sgd_update(params.c(), w.c(), m.c(), v.c(), g.c(), &want, o, n); }
+        else     { cpu::adamw_update(params.c(), w.c(), m.c(), v.c(), g.c(), &want, o, n); }
         for (StepSums* s : { sums, nothing }) { // the second must do nothing
             (sgd ? cuda::sgd_update : cuda::adamw_update)(params.r(), w.f(), m.f(), v.f(), g.f(), s,
                                                           o, n);

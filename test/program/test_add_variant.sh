@@ -1,10 +1,11 @@
-# README's "add your own attention": five diffs, one after the other, on a copy of the tree.
+# README's "add your own attention": six diffs, one after the other, on a copy of the tree.
 # Each is built, trained and checked, and its lines are counted. run from the root of the repository
 #     attn.diff    a value of ATTN       one row, one struct
 #     bias.diff    a value of BIAS       one row
 #     stage.diff   a stage               its rows of ARCH, PARAMS and ACTS, its operation in three backends (docs/tour.md)
 #     metric.diff   a metric of a head   its row, its sum on the CPU and on CUDA, its line in docs/json.md
 #     key.diff     a config.json's key   one line of open/family_more.h
+#     top_k.diff   a pass over the row   --attn-top K, forward and backward, on the CPU and the reference
 tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
 CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda}
 export OMP_NUM_THREADS=1
@@ -18,7 +19,7 @@ copy_sources "$tmp"; copy_objects "$tmp"
 cp -r test "$tmp"
 mkdir "$tmp/dev" "$tmp/scripts" "$tmp/docs" && cp docs/json.md "$tmp/docs" && cp -r dev/emulator "$tmp/dev"
 cp -p scripts/modeling_train_sink.py "$tmp/scripts"                 # open/export.cpp holds it
-# the rules of the whole tree, with all five at once: README says that `make test` then passes
+# the rules of the whole tree, with all six at once: README says that `make test` then passes
 mkdir "$tmp/whole"
 { git ls-files 2> /dev/null || find . -path ./build -prune -o -type f -print; } > "$tmp/listed"
 tar cT "$tmp/listed" | tar x -C "$tmp/whole"
@@ -29,8 +30,8 @@ tar cT "$tmp/listed" | tar x -C "$tmp/whole"
     done
     # a diff that only adds lines cannot add to a row of README's table
     sed -i 's/^| ATTN | softmax sigmoid /&relu2_norm /; s/^\(| BIAS | .* zero\) /\1 zero_v /' README.md
-    ok "dev/size.py, with the five" python3 dev/size.py --text
-    ok "test/docs/docs.py, with the five" python3 test/docs/docs.py $(cat "$tmp/listed")
+    ok "dev/size.py, with the six" python3 dev/size.py --text
+    ok "test/docs/docs.py, with the six" python3 test/docs/docs.py $(cat "$tmp/listed")
     echo "passed=$passed failed=$failed" > "$tmp/rules"
 )
 . "$tmp/rules"; rm -rf "$tmp/whole"
@@ -110,7 +111,7 @@ ok "the tests of attention compile it"    wait $tests
 ok "and pass it, against naive.h" \
     sh -c './attention | grep -E "^[1-9][0-9]* passed, 0 failed"'
 
-# ---- before the other three
+# ---- before the other five
 multiplier 0.5
 ok "no BIAS=zero_v before" \
     sh -c '! make -s check BIAS=zero_v 2> no && grep "BIAS=zero_v is unknown" no'
@@ -122,6 +123,7 @@ ok "bias.diff fits the tree"              apply bias
 ok "stage.diff fits the tree"             apply stage
 ok "metric.diff fits the tree"            apply metric
 ok "key.diff fits the tree"               apply key
+ok "top_k.diff fits the tree"             apply top_k
 export OPTIMIZE=-O0 UNITS=few                                     # runs are short here
 ok "what both builds share"                make -s once
 build reference BACKEND=ref > reference.log 2>&1 & reference=$!
@@ -175,6 +177,33 @@ ok "0.5 changes nothing"                  near "$(loss)" "$answer"
 multiplier 1.5
 ok "1.5 is taken"                         probe reference
 ok "1.5 changes the loss"                 sh -c '! [ "$1" = "$2" ] && awk "BEGIN { exit !($1 > 0 && ($1 - $2) ^ 2 > 1e-6) }"' sh "$(loss)" "$answer"
+
+# ---- 5 a pass over the row: the K keys of the largest scores, beside the others
+ok "the default builds"                   build softmax
+entropy() { sed -n '$d; s/.*"entropy":\[\[\([0-9.e,-]*\)\]\].*/\1/p' "$1/log.jsonl" | tail -n 1; }
+hash() { grep -o '"params_hash":"[0-9a-f]*"' "$1/log.jsonl"; }
+ok "as many as there are"                 trains softmax --attn-top 64
+all=$(hash run-softmax)
+ok "without it"                           trains softmax
+ok "the same bits"                        [ "$all" = "$(hash run-softmax)" ]
+ok "one key takes all of a row"           trains softmax --attn-top 1
+ok "which has no entropy: $(entropy run-softmax)" \
+    sh -c 'awk -v x="$1" "BEGIN { exit !(x != \"\" && x < 1e-6 && x > -1e-6) }"' sh "$(entropy run-softmax)"
+for name in softmax reference; do
+    ok "three train ($name)"              trains $name --attn-top 3
+    ok "the log names it ($name)"         grep -q '"attn_top":3' run-$name/log.jsonl
+    mv run-$name top-$name
+    ok "its gradients are right ($name)"  gradients $name --attn-top 3 --seq 8 --layers 1
+done
+ok "and beside an extra key"              gradients zero_v --attn-top 3 --seq 8 --layers 1
+losses() { sed -n 's/.*"val_loss":\([0-9.]*\).*/\1/p' "$1/log.jsonl" | tr '\n' ' '; }
+ok "both backends agree: $(losses top-softmax) and $(losses top-reference)" sh -c 'echo "$1 $2" | awk "{ exit !(NF == 4 && (\$1 - \$3) ^ 2 + (\$2 - \$4) ^ 2 < 1e-6) }"' sh "$(losses top-softmax)" "$(losses top-reference)"
+ok "generate, a row at a time, does it"   ./softmax generate top-softmax/step_30 --prompt 3 --tokens 9
+mv top-softmax run-softmax
+ok "it is not exported"                   no_export softmax 'attn_top is 3'
+ok "ATTN=sigmoid builds"                  build sigmoid ATTN=sigmoid
+ok "where it is not written it is refused, in one line, as with BACKEND=cuda" \
+    sh -c '! ./sigmoid train -d bb -n 1 --attn-top 3 -o none 2> no && [ "$(wc -l < no)" = 2 ] && grep "^error: --attn-top 3: wanted BACKEND=cpu or ref" no && [ ! -e none ]'
 cat counts
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

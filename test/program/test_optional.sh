@@ -33,7 +33,7 @@ tree_without() { echo "without/$(echo "$1" | tr / -)"; }
 for folder in $optional; do
     tree=$(tree_without "$folder")
     mkdir "$tree"
-    cp -r ./*.cu ./*.cuh ./*.h base core run text cpu cuda dist open after "$tree" && rm -r "${tree:?}/$folder" && echo "$tree"
+    cp -r ./*.cu ./*.cuh ./*.h base core run text cpu cuda dist open after scripts "$tree" && rm -r "${tree:?}/$folder" && echo "$tree"
 done | xargs -P "$jobs" -I{} sh -c 'cd {} && $CXX -fsyntax-only $1 > said.txt 2>&1 && : > compiles' sh "$strict"
 for folder in $optional; do
     tree=$(tree_without "$folder")
