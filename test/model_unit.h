@@ -21,6 +21,7 @@
 #if HAS_AFTER
 #include "../after/anatomy.cpp"
 #include "../after/anywhere.cpp"
+const AfterModel AFTER_MODEL = {}; // for commands, which no test of the model calls
 #endif
 #ifdef ATTN
 #include "../core/variant.cu"
