@@ -71,8 +71,9 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
                       pe.score_bias == Pe::score_bias && (!pe.score_bias || c.pe == BUILD_PE);
     if (same) { return; }
     if (find_row(ATTN_ROWS, attn.c_str()) < 0) {
-        die(dir + "/config.json: attn is " + json_str(attn) + ", wanted " +
-            listed(names_of(ATTN_ROWS), " or "));
+        std::string all;
+        for (auto name : ATTN_ROWS) { all += std::string(" ") + name; }
+        die(dir + "/config.json: attn is " + json_str(attn) + ", wanted one of:" + all);
     }
     auto words = [](const std::string& attn, const char* bias, const char* pe) {
         return "ATTN=" + attn + " BIAS=" + bias + " PE=" + pe;
