@@ -30,6 +30,9 @@ tar cT "$tmp/listed" | tar x -C "$tmp/whole"
     done
     # a diff that only adds lines cannot add to a row of README's table
     sed -i 's/^| ATTN | softmax sigmoid /&relu2_norm /; s/^\(| BIAS | .* zero\) /\1 zero_v /' README.md
+    sed -i 's/^| ATTN | softmax, sigmoid, /&relu2_norm, /; s/^\(| BIAS | .* zero,\) /\1 zero_v, /' docs/interop.md
+    operations=$(make -s values | sed -n 's/^ATTN //p' | wc -w)
+    sed -i "s/^| attention operations | [0-9]*,/| attention operations | $operations,/" docs/findings/compare.md
     ok "dev/size.py, with the six" python3 dev/size.py --text
     ok "test/docs/docs.py, with the six" python3 test/docs/docs.py $(cat "$tmp/listed")
     echo "passed=$passed failed=$failed" > "$tmp/rules"
