@@ -30,8 +30,8 @@ template <class A, class Bi> void check_variant(const char* attn, const char* bi
     if constexpr (!(A::phi != PHI_NONE && Bi::column)) { // CONFLICTS
         for (auto& e : EXTREMES) {
             for (int T : { 1, 35 }) {
-                const AttnShape s = whole({ 1, T, 2, 1, 4, 0, 0, 0, 4,
-                                            A::clip == NO_CLIP ? e.p : e.p / 16, 0.5f });
+                AttnShape s = whole({ 1, T, 2, 1, 4, 0, 0, 0, 4, e.p, 0.5f });
+                if (A::clip != NO_CLIP) { s.clip = e.p / 16; }
                 const int W = attn_row(s);
                 const double r = sqrt(fabs(e.level) / 2); // q . k / sqrt(4) = 4 r r / 2
                 Numbers wide = random_numbers(T * W, 1, 1);

@@ -7,7 +7,7 @@ at the top of metrics.cuh applied to the T x T map of naive.h.
 #include "../../reference.h"
 #include "../../metrics.cuh"
 #include "../check.h"
-#include "../naive.h"
+#include "../head_case.h"
 using ref::real;
 
 static double harmonic(int from, int to) {
@@ -176,21 +176,6 @@ static void test_reports() {
 
 // ---- every ATTN x BIAS: the definitions on the naive map
 struct Want { double alpha[METRIC_K + 1], proxy[METRIC_K + 1], mass, entropy; };
-// an entry of A (rows, rows + 1), column 0 the extra key; or its share of the row
-static double entry(const double* A, int rows, int t, int j, bool proxy) {
-    double total = 0;
-    for (int i = 0; i <= rows; i++) { total += fabs(A[t * (rows + 1) + i]); }
-    const double a = A[t * (rows + 1) + j];
-    return !proxy ? a : total > 0 ? fabs(a) / total : 0;
-}
-// mean over queries i >= k of what they give to token k
-static double alpha_of(const double* A, int rows, int skip, int k, bool proxy) {
-    double sum = 0;
-    for (int i = k; i <= rows - skip; i++) {
-        sum += entry(A, rows, skip + i - 1, skip + k, proxy);
-    }
-    return sum / (rows - skip - k + 1);
-}
 static Want definitions(const double* A, int rows, bool column, int skip) {
     const int tokens = rows - skip;
     Want w = {};
@@ -219,29 +204,14 @@ template <class A, class Bi, class Pe>
 void check_variant(const char* attn, const char* bias, const char* pe) {
     if constexpr (!(A::phi != PHI_NONE && Bi::column)) { // CONFLICTS
         for (int kind = 0; kind < 3; kind++) { // plain; window and prefix; shorter than METRIC_K
-            const AttnShape s = whole({ 2, kind == 2 ? 5 : 37, 4, 2, 6, kind == 1 ? 9 : 0,
-                                        kind == 1 ? 12 : 0, kind == 1, 6,
-                                        A::clip == NO_CLIP ? 2 : 0.03f,
-                                        kind == 1 ? 0.5f : 1 });
+            const NaiveIn in = head_case<A, Bi, Pe>(attn, pe, kind);
+            const AttnShape& s = in.s;
             const int skip = Bi::token;
-            NaiveIn in = { naive_attn<A>(attn),
-                           pe,
-                           naive_pe<Pe>,
-                           Bi::column,
-                           random_numbers((long)s.B * s.T * attn_row(s), 1.3, 5),
-                           {},
-                           {},
-                           s };
-            if (A::phi == PHI_ELU1) { ref::phi_elu1_forward(in.qkv.data(), s); }
-            const bool logit = Bi::column == LOGIT_COLUMN;
-            if (Bi::learn_k) {
-                in.kstar = random_numbers(s.bias_shared ? s.HS : logit ? s.NH : s.KV * s.HS, 1, 6);
-            }
             const real* ks = in.kstar.empty() ? NULL : in.kstar.data();
             Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
             std::vector<HeadMetrics> m((size_t)s.B * s.NH);
             const ExtraKey<const real> extra = { ks, NULL };
-            ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), in.qkv.data(), extra, NULL,
+            ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), Numbers(in.qkv).data(), extra, NULL,
                                               s);
             ref::attention_metrics<A, Bi, Pe>(m.data(), in.qkv.data(), stat.data(), extra, {}, skip,
                                               s);
