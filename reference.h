@@ -708,7 +708,7 @@ void heads_forward(R* out, const R* att, const R* vstar, bool sum, AttnShape s) 
         for (int c = 0; c < OC; c++) {
             acc total = 0;
             for (int i = c; i < W; i += OC) {
-                const acc v = vstar ? vstar[i % extra_width] : acc(0);
+                const acc v = vstar ? acc(vstar[i % extra_width]) : acc(0);
                 total += a[i] + v;
             }
             o[c] = total;

@@ -5,5 +5,5 @@ CDPATH= cd "$(dirname "$0")/../.." || exit 1
 root=$PWD runs=$(mktemp -d); trap 'rm -rf "$runs"' EXIT
 to=$(realpath "${1:-docs/demo.html}")
 models="demo/softmax-seed2 demo/sigmoid-seed2 demo/extra-key-seed2"
-cd "$runs" && python3 "$root/scripts/lib/stored.py" "$root/docs/results/demo.jsonl" demo &&
+CDPATH= cd "$runs" && python3 "$root/scripts/lib/stored.py" "$root/docs/results/demo.jsonl" demo &&
     python3 "$root/scripts/report.py" $models -o "$to"

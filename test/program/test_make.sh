@@ -236,7 +236,8 @@ refused "g++-77 is not in PATH ---> HINT: apt-get install g++" CXX=g++-77
 printf '#!/bin/sh\n[ "$1" = --version ] && echo old\n' > old; chmod +x old     # does not know -std=c++17
 refused "CXX=./old compiles no C++17 with OpenMP ---> HINT: g++ 11" CXX=./old
 # make test and make demo say what is being compiled; make -s alone says nothing
-out=$(touch train_sink.cu; SAY=1 make -s CXX=./fake binary); echo "$out" | grep -q '^compiling train_sink.cu$'
+make -s CXX=./fake binary > out.txt; sleep 0.05; touch train_sink.cu
+out=$(SAY=1 make -s CXX=./fake binary); echo "$out" | grep -q '^compiling train_sink.cu$'
 ok $? "SAY=1: $out"
 # a first build says how far it is
 mv build kept
