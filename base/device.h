@@ -50,9 +50,7 @@ inline const std::string& device_start() {
     return once;
 }
 
-// Only the cpu backend keeps rows (attention.h), and only cuda tunes its products, records what it
-// repeats (cuda/graph.cuh) and has a profile of a step.
-inline void keep_rows_for_metrics(bool) {}
+// Only cuda tunes its products, records what it repeats (cuda/graph.cuh) and has a profile of a step.
 inline void tune_products(bool) {}
 inline void profile_step() {}
 inline void use_graph(bool wanted) {

@@ -193,7 +193,6 @@ Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
     Metrics r = metrics_new(m, n, T);
     double loss = 0;
     long count = 0;
-    ops::keep_rows_for_metrics(true);
     for (int first = 0; first < n; first += chunk) {
         const int rank = first / chunk % dist::world;
         if (rank != dist::rank) { continue; }
@@ -205,7 +204,6 @@ Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
         count += targets;
         if (each) { each(first); }
     }
-    ops::keep_rows_for_metrics(false);
     dist::sum_metrics(&r, m->sizes, &loss, &count);
     r.loss = count ? loss / count : NAN;
     fill_sinks(&r, eps);

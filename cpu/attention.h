@@ -92,56 +92,12 @@ acc extra_score(const Q* q, const R* extra, AttnShape s) {
 // ----------------------------------------------------------------------------
 // 2 forward
 
-// What the forward pass keeps of a row (b, h, t) for the metrics of the same layer. m is the
-// largest score of its row, that of the extra key included. The metrics need no more where a
-// weight is e^(s - stat0 - stat1).
-struct KeptRow {
-    acc sum;                        // of e^(s - m)
-    acc s_sum;                      // of (s - m) e^(s - m)
-    acc first[METRIC_K + 1];        // scores of the first tokens
-};
-
-// Passed from attention_forward to attention_metrics of the same layer: both have the parameters of
-// all backends, so it travels beside them.
-struct KeptRows {
-    bool wanted = false;            // set by keep_rows_for_metrics
-    const acc* of = NULL;           // stat of the forward pass that they are from
-    std::vector<KeptRow> rows;      // (B, NH, T)
-};
-inline KeptRows kept_rows;
-
-// Announces that metrics of every layer will follow the forward passes, or no longer will.
-inline void keep_rows_for_metrics(bool wanted) { kept_rows = { wanted, NULL, {} }; }
-
-template <class A> constexpr bool keeps_rows = A::exp_family && A::Z != Z_ABS && A::clip == NO_CLIP;
-
 // What a query carries from tile to tile.
 struct RowState {
     acc top;                        // the largest score so far
     acc mass;                       // the sum in Z, relative to top as out is
     acc* out;                       // (HP) the sum of weight times v
-    KeptRow* kept;                  // or NULL
 };
-
-// Turns a tile's scores w (BC) into weights, as attn_term does, and adds them to what is kept of
-// their row. top: the largest score from now on; before: until now
-inline void keep_scores(KeptRow* row, acc* w, acc before, acc top) {
-    const acc least = -1000;
-    const acc fall = max_(least, before - top);
-    const acc shrink = exp_(fall);
-    acc sum = 0;
-    acc s_sum = 0;
-    #pragma omp simd reduction(+ : sum, s_sum)
-    for (int j = 0; j < BC; j++) {
-        const acc below = max_(least, w[j] - top);
-        const acc term = exp_(below);
-        sum += term;
-        s_sum += term * below;
-        w[j] = term;
-    }
-    row->s_sum = shrink * (row->s_sum + fall * row->sum) + s_sum;
-    row->sum = shrink * row->sum + sum;
-}
 
 // Takes one query through a tile: its scores w (BC) become weights, and what was summed before
 // shrinks to what it is beside them. Not inline: as part of queries_forward, GCC 12 makes its loops
@@ -173,12 +129,8 @@ __attribute__((noinline)) void row_forward(RowState* row, acc* w, acc p, int HP)
             sum += exp_(p * (w[j] - top));
         }
     }
-    if (keeps_rows<A> && row->kept) {
-        keep_scores(row->kept, w, before, top);
-    } else {
-        for (int j = 0; j < BC; j++) {
-            w[j] = attn_term<A>(w[j], top);
-        }
+    for (int j = 0; j < BC; j++) {
+        w[j] = attn_term<A>(w[j], top);
     }
     if (!by_exp) {
         #pragma omp simd reduction(+ : sum)
@@ -226,17 +178,7 @@ template <class Bi> struct HeadForward {
     Head<Bi, const real> x;
     real* out;                      // of query 0; (T, HS), rows NH HS apart
     AttnStat<acc>* stat;            // (T)
-    KeptRow* kept;                  // (T), or NULL
 };
-
-// Begins what is kept of a row.
-inline void keep_begin(KeptRow* kept) {
-    kept->sum = 0;
-    kept->s_sum = 0;
-    for (int j = 0; j <= METRIC_K; j++) {
-        kept->first[j] = -INFINITY;
-    }
-}
 
 // Writes out (HS) and stat of query t, which has been through all tiles.
 template <class A>
@@ -286,9 +228,7 @@ void queries_forward(const HeadForward<Bi>& head, HeadFactors<real>& f, int t0, 
     for (int r = 0; r < M; r++) {
         RowState& row = rows[r];
         row.out = o + r * HP;
-        row.kept = moved(head.kept, t0 + r);
         extra_forward<A>(&row, head.x, t0 + r);
-        if (row.kept) { keep_begin(row.kept); }
     }
 
     const auto q = f.tiles.rows(Q_ROWS, head.x.q(t0), attn_row(s), M, HS);
@@ -297,13 +237,8 @@ void queries_forward(const HeadForward<Bi>& head, HeadFactors<real>& f, int t0, 
         TileAt at;
         if (!tile_of(&at, s, t0, t0 + M, j0) || work_stopped()) { continue; }
         tile_scores<A, Pe>(score, f.tiles, q, f.k, at, head.x.h, s);
-        const int first_end = std::min<int>(METRIC_K + 1, at.j1);
         for (int r = 0; r < M; r++) {
-            acc* score_r = score + r * BC;
-            for (int j = j0; rows[r].kept && j < first_end; j++) {
-                rows[r].kept->first[j] = score_r[j - j0];
-            }
-            row_forward<A>(&rows[r], score_r, acc(s.p), HP);
+            row_forward<A>(&rows[r], score + r * BC, acc(s.p), HP);
         }
         const real* weights = f.tiles.weights(WEIGHTS, score, M);
         const auto w = f.tiles.weights_left(LEFT_TILE, weights, M);
@@ -332,11 +267,6 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> ext
     const int chunk = 512;                              // queries of a task
     const int chunks = div_up(s.T, chunk);
     const int heads = s.B * s.KV;
-    const bool keep = kept_rows.wanted && keeps_rows<A>;
-    if (keep) {
-        kept_rows.of = stat;
-        kept_rows.rows.resize((long)s.B * s.NH * s.T);
-    }
     #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < heads * chunks; i++) {          // the longest tasks first
         if (work_stopped()) { continue; }
@@ -349,10 +279,8 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> ext
         typedef Head<Bi, const real> Rows;
         HeadFactors<real> f(Rows(qkv, extra, b, g * group, s), keys, s);
         for (int h = g * group; h < (g + 1) * group; h++) {
-            const long row = ((long)b * s.NH + h) * s.T;
             const HeadForward<Bi> head = { Rows(qkv, extra, b, h, s),
-                                           out + head_at(b, 0, h, s), stat_of(stat, b, 0, h, s),
-                                           keep ? &kept_rows.rows[row] : NULL };
+                                           out + head_at(b, 0, h, s), stat_of(stat, b, 0, h, s) };
             for (int t0 = begin; t0 < end; t0 += BR) {
                 const int M = std::min((int)BR, end - t0);
                 queries_forward<A, Bi, Pe>(head, f, t0, M);

@@ -26,7 +26,7 @@ template <class A> void row_weights(RowSums* sums, acc* x, AttnStat<acc> st, flo
     acc magnitude = 0;
     acc total = 0;
     acc w_log_w = 0;
-    if constexpr (keeps_rows<A>) {
+    if constexpr (A::exp_family && A::Z != Z_ABS && A::clip == NO_CLIP) {
         #pragma omp simd reduction(+ : total, w_log_w)
         for (int j = 0; j < BC; j++) {
             const acc log_w = max_(acc(-1000), (x[j] - st.max_or_factor) - st.ln_Z_or_sum);
@@ -64,7 +64,6 @@ struct QueryRow {
 template <class Bi> struct HeadMeasured {
     Head<Bi, const real> x;
     const AttnStat<acc>* stat;      // (T)
-    const KeptRow* kept;            // (T), or NULL: its rows are computed again
     const real* gate;               // of token 0, or NULL; tokens are NH gate_width apart
     int gate_width;
 };
@@ -78,19 +77,6 @@ void row_extra(QueryRow* row, const HeadMeasured<Bi>& head, int t) {
     const acc size = fabs(row->extra);
     row->sums.magnitude += size;
     if (size != 0) { row->sums.w_log_w += size * log(size); }
-}
-
-// Makes a query's row from what the forward pass kept:  w = e^(s - m) e^-ln_Z
-inline void row_from_kept(QueryRow* row, const KeptRow& kept, AttnStat<acc> st) {
-    const double log_scale = -(double)st.ln_Z_or_sum;
-    const double scale = exp(log_scale);
-    const double w_log_w = kept.s_sum + log_scale * kept.sum;
-    row->sums.tokens += scale * kept.sum;
-    row->sums.magnitude += scale * kept.sum;
-    row->sums.w_log_w += scale * w_log_w;
-    for (int j = 0; j <= METRIC_K; j++) {
-        row->first[j] = exp_(kept.first[j] - st.max_or_factor - st.ln_Z_or_sum);
-    }
 }
 
 // Makes the rows of queries t0 .. t0 + M from their scores. k: the keys, transposed
@@ -136,19 +122,16 @@ void add_query(ref::HeadSums* sums, const QueryRow& row, const HeadMeasured<Bi>&
 template <class A, class Bi, class Pe>
 HeadMetrics head_metrics(const HeadMeasured<Bi>& head, int skip) {
     const AttnShape& s = head.x.s;
-    const int keys = head.kept ? 0 : s.T;
     Tiles<real> tiles;
-    const auto k = tiles.across(K_ACROSS, head.x.k(0), attn_row(s), keys, s.HS);
+    const auto k = tiles.across(K_ACROSS, head.x.k(0), attn_row(s), s.T, s.HS);
     ref::HeadSums sums;
     for (int t0 = 0; t0 < s.T; t0 += BR) {
         const int M = std::min(s.T - t0, (int)BR);
         QueryRow rows[BR];
         for (int r = 0; r < M; r++) {
-            const int t = t0 + r;
-            row_extra<A>(&rows[r], head, t);
-            if (head.kept) { row_from_kept(&rows[r], head.kept[t], head.stat[t]); }
+            row_extra<A>(&rows[r], head, t0 + r);
         }
-        if (!head.kept) { rows_by_tiles<A, Pe>(rows, head, tiles, k, t0, M); }
+        rows_by_tiles<A, Pe>(rows, head, tiles, k, t0, M);
         for (int r = 0; r < M; r++) {
             add_query(&sums, rows[r], head, t0 + r, skip);
         }
@@ -157,27 +140,20 @@ HeadMetrics head_metrics(const HeadMeasured<Bi>& head, int skip) {
     return sums.means(s.T - skip, column || skip, column);
 }
 
-// Measures every head on every sequence, as ref::attention_metrics. O(T HS) memory a thread; O(T)
-// after a forward pass that kept its rows
+// Measures every head on every sequence, as ref::attention_metrics. O(T HS) memory a thread
 template <class A, class Bi, class Pe>
 void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
                        ExtraKey<const real> extra, HeadGate<const real> gate, int skip,
                        AttnShape s) {
-    const size_t all = (size_t)s.B * s.NH * s.T;
-    const bool has_all = kept_rows.of == stat && kept_rows.rows.size() == all;
-    const bool kept = keeps_rows<A> && has_all;
     #pragma omp parallel for schedule(dynamic)
     for (int bh = 0; bh < s.B * s.NH; bh++) {
         const int b = bh / s.NH;
         const int h = bh % s.NH;
-        const long row = (long)bh * s.T;
         const long gate_at = ((long)b * s.T * s.NH + h) * gate.width;
         const HeadMeasured<Bi> head = { { qkv, extra, b, h, s }, stat_of(stat, b, 0, h, s),
-                                        kept ? &kept_rows.rows[row] : NULL,
                                         moved(gate.values, gate_at), gate.width };
         out[bh] = head_metrics<A, Bi, Pe>(head, skip);
     }
-    kept_rows.of = NULL;                                // the next layer's are others
 }
 
 // ----------------------------------------------------------------------------

@@ -71,8 +71,6 @@ inline long lm_head_rows(long, long, bool) { return 8192; }
 static const int lm_head_part = 0;
 enum { large = shrunk ? 64 : 8192 }; // side of matrices that are large to it
 enum { piece_rows = 0 };           // a batch is never cut
-// Does nothing. (The CPU's forward pass of attention keeps what its metrics need.)
-inline void keep_rows_for_metrics(bool) {}
 
 // Calls work for all rows at once. The CPU's takes a part at a time, which stays in a core's cache.
 template <class Work> void in_parts(long rows, Work work) { work(0, (int)rows); }

@@ -232,23 +232,12 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
             const int skip = Bi::token || (width && s.T > 1);
             within = 1e-6;                           // HeadMetrics are floats
             Numbers heads((size_t)s.B * s.NH * sizeof(HeadMetrics) / sizeof(float), NAN);
-            // from the scores again, or from what the forward pass kept
-            for (bool keep : { false, true }) {
-                AGREE(strf("%s T=%d, metrics, gate %d, kept %d", what.c_str(), s.T, width, keep),
-                      ({ &heads }), {
-                          std::vector<HeadMetrics> m(s.B * s.NH);
-                          ops::keep_rows_for_metrics(keep);
-                          if (keep) {
-                              ops::attention_forward<A, Bi, Pe>(out.data(), stat.data(), qkv.data(),
-                                                                extra, NULL, s);
-                          }
-                          ops::attention_metrics<A, Bi, Pe>(
-                              m.data(), qkv.data(), stat.data(), extra,
-                              { width ? gate.data() : NULL, width }, skip, s);
-                          heads.assign((float*)m.data(), (float*)(m.data() + m.size()));
-                          ops::keep_rows_for_metrics(false);
-                      });
-            }
+            AGREE(strf("%s T=%d, metrics, gate %d", what.c_str(), s.T, width), ({ &heads }), {
+                std::vector<HeadMetrics> m(s.B * s.NH);
+                ops::attention_metrics<A, Bi, Pe>(m.data(), qkv.data(), stat.data(), extra,
+                                                  { width ? gate.data() : NULL, width }, skip, s);
+                heads.assign((float*)m.data(), (float*)(m.data() + m.size()));
+            });
             within = 1e-11;
         }
         for (const real* rope_table : { (const real*)NULL, table.data() }) {
