@@ -50,7 +50,8 @@ inline const std::string& device_start() {
     return once;
 }
 
-// Only cuda tunes its products, records what it repeats (cuda/graph.cuh) and has a profile of a step.
+// Only cuda tunes its products, records what it repeats (cuda/graph.cuh) and has a profile of a
+// step.
 inline void tune_products(bool) {}
 inline void profile_step() {}
 inline void use_graph(bool wanted) {
