@@ -48,7 +48,7 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 
 // What to type where something of open/ is wanted.
 static const char* const OPEN_MISSING =
-    "the folder open/ reads it, which this build was made without: get it, and compile again";
+    "the folder open/ reads it, which this build does not include: get it, and compile again";
 
 // Commands and flags that this program does not have, as their folder is not there.
 static const struct { const char *folder, *names; } NAMES_OF_FOLDERS[] = {

@@ -7,9 +7,9 @@ anatomy.cpp -- probe --anatomy: three tables and what they say, and the object o
 #include "cell.h"
 
 static void print_stream(const Anatomy& a, const Tokenizer& tok) {
-    printf("1. The stream. After each layer: the largest entry of any h; what attention and the "
-           "FFN write,\n   as a norm at token 1 over that at the others; h of token 1 in channel "
-           "%d\nlayer   largest   channel      attn       FFN  channel c  token\n", a.channel);
+    printf("1. The stream. After each layer: the largest entry of any h; the norm that attention and "
+           "the\n   FFN write at token 1, over that at the others; h of token 1 in channel %d\n"
+           "layer   largest   channel      attn       FFN  channel c  token\n", a.channel);
     for (size_t l = 0; l < a.layers.size(); l++) {
         const AnatomyLayer& layer = a.layers[l];
         printf("%5zu", l);
@@ -23,7 +23,7 @@ static void print_stream(const Anatomy& a, const Tokenizer& tok) {
 }
 
 static void print_form(const Anatomy& a) {
-    printf("\n2. The FFN writes x'Sx into channel %d, if its activation passes what it gets. S "
+    printf("\n2. The FFN writes x'Sx into channel %d, where swish(z) is close to z. S "
            "amplifies one\n   direction where its first eigenvalue is many times the second; beside"
            " it the median\n   in %d others. Then how well token 1 and the others lie in that "
            "direction, and how\n   much one neuron writes\n"

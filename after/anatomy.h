@@ -41,7 +41,7 @@ it goes. Start with anatomy_measure, which reads the sequences twice:
     X(aligned_first,   "|cosine| of token 1 and the direction that is amplified") \
     X(aligned_rest,    "the same of the others") \
     X(neuron,          "the neuron that writes most into the channel at token 1") \
-    X(share,           "its share of what all write there, signs aside") \
+    X(share,           "its share of the sum of |what all neurons write there|") \
     X(share_three,     "the share of the first three")
 
 enum { EIGENVALUES = 4, OTHER_CHANNELS = 12 };

@@ -95,7 +95,7 @@ static TokenRows largest_secondary(const Anywhere& a) {
     return rows;
 }
 
-// Lists by layer the channels of h that are large at nearly all tokens, or at token 1 alone.
+// Lists by layer the channels of h that are large at nearly all tokens, or at token 1 only.
 static std::vector<std::string> large_channels(const Anywhere& a, bool first_alone) {
     std::vector<std::string> layers;
     for (size_t l = 0; l < a.large[0].size(); l++) {
@@ -116,7 +116,7 @@ static void print_channels(const std::vector<std::string> (&channels)[2]) {
         const std::string now = channels[0][l] + channels[1][l];
         if (now != before) {
             printf("from layer %zu on, channels of h that are large at nearly all tokens: %s; at "
-                   "token 1 alone: %s\n", l, channels[0][l].c_str(), channels[1][l].c_str());
+                   "token 1 only: %s\n", l, channels[0][l].c_str(), channels[1][l].c_str());
         }
         before = now;
     }
@@ -135,8 +135,8 @@ static void print_propositions(const Model* m, const Anywhere& a) {
         }
     }
     if (!of_bound.n && !off.n) {
-        printf("Propositions 1 to 4 are of softmax over tokens whose places are not in h, two or "
-               "more\n");
+        printf("Propositions 1 to 4 need softmax, two tokens or more, and positions that are not in "
+               "h\n");
     }
     if (of_bound.n) {
         printf("Proposition 4 (rotary): no weight is above e^2xi / (e^2xi + t - 1). Measured: xi "
@@ -146,8 +146,8 @@ static void print_propositions(const Model* m, const Anywhere& a) {
     }
     if (off.n) {
         const char* name = m->sizes.pe.rotary ? "nope" : pe_of(m->arch).name;
-        printf("Propositions 1 to 3 (%s): a weight is e^g(t-i) / sum e^g(t-j), g what a score gets."
-               "\nMeasured: no weight is off by more than %.2g\n", name, off.most);
+        printf("Propositions 1 to 3 (%s): a weight is e^g(t-i) / sum e^g(t-j), where a score gets "
+               "g.\nMeasured: no weight is off by more than %.2g\n", name, off.most);
     }
 }
 
@@ -170,7 +170,7 @@ void probe_anywhere(Model* m, const Flags& f, const ProbeInput& in, int T, JsonO
         printf("Of the heads that have a sink in most sequences %g write next to nothing by it "
                "(NOP, value below\n0.5), %g the same everywhere (broadcast, rank below 2), %g "
                "something else\n", kinds[1], kinds[2], kinds[3]);
-        printf("The tokens that get most, in places from token 2 on:\n");
+        printf("The tokens that get most attention, not counting token 1:\n");
         const Tokenizer tok = tokenizer_shown(f.tokenizer, m->arch.V);
         print_rows("     alpha", ids, tok);
         printf("Secondary sinks: the cosine of their h and that of token 1 is above 0.9 from the "

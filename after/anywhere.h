@@ -84,10 +84,10 @@ struct RowShares {
     QUERY(keys,     MEAN,     r.keys_of(0.9),   "how many keys hold 90% of a row") \
     QUERY(score,    LARGEST,  r.score(),        "the largest score") \
     QUERY(lse,      LARGEST,  r.lse(),          "ln of the sum of exp of a row's scores") \
-    X(output,       SMALLEST, "length of what the head gives, over the mean of its layer") \
+    X(output,       SMALLEST, "norm of the head's output, over the mean of its layer") \
     X(sinks,        MEAN,     "1 for a sequence in whose first half some token is its sink") \
     X(at_first,     MEAN,     "1 for a sink that is token 1") \
-    X(value,        MEAN,     "length of v of the sink over the mean of the others") \
+    X(value,        MEAN,     "norm of the sink's v, over the mean of the others") \
     X(rank,         MEAN,     "how many directions share the values of its sinks, over all sequences") \
     X(xi,           LARGEST,  "one token repeated: xi of Proposition 4,") \
     X(bound,        LARGEST,  "its bound at the last query,") \

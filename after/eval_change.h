@@ -165,7 +165,7 @@ inline void edit_check(const Edit& edit, const Model* m, int T) {
     const std::string what = "--edit " + edit.text;
     const bool extra = (Bias::column != NO_COLUMN && !column_has_no_effect(c)) || sink_rows(m);
     const bool has_0 = edit.place == PLACE_A && extra && edit.how != EDIT_SELF;
-    require(has_0 || !edit.names(0), what, "tokens from 1 on; 0 with A alone: the extra key");
+    require(has_0 || !edit.names(0), what, "tokens from 1 on; 0, the extra key, only with A");
     require(!edit.layers.beyond(c.L), what, strf("layers 0..%d", c.L - 1));
     require(!edit.tokens.beyond(T + 1), what, strf("tokens up to %d", T));
 

@@ -73,7 +73,7 @@ static std::string score_delimiter(const Json* given, const std::string& context
 static std::string request_fault(const ScoreRequest& r, long longest) {
     const long n = (long)r.tokens.size() - (long)r.from;
     if (r.from < 1) { return "the context has no token"; }
-    if (n < 1)      { return "the continuation has no token after those of the context"; }
+    if (n < 1)      { return "the continuation adds no token to the context"; }
     if (n <= longest) { return ""; }
     return strf("a continuation of %ld tokens, and the model sees %ld at once", n, longest);
 }

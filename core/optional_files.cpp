@@ -20,7 +20,7 @@ const TextFolder& text_needed(const std::string&) { return TEXT_FOLDER; }
 const TextFolder* const text_folder = NULL;
 
 const TextFolder& text_needed(const std::string& what) {
-    die(what + ": needs the folder text/, which this build was made without",
+    die(what + ": needs the folder text/, which this build does not include",
         "get the folder text/, and compile again");
 }
 #endif

@@ -55,7 +55,7 @@ void weights_close(Weights* w) {
 
 void weights_add(Weights* w, const Weight& one) {
     if (!w->index.emplace(one.name, w->tensors.size()).second) {
-        die(one.file + ": tensor '" + one.name + "' is there twice",
+        die(one.file + ": tensor '" + one.name + "' appears twice",
             "the file is damaged: download it again");
     }
     w->tensors.push_back(one);

@@ -289,7 +289,7 @@ static void gguf_read_value(GgufReader* r, Gguf* g) {
     gguf_skip(r, key, v.kind, v.count, 0);
     v.end = r->at;
     if (!g->values.emplace(key, v).second) {
-        r->fail("key " + key + " is there twice");
+        r->fail("key " + key + " appears twice");
     }
 }
 

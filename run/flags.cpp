@@ -195,7 +195,7 @@ static const char* const GONE[][3] = {
 void folder_check(const std::string& name) {
     for (auto& f : NAMES_OF_FOLDERS) {
         if (!is_one_of(f.names, name)) { continue; }
-        die(name + ": stands in the folder " + f.folder + ", which this build was made without",
+        die(name + ": is in the folder " + f.folder + ", which this build does not include",
             strf("get the folder %s, and compile again", f.folder));
     }
 }

@@ -20,7 +20,7 @@ inline void hopper_ask(const Flags& f) {
     if (wanted) { variant::hopper_ask(f.given_hopper); }
 }
 
-// Why attention goes by the kernels of all cards, or nothing.
+// Why attention uses the kernels for every card, or nothing.
 inline std::string hopper_why;
 
 // Takes Hopper's kernels if the flag is 1, there are any and all ranks can; else the flag becomes
@@ -33,12 +33,12 @@ inline void hopper_settle(Flags* f, const Arch& c, bool must) {
         const bool here = lacks.empty();
         if (dist::any(!here) && here) { lacks = "another rank cannot"; }
         if (must && !lacks.empty()) {
-            die(flag + ": " + lacks, "--hopper 0 takes the kernels of all cards");
+            die(flag + ": " + lacks, "--hopper 0 takes the kernels for every card");
         }
     }
     hopper_why = f->hopper ? lacks : flag;
     if (ops::hopper_here && f->hopper && !lacks.empty() && dist::rank == 0) {
-        note("attention goes by the kernels of all cards: " + lacks);
+        note("attention uses the kernels for every card: " + lacks);
     }
     f->hopper = hopper_why.empty();
     ops::use_hopper(f->hopper);

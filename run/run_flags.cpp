@@ -128,6 +128,6 @@ void source_require(const std::string& name, const std::string& again) {
         return;
     }
     hint_also.clear();                                   // the checkpoint is not at fault
-    die(bare + ": the run was trained on this, and it is not there anymore",
+    die(bare + ": the run was trained on this file, which no longer exists",
         "if it was moved: " + again + " -d PATH");
 }

@@ -50,7 +50,7 @@ static void run_none(const Flags& f) {
     }
     const std::string inside = runs_in(out);
     if (!inside.empty()) {
-        die(out + ": holds runs, and is none: " + inside,
+        die(out + ": contains runs, but is not one: " + inside,
             "name one of them: --resume -o " + out + "/" + inside.substr(0, inside.find(' ')));
     }
     if (!flags_begin_run(f)) {
@@ -321,8 +321,8 @@ static void rate_note(const Run& r, const Json& was) {
     while (step > f.warmup && after(step) > 1.1 * before(step)) { step--; }
     const bool typed = step <= f.warmup;                 // it is another at each step: another --lr
     if (was.fields.empty() || typed || step == r.first || r.first >= r.f.steps) { return; }
-    printf("note   the learning rate had fallen to %.3g by step %ld and goes on with %.3g: only "
-           "from step %ld or before it goes on without a jump\n",
+    printf("note   the learning rate had fallen to %.3g by step %ld and continues at %.3g: only "
+           "from step %ld or before can it continue without a jump\n",
            before(r.first), r.first, after(r.first), step);
 }
 
@@ -337,7 +337,7 @@ void run_restore(Run* r, const std::string& from, const Json& state) {
         r->met = json_count(state, "met", 0, from + "/state.json");
     }
     if (r->met >= 2) {
-        printf("note   --until '%s' has ended this run, which goes on with another one\n",
+        printf("note   --until '%s' has ended this run, which continues with another one\n",
                r->f.until.c_str());
     }
     if (r->f.steps < r->first) {

@@ -105,8 +105,8 @@ static void describe_machine(const Run& r) {
     }
     printf("\ndevice %s\n", ops::device_start().c_str());
     if (ops::hopper_here) {
-        const std::string others = "the kernels of all cards: " + hopper_why;
-        printf("attend by %s\n", f.hopper ? "Hopper's kernels, which agree with those of all cards"
+        const std::string others = "the kernels for every card: " + hopper_why;
+        printf("attend by %s\n", f.hopper ? "Hopper's kernels, which agree with the others"
                                            : others.c_str());
     }
     const ProductChoice product = product_choice();

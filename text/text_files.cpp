@@ -136,7 +136,7 @@ void text_close(TextFile* t) {
     close(t->raw);
     const std::string path = t->path + ": ";
     if (!known) {
-        t->error = path + strf("nobody can tell whether %s unpacked all of it (%s)", t->unpack,
+        t->error = path + strf("cannot tell whether %s unpacked all of it (%s)", t->unpack,
                                strerror(error));
     } else if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
         t->error = path + strf("needs the program %s, which is not installed", t->unpack);

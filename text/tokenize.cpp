@@ -376,7 +376,7 @@ static void check_twice(const Job& job) {
         if (is_new) { continue; }
         const bool both = first->second < job.val_from && i >= job.val_from;
         if (both) {
-            die("--val " + path + ": got a file that is trained on, too",
+            die("--val " + path + ": this file is also in the training data",
                 "leave --val out: a part of the text is held out; or name other text");
         }
         const bool is_second = twice.insert(first->second).second;

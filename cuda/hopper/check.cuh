@@ -1,6 +1,6 @@
 /*
-hopper/check.cuh -- whether attention can go by Hopper's kernels: what they need, and before they
-are trusted, a comparison with the kernels of all cards.
+hopper/check.cuh -- whether attention can use Hopper's kernels: what they need, and before they
+are trusted, a comparison with the kernels for every card.
 
 It is made in a process of its own, the program run again before this one has touched the GPU: one
 that faults or never ends says "no" by that. What it said is kept beside the choices of products

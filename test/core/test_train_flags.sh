@@ -81,7 +81,7 @@ check "the last three" sh -c "
 # a rate that had fallen, and jumps where the run goes on
 check "on" run $softmax wsd -n 20 --warmup 2 --schedule wsd --decay-steps 4 --min-lr 1e-3 --resume
 cp "$dir/out" "$dir/said"
-check "the jump" grep -q "^note   the learning rate had fallen to 0.002 by step 10 and goes on with 0.005: only from step 7 or before" "$dir/said"
+check "the jump" grep -q "^note   the learning rate had fallen to 0.002 by step 10 and continues at 0.005: only from step 7 or before" "$dir/said"
 check "without a change" run $softmax wsd10 -n 20 --schedule wsd --resume
 cp "$dir/out" "$dir/said"
 check "no jump" sh -c "grep -q 'at step 20 already' '$dir/said' && ! grep -q 'had fallen' '$dir/said'"

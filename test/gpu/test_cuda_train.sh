@@ -219,7 +219,7 @@ if [ "$DEVICE" = emu ]; then
     [ ! -e "$dir/at.zero/data" ] && [ "$(grep emulated: "$dir/h.zero.txt")" = "$(grep emulated: "$dir/h.off.txt")" ] && ok ||
         bad "--hopper 0: $(grep emulated: "$dir/h.zero.txt"), wanted $(grep emulated: "$dir/h.off.txt") and no check"
     same_hash "--hopper 0" "$dir/h.off" "$dir/h.zero"
-    said h.zero '^attend by the kernels of all cards: --hopper 0$'
+    said h.zero '^attend by the kernels for every card: --hopper 0$'
     at kept train h.on a_bf16 -n 4 $heads
     at kept train h.two a_bf16 -n 2 $heads --graph
     at kept train h.two a_bf16 -n 4 $heads --resume
@@ -232,7 +232,7 @@ if [ "$DEVICE" = emu ]; then
     EMU_FAULT=wgmma at kept train h.again a_bf16 -n 1 $heads --hopper 1 && bad "--hopper 1 does not ask again" || ok
     said h.again 'hopper 1: they fail their check here: HS 32: errors of out [0-9.]*, dq [0-9.]*, dk [0-9.]*, dv [0-9.]*$'
     at kept train h.no a_bf16 -n 4 $heads
-    said h.no '^attend by the kernels of all cards: they fail their check here: HS 32: errors of out'
+    said h.no '^attend by the kernels for every card: they fail their check here: HS 32: errors of out'
     same_hash "a verdict that was kept" "$dir/h.off" "$dir/h.no"
     at kept train h.yes a_bf16 -n 1 $heads --hopper 1
     for run in on:1 off:0 zero:0 kept:1 no:0 yes:1; do whose h.${run%:*} ${run#*:}; done
@@ -244,15 +244,15 @@ if [ "$DEVICE" = emu ]; then
     # a fault, which is kept, and a hang, which is not: a new run goes on, one that had them does not
     EMU_FAULT=async@_wgmma at fault train h.fault a_bf16 -n 4 $heads
     EMU_FAULT=hang@_wgmma at hang train h.hang a_bf16 -n 4 $heads
-    said h.fault '^attend by the kernels of all cards: they fail their check here: error: GPU: '
-    said h.hang '^attend by the kernels of all cards: they fail their check here: it has not ended within'
+    said h.fault '^attend by the kernels for every card: they fail their check here: error: GPU: '
+    said h.hang '^attend by the kernels for every card: they fail their check here: it has not ended within'
     same_hash "a fault of Hopper's kernels" "$dir/h.off" "$dir/h.fault"
     same_hash "a hang of Hopper's kernels" "$dir/h.off" "$dir/h.hang"
     [ "$(cat "$dir/at.fault/data/cache/hopper-emulated.txt" | wc -l)" = 1 ] && [ ! -e "$dir/at.hang/data" ] && ok ||
         bad "what is kept of a fault and a hang"
     cp -r "$dir/h.two" "$dir/h.three"
     at fault train h.three a_bf16 -n 5 $heads --resume && bad "--resume by other kernels" || ok
-    said h.three 'HINT: --hopper 0 takes the kernels of all cards'
+    said h.three 'HINT: --hopper 0 takes the kernels for every card'
     at fault train h.zero a_bf16 -n 5 $heads --resume     # and one that had none has none
     at kept train h.zero a_bf16 -n 6 $heads --resume && said h.zero 'all cards: --hopper 0$'
     # every command that attends: with --hopper 0 what it starts where the card is another; and Hopper's
@@ -276,7 +276,7 @@ if [ "$DEVICE" = emu ]; then
         [ -n "$one" ] && ok || bad "$command --hopper 1 starts nothing"
     done
     train h.none a_cuda -n 1 $heads                       # compiled without them
-    said h.none '^attend by the kernels of all cards: .*make GPU_ARCH=sm_90a, or of nvcc with'
+    said h.none '^attend by the kernels for every card: .*make GPU_ARCH=sm_90a, or of nvcc with'
     dev/emulator/mutants.sh check > "$dir/planted.txt" && ok || bad "planted bugs: $(cat "$dir/planted.txt")"
     unset EMU_HOPPER
     train h.two a_bf16 -n 5 $heads --resume && bad "Hopper's kernels without such a card" || ok

@@ -114,7 +114,7 @@ one_fails() {
 }
 EMU_HOPPER=1 ranks 2 "$dir/hopper" one_fails -n 1 --width 64
 check "ranks that differ in Hopper's check" \
-    grep -q '^attend by the kernels of all cards: another rank cannot$' "$dir/hopper.txt"
+    grep -q '^attend by the kernels for every card: another rank cannot$' "$dir/hopper.txt"
 
 # ---- what goes wrong
 began=$(date +%s); DEVICE=0 ranks 2 "$dir/twice" "$built/none-bf16" -n 10

@@ -247,7 +247,7 @@ static void test_lies() {
         refused(good.substr(0, 16) + le(n) + good.substr(24), "keys in");
         refused(good.substr(0, 24) + le(n) + good.substr(32), "the name of a key: got");
     }
-    refused(file_of({ key_u32("x", 5), key_u32("x", 5) }, { a, b }, data), "key x is there twice");
+    refused(file_of({ key_u32("x", 5), key_u32("x", 5) }, { a, b }, data), "key x appears twice");
     refused(file_of({ typed("x", 13) }, {}, data), "key x: got a value of kind 13");
     refused(file_of({ array("x", 77, 1) }, {}, data), "key x: got a value of kind 77");
     for (uint32_t kind : { GGUF_U8, GGUF_F64, GGUF_STRING, GGUF_ARRAY }) {
@@ -266,7 +266,7 @@ static void test_lies() {
     refused(file_of({ key_string("general.alignment", "32") }, { a }, data),
             "general.alignment is not a number");
     // tensors
-    refused(file_of({}, { a, { "a", { 16 }, 0, 64 } }, data), "tensor 'a' is there twice");
+    refused(file_of({}, { a, { "a", { 16 }, 0, 64 } }, data), "tensor 'a' appears twice");
     refused(file_of({}, { a, { "b", { 16 }, 0, 32 } }, data),
             "tensors 'a' and 'b' lie on one another");
     refused(file_of({}, { { "b", { 16 }, 0, 32 }, a }, data),
@@ -313,7 +313,7 @@ static void test_parts() {
         weights_close(&g.weights);
     }
     write(3, 2, 3, "b");
-    says(name(1), "tensor 'b' is there twice");
+    says(name(1), "tensor 'b' appears twice");
     write(3, 1, 3, "c");
     says(name(1), "says that it is number 2 of 3 files, wanted 3 of 3");
     write(3, 2, 4, "c");

@@ -198,7 +198,7 @@ static void test_names() {
     // names that are there twice once the wrapper is gone
     model_of("qwen2", config_of("qwen2"));
     rename_tensors("model.layers.1.", "module.model.layers.0.");
-    refused(train_sink(PROBE), "twice", "is there twice");
+    refused(train_sink(PROBE), "twice", "appears twice");
     for (const char* key : { "quantization_config", "compression_config" }) {
         model_of("qwen2", with(config_of("qwen2"), key, "{\"quant_method\": \"gptq\"}"));
         const Ran r = train_sink(PROBE);

@@ -429,7 +429,7 @@ static void test_packed() {
             if (!b.error.empty()) { die(b.error); }
         }
     });
-    refused(d, "no word of the child", "nobody can tell whether gzip unpacked all of it", "");
+    refused(d, "no word of the child", "cannot tell whether gzip unpacked all of it", "");
     r = check_run("cd " + dir + " && timeout 60 env PATH=/nowhere " + binary + " tokenize n.txt.gz "
                   "-o none");
     refused({ r.code, r.err }, "no gzip", "needs the program gzip, which is not installed",

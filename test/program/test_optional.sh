@@ -80,17 +80,17 @@ said_missing() { # WORDS PROGRAM WHAT..: an error of one line and one hint, with
         [ "$(echo "$said" | grep -vc '^note')" -le 2 ]
     ok $? "$*: exit $code: $said"
 }
-said_missing "tokenize: stands in the folder text/" ./train_sink tokenize text.txt --out shards2
+said_missing "tokenize: is in the folder text/" ./train_sink tokenize text.txt --out shards2
 said_missing "text.txt: needs the folder text/" ./train_sink train -d text.txt
 said_missing "--skip-bad: needs the folder text/" ./train_sink train -d shards --skip-bad
-said_missing "eval: stands in the folder after/" ./train_sink eval run_1
-said_missing "score: stands in the folder after/" ./train_sink score run_1
-said_missing "export: stands in the folder open/" ./train_sink export run_1
-said_missing "--dump: stands in the folder after/" ./train_sink probe run_1 --dump maps
-said_missing "--noise: stands in the folder after/" ./train_sink train --noise
+said_missing "eval: is in the folder after/" ./train_sink eval run_1
+said_missing "score: is in the folder after/" ./train_sink score run_1
+said_missing "export: is in the folder open/" ./train_sink export run_1
+said_missing "--dump: is in the folder after/" ./train_sink probe run_1 --dump maps
+said_missing "--noise: is in the folder after/" ./train_sink train --noise
 # shellcheck disable=SC2086  # several flags
 $reference $few -n 2 --factors o_proj:lr=2 -o arms > said.txt 2>&1
-said_missing "--factors: stands in the folder after/" ./train_sink train --resume -o arms -n 4
+said_missing "--factors: is in the folder after/" ./train_sink train --resume -o arms -n 4
 for switch in BACKEND=cpu BACKEND=cuda DIST=mpi; do
     ! $CXX -std=c++17 -fopenmp -fsyntax-only -D$switch -x c++ train_sink.cu > said.txt 2>&1 &&
         grep -q "#error.*which is not here\|#error.*whose folder has to be here" said.txt

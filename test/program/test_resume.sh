@@ -225,7 +225,7 @@ train --resume -o none
 same none whole "a run without a step, by the flags of its log"
 # what is no run trains nothing: a parent of runs, an empty directory, an empty log
 mkdir -p parent/empty; cp -r told parent/one
-refuses "parent: holds runs, and is none: one" --resume -o parent
+refuses "parent: contains runs, but is not one: one" --resume -o parent
 says "HINT: name one of them: --resume -o parent/one$" "which run is meant"
 refuses "parent/empty: holds no run to resume" --resume -o parent/empty
 : > parent/empty/log.jsonl
@@ -329,7 +329,7 @@ says "^done at step 3 already: sound/step_3" "a finished run"
 for i in 1 2 3 4 5 6 7 8 9; do echo "line $i of a text that will be moved"; done > text.txt
 cat text.txt text.txt text.txt > text2.txt; cat text2.txt text2.txt text2.txt > text.txt
 train $TINY -n 2 -d text.txt -o texts; mv text.txt newer.txt
-refuses "text.txt: the run was trained on this, and it is not there anymore" --resume -n 3 -o texts
+refuses "text.txt: the run was trained on this file, which no longer exists" --resume -n 3 -o texts
 says "HINT: if it was moved: ./train_sink train --resume -o texts -d PATH$" "moved text"
 "$program" probe texts > out 2> err; says "if it was moved: the same command with -d PATH" "probe, moved text"
 train --resume -n 3 -o texts -d newer.txt
