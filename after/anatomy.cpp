@@ -7,8 +7,8 @@ anatomy.cpp -- probe --anatomy: three tables and what they say, and the object o
 #include "cell.h"
 
 static void print_stream(const Anatomy& a, const Tokenizer& tok) {
-    printf("1. The stream. After each layer: the largest entry of any h; the norm that attention and "
-           "the\n   FFN write at token 1, over that at the others; h of token 1 in channel %d\n"
+    printf("1. The stream. After each layer: the largest entry of any h; the norm that attention "
+           "and\n   the FFN write at token 1, over that at the others; h of token 1 in channel %d\n"
            "layer   largest   channel      attn       FFN  channel c  token\n", a.channel);
     for (size_t l = 0; l < a.layers.size(); l++) {
         const AnatomyLayer& layer = a.layers[l];

@@ -135,8 +135,8 @@ static void print_propositions(const Model* m, const Anywhere& a) {
         }
     }
     if (!of_bound.n && !off.n) {
-        printf("Propositions 1 to 4 need softmax, two tokens or more, and positions that are not in "
-               "h\n");
+        printf("Propositions 1 to 4 need softmax, two tokens or more, and positions that are not "
+               "in h\n");
     }
     if (of_bound.n) {
         printf("Proposition 4 (rotary): no weight is above e^2xi / (e^2xi + t - 1). Measured: xi "
