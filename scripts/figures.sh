@@ -22,8 +22,8 @@ first=$runs demo=$runs
 for file in demo first-token; do "$PYTHON" scripts/lib/stored.py $stored/$file.jsonl "$runs" || exit; done
 changes="softmax,an extra key of value 0,a learned logit,an extra key (BIAS=k),a key and a value (kv),a sink token"
 changes="$changes,a gate for each head,a gate for each element,a gate and a logit,norms of q and k,sandwich norms"
-changes="$changes,norms after branches,post norm,softpick,capped scores,sigmoid,elu + 1 with normalization"
-changes="$changes,sigmoid from -ln T,Muon,loss on long contexts only,weight decay 0,weight decay 0.1 (softmax again)"
+changes="$changes,norms after branches,post norm,softpick (shares),capped scores,sigmoid (shares),elu + 1 with normalization"
+changes="$changes,sigmoid from -ln T (shares),Muon,loss on long contexts only,weight decay 0,weight decay 0.1 (softmax again)"
 changes="$changes,weight decay 0.5,one head of 64,four heads of 16,eight heads of 8"
 plot() { # NAME TITLE FIGURE INPUT..; FIGURE ratios: the last picture of norms, else the first one
     name=$1 title=$2 drawing=$3 wanted='[!r]*'; shift 3
@@ -52,18 +52,18 @@ for figure in "$@"; do
             plot $figure "One head of the softmax model: beyond the nearest keys only the first token's is at an acute angle, and its norm is small" \
                 maps $stored/demo-maps ;;
         interventions)
-            plot $figure "An extra key or logit, a gate, or normalized queries and keys remove the sink; three seeds each" \
+            plot $figure "No sink is left with an extra key or logit, a gate, norms of q and k or after the branches, softpick, sigmoid (three seeds)" \
                 table --labels "$changes" $stored/interventions-text.json ;;
         open-heads)
             plot $figure "SmolLM2-135M: most heads rest on the first token, none in layers 0, 1, 10 and 11" heads $stored/smollm2.json ;;
         open-norms)
-            plot $figure "SmolLM2-135M: one layer makes the norm of the first token's hidden state over a hundred times as large" norms $stored/smollm2.json ;;
+            plot $figure "SmolLM2-135M: layer 11 makes the first token's h over a hundred times as large, nearly all of it in one entry" norms $stored/smollm2.json ;;
         first-token)
             plot $figure "Twelve layers, four heads, a random first token: the last seven layers come to rest on it" \
                 film $first/rotary12h4-random-s1
             rm "$out/$figure.gif" ;;       # the strip is enough
         first-token-norms)
-            plot $figure "A random first token gets a long h and, where heads rest on it, short values; an ordinary one neither" \
+            plot $figure "A random first token gets 10 to 30 times the others' h and, where heads rest on it, small values; an ordinary one neither" \
                 ratios --labels "12 layers and a random first token,12 layers and an ordinary one,8 layers and a random one" \
                 $first/rotary12-random-s2 $first/rotary12-ordinary-s2 $first/rotary8-random-s1 ;;
         first-token-stays)

@@ -10,6 +10,8 @@ import runlog
 from drawing import MaxNLocator, OURS, PAPER, SEED, called, headline, legend_below, np, panels, plain
 from runlog import die
 
+BASELINE = {"color": "#888888", "ls": ":", "zorder": 0}
+
 
 def at_main(get):
     """Of the token that the row is about: the first, if the paper does not say otherwise."""
@@ -79,6 +81,7 @@ def key_below(figure, ax, rows, paper):
     if paper: ax.plot([], [], "s", color=PAPER, label="paper")
     if any(len(row.get("ours") or []) > 1 for row in rows):
         ax.plot([], [], "o", ms=3.5, mfc=SEED, mec="white", mew=0.6, label="one seed")
+    if runlog.our_loss(rows[0]): ax.plot([], [], **BASELINE, label="loss of the first row")
     legend_below(figure, ax)
 
 
@@ -111,7 +114,9 @@ def bars(ax, rows, paper, ours, loss):
     low, high = (min(seen, default=0), max(seen, default=1)) if loss else (0, 100)
     room = 0.08 * (high - low) or 0.01
     ax.set(xlim=(low - room, high + room) if loss else (0, 100), ylim=(len(rows) - 0.5, -0.5))
-    if loss: ax.xaxis.set_major_locator(MaxNLocator(5))
+    if loss:
+        ax.xaxis.set_major_locator(MaxNLocator(5))
+        ax.axvline(np.mean(ours(rows[0]) or np.nan), **BASELINE)
 
 
 def decimals(x, loss):
