@@ -179,14 +179,12 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
     rm -f $dir/bin/train_sink-*
     cp "$(make -s check)/train_sink" $dir/bin/train_sink-cpu
     emulated train_sink-softmax train_sink.cu -DONCE_APART $defs -DPRECISION=fp32 -DREAL_SIZES
-    emulated selftest dev/emulator/selftest.cu
-    emulated selftest_wgmma dev/emulator/selftest_wgmma.cu -DPRECISION=bf16
-    # of the script, not of the programs, which test_cuda_train compares
+    # of the script, not of the programs, which test_cuda_train compares; test_cuda runs the self-tests
     for p in fp32 sigmoid; do cp $dir/bin/train_sink-softmax $dir/bin/train_sink-$p; done
     # bench, which repeats everything, would take a minute
-    gpu_run $dir/emulated DRY=1 CLOCK=20 STEPS="machine selftest beside real bits train profile"
+    gpu_run $dir/emulated DRY=1 CLOCK=20 STEPS="machine beside real bits train profile"
     ok $? "with the emulator: $(tail -n 3 $dir/emulated.txt)"
-    for step in machine selftest beside real bits train profile; do
+    for step in machine beside real bits train profile; do
         [ "$(result $dir/emulated $step)" = ok ]
         ok $? "$step in the emulator: $(grep "\"$step\"" $dir/emulated/results.json | cut -c 1-400)"
     done
@@ -203,7 +201,7 @@ if [ -f "$CUDA/include/cublasLt.h" ]; then
     grep -q 'bf16, batch [0-9]*: loss' $dir/emulated/results.json; ok $? "no real size was compared"
     grep -q 'with --graph [0-9.]* ms per step, .*: the same bits' $dir/emulated/results.json
     ok $? "no graph was compared: $(grep '"train"' $dir/emulated/results.json | cut -c 1-400)"
-else echo "skipped: 14 checks of dev/gpu_run.sh, no CUDA headers in $CUDA/include (set CUDA=)"; fi
+else echo "skipped: 13 checks of dev/gpu_run.sh, no CUDA headers in $CUDA/include (set CUDA=)"; fi
 
 # the table of docs/gpu.md is what dev/gpu/predict.py prints today
 if command -v python3 > /dev/null; then
