@@ -1,16 +1,14 @@
 # the command eval, as it is used: on a checkpoint of the program's own
 #     sh test/after/test_eval_program.sh
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
-program=build/cpu/train_sink; dir=$(mktemp -d); pass=0; fail=0
+. test/ok.sh
+program=build/cpu/train_sink dir=$(mktemp -d)
+said=$dir/out
 trap 'rm -rf "$dir"' EXIT
-check() { # what, command..: does it succeed?
-    what=$1; shift
-    if "$@" > "$dir/out" 2>&1; then pass=$((pass + 1)); else fail=$((fail + 1)); echo "FAIL $what"; head -n 5 "$dir/out"; fi
-}
 refuses() { # text of the error, arguments of eval
     text=$1; shift
     $program eval "$dir/r/step_20" "$@" > "$dir/out" 2>&1
-    if [ $? -eq 2 ] && grep -q "$text" "$dir/out"; then pass=$((pass + 1)); else fail=$((fail + 1)); echo "FAIL eval $*"; head -n 5 "$dir/out"; fi
+    [ $? -eq 2 ] && grep -q "$text" "$dir/out"; ok $? "eval $*: $(head -n 5 "$dir/out")"
 }
 has() { grep -q -- "$1" "$dir/e.json"; }
 $program train -d bb -n 20 --lr 5e-3 --eval-every 20 -o "$dir/r" > "$dir/out" 2>&1 || {
@@ -69,7 +67,7 @@ check "small changes" awk -F'"change":' '{ for (i = 2; i <= NF; i++) { split($i,
 for run in $(sed 's/"kind"/\n&/g' "$dir/all.json" | grep -o '"loss":[^,]*\|"plain":[^,]*\|"change":[^,]*' |
     cut -d : -f 2 | paste -d , - - -); do
     echo "$run" | awk -F, '{ d = $1 - $2 - $3; if (NF != 3 || d > 1e-6 || d < -1e-6) exit 1 }' ||
-        { fail=$((fail + 1)); echo "FAIL loss, plain, change: $run"; }
+        bad "loss, plain, change: $run"
 done
 check "the baseline of an eviction is not the whole text's" \
     [ "$(sed 's/"kind"/\n&/g' "$dir/all.json" | grep -o '"plain":[^,]*' | sort -u | wc -l)" = 3 ]
@@ -111,5 +109,5 @@ refuses "learned positions" --edit wpe:1=0
 "$program" eval "$dir/r/step_20" > /dev/full 2> "$dir/err"
 check "a full disk under what is printed: exit $?" grep -q "could not be written" "$dir/err"
 refuses "wanted one length" --probe-len 16,32
-echo "$pass passed, $fail failed"
-[ $fail -eq 0 ]
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

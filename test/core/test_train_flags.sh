@@ -1,17 +1,15 @@
 # flags of training that change the step: --optimizer muon, --min-context, --attn-bias-init, --init, --only
 #     sh test/core/test_train_flags.sh
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
+. test/ok.sh
 . test/once.sh
-dir=$(mktemp -d); pass=0; fail=0
+dir=$(mktemp -d)
+said=$dir/out
 trap 'rm -rf "$dir"' EXIT
-check() { # what, command..: does it succeed?
-    what=$1; shift
-    if "$@" > "$dir/out" 2>&1; then pass=$((pass + 1)); else fail=$((fail + 1)); echo "FAIL $what"; head -n 5 "$dir/out"; fi
-}
 refuses() { # text of the error, program, flags
     text=$1; program=$2; shift 2
     $program train -d bb "$@" > "$dir/out" 2>&1
-    if [ $? -eq 2 ] && grep -q -- "$text" "$dir/out"; then pass=$((pass + 1)); else fail=$((fail + 1)); echo "FAIL $*"; head -n 5 "$dir/out"; fi
+    [ $? -eq 2 ] && grep -q -- "$text" "$dir/out"; ok $? "$*: $(head -n 5 "$dir/out")"
 }
 softmax=build/cpu/train_sink
 sigmoid=build/cpu-ATTN=sigmoid/train_sink; logit=build/cpu-BIAS=logit/train_sink
@@ -268,5 +266,5 @@ probed=$(grep -o '"probe_loss":[^,]*' "$dir/p" | cut -d: -f2)
 evaluated=$(grep -o '"loss":[^,]*' "$dir/e" | head -n 1 | cut -d: -f2)
 check "eval and probe mean over the same targets: $evaluated, $probed" near "$evaluated" "$probed"
 refuses "has --heads 2, got 1" $softmax -m bb --init "$dir/two/step_1" -o "$dir/no"
-echo "$pass passed, $fail failed"
-[ $fail -eq 0 ]
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -9,12 +9,9 @@
 tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
 CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda}
 export OMP_NUM_THREADS=1
-passed=0; failed=0
-ok() { # what, then a command
-    what=$1; shift
-    if "$@" > "$tmp/out" 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $what"; tail -n 5 "$tmp/out"; fi
-}
+. test/ok.sh
 . test/tree.sh
+said=$tmp/out
 copy_sources "$tmp"; copy_objects "$tmp"
 cp -r test "$tmp"
 mkdir "$tmp/dev" "$tmp/scripts" "$tmp/docs" && cp docs/json.md "$tmp/docs" && cp -r dev/emulator "$tmp/dev"
@@ -26,15 +23,15 @@ tar cT "$tmp/listed" | tar x -C "$tmp/whole"
 (
     cd "$tmp/whole" || exit 1
     for diff in test/add/*.diff; do
-        ok "$diff fits the whole tree" env GIT_CEILING_DIRECTORIES="$tmp" git apply "$diff"
+        check "$diff fits the whole tree" env GIT_CEILING_DIRECTORIES="$tmp" git apply "$diff"
     done
     # a diff that only adds lines cannot add to a row of README's table
     sed -i 's/^| ATTN | softmax sigmoid /&relu2_norm /; s/^\(| BIAS | .* zero\) /\1 zero_v /' README.md
     sed -i 's/^| ATTN | softmax, sigmoid, /&relu2_norm, /; s/^\(| BIAS | .* zero,\) /\1 zero_v, /' docs/interop.md
     operations=$(make -s values | sed -n 's/^ATTN //p' | wc -w)
     sed -i "s/^| attention operations | [0-9]*,/| attention operations | $operations,/" docs/findings/compare.md
-    ok "dev/size.py, with the six" python3 dev/size.py --text
-    ok "test/docs/docs.py, with the six" python3 test/docs/docs.py $(cat "$tmp/listed")
+    check "dev/size.py, with the six" python3 dev/size.py --text
+    check "test/docs/docs.py, with the six" python3 test/docs/docs.py $(cat "$tmp/listed")
     echo "passed=$passed failed=$failed" > "$tmp/rules"
 )
 . "$tmp/rules"; rm -rf "$tmp/whole"
@@ -88,82 +85,82 @@ multiplier() {
 }
 
 # ---- 1 a value of ATTN
-ok "make help does not list relu2_norm before"  sh -c '! make help | grep -q "^  relu2_norm .*scores above 0"'
-ok "attn.diff fits the tree"              apply attn
-ok "make help lists relu2_norm"                 sh -c 'make help | grep "^  relu2_norm .*scores above 0"'
+check "make help does not list relu2_norm before"  sh -c '! make help | grep -q "^  relu2_norm .*scores above 0"'
+check "attn.diff fits the tree"              apply attn
+check "make help lists relu2_norm"                 sh -c 'make help | grep "^  relu2_norm .*scores above 0"'
 $CXX -std=c++17 -O0 -fopenmp -DATTN_ONLY=Attn_relu2_norm -x c++ test/core/test_attention.cpp -o attention \
     > attention.log 2>&1 & tests=$!
-ok "it builds"                            build relu ATTN=relu2_norm
-ok "and compiles one unit of the program again, which knows the names" \
+check "it builds"                            build relu ATTN=relu2_norm
+check "and compiles one unit of the program again, which knows the names" \
     sh -c 'f=$(find build/once build/program -name "*.o" -newer attention_variants.cuh); echo "$f"; [ "${f#build/*/*/}" = core/config.o ]'
-ok "it trains"                            trains relu
-ok "the log names it"                     grep -q '"ATTN":"relu2_norm"' run-relu/log.jsonl
-ok "it is not exported as sigmoid or any other" no_export relu 'attn is "relu2_norm"'
+check "it trains"                            trains relu
+check "the log names it"                     grep -q '"ATTN":"relu2_norm"' run-relu/log.jsonl
+check "it is not exported as sigmoid or any other" no_export relu 'attn is "relu2_norm"'
 # finite differences step over its corner, which is no wrong derivative; and one that is wrong is
 for seed in 1 2 3; do
-    ok "its gradients are not called wrong"   gradients relu --seed $seed
+    check "its gradients are not called wrong"   gradients relu --seed $seed
 done
-ok "a corner is named"                    sh -c './relu check --seed 1 | grep "a corner or a jump"'
-ok "and the rows of attention at it"      sh -c './relu check --seed 1 | grep "at a corner, rows [01]:[0-9]"'
+check "a corner is named"                    sh -c './relu check --seed 1 | grep "a corner or a jump"'
+check "and the rows of attention at it"      sh -c './relu check --seed 1 | grep "at a corner, rows [01]:[0-9]"'
 cp attention_variants.cuh right
 sed -i '/struct F_relu2_norm/,/^};/s/F(2)/F(1)/' attention_variants.cuh
-ok "with a wrong derivative it builds"    build wrong ATTN=relu2_norm
-ok "and its gradients are"                sh -c '! ./wrong check 2> gradients.txt && grep "error: gradients: .*q_proj" gradients.txt'
+check "with a wrong derivative it builds"    build wrong ATTN=relu2_norm
+check "and its gradients are"                sh -c '! ./wrong check 2> gradients.txt && grep "error: gradients: .*q_proj" gradients.txt'
 cp right attention_variants.cuh
-ok "the tests of attention compile it"    wait $tests
-ok "and pass it, against naive.h" \
+check "the tests of attention compile it"    wait $tests
+check "and pass it, against naive.h" \
     sh -c './attention | grep -E "^[1-9][0-9]* passed, 0 failed"'
 
 # ---- before the other five
 multiplier 0.5
-ok "no BIAS=zero_v before" \
+check "no BIAS=zero_v before" \
     sh -c '! make -s check BIAS=zero_v 2> no && grep "BIAS=zero_v is unknown" no'
-ok "no --head-temperature before" \
+check "no --head-temperature before" \
     sh -c './relu check --head-temperature 1 2>&1 | grep "unknown flag --head-temperature"'
-ok "attention_multiplier refused before" \
+check "attention_multiplier refused before" \
     sh -c './relu probe llama -d test/open/families/tokens 2>&1 | grep "error.*attention_multiplier"'
-ok "bias.diff fits the tree"              apply bias
-ok "stage.diff fits the tree"             apply stage
-ok "metric.diff fits the tree"            apply metric
-ok "key.diff fits the tree"               apply key
-ok "top_k.diff fits the tree"             apply top_k
+check "bias.diff fits the tree"              apply bias
+check "stage.diff fits the tree"             apply stage
+check "metric.diff fits the tree"            apply metric
+check "key.diff fits the tree"               apply key
+check "top_k.diff fits the tree"             apply top_k
 export OPTIMIZE=-O0 UNITS=few                                     # runs are short here
-ok "what both builds share"                make -s once
+check "what both builds share"                make -s once
 build reference BACKEND=ref > reference.log 2>&1 & reference=$!
-ok "BIAS=zero_v builds"                   build zero_v BIAS=zero_v
-ok "BACKEND=ref builds"                   wait $reference
+check "BIAS=zero_v builds"                   build zero_v BIAS=zero_v
+check "BACKEND=ref builds"                   wait $reference
 
 # ---- 2 a value of BIAS
-ok "it trains"                            trains zero_v
-ok "the log names it"                     grep -q '"BIAS":"zero_v"' run-zero_v/log.jsonl
-ok "the new metric is in the log"         grep -q '"mostly_first":\[\[0' run-zero_v/log.jsonl
-ok "and was not, before"                  sh -c '! grep -q mostly_first run-relu/log.jsonl'
-ok "it is not exported as zero or none"   no_export zero_v 'bias is "zero_v"'
-ok "its gradients are right"              gradients zero_v
-ok "v* is learned, k* is not there" \
+check "it trains"                            trains zero_v
+check "the log names it"                     grep -q '"BIAS":"zero_v"' run-zero_v/log.jsonl
+check "the new metric is in the log"         grep -q '"mostly_first":\[\[0' run-zero_v/log.jsonl
+check "and was not, before"                  sh -c '! grep -q mostly_first run-relu/log.jsonl'
+check "it is not exported as zero or none"   no_export zero_v 'bias is "zero_v"'
+check "its gradients are right"              gradients zero_v
+check "v* is learned, k* is not there" \
     sh -c 'grep -q "self_attn.v_star" gradients.txt && ! grep -q k_star gradients.txt'
 
 # ---- 3 a stage, beside that value of BIAS, and on the reference
-ok "without its flag there is none"       sh -c '! grep -q temperature gradients.txt'
-ok "it trains"                            trains zero_v --head-temperature 1 --kv-heads 1
-ok "the log names it"                     grep -q '"head_temperature":1' run-zero_v/log.jsonl
-ok "its gradients are right (cpu)"        gradients zero_v --head-temperature 1
-ok "there is one of each layer" \
+check "without its flag there is none"       sh -c '! grep -q temperature gradients.txt'
+check "it trains"                            trains zero_v --head-temperature 1 --kv-heads 1
+check "the log names it"                     grep -q '"head_temperature":1' run-zero_v/log.jsonl
+check "its gradients are right (cpu)"        gradients zero_v --head-temperature 1
+check "there is one of each layer" \
     sh -c '[ $(grep -c "self_attn.temperature " gradients.txt) = 2 ]'
-ok "and where half a head turns"          gradients zero_v --head-temperature 1 --rope-part 0.5
-ok "its gradients are right (ref)"        gradients reference --head-temperature 1
-ok "half of a model has a window of 1"    ./reference -d bb -n 1 --width 8 --heads 2 --ffn-width 8 \
+check "and where half a head turns"          gradients zero_v --head-temperature 1 --rope-part 0.5
+check "its gradients are right (ref)"        gradients reference --head-temperature 1
+check "half of a model has a window of 1"    ./reference -d bb -n 1 --width 8 --heads 2 --ffn-width 8 \
     --layers 2 --window 1 --local-layers 10 -o local
-ok "all queries that see token 1 there, the first, give it more than half" \
+check "all queries that see token 1 there, the first, give it more than half" \
     grep -q '"mostly_first":\[\[1,1' local/log.jsonl
-ok "a model without it trains"            trains reference
-ok "and is exported as before" \
+check "a model without it trains"            trains reference
+check "and is exported as before" \
     ./reference export run-reference/step_30 -o out-plain --to train_sink
-ok "which does not speak of the new row"  sh -c '! grep head_temperature out-plain/config.json'
-ok "a model with it trains"               trains reference --head-temperature 1
-ok "and is not exported"                  no_export reference 'head_temperature is 1'
+check "which does not speak of the new row"  sh -c '! grep head_temperature out-plain/config.json'
+check "a model with it trains"               trains reference --head-temperature 1
+check "and is not exported"                  no_export reference 'head_temperature is 1'
 if [ -f "$CUDA/include/cublasLt.h" ]; then
-    ok "it compiles for CUDA" \
+    check "it compiles for CUDA" \
         $CXX -x c++ -std=c++17 -fsyntax-only -w -DEMU -DATTN=softmax -DBIAS=none -DPE=rotary \
         -DNORM=pre -DFFN=swiglu -DCOMBINE=concat -DQKNORM=none \
         -DGATE=none -DPRECISION=bf16 \
@@ -175,37 +172,37 @@ fi
 
 # ---- 4 a key of another family's config.json: scores of heads of 4 are halved as it is
 answer=$(sed -n 's/^"llama_llama3": {"loss": \([0-9.]*\),.*/\1/p' test/open/families.json)
-ok "attention_multiplier is taken"        probe reference
-ok "0.5 changes nothing"                  near "$(loss)" "$answer"
+check "attention_multiplier is taken"        probe reference
+check "0.5 changes nothing"                  near "$(loss)" "$answer"
 multiplier 1.5
-ok "1.5 is taken"                         probe reference
-ok "1.5 changes the loss"                 sh -c '! [ "$1" = "$2" ] && awk "BEGIN { exit !($1 > 0 && ($1 - $2) ^ 2 > 1e-6) }"' sh "$(loss)" "$answer"
+check "1.5 is taken"                         probe reference
+check "1.5 changes the loss"                 sh -c '! [ "$1" = "$2" ] && awk "BEGIN { exit !($1 > 0 && ($1 - $2) ^ 2 > 1e-6) }"' sh "$(loss)" "$answer"
 
 # ---- 5 a pass over the row: the K keys of the largest scores, beside the others
-ok "the default builds"                   build softmax
+check "the default builds"                   build softmax
 entropy() { sed -n '$d; s/.*"entropy":\[\[\([0-9.e,-]*\)\]\].*/\1/p' "$1/log.jsonl" | tail -n 1; }
 hash() { grep -o '"params_hash":"[0-9a-f]*"' "$1/log.jsonl"; }
-ok "as many as there are"                 trains softmax --attn-top 64
+check "as many as there are"                 trains softmax --attn-top 64
 all=$(hash run-softmax)
-ok "without it"                           trains softmax
-ok "the same bits"                        [ "$all" = "$(hash run-softmax)" ]
-ok "one key takes all of a row"           trains softmax --attn-top 1
-ok "which has no entropy: $(entropy run-softmax)" \
+check "without it"                           trains softmax
+check "the same bits"                        [ "$all" = "$(hash run-softmax)" ]
+check "one key takes all of a row"           trains softmax --attn-top 1
+check "which has no entropy: $(entropy run-softmax)" \
     sh -c 'awk -v x="$1" "BEGIN { exit !(x != \"\" && x < 1e-6 && x > -1e-6) }"' sh "$(entropy run-softmax)"
 for name in softmax reference; do
-    ok "three train ($name)"              trains $name --attn-top 3
-    ok "the log names it ($name)"         grep -q '"attn_top":3' run-$name/log.jsonl
+    check "three train ($name)"              trains $name --attn-top 3
+    check "the log names it ($name)"         grep -q '"attn_top":3' run-$name/log.jsonl
     mv run-$name top-$name
-    ok "its gradients are right ($name)"  gradients $name --attn-top 3 --seq 8 --layers 1
+    check "its gradients are right ($name)"  gradients $name --attn-top 3 --seq 8 --layers 1
 done
-ok "and beside an extra key"              gradients zero_v --attn-top 3 --seq 8 --layers 1
+check "and beside an extra key"              gradients zero_v --attn-top 3 --seq 8 --layers 1
 losses() { sed -n 's/.*"val_loss":\([0-9.]*\).*/\1/p' "$1/log.jsonl" | tr '\n' ' '; }
-ok "both backends agree: $(losses top-softmax) and $(losses top-reference)" sh -c 'echo "$1 $2" | awk "{ exit !(NF == 4 && (\$1 - \$3) ^ 2 + (\$2 - \$4) ^ 2 < 1e-6) }"' sh "$(losses top-softmax)" "$(losses top-reference)"
-ok "generate, a row at a time, does it"   ./softmax generate top-softmax/step_30 --prompt 3 --tokens 9
+check "both backends agree: $(losses top-softmax) and $(losses top-reference)" sh -c 'echo "$1 $2" | awk "{ exit !(NF == 4 && (\$1 - \$3) ^ 2 + (\$2 - \$4) ^ 2 < 1e-6) }"' sh "$(losses top-softmax)" "$(losses top-reference)"
+check "generate, a row at a time, does it"   ./softmax generate top-softmax/step_30 --prompt 3 --tokens 9
 mv top-softmax run-softmax
-ok "it is not exported"                   no_export softmax 'attn_top is 3'
-ok "ATTN=sigmoid builds"                  build sigmoid ATTN=sigmoid
-ok "where it is not written it is refused, in one line, as with BACKEND=cuda" \
+check "it is not exported"                   no_export softmax 'attn_top is 3'
+check "ATTN=sigmoid builds"                  build sigmoid ATTN=sigmoid
+check "where it is not written it is refused, in one line, as with BACKEND=cuda" \
     sh -c '! ./sigmoid train -d bb -n 1 --attn-top 3 -o none 2> no && [ "$(wc -l < no)" = 2 ] && grep "^error: --attn-top 3: wanted BACKEND=cpu or ref" no && [ ! -e none ]'
 cat counts
 echo "$passed passed, $failed failed"
