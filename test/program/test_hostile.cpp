@@ -3,11 +3,8 @@ test_hostile.cpp -- input that was made to mislead, or to cost: numbers in a con
 model has, tensors under names of wrappers, text with escapes in it, files that change while they
 are read. The program has to name what is wrong, within a bound of time and memory.
 */
-#include "../check.h"
+#include "../terminal.h"
 #include "../../base/maps.h"
-#include <signal.h>
-#include <sys/resource.h>
-#include <thread>
 
 static std::string dir, home, binary;
 
@@ -227,22 +224,6 @@ static void test_printable() {
     CHECK(printable("a\n\x1b\tb", "\n\t") == "a\n?\tb", "printable, kept");
 }
 
-// runs a command with a terminal for its output, and gives what that shows
-static std::string on_terminal(const std::string& command) {
-    const int master = posix_openpt(O_RDWR | O_NOCTTY);
-    if (master < 0 || grantpt(master) || unlockpt(master)) { return "no terminal"; }
-    const std::string slave = ptsname(master);
-    const int keep = open(slave.c_str(), O_RDWR | O_NOCTTY);
-    const Ran r = check_run("exec >" + slave + " 2>&1; " + command);
-    std::string shown(1 << 20, 0);
-    fcntl(master, F_SETFL, O_NONBLOCK);
-    size_t n = 0;
-    for (ssize_t got; (got = read(master, &shown[n], shown.size() - n)) > 0;) { n += got; }
-    close(keep);
-    close(master);
-    return shown.substr(0, n);
-}
-
 static bool has_escape(const std::string& s) { // but for those that clear the line of progress
     std::string left = s;
     for (size_t at; (at = left.find("\x1b[K")) != std::string::npos;) { left.erase(at, 3); }
@@ -293,68 +274,6 @@ static void test_terminal() {
           json_str(shown).c_str());
 }
 
-// ---- files that change while they are mapped
-
-static void write_shard(const std::string& path, long n, int add) {
-    std::vector<uint16_t> x(512 + n);
-    const int32_t head[3] = { 20240520, 1, (int32_t)n };
-    memcpy(x.data(), head, sizeof head);
-    for (long i = 0; i < n; i++) { x[512 + i] = (i * 7 + i / 5 + add) % 60; }
-    FILE* f = fopen(path.c_str(), file_exists(path) ? "r+b" : "wb");     // in place
-    CHECK(f && fwrite(x.data(), 2, x.size(), f) == x.size(), "%s", path.c_str());
-    fclose(f);
-}
-
-// starts a run in shards, waits until it has logged something, and calls `then`; returns how it
-// ends
-static Ran run_while(const std::string& args, const std::function<void()>& then) {
-    check_run("rm -rf " + dir + "/live");
-    const std::string log = dir + "/live/log.jsonl";
-    std::thread other([&] {
-        for (int i = 0; i < 3000; i++) {
-            usleep(10000);
-            if (file_size(log) > 2000) { break; }
-        }
-        then();
-    });
-    const Ran r = check_run("cd " + dir + " && timeout 100 " + binary +
-                            " -d s --vocab 64 -b 2 -t 16 "
-                            "--width 8 --heads 2 --ffn-width 8 --val-seqs 2 --probe-seqs 2 "
-                            "--probe-len 4 --eval-every 0 -o live " +
-                            args);
-    other.join();
-    return r;
-}
-
-static void test_changes() {
-    make_dirs(dir + "/s");
-    const std::string train = dir + "/s/train_000.bin", val = dir + "/s/val_000.bin";
-    auto fresh = [&] {
-        unlink(train.c_str()); unlink(val.c_str());
-        write_shard(train, 200000, 0);
-        write_shard(val, 4000, 3);
-    };
-    fresh();
-    Ran r = run_while("-n 20000000", [&] {
-        if (truncate(train.c_str(), 2000)) { CHECK(false, "truncate"); }
-    });
-    CHECK(r.code == EXIT_MACHINE && r.says("s/train_000.bin: was cut short or replaced"),
-          "a shard that is cut short: %d %s", r.code, r.err.c_str());
-    fresh();
-    r = run_while("-n 20000000 --stop-after 0.05", [&] { write_shard(train, 200000, 9); });
-    CHECK(r.code == EXIT_USER && r.says("train_000.bin: was written to while it was trained on"),
-          "a shard that is written over: %d %s", r.code, r.err.c_str());
-    fresh();
-    r = run_while("-n 20000000 --stop-after 0.05", [&] { check_run("touch " + train); });
-    CHECK(r.code == 0, "a shard of the same tokens: %d %s", r.code, r.err.c_str());
-    fresh();
-    r = run_while("-n 20000000 --stop-after 0.05", [&] { // another file of its name is no matter
-        rename(train.c_str(), (train + ".old").c_str());
-        write_shard(train, 2000, 9);
-    });
-    CHECK(r.code == 0, "a shard that is replaced: %d %s", r.code, r.err.c_str());
-}
-
 // Of many files that are mapped, more than a list of any length holds, the one that was cut is named.
 static void test_maps() {
     make_dirs(dir + "/many");
@@ -386,7 +305,6 @@ int main() {
     CASE("positions") { test_positions(); }
     CASE("names") { test_names(); }
     CASE("terminal") { test_terminal(); }
-    CASE("changes") { test_changes(); }
     CASE("maps") { test_maps(); }
     remove_tree(dir);
     return check_done();

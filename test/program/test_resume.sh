@@ -38,6 +38,7 @@ train $TINY -n 20 $OFTEN --save-every 7 -o often
 same often whole "automatic checkpoints"
 [ "$(steps often)" = "step_0 step_14 step_20 step_7 " ]; ok $? "kept: $(steps often)"
 train $TINY -n 20 $OFTEN --stop-after 1e-9 -o stop # before its first step
+tail -n 1 stop/log.jsonl | grep -q '"event":"stopped"'; ok $? "--stop-after 1e-9 did not stop"
 train --resume -o stop
 same stop whole "stopped at step 0"
 # an evaluation that a signal cut short is made again: a run that was killed right after it has it once
@@ -131,6 +132,13 @@ rm -rf sheep; mv whole_sheep sheep
 last=$(ls -d cut/step_* | sed 's/.*step_//')
 train --resume -o cut -n $((last + 9)); train $TINY -d sheep --vocab 257 -n $((last + 9)) -o uncut
 [ -n "$(hash cut)" ] && [ "$(hash cut)" = "$(hash uncut)" ]; ok $? "a shard that was cut: other weights"
+for how in touch mv; do                                  # a new date is no other text, nor is another file of its name
+    starts $how -d sheep --vocab 257
+    [ $how = touch ] || { mv "$shard" shard; head -c 2000 shard > "$shard"; }
+    touch "$shard"; kill -INT $pid; ends
+    ok $code "$how of a shard: exit $code, $(cat err)"
+done
+mv shard "$shard"
 starts over -d sheep --vocab 257 --save-every 3
 python3 -c "
 f = open('$shard', 'r+b'); f.seek(1024); f.write(b'1\\0' * 25000)"; ends
