@@ -245,7 +245,7 @@ void output_forward(Model* m, int i, const real* inp, const Linear& w) {
 
 // Computes dinp from acts.dx. In the forward pass this was:  x_{i+1} = x_i + inp W^T + b
 static void output_backward(Model* m, int i, real* dinp, const real* inp, const Linear& w) {
-    Acts& a = m->acts;
+    const Acts& a = m->acts;
     const NormRow& norm = m->sizes.norm;
     const float scale = m->arch.residual_scale;
     real* df = a.dx;
@@ -255,11 +255,10 @@ static void output_backward(Model* m, int i, real* dinp, const real* inp, const 
         stream_add(m, df, NULL, scale);
     }
     if (norm.out) {
-        df = norm.stream ? a.dn : a.df;
+        // NORM=post: in place, because what came through the norm is the first part of dx_i
+        df = norm.stream ? a.dx : a.df;
         norm_backward(m, df, a.dx, act_f(m, i), norm_after(m, i));
     }
-    // NORM=post: what came through the norm is dx_i's first part
-    if (norm.stream) { std::swap(a.dx, a.dn); }
     linear_backward(dinp, df, inp, w, rows(m));
 }
 
@@ -377,42 +376,36 @@ static void qk_norm_backward(Model* m, int l) {
                           attn_shape(m, l));
 }
 
-// -- rotary: q and k are rotated by their position. If no stage lies between, attention does it in
-// training, and its backward rotates them back
+// -- rotary: q and k are rotated by their position. In training attention does it on its way, to
+// save a pass over them
 
-static bool rotates_in_attention(const Model* m, int l);
-
-// Tells whether attention's forward pass rotates: if nobody looks at q and k before.
-static bool rotates_late(const Model* m, int l) {
-    return m->train && !m->stage_hook && !m->cache && rotates_in_attention(m, l);
+// Returns the table by which attention of layer l rotates q and k itself. NULL if they do not
+// rotate, or have been rotated before: because a stage between rotary and attention, a hook or a
+// cache reads them, or only a part of each head rotates.
+static const acc* attention_rope(const Model* m, int l) {
+    const bool read_before = !m->train || m->stage_hook || m->cache;
+    if (read_before || rotated(m->arch) != m->sizes.HS) { return NULL; }
+    Pass* previous = NULL;                       // of the last stage before attention
+    for (auto& stage : LAYER_STAGES) {
+        if (stage.role == ROLE_ATTENTION) { break; }
+        if (stage.when(m, l)) { previous = stage.forward; }
+    }
+    return previous == rotary_forward ? layer_rope(m, l) : NULL;
 }
 
 static void rotary_forward(Model* m, int l) {
+    if (attention_rope(m, l)) { return; }
     const acc* table = layer_rope(m, l);
-    if (!table || rotates_late(m, l)) { return; }
     for (const Span& span : m->spans) {
         const acc* from = row_of(table, span.position, rotated(m->arch));
         ops::rope(act_qkv(m, l, span.row), from, +1, attn_shape_span(m, l, span));
     }
 }
 
-// Tells whether rotary is the last stage of layer l before attention, and rotates whole heads.
-static bool rotates_in_attention(const Model* m, int l) {
-    const Stage* previous = NULL;
-    for (auto& stage : LAYER_STAGES) {
-        if (!stage.when(m, l)) { continue; }
-        if (stage.role == ROLE_ATTENTION) { break; }
-        previous = &stage;
-    }
-    const bool whole_heads = rotated(m->arch) == m->sizes.HS;
-    return whole_heads && previous->forward == rotary_forward;
-}
-
 // Rotates acts.dqkv back. In the forward pass this was:  q, k = R_t q, R_t k, with R_t^-1 = R_-t
 static void rotary_backward(Model* m, int l) {
-    const acc* table = layer_rope(m, l);
-    if (!table || rotates_in_attention(m, l)) { return; }
-    ops::rope(m->acts.dqkv, table, -1, attn_shape(m, l));
+    if (attention_rope(m, l)) { return; }
+    ops::rope(m->acts.dqkv, layer_rope(m, l), -1, attn_shape(m, l));
 }
 
 // -- phi, the kernel of linear attention, on every head of q and k: elu + 1, or W2 relu(W1 x)
@@ -487,9 +480,9 @@ static void attend_forward(Model* m, int l) {
     for (const Span& span : m->spans) {
         if (span.position > 0) { continue; }
         const AttnShape s = attn_shape_span(m, l, span);
-        const acc* rope_table = rotates_late(m, l) ? layer_rope(m, l) : NULL;
         variant::attend[s.without_extra](act_att(m, l, span.row), act_stat(m, l, span.row),
-                                         act_qkv(m, l, span.row), extra_key(m, l), rope_table, s);
+                                         act_qkv(m, l, span.row), extra_key(m, l),
+                                         attention_rope(m, l), s);
     }
     attention_continued(m, l);
 }
@@ -501,11 +494,11 @@ static void attend_backward(Model* m, int l) {
     const auto& g = layer_grads(m, l);
     const ExtraKey<acc> dextra = { bias.column == LOGIT_COLUMN ? g.logit : g.kstar,
                                   bias.learn_v ? g.vstar : NULL };
-    const acc* rope = rotates_in_attention(m, l) ? layer_rope(m, l) : NULL;
     const AttnResult<real, acc> result = { act_att(m, l), act_stat(m, l) };
     const AttnShape s = attn_shape(m, l);
     variant::attend_backward[s.without_extra](m->acts.dqkv, dextra, m->acts.datt, result,
-                                              act_qkv(m, l), extra_key(m, l), rope, s);
+                                              act_qkv(m, l), extra_key(m, l),
+                                              attention_rope(m, l), s);
 }
 
 // -- GATE=head, elem or static: o becomes o sigmoid(g), a number for each head or each channel
@@ -646,7 +639,7 @@ static StageInput down_input(const Model* m, int l) { return { act_fca(m, l), m-
 static bool always(const Model*, int)            { return true; }
 static bool has_attn(const Model* m, int l)      { return m->sizes.has_attention(l); }
 static bool norms_qk(const Model* m, int l)      { return has_attn(m, l) && m->sizes.qk_norm; }
-static bool rotates(const Model* m, int l)       { return has_attn(m, l) && m->sizes.pe.rotary; }
+static bool rotates(const Model* m, int l)       { return has_attn(m, l) && layer_rope(m, l); }
 static bool has_phi(const Model* m, int l)       { return has_attn(m, l) && Attn::phi != PHI_NONE; }
 static bool gates(const Model* m, int l)         { return has_attn(m, l) && m->sizes.gates_output; }
 static bool gates_v(const Model* m, int l) {
@@ -840,8 +833,8 @@ void accumulate_loaded(Model* m, long count, bool last) {
 // `last`: a run with --graph has one rank, which sends no gradients.)
 static std::vector<size_t> batch_key(const Model* m, long count) {
     const size_t numbers[] = { (size_t)m->B, (size_t)m->T, (size_t)count };
-    const void* places[] = { m->arena,         m->tokens,       m->targets,
-                             m->params_memory, m->grads_memory, m->acts.dx };
+    const void* places[] = { m->arena, m->tokens, m->targets, m->params_memory,
+                             m->grads_memory };
     std::vector<size_t> key(std::begin(numbers), std::end(numbers));
     for (const void* place : places) { key.push_back((size_t)place); }
     return key;
@@ -882,7 +875,7 @@ static StepSums train_step(Run* r, long step) {
     const int T = f.arch.T;
     const int B = f.batch;
     const long n = r->accum * f.batch;
-    run_draw(r);
+    run_draw(r, step);
     const int* seqs = r->seqs.data();
     double count = targets_count(m, seqs, n, T);
     dist::sum(&count, 1);
@@ -892,7 +885,7 @@ static StepSums train_step(Run* r, long step) {
         if (r->more.half && i == n / 2) { r->more.half(m); }
         model_accumulate(m, seqs + i * (T + 1), B, T, count, i + B == n);
     }
-    if (step + 1 < f.steps) { run_draw_ahead(r); }
+    if (step + 1 < f.steps) { run_draw_ahead(r, step); }
     const StepSums sums = model_update(m, update_of(f, step), f.grad_clip, f.optimizer);
     if (m->ema) {                // the mean of all steps, until there are 1 / (1 - ema) of them
         const double part = std::max(1 - f.ema, 1.0 / (step + 1));
@@ -926,20 +919,13 @@ int command_train(Flags flags) {
     on_signals();
     long step = r.first;
     for (;; step++) { // at the top, `step` updates have been made
-        const std::vector<uint64_t> place = run_place(r);
-        auto guarded = [&](const std::function<void()>& work) {
-            if (!run_guarded(work)) { run_lost_data(&r, step, place); }
-        };
-        if (evaluation_due(r, step)) {
-            guarded([&] { run_evaluate(&r, step); });
-        }
+        if (evaluation_due(r, step)) { run_evaluate(&r, step); }
         const Due due = run_due(r, step);
         if (due.save) { run_save(&r, step, due); }
         if (due.stop) { break; }
 
         const double begin = now_ms();
-        StepSums sums;
-        guarded([&] { sums = train_step(&r, step); });
+        const StepSums sums = train_step(&r, step);
         const double grad_norm = sqrt(sums.squares);
         run_report_step(&r, step + 1, sums.loss, grad_norm, now_ms() - begin);
         if (std::isnan(sums.grad_scale)) { run_diverged(r, step + 1, sums.loss, grad_norm); }

@@ -188,14 +188,29 @@ static void on_lost(const char* path) {
     siglongjmp(lost_jump, 1);
 }
 
-bool run_guarded(const std::function<void()>& work) {
+// Returns where the data are: `drawn`, and the sequences of every source.
+static std::vector<uint64_t> data_place(const Data& d) {
+    std::vector<uint64_t> place(1, d.drawn);
+    for (auto& s : d.sources) { place.push_back(s.drawn); }
+    return place;
+}
+
+// Returns where they were at the top of a step, before sequences were drawn ahead.
+static std::vector<uint64_t> run_place(const Run& r) {
+    return r.ahead_from.empty() ? data_place(r.data) : r.ahead_from;
+}
+
+// Ends the run after a file of data was lost in this step.
+[[noreturn]] static void lost_data(Run* r, long step);
+
+// Runs `work` of a step, which reads data.
+static void guarded(Run* r, long step, const std::function<void()>& work) {
     lost_thread = pthread_self();
     map_lost = on_lost;
-    if (sigsetjmp(lost_jump, 1)) { return false; }
+    if (sigsetjmp(lost_jump, 1)) { lost_data(r, step); }
     lost_armed = dist::world == 1;
     work();
     lost_armed = 0;
-    return true;
 }
 
 // Returns what a run needs to continue from here, and a probe to know what it was trained on.
@@ -295,7 +310,7 @@ static void until_count(Run* r, long step, double val_loss, const Metrics& metri
     log_line(&r->log, o);
 }
 
-void run_evaluate(Run* r, long step) {
+static void evaluate(Run* r, long step) {
     const Flags& f = r->f;
     const long at_once = f.batch * f.arch.T;
     const int models = r->m.ema ? 2 : 1;                 // the weights, and their mean
@@ -331,6 +346,11 @@ void run_evaluate(Run* r, long step) {
     work_stops = NULL;
     r->unevaluated = dist::any(stop_signal);             // then --resume makes all of it again
     if (!r->unevaluated) { until_count(r, step, val, metrics[0]); }
+}
+
+void run_evaluate(Run* r, long step) {
+    r->step_from = run_place(*r);
+    guarded(r, step, [&] { evaluate(r, step); });
 }
 
 // Tells whether this step's line is due, by --print-every or about once a second. The last
@@ -502,13 +522,6 @@ void run_save(Run* r, long step, Due due) {
 
 // ---- the data of a step
 
-// Returns where the data are: `drawn`, and the sequences of every source.
-static std::vector<uint64_t> data_place(const Data& d) {
-    std::vector<uint64_t> place(1, d.drawn);
-    for (auto& s : d.sources) { place.push_back(s.drawn); }
-    return place;
-}
-
 // Rewinds the data to a position.
 static void data_return(Data* d, const std::vector<uint64_t>& place) {
     d->drawn = place[0];
@@ -523,23 +536,20 @@ static void draw(Run* r, std::vector<int>* seqs) {
     }
 }
 
-void run_draw(Run* r) {
+void run_draw(Run* r, long step) {
+    r->step_from = run_place(*r);
     if (r->ahead_from.empty()) {
-        draw(r, &r->seqs);
+        guarded(r, step, [&] { draw(r, &r->seqs); });
         return;
     }
     r->seqs.swap(r->ahead);
     r->ahead_from.clear();
 }
 
-void run_draw_ahead(Run* r) {
+void run_draw_ahead(Run* r, long step) {
     r->ahead.resize(r->seqs.size());
     r->ahead_from = data_place(r->data);
-    draw(r, &r->ahead);
-}
-
-std::vector<uint64_t> run_place(const Run& r) {
-    return r.ahead_from.empty() ? data_place(r.data) : r.ahead_from;
+    guarded(r, step, [&] { draw(r, &r->ahead); });
 }
 
 void return_drawn(Run* r) {
@@ -548,9 +558,9 @@ void return_drawn(Run* r) {
     r->ahead_from.clear();
 }
 
-[[noreturn]] void run_lost_data(Run* r, long step, const std::vector<uint64_t>& place) {
+[[noreturn]] static void lost_data(Run* r, long step) {
     r->ahead_from.clear();
-    data_return(&r->data, place);
+    data_return(&r->data, r->step_from);
     model_show_ema(&r->m, false);
     if (step > r->saved && step > 0) { run_save(r, step, { true, true, false }); }
     die(EXIT_MACHINE, lost_file + ": was cut short or replaced while it was read",

@@ -34,6 +34,7 @@ struct Run {
     std::vector<int> seqs;               // (n, T + 1) this rank's sequences of a step
     std::vector<int> ahead;              // the next step's, once drawn
     std::vector<uint64_t> ahead_from;    // the data position before that; empty: not drawn
+    std::vector<uint64_t> step_from;     // where the data were at the top of this step
     std::vector<int> probe;              // (probes, probe_len + 1) sequences for the sink metrics
     int probe_len;
     int probes;
@@ -99,11 +100,9 @@ double checkpoint_bytes(const Run& r);
 // Writes the first line of a new log, or of one that was lost; tells which flags --resume changed.
 void log_begin(Run* r);
 
-// Runs `work`. Returns false if a mapped file disappeared underneath it. With several ranks that
-// ends the program, because one rank cannot save by itself.
-bool run_guarded(const std::function<void()>& work);
-
-// Measures validation loss, metrics and a sample, and reports them.
+// Measures validation loss, metrics and a sample, and reports them. Here and where a step draws its
+// sequences, a mapped file of data can disappear underneath the program. Then it goes back to where
+// the step began, saves and ends; with several ranks it ends, because one cannot save by itself.
 void run_evaluate(Run* r, long step);
 
 // Reports a step, counted from 1. If no target of the step counts, the loss is NAN: "none" on the
@@ -123,22 +122,14 @@ Due run_due(const Run& r, long step);
 // Writes a checkpoint of `step` updates, kept or automatic, and removes what it replaces.
 void run_save(Run* r, long step, Due due);
 
-// Draws this step's sequences into r->seqs, or takes those that were drawn ahead.
-void run_draw(Run* r);
+// Draws the sequences of `step` into r->seqs, or takes those that were drawn ahead.
+void run_draw(Run* r, long step);
 
-// Draws the next step's sequences into r->ahead. The GPU computes meanwhile.
-void run_draw_ahead(Run* r);
-
-// Returns the data position at the top of a step: `drawn`, and the sequences drawn from each
-// source.
-std::vector<uint64_t> run_place(const Run& r);
+// Draws those of the step after it into r->ahead. The GPU computes meanwhile.
+void run_draw_ahead(Run* r, long step);
 
 // Puts back the sequences drawn ahead: a checkpoint's data position excludes them.
 void return_drawn(Run* r);
-
-// Ends the run after a file of data was lost in this step: goes back to where the step began, and
-// saves.
-[[noreturn]] void run_lost_data(Run* r, long step, const std::vector<uint64_t>& place);
 
 // Dies at a step whose loss or gradients are not finite.
 [[noreturn]] void run_diverged(const Run& r, long step, double loss, double grad_norm);

@@ -231,6 +231,12 @@ static void test_norm(int kind, int N, int C) { // 1: LayerNorm, 2: with a weigh
         same("norm_backward", shape, "dweight", dw, 1e-5);
         same("norm_backward", shape, "dbias", db, 1e-5);
     }
+    Tensor dout = random_tensor(N * C);          // NORM=post: dx takes the place of dout
+    cpu::norm_backward(dout.c(), {}, dout.c(), x.c(), with_w ? w.c() : NULL,
+                       { ln ? mean.c() : NULL, rstd.c() }, false, size);
+    cuda::norm_backward(dout.r(), {}, dout.r(), x.r(), with_w ? w.r() : NULL,
+                        { ln ? mean.f() : NULL, rstd.f() }, false, size);
+    same("norm_backward", shape, "dx in place", dout);
 }
 static void test_qk_norm(AttnShape s, bool all) {
     std::string shape = strf("B %d T %d NH %d KV %d HS %d all %d", s.B, s.T, s.NH, s.KV, s.HS, all);
