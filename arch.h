@@ -105,7 +105,7 @@ enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
       "layers that get what BIAS adds, as a repeating pattern of 1 and 0: 10 is every other one (empty: all)", \
       READ_IF(some_layer(f.arch, is_biased), "a 1 for one of the layers")) \
     NUMBER(int, k_dims, 0, "--k-dims", "train_sink.k_dims", 0, 1 << 16, "learnable entries of k* (0: all; Table 13)", \
-      READ_IF(bias_of(f.arch).column != LOGIT_COLUMN, "BIAS=k or kv")) \
+      READ_IF(bias_of(f.arch).extra != LOGIT_EXTRA, "BIAS=k or kv")) \
     TEXT(v_star, "--v-star", "train_sink.v_star", "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
     NUMBER(float, attn_p, 1, "--attn-p", "train_sink.attn_p", 1e-6, 1e6, "p of softmax_p and sigmoid_p (Eq. 43)") \
     NUMBER(float, attn_clip, 0, "--attn-clip", "train_sink.attn_clip", 0, 1e6, \
@@ -172,10 +172,10 @@ inline double v_star_norm(const Arch& arch) {
 }
 
 // Tells whether no output of this model depends on its extra key.
-inline bool column_has_no_effect(const Arch& arch) {
+inline bool extra_has_no_effect(const Arch& arch) {
     const BiasRow& bias = bias_of(arch);
     const bool has_v = bias.learn_v || v_star_norm(arch) != 0;
-    return column_has_no_effect(Attn::Z, bias, has_v, Attn::sim(0.0f) == 0);
+    return extra_has_no_effect(Attn::Z, bias, has_v, Attn::sim(0.0f) == 0);
 }
 
 // Returns notes on what is not what its name says: an operation that is another one with the value

@@ -17,14 +17,16 @@ enum Clip  { NO_CLIP, CLIP_WEIGHTS, CLIP_SLOPES };
 // With this value of its parameter, a row of ARCH, an operation is another one.
 struct Twin { const char* parameter; float value; const char *does, *name; };
 
+// The star of a formula, as in k*, v*, s* and w*, is the extra key of BIAS.
+
 // Tells whether the extra key is idle: an output depends on it by the sum in Z and by v*, and
 // with neither it is left out of what is measured. So is a key k* = 0, whose score is 0, if f(0)
 // is 0.
 // bias: a BiasRow or a Bias_k; has_v: v* is not 0
 template <class B>
-constexpr bool column_has_no_effect(ZKind Z, const B& bias, bool has_v, bool zero_at_0) {
-    if (bias.column == NO_COLUMN) { return false; }
-    const bool weighs_nothing = bias.column == KEY_COLUMN && !bias.learn_k && zero_at_0;
+constexpr bool extra_has_no_effect(ZKind Z, const B& bias, bool has_v, bool zero_at_0) {
+    if (bias.extra == NO_EXTRA) { return false; }
+    const bool weighs_nothing = bias.extra == KEY_EXTRA && !bias.learn_k && zero_at_0;
     return weighs_nothing || (Z == Z_ONE && !has_v);
 }
 
@@ -76,8 +78,8 @@ template <class P> HD P* attn_extra(P* extra, AttnShape s, int g) {
 
 // Returns the parameter behind the extra key's score for query head h: its z, or the k* of its
 // key/value head; or that parameter's gradient.
-template <class Bi, class P> HD P* attn_column(P* extra, AttnShape s, int h) {
-    if (Bi::column != LOGIT_COLUMN) { return attn_extra(extra, s, h / (s.NH / s.KV)); }
+template <class Bi, class P> HD P* attn_extra_k(P* extra, AttnShape s, int h) {
+    if (Bi::extra != LOGIT_EXTRA) { return attn_extra(extra, s, h / (s.NH / s.KV)); }
     if (!extra || s.bias_shared) { return extra; }
     return extra + h;
 }
@@ -308,8 +310,8 @@ template <class P> struct QkWeights {
     P* k;          // (HS); (KV HS)
 };
 
-// The learned part of BIAS's extra key, or its gradient. The names are four: the extra key k*, its
-// value v*, or a logit z in place of a key; and the sink token, which is a row before the others.
+// The learned part of the extra key, or its gradient: a key and a value, or a logit z in place of
+// the key. (BIAS=sink_token has none, but a row before all others.)
 template <class P> struct ExtraKey {
     P* k;          // k* (KV or 1, HS); with BIAS=logit z (NH or 1); NULL for 0
     P* v;          // v* (KV or 1, HS), or NULL for 0
@@ -336,11 +338,11 @@ template <class Bi, class P> struct Head {
     P* qkv;                        // row 0 of the sequence
     ExtraKey<P> extra;             // of this head
 
-    Head(P* all, ExtraKey<P> column, int b, int h, AttnShape s) : s(s), h(h) {
+    Head(P* all, ExtraKey<P> extras, int b, int h, AttnShape s) : s(s), h(h) {
         g = h / (s.NH / s.KV);
         qkv = row_of(all, (long)b * s.T, attn_row(s));
-        extra.k = attn_column<Bi>(column.k, s, h);
-        extra.v = attn_extra(column.v, s, g);
+        extra.k = attn_extra_k<Bi>(extras.k, s, h);
+        extra.v = attn_extra(extras.v, s, g);
     }
 
     // Returns q of token t, (HS).
@@ -349,7 +351,7 @@ template <class Bi, class P> struct Head {
     // Returns k of column j, or NULL if it has none.
     P* k(int j) const {
         if (j < s.T) { return head_of(j, s.NH + g); }
-        if (Bi::column == KEY_COLUMN) { return extra.k; }
+        if (Bi::extra == KEY_EXTRA) { return extra.k; }
         return NULL;
     }
 
@@ -365,7 +367,7 @@ template <class Bi, class P> struct Head {
     // Tells whether query t sees column j.
     bool sees(int t, int j) const {
         if (j < s.T) { return attn_sees(s, t, j); }
-        return Bi::column != NO_COLUMN && !s.without_extra;
+        return Bi::extra != NO_EXTRA && !s.without_extra;
     }
 };
 
@@ -376,7 +378,7 @@ template <class A, class Pe, class Bi, class P, class F>
 F attn_score(const Head<Bi, P>& head, F product, float slope, int t, int j) {
     const AttnShape& s = head.s;
     const bool is_extra = j == s.T;
-    if (is_extra && Bi::column == LOGIT_COLUMN) { return REAL(*head.extra.k); }
+    if (is_extra && Bi::extra == LOGIT_EXTRA) { return REAL(*head.extra.k); }
     F bias = 0;
     if (!is_extra) { bias = attn_bias<A, Pe, F>(s, t - j, slope); }
     return attn_capped<A>(product * F(s.scale) + bias, F(s.cap));

@@ -11,24 +11,24 @@ it is computed. The Makefile and --help read the tables, as that of attention_va
 // The extra key has no position, is never masked, and joins the sum in Z. Its score is that of a
 // key k*, scale q . k*, or a logit z of each query head, which needs no k*. What is not learned is
 // 0.
-enum Column { NO_COLUMN, KEY_COLUMN, LOGIT_COLUMN };
+enum ExtraKind { NO_EXTRA, KEY_EXTRA, LOGIT_EXTRA };
 #define BIAS_VARIANTS(X_BIAS) \
-    X_BIAS(none,       NO_COLUMN,    0, 0, 0, 0, "only the tokens' own keys and values") \
-    X_BIAS(sink_token, NO_COLUMN,    0, 0, 0, 1, "one learned token x* before every sequence (Table 4, row 2)") \
-    X_BIAS(kv,         KEY_COLUMN,   1, 1, 0, 0, "an extra learned key k* and value v* per key/value head (Table 4, row 3)") \
-    X_BIAS(k,          KEY_COLUMN,   1, 0, 0, 0, "an extra learned key k* per key/value head, v* = 0 or --v-star (Table 4, row 4; Table 5)") \
-    X_BIAS(zero,       KEY_COLUMN,   0, 0, 0, 0, "an extra key k* = 0, v* = 0: softmax off by one, exp(s) / (1 + sum exp(s))") \
-    X_BIAS(logit,      LOGIT_COLUMN, 1, 0, 0, 0, "a learned logit z per query head, v* = 0: exp(s) / (exp(z) + sum exp(s)), gpt-oss") \
-    X_BIAS(v,          NO_COLUMN,    0, 0, 1, 0, "a learned v* added to the output of every head (Table 4, row 5)")
+    X_BIAS(none,       NO_EXTRA,    0, 0, 0, 0, "only the tokens' own keys and values") \
+    X_BIAS(sink_token, NO_EXTRA,    0, 0, 0, 1, "one learned token x* before every sequence (Table 4, row 2)") \
+    X_BIAS(kv,         KEY_EXTRA,   1, 1, 0, 0, "an extra learned key k* and value v* per key/value head (Table 4, row 3)") \
+    X_BIAS(k,          KEY_EXTRA,   1, 0, 0, 0, "an extra learned key k* per key/value head, v* = 0 or --v-star (Table 4, row 4; Table 5)") \
+    X_BIAS(zero,       KEY_EXTRA,   0, 0, 0, 0, "an extra key k* = 0, v* = 0: softmax off by one, exp(s) / (1 + sum exp(s))") \
+    X_BIAS(logit,      LOGIT_EXTRA, 1, 0, 0, 0, "a learned logit z per query head, v* = 0: exp(s) / (exp(z) + sum exp(s)), gpt-oss") \
+    X_BIAS(v,          NO_EXTRA,    0, 0, 1, 0, "a learned v* added to the output of every head (Table 4, row 5)")
 
-struct BiasRow { const char* name; Column column; bool learn_k, learn_v, add_v, token; };
-#define X_BIAS(name, COLUMN, K, V, ADD, TOKEN, help) { #name, COLUMN, K, V, ADD, TOKEN },
+struct BiasRow { const char* name; ExtraKind extra; bool learn_k, learn_v, add_v, token; };
+#define X_BIAS(name, KIND, K, V, ADD, TOKEN, help) { #name, KIND, K, V, ADD, TOKEN },
 inline constexpr BiasRow BIAS_ROWS[] = { BIAS_VARIANTS(X_BIAS) };
 #undef X_BIAS
 constexpr int BIAS_none = row_named(BIAS_ROWS, "none");
-#define X_BIAS(name, COLUMN, K, V, ADD, TOKEN, help) \
+#define X_BIAS(name, KIND, K, V, ADD, TOKEN, help) \
     struct Bias_##name { \
-        static constexpr Column column = COLUMN; \
+        static constexpr ExtraKind extra = KIND; \
         static constexpr bool learn_k = K, learn_v = V, add_v = ADD, token = TOKEN; \
     };
 BIAS_VARIANTS(X_BIAS)

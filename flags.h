@@ -156,7 +156,7 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
       FOR("x", "directory that the model is written to")) \
     WORDS("T", MODEL, init, "", "start from the weights of a checkpoint: ours" OTHER_MODELS) \
     DECIMAL("T", MODEL, init_logit, 0.0, -1e6, 1e6, "BIAS=logit: initial z of every head; -30 is as good as none", \
-      READ_IF(bias_of(f.arch).column == LOGIT_COLUMN && bias_of(f.arch).learn_k, "a build with BIAS=logit")) \
+      READ_IF(bias_of(f.arch).extra == LOGIT_EXTRA && bias_of(f.arch).learn_k, "a build with BIAS=logit")) \
     WORDS("T", TRAINING, only, "", "train only the tensors whose names have one of these words as whole parts: sinks,k_star,layers.1", JOIN(",")) \
     ON("t", RUN, resume, "continue from the newest checkpoint in --out; flags you leave out keep the run's values") \
     ON("tb", RUN, graph, "CUDA: record a micro-batch as a CUDA graph and launch it with one call; helps small models") \

@@ -9,8 +9,8 @@ head on one sequence, rows are queries, 1 <= k <= T.
     proxy       the same for |w_ij| / sum_j |w_ij|: for operations whose rows do not sum to 1
     extra       the extra key or the sink token: the map is then (T+1) x (T+1), row and
                 column 0 are its own; the query row of an extra key is one-hot on itself.
-                A column that no output depends on (column_has_no_effect) does not count
-    mass        mean over queries of sum_j A_ij over the tokens (the extra column left out)
+                One that no output depends on (extra_has_no_effect) does not count
+    mass        mean over queries of sum_j A_ij over the tokens (the extra key left out)
     entropy     mean over queries of -sum_j P_ij ln P_ij, P the proxy over all columns
     norms       l2 norms of hidden states, keys, values: the first token's and the others' mean
     max, median of the entries |h| of a sequence: the largest over the sequences, the mean
@@ -58,7 +58,7 @@ enum HeadMetric {
 };
 
 struct HeadMetrics {
-    float alpha[METRIC_K + 1]; // [0] is the extra column, [k] token k
+    float alpha[METRIC_K + 1]; // [0] is the extra key, [k] token k
     float proxy[METRIC_K + 1];
     #define X(field, ...) float field;
     HEAD_METRICS(X)
@@ -81,7 +81,7 @@ template <class A> bool attn_sums_to_one(float alpha) {
 
 namespace ref {
 // The sums behind HeadMetrics. Each query t adds a row of weights: T tokens, then the extra key.
-// Without an extra key, the sink token is the extra column (skip is then 1).
+// Without an extra key, the sink token takes its place (skip is then 1).
 struct HeadSums {
     double alpha[METRIC_K + 1] = {};
     double proxy[METRIC_K + 1] = {};
@@ -106,7 +106,7 @@ struct HeadSums {
         if (is_first) { gate_first = mean; }
     }
 
-    // Adds query t by its row's weights of tokens 1.. (METRIC_K of them) and of the extra column,
+    // Adds query t by its row's weights of tokens 1.. (METRIC_K of them) and of the extra key,
     // the sum of all |w|, that of w over the tokens, and the row's entropy
     template <class W>
     void add_row(const W* token, double extra, int t, int skip, double sum_abs, double sum,
@@ -143,7 +143,7 @@ struct HeadSums {
         add_row(&w[skip], extra, t, skip, sum_abs, sum, -p_log_p);
     }
 
-    // Returns means over the queries of `tokens` tokens. own: what the extra column's own query
+    // Returns means over the queries of `tokens` tokens. own: what the extra key's own query
     // row gives it, if there is such a row
     HeadMetrics means(int tokens, bool has_extra, int own) const {
         HeadMetrics o = {};
@@ -189,8 +189,8 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
                 sums.add_gate(values, gate.width, weight[skip], t == skip);
             }
         }
-        const bool column = Bi::column != NO_COLUMN; // its query row is one-hot on itself
-        out[bh] = sums.means(s.T - skip, column || skip, column);
+        const bool has_extra = Bi::extra != NO_EXTRA;   // its query row is one-hot on itself
+        out[bh] = sums.means(s.T - skip, has_extra || skip, has_extra);
     }
 }
 
@@ -316,7 +316,7 @@ double share_above(const std::vector<HeadMetrics>& heads, double eps, Get get) {
     return hits / heads.size();
 }
 
-// Returns Sink_k^eps; k = 0 is the extra column.
+// Returns Sink_k^eps; k = 0 is the extra key.
 inline double sink_rate(const std::vector<HeadMetrics>& heads, int k, double eps, bool proxy) {
     if (proxy) { return share_above(heads, eps, [=](auto& head) { return head.proxy[k]; }); }
     return share_above(heads, eps, [=](auto& head) { return head.alpha[k]; });

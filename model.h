@@ -264,7 +264,7 @@ inline const Params<real>::Layer& layer_weights(const Model* m, int l) {
 
 inline const Params<acc>::Layer& layer_grads(const Model* m, int l) { return m->grads.layer[l]; }
 
-// ---- attention's shape in layer l, and its learned column
+// ---- attention's shape in layer l, and its extra key
 
 // Returns the shape of attention in layer l on all rows that are loaded.
 inline AttnShape attn_shape(const Model* m, int l) {
@@ -310,7 +310,7 @@ inline AttnShape attn_shape_span(const Model* m, int l, const Span& span) {
 // Returns k* of the extra key, or its logit z (BIAS=logit); NULL is zero.
 inline const real* extra_k(const Model* m, int l) {
     const auto& w = layer_weights(m, l);
-    return m->sizes.bias.column == LOGIT_COLUMN ? w.logit : w.kstar;
+    return m->sizes.bias.extra == LOGIT_EXTRA ? w.logit : w.kstar;
 }
 
 // Returns v*, the value of the extra key; NULL is zero.

@@ -383,7 +383,7 @@ void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
         const Head<Bi, const real> head(qkv, extra, b, h, s);
         const Head<Bi, real> grads(dqkv, dextra, b, h, s);
         acc* dz = NULL;
-        if (Bi::column == LOGIT_COLUMN) { dz = grads.extra.k; }
+        if (Bi::extra == LOGIT_EXTRA) { dz = grads.extra.k; }
         std::vector<real> slopes(s.HS);
         for (int t = 0; t < s.T; t++) {
             const real* o = result.out + head_at(b, t, h, s);

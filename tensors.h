@@ -44,8 +44,8 @@ enum Purpose {
     LAYER(vb,    "self_attn.v_proj.bias",            arch.qkv_bias,                          BIAS_OF(kv_width)) \
     LAYER(qnw,   "self_attn.q_norm.weight",          qk_norm,                                NORM_WEIGHT(arch.qk_norm == QKNORM_all ? q_width : HS)) \
     LAYER(knw,   "self_attn.k_norm.weight",          qk_norm, NORM_WEIGHT(arch.qk_norm == QKNORM_all ? kv_width : HS)) \
-    LAYER(logit, "self_attn.sinks",                  bias.column == LOGIT_COLUMN && bias.learn_k && is_biased(arch, l), VECTOR, NH, ZEROS, FOR_LOGIT) \
-    LAYER(kstar, "self_attn.k_star",                 bias.column == KEY_COLUMN && bias.learn_k && is_biased(arch, l), EXTRA(bias_rows(arch), HS, FOR_KEY)) \
+    LAYER(logit, "self_attn.sinks",                  bias.extra == LOGIT_EXTRA && bias.learn_k && is_biased(arch, l), VECTOR, NH, ZEROS, FOR_LOGIT) \
+    LAYER(kstar, "self_attn.k_star",                 bias.extra == KEY_EXTRA && bias.learn_k && is_biased(arch, l), EXTRA(bias_rows(arch), HS, FOR_KEY)) \
     LAYER(vstar, "self_attn.v_star",                 (bias.learn_v || bias.add_v) && is_biased(arch, l), EXTRA(bias_rows(arch), HS, FOR_VALUE)) \
     LAYER(phi1w, "self_attn.phi_fc1.weight",         phi,                                    MATRIX(HS, HS)) \
     LAYER(phi2w, "self_attn.phi_fc2.weight",         phi,                                    MATRIX(HS, HS)) \

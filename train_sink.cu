@@ -492,7 +492,7 @@ static void attend_forward(Model* m, int l) {
 static void attend_backward(Model* m, int l) {
     const BiasRow& bias = m->sizes.bias;
     const auto& g = layer_grads(m, l);
-    const ExtraKey<acc> dextra = { bias.column == LOGIT_COLUMN ? g.logit : g.kstar,
+    const ExtraKey<acc> dextra = { bias.extra == LOGIT_EXTRA ? g.logit : g.kstar,
                                   bias.learn_v ? g.vstar : NULL };
     const AttnResult<real, acc> result = { act_att(m, l), act_stat(m, l) };
     const AttnShape s = attn_shape(m, l);

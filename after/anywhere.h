@@ -259,7 +259,7 @@ inline void end_heads(std::vector<AnyTally>* heads) {
 inline bool propositions_hold(const Model* m) {
     const bool clips = Attn::clip != NO_CLIP || Attn::capped;
     const bool softmax = Attn::exp_family && Attn::Z == Z_SUM && !clips;
-    const bool tokens_alone = Bias::column == NO_COLUMN && !sink_rows(m) && !m->arch.prefix;
+    const bool tokens_alone = Bias::extra == NO_EXTRA && !sink_rows(m) && !m->arch.prefix;
     return softmax && tokens_alone && !m->sizes.pe.absolute && !m->sizes.pe.learnable;
 }
 

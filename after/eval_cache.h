@@ -115,7 +115,7 @@ struct EvalHead : Head<Bias, const acc>, LayerLeft {
     // Returns the score of query t, which is nearer by so many positions, and key j.
     acc score_still(int t, int j, int by) const {
         const bool extra = j == s.T;
-        const bool learned = extra && Bias::column == KEY_COLUMN;
+        const bool learned = extra && Bias::extra == KEY_EXTRA;
         if (!by || (j >= stream.n && !learned)) {
             return ref::score<Attn, Pe>(*this, t, j);
         }
@@ -233,7 +233,7 @@ inline std::vector<double> layer_angles(const Model* m, int l) {
 // Attention of one layer in host memory: what it reads and what it computes.
 struct EvalAttention : LayerLeft {
     AttnShape s;
-    bool column;                                 // a column counts: some output depends on it
+    bool has_extra;                              // one that some output depends on
     Host qkv;
     Host k_star;
     Host v_star;
@@ -243,11 +243,11 @@ struct EvalAttention : LayerLeft {
 
     EvalAttention(const Model* m, const LayerLeft& left)
         : LayerLeft(left), s(attn_shape(m, l)),
-          column(Bias::column && !s.without_extra && !column_has_no_effect(m->arch)) {
+          has_extra(Bias::extra && !s.without_extra && !extra_has_no_effect(m->arch)) {
         const Arch& c = m->arch;
         const size_t N = rows(m);
         const size_t width = (size_t)bias_rows(c) * c.HS;
-        const bool logit = m->sizes.bias.column == LOGIT_COLUMN;
+        const bool logit = m->sizes.bias.extra == LOGIT_EXTRA;
 
         qkv = host_read(act_qkv(m, l), N * m->sizes.qkv_width);
         k_star = host_read(extra_k(m, l), logit ? c.NH : width);
@@ -276,7 +276,7 @@ struct EvalAttention : LayerLeft {
             }
         }
         std::vector<double> weights(A->begin(), A->end());
-        if (!column) { weights[s.T] = 0; }
+        if (!has_extra) { weights[s.T] = 0; }
         given[b * s.NH + head->h].add(weights, t, s.T, skip);
     }
 
@@ -334,7 +334,7 @@ inline void eval_attention(Model* m, int l, const KeysLeft& left, std::vector<He
     const int tokens = a.s.T - a.skip;
     const size_t first = seen->size();
     for (auto& sums : a.given) {
-        seen->push_back(sums.means(tokens, a.column || a.skip, a.column));
+        seen->push_back(sums.means(tokens, a.has_extra || a.skip, a.has_extra));
     }
     for (int b = 0; b < a.s.B; b++) {
         scale_to_seen(m, l, &(*seen)[first + (size_t)b * a.s.NH]);

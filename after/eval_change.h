@@ -163,7 +163,7 @@ inline void edit_check(const Edit& edit, const Model* m, int T) {
     const Arch& c = m->arch;
     const PlaceRow& row = PLACES[edit.place];
     const std::string what = "--edit " + edit.text;
-    const bool extra = (Bias::column != NO_COLUMN && !column_has_no_effect(c)) || sink_rows(m);
+    const bool extra = (Bias::extra != NO_EXTRA && !extra_has_no_effect(c)) || sink_rows(m);
     const bool has_0 = edit.place == PLACE_A && extra && edit.how != EDIT_SELF;
     require(has_0 || !edit.names(0), what, "tokens from 1 on; 0, the extra key, only with A");
     require(!edit.layers.beyond(c.L), what, strf("layers 0..%d", c.L - 1));

@@ -25,10 +25,10 @@ inline AttentionHost attention_host(const Model* m, int l) {
     x.qkv = copy_to_host(act_qkv(m, l), N * sizes.qkv_width);
     x.stat = copy_to_host(act_stat(m, l), N * sizes.NH * 2);
     x.s = attn_shape(m, l);
-    x.s.without_extra |= column_has_no_effect(m->arch);
+    x.s.without_extra |= extra_has_no_effect(m->arch);
     const real* extra = extra_k(m, l);
     if (!extra || x.s.without_extra) { return x; }
-    const bool logit = sizes.bias.column == LOGIT_COLUMN;
+    const bool logit = sizes.bias.extra == LOGIT_EXTRA;
     const size_t count = logit ? sizes.NH : bias_rows(m->arch) * sizes.HS;
     x.extra = copy_to_host(extra, count);
     return x;

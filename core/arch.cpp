@@ -130,9 +130,9 @@ void ArchCheck::attention() {
          "ATTN=softcap");
     need(!c.attn_bias || (!Attn::exp_family && Attn::phi == PHI_NONE), { "attn_bias" },
          "0, or an ATTN where a shift of all scores matters, such as sigmoid");
-    need(b.column != LOGIT_COLUMN || c.bias_share == SHARE_none, { "bias_share", "bias" },
+    need(b.extra != LOGIT_EXTRA || c.bias_share == SHARE_none, { "bias_share", "bias" },
          "none: a logit is one number per head");
-    need(c.bias_layers.empty() || b.column || b.add_v, { "bias_layers", "bias" },
+    need(c.bias_layers.empty() || b.extra || b.add_v, { "bias_layers", "bias" },
          "BIAS=kv, k, zero, logit or v");
     need(c.k_dims <= c.HS, { "k_dims", "HS" }, "at most the head size");
     need(!c.k_dims || c.k_dims == c.HS || b.learn_k, { "k_dims", "bias" }, "BIAS=k or kv");
@@ -147,15 +147,15 @@ void ArchCheck::attention() {
     need(!c.parallel || (norm_of(c).in && !norm_of(c).out), { "parallel", "norm" }, "NORM=pre");
 }
 
-static std::string column_note(const Arch& c) {
+static std::string extra_note(const Arch& c) {
     const BiasRow& b = bias_of(c);
-    if (!column_has_no_effect(c)) { return ""; }
-    if (b.column == KEY_COLUMN && !b.learn_k && build::Attn::sim(0.0f) == 0) {
+    if (!extra_has_no_effect(c)) { return ""; }
+    if (b.extra == KEY_EXTRA && !b.learn_k && build::Attn::sim(0.0f) == 0) {
         return strf("note   the extra key of BIAS=%s changes no output here: its score is 0, which "
                     "weighs nothing with ATTN=%s. It is left out of all shares\n", b.name,
                     build::Attn::name);
     }
-    const bool takes_v = b.column == KEY_COLUMN && b.learn_k;
+    const bool takes_v = b.extra == KEY_EXTRA && b.learn_k;
     return strf("note   the extra key of BIAS=%s changes no output here: ATTN=%s does not divide a "
                 "row by its sum, and v* is 0. It is left out of all shares; %s or BIAS=kv would "
                 "give it a value\n",
@@ -170,7 +170,7 @@ std::string arch_notes(const Arch& arch) {
         if (strcmp(r.field, twin.parameter) || field_number(r) != twin.value) { continue; }
         notes += strf("note   %s %g %s: this is ATTN=%s\n", r.by, twin.value, twin.does, twin.name);
     }
-    return notes + column_note(c);
+    return notes + extra_note(c);
 }
 
 void arch_settle(Arch* c, const std::string& where) {

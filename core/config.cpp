@@ -67,7 +67,7 @@ long json_count(const Json& j, const char* key, long otherwise, const std::strin
 static void checkpoint_check_build(const std::string& dir, const Arch& c, const std::string& attn) {
     const BiasRow& b = bias_of(c);
     const PeRow& pe = pe_of(c);
-    const bool same = attn == build::Attn::name && b.column == Bias::column &&
+    const bool same = attn == build::Attn::name && b.extra == Bias::extra &&
                       pe.score_bias == Pe::score_bias && (!pe.score_bias || c.pe == BUILD_PE);
     if (same) { return; }
     if (find_row(ATTN_ROWS, attn.c_str()) < 0) {

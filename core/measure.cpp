@@ -62,8 +62,8 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
         const HeadGate<const real> gate = { sizes.gates_output ? act_gate(m, l) : NULL,
                                             gates_per_head(m) };
         const AttnShape s = attn_shape(m, l);
-        const bool without = s.without_extra || column_has_no_effect(m->arch);
-        variant::attention_metrics[without](r.heads[layer], qkv, act_stat(m, l), extra_key(m, l),
+        const bool no_extra = s.without_extra || extra_has_no_effect(m->arch);
+        variant::attention_metrics[no_extra](r.heads[layer], qkv, act_stat(m, l), extra_key(m, l),
                                             gate, sink_rows(m), s);
         ops::row_norms(r.k[layer], k, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
         ops::row_norms(r.v[layer], v, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
@@ -183,7 +183,7 @@ static Metrics metrics_new(const Model* m, int n, int T) {
 }
 
 bool has_extra_key(const Model* m) {
-    return (Bias::column && !column_has_no_effect(m->arch)) || sink_rows(m);
+    return (Bias::extra && !extra_has_no_effect(m->arch)) || sink_rows(m);
 }
 
 Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,

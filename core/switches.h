@@ -45,7 +45,7 @@ struct Attn {
     static float sim(float s);
     static double sim(double s);
 };
-struct Bias { static const Column column; };
+struct Bias { static const ExtraKind extra; };
 struct Pe {
     static const bool score_bias;
     static float slope(int h, int even);
@@ -76,7 +76,7 @@ using Pe   = RowAt<PE_CHOSEN PE_VARIANTS(X_PE)>;
 #undef X_BIAS
 #undef X_ATTN
 // without the Makefile, which reads CONFLICTS
-static_assert(!(Attn::phi != PHI_NONE && Bias::column),
+static_assert(!(Attn::phi != PHI_NONE && Bias::extra),
               "a kernel phi with a learned key: see CONFLICTS");
 #else
 using build::Attn;

@@ -46,7 +46,7 @@ SAME(Twin, twin)
 #undef SAME
 float Attn::sim(float s) { return ::Attn::sim(s); }
 double Attn::sim(double s) { return ::Attn::sim(s); }
-const Column Bias::column = ::Bias::column;
+const ExtraKind Bias::extra = ::Bias::extra;
 const bool Pe::score_bias = ::Pe::score_bias;
 float Pe::slope(int h, int even) { return ::Pe::slope(h, even); }
 template <> float Pe::bias(int distance, float slope) {
@@ -61,20 +61,20 @@ template <> double Pe::bias(int distance, float slope) {
 
 namespace variant {
 // what a layer has that --bias-layers leaves out: a second instance if there is an extra key
-using Without = std::conditional_t<Bias::column != NO_COLUMN, Bias_none, Bias>;
+using NoExtra = std::conditional_t<Bias::extra != NO_EXTRA, Bias_none, Bias>;
 
 Attend* const attend[2] = { ops::attention_forward<Attn, Bias, Pe>,
-                            ops::attention_forward<Attn, Without, Pe> };
+                            ops::attention_forward<Attn, NoExtra, Pe> };
 AttendBackward* const attend_backward[2] = { ops::attention_backward<Attn, Bias, Pe>,
-                                             ops::attention_backward<Attn, Without, Pe> };
+                                             ops::attention_backward<Attn, NoExtra, Pe> };
 #if HAS_CPU
 AttentionRow* const attention_row[2] = { cpu::attention_row<Attn, Bias, Pe>,
-                                         cpu::attention_row<Attn, Without, Pe> };
+                                         cpu::attention_row<Attn, NoExtra, Pe> };
 #else
 AttentionRow* const attention_row[2] = {};
 #endif
 AttentionMetrics* const attention_metrics[2] = { ops::attention_metrics<Attn, Bias, Pe>,
-                                                 ops::attention_metrics<Attn, Without, Pe> };
+                                                 ops::attention_metrics<Attn, NoExtra, Pe> };
 std::string (*const hopper_lacks)(int HS) = ops::hopper_lacks<Attn>;
 void (*const hopper_ask)(bool again) = ops::hopper_ask<Attn>;
 int (*const hopper_check)() = ops::hopper_check<Attn, Bias, Pe>;

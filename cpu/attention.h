@@ -84,7 +84,7 @@ void tile_scores(acc* score, Tiles<real>& tiles, const Tiles<real>::Left& q,
 // head, k* or NULL
 template <class A, class Bi, class Q, class R>
 acc extra_score(const Q* q, const R* extra, AttnShape s) {
-    if (Bi::column == LOGIT_COLUMN) { return extra[0]; }
+    if (Bi::extra == LOGIT_EXTRA) { return extra[0]; }
     const acc scaled = dot(q, extra, s.HS) * acc(s.scale);
     return attn_capped<A>(scaled, acc(s.cap));
 }
@@ -154,7 +154,7 @@ void extra_forward(RowState* row, const Head<Bi, const real>& x, int t) {
     row->top = attn_initial_max<A, acc>();
     row->mass = 0;
     std::fill_n(row->out, padded(s.HS), acc(0));
-    if (Bi::column == NO_COLUMN) { return; }
+    if (Bi::extra == NO_EXTRA) { return; }
     const acc s_extra = extra_score<A, Bi>(x.q(t), x.extra.k, s);
     if (s_extra == acc(-INFINITY)) { return; }
     row->top = max_(row->top, s_extra);
@@ -200,7 +200,7 @@ void queries_clipped(acc* o, const Head<Bi, const real>& x, const AttnStat<acc>*
     const int HP = padded(s.HS);
     acc* score = scratch(SCORES, BR * BC);
     std::fill_n(o, M * HP, acc(0));
-    for (int r = 0; Bi::column && r < M; r++) {
+    for (int r = 0; Bi::extra && r < M; r++) {
         const acc s_extra = extra_score<A, Bi>(x.q(t0 + r), x.extra.k, s);
         add_times(o + r * HP, attn_weight<A>(s_extra, stat[t0 + r], s.clip), x.extra.v, s.HS);
     }
@@ -337,7 +337,7 @@ void extra_backward(acc* dq_t, const HeadBackward<Bi>& b, int t, acc delta) {
     const acc ds = attn_ds<A>(s_extra, w_extra, dw_extra, b.stat[t], delta, s);
     const acc ds_extra = ds * attn_slope<A>(s_extra, acc(s.cap)) * acc(s.scale);
     add_times(b.extra.v, w_extra, b.d_o(t), s.HS);
-    if (Bi::column == LOGIT_COLUMN) {
+    if (Bi::extra == LOGIT_EXTRA) {
         *b.extra.k += ds;
         return;
     }
@@ -400,7 +400,7 @@ template <class A, class Bi> void queries_begin(Queries* x, HeadBackward<Bi>& b)
     for (int r = 0; r < x->n; r++) {
         const int t = x->q0 + r;
         x->delta[r] = attn_delta<A>(x->delta[r], b.stat[t], attn_alpha<A, acc>(s));
-        if (Bi::column != NO_COLUMN) { extra_backward<A>(x->dq + r * HP, b, t, x->delta[r]); }
+        if (Bi::extra != NO_EXTRA) { extra_backward<A>(x->dq + r * HP, b, t, x->delta[r]); }
     }
 }
 
@@ -490,7 +490,7 @@ void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
     const long TP = padded_keys(T);
     // gradients of the extra key by the heads that made them: they are added in order at the end,
     // so that the number of threads changes no bit
-    const bool logit = Bi::column == LOGIT_COLUMN;
+    const bool logit = Bi::extra == LOGIT_EXTRA;
     const int k_width = logit ? 1 : HS;
     std::vector<acc> k_sums((size_t)s.B * s.NH * k_width), v_sums((size_t)s.B * s.NH * HS);
     #pragma omp parallel for schedule(dynamic)
@@ -523,10 +523,10 @@ void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
         tiles.transpose(dx.k(0), W, dk, TP, T, HS);
         tiles.transpose(dx.v(0), W, dv, TP, T, HS);
     }
-    for (long i = 0; Bi::column && i < s.B * s.NH; i++) {
+    for (long i = 0; Bi::extra && i < s.B * s.NH; i++) {
         const int h = i % s.NH;
         const int learned = logit ? 1 : s.k_dims;
-        add_times(attn_column<Bi>(dextra.k, s, h), 1, &k_sums[i * k_width], learned);
+        add_times(attn_extra_k<Bi>(dextra.k, s, h), 1, &k_sums[i * k_width], learned);
         add_times(attn_extra(dextra.v, s, h / group), 1, &v_sums[i * HS], HS);
     }
     if (rope_table) { rope(dqkv, rope_table, -1, s); }

@@ -8,7 +8,7 @@ the rows before it are in a cache. Start with attention_row.
 
 namespace cpu {
 // One head of the query at position t, with the keys and values of a cache. Column j <= t is token
-// j; column t + 1 is the extra one of BIAS. R: where host code can read
+// j; column t + 1 is the extra key. R: where host code can read
 template <class A, class Bi, class Pe, class R> struct CachedHead : Head<Bi, const R> {
     typedef Head<Bi, const R> Rows;
     float slope;                    // of PE's bias

@@ -71,7 +71,7 @@ template <class Bi> struct HeadMeasured {
 // Adds the extra key of query t.
 template <class A, class Bi>
 void row_extra(QueryRow* row, const HeadMeasured<Bi>& head, int t) {
-    if (Bi::column == NO_COLUMN) { return; }
+    if (Bi::extra == NO_EXTRA) { return; }
     const acc score = extra_score<A, Bi>(head.x.q(t), head.x.extra.k, head.x.s);
     row->extra = attn_weight<A>(score, head.stat[t], head.x.s.clip);
     const acc size = fabs(row->extra);
@@ -136,8 +136,8 @@ HeadMetrics head_metrics(const HeadMeasured<Bi>& head, int skip) {
             add_query(&sums, rows[r], head, t0 + r, skip);
         }
     }
-    const bool column = Bi::column != NO_COLUMN;        // its query row is one-hot on itself
-    return sums.means(s.T - skip, column || skip, column);
+    const bool has_extra = Bi::extra != NO_EXTRA;      // its query row is one-hot on itself
+    return sums.means(s.T - skip, has_extra || skip, has_extra);
 }
 
 // Measures every head on every sequence, as ref::attention_metrics. O(T HS) memory a thread

@@ -119,11 +119,11 @@ void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
     }
     // One piece of memory holds, in this order: cells of ds, rows, panels, the extra key's
     // numbers of each row, and its partial sums.
-    const bool column = Bi::column != NO_COLUMN;
+    const bool has_extra = Bi::extra != NO_EXTRA;
     const long rows = query_count(s);
     const long all_rows = rows_all(s);
     const long panels = mma ? 0 : panel_scores(s) + 2 * panel_sums(s);
-    const long extra_floats = column ? 2 * rows + 2 * extra_parts(s) * s.KV * s.HS : 0;
+    const long extra_floats = has_extra ? 2 * rows + 2 * extra_parts(s) * s.KV * s.HS : 0;
     const size_t ds = mma ? ds_bytes(s) : 0;
     const long floats = 2 * all_rows + panels + extra_floats;
     bf16* cells = (bf16*)device_scratch(ds + floats * sizeof(float));
@@ -144,8 +144,8 @@ void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
         }
     }
     if (turn_last) { attention_turn_back(dqkv, rope_table, s); }
-    if (column) {
-        attention_extra_backward(Bi::column, dextra, extra_memory + 2 * rows, dout, r, in);
+    if (has_extra) {
+        attention_extra_backward(Bi::extra, dextra, extra_memory + 2 * rows, dout, r, in);
     }
 }
 } // namespace cuda

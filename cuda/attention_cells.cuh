@@ -105,9 +105,9 @@ struct DqkInputs {
 
 template <class Bi>
 DqkInputs dqk_inputs(const AttnInputs& in, const RowStats& r, const acc* rope_table) {
-    const bool column = Bi::column == KEY_COLUMN && in.extra.k;
-    return { (const bf16*)in.qkv, column ? (const bf16*)in.extra.k : NULL,
-             column ? r.ds_star : NULL, rope_table, in.s };
+    const bool has_key = Bi::extra == KEY_EXTRA && in.extra.k;
+    return { (const bf16*)in.qkv, has_key ? (const bf16*)in.extra.k : NULL,
+             has_key ? r.ds_star : NULL, rope_table, in.s };
 }
 
 // A block's rows are queries, and it walks over the keys that they see, or keys, and it walks over

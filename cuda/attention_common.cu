@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(EXTRA_THREADS)
     if (threadIdx.x == 0) { dz[blockIdx.x] += sum; }
 }
 
-void attention_extra_backward(Column column, ExtraKey<acc> dextra, float* part, const real* dout,
+void attention_extra_backward(ExtraKind extra, ExtraKey<acc> dextra, float* part, const real* dout,
                              RowStats r, const AttnInputs& in) {
     const AttnShape& s = in.s;
     const int blocks = CEIL_DIV(s.T, EXTRA_ROWS);
@@ -61,7 +61,7 @@ void attention_extra_backward(Column column, ExtraKey<acc> dextra, float* part, 
     int columns = s.KV * s.HS;
     float* part_k = part;
     float* part_v = part + rows * columns;
-    if (column != LOGIT_COLUMN || dextra.v) {
+    if (extra != LOGIT_EXTRA || dextra.v) {
         LAUNCH(attention_dextra_kernel, dim3(s.B * s.NH, blocks), dim3(EXTRA_THREADS), 0, part_k,
                part_v, dout, r, in.qkv, s);
     }
@@ -69,7 +69,7 @@ void attention_extra_backward(Column column, ExtraKey<acc> dextra, float* part, 
         rows *= s.KV;
         columns = s.HS;
     }
-    if (column == LOGIT_COLUMN && dextra.k) {
+    if (extra == LOGIT_EXTRA && dextra.k) {
         const int logits = s.bias_shared ? 1 : s.NH;
         LAUNCH(attention_dlogit_kernel, dim3(logits), dim3(EXTRA_THREADS), 0, dextra.k, r, s);
     } else if (dextra.k) {
@@ -112,22 +112,23 @@ void attention_turn_back(real* dqkv, const acc* rope_table, const AttnShape& s) 
 
 // Returns sum i of a head, in the order of HeadMetrics, as what it is there: a mean over `rows`
 // queries, or over those that may see token k.
-DEVICE float mean_of(float sum, int i, int rows, int skip, bool column) {
+DEVICE float mean_of(float sum, int i, int rows, int skip, bool has_extra) {
     if (i >= FIRST_METRIC) {
         return metric_is_mean(i - FIRST_METRIC) ? sum / rows : sum;
     }
     const int k = i % (METRIC_K + 1);                // 0: the extra key, or the sink token
     if (k > rows) { return 0; }
     if (k > 0) { return sum / (rows - k + 1); }
-    const int own_query = column ? 1 : 0;            // the extra key's own query is one-hot
-    return column || skip ? (sum + own_query) / (rows + 1) : 0.0f;
+    const int own_query = has_extra ? 1 : 0;         // the extra key's own query is one-hot
+    return has_extra || skip ? (sum + own_query) / (rows + 1) : 0.0f;
 }
 
 // Makes the means of a head in a sequence, a block each. A warp adds every eighth query, then one
 // warp adds the eight sums: always in this order.
 enum { METRIC_WARPS = 8 };
 __global__ void __launch_bounds__(32 * METRIC_WARPS)
-attention_metrics_mean_kernel(HeadMetrics* out, const float* sums, int skip, bool column, int T) {
+attention_metrics_mean_kernel(HeadMetrics* out, const float* sums, int skip, bool has_extra,
+                              int T) {
     SMEM(float[METRIC_WARPS][METRIC_SUMS], part);
     const int warp = warp_id();
     const int lane = lane_id();
@@ -141,12 +142,12 @@ attention_metrics_mean_kernel(HeadMetrics* out, const float* sums, int skip, boo
     if (threadIdx.x >= METRIC_SUMS) { return; }
     for (int w = 1; w < METRIC_WARPS; w++) { total += part[w][lane]; }
     float* mean = (float*)(out + blockIdx.x) + lane;
-    *mean = mean_of(total, lane, T - skip, skip, column);
+    *mean = mean_of(total, lane, T - skip, skip, has_extra);
 }
 
-void attention_metrics_mean(HeadMetrics* out, int heads, const float* sums, int skip, bool column,
-                            int T) {
+void attention_metrics_mean(HeadMetrics* out, int heads, const float* sums, int skip,
+                            bool has_extra, int T) {
     LAUNCH(attention_metrics_mean_kernel, dim3(heads), dim3(32 * METRIC_WARPS), 0, out, sums, skip,
-           column, T);
+           has_extra, T);
 }
 } // namespace cuda

@@ -30,8 +30,8 @@ template <int HS, int MT> struct OnlineRows {
 
 // Returns the score of the extra key for the query q, whose channels the lanes of a row share.
 template <class A, class Bi, int HS>
-DEVICE float column_score(const bf16* q, const bf16* key, const AttnShape& s) {
-    if (Bi::column == LOGIT_COLUMN) { return (float)*key; }
+DEVICE float extra_score_head(const bf16* q, const bf16* key, const AttnShape& s) {
+    if (Bi::extra == LOGIT_EXTRA) { return (float)*key; }
     if (!key) { return 0; }
     float dot = 0;
     for (int i = lane_id() % 4; i < HS; i += 4) { dot += (float)q[i] * (float)key[i]; }
@@ -42,20 +42,20 @@ DEVICE float column_score(const bf16* q, const bf16* key, const AttnShape& s) {
 template <class A, class Bi, class Pe, int HS, int MT>
 DEVICE void online_start(OnlineRows<HS, MT>& x, const bf16* q, ExtraKey<const bf16> extra,
                          const TileScore<A, Pe>& score, int lane_row, const AttnShape& s) {
-    constexpr bool column = Bi::column != NO_COLUMN;
+    constexpr bool has_extra = Bi::extra != NO_EXTRA;
     UNROLL(r, 2 * MT) {
         float m = attn_initial_max<A, float>();
         float w_star = 0;
-        if (column) {
+        if (has_extra) {
             const int t = min(lane_row + 8 * r, s.T - 1);
-            const float s_star = column_score<A, Bi, HS>(q + (long)t * attn_row(s), extra.k, s);
+            const float s_star = extra_score_head<A, Bi, HS>(q + (long)t * attn_row(s), extra.k, s);
             m = max_(m, s_star);
             w_star = attn_term<A>(s_star, m);
         }
-        const bool counts_it = column && lane_column() == 0;     // one of the row's four lanes
+        const bool counts_it = has_extra && lane_column() == 0;     // one of the row's four lanes
         x.m[r] = fmaxf(m * LOG2_E, -FLT_MAX);                    // finite, so that x.m - x.m is 0
         x.l[r] = counts_it ? attn_mass<A>(w_star, s.p) : 0.0f;
-        const bool value = column && extra.v;
+        const bool value = has_extra && extra.v;
         const float share = attn_share<A>(w_star);
         UNROLL(n, HS / 8) {
             for (int e = 0; e < 2; e++) {
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     const LeftRows<HS, MT> queries(sq + place.row0 * HS, by_column);
     const TileScore<A, Pe> score(h, s);
     const int end = min(s.T, max(t0 + BQ, s.prefix));
-    const ExtraKey<const bf16> extra = { attn_column<Bi>((const bf16*)in.extra.k, s, h),
+    const ExtraKey<const bf16> extra = { attn_extra_k<Bi>((const bf16*)in.extra.k, s, h),
                                          attn_extra((const bf16*)in.extra.v, s, g) };
     // opaque() makes the compiler compute these again in and after the loop, so that the products
     // get the registers.

@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     const PanelScores<A, Pe> score(dots, x, n, s);
     float s_star = 0;
     float top = attn_initial_max<A, float>();
-    if (Bi::column) {
+    if (Bi::extra) {
         const real* q = query_at(in.qkv, s, b, t, x.h);
         s_star = extra_score<A, Bi>(q, in.extra.k, x.h, s);
         top = max_(top, s_star);
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     float sum = 0;
     FOR_LANES(j, x.keys()) { sum += score_mass<A>(score(j), top, s); }
     sum = warp_sum(sum);
-    if (Bi::column) { sum += score_mass<A>(s_star, top, s); }
+    if (Bi::extra) { sum += score_mass<A>(s_star, top, s); }
     const float alpha = attn_alpha_of<A, float>(s, t);
     const AttnStat<float> st = attn_stat<A>(top, sum, s.p, alpha);
     if (stat && first_lane()) { stat_store(stat, row_at(s, b, x.h, t), st); }
@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     real* w_t = w + (long)n * x.ld;
     FOR_LANES(j, x.keys()) { w_t[j] = real(attn_weight<A>(score(j), st, s.clip)); }
     const real* vs = attn_extra(in.extra.v, s, kv_head(s, x.h));
-    if (!Bi::column || !vs) { return; }
+    if (!Bi::extra || !vs) { return; }
     const float w_star = attn_weight<A>(s_star, st, s.clip);
     real* out_t = out + out_at(s, b, t, x.h);
     FOR_LANES(i, s.HS) { out_t[i] = real(w_star * (float)vs[i]); }
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
 template <class A, class Bi, class Pe>
 void attention_forward_panels(real* out, acc* stat, const AttnInputs& in) {
     const AttnShape& s = in.s;
-    const bool add = Bi::column && in.extra.v;
+    const bool add = Bi::extra && in.extra.v;
     const long size = panel_most(s).floats();
     float* dots = (float*)device_scratch(size * (sizeof(float) + sizeof(real)));
     real* w = (real*)(dots + size);
@@ -267,8 +267,8 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
         memory.w[at + j] = real(select_or_zero(sees, weight));
         memory.ds[at + j] = real(select_or_zero(sees, ds * slope * scale));
     }
-    if (Bi::column != KEY_COLUMN) { return; }
-    const real* ks = attn_column<Bi>(kstar, s, x.h);
+    if (Bi::extra != KEY_EXTRA) { return; }
+    const real* ks = attn_extra_k<Bi>(kstar, s, x.h);
     if (!ks) { return; }
     const float ds_star = r.ds_star[row] * scale;
     real* dq = dqkv + qkv_at(s, b, t, x.h);
@@ -280,7 +280,7 @@ void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowSta
                            const AttnInputs& in, float* scratch) {
     const AttnShape& s = in.s;
     const int G = group_size(s);
-    const bool add = Bi::column == KEY_COLUMN && in.extra.k;
+    const bool add = Bi::extra == KEY_EXTRA && in.extra.k;
     const PanelMemory memory = panel_memory(scratch, s);
     for (int b = 0, count; b < s.B; b += count) {
         count = panel_at(s, b, 0, 0).count;

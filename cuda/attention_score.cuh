@@ -101,8 +101,8 @@ DEVICE float warp_dot(const real* a, const real* b, int HS) { return lanes_dot<3
 // Returns the score of the extra key for query q of head h, in every lane of a warp.
 template <class A, class Bi>
 DEVICE float extra_score(const real* q, const real* kstar, int h, const AttnShape& s) {
-    const real* extra = attn_column<Bi>(kstar, s, h);
-    if (Bi::column == LOGIT_COLUMN) { return *extra; }
+    const real* extra = attn_extra_k<Bi>(kstar, s, h);
+    if (Bi::extra == LOGIT_EXTRA) { return *extra; }
     return attn_capped<A>(warp_dot(q, extra, s.HS) * (float)s.scale, s.cap);
 }
 
@@ -166,7 +166,7 @@ DEVICE void row_extra(const RowStats& r, const real* dout, AttnStat<float> st, f
     const float weight = attn_weight<A>(score, st, s.clip);
     const float dweight = warp_dot(dout + out_at(s, b, t, h), v_star, s.HS);
     float ds = attn_ds<A>(score, weight, dweight, st, delta, s);
-    if (Bi::column == KEY_COLUMN) { ds *= attn_slope<A>(score, s.cap); }
+    if (Bi::extra == KEY_EXTRA) { ds *= attn_slope<A>(score, s.cap); }
     if (first_lane()) {
         r.w_star[row] = weight;
         r.ds_star[row] = ds;
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     const float delta = attn_delta<A>(do_o, st, attn_alpha<A, float>(s));
     const float log2_Z = (st.max_or_factor + st.ln_Z_or_sum) * LOG2_E;
     if (stores) { row_stat_store(r, padded, A::exp_family ? log2_Z : st.max_or_factor, delta); }
-    if (Bi::column) { row_extra<A, Bi>(r, dout, st, delta, b, h, t, in); }
+    if (Bi::extra) { row_extra<A, Bi>(r, dout, st, delta, b, h, t, in); }
 }
 
 // Launches it. wide: rows of heads begin at multiples of 16 bytes.
@@ -209,7 +209,7 @@ template <class A, class Bi>
 void attention_rows(const RowStats& r, const real* dout, AttnResult<real, acc> result,
                     const AttnInputs& in, bool wide) {
     const long rows = rows_all(in.s);
-    if constexpr (Bi::column == NO_COLUMN && sizeof(real) == 2) {
+    if constexpr (Bi::extra == NO_EXTRA && sizeof(real) == 2) {
         if (wide) {
             LAUNCH_WARPS((attention_rows_kernel<A, Bi, 4>), rows / 8, r, dout, result.out,
                          result.stat, in);
@@ -230,7 +230,7 @@ inline long extra_parts(const AttnShape& s) {
 }
 
 // Computes the gradients of the extra key from the rows; part (2, extra_parts, KV, HS).
-void attention_extra_backward(Column column, ExtraKey<acc> dextra, float* part, const real* dout,
+void attention_extra_backward(ExtraKind extra, ExtraKey<acc> dextra, float* part, const real* dout,
                              RowStats r, const AttnInputs& in);
 
 // Rounds dk and dv (count, T, HS) of key head g, sequences b0.., into rows of dqkv.

@@ -19,9 +19,9 @@ static_assert(sizeof(HeadMetrics) == METRIC_SUMS * sizeof(float),
               "sums are in the order of HeadMetrics");
 static_assert(METRIC_SUMS <= 32, "a lane for each sum");
 
-// Makes the means of `heads` heads from the sums of their queries, (heads, T, METRIC_SUMS). column:
-// whether there is an extra one. No variant changes it: attention_common.cu.
-void attention_metrics_mean(HeadMetrics* out, int heads, const float* sums, int skip, bool column,
-                            int T);
+// Makes the means of `heads` heads from the sums of their queries, (heads, T, METRIC_SUMS).
+// has_extra: whether there is an extra key. No variant changes it: attention_common.cu.
+void attention_metrics_mean(HeadMetrics* out, int heads, const float* sums, int skip,
+                            bool has_extra, int T);
 } // namespace cuda
 #endif // CUDA_METRIC_SUMS_CUH

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS, 1)
     const AttnStat<float> st = stat_at(in.stat, row_at(s, b, x.h, t));
     const PanelScores<A, Pe> score(dots, x, n, s);
     float w_star = 0;
-    if (Bi::column) {
+    if (Bi::extra) {
         const real* q = query_at(in.attn.qkv, s, b, t, x.h);
         const float s_star = extra_score<A, Bi>(q, in.attn.extra.k, x.h, s);
         w_star = attn_weight<A>(s_star, st, s.clip);
@@ -111,7 +111,7 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
                              dots, in, x);
             });
         }
-        attention_metrics_mean(out + (long)b * s.NH, count * s.NH, sums, skip, Bi::column, s.T);
+        attention_metrics_mean(out + (long)b * s.NH, count * s.NH, sums, skip, Bi::extra, s.T);
     }
 }
 } // namespace cuda

@@ -119,9 +119,9 @@ $(if $(no_mpi),$(error DIST=mpi needs $(MPICXX), which is not in PATH \
   ---> HINT: apt-get install libopenmpi-dev openmpi-bin, or module load openmpi))
 $(if $(no_nvcc),$(error $(no_nvcc); ---> HINT: install the CUDA toolkit, or make BACKEND=cpu))
 $(if $(conflict),$(error ATTN=$(ATTN) with BIAS=$(BIAS) means nothing: $(conflict)))
-# an extra key without a value where no row is divided by its sum: column_has_no_effect
+# an extra key without a value where no row is divided by its sum: extra_has_no_effect
 no_sum   := $(shell sed -nE 's/^ *X_ATTN.$(ATTN) *, *Z_ONE *,.*/yes/p' attention_variants.cuh)
-no_value := $(shell sed -nE 's/^ *X_BIAS.$(BIAS) *, *(KEY|LOGIT)_COLUMN *, *[01] *, *0 *,.*/yes/p' \
+no_value := $(shell sed -nE 's/^ *X_BIAS.$(BIAS) *, *(KEY|LOGIT)_EXTRA *, *[01] *, *0 *,.*/yes/p' \
               block_variants.h)
 unless   := $(if $(filter k,$(BIAS)), unless a run is given --v-star)
 idle     := $(if $(and $(no_sum),$(no_value)),note: the extra key of BIAS=$(BIAS) changes no output \

@@ -119,7 +119,7 @@ class TrainSinkConfig(PretrainedConfig):
         c.F, c.T, c.eps = self.intermediate_size, self.max_position_embeddings, self.rms_norm_eps
         c.base = self.rope_theta
         c.operation, c.star = ATTN[c.attn], BIAS[c.bias]
-        c.token, c.column = c.star.token, c.star.column
+        c.token, c.extra = c.star.token, c.star.extra
         return c
 
 
@@ -230,7 +230,7 @@ def softpick(c, s, seen):
 
 def relu(c, s, seen):
     """relu(s) over the tokens that a query sees"""
-    tokens = seen[..., 1:] if c.column else seen
+    tokens = seen[..., 1:] if c.extra else seen
     return s.relu().masked_fill(~seen, 0) / tokens.sum(-1, keepdim=True)
 
 
@@ -274,7 +274,7 @@ class Operation(NamedTuple):
 
 
 class Bias(NamedTuple):
-    column: str = ""             # the place that is no token's: its score is of a key, or a logit
+    extra: str = ""              # the place that is no token's: its score is of a key, or a logit
     learn_k: bool = False
     learn_v: bool = False
     add_v: bool = False          # v* in every output
@@ -353,7 +353,7 @@ class Attention(nn.Module):
             self.phi_fc1 = nn.Linear(c.HS, c.HS, bias=False)
             self.phi_fc2 = nn.Linear(c.HS, c.HS, bias=False)
         shared = c.bias_share == "heads"
-        if c.column == "logit" and self.biased:
+        if c.extra == "logit" and self.biased:
             self.sinks = nn.Parameter(torch.zeros(c.NH))
         elif c.star.learn_k and self.biased:
             self.k_star = nn.Parameter(torch.zeros(1 if shared else c.KV, c.HS))
@@ -386,13 +386,13 @@ class Attention(nn.Module):
             q, k = (self.phi_fc2(self.phi_fc1(z).relu()) for z in (q, k))
         return q, k, v
 
-    def column(self, q, scale):
+    def extra_key(self, q, scale):
         """The scores (B, NH, T, 1) of the place that is no token's, and its value (NH, 1, HS)."""
         c = self.c
         value = torch.zeros(c.NH, 1, c.HS, device=q.device)
         if not self.biased:                      # a place that is not seen
             return q[..., :1].float() * 0, value
-        if c.column == "logit":
+        if c.extra == "logit":
             return self.sinks.float()[:, None, None].expand(*q.shape[:3], 1), value
         per_head = lambda z: z.float().repeat_interleave(c.NH // len(z), 0)
         key = torch.zeros(c.NH, c.HS, device=q.device)
@@ -423,15 +423,15 @@ class Attention(nn.Module):
         seen = place.local if self.local else place.full
         seen = seen[:, None].expand(-1, c.NH, -1, -1)
         v = v.float()
-        if c.column == "key":
-            z, value = self.column(q, scale)
+        if c.extra == "key":
+            z, value = self.extra_key(q, scale)
             s = torch.cat([z, s], -1)
         if c.operation.capped:                   # of q.k; a learned logit is no such score
             s = c.attn_cap * torch.tanh(s / c.attn_cap)
-        if c.column == "logit":
-            z, value = self.column(q, scale)
+        if c.extra == "logit":
+            z, value = self.extra_key(q, scale)
             s = torch.cat([z, s], -1)
-        if c.column:
+        if c.extra:
             seen = F.pad(seen, (1, 0), value=self.biased)
             v = torch.cat([value.expand(len(v), -1, -1, -1), v], 2)
         A = c.attn_alpha * c.operation.rows(c, s, seen)
@@ -627,7 +627,7 @@ class TrainSinkModel(TrainSinkPreTrainedModel):
             maps.append(A)
         if c.norm != "post":
             x = states[-1] = self.norm(x)
-        skip, real = int(first), int(c.token or bool(c.column))  # rows, columns that are no token's
+        skip, real = int(first), int(c.token or bool(c.extra))  # rows, columns that are no token's
         out = TrainSinkOutput(last_hidden_state=x[:, skip:])
         if cache is not None:
             out[CACHE] = cache

@@ -26,10 +26,10 @@ template <class A, class Bi, class Pe> NaiveIn head_case(const char* attn, const
     AttnShape s = whole({ 2, kind == 2 ? 5 : 37, 4, 2, 6, kind == 1 ? 9 : 0, kind == 1 ? 12 : 0,
                           kind == 1, 6, 2, kind == 1 ? 0.5f : 1 });
     if (A::clip != NO_CLIP) { s.clip = 0.03f; }
-    NaiveIn in = { naive_attn<A>(attn), pe, naive_pe<Pe>, Bi::column,
+    NaiveIn in = { naive_attn<A>(attn), pe, naive_pe<Pe>, Bi::extra,
                    random_numbers((long)s.B * s.T * attn_row(s), 1.3, 5), {}, {}, s };
     if (A::phi == PHI_ELU1) { ref::phi_elu1_forward(in.qkv.data(), s); }
-    const bool logit = Bi::column == LOGIT_COLUMN;
+    const bool logit = Bi::extra == LOGIT_EXTRA;
     if (Bi::learn_k) {
         in.kstar = random_numbers(s.bias_shared ? s.HS : logit ? s.NH : s.KV * s.HS, 1, 6);
     }

@@ -134,7 +134,7 @@ typedef double (*NaivePe)(const std::string& name, int distance, int h, int NH);
 struct NaiveIn {
     NaiveAttn attn;
     std::string pe; NaivePe bias;
-    Column column;  // the extra key: k*, v* (groups, HS), or the logit z (heads); zero where empty
+    ExtraKind extra; // k*, v* (groups, HS), or the logit z (heads); zero where empty
     Numbers qkv, kstar, vstar;
     AttnShape s;
 };
@@ -152,7 +152,7 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
     const int T = s.T, HS = s.HS, W = (s.NH + 2 * s.KV) * HS, groups = s.bias_shared ? 1 : s.KV;
     const double scale = s.scale, p = s.p, clip = s.clip,
                  alpha = in.attn.Z == ONE || in.attn.Z == COUNT ? 1 : (double)s.alpha;
-    const bool logit = in.column == LOGIT_COLUMN;
+    const bool logit = in.extra == LOGIT_EXTRA;
     const Numbers nothing(std::max(groups * HS, s.NH));
     const Numbers &ks = in.kstar.empty() ? nothing : in.kstar;
     const Numbers &vs = in.vstar.empty() ? nothing : in.vstar;
@@ -177,7 +177,7 @@ static inline NaiveOut naive_attention(const NaiveIn& in, const Numbers& dout = 
                     return j ? x + (size_t)(j - 1) * W + (s.NH + s.KV + g) * HS : &vs[gs * HS];
                 };
                 auto sees  = [&](int j) {
-                    if (j == 0) { return in.column != NO_COLUMN; }
+                    if (j == 0) { return in.extra != NO_EXTRA; }
                     const int at = j - 1;
                     return (at <= t && (s.window == 0 || t - at < s.window)) || at < s.prefix;
                 };

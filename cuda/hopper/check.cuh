@@ -88,7 +88,7 @@ template <class A, class Bi, class Pe> bool hopper_agrees(int HS, bool narrow) {
     acc* table = to_new_memory(turns);
     const acc* rope_table = Pe::rotary && !positive ? table : NULL;
     const ExtraKey<const real> extra = { Bi::learn_k ? k_star : NULL,
-                                         Bi::learn_v && Bi::column ? dout : NULL };
+                                         Bi::learn_v && Bi::extra ? dout : NULL };
     std::vector<real> results[2];
     for (bool hopper : { true, false }) {
         use_hopper(hopper);

@@ -76,7 +76,7 @@ template <class A, class Bi, class Pe, int HS> struct HopperForward {
         queries = panels<HS, BQ>(sq, group * GROUP_ROWS);
         keys = panels<HS, BK>(sk);
         values = panels<HS, BK>(sv);
-        const ExtraKey<const bf16> extra = { attn_column<Bi>((const bf16*)in.extra.k, s, place.h),
+        const ExtraKey<const bf16> extra = { attn_extra_k<Bi>((const bf16*)in.extra.k, s, place.h),
                                              attn_extra((const bf16*)in.extra.v, s, g) };
         online_start<A, Bi>(x, q, extra, score, t0 + place.row0 + lane_group(), s);
     }

@@ -24,7 +24,7 @@ static int skip;                                 // rows before token 1
 static void setting() {
     Arch c;
     c.L = L; c.C = C; c.NH = NH; c.KV = KV; c.HS = HS; c.F = 20; c.V = V; c.T = T;
-    if (!Bias::column) { c.window = 5; c.gate = row_named(GATE_ROWS, "head"); }
+    if (!Bias::extra) { c.window = 5; c.gate = row_named(GATE_ROWS, "head"); }
     arch_settle(&c, "");
     m = model_new(c, T, false);
     kept = model_new(c, T, true);

@@ -600,7 +600,7 @@ static void test_edits(Setting* s, const Naive& net, const Row& plain) {
         if (p.find("score") != 0 || l < 1) { return; }
         for (int i : { 2, 4 }) { for (int j = 0; j < i; j++) { (*x)[i][j] = -INFINITY; } }
     } };
-    if (!Bias::column && !sink_rows(&s->m)) { cases.push_back(alone); }
+    if (!Bias::extra && !sink_rows(&s->m)) { cases.push_back(alone); }
     const Case extra[] = {
         { "A:*:0=mask", [](const std::string& p, int, Mat* x) {
               if (p.find("extra-score") == 0) { (*x)[0][0] = -INFINITY; }
@@ -609,7 +609,7 @@ static void test_edits(Setting* s, const Naive& net, const Row& plain) {
               if (p == "extra2" && l == 1) { (*x)[0][0] *= 0.5; }
           } },
     };
-    if (Bias::column || sink_rows(&s->m)) { cases.insert(cases.end(), extra, extra + 2); }
+    if (Bias::extra || sink_rows(&s->m)) { cases.insert(cases.end(), extra, extra + 2); }
     static const int gate_of = gates_per_head(&s->m);        // numbers of a head's gate
     const Case gates[] = {
         { "gate:1:1:0=0.25", [](const std::string& p, int l, Mat* x) {

@@ -10,12 +10,12 @@ using ref::real;
 
 template <class A, class Bi, class Pe>
 void check_variant(const char* attn, const char* bias, const char* pe) {
-    if constexpr (!(A::phi != PHI_NONE && Bi::column)) { // CONFLICTS
+    if constexpr (!(A::phi != PHI_NONE && Bi::extra)) { // CONFLICTS
         for (int kind = 0; kind < 3; kind++) { // plain; window and prefix; short
             const NaiveIn in = head_case<A, Bi, Pe>(attn, pe, kind);
             const AttnShape& s = in.s;
             const int skip = Bi::token;
-            const bool logit = Bi::column == LOGIT_COLUMN;
+            const bool logit = Bi::extra == LOGIT_EXTRA;
             const real* ks = in.kstar.empty() ? NULL : in.kstar.data();
             Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
             ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), Numbers(in.qkv).data(),

@@ -25,11 +25,11 @@ struct Op { // the build of one ATTN, BIAS, PE and what the witness has to know 
     void (*backward)(real*, ExtraKey<real>, const real*, AttnResult<real, real>, const real*,
                      ExtraKey<const real>, const real*, AttnShape);
     NaiveAttn attn; std::string pe; NaivePe pe_bias;
-    bool phi_elu1; Column column; bool learn_k, learn_v;
+    bool phi_elu1; ExtraKind extra; bool learn_k, learn_v;
 };
 template <class A, class Bi, class Pe> Op op_of(const char* attn, const char* pe) {
     return { ref::attention_forward<A, Bi, Pe>, ref::attention_backward<A, Bi, Pe>,
-             naive_attn<A>(attn), pe, naive_pe<Pe>, A::phi == PHI_ELU1, Bi::column, Bi::learn_k,
+             naive_attn<A>(attn), pe, naive_pe<Pe>, A::phi == PHI_ELU1, Bi::extra, Bi::learn_k,
              Bi::learn_v };
 }
 struct Case { AttnShape s; bool fixed_v, slopes; };
@@ -41,18 +41,18 @@ static NaiveIn inputs(const Op& op, const Case& c, uint64_t seed) {
     NaiveIn in = { op.attn,
                    op.pe,
                    op.pe_bias,
-                   op.column,
+                   op.extra,
                    random_numbers((long)s.B * s.T * attn_row(s), 1.2, seed),
                    {},
                    {},
                    s };
     if (op.attn.Z == CLIPPED) { in.s.clip = 1.3f / s.T; }       // leaves some weights
     if (op.phi_elu1) { ref::phi_elu1_forward(in.qkv.data(), s); }
-    if (op.column && op.learn_k) {
-        in.kstar = random_numbers(op.column == LOGIT_COLUMN ? z : width, 1, seed + 1);
+    if (op.extra && op.learn_k) {
+        in.kstar = random_numbers(op.extra == LOGIT_EXTRA ? z : width, 1, seed + 1);
     }
-    if (op.column && (op.learn_v || c.fixed_v)) { in.vstar = random_numbers(width, 1, seed + 2); }
-    for (size_t i = 0; op.column == KEY_COLUMN && i < in.kstar.size(); i++) {
+    if (op.extra && (op.learn_v || c.fixed_v)) { in.vstar = random_numbers(width, 1, seed + 2); }
+    for (size_t i = 0; op.extra == KEY_EXTRA && i < in.kstar.size(); i++) {
         if ((int)(i % s.HS) >= s.k_dims) { in.kstar[i] = 0; }
     }
     return in;
@@ -121,7 +121,7 @@ static void check_case(const std::string& what, const Op& op, const Case& c) {
     compare(what + " dqkv", r.dqkv, n.dqkv, tol, rounded / tol);
     n.dkstar.resize(r.dkstar.size()); n.dvstar.resize(r.dvstar.size());
     for (size_t i = 0; i < n.dkstar.size(); i++) {
-        const bool learned = op.column == LOGIT_COLUMN || (int)(i % s.HS) < s.k_dims;
+        const bool learned = op.extra == LOGIT_EXTRA || (int)(i % s.HS) < s.k_dims;
         n.dkstar[i] = OLD + (learned ? n.dkstar[i] : 0);
     }
     for (auto& x : n.dvstar) { x += OLD; }
@@ -135,7 +135,7 @@ static void check_case(const std::string& what, const Op& op, const Case& c) {
     difference(what + " dv", op, in, &NaiveIn::qkv, r.dqkv, dout, row, q + kv, kv);
     for (auto& x : r.dkstar) { x -= OLD; }
     for (auto& x : r.dvstar) { x -= OLD; }
-    const bool logit = op.column == LOGIT_COLUMN;
+    const bool logit = op.extra == LOGIT_EXTRA;
     if (!in.kstar.empty()) {
         difference(what + " dk*", op, in, &NaiveIn::kstar, r.dkstar, dout, logit ? 1 : s.HS, 0,
                    logit ? 1 : s.k_dims);
@@ -165,10 +165,10 @@ void check_variant(const char* attn, const char* bias, const char* pe) {
 #endif
     // Without CONFLICTS. The operation asks of BIAS only for the column and of PE only
     // for the score's bias, so the others would be the same code once more
-    if constexpr (!(A::phi != PHI_NONE && Bi::column) &&
+    if constexpr (!(A::phi != PHI_NONE && Bi::extra) &&
                   (std::is_same<Pe, Pe_nope>::value || Pe::score_bias)) {
         if constexpr (std::is_same<Pe, Pe_nope>::value || std::is_same<Bi, Bias_none>::value ||
-                      Bi::column) {
+                      Bi::extra) {
             const Op op = op_of<A, Bi, Pe>(attn, pe);
             int n = 0;
             for (auto& c : CASES) {

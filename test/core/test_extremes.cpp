@@ -27,7 +27,7 @@ static const Extreme EXTREMES[] = {
     { "-85, p 0.5",      -85,  false, 0.5f, true },
 };
 template <class A, class Bi> void check_variant(const char* attn, const char* bias) {
-    if constexpr (!(A::phi != PHI_NONE && Bi::column)) { // CONFLICTS
+    if constexpr (!(A::phi != PHI_NONE && Bi::extra)) { // CONFLICTS
         for (auto& e : EXTREMES) {
             for (int T : { 1, 35 }) {
                 AttnShape s = whole({ 1, T, 2, 1, 4, 0, 0, 0, 4, e.p, 0.5f });
@@ -65,7 +65,7 @@ template <class A, class Bi> void check_variant(const char* attn, const char* bi
                           what.c_str(), worst_of(out));
                 }
                 if (e.exact || A::exp_family) {
-                    NaiveIn in = { naive_attn<A>(attn), "nope", naive_pe<Pe_nope>, Bi::column,
+                    NaiveIn in = { naive_attn<A>(attn), "nope", naive_pe<Pe_nope>, Bi::extra,
                                    Numbers(qkv.begin(), qkv.end()), Numbers(ks.begin(), ks.end()),
                                    Numbers(vs.begin(), vs.end()), s };
                     const NaiveOut n = naive_attention(in);

@@ -176,7 +176,7 @@ static void test_reports() {
 
 // ---- every ATTN x BIAS: the definitions on the naive map
 struct Want { double alpha[METRIC_K + 1], proxy[METRIC_K + 1], mass, entropy; };
-static Want definitions(const double* A, int rows, bool column, int skip) {
+static Want definitions(const double* A, int rows, bool has_extra, int skip) {
     const int tokens = rows - skip;
     Want w = {};
     for (int proxy = 0; proxy < 2; proxy++) {
@@ -184,8 +184,8 @@ static Want definitions(const double* A, int rows, bool column, int skip) {
         for (int k = 1; k <= METRIC_K && k <= tokens; k++) {
             alpha[k] = alpha_of(A, rows, skip, k, proxy);
         }
-        if (column || skip) {
-            alpha[0] = column;
+        if (has_extra || skip) {
+            alpha[0] = has_extra;
             // column 0, or the sink token in column 1
             for (int t = 0; t < rows; t++) { alpha[0] += entry(A, rows, t, skip, proxy); }
             alpha[0] /= tokens + 1;
@@ -202,7 +202,7 @@ static Want definitions(const double* A, int rows, bool column, int skip) {
 }
 template <class A, class Bi, class Pe>
 void check_variant(const char* attn, const char* bias, const char* pe) {
-    if constexpr (!(A::phi != PHI_NONE && Bi::column)) { // CONFLICTS
+    if constexpr (!(A::phi != PHI_NONE && Bi::extra)) { // CONFLICTS
         for (int kind = 0; kind < 3; kind++) { // plain; window and prefix; shorter than METRIC_K
             const NaiveIn in = head_case<A, Bi, Pe>(attn, pe, kind);
             const AttnShape& s = in.s;
@@ -218,7 +218,7 @@ void check_variant(const char* attn, const char* bias, const char* pe) {
             const NaiveOut n = naive_attention(in);
             const long size = (long)s.T * (s.T + 1);
             for (int i = 0; i < s.B * s.NH; i++) {
-                const Want w = definitions(&n.map[i * size], s.T, Bi::column, skip);
+                const Want w = definitions(&n.map[i * size], s.T, Bi::extra, skip);
                 double worst = 0, top = 1;
                 for (int k = 0; k <= METRIC_K; k++) {
                     worst = std::max({ worst, fabs(m[i].alpha[k] - w.alpha[k]),
@@ -273,25 +273,25 @@ struct Attn_relu2 : AttnBase {
     static constexpr ZKind Z = Z_SUM;
     template <class F> HD static F sim(F s)       { return max_(s, F(0)) * max_(s, F(0)); }
 };
-// column_has_no_effect says yes exactly where no output depends on the column; what is then measured is,
-// bit for bit, what is measured without a column
+// extra_has_no_effect says yes exactly where no output depends on the extra key; what is then
+// measured is, bit for bit, what is measured without one
 template <class A, class Bi> void check_idle(const char* attn, const char* bias) {
-    if (Bi::column == NO_COLUMN || conflict(attn, bias)) { return; }
+    if (Bi::extra == NO_EXTRA || conflict(attn, bias)) { return; }
     const AttnShape s = whole({ 1, 37, 4, 2, 6, 0, 0, 0, 6, 2, 1 });
     const Numbers qkv = random_numbers((long)s.B * s.T * attn_row(s), 1.3, 7);
-    const long keys = Bi::column == LOGIT_COLUMN ? s.NH : s.KV * s.HS;
+    const long keys = Bi::extra == LOGIT_EXTRA ? s.NH : s.KV * s.HS;
     const Numbers k = Bi::learn_k ? random_numbers(keys, 1, 8) : Numbers();
     const Seen none = seen<A, Bias_none, Bias_none>(qkv, {}, {}, s);
     for (int has_v = Bi::learn_v; has_v < 2; has_v++) {
         if (has_v && !Bi::learn_v && !Bi::learn_k) { continue; }         // --v-star needs BIAS=k
         const Numbers v = has_v ? random_numbers(s.KV * s.HS, 1, 9) : Numbers();
-        const bool idle = column_has_no_effect(A::Z, Bi(), has_v, A::sim(0.0) == 0);
+        const bool idle = extra_has_no_effect(A::Z, Bi(), has_v, A::sim(0.0) == 0);
         const Seen with = seen<A, Bi, Bi>(qkv, k, v, s);
         CHECK((with.out == none.out) == idle, "%s %s%s: idle is %d, the outputs say %d", attn, bias,
               has_v ? " with v*" : "", idle, with.out == none.out);
         const size_t bytes = none.heads.size() * sizeof(HeadMetrics);
         CHECK(memcmp(with.heads.data(), none.heads.data(), bytes) != 0,
-              "%s %s: its metrics as they are count the column", attn, bias);
+              "%s %s: its metrics as they are count the extra key", attn, bias);
         if (!idle) { continue; }
         const Seen without = seen<A, Bi, Bias_none>(qkv, k, v, s);
         CHECK(!memcmp(without.heads.data(), none.heads.data(), bytes),

@@ -382,7 +382,7 @@ static bool fixture_fits(const std::string& path) {
     for (auto& word : f.w) { if (word.compare(0, 5, "ATTN=") == 0) { attn = word.substr(5); } }
     const Arch c = fixture_arch(f);
     weights_close(&st);
-    return attn == build::Attn::name && bias_of(c).column == Bias::column &&
+    return attn == build::Attn::name && bias_of(c).extra == Bias::extra &&
            pe_of(c).score_bias == Pe::score_bias && (!Pe::score_bias || c.pe == BUILD_PE);
 }
 int main(int argc, char** argv) {
@@ -401,7 +401,7 @@ int main(int argc, char** argv) {
     }
 #if HAS_OPEN
     for (bool delta : { false, true }) {
-        if (Bias::column || Attn::phi != PHI_NONE) { continue; }
+        if (Bias::extra || Attn::phi != PHI_NONE) { continue; }
         CASE("mixer_cache") { mixer_cache_check(delta); }
     }
 #endif

@@ -185,7 +185,7 @@ static Arch small_arch() {
 
 // is it a model, and one that this binary computes?
 static bool fits(Arch c) {
-    const bool compiled = bias_of(c).column == Bias::column && !pe_of(c).score_bias;
+    const bool compiled = bias_of(c).extra == Bias::extra && !pe_of(c).score_bias;
     return compiled && check_dies([&] { arch_settle(&c, ""); }).code == 0;
 }
 

@@ -210,7 +210,7 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
         AttnShape s = whole(c);
         s.rot = s.HS / 2 * 2;
         if (A::clip != NO_CLIP) { s.clip = 1.3f / s.T; }        // leaves some weights
-        const bool z = Bi::column == LOGIT_COLUMN, value = Bi::learn_v || fixed_v;
+        const bool z = Bi::extra == LOGIT_EXTRA, value = Bi::learn_v || fixed_v;
         const long N = (long)s.B * s.T, width = (s.bias_shared ? 1 : s.KV) * s.HS;
         Numbers qkv = random_numbers(N * attn_row(s), 1.2, s.T), ks = numbers(z ? s.NH : width, 1),
                 vs = numbers(width, 2), dks = ks, dvs = vs;
@@ -251,9 +251,9 @@ template <class A, class Bi, class Pe> void check_attention(const std::string& w
 }
 // every BIAS without positions, every PE that adds to the score without a BIAS; without CONFLICTS
 template <class A, class Bi> void check_bias(const std::string& what) {
-    if constexpr (A::phi == PHI_NONE || !Bi::column) {
-        if constexpr (std::is_same<Bi, Bias_none>::value || Bi::column) {
-            check_attention<A, Bi, Pe_nope>(what, Bi::column == KEY_COLUMN);
+    if constexpr (A::phi == PHI_NONE || !Bi::extra) {
+        if constexpr (std::is_same<Bi, Bias_none>::value || Bi::extra) {
+            check_attention<A, Bi, Pe_nope>(what, Bi::extra == KEY_EXTRA);
         }
     }
 }

@@ -88,16 +88,16 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     if (row >= query_count(s)) { return; }
     const SimpleRow own(row, s.NH, s.T);
     const SimpleQuery<A, Pe> query(in, own.b, own.head, own.t);
-    constexpr bool column = Bi::column != NO_COLUMN;
+    constexpr bool has_extra = Bi::extra != NO_EXTRA;
     float s_star = 0;
-    if (column) { s_star = extra_score<A, Bi>(query.q, in.extra.k, query.h, s); }
+    if (has_extra) { s_star = extra_score<A, Bi>(query.q, in.extra.k, query.h, s); }
 
     float top = attn_initial_max<A, float>();
-    if (column) { top = max_(top, s_star); }
+    if (has_extra) { top = max_(top, s_star); }
     for (int j = 0; j < query.end; j++) { top = max_(top, query.score(j)); }
 
     float sum = 0;
-    if (column) { sum = score_mass<A>(s_star, top, s); }
+    if (has_extra) { sum = score_mass<A>(s_star, top, s); }
     for (int j = 0; j < query.end; j++) { sum += score_mass<A>(query.score(j), top, s); }
     const float alpha = attn_alpha_of<A, float>(s, own.t);
     const AttnStat<float> st = attn_stat<A>(top, sum, s.p, alpha);
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
 
     float w_star = 0;
     const real* v_star = NULL;
-    if (column) {
+    if (has_extra) {
         w_star = attn_weight<A>(s_star, st, s.clip);
         v_star = attn_extra(in.extra.v, s, kv_head(s, query.h));
     }
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     const SimpleRow own(row, s.NH, s.T);
     const SimpleQuery<A, Pe> query(x.in, own.b, own.head, own.t);
     const real* k_star = NULL;
-    if (Bi::column == KEY_COLUMN) { k_star = attn_column<Bi>(x.in.extra.k, s, query.h); }
+    if (Bi::extra == KEY_EXTRA) { k_star = attn_extra_k<Bi>(x.in.extra.k, s, query.h); }
     float ds_star = 0;
     if (k_star) { ds_star = x.r.ds_star[row] * (float)s.scale; }
     float* dq = simple_sums(s.HS);

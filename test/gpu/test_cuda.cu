@@ -496,7 +496,7 @@ template <class A, class Bi, class Pe> static void test_attention(const char* na
            dvs = random_tensor(S, false);
     Tensor out = empty_tensor(N * O), stat = empty_tensor(N * s.NH * 2, false),
            dqkv = empty_tensor(N * W);
-    const bool key = Bi::learn_k, value = Bi::column;   // BIAS=k has a v* when --v-star fixes one
+    const bool key = Bi::learn_k, value = Bi::extra;    // BIAS=k has a v* when --v-star fixes one
 #ifdef EMU
     const emu::Counts before = emu::counts;
 #endif
@@ -552,8 +552,8 @@ template <class A, class Bi, class Pe> static void test_simple(const char* name,
     Tensor plain_out = empty_tensor(N * O), plain_stat = empty_tensor(N * s.NH * 2, false);
     Tensor dqkv = empty_tensor(N * W), plain_dqkv = empty_tensor(N * W);
     const cuda::real* kstar = Bi::learn_k ? ks.r() : NULL;
-    const bool column = Bi::column != NO_COLUMN;
-    const cuda::real* vstar = column ? vs.r() : NULL;
+    const bool has_extra = Bi::extra != NO_EXTRA;
+    const cuda::real* vstar = has_extra ? vs.r() : NULL;
     const cuda::AttnInputs in = { qkv.r(), { kstar, vstar }, s };
     cuda::attention_forward<A, Bi, Pe>(out.r(), stat.f(), qkv.r(), { kstar, vstar }, NULL, s);
     cuda::attention_simple_forward<A, Bi, Pe>(plain_out.r(), plain_stat.f(), in);

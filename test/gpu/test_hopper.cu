@@ -215,8 +215,8 @@ static void test_heads(const Variant& v, const Kernels& k, int HS) {
 }
 
 template <class A, class Bi, class Pe> static void test(const char* name) {
-    const bool column = Bi::column != NO_COLUMN;
-    const Variant v = { name, A::phi == PHI_ELU1, column && Bi::learn_k, column,
+    const bool has_extra = Bi::extra != NO_EXTRA;
+    const Variant v = { name, A::phi == PHI_ELU1, has_extra && Bi::learn_k, has_extra,
                         ref::attention_forward<A, Bi, Pe>, ref::attention_backward<A, Bi, Pe>,
                         attention_simple_forward<A, Bi, Pe>, attention_simple_backward<A, Bi, Pe>,
                         attention_rows<A, Bi>, dqk_inputs<Bi> };

@@ -24,7 +24,7 @@ const Twin Attn::twin = AttnBase::twin;
 const Phi Attn::phi = PHI_NONE;
 float Attn::sim(float s) { return s; }
 double Attn::sim(double s) { return s; }
-const Column Bias::column = KEY_COLUMN;
+const ExtraKind Bias::extra = KEY_EXTRA;
 const bool Pe::score_bias = true;
 } // namespace build
 
@@ -122,7 +122,7 @@ static void names_check() {
     }
     for (auto& b : BIAS_ROWS) {
         std::string is, row = strf("\n    %s=Bias(", b.name);
-        if (b.column) { list_add(&is, b.column == KEY_COLUMN ? "\"key\"" : "\"logit\""); }
+        if (b.extra) { list_add(&is, b.extra == KEY_EXTRA ? "\"key\"" : "\"logit\""); }
         if (b.learn_k) { list_add(&is, "learn_k=True"); }
         if (b.learn_v) { list_add(&is, "learn_v=True"); }
         if (b.add_v) { list_add(&is, "add_v=True"); }
