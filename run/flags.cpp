@@ -247,58 +247,68 @@ static void flag_set_again(const FlagRow& r, const std::string& spelled, const s
         "leave one of them out");
 }
 
+// Returns the row of a flag; of several with this name, that of the command. Ends the program if the
+// command has none. value: what is said behind it.
+static const FlagRow& flag_named(const std::vector<FlagRow>& rows, const std::string& name,
+                                 const std::string& value, char command) {
+    const FlagRow* row = NULL;
+    for (auto& r : rows) {
+        const bool named = name == flag_spelling(r.name) || name == flag_letter(r);
+        if (named && (!row || r.of(command))) { row = &r; }      // -n: of several commands
+    }
+    if (!row) { flag_unknown(name, value, rows, command); }
+    if (!row->of(command)) { die(name + ": not a flag of this command", flag_owners(*row)); }
+    return *row;
+}
+
+// Sets the flag that a word names: --steps=10, or --steps with `next` behind it, NULL at the end.
+// Tells whether next was its value.
+static bool flag_take(const std::vector<FlagRow>& rows, const std::string& word, const char* next,
+                      char command) {
+    const size_t sign = word[1] == '-' ? word.find('=') : word.npos;
+    const bool joined = sign != word.npos;
+    const std::string name = word.substr(0, sign);
+    std::string value = next ? next : "";
+    if (joined) { value = word.substr(sign + 1); }
+    const FlagRow& row = flag_named(rows, name, value, command);
+    const bool wants_value = row.type != FIELD_bool;
+    if (!wants_value && joined) { die(name + " takes no value"); }
+    if (wants_value && !joined && !next) { die(name + " needs a value"); }
+    static const char* const NAMES =
+        " tokenizer init val json items dump only factors edit stream evict ";
+    require(!is_one_of(NAMES, row.name) || !value.empty(), name + " \"\"",
+            "a name, or leave it out");
+    const auto set = *row.given ? flag_set_again : flag_set;
+    set(row, name, value);
+    *row.given = true;
+    return wants_value && !joined;
+}
+
 Flags flags_parse(int argc, char** argv, char* command) {
     Flags f;
     const std::vector<FlagRow> rows = flag_rows(&f);
     int i = 1;
     *command = COMMAND_train;
     for (auto& c : COMMAND_ROWS) {
-        if (argc > 1 && !strcmp(argv[1], c.name)) {
-            *command = c.letter;
-            i = 2;
-        }
-        if (*command != c.letter) { continue; }
-        help_page = strf("./train_sink %s --help", c.name);
-        memory_hint = c.memory;
+        if (argc < 2 || strcmp(argv[1], c.name)) { continue; }
+        *command = c.letter;
+        i = 2;
     }
+    help_page = strf("./train_sink %s --help", command_of(*command).name);
+    memory_hint = command_of(*command).memory;
     for (; i < argc; i++) {
-        const std::string arg = argv[i];
-        if (arg == "-h" || arg == "--help") { usage(i == 1 ? 0 : *command); exit(0); }
-        if (arg == "--version") {                        // what a report of a fault has to name
+        const std::string word = argv[i];
+        if (word == "-h" || word == "--help") { usage(i == 1 ? 0 : *command); exit(0); }
+        if (word == "--version") {                       // what a report of a fault has to name
             printf("train_sink %s, commit %s:", VERSION, COMMIT);
             print_switches();
             printf("\n");
             exit(0);
         }
-        require(!arg.empty(), "\"\"", "the name of something");
-        if (arg[0] != '-' || arg == "-") { f.words.push_back(arg); continue; }
-        // --steps=10, or --steps 10
-        const bool has_value = arg[1] == '-' && contains(arg, "=");
-        const std::string name = has_value ? arg.substr(0, arg.find('=')) : arg;
-        const std::string after = i + 1 < argc ? argv[i + 1] : "";
-        const std::string next = has_value ? arg.substr(name.size() + 1) : after;
-        const FlagRow* row = NULL;
-        for (auto& r : rows) {
-            const bool named = name == flag_spelling(r.name) || name == flag_letter(r);
-            if (named && (!row || r.of(*command))) { row = &r; }     // -n: of several commands
-        }
-        if (!row) { flag_unknown(name, next, rows, *command); }
-        if (!row->of(*command)) {
-            die(name + ": not a flag of this command", flag_owners(*row));
-        }
-        const bool wants_value = row->type != FIELD_bool;
-        if (!wants_value && has_value) { die(name + " takes no value"); }
-        if (wants_value && !has_value && i + 1 >= argc) {
-            die(name + " needs a value");
-        }
-        static const char* const NAMES =
-            " tokenizer init val json items dump only factors edit stream evict ";
-        const bool names = contains(NAMES, " " + row->name + " ");
-        require(!names || !next.empty(), name + " \"\"", "a name, or leave it out");
-        const auto set = *row->given ? flag_set_again : flag_set;
-        set(*row, name, wants_value ? next : "");
-        if (wants_value && !has_value) { i++; }
-        *row->given = true;
+        require(!word.empty(), "\"\"", "the name of something");
+        if (word[0] != '-' || word == "-") { f.words.push_back(word); continue; }
+        const char* next = i + 1 < argc ? argv[i + 1] : NULL;
+        if (flag_take(rows, word, next, *command)) { i++; }
     }
     return f;
 }
@@ -345,10 +355,10 @@ void preset_apply(Flags* f) {
         die("--model: got '" + f->model + "', wanted one of" PRESETS(PRESET_NAME));
     }
     Arch* c = &f->arch;
-    auto fill = [](int* flag, long preset) { if (!*flag) { *flag = preset; } };
-    fill(&c->L, p->L); fill(&c->C, p->C); fill(&c->F, p->F); fill(&c->NH, p->NH);
-    fill(&c->T, p->T);
-    if (f->given_model) { fill(&c->V, p->V); }
+    auto fill = [](int& flag, long preset) { if (!flag) { flag = preset; } };
+    fill(c->L, p->L); fill(c->C, p->C); fill(c->F, p->F); fill(c->NH, p->NH);
+    fill(c->T, p->T);
+    if (f->given_model) { fill(c->V, p->V); }
     if (!f->batch) { f->batch = p->B; }
     require(f->batch < (1L << 30) / c->T, strf("--batch %ld --seq %d", f->batch, c->T),
             "fewer than 2^30 tokens together");
