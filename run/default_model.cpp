@@ -23,10 +23,9 @@ static double paper_days() {
         ops::matmul_forward(y.data(), x.data(), w.data(), NULL, NULL, N, C, C);
         ms = std::min(ms, now_ms() - begun);
     }
-    const double layer = 4.0 * C * C + 3.0 * C * p.F;
-    const double weights = p.L * layer + (double)p.V * C;
-    const double attention = (double)p.L * C * p.T;
-    const double flops = 6 * (weights + attention) * PAPER_TOKENS * PAPER_STEPS;
+    // with each weight of a product, and with the positions that attention multiplies
+    const double products = C * (p.L * (4.0 * C + 3.0 * p.F + p.T) + p.V);
+    const double flops = 6 * products * PAPER_TOKENS * PAPER_STEPS;
     const double flops_per_ms = 2.0 * N * C * C / ms;
     return flops / flops_per_ms / (24 * 3600e3);
 }

@@ -19,26 +19,16 @@ inline size_t acts_bytes(const Arch& c, bool train, long B, long T) {
 // Returns the bytes of the tables of positions for sequences of T tokens.
 inline double tables_bytes(const Arch& c, double T) {
     double per_token = 0;
-    if (pe_of(c).rotary) {
-        const double tables = c.rope_local ? 2 : 1;
-        per_token += sizeof(acc) * rotated(c) * tables;
-    }
-    if (pe_of(c).absolute) {
-        per_token += sizeof(real) * c.C;
-    }
+    if (pe_of(c).rotary)   { per_token += sizeof(acc) * rotated(c) * (c.rope_local ? 2 : 1); }
+    if (pe_of(c).absolute) { per_token += sizeof(real) * c.C; }
     return T * per_token;
 }
 
 // Returns the bytes of activations and tables for B sequences of T tokens, also where they are more
 // than a size_t holds.
 inline double batch_bytes(const Arch& c, bool train, long B, long T) {
-    const double layers = train ? c.L : 1;
-    const double rough = (double)B * T * layers * (4.0 * c.C + 4.0 * c.F);
-
-    double acts = rough * sizeof(real);
-    if (rough <= 1e15) {
-        acts = acts_bytes(c, train, B, T);
-    }
+    const double rough = (double)B * T * (train ? c.L : 1) * (4.0 * c.C + 4.0 * c.F);
+    const double acts = rough > 1e15 ? rough * sizeof(real) : acts_bytes(c, train, B, T);
     return acts + tables_bytes(c, T);
 }
 
@@ -62,34 +52,26 @@ inline std::string memory_text(const Arch& c, long B, long T, bool train, double
     const double n = Layout(c).params<real>(&none, &tensors, NULL);
 
     // Each of many ranks has a shard of master and of the optimizer's state, and of two copies.
-    const double parts = train ? dist::world : 1;
-    const bool sharded = parts > 1;
+    const double shard = train ? n / dist::world : n;
+    const bool sharded = shard < n;
 
     // The weights exist as master and in `real`.
-    double per_weight = sizeof(acc) / parts;
-    if (sharded || !std::is_same<real, acc>::value) {
-        per_weight += sizeof(real);
-    }
-    const double weights = n * per_weight - spared;
+    double weights = shard * sizeof(acc) - spared;
+    if (sharded || sizeof(real) < sizeof(acc)) { weights += n * sizeof(real); }
 
     double grads = 0;
     double optimizer = 0;
+    double acts = batch_bytes(c, train, B, T);
     if (train) {
         grads = n * sizeof(acc);
-        optimizer = 2 * n / parts * sizeof(acc);
+        optimizer = 2 * shard * sizeof(acc);
     }
-    if (run && run->ema > 0) {
-        optimizer += n / parts * sizeof(acc);
+    if (sharded) { grads += shard * (sizeof(acc) + sizeof(real)); }
+    if (run) {
+        if (run->ema > 0) { optimizer += shard * sizeof(acc); }
+        if (run->optimizer == OPTIMIZER_muon) { optimizer += muon_numbers(tensors) * sizeof(real); }
+        acts = run_bytes(c, *run, acts);
     }
-    if (run && run->optimizer == OPTIMIZER_muon) {
-        optimizer += muon_numbers(tensors) * sizeof(real);
-    }
-    if (sharded) {
-        grads += n / parts * (sizeof(acc) + sizeof(real));
-    }
-
-    double acts = batch_bytes(c, train, B, T);
-    if (run) { acts = run_bytes(c, *run, acts); }
     *bytes = weights + grads + optimizer + acts;
 
     const double MiB = 0x1p20;
@@ -97,45 +79,39 @@ inline std::string memory_text(const Arch& c, long B, long T, bool train, double
                 weights / MiB, grads / MiB, optimizer / MiB, acts / MiB, *bytes / MiB);
 }
 
-// Dies if the ranks of this machine want more than `free` bytes, `bytes` each. parts says
-// what they are for.
-inline void memory_require(double bytes, const std::string& parts, double free,
-                           const std::string& hint) {
-    if (dist::local > 0) {                       // one rank asks for all of this machine
-        return;
-    }
-    if (bytes * dist::neighbors <= free) {
-        return;
-    }
-    const std::string each = dist::neighbors > 1 ? " for each rank" : "";
-    const std::string wanted = bytes_text(bytes) + each;
-    die(EXIT_MACHINE,
-        "memory: wanted " + wanted + " (" + parts + "), " + bytes_text(free) + " are free", hint);
+// Dies if the ranks of this machine want more memory than is free, `bytes` each. parts says what
+// they are for.
+inline void memory_require(double bytes, const std::string& parts, const std::string& hint) {
+    if (dist::local > 0) { return; }             // one rank asks for all of this machine
+    const double free = memory_free();
+    if (bytes * dist::neighbors <= free) { return; }
+    const char* each = dist::neighbors > 1 ? " for each rank" : "";
+    die(EXIT_MACHINE, "memory: wanted " + bytes_text(bytes) + each + " (" + parts + "), " +
+                          bytes_text(free) + " are free", hint);
 }
 
 // Checks on the CPU, before anything is allocated, that the model fits. (On a GPU the allocation
 // itself fails.)
 inline void memory_check(const Arch& c, long B, long T, bool train, double spared = 0,
                          const Flags* run = NULL) {
+    if (!ops::on_host) { return; }
     double bytes;
     const std::string parts = memory_text(c, B, T, train, &bytes, spared, run);
-    const double free = ops::on_host ? memory_free() : INFINITY;
-    memory_require(bytes, parts, free, memory_hint);
+    memory_require(bytes, parts, memory_hint);
 }
 
 // Checks, before anything is allocated, that the token ids of a step fit. They are drawn at once,
 // and so are those of the next one. A micro-batch also has a target for each.
 inline void step_memory_check(long tokens_per_step) {
-    const double bytes = 3.0 * sizeof(int) * tokens_per_step / dist::world;
-    const std::string what =
-        strf("for the tokens of a step, --total-batch %ld", tokens_per_step);
-    memory_require(bytes, what, memory_free(), "lower --total-batch");
+    memory_require(3.0 * sizeof(int) * tokens_per_step / dist::world,
+                   strf("for the tokens of a step, --total-batch %ld", tokens_per_step),
+                   "lower --total-batch");
 }
 
 // Checks, before it is made, that the table of the built-in task fits.
 inline void table_memory_check(const Flags& f) {
-    const double bytes = f.data == "bb" ? bigram_bytes(f.bb_vocab) : 0;
-    memory_require(bytes, strf("for --bb-vocab %ld", f.bb_vocab), memory_free(),
+    if (f.data != "bb") { return; }
+    memory_require(bigram_bytes(f.bb_vocab), strf("for --bb-vocab %ld", f.bb_vocab),
                    "lower --bb-vocab");
 }
 
@@ -147,17 +123,11 @@ inline long batch_that_fits(const Model* m, long all, long T) {
     const long cache = 40L << 20;
     const long widest = std::max(m->sizes.qkv_width, m->sizes.up_width);
     long tokens = 1L << 16;
-    if (m->arch.C <= 512) {
-        tokens = std::min<long>(tokens, cache / (widest * sizeof(real)));
-    }
+    if (m->arch.C <= 512) { tokens = std::min<long>(tokens, cache / (widest * sizeof(real))); }
     long batch = 1;
     for (long B = 2; B <= std::min(all, tokens / T); B++) {
-        if (all % B != 0) {
-            continue;
-        }
-        if (acts_bytes(m->arch, true, B, T) < ops::device_left() / 8 * 7) {
-            batch = B;
-        }
+        if (all % B) { continue; }
+        if (acts_bytes(m->arch, true, B, T) < ops::device_left() / 8 * 7) { batch = B; }
     }
     return batch;
 }
@@ -169,11 +139,8 @@ inline void choose_batch(const Model* m, Flags* f, long kept) {
     const long T = f->arch.T;
     if (!ops::on_host && !f->given_batch && f->total_batch >= T) {
         const long all = f->total_batch / T / dist::world;
-        if (kept && all % kept == 0) {
-            f->batch = std::max(1L, kept);
-        } else {
-            f->batch = batch_that_fits(m, all, T);
-        }
+        const bool divides = kept > 0 && all % kept == 0;
+        f->batch = divides ? kept : batch_that_fits(m, all, T);
     }
     f->batch = dist::least(f->batch);
 

@@ -121,24 +121,14 @@ void process_begin(char** argv) {
 
 // ---- memory
 
-// Reads the number in a file such as memory.max; -1 if there is none ("max", no such file).
-static double number_in(const std::string& path) {
+// Reads the number that a file such as memory.max begins with, or that stands after `key` in a file
+// of lines such as "MemAvailable:   123 kB"; -1 if there is none ("max", no such file).
+static double number_in(const std::string& path, const char* key = "") {
     double v = -1;
-    if (FILE* f = fopen(path.c_str(), "r")) {
-        if (fscanf(f, "%lf", &v) != 1) { v = -1; }
-        fclose(f);
-    }
-    return v;
-}
-
-// Reads the number after `key` in a file of lines such as "MemAvailable:   123 kB"; 0 if there is
-// none.
-static double number_after(const std::string& path, const char* key) {
-    double v = 0;
     char line[256];
     FILE* f = fopen(path.c_str(), "r");
     while (f && fgets(line, sizeof line, f)) {
-        if (!strncmp(line, key, strlen(key))) { v = atof(line + strlen(key)); }
+        if (!strncmp(line, key, strlen(key))) { sscanf(line + strlen(key), "%lf", &v); }
     }
     if (f) { fclose(f); }
     return v;
@@ -151,17 +141,17 @@ static double cgroup_free(const std::string& dir) {
                  most1 = number_in(dir + "/memory.limit_in_bytes");
     if (most >= 0) {
         return most - number_in(dir + "/memory.current") +
-               number_after(dir + "/memory.stat", "file ");
+               number_in(dir + "/memory.stat", "file ");
     }
     if (most1 >= 0) {
         return most1 - number_in(dir + "/memory.usage_in_bytes") +
-               number_after(dir + "/memory.stat", "total_cache ");
+               number_in(dir + "/memory.stat", "total_cache ");
     }
     return INFINITY;
 }
 
 double memory_free() {
-    const double kib = number_after("/proc/meminfo", "MemAvailable:");
+    const double kib = number_in("/proc/meminfo", "MemAvailable:");
     double free = kib > 0 ? kib * 1024 : INFINITY;
     // this process's group, of version 2 (0::PATH) and of version 1 (N:memory:PATH), and those it
     // is in
