@@ -13,59 +13,71 @@ tokens.
 #include "probe_text.h"
 #include "working.h"
 
-// Returns what was measured of some text, in one line. flags: what changed the text or the model.
-static std::string probe_line(const std::string& name, const std::string& bos,
-                              const std::string& flags, const Metrics& r, const Sinks& s) {
-    std::string head = strf("%s, T %d, n %d, eps %g, bos %s", printable(name).c_str(), r.T, r.n,
-                            s.eps, printable(bos).c_str());
-    if (!flags.empty()) { head += ", " + printable(flags); }
-    return head + strf(" | loss %.4f | ", r.loss) + eval_text(NAN, r, s);
-}
+// One command: what it measures, by which thresholds.
+struct Probe {
+    Flags f;
+    std::vector<double> eps;
+    Model m;
+    ProbeData data;
+    OtherBos other;                              // measured, too
+    long step;
+    std::vector<int> lengths;
+};
 
 // Measures n sequences, as many at once as suit the backend.
-static Metrics measure_all(Model* m, const ProbeInput& in, int T,
-                           const std::vector<double>& eps) {
+static Metrics measure_all(Probe* p, const ProbeInput& in, int T) {
     const int at_once = ops::on_host ? 4096 : 8192;
-    return measure(m, in.x.data(), in.n, T, at_once, eps);
+    return measure(&p->m, in.x.data(), in.n, T, at_once, p->eps);
 }
 
-// Measures the same text begun in the other way. Prints a line for each threshold and returns the
-// eval object.
-static std::string probe_other(Model* m, Flags f, const std::string& other, const ProbeData& p,
-                               size_t k, int T, long step, const std::vector<double>& eps) {
-    f.bos = other;
-    const ProbeBos bos = probe_bos(f, m->arch.V);
-    const ProbeInput in = probe_inputs(f, bos, p, k, T, m->arch.V);
-    const Metrics r = measure_all(m, in, T, eps);
-    progress_clear();
+// Prints what was measured, in a line for each threshold, and adds it to *o. bos: what the text
+// began with.
+static void probe_lines(const Probe& p, const std::string& name, const std::string& bos,
+                        const Flags& f, const ProbeInput& in, const Metrics& r,
+                        const ProbeMore& more, JsonObject* o) {
+    std::string flags = printable(input_flags(f));
+    if (!flags.empty()) { flags = ", " + flags; }
     for (auto& s : r.sinks) {
-        printf("%s\n", probe_line(f.data, bos.label, input_flags(f), r, s).c_str());
+        printf("%s, T %d, n %d, eps %g, bos %s%s | loss %.4f | %s%s\n", printable(name).c_str(), r.T,
+               r.n, s.eps, printable(bos).c_str(), flags.c_str(), r.loss,
+               eval_text(NAN, r, s).c_str(), more.ending ? more.ending(s.eps).c_str() : "");
     }
+    input_fields(o, f, bos, in);
+    eval_fields(o, "eval", p.step, NAN, r);
+}
+
+// Measures source k begun in the other way, too, and returns the eval object.
+static JsonObject probe_other(Probe* p, Flags f, size_t k, int T) {
+    f.bos = p->other.bos;
+    const ProbeBos bos = probe_bos(f, p->m.arch.V);
+    const ProbeInput in = probe_inputs(f, bos, p->data, k, T, p->m.arch.V);
+    const Metrics r = measure_all(p, in, T);
+    progress_clear();
     JsonObject o;
-    input_fields(&o, f, bos.label, in);
-    eval_fields(&o, "eval", step, NAN, r);
-    return o.all();
+    probe_lines(*p, f.data, bos.label, f, in, r, {}, &o);
+    return o;
 }
 
 // Dies with the first sequence and layer whose values are not finite.
 static void find_not_finite(Model* m, const ProbeInput& in, int T) {
     for (int i = 0; i < in.n; i++) {
         const long count = model_load(m, &in.x[(size_t)i * (T + 1)], 1, T);
-        const double loss = model_forward(m, count, 0);
-        if (!std::isfinite(loss)) {
-            die_not_finite(m);
-        }
+        if (!std::isfinite(model_forward(m, count, 0))) { die_not_finite(m); }
     }
 }
 
-// Measures one source at one length. Prints what was taken and what was measured, and returns the
-// eval object.
-static JsonObject probe_once(Model* m, const Flags& f, const ProbeInput& in,
-                              const std::string& first, int T, long step,
-                              const std::vector<double>& eps, const ProbeMore& more) {
+// Measures source k at one length. Prints what was taken and what was measured, and returns the
+// eval object. first: it is the first of several.
+static JsonObject probe_once(Probe* p, size_t k, int T, bool first) {
+    Flags f = p->f;
+    Model* m = &p->m;
+    f.data = p->data.sources[k];
+    const ProbeBos begin = probe_bos(f, m->arch.V);
+    const ProbeInput in = probe_inputs(f, begin, p->data, k, T, m->arch.V);
+    ProbeMore more;
+    if (after_model) { more = after_model->probe(m, f, in, T, first); }
     const bool natural = f.probe_input == INPUT_natural;
     const std::string name = natural ? f.data : input_name(f);
-    const std::string bos = natural ? first : "none";
 
     progress_end();
     printf("%s: %s", printable(name).c_str(), in.how.c_str());
@@ -73,7 +85,6 @@ static JsonObject probe_once(Model* m, const Flags& f, const ProbeInput& in,
         printf(", fewer than the %ld asked for: there are no more", f.probe_seqs);
     }
     printf("\n");
-
     if (!terminal_columns() && !dist::rank) {    // no line can say how far it is
         note(strf("measuring %d sequences of %d tokens, %ld layers", in.n, T, m->sizes.L));
     }
@@ -83,39 +94,30 @@ static JsonObject probe_once(Model* m, const Flags& f, const ProbeInput& in,
         working_layer(l, m->arch.L);
         if (more.of_layer && stage.role == ROLE_ATTENTION) { more.of_layer(m, l); }
     };
-    const Metrics r = measure_all(m, in, T, eps);
+    const Metrics r = measure_all(p, in, T);
     m->stage_hook = nullptr;
     progress_clear();
-    if (!std::isfinite(r.loss)) {
-        find_not_finite(m, in, T);
-    }
+    if (!std::isfinite(r.loss)) { find_not_finite(m, in, T); }
 
     printf("%s", probe_text(r).c_str());
-    for (auto& s : r.sinks) {
-        std::string line = probe_line(name, bos, input_flags(f), r, s);
-        if (more.ending) { line += more.ending(s.eps); }
-        printf("%s\n", line.c_str());
-    }
     JsonObject o;
     o.text("data", name);
-    input_fields(&o, f, bos, in);
-    eval_fields(&o, "eval", step, NAN, r);
+    probe_lines(*p, name, natural ? begin.label : "none", f, in, r, more, &o);
     if (more.report) { more.report(r, &o); }
+    if (!p->other.bos.empty()) { o.json("with_bos", probe_other(p, f, k, T).all()); }
     return o;
 }
 
-struct Lengths { long shortest, longest; };
-
-// Returns the shortest and the longest length of --probe-len.
-static Lengths lengths_range(const std::vector<std::string>& lengths) {
-    Lengths range = { 1 << 24, 1 };
-    for (auto& w : lengths) {
+// Returns the lengths of --probe-len.
+static std::vector<long> lengths_of(const Flags& f) {
+    std::vector<long> lengths;
+    for (auto& w : split(f.probe_len, ',')) {
         long v = 0;
         require(parse_long(w, &v) && v >= 1 && v <= 1 << 24, "--probe-len " + w, "1 or more");
-        range.longest = std::max(range.longest, v);
-        range.shortest = std::min(range.shortest, v);
+        lengths.push_back(v);
     }
-    return range;
+    require(!lengths.empty(), "--probe-len", "a length, such as 64");
+    return lengths;
 }
 
 // Writes the file of --json: the first eval object, and all of them if there are more.
@@ -123,56 +125,51 @@ static void probe_json_write(const std::string& path, const std::vector<JsonObje
     JsonObject o = objects[0];
     if (objects.size() > 1) {
         std::vector<std::string> all;
-        for (auto& object : objects) {
-            all.push_back(object.all());
-        }
+        for (auto& object : objects) { all.push_back(object.all()); }
         o.json("all", json_list(all));
     }
     file_write(path, o.all() + "\n");
 }
 
-// Measures each source of -d at each length.
-int command_probe(Flags f) {
-    const std::vector<double> eps = eps_list(f);
-    const std::vector<std::string> lengths = split(f.probe_len, ',');
-    require(!lengths.empty(), "--probe-len", "a length, such as 64");
-    require(!names_listed(f.data).empty(), "--data \"\"",
-            "bb, a file, a directory of shards or a NAME in data/");
-    const Lengths range = lengths_range(lengths);
-    Model m = model_from_checkpoint(&f, range.longest, STAY_ALL);
+// Opens the model and finds what is measured of it. Ends the program at flags that do not suit it.
+static Probe probe_open(Flags f) {
+    Probe p;
+    p.eps = eps_list(f);
+    const std::vector<long> lengths = lengths_of(f);
+    const long longest = *std::max_element(lengths.begin(), lengths.end());
+    p.m = model_from_checkpoint(&f, longest, STAY_ALL);
+    const Arch& c = p.m.arch;
     const std::string file = f.words[0] + "/state.json"; // others' models have none: step 0
     const Json state = json_if_there(file);
-    const ProbeData p = probe_data(&f, state);
+    p.step = json_count(state, "step", 0, file);
+    p.data = probe_data(&f, state);
     flags_check(f, COMMAND_probe);
-    if (after_model) { after_model->probe_check(f, m.arch, range.shortest); }
-    printf("%s", arch_notes(m.arch).c_str());
-    probe_files_check(f, p, shortened(f, range.longest, m.arch.T), m.arch.V);
-    const OtherBos other = bos_other(f, state, m.arch.V);
-    bos_note(other, "measured both ways");
+    if (after_model) {
+        after_model->probe_check(f, c, *std::min_element(lengths.begin(), lengths.end()));
+    }
+    printf("%s", arch_notes(c).c_str());
+    probe_files_check(f, p.data, shortened(f, longest, c.T), c.V);
+    p.other = bos_other(f, state, c.V);
+    bos_note(p.other, "measured both ways");
+    for (long length : lengths) {
+        const int T = probe_length(f, std::to_string(length), c.T, p.m.sizes.pe.learnable);
+        require(c.prefix < T, strf("prefix %d", c.prefix), strf("less than --probe-len %d", T));
+        p.lengths.push_back(T);
+    }
+    p.f = f;
+    return p;
+}
+
+// Measures each source of -d at each length.
+int command_probe(Flags f) {
+    Probe p = probe_open(f);
     working_begin("");
     std::vector<JsonObject> objects;
-    for (size_t k = 0; k < p.sources.size(); k++) {
-        for (auto& w : lengths) {
-            const int T = probe_length(f, w, m.arch.T, m.sizes.pe.learnable);
-            require(m.arch.prefix < T, strf("prefix %d", m.arch.prefix),
-                    strf("less than --probe-len %d", T));
-            f.data = p.sources[k];
-            const ProbeBos bos = probe_bos(f, m.arch.V);
-            const ProbeInput in = probe_inputs(f, bos, p, k, T, m.arch.V);
-            const long step = json_count(state, "step", 0, file);
-            ProbeMore more;
-            if (after_model) { more = after_model->probe(&m, f, in, T, objects.empty()); }
-            JsonObject object = probe_once(&m, f, in, bos.label, T, step, eps, more);
-            if (!other.bos.empty()) {
-                object.json("with_bos", probe_other(&m, f, other.bos, p, k, T, step, eps));
-            }
-            objects.push_back(object);
-        }
+    for (size_t k = 0; k < p.data.sources.size(); k++) {
+        for (int T : p.lengths) { objects.push_back(probe_once(&p, k, T, objects.empty())); }
     }
-    if (!f.json.empty()) {
-        probe_json_write(f.json, objects);
-    }
+    if (!f.json.empty()) { probe_json_write(f.json, objects); }
     printf("%s", probe_next(f).c_str());
-    model_free(&m);
+    model_free(&p.m);
     return 0;
 }

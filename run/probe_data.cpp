@@ -15,15 +15,6 @@ probe reads the same.
 #include "../base/look.h"
 #include "../base/plural.h"
 
-// Returns the sequences that a run held out, by source.
-static std::vector<long> held_of(const Json& data, const std::string& where) {
-    std::vector<long> held;
-    for (auto& item : data["held"].items) {
-        held.push_back(json_count(item, "held", 0, where));
-    }
-    return held;
-}
-
 Json trained_flags(const std::string& checkpoint) {
     const Json state = state_of(checkpoint);
     if (state.fields.empty()) { return state; }
@@ -43,51 +34,60 @@ static std::string in_order(const std::string& list) {
     return sorted;
 }
 
-// Returns the edits of a run as they are typed, "" for none.
-static std::string edits_typed(const std::string& random, double share, const std::string& fix) {
+Flags trained_data(const std::string& checkpoint) {
+    const Json trained = trained_flags(checkpoint);
+    Flags was;
+    flags_inherit_data(&was, trained);
+    was.given_data = trained.get("data");
+    return was;
+}
+
+// Returns the edits of tokens as they are typed, "" for none.
+static std::string edits_typed(const Flags& f) {
     std::string text;
-    if (!random.empty()) { text += " --random-token " + in_order(random); }
-    if (!random.empty() && share < 1) { text += strf(" --random-share %g", share); }
-    if (!fix.empty()) { text += " --fix-token " + in_order(fix); }
-    return text.empty() ? text : text.substr(1);
+    if (!f.random_token.empty()) {
+        text = "--random-token " + in_order(f.random_token);
+        if (f.random_share < 1) { text += strf(" --random-share %g", f.random_share); }
+    }
+    if (!f.fix_token.empty()) { list_add(&text, "--fix-token " + in_order(f.fix_token), " "); }
+    return text;
+}
+
+// Returns a note of what a run had, if the flags have something else, or nothing.
+static std::string other_note(const std::string& was, const std::string& now) {
+    if (was.empty() || was == now) { return ""; }
+    const std::string here = now.empty() ? "the text is read without" : "here it is " + now;
+    return "note   the run was trained with " + printable(was) + "; " + printable(here) + "\n";
 }
 
 // Returns a note if a run of the built-in task had another one than the flags say.
-static std::string task_note(const Json& trained, Flags f) {
-    if (f.data != "bb" || trained["data"].string != "bb") { return ""; }
-    std::string was;
-    std::string now;
-    for (auto& r : flag_rows(&f)) {
-        const Json* value = trained.get(r.name);
-        const std::string here = field_text(r, true);
-        if (r.group != GROUP_BB || !value || value->number == atof(here.c_str())) { continue; }
-        list_add(&was, flag_spelling(r.name) + " " + value->string, " ");
-        list_add(&now, flag_spelling(r.name) + " " + here, " ");
+static std::string task_note(Flags was, Flags f) {
+    if (f.data != "bb" || was.data != "bb" || !was.given_data) { return ""; }
+    const std::vector<FlagRow> before = flag_rows(&was);
+    const std::vector<FlagRow> here = flag_rows(&f);
+    std::string names;
+    for (size_t i = 0; i < here.size(); i++) {
+        const bool same = field_text(before[i], true) == field_text(here[i], true);
+        if (here[i].group == GROUP_BB && !same) { list_add(&names, here[i].name, " "); }
     }
-    if (was.empty()) { return ""; }
-    return "note   the run was trained with " + was + "; here it is " + now + "\n";
+    const char* list = names.c_str();
+    return other_note(flags_typed(was, list, true), flags_typed(f, list, true));
 }
 
-// Returns a note if the run had edits of tokens, and the flags have others or none. fix: those of
-// its --fix-token that count.
-static std::string edits_note(const Json& trained, const std::string& fix, const Flags& f) {
-    const double share = json_number(trained, "random_share", 1);
-    const std::string edits = edits_typed(trained["random_token"].string, share, fix);
-    std::string now = edits_typed(f.random_token, f.random_share, f.fix_token);
+static std::string edits_note(const Flags& was, const Flags& f) {
+    std::string now = edits_typed(f);
     if (now.empty() && f.given_bos && f.bos != "none") { now = "--bos " + f.bos; }
-    if (edits.empty() || edits == now) { return ""; }
-    const std::string here = now.empty() ? "the text is read without" : "here it is " + now;
-    return "note   the run was trained with " + printable(edits) + "; " + printable(here) + "\n";
+    return other_note(edits_typed(was), now);
 }
 
-std::string trained_notes(const Json& trained, const Flags& f) {
-    return task_note(trained, f) + edits_note(trained, trained["fix_token"].string, f);
+std::string trained_notes(const Flags& was, const Flags& f) {
+    return task_note(was, f) + edits_note(was, f);
 }
 
 // Prints the notes, and that edits stand in the place of tokens, as they did in training.
-static void print_edits(const Json& trained, const Flags& f) {
-    printf("%s", trained_notes(trained, f).c_str());
-    const std::string edits = edits_typed(f.random_token, f.random_share, f.fix_token);
+static void print_edits(const Flags& was, const Flags& f) {
+    printf("%s", trained_notes(was, f).c_str());
+    const std::string edits = edits_typed(f);
     if (edits.empty()) { return; }
     printf("note   %s takes the place of what stood there\n", edits.c_str());
 }
@@ -108,29 +108,29 @@ static long bos_default(const Tokenizer& tok) {
     return ids.size() == 1 ? ids[0] : -1;
 }
 
-long first_token(const std::string& fix_token, const std::string& bos, const Tokenizer& tok) {
-    for (auto& edit : split(fix_token, ',')) {
+long first_token(const Flags& f, const Tokenizer& tok) {
+    for (auto& edit : split(f.fix_token, ',')) {
         long id = 0;
         if (starts_with(edit, "1:") && parse_long(edit.substr(2), &id)) { return id; }
     }
-    return bos == "seq" ? tok.bos : -1;
+    return f.bos == "seq" ? tok.bos : -1;
 }
 
 // Tells whether the flags put a token first where the run had none, or another.
-static bool begins_otherwise(const Flags& f, const std::string& trained_bos) {
-    if (!f.given_bos || f.bos == "none" || f.bos == "doc" || f.bos == trained_bos) { return false; }
+static bool begins_otherwise(const Flags& f, const Flags& was) {
+    if (!f.given_bos || is_one_of(" none doc ", f.bos) || f.bos == was.bos) { return false; }
     if (f.bos != "default" || f.tokenizer.empty()) { return true; }
     const Tokenizer tok = tokenizer_of(f.tokenizer);
-    return first_token(f.fix_token, "", tok) < 0 && bos_default(tok) >= 0;
+    return first_token(f, tok) < 0 && bos_default(tok) >= 0;
 }
 
 // Takes the run's edits out of positions that are typed: those of the other list, and of the first
 // token with --bos. A list that is typed is whole: the run's own is gone.
-static void edits_replace(Flags* f, const std::string& trained_bos) {
+static void edits_replace(Flags* f, const Flags& was) {
     const DataOptions typed = typed_edits(*f, 1);
     std::vector<int> taken = typed.random_token;
     for (auto& fix : typed.fix_token) { taken.push_back(fix.first); }
-    if (begins_otherwise(*f, trained_bos)) { taken.push_back(1); }
+    if (begins_otherwise(*f, was)) { taken.push_back(1); }
     if (!f->given_random_token) { f->random_token = edits_without(f->random_token, taken); }
     if (!f->given_fix_token) { f->fix_token = edits_without(f->fix_token, taken); }
 }
@@ -154,31 +154,34 @@ ProbeData probe_data(Flags* f, const Json& state) {
         p.sources = { input_name(*f) };
         return p;
     }
-    const Json flags = trained_flags(f->words[0]);
+    const Flags was = trained_data(f->words[0]);
     if (f->given_data) {
         p.sources = names_listed(f->data);
-        print_edits(flags, *f);
+        print_edits(was, *f);
         return p;
     }
     const std::string directory = run_started_from(state, f->words[0] + "/..");
+    const Json trained = trained_flags(f->words[0]);
     const Json* data = state.get("data");
-    if (flags.fields.empty() || !data) {
+    if (trained.fields.empty() || !data) {
         die(f->words[0] + ": does not say what it was trained on",
             "give it text: --data FILE, or --probe-input random");
     }
     p.own = true;
-    flags_inherit_data(f, flags);
-    flags_inherit_bin(f, flags, f->words[0] + "/../log.jsonl");
-    edits_replace(f, flags["bos"].string);
-    print_edits(flags, *f);
-    p.other_task = !task_note(flags, *f).empty();
+    flags_inherit_data(f, trained);
+    flags_inherit_bin(f, trained, f->words[0] + "/../log.jsonl");
+    edits_replace(f, was);
+    print_edits(was, *f);
+    p.other_task = !task_note(was, *f).empty();
 
     const std::string where = f->words[0] + "/state.json: data";
     const long T = json_count(*data, "T", 64, where);
     const long most = 1L << 30;
     require(T >= 1 && T < most, where + strf(": T %ld", T), strf("1 to %ld", most - 1));
     p.T = (int)T;
-    p.held = held_of(*data, where);
+    for (auto& item : (*data)["held"].items) {
+        p.held.push_back(json_count(item, "held", 0, where));
+    }
     for (auto& hash : (*data)["hash"].items) { p.hashes.push_back(hash.string); }
     for (auto& name : names_listed(f->data, directory)) {
         std::string source = source_found(name, directory);
@@ -206,12 +209,11 @@ static long bos_named(const Flags& f, const Tokenizer& tok, int V) {
 }
 
 std::string begin_texts(Tokenizer* tok, const Flags& f, int V) {
-    const Json trained = trained_flags(f.words[0]);
-    const std::string& fix = trained["fix_token"].string;
+    Flags was = trained_data(f.words[0]);
     const std::string bos = f.given_bos ? f.bos : "default";
-    const long first = first_token(fix, trained["bos"].string, *tok);
+    const long first = first_token(was, *tok);
     long id = first < V ? first : -1;
-    if (bos != "default" && bos != "none") { id = bos_named(f, *tok, V); }
+    if (!is_one_of(" default none ", bos)) { id = bos_named(f, *tok, V); }
     if (id >= 0 && tok->before != std::vector<int>{ (int)id }) {
         tok->before = { (int)id };
         tok->after.clear();
@@ -222,9 +224,10 @@ std::string begin_texts(Tokenizer* tok, const Flags& f, int V) {
         tok->before.clear();
         tok->after.clear();
     }
-    if (id < 0 || id != first || bos == "none") { return edits_note(trained, fix, f); }
+    if (id < 0 || id != first || bos == "none") { return edits_note(was, f); }
+    was.fix_token = edits_without(was.fix_token, { 1 });
     return strf("note   token %ld is put before a text: the run's sequences began with it\n", id) +
-           edits_note(trained, edits_without(fix, { 1 }), f);
+           edits_note(was, f);
 }
 
 ProbeBos probe_bos(const Flags& f, int V) {
@@ -241,27 +244,23 @@ ProbeBos probe_bos(const Flags& f, int V) {
 
     const Tokenizer tok = tokenizer_of(f.tokenizer);
     const bool by_default = f.bos == "default";
-    const bool fixed = first_token(f.fix_token, "", tok) >= 0;
+    const bool fixed = by_default && first_token(f, tok) >= 0;
     long id = -1;
     if (!by_default) {
         id = bos_named(f, tok, V);
     } else if (!fixed) {
-        const Json trained = trained_flags(f.words[0]);
-        id = first_token(trained["fix_token"].string, trained["bos"].string, tok);
+        id = first_token(trained_data(f.words[0]), tok);
         if (id < 0) { id = bos_default(tok); }
         require(id < V, "--bos default", strf("an id below %d", V));
     }
-    if (id < 0) {
-        bos.label = fixed ? "default: fixed" : "default: none";
-        return bos;
+    std::string text = fixed ? "fixed" : "none";
+    if (id >= 0) {
+        const int one = id;
+        text = tokenizer_decode(tok, &one, 1, false);
     }
-
-    const int one = id;
-    const std::string text = tokenizer_decode(tok, &one, 1, false);
     bos.id = id;
-    bos.label = text;
-    if (by_default) { bos.label = "default: " + text; }
-    if (f.bos == "doc") { bos.label = text + " before documents"; }
+    bos.label = by_default ? "default: " + text : text;
+    if (f.bos == "doc") { bos.label += " before documents"; }
     return bos;
 }
 
@@ -305,16 +304,33 @@ void bos_note(const OtherBos& other, const std::string& then) {
 // Tells whether source k, opened as `data`, is known to be other text than the run read. Flags that
 // make other tokens of the same text leave that open.
 static bool source_changed(const Flags& f, const ProbeData& p, size_t k, Data* data) {
-    const bool other_tokens = f.given_bos || f.given_tokenizer || f.given_sft ||
-                              f.given_sft_loss || f.given_skip_bad;
-    if (other_tokens || data->bb || k >= p.hashes.size()) { return false; }
+    const std::string other_tokens = flags_typed(f, "bos tokenizer sft sft_loss skip_bad");
+    if (!other_tokens.empty() || data->bb || k >= p.hashes.size()) { return false; }
     data_mark(data);
     return p.hashes[k] != data->sources[0].fingerprint;
 }
 
-// Reads sequences of source k: the start of records, or what the data loader holds out.
-static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const ProbeData& p, size_t k,
-                                int T, int V) {
+// Draws sequences of random tokens, or of one token each.
+static ProbeInput probe_drawn(const Flags& f, int T, int V) {
+    const bool random = f.probe_input == INPUT_random;
+    ProbeInput in;
+    in.x.resize((size_t)f.probe_seqs * (T + 1));
+    Rng rng = rng_stream(f.seed, SEED_PROBE);
+    for (long i = 0; i < f.probe_seqs; i++) {
+        const int token = rng_below(&rng, V);
+        for (int t = 0; t <= T; t++) {
+            in.x[i * (T + 1) + t] = random ? rng_below(&rng, V) : token;
+        }
+    }
+    in.n = f.probe_seqs;
+    in.how = plural(in.n, "sequence") + strf(" of %d tokens", T + 1);
+    return in;
+}
+
+ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p, size_t k,
+                        int T, int V) {
+    if (f.probe_input != INPUT_natural) { return probe_drawn(f, T, V); }
+    // the start of records, or what the data loader holds out
     const bool text = f.data != "bb" && file_exists(f.data) && !is_dir(f.data);
     const bool records = text && text_needed(f.data).format(f.data) == TEXT_JSONL && !p.own;
     if (text && f.tokenizer.empty()) { die_no_tokenizer(f.words[0]); }
@@ -356,33 +372,8 @@ static ProbeInput probe_natural(const Flags& f, const ProbeBos& bos, const Probe
     return in;
 }
 
-// Draws sequences of random tokens, or of one token each.
-static ProbeInput probe_drawn(const Flags& f, int T, int V) {
-    const bool random = f.probe_input == INPUT_random;
-    ProbeInput in;
-    in.x.resize((size_t)f.probe_seqs * (T + 1));
-    Rng rng = rng_stream(f.seed, SEED_PROBE);
-    for (long i = 0; i < f.probe_seqs; i++) {
-        const int token = rng_below(&rng, V);
-        for (int t = 0; t <= T; t++) {
-            in.x[i * (T + 1) + t] = random ? rng_below(&rng, V) : token;
-        }
-    }
-    in.n = f.probe_seqs;
-    in.how = plural(in.n, "sequence") + strf(" of %d tokens", T + 1);
-    return in;
-}
-
-ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p, size_t k,
-                        int T, int V) {
-    if (f.probe_input == INPUT_natural) {
-        return probe_natural(f, bos, p, k, T, V);
-    }
-    return probe_drawn(f, T, V);
-}
-
 std::string input_flags(const Flags& f) {
-    std::string text = edits_typed(f.random_token, f.random_share, f.fix_token);
+    std::string text = edits_typed(f);
     static const char* const OTHERS =
         "tokenizer sft sft_loss skip_bad bb_vocab bb_triggers bb_trigger_prob bb_temp bb_table "
         "bb_bos bb_mean seed window prefix";

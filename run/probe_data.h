@@ -43,13 +43,16 @@ void bos_note(const OtherBos& other, const std::string& then);
 // model.
 Json trained_flags(const std::string& checkpoint);
 
-// Returns a note, as a line, if a run with the flags `trained` had a --random-token or --fix-token,
-// and `f` has others or none; "" if not. After one if its built-in task is not that of `f`.
-std::string trained_notes(const Json& trained, const Flags& f);
+// Returns what they say of data; given_data: whether they say any.
+Flags trained_data(const std::string& checkpoint);
+
+// Returns a note, as a line, if a run (trained_data) had a --random-token or --fix-token, and `f`
+// has others or none; "" if not. After one if its built-in task is not that of `f`.
+std::string trained_notes(const Flags& was, const Flags& f);
 
 // Returns the token that every sequence of a run began with, by --fix-token 1:ID or --bos seq; -1
 // if there was none.
-long first_token(const std::string& fix_token, const std::string& bos, const Tokenizer& tok);
+long first_token(const Flags& f, const Tokenizer& tok);
 
 // Lets the tokenizer put before a text what --bos of generate and score says: by default the token
 // that the run began every sequence with, as the tokenizer of its export does; else its own. V: ids

@@ -259,7 +259,7 @@ static void run_sample(Run* r, long step) {
     const Tokenizer& tok = r->data.tokenizer;
     if (dist::rank > 0 || !f.sample || tok.kind == TOKENIZER_IDS) { return; }
     Rng rng = rng_stream(f.seed, mix64(SEED_SAMPLE, step));
-    const long first = first_token(f.fix_token, f.bos, tok);
+    const long first = first_token(f, tok);
     std::vector<int> tokens = { first < 0 ? text_begin(tok, r->m.arch.V) : (int)first };
     ops::tune_products(false);                           // a length for each token, used once
     generate(&r->m, &tokens, f.sample, 1.0, 0, &rng);
