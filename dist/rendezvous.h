@@ -87,13 +87,18 @@ inline std::string rendezvous_take(const Place& p, const std::string& dir) {
     }
 }
 
-// Returns rank 0's bytes on every rank. A directory that was not there is not there afterward.
+// Returns rank 0's bytes on every rank. Directories that were not there are not there afterward:
+// --dry-run writes nothing.
 inline std::string rendezvous(const Place& p, const std::string& dir, const std::string& bytes) {
     if (p.rank > 0) { return rendezvous_take(p, dir); }
-    const bool new_one = !is_dir(dir);
+    std::vector<std::string> made;                       // the innermost first
+    for (std::string d = dir; !d.empty() && !is_dir(d); d = directory_of(d)) {
+        if (d.back() == '/') { d.pop_back(); }
+        made.push_back(d);
+    }
     make_dirs(dir);
     rendezvous_give(p, dir, bytes);
-    if (new_one) { rmdir(dir.c_str()); }
+    for (auto& d : made) { rmdir(d.c_str()); }
     return bytes;
 }
 } // namespace dist
