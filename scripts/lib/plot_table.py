@@ -10,7 +10,7 @@ import runlog
 from drawing import MaxNLocator, OURS, PAPER, SEED, called, headline, legend_below, np, panels, plain
 from runlog import die
 
-BASELINE = {"color": "#888888", "ls": ":", "zorder": 0}
+BASELINE = {"color": OURS, "ls": ":", "lw": 1, "zorder": 0}
 
 
 def at_main(get):
