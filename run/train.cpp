@@ -310,19 +310,22 @@ static void until_count(Run* r, long step, double val_loss, const Metrics& metri
     log_line(&r->log, o);
 }
 
-static void evaluate(Run* r, long step) {
+void run_evaluate(Run* r, long step) {
     const Flags& f = r->f;
     const long at_once = f.batch * f.arch.T;
     const int models = r->m.ema ? 2 : 1;                 // the weights, and their mean
     double vals[2];
     Metrics metrics[2];
     work_stops = [] { return stop_signal != 0; };
-    for (int i = 0; i < models; i++) {
-        model_show_ema(&r->m, i == 1);
-        vals[i] = validate(&r->m, &r->data, f.batch, f.arch.T);
-        metrics[i] = measure(&r->m, r->probe.data(), r->probes, r->probe_len, at_once,
-                             r->eps);
-    }
+    r->step_from = run_place(*r);
+    guarded(r, step, [&] {
+        for (int i = 0; i < models; i++) {
+            model_show_ema(&r->m, i == 1);
+            vals[i] = validate(&r->m, &r->data, f.batch, f.arch.T);
+            metrics[i] = measure(&r->m, r->probe.data(), r->probes, r->probe_len, at_once,
+                                 r->eps);
+        }
+    });
     model_show_ema(&r->m, false);
     r->unevaluated = dist::any(stop_signal);
     if (r->unevaluated) { return; }
@@ -346,11 +349,6 @@ static void evaluate(Run* r, long step) {
     work_stops = NULL;
     r->unevaluated = dist::any(stop_signal);             // then --resume makes all of it again
     if (!r->unevaluated) { until_count(r, step, val, metrics[0]); }
-}
-
-void run_evaluate(Run* r, long step) {
-    r->step_from = run_place(*r);
-    guarded(r, step, [&] { evaluate(r, step); });
 }
 
 // Tells whether this step's line is due, by --print-every or about once a second. The last
