@@ -467,7 +467,7 @@ def everything(paths, options):
 FIGURES = {
     "dynamics":  (dynamics,   "RUN ...",        "loss, Sink_1 and Sink_* over steps (Figures 4, 28)"),
     "onset":     (onset,      "RUN ...",
-                  "what moves before Sink_1: alpha_1, the length of h, max/median"),
+                  "what moves before Sink_1: alpha_1, the norm of h, max/median"),
     "heads":     (heads,      "RUN ...",
                   "attention to the first token by layer and head (Figures 19 to 24)"),
     "film":      (film,       "RUN ...",

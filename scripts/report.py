@@ -102,15 +102,14 @@ def results_data(results):
 def name_by_rows(runs, tables):
     """Beside a table its runs are called as its rows are, and stand in their order: a run may be
     shared by several tables."""
-    names = {os.path.abspath(o["run"]): f"{row['id']}-seed{o.get('seed', 0)}"
-             for results in reversed(tables)
-             for row in results["rows"] for o in row.get("ours") or [] if o.get("run")}
-    order = {path: i for i, path in enumerate(
-        os.path.abspath(o["run"]) for results in tables for row in results["rows"]
-        for o in row.get("ours") or [] if o.get("run"))}
+    found = [(os.path.abspath(o["run"]), f"{row['id']}-seed{o.get('seed', 0)}")
+             for results in tables for row in results["rows"]
+             for o in row.get("ours") or [] if o.get("run")]
+    names, order = dict(reversed(found)), {path: i for i, (path, _) in enumerate(found)}
     for run in runs:
-        run["name"] = names.get(os.path.abspath(run["path"]), run["name"])
-    runs.sort(key=lambda run: order.get(os.path.abspath(run["path"]), len(order)))
+        path = os.path.abspath(run["path"])
+        run["name"], run["place"] = names.get(path, run["name"]), order.get(path, len(order))
+    runs.sort(key=lambda run: run["place"])
 
 
 def page(paths, live):

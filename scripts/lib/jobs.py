@@ -361,9 +361,7 @@ class Run:
 
     def line(self, path, i, line):
         try:
-            e = runlog.parse(line)
-            if not isinstance(e, dict) or not isinstance(e.get("event"), str):
-                raise ValueError
+            e = runlog.event_of(line)
         except ValueError:
             die(f"{path}, line {i}: got {runlog.shown(line)}, wanted a JSON object with an event: "
                 "the log is damaged",
@@ -777,7 +775,7 @@ def duration(hours):
 
 
 def terminal_width():
-    """Columns of the terminal or of COLUMNS; a file has folder."""
+    """Columns of the terminal or of COLUMNS; a file has room."""
     return shutil.get_terminal_size((10000, 24)).columns
 
 
@@ -821,14 +819,14 @@ def print_text(text, indent="", hang=""):
 
 def print_table(rows):
     """Rows of texts, the first the head, in columns. Where the terminal is narrow the head's words
-    and the ranges of the cells go below each other; what still has no folder goes into a second table
+    and the ranges of the cells go below each other; what still has no room goes into a second table
     with the same first column."""
-    folder = terminal_width()
-    if width_of(rows) > folder:
+    room = terminal_width()
+    if width_of(rows) > room:
         note = lambda text: "\n".join(textwrap.wrap(text, 28, break_on_hyphens=False))
         rows = [[c.replace(" ", "\n") for c in rows[0]]] + \
                [[c.replace(" (", "\n(") for c in r[:-1]] + [note(r[-1])] for r in rows[1:]]
-    for i, columns in enumerate(blocks(rows, folder)):
+    for i, columns in enumerate(blocks(rows, room)):
         print("" if i == 0 else "\n", end="")
         print_block([[row[c] for c in columns] for row in rows])
 
@@ -884,11 +882,11 @@ def print_latex(rows):
     print("\\bottomrule\n\\end{tabular}")
 
 
-def blocks(rows, folder):
-    """The columns of each table: as many as there is folder for, and always the first."""
+def blocks(rows, room):
+    """The columns of each table: as many as there is room for, and always the first."""
     found, now = [], [0]
     for c in range(1, len(rows[0])):
-        if len(now) > 1 and width_of([[r[k] for k in now + [c]] for r in rows]) > folder:
+        if len(now) > 1 and width_of([[r[k] for k in now + [c]] for r in rows]) > room:
             found, now = found + [now], [0]
         now = now + [c]
     return found + [now]

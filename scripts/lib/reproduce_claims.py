@@ -23,6 +23,10 @@ def claim(name, table, sentence):
     return lambda f: CLAIMS.append((name, table, sentence, f)) or f
 
 
+def one_sink(v, row, name="Sink_1"):
+    return v.has_sink(row), {name: v.sink(row)}
+
+
 def all_sink(v, rows):
     x = {r.split("-", 1)[1]: v.sink(r) for r in rows}
     return all(v.has_sink(r) for r in rows), x
@@ -68,7 +72,7 @@ def _(v):
                for k in (1, 2, 3)), x
 
 @claim("5.3", "section5", "With a random first token the sink is still on the first")
-def _(v): return v.has_sink("section5-random1"), {"Sink_1": v.sink("section5-random1")}
+def _(v): return one_sink(v, "section5-random1")
 
 @claim("5.4", "section5", "With random first and second tokens the sink moves to the second")
 def _(v):
@@ -82,7 +86,7 @@ def _(v):
     return v.has_sink(r) and v.sink(r) > v.sink(r, 2), {"Sink_1": v.sink(r), "Sink_2": v.sink(r, 2)}
 
 @claim("6.1", "table2", "A sink emerges without weight decay too")
-def _(v): return v.has_sink("table2-wd0.0"), {"Sink_1": v.sink("table2-wd0.0")}
+def _(v): return one_sink(v, "table2-wd0.0")
 
 @claim("6.2", "table2", "Weight decay up to a point gives more sinks")
 def _(v):
@@ -107,7 +111,7 @@ def _(v):
     return max(x[1:5]) >= SINK and max(x[5:]) < max(x[:5]), first
 
 @claim("6.5", "figure6", "With a wide window the sink is on the first token of the sequence")
-def _(v): return v.has_sink("figure6-window1024"), {"window T/2": v.sink("figure6-window1024")}
+def _(v): return one_sink(v, "figure6-window1024", "window T/2")
 
 @claim("6.6", "figure6", "A small window prevents the sink")
 def _(v):
@@ -132,7 +136,7 @@ def _(v):
     return x["relative"] > max(y for p, y in x.items() if p != "relative") + 0.5, x
 
 @claim("7.3", "section7.2", "Post-norm models have a sink too")
-def _(v): return v.has_sink("section7.2-post"), {"Sink_1": v.sink("section7.2-post")}
+def _(v): return one_sink(v, "section7.2-post")
 
 @claim("7.4", "table11", "The activation of the FFN does not decide whether there is a sink")
 def _(v):
@@ -227,7 +231,7 @@ def _(v):
     return max(x["sigmoid"], x["elu1"]) < SINK, x
 
 @claim("7.16", "table6", "Normalized sigmoid attention has one")
-def _(v): return v.has_sink("table6-sigmoid_norm"), {"sigmoid_norm": v.sink("table6-sigmoid_norm")}
+def _(v): return one_sink(v, "table6-sigmoid_norm", "sigmoid_norm")
 
 @claim("7.17", "table6", "Identity and MLP kernels, whose weights can be negative, have no sink")
 def _(v):
@@ -273,16 +277,17 @@ def beyond(v, names):
     v.need(v.has_sink("interventions-softmax"), "softmax has no sink either")
     return {n: v.sink(f"interventions-{n}") for n in names}
 
-@claim("I.1", "interventions",
-       "A place for spare attention, learned or fixed at 0, takes the sink from the first token")
-def _(v):
-    x = beyond(v, ("zero", "logit", "k", "kv", "sink_token"))
+
+def gone(v, *names):
+    x = beyond(v, names)
     return max(x.values()) < SINK, x
 
+@claim("I.1", "interventions",
+       "A place for spare attention, learned or fixed at 0, takes the sink from the first token")
+def _(v): return gone(v, "zero", "logit", "k", "kv", "sink_token")
+
 @claim("I.2", "interventions", "A gate on the outputs of the heads leaves no sink")
-def _(v):
-    x = beyond(v, ("gate_head", "gate_elem", "gate_head-logit"))
-    return max(x.values()) < SINK, x
+def _(v): return gone(v, "gate_head", "gate_elem", "gate_head-logit")
 
 @claim("I.3", "interventions",
        "Norms of q and k, and other places of the block's norms, leave the sink")
@@ -309,14 +314,10 @@ def _(v):
     return max(x["sandwich"], x["branch"]) < x["softmax"], x
 
 @claim("I.7", "interventions", "Sigmoid scores that begin from -ln T leave no sink")
-def _(v):
-    x = beyond(v, ("sigmoid_shift",))
-    return x["sigmoid_shift"] < SINK, x
+def _(v): return gone(v, "sigmoid_shift")
 
 @claim("I.8", "interventions", "Trained on long contexts alone, no sink forms")
-def _(v):
-    x = beyond(v, ("min_context",))
-    return x["min_context"] < SINK, x
+def _(v): return gone(v, "min_context")
 
 @claim("I.9", "interventions",
        "Muon keeps the stream's largest entry smaller, against its median, than AdamW")

@@ -102,16 +102,11 @@ def is_numbers(x):
     return isinstance(x, list) and all(y is None or is_number(y) for y in x)
 
 
-def is_map(x):
+def is_map(x, depth=2):
+    """Lists in lists, `depth` deep, of numbers, those of one depth equally long."""
+    if depth == 1: return is_numbers(x)
     return (isinstance(x, list) and len(x) > 0
-            and all(is_numbers(y) and len(y) == len(x[0]) > 0 for y in x))
-
-
-def is_cube(x, depth=4):
-    if depth == 2:
-        return is_map(x)
-    return (isinstance(x, list) and len(x) > 0
-            and all(is_cube(y, depth - 1) and len(y) == len(x[0]) for y in x))
+            and all(is_map(y, depth - 1) and len(y) == len(x[0]) > 0 for y in x))
 
 
 def is_words(x):
@@ -133,7 +128,7 @@ KINDS = {
     "map":     (is_map, "rows of numbers, one for each layer, all as long as its heads"),
     "blocks":  (lambda x: is_map(x) or is_numbers(x),
                 "a number for each layer, or for each layer and head"),
-    "alphas":  (is_cube, "alpha by sequence, layer, head and position"),
+    "alphas":  (lambda x: is_map(x, 4), "alpha by sequence, layer, head and position"),
     "words":   (is_words, "an object of texts"),
     "flags":   (lambda x: isinstance(x, dict), "an object"),
     "changes": (lambda x: isinstance(x, dict) and all(isinstance(y, list) and len(y) == 2
@@ -145,8 +140,7 @@ KINDS = {
                 "a number, a word or null"),
     "papers":  (lambda x: x is None or isinstance(x, str) or is_positions(x),
                 "{position: number}, a word or null"),
-    "seeds":   (lambda x: isinstance(x, list) and all(is_count(y) for y in x), "a list of seeds"),
-    "layers":  (lambda x: isinstance(x, list) and all(is_count(y) for y in x), "a list of layers"),
+    "counts":  (lambda x: isinstance(x, list) and all(map(is_count, x)), "a list of whole numbers"),
 }
 # field: kind, or the fields inside it. [..]: a list of such. ! after the name: it has to be there
 SINK = {"eps!": "value", "T!": "count", "n": "count", "k!": "numbers", "sink_k!": "numbers",
@@ -163,7 +157,7 @@ NORMS = ["h_norm_first", "h_norm_rest", "h_norm_star", "h_max", "h_median", "k_n
          "k_norm_rest", "v_norm_first", "v_norm_rest", "pre_norm_first", "pre_norm_rest"]
 EVAL = {"step!": "count", "time": "text", "data": "text", "val_loss": "number",
         "probe_loss": "number",
-        "sink_effective": "rate", "alpha": "alphas", "layers": "layers", "sink!": SINK,
+        "sink_effective": "rate", "alpha": "alphas", "layers": "counts", "sink!": SINK,
         "sinks": [SINK], "program": "words",
         **{name: "map" for name in MAPS}, **{name: "numbers" for name in NORMS},
         **{name: "blocks" for name in GATES}, "alpha1!": "map"}
@@ -179,7 +173,7 @@ EVENTS = {
 POINT = {"val_loss": "number", "sink_star": "number", "proxy_1": "number", "proxy_k": "numbers"}
 RESULTS = {
     "table!": "text", "scale": "text", "about": "text", "setting": "text", "commit": "text",
-    "machine": "text", "data": "text", "seeds": "seeds",
+    "machine": "text", "data": "text", "seeds": "counts",
     "rows!": [{"id!": "text", "where": "text", "make": "text", "flags": "text", "skipped": "text",
                "paper": {"sink_k": "papers", "sink_star": "paper", "val_loss": "paper",
                          "note": "text"},
@@ -197,6 +191,8 @@ LOOK = "that line or field is damaged: write the file again"
 
 def check(where, x, spec, name=""):
     """Every field of the object x is of its kind, or the error names file, line and field."""
+    if not isinstance(x, dict):
+        die(f"{where}: {name[:-1]}: got {shown(x)}, wanted {describe(spec)}", LOOK)
     for key, kind in spec.items():
         key, required = key.rstrip("!"), key.endswith("!")
         value, field = x.get(key), name + key
@@ -207,18 +203,11 @@ def check(where, x, spec, name=""):
             if not KINDS[kind][0](value):
                 die(f"{where}: {field}: got {shown(value)}, wanted {KINDS[kind][1]}", LOOK)
         elif isinstance(kind, dict):
-            check_object(where, value, kind, field)
+            check(where, value, kind, field + ".")
+        elif not isinstance(value, list):
+            die(f"{where}: {field}: got {shown(value)}, wanted {describe(kind)}", LOOK)
         else:
-            if not isinstance(value, list):
-                die(f"{where}: {field}: got {shown(value)}, wanted {describe(kind)}", LOOK)
-            for i, item in enumerate(value):
-                check_object(where, item, kind[0], f"{field}[{i}]")
-
-
-def check_object(where, value, spec, field):
-    if not isinstance(value, dict):
-        die(f"{where}: {field}: got {shown(value)}, wanted {describe(spec)}", LOOK)
-    check(where, value, spec, field + ".")
+            for i, item in enumerate(value): check(where, item, kind[0], f"{field}[{i}].")
 
 
 def describe(kind):
@@ -259,6 +248,13 @@ def misshapen(e, names, size):
 
 
 # ---- 3 logs and runs -----------------------------------------------------------------------------
+def event_of(line):
+    """The object of a line of a log; ValueError if it is none."""
+    o = parse(line)
+    if isinstance(o, dict) and isinstance(o.get("event"), str): return o
+    raise ValueError
+
+
 def read_log(path):
     """The objects of a log.jsonl with their line numbers, and what had to be ignored."""
     lines = read_text(path, "name a run, the directory that holds log.jsonl: ls runs").split("\n")
@@ -269,10 +265,7 @@ def read_log(path):
     objects, notes = [], []
     for i, line in lines:
         try:
-            o = parse(line)
-            if not isinstance(o, dict) or not isinstance(o.get("event"), str):
-                raise ValueError
-            objects.append((i, o))
+            objects.append((i, event_of(line)))
         except ValueError:
             if i != lines[-1][0]:
                 die(f"{path}, line {i}: got {shown(line)}, wanted an object with an event",

@@ -419,7 +419,7 @@ damaged number 'line 4: got .5., wanted an object with an event'            '4s/
 damaged config 'line 1: flags: got nothing, wanted an object'               '1s/.*/{"event":"config","switches":{}}/'
 damaged shape  'line 2: mass: got another shape'                            '2s/"mass":\[\[[^]]*\]/"mass":[[1]/; 2s/"mass":\[\[1\],\[[^]]*\]/"mass":[[1],[1]/'
 damaged layers 'line 2: layers: got another shape'                          '2s/"alpha1":/"layers":[1],"alpha1":/'
-damaged layer 'line 2: layers: got .\[null, 1\]., wanted a list of layers'  '2s/"alpha1":/"layers":[null,1],"alpha1":/'
+damaged layer 'line 2: layers: got .\[null, 1\]., wanted a list of whole numbers'  '2s/"alpha1":/"layers":[null,1],"alpha1":/'
 damaged loss   'line 4: loss: got .{}., wanted a number or null'            '4s/"loss":[0-9.]*/"loss":{}/'
 run garbage head -c 5000 /dev/urandom
 refused 'garbage/log.jsonl'                                                $R $out/garbage
