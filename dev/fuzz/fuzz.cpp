@@ -18,6 +18,7 @@ SCRATCH/finding-N.
 */
 #define TESTING
 #include "../../test/check.h"
+#include "../../test/mutated.h"
 #include "../../train_sink.cu"
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -141,23 +142,10 @@ static std::vector<std::string> command_line() {
 }
 
 // ---- files
-static std::string mutated(std::string s) {
-    const char* pieces[] = {
-        "0", "-1", "1e999", "null", "\"\"", "[", "]", "{", "}", ",", ":", "\"", "\\u0000", "\xff",
-        "4294967296", "1.5", "true", "18446744073709551615"
-    };
-    for (int k = 1 + pick(4); k > 0; k--) {
-        const size_t at = rng_below(&rng, s.size() + 1), n = pick(9);
-        const std::string piece = pick(2) ? std::string(1, (char)pick(256))
-                                          : pieces[pick(sizeof pieces / sizeof *pieces)];
-        switch (pick(4)) {
-            case 0: s.insert(at, piece); break;
-            case 1: s.erase(at, n); break;
-            case 2: s.replace(at, std::min(piece.size(), s.size() - at), piece); break;
-            default: s.insert(at, s.substr(rng_below(&rng, s.size() + 1), n)); break;
-        }
-    }
-    return s;
+static std::string mutated(const std::string& s) {
+    return mutated(&rng, s, { "0", "-1", "1e999", "null", "\"\"", "[", "]", "{", "}", ",", ":",
+                              "\"", "\\u0000", "\xff", "4294967296", "1.5", "true",
+                              "18446744073709551615" });
 }
 // a config.json in which some values are others, of another type, missing, or under another name
 static std::string config_of(const std::string& whole) {

@@ -8,6 +8,7 @@ nothing outside the file is ever touched. Also built with sanitizers.
 #include "../../core/safetensors.h"
 #undef exit
 #include "../check.h"
+#include "../mutated.h"
 
 static std::string dir, path;
 
@@ -514,24 +515,11 @@ static void test_fuzz(long tries) {
                                "\"shape\":[2,3],\"data_offsets\":[0,24]},\"b\\u00e9\":{\"dtype\":"
                                "\"BF16\",\"shape\":[4],\"data_offsets\":[24,32]}}";
     const std::string whole = file_of(header, std::string(32, 'x'));
-    const char* pieces[] = { "0", "9", "-", ".", "e", "[", "]", "{", "}", ",", ":", "\"", "\\",
-                             "\\u", "\\ud800", "\xff", "\xc3", "null", "F64", "1e308",
-                             "18446744073709551615", "9007199254740993", "32", "24" };
-    auto mutate = [&](std::string s) {
-        for (int k = 1 + rng_below(&rng, 4); k > 0; k--) {
-            const size_t at = rng_below(&rng, s.size() + 1), n = rng_below(&rng, 9);
-            const std::string piece = rng_below(&rng, 2)
-                                          ? std::string(1, (char)rng_below(&rng, 256))
-                                          : pieces[rng_below(&rng, sizeof pieces / sizeof *pieces)];
-            switch (rng_below(&rng, 4)) {
-                case 0: s.insert(at, piece); break;
-                case 1: s.erase(at, n); break;
-                case 2: s.replace(at, std::min(piece.size(), s.size() - at), piece); break;
-                default: s.insert(at, s.substr(rng_below(&rng, s.size() + 1), n)); break;
-            }
-        }
-        return s;
-    };
+    const std::vector<std::string> pieces = {
+        "0", "9", "-", ".", "e", "[", "]", "{", "}", ",", ":", "\"", "\\", "\\u", "\\ud800",
+        "\xff", "\xc3", "null", "F64", "1e308",
+        "18446744073709551615", "9007199254740993", "32", "24" };
+    const auto mutate = [&](const std::string& s) { return mutated(&rng, s, pieces); };
     long tried = 0, taken = 0, strange = 0, parsed = 0;
     for (; tried < tries; tried++) {
         const bool keep_length = tried % 2;  // half of them have a header length that fits

@@ -4,10 +4,7 @@
 //         test/vectors/gguf
 #include "../../open/gguf.h"
 #include "../../tokenizer.h"
-
-struct Refused {};
-static void refused(int, const std::string&, const std::string&) { throw Refused(); }
-static const bool throws = (die_hook = refused, true);
+#include "../refused.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!throws) { return 0; }

@@ -2,10 +2,7 @@
 // it promises can be read.
 //     dev/fuzz/libfuzzer.sh shard -close_fd_mask=3 -max_total_time=600 -max_len=4096
 #include "../../dataloader.h"
-
-struct Refused {};
-static void refused(int, const std::string&, const std::string&) { throw Refused(); }
-static const bool throws = (die_hook = refused, true);
+#include "../refused.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!throws) { return 0; }

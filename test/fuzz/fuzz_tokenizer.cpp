@@ -5,10 +5,7 @@
 // The input is a tokenizer.json; what follows a zero byte, if there is one, is text for it.
 // A refusal throws instead of ending the program.
 #include "../../text/tokenizer_build.h"
-
-struct Refused {};
-static void refused(int, const std::string&, const std::string&) { throw Refused(); }
-static const bool throws = (die_hook = refused, true);
+#include "../refused.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!throws) { return 0; }

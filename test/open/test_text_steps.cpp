@@ -7,17 +7,8 @@ Hugging Face library makes of a text.
 #include "../../open/pattern.h"
 #include "../../open/text_steps.h"
 #include "../../text/normalize.h"
-#include "../../text/split.h"
 #include "../check.h"
-
-// Returns the pieces of a text with | between.
-static std::string pieces_of(const Step& step, const std::string& text) {
-    std::vector<std::string> pieces;
-    std::string got;
-    split_step(step, text, true, &pieces);
-    for (auto& p : pieces) { got += (got.empty() ? "" : "|") + p; }
-    return got;
-}
+#include "../pieces.h"
 
 // expressions of pattern.h, and what the library makes of a text, with | between
 static const struct { const char* regex; const char* text; const char* want; } EXPRESSIONS[] = {

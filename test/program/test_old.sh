@@ -4,11 +4,9 @@
 #     test/old/runs/raw/  a run of 20d141f on test/old/runs/ids, before --bin
 #     probe.json          what its `probe -d bb --bb-vocab 24 --probe-seqs 4 --probe-len 12 --json` wrote
 CDPATH= cd "$(dirname "$0")/../.." || exit 1
-program=build/cpu/train_sink; dir=$(mktemp -d); passed=0; failed=0
+. test/ok.sh
+program=build/cpu/train_sink dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-ok() {
-    if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $2"; fi
-}
 # the numbers of a list of fields, one line each
 numbers() {
     for field in probe_loss sink_k proxy_k alpha1 alpha1_proxy mass entropy h_norm_first h_norm_rest k_norm_first k_norm_rest v_norm_first v_norm_rest; do

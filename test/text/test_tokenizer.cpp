@@ -5,9 +5,9 @@ test_tokenizer TOKENIZER VECTORS.jsonl...
 */
 #include "../../text/bpe.h"
 #include "../../text/normalize.h"
-#include "../../text/split.h"
 #include "../../tokenizer.h"
 #include "../check.h"
+#include "../pieces.h"
 
 static std::string dir;
 static std::string here() {
@@ -274,15 +274,6 @@ static void test_pair() {
     d = check_dies([] { tokenizer_load(dir + "/opt"); });
     CHECK(d.code == EXIT_USER && d.says("merges.txt: cannot open"), "merges.txt: %s",
           d.err.c_str());
-}
-
-// Returns the pieces of a text with | between.
-static std::string pieces_of(const Step& step, const std::string& text) {
-    std::vector<std::string> pieces;
-    std::string got;
-    split_step(step, text, true, &pieces);
-    for (auto& p : pieces) { got += (got.empty() ? "" : "|") + p; }
-    return got;
 }
 
 static void test_split() {
