@@ -43,8 +43,8 @@ void log_rewind(const std::string& path, long step, bool unevaluated, const Json
 // --resume before that step changed. An object without fields if there is no log.
 Json log_flags(const std::string& path, double step);
 
-// Applies to *flags what each --resume at or after `step` changed.
-void log_flags_after(const std::string& path, double step, Json* flags);
+// Applies to *flags what each --resume changed whose step is in [first, end).
+void log_changes(const std::string& path, double first, double end, Json* flags);
 
 // Tells whether the log has one of these events: " done stopped ".
 bool log_has(const std::string& path, const char* events);

@@ -20,12 +20,10 @@ inline void hopper_ask(const Flags& f) {
     if (wanted) { variant::hopper_ask(f.given_hopper); }
 }
 
-// Why attention uses the kernels for every card, or nothing.
-inline std::string hopper_why;
-
 // Takes Hopper's kernels if the flag is 1, there are any and all ranks can; else the flag becomes
-// 0. Dies if they `must` be there: the user has asked for them, or the run has had them.
-inline void hopper_settle(Flags* f, const Arch& c, bool must) {
+// 0, and the reason is returned. Dies if they `must` be there: the user has asked for them, or the
+// run has had them.
+inline std::string hopper_settle(Flags* f, const Arch& c, bool must) {
     const std::string flag = strf("--hopper %ld", f->hopper);
     std::string lacks = variant::hopper_lacks(c.HS);
     if (ops::on_host && f->given_hopper) { die(flag + ": " + lacks, "leave --hopper out"); }
@@ -36,11 +34,12 @@ inline void hopper_settle(Flags* f, const Arch& c, bool must) {
             die(flag + ": " + lacks, "--hopper 0 takes the kernels for every card");
         }
     }
-    hopper_why = f->hopper ? lacks : flag;
+    const std::string why = f->hopper ? lacks : flag;
     if (ops::hopper_here && f->hopper && !lacks.empty() && dist::rank == 0) {
         note("attention uses the kernels for every card: " + lacks);
     }
-    f->hopper = hopper_why.empty();
+    f->hopper = why.empty();
     ops::use_hopper(f->hopper);
+    return why;
 }
 #endif // HOPPER_H

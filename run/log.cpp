@@ -104,28 +104,21 @@ void log_rewind(const std::string& path, long step, bool unevaluated, const Json
     file_write(path, kept);
 }
 
-// Applies a --resume line's changes to *flags if its step is in [first, end).
-static void line_overlay(const Json& line, double first, double end, Json* flags) {
-    const double at = json_number(line, "step", NAN);
-    if (!is_event(line, "resume") || !(at >= first && at < end)) { return; }
-    for (auto& field : flags->fields) {
-        const std::vector<Json>& pair = line["changed"][field.first].items;
-        if (pair.size() == 2) { field.second = pair[1]; }
-    }
+void log_changes(const std::string& path, double first, double end, Json* flags) {
+    log_each(path, [&](const std::string&, const Json& line) {
+        const double at = json_number(line, "step", NAN);
+        if (!is_event(line, "resume") || !(at >= first && at < end)) { return; }
+        for (auto& field : flags->fields) {
+            const std::vector<Json>& pair = line["changed"][field.first].items;
+            if (pair.size() == 2) { field.second = pair[1]; }
+        }
+    });
 }
 
 Json log_flags(const std::string& path, double step) {
     Json flags = log_config(path)["flags"];
-    log_each(path, [&](const std::string&, const Json& j) {
-        line_overlay(j, -INFINITY, step, &flags);
-    });
+    log_changes(path, -INFINITY, step, &flags);
     return flags;
-}
-
-void log_flags_after(const std::string& path, double step, Json* flags) {
-    log_each(path, [&](const std::string&, const Json& j) {
-        line_overlay(j, step, INFINITY, flags);
-    });
 }
 
 bool log_has(const std::string& path, const char* events) {

@@ -27,11 +27,6 @@ the end, with run_open.
 // new: a shorter --seq, and this build's BIAS if the model has none, to watch whether the sink
 // moves to the new key. --only then trains nothing else.
 
-// Tells whether a preset sets this size.
-static bool is_preset_size(const std::string& field) {
-    return field == "L" || field == "C" || field == "F" || field == "NH";
-}
-
 // Sets the model to `theirs`, the model of checkpoint `from`. Dies if the flags or the preset ask
 // for a different one.
 static void arch_from_checkpoint(Flags* f, const Arch& theirs, const std::string& from) {
@@ -39,7 +34,7 @@ static void arch_from_checkpoint(Flags* f, const Arch& theirs, const std::string
     Flags asked = *f;
     if (f->given_model) { preset_apply(&asked); }
     for (auto& [got, wanted] : rows_apart(&asked.arch, &model)) {
-        const bool size = f->given_model && is_preset_size(got.field);
+        const bool size = f->given_model && is_one_of(" L C F NH ", got.field);
         const bool by_preset = size && *(int*)got.at != 0;
         if (!by_preset && !flag_given(*f, log_name(got))) { continue; }
         die(from + " has " + got.by + " " + field_text(wanted, false) + ", got " +
@@ -122,10 +117,8 @@ std::vector<std::string> names_of_word(const Model* m, const std::string& given,
             found.push_back(t.name);
             count += t.count;
         }
-        const size_t layer = t.name.find("layers.");
-        const bool in_layer = layer != t.name.npos;
-        if (in_layer && t.name.compare(layer, 9, "layers.0.")) { continue; }
-        names += " " + t.name;
+        const bool in_layer = contains(t.name, "layers.");
+        if (!in_layer || contains(t.name, "layers.0.")) { names += " " + t.name; }
     }
     require(!found.empty(), given, "a word of one of these names:" + names);
     printf("words  %s: %s, %s parameters\n", printable(given).c_str(),
@@ -185,44 +178,48 @@ struct Origin {
     bool resumes() const { return !from.empty(); }
 };
 
-// Finds where the run begins, and takes from there what the flags leave open.
-static Origin run_origin(Run* r) {
+// Takes the model of the checkpoint that goes on, and its tokenizer if the file that the run began
+// with is gone: it is the same, as the hash of the tokens will say.
+static void take_checkpoint(Flags* f, Origin* o) {
+    const Arch arch = checkpoint_arch(o->from, &o->tokenizer);
+    hint_also.clear();                                   // what follows may be a flag's fault
+    arch_from_checkpoint(f, arch, o->from);
+    const bool is_file = !f->tokenizer.empty() && f->tokenizer != "bytes";
+    const bool gone = is_file && !file_exists(f->tokenizer);
+    if (gone && !f->given_tokenizer && !o->tokenizer.empty()) { f->tokenizer = o->tokenizer; }
+}
+
+// Takes the model of --init, and the built-in task that it was trained on, unless data are given.
+static void take_init(Flags* f, Origin* o) {
+    f->init = checkpoint_in(f->init);
+    o->init = init_open(f);
+    o->tokenizer = o->init.tokenizer;
+    const Json was = trained_flags(f->init);
+    require(f->given_data || was["data"].string == "bb", "--init " + f->init + ": got no --data",
+            "the text to go on with: --data FILE (or --data bb, the built-in task)");
+    if (!f->given_data) { flags_inherit_task(f, was); }
+    tokenizer_note(*f, o->tokenizer, f->init);
+}
+
+// Settles what the run is: flags that are given, then what a run that goes on had, or the model of
+// --init, then presets. Ends the program at flags that cannot be followed.
+static Origin run_settle(Run* r) {
     Flags* f = &r->f;
     Origin o;
     o.from = find_checkpoint(*f, &r->first);
-    if (f->resume && !o.resumes()) { o.state = run_take_begun(f); }
-    if (o.resumes()) {
-        hint_also = hint_other_checkpoint(f->out, o.from).hint;
-        o.state = json_file(o.from + "/state.json");
-        inherit_flags(f, o.state, r->first);
-        const Arch arch = checkpoint_arch(o.from, &o.tokenizer);
-        hint_also.clear();                               // what follows may be a flag's fault
-        arch_from_checkpoint(f, arch, o.from);
-        tokenizer_keep(f, o.tokenizer);
-    } else if (!f->init.empty()) {
-        f->init = checkpoint_in(f->init);
-        o.init = init_open(f);
-        const Json was = trained_flags(f->init);
-        const Json* on = was.get("data");
-        const bool named = f->given_data || (on && on->string == "bb");
-        require(named, "--init " + f->init + ": got no --data",
-                "the text to go on with: --data FILE (or --data bb, the built-in task)");
-        if (!f->given_data) { flags_inherit_task(f, was); }
-        o.tokenizer = o.init.tokenizer;
-        tokenizer_note(*f, o.tokenizer, f->init);
+    const bool begins = !o.resumes();
+    if (f->resume) {
+        hint_also = begins ? "" : hint_other_checkpoint(f->out, o.from).hint;
+        o.state = begins ? log_config(f->out + "/log.jsonl") : json_file(o.from + "/state.json");
+        inherit_flags(f, o.state, r->first, begins);
     }
+    if (!begins)                { take_checkpoint(f, &o); }
+    else if (!f->init.empty())  { take_init(f, &o); }
     const bool reads_text = f->data != "bb";
     if (!f->init.empty() && f->tokenizer.empty() && reads_text) { f->tokenizer = o.tokenizer; }
-    return o;
-}
 
-// Fills in what no flag has set, and ends the program at flags that cannot be followed.
-static void run_settle(Run* r, bool begins) {
-    Flags* f = &r->f;
-    if (begins) {
-        const std::string note = default_model(f, !ops::on_host);
-        if (dist::rank == 0) { printf("%s", note.c_str()); }
-    }
+    const std::string note = default_model(f, !ops::on_host);
+    if (dist::rank == 0) { printf("%s", note.c_str()); }
     preset_apply(f);
     dist::run_share(f);
     r->probe_len = probe_length(*f, f->probe_len, f->arch.T, PE_ROWS[f->arch.pe].learnable);
@@ -232,6 +229,7 @@ static void run_settle(Run* r, bool begins) {
     ops::use_graph(f->graph);
     r->eps = eps_list(*f);
     until_of(*f);
+    return o;
 }
 
 // Opens the data. One rank tokenizes a text into shards, and the others find them.
@@ -241,9 +239,9 @@ static void run_data(Run* r, bool begins) {
     const bool first = dist::rank == 0;
     DataOptions options = data_options(*f, f->arch.T, r->probe_len);
     options.unread = f->dry_run;
-    if (first) { r->data = data_open(options); }
-    dist::barrier();
-    if (!first) { r->data = data_open(options); }
+    if (!first) { dist::barrier(); }
+    r->data = data_open(options);
+    if (first) { dist::barrier(); }
     data_bin_check(r->data);
     data_mark(&r->data);
     r->c = arch_from_flags(f, r->data.V);
@@ -251,8 +249,7 @@ static void run_data(Run* r, bool begins) {
     targets_check(r->data, r->c, *f);
     if (!first || !begins) { return; }
     one_document_note(*f);
-    if (f->init.empty()) { return; }
-    printf("%s", trained_notes(trained_data(f->init), *f).c_str());
+    if (!f->init.empty()) { printf("%s", trained_notes(trained_data(f->init), *f).c_str()); }
 }
 
 // Allocates the model and settles the batch size.
@@ -261,7 +258,7 @@ static void run_model(Run* r, const Origin& o) {
     const int T = f->arch.T;
     memory_check(r->c, f->batch, T, true, 0, f);
     step_memory_check(f->total_batch);
-    hopper_settle(f, r->c, f->given_hopper || o.resumes());
+    r->hopper_why = hopper_settle(f, r->c, f->given_hopper || o.resumes());
     r->m = model_new(r->c, std::max(T, r->probe_len), true);
     require(until_of(*f).number != "sink_*" || has_extra_key(&r->m), "--until '" + f->until + "'",
             "a model with an extra key or a sink token: BIAS=k, ..");
@@ -270,9 +267,7 @@ static void run_model(Run* r, const Origin& o) {
     const bool anywhere = o.resumes() && !o.state.get("words");
     select_trained(&r->m, *f, anywhere);
     if (f->ema > 0) { r->m.ema = device_array<acc>(r->m.shard.mine); }
-    long had = 0;
-    if (o.resumes()) { had = json_count(o.state, "batch", 0, o.from + "/state.json"); }
-    choose_batch(&r->m, f, had);
+    choose_batch(&r->m, f, json_count(o.state, "batch", 0, o.from + "/state.json"));
     const double at_once = (double)f->batch * T * dist::world;
     r->accum = f->total_batch ? f->total_batch / at_once : 1;
     if (after_model) { after_model->run(r, anywhere); }
@@ -304,16 +299,9 @@ static void run_fill(Run* r, Origin* o) {
     init_logits(&r->m, r->f);
     if (!r->f.init.empty()) { checkpoint_read(&r->m, &o->init); }
     if (r->m.ema) { ops::device_copy(r->m.ema, r->m.master, r->m.shard.mine * sizeof(acc)); }
-    r->first = 0;
     if (!r->f.resume) { return; }
     run_again(r, o->state);
     if (dist::rank == 0) { saves_clean(r->f.out); }      // killed in the save of step 0
-}
-
-static void run_log(Run* r) {
-    const bool first = dist::rank == 0;
-    r->log.path = r->f.out + "/log.jsonl";
-    if (first) { log_open(&r->log, r->resumed); }
 }
 
 // Allocates a step's sequences and draws the probe's.
@@ -334,21 +322,19 @@ Run run_open(Flags f) {
     if (dist::rank == 0 && goes_on) { run_lock(f.out); }
     dist::barrier();
 
-    Origin origin = run_origin(&r);
-    run_settle(&r, !origin.resumes());
+    Origin origin = run_settle(&r);
     run_data(&r, !origin.resumes());
     run_model(&r, origin);
     if (f.dry_run) { return r; }
     run_directory(&r);
     run_fill(&r, &origin);
-    run_log(&r);
+    r.log.path = r.f.out + "/log.jsonl";
+    if (dist::rank == 0) { log_open(&r.log, r.resumed); }
     if (dist::world > 1) {
         dist::agree("data", data_state(&r.data), "all ranks must see the same files");
     }
     run_sequences(&r);
-    r.started = now_ms();
-    r.saved_at = r.started;
-    r.printed_at = r.started;
+    r.started = r.saved_at = r.printed_at = now_ms();
     r.columns = dist::world > 1 ? 0 : terminal_columns();        // mpirun passes whole lines on
     return r;
 }

@@ -62,92 +62,71 @@ static void run_none(const Flags& f) {
 }
 
 // Dies if a new run would begin in the directory of another.
-static void reject_existing_run(const Flags& f, const std::string& newest) {
-    if (f.resume || f.out.empty()) { return; }
+static void reject_existing_run(const std::string& out) {
+    long step;
     // (a start that was interrupted leaves a log without a line)
-    if (newest.empty() && !log_has(f.out + "/log.jsonl", " config train ")) { return; }
-    die(f.out + ": already holds a run",
-        "--resume -o " + f.out + " continues it; or choose another --out");
+    const bool there = !checkpoint_latest(out, &step).empty() ||
+                       log_has(out + "/log.jsonl", " config train ");
+    if (!there) { return; }
+    die(out + ": already holds a run",
+        "--resume -o " + out + " continues it; or choose another --out");
 }
 
 // Dies if --resume names no directory.
-static void resume_check(const Flags& f) {
-    if (!f.resume) { return; }
-    if (f.out.empty()) {
+static void resume_check(const std::string& out) {
+    if (out.empty()) {
         die("--resume needs --out, the run to continue",
             "./train_sink train --resume -o runs/NAME");
     }
-    if (!is_dir(f.out)) {
-        const std::string others = list_beside(f.out, "-d */");
-        die(f.out + ": no such directory, so there is no run to resume",
-            others + "; or leave --resume out: a new run begins there");
-    }
+    if (is_dir(out)) { return; }
+    die(out + ": no such directory, so there is no run to resume",
+        list_beside(out, "-d */") + "; or leave --resume out: a new run begins there");
 }
 
 std::string find_checkpoint(const Flags& f, long* step) {
     *step = 0;
-    resume_check(f);
+    if (!f.resume) {
+        if (!f.out.empty()) { reject_existing_run(f.out); }
+        return "";
+    }
+    resume_check(f.out);
     const std::string newest = checkpoint_latest(f.out, step);
-    reject_existing_run(f, newest);
-    if (f.resume && !newest.empty()) { return newest; }
-    *step = 0;
-    if (f.resume) { run_none(f); }
-    return "";
+    if (newest.empty()) {
+        *step = 0;
+        run_none(f);
+    }
+    return newest;
 }
 
 // ---- the flags of the run
 
-Json run_take_begun(Flags* f) {
-    const Json begun = log_config(f->out + "/log.jsonl");
-    if (begun.fields.empty()) { return begun; }
-    flags_inherit(f, begun["flags"], true);
-    flags_inherit_bin(f, begun["flags"], f->out + "/log.jsonl");
-    f->given_data = true;
-    const bool asked = f->given_batch || f->total_batch;
-    if (!asked) { f->batch *= json_count(begun, "ranks", 1, f->out + "/log.jsonl"); }
-    if (!f->given_product && !f->product.empty()) { product_settle(*f); }
-    return begun;
-}
-
-// Returns the flags that the run had at its checkpoint, and what the last --resume from there
-// changed; an object without fields if nothing tells them.
-static Json run_flags(const std::string& out, const Json& state, long step) {
-    const std::string log = out + "/log.jsonl";
+void inherit_flags(Flags* f, const Json& state, long step, bool begins) {
+    const std::string directory = run_started_from(state, f->out);
+    const std::string log = f->out + "/log.jsonl";
     const Json* had = state.get("flags");
     Json was = had ? *had : log_flags(log, step);
-    log_flags_after(log, step, &was);
-    return was;
-}
-
-// Sets -b to the batch of all ranks: the log has one rank's part, and another number of ranks takes
-// other parts of the same step.
-static void batch_of_all(Flags* f, const Json& state) {
-    const std::string file = f->out + ": state.json";
-    const long T = json_count(state["data"], "T", 0, file + ": data");
-    const long tokens = json_count(state, "tokens_per_step", 0, file);
-    const bool given = f->given_batch || f->given_total_batch || f->total_batch;
-    if (!given && T > 0 && tokens > 0) { f->batch = std::max(1L, tokens / T); }
-}
-
-void tokenizer_keep(Flags* f, const std::string& kept) {
-    const bool is_file = !f->tokenizer.empty() && f->tokenizer != "bytes";
-    const bool gone = is_file && !file_exists(f->tokenizer);
-    if (gone && !f->given_tokenizer && !kept.empty()) { f->tokenizer = kept; }
-}
-
-void inherit_flags(Flags* f, const Json& state, long step) {
-    const std::string directory = run_started_from(state, f->out);
-    const Json was = run_flags(f->out, state, step);
+    log_changes(log, step, INFINITY, &was);              // by the last --resume from there
     if (was.fields.empty()) { return; }
-    flags_inherit(f, was);
-    flags_inherit_bin(f, was, f->out + "/log.jsonl");
+    flags_inherit(f, was, begins);
+    flags_inherit_bin(f, was, log);
     const bool no_graph = ops::on_host || dist::world > 1;       // one GPU's run goes on elsewhere
     if (no_graph && !f->given_graph) { f->graph = false; }
     const bool no_hopper = ops::on_host || !was.get("hopper");   // or a run before that flag
     if (no_hopper && !f->given_hopper) { f->hopper = 0; }
-    batch_of_all(f, state);
     if (!f->given_product && !f->product.empty()) { product_settle(*f); }
     if (!f->given_tokenizer) { f->tokenizer = source_found(f->tokenizer, directory); }
+
+    // -b becomes the batch of all ranks: the log has one rank's part, and another number of ranks
+    // takes other parts of the same step
+    const bool given = f->given_batch || f->given_total_batch || f->total_batch;
+    if (begins && !given) { f->batch *= json_count(state, "ranks", 1, log); }
+    if (!begins && !given) {
+        const std::string file = f->out + ": state.json";
+        const long T = json_count(state["data"], "T", 0, file + ": data");
+        const long tokens = json_count(state, "tokens_per_step", 0, file);
+        if (T > 0 && tokens > 0) { f->batch = std::max(1L, tokens / T); }
+    }
+    if (begins) { f->given_data = true; }
     if (f->given_data) { return; }
     const std::string again = hint_for("./train_sink train --resume -o FILE", f->out);
     std::string data;
@@ -355,14 +334,11 @@ void run_restore(Run* r, const std::string& from, const Json& state) {
     hint_also = other.hint;
     const double sequences = r->first * r->tokens_per_step / r->f.arch.T;
     position_check(position, sequences, from + "/state.json");
-    hint_also.clear();
-    data_restore(&r->data, position);
-
-    hint_also = other.hint;
     checkpoint_load(&r->m, from);
     if (!optimizer_load(&r->m, from)) { die_no_optimizer(from, other); }
     numbers_check(&r->m, state, from);
     hint_also.clear();
+    data_restore(&r->data, position);
     if (dist::rank > 0) { return; }
     log_rewind(r->f.out + "/log.jsonl", r->first, r->unevaluated, state["log"]);
     saves_clean(r->f.out);

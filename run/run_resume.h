@@ -12,16 +12,9 @@ or damaged meanwhile, or would make another run of it, is an error.
 std::string find_checkpoint(const Flags& f, long* step);
 
 // Takes from the run the flags that are not given. Its files are looked for here, and where it ran.
-// state: of its checkpoint of `step`.
-void inherit_flags(Flags* f, const Json& state, long step);
-
-// Takes the checkpoint's own tokenizer, `kept`, if the file that the run began with is gone: it is
-// the same, as the hash of the tokens will say.
-void tokenizer_keep(Flags* f, const std::string& kept);
-
-// Takes from the log of a run that has no checkpoint yet the flags that are not given, the model's
-// too. Returns the log's first line.
-Json run_take_begun(Flags* f);
+// state: of its checkpoint of `step`. begins: it has none yet, and state is its log's first line,
+// which has the model's flags, too.
+void inherit_flags(Flags* f, const Json& state, long step, bool begins);
 
 // Begins a run again that has a log, `begun` its first line, and no checkpoint yet: its log moves
 // aside. Dies if the flags or the switches are others.

@@ -105,7 +105,7 @@ static void describe_machine(const Run& r) {
     }
     printf("\ndevice %s\n", ops::device_start().c_str());
     if (ops::hopper_here) {
-        const std::string others = "the kernels for every card: " + hopper_why;
+        const std::string others = "the kernels for every card: " + r.hopper_why;
         printf("attend by %s\n", f.hopper ? "Hopper's kernels, which agree with the others"
                                            : others.c_str());
     }

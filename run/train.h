@@ -51,6 +51,7 @@ struct Run {
     double printed_at;                   // time of the last progress line
     double smooth_ms;                    // of a step
     int columns;                         // width of the terminal, 0 without one
+    std::string hopper_why;              // why attention uses the kernels for every card, or ""
 };
 
 // Returns the learning-rate schedule that the flags set.
