@@ -27,11 +27,8 @@ struct GradientTest {
     double move;                                 // in lengths of the tensor
     double tolerance;
 };
-static GradientTest gradient_test() {
-    const bool bf16 = sizeof(real) == 2;
-    if (bf16) { return { 1, 0.1, 0.25 }; }
-    return { 4, 0.004, 5e-3 };
-}
+static const GradientTest TEST = sizeof(real) == 2 ? GradientTest{ 1, 0.1, 0.25 }
+                                                   : GradientTest{ 4, 0.004, 5e-3 };
 
 typedef std::vector<double> Vector;
 
@@ -51,9 +48,7 @@ struct Compared {
 };
 
 static double product(const Vector& a, const Vector& b) {
-    double sum = 0;
-    for (size_t i = 0; i < a.size(); i++) { sum += a[i] * b[i]; }
-    return sum;
+    return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
 
 static double norm(const Vector& u) { return sqrt(product(u, u)); }
@@ -148,13 +143,11 @@ Vector GradientCheck::direction(const Tensor& t, const Vector& gradient, bool ra
 
 // Compares gradient and slopes of one tensor at this point.
 void GradientCheck::compare(const Tensor& t, Compared* c) {
-    const GradientTest test = gradient_test();
     const Vector here(&weights[t.at], &weights[t.at] + t.count);
     const Vector gradient(&grads[t.at], &grads[t.at] + t.count);
     const double size = std::max(norm(gradient), 1e-6);
-    const double h = test.move * std::max(norm(here), 0.1);
-    const bool fp32 = sizeof(real) > 2;
-    for (int k = 0; k < test.directions; k++) {
+    const double h = TEST.move * std::max(norm(here), 0.1);
+    for (int k = 0; k < TEST.directions; k++) {
         const Vector u = direction(t, gradient, k > 0);
         const double wanted = product(gradient, u);
         const Vector far = slopes(t, u, h);
@@ -165,17 +158,17 @@ void GradientCheck::compare(const Tensor& t, Compared* c) {
         // where the loss is curved much, the differences themselves are off: by 256 times less with
         // a quarter of the step. Corners that lie close want a shorter one
         for (int shorter : { 4, 16 }) {
-            if (fabs(off) <= test.tolerance || !fp32) { break; }
+            if (fabs(off) <= TEST.tolerance || TEST.directions == 1) { break; }
             const Vector near = slopes(t, u, h / shorter);
             off = (std::accumulate(near.begin(), near.end(), 0.0) - wanted) / size;
             apart = rows_apart(far, near);
             const double change = fabs(off - before);
             const bool close = shorter == 16 && fabs(off) < fabs(before) / 2;
-            moved = moved || close || (shorter == 4 && change > test.tolerance + fabs(off) / 4);
+            moved = moved || close || (shorter == 4 && change > TEST.tolerance + fabs(off) / 4);
         }
         c->all++;
         if (!(fabs(off) <= c->worst)) { c->worst = fabs(off); }
-        if (fabs(off) <= test.tolerance) { continue; }
+        if (fabs(off) <= TEST.tolerance) { continue; }
         (moved ? c->moved : c->steady)++;
         if (moved && c->rows.empty()) { c->rows = apart; }
     }
@@ -237,12 +230,11 @@ static std::vector<Compared> compare_all(GradientCheck* first, uint64_t seed) {
 // Compares the gradients of this build with finite differences of its loss, and prints a line for
 // each tensor.
 int command_check(Flags f) {
-    const GradientTest test = gradient_test();
     flags_check(f, COMMAND_check);
     const Arch c = tiny_arch(&f);
     hopper_settle(&f, c, f.given_hopper);
     GradientCheck check = gradient_check(c, f.seed);
-    if (test.directions == 1) {
+    if (TEST.directions == 1) {
         printf("PRECISION=bf16: only sizes and signs can be checked, not single entries; fp32 "
                "checks both\n");
     }
@@ -271,7 +263,7 @@ int command_check(Flags f) {
     const size_t tensors = check.m.tensors.size();
     model_free(&check.m);
     if (!bad.empty()) {
-        const std::string far = strf("differ by more than %g of their length", test.tolerance);
+        const std::string far = strf("differ by more than %g of their length", TEST.tolerance);
         die(EXIT_MACHINE, "gradients: " + far + " from the slopes of the loss: " + bad,
             "look at the backward pass of the first stage whose weights these are");
     }
@@ -283,6 +275,6 @@ int command_check(Flags f) {
         return 0;
     }
     printf("the gradients of %zu tensors are the slopes of the loss, to %.1e (tolerance %g)\n",
-           tensors, worst, test.tolerance);
+           tensors, worst, TEST.tolerance);
     return 0;
 }

@@ -14,7 +14,6 @@ run/train.cpp -- what a run does around its steps: train.h.
 #include "memory_needed.h"
 #include "probe_data.h"
 #include <limits.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include "../base/version.h"
 
@@ -22,20 +21,17 @@ run/train.cpp -- what a run does around its steps: train.h.
 // none, INFINITY if it is not finite.
 static double validate(Model* m, Data* data, int B, int T) {
     const long n = data_val_count(data);
-    double sum = 0;
-    long count = 0;
+    double all[2] = {};                                  // their losses, and how many they are
     std::vector<int> seqs((size_t)B * (T + 1));
     for (long i = 0; i < n; i += B) {
-        const long rank = i / B % dist::world;
-        if (rank != dist::rank) { continue; }
+        if (i / B % dist::world != dist::rank) { continue; }
         if (work_stopped()) { break; }
         const int rows = std::min<long>(B, n - i);
         data_val(data, seqs.data(), rows, i);
         const long targets = model_load(m, seqs.data(), rows, T);
-        sum += model_forward(m, targets, 0) * targets;
-        count += targets;
+        all[0] += model_forward(m, targets, 0) * targets;
+        all[1] += targets;
     }
-    double all[] = { sum, (double)count };
     dist::sum(all, 2);
     if (!all[1]) { return NAN; }
     if (!std::isfinite(all[0])) { return INFINITY; }
@@ -43,15 +39,6 @@ static double validate(Model* m, Data* data, int B, int T) {
 }
 
 // ---- the lines printed when a run starts
-
-// Returns the flags of the model that are neither its sizes nor their defaults: " --window 8".
-static std::string properties_text(Arch c) {
-    std::string text;
-    for (auto& row : arch_differs(&c)) {
-        text += std::string(" ") + row.by + " " + field_text(row, false);
-    }
-    return text;
-}
 
 // Counts the parameters that are not a row for each token or position: 60M is the count of those.
 static long without_embeddings(const Model& m) {
@@ -64,7 +51,7 @@ static long without_embeddings(const Model& m) {
 }
 
 static void describe_model(const Run& r) {
-    const Arch& c = r.c;
+    Arch c = r.c;
     printf("switch%s PRECISION=%s BACKEND=%s, commit %s\n", switches_text(c).c_str(),
            PRECISION_NAME, ops::name, COMMIT);
     printf("model  L %d C %d NH %d KV %d HS %d ", c.L, c.C, c.NH, c.KV, c.HS);
@@ -72,7 +59,10 @@ static void describe_model(const Run& r) {
     const std::string all = count_text(r.m.num_params);
     printf("%s parameters (%s with embeddings)\n", count_text(without_embeddings(r.m)).c_str(),
            all.c_str());
-    const std::string properties = properties_text(c);
+    std::string properties;                              // neither sizes nor their defaults
+    for (auto& row : arch_differs(&c)) {
+        properties += std::string(" ") + row.by + " " + field_text(row, false);
+    }
     if (!properties.empty()) { printf("with  %s\n", properties.c_str()); }
     printf("%s", arch_notes(c).c_str());
 }
@@ -173,31 +163,35 @@ void log_begin(Run* r) {
     log_line(&r->log, o);
 }
 
-// ---- a data file that is truncated while mapped. A longjmp leaves the failed access. The weights
-// are still consistent, because a step reads all its data before it updates them.
+// ---- a data file that is truncated while mapped
 
+// The file, and the way out of the access that failed, which only the thread of the step can take.
+// The weights are still consistent there, because a step reads all its data before it updates them.
+static const char* lost_file = NULL;
 static sigjmp_buf lost_jump;
-static volatile sig_atomic_t lost_armed = 0;
-static pthread_t lost_thread;
-static std::string lost_file;
+static thread_local volatile sig_atomic_t lost_armed = 0;
 
 static void on_lost(const char* path) {
-    if (!lost_armed || !pthread_equal(lost_thread, pthread_self())) { return; }
+    if (!lost_armed) { return; }
     lost_armed = 0;
     lost_file = path;
     siglongjmp(lost_jump, 1);
 }
 
-// Returns where the data are: `drawn`, and the sequences of every source.
-static std::vector<uint64_t> data_place(const Data& d) {
-    std::vector<uint64_t> place(1, d.drawn);
-    for (auto& s : d.sources) { place.push_back(s.drawn); }
+// Returns where the data were at the top of a step, before sequences were drawn ahead: `drawn`, and
+// the sequences of every source.
+static std::vector<uint64_t> run_place(const Run& r) {
+    if (!r.ahead_from.empty()) { return r.ahead_from; }
+    std::vector<uint64_t> place(1, r.data.drawn);
+    for (auto& s : r.data.sources) { place.push_back(s.drawn); }
     return place;
 }
 
-// Returns where they were at the top of a step, before sequences were drawn ahead.
-static std::vector<uint64_t> run_place(const Run& r) {
-    return r.ahead_from.empty() ? data_place(r.data) : r.ahead_from;
+// Puts the data back to a position; nothing is drawn ahead then.
+static void data_return(Run* r, const std::vector<uint64_t>& place) {
+    r->data.drawn = place[0];
+    for (size_t i = 1; i < place.size(); i++) { r->data.sources[i - 1].drawn = place[i]; }
+    r->ahead_from.clear();
 }
 
 // Ends the run after a file of data was lost in this step.
@@ -205,7 +199,6 @@ static std::vector<uint64_t> run_place(const Run& r) {
 
 // Runs `work` of a step, which reads data.
 static void guarded(Run* r, long step, const std::function<void()>& work) {
-    lost_thread = pthread_self();
     map_lost = on_lost;
     if (sigsetjmp(lost_jump, 1)) { lost_data(r, step); }
     lost_armed = dist::world == 1;
@@ -411,31 +404,22 @@ static std::string run_rescue(const Run& r) {
     return newest + " is intact: --resume -o " + r.f.out + " continues from it";
 }
 
-// What a rank requests after a step; the strongest request of all ranks wins.
-enum Request { GO_ON, SAVE, SAVE_AND_STOP, KEEP_AND_STOP };
-
-static Request run_request(const Run& r) {
+Due run_due(const Run& r, long step) {
     const Flags& f = r.f;
     const double minute = 60e3;
     const double now = now_ms();
-    const bool over = f.stop_after > 0 && now - r.started > f.stop_after * minute;
+    const bool time_over = f.stop_after > 0 && now - r.started > f.stop_after * minute;
     const bool late = f.save_minutes > 0 && now - r.saved_at > f.save_minutes * minute;
-    const bool asked = stop_signal || over;
-    if (asked)                { return KEEP_AND_STOP; }
-    if (!r.log.error.empty()) { return SAVE_AND_STOP; }
-    if (late)                 { return SAVE; }
-    return GO_ON;
-}
-
-Due run_due(const Run& r, long step) {
-    const Flags& f = r.f;
-    const long wish = -dist::least(-run_request(r));     // the maximum over ranks
+    const bool asked = stop_signal || time_over;
+    const bool no_log = !r.log.error.empty();
+    double any[] = { (double)asked, (double)no_log, (double)late };
+    dist::sum(any, 3);                                   // over ranks
     const bool over = run_over(r, step);
     const bool planned = over || (f.save_every && step % f.save_every == 0);
     Due due;
-    due.stop = over || wish >= SAVE_AND_STOP;
-    due.save = planned || wish >= SAVE;
-    due.keep = planned || wish == KEEP_AND_STOP;
+    due.stop = over || any[0] || any[1];
+    due.save = planned || due.stop || any[2];
+    due.keep = planned || any[0];
     // nothing was trained yet: its log is all that such a run needs to begin again
     const bool at_once = stop_signal && dist::world == 1;
     if (at_once && step == 0 && !planned && !r.resumed) { due.save = false; }
@@ -460,7 +444,7 @@ static void run_follow(Run* r) {
 // Dies if the data are other ones than those that the run began with. A large file that was touched
 // is noted, and the run goes on: what was compared of it is the same.
 static void run_check_data(Run* r) {
-    if (!lost_file.empty()) { return; }
+    if (lost_file) { return; }
     const std::string touched = data_unchanged(&r->data);
     if (touched.empty()) { return; }
     r->touched = touched;
@@ -488,7 +472,7 @@ static void save(Run* r, long step, bool keep) {
                bytes_text(bytes).c_str());
         return;
     }
-    return_drawn(r);
+    if (!r->ahead_from.empty()) { data_return(r, r->ahead_from); }   // not of this step
     hint_also = r->log.error;
     then_again = r->saved >= 0 ? "run again with --resume" : "start over in another --out";
     log_sync(&r->log);                   // first, so that a log never ends before its checkpoint
@@ -520,48 +504,29 @@ void run_save(Run* r, long step, Due due) {
 
 // ---- the data of a step
 
-// Rewinds the data to a position.
-static void data_return(Data* d, const std::vector<uint64_t>& place) {
-    d->drawn = place[0];
-    for (size_t i = 0; i < d->sources.size(); i++) { d->sources[i].drawn = place[i + 1]; }
-}
-
-// Draws the sequences of all ranks, which have one order, and keeps this rank's.
-static void draw(Run* r, std::vector<int>* seqs) {
+void run_draw_ahead(Run* r, long step) {
     const int n = r->accum * r->f.batch;
-    for (int rank = 0; rank < dist::world; rank++) {
-        data_next(&r->data, rank == dist::rank ? seqs->data() : NULL, n);
-    }
+    r->ahead.resize(r->seqs.size());
+    r->ahead_from = run_place(*r);
+    guarded(r, step, [&] {
+        for (int rank = 0; rank < dist::world; rank++) {         // they have one order
+            data_next(&r->data, rank == dist::rank ? r->ahead.data() : NULL, n);
+        }
+    });
 }
 
 void run_draw(Run* r, long step) {
     r->step_from = run_place(*r);
-    if (r->ahead_from.empty()) {
-        guarded(r, step, [&] { draw(r, &r->seqs); });
-        return;
-    }
+    if (r->ahead_from.empty()) { run_draw_ahead(r, step); }
     r->seqs.swap(r->ahead);
     r->ahead_from.clear();
 }
 
-void run_draw_ahead(Run* r, long step) {
-    r->ahead.resize(r->seqs.size());
-    r->ahead_from = data_place(r->data);
-    guarded(r, step, [&] { draw(r, &r->ahead); });
-}
-
-void return_drawn(Run* r) {
-    if (r->ahead_from.empty()) { return; }
-    data_return(&r->data, r->ahead_from);
-    r->ahead_from.clear();
-}
-
 [[noreturn]] static void lost_data(Run* r, long step) {
-    r->ahead_from.clear();
-    data_return(&r->data, r->step_from);
+    data_return(r, r->step_from);
     model_show_ema(&r->m, false);
     if (step > r->saved && step > 0) { run_save(r, step, { true, true, false }); }
-    die(EXIT_MACHINE, lost_file + ": was cut short or replaced while it was read",
+    die(EXIT_MACHINE, std::string(lost_file) + ": was cut short or replaced while it was read",
         "restore the file; write a new version under another name and mv it into place; " +
         run_rescue(*r));
 }

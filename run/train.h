@@ -129,9 +129,6 @@ void run_draw(Run* r, long step);
 // Draws those of the step after it into r->ahead. The GPU computes meanwhile.
 void run_draw_ahead(Run* r, long step);
 
-// Puts back the sequences drawn ahead: a checkpoint's data position excludes them.
-void return_drawn(Run* r);
-
 // Dies at a step whose loss or gradients are not finite.
 [[noreturn]] void run_diverged(const Run& r, long step, double loss, double grad_norm);
 
