@@ -247,8 +247,8 @@ static void flag_set_again(const FlagRow& r, const std::string& spelled, const s
         "leave one of them out");
 }
 
-// Returns the row of a flag; of several with this name, that of the command. Ends the program if the
-// command has none. value: what is said behind it.
+// Returns the row of a flag; of several with this name, that of the command. Ends the program if
+// the command has none. value: what is said behind it.
 static const FlagRow& flag_named(const std::vector<FlagRow>& rows, const std::string& name,
                                  const std::string& value, char command) {
     const FlagRow* row = NULL;

@@ -38,8 +38,8 @@ static void probe_lines(const Probe& p, const std::string& name, const std::stri
     std::string flags = printable(input_flags(f));
     if (!flags.empty()) { flags = ", " + flags; }
     for (auto& s : r.sinks) {
-        printf("%s, T %d, n %d, eps %g, bos %s%s | loss %.4f | %s%s\n", printable(name).c_str(), r.T,
-               r.n, s.eps, printable(bos).c_str(), flags.c_str(), r.loss,
+        printf("%s, T %d, n %d, eps %g, bos %s%s | loss %.4f | %s%s\n", printable(name).c_str(),
+               r.T, r.n, s.eps, printable(bos).c_str(), flags.c_str(), r.loss,
                eval_text(NAN, r, s).c_str(), more.ending ? more.ending(s.eps).c_str() : "");
     }
     input_fields(o, f, bos, in);

@@ -229,28 +229,24 @@ static void numbers_check(const Model* m, const Json& state, const std::string& 
     }
 }
 
-// Dies unless data.source_drawn adds up to the sequences of all steps.
-static void source_drawn_check(const Json& each, double sequences, const std::string& file) {
+// Dies if the position in the data is not the one that this number of steps leads to.
+static void position_check(const Json& position, double sequences, const std::string& file) {
     const std::string all = number_text(sequences);
+    const Json* drawn = position.get("drawn");
+    const std::string got = drawn ? json_short(*drawn) : "nothing";
+    require(drawn && drawn->is_number() && drawn->number == sequences, file + ": data.drawn " + got,
+            "the sequences of all steps, " + all);
+    const std::vector<Json>& each = position["source_drawn"].items;
     double sum = 0;
-    for (auto& n : each.items) {
+    for (auto& n : each) {
         const bool count = n.is_number() && n.number >= 0 && n.number == floor(n.number);
         require(count && n.number <= sequences, file + ": data.source_drawn " + json_short(n),
                 "a number of sequences, 0 to " + all);
         sum += n.number;
     }
-    const std::string got = ": data.source_drawn of " + number_text(sum) + " in all";
-    require(each.items.empty() || sum == sequences, file + got,
+    require(each.empty() || sum == sequences,
+            file + ": data.source_drawn of " + number_text(sum) + " in all",
             "the sequences of all steps, " + all);
-}
-
-// Dies if the position in the data is not the one that this number of steps leads to.
-static void position_check(const Json& position, double sequences, const std::string& file) {
-    const Json* drawn = position.get("drawn");
-    const std::string got = drawn ? json_short(*drawn) : "nothing";
-    require(drawn && drawn->is_number() && drawn->number == sequences, file + ": data.drawn " + got,
-            "the sequences of all steps, " + number_text(sequences));
-    source_drawn_check(position["source_drawn"], sequences, file);
 }
 
 // Dies if state.json is damaged, edited or another step's. Returns the position in the
