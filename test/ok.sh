@@ -23,7 +23,7 @@ need_python() {
 # Checks of commands, which leave what is said in the file $said
 check() { # [what] [command..]: it ends well
     what=$1; shift
-    "$@" > "$said" 2>&1; ok $? "$what: $(head -n 5 "$said")"
+    "$@" > "$said" 2>&1; ok $? "$what: $(tail -n 5 "$said")"
 }
 works() { # [command..]: it ends well
     "$@" > "$said" 2>&1; ok $? "$*: $(tail -n 3 "$said")"
