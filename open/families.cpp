@@ -18,47 +18,54 @@ tables of family_names.h.
     "linear_value_head_dim:delta_value_size linear_conv_kernel_dim:delta_conv"
 static const char* const GPT2_KEYS =
     "n_embd:C n_head:NH n_layer:L n_positions:T n_inner:F layer_norm_epsilon:eps";
-// type, rows, keys, wanted, act, gated, more, names, plus_one, prefix, transposed: struct Family
+static const RopeForm QWEN_ROPE = { " mrope_section mrope_interleaved " };   // axes of an image
+static const RopeForm MINISTRAL_ROPE = { " llama_4_scaling_beta max_position_embeddings " };
+static const RopeForm PHI3_ROPE = { "", " longrope su yarn ", 4096 };        // of its class
+static const RopeForm ROPE_BY_LAYER = { "", "", 0, true };
+// type, rows, keys, wanted, act, gated, more, names, rope, plus_one, prefix, transposed: struct
+// Family
 static const Family FAMILIES[] = {
     { "llama", "eps=1e-6", "", "rope_interleaved=false use_sliding_window=false activation=swiglu",
       "hidden_act", true, more_llama },
     { "mistral", "eps=1e-6 KV=8", "", "attention_bias=false", "hidden_act", true, more_mistral },
     { "ministral3", "eps=1e-5 KV=8 HS=128", "", "attention_bias=false", "hidden_act", true,
-      more_ministral3 },
+      more_ministral3, NULL, MINISTRAL_ROPE },
     { "smollm3", "eps=1e-6 KV=4 tied=1 rope_base=2000000", "", "", "hidden_act", true,
       more_smollm3 },
     { "qwen2", "eps=1e-6 qkv_bias=1", "", "use_mrope=false attention_bias=false", "hidden_act",
-      true, more_qwen },
-    { "qwen3", "eps=1e-6 qk_norm=head", "", "", "hidden_act", true, more_qwen3 },
+      true, more_qwen, NULL, QWEN_ROPE },
+    { "qwen3", "eps=1e-6 qk_norm=head", "", "", "hidden_act", true, more_qwen3, NULL, QWEN_ROPE },
     { "gemma", "eps=1e-6 tied=1", "", "", "hidden_activation hidden_act", true, more_gemma,
-      NULL, true },
+      NULL, {}, true },
     { "gemma2", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh", "", "",
-      "hidden_activation", true, more_gemma2, NULL, true },
+      "hidden_activation", true, more_gemma2, NULL, {}, true },
     { "gemma3_text", "eps=1e-6 tied=1 norm=sandwich ffn=geglu_tanh qk_norm=head rope_base=1000000",
-      "", "", "hidden_activation", true, more_gemma3, NULL, true },
+      "", "", "hidden_activation", true, more_gemma3, NULL, ROPE_BY_LAYER, true },
     { "mixtral", "eps=1e-5 KV=8 rope_base=1000000 experts=8 experts_used=2",
       "num_local_experts:experts num_experts_per_tok:experts_used", "attention_bias=false",
       "hidden_act", true, more_mixtral },
     { "qwen2_moe", "eps=1e-6 KV=16 qkv_bias=1 experts=60 experts_used=4 F=1408 shared_expert=5632",
       "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
       "moe_intermediate_size:F shared_expert_intermediate_size:shared_expert",
-      "", "hidden_act", true, more_qwen2_moe },
+      "", "hidden_act", true, more_qwen2_moe, NULL, QWEN_ROPE },
     { "qwen3_moe", "eps=1e-6 KV=4 qk_norm=head experts=128 experts_used=8 F=768",
       "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
       "moe_intermediate_size:F",
-      "", "hidden_act", true, more_qwen3_moe },
+      "", "hidden_act", true, more_qwen3_moe, NULL, QWEN_ROPE },
     { "qwen3_next", "eps=1e-6 KV=2 experts=512 experts_used=10 F=512 shared_expert=512 "
       QWEN3_5_LAYERS,
       "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
       "moe_intermediate_size:F shared_expert_intermediate_size:shared_expert " QWEN3_5_KEYS,
-      "attention_bias=false", "hidden_act", true, more_qwen3_next, QWEN3_NEXT_NAMES, true },
+      "attention_bias=false", "hidden_act", true, more_qwen3_next, QWEN3_NEXT_NAMES, QWEN_ROPE,
+      true },
     { "qwen3_5_text", "eps=1e-6 KV=4 " QWEN3_5_LAYERS, QWEN3_5_KEYS, "attention_bias=false",
-      "hidden_act", true, more_qwen3_5, QWEN3_5_NAMES, true },
+      "hidden_act", true, more_qwen3_5, QWEN3_5_NAMES, QWEN_ROPE, true },
     { "qwen3_5_moe_text", "eps=1e-6 KV=2 experts=256 experts_used=8 F=512 shared_expert=512 "
       QWEN3_5_LAYERS,
       "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used "
       "moe_intermediate_size:F shared_expert_intermediate_size:shared_expert " QWEN3_5_KEYS,
-      "attention_bias=false", "hidden_act", true, more_qwen3_next, QWEN3_5_NAMES, true },
+      "attention_bias=false", "hidden_act", true, more_qwen3_next, QWEN3_5_NAMES, QWEN_ROPE,
+      true },
     { "gpt_oss", "eps=1e-5 KV=8 HS=64 bias=logit qkv_bias=1 out_bias=1 ffn_bias=1 router_bias=1 "
       "rope_base=150000 experts=128 experts_used=4 expert_limit=7",
       "num_local_experts:experts num_experts_per_tok:experts_used swiglu_limit:expert_limit",
@@ -75,7 +82,7 @@ static const Family FAMILIES[] = {
     { "olmo", "eps=1e-5 norm_kind=ln norm_bias=0", "", "clip_qkv=null", "hidden_act", true,
       more_olmo, OLMO_NAMES },
     { "olmo3", "eps=1e-5 norm=branch qk_norm=all rope_base=500000", "", "", "hidden_act", true,
-      more_olmo3 },
+      more_olmo3, NULL, ROPE_BY_LAYER },
     { "olmoe", "eps=1e-5 qk_norm=all experts=64 experts_used=8",
       "num_local_experts:experts num_experts:experts num_experts_per_tok:experts_used",
       "clip_qkv=null", "hidden_act", true, more_olmoe },
@@ -93,7 +100,7 @@ static const Family FAMILIES[] = {
       "hidden_act", true, more_cohere2, COHERE_NAMES },
     { "nemotron", "eps=1e-5 norm_kind=ln ffn=relu2 rope_part=0.5",
       "norm_eps:eps partial_rotary_factor:rope_part", "", "hidden_act", false, more_nemotron, NULL,
-      true },
+      {}, true },
     { "arcee", "eps=1e-5 ffn=relu2", "", "", "hidden_act", false, more_biases },
     { "helium", "eps=1e-8 KV=20 HS=128 rope_base=100000", "", "", "hidden_act", true, more_helium,
       PAIRED_NAMES },
@@ -105,7 +112,7 @@ static const Family FAMILIES[] = {
       more_nanochat, NANOCHAT_NAMES },
     { "phi3", "eps=1e-5", "partial_rotary_factor:rope_part",
       "attention_bias=false mlp_bias=false lm_head_bias=false full_attn_mod=1 interpolate_factor=1",
-      "hidden_act", true, more_phi3, PHI3_NAMES },
+      "hidden_act", true, more_phi3, PHI3_NAMES, PHI3_ROPE },
     { "stablelm", "eps=1e-5 norm_kind=ln rope_part=0.25",
       "layer_norm_eps:eps partial_rotary_factor:rope_part",
       "use_parallel_residual=false qk_layernorm=false rotary_scaling_factor=1", "hidden_act", true,
@@ -115,13 +122,13 @@ static const Family FAMILIES[] = {
       GPT2_KEYS,
       "scale_attn_weights=true scale_attn_by_inverse_layer_idx=false reorder_and_upcast_attn=false "
       "n_special=0",
-      "activation_function", false, more_gpt2, GPT2_NAMES, false, "transformer.", true },
+      "activation_function", false, more_gpt2, GPT2_NAMES, {}, false, "transformer.", true },
     { "gpt_neo", "eps=1e-5 norm_kind=ln tied=1 pe=learnable out_bias=1 ffn_bias=1 ffn=gelu_tanh",
       "num_layers:L num_heads:NH layer_norm_epsilon:eps", "", "activation_function", false,
-      more_gpt_neo, GPT_NEO_NAMES, false, "transformer." },
+      more_gpt_neo, GPT_NEO_NAMES, {}, false, "transformer." },
     { "opt", "eps=1e-5 norm_kind=ln tied=1 pe=learnable ffn=relu", "ffn_dim:F",
       "layer_norm_elementwise_affine=true _remove_final_layer_norm=false", "activation_function",
-      false, more_opt, OPT_NAMES, false, "model.decoder." },
+      false, more_opt, OPT_NAMES, {}, false, "model.decoder." },
     { "gpt_neox", "eps=1e-5 norm_kind=ln ffn_bias=1 ffn=gelu rope_part=0.25",
       "layer_norm_eps:eps rotary_pct:rope_part rotary_emb_base:rope_base "
       "partial_rotary_factor:rope_part",
@@ -133,7 +140,7 @@ static const Family FAMILIES[] = {
       false, NULL, PHI_NAMES },
     { "gptj", "eps=1e-5 norm_kind=ln parallel=1 ffn_bias=1 head_bias=1 ffn=gelu_tanh", GPT2_KEYS,
       "rotary=true scale_attn_weights=true", "activation_function", false, more_gptj, GPTJ_NAMES,
-      false, "transformer." },
+      {}, false, "transformer." },
     { "ernie4_5", "eps=1e-5 KV=2 tied=1 rope_base=500000", "", "compression_ratio=1", "hidden_act",
       true, more_ernie, PAIRED_NAMES },
     { "granite", "eps=1e-6 score_scale=1", GRANITE_SCALES, "", "hidden_act", true, more_granite },
@@ -142,15 +149,15 @@ static const Family FAMILIES[] = {
       "hidden_act", true, more_granite },
     { "mpt", "eps=1e-5 norm_kind=ln norm_bias=0 tied=1 pe=alibi ffn=gelu",
       "d_model:C n_heads:NH n_layers:L max_seq_len:T layer_norm_epsilon:eps", "no_bias=true", "",
-      false, more_mpt, MPT_NAMES, false, "transformer." },
+      false, more_mpt, MPT_NAMES, {}, false, "transformer." },
     { "falcon", "eps=1e-5 norm_kind=ln tied=1 ffn=gelu", "layer_norm_epsilon:eps",
       "apply_residual_connection_post_layernorm=false", "activation", false, more_falcon,
-      FALCON_ONE_NORM, false, "transformer." },
+      FALCON_ONE_NORM, {}, false, "transformer." },
     { "bloom",
       "eps=1e-5 norm_kind=ln norm_embed=1 tied=1 pe=alibi qkv_bias=1 out_bias=1 ffn_bias=1 "
       "ffn=gelu_tanh",
       "n_embed:C n_layer:L n_head:NH layer_norm_epsilon:eps", "", "", false, more_bloom,
-      BLOOM_NAMES, false, "transformer." },
+      BLOOM_NAMES, {}, false, "transformer." },
 };
 #undef QWEN3_5_KEYS
 #undef QWEN3_5_LAYERS

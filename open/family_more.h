@@ -175,6 +175,10 @@ static void more_gemma3(Import* in) {
     needs_both_ropes(in);
     in->c.rope_local = in->number("rope_local_base_freq", 10000);
     if (!(in->c.rope_local > 0)) { in->refuse("rope_local_base_freq", "more than 0"); }
+    for (const char* key : { "rope_scaling", "rope_parameters" }) {
+        const Json* rope = in->get(key);                         // transformers 5 passes type over
+        if (rope && rope->get("type")) { in->refuse("rope_scaling", "rope_type in place of type"); }
+    }
 }
 
 static void more_olmo(Import* in) {

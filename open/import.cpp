@@ -100,59 +100,63 @@ static void import_mscale(Import* in, const Json& rope) {
     in->c.rope_length = length;
 }
 
-// Reads rope_scaling of transformers 4, rope_parameters of 5: the base, and how it is stretched.
-// Keys of one layer type may be nested; `local`: of layers with a window.
-static void import_rope_object(Import* in, const Json& rope, bool local) {
-    const bool parts = strstr(in->family->keys, "partial_rotary_factor") != NULL;
+// Returns how positions are stretched, by the name that transformers 5 has for it.
+static std::string rope_type(Import* in, const Json& rope) {
     std::string how = "default";
     for (const char* key : { "type", "rope_type" }) {
         if (rope.get(key)) { how = rope[key].string; }
     }
-    const bool phi3 = !strcmp(in->family->type, "phi3");         // which names it so in old files
-    if (phi3 && (how == "su" || how == "yarn")) { how = "longrope"; }
-    if (phi3 && how != "longrope" && how != "default") {
+    const char* longrope = in->family->rope.longrope;
+    if (!*longrope || how == "default") { return how; }
+    if (!is_one_of(longrope, how)) {
         in->refuse(in->get("rope_parameters") ? "rope_parameters" : "rope_scaling", "longrope");
     }
+    return "longrope";
+}
+
+// Reads a key of the object, v, into its row of ARCH. Returns false if it has none.
+static bool import_rope_key(Import* in, const std::string& key, const Json& v, bool local) {
+    const bool parts = strstr(in->family->keys, "partial_rotary_factor") != NULL;
+    const char* const base_of = local ? "rope_local" : "rope_base";
+    bool read = false;
+    for (auto& r : arch_rows(&in->c)) {
+        const bool base = key == "rope_theta" && !strcmp(r.field, base_of);
+        const bool part = parts && key == "partial_rotary_factor" && !strcmp(r.field, "rope_part");
+        const bool scaling = !local && key_object(r) == "rope_scaling" && key_name(r) == key;
+        if (!base && !part && (!scaling || r.type == FIELD_kind)) { continue; }
+        arch_read(r, v, in->where);
+        read = true;
+    }
+    return read;
+}
+
+// Tells whether a key that has no row of ARCH is read elsewhere, or changes nothing.
+static bool rope_key_known(const Import& in, const std::string& key, const Json& v) {
+    if (key == "attn_factor") { attn_factor_note(in.where); }
+    const bool whole = key == "partial_rotary_factor" && v.number == 1;
+    return whole || is_one_of(in.family->rope.other_keys, key) ||
+           is_one_of(" type rope_type mscale mscale_all_dim finetuned attn_factor ", key);
+}
+
+// Reads rope_scaling of transformers 4, rope_parameters of 5: the base, and how it is stretched.
+// Keys of one layer type may be nested; `local`: of layers with a window.
+static void import_rope_object(Import* in, const Json& rope, bool local) {
+    const std::string how = rope_type(in, rope);
     if (local && how != "default") {
         in->refuse("rope_parameters", "plain positions in layers with a window");
     }
     for (auto& r : arch_rows(&in->c)) {
-        const bool scaling = !local && !strcmp(r.field, "rope_scaling") && how != "default";
+        const bool scaling = !strcmp(r.field, "rope_scaling") && how != "default";
         if (scaling && !kind_set(r, how)) {
             in->fail("rope_type is '" + how + "', wanted default, linear, dynamic, llama3, yarn or "
                      "longrope");
         }
     }
     import_rope_needs(in, rope, how);
-    for (auto& f : rope.fields) {
-        if (f.second.type == Json::NUL && f.first != "rope_theta") {
-            continue;
-        }
-        static const char* const READ = " type rope_type mscale mscale_all_dim finetuned ";
-        static const char* const AXES = " mrope_section mrope_interleaved ";     // one in a text
-        const std::string word = " " + f.first + " ";
-        static const char* const MINISTRAL = " llama_4_scaling_beta max_position_embeddings ";
-        const std::string type = in->family->type;
-        const bool axes = strstr(AXES, word.c_str()) && starts_with(type, "qwen");
-        const bool scale = strstr(MINISTRAL, word.c_str()) && type == "ministral3";
-        const bool whole = f.first == "partial_rotary_factor" && f.second.number == 1;
-        bool known = strstr(READ, word.c_str()) || axes || scale || whole;
-        if (f.first == "attn_factor") { known = true; attn_factor_note(in->where); }
-        for (auto& r : arch_rows(&in->c)) {
-            const bool base = f.first == "rope_theta" &&
-                              !strcmp(r.field, local ? "rope_local" : "rope_base");
-            const bool part = parts && f.first == "partial_rotary_factor" &&
-                              !strcmp(r.field, "rope_part");
-            const bool scaling = !local && key_object(r) == "rope_scaling" &&
-                                 key_name(r) == f.first;
-            if (!base && !part && (!scaling || r.type == FIELD_kind)) {
-                continue;
-            }
-            known = true;
-            arch_read(r, f.second, in->where);
-        }
-        if (!known) {
-            in->fail("the rope key '" + f.first + "' is not understood");
+    for (auto& [key, v] : rope.fields) {
+        if (v.type == Json::NUL && key != "rope_theta") { continue; }
+        if (!import_rope_key(in, key, v, local) && !rope_key_known(*in, key, v)) {
+            in->fail("the rope key '" + key + "' is not understood");
         }
     }
 }
@@ -170,15 +174,10 @@ static void import_rope(Import* in) {
         in->refuse(newer ? "rope_parameters" : "rope_scaling", "an object, or null");
     }
     if (rope) {
-        const std::string type = in->family->type;
-        const bool nested = type == "gemma3_text" || type == "olmo3";
         const Json* full = rope->get("full_attention");
         const Json* local = rope->get("sliding_attention");
-        if ((full || local) && !nested) {
+        if ((full || local) && !in->family->rope.by_layer) {
             in->refuse("rope_parameters", "the keys of one rotation");
-        }
-        if (type == "gemma3_text" && rope->get("type")) {        // transformers 5 passes it over
-            in->refuse("rope_scaling", "rope_type in place of type");
         }
         if (full) { rope = full; }
         import_rope_object(in, *rope, false);
@@ -195,8 +194,8 @@ static void import_rope(Import* in) {
         in->c.rope_context = in->c.T;
     }
     const bool longrope = in->c.rope_scaling == ROPE_longrope;
-    const bool phi3 = !strcmp(in->family->type, "phi3");
-    const int trained = phi3 ? 4096 : in->c.rope_context;        // of its class, and at the top
+    const int of_class = in->family->rope.trained;
+    const int trained = of_class ? of_class : in->c.rope_context;
     if (longrope) { in->c.rope_context = in->whole(context, trained, 1); }
     if (!longrope && in->c.rope_scaling != ROPE_yarn) { return; }
     if ((*rope)["factor"].type == Json::NUL) {

@@ -46,6 +46,13 @@ enum Fold {
 struct NameRow { const char *ours = NULL, *theirs = NULL; Fold fold = AS_IT_IS; };
 // ---- the families
 struct Import;
+// What the object of positions in config.json has in a family, and not in LLaMA.
+struct RopeForm {
+    const char* other_keys = "";                 // " a b ", that `more` reads or a text needs not
+    const char* longrope = "";                   // its names; then nothing else stretches positions
+    int trained = 0;                             // longrope's context where no key says it
+    bool by_layer = false;                       // it may have an object for each type of layers
+};
 struct Family {
     const char *type;
     const char *rows;                            // of ARCH, where they are not LLaMA's
@@ -55,6 +62,7 @@ struct Family {
     bool gated;                                  // its FFN has a gate
     void (*more)(Import*);                       // what the row cannot say, or NULL
     const NameRow* names = NULL;                 // of its tensors; NULL: LLaMA's
+    RopeForm rope = {};
     bool plus_one = false;                       // norms are x (1 + w)
     const char* prefix = "";                     // of tensor names; it may be missing
     bool transposed = false;                     // products as [in, out]
