@@ -21,12 +21,14 @@ enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
 //  by     what sets it: a flag of the commands in `cmds` (t train, b bench, p probe), or a switch
 //         of the build; READ: only a config.json
 //  key    in config.json: Hugging Face's own, or one of the object "train_sink" or "rope_scaling"
-//  ...    what reads it, of a flag that is not read in every model: run/flag_rules.cpp
+//  ...    of a flag that not every model reads, what does: READ_IF(condition, wanted), where `f` is
+//         the Flags. Shorter: ROTATES_BASE, some layer rotates by --rope-base; IN_A_LAYER, some
+//         layer has the window; OF_LLAMA3, OF_YARN, --rope-scaling is that. NOTED: a note where it
+//         changes nothing (flags.h). The words are code in run/flag_rules.cpp alone
 //
 //        (type, field, default, cmds, by, key, low, high, names, help, ..), or shorter:
 #define NUMBER(type, field, preset, by, key, low, high, ...) \
     X(type, field, preset, "tb", by, key, low, high, {}, __VA_ARGS__)
-#define TEXT(field, by, key, ...) X(str, field, "", "tb", by, key, 0, 0, {}, __VA_ARGS__)
 #define KIND(field, TABLE, preset, by, key, ...) \
     X(kind, field, row_named(TABLE##_ROWS, #preset), "tb", by, key, 0, 0, names_of(TABLE##_ROWS), \
       __VA_ARGS__)
@@ -70,7 +72,7 @@ enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
       READ_IF(!f.arch.window || some_layer(f.arch, turns_locally), "a layer that has a window and rotates")) \
     NUMBER(float, rope_part, 1, "--rope-part", "train_sink.rope_part", 1e-3, 1, "fraction of a head's channels that rotate", \
       READ_IF(some_layer(f.arch, turns), "a layer that rotates")) \
-    TEXT(rope_layers, "--rope-layers", "train_sink.rope_layers", \
+    X(str, rope_layers, "", "tb", "--rope-layers", "train_sink.rope_layers", 0, 0, {}, \
       "layers that rotate, as a repeating pattern of 1 and 0: 1110 skips every fourth (empty: all)") \
     KIND(slopes, SLOPES, even, "--alibi-slopes", "train_sink.alibi_slopes", \
       "PE=alibi: even, 2^(-8h/H), or published, which follows ALiBi's authors if H is not a power of two", \
@@ -80,7 +82,7 @@ enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
       READ_IF(f.arch.rope_factor != 1 || !f.init.empty(), "--rope-factor other than 1"), ROTATES_BASE) \
     NUMBER(float, rope_factor, 1, "--rope-factor", "rope_scaling.factor", 1e-3, 1e6, "how many times longer than the trained context", ROTATES_BASE) \
     NUMBER(int, rope_context, 8192, "--rope-context", "rope_scaling.original_max_position_embeddings", 1, MOST_TOKENS, \
-      "llama3, yarn: the trained context", READ_IF(of_llama3(f) || of_yarn(f), "--rope-scaling llama3 or yarn")) \
+      "llama3, yarn: the trained context", READ_IF(f.arch.rope_scaling == ROPE_llama3 || f.arch.rope_scaling == ROPE_yarn, "--rope-scaling llama3 or yarn")) \
     NUMBER(float, rope_low, 1, "--rope-low", "rope_scaling.low_freq_factor", 0, 1e6, \
       "llama3: turns per context below which a channel is stretched", OF_LLAMA3) \
     NUMBER(float, rope_high, 4, "--rope-high", "rope_scaling.high_freq_factor", 0, 1e6, \
@@ -101,12 +103,12 @@ enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
     KIND(bias_share, SHARE, none, "--bias-share", "train_sink.bias_share", \
       "share the learned bias: none (one per key/value head) or heads (one for all heads)", \
       READ_IF(bias_of(f.arch).learn_k || bias_of(f.arch).add_v, "BIAS=k, v or kv")) \
-    TEXT(bias_layers, "--bias-layers", "train_sink.bias_layers", \
+    X(str, bias_layers, "", "tb", "--bias-layers", "train_sink.bias_layers", 0, 0, {}, \
       "layers that get what BIAS adds, as a repeating pattern of 1 and 0: 10 is every other one (empty: all)", \
       READ_IF(some_layer(f.arch, is_biased), "a 1 for one of the layers")) \
     NUMBER(int, k_dims, 0, "--k-dims", "train_sink.k_dims", 0, 1 << 16, "learnable entries of k* (0: all; Table 13)", \
       READ_IF(bias_of(f.arch).extra != LOGIT_EXTRA, "BIAS=k or kv")) \
-    TEXT(v_star, "--v-star", "train_sink.v_star", "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
+    X(str, v_star, "", "tb", "--v-star", "train_sink.v_star", 0, 0, {}, "BIAS=k: fixed v* of norm M, e1:M or ones:M (Table 5)") \
     NUMBER(float, attn_p, 1, "--attn-p", "train_sink.attn_p", 1e-6, 1e6, "p of softmax_p and sigmoid_p (Eq. 43)") \
     NUMBER(float, attn_clip, 0, "--attn-clip", "train_sink.attn_clip", 0, 1e6, \
       "ATTN=softmax_clip: a weight p becomes max((1 + c) p - c, 0) with this c, for example 0.03") \
@@ -121,7 +123,7 @@ enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
     X(int, window, 0, "tpb", "--window", "train_sink.window", 0, MOST_TOKENS, {}, "query t sees keys t-W+1..t (0: all; section 6)", \
       IN_A_LAYER, \
       NOTED(f.arch.window < f.arch.T || command != COMMAND_train, "is not less than", "seq", "the window never hides a key")) \
-    TEXT(local, "--local-layers", "train_sink.local_layers", \
+    X(str, local, "", "tb", "--local-layers", "train_sink.local_layers", 0, 0, {}, \
       "layers that have the window, as a repeating pattern of 1 and 0: 10 is every other one (empty: all)", IN_A_LAYER) \
     SWITCH(qk_norm, QKNORM, "train_sink.qknorm") \
     SWITCH(gate, GATE, "train_sink.gate") \

@@ -227,9 +227,4 @@ constexpr int NORM_KIND_ln = row_named(NORM_KIND_ROWS, "ln"),
               ROPE_yarn = row_named(ROPE_ROWS, "yarn"),
               ROPE_dynamic = row_named(ROPE_ROWS, "dynamic"),
               ROPE_longrope = row_named(ROPE_ROWS, "longrope");
-
-// The choice: -DATTN=<name> -DBIAS=<name> .., set by the Makefile; what it says: switches.h
-#define STR_(a) #a
-#define STR(a) STR_(a)
-#define SWITCHES(X) X(ATTN) X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
 #endif // BLOCK_VARIANTS_H

@@ -7,18 +7,15 @@ the log come from it. Its functions are in run/flags.cpp.
 #include "arch.h"
 #include "core/schedule.h"
 
-// presets:      name      L   C     NH  F     V      T     B
-#define PRESETS(X) \
-               X("bb",     1,  32,   1,  80,   0,     64,   64) \
-               X("nano",   4,  128,  4,  256,  0,     128,  32) \
-               X("small",  4,  256,  4,  768,  0,     256,  16) \
-               X("60M",    10, 768,  8,  1536, 50432, 2048, 8) \
-               X("1B",     22, 2048, 16, 5632, 50432, 2048, 4)
-#define PRESET_NAME(name, ...) " " name
 struct Preset { const char* name; long L, C, NH, F, V, T, B; };
-#define X(...) { __VA_ARGS__ },
-static const Preset PRESET_ROWS[] = { PRESETS(X) };
-#undef X
+static const Preset PRESET_ROWS[] = {
+    // name    L   C     NH  F     V      T     B
+    { "bb",    1,  32,   1,  80,   0,     64,   64 },
+    { "nano",  4,  128,  4,  256,  0,     128,  32 },
+    { "small", 4,  256,  4,  768,  0,     256,  16 },
+    { "60M",   10, 768,  8,  1536, 50432, 2048, 8 },
+    { "1B",    22, 2048, 16, 5632, 50432, 2048, 4 },
+};
 
 // Groups: the headings of --help, in this order; OWN, flags of a single command, comes first
 enum FlagGroup {
@@ -29,9 +26,6 @@ static const char* const GROUP_TITLES[GROUPS] = {
 };
 constexpr double MOST = 1e15;    // no count is larger, and a double holds it exactly
 constexpr double MANY = INFINITY;
-
-// what --until compares: numbers of the line of an evaluation, from 0 to 1 from sink_1 to alpha_1
-#define EVAL_NUMBERS " val_loss probe_loss mass sink_1 sink_* alpha_1 "
 
 // kinds that flags alone choose; those of the updates are in core/schedule.h
 inline constexpr const char* KEEP_ROWS[] = { "last", "all", "none" };
@@ -104,7 +98,7 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
     WHOLE("Tpe", BB, bb_bos, 1, 0, 1, "bb: 1 puts <s> first, 0 does not", OF_BB) \
     WHOLE("Tpe", BB, bb_mean, 0, 0, 1, "bb: after a trigger 0 copies the token before it, 1 any earlier one (Ran-Milo 2026)", OF_BB, \
       READ_IF(f.bb_triggers > 0, "--bb-triggers 1 or more")) \
-    WORDS("tb", MODEL, model, "", "preset:" PRESETS(PRESET_NAME) " (train without it: by data and backend; bench: bb)", NOT_PRODUCTS) \
+    WORDS("tb", MODEL, model, "", "preset: bb nano small 60M 1B (train without it: by data and backend; bench: bb)", NOT_PRODUCTS) \
     WHOLE("tb", TRAINING, batch, 0, 0, 1<<24, "B, sequences per micro-batch (0: the preset's)", NOT_PRODUCTS) \
     WHOLE("tb", TRAINING, total_batch, 0, 0, 1L<<40, "tokens per step, a multiple of batch * seq (0: batch * seq)", NOT_PRODUCTS) \
     WHOLE("tb", TRAINING, steps, 1000, 0, MOST, "optimizer steps (bench: 12 unless given)", NOT_PRODUCTS) \
@@ -162,7 +156,8 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
     ON("tb", RUN, graph, "CUDA: record a micro-batch as a CUDA graph and launch it with one call; helps small models") \
     WHOLE("tpgsbce", RUN, hopper, 1, 0, 1, "CUDA: 1 uses the Hopper attention kernels on a Hopper card, 0 the kernels for every card") \
     DECIMAL("t", RUN, stop_after, 0.0, 0, MANY, "save and stop after this many minutes (0: never)") \
-    WORDS("t", RUN, until, "", "end when a number of two evaluations in a row says so: 'sink_1>0.5', 'val_loss<3'; of" EVAL_NUMBERS, \
+    WORDS("t", RUN, until, "", "end when a number of two evaluations in a row says so: 'sink_1>0.5', 'val_loss<3'; " \
+      "of val_loss probe_loss mass sink_1 sink_* alpha_1", \
       READ_IF(f.eval_every > 0, "--eval-every 1 or more")) \
     ON("t", RUN, dry_run, "print the sizes, memory, the time of a step and the disk of a checkpoint, and write nothing") \
     OPEN_FLAGS(X) \

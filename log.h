@@ -71,7 +71,7 @@ std::string count_text(double n);
 // weights' mean.
 void eval_fields(JsonObject* o, const char* event, long step, double val_loss, const Metrics& r);
 
-// Returns one of EVAL_NUMBERS.
+// Returns a number that --until compares.
 double eval_number(const std::string& name, double val_loss, const Metrics& r);
 
 // Returns the mean of v.

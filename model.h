@@ -145,7 +145,9 @@ inline ActsShape acts_shape(const Arch& arch, bool train, long B, long T) {
     return { train, B, T + bias_of(arch).token, std::min(most, rows) };
 }
 
-// Where every tensor is in memory: the two tables, with the sizes of one model.
+// Where every tensor is in memory: the two tables, with the sizes of one model. A Layout is a Sizes
+// because rows of PARAMS and ACTS name their conditions and shapes by fields of Sizes, such as
+// norm.in and q_width, which its functions find as members of their own when they expand the rows.
 struct Layout : Sizes {
     Arch arch;
 

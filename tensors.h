@@ -11,7 +11,7 @@ memory layout and the checkpoint names from them.
 // none), columns, initial values, what it is for. Tensors lie in memory in this order: qw kw vw
 // form one matrix, gatew upw another, and so do their biases. Init of the official code: N(0,
 // sqrt(2 / (5 fan_in))), FFN output 1/sqrt(fan_in)/L, k*, v* and the sink token 0.02. Sizes and
-// widths are those of struct Sizes (model.h); arch is the model's Arch.
+// widths are those of struct Sizes, l the layer, arch the model's Arch (struct Layout, model.h).
 enum { VECTOR = -1 };
 struct Init { double std, mean; };
 constexpr Init ONES = { 0, 1 }, ZEROS = { 0, 0 };
@@ -23,14 +23,17 @@ enum Purpose {
     FOR_PRODUCT, FOR_GATE, FOR_TABLE, FOR_POSITIONS, FOR_HEAD, FOR_NORM,
     FOR_BIAS, FOR_KEY, FOR_VALUE, FOR_LOGIT, FOR_TOKEN
 };
-#define MATRIX(rows, cols) rows, cols, LINEAR(cols), FOR_PRODUCT
-#define GATING(rows, cols) rows, cols, LINEAR(cols), FOR_GATE
-#define NORM_WEIGHT(n) VECTOR, n, ONES, FOR_NORM
-#define BIAS_OF(n) VECTOR, n, ZEROS, FOR_BIAS
-#define EXTRA(rows, cols, purpose) rows, cols, NORMAL(0.02), purpose
+struct TensorKind { long rows, cols; Init init; Purpose purpose; };
+inline TensorKind MATRIX(long rows, long cols) { return { rows, cols, LINEAR(cols), FOR_PRODUCT }; }
+inline TensorKind GATING(long rows, long cols) { return { rows, cols, LINEAR(cols), FOR_GATE }; }
+inline TensorKind NORM_WEIGHT(long n)          { return { VECTOR, n, ONES, FOR_NORM }; }
+inline TensorKind BIAS_OF(long n)              { return { VECTOR, n, ZEROS, FOR_BIAS }; }
+inline TensorKind EXTRA(long rows, long cols, Purpose purpose) {
+    return { rows, cols, NORMAL(0.02), purpose };
+}
 #define PARAMS(HEAD, LAYER, TAIL) \
-    HEAD(wte,    "model.embed_tokens.weight",        true,                                   V, C, LINEAR(C), FOR_TABLE) \
-    HEAD(wpe,    "model.embed_positions.weight",     pe.learnable,                           T + bias.token, C, LINEAR(C), FOR_POSITIONS) \
+    HEAD(wte,    "model.embed_tokens.weight",        true,                                   { V, C, LINEAR(C), FOR_TABLE }) \
+    HEAD(wpe,    "model.embed_positions.weight",     pe.learnable,                           { T + bias.token, C, LINEAR(C), FOR_POSITIONS }) \
     HEAD(sink,   "model.sink_token",                 bias.token,                             EXTRA(VECTOR, C, FOR_TOKEN)) \
     HEAD(norm_embed_w, "model.embed_norm.weight",    arch.norm_embed,                        NORM_WEIGHT(C)) \
     HEAD(norm_embed_b, "model.embed_norm.bias",      arch.norm_embed && norm_bias,           BIAS_OF(C)) \
@@ -44,13 +47,13 @@ enum Purpose {
     LAYER(vb,    "self_attn.v_proj.bias",            arch.qkv_bias,                          BIAS_OF(kv_width)) \
     LAYER(qnw,   "self_attn.q_norm.weight",          qk_norm,                                NORM_WEIGHT(arch.qk_norm == QKNORM_all ? q_width : HS)) \
     LAYER(knw,   "self_attn.k_norm.weight",          qk_norm, NORM_WEIGHT(arch.qk_norm == QKNORM_all ? kv_width : HS)) \
-    LAYER(logit, "self_attn.sinks",                  bias.extra == LOGIT_EXTRA && bias.learn_k && is_biased(arch, l), VECTOR, NH, ZEROS, FOR_LOGIT) \
+    LAYER(logit, "self_attn.sinks",                  bias.extra == LOGIT_EXTRA && bias.learn_k && is_biased(arch, l), { VECTOR, NH, ZEROS, FOR_LOGIT }) \
     LAYER(kstar, "self_attn.k_star",                 bias.extra == KEY_EXTRA && bias.learn_k && is_biased(arch, l), EXTRA(bias_rows(arch), HS, FOR_KEY)) \
     LAYER(vstar, "self_attn.v_star",                 (bias.learn_v || bias.add_v) && is_biased(arch, l), EXTRA(bias_rows(arch), HS, FOR_VALUE)) \
     LAYER(phi1w, "self_attn.phi_fc1.weight",         phi,                                    MATRIX(HS, HS)) \
     LAYER(phi2w, "self_attn.phi_fc2.weight",         phi,                                    MATRIX(HS, HS)) \
     LAYER(gw,    "self_attn.gate_proj.weight",       gate.reads,                             GATING(gate_width, C)) \
-    LAYER(gb,    "self_attn.gate",                   gate.place && !gate.reads,              VECTOR, gate_width, ZEROS, FOR_GATE) \
+    LAYER(gb,    "self_attn.gate",                   gate.place && !gate.reads,              { VECTOR, gate_width, ZEROS, FOR_GATE }) \
     LAYER(ow,    "self_attn.o_proj.weight",          true,                                   MATRIX(C, OC)) \
     LAYER(ob,    "self_attn.o_proj.bias",            arch.out_bias,                          BIAS_OF(C)) \
     LAYER(norm_attn_out_w, "post_attention_layernorm.weight", norm.out,                               NORM_WEIGHT(C)) \
@@ -61,14 +64,14 @@ enum Purpose {
     LAYER(upw,   "mlp.up_proj.weight",               has_ffn(l),                             MATRIX(F, C)) \
     LAYER(gateb, "mlp.gate_proj.bias",               ffn.gated && arch.ffn_bias && has_ffn(l),BIAS_OF(F)) \
     LAYER(upb,   "mlp.up_proj.bias",                 arch.ffn_bias && has_ffn(l),            BIAS_OF(F)) \
-    LAYER(downw, "mlp.down_proj.weight",             has_ffn(l),                             C, F, NORMAL(1 / sqrt(F) / L), FOR_PRODUCT) \
+    LAYER(downw, "mlp.down_proj.weight",             has_ffn(l),                             { C, F, NORMAL(1 / sqrt(F) / L), FOR_PRODUCT }) \
     LAYER(downb, "mlp.down_proj.bias",               arch.ffn_bias && has_ffn(l),            BIAS_OF(C)) \
     OPEN_PARAMS(LAYER) \
     LAYER(norm_ffn_out_w, "post_feedforward_layernorm.weight", norm.out,                               NORM_WEIGHT(C)) \
     LAYER(norm_ffn_out_b, "post_feedforward_layernorm.bias", norm.out && norm_bias,                  BIAS_OF(C)) \
     TAIL(norm_final_w, "model.norm.weight",          !norm.stream,                           NORM_WEIGHT(C)) \
     TAIL(norm_final_b, "model.norm.bias",            !norm.stream && norm_bias,              BIAS_OF(C)) \
-    TAIL(lmw,    "lm_head.weight",                   !arch.tied,                             V, C, LINEAR(C), FOR_HEAD) \
+    TAIL(lmw,    "lm_head.weight",                   !arch.tied,                             { V, C, LINEAR(C), FOR_HEAD }) \
     TAIL(lmb,    "lm_head.bias",                     arch.head_bias,                         BIAS_OF(V))
 
 // ---- ACTS: activations, one arena, laid out again for each (B, T). The shapes are for training,

@@ -53,16 +53,15 @@ N = B T rows.
 // x_2L, after a final norm unless NORM=post, goes to lm_head. The hidden state h^l of the paper is
 // x_2l.
 
-// ---- a stage is two functions on layer l. What they may rely on, and what they must leave:
+// ---- a stage is two functions on layer l. Their contract:
 //
-//   forward    reads what stages before it left in the layer's activations (ACTS, tensors.h) and
-//              writes its own. The last one of branch i writes x_{i+1}, whichever a layer has
-//   backward   acts.dx is the gradient of x_{i+1} when that one begins, and of x_i when the norm of
-//              the branch has ended. Between them each stage finds the gradient of its output and
-//              overwrites that of its input: dheads, dgated, datt (what W_O reads), dqkv; dfca,
-//              dfch; dn (what the norm gave). The last reader of n, first in backward, overwrites
-//              dn, the others add to it. A branch where nothing reads n must run no norm
-//   weights    gradients of weights are added to: a step has many batches
+//   forward    reads what stages before it left of this layer (ACTS, tensors.h) and writes its own.
+//              The last one of branch i writes x_{i+1}, whichever a layer has
+//   backward   from the gradient of its output overwrites that of its input, and adds those of its
+//              weights. acts.dx is of x_{i+1} when a branch begins and of x_i when its norm has
+//              ended. Between are dheads, dgated, datt (what W_O reads), dqkv; dfca, dfch; and dn
+//              (what the norm gave), which the last reader of n, first in backward, overwrites, and
+//              the others add to. A branch where nothing reads n must run no norm
 //   when       may depend on the layer: ask it of this l, and of no other
 
 // ---- a layer is this list, forward; backward is the same list from the end. Of a plain LLaMA

@@ -30,6 +30,9 @@ random numbers, a hash; JSON and UTF-8 from base/json.h. Nothing here knows what
 #else
 #define HD inline
 #endif
+// the value of a macro as text
+#define STR_(...) #__VA_ARGS__
+#define STR(...) STR_(__VA_ARGS__)
 
 // ----------------------------------------------------------------------------
 // the 32 bits of a float

@@ -9,21 +9,21 @@ long Layout::params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
     const std::string ffn_norm = norm.out ? "pre_feedforward_layernorm"
                                           : "post_attention_layernorm";
     long n = 0;
-    auto place = [&](P** field, const std::string& name, long rows, long cols,
-                     Init init, Purpose purpose) __attribute__((noinline)) {
-        const long count = labs(rows) * cols;
+    auto place = [&](P** field, const std::string& name,
+                     const TensorKind& of) __attribute__((noinline)) {
+        const long count = labs(of.rows) * of.cols;
         if (count == 0) { return; }
         *field = base ? base + n : NULL;
-        std::vector<long> shape = { rows, cols };
-        if (rows == VECTOR) { shape = { cols }; }
-        if (list) { list->push_back({ name, shape, n, count, init, purpose }); }
+        std::vector<long> shape = { of.rows, of.cols };
+        if (of.rows == VECTOR) { shape = { of.cols }; }
+        if (list) { list->push_back({ name, shape, n, count, of.init, of.purpose }); }
         n += count;
     };
-    auto place_in_layer = [&](P** field, int l, const std::string& hf, long rows, long cols,
-                              Init init, Purpose purpose) __attribute__((noinline)) {
+    auto place_in_layer = [&](P** field, int l, const std::string& hf,
+                              const TensorKind& of) __attribute__((noinline)) {
         const bool of_attention = starts_with(hf, "self_attn.");
         if (of_attention && !has_attention(l)) { return; }
-        place(field, strf("model.layers.%d.", l) + hf, rows, cols, init, purpose);
+        place(field, strf("model.layers.%d.", l) + hf, of);
     };
     *p = Params<P>();
     p->layer.resize(L);

@@ -12,9 +12,13 @@ each model. It is filled in by variant.cu, the one file that is compiled with -D
 #define SWITCHES_H
 #include <tuple>
 #include "../attention_row.cuh"
+#include "../base/common.h"
 #if defined(ATTN) || defined(__CUDA_ARCH__)
 #include "../attention_variants.cuh"
 #endif
+
+// the choice: -DATTN=<name> -DBIAS=<name> .., set by the Makefile
+#define SWITCHES(X) X(ATTN) X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
 
 struct SwitchValue { const char *name, *value, *first; };
 #define ONE(SWITCH) +1

@@ -43,8 +43,6 @@ enum { shrunk = 0 };
 typedef __nv_bfloat16 bf16;
 #define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
 #define DEVICE __device__ __forceinline__
-#define DEVICE_TEXT_(...) #__VA_ARGS__
-#define DEVICE_TEXT(...) DEVICE_TEXT_(__VA_ARGS__)
 
 #ifndef PRECISION            // fp32 or bf16
 #ifdef __CUDACC__
@@ -192,7 +190,7 @@ template <int> __global__ void device_probe_kernel() {} // a template: every uni
 // Returns the GPUs that nvcc compiled for: "sm_80, sm_90".
 inline std::string device_built_for() {
     std::string out;
-    for (auto& arch : split(DEVICE_TEXT(BUILT_FOR), ',')) { // 800,900
+    for (auto& arch : split(STR(BUILT_FOR), ',')) { // 800,900
         out += (out.empty() ? "sm_" : ", sm_") + arch.substr(0, arch.size() - 1);
     }
     return out;

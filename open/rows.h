@@ -72,16 +72,16 @@ includes nothing.
     LAYER(mamba_cn,    "mamba.c_layernorm.weight",         MAMBA_AT(l),                         NORM_WEIGHT(arch.mamba_state)) \
     LAYER(mamba_stepw, "mamba.dt_proj.weight",             MAMBA_AT(l),                         MATRIX(arch.mamba_width, arch.mamba_rank)) \
     LAYER(mamba_stepb, "mamba.dt_proj.bias",               MAMBA_AT(l),                         BIAS_OF(arch.mamba_width)) \
-    LAYER(mamba_a,     "mamba.A_log",                      MAMBA_AT(l),                         arch.mamba_width, arch.mamba_state, ZEROS, FOR_GATE) \
-    LAYER(mamba_skip,  "mamba.D",                          MAMBA_AT(l),                         VECTOR, arch.mamba_width, ONES, FOR_GATE) \
+    LAYER(mamba_a,     "mamba.A_log",                      MAMBA_AT(l),                         { arch.mamba_width, arch.mamba_state, ZEROS, FOR_GATE }) \
+    LAYER(mamba_skip,  "mamba.D",                          MAMBA_AT(l),                         { VECTOR, arch.mamba_width, ONES, FOR_GATE }) \
     LAYER(mamba_outw,  "mamba.out_proj.weight",            MAMBA_AT(l),                         MATRIX(C, arch.mamba_width)) \
     LAYER(delta_qkvw,  "linear_attn.in_proj_qkv.weight",   DELTA_AT(l),                         MATRIX(DELTA_QKV_WIDTH, C)) \
     LAYER(delta_zw,    "linear_attn.in_proj_z.weight",     DELTA_AT(l),                         MATRIX(DELTA_OUT_WIDTH, C)) \
     LAYER(delta_bw,    "linear_attn.in_proj_b.weight",     DELTA_AT(l),                         MATRIX(arch.delta_values, C)) \
     LAYER(delta_aw,    "linear_attn.in_proj_a.weight",     DELTA_AT(l),                         MATRIX(arch.delta_values, C)) \
     LAYER(delta_convw, "linear_attn.conv1d.weight",        DELTA_AT(l),                         GATING(DELTA_QKV_WIDTH, arch.delta_conv)) \
-    LAYER(delta_dt,    "linear_attn.dt_bias",              DELTA_AT(l),                         VECTOR, arch.delta_values, ONES, FOR_GATE) \
-    LAYER(delta_a,     "linear_attn.A_log",                DELTA_AT(l),                         VECTOR, arch.delta_values, ZEROS, FOR_GATE) \
+    LAYER(delta_dt,    "linear_attn.dt_bias",              DELTA_AT(l),                         { VECTOR, arch.delta_values, ONES, FOR_GATE }) \
+    LAYER(delta_a,     "linear_attn.A_log",                DELTA_AT(l),                         { VECTOR, arch.delta_values, ZEROS, FOR_GATE }) \
     LAYER(delta_norm,  "linear_attn.norm.weight",          DELTA_AT(l),                         NORM_WEIGHT(arch.delta_value_size)) \
     LAYER(delta_outw,  "linear_attn.out_proj.weight",      DELTA_AT(l),                         MATRIX(C, DELTA_OUT_WIDTH))
 

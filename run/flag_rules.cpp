@@ -8,9 +8,6 @@ a config.json says them, too.
 
 // ---- what the rows ask of the flags
 
-static bool of_llama3(const Flags& f) { return f.arch.rope_scaling == ROPE_llama3; }
-static bool of_yarn(const Flags& f) { return f.arch.rope_scaling == ROPE_yarn; }
-
 // Tells whether is_such holds for some layer, or the number of layers is not yet known.
 static bool some_layer(const Arch& c, bool (*is_such)(const Arch& c, int l)) {
     for (int l = 0; l < c.L; l++) {
@@ -46,19 +43,22 @@ static bool reads_text(const Flags& f, char command) {
 #define READ_IF(condition, wanted) { RULE_READ, WHEN(condition), "", wanted }
 #define BOUND(condition, words, other, why) { RULE_BOUND, WHEN(condition), words, why, other }
 #define NOTED(condition, words, other, why) { RULE_NOTE, WHEN(condition), words, why, other }
-#define FOR(cmds, ...) { RULE_HELP, NULL, cmds, __VA_ARGS__ }
-#define JOIN(between) { RULE_JOIN, NULL, "", between }
+static FlagRule FOR(const char* cmds, const char* help, const char* preset = "") {
+    return { RULE_HELP, NULL, cmds, help, preset };
+}
 
-#define OF_TEXT READ_IF(reads_text(f, command), "text: --data FILE")
-#define OF_BB READ_IF(sources_bb(f), "--data bb")
-#define OF_ADAM READ_IF(f.optimizer != OPTIMIZER_sgd, "--optimizer adamw or muon")
-#define NOT_PRODUCTS READ_IF(!f.products, "a bench of steps: leave out --products")
-#define OF_LLAMA3 READ_IF(of_llama3(f), "--rope-scaling llama3")
-#define OF_YARN READ_IF(of_yarn(f), "--rope-scaling yarn")
-#define IN_A_LAYER READ_IF(!f.arch.window || some_layer(f.arch, is_local), \
-                           "a 1 in --local-layers")
-#define ROTATES_BASE READ_IF(some_layer(f.arch, turns_by_base), \
-                             "a layer that rotates and does not take its base from --rope-local")
+static FlagRule JOIN(const char* between) { return { RULE_JOIN, NULL, "", between }; }
+
+static const FlagRule
+    OF_TEXT = READ_IF(reads_text(f, command), "text: --data FILE"),
+    OF_BB = READ_IF(sources_bb(f), "--data bb"),
+    OF_ADAM = READ_IF(f.optimizer != OPTIMIZER_sgd, "--optimizer adamw or muon"),
+    NOT_PRODUCTS = READ_IF(!f.products, "a bench of steps: leave out --products"),
+    OF_LLAMA3 = READ_IF(f.arch.rope_scaling == ROPE_llama3, "--rope-scaling llama3"),
+    OF_YARN = READ_IF(f.arch.rope_scaling == ROPE_yarn, "--rope-scaling yarn"),
+    IN_A_LAYER = READ_IF(!f.arch.window || some_layer(f.arch, is_local), "a 1 in --local-layers"),
+    ROTATES_BASE = READ_IF(some_layer(f.arch, turns_by_base),
+                           "a layer that rotates and does not take its base from --rope-local");
 
 std::vector<FlagRow> flag_rows(Flags* f) {
     std::vector<FlagRow> rows = {
@@ -126,16 +126,6 @@ void flags_check(const Flags& flags, char command, bool again) {
         }
     }
 }
-#undef ROTATES_BASE
-#undef IN_A_LAYER
-#undef OF_YARN
-#undef OF_LLAMA3
-#undef NOT_PRODUCTS
-#undef OF_ADAM
-#undef OF_BB
-#undef OF_TEXT
-#undef JOIN
-#undef FOR
 #undef NOTED
 #undef BOUND
 #undef READ_IF

@@ -352,7 +352,9 @@ void preset_apply(Flags* f) {
     if (f->model.empty()) { f->model = "bb"; }
     const Preset* p = preset_named(f->model);
     if (!p) {
-        die("--model: got '" + f->model + "', wanted one of" PRESETS(PRESET_NAME));
+        std::string names;
+        for (auto& row : PRESET_ROWS) { names += std::string(" ") + row.name; }
+        die("--model: got '" + f->model + "', wanted one of" + names);
     }
     Arch* c = &f->arch;
     auto fill = [](int& flag, long preset) { if (!flag) { flag = preset; } };
