@@ -84,7 +84,6 @@ template <class Bi, class P> HD P* attn_extra_k(P* extra, AttnShape s, int h) {
     return extra + h;
 }
 
-// Tells whether query t sees key j.
 HD bool attn_sees(AttnShape s, int t, int j) {
     return ((j <= t) & (!s.window | (j > t - s.window))) | (j < s.prefix);
 }
@@ -364,7 +363,6 @@ template <class Bi, class P> struct Head {
     // Returns one head of row t. The heads of q come first, then those of k, then those of v.
     P* head_of(int t, int head) const { return row_of(qkv, t, attn_row(s)) + head * s.HS; }
 
-    // Tells whether query t sees column j.
     bool sees(int t, int j) const {
         if (j < s.T) { return attn_sees(s, t, j); }
         return Bi::extra != NO_EXTRA && !s.without_extra;

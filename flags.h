@@ -233,7 +233,6 @@ struct CommandRow {
 static const CommandRow COMMAND_ROWS[] = { COMMANDS(X) };
 #undef X
 
-// Returns the row of a command.
 inline const CommandRow& command_of(char letter) {
     const CommandRow* row = COMMAND_ROWS;
     while (row->letter != letter) { row++; }

@@ -320,7 +320,6 @@ inline const real* extra_v(const Model* m, int l) {
     return m->sizes.bias.learn_v ? layer_weights(m, l).vstar : m->v_fixed;
 }
 
-// Returns the extra key, which attention reads.
 inline ExtraKey<const real> extra_key(const Model* m, int l) {
     return { extra_k(m, l), extra_v(m, l) };
 }
@@ -393,7 +392,6 @@ inline acc* act_stat(const Model* m, int l, size_t row = 0) {
     return of_layer(m->acts.stat, m, l, m->sizes.NH * 2, row);
 }
 
-// Returns how many numbers the gate of one head has.
 inline int gates_per_head(const Model* m) { return m->sizes.gate.by_channel ? m->sizes.HS : 1; }
 
 inline real* act_gate(const Model* m, int l) {
@@ -434,7 +432,6 @@ inline acc* full_array(const Model* m, acc* shard) {
     return m->shard.mine == m->num_params ? shard : m->grads_memory;
 }
 
-// Gathers the shards of all ranks to the whole array.
 inline const acc* gather_array(const Model* m, acc* shard) {
     acc* all = full_array(m, shard);
     if (all != shard) { shard_gather(m->shard, all, shard); }

@@ -261,7 +261,6 @@ inline std::string with_text(const std::string& hint) {
     return text_folder ? hint : "where the folder text/ is: " + hint;
 }
 
-// Returns the kernel that multiplies.
 inline ProductChoice product_choice() {
     return cpu_folder ? cpu_folder->product() : ProductChoice();
 }
@@ -269,7 +268,6 @@ inline ProductChoice product_choice() {
 // Returns which matrices may stay in their file.
 inline Stay stays_wanted() { return cpu_folder ? cpu_folder->stays() : STAY_NONE; }
 
-// Tells whether some matrix of the model stays in its file.
 inline bool any_in_file() { return cpu_folder && cpu_folder->any_in_file(); }
 
 // Returns all rows of weight (OC, C), or if it stays in its file some, good until the thread's next

@@ -43,7 +43,6 @@ inline real or_one(const real* x, long i) {
     return x[i];
 }
 
-// Sets x (n) to zero.
 inline void zero(real* x, long n) {
     memset(x, 0, n * sizeof(real));
 }
@@ -132,7 +131,6 @@ inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> 
     }
 }
 
-// Returns the statistics of row n.
 template <class P> NormStats<P> stats_of(NormStats<P> all, long n) {
     return { row_of(all.mean, n, 1), all.rstd + n };
 }
@@ -228,20 +226,17 @@ struct QkGroup {
     bool is_q;
 };
 
-// Returns how many groups a row has.
 inline int qk_groups(bool all, AttnShape s) {
     if (all) { return 2; }
     return s.NH + s.KV;
 }
 
-// Returns group g of a row.
 inline QkGroup qk_group(int g, bool all, AttnShape s) {
     if (!all) { return { g * s.HS, s.HS, g < s.NH }; }
     if (g == 0) { return { 0, q_width(s), true }; }
     return { q_width(s), s.KV * s.HS, false };
 }
 
-// Returns the weight of a group, or its gradient.
 template <class P> P* weight_of(QkWeights<P> weights, QkGroup group) {
     if (group.is_q) { return weights.q; }
     return weights.k;
@@ -310,7 +305,6 @@ inline void softmax_row(real* o, const real* q, const real* k, const real* v, in
     }
 }
 
-// Returns the score of query t and column j.
 template <class A, class Pe, class Bi>
 real score(const Head<Bi, const real>& head, int t, int j) {
     const real product = dot(head.q(t), head.k(j), head.s.HS);

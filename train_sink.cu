@@ -263,7 +263,6 @@ static void output_backward(Model* m, int i, real* dinp, const real* inp, const 
 
 // ---- the stages of a layer, in their order
 
-// Returns the input of the products that begin a branch.
 static StageInput branch_input(const Model* m, int i) { return { act_n(m, i), m->arch.C }; }
 static StageInput attn_input(const Model* m, int l)   { return branch_input(m, 2 * l); }
 static StageInput gate_input(const Model* m, int l) {
@@ -316,7 +315,6 @@ static AttnShape value_shape(const Model* m, int l) {
     return s;
 }
 
-// Returns where layer l keeps its values before their gate.
 static real* act_v_in(const Model* m, int l) {
     return of_layer(m->acts.v_in, m, l, m->sizes.kv_width);
 }
@@ -763,7 +761,6 @@ void model_lm_head(Model* m, float dloss) {
 
 // ---- forward, backward
 
-// Returns the losses of the loaded batch, (B, T); those that do not count are 0.
 std::vector<acc> model_losses(Model* m) {
     return copy_to_host(m->acts.losses, rows(m));
 }
@@ -812,7 +809,6 @@ void model_backward(Model* m, bool last, const LayerCallback& at_layer) {
 
 // ---- a micro-batch
 
-// Starts a step: clears the gradients and the loss.
 void model_zero(Model* m) {
     ops::device_zero(m->grads_memory, m->num_params * sizeof(acc));
     ops::device_zero(m->sums, sizeof(StepSums));

@@ -7,7 +7,6 @@ reads the file.
 
 // ---- text to tokens
 
-// Counts the characters of a text in UTF-8.
 static size_t characters_in(const std::string& s) {
     return std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }

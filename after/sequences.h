@@ -7,7 +7,6 @@ host memory.
 #include "../core/measure.h"
 #include "vectors.h"
 
-// Returns how many tokens are read at once.
 inline int tokens_at_once() { return ops::on_host ? 2048 : 8192; }
 
 // Sequences (n, T + 1). A token that no loss asks for is there as ~id.

@@ -192,7 +192,6 @@ inline void* xmalloc(size_t n) {
 // ----------------------------------------------------------------------------
 // strings
 
-// Tells whether s begins with this text.
 inline bool starts_with(const std::string& s, const std::string& head) {
     return s.compare(0, head.size(), head) == 0;
 }
@@ -202,7 +201,6 @@ inline bool ends_with(const std::string& s, const std::string& tail) {
     return s.compare(s.size() - tail.size(), tail.size(), tail) == 0;
 }
 
-// Tells whether s has this text in it.
 inline bool contains(const std::string& s, const std::string& text) {
     return s.find(text) != s.npos;
 }
@@ -212,7 +210,6 @@ inline bool is_one_of(const char* words, const std::string& word) {
     return strstr(words, (" " + word + " ").c_str());
 }
 
-// Tells whether a list has this item.
 template <class List, class Item> bool has(const List& list, const Item& item) {
     return std::find(std::begin(list), std::end(list), item) != std::end(list);
 }
@@ -294,7 +291,6 @@ inline bool is_there(const std::string& path) {
 inline bool is_dir(const std::string& path) { return S_ISDIR(mode_of(path)); }
 inline bool is_regular(const std::string& path) { return S_ISREG(mode_of(path)); }
 
-// Tells whether both are the same file or directory.
 inline bool same_file(const struct stat& a, const struct stat& b) {
     return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
@@ -419,7 +415,6 @@ inline bool is_temporary(const std::string& name, const std::string& whole) {
     return middle.empty() || is_temporary_middle(middle);
 }
 
-// Returns the name of a file without its directory.
 inline std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 inline std::string directory_of(const std::string& path) {
@@ -466,7 +461,6 @@ inline FileOut file_begin(const std::string& given) {
 // What to do once the disk has been seen to; train sets another.
 inline std::string then_again = "run the same command again";
 
-// Returns the hint where a file cannot be written.
 inline std::string write_hint() {
     return "see that the disk has room and can be written, then " + then_again;
 }
@@ -492,7 +486,6 @@ inline void dir_sync(const std::string& path) {
         write_hint());
 }
 
-// Writes n bytes.
 inline void file_put(FileOut* o, const void* p, size_t n) {
     if (n && fwrite(p, 1, n, o->f) != n) { file_abort(o); }
 }
@@ -557,7 +550,6 @@ inline uint64_t rng_next(Rng* r) {
     return z ^ z >> 31;
 }
 
-// Skips n numbers.
 inline void rng_skip(Rng* r, uint64_t n) { r->state += n * RNG_STEP; }
 
 // Returns an independent stream for each (seed, purpose).

@@ -27,7 +27,6 @@ struct Field {
     bool takes_words() const { return type == FIELD_str || type == FIELD_kind; }
 };
 
-// Returns the name of a kind's value.
 inline const std::string& kind_name(const Field& f) { return f.names[*(kind*)f.at]; }
 
 // Sets a kind by name; false if it has no value of that name.

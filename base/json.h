@@ -47,7 +47,6 @@ struct Json {
     bool is_text() const { return type == STRING; }
 };
 
-// Returns the number of a key, or `otherwise`.
 inline double json_number(const Json& j, const char* key, double otherwise) {
     return j[key].is_number() ? j[key].number : otherwise;
 }
@@ -75,7 +74,6 @@ std::string json_str(std::string s);
 // Writes a number in 9 digits, null if it is NaN or infinite: JSON has neither.
 std::string json_num(double v);
 
-// Writes true or false.
 inline std::string json_bool(bool v) { return v ? "true" : "false"; }
 
 // Writes a value that was read, as an error shows it: a list or an object that is not empty is only

@@ -27,7 +27,6 @@ template <class Row, int N> constexpr int row_named(const Row (&rows)[N], const 
     return found;
 }
 
-// Returns the names of all rows.
 template <class Row, int N> std::vector<std::string> names_of(const Row (&rows)[N]) {
     std::vector<std::string> names;
     for (auto& row : rows) { names.push_back(name_of(row)); }

@@ -9,7 +9,6 @@ computes a shared beginning once. Both need a backend on the host.
 
 // ---- what is loaded
 
-// Returns how many rows of its sequence the cache has.
 inline int cached_rows(const Model* m) {
     if (!m->cache || m->spans.size() != 1) { return 0; }
     return m->spans[0].position + m->spans[0].length;
@@ -82,7 +81,6 @@ inline void copy_keys(const Model* m, int l, real* out, size_t row, int n) {
     }
 }
 
-// Appends the keys and values of the rows that are loaded to the cache of layer l.
 inline void cache_append(Model* m, int l) {
     copy_keys(m, l, layer_cache(m, l, m->spans[0].position), 0, rows(m));
 }

@@ -17,7 +17,6 @@ ops, and arrays in the memory that they work on. Operations that a variant chang
 
 // ---- arrays in the memory that operations work on: a GPU's, or the host's own
 
-// Allocates n numbers.
 template <class X> X* device_array(size_t n) { return (X*)ops::device_malloc(n * sizeof(X)); }
 
 // Frees arrays; NULL is none.
@@ -25,12 +24,10 @@ inline void free_arrays(std::initializer_list<void*> arrays) {
     for (void* array : arrays) { ops::device_free(array); }
 }
 
-// Copies numbers from the host to such an array.
 template <class X> void copy_to_device(X* to, const std::vector<X>& x) {
     ops::to_device(to, x.data(), x.size() * sizeof(X));
 }
 
-// Copies n numbers of such an array to the host.
 template <class X> std::vector<X> copy_to_host(const X* x, size_t n) {
     std::vector<X> out(n);
     ops::to_host(out.data(), x, n * sizeof(X));

@@ -84,7 +84,6 @@ inline std::vector<double> rope_angles(const Arch& arch, double base, bool scale
     return angles;
 }
 
-// Copies a table to device memory, as numbers of type X.
 template <class X> X* device_table(const std::vector<double>& table) {
     X* x = device_array<X>(table.size());
     copy_to_device(x, std::vector<X>(table.begin(), table.end()));

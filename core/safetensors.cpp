@@ -125,7 +125,6 @@ Weights safetensors_open_dir(const std::string& dir) {
         other.hint.empty() ? "give a directory such as runs/NAME/step_1000" : other.hint);
 }
 
-// Returns the bytes of a tensor.
 static size_t bytes_of(const StOut& t) {
     size_t count = 1;
     for (long d : t.shape) { count *= d; }

@@ -18,7 +18,6 @@ template <class A, class Bi, class Pe, class R> struct CachedHead : Head<Bi, con
     long step;
     int t;
 
-    // Returns the score of column j.
     acc score(int j) const {
         const R* key = j > t ? Rows::k(j) : keys + j * step;
         return attn_score<A, Pe>(*this, dot(query, key, Rows::s.HS), slope, t, j);

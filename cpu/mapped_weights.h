@@ -35,7 +35,6 @@ struct MappedPart {
 // Finds where the OC rows of a weight (OC, C) are, in order.
 std::vector<MappedPart> mapped_parts(const float* weight, long C, long OC);
 
-// Returns the part that row o is in.
 inline const MappedPart& part_of(const std::vector<MappedPart>& parts, long o) {
     size_t k = 0;
     while (o >= parts[k].to) { k++; }

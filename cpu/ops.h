@@ -34,7 +34,6 @@ enum { piece_rows = 512 };      // rows of a small model's batch that one thread
 // ----------------------------------------------------------------------------
 // 1 the backend
 
-// Describes the hardware in one line.
 inline std::string device_start() { return host::device_start() + "; " + product_name(); }
 
 // Whether weights can be used in their file's own format (mapped_weights.h).

@@ -12,7 +12,6 @@ using ref::cap_logits, ref::loss_add;
 // ----------------------------------------------------------------------------
 // 1 classifier
 
-// Returns the largest of `top` and l (n).
 inline acc largest_logit(acc top, const acc* l, int n) {
     #pragma omp simd reduction(max : top)
     for (int v = 0; v < n; v++) { top = max_(top, l[v]); }

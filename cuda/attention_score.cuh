@@ -26,7 +26,6 @@ struct AttnInputs {
 // Returns how many query heads read one key/value head.
 HD int group_size(const AttnShape& s) { return s.NH / s.KV; }
 
-// Returns the key/value head that query head h reads.
 HD int kv_head(const AttnShape& s, int h) { return h / group_size(s); }
 
 // A row of qkv has NH heads of queries, then KV of keys, then KV of values. Return the place of key
@@ -134,7 +133,6 @@ struct RowStats {
 };
 inline int rows_padded(int T) { return CEIL_DIV(T, ROW_PAD) * ROW_PAD; }
 
-// Returns how many rows there are in all.
 inline long rows_all(const AttnShape& s) {
     return (long)s.B * s.NH * rows_padded(s.T) + ROW_PAD;
 }

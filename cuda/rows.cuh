@@ -79,7 +79,6 @@ inline dim3 warp_grid(long n) { return dim3((unsigned)CEIL_DIV(n, ROW_WARPS)); }
 
 template <int N> using Floats = Vec<float, N>;
 
-// Returns f(x), number by number.
 template <class F, class T, int N> DEVICE Floats<N> each_of(const Vec<T, N>& x, F f) {
     Floats<N> y;
     UNROLL(i, N) { y[i] = f(x[i]); }
@@ -103,7 +102,6 @@ template <int N> DEVICE Floats<N> load_real_or(float otherwise, const real* p, l
     return p ? load_real<N>(p + at) : all_of<N>(otherwise);
 }
 
-// Rounds x and stores it.
 template <int N> DEVICE void store_real(real* p, const Floats<N>& x) {
     Vec<real, N> y;
     UNROLL(i, N) { y[i] = real(x[i]); }

@@ -17,14 +17,12 @@ inline int local = 0, neighbors = 1;
 // Adds the others' x to x (n): the same bits on all ranks.
 inline void sum(double* x, size_t n);
 
-// Tells whether any rank says so.
 inline bool any(bool mine) {
     double x = mine;
     sum(&x, 1);
     return x > 0;
 }
 
-// Waits until all ranks have come here.
 inline void barrier() { any(false); }
 
 // Returns the smallest of all ranks' numbers.

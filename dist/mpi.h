@@ -75,7 +75,6 @@ template <class T> void arriving_add(Arriving* a) {
     }
 }
 
-// Waits for a bucket and sums it.
 inline void arriving_end(Arriving* a) {
     mpi_wait(&a->request);
     a->add(a);
@@ -95,7 +94,6 @@ template <class T> void reduce_scatter(T* mine, const T* all, long piece) {
                   &a->request);
 }
 
-// Waits for all buckets.
 inline void arrive() {
     for (long k = std::max(0L, reduces - 2); k < reduces; k++) { arriving_end(&arriving[k % 2]); }
     reduces = 0;

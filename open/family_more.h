@@ -6,12 +6,10 @@ for each.
 #define FAMILY_MORE_H
 #include "import_config.h"
 
-// Reads whether q, k, v and the output of attention have a bias.
 static void more_attention_bias(Import* in) {
     in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
 }
 
-// Reads that, and whether the FFN has one.
 static void more_biases(Import* in) {
     more_attention_bias(in);
     in->c.ffn_bias = in->yes("mlp_bias", false);

@@ -293,7 +293,6 @@ static void gguf_read_value(GgufReader* r, Gguf* g) {
     }
 }
 
-// Dies of a value that is not what was asked for.
 [[noreturn]] static void wrong_value(const Gguf& g, const std::string& key, const char* wanted) {
     die(g.weights.path + ": key " + key + " is not " + wanted, GGUF_DAMAGED);
 }

@@ -116,7 +116,6 @@ static const char* const GGUF_TWO_NORMS[][2] = {
     { "blk.#.attn_norm", "model.layers.#.post_attention_layernorm" },
 };
 
-// Tells whether this word is in a list of words.
 inline bool says_word(const char* list, const char* word) {
     return contains(" " + std::string(list) + " ", " " + std::string(word) + " ");
 }

@@ -26,7 +26,6 @@ static std::string weight_import(const Model* m, const Family& family, const Wei
     return import_tensor(family, arch, files, t.name, rows, cols, to, used);
 }
 
-// Returns the first part of a tensor's name, such as "model".
 static std::string first_part(const std::string& name) { return name.substr(0, name.find('.')); }
 
 // Rejects a tensor beside those of a model that is complete. If its name begins as none of theirs

@@ -10,7 +10,6 @@ memory_needed.h -- the memory that a model takes, in words, and a check that it 
 #include "../metrics.cuh"
 #include "process.h"
 
-// Returns the bytes of the activations of B sequences of T tokens.
 inline size_t acts_bytes(const Arch& c, bool train, long B, long T) {
     Acts none;
     return Layout(c).acts(&none, NULL, acts_shape(c, train, B, T));

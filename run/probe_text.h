@@ -91,7 +91,6 @@ inline std::string probe_text(const Metrics& r) {
     return text + spike_text(r);
 }
 
-// Says what to type next.
 inline std::string probe_next(const Flags& f) {
     std::string plot = "scripts/plot.py all " + f.json;
     if (f.json.empty()) { plot = "the same with --json p.json, then scripts/plot.py all p.json"; }

@@ -54,7 +54,6 @@ struct Run {
     std::string hopper_why;              // why attention uses the kernels for every card, or ""
 };
 
-// Returns the learning-rate schedule that the flags set.
 inline Schedule schedule_of(const Flags& f) {
     const long decay = f.decay_steps ? f.decay_steps : std::max(2L, f.steps / 10);
     return { f.lr, f.min_lr, f.warmup, f.steps, f.schedule, decay };

@@ -30,7 +30,6 @@ static bool is_empty(const Json& j) {
     return !simple && j.string.empty() && j.items.empty() && j.fields.empty();
 }
 
-// Tells whether a value is 0 or 1, false or true.
 static bool is_yes_or_no(const Json& j) {
     return (j.type == Json::BOOL || j.is_number()) && (j.number == 0 || j.number == 1);
 }

@@ -66,7 +66,6 @@ static std::string made_now(const Job& job) {
 // ----------------------------------------------------------------------------
 // series of shards
 
-// Names the shard that is written.
 static std::string shard_name(const ShardSeries& s) {
     return s.name + strf("_%06zu.bin", s.shards.size());
 }

@@ -18,7 +18,6 @@ struct TokenizerBuild : Bpe {
     int next_id = 0;                                     // of an added token without one
 };
 
-// Returns the path of a file beside its own.
 inline std::string beside(const TokenizerBuild* t, const std::string& name) {
     return t->path.substr(0, t->path.rfind('/') + 1) + name;
 }
