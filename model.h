@@ -347,7 +347,7 @@ inline size_t branches_kept(const Model* m) { return m->train ? 2 * m->sizes.L :
 inline size_t kept_branch(const Model* m, int i) { return i % branches_kept(m); }
 
 // Returns where branch i keeps its rows.
-template <class A> A* of_branch(A* t, const Model* m, int i, long width) {
+inline real* of_branch(real* t, const Model* m, int i, long width) {
     return row_of(t, kept_branch(m, i) * rows(m), width);
 }
 

@@ -7,7 +7,8 @@ To read another format: one more case in shard_parse.
 #include <memory>
 #include "../base/common.h"
 
-#define RAW_FORMAT "raw uint"                // and the bits of an id: a file without a header
+// before the bits of an id, as the format of a file without a header
+static const char* const RAW_FORMAT = "raw uint";
 
 // What the manifest says of a shard that we wrote: its tokens, and a hash of each SHARD_BLOCK bytes
 // of them. A block is compared when it is first read.
