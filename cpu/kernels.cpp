@@ -250,7 +250,7 @@ void avx512_rows(float* c, long ldc, int rows, int cols, TileA a, TileB b, long 
     block(1, avx512_block<1, V, PAIRS>);
 }
 
-// A tile of floats, or of pairs of bf16.
+// Computes a tile from floats, or from pairs of bf16.
 template <bool PAIRS>
 void avx512_tile(float* c, long ldc, int rows, int cols, TileA a, TileB b, long lanes, bool add) {
     if (cols > PANEL) { avx512_rows<2, PAIRS>(c, ldc, rows, cols, a, b, lanes, add); }

@@ -413,7 +413,7 @@ struct Tickets {
     long past = 0;
 
     Tickets(std::atomic<long>& next) : next(next), mine(next++) {}
-    // work(0..n-1); returns when all of it is taken
+    // Calls work(0..n-1) with the other threads; returns when all of it is taken.
     template <class Work> void share(long n, Work work) {
         for (; mine < past + n; mine = next++) { work(mine - past); }
         past += n;

@@ -54,7 +54,7 @@ template <class R> struct Matrix {
     long row, col;
 };
 
-// a matrix whose rows are ld apart, as it is and transposed
+// Return a matrix whose rows are ld apart, as it is and transposed.
 template <class R> Matrix<R> rows_of(const R* x, long ld) { return { x, ld, 1 }; }
 
 template <class R> Matrix<R> transposed(const R* x, long ld) { return { x, 1, ld }; }

@@ -37,10 +37,10 @@ struct ParamShard {
     long piece = 0;                 // numbers in a piece of every bucket
     long last = 0;                  // but of the last one
 
-    // numbers in a piece of this bucket
+    // Returns how many numbers a piece of this bucket has.
     long size(long bucket) const { return bucket + 1 < buckets ? piece : last; }
 
-    // where the bucket begins in the array, and its piece in the shard
+    // Return where the bucket begins in the array, and its piece in the shard.
     long in_array(long bucket) const { return bucket * piece * dist::world; }
     long in_shard(long bucket) const { return bucket * piece; }
 };
