@@ -103,7 +103,7 @@ refuses "heads 0..0" --edit q:0:1:1=0
 refuses "one has to be predicted" --edit h:0:64=0
 refuses "from 1 to 64" --edit 'h:0:1=from 65'
 refuses "GATE=head" --edit gate:0:1=0
-refuses "0 with A alone" --edit A:0:0=mask
+refuses "the extra key, only with A" --edit A:0:0=mask
 refuses "PE=learnable" --edit pe:1=0
 refuses "learned positions" --edit wpe:1=0
 "$program" eval "$dir/r/step_20" > /dev/full 2> "$dir/err"

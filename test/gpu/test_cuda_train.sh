@@ -254,7 +254,7 @@ if [ "$DEVICE" = emu ]; then
     at fault train h.three a_bf16 -n 5 $heads --resume && bad "--resume by other kernels" || ok
     said h.three 'HINT: --hopper 0 takes the kernels for every card'
     at fault train h.zero a_bf16 -n 5 $heads --resume     # and one that had none has none
-    at kept train h.zero a_bf16 -n 6 $heads --resume && said h.zero 'all cards: --hopper 0$'
+    at kept train h.zero a_bf16 -n 6 $heads --resume && said h.zero 'every card: --hopper 0$'
     # every command that attends: with --hopper 0 what it starts where the card is another; and Hopper's
     echo '{"context":"ab","choices":["c","de"],"gold":0}' > "$dir/task.jsonl"
     run() { # EMU_HOPPER COMMAND..: how many operations it starts
