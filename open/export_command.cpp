@@ -54,7 +54,7 @@ static void export_to_check(const Flags& f) {
 // Writes the model as a directory that transformers opens.
 static void export_directory(const Flags& f, const Model& m, const std::vector<StOut>& ours,
                              const Tokenizer& tok) {
-    const long first = first_token(trained_data(f.words[0]), tok);
+    const long first = first_token(trained_data(trained_flags(f.words[0])), tok);
     Tokenizer said = tok;                        // in config.json
     if (first >= 0) {
         said.bos = first;

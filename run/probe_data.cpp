@@ -34,8 +34,7 @@ static std::string in_order(const std::string& list) {
     return sorted;
 }
 
-Flags trained_data(const std::string& checkpoint) {
-    const Json trained = trained_flags(checkpoint);
+Flags trained_data(const Json& trained) {
     Flags was;
     flags_inherit_data(&was, trained);
     was.given_data = trained.get("data");
@@ -154,14 +153,14 @@ ProbeData probe_data(Flags* f, const Json& state) {
         p.sources = { input_name(*f) };
         return p;
     }
-    const Flags was = trained_data(f->words[0]);
+    const Json trained = trained_flags(f->words[0]);
+    const Flags was = trained_data(trained);
     if (f->given_data) {
         p.sources = names_listed(f->data);
         print_edits(was, *f);
         return p;
     }
     const std::string directory = run_started_from(state, f->words[0] + "/..");
-    const Json trained = trained_flags(f->words[0]);
     const Json* data = state.get("data");
     if (trained.fields.empty() || !data) {
         die(f->words[0] + ": does not say what it was trained on",
@@ -209,7 +208,7 @@ static long bos_named(const Flags& f, const Tokenizer& tok, int V) {
 }
 
 std::string begin_texts(Tokenizer* tok, const Flags& f, int V) {
-    Flags was = trained_data(f.words[0]);
+    Flags was = trained_data(trained_flags(f.words[0]));
     const std::string bos = f.given_bos ? f.bos : "default";
     const long first = first_token(was, *tok);
     long id = first < V ? first : -1;
@@ -249,7 +248,7 @@ ProbeBos probe_bos(const Flags& f, int V) {
     if (!by_default) {
         id = bos_named(f, tok, V);
     } else if (!fixed) {
-        id = first_token(trained_data(f.words[0]), tok);
+        id = first_token(trained_data(trained_flags(f.words[0])), tok);
         if (id < 0) { id = bos_default(tok); }
         require(id < V, "--bos default", strf("an id below %d", V));
     }

@@ -44,7 +44,7 @@ void bos_note(const OtherBos& other, const std::string& then);
 Json trained_flags(const std::string& checkpoint);
 
 // Returns what they say of data; given_data: whether they say any.
-Flags trained_data(const std::string& checkpoint);
+Flags trained_data(const Json& trained);
 
 // Returns a note, as a line, if a run (trained_data) had a --random-token or --fix-token, and `f`
 // has others or none; "" if not. After one if its built-in task is not that of `f`.

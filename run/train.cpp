@@ -271,7 +271,7 @@ static void run_sample(Run* r, long step) {
 }
 
 // numbers of the line of an evaluation, from sink_1 on from 0 to 1
-static const std::string EVAL_NUMBERS = " val_loss probe_loss mass sink_1 sink_* alpha_1 ";
+static const char* const EVAL_NUMBERS = " val_loss probe_loss mass sink_1 sink_* alpha_1 ";
 
 Until until_of(const Flags& f) {
     Until u;
@@ -281,10 +281,10 @@ Until until_of(const Flags& f) {
     u.below = text[sign] == '<';
     const std::string limit = sign < text.size() ? text.substr(sign + 1) : "";
     const bool share = is_one_of(" sink_1 sink_* alpha_1 ", u.number);
-    const bool known = is_one_of(EVAL_NUMBERS.c_str(), u.number) && parse_double(limit, &u.limit);
+    const bool known = is_one_of(EVAL_NUMBERS, u.number) && parse_double(limit, &u.limit);
     const bool reached = known && (!share || (u.limit >= 0 && u.limit <= 1));
     require(text.empty() || reached, "--until '" + text + "'",
-            "NAME<NUMBER or NAME>NUMBER of" + EVAL_NUMBERS + "(a sink and alpha_1 from 0 to 1)");
+            strf("NAME<NUMBER or NAME>NUMBER of%s(a sink and alpha_1 from 0 to 1)", EVAL_NUMBERS));
     return u;
 }
 

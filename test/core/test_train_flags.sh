@@ -266,5 +266,11 @@ probed=$(grep -o '"probe_loss":[^,]*' "$dir/p" | cut -d: -f2)
 evaluated=$(grep -o '"loss":[^,]*' "$dir/e" | head -n 1 | cut -d: -f2)
 check "eval and probe mean over the same targets: $evaluated, $probed" near "$evaluated" "$probed"
 refuses "has --heads 2, got 1" $softmax -m bb --init "$dir/two/step_1" -o "$dir/no"
+# --help has the names that an error lists, though both write them
+$softmax train --help > "$dir/help"
+for flag in --model --until; do
+    listed=$($softmax train -d bb $flag huge 2>&1 | sed -n 's/.*wanted one of \(.*\)/\1/p; s/.*NUMBER of \(.*\) (a sink.*/\1/p')
+    check "--help of $flag lists $listed" test -n "$listed" -a -n "$(grep -F -- "$listed" "$dir/help" | grep -e "$flag ")"
+done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
