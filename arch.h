@@ -77,27 +77,7 @@ enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
     KIND(slopes, SLOPES, even, "--alibi-slopes", "train_sink.alibi_slopes", \
       "PE=alibi: even, 2^(-8h/H), or published, which follows ALiBi's authors if H is not a power of two", \
       READ_IF(f.arch.pe == PE_alibi, "PE=alibi")) \
-    KIND(rope_scaling, ROPE, none, "--rope-scaling", "rope_scaling.rope_type", \
-      "none, linear, llama3 or yarn, to go beyond the trained context", \
-      READ_IF(f.arch.rope_factor != 1 || !f.init.empty(), "--rope-factor other than 1"), ROTATES_BASE) \
-    NUMBER(float, rope_factor, 1, "--rope-factor", "rope_scaling.factor", 1e-3, 1e6, "how many times longer than the trained context", ROTATES_BASE) \
-    NUMBER(int, rope_context, 8192, "--rope-context", "rope_scaling.original_max_position_embeddings", 1, MOST_TOKENS, \
-      "llama3, yarn: the trained context", READ_IF(f.arch.rope_scaling == ROPE_llama3 || f.arch.rope_scaling == ROPE_yarn, "--rope-scaling llama3 or yarn")) \
-    NUMBER(float, rope_low, 1, "--rope-low", "rope_scaling.low_freq_factor", 0, 1e6, \
-      "llama3: turns per context below which a channel is stretched", OF_LLAMA3) \
-    NUMBER(float, rope_high, 4, "--rope-high", "rope_scaling.high_freq_factor", 0, 1e6, \
-      "llama3: turns per context above which it is left alone", OF_LLAMA3) \
-    NUMBER(float, rope_fast, 32, "--rope-fast", "rope_scaling.beta_fast", 0, 1e6, "yarn: as --rope-high", OF_YARN) \
-    NUMBER(float, rope_slow, 1, "--rope-slow", "rope_scaling.beta_slow", 0, 1e6, "yarn: as --rope-low", OF_YARN) \
-    NUMBER(float, rope_length, 0, "--rope-length", "rope_scaling.attention_factor", 0, 1e6, \
-      "yarn: scale of rotated vectors (0: from the factor)", OF_YARN) \
-    NUMBER(int, rope_round, 1, "--rope-round", "rope_scaling.truncate", 0, 1, "yarn: 1 rounds the ends of the ramp to whole channels", \
-      OF_YARN) \
-    READ(int, rope_most, 0, "train_sink.rope_most", 0, MOST_TOKENS, \
-      "tokens up to which the model is computed: beyond, its queries are scaled by position (0: all)") \
-    READ(list, rope_short, "", "rope_scaling.short_factor", 0, 0, \
-      "longrope: a number for each pair of channels, by which its angle is divided") \
-    READ(list, rope_long, "", "rope_scaling.long_factor", 0, 0, "the same beyond the context that was trained, which is not computed") \
+    OPEN_POSITIONS(X) \
     /* attention */ \
     SWITCH(bias, BIAS, "train_sink.bias") \
     KIND(bias_share, SHARE, none, "--bias-share", "train_sink.bias_share", \
@@ -244,12 +224,9 @@ Arch arch_fixed();
 // config cannot express has LLaMA's value.
 bool is_llama(Arch arch);
 
-// Adds the rows of one object of config.json: "", "rope_scaling" or "train_sink", of which only
-// those that differ from arch_fixed.
+// Adds the rows of one object of config.json: "", or "train_sink", of which only those that differ
+// from arch_fixed.
 void arch_fields(JsonObject* o, Arch arch, const std::string& object);
-
-// Writes the rows of one object of config.json, in one line.
-std::string arch_object(const Arch& arch, const std::string& object);
 
 // Writes the value of a row as config.json has it.
 std::string config_text(const ArchRow& r);

@@ -213,18 +213,9 @@ inline constexpr BuildRow BACKEND_ROWS[] = {
 inline constexpr const char* NORM_KIND_ROWS[] = { "rms", "ln" };
 inline constexpr const char* SHARE_ROWS[] = { "none", "heads" };
 inline constexpr const char* SLOPES_ROWS[] = { "even", "published" };
-inline constexpr const char* ROPE_ROWS[] = {
-    "none", "linear", "llama3", "yarn", "dynamic", "longrope"
-};
 constexpr int NORM_KIND_ln = row_named(NORM_KIND_ROWS, "ln"),
               SHARE_none = row_named(SHARE_ROWS, "none"),
               SHARE_heads = row_named(SHARE_ROWS, "heads"),
               SLOPES_even = row_named(SLOPES_ROWS, "even"),
-              SLOPES_published = row_named(SLOPES_ROWS, "published"),
-              ROPE_none = row_named(ROPE_ROWS, "none"),
-              ROPE_linear = row_named(ROPE_ROWS, "linear"),
-              ROPE_llama3 = row_named(ROPE_ROWS, "llama3"),
-              ROPE_yarn = row_named(ROPE_ROWS, "yarn"),
-              ROPE_dynamic = row_named(ROPE_ROWS, "dynamic"),
-              ROPE_longrope = row_named(ROPE_ROWS, "longrope");
+              SLOPES_published = row_named(SLOPES_ROWS, "published");
 #endif // BLOCK_VARIANTS_H

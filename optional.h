@@ -27,6 +27,7 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 #include "open/rows.h"
 #else
 #define OTHER_MODELS ""
+#define OPEN_POSITIONS(X)
 #define OPEN_ARCH(X)
 #define OPEN_PARAMS(LAYER)
 #define OPEN_ACTS(X)
@@ -56,7 +57,8 @@ static const struct { const char *folder, *names; } NAMES_OF_FOLDERS[] = {
     { "text/", " tokenize " },
 #endif
 #if !HAS_OPEN
-    { "open/", " export " },
+    { "open/", " export --rope-scaling --rope-factor --rope-context --rope-low --rope-high"
+               " --rope-fast --rope-slow --rope-length --rope-round " },
 #endif
 #if !HAS_AFTER
     { "after/", " eval score --sink-at --per-sequence --dump --dump-heads --dump-seq --anatomy"
@@ -69,7 +71,7 @@ static const struct { const char *folder, *names; } NAMES_OF_FOLDERS[] = {
 // them for every model, where 0, "" and false mean: it has no such thing.
 static const char* const KEYS_OF_OPEN =
     " experts experts_used expert_shares expert_limit router_bias expert_layers shared_expert"
-    " attn_layers mamba_width mamba_state mamba_conv mamba_rank"
+    " attn_layers rope_most mamba_width mamba_state mamba_conv mamba_rank"
     " delta_keys delta_values delta_key_size delta_value_size delta_conv ";
 
 #if __has_include("cpu/ops.h")
@@ -90,6 +92,7 @@ static const char* const KEYS_OF_OPEN =
 enum Reader : int;
 struct Arch;
 struct ArchCheck;
+struct ArchRow;
 struct Checkpoint;
 struct DataOptions;
 struct FileKind;
@@ -109,6 +112,7 @@ struct Tokenizer;
 struct TokenizerBuild;
 struct Weight;
 struct Weights;
+struct WeightType;
 
 // The kernel that multiplies matrices on a CPU.
 struct ProductChoice {
@@ -193,6 +197,8 @@ struct OpenFiles {
     Checkpoint (*open)(const std::string& path);
     // Opens weights in several files, which an index names.
     Weights (*open_index)(const std::string& dir);
+    // Returns the type of this name, NULL if there is none.
+    const WeightType* (*number_type)(const std::string& name);
     // Returns a hint of what to give in place of a directory that is no checkpoint, or not there.
     std::string (*instead_of)(const std::string& path);
     // Takes the names of what a model was run in out of the names of its tensors.
@@ -214,8 +220,15 @@ struct OpenFiles {
     bool (*normalizer)(const Json& component, Step* step);
     bool (*splitter)(const std::string& regex, Step* step);
 
-    // Checks the rows of OPEN_ARCH.
+    // Checks the rows of OPEN_ARCH and OPEN_POSITIONS.
     void (*settle)(ArchCheck* check);
+    // Adds the object rope_scaling to a config.json of ours, and reads a value of it.
+    void (*rope_write)(JsonObject* config, const Arch& arch);
+    void (*rope_read)(const ArchRow& row, const Json& value, const std::string& where);
+    // Stretches the angles of a rotation as it says. Returns what rotated vectors are multiplied by.
+    double (*rope_stretch)(const Arch& arch, double base, std::vector<double>* angles);
+    // Returns the number of positions up to which a model is computed.
+    long (*rope_limit)(const Arch& arch);
     // Names what replaces attention in some layers, "Mamba"; NULL: nothing does.
     const char* (*mixer)(const Arch& arch);
     // Names what a model has that only runs forward, "Mamba layers"; "" if all can be trained.

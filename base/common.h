@@ -49,6 +49,13 @@ HD uint32_t bits_of_float(float x) {
     return u;
 }
 
+// Reads a T at any address.
+template <class T> inline T load(const unsigned char* p) {
+    T x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
 // ----------------------------------------------------------------------------
 // whole numbers: a / b, and a as a multiple of b, both from above
 

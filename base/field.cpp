@@ -33,20 +33,8 @@ std::string field_text(const Field& f, bool json) {
     }
     if (f.type == FIELD_float && json) { return float_text(v); }
     if (f.type == FIELD_float || f.type == FIELD_double) { return strf("%g", v); }
-    if (f.type == FIELD_list && json) { return "[" + *(list*)f.at + "]"; }
     const std::string s = f.type == FIELD_kind ? kind_name(f) : *(str*)f.at;
     return json ? json_str(s) : s;
-}
-
-// Sets a list of numbers.
-static std::string list_set(const Field& f, const std::string& text) {
-    for (auto& word : split(text, ',')) {
-        double number = 0;
-        const bool ok = parse_double(word, &number) && number >= 1e-6 && number <= 1e6;
-        if (!ok) { return "a list of numbers, 1e-6 to 1e6"; }
-    }
-    *(list*)f.at = text;
-    return "";
 }
 
 std::string field_wrong(const Field& f, double v) {
@@ -59,7 +47,6 @@ std::string field_wrong(const Field& f, double v) {
 std::string field_set(const Field& f, const std::string& text) {
     if (f.type == FIELD_str)  { *(str*)f.at = text; return ""; }
     if (f.type == FIELD_bool) { *(bool*)f.at = true; return ""; }
-    if (f.type == FIELD_list) { return list_set(f, text); }
     if (f.type == FIELD_kind) {
         return kind_set(f, text) ? "" : listed(f.names, " or ");
     }

@@ -8,11 +8,10 @@ properties of a model (arch.h) and the flags (flags.h) are rows of this kind.
 #include "rows.h"
 
 typedef std::string str;
-typedef std::string list; // numbers with commas between
 typedef int kind;         // one of the names of a table
 
 enum FieldType {
-    FIELD_int, FIELD_long, FIELD_float, FIELD_double, FIELD_bool, FIELD_str, FIELD_list, FIELD_kind
+    FIELD_int, FIELD_long, FIELD_float, FIELD_double, FIELD_bool, FIELD_str, FIELD_kind
 };
 
 struct Field {

@@ -90,22 +90,8 @@ void ArchCheck::positions() {
 #define TURNS(field) \
 need(rotary || c.field == plain.field, { #field, "pe" }, "PE=rotary, or leave it out");
     TURNS(rope_base)
-    TURNS(rope_local) TURNS(rope_part) TURNS(rope_layers) TURNS(rope_scaling)
+    TURNS(rope_local) TURNS(rope_part) TURNS(rope_layers)
 #undef TURNS
-    need(c.rope_scaling != ROPE_llama3 || c.rope_high > c.rope_low,
-         { "rope_low", "rope_high" }, "low less than high");
-    need(c.rope_scaling != ROPE_yarn || c.rope_fast >= c.rope_slow,
-         { "rope_slow", "rope_fast" }, "slow at most fast");
-    const size_t factors = c.rope_scaling == ROPE_longrope ? rotated(c) / 2 : 0;
-    for (const list* given : { &c.rope_short, &c.rope_long }) {
-        std::string wanted = "longrope, for a short_factor and a long_factor";
-        if (factors) {
-            wanted = strf("%zu numbers in its short_factor and long_factor", factors);
-        }
-        need(split(*given, ',').size() == factors, { "rope_scaling" }, wanted);
-    }
-    need(c.rope_scaling != ROPE_none || c.rope_factor == 1, { "rope_factor", "rope_scaling" },
-         "--rope-scaling linear, llama3 or yarn");
     need(c.slopes == SLOPES_even || c.pe == PE_alibi, { "slopes", "pe" },
          "PE=alibi, or leave it out");
     need(!c.rope_local || c.window, { "rope_local", "window" }, "a window in some layers");
@@ -227,17 +213,8 @@ void arch_fields(JsonObject* o, Arch c, const std::string& object) {
         const ArchRow& r = rows[i];
         const bool same = field_text(r, true) == field_text(absent[i], true);
         if (key_object(r) != object || (same && object == "train_sink")) { continue; }
-        // others read a length of 0 as 0, not as `from the factor`
-        if (!strcmp(r.field, "rope_length") && !c.rope_length) { continue; }
-        if (r.type == FIELD_list && ((list*)r.at)->empty()) { continue; }
         o->json(key_name(r), config_text(r));
     }
-}
-
-std::string arch_object(const Arch& c, const std::string& object) {
-    JsonObject o(JSON_SPACED);
-    arch_fields(&o, c, object);
-    return o.all();
 }
 
 std::string config_text(const ArchRow& r) {
@@ -251,18 +228,12 @@ void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
     if (v.type == Json::BOOL) {
         text = v.number ? "1" : "0";
     }
-    const bool numbers = r.type == FIELD_list && v.type == Json::ARRAY;
-    for (auto& item : v.items) {
-        if (numbers) { list_add(&text, json_short(item), ","); }
-    }
     const bool yes_or_no = r.type == FIELD_int && r.low == 0 && r.high == 1;
     bool fits = v.is_number() || (yes_or_no && v.type == Json::BOOL);
     if (r.takes_words()) { fits = v.is_text(); }
-    if (r.type == FIELD_list) { fits = numbers; }
     if (!fits) {
         wanted = "a number";
         if (r.takes_words()) { wanted = "text"; }
-        if (r.type == FIELD_list) { wanted = "a list of numbers"; }
         if (yes_or_no) { wanted = "true or false"; }
     } else {
         wanted = field_set(r, text);

@@ -145,7 +145,7 @@ static void tensors_load(const Model* m, const Weights& file, const std::string&
         if (keep.count(t.name)) { continue; }
         const Weight& found = tensor_find(file, prefix + t.name, t);
         values.resize(t.count);
-        weight_rows(found, 0, found.rows(), values.data());
+        weight_floats(found, values.data());
         if (prefix.empty()) { weights_check(m, t, values.data(), file.path); }
         tensor_to_device(device, t, values);
     }

@@ -33,7 +33,7 @@ void config_rest(JsonObject* o, const Arch& c, const Tokenizer& tok,
     o->text("hidden_act", "silu");
     o->boolean("attention_bias", false);
     o->boolean("mlp_bias", false);
-    if (c.rope_scaling != ROPE_none) { o->json("rope_scaling", arch_object(c, "rope_scaling")); }
+    if (open_files) { open_files->rope_write(o, c); }
     config_tail(o, c, tok, tokenizer_path);
 }
 
@@ -99,7 +99,8 @@ static void own_code_check(const Json& j, const std::string& where) {
     }
 }
 
-void config_read(Arch* c, const std::string& name, const Json& object, const std::string& where) {
+void config_read(Arch* c, const std::string& name, const Json& object, const std::string& where,
+                 ReadRow* read) {
     const bool ours = name == "train_sink";
     const char* beside = ours ? " attn tokenizer "
                               : " hidden_act attention_bias mlp_bias rope_scaling train_sink"
@@ -111,7 +112,7 @@ void config_read(Arch* c, const std::string& name, const Json& object, const std
         for (auto& r : arch_rows(c)) {
             if (key_object(r) != name || key_name(r) != f.first) { continue; }
             known = true;
-            arch_read(r, f.second, where);
+            read(r, f.second, where);
         }
         const bool of_open = ours && is_one_of(KEYS_OF_OPEN, f.first);
         const Json& v = f.second;
@@ -169,7 +170,9 @@ static Checkpoint checkpoint_ours(const std::string& dir) {
     own_code_check(k.config, k.where);
     k.c = arch_fixed();
     config_read(&k.c, "", k.config, k.where);
-    config_read(&k.c, "rope_scaling", k.config["rope_scaling"], k.where);
+    const Json& rope = k.config["rope_scaling"];
+    if (open_files) { config_read(&k.c, "rope_scaling", rope, k.where, open_files->rope_read); }
+    if (!open_files && !rope.fields.empty()) { die(k.where + ": has rope_scaling", OPEN_MISSING); }
     config_ours(&k, *mine);
     return k;
 }

@@ -51,7 +51,7 @@ static Weight safetensors_tensor(const std::string& path, const std::string& nam
         die(strf("%s: tensor '%s' says it lies at bytes %s..%s of %llu, which does "
             "not fit its shape and dtype (%s)", path.c_str(), name.c_str(),
             number_text(a).c_str(), number_text(b).c_str(), (unsigned long long)room,
-            dtype ? dtype->string.c_str() : "none"), DAMAGED);
+            dtype ? dtype->string.c_str() : "none"), type || open_files ? DAMAGED : OPEN_MISSING);
     }
     Weight t;
     t.name = name; t.file = path; t.type = type;

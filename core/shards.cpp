@@ -3,7 +3,6 @@ core/shards.cpp -- tells the formats of token files apart, notices files that ar
 their name says, and writes our own.
 */
 #include "shards.h"
-#include "../base/half.h"
 #include "../base/look.h"
 #include "../base/maps.h"
 #include "../optional.h"

@@ -1,23 +1,19 @@
 /*
 weights.h -- the weights of a model as they lie in its files. A file is mapped, never copied: a
-Weight says what a tensor is called, its shape, its type, and where its bytes are; weight_rows makes
-floats of any rows of it. safetensors.h fills a Weights, and so does gguf.h.
+Weight says what a tensor is called, its shape, its type, and where its bytes are. safetensors.h
+fills a Weights, and so does open/gguf.h.
 */
 #ifndef WEIGHTS_H
 #define WEIGHTS_H
 #include <functional>
 #include <unordered_map>
-#include "../base/half.h"
 #include "../base/maps.h"
 
 // ----------------------------------------------------------------------------
-// types of one number each; the types of blocks are in gguf.h
+// types: F32, of which our own files are; those of others are in open/dtypes.h
 
 // Makes n floats of the bytes at p; n is a multiple of the type's block.
 void read_f32(const unsigned char* p, long n, float* out);
-void read_f64(const unsigned char* p, long n, float* out);
-void read_f16(const unsigned char* p, long n, float* out);
-void read_bf16(const unsigned char* p, long n, float* out);
 
 // A row: the name, numbers in a block, bytes of a block, the reader (NULL: these are no weights).
 struct WeightType {
@@ -41,7 +37,7 @@ struct Weight {
     size_t bytes;
     long count;
     long pairs = 0;                                      // rows of a head whose rotary pairs adjoin
-                                                         // in the file; weight_rows undoes it
+                                                         // in the file; open/ undoes it
 
     long cols() const { return shape.empty() ? 1 : shape.back(); }
     long rows() const { return cols() ? count / cols() : 0; }
@@ -70,9 +66,9 @@ void weights_close(Weights* w);
 // Adds a tensor; dies if there is one of its name already.
 void weights_add(Weights* w, const Weight& one);
 
-// Returns where row r begins in the file.
-const unsigned char* weight_row(const Weight& w, long r);
+// Dies unless there is a reader for its type.
+void weight_check(const Weight& w);
 
-// Reads rows r0 .. r1 - 1 as floats, cols() of them each. Dies if the type has no reader.
-void weight_rows(const Weight& w, long r0, long r1, float* out);
+// Reads a tensor as floats.
+void weight_floats(const Weight& w, float* out);
 #endif // WEIGHTS_H

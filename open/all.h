@@ -9,6 +9,7 @@ open/all.h -- the files of open/ for core/rest.h: those that need the model, the
 #include "open_weights.cpp"
 #ifndef ONCE_APART
 #include "arch_rows.cpp"
+#include "dtypes.cpp"
 #include "export.cpp"
 #include "families.cpp"
 #include "family_out.cpp"
@@ -19,6 +20,7 @@ open/all.h -- the files of open/ for core/rest.h: those that need the model, the
 #include "import_gguf.cpp"
 #include "import_weights.cpp"
 #include "open_files.cpp"
+#include "rope.cpp"
 #if HAS_TEXT                    // of tokenizers, which text/ has
 #include "normal_forms.cpp"
 #include "pattern.cpp"

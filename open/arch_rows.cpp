@@ -2,7 +2,7 @@
 open/arch_rows.cpp -- the rows of OPEN_ARCH: whether they fit together, and what they are called.
 */
 #include "arch_rows.h"
-#include "../core/arch_check.h"
+#include "rope.h"
 
 const char* mixer_name(const Arch& c) {
     if (c.delta_values) { return "delta rule"; }
@@ -67,6 +67,7 @@ static void check_mixers(ArchCheck* x) {
 }
 
 void check_rows(ArchCheck* x) {
+    check_rope(x);
     check_experts(x);
     check_mixers(x);
 }

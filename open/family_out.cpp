@@ -3,6 +3,7 @@ open/family_out.cpp -- writes config.json by a table of keys, reads it back to s
 lost, then names the tensors.
 */
 #include "family_out.h"
+#include "rope.h"
 
 // type, its class in transformers, and what is left out: fields of ARCH that its config.json has no
 // key for, or says with a key of KEYS; keys of those that transformers does not read there
@@ -160,7 +161,7 @@ static bool has_key(const Fields& fields, const std::string& key) {
 static std::string rope_object(const Arch& c, float base, bool scaled) {
     JsonObject o(JSON_SPACED);
     o.json("rope_theta", pointed(base));
-    if (scaled) { arch_fields(&o, c, "rope_scaling"); } else { o.text("rope_type", "default"); }
+    if (scaled) { rope_fields(&o, c); } else { o.text("rope_type", "default"); }
     return o.all();
 }
 
@@ -206,7 +207,9 @@ static Fields family_fields(const Family& f, const std::string& without, Arch c)
         fields.push_back({ "rope_scaling", three_keys(c) });
         fields.push_back({ "original_max_position_embeddings", whole(c.rope_context) });
     } else if (c.rope_scaling != ROPE_none) {
-        fields.push_back({ "rope_scaling", arch_object(c, "rope_scaling") });
+        JsonObject rope(JSON_SPACED);
+        rope_fields(&rope, c);
+        fields.push_back({ "rope_scaling", rope.all() });
     }
     return fields;
 }

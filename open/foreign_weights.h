@@ -5,6 +5,7 @@ index, names without a model's prefix, 4 bits.
 #ifndef FOREIGN_WEIGHTS_H
 #define FOREIGN_WEIGHTS_H
 #include "../core/safetensors.h"
+#include "dtypes.h"
 
 // Opens the files that DIR/model.safetensors.index.json names.
 Weights weights_of_index(const std::string& dir);

@@ -13,7 +13,7 @@ gguf 0.19; test/vectors/gguf holds what its quantizers wrote and its dequantizer
 */
 #ifndef GGUF_H
 #define GGUF_H
-#include "../core/weights.h"
+#include "dtypes.h"
 
 static const char* const GGUF_DAMAGED = "the file is damaged or was cut short: download it again";
 

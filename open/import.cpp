@@ -3,6 +3,7 @@ open/import.cpp -- the config.json of another family becomes rows of ARCH. The f
 are in families.cpp, their tensors in import_weights.cpp.
 */
 #include "import_config.h"
+#include "rope.h"
 #include "../base/look.h"
 
 // Keys of models in a form that is not read.
@@ -124,7 +125,7 @@ static bool import_rope_key(Import* in, const std::string& key, const Json& v, b
         const bool part = parts && key == "partial_rotary_factor" && !strcmp(r.field, "rope_part");
         const bool scaling = !local && key_object(r) == "rope_scaling" && key_name(r) == key;
         if (!base && !part && (!scaling || r.type == FIELD_kind)) { continue; }
-        arch_read(r, v, in->where);
+        rope_row_read(r, v, in->where);
         read = true;
     }
     return read;

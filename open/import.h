@@ -16,7 +16,7 @@ a case in dev/peers/check_families.py, which compares it with transformers. Fact
 #include <functional>
 #include <set>
 #include "../arch.h"
-#include "../core/weights.h"
+#include "dtypes.h"
 
 // The line that makes a language model of one of text and images, for a hint. FILE: its directory.
 // The text part of Qwen-VL is a Qwen 2 or 3, and whether its head is the embedding is looked at.

@@ -9,6 +9,7 @@ GGUF file opened, a model written in a family's words, tokenizers.
 #include "family_out.h"
 #include "foreign_weights.h"
 #include "import_gguf.h"
+#include "rope.h"
 #if HAS_TEXT
 #include "text_steps.h"
 #define OF_TEXT(function) function
@@ -217,8 +218,9 @@ static std::string tokenizer_file(const std::string& path) {
 
 extern const OpenFiles OPEN_FILES = {
     is_theirs, form_check, open_theirs, weights_of_index,
-    instead_of, weights_unwrap, lm_head_is_embedding, written_as, spared,
+    dtype_of, instead_of, weights_unwrap, lm_head_is_embedding, written_as, spared,
     gguf_in, OF_TEXT(tokenizer_load_gguf), tokenizer_file,
-    OF_TEXT(normalizer_step), OF_TEXT(splitter_step), check_rows, mixer_name, forward_only,
+    OF_TEXT(normalizer_step), OF_TEXT(splitter_step), check_rows, rope_write, rope_row_read,
+    rope_stretch, rope_limit_of, mixer_name, forward_only,
 };
 #undef OF_TEXT

@@ -1,12 +1,13 @@
 /*
 rows.h -- the rows of what other families' models have and ours are not trained with: mixtures of
-experts (experts.h), Mamba layers (mamba.h) and the delta rule (delta.h); and of the command that
-writes a model for others. optional.h adds them to the tables of the core, whose comments say what
-their columns are. No flag sets a row of OPEN_ARCH, only a config.json. Macros alone: this file
-includes nothing.
+experts (experts.h), Mamba layers (mamba.h) and the delta rule (delta.h); of positions beyond those
+that a model was trained with; and of the command that writes a model for others. optional.h adds
+them to the tables of the core, whose comments say what their columns are. No flag sets a row of
+OPEN_ARCH, only a config.json.
 */
 #ifndef OPEN_ROWS_H
 #define OPEN_ROWS_H
+#include "../base/rows.h"
 
 #define OPEN_COMMANDS(X) \
     X(export,   'x', NO_ATTENTION, "CHECKPOINT", "convert a checkpoint for transformers, into the directory --out", \
@@ -16,6 +17,43 @@ includes nothing.
     WORDS("x", OWN, to, "", \
       "a family of transformers (empty: the first that can express the model), or train_sink (our " \
       "own code)")
+
+// What rotates farther than it was trained to: rope.cpp.
+inline constexpr const char* ROPE_ROWS[] = {
+    "none", "linear", "llama3", "yarn", "dynamic", "longrope"
+};
+constexpr int ROPE_none = row_named(ROPE_ROWS, "none"),
+              ROPE_linear = row_named(ROPE_ROWS, "linear"),
+              ROPE_llama3 = row_named(ROPE_ROWS, "llama3"),
+              ROPE_yarn = row_named(ROPE_ROWS, "yarn"),
+              ROPE_dynamic = row_named(ROPE_ROWS, "dynamic"),
+              ROPE_longrope = row_named(ROPE_ROWS, "longrope");
+#define OF_LLAMA3 READ_IF(f.arch.rope_scaling == ROPE_llama3, "--rope-scaling llama3")
+#define OF_YARN READ_IF(f.arch.rope_scaling == ROPE_yarn, "--rope-scaling yarn")
+#define OPEN_POSITIONS(X) \
+    KIND(rope_scaling, ROPE, none, "--rope-scaling", "rope_scaling.rope_type", \
+      "none, linear, llama3 or yarn, to go beyond the trained context", \
+      READ_IF(f.arch.rope_factor != 1 || !f.init.empty(), "--rope-factor other than 1"), ROTATES_BASE, \
+      BOUND(f.arch.rope_scaling < ROPE_dynamic || !f.init.empty(), "none, linear, llama3 or yarn", "", \
+        "the others are only read, of a model that has them")) \
+    NUMBER(float, rope_factor, 1, "--rope-factor", "rope_scaling.factor", 1e-3, 1e6, "how many times longer than the trained context", ROTATES_BASE) \
+    NUMBER(int, rope_context, 8192, "--rope-context", "rope_scaling.original_max_position_embeddings", 1, MOST_TOKENS, \
+      "llama3, yarn: the trained context", READ_IF(f.arch.rope_scaling == ROPE_llama3 || f.arch.rope_scaling == ROPE_yarn, "--rope-scaling llama3 or yarn")) \
+    NUMBER(float, rope_low, 1, "--rope-low", "rope_scaling.low_freq_factor", 0, 1e6, \
+      "llama3: turns per context below which a channel is stretched", OF_LLAMA3) \
+    NUMBER(float, rope_high, 4, "--rope-high", "rope_scaling.high_freq_factor", 0, 1e6, \
+      "llama3: turns per context above which it is left alone", OF_LLAMA3) \
+    NUMBER(float, rope_fast, 32, "--rope-fast", "rope_scaling.beta_fast", 0, 1e6, "yarn: as --rope-high", OF_YARN) \
+    NUMBER(float, rope_slow, 1, "--rope-slow", "rope_scaling.beta_slow", 0, 1e6, "yarn: as --rope-low", OF_YARN) \
+    NUMBER(float, rope_length, 0, "--rope-length", "rope_scaling.attention_factor", 0, 1e6, \
+      "yarn: scale of rotated vectors (0: from the factor)", OF_YARN) \
+    NUMBER(int, rope_round, 1, "--rope-round", "rope_scaling.truncate", 0, 1, "yarn: 1 rounds the ends of the ramp to whole channels", \
+      OF_YARN) \
+    READ(int, rope_most, 0, "train_sink.rope_most", 0, MOST_TOKENS, \
+      "tokens up to which the model is computed: beyond, its queries are scaled by position (0: all)") \
+    READ(str, rope_short, "", "rope_scaling.short_factor", 0, 0, \
+      "longrope: a number for each pair of channels, by which its angle is divided") \
+    READ(str, rope_long, "", "rope_scaling.long_factor", 0, 0, "the same beyond the context that was trained, which is not computed")
 
 #define OPEN_ARCH(X) \
     /* mixture of experts */ \

@@ -54,8 +54,6 @@ static const FlagRule
     OF_BB = READ_IF(sources_bb(f), "--data bb"),
     OF_ADAM = READ_IF(f.optimizer != OPTIMIZER_sgd, "--optimizer adamw or muon"),
     NOT_PRODUCTS = READ_IF(!f.products, "a bench of steps: leave out --products"),
-    OF_LLAMA3 = READ_IF(f.arch.rope_scaling == ROPE_llama3, "--rope-scaling llama3"),
-    OF_YARN = READ_IF(f.arch.rope_scaling == ROPE_yarn, "--rope-scaling yarn"),
     IN_A_LAYER = READ_IF(!f.arch.window || some_layer(f.arch, is_local), "a 1 in --local-layers"),
     ROTATES_BASE = READ_IF(some_layer(f.arch, turns_by_base),
                            "a layer that rotates and does not take its base from --rope-local");

@@ -373,9 +373,6 @@ Arch arch_from_flags(Flags* f, int data_V) {
             strf("at least the %d ids of the data", data_V));
     require(c->window >= 1 || !flag_given(*f, "window"), strf("--window %d", c->window),
             "1 or more, or leave it out");
-    const bool by_length = c->rope_scaling == ROPE_dynamic || c->rope_scaling == ROPE_longrope;
-    require(!by_length || !f->init.empty(), "--rope-scaling dynamic or longrope",
-            "none, linear, llama3 or yarn: these are only read, of a model that has them");
     arch_settle(c, "");
     return *c;
 }

@@ -6,6 +6,7 @@ nothing outside the file is ever touched. Also built with sanitizers.
 #include <sys/sysmacros.h>
 #include "../throws.h"
 #include "../../core/safetensors.h"
+#include "../../optional.h"
 #undef exit
 #include "../check.h"
 #include "../mutated.h"
@@ -36,7 +37,7 @@ static int reads(const std::string& bytes) {
                                 t.count >= 0 && t.bytes == (size_t)t.count * t.type->bytes;
             if (!inside) { return -1; }
             std::vector<float> x(t.count);
-            try { weight_rows(t, 0, t.rows(), x.data()); } catch (Exit& e) { code = e.code; }
+            try { weight_floats(t, x.data()); } catch (Exit& e) { code = e.code; }
         }
     } catch (Exit& e) { code = e.code; }
     weights_close(&st);
@@ -68,7 +69,7 @@ static void test_round_trip() {
             return;
         }
         std::vector<float> got(t->count);
-        weight_rows(*t, 0, t->rows(), got.data());
+        weight_floats(*t, got.data());
         CHECK(got.empty() || !memcmp(got.data(), want.data(), 4 * got.size()),
               "round trip: %s has other bits", name);
     };
@@ -92,6 +93,7 @@ static void test_dtypes() {
         std::vector<double> want;
         int width;
     } cases[] = {
+#if HAS_OPEN
         { "BF16",
           { 0x3F80, 0xC000, 0x0000, 0x8000, 0x3DCD, 0x7F80, 0x0001 },
           { 1, -2, 0, -0.0, 0.10009765625, INFINITY, 0x1p-133 },
@@ -104,6 +106,7 @@ static void test_dtypes() {
           { 0x3FF0000000000000, 0xC008000000000000, 0x3FB999999999999A },
           { 1, -3, (double)0.1f },
           8 },
+#endif
         { "F32", { 0x3F800000, 0x80000001 }, { 1, -0x1p-149 }, 4 },
     };
     for (auto& c : cases) {
@@ -114,7 +117,7 @@ static void test_dtypes() {
                          c.dtype, c.bits.size(), data.size()),
                     data));
         std::vector<float> got(c.bits.size());
-        weight_rows(st.tensors[0], 0, st.tensors[0].rows(), got.data());
+        weight_floats(st.tensors[0], got.data());
         for (size_t i = 0; i < got.size(); i++) {
             CHECK(got[i] == (float)c.want[i] && std::signbit(got[i]) == std::signbit(c.want[i]),
                   "%s %llx reads as %.9g, wanted %.9g", c.dtype, (unsigned long long)c.bits[i],
@@ -122,12 +125,14 @@ static void test_dtypes() {
         }
         weights_close(&st);
     }
+#if HAS_OPEN
     const std::string nan = file_of(
         "{\"x\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]}}", "\x01\x7e");
     Weights st = open_bytes(nan);
     float x = 0;
-    weight_rows(st.tensors[0], 0, st.tensors[0].rows(), &x);
+    weight_floats(st.tensors[0], &x);
     CHECK(x != x, "F16 NaN reads as %g", x);
+#endif
     CHECK(reads(file_of("{\"x\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]}}",
                         "12345678")) == EXIT_USER,
           "an I64 tensor was read as floats");
@@ -513,7 +518,7 @@ static void test_fuzz(long tries) {
     const uint64_t seed = rng.state;
     const std::string header = "{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":\"F32\","
                                "\"shape\":[2,3],\"data_offsets\":[0,24]},\"b\\u00e9\":{\"dtype\":"
-                               "\"BF16\",\"shape\":[4],\"data_offsets\":[24,32]}}";
+                               "\"F32\",\"shape\":[2],\"data_offsets\":[24,32]}}";
     const std::string whole = file_of(header, std::string(32, 'x'));
     const std::vector<std::string> pieces = {
         "0", "9", "-", ".", "e", "[", "]", "{", "}", ",", ":", "\"", "\\", "\\u", "\\ud800",

@@ -144,8 +144,9 @@ static void rows_check() {
     c.HS = c.k_dims = 8;
     c.norm = NORM_post;
     c.window = 7;
-    CHECK(arch_object(c, "train_sink") == "{\"norm\": \"post\", \"window\": 7}", "got %s",
-          arch_object(c, "train_sink").c_str());
+    JsonObject object(JSON_SPACED);
+    arch_fields(&object, c, "train_sink");
+    CHECK(object.all() == "{\"norm\": \"post\", \"window\": 7}", "got %s", object.all().c_str());
     for (const char* name : { "plain", "mistral" }) {
         const std::string from = SCRATCH + name + (name[0] == 'p' ? "-out" : "-both");
         check_run("rm -rf " + full + " && cp -r " + from + " " + full);
