@@ -5,7 +5,6 @@ cuda/device.cuh: memory, copies, and how work is cut. Beside these, sums and cop
 #ifndef CPU_DEVICE_H
 #define CPU_DEVICE_H
 #include "common.h"
-#include "huge_pages.h"
 #include <omp.h>
 #ifndef REAL
 #define REAL float
@@ -104,38 +103,16 @@ template <class S, class Work> void in_parts(long rows, S* x, S* y, long size, W
 // ----------------------------------------------------------------------------
 // 3 memory
 
-// Stands right before a block.
-struct BlockHead {
-    void* block;                        // as malloc or mmap returned it
-    size_t mapped;                      // bytes to unmap; 0 if it is malloc's
-};
-
-// Returns zeroed memory on a cache line, so that whole vectors and tiles can be read. A large block
-// takes memory only where it is written: weights may stay in their file (mapped_weights.h).
+// Returns zeroed memory on a cache line, and one more behind it, so that whole vectors can be read.
 inline void* device_malloc(size_t bytes) {
-    const size_t room = bytes + 128;
-    BlockHead head = { NULL, bytes >= 2 * LARGE_PAGE ? room : 0 };
-    if (head.mapped) {
-        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-        head.block = mmap(NULL, room, PROT_READ | PROT_WRITE, flags, -1, 0);
-        if (head.block == MAP_FAILED) { out_of_memory(bytes); }
-        use_large_pages(head.block, room);
-    } else {
-        head.block = xmalloc(room);
-    }
-    const uintptr_t after_head = (uintptr_t)head.block + 127;
-    char* p = (char*)(after_head & ~(uintptr_t)63);
-    memcpy(p - sizeof head, &head, sizeof head);
+    const size_t lines = round_up(bytes, 64) + 64;
+    void* p = aligned_alloc(64, lines);
+    if (!p) { out_of_memory(bytes); }
+    memset(p, 0, lines);
     return p;
 }
 
-inline void device_free(void* p) {
-    if (!p) { return; }
-    BlockHead head;
-    memcpy(&head, (char*)p - sizeof head, sizeof head);
-    if (head.mapped) { munmap(head.block, head.mapped); }
-    else             { free(head.block); }
-}
+inline void device_free(void* p) { free(p); }
 
 // Large blocks are zeroed in parallel: one core cannot saturate memory.
 inline void device_zero(void* p, size_t bytes) {
@@ -145,30 +122,6 @@ inline void device_zero(void* p, size_t bytes) {
         memset((char*)p + i, 0, std::min(part, bytes - i));
     }
 }
-
-// Memory that grows where more is wanted, on a cache line or, if it is large, on a huge page. What
-// it held is lost then.
-struct Buffer {
-    void* block = NULL;
-    void* begin = NULL;
-    size_t bytes = 0;
-
-    ~Buffer() { free(block); }
-
-    // Returns room for n numbers, whatever they are.
-    template <class X> X* room(size_t n) {
-        const size_t wanted = n * sizeof(X);
-        if (bytes >= wanted) { return (X*)begin; }
-        const bool large = wanted >= LARGE_PAGE / 2;
-        const size_t page = large ? LARGE_PAGE : 64;
-        bytes = round_up(wanted, page);
-        free(block);
-        block = xmalloc(bytes + page);
-        begin = (void*)round_up((uintptr_t)block, page);
-        if (large) { use_large_pages(begin, bytes); }
-        return (X*)begin;
-    }
-};
 
 inline void to_device(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }
 inline void device_copy(void* dst, const void* src, size_t n) { memcpy(dst, src, n); }

@@ -4,7 +4,7 @@ cpu/mapped_weights.cpp -- which rows of a weight lie in a file, and their floats
 #include "mapped_weights.h"
 #include <string.h>
 #include <algorithm>
-#include "../base/huge_pages.h"
+#include "memory.h"
 
 namespace cpu {
 void mapped_add(const float* at, const MappedMatrix& m) {

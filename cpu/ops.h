@@ -2,7 +2,7 @@
 ops.h -- the operations of the fast CPU backend: everything in a layer except attention. Same names,
 parameters and results as reference.h, from which the elementwise ones are taken as they are.
 
-    1 the backend         its names; memory is in device.h
+    1 the backend         its names; memory is in memory.h
     2 matrix product      forward; backward to the input, the weight, the bias
     3 embedding, norms    tokens in; LayerNorm and RMSNorm
     4 before attention    norms of q and k
@@ -14,6 +14,7 @@ Attention is in attention.h, the loss and the optimizers are in training.h.
 #include <type_traits>
 #include "../reference.h"
 #include "linear.h"
+#include "memory.h"
 #ifndef CPU_REAL
 #define CPU_REAL REAL           // float, or double in tests; or bf16
 #endif

@@ -8,7 +8,8 @@ cpu/product.cpp -- the matrix product, from the inside out:
     5 blocks and threads    who packs what, who multiplies what
 */
 #include "product.h"
-#include "../base/device.h"
+#include "memory.h"
+#include <omp.h>
 #include <atomic>
 
 namespace cpu {
@@ -160,7 +161,7 @@ enum { ROWS_OF_A, BLOCKS_OF_B, SUMS_OF_C, BUFFERS };
 
 // Returns the thread's buffer for n lanes.
 static lane* product_buffer(int which, size_t n) {
-    static thread_local host::Buffer buffers[BUFFERS];
+    static thread_local Buffer buffers[BUFFERS];
     return buffers[which].room<lane>(n);
 }
 
