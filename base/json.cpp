@@ -3,6 +3,7 @@ base/json.cpp -- a strict parser that descends into values and reports the byte 
 the writers of values and objects.
 */
 #include "look.h"
+#include <set>
 
 // ----------------------------------------------------------------------------
 // UTF-8
@@ -80,11 +81,16 @@ std::string printable(const std::string& s, const char* kept) {
 // JSON
 
 struct JsonReader {
-    const char* s; size_t n, i = 0; std::string error; int depth = 0;
-    long replaced = 0; // ill-formed UTF-8 and lone surrogates, read as U+FFFD
-    long values = 0;                                     // stored so far
+    const char* s;
+    size_t n;
     std::vector<const char*> keep;
-    Json unwanted;                                       // where values go that are not stored
+    size_t i = 0;
+    int depth = 0;
+    long values = 0;                                     // stored so far
+    long replaced = 0;                   // ill-formed UTF-8 and lone surrogates, read as U+FFFD
+    std::string error = "";
+    Json unwanted = Json();                              // where values go that are not stored
+
     bool fail(const std::string& why) {
         if (error.empty()) { error = strf("byte %zu: ", i + 1) + why; }
         return false;
@@ -93,90 +99,78 @@ struct JsonReader {
         for (auto k : keep) { if (key == k) { return true; } }
         return keep.empty();
     }
-    // one rule for every JSON that is read: a key occurs once
-    bool no_key_twice(const Json& object) {
-        std::vector<const std::string*> keys;
-        for (auto& f : object.fields) { keys.push_back(&f.first); }
-        std::sort(keys.begin(), keys.end(), [](auto a, auto b) { return *a < *b; });
-        for (size_t k = 1; k < keys.size(); k++) {
-            if (*keys[k - 1] == *keys[k]) {
-                return fail("the key \"" + *keys[k] + "\" occurs twice in one object");
-            }
+    // steps over one byte, if it is this one
+    bool take(char c) {
+        const bool is = i < n && s[i] == c;
+        i += is;
+        return is;
+    }
+    void space() {
+        while (take(' ') || take('\t') || take('\n') || take('\r')) {}
+    }
+    bool digits() {
+        const size_t from = i;
+        while (i < n && isdigit((unsigned char)s[i])) { i++; }
+        return i > from;
+    }
+    bool word(const char* w) {
+        const size_t l = strlen(w);
+        if (n - i < l || memcmp(s + i, w, l)) { return fail("wanted a JSON value"); }
+        i += l;
+        return true;
+    }
+    bool hex4(uint32_t* out) {
+        *out = 0;
+        for (int k = 0; k < 4; k++, i++) {
+            const unsigned char c = i < n ? s[i] : 0;
+            if (!isxdigit(c)) { return fail("wanted four hex digits after \\u"); }
+            *out = *out * 16 + (isdigit(c) ? c - '0' : (c | 32) - 'a' + 10);
         }
         return true;
     }
-    void space() {
-        while (i < n && (s[i] == ' ' || s[i] == '\t' || s[i] == '\n' || s[i] == '\r')) { i++; }
-    }
-    bool word(const char* w) {
-        size_t l = strlen(w);
-        if (n - i < l || memcmp(s + i, w, l)) { return fail("wanted a JSON value"); }
-        i += l; return true;
-    }
-    bool hex4(uint32_t* out) {
-        if (n - i < 4) { return fail("wanted four hex digits after \\u"); }
-        *out = 0;
-        for (int k = 0; k < 4; k++, i++) {
-            const char c = s[i];
-            if (!isxdigit((unsigned char)c)) { return fail("wanted four hex digits after \\u"); }
-            *out = *out * 16 + (isdigit((unsigned char)c) ? c - '0' : (c | 32) - 'a' + 10);
+    // what follows \u: a code point, or the first half of one
+    bool code_point(std::string* out) {
+        uint32_t u = 0, v = 0;
+        if (!hex4(&u)) { return false; }
+        const size_t back = i;
+        if (u >= 0xD800 && u < 0xDC00 && take('\\') && take('u') && !hex4(&v)) { return false; }
+        if (v >= 0xDC00 && v < 0xE000) {
+            u = 0x10000 + ((u - 0xD800) << 10) + (v - 0xDC00);
+        } else {
+            i = back;
         }
+        if (u >= 0xD800 && u < 0xE000) { u = 0xFFFD; replaced++; }
+        utf8_append(out, u);
         return true;
     }
     bool str(std::string* out) {
         i++;                                             // the opening quote
         out->clear();
-        for (;;) {
-            size_t start = i;
-            while (i < n && s[i] != '"' && s[i] != '\\' && (unsigned char)s[i] >= 0x20) { i++; }
-            out->append(s + start, i - start);
+        while (!take('"')) {
+            const char *from = "\"\\/bfnrt", *to = "\"\\/\b\f\n\r\t";
             if (i >= n) { return fail("string without an end"); }
-            if (s[i] == '"') { i++; break; }
-            if (s[i] != '\\') { return fail("control character in a string"); }
-            if (++i >= n) { return fail("string without an end"); }
-            char c = s[i++];
-            const char* from = "\"\\/bfnrt"; const char* to = "\"\\/\b\f\n\r\t";
-            if (c == 'u') {
-                uint32_t u = 0, v = 0;
-                if (!hex4(&u)) { return false; }
-                if (u >= 0xD800 && u < 0xDC00 && n - i >= 6 && s[i] == '\\' && s[i+1] == 'u') {
-                    size_t back = i; i += 2;
-                    if (!hex4(&v)) { return false; }
-                    const bool pair = v >= 0xDC00 && v < 0xE000;
-                    if (pair) {
-                        u = 0x10000 + ((u - 0xD800) << 10) + (v - 0xDC00);
-                    } else {
-                        i = back;
-                    }
-                }
-                if (u >= 0xD800 && u < 0xE000) { u = 0xFFFD; replaced++; }
-                utf8_append(out, u);
-            } else if (const char* p = c ? strchr(from, c) : NULL) { out->push_back(to[p - from]); }
-            else { i--; return fail("unknown escape in a string"); }
+            if ((unsigned char)s[i] < 0x20) { return fail("control character in a string"); }
+            if (!take('\\')) { out->push_back(s[i++]); continue; }
+            if (take('u')) {
+                if (!code_point(out)) { return false; }
+                continue;
+            }
+            const char* p = i < n && s[i] ? strchr(from, s[i]) : NULL;
+            if (!p) { return fail(i < n ? "unknown escape in a string" : "string without an end"); }
+            out->push_back(to[p - from]);
+            i++;
         }
         replaced += utf8_repair(out);
         return true;
     }
     // stored: an infinity that is in a value nobody asked for does no harm
     bool num(Json* out, bool stored) {
-        size_t start = i;
-        auto digits = [&] {
-            size_t from = i;
-            while (i < n && s[i] >= '0' && s[i] <= '9') { i++; }
-            return i > from;
-        };
-        if (s[i] == '-') { i++; }
-        if (i < n && s[i] == '0') {
-            i++;
-        } else if (!digits()) {
-            return fail("wanted a JSON value");
-        }
-        if (i < n && s[i] == '.') {
-            i++;
-            if (!digits()) { return fail("wanted a digit after the point"); }
-        }
-        if (i < n && (s[i] == 'e' || s[i] == 'E')) {
-            i++; if (i < n && (s[i] == '+' || s[i] == '-')) { i++; }
+        const size_t start = i;
+        take('-');
+        if (!take('0') && !digits()) { return fail("wanted a JSON value"); }
+        if (take('.') && !digits()) { return fail("wanted a digit after the point"); }
+        if (take('e') || take('E')) {
+            if (!take('+')) { take('-'); }
             if (!digits()) { return fail("wanted a digit in the exponent"); }
         }
         out->type = Json::NUMBER;
@@ -188,19 +182,26 @@ struct JsonReader {
         }
         return true;
     }
-    // one key and its value; into `out` if it is wanted
-    bool field(Json* out) {
+    // one key and its value; into `out` if it is wanted. keys: those of this object so far
+    bool field(Json* out, std::set<std::string>* keys) {
         std::string key;
-        space();
         if (i >= n || s[i] != '"') { return fail("wanted a key in quotes"); }
         if (!str(&key)) { return false; }
         space();
-        if (i >= n || s[i] != ':') { return fail("wanted ':'"); }
-        i++;
+        if (!take(':')) { return fail("wanted ':'"); }
         if (out == &unwanted || !wanted(key)) { return value(&unwanted); }
-        out->fields.emplace_back();
-        out->fields.back().first.swap(key);
+        // one rule for every JSON that is read: a key occurs once
+        if (!keys->insert(key).second) {
+            return fail("the key \"" + key + "\" occurs twice in one object");
+        }
+        out->fields.push_back({ key, Json() });
         return value(&out->fields.back().second);
+    }
+    // one item of a list; into `out` if all is wanted
+    bool item(Json* out) {
+        if (out == &unwanted || !keep.empty()) { return value(&unwanted); }
+        out->items.emplace_back();
+        return value(&out->items.back());
     }
     bool value(Json* out) {
         const bool stored = out != &unwanted;
@@ -218,32 +219,34 @@ struct JsonReader {
         if (c == 't') { out->type = Json::BOOL; out->number = 1; return word("true"); }
         if (c == 'f') { out->type = Json::BOOL; return word("false"); }
         if (c == 'n') { return word("null"); }
-        if (c != '[' && c != '{') { return num(out, stored); }
-        const bool object = c == '{'; const char close = object ? '}' : ']';
+        const bool object = take('{');
+        if (!object && !take('[')) { return num(out, stored); }
+        const char close = object ? '}' : ']';
+        std::set<std::string> keys;
         out->type = object ? Json::OBJECT : Json::ARRAY;
-        i++; depth++; space();
-        for (bool first = true;; first = false) {
-            if (i < n && s[i] == close && first) { break; }
-            if (object) { if (!field(out)) { return false; } }
-            else if (!stored || !keep.empty()) { if (!value(&unwanted)) { return false; } }
-            else { out->items.emplace_back(); if (!value(&out->items.back())) { return false; } }
+        depth++;
+        space();
+        for (bool more = !take(close); more;) {
             space();
-            if (i < n && s[i] == ',') { i++; continue; }
-            if (i < n && s[i] == close) { break; }
-            return fail(object ? "wanted ',' or '}'" : "wanted ',' or ']'");
+            if (!(object ? field(out, &keys) : item(out))) { return false; }
+            space();
+            more = take(',');
+            if (!more && !take(close)) {
+                return fail(object ? "wanted ',' or '}'" : "wanted ',' or ']'");
+            }
         }
-        i++; depth--;
-        return !object || no_key_twice(*out);
+        depth--;
+        return true;
     }
 };
 
 bool json_parse(const char* s, size_t n, Json* out, std::string* error, long* replaced,
                 const std::vector<const char*>& keep) {
-    JsonReader r = JsonReader();
-    r.s = s; r.n = n; r.keep = keep;
+    JsonReader r = { s, n, keep };
     *out = Json();
     bool ok = r.value(out);
-    if (ok) { r.space(); if (r.i < n) { ok = r.fail("more text after the JSON value"); } }
+    r.space();
+    if (ok && r.i < n) { ok = r.fail("more text after the JSON value"); }
     if (!ok) { *error = r.error; }
     if (replaced) { *replaced += r.replaced; }
     return ok;
