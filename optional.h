@@ -225,7 +225,7 @@ struct OpenFiles {
     // Adds the object rope_scaling to a config.json of ours, and reads a value of it.
     void (*rope_write)(JsonObject* config, const Arch& arch);
     void (*rope_read)(const ArchRow& row, const Json& value, const std::string& where);
-    // Stretches the angles of a rotation as it says. Returns what rotated vectors are multiplied by.
+    // Stretches the angles of a rotation. Returns what rotated vectors are multiplied by.
     double (*rope_stretch)(const Arch& arch, double base, std::vector<double>* angles);
     // Returns the number of positions up to which a model is computed.
     long (*rope_limit)(const Arch& arch);

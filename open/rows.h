@@ -53,7 +53,8 @@ constexpr int ROPE_none = row_named(ROPE_ROWS, "none"),
       "tokens up to which the model is computed: beyond, its queries are scaled by position (0: all)") \
     READ(str, rope_short, "", "rope_scaling.short_factor", 0, 0, \
       "longrope: a number for each pair of channels, by which its angle is divided") \
-    READ(str, rope_long, "", "rope_scaling.long_factor", 0, 0, "the same beyond the context that was trained, which is not computed")
+    READ(str, rope_long, "", "rope_scaling.long_factor", 0, 0, \
+      "the same beyond the context that was trained, which is not computed")
 
 #define OPEN_ARCH(X) \
     /* mixture of experts */ \

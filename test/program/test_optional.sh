@@ -88,6 +88,7 @@ said_missing "score: is in the folder after/" ./train_sink score run_1
 said_missing "export: is in the folder open/" ./train_sink export run_1
 said_missing "--dump: is in the folder after/" ./train_sink probe run_1 --dump maps
 said_missing "--noise: is in the folder after/" ./train_sink train --noise
+said_missing "--rope-scaling: is in the folder open/" ./train_sink train --rope-scaling yarn
 # shellcheck disable=SC2086  # several flags
 $reference $few -n 2 --factors o_proj:lr=2 -o arms > said.txt 2>&1
 said_missing "--factors: is in the folder after/" ./train_sink train --resume -o arms -n 4
@@ -139,6 +140,8 @@ cp -r half old; config=$(ls -d old/step_* | tail -n 1)/config.json
 sed -i 's/"train_sink": {/&"experts": 0, "expert_layers": "", /' "$config"
 "$core" probe old > old.txt 2>&1; ok $? "a config.json of 1.1: $(tail -n 1 old.txt)"
 sed -i 's/"experts": 0/"experts": 4/' "$config"; said_missing "experts" "$core" probe "${config%/*}"
+sed -i 's/"experts": 4, "expert_layers": ""/"norm": "pre"/; s/"train_sink": {/"rope_scaling": {"rope_type": "yarn"}, &/' "$config"
+said_missing "has rope_scaling" "$core" probe "${config%/*}"
 mkdir theirs; echo '{"model_type": "gpt2"}' > theirs/config.json; said_missing "gpt2" "$core" probe theirs
 printf 'GGUF' > model.gguf; said_missing "open/" "$core" probe model.gguf
 
