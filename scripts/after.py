@@ -14,7 +14,6 @@ it. Binaries are those of this tree, built if they are missing. The table also g
 RESULTS-after.json, but not with --report. Needs Python 3.9 and nothing else.
 """
 import argparse
-import glob
 import json
 import os
 import re
@@ -47,13 +46,6 @@ COLUMNS = [
 ]
 
 
-def checkpoint_of(run):
-    """the run's last checkpoint, or None"""
-    steps = [d for d in glob.glob(os.path.join(glob.escape(run), "step_*"))
-             if re.fullmatch(r"step_[0-9]+", os.path.basename(d))]
-    return max(steps, key=lambda d: int(d.rsplit("_", 1)[1]), default=None)
-
-
 def stored(run, source):
     """what RUN/after.json says, if it is of the last checkpoint, of these flags and sources"""
     try:
@@ -61,7 +53,7 @@ def stored(run, source):
             kept = runlog.parse(f.read())
     except (OSError, ValueError):
         return None
-    wanted = said_of(checkpoint_of(run) or "", source)
+    wanted = said_of(jobs.newest_in(run), source)
     same = isinstance(kept, dict) and all(kept.get(k) == v for k, v in wanted.items())
     return kept if same else None
 
@@ -73,8 +65,8 @@ def said_of(checkpoint, source):
 
 def evaluate(run, binary, source):
     """Runs eval on the run's last checkpoint; returns what it says, with what that depends on."""
-    checkpoint, part = checkpoint_of(run), os.path.join(run, f"after-{os.urandom(4).hex()}.json")
-    if not checkpoint:
+    checkpoint, part = jobs.newest_in(run), os.path.join(run, f"after-{os.urandom(4).hex()}.json")
+    if checkpoint == run:
         die(f"{run}: got no step_N, wanted a run with its last checkpoint",
             "scripts/reproduce, the same table")
     words = [binary, "eval", checkpoint] + EVAL + ["--json", part]
@@ -84,9 +76,8 @@ def evaluate(run, binary, source):
     with open(part, encoding="utf-8") as f:
         said = runlog.parse(f.read())
     kept = {**said, **said_of(checkpoint, source)}
-    with open(part, "w", encoding="utf-8") as f:
-        json.dump(kept, f)
-    os.replace(part, os.path.join(run, "after.json"))
+    os.remove(part)
+    runlog.write_whole(os.path.join(run, "after.json"), json.dumps(kept))
     return kept
 
 

@@ -19,7 +19,7 @@ import runlog
 from drawing import (COLORS, STYLE, MOST_LINES, TRAIN_POINTS, MaxNLocator, PercentFormatter,
                      alike, called, edge, headline, kinds, label, legend_below, look,
                      loss_and_sinks, matplotlib, middle_and_range, np, panels, plain, plain_log,
-                     plt, seeds_of, series, sink_axis, stem, thresholds, trained, whole)
+                     plt, percents, seeds_of, series, sink_axis, stem, thinned, thresholds, trained, whole)
 from plot_anatomy import anatomy
 from plot_maps import heads_in, load_map, maps
 from plot_positions import positions
@@ -81,7 +81,7 @@ def dynamics(paths, options):
 # what onset draws: a title, and the number of an evaluation; key is where it has alpha_1
 ONSET = [(r"$\alpha_1$, best head", lambda e, key: largest(e[key])),
          ("|h| ratio, max: first token / others",
-          lambda e, key: largest(ratio(e, "h_norm_first", "h_norm_rest")[1:])),
+          lambda e, key: largest(norm_ratio(e, "h")[1:])),
          ("max/median of h", lambda e, key: largest(ratio(e, "h_max", "h_median")))]
 
 
@@ -109,7 +109,7 @@ def onset(paths, options):
     figure, axes = panels(len(ONSET), 3.6, 3.3)
     for ax, (title, get) in zip(axes, ONSET):
         for i, run in enumerate(runs):
-            key = "alpha1_proxy" if runlog.uses_proxy(run["evals"]) else "alpha1"
+            key = runlog.alpha_of(run["evals"])
             scale = tokens_of_step(run) / 1e6 if over_tokens else 1
             for n, (how, evals) in enumerate(alike(run["evals"])):
                 steps, values = series(evals, lambda e: get(e, key))
@@ -171,8 +171,8 @@ def profiles(paths, options):
             alpha = np.nanmean(np.array(e["alpha"], float), axis=(0, 1, 2))
             axes[1].plot(range(1, 1 + len(alpha)), alpha, **look(i))
             axes[1].set(xlabel="position k", ylabel=r"mean of $\alpha_k$", ylim=(0, None))
-    axes[0].set(xlabel="position k", ylabel="Sink$_k$", ylim=(-3, 103))
-    axes[0].yaxis.set_major_formatter(PercentFormatter())
+    axes[0].set(xlabel="position k", ylabel="Sink$_k$")
+    percents(axes[0])
     for ax in axes:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     headline(figure, [], "Which tokens are sinks")
@@ -182,8 +182,8 @@ def profiles(paths, options):
 
 def label_of_profile(run, runs, e, s):
     """Every seed has a line of its own here; several thresholds are told apart."""
-    step = None if run["status"] == "probed" else e["step"]
-    text = label(run, [r for r in runs if r is run or runlog.group(r) != runlog.group(run)], step)
+    others = [r for r in runs if r is run or runlog.group(r) != runlog.group(run)]
+    text = label(run, others, e["step"])
     return text + (f", $\\epsilon$ = {s['eps']:g}" if len(e.get("sinks") or []) > 1 else "")
 
 
@@ -195,8 +195,8 @@ def heat(ax, values, text=True, layers=None, **more):
     image = ax.imshow(x, aspect="auto" if max(x.shape) > 24 else "equal", **more)
     ax.grid(False)
     ax.set(xlabel="head", ylabel="layer")
-    ax.set_xticks(range(0, x.shape[1], -(-x.shape[1] // 12)))
-    rows = range(0, x.shape[0], -(-x.shape[0] // 12))
+    ax.set_xticks(thinned(x.shape[1], 12))
+    rows = thinned(len(x), 12)
     ax.set_yticks(rows, [str(layers[l] if layers else l) for l in rows])
     if text and x.size <= 64:
         low, high = image.get_clim()
@@ -210,23 +210,20 @@ def heat(ax, values, text=True, layers=None, **more):
 def heads(paths, options):
     """alpha_1 of every head (Figures 19 to 24), of runs and of probes."""
     runs = runlog.read_runs(paths)
-    shape = np.array(runlog.at_step(runs[0], options.step)["alpha1"]).shape
-    width, height = (min(4.6, max(1.5, 0.4 * n)) for n in shape[::-1])
+    evals = [runlog.at_step(run, options.step) for run in runs]
+    height, width = (min(4.6, max(1.5, 0.4 * n)) for n in np.shape(evals[0]["alpha1"]))
     figure, axes = panels(len(runs), max(1.0 + width, 5.0 if len(runs) == 1 else 3.2), 1.3 + height,
                           layout="compressed")
-    for run, ax in zip(runs, axes):
-        e = runlog.at_step(run, options.step)
-        proxy = runlog.uses_proxy(run["evals"])
-        image = heat(ax, e["alpha1_proxy" if proxy else "alpha1"], layers=runlog.attending(e),
-                     vmin=0, vmax=1)
+    for run, e, ax in zip(runs, evals, axes):
+        image = heat(ax, e[runlog.alpha_of(run["evals"])], layers=runlog.attending(e), vmin=0, vmax=1)
         if len(runs) > 1:
             step = "" if run["status"] == "probed" else f", step {e['step']:,}"
             about = plain(runlog.switches(run) + step)
             title = textwrap.wrap(plain(run["name"]), 34) + textwrap.wrap(about, 34)
             ax.set_title("\n".join(title), fontsize=8.5)
     figure.colorbar(image, ax=axes, shrink=0.9, aspect=25).set_label(r"$\alpha_1$")
-    step = None if runs[0]["status"] == "probed" else runlog.at_step(runs[0], options.step)["step"]
-    headline(figure, runs, r"Attention to the first token, $\alpha_1$, by layer and head", step)
+    headline(figure, runs, r"Attention to the first token, $\alpha_1$, by layer and head",
+             evals[0]["step"])
     yield stem("heads", runs), figure
 
 
@@ -240,8 +237,7 @@ def film(paths, options):
     picture per evaluation."""
     for run in trained(paths, "film"):
         evals = run["evals"]
-        key = "alpha1_proxy" if runlog.uses_proxy(evals) else "alpha1"
-        shots = np.array([e[key] for e in evals], float)             # (evaluations, L, H)
+        shots = np.array([e[runlog.alpha_of(evals)] for e in evals], float)  # (evaluations, L, H)
         top = np.ceil(10 * np.nanmax(shots)) / 10                    # of the colors
         if len(shots) < 2:
             die(f"{run['path']}: got one evaluation, wanted several", "train with --eval-every N")
@@ -258,7 +254,7 @@ def strip_of(run, shots, top):
     mesh = ax.pcolormesh(edges, np.arange(L * H + 1) - 0.5, shots.reshape(n, -1).T, vmin=0,
                          vmax=top, rasterized=True)
     ax.set(xlabel="step", ylabel="layer:head", ylim=(L * H - 0.5, -0.5))
-    every = range(0, L * H, -(-L * H // 24))
+    every = thinned(L * H, 24)
     ax.set_yticks(list(every), [f"{layers[i // H]}:{i % H}" for i in every])
     ax.grid(False)
     figure.colorbar(mesh, ax=ax, shrink=0.9, aspect=20).set_label(r"$\alpha_1$")
@@ -273,8 +269,8 @@ def film_of(run, shots, top, path):
     (n, L, H), layers = shots.shape, runlog.attending(run["evals"][0])
     figure, (ax,) = panels(1, max(3.2, 1.6 + 0.4 * H), max(2.4, 1.5 + 0.3 * L))
     image = ax.imshow(shots[0], vmin=0, vmax=top, aspect="auto")
-    ax.set(xlabel="head", ylabel="layer", xticks=range(0, H, -(-H // 16)))
-    every = range(0, L, -(-L // 16))
+    ax.set(xlabel="head", ylabel="layer", xticks=thinned(H, 16))
+    every = thinned(L, 16)
     ax.set_yticks(list(every), [layers[l] for l in every])
     ax.grid(False)
     figure.colorbar(image, ax=ax).set_label(r"$\alpha_1$")
@@ -293,69 +289,65 @@ def norms(paths, options):
     """Norms of h, k and v, first token and the others (Figures 11 to 14),
     and their ratio (Figures 7, 8, 29)."""
     runs = runlog.read_runs(paths)
-    for run in runs:
-        need_norms(run, runlog.at_step(run, options.step))
-        yield stem("norms", [run]), norms_of_one(run, runlog.at_step(run, options.step))
-    if len(kinds(runs)) > MOST_LINES:
-        yield stem("ratios", runs), small_ratios(runs, options.step)
-        return
+    evals = [runlog.at_step(run, options.step) for run in runs]
+    for run, e in zip(runs, evals):
+        need(run, e, runlog.NORMS[:2] + runlog.NORMS[5:9])
+        yield stem("norms", [run]), norms_of_one(run, e)
+    draw = small_ratios if len(kinds(runs)) > MOST_LINES else ratios
+    figure = draw(runs, evals)
+    headline(figure, runs, r"Ratio of $\ell_2$ norms: the first token against the others")
+    yield stem("ratios", runs), figure
+
+
+def ratios(runs, evals):
+    """Draws the ratios of h, k and v, each kind of run a line."""
     figure, axes = panels(3, 3.6, 3.4)
     for seeds in seeds_of(runs):
-        evals = [runlog.at_step(runs[i], options.step) for i in seeds]
-        text = label(runs[seeds[0]], runs, evals[0]["step"])
+        text = label(runs[seeds[0]], runs, evals[seeds[0]]["step"])
         for (key, _, _), ax in zip(NORMS, axes):
-            lines = [ratio(e, key + "_norm_first", key + "_norm_rest") for e in evals]
+            lines = [norm_ratio(evals[i], key) for i in seeds]
             if len({len(line) for line in lines}) > 1:
                 die(f"{runs[seeds[0]]['path']}: got seeds with different layers, wanted the same",
                     "scripts/plot.py norms RUN, one kind at a time")
             middle_and_range(ax, range(len(lines[0])), lines, look(seeds[0], runs), text)
-    for i, run in enumerate(runs):
-        e = runlog.at_step(run, options.step)
+    for i, (run, e) in enumerate(zip(runs, evals)):
         if "pre_norm_first" in e:
             # after attention, after FFN, ..
             half_blocks = 0.5 * np.arange(1, 1 + len(e["pre_norm_first"]))
             dotted = {**look(i, runs), "linestyle": ":",
                       "label": plain(run["name"]) + ", before the norm"}
-            axes[0].plot(half_blocks, ratio(e, "pre_norm_first", "pre_norm_rest"), **dotted)
+            axes[0].plot(half_blocks, norm_ratio(e, "pre"), **dotted)
     for (key, name, where), ax in zip(NORMS, axes):
         ax.axhline(1, color="#888888", lw=0.8, zorder=0)
         ax.set(title=name, xlabel=where)
-        if ax.get_ylim()[1] > 10:
-            plain_log(ax)
-        else:
-            ax.set_ylim(bottom=0)
-        whole(ax, max(len(runlog.at_step(r, options.step)[key + "_norm_first"]) for r in runs))
+        from_zero_or_log(ax)
+        whole(ax, max(len(e[key + "_norm_first"]) for e in evals))
     axes[0].set_ylabel("first token / mean of the others")
-    headline(figure, runs, r"Ratio of $\ell_2$ norms: the first token against the others")
     legend_below(figure, axes[0], 2)
-    yield stem("ratios", runs), figure
+    return figure
 
 
-def small_ratios(runs, step):
+def from_zero_or_log(ax):
+    if ax.get_ylim()[1] > 10: plain_log(ax)
+    else: ax.set_ylim(bottom=0)
+
+
+def small_ratios(runs, evals):
     """Draws the ratios of many kinds of run, each in a column over the first kind's in gray."""
     groups = seeds_of(runs)
     figure, grid = plt.subplots(len(NORMS), len(groups), figsize=(10.8, 5.8),
                                 sharex="row", sharey="row")
     for (key, name, where), axes in zip(NORMS, grid):
-        names = key + "_norm_first", key + "_norm_rest"
-        lines = [[ratio(runlog.at_step(runs[i], step), *names) for i in seeds]
-                 for seeds in groups]
+        lines = [[norm_ratio(evals[i], key) for i in seeds] for seeds in groups]
         for ax, seeds, own in zip(axes, groups, lines):
             ax.plot(np.median(np.array(lines[0], float), axis=0), color="#AAAAAA", lw=1, zorder=0)
             middle_and_range(ax, range(len(own[0])), own, look(seeds[0], runs), None)
             ax.axhline(1, color="#888888", lw=0.8, ls=":", zorder=0)
-        if axes[0].get_ylim()[1] > 10: plain_log(axes[0])
-        else: axes[0].set_ylim(bottom=0)
+        from_zero_or_log(axes[0])
         axes[0].set_ylabel(name)
         axes[len(groups) // 2].set_xlabel(where)
     for ax, name in zip(grid[0], called(kinds(runs))): ax.set_title(name)
-    headline(figure, runs, r"Ratio of $\ell_2$ norms: the first token against the others")
     return figure
-
-
-def need_norms(run, e):
-    """A picture of norms needs those of the first token and of the others."""
-    need(run, e, runlog.NORMS[:2] + runlog.NORMS[5:9])
 
 
 def need(run, e, names):
@@ -369,6 +361,10 @@ def ratio(e, above, below):
     """Returns one list of an evaluation over another, nan where that is 0."""
     above, below = np.array(e[above], float), np.array(e[below], float)
     return np.where(below > 0, above / np.where(below > 0, below, 1), np.nan)
+
+
+def norm_ratio(e, key):
+    return ratio(e, key + "_norm_first", key + "_norm_rest")
 
 
 def norms_of_one(run, e):
@@ -390,8 +386,7 @@ def norms_of_one(run, e):
         what = "; one entry (dashed)" if key == "h" and e.get("h_max") else ""
         ax.set(title=name, xlabel=where, ylabel=r"$\ell_2$ norm" + what)
         whole(ax, len(e[f"{key}_norm_first"]))
-    headline(figure, [run], r"$\ell_2$ norms by layer",
-             None if run["status"] == "probed" else e["step"])
+    headline(figure, [run], r"$\ell_2$ norms by layer", e["step"])
     legend_below(figure, axes[0], 5)
     return figure
 
@@ -421,7 +416,7 @@ def threshold(paths, options):
             by_length.minorticks_off()
             by_eps.set(title=plain(source), xlabel=r"threshold $\epsilon$")
         headline(figure, [], f"Sink$_1$ against length and threshold. {plain(path)}")
-        yield "threshold-" + os.path.splitext(os.path.basename(path))[0], figure
+        yield "threshold-" + runlog.named(path), figure
 
 
 def lines(ax, points, text):
@@ -429,8 +424,8 @@ def lines(ax, points, text):
     for i, name in enumerate(sorted({p[0] for p in points})):
         ax.plot(*zip(*sorted((x, y) for n, x, y in points if n == name)), **look(i),
                 label=text.format(name))
-    ax.set(ylabel="Sink$_1$ (%)", ylim=(-3, 103))
-    ax.yaxis.set_major_formatter(PercentFormatter())
+    ax.set(ylabel="Sink$_1$ (%)")
+    percents(ax)
     ax.legend(loc="best", ncols=2)
 
 

@@ -29,7 +29,7 @@ except ImportError as e:
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 MARKERS = "osD^vPX"
 DASHES = ["-", "--", ":"]
-OURS, PAPER, SEED, MARK = COLORS[0], "#BBBBBB", "#000000", COLORS[1]
+OURS, PAPER, SEED = COLORS[0], "#BBBBBB", "#000000"
 MOST_FLAGS = 3                       # of a run in a legend
 MOST_LINES = 4                       # of kinds of run in one panel of ratios
 MOST_PANELS = 6                      # of kinds of run that each get a panel of their own
@@ -120,7 +120,7 @@ def headline(figure, runs, what, step=None):
     lines = textwrap.wrap(what if finding is None else plain(finding), letters(figure))
     if len(runs) == 1 and finding is None:
         about = f"{runs[0]['name']}: {runlog.switches(runs[0])}"
-        if step is not None: about += f", step {step:,}"
+        if step is not None and runs[0]["status"] != "probed": about += f", step {step:,}"
         lines += textwrap.wrap(plain(about), letters(figure))
     figure.suptitle("\n".join(lines), fontsize=10.5, x=0.01, ha="left")
 
@@ -185,10 +185,21 @@ def stem(figure, runs):
     return "-".join([figure] + names)
 
 
-def whole(ax, n, first=0):
+def thinned(n, most):
+    """Numbers below n in equal steps, at most so many."""
+    return range(0, n, -(-n // most))
+
+
+def percents(ax):
+    """An axis of shares from 0 to 100 %."""
+    ax.set_ylim(-3, 103)
+    ax.yaxis.set_major_formatter(PercentFormatter())
+
+
+def whole(ax, n):
     """An axis of n whole numbers, thinned to a dozen."""
-    ax.set_xticks(range(first, first + n, -(-n // 12)))
-    ax.set_xlim(first - 0.3, first + n - 0.7)
+    ax.set_xticks(thinned(n, 12))
+    ax.set_xlim(-0.3, n - 0.7)
 
 
 def alike(evals):

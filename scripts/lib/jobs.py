@@ -24,6 +24,7 @@ import re
 import shlex
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ import textwrap
 import time
 
 import runlog
+from export import finite, mean
 from runlog import die, say as print
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
@@ -292,14 +294,8 @@ def need_files(data, tokenizer, init, hint):
 def manifest_counts(path):
     """The manifest of shards without its paths and times, as bytes. One that is not there, or is
     damaged, counts nothing: the program refuses it."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as f:
-            counts = dict(runlog.parse(f.read()))
-    except (OSError, ValueError, TypeError):
-        return b""
-    for key in ("made", "tokenizer"):
-        counts.pop(key, None)
-    return json.dumps(counts, sort_keys=True).encode()
+    counts = {k: v for k, v in runlog.object_in(path).items() if k not in ("made", "tokenizer")}
+    return json.dumps(counts, sort_keys=True).encode() if counts else b""
 
 
 def whole(flag, text, low, high):
@@ -329,45 +325,20 @@ class Run:
                     "source": o.source, "device": o.device}
 
     def stored(self):
-        try:
-            path = os.path.join(self.dir, "reproduce.json")
-            with open(path, encoding="utf-8", errors="replace") as f:
-                stored = runlog.parse(f.read())
-        except (OSError, ValueError):
-            return {}
-        known = isinstance(stored, dict) and runlog.is_number(stored.get("seconds", 0))
-        return stored if known else {}
+        stored = runlog.object_in(os.path.join(self.dir, "reproduce.json"))
+        return stored if runlog.is_number(stored.get("seconds", 0)) else {}
 
     def log(self):
         """(config, evals, last event, last step) of log.jsonl; a torn last line is what
         a killed run leaves."""
-        path = os.path.join(self.dir, "log.jsonl")
-        if not os.path.exists(path):
+        if not self.has_line():
             return None, [], None, 0
-        lines = runlog.read_text(path, "ls -l " + shlex.quote(path)).split("\n")
-        torn = lines.pop()                                   # what follows the last newline
-        config, evals, last, step = None, [], None, 0
-        for i, line in enumerate(lines, 1):
-            if (line.startswith("{") and '"event":"train"' in line[:60] and line.endswith("}")
-                and i < len(lines)):
-                continue
-            e = self.line(path, i, line)
-            last, step = e["event"], e.get("step", step)
-            if last == "config":
-                config = e
-            if last == "eval":
-                evals.append(e)
-        return config, evals, None if torn else last, step if runlog.is_count(step) else 0
-
-    def line(self, path, i, line):
-        try:
-            e = runlog.event_of(line)
-        except ValueError:
-            die(f"{path}, line {i}: got {runlog.shown(line)}, wanted a JSON object with an event: "
-                "the log is damaged",
-                f"rm -r {shlex.quote(self.dir)}, then the same command again")
-        runlog.check_event(f"{path}, line {i}", e)
-        return e
+        again = f"rm -r {shlex.quote(self.dir)}, then the same command again"
+        lines, torn = runlog.read_log(os.path.join(self.dir, "log.jsonl"), again, training=False)
+        objects = [o for _, o in lines]
+        steps = [o["step"] for o in objects if runlog.is_count(o.get("step"))]
+        return (objects[0], [o for o in objects if o["event"] == "eval"],
+                None if torn else objects[-1]["event"], [0, *steps][-1])
 
     def state(self):
         """done, failed (diverged), partial, none, or other (a run of another
@@ -404,14 +375,15 @@ class Run:
 
     def begun(self):
         """Is there a checkpoint, or a log with a line, to go on with?"""
+        return glob.glob(glob.escape(self.dir) + "/step_*/state.json") or self.has_line()
+
+    def has_line(self):
         path = os.path.join(self.dir, "log.jsonl")
-        if glob.glob(glob.escape(self.dir) + "/step_*/state.json"):
-            return True
         return os.path.exists(path) and "\n" in runlog.read_text(path, "ls -l " + path)
 
     def all_words(self, resume=True):
         return (each_once(self.words) + ["--seed", str(self.seed)]
-                + ["--resume"] * (resume and self.begun())
+                + ["--resume"] * bool(resume and self.begun())
                 + ["-o", self.dir])
 
 
@@ -779,10 +751,6 @@ def terminal_width():
     return shutil.get_terminal_size((10000, 24)).columns
 
 
-def mean(x):
-    return sum(x) / len(x) if x else None
-
-
 # of Student's distribution, 97.5 % lie below it: by degrees of freedom, from 1
 T_BELOW = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 SPREADS = {"range": "(smallest-largest)", "sd": "(smallest-largest; standard deviation)",
@@ -800,12 +768,12 @@ def t_below(freedom):
 def spread(values, form="{:.1f}"):
     """mean (smallest-largest); or with the standard deviation, too; or mean +- the half of its
     95 % interval."""
-    x = [v for v in values if v is not None]
+    x = finite(values)
     if not x:
         return "-"
     middle = form.format(mean(x))
     if len(x) == 1 or max(x) == min(x): return middle
-    sd = math.sqrt(sum((v - mean(x)) ** 2 for v in x) / (len(x) - 1))
+    sd = statistics.stdev(x)
     half = t_below(len(x) - 1) * sd / math.sqrt(len(x))
     if shown_spread == "t": return f"{middle} +- {form.format(half)}"
     more = f"; sd {form.format(sd)}" if shown_spread == "sd" else ""

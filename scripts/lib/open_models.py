@@ -8,9 +8,9 @@ is NAME, and models that are not there are named.
                  angles of queries and keys
     3 run
 """
-import array, copy, glob, json, os, re, shlex, statistics, subprocess, sys, tempfile
+import copy, glob, json, os, re, shlex, statistics, subprocess, sys, tempfile
 
-import jobs, runlog
+import dumps, jobs, runlog
 from runlog import die, say as print
 
 
@@ -92,16 +92,6 @@ def measured(row, e):
     return text, one["loss"] if "runs" in e else e["probe_loss"]
 
 
-def npy(path):
-    """rows of a (T, T + 1) array of floats that probe --dump wrote"""
-    with open(path, "rb") as f: data = f.read()
-    start = 10 + int.from_bytes(data[8:10], "little")
-    shape = re.search(rb"'shape': \(([^)]*)\)", data).group(1)
-    shape = [int(x) for x in shape.split(b",") if x.strip()]
-    x = array.array("f", data[start:])
-    return [x[i * shape[1]:(i + 1) * shape[1]] for i in range(shape[0])]
-
-
 def angles(dump):
     """by layer: means over heads and queries t > 1 of cosine and norm product with key 1,
     and with keys 2..t; column 0 is the extra key"""
@@ -109,11 +99,12 @@ def angles(dump):
     for path in glob.glob(os.path.join(dump, "*_cosine.npy")):
         layer = int(os.path.basename(path).split("_")[0])
         for k, kind in enumerate(("cosine", "product")):
-            rows = npy(path.replace("_cosine", "_" + kind))
-            for t in range(1, len(rows)):
+            T, x = dumps.read_npy(path.replace("_cosine", "_" + kind))
+            for t in range(1, T):
+                row = x[t * (T + 1):(t + 1) * (T + 1)]
                 sums = layers.setdefault(layer, [[0.0, 0.0], [0.0, 0.0], 0])
-                sums[k][0] += rows[t][1]
-                sums[k][1] += sum(rows[t][2:t + 2]) / t
+                sums[k][0] += row[1]
+                sums[k][1] += sum(row[2:t + 2]) / t
                 sums[2] += k == 0
     return [[b] + [x / n for x in cosine] + [x / n for x in product]
             for b, (cosine, product, n) in sorted(layers.items())]

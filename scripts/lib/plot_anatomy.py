@@ -23,7 +23,7 @@ def anatomy(paths, options):
             if not found:
                 die(f"{path}: got a probe without anatomy, wanted one with it",
                     "./train_sink probe MODEL -d TEXT --anatomy --json FILE")
-            yield "anatomy-" + os.path.splitext(os.path.basename(path))[0], draw(found, path)
+            yield "anatomy-" + runlog.named(path), draw(found, path)
 
 
 def draw(found, path):

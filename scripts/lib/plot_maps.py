@@ -3,12 +3,12 @@
 Start with `maps`, which scripts/plot.py calls.
 """
 import os
-import re
 import shlex
 import sys
 import time
 
-from drawing import headline, np, panels, plain, plt
+import dumps
+from drawing import headline, np, panels, plain, thinned
 import runlog
 from runlog import die
 
@@ -47,12 +47,11 @@ def reject_missing_heads(paths, asked):
 
 def heads_in(path):
     """(layer, head) of every map in a directory, in order."""
-    names = os.listdir(path) if os.path.isdir(path) else []
-    found = [re.fullmatch(r"([0-9]{1,6})_([0-9]{1,6})_map\.npy", n) for n in names]
-    if not any(found):
+    found = dumps.heads_in(path)
+    if not found:
         die(f"{path}: got no LAYER_HEAD_map.npy, wanted a --dump directory",
             "write one: ./train_sink probe RUN/step_N --dump DIR --dump-heads all")
-    return sorted((int(m[1]), int(m[2])) for m in found if m)
+    return found
 
 
 def all_maps(path, found):
@@ -81,7 +80,7 @@ def draw_all_maps(picture, rows, columns, pitch, path):
     image = ax.imshow(picture, vmin=0, vmax=1, interpolation="antialiased")
     ax.set(xlabel="head", ylabel="layer")
     for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):
-        every = range(0, len(names), -(-len(names) // 24))
+        every = thinned(len(names), 24)
         axis.set_ticks([(i + 0.5) * pitch - 1.5 for i in every], [names[i] for i in every])
     ax.grid(False)
     figure.colorbar(image, ax=ax, shrink=0.8, aspect=25)
@@ -93,25 +92,22 @@ def draw_all_maps(picture, rows, columns, pitch, path):
 def shrink(x, size):
     """A map at most `size` wide: the largest weight of each square, so that no sink is lost.
     Unseen keys are blank."""
-    T, step = len(x), -(-x.shape[1] // size)
-    unseen = np.arange(T + 1)[None, :] > np.arange(T)[:, None] + 1
-    x = np.where(unseen & (x == 0), np.nan, x)
-    pad = [(0, -n % step) for n in x.shape]
-    x = np.pad(x, pad, constant_values=np.nan)
+    step = -(-x.shape[1] // size)
+    x = np.pad(blank(x, x), [(0, -n % step) for n in x.shape], constant_values=np.nan)
     return np.fmax.reduce(np.fmax.reduce(x.reshape(x.shape[0] // step, step, -1, step), axis=3),
                           axis=1)
 
 
 def load_map(path):
-    try:
-        x = np.load(path)
-    except (OSError, ValueError, EOFError) as e:
-        die(f"{path}: got '{e}', wanted an array of --dump",
-            "write it again: ./train_sink probe RUN/step_N --dump DIR")
-    if x.dtype.kind != "f" or x.ndim != 2 or x.shape[1] != x.shape[0] + 1 or x.shape[0] < 1:
-        die(f"{path}: got {x.dtype} of shape {x.shape}, wanted floats of shape (T, T + 1)",
-            "write it again: ./train_sink probe RUN/step_N --dump DIR")
-    return x
+    T, numbers = dumps.read_npy(path)
+    return np.array(numbers).reshape(T, T + 1)
+
+
+def blank(x, A):
+    """A map without the keys that its queries do not see; A: the map of attention."""
+    T = len(x)
+    unseen = np.arange(T + 1)[None, :] > np.arange(T)[:, None] + 1
+    return np.where(unseen & (A == 0), np.nan, x)
 
 
 def map_of_head(path, head):
@@ -124,10 +120,9 @@ def map_of_head(path, head):
             "write them again: ./train_sink probe .. --dump DIR")
     extra = arrays[2][:, 0].any()  # column 0 is the extra key; without one it is all zeros
     T = len(arrays[0])
-    unseen = np.arange(T + 1)[None, :] > np.arange(T)[:, None] + 1
     figure, axes = panels(3, 3.9, 4.1, layout="compressed")
     for x, (kind, name, colors), ax in zip(arrays, kinds, axes):
-        x = np.where(unseen & (arrays[0] == 0), np.nan, x)[:, 0 if extra else 1:]
+        x = blank(x, arrays[0])[:, 0 if extra else 1:]
         limits = {"vmin": -1, "vmax": 1} if kind == "cosine" else {"vmin": 0}
         image = ax.imshow(x, cmap=colors,
                           extent=(-0.5 if extra else 0.5, T + 0.5, T + 0.5, 0.5), **limits)

@@ -60,6 +60,6 @@ def read(path):
     unchanged = [r["by_position"] for r in o["runs"] if r["kind"] == "plain"]
     if not unchanged or len(unchanged[0]) != 8 or None in unchanged[0]:
         die(f"{path}: got no plain run with a by_position of 8 numbers, wanted one", HINT)
-    name = os.path.splitext(os.path.basename(path))[0]
+    name = runlog.named(path)
     if name == "loss": name = os.path.basename(os.path.dirname(os.path.abspath(path)))
     return {"name": name, "T": o["T"], "loss": np.array(unchanged[0], float)}

@@ -2,7 +2,6 @@
 
 Start with `table`, which scripts/plot.py calls.
 """
-import os
 import re
 
 import drawing
@@ -53,7 +52,7 @@ def table(paths, options):
             axes[0].set_title("Sink$_1$ (%)")
         headline(figure, [], plain(title_of(results, paper)))
         key_below(figure, axes[0], rows, paper)
-        yield "table-" + os.path.splitext(os.path.basename(path))[0], figure
+        yield "table-" + runlog.named(path), figure
 
 
 def row_names(results):

@@ -27,16 +27,22 @@ def one_sink(v, row, name="Sink_1"):
     return v.has_sink(row), {name: v.sink(row)}
 
 
-def all_sink(v, rows):
-    x = {r.split("-", 1)[1]: v.sink(r) for r in rows}
-    return all(v.has_sink(r) for r in rows), x
+def each(measure, rows, names):
+    """what is measured of these rows, by their names behind `rows`"""
+    return {name: measure(rows + name) for name in names.split()}
 
 
-def ordered(v, rows, measure):
+def all_sink(v, rows, names):
+    x = each(v.sink, rows, names)
+    return all(v.has_sink(rows + name) for name in x), x
+
+
+def ordered(v, rows, names):
     """strictly rising along rows; Sink_1 at its ceiling or its floor in all of them says nothing"""
-    x = [measure(r) for r in rows]
+    found = each(v.sink, rows, names)
+    x = list(found.values())
     v.need(not (min(x) >= 99.5 or max(x) <= 0.5), "Sink_1 is saturated in every row")
-    return all(a < b for a, b in zip(x, x[1:])), {r.split("-", 1)[1]: y for r, y in zip(rows, x)}
+    return all(a < b for a, b in zip(x, x[1:])), found
 
 
 @claim("4.1", "table4",
@@ -47,15 +53,13 @@ def _(v):
     return v.null(d) < SINK and v.has_sink(d) and v.loss(d) < v.loss0(d), x
 
 @claim("4.2", "table9", "With smaller learning rates and as many steps the sink is less obvious")
-def _(v): return ordered(v, [f"table9-lr{x}e-4-20k" for x in (1, 2, 4, 8)], v.sink)
+def _(v): return ordered(v, "table9-", "lr1e-4-20k lr2e-4-20k lr4e-4-20k lr8e-4-20k")
 
 @claim("4.3", "table9", "More steps do not make up for a smaller learning rate")
-def _(v):
-    return ordered(v, [f"table9-lr{x}" for x in ("1e-4-80k", "2e-4-40k", "4e-4-20k", "8e-4-10k")],
-                   v.sink)
+def _(v): return ordered(v, "table9-", "lr1e-4-80k lr2e-4-40k lr4e-4-20k lr8e-4-10k")
 
 @claim("4.4", "table10", "The batch size does not decide whether there is a sink")
-def _(v): return all_sink(v, [f"table10-batch{x}M" for x in ("0.25", "0.5", "1", "2")])
+def _(v): return all_sink(v, "table10-", "batch0.25M batch0.5M batch1M batch2M")
 
 @claim("5.1", "figure5", "With little training data there is no sink, and the model overfits")
 def _(v):
@@ -88,16 +92,17 @@ def _(v):
 @claim("6.1", "table2", "A sink emerges without weight decay too")
 def _(v): return one_sink(v, "table2-wd0.0")
 
+DECAYS = "0.0 0.001 0.01 0.1 0.5 1.0"
+
 @claim("6.2", "table2", "Weight decay up to a point gives more sinks")
 def _(v):
-    x = {w: v.sink(f"table2-wd{w}") for w in ("0.0", "0.001", "0.01", "0.1", "0.5", "1.0")}
+    x = each(v.sink, "table2-wd", DECAYS)
     v.need(x["0.0"] < 99.5, "Sink_1 is at its ceiling without weight decay")
     return max(x.values()) > x["0.0"] + 1, x
 
 @claim("6.3", "table2", "Very large weight decay costs loss and sinks")
 def _(v):
-    best = max((v.sink(f"table2-wd{w}"), w) for w in ("0.0", "0.001", "0.01", "0.1",
-                                                      "0.5", "1.0"))[1]
+    best = max((s, w) for w, s in each(v.sink, "table2-wd", DECAYS).items())[1]
     a, b = f"table2-wd{best}", "table2-wd5.0"
     x = {f"best {best}": v.sink(a), "5.0": v.sink(b),
          "loss best": v.loss(a), "loss 5.0": v.loss(b)}
@@ -123,33 +128,29 @@ def _(v):
     x = {"T/64": v.sink("figure6-window32"), "T/2": v.sink("figure6-window1024")}
     return not v.has_sink("figure6-window32"), x
 
+POSITIONS = "nope absolute learnable relative alibi rotary"
+
 @claim("7.1", "table3", "Every positional embedding, and none, leaves the sink")
-def _(v):
-    return all_sink(v, [f"table3-{p}"
-                        for p in ("nope", "absolute", "learnable", "relative", "alibi", "rotary")])
+def _(v): return all_sink(v, "table3-", POSITIONS)
 
 @claim("7.2", "table3",
        "Only relative positions are hard to train: the loss is the worst, by 0.5 nats or more")
 def _(v):
-    x = {p: v.loss(f"table3-{p}")
-         for p in ("nope", "absolute", "learnable", "relative", "alibi", "rotary")}
+    x = each(v.loss, "table3-", POSITIONS)
     return x["relative"] > max(y for p, y in x.items() if p != "relative") + 0.5, x
 
 @claim("7.3", "section7.2", "Post-norm models have a sink too")
 def _(v): return one_sink(v, "section7.2-post")
 
 @claim("7.4", "table11", "The activation of the FFN does not decide whether there is a sink")
-def _(v):
-    return all_sink(v,
-                    [f"table11-{f}" for f in ("relu", "gelu", "swish", "reglu", "geglu", "swiglu")])
+def _(v): return all_sink(v, "table11-", "relu gelu swish reglu geglu swiglu")
 
 @claim("7.5", "table12",
        "Neither the number of heads nor adding them up decides whether there is a sink")
 def _(v):
-    rows = [f"table12-{f}"
-            for f in ("heads8", "heads4", "heads2", "heads1") if v.exists(f"table12-{f}")]
-    v.need(len(rows) > 1, "one number of heads only")
-    return all_sink(v, rows + ["table12-sum"])
+    names = [f"heads{n}" for n in (8, 4, 2, 1) if v.exists(f"table12-heads{n}")]
+    v.need(len(names) > 1, "one number of heads only")
+    return all_sink(v, "table12-", " ".join(names + ["sum"]))
 
 def takes_over(v, tail):
     x, ok = {}, True
@@ -171,11 +172,11 @@ def _(v): return takes_over(v, "-no-s")
 @claim("7.7", "table4", "V biases leave the sink on the first token")
 def _(v):
     v.need(v.has_sink("table4-none"), "the default run has no sink")
-    return v.has_sink("table4-v"), {"none": v.sink("table4-none"), "v": v.sink("table4-v")}
+    return v.has_sink("table4-v"), each(v.sink, "table4-", "none v")
 
 @claim("7.8", "table4", f"All attention biases reach a comparable loss (within {CLOSE})")
 def _(v):
-    x = {b: v.loss(f"table4-{b}") for b in ("none", "sink_token", "kv", "k", "v")}
+    x = each(v.loss, "table4-", "none sink_token kv k v")
     return max(x.values()) - min(x.values()) <= CLOSE, x
 
 @claim("7.9", "table4", "The sink adds little to the values: |v_1| is below the mean of the others "
@@ -220,14 +221,14 @@ def _(v):
 
 @claim("7.14", "table14", "Rows that sum to less than 1 have fewer sinks, and still some")
 def _(v):
-    ok, x = ordered(v, [f"table14-alpha{a}" for a in ("0.1", "0.2", "1.0", "2.0")], v.sink)
+    ok, x = ordered(v, "table14-", "alpha0.1 alpha0.2 alpha1.0 alpha2.0")
     smallest = v.sink("table14-alpha0.05")
     return ok and smallest > 1, dict(x, **{"alpha0.05": smallest})
 
 @claim("7.15", "table6", "Attention without normalization (sigmoid, elu + 1) has no sink")
 def _(v):
     v.need(v.has_sink("table6-softmax"), "softmax has no sink either")
-    x = {a: v.sink(f"table6-{a}") for a in ("softmax", "sigmoid", "elu1")}
+    x = each(v.sink, "table6-", "softmax sigmoid elu1")
     return max(x["sigmoid"], x["elu1"]) < SINK, x
 
 @claim("7.16", "table6", "Normalized sigmoid attention has one")
@@ -236,27 +237,26 @@ def _(v): return one_sink(v, "table6-sigmoid_norm", "sigmoid_norm")
 @claim("7.17", "table6", "Identity and MLP kernels, whose weights can be negative, have no sink")
 def _(v):
     v.need(v.has_sink("table6-softmax"), "softmax has no sink either")
-    x = {a: v.sink(f"table6-{a}") for a in ("identity", "mlp", "mlp_norm")}
+    x = each(v.sink, "table6-", "identity mlp mlp_norm")
     return max(x.values()) < SINK, x
 
 @claim("7.18", "table6",
        f"Without normalization the loss is comparable (within {CLOSE} of softmax)")
 def _(v):
-    x = {a: v.loss(f"table6-{a}") for a in ("softmax", "sigmoid", "elu1")}
+    x = each(v.loss, "table6-", "softmax sigmoid elu1")
     return max(x["sigmoid"], x["elu1"]) <= x["softmax"] + CLOSE, x
 
 @claim("7.19", "table14",
        "Sigmoid attention has no sink at any of these learning rates and weight decays")
 def _(v):
-    x = {r: v.sink(f"table14-{r}")
-         for r in ("lr4e-4-wd0.0", "lr4e-4-wd0.1", "lr4e-4-wd0.5", "lr4e-4-wd1.0",
-                   "lr1e-3-wd0.1", "lr1e-4-wd0.1")}
+    x = each(v.sink, "table14-", "lr4e-4-wd0.0 lr4e-4-wd0.1 lr4e-4-wd0.5 lr4e-4-wd1.0 "
+                                 "lr1e-3-wd0.1 lr1e-4-wd0.1")
     return max(x.values()) < SINK, x
 
 @claim("7.20", "table15",
        "Normalized elu + 1, normalized identity and the elu kernel not normalized fail to train")
 def _(v):
-    x = {a: float(v.failed(f"table15-{a}")) for a in ("elu1_norm", "kernel_elu", "identity_norm")}
+    x = each(v.failed, "table15-", "elu1_norm kernel_elu identity_norm")
     return all(x.values()), {f"{a} failed": y for a, y in x.items()}
 
 @claim("7.21", "section7.4", "At 1B parameters softmax has a sink and sigmoid has not")
@@ -266,8 +266,7 @@ def _(v):
 
 @claim("C.1", "figure29", "p-normalized softmax fails to train for p above 1 and trains below")
 def _(v):
-    x = {p: float(v.failed(f"figure29-softmax_p{p}"))
-         for p in ("0.25", "0.333333", "0.5", "2", "3", "4")}
+    x = each(v.failed, "figure29-softmax_p", "0.25 0.333333 0.5 2 3 4")
     numbers = {f"p {p} failed": y for p, y in x.items()}
     return all(y == (float(p) > 1) for p, y in x.items()), numbers
 
@@ -275,42 +274,42 @@ def _(v):
 # Beyond the paper: what was said of each by those who proposed it, at scales far above these.
 def beyond(v, names):
     v.need(v.has_sink("interventions-softmax"), "softmax has no sink either")
-    return {n: v.sink(f"interventions-{n}") for n in names}
+    return each(v.sink, "interventions-", names)
 
 
-def gone(v, *names):
+def gone(v, names):
     x = beyond(v, names)
     return max(x.values()) < SINK, x
 
 @claim("I.1", "interventions",
        "A place for spare attention, learned or fixed at 0, takes the sink from the first token")
-def _(v): return gone(v, "zero", "logit", "k", "kv", "sink_token")
+def _(v): return gone(v, "zero logit k kv sink_token")
 
 @claim("I.2", "interventions", "A gate on the outputs of the heads leaves no sink")
-def _(v): return gone(v, "gate_head", "gate_elem", "gate_head-logit")
+def _(v): return gone(v, "gate_head gate_elem gate_head-logit")
 
 @claim("I.3", "interventions",
        "Norms of q and k, and other places of the block's norms, leave the sink")
 def _(v):
-    x = beyond(v, ("qknorm", "sandwich", "branch", "post"))
+    x = beyond(v, "qknorm sandwich branch post")
     return all(v.has_sink(f"interventions-{n}") for n in x), x
 
 @claim("I.4", "interventions", "Rectified softmax (softpick) has no sink; capped scores have one")
 def _(v):
-    x = beyond(v, ("softpick", "softcap"))
+    x = beyond(v, "softpick softcap")
     return x["softpick"] < SINK and v.has_sink("interventions-softcap"), x
 
 @claim("I.5", "interventions", f"None of these costs more than {CLOSE} of loss")
 def _(v):
-    names = ("zero logit k kv sink_token gate_head gate_elem gate_head-logit qknorm sandwich "
-             "branch softpick softcap")
-    x = {n: v.loss(f"interventions-{n}") for n in ["softmax"] + names.split()}
+    x = each(v.loss, "interventions-",
+             "softmax zero logit k kv sink_token gate_head gate_elem gate_head-logit qknorm "
+             "sandwich branch softpick softcap")
     return max(x.values()) <= x["softmax"] + CLOSE, x
 
 @claim("I.6", "interventions",
        "A norm after each branch keeps the stream's largest entry smaller, against its median")
 def _(v):
-    x = {n: v.spike(f"interventions-{n}") for n in ("softmax", "sandwich", "branch")}
+    x = each(v.spike, "interventions-", "softmax sandwich branch")
     return max(x["sandwich"], x["branch"]) < x["softmax"], x
 
 @claim("I.7", "interventions", "Sigmoid scores that begin from -ln T leave no sink")
@@ -322,7 +321,7 @@ def _(v): return gone(v, "min_context")
 @claim("I.9", "interventions",
        "Muon keeps the stream's largest entry smaller, against its median, than AdamW")
 def _(v):
-    x = {n: v.spike(f"interventions-{n}") for n in ("softmax", "muon")}
+    x = each(v.spike, "interventions-", "softmax muon")
     return x["muon"] < x["softmax"], x
 
 
@@ -366,7 +365,7 @@ class View:
     def spike(self, id):
         return only(self.last(id)["spike"], self.last(id)["spike"],
                     f"{id}: max|h| was not measured")
-    def failed(self, id): return self.entry(id)["status"] == "failed"
+    def failed(self, id): return float(self.entry(id)["status"] == "failed")
 
 
 def verdicts(table, rows, ours, o):

@@ -46,7 +46,6 @@ def cells(row, twin, usual, shown):
     note = f"{len(done)}/{len(row['ours'])}" + (f", {failed} failed" if failed else "") + twin
     if done and setting_of(done[0]) != usual: note += "; " + setting_of(done[0])
     if row.get("skipped"): note = "skipped: " + row["skipped"]
-    ratio = [mean([x for x in norms if x is not None]) for norms in get("v_norm")]
     out = [row["id"].split("-", 1)[-1]]
     if "paper" in shown: out += [paper_text(row["paper"][k]) for k in PAPER_COLUMNS]
     out += [spread(sinks("last", 1)) + error_of(done), spread(sinks("step0", 1))]
@@ -56,7 +55,7 @@ def cells(row, twin, usual, shown):
     out += [spread(get("sink_star")), spread(get("alpha_1_proxy"), "{:.2f}")]
     if "inside" in shown:
         out += [spread(get("sink_1")), spread(get("effective_1")), spread(get("spike")),
-                spread(ratio, "{:.2f}")]
+                spread(map(mean, get("v_norm")), "{:.2f}")]
     return out + [spread(get("val_loss"), "{:.3f}"), note]
 
 

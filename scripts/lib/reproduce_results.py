@@ -5,12 +5,12 @@ import subprocess
 import time
 
 import runlog
-from jobs import Run, mean
+from export import flat, mean, most, ratios
+from jobs import Run
 from reproduce_claims import not_judged, verdicts
 
 
 def short(x): return float(f"{x:.5g}") if isinstance(x, float) else x
-def flat(x): return [z for y in x for z in y]
 
 
 def fields(e):
@@ -26,13 +26,12 @@ def fields(e):
     if errors: o["proxy_1_error"] = percent(errors[0])
     for name, key in (("alpha_1", "alpha1"), ("alpha_1_proxy", "alpha1_proxy"),
                       ("alpha_star", "alpha_star"), ("mass", "mass"), ("entropy", "entropy")):
-        if key in e: o[name] = short(mean([x for x in flat(e[key]) if x is not None]))
+        if key in e: o[name] = short(mean(flat(e[key])))
     o["alpha1"] = [[short(x) for x in layer] for layer in e.get("alpha1_proxy", e["alpha1"])]
     for name in ("h_norm", "v_norm"):  # the first token's / the mean of the others', by layer
         first, rest = e.get(name + "_first") or [None], e.get(name + "_rest") or [None]
         o[name] = [short(a / b) if a is not None and b else None for a, b in zip(first, rest)]
-    pairs = zip(e.get("h_max") or [], e.get("h_median") or [])
-    o["spike"] = max([short(a / b) for a, b in pairs if a is not None and b], default=None)
+    o["spike"] = short(most(ratios(e, "h_max", "h_median")))
     effective = runlog.gated_sink(e, e["sink"])
     if effective is not None: o["effective_1"] = percent(effective)
     return o

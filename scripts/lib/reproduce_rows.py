@@ -3,6 +3,7 @@
 rows_at gives every row the words of its run, or the reason why it has none. Rows of equal words
 share a run, which is named after what differs from the default setup.
 """
+import copy
 import hashlib
 import os
 import re
@@ -168,10 +169,7 @@ def row_words(s, data, steps=None):
 
 
 def options_at(scale, data, extra, seeds, o):
-    s = SCALES[scale]
-    class Options: pass
-    x = Options()
-    x.__dict__.update(vars(o))
+    s, x = SCALES[scale], copy.copy(o)
     x.scale, x.s, x.extra, x.seeds, x.data = scale, s, extra, seeds, data or s["data"]
     x.label = scale                              # names directories and results
     if x.data != s["data"]:

@@ -66,12 +66,27 @@ def read_text(path, hint):
         die(f"{path}: got '{e.strerror}', wanted a file", hint)
 
 
+def object_in(path):
+    """The object of a JSON file, or {} where the file is not there or damaged."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            o = parse(f.read())
+    except (OSError, ValueError):
+        return {}
+    return o if isinstance(o, dict) else {}
+
+
 def write_whole(path, text):
     """Writes under another name first: whoever reads at this moment gets the old file or the new."""
     part = f"{path}.{os.urandom(4).hex()}.part"           # of nobody else
     with open(part, "x", encoding="utf-8", errors="replace") as f:
         f.write(text)
     os.replace(part, path)
+
+
+def named(path):
+    """The name of a file without its ending."""
+    return os.path.splitext(os.path.basename(path))[0]
 
 
 def finite(text):
@@ -255,8 +270,11 @@ def event_of(line):
     raise ValueError
 
 
-def read_log(path):
-    """The objects of a log.jsonl with their line numbers, and what had to be ignored."""
+def read_log(path, hint="only the last line may be half written; train_sink --resume mends a log",
+             training=True):
+    """The objects of a log.jsonl with their line numbers, and what had to be ignored. Without
+    training the many lines of training steps but the last line are passed over: that takes a
+    twentieth of the time."""
     lines = read_text(path, "name a run, the directory that holds log.jsonl: ls runs").split("\n")
     lines = [(i + 1, line) for i, line in enumerate(lines) if line.strip()]
     if not lines:
@@ -264,12 +282,13 @@ def read_log(path):
             "the run has written nothing: train it again")
     objects, notes = [], []
     for i, line in lines:
+        is_step = line.startswith('{"event":"train"') and line.endswith("}")
+        if is_step and not training and i != lines[-1][0]: continue
         try:
             objects.append((i, event_of(line)))
         except ValueError:
             if i != lines[-1][0]:
-                die(f"{path}, line {i}: got {shown(line)}, wanted an object with an event",
-                    "only the last line may be half written; train_sink --resume mends a log")
+                die(f"{path}, line {i}: got {shown(line)}, wanted an object with an event", hint)
             notes.append(f"{path}, line {i} is half written and was ignored")
     if not objects or objects[0][1]["event"] != "config":
         got = shown(objects[0][1]["event"]) if objects else "half a line"
@@ -476,7 +495,7 @@ def read_probe(path):
         if "with_bos" in e:
             check(path, e, {"with_bos": {}})
             check_eval(f"{where}, with_bos", {"step": 0, **e["with_bos"]})
-    name = os.path.splitext(os.path.basename(path))[0]
+    name = named(path)
     differ = lambda get: len({get(e) for e in several}) > 1
     data, length = differ(lambda e: e.get("data")), differ(lambda e: e["sink"]["T"])
     runs = []
@@ -563,6 +582,11 @@ def uses_proxy(evals):
              for row, twin in zip(e["alpha1"], e.get("alpha1_proxy", e["alpha1"]))
              for a, b in zip(row, twin) if a is not None and b is not None]
     return any(abs(a - b) > 1e-4 for a, b in pairs)
+
+
+def alpha_of(evals):
+    """The field of these evaluations that has alpha_1 as the paper measures it."""
+    return "alpha1_proxy" if uses_proxy(evals) else "alpha1"
 
 
 def sink(e, proxy, k=1):
