@@ -6,24 +6,13 @@ for each.
 #define FAMILY_MORE_H
 #include "import_config.h"
 
-static void more_attention_bias(Import* in) {
-    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", false);
-}
-
-static void more_biases(Import* in) {
-    more_attention_bias(in);
-    in->c.ffn_bias = in->yes("mlp_bias", false);
-}
-
 // Sets the width of an FFN that the file does not tell.
 static void four_times_wide(Import* in) {
     if (!in->c.F) { in->c.F = 4 * in->c.C; }
 }
 
-static void more_llama(Import* in) {
-    more_biases(in);
-    in->get("sliding_window");                   // transformers does not read it in this family
-}
+// Reads a window; no key means none.
+static void more_window(Import* in) { import_window(in, 0); }
 
 static void more_mistral(Import* in) {           // absent means 4096, null means none
     import_window(in, in->json.get("sliding_window") ? 0 : 4096);
@@ -55,9 +44,6 @@ static void more_smollm3(Import* in) {
         const bool turns = says ? says->number != 0 : (l + 1) % every != 0;
         in->c.rope_layers += turns ? '1' : '0';
     }
-    more_biases(in);
-    import_wanted(in, "use_sliding_window=false");
-    in->get("sliding_window"); in->get("max_window_layers");
     import_layer_types(in);
     if (contains(in->c.local, "1")) {
         in->refuse("layer_types", "full_attention");
@@ -73,12 +59,6 @@ static void more_qwen(Import* in) {
         in->c.local += l >= from ? '1' : '0';
     }
     if (!slides) { in->get("layer_types"); } else { import_layer_types(in); }
-}
-
-static void more_qwen3(Import* in) {
-    more_attention_bias(in);
-    if (!in->c.HS) { in->c.HS = 128; }
-    more_qwen(in);
 }
 
 // Gives the window to all layers but every `every`-th.
@@ -108,9 +88,6 @@ static void needs_both_ropes(Import* in) {
 // not, nor does its GGUF file.
 static void gemma_scale(Import* in) {
     in->c.embed_scale = sqrtf(in->c.C);
-    if (!in->c.HS) { in->c.HS = 256; }
-    import_wanted(in, "attention_bias=false");
-    import_wanted(in, "use_bidirectional_attention=false");
 }
 
 static float gemma_score_scale(Import* in) {
@@ -163,7 +140,6 @@ static void more_gemma2(Import* in) {
 static void more_gemma3(Import* in) {
     gemma_scale(in);
     in->c.score_scale = gemma_score_scale(in);
-    in->get("attn_logit_softcapping");           // never passed on in this family
     gemma_act(in, "hidden_act");
     in->c.logit_cap = in->number("final_logit_softcapping", 0);
     import_window(in, 4096);
@@ -179,14 +155,8 @@ static void more_gemma3(Import* in) {
     }
 }
 
-static void more_olmo(Import* in) {
-    if (in->get("rms_norm_eps")) { in->refuse("rms_norm_eps", "none: there it is always 1e-5"); }
-    more_attention_bias(in);
-}
-
 // Reads OLMo 3: layers with a window keep plain positions where the others are scaled.
 static void more_olmo3(Import* in) {
-    more_attention_bias(in);
     in->c.window = window_of_some(in);
     local_but_every(in, 4);
     import_layer_types(in);
@@ -199,7 +169,6 @@ static void more_olmo3(Import* in) {
 }
 
 static void more_olmoe(Import* in) {
-    more_attention_bias(in);
     in->c.expert_shares = !in->yes("norm_topk_prob", false);
 }
 
@@ -218,12 +187,7 @@ static void more_exaone4(Import* in) {
     if (in->c.window) { in->c.rope_layers = in->c.local; }
 }
 
-static void more_glm(Import* in) {
-    in->c.qkv_bias = in->yes("attention_bias", true);
-}
-
 static void more_cohere(Import* in) {
-    more_attention_bias(in);
     const double scale = in->number("logit_scale", 0.0625);
     if (!(scale > 1e-6 && scale < 1e6)) { in->refuse("logit_scale", "1e-6 to 1e6"); }
     in->c.logit_divisor = 1 / scale;
@@ -240,52 +204,24 @@ static void more_cohere2(Import* in) {
     local_but_every(in, every);
     import_layer_types(in);
     in->c.rope_layers = in->c.local;
-    if (in->number("rotary_pct", 1) != 1) { in->refuse("rotary_pct", "1"); }
     if (in->yes("use_embedding_sharing", in->c.tied) != (in->c.tied != 0)) {
         in->refuse("use_embedding_sharing", "what tie_word_embeddings says");
     }
-    in->get("use_parallel_embedding");           // how several GPUs shared it
 }
 
 static void more_nemotron(Import* in) {
-    more_biases(in);
     in->c.HS = in->whole("kv_channels", in->c.HS, 0);    // older files have this, too
-}
-
-static void more_helium(Import* in) {
-    in->c.qkv_bias = in->yes("attention_bias", false);
-    in->c.ffn_bias = in->yes("mlp_bias", false);
-}
-
-static void more_seed_oss(Import* in) {
-    in->c.qkv_bias = in->yes("attention_bias", true);
-    in->c.out_bias = in->yes("attention_out_bias", false);
-    in->c.ffn_bias = in->yes("mlp_bias", false);
-}
-
-static void more_starcoder2(Import* in) {
-    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("use_bias", true);
-    import_window(in, 0);
-    in->get("activation_function");              // transformers reads neither of the two here
-    in->get("layer_norm_epsilon");
 }
 
 // Reads nanochat. Its norms of q and k come after the rotation, which changes no length, and have
 // no weights: so they may as well come before.
 static void more_nanochat(Import* in) {
-    more_attention_bias(in);
     in->c.logit_cap = own_cap(in, "final_logit_softcapping", 15);
     const Json* rope = in->get("rope_parameters");
     const Json* type = rope ? rope->get("rope_type") : NULL;
     if (type && type->string != "default") {     // which may change the length
         in->refuse("rope_parameters", "rope_type default");
     }
-    if (in->get("rope_scaling")) { in->refuse("rope_scaling", "null"); }
-}
-
-static void more_gpt2(Import* in) {
-    four_times_wide(in);
-    in->get("n_ctx"); in->get("n_inner");
 }
 
 // Reads GPT-Neo: scores are not scaled; attention_types is [[["global","local"], 6]].
@@ -317,12 +253,14 @@ static void more_gpt_neo(Import* in) {
     }
 }
 
-static void more_opt(Import* in) {
+// Rejects a key that the family does not have.
+static void fixed_eps(Import* in) {
     if (in->get("rms_norm_eps")) { in->refuse("rms_norm_eps", "none: there it is always 1e-5"); }
+}
+
+static void more_opt(Import* in) {
+    fixed_eps(in);
     if (!in->yes("do_layer_norm_before", true)) { in->c.norm = NORM_post; }
-    in->get("word_embed_proj_dim");              // the shapes of project_in and project_out say it
-    in->get("output_projection");                // of the code that trained it
-    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("enable_bias", true);
 }
 
 // Reads GPT-NeoX. transformers 5 takes the share and the base of the rotation by their old names.
@@ -334,17 +272,6 @@ static void more_neox(Import* in) {
         if (gguf || !in->get(n[0]) || in->get(n[1])) { continue; }
         in->refuse(n[1], std::string("what ") + n[0] + " says");
     }
-    in->c.parallel = in->yes("use_parallel_residual", true);
-    in->c.qkv_bias = in->c.out_bias = in->yes("attention_bias", true);
-}
-
-static void more_phi3(Import* in) {
-    import_window(in, 0);
-    in->get("original_max_position_embeddings"); // which only longrope reads
-}
-
-static void more_stablelm(Import* in) {
-    in->c.qkv_bias = in->yes("use_qkv_bias", false);
 }
 
 static void more_falcon(Import* in) {
@@ -353,21 +280,15 @@ static void more_falcon(Import* in) {
     const int kv = in->whole("num_kv_heads", in->whole("n_head_kv", in->c.NH, 1), 1);
     in->c.KV = multi ? 1 : in->c.NH;
     if (grouped) { in->c.KV = kv; }
-    in->c.parallel = in->yes("parallel_attn", true) || grouped;
-    in->whole("num_ln_in_parallel_attn", 0, 0);    // the names of the norms say it
-    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("bias", false);
-    // there the positions are divided by the root of the head size
-    import_wanted(in, "alibi=false");
-    in->c.F = in->whole("ffn_hidden_size", 4 * in->c.C, 1);
+    if (grouped) { in->c.parallel = 1; }
+    four_times_wide(in);
     if (in->number("ff_factor", 4) * in->c.C != in->c.F && in->get("ff_factor")) {
         in->refuse("ff_factor", strf("what makes ffn_hidden_size, %d", in->c.F));
     }
-    if (!in->c.T) { in->c.T = 2048; }
 }
 
 static void more_gptj(Import* in) {
     four_times_wide(in);
-    in->get("n_inner");
     const int turns = in->whole("rotary_dim", 64, 2);
     const int size = in->c.NH > 0 ? in->c.C / in->c.NH : 0;
     const bool null = in->json.get("rotary_dim") && !in->get("rotary_dim");      // another formula
@@ -378,21 +299,12 @@ static void more_gptj(Import* in) {
 }
 
 static void more_ernie(Import* in) {
-    in->c.qkv_bias = in->c.out_bias = in->c.ffn_bias = in->yes("use_bias", false);
     if (!in->c.HS && !in->json.get("head_dim")) {
         in->c.HS = 128;
     }
 }
 
-static void more_bloom(Import* in) {
-    in->c.F = in->whole("n_inner", 4 * in->c.C, 1);
-    in->c.T = in->whole("seq_length", 2048, 1);
-    import_wanted(in, "apply_residual_connection_post_layernorm=false");
-    in->c.slopes = SLOPES_published;
-}
-
 static void more_granite(Import* in) {
-    more_biases(in);
     if (!(in->c.score_scale > 0)) {              // 0 would mean another default here
         in->refuse("attention_multiplier", "more than 0");
     }
@@ -432,22 +344,11 @@ static void more_mpt(Import* in) {
             if (!(in->c.score_scale > 0)) { in->refuse("attn_config", "a softmax_scale above 0"); }
         }
     }
-    import_wanted(in, "expansion_ratio=4");      // transformers reads no other
-    in->c.F = 4 * in->c.C;
-    in->c.slopes = SLOPES_published;
+    in->c.F = 4 * in->c.C;                       // transformers reads no other
     const std::string norm = in->text("norm_type", "layernorm");
     if (norm != "layernorm" && norm != "low_precision_layernorm") {
         in->refuse("norm_type", "low_precision_layernorm or layernorm");
     }
-    if (in->get("logit_scale")) { in->refuse("logit_scale", "null"); }
-    for (const char* key : { "learned_pos_emb", "embedding_fraction", "init_config", "verbose",
-                             "tokenizer_name", "emb_pdrop" }) {
-        in->get(key);                            // of training, or not used beside alibi
-    }
-}
-
-static void more_mixtral(Import* in) {
-    import_window(in, 0);
 }
 
 // Requires mlp_only_layers, if it is there, to name no layer.
@@ -462,13 +363,11 @@ static void no_dense_layers(Import* in, const char* wanted) {
 // weights divided by their sum if it does not say?
 static void all_experts(Import* in, bool to_one) {
     in->c.expert_shares = !in->yes("norm_topk_prob", to_one);
-    if (in->whole("decoder_sparse_step", 1, 0) != 1) { in->refuse("decoder_sparse_step", "1"); }
     no_dense_layers(in, "experts in all layers");
 }
 
 static void more_qwen2_moe(Import* in) {
     all_experts(in, false);
-    in->c.qkv_bias = in->yes("qkv_bias", true);
     more_qwen(in);
     if (in->c.window && !in->get("layer_types")) {       // its default is another than Qwen2's
         in->refuse("use_sliding_window", "false, or layer_types");
@@ -477,22 +376,13 @@ static void more_qwen2_moe(Import* in) {
 
 static void more_qwen3_moe(Import* in) {
     all_experts(in, false);
-    more_attention_bias(in);
     more_qwen(in);                               // which layers it means depends on the version
     if (in->c.window) { in->refuse("use_sliding_window", "false"); }
 }
 
 // Reads Qwen 3.5: every fourth layer has attention, the others the delta rule.
 static void more_qwen3_5(Import* in) {
-    import_wanted(in, "attn_output_gate=true");
-    import_wanted(in, "use_sliding_window=false");
-    for (const char* key : { "mamba_ssm_dtype", "mtp_num_hidden_layers",
-                             "mtp_use_dedicated_embeddings", "language_model_only" }) {
-        in->get(key);                            // which transformers does not read
-    }
     no_dense_layers(in, "an empty list");
-    if (!in->c.HS) { in->c.HS = 256; }
-    import_wanted(in, "hidden_act=silu");        // which the convolution uses, too
     const str linear = import_layers_of(in, "linear_attention");
     const int every = in->whole("full_attention_interval", 4, 1);
     for (int l = 0; l < in->c.L; l++) {
@@ -514,14 +404,9 @@ static void more_qwen3_5(Import* in) {
 static void more_qwen3_next(Import* in) {
     all_experts(in, true);
     more_qwen3_5(in);
-    in->get("intermediate_size");                // of layers without experts
 }
 
 static void more_gpt_oss(Import* in) {
-    import_wanted(in, "attention_bias=true");
-    if (in->number("swiglu_alpha", 1.702) != 1.702) {
-        in->refuse("swiglu_alpha", "1.702");
-    }
     if (!(in->c.expert_limit > 0)) { in->refuse("swiglu_limit", "more than 0"); }
     const int used = in->c.experts_used;         // that the file says twice
     if (in->whole("experts_per_token", used, 0) != used) {
@@ -551,7 +436,6 @@ static std::string jamba_pattern(Import* in, const std::string& what, int period
 }
 
 static void more_jamba(Import* in) {
-    import_wanted(in, "hidden_act=silu");        // which the Mamba layers use, too
     in->c.attn_layers = jamba_pattern(in, "attn", 8, 4);
     in->c.expert_layers = jamba_pattern(in, "expert", 2, 1);
     const bool none = !contains(in->c.expert_layers, "1");
@@ -567,9 +451,5 @@ static void more_jamba(Import* in) {
     in->used.insert("mamba_dt_rank");
     in->c.mamba_rank = automatic ? (in->c.C + 15) / 16 : in->whole("mamba_dt_rank", 0, 1);
     if (in->whole("sliding_window", 0, 0) != 0) { in->refuse("sliding_window", "null"); }
-    for (const char* key : { "use_mamba_kernels", "use_mambapy", "use_associative_scan", "n_ctx",
-                             "num_logits_to_keep", "calc_logits_for_entire_prompt" }) {
-        in->get(key);                            // they say how it is computed, not what
-    }
 }
 #endif // FAMILY_MORE_H

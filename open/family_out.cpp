@@ -10,7 +10,7 @@ lost, then names the tensors.
 static const struct { const char *type, *architecture, *without = ""; } WRITTEN[] = {
     { "llama",       "LlamaForCausalLM",    " sliding_window use_sliding_window " },
     { "mistral",     "MistralForCausalLM" },
-    { "qwen2",       "Qwen2ForCausalLM",    " attention_bias " },
+    { "qwen2",       "Qwen2ForCausalLM" },
     { "qwen3",       "Qwen3ForCausalLM" },
     { "olmo2",       "Olmo2ForCausalLM" },
     { "olmo3",       "Olmo3ForCausalLM",    " rope_base " },
@@ -27,8 +27,8 @@ static const struct { const char *type, *architecture, *without = ""; } WRITTEN[
     { "gpt2",        "GPT2LMHeadModel",     " KV HS rope_base " },
     { "gpt_neo",     "GPTNeoForCausalLM",   " KV HS rope_base " },
     { "opt",         "OPTForCausalLM",      " KV HS eps rope_base " },
-    { "falcon",      "FalconForCausalLM",   " KV HS F " },
-    { "bloom",       "BloomForCausalLM",    " KV HS F T rope_base " },
+    { "falcon",      "FalconForCausalLM",   " KV HS " },
+    { "bloom",       "BloomForCausalLM",    " KV HS rope_base " },
     { "granite",     "GraniteForCausalLM",  " score_scale " },
     { "mpt",         "MptForCausalLM",      " KV HS F rope_base logit_scale " },
     { "exaone4",     "Exaone4ForCausalLM" },
@@ -95,15 +95,7 @@ static bool grouped(const Arch& c) { return c.KV > 1 && c.KV < c.NH; }
 // What families say beside the rows of ARCH: a key, and its value for a model. The key goes into a
 // config.json if the family's reader asks for it
 static const struct { const char* key; std::string (*value)(const Arch& c); } KEYS[] = {
-    { "attention_bias", [](const Arch& c) { return json_bool(c.qkv_bias); } },
-    { "mlp_bias", [](const Arch& c) { return json_bool(c.ffn_bias); } },
-    { "use_qkv_bias", [](const Arch& c) { return json_bool(c.qkv_bias); } },
-    { "enable_bias", [](const Arch& c) { return json_bool(c.qkv_bias); } },
-    { "use_bias", [](const Arch& c) { return json_bool(c.qkv_bias); } },
     { "rotary_dim", [](const Arch& c) { return whole(rotated(c)); } },
-    { "bias", [](const Arch& c) { return json_bool(c.qkv_bias); } },
-    { "use_parallel_residual", [](const Arch& c) { return json_bool(c.parallel); } },
-    { "parallel_attn", [](const Arch& c) { return json_bool(c.parallel); } },
     { "do_layer_norm_before", [](const Arch& c) { return json_bool(c.norm != NORM_post); } },
     { "word_embed_proj_dim", [](const Arch& c) { return whole(c.C); } },
     { "sliding_window", [](const Arch& c) { return c.window ? whole(c.window) : "null"; } },
@@ -125,18 +117,11 @@ static const struct { const char* key; std::string (*value)(const Arch& c); } KE
     { "new_decoder_architecture", [](const Arch& c) { return json_bool(grouped(c)); } },
     { "multi_query", [](const Arch& c) { return json_bool(c.KV == 1); } },
     { "num_kv_heads", [](const Arch& c) { return whole(c.KV); } },
-    { "ffn_hidden_size", [](const Arch& c) { return whole(c.F); } },
-    { "n_inner", [](const Arch& c) { return whole(c.F); } },
-    { "embedding_multiplier", [](const Arch& c) { return pointed(c.embed_scale); } },
-    { "residual_multiplier", [](const Arch& c) { return pointed(c.residual_scale); } },
     { "attention_multiplier", [](const Arch& c) { return pointed(score_scale(c)); } },
-    { "logits_scaling", [](const Arch& c) { return pointed(c.logit_divisor); } },
     { "attn_config", [](const Arch& c) {
         const std::string scale = some(c.score_scale);
         return "{\"alibi\": true, \"alibi_bias_max\": 8, \"softmax_scale\": " + scale + "}"; } },
-    { "attention_out_bias", [](const Arch& c) { return json_bool(c.out_bias); } },
     { "logit_scale", [](const Arch& c) { return pointed(1 / c.logit_divisor); } },
-    { "seq_length", [](const Arch& c) { return whole(c.T); } },
 };
 
 // Returns the family's key of a field of ARCH: its own name, or that which all have.
@@ -191,11 +176,11 @@ static Fields family_fields(const Family& f, const std::string& without, Arch c)
         const std::string field = " " + std::string(r.field) + " ";
         const std::string key = family_key(f, r);
         const bool ours = !key_object(r).empty() && key == r.key;        // of "train_sink"
-        if (ours || without.find(field) != std::string::npos) {
-            continue;
-        }
+        const bool left_out = without.find(field) != std::string::npos;
+        if (ours || left_out || has_key(fields, key)) { continue; }      // one key of two biases
         std::string value = config_text(r);
         if (r.type == FIELD_float) { value = pointed(*(float*)r.at); }
+        if (r.type == FIELD_int && r.high == 1) { value = json_bool(*(int*)r.at); }
         fields.push_back({ key, value });
     }
     if (*f.act) {

@@ -56,7 +56,8 @@ struct RopeForm {
 struct Family {
     const char *type;
     const char *rows;                            // of ARCH, where they are not LLaMA's
-    const char *keys;                            // "theirs:field", beside the names that ARCH knows
+    const char *keys;                            // "theirs:field", beside the names of ARCH; a key
+                                                 // "theirs:" changes nothing
     const char *wanted;                          // "key=value"
     const char *act;                             // the key of its activation
     bool gated;                                  // its FFN has a gate

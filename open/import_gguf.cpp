@@ -154,16 +154,11 @@ static void gguf_family_keys(const Gguf& g, const std::string& type, double head
     if (type == "phi3") {
         json_put(config, "original_max_position_embeddings", number("context_length"));
     }
-    if (type == "bloom") {
-        json_put(config, "seq_length", number("context_length"));
-        json_put(config, "n_inner", number("feed_forward_length"));
-    }
     if (type == "falcon") {
         const double kv = number("attention.head_count_kv");
         json_put(config, "multi_query", kv == 1);
         json_put(config, "new_decoder_architecture", kv > 1 && kv < heads);
         json_put(config, "num_kv_heads", kv);
-        json_put(config, "ffn_hidden_size", number("feed_forward_length"));
         json_put(config, "bias", has("blk.0.attn_qkv.bias"));
     }
 }

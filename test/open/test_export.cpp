@@ -194,6 +194,12 @@ static void family_check(const std::string& name) {
     CHECK(a.get("model_type")->string == b.get("model_type")->string &&
               a.get("architectures")->items[0].string == b.get("architectures")->items[0].string,
           "%s: written as %s", name.c_str(), b.get("model_type")->string.c_str());
+    for (auto& f : a.fields) {                   // 1 for true is not what transformers wants
+        const Json* v = b.get(f.first);
+        if (!v || f.second.type != Json::BOOL) { continue; }
+        CHECK(v->type == Json::BOOL, "%s: %s is %s", name.c_str(), f.first.c_str(),
+              v->string.c_str());
+    }
     Weights theirs = safetensors_open(from + "/model.safetensors"),
             ours = safetensors_open(to + "/model.safetensors");
     CHECK(theirs.tensors.size() == ours.tensors.size(), "%s: %zu tensors, wanted %zu", name.c_str(),

@@ -104,6 +104,40 @@ static void each_check(const Json& config) {
     }
 }
 
+// Keys of one family, with a value that is not the family's own: type, key, value, rows of ARCH.
+static const char* const OWN_KEYS[][4] = {
+    { "gpt_neox", "use_parallel_residual", "false", " parallel=0 " },
+    { "gpt_neox", "attention_bias", "false", " qkv_bias=0 out_bias=0 ffn_bias=1 " },
+    { "llama", "attention_bias", "true", " qkv_bias=1 out_bias=1 ffn_bias=0 " },
+    { "arcee", "mlp_bias", "true", " qkv_bias=0 out_bias=0 ffn_bias=1 " },
+    { "helium", "attention_bias", "true", " qkv_bias=1 out_bias=0 ffn_bias=0 " },
+    { "glm", "attention_bias", "false", " qkv_bias=0 out_bias=0 ffn_bias=0 " },
+    { "seed_oss", "attention_out_bias", "true", " qkv_bias=1 out_bias=1 ffn_bias=0 " },
+    { "stablelm", "use_qkv_bias", "true", " qkv_bias=1 out_bias=0 ffn_bias=0 " },
+    { "starcoder2", "use_bias", "false", " qkv_bias=0 out_bias=0 ffn_bias=0 " },
+    { "ernie4_5", "use_bias", "true", " qkv_bias=1 out_bias=1 ffn_bias=1 " },
+    { "opt", "enable_bias", "false", " qkv_bias=0 out_bias=0 ffn_bias=0 " },
+    { "falcon", "bias", "true", " qkv_bias=1 out_bias=1 ffn_bias=1 " },
+    { "falcon", "ffn_hidden_size", "40", " F=40 " },
+    { "bloom", "n_inner", "40", " F=40 " },
+    { "qwen2_moe", "qkv_bias", "false", " qkv_bias=0 out_bias=0 ffn_bias=0 " },
+    { "gemma", "head_dim", "null", " HS=256 " },
+    { "qwen3", "head_dim", "null", " HS=128 " },
+};
+
+// A family's own keys are read, each into all of its rows.
+static void own_keys_check(const std::string& type, const Json& config) {
+    for (auto& [of, key, value, rows] : OWN_KEYS) {
+        if (type != of) { continue; }
+        Json changed = config;
+        const auto is_key = [&](auto& f) { return f.first == key; };
+        auto& fields = changed.fields;
+        fields.erase(std::remove_if(fields.begin(), fields.end(), is_key), fields.end());
+        const std::string got = said(with(changed, key, json_of(value)));
+        CHECK(got.find(rows) != got.npos, "%s: %s %s:\n%s", of, key, value, got.c_str());
+    }
+}
+
 // A model of text and images is an error with the line that makes its language model, to be copied
 // whole; not where its code is beside the weights, which that line does not run.
 static void parts_check() {
@@ -134,6 +168,7 @@ int main() {
         const std::string got = said(config);
         CHECK(starts_with(got, "attn="), "%s is refused: %s", name.c_str(), got.c_str());
         harmless_check(name, config, got);
+        own_keys_check(config.get("model_type")->string, config);
         if (weights.empty()) { continue; }
         const std::string newer = said(json_of_file(OPEN + weights + "/config.json"));
         CHECK(got == newer, "%s: says\n%s\ntransformers 5:\n%s", name.c_str(), got.c_str(),

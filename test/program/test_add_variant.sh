@@ -4,7 +4,7 @@
 #     bias.diff    a value of BIAS       one row
 #     stage.diff   a stage               its rows of ARCH, PARAMS and ACTS, its operation in three backends (docs/tour.md)
 #     metric.diff   a metric of a head   its row, its sum on the CPU and on CUDA, its line in docs/json.md
-#     key.diff     a config.json's key   one line of open/family_more.h
+#     key.diff     a config.json's key   one word of open/families.cpp
 #     top_k.diff   a pass over the row   --attn-top K, forward and backward, on the CPU and the reference
 tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
 CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda}
