@@ -25,16 +25,17 @@ template <class Give> void each_nibble(const unsigned char* p, Give give) {
     for (int i = 0; i < 16; i++) { give(16 + i, q[i] >> 4); }
 }
 
-// Reads a block of Q4_0: scale d, 32 numbers q of 4 bits. Value d (q - 8).
-static void read_q4_0(const unsigned char* p, float* out) {
-    const float d = half_at(p);
-    each_nibble(p + 2, [=](int i, int q) { out[i] = d * (q - 8); });
-}
-
-// Reads a block of Q4_1: scale d, minimum m, 32 numbers q of 4 bits. Value d q + m.
-static void read_q4_1(const unsigned char* p, float* out) {
-    const float d = half_at(p), m = half_at(p + 2);
-    each_nibble(p + 4, [=](int i, int q) { out[i] = d * q + m; });
+// Reads a block of Q4_0, Q5_0, Q4_1 or Q5_1: scale d, in the last two a minimum m, in those of Q5
+// the fifth bits of 32 numbers q, then the low 4 bits of these. Value d (q - 8) in Q4_0, d (q - 16)
+// in Q5_0, d q + m where there is an m.
+template <bool fifth, bool minimum> static void read_q(const unsigned char* p, float* out) {
+    const float d = half_at(p), m = minimum ? half_at(p + 2) : -0.f;     // -0 leaves a -0 as it is
+    const int half = minimum ? 0 : 8 << fifth;
+    p += minimum ? 4 : 2;
+    const int high = fifth ? load<int32_t>(p) : 0;
+    each_nibble(p + 4 * fifth, [=](int i, int q) {
+        out[i] = d * ((q | (high >> i & 1) << 4) - half) + m;
+    });
 }
 
 // Reads a block of Q8_0: scale d, 32 numbers q of 8 bits with a sign. Value d q.
@@ -43,20 +44,6 @@ static void read_q8_0(const unsigned char* p, float* out) {
     for (int i = 0; i < 32; i++) {
         out[i] = d * (signed char)p[2+i];
     }
-}
-
-// Reads a block of Q5_0: as Q4_0, but the fifth bits come before the 32 numbers. Value d (q - 16).
-static void read_q5_0(const unsigned char* p, float* out) {
-    const float d = half_at(p);
-    const int high = load<int32_t>(p + 2);
-    each_nibble(p + 6, [=](int i, int q) { out[i] = d * ((q | (high >> i & 1) << 4) - 16); });
-}
-
-// Reads a block of Q5_1: as Q4_1, but with the fifth bits before the numbers. Value d q + m.
-static void read_q5_1(const unsigned char* p, float* out) {
-    const float d = half_at(p), m = half_at(p + 2);
-    const int high = load<int32_t>(p + 4);
-    each_nibble(p + 8, [=](int i, int q) { out[i] = d * (q | (high >> i & 1) << 4) + m; });
 }
 
 // The head of a block of Q4_K or Q5_K: d, dmin, and 8 scales and 8 minima of 6 bits in 12 bytes s.
@@ -77,28 +64,16 @@ static GgufScales gguf_scales(const unsigned char* p) {
     return out;
 }
 
-// Reads a block of Q4_K: the head, then 256 numbers q of 4 bits in 8 groups.
-// Value scale q - minimum. Groups 2 j and 2 j + 1 share 32 bytes.
-static void read_q4_k(const unsigned char* p, float* out) {
+// Reads a block of Q4_K or Q5_K: the head, in Q5_K 32 bytes, byte i with the fifth bits of number i
+// of all groups, then the low 4 bits of 256 numbers q in 8 groups. Value scale q - minimum. Groups
+// 2 j and 2 j + 1 share 32 bytes.
+template <bool fifth> static void read_q_k(const unsigned char* p, float* out) {
     const GgufScales s = gguf_scales(p);
     for (int g = 0; g < 8; g++) {
-        const unsigned char* q = p + 16 + g / 2 * 32;
+        const unsigned char *high = p + 16, *low = high + 32 * fifth + g / 2 * 32;
         const int shift = g % 2 * 4;
         for (int i = 0; i < 32; i++) {
-            out[32*g + i] = s.scale[g] * (q[i] >> shift & 15) - s.minimum[g];
-        }
-    }
-}
-
-// Reads a block of Q5_K: the head, then 32 bytes, byte i with the fifth bits of number i of all
-// groups, then the low 4 bits as in Q4_K. Value scale q - minimum.
-static void read_q5_k(const unsigned char* p, float* out) {
-    const GgufScales s = gguf_scales(p);
-    for (int g = 0; g < 8; g++) {
-        const unsigned char *high = p + 16, *low = p + 48 + g / 2 * 32;
-        const int shift = g % 2 * 4;
-        for (int i = 0; i < 32; i++) {
-            const int q = (low[i] >> shift & 15) | (high[i] >> g & 1) << 4;
+            const int q = (low[i] >> shift & 15) | (fifth ? (high[i] >> g & 1) << 4 : 0);
             out[32*g + i] = s.scale[g] * q - s.minimum[g];
         }
     }
@@ -190,16 +165,20 @@ void read_blocks(const unsigned char* p, long n, float* out) {
 }
 
 // A type by its number in the file; those without a reader are known so that they can be named.
-#define BLOCKS(name, N, bytes, block) { name, N, bytes, read_blocks<N, bytes, block> }
+#define BLOCKS(name, N, bytes, ...) { name, N, bytes, read_blocks<N, bytes, __VA_ARGS__> }
 struct GgufType { uint32_t id; WeightType type; };
 static const GgufType GGUF_TYPES[] = {
     { 0,  { "F32",  1, 4, read_f32 } },        { 1,  { "F16",  1, 2, read_f16 } },
     { 30, { "BF16", 1, 2, read_bf16 } },       { 28, { "F64",  1, 8, read_f64 } },
-    { 2,  BLOCKS("Q4_0", 32, 18, read_q4_0) },       { 3,  BLOCKS("Q4_1", 32, 20, read_q4_1) },
-    { 6,  BLOCKS("Q5_0", 32, 22, read_q5_0) },       { 7,  BLOCKS("Q5_1", 32, 24, read_q5_1) },
-    { 8,  BLOCKS("Q8_0", 32, 34, read_q8_0) },       { 10, BLOCKS("Q2_K", 256, 84, read_q2_k) },
-    { 11, BLOCKS("Q3_K", 256, 110, read_q3_k) },     { 12, BLOCKS("Q4_K", 256, 144, read_q4_k) },
-    { 13, BLOCKS("Q5_K", 256, 176, read_q5_k) },     { 14, BLOCKS("Q6_K", 256, 210, read_q6_k) },
+    { 2,  BLOCKS("Q4_0", 32, 18, read_q<false, false>) },
+    { 3,  BLOCKS("Q4_1", 32, 20, read_q<false, true>) },
+    { 6,  BLOCKS("Q5_0", 32, 22, read_q<true, false>) },
+    { 7,  BLOCKS("Q5_1", 32, 24, read_q<true, true>) },
+    { 8,  BLOCKS("Q8_0", 32, 34, read_q8_0) },
+    { 10, BLOCKS("Q2_K", 256, 84, read_q2_k) },      { 11, BLOCKS("Q3_K", 256, 110, read_q3_k) },
+    { 12, BLOCKS("Q4_K", 256, 144, read_q_k<false>) },
+    { 13, BLOCKS("Q5_K", 256, 176, read_q_k<true>) },
+    { 14, BLOCKS("Q6_K", 256, 210, read_q6_k) },
     { 20, BLOCKS("IQ4_NL", 32, 18, read_iq4_nl) },   { 39, BLOCKS("MXFP4", 32, 17, read_mxfp4) },
     { 23, BLOCKS("IQ4_XS", 256, 136, read_iq4_xs) },
     { 9,  { "Q8_1", 32, 40, NULL } },          { 15, { "Q8_K", 256, 292, NULL } },
@@ -237,8 +216,8 @@ struct GgufReader {
     const unsigned char* bytes(uint64_t n, const char* what) {
         const uint64_t left = end - at;
         if (n > left) {
-            fail(strf("%s: got %llu bytes, wanted %llu", what, (unsigned long long)left,
-                (unsigned long long)n));
+            fail(strf("%s: got %lu bytes, wanted %lu", what, left,
+                n));
         }
         at += n;
         return at - n;
@@ -260,8 +239,8 @@ static void gguf_skip(GgufReader* r, const std::string& key, uint32_t kind, uint
     }
     const uint64_t least = GGUF_KIND_BYTES[kind], left = r->end - r->at;
     if (count > left / least) {
-        r->fail(strf("key %s: got %llu items in %llu bytes", key.c_str(), (unsigned long long)count,
-            (unsigned long long)left));
+        r->fail(strf("key %s: got %lu items in %lu bytes", key.c_str(), count,
+            left));
     }
     if (kind != GGUF_STRING && kind != GGUF_ARRAY) {
         r->at += count * least;
@@ -397,10 +376,10 @@ static void gguf_place(const GgufReader& r, Gguf* g, const std::vector<uint64_t>
     for (size_t i = 0; i < places.size(); i++) {
         Weight& w = g->weights.tensors[i];
         if (places[i] % align || places[i] > room || w.bytes > room - places[i]) {
-            r.fail(strf("tensor '%s' says its %zu bytes start at byte %llu of the data, wanted a "
-                "multiple of %llu, and an end within %llu", w.name.c_str(), w.bytes,
-                (unsigned long long)places[i], (unsigned long long)align,
-                (unsigned long long)room));
+            r.fail(strf("tensor '%s' says its %zu bytes start at byte %lu of the data, wanted a "
+                "multiple of %lu, and an end within %lu", w.name.c_str(), w.bytes,
+                places[i], align,
+                room));
         }
         w.data = base + start + places[i];
         if (w.bytes) { order.push_back({ places[i], i }); }
@@ -458,8 +437,8 @@ void gguf_parse(const FileMap& map, Gguf* g) {
     const uint64_t tensors = r.u64("the number of tensors"), keys = r.u64("the number of keys");
     const uint64_t left = r.end - r.at;
     if (keys > left / 13 || tensors > left / 24) {       // what the smallest ones take
-        r.fail(strf("got %llu tensors and %llu keys in %zu bytes", (unsigned long long)tensors,
-            (unsigned long long)keys, map.size));
+        r.fail(strf("got %lu tensors and %lu keys in %zu bytes", tensors,
+            keys, map.size));
     }
     for (uint64_t i = 0; i < keys; i++) { gguf_read_value(&r, g); }
     std::vector<uint64_t> places;
@@ -468,25 +447,19 @@ void gguf_parse(const FileMap& map, Gguf* g) {
 }
 
 // NAME-00002-of-00003.gguf: 2 of 3 of NAME
-struct GgufPart { std::string name; long number = 0, count = 0; };
+struct GgufPart { std::string name; size_t number = 0, count = 0; };
+
+static std::string part_path(const GgufPart& p, size_t number) {
+    return p.name + strf("-%05zu-of-%05zu.gguf", number, p.count);
+}
 
 static GgufPart gguf_part(const std::string& path) {
     GgufPart p;
-    const std::string tail = "-00001-of-00001.gguf";
-    if (path.size() <= tail.size()) { return p; }
-    const std::string end = path.substr(path.size() - tail.size());
-    const bool fits = end[0] == '-' && end.substr(6, 4) == "-of-" && ends_with(end, ".gguf");
-    const std::string number = end.substr(1, 5), count = end.substr(10, 5);
-    const bool digits = (number + count).find_first_not_of("0123456789") == std::string::npos;
-    if (!fits || !digits) { return p; }
-    p.name = path.substr(0, path.size() - tail.size());
-    p.number = atol(number.c_str());
-    p.count = atol(count.c_str());
-    return p;
-}
-
-static std::string part_path(const GgufPart& p, long number) {
-    return p.name + strf("-%05ld-of-%05ld.gguf", number, p.count);
+    const size_t tail = strlen("-00001-of-00001.gguf");
+    if (path.size() <= tail) { return p; }
+    p.name = path.substr(0, path.size() - tail);
+    sscanf(&path[p.name.size()], "-%5zu-of-%5zu", &p.number, &p.count);
+    return path == part_path(p, p.number) ? p : GgufPart();
 }
 
 static Gguf one_file_open(const std::string& path) {
@@ -501,10 +474,10 @@ static Gguf one_file_open(const std::string& path) {
 // which file it is.
 static void parts_add(Gguf* g, const GgufPart& p) {
     const char* again = "get all files of the model, and give the first";
-    for (long n = 1; n <= p.count; n++) {
+    for (size_t n = 1; n <= p.count; n++) {
         const std::string path = part_path(p, n);
         if (!file_exists(path)) {
-            die(path + strf(": is missing, number %ld of %ld files", n, p.count), again);
+            die(path + strf(": is missing, number %zu of %zu files", n, p.count), again);
         }
         Gguf part;
         if (n > 1) { part = one_file_open(path); }
@@ -512,7 +485,7 @@ static void parts_add(Gguf* g, const GgufPart& p) {
         const double no = gguf_number(file, "split.no", -1),
                      of = gguf_number(file, "split.count", 0);
         if (no != n - 1 || of != p.count) {
-            die(path + strf(": says that it is number %g of %g files, wanted %ld of %ld",
+            die(path + strf(": says that it is number %g of %g files, wanted %zu of %zu",
                 no + 1, of, n, p.count), again);
         }
         for (auto& w : part.weights.tensors) { weights_add(&g->weights, w); }
@@ -532,7 +505,7 @@ Gguf gguf_open(const std::string& given) {
     const GgufPart p = gguf_part(given);
     const std::string path = p.count > 1 ? part_path(p, 1) : given;
     if (!file_exists(path) && file_exists(given)) {
-        die(path + strf(": is missing, number 1 of %ld files", p.count),
+        die(path + strf(": is missing, number 1 of %zu files", p.count),
             "get all files of the model, and give the first");
     }
     Gguf g = one_file_open(path);
