@@ -10,70 +10,71 @@ Facts: gguf-py 0.19.
 // form, how its tensors lie:
 //   pairs      rows of q and k have rotary pairs side by side
 //   sandwich   norms after attention and FFN, too
-//   qkv        q, k and v are one tensor
-//   gate_up    so are gate and up
-//   one_norm   one norm for attention and FFN, unless the file has two
-struct GgufModel { const char *arch, *model_type, *key, *act, *form; };
+struct GgufModel { const char *arch, *model_type, *key, *act, *form = ""; };
 static const GgufModel GGUF_MODELS[] = {
     { "llama",    "llama",       "hidden_act",        "silu", "pairs" },
-    { "qwen2",    "qwen2",       "hidden_act",        "silu", "" },
-    { "qwen3",    "qwen3",       "hidden_act",        "silu", "" },
+    { "qwen2",    "qwen2",       "hidden_act",        "silu" },
+    { "qwen3",    "qwen3",       "hidden_act",        "silu" },
     { "smollm3",  "smollm3",     "hidden_act",        "silu", "pairs" },
-    { "gemma",    "gemma",       "hidden_activation", "gelu_pytorch_tanh", "" },
+    { "gemma",    "gemma",       "hidden_activation", "gelu_pytorch_tanh" },
     { "gemma2",   "gemma2",      "hidden_activation", "gelu_pytorch_tanh", "sandwich" },
     { "gemma3",   "gemma3_text", "hidden_activation", "gelu_pytorch_tanh", "sandwich" },
     { "olmo2",    "olmo2",       "hidden_act",        "silu", "sandwich" },
-    { "phi2",     "phi",         "hidden_act",        "gelu_new", "one_norm" },
-    { "phi3",     "phi3",        "hidden_act",        "silu", "qkv gate_up" },
-    { "stablelm", "stablelm",    "hidden_act",        "silu", "" },
-    { "gpt2",     "gpt2",        "activation_function", "gelu_new", "qkv" },
-    { "gptneox",  "gpt_neox",    "hidden_act",        "gelu", "qkv" },
-    { "qwen2moe", "qwen2_moe",   "hidden_act",        "silu", "" },
-    { "qwen3moe", "qwen3_moe",   "hidden_act",        "silu", "" },
-    { "gpt-oss",  "gpt_oss",     "hidden_act",        "silu", "" },
-    { "falcon",   "falcon",      "activation",        "gelu", "qkv one_norm" },
-    { "bloom",    "bloom",       "",                  "", "qkv" },
+    { "phi2",     "phi",         "hidden_act",        "gelu_new" },
+    { "phi3",     "phi3",        "hidden_act",        "silu" },
+    { "stablelm", "stablelm",    "hidden_act",        "silu" },
+    { "gpt2",     "gpt2",        "activation_function", "gelu_new" },
+    { "gptneox",  "gpt_neox",    "hidden_act",        "gelu" },
+    { "qwen2moe", "qwen2_moe",   "hidden_act",        "silu" },
+    { "qwen3moe", "qwen3_moe",   "hidden_act",        "silu" },
+    { "gpt-oss",  "gpt_oss",     "hidden_act",        "silu" },
+    { "falcon",   "falcon",      "activation",        "gelu" },
+    { "bloom",    "bloom",       "",                  "" },
     { "granite",  "granite",     "hidden_act",        "silu", "pairs" },
 };
 
-// A key after the family's name, its key in config.json, its type in the file, and the only family
-// that has it (NULL: all). "" stands for a key that changes nothing or that is looked at by itself
-static const char* const GGUF_CONFIG[][4] = {
-    { "block_count", "num_hidden_layers", "u32" },
-    { "embedding_length", "hidden_size", "u32" },
-    { "feed_forward_length", "intermediate_size", "u32" },
-    { "context_length", "max_position_embeddings", "u32" },
-    { "attention.head_count", "num_attention_heads", "u32" },
-    { "attention.head_count_kv", "num_key_value_heads", "u32" },
-    { "attention.key_length", "head_dim", "u32" },
-    { "attention.layer_norm_rms_epsilon", "rms_norm_eps", "f32" },
-    { "attention.layer_norm_epsilon", "rms_norm_eps", "f32" },
-    { "attention.sliding_window", "sliding_window", "u32" },
-    { "rope.freq_base", "rope_theta", "f32" },
-    { "rope.freq_base_swa", "rope_local_base_freq", "f32" },
-    { "attn_logit_softcapping", "attn_logit_softcapping", "f32" },
-    { "final_logit_softcapping", "final_logit_softcapping", "f32" },
-    { "attention.scale", "attention_multiplier", "f32", "granite" },
-    { "embedding_scale", "embedding_multiplier", "f32", "granite" },
-    { "residual_scale", "residual_multiplier", "f32", "granite" },
-    { "logit_scale", "logits_scaling", "f32", "granite" },
-    { "use_parallel_residual", "use_parallel_residual", "bool" },
-    { "expert_count", "num_local_experts", "" },
-    { "expert_used_count", "num_experts_per_tok", "" },
-    { "expert_feed_forward_length", "moe_intermediate_size", "" },
-    { "expert_shared_feed_forward_length", "shared_expert_intermediate_size", "" },
-    { "vocab_size", "", "" },                            // the rows of the embedding
-    { "tensor_data_layout", "", "" },
-    { "attention.value_length", "", "" },
-    { "rope.dimension_count", "", "" },
-    { "rope.scaling.type", "", "" },
-    { "rope.scaling.factor", "", "" },
-    { "rope.scaling.original_context_length", "", "" },
-    { "rope.scaling.finetuned", "", "" },
+// A key after the family's name, its key in config.json, and the only family that has it (NULL:
+// all), whose row then counts. "" stands for a key that changes nothing or that is looked at by
+// itself
+static const char* const GGUF_CONFIG[][3] = {
+    { "block_count", "num_hidden_layers" },
+    { "embedding_length", "hidden_size" },
+    { "feed_forward_length", "intermediate_size" },
+    { "context_length", "max_position_embeddings" },
+    { "attention.head_count", "num_attention_heads" },
+    { "attention.head_count_kv", "num_key_value_heads" },
+    { "attention.key_length", "head_dim" },
+    { "attention.layer_norm_rms_epsilon", "rms_norm_eps" },
+    { "attention.layer_norm_epsilon", "rms_norm_eps" },
+    { "attention.sliding_window", "sliding_window" },
+    { "rope.freq_base", "rope_theta" },
+    { "rope.freq_base_swa", "rope_local_base_freq" },
+    { "attn_logit_softcapping", "attn_logit_softcapping" },
+    { "final_logit_softcapping", "final_logit_softcapping" },
+    { "attention.scale", "attention_multiplier", "granite" },
+    { "embedding_scale", "embedding_multiplier", "granite" },
+    { "residual_scale", "residual_multiplier", "granite" },
+    { "logit_scale", "logits_scaling", "granite" },
+    { "use_parallel_residual", "use_parallel_residual" },
+    { "expert_count", "num_local_experts" },
+    { "expert_used_count", "num_experts_per_tok" },
+    { "expert_feed_forward_length", "moe_intermediate_size" },
+    { "expert_shared_feed_forward_length", "shared_expert_intermediate_size" },
+    { "vocab_size", "" },                                // the rows of the embedding
+    { "tensor_data_layout", "" },
+    { "attention.value_length", "" },
+    { "rope.dimension_count", "" },
+    { "rope.scaling.type", "" },
+    { "rope.scaling.factor", "" },
+    { "rope.scaling.original_context_length", "" },
+    { "rope.scaling.finetuned", "" },
+    { "expert_feed_forward_length", "", "gpt-oss" },     // the width of its experts once more
 };
 
-// a tensor and its name in Hugging Face's files; # is the number of a layer
-static const char* const GGUF_NAMES[][2] = {
+// A tensor and its name in Hugging Face's files; # is the number of a layer. Of two rows the last
+// counts; one with a form only for files that have it: sandwich, or two_norms, Falcon's with a norm
+// for attention and one for the FFN
+static const char* const GGUF_NAMES[][3] = {
     { "token_embd", "model.embed_tokens" },
     { "token_embd_norm", "model.embed_norm" },
     { "position_embd", "model.embed_positions" },
@@ -101,22 +102,9 @@ static const char* const GGUF_NAMES[][2] = {
     { "blk.#.ffn_gate_shexp", "model.layers.#.mlp.shared_expert.gate_proj" },
     { "blk.#.ffn_up_shexp", "model.layers.#.mlp.shared_expert.up_proj" },
     { "blk.#.ffn_down_shexp", "model.layers.#.mlp.shared_expert.down_proj" },
+    { "blk.#.ffn_norm", "model.layers.#.pre_feedforward_layernorm", "sandwich" },
+    { "blk.#.post_ffw_norm", "model.layers.#.post_feedforward_layernorm", "sandwich" },
+    { "blk.#.attn_norm_2", "model.layers.#.input_layernorm", "two_norms" },
+    { "blk.#.attn_norm", "model.layers.#.post_attention_layernorm", "two_norms" },
 };
-
-// these precede the rows above in a model with norms after attention and FFN
-static const char* const GGUF_SANDWICH[][2] = {
-    { "blk.#.post_attention_norm", "model.layers.#.post_attention_layernorm" },
-    { "blk.#.ffn_norm", "model.layers.#.pre_feedforward_layernorm" },
-    { "blk.#.post_ffw_norm", "model.layers.#.post_feedforward_layernorm" },
-};
-
-// and in Falcon with two norms: the second is attention's, the first the FFN's
-static const char* const GGUF_TWO_NORMS[][2] = {
-    { "blk.#.attn_norm_2", "model.layers.#.input_layernorm" },
-    { "blk.#.attn_norm", "model.layers.#.post_attention_layernorm" },
-};
-
-inline bool says_word(const char* list, const char* word) {
-    return contains(" " + std::string(list) + " ", " " + std::string(word) + " ");
-}
 #endif // GGUF_FAMILIES_H

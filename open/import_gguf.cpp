@@ -95,11 +95,9 @@ static void gguf_keys(const Gguf& g, const std::string& arch, Json* config) {
         if (file || group == "tokenizer") { continue; }
         const char* name = NULL;
         for (auto& row : GGUF_CONFIG) {
-            const bool has = !row[3] || arch == std::string(row[3]) + ".";
+            const bool has = !row[2] || arch == std::string(row[2]) + ".";
             if (has && key == arch + row[0]) { name = row[1]; }
         }
-        // gpt-oss says the width of its experts twice
-        if (key == "gpt-oss.expert_feed_forward_length") { name = ""; }
         const bool no_experts = key == arch + "expert_count" || key == arch + "expert_used_count";
         if (no_experts && gguf_number(g, key, 0) == 0) { continue; }
         if (!name) {
@@ -120,10 +118,9 @@ static void gguf_keys(const Gguf& g, const std::string& arch, Json* config) {
 }
 
 // Adds what a family's config.json says and its file does not: what follows from the tensors.
-static void gguf_family_keys(const Gguf& g, const std::string& type, double head, Json* config) {
-    auto number = [&](const char* key) {
-        return gguf_number(g, gguf_string(g, "general.architecture") + "." + key, 0);
-    };
+static void gguf_family_keys(const Gguf& g, const std::string& arch, const std::string& type,
+                             double head, Json* config) {
+    auto number = [&](const char* key) { return gguf_number(g, arch + key, 0); };
     auto has = [&](const char* name) { return g.weights.find(name) != NULL; };
     const double heads = number("attention.head_count"), layers = number("block_count");
     if (type == "llama" || type == "granite") {
@@ -202,12 +199,13 @@ Json gguf_config(const Gguf& g) {
     const Weight* embedding = g.weights.find("token_embd.weight");
     json_put(&config, "vocab_size", embedding ? (double)embedding->rows() : 0);
     json_put(&config, "tie_word_embeddings", !g.weights.find("output.weight"));
-    gguf_family_keys(g, type, head, &config);
+    gguf_family_keys(g, arch, type, head, &config);
     return config;
 }
 
-// Returns Hugging Face's name of "blk.3.attn_q.weight"; "" if it is not known.
-static std::string gguf_name(const GgufModel& model, bool two_norms, const std::string& name) {
+// Returns Hugging Face's name of "blk.3.attn_q.weight" in a file of this form; "" if it is not
+// known.
+static std::string gguf_name(const std::string& form, const std::string& name) {
     const size_t dot = name.rfind('.');
     const std::string end = dot == std::string::npos ? "" : name.substr(dot);
     std::string layer, stem = name.substr(0, dot);
@@ -217,13 +215,9 @@ static std::string gguf_name(const GgufModel& model, bool two_norms, const std::
         stem.replace(4, layer.size(), "#");
     }
     std::string out;
-    for (auto& row : GGUF_NAMES) { if (stem == row[0]) { out = row[1]; } }
-    const bool sandwich = says_word(model.form, "sandwich");
-    for (auto& row : GGUF_SANDWICH) {
-        if (sandwich && stem == row[0]) { out = row[1]; }
-    }
-    for (auto& row : GGUF_TWO_NORMS) {
-        if (two_norms && stem == row[0]) { out = row[1]; }
+    for (auto& row : GGUF_NAMES) {
+        const bool of_form = !row[2] || form == row[2];
+        if (of_form && stem == row[0]) { out = row[1]; }
     }
     if (out.empty() || (end != ".weight" && end != ".bias")) {
         return "";
@@ -241,18 +235,18 @@ Weights gguf_weights(Gguf* g) {
     Weights out;
     out.path = g->weights.path;
     out.maps.swap(g->weights.maps);
-    const bool two_norms = g->weights.find("blk.0.attn_norm_2.weight") != NULL,
-               pairs = says_word(model.form, "pairs");
+    const bool two_norms = g->weights.find("blk.0.attn_norm_2.weight");
+    const std::string form = two_norms ? "two_norms" : model.form;
     for (Weight w : g->weights.tensors) {
         if (w.name == "rope_freqs.weight") { continue; } // gguf_config has read it
-        const std::string name = gguf_name(model, two_norms, w.name);
+        const std::string name = gguf_name(form, w.name);
         if (name.empty()) {
             die(w.file + ": the tensor '" + w.name + "' is not understood",
                 "give the model's Hugging Face directory");
         }
         const bool q = contains(w.name, ".attn_q.");
         const bool k = contains(w.name, ".attn_k.");
-        if (pairs && (q || k)) {
+        if (form == "pairs" && (q || k)) {
             const long rows = w.shape.empty() ? 1 : w.shape[0], n = q ? heads : kv;
             if (n < 1 || rows % n || rows / n % 2) {
                 die(strf("%s: tensor '%s' has %ld rows for %ld heads, wanted pairs of "

@@ -668,7 +668,7 @@ static std::string gguf_of(const Weights& w, const std::vector<std::string>& mor
                 for (std::string* s : { &theirs, &ours }) {
                     if (contains(*s, "#")) { s->replace(s->find('#'), 1, strf("%d", l)); }
                 }
-                if (ours + ".weight" == t.name) { name = theirs + ".weight"; }
+                if (!row[2] && ours + ".weight" == t.name) { name = theirs + ".weight"; }
             }
         }
         CHECK(!name.empty(), "no GGUF name for %s", t.name.c_str());
