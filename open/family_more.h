@@ -6,6 +6,19 @@ for each.
 #define FAMILY_MORE_H
 #include "import_config.h"
 
+// Requires a key to be absent or one of these words, which have blanks around them.
+static void needs_word(Import* in, const char* key, const char* words) {
+    const Json* v = in->get(key);
+    if (v && !is_one_of(words, v->string)) { in->refuse(key, std::string("one of:") + words); }
+}
+
+// Writes a letter for each layer: 1 where is(layer).
+template <class Is> static str layers_where(const Import* in, Is is) {
+    str pattern;
+    for (int l = 0; l < in->c.L; l++) { pattern += is(l) ? '1' : '0'; }
+    return pattern;
+}
+
 // Sets the width of an FFN that the file does not tell.
 static void four_times_wide(Import* in) {
     if (!in->c.F) { in->c.F = 4 * in->c.C; }
@@ -36,14 +49,14 @@ static void more_smollm3(Import* in) {
     if (list && (int)list->items.size() < in->c.L) {
         in->refuse("no_rope_layers", strf("%d layers", in->c.L));
     }
-    for (int l = 0; l < in->c.L; l++) {
-        const Json* says = list ? &list->items[l] : NULL;
-        if (says && says->type != Json::NUMBER && says->type != Json::BOOL) {
+    in->c.rope_layers = layers_where(in, [=](int l) {
+        if (!list) { return (l + 1) % every != 0; }
+        const Json& says = list->items[l];
+        if (says.type != Json::NUMBER && says.type != Json::BOOL) {
             in->refuse("no_rope_layers", "1 or 0 for each layer");
         }
-        const bool turns = says ? says->number != 0 : (l + 1) % every != 0;
-        in->c.rope_layers += turns ? '1' : '0';
-    }
+        return says.number != 0;
+    });
     import_layer_types(in);
     if (contains(in->c.local, "1")) {
         in->refuse("layer_types", "full_attention");
@@ -54,18 +67,15 @@ static void more_qwen(Import* in) {
     const bool slides = in->yes("use_sliding_window", false);
     const int from = in->whole("max_window_layers", 28, 0);
     const int window = in->whole("sliding_window", 4096, 0);
-    if (slides) { in->c.window = window; }
-    for (int l = 0; slides && l < in->c.L; l++) {
-        in->c.local += l >= from ? '1' : '0';
-    }
-    if (!slides) { in->get("layer_types"); } else { import_layer_types(in); }
+    if (!slides) { in->get("layer_types"); return; }
+    in->c.window = window;
+    in->c.local = layers_where(in, [=](int l) { return l >= from; });
+    import_layer_types(in);
 }
 
 // Gives the window to all layers but every `every`-th.
 static void local_but_every(Import* in, int every) {
-    for (int l = 0; l < in->c.L; l++) {
-        in->c.local += (l + 1) % every ? '1' : '0';
-    }
+    in->c.local = layers_where(in, [=](int l) { return (l + 1) % every; });
 }
 
 // Reads the window of layers that have one; null says none, which no such model means.
@@ -83,13 +93,6 @@ static void needs_both_ropes(Import* in) {
     }
 }
 
-// Sets the factor of the embedding: the root of the width in float32, whatever type the weights are
-// kept in. A model that computes in bf16 rounds it; one that transformers loads as float32 does
-// not, nor does its GGUF file.
-static void gemma_scale(Import* in) {
-    in->c.embed_scale = sqrtf(in->c.C);
-}
-
 static float gemma_score_scale(Import* in) {
     const float by = in->number("query_pre_attn_scalar", 256);
     if (!(by > 1e-12f && by < 1e12f)) {          // else its root would be nothing, or all
@@ -100,16 +103,21 @@ static float gemma_score_scale(Import* in) {
 
 // Requires an activation to be gelu, by which such files mean its tanh form.
 static void gemma_act(Import* in, const char* key) {
-    const Json* v = in->get(key);
-    if (v && v->string != "gelu" && v->string != "gelu_pytorch_tanh") {
-        in->refuse(key, "gelu_pytorch_tanh");
-    }
+    needs_word(in, key, " gelu_pytorch_tanh gelu ");
+}
+
+// Sets the factor of the embedding: the root of the width in float32, whatever type the weights are
+// kept in. A model that computes in bf16 rounds it; one that transformers loads as float32 does
+// not, nor does its GGUF file. Checks hidden_act, which transformers reads in the first Gemma
+// alone.
+static void all_gemma(Import* in) {
+    in->c.embed_scale = sqrtf(in->c.C);
+    gemma_act(in, "hidden_act");
 }
 
 static void more_gemma(Import* in) {
-    gemma_scale(in);
+    all_gemma(in);
     in->c.ffn = row_named(FFN_ROWS, "geglu_tanh");
-    gemma_act(in, "hidden_act");
     gemma_act(in, "hidden_activation");
 }
 
@@ -123,9 +131,8 @@ static double own_cap(Import* in, const char* key, double otherwise) {
 }
 
 static void more_gemma2(Import* in) {
-    gemma_scale(in);
+    all_gemma(in);
     in->c.score_scale = gemma_score_scale(in);
-    gemma_act(in, "hidden_act");                 // which transformers does not read
     const double cap = own_cap(in, "attn_logit_softcapping", 50);
     in->c.logit_cap = own_cap(in, "final_logit_softcapping", 30);
     if (cap) { in->attn = "softcap"; in->c.attn_cap = cap; }
@@ -138,9 +145,8 @@ static void more_gemma2(Import* in) {
 }
 
 static void more_gemma3(Import* in) {
-    gemma_scale(in);
+    all_gemma(in);
     in->c.score_scale = gemma_score_scale(in);
-    gemma_act(in, "hidden_act");
     in->c.logit_cap = in->number("final_logit_softcapping", 0);
     import_window(in, 4096);
     const int written = in->whole("_sliding_window_pattern", 6, 1);
@@ -229,14 +235,11 @@ static void more_gpt_neo(Import* in) {
     in->c.score_scale = 1;
     in->c.window = in->whole("window_size", 256, 1);
     four_times_wide(in);
-    const Json* layers = in->get("attention_layers");
-    const Json* types = in->get("attention_types");
     std::vector<std::string> names;
-    for (size_t i = 0; layers && i < layers->items.size(); i++) {
-        names.push_back(layers->items[i].string);
-    }
-    for (size_t i = 0; !layers && types && i < types->items.size(); i++) {
-        const Json& group = types->items[i];
+    for (auto& name : in->of("attention_layers").items) { names.push_back(name.string); }
+    const bool listed = in->get("attention_layers");
+    for (auto& group : in->of("attention_types").items) {
+        if (listed) { break; }
         if (group.items.size() != 2) { in->refuse("attention_types", "[[[names], times], ..]"); }
         for (int n = 0; n < group.items[1].number && (int)names.size() <= in->c.L; n++) {
             for (auto& name : group.items[0].items) { names.push_back(name.string); }
@@ -253,13 +256,7 @@ static void more_gpt_neo(Import* in) {
     }
 }
 
-// Rejects a key that the family does not have.
-static void fixed_eps(Import* in) {
-    if (in->get("rms_norm_eps")) { in->refuse("rms_norm_eps", "none: there it is always 1e-5"); }
-}
-
 static void more_opt(Import* in) {
-    fixed_eps(in);
     if (!in->yes("do_layer_norm_before", true)) { in->c.norm = NORM_post; }
 }
 
@@ -279,8 +276,10 @@ static void more_falcon(Import* in) {
     const bool multi = in->yes("multi_query", true);
     const int kv = in->whole("num_kv_heads", in->whole("n_head_kv", in->c.NH, 1), 1);
     in->c.KV = multi ? 1 : in->c.NH;
-    if (grouped) { in->c.KV = kv; }
-    if (grouped) { in->c.parallel = 1; }
+    if (grouped) {
+        in->c.KV = kv;
+        in->c.parallel = 1;
+    }
     four_times_wide(in);
     if (in->number("ff_factor", 4) * in->c.C != in->c.F && in->get("ff_factor")) {
         in->refuse("ff_factor", strf("what makes ffn_hidden_size, %d", in->c.F));
@@ -318,10 +317,10 @@ static void mpt_attention(Import* in, const std::string& key, const Json& value)
         { "attn_uses_sequence_id", "false" }, { "model_type", "\"\"" },
     };
     for (auto& only : ONLY) {
-        if (key != only[0] || json_short(value) == only[1]) { continue; }
+        if (key != only[0]) { continue; }
+        if (json_short(value) == only[1]) { return; }
         in->fail("attn_config: " + key + " is " + json_short(value) + ", wanted " + only[1]);
     }
-    for (auto& only : ONLY) { if (key == only[0]) { return; } }
     const bool how = key == "attn_impl" || key == "attn_pdrop" || directory_key("config.json", key);
     if (how || key == "softmax_scale" || value.type == Json::NUL) {
         return;
@@ -345,10 +344,7 @@ static void more_mpt(Import* in) {
         }
     }
     in->c.F = 4 * in->c.C;                       // transformers reads no other
-    const std::string norm = in->text("norm_type", "layernorm");
-    if (norm != "layernorm" && norm != "low_precision_layernorm") {
-        in->refuse("norm_type", "low_precision_layernorm or layernorm");
-    }
+    needs_word(in, "norm_type", " low_precision_layernorm layernorm ");
 }
 
 // Requires mlp_only_layers, if it is there, to name no layer.
@@ -385,10 +381,9 @@ static void more_qwen3_5(Import* in) {
     no_dense_layers(in, "an empty list");
     const str linear = import_layers_of(in, "linear_attention");
     const int every = in->whole("full_attention_interval", 4, 1);
-    for (int l = 0; l < in->c.L; l++) {
-        const bool attends = linear.empty() ? (l + 1) % every == 0 : linear[l] == '0';
-        in->c.attn_layers += attends ? '1' : '0';
-    }
+    in->c.attn_layers = layers_where(in, [&](int l) {
+        return linear.empty() ? (l + 1) % every == 0 : linear[l] == '0';
+    });
     for (const char* key : { "linear_num_key_heads", "linear_num_value_heads",
                              "linear_key_head_dim", "linear_value_head_dim",
                              "linear_conv_kernel_dim" }) {
@@ -425,14 +420,10 @@ static void more_gpt_oss(Import* in) {
 }
 
 // Writes "0100": one layer of every `period`, from layer `offset` on.
-static std::string jamba_pattern(Import* in, const std::string& what, int period, int offset) {
+static str jamba_pattern(Import* in, const std::string& what, int period, int offset) {
     const int every = in->whole(what + "_layer_period", period, 1);
     const int first = in->whole(what + "_layer_offset", offset, 0);
-    std::string pattern;
-    for (int l = 0; l < in->c.L; l++) {
-        pattern += l % every == first ? '1' : '0';
-    }
-    return pattern;
+    return layers_where(in, [=](int l) { return l % every == first; });
 }
 
 static void more_jamba(Import* in) {

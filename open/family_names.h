@@ -27,10 +27,8 @@ static const NameRow GPT2_NAMES[] = {
 };
 static const NameRow GPT_NEO_NAMES[] = {
     GPT2_ROWS,
-    { "self_attn.q_proj", "h.N.attn.attention.q_proj" },
-    { "self_attn.k_proj", "h.N.attn.attention.k_proj" },
-    { "self_attn.v_proj", "h.N.attn.attention.v_proj" },
     { "self_attn.o_proj", "h.N.attn.attention.out_proj" },
+    { "self_attn.*", "h.N.attn.attention.*" },
     {}
 };
 // the rows that do not depend on where the norms are
@@ -38,10 +36,8 @@ static const NameRow GPT_NEO_NAMES[] = {
     { "model.embed_tokens", "embed_tokens" }, \
     { "lm_head", "lm_head" }, \
     { "model.embed_positions", "embed_positions", SKIP_TWO }, \
-    { "self_attn.q_proj", "layers.N.self_attn.q_proj" }, \
-    { "self_attn.k_proj", "layers.N.self_attn.k_proj" }, \
-    { "self_attn.v_proj", "layers.N.self_attn.v_proj" }, \
     { "self_attn.o_proj", "layers.N.self_attn.out_proj" }, \
+    { "self_attn.*", "layers.N.self_attn.*" }, \
     { "mlp.up_proj", "layers.N.fc1" }, \
     { "mlp.down_proj", "layers.N.fc2" }
 
@@ -73,10 +69,9 @@ static const NameRow NEOX_NAMES[] = {
     { "model.norm", "gpt_neox.final_layer_norm" },
     {}
 };
-// what follows has LLaMA's names outside of its layers
+// what follows has LLaMA's names outside of its layers, where no row before says otherwise
 #define LLAMA_ENDS \
-    { "model.embed_tokens", "model.embed_tokens" }, \
-    { "model.norm", "model.norm" }, \
+    { "model.*", "model.*" }, \
     { "lm_head", "lm_head" }
 #define PAIRED_ATTENTION \
     { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", PAIRED }, \
@@ -112,30 +107,24 @@ static const NameRow GLM_NAMES[] = {
 static const NameRow GLM4_NAMES[] = {
     LLAMA_ENDS,
     PAIRED_ATTENTION,
-    { "self_attn.*", "model.layers.N.self_attn.*" },
     GATE_OVER_UP,
-    { "input_layernorm", "model.layers.N.input_layernorm" },
     { "post_attention_layernorm", "model.layers.N.post_self_attn_layernorm" },
     { "pre_feedforward_layernorm", "model.layers.N.post_attention_layernorm" },
     { "post_feedforward_layernorm", "model.layers.N.post_mlp_layernorm" },
+    LLAMA_REST,
     {}
 };
 static const NameRow OLMO_NAMES[] = { // norms without weights
-    { "model.embed_tokens", "model.embed_tokens" },
-    { "lm_head", "lm_head" },
     { "input_layernorm", "", ALL_ONES },
     { "post_attention_layernorm", "", ALL_ONES },
     { "model.norm", "", ALL_ONES },
+    LLAMA_ENDS,
     LLAMA_REST,
     {}
 };
 static const NameRow NANOCHAT_NAMES[] = { // likewise; it turns the other way
-    { "model.embed_tokens", "model.embed_tokens" },
-    { "lm_head", "lm_head" },
     { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", HALVES_SWAPPED },
     { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", HALVES_SWAPPED },
-    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj" },
-    { "self_attn.o_proj", "model.layers.N.self_attn.o_proj" },
     { "self_attn.q_norm", "", ALL_ONES },
     { "self_attn.k_norm", "", ALL_ONES },
     { "mlp.up_proj", "model.layers.N.mlp.fc1" },
@@ -144,6 +133,8 @@ static const NameRow NANOCHAT_NAMES[] = { // likewise; it turns the other way
     { "post_attention_layernorm", "", ALL_ONES },
     { "model.embed_norm", "", ALL_ONES },
     { "model.norm", "", ALL_ONES },
+    LLAMA_ENDS,
+    LLAMA_REST,
     {}
 };
 static const NameRow STARCODER2_NAMES[] = {
@@ -168,17 +159,13 @@ static const NameRow GPTJ_NAMES[] = { // one norm for both branches
     {}
 };
 static const NameRow PHI_NAMES[] = { // one norm for both branches
-    { "model.embed_tokens", "model.embed_tokens" },
-    { "lm_head", "lm_head" },
-    { "input_layernorm", "model.layers.N.input_layernorm" },
     { "post_attention_layernorm", "model.layers.N.input_layernorm" },
-    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj" },
-    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj" },
-    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj" },
     { "self_attn.o_proj", "model.layers.N.self_attn.dense" },
     { "mlp.up_proj", "model.layers.N.mlp.fc1" },
     { "mlp.down_proj", "model.layers.N.mlp.fc2" },
     { "model.norm", "model.final_layernorm" },
+    LLAMA_ENDS,
+    LLAMA_REST,
     {}
 };
 static const NameRow PHI3_NAMES[] = {
@@ -225,9 +212,8 @@ static const NameRow MPT_NAMES[] = {
     {}
 };
 static const NameRow JAMBA_NAMES[] = {
-    { "model.embed_tokens", "model.embed_tokens" },
     { "model.norm", "model.final_layernorm" },
-    { "lm_head", "lm_head" },
+    LLAMA_ENDS,
     { "post_attention_layernorm", "model.layers.N.pre_ff_layernorm" },
     { "mlp.*", "model.layers.N.feed_forward.*" },
     LLAMA_REST,
@@ -255,25 +241,14 @@ static const NameRow QWEN3_NEXT_NAMES[] = {
 // of its own. A row counts if its tensor is there: q, k and v may be one, gate and up one, and
 // attention's norm the FFN's, too.
 static const NameRow GGUF_FAMILY_NAMES[] = {
-    { "model.embed_tokens", "model.embed_tokens" },
-    { "model.embed_norm", "model.embed_norm" },
-    { "model.embed_positions", "model.embed_positions" },
-    { "model.norm", "model.norm" },
-    { "lm_head", "lm_head" },
-    { "input_layernorm", "model.layers.N.input_layernorm" },
-    { "post_attention_layernorm", "model.layers.N.post_attention_layernorm" },
+    LLAMA_ENDS,
+    { "mlp.up_proj", "model.layers.N.mlp.up_proj", LAST_ROWS },
+    LLAMA_REST,
     { "post_attention_layernorm", "model.layers.N.input_layernorm" },
-    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj" },
-    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj" },
-    { "self_attn.v_proj", "model.layers.N.self_attn.v_proj" },
     { "self_attn.q_proj", "model.layers.N.self_attn.qkv_proj", STACKED_Q },
     { "self_attn.k_proj", "model.layers.N.self_attn.qkv_proj", STACKED_K },
     { "self_attn.v_proj", "model.layers.N.self_attn.qkv_proj", STACKED_V },
-    { "self_attn.o_proj", "model.layers.N.self_attn.o_proj" },
-    { "mlp.gate_proj", "model.layers.N.mlp.gate_proj" },
     { "mlp.gate_proj", "model.layers.N.mlp.up_proj", FIRST_HALF },
-    { "mlp.up_proj", "model.layers.N.mlp.up_proj", LAST_ROWS },
-    { "mlp.down_proj", "model.layers.N.mlp.down_proj" },
     {}
 };
 #endif // FAMILY_NAMES_H

@@ -92,37 +92,36 @@ static std::string score_divisor(const Arch& c) {
 
 static bool grouped(const Arch& c) { return c.KV > 1 && c.KV < c.NH; }
 
-// What families say beside the rows of ARCH: a key, and its value for a model. The key goes into a
-// config.json if the family's reader asks for it
-static const struct { const char* key; std::string (*value)(const Arch& c); } KEYS[] = {
-    { "rotary_dim", [](const Arch& c) { return whole(rotated(c)); } },
-    { "do_layer_norm_before", [](const Arch& c) { return json_bool(c.norm != NORM_post); } },
-    { "word_embed_proj_dim", [](const Arch& c) { return whole(c.C); } },
-    { "sliding_window", [](const Arch& c) { return c.window ? whole(c.window) : "null"; } },
-    { "use_sliding_window", [](const Arch& c) { return json_bool(c.window); } },
-    { "max_window_layers", [](const Arch& c) { return whole(first_local(c)); } },
-    { "layer_types", [](const Arch& c) {
-        return window_layers(c, "sliding_attention", "full_attention"); } },
-    { "window_size", [](const Arch& c) { return whole(c.window ? c.window : 256); } },
-    { "attention_types", [](const Arch& c) {
-        return "[[" + window_layers(c, "local", "global") + ", 1]]"; } },
-    { "no_rope_layers", [](const Arch& c) {
-        return by_layer(c, [&](int l) { return whole(in_pattern(c.rope_layers, l)); }); } },
-    { "query_pre_attn_scalar", score_divisor },
-    { "attn_logit_softcapping", [](const Arch& c) {
-        return build::Attn::capped ? some(c.attn_cap) : "null"; } },
-    { "final_logit_softcapping", [](const Arch& c) { return some(c.logit_cap); } },
-    { "rope_local_base_freq", [](const Arch& c) {
-        return pointed(c.rope_local ? c.rope_local : 10000); } },
-    { "new_decoder_architecture", [](const Arch& c) { return json_bool(grouped(c)); } },
-    { "multi_query", [](const Arch& c) { return json_bool(c.KV == 1); } },
-    { "num_kv_heads", [](const Arch& c) { return whole(c.KV); } },
-    { "attention_multiplier", [](const Arch& c) { return pointed(score_scale(c)); } },
-    { "attn_config", [](const Arch& c) {
-        const std::string scale = some(c.score_scale);
-        return "{\"alibi\": true, \"alibi_bias_max\": 8, \"softmax_scale\": " + scale + "}"; } },
-    { "logit_scale", [](const Arch& c) { return pointed(1 / c.logit_divisor); } },
-};
+typedef std::vector<std::pair<std::string, std::string>> Fields;         // key, value as JSON
+
+// Lists what families say of a model beside the rows of ARCH. A key goes into a config.json if the
+// family's reader asks for it.
+static Fields other_keys(const Arch& c) {
+    return {
+        { "rotary_dim", whole(rotated(c)) },
+        { "do_layer_norm_before", json_bool(c.norm != NORM_post) },
+        { "word_embed_proj_dim", whole(c.C) },
+        { "sliding_window", c.window ? whole(c.window) : "null" },
+        { "use_sliding_window", json_bool(c.window) },
+        { "max_window_layers", whole(first_local(c)) },
+        { "layer_types", window_layers(c, "sliding_attention", "full_attention") },
+        { "window_size", whole(c.window ? c.window : 256) },
+        { "attention_types", "[[" + window_layers(c, "local", "global") + ", 1]]" },
+        { "no_rope_layers",
+          by_layer(c, [&](int l) { return whole(in_pattern(c.rope_layers, l)); }) },
+        { "query_pre_attn_scalar", score_divisor(c) },
+        { "attn_logit_softcapping", build::Attn::capped ? some(c.attn_cap) : "null" },
+        { "final_logit_softcapping", some(c.logit_cap) },
+        { "rope_local_base_freq", pointed(c.rope_local ? c.rope_local : 10000) },
+        { "new_decoder_architecture", json_bool(grouped(c)) },
+        { "multi_query", json_bool(c.KV == 1) },
+        { "num_kv_heads", whole(c.KV) },
+        { "attention_multiplier", pointed(score_scale(c)) },
+        { "attn_config", "{\"alibi\": true, \"alibi_bias_max\": 8, \"softmax_scale\": " +
+                         some(c.score_scale) + "}" },
+        { "logit_scale", pointed(1 / c.logit_divisor) },
+    };
+}
 
 // Returns the family's key of a field of ARCH: its own name, or that which all have.
 static std::string family_key(const Family& f, const ArchRow& r) {
@@ -134,8 +133,6 @@ static std::string family_key(const Family& f, const ArchRow& r) {
     }
     return r.key;
 }
-
-typedef std::vector<std::pair<std::string, std::string>> Fields;         // key, value as JSON
 
 static bool has_key(const Fields& fields, const std::string& key) {
     for (auto& f : fields) { if (f.first == key) { return true; } }
@@ -170,13 +167,12 @@ static std::string three_keys(const Arch& c) {
 }
 
 // Lists what every family says.
-static Fields family_fields(const Family& f, const std::string& without, Arch c) {
+static Fields family_fields(const Family& f, const char* without, Arch c) {
     Fields fields = { { "model_type", json_str(f.type) } };
     for (auto& r : arch_rows(&c)) {
-        const std::string field = " " + std::string(r.field) + " ";
         const std::string key = family_key(f, r);
         const bool ours = !key_object(r).empty() && key == r.key;        // of "train_sink"
-        const bool left_out = without.find(field) != std::string::npos;
+        const bool left_out = is_one_of(without, r.field);
         if (ours || left_out || has_key(fields, key)) { continue; }      // one key of two biases
         std::string value = config_text(r);
         if (r.type == FIELD_float) { value = pointed(*(float*)r.at); }
@@ -184,7 +180,7 @@ static Fields family_fields(const Family& f, const std::string& without, Arch c)
         fields.push_back({ key, value });
     }
     if (*f.act) {
-        fields.push_back({ split(f.act, ' ')[0], json_str(activation_name(f, c.ffn)) });
+        fields.push_back({ split(f.act, ' ')[0], json_str(activation_name(c.ffn)) });
     }
     if (!strcmp(f.type, "olmo3")) {
         fields.push_back({ "rope_parameters", both_ropes(c) });
@@ -203,16 +199,14 @@ static void add_fields(JsonObject* o, const Fields& fields) {
     for (auto& f : fields) { o->json(f.first, f.second); }
 }
 
-// Tells whether what reads a model does not die of it.
-static bool accepted(const std::function<void()>& read) { return failure_of(read).empty(); }
-
 // Reads a config.json as the family's reader does. Returns false if that refuses it. *asked: keys.
 static bool family_reads(const std::string& config, Arch* c, std::string* attn,
                          std::set<std::string>* asked) {
-    return accepted([&] {
+    const auto read = [&] {
         *c = arch_import(json_of(config), "config.json", attn, asked);
         arch_settle(c, "config.json");
-    });
+    };
+    return failure_of(read).empty();
 }
 
 // Writes a pattern with one letter per layer; "" if all layers have it.
@@ -240,7 +234,7 @@ static bool same_model(Arch a, Arch b) {
 
 // Lists the keys that say this model in the family's words; none if they do not say it exactly.
 // Asks the reader again until it wants no other key that is known.
-static Fields family_says(const Family& f, const std::string& without, const Arch& c) {
+static Fields family_says(const Family& f, const char* without, const Arch& c) {
     Fields fields = family_fields(f, without, c);
     for (size_t before = 0; before != fields.size();) {
         before = fields.size();
@@ -250,10 +244,10 @@ static Fields family_says(const Family& f, const std::string& without, const Arc
         JsonObject config;
         add_fields(&config, fields);
         const bool reads = family_reads(config.all(), &read, &attn, &asked);
-        for (auto& k : KEYS) {
-            const bool read_there = without.find(strf(" %s ", k.key)) == str::npos;
-            if (read_there && asked.count(k.key) && !has_key(fields, k.key)) {
-                fields.push_back({ k.key, k.value(c) });
+        for (auto& field : other_keys(c)) {
+            const bool read_there = !is_one_of(without, field.first);
+            if (read_there && asked.count(field.first) && !has_key(fields, field.first)) {
+                fields.push_back(field);
             }
         }
         const bool whole = before == fields.size();
@@ -267,14 +261,6 @@ static Fields family_says(const Family& f, const std::string& without, const Arc
 
 // ---- tensors
 
-// where one of our tensors goes: into a tensor of this many rows, all of it or a part
-struct TensorPlace {
-    std::string name;
-    Fold fold = AS_IT_IS;
-    long rows = 0;
-    bool turned = false, minus_one = false;      // as [in, out]; less 1
-};
-
 // a tensor while it is put together
 struct Part {
     std::string name;
@@ -283,57 +269,47 @@ struct Part {
     std::vector<bool> set;
 };
 
-static Part* part_at(std::vector<Part>* parts, const TensorPlace& at, long cols, bool vector) {
+static Part* part_at(std::vector<Part>* parts, const std::string& name,
+                     const std::vector<long>& shape, long count) {
     for (auto& p : *parts) {
-        if (p.name == at.name) { return &p; }
+        if (p.name == name) { return &p; }
     }
-    Part p;
-    p.name = at.name;
-    p.shape = { at.rows };
-    if (!vector) { p.shape.push_back(cols); }
-    if (at.turned) { std::swap(p.shape[0], p.shape[1]); }
-    p.x.resize(at.rows * cols);
-    p.set.resize(at.rows * cols);
-    parts->push_back(p);
+    parts->push_back({ name, shape, std::vector<float>(count), std::vector<bool>(count) });
     return &parts->back();
 }
 
-// Puts our tensor where it goes. False if another of ours is there, with other numbers (two norms
-// of ours that are one there), or a number that could not be given back.
-static bool part_put(std::vector<Part>* parts, const TensorPlace& at, const Arch& c,
-                     const StOut& ours) {
-    const bool vector = ours.shape.size() == 1;
+// Puts our tensor where the family has it, into a tensor or a part of one. False if the family has
+// none such, if another of ours is there, with other numbers (two norms of ours that are one
+// there), or if a number could not be given back.
+static bool part_put(std::vector<Part>* parts, const Family& f, const Arch& c,
+                     const NameRow* names, const StOut& ours) {
+    std::string name;
+    Fold fold;
+    if (!family_name(f, names, ours.name, &name, &fold)) { return false; }
+    const bool matrix = ours.shape.size() > 1;
+    const bool turned = f.transposed && matrix && !our_name(ours.name).layer.empty();
+    const bool minus_one = norm_plus_one(f, fold, ours.name);
     const long n = ours.shape[0];
-    const long cols = vector ? 1 : ours.shape[1];
-    Part* p = part_at(parts, at, cols, vector);
+    const long cols = matrix ? ours.shape[1] : 1;
+    const long rows = import_rows(fold, c, n, -1);
+    std::vector<long> shape = { rows };
+    if (matrix) { shape.push_back(cols); }
+    if (turned) { std::swap(shape[0], shape[1]); }
+    Part* p = part_at(parts, name, shape, rows * cols);
     for (long i = 0; i < n; i++) {
-        const long r = import_row(at.fold, c, i, at.rows);
+        const long r = import_row(fold, c, i, rows);
         for (long j = 0; j < cols; j++) {
             const float x = ours.data[i * cols + j];
-            const float kept = at.minus_one ? x - 1 : x;
-            const size_t to = at.turned ? j * at.rows + r : r * cols + j;
+            const float kept = minus_one ? x - 1 : x;
+            const size_t to = turned ? j * rows + r : r * cols + j;
             if (p->set[to] && memcmp(&p->x[to], &kept, sizeof kept)) {
                 return false;
             }
-            if (at.minus_one && kept + 1 != x) { return false; }
+            if (minus_one && kept + 1 != x) { return false; }
             p->x[to] = kept;
             p->set[to] = true;
         }
     }
-    return true;
-}
-
-// Finds where a family has one of our tensors; false if it has none such.
-static bool family_place(const Family& f, const Arch& c, const NameRow* names, const StOut& ours,
-                         TensorPlace* at) {
-    if (!family_name(f, names, ours.name, &at->name, &at->fold)) {
-        return false;
-    }
-    const bool matrix = ours.shape.size() > 1;
-    const bool layer = !our_name(ours.name).layer.empty();
-    at->turned = f.transposed && matrix && layer;
-    at->minus_one = norm_plus_one(f, at->fold, ours.name);
-    at->rows = import_rows(at->fold, c, ours.shape[0], -1);
     return true;
 }
 
@@ -343,10 +319,7 @@ static bool family_tensors(FamilyFile* file, const Arch& c, const std::vector<St
     if (!names && !f.plus_one) { file->tensors = ours; return true; }
     std::vector<Part> parts;
     for (auto& t : ours) {
-        TensorPlace at;
-        if (!family_place(f, c, names, t, &at) || !part_put(&parts, at, c, t)) {
-            return false;
-        }
+        if (!part_put(&parts, f, c, names, t)) { return false; }
     }
     for (auto& p : parts) {
         file->kept.push_back(std::move(p.x));

@@ -8,17 +8,11 @@ are in families.cpp, their tensors in import_weights.cpp.
 
 // Keys of models in a form that is not read.
 static const char* const PARTS = "it is a model of more than text";
-static const char* const QUANTIZED =
-    "its weights are quantized in a form that this program does not read";
-static const char* const NOT_QUANTIZED =
-    "get the model as its authors trained it, or as a GGUF file";
-static const struct { const char *key, *what, *hint; } KEYS_NOT_READ[] = {
-    { "quantization_config", QUANTIZED, NOT_QUANTIZED },
-    { "quantization", QUANTIZED, NOT_QUANTIZED },        // of mlx
-    { "compression_config", QUANTIZED, NOT_QUANTIZED },
-    { "vision_config", PARTS, TEXT_PART },
-    { "text_config", PARTS, TEXT_PART },
-    { "audio_config", PARTS, TEXT_PART },
+static const struct { const char *keys, *what, *hint; } KEYS_NOT_READ[] = {
+    { " quantization_config quantization compression_config ",   // the second is of mlx
+      "its weights are quantized in a form that this program does not read",
+      "get the model as its authors trained it, or as a GGUF file" },
+    { " vision_config text_config audio_config ", PARTS, TEXT_PART },
 };
 
 // Sets the row of ARCH with this field.
@@ -187,18 +181,16 @@ static void import_rope(Import* in) {
             if (!(in->c.rope_local > 0)) { in->refuse("rope_parameters", "a rope_theta above 0"); }
         }
     }
+    const kind how = in->c.rope_scaling;
+    if (how == ROPE_none || how == ROPE_linear) { return; }
     const char* const context = "original_max_position_embeddings";
-    const Json* given = rope ? rope->get(context) : NULL;
-    const bool dynamic = in->c.rope_scaling == ROPE_dynamic;     // it looks at the whole context
-    const bool scaled = in->c.rope_scaling != ROPE_none && in->c.rope_scaling != ROPE_linear;
-    if (dynamic || (scaled && (!given || given->type == Json::NUL))) {
-        in->c.rope_context = in->c.T;
-    }
-    const bool longrope = in->c.rope_scaling == ROPE_longrope;
+    const bool given = (*rope)[context].type != Json::NUL;
+    if (how == ROPE_dynamic || !given) { in->c.rope_context = in->c.T; } // it looks at all of it
+    const bool longrope = how == ROPE_longrope;
     const int of_class = in->family->rope.trained;
     const int trained = of_class ? of_class : in->c.rope_context;
     if (longrope) { in->c.rope_context = in->whole(context, trained, 1); }
-    if (!longrope && in->c.rope_scaling != ROPE_yarn) { return; }
+    if (!longrope && how != ROPE_yarn) { return; }
     if ((*rope)["factor"].type == Json::NUL) {
         in->c.rope_factor = (float)in->c.T / in->c.rope_context;
     }
@@ -209,16 +201,16 @@ static void import_rope(Import* in) {
 // nothing.
 static void import_same(Import* in) {
     const std::pair<const char*, float> ROWS[] = {
-        { "rope_percent", in->c.rope_part },     { "rope_percentage", in->c.rope_part },
-        { "rope_pct", in->c.rope_part },         { "rotary_pct", in->c.rope_part },
-        { "norm_eps", in->c.eps },               { "norm_epsilon", in->c.eps },
-        { "layer_norm_eps", in->c.eps },         { "layer_norm_epsilon", in->c.eps },
-        { "rotary_emb_base", in->c.rope_base },  { "rope_base", in->c.rope_base },
+        { "rope_percent rope_percentage rope_pct rotary_pct", in->c.rope_part },
+        { "norm_eps norm_epsilon layer_norm_eps layer_norm_epsilon", in->c.eps },
+        { "rotary_emb_base rope_base", in->c.rope_base },
     };
-    for (auto& [key, read] : ROWS) {
-        if (in->used.count(key) || !in->json.get(key)) { continue; }
-        const bool same = (float)in->number(key, read) == read;
-        if (!same) { in->refuse(key, strf("%g, as what is read in its place", read)); }
+    for (auto& [keys, read] : ROWS) {
+        for (auto& key : split(keys, ' ')) {
+            if (in->used.count(key) || !in->json.get(key)) { continue; }
+            const bool same = (float)in->number(key, read) == read;
+            if (!same) { in->refuse(key, strf("%g, as what is read in its place", read)); }
+        }
     }
 }
 
@@ -245,29 +237,30 @@ static const char* const ACT_NAMES[][3] = {
     { "swish", "swish", "swiglu" },
 };
 
-std::string activation_name(const Family& f, kind ffn) {
+std::string activation_name(kind ffn) {
+    const FfnRow& ours = FFN_ROWS[ffn];
     for (auto& row : ACT_NAMES) {
-        if (!strcmp(row[1 + f.gated], FFN_ROWS[ffn].name)) { return row[0]; }
+        if (!strcmp(row[1 + ours.gated], ours.name)) { return row[0]; }
     }
     return "";
 }
 
 // Reads the activation by the family's key; of Gemma's two keys the newer decides.
 static void import_activation(Import* in) {
-    const bool gated = in->family->gated;
+    const bool gated = ffn_of(in->c).gated;
     bool decided = false;
     for (auto& key : split(in->family->act, ' ')) {
         const Json* v = in->get(key);
         if (!v || decided) { continue; }
-        for (auto& row : ACT_NAMES) {
-            if (v->string != row[0] || !row[1 + gated][0]) {
-                continue;
-            }
-            decided = true;
-            import_set(in, "ffn", row[1 + gated]);
-        }
         std::string known;
-        for (auto& row : ACT_NAMES) { if (row[1 + gated][0]) { list_add(&known, row[0]); } }
+        for (auto& row : ACT_NAMES) {
+            const char* ours = row[1 + gated];
+            if (!*ours) { continue; }
+            list_add(&known, row[0]);
+            if (v->string != row[0]) { continue; }
+            decided = true;
+            import_set(in, "ffn", ours);
+        }
         if (!decided) { in->refuse(key, "one of: " + known); }
     }
 }
@@ -317,8 +310,7 @@ static std::string class_stem(std::string name) {
 
 // Tells whether a class computes this family's logits, or its layers alone.
 static bool is_own_class(const std::string& type, const std::string& name) {
-    const bool logits = ends_with(name, "ForCausalLM") || ends_with(name, "LMHeadModel");
-    const bool kind = logits || ends_with(name, "Model");
+    const bool kind = ends_with(name, "ForCausalLM") || ends_with(name, "Model");
     return kind && class_stem(name) == class_stem(type);
 }
 
@@ -327,18 +319,14 @@ static bool is_own_class(const std::string& type, const std::string& name) {
 // came from there.
 static void import_class(Import* in) {
     const std::string type = in->family->type;
-    const Json* classes = in->get("architectures");
-    const Json* code = in->get("auto_map");
-    for (size_t i = 0; classes && i < classes->items.size(); i++) {
-        const Json& name = classes->items[i];
+    for (auto& name : in->of("architectures").items) {
         if (is_own_class(type, name.string)) { continue; }
         die(in->where + ": architectures names " + json_short(name) +
                            ", wanted a class of the family " + type + ", such as its ForCausalLM",
             "if these weights are a plain " + type + ", remove architectures from this file");
     }
-    for (size_t i = 0; code && i < code->fields.size(); i++) {
-        const std::string key = code->fields[i].first;
-        const std::string value = code->fields[i].second.string;
+    for (auto& [key, code] : in->of("auto_map").fields) {
+        const std::string& value = code.string;
         const bool model = key == "AutoModelForCausalLM" || key == "AutoModel";
         if (!model || is_own_class(type, value.substr(value.rfind('.') + 1))) {
             continue;
@@ -356,7 +344,7 @@ static void reject_unread_keys(const Import& in) {
         const bool null = f.second.type == Json::NUL;
         if (in.used.count(f.first) || row || null) { continue; }
         for (auto& k : KEYS_NOT_READ) {
-            if (f.first == k.key) {
+            if (is_one_of(k.keys, f.first)) {
                 die(in.where + ": " + f.first + ": " + k.what,
                     hint_for(k.hint, directory_of(in.where)));
             }
@@ -389,7 +377,8 @@ static void reject_wrong_numbers(Import* in) {
 Arch arch_import(const Json& json, const std::string& where, std::string* attn,
                  std::set<std::string>* asked) {
     const Family* family = family_of(json);
-    Import in = { json, where, family, arch_fixed(), "softmax", {}, {}, asked };
+    std::set<std::string> mine;
+    Import in = { json, where, family, arch_fixed(), "softmax", asked ? *asked : mine, {} };
     const Json* type = json.get("model_type");
     const bool own_code = !family && in.get("auto_map");         // which transformers has not
     if (!family && type && !own_code && (in.get("text_config") || in.get("vision_config"))) {
@@ -409,8 +398,8 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn,
     for (auto& pair : split(family->keys, ' ')) { import_renamed(&in, pair); }
     for (auto& pair : split(family->wanted, ' ')) { import_wanted(&in, pair); }
     import_activation(&in);
-    const Json* pruned = in.get("pruned_heads");
-    if (pruned && !(pruned->fields.empty() && pruned->items.empty())) {
+    const Json& pruned = in.of("pruned_heads");
+    if (!pruned.fields.empty() || !pruned.items.empty()) {
         in.refuse("pruned_heads", "none");
     }
     if (family->more) { family->more(&in); }

@@ -45,6 +45,7 @@ enum Fold {
 };
 struct NameRow { const char *ours = NULL, *theirs = NULL; Fold fold = AS_IT_IS; };
 // ---- the families
+struct Checkpoint;
 struct Import;
 // What the object of positions in config.json has in a family, and not in LLaMA.
 struct RopeForm {
@@ -59,9 +60,9 @@ struct Family {
     const char *keys;                            // "theirs:field", beside the names of ARCH; a key
                                                  // "theirs:" changes nothing
     const char *wanted;                          // "key=value"
-    const char *act;                             // the key of its activation
-    bool gated;                                  // its FFN has a gate
-    void (*more)(Import*);                       // what the row cannot say, or NULL
+    const char *act;                             // the key of its activation; whether its FFN has a
+                                                 // gate is in the rows
+    void (*more)(Import*) = NULL;                // what the row cannot say
     const NameRow* names = NULL;                 // of its tensors; NULL: LLaMA's
     RopeForm rope = {};
     bool plus_one = false;                       // norms are x (1 + w)
@@ -84,8 +85,8 @@ const Family* family_named(const std::string& type);
 Arch arch_import(const Json& json, const std::string& where, std::string* attn,
                  std::set<std::string>* asked = NULL);
 
-// Returns the family's name for the activation of an FFN of ours, "" if it has none.
-std::string activation_name(const Family& f, kind ffn);
+// Returns the families' name for the activation of an FFN of ours, "" if it has none.
+std::string activation_name(kind ffn);
 
 // Returns the table of a model's names in a family. two_norms: Falcon with a norm for attention and
 // one for the FFN
@@ -130,7 +131,7 @@ TensorSource import_source(const Family& family, const Arch& c, const Weights& f
 bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, const float* out);
 
 // Returns how many more bytes the weights that stay in their file would take as floats.
-double floats_spared(const Json& config, const Weights& files);
+double floats_spared(const Checkpoint& k);
 
 // Reads one of our tensors from their files, rows x cols floats; returns what is wrong, or "".
 std::string import_tensor(const Family& family, const Arch& c, const Weights& files,

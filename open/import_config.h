@@ -16,16 +16,20 @@ struct Import {
     const Family* family;
     Arch c;
     std::string attn;                            // the operation that the model wants
-    std::set<std::string> used;                  // keys that were asked for
+    std::set<std::string>& used;                 // keys that were asked for
     std::map<std::string, std::string> said;     // field of ARCH -> the key that set it
-    std::set<std::string>* asked = NULL;         // the same as used, for the writer of a config
 
     // Returns NULL if the key is absent or null.
     const Json* get(const std::string& key) {
         used.insert(key);
-        if (asked) { asked->insert(key); }
         const Json* v = json.get(key);
         return v && v->type != Json::NUL ? v : NULL;
+    }
+
+    // Does the same; returns a value of no type if the key is absent.
+    const Json& of(const std::string& key) {
+        used.insert(key);
+        return json[key];
     }
 
     // Reads a number that a float can hold; true and false are none.
@@ -58,12 +62,6 @@ struct Import {
         const bool number = v->is_number() && (v->number == 0 || v->number == 1);
         if (v->type != Json::BOOL && !number) { refuse(key, "true or false"); }
         return v->number != 0;
-    }
-
-    std::string text(const std::string& key, const std::string& otherwise) {
-        const Json* v = get(key);
-        if (!v) { return otherwise; }
-        return v->string;
     }
 
     [[noreturn]] void fail(const std::string& what) {

@@ -3,6 +3,7 @@ open/import_weights.cpp -- the tensors of another family by our names: where eac
 files, and how it is part of theirs.
 */
 #include "import.h"
+#include "../core/config.h"
 #include "../core/directory.h"
 
 OurName our_name(const std::string& name) {
@@ -171,12 +172,12 @@ bool weight_stays(const Weight& w, long rows, std::function<long(long)> row_of, 
     return true;
 }
 
-double floats_spared(const Json& config, const Weights& files) {
-    const Family* family = family_of(config);
+double floats_spared(const Checkpoint& k) {
+    const Family* family = family_of(k.config);
     if (!family || stays_wanted() == STAY_NONE) { return 0; }
-    const bool turned = family_of_file(config, ends_with(files.path, ".gguf")).transposed;
+    const bool turned = family_of_file(k.config, ends_with(k.where, ".gguf")).transposed;
     double spared = 0;
-    for (auto& w : files.tensors) {
+    for (auto& w : k.weights.tensors) {
         const bool matrix = w.shape.size() == 2 && !turned;
         if (matrix && w.type->read) { spared += 4.0 * w.count - w.bytes; }
         if (ends_with(w.name, "_blocks")) { spared += 7.0 * w.bytes; }
@@ -209,10 +210,6 @@ std::string import_tensor(const Family& family, const Arch& c, const Weights& fi
     if (K != k) { return strf("has rows of %ld numbers, wanted %ld", K, k); }
     const long there = import_rows(from.fold, c, n, R);
     if (R != there) { return strf("has %ld rows, wanted %ld", R, there); }
-    for (long i = 0; i < n; i++) {
-        const long r = import_row(from.fold, c, i, R);
-        if (r < 0 || r >= R) { return strf("has %ld rows, wanted %ld", R, n); }
-    }
     const bool whole = vector || turned;
     std::vector<float> theirs(whole ? w.count : 0);
     weight_rows(w, 0, whole ? w.rows() : 0, theirs.data());      // dies if the type has no reader
@@ -267,9 +264,8 @@ bool import_projected(const Weights& files, const Arch& c, const std::string& na
 }
 
 bool is_buffer(const std::string& name) {
-    for (const char* tail :
-         { "rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias",
-           ".attention.masked_bias", "attn.attention.bias", "attn.attention.masked_bias" }) {
+    for (const char* tail : { "rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias",
+                              ".attention.bias", ".attention.masked_bias" }) {
         if (ends_with(name, tail)) { return true; }
     }
     return false;

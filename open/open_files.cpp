@@ -207,8 +207,6 @@ static bool written_as(const Arch& c, const std::vector<StOut>& ours, const Toke
     return as.family;
 }
 
-static double spared(const Checkpoint& k) { return floats_spared(k.config, k.weights); }
-
 static std::string tokenizer_file(const std::string& path) {
     Gguf g = gguf_open(path);
     const std::string file = gguf_tokenizer_file(g);
@@ -218,7 +216,7 @@ static std::string tokenizer_file(const std::string& path) {
 
 extern const OpenFiles OPEN_FILES = {
     is_theirs, form_check, open_theirs, weights_of_index,
-    dtype_of, instead_of, weights_unwrap, lm_head_is_embedding, written_as, spared,
+    dtype_of, instead_of, weights_unwrap, lm_head_is_embedding, written_as, floats_spared,
     gguf_in, OF_TEXT(tokenizer_load_gguf), tokenizer_file,
     OF_TEXT(normalizer_step), OF_TEXT(splitter_step), check_rows, rope_write, rope_row_read,
     rope_stretch, rope_limit_of, mixer_name, forward_only,
