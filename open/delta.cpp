@@ -77,9 +77,8 @@ static void delta_norm(real* out, const acc* x, const real* z, const real* weigh
 static void delta_head(Model* m, int l, long b, long h) {
     const auto& w = m->weights.layer[l];
     const Acts& a = m->acts;
-    const DeltaPlaces at(m->arch);
     const Arch& arch = m->arch;
-    const long wide = DELTA_QKV_WIDTH;
+    const DeltaPlaces at(arch);
     const long key = h / at.shared();
     const acc rate = std::exp(acc(w.delta_a[h]));
     acc* memory = mixer_memory(m, l);
@@ -92,7 +91,7 @@ static void delta_head(Model* m, int l, long b, long h) {
         std::copy_n(memory + h * size, size, S.data());
     }
     for (long row = b * m->T; row < (b + 1) * m->T; row++) {
-        const real* qkv = a.delta_qkv + row * wide;
+        const real* qkv = a.delta_qkv + row * DELTA_QKV_WIDTH;
         const long of_head = row * at.VH + h;
         const acc step = softplus(acc(a.delta_a[of_head]) + acc(w.delta_dt[h]));
         const acc beta = 1 / (1 + std::exp(-acc(a.delta_b[of_head])));
@@ -101,7 +100,7 @@ static void delta_head(Model* m, int l, long b, long h) {
         delta_step(S.data(), o.data(), q.data(), k.data(), qkv + at.v(h), std::exp(-rate * step),
                    beta, at);
         delta_norm(a.delta_out + of_head * at.DV, o.data(), a.delta_z + of_head * at.DV,
-                   w.delta_norm, m->arch.eps, at.DV);
+                   w.delta_norm, arch.eps, at.DV);
     }
     if (memory) { std::copy_n(S.data(), size, memory + h * size); }
 }
@@ -115,10 +114,10 @@ bool is_delta(const Model* m, int l) {
 void delta_forward(Model* m, int l) {
     const auto& w = m->weights.layer[l];
     const Acts& a = m->acts;
-    const DeltaPlaces at(m->arch);
+    const Arch& arch = m->arch;
+    const DeltaPlaces at(arch);
     const long C = m->sizes.C;
     const long N = rows(m);
-    const Arch& arch = m->arch;
     const long wide = DELTA_QKV_WIDTH;
     const long out_width = DELTA_OUT_WIDTH;
     const real* n = act_n(m, 2 * l);
@@ -128,10 +127,8 @@ void delta_forward(Model* m, int l) {
     ops::matmul_forward(a.delta_a, n, w.delta_aw, NULL, NULL, N, C, at.VH);
     acc* before = m->mixer_state ? mixer_memory(m, l) + at.VH * at.DK * at.DV : NULL;
     const int past = m->spans[0].position;       // the only span: forest_fits
-    const int taps = m->arch.delta_conv;
-    const ConvolutionInput input = { a.delta_in, wide, before, past, wide, taps };
+    const ConvolutionInput input = { a.delta_in, wide, before, past, wide, arch.delta_conv };
     convolution(a.delta_qkv, input, w.delta_convw, NULL, m->B, m->T);
-    if (before) { convolution_keep(before, input, m->T); }
     #pragma omp parallel for collapse(2)
     for (long b = 0; b < m->B; b++) {
         for (long h = 0; h < at.VH; h++) {

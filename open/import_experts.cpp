@@ -36,11 +36,16 @@ struct ExpertsImport {
         weight_rows(w, 0, w.rows(), out);
     }
 
-    // Reads a matrix of one expert, likewise; it may stay in its file.
-    void matrix(const Weight& w, long rows, long cols, float* out) const {
+    // Reads rows of a matrix, from row `first` on; they may stay in their file.
+    void matrix(const Weight& w, long first, long rows, float* out) const {
+        const auto row_of = [=](long i) { return first + i; };
+        if (!weight_stays(w, rows, row_of, out)) { weight_rows(w, first, first + rows, out); }
+    }
+
+    // Reads a matrix of one expert, all of a tensor of its own.
+    void whole(const Weight& w, long rows, long cols, float* out) const {
         fits(w, w.count == rows * cols && w.cols() == cols);
-        const auto same = [](long i) { return i; };
-        if (!weight_stays(w, rows, same, out)) { weight_rows(w, 0, rows, out); }
+        matrix(w, 0, rows, out);
     }
 
     // Reads expert e of a tensor of all experts: rows x cols of ours, theirs turned.
@@ -90,10 +95,7 @@ struct ExpertsImport {
         const Weight* w = files.find(layer + name);
         if (!w) { return false; }
         fits(*w, w->shape == std::vector<long>{ c.experts, rows, cols });
-        const auto row_of = [=](long i) { return e * rows + i; };
-        if (!weight_stays(*w, rows, row_of, out)) {
-            weight_rows(*w, e * rows, (e + 1) * rows, out);
-        }
+        matrix(*w, e * rows, rows, out);
         return true;
     }
 
@@ -112,8 +114,8 @@ struct ExpertsImport {
                                      "mlp.experts.E.up_proj.weight",
                                      "feed_forward.experts.E.up_proj.weight" });
         if (gate && up) {
-            matrix(*gate, F, C, out);
-            matrix(*up, F, C, out + F * C);
+            whole(*gate, F, C, out);
+            whole(*up, F, C, out + F * C);
             return true;
         }
         const std::string name = "mlp.experts.gate_up_proj";
@@ -132,7 +134,7 @@ struct ExpertsImport {
         const Weight* w = find(e, { "block_sparse_moe.experts.E.w2.weight",
                                     "mlp.experts.E.down_proj.weight",
                                     "feed_forward.experts.E.down_proj.weight" });
-        if (w) { matrix(*w, c.C, c.F, out); return true; }
+        if (w) { whole(*w, c.C, c.F, out); return true; }
         const std::string name = "mlp.experts.down_proj";
         const auto same = [](long i) { return i; };
         return turned(name, e, c.C, c.F, out) || packed(name, e, c.C, c.F, same, out) ||
@@ -142,18 +144,16 @@ struct ExpertsImport {
 
     // Reads the biases of all experts in a GGUF file, those of gate before those of up.
     bool gate_up_biases(float* out) const {
-        const Weight* gate = files.find(layer + "mlp.experts.gate_exps.bias");
-        const Weight* up = files.find(layer + "mlp.experts.up_exps.bias");
-        if (!gate || !up) { return false; }
         const long F = c.F;
-        const long all = c.experts * F;
-        std::vector<float> g(all);
-        std::vector<float> u(all);
-        own(*gate, all, g.data());
-        own(*up, all, u.data());
-        for (long e = 0; e < c.experts; e++) {
-            std::copy_n(&g[e * F], F, out + 2 * e * F);
-            std::copy_n(&u[e * F], F, out + 2 * e * F + F);
+        for (const std::string part : { "gate", "up" }) {
+            const Weight* w = files.find(layer + "mlp.experts." + part + "_exps.bias");
+            if (!w) { return false; }
+            std::vector<float> all(c.experts * F);
+            own(*w, all.size(), all.data());
+            for (long e = 0; e < c.experts; e++) {
+                std::copy_n(&all[e * F], F, out + 2 * e * F);
+            }
+            out += F;
         }
         return true;
     }

@@ -28,10 +28,9 @@ static void mamba_norm(real* out, const real* x, const real* weight, float eps, 
 static void mamba_channel(Model* m, int l, long b, long i) {
     const auto& w = m->weights.layer[l];
     const Acts& a = m->acts;
-    const long MW = m->arch.mamba_width;
-    const long MS = m->arch.mamba_state;
     const Arch& arch = m->arch;
-    const long dbc_width = MAMBA_DBC_WIDTH;
+    const long MW = arch.mamba_width;
+    const long MS = arch.mamba_state;
     acc* memory = mixer_memory(m, l);
     const real* log_rate = w.mamba_a + i * MS;
     std::vector<acc> h(MS);
@@ -43,7 +42,7 @@ static void mamba_channel(Model* m, int l, long b, long i) {
         rate[s] = std::exp(acc(log_rate[s]));
     }
     for (long row = b * m->T; row < (b + 1) * m->T; row++) {
-        const real* b_t = a.mamba_dbc + row * dbc_width + m->arch.mamba_rank;
+        const real* b_t = a.mamba_dbc + row * MAMBA_DBC_WIDTH + arch.mamba_rank;
         const real* c_t = b_t + MS;
         const acc u = a.mamba_u[row * MW + i];
         const acc z = a.mamba_in[row * 2 * MW + MW + i];
@@ -67,30 +66,28 @@ bool is_mamba(const Model* m, int l) {
 void mamba_forward(Model* m, int l) {
     const auto& w = m->weights.layer[l];
     const Acts& a = m->acts;
-    const long C = m->sizes.C;
-    const long MW = m->arch.mamba_width;
-    const long MS = m->arch.mamba_state;
     const Arch& arch = m->arch;
+    const long C = m->sizes.C;
+    const long MW = arch.mamba_width;
+    const long MS = arch.mamba_state;
     const long dbc_width = MAMBA_DBC_WIDTH;
-    const long rank = m->arch.mamba_rank;
+    const long rank = arch.mamba_rank;
     const long N = rows(m);
     ops::matmul_forward(a.mamba_in, act_n(m, 2 * l), w.mamba_inw, NULL, NULL, N, C, 2 * MW);
 
     acc* before = m->mixer_state ? mixer_memory(m, l) + MW * MS : NULL;
     const int past = m->spans[0].position; // the only span: forest_fits
-    const int taps = m->arch.mamba_conv;
-    const ConvolutionInput input = { a.mamba_in, 2 * MW, before, past, MW, taps };
+    const ConvolutionInput input = { a.mamba_in, 2 * MW, before, past, MW, arch.mamba_conv };
     convolution(a.mamba_u, input, w.mamba_convw, w.mamba_convb, m->B, m->T);
-    if (before) { convolution_keep(before, input, m->T); }
 
     ops::matmul_forward(a.mamba_dbc, a.mamba_u, w.mamba_dbcw, NULL, NULL, N, MW, dbc_width);
     for (long row = 0; row < N; row++) {
         real* d = a.mamba_dbc + row * dbc_width;
         real* b = d + rank;
         real* c = b + MS;
-        mamba_norm(a.mamba_d + row * rank, d, w.mamba_dn, m->arch.eps, rank);
-        mamba_norm(b, b, w.mamba_bn, m->arch.eps, MS);
-        mamba_norm(c, c, w.mamba_cn, m->arch.eps, MS);
+        mamba_norm(a.mamba_d + row * rank, d, w.mamba_dn, arch.eps, rank);
+        mamba_norm(b, b, w.mamba_bn, arch.eps, MS);
+        mamba_norm(c, c, w.mamba_cn, arch.eps, MS);
     }
 
     ops::matmul_forward(a.mamba_step, a.mamba_d, w.mamba_stepw, w.mamba_stepb, NULL, N, rank, MW);

@@ -22,7 +22,7 @@ inline acc* mixer_memory(const Model* m, int l) {
 struct ConvolutionInput {
     const real* inp;                // (N, stride): u begins each row
     long stride;
-    const acc* before;              // (K - 1, MW) the last ones before each sequence
+    acc* before;                    // (K - 1, MW) the last ones before each sequence, or NULL
     int past;                       // how many tokens precede each sequence
     long MW;
     int K;
@@ -36,10 +36,20 @@ struct ConvolutionInput {
     }
 };
 
+// Keeps the last u of T rows, and of what `before` held if these are few.
+inline void convolution_keep(const ConvolutionInput& x, int T) {
+    for (int j = x.K - 2; j >= 0; j--) {
+        acc* to = x.before + (size_t)j * x.MW;
+        for (int i = 0; i < x.MW; i++) {
+            to[i] = x.at(T - 1, T - 1, j, i);
+        }
+    }
+}
+
 // Convolves each channel with its weights: out (N, MW) <- u of B sequences of T tokens; weight (MW,
-// K), bias (MW) or NULL.
+// K), bias (MW) or NULL. Then keeps the last u.
 inline void convolution(real* out, const ConvolutionInput& x, const real* weight, const real* bias,
-                              int B, int T) {
+                        int B, int T) {
     #pragma omp parallel for
     for (int row = 0; row < B * T; row++) {
         const int t = row % T;
@@ -54,16 +64,7 @@ inline void convolution(real* out, const ConvolutionInput& x, const real* weight
             out_row[i] = real(Activation_swish::act(sum));
         }
     }
-}
-
-// Keeps the last u of T rows, and of what `before` (K - 1, MW) held if these are few.
-inline void convolution_keep(acc* before, const ConvolutionInput& x, int T) {
-    for (int j = x.K - 2; j >= 0; j--) {
-        acc* to = before + (size_t)j * x.MW;
-        for (int i = 0; i < x.MW; i++) {
-            to[i] = x.at(T - 1, T - 1, j, i);
-        }
-    }
+    if (x.before) { convolution_keep(x, T); }
 }
 
 // Returns 1 / sqrt(mean(x^2) + eps) of n numbers, real or acc.
