@@ -107,17 +107,17 @@ static void export_take(const std::string& tmp) {
     (void)once;
 }
 
+std::string export_path(const std::string& given) {
+    std::string path = link_target(given);
+    while (path.size() > 1 && path.back() == '/') { path.pop_back(); }
+    return path;
+}
+
 ExportDir export_begin(const std::string& given) {
     ExportDir o;
-    o.path = link_target(given);
-    while (o.path.size() > 1 && o.path.back() == '/') {
-        o.path.pop_back();
-    }
+    o.path = export_path(given);
     export_check(o.path);
-    const size_t slash = o.path.rfind('/');
-    if (slash != std::string::npos && slash > 0) {
-        make_dirs(o.path.substr(0, slash));
-    }
+    make_dirs(directory_of(o.path));
     o.tmp = name_with_tail(o.path, ".tmp");
     export_take(o.tmp);
     return o;

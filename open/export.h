@@ -16,6 +16,9 @@ struct ExportDir {
     std::vector<std::string> files;      // what is in it so far
 };
 
+// Returns where the directory of this name is: where a link leads, without slashes at the end.
+std::string export_path(const std::string& given);
+
 // Begins a directory; dies if `path` is there and not an earlier export.
 ExportDir export_begin(const std::string& path);
 

@@ -67,17 +67,11 @@ static void export_directory(const Flags& f, const Model& m, const std::vector<S
     ExportDir o = export_begin(f.out);
     safetensors_write(o.tmp + "/model.safetensors", tensors, "{\"format\":\"pt\"}");
     o.files.push_back("model.safetensors");
-    std::string as = "the PyTorch file beside the weights";
-    std::string how = ", trust_remote_code=True";
-    std::string also = ", with trust_remote_code=True";
+    const std::string as = family ? file.architecture : "the PyTorch file beside the weights";
+    const char* how = family ? "" : ", trust_remote_code=True";
+    const char* also = family ? "" : ", with trust_remote_code=True";
     export_file(&o, "config.json", config);
-    if (family) {
-        as = file.architecture;
-        how.clear();
-        also.clear();
-    } else {
-        export_file(&o, "modeling_train_sink.py", modeling_source());
-    }
+    if (!family) { export_file(&o, "modeling_train_sink.py", modeling_source()); }
     const std::string tokens = export_tokenizer(&o, tok, m.arch.T);
     const bool puts = export_begins(&o, tok, first);
     std::string about = export_about(as, how, has(o.files, "tokenizer.json"));
@@ -90,13 +84,12 @@ static void export_directory(const Flags& f, const Model& m, const std::vector<S
                 export_card(m.arch, f.words[0], m.num_params, about, first >= 0));
     export_commit(&o);
     printf("wrote  %s: %s parameters, opens in transformers as %s%s\n", printable(o.path).c_str(),
-           count_text(m.num_params).c_str(), as.c_str(), also.c_str());
+           count_text(m.num_params).c_str(), as.c_str(), also);
 }
 
 // Dies if a new directory would be in that of a run, a checkpoint, a model or shards.
 static void outside_check(const std::string& given) {
-    std::string path = link_target(given);
-    while (path.size() > 1 && path.back() == '/') { path.pop_back(); }
+    const std::string path = export_path(given);
     char real[PATH_MAX];
     std::string dir = directory_of(path);
     while (!realpath(dir.c_str(), real) && dir.size() > 1) {     // what make_dirs will make

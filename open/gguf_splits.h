@@ -37,15 +37,19 @@ static const GgufSplit GGUF_SPLITS[] = {
         "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\xED\x9F\xBF]+" } },
 };
 
+inline Step* add_step(std::vector<Step>* steps, StepKind kind, const char* pattern = "",
+                      const char* content = "") {
+    steps->emplace_back();
+    steps->back().kind = kind;
+    steps->back().pattern = pattern;
+    steps->back().content = content;
+    return &steps->back();
+}
+
 // Adds the steps of a row.
 inline void gguf_split_steps(const GgufSplit& row, std::vector<Step>* normalizer,
                              std::vector<Step>* splitter) {
-    auto add = [](std::vector<Step>* to, StepKind kind) {
-        to->emplace_back();
-        to->back().kind = kind;
-        return &to->back();
-    };
-    if (row.nfc) { add(normalizer, NORM_NFC); }
+    if (row.nfc) { add_step(normalizer, NORM_NFC); }
     for (const char* regex : row.expressions) {
         if (!regex) { break; }
         Step step;
@@ -54,7 +58,7 @@ inline void gguf_split_steps(const GgufSplit& row, std::vector<Step>* normalizer
         splitter->push_back(step);
     }
     const bool each_digit = row.split != SPLIT_CL100K && row.digits;
-    if (each_digit) { add(splitter, SPLIT_DIGITS)->flag = true; }
-    if (row.split != SPLIT_PATTERN) { add(splitter, row.split)->number = row.digits; }
+    if (each_digit) { add_step(splitter, SPLIT_DIGITS)->flag = true; }
+    if (row.split != SPLIT_PATTERN) { add_step(splitter, row.split)->number = row.digits; }
 }
 #endif // GGUF_SPLITS_H

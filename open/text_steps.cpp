@@ -40,30 +40,19 @@ bool normalizer_step(const Json& component, Step* step) {
     return true;
 }
 
-// Makes the step of an expression that has been read.
-static void matching_step(const Pattern& expression, Step* step) {
-    const auto shared = std::make_shared<Pattern>(expression);
+bool pattern_step(const std::string& regex, Step* step) {
+    const auto expression = std::make_shared<Pattern>();
     step->kind = SPLIT_PATTERN;
     step->match = [=](const std::string& s, size_t i, size_t* next) {
-        return pattern_match(*shared, s, i, next);
+        return pattern_match(*expression, s, i, next);
     };
-}
-
-bool pattern_step(const std::string& regex, Step* step) {
-    Pattern expression;
-    if (!pattern_parse(regex, &expression)) { return false; }
-    matching_step(expression, step);
-    return true;
+    return pattern_parse(regex, expression.get());
 }
 
 bool splitter_step(const std::string& regex, Step* step) {
     static const char* const KNOWN[] = { EXPRESSION_DEEPSEEK_V3, EXPRESSION_TEKKEN,
                                          EXPRESSION_O200K, EXPRESSION_QWEN3_5 };
     Pattern expression;
-    if (!pattern_parse(regex, &expression)) { return false; }
-    const bool known = std::any_of(std::begin(KNOWN), std::end(KNOWN),
-                                   [&](const char* k) { return regex == k; });
-    if (!known && !pattern_is_linear(expression)) { return false; }
-    matching_step(expression, step);
-    return true;
+    const bool linear = pattern_parse(regex, &expression) && pattern_is_linear(expression);
+    return (linear || has(KNOWN, regex)) && pattern_step(regex, step);
 }

@@ -13,15 +13,6 @@ family's tokenizer.json (it leaves out the normal form C), the ids are those of 
 static const char* const GET_TOKENIZER =
     "get the tokenizer.json of this model and give it with --tokenizer";
 
-static Step* add_step(std::vector<Step>* steps, StepKind kind, const char* pattern = "",
-                      const char* content = "") {
-    steps->emplace_back();
-    steps->back().kind = kind;
-    steps->back().pattern = pattern;
-    steps->back().content = content;
-    return &steps->back();
-}
-
 // A GGUF file while its tokenizer is read.
 struct GgufTokens {
     const Gguf& file;
