@@ -937,7 +937,7 @@ int command_train(Flags flags) {
 #ifndef TESTING
 int main(int argc, char** argv) {
     process_begin(argv);
-    if (getenv("HOPPER_CHECK")) { return variant::hopper_check(); }
+    if (variant::hopper.check && getenv("HOPPER_CHECK")) { return variant::hopper.check(); }
     if (argc == 1) {
         welcome();
         return 0;

@@ -16,11 +16,6 @@ namespace host {
 
 // Kernels for Hopper (cuda/hopper/check.cuh): there are none.
 static const bool hopper_here = false;
-template <class Attn> std::string hopper_lacks(int) {
-    return "got a program of BACKEND=cpu, wanted one of BACKEND=cuda";
-}
-template <class Attn> void hopper_ask(bool) {}
-template <class Attn, class Bias, class Pe> int hopper_check() { return 1; }
 inline void use_hopper(bool) {}
 
 static const char* const name = "ref";
@@ -59,7 +54,7 @@ inline void use_graph(bool wanted) {
             "leave --graph out");
     }
 }
-template <class F> void repeated(const std::vector<size_t>&, F f) { f(); }
+inline void repeated(const std::vector<size_t>&, const std::function<void()>& f) { f(); }
 
 // ----------------------------------------------------------------------------
 // 2 work in parts

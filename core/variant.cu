@@ -75,7 +75,10 @@ AttentionRow* const attention_row[2] = {};
 #endif
 AttentionMetrics* const attention_metrics[2] = { ops::attention_metrics<Attn, Bias, Pe>,
                                                  ops::attention_metrics<Attn, NoExtra, Pe> };
-std::string (*const hopper_lacks)(int HS) = ops::hopper_lacks<Attn>;
-void (*const hopper_ask)(bool again) = ops::hopper_ask<Attn>;
-int (*const hopper_check)() = ops::hopper_check<Attn, Bias, Pe>;
+#ifdef CUDA_HOPPER_CHECK_CUH
+const Hopper hopper = { cuda::hopper_lacks<Attn>, cuda::hopper_ask<Attn>,
+                        cuda::hopper_check<Attn, Bias, Pe> };
+#else
+const Hopper hopper = {};
+#endif
 } // namespace variant

@@ -25,15 +25,6 @@ through attention_score.cuh, so that a variant is written once.
 #endif
 
 namespace cuda {
-#if !__has_include("hopper/check.cuh")
-// hopper/ may be deleted: then no attention goes by Hopper's kernels.
-template <class A> std::string hopper_lacks(int) {
-    return "got a program without the folder cuda/hopper/, wanted one with it";
-}
-template <class A> void hopper_ask(bool) {}
-template <class A, class Bi, class Pe> int hopper_check() { return 1; }
-#endif
-
 inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void*> pointers) {
     if (sizeof(real) != 2 || !wide(s.HS, pointers)) { return false; }
 #define X(HEAD) if (s.HS == HEAD) { return true; }

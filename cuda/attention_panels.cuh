@@ -66,62 +66,52 @@ template <class F> void each_panel(const AttnShape& s, int b, int h, F f) {
 // ----------------------------------------------------------------------------
 // Three products of a panel.
 
-// A head's columns of a tensor (B, T, width).
-template <class T> struct Columns {
-    T* p;                  // in the first row
-    int width;
-    long apart;            // numbers from one sequence to the next
-
-    // Returns the rows from row t of sequence b on, and the same of all sequences behind it.
-    Matrix<T> from(int b, int t) const {
-        T* first = p + b * apart + (long)t * width;
-        return matrix(first, width, apart);
-    }
-};
-
-template <class T> Columns<T> columns_of(T* p, int width, const AttnShape& s) {
-    return { p, width, (long)s.T * width };
+// Returns a head's columns of a tensor of such rows, a matrix for each sequence.
+inline Matrix columns_of(const real* tensor, int width, int head, const AttnShape& s) {
+    return matrix(tensor + head * s.HS, width, (long)s.T * width);
 }
 
 // Returns the columns of a head of qkv, or of dqkv: of queries, keys or values.
-template <class T> Columns<T> qkv_columns(T* qkv, int head, const AttnShape& s) {
-    return columns_of(qkv + head * s.HS, attn_row(s), s);
+inline Matrix qkv_columns(const real* qkv, int head, const AttnShape& s) {
+    return columns_of(qkv, attn_row(s), head, s);
 }
 
 // Returns the columns of a query head of out, or of dout.
-template <class T> Columns<T> out_columns(T* out, int h, const AttnShape& s) {
-    return columns_of(out + h * s.HS, s.NH * s.HS, s);
+inline Matrix out_columns(const real* out, int h, const AttnShape& s) {
+    return columns_of(out, s.NH * s.HS, h, s);
 }
 
-template <class T> Matrix<T> transpose(Matrix<T> m) {
-    m.transposed = !m.transposed;
-    return m;
+// Returns the rows from row t of sequence b on, and the same of all sequences behind it.
+inline Matrix rows_from(Matrix columns, int b, int t) {
+    const long numbers = b * columns.apart + (long)t * columns.stride;
+    columns.p = (const char*)columns.p + numbers * columns.bytes;
+    return columns;
 }
 
 // Computes dots = a_t . b_j.
-inline void panel_dots(float* dots, Columns<const real> a, Columns<const real> b, const Panel& x,
-                       const AttnShape& s) {
+inline void panel_dots(float* dots, Matrix a, Matrix b, const Panel& x, const AttnShape& s) {
     const ProductShape shape = { x.queries(), x.keys(), s.HS, x.count };
-    const Matrix<const real> queries = a.from(x.b, x.t0);
-    const Matrix<const real> keys = b.from(x.b, x.j0);
-    gemm(matrix(dots, x.ld, x.size()), NULL, queries, transpose(keys), shape);
+    const Matrix queries = rows_from(a, x.b, x.t0);
+    const Matrix keys = rows_from(b, x.b, x.j0);
+    gemm(matrix(dots, x.ld, x.size()), NULL, queries, transposed(keys), shape);
 }
 
 // Computes out_t = [out_t +] sum_j w_tj b_j.
-inline void panel_rows(Columns<real> out, bool add, const real* w, Columns<const real> b,
-                       const Panel& x, const AttnShape& s) {
+inline void panel_rows(Matrix out, bool add, const real* w, Matrix b, const Panel& x,
+                       const AttnShape& s) {
     const ProductShape shape = { x.queries(), s.HS, x.keys(), x.count };
-    const Matrix<real> rows = out.from(x.b, x.t0);
-    const real* added = add ? rows.p : NULL;
-    gemm(rows, added, matrix(w, x.ld, x.size()), b.from(x.b, x.j0), shape);
+    const Matrix rows = rows_from(out, x.b, x.t0);
+    const void* added = add ? rows.p : NULL;
+    gemm(rows, added, matrix(w, x.ld, x.size()), rows_from(b, x.b, x.j0), shape);
 }
 
 // Adds sum_t w_tj a_t to sums_j; sums (count, T, HS).
-inline void panel_columns(float* sums, const real* w, Columns<const real> a, const Panel& x,
+inline void panel_columns(float* sums, const real* w, Matrix a, const Panel& x,
                           const AttnShape& s) {
     const ProductShape shape = { x.keys(), s.HS, x.queries(), x.count };
-    const Matrix<float> keys = columns_of(sums, s.HS, s).from(0, x.j0);
-    gemm(keys, keys.p, transposed(w, x.ld, x.size()), a.from(x.b, x.t0), shape);
+    const Matrix weights = matrix(w, x.ld, x.size());
+    const Matrix keys = matrix(sums + (long)x.j0 * s.HS, s.HS, (long)s.T * s.HS);
+    gemm(keys, keys.p, transposed(weights), rows_from(a, x.b, x.t0), shape);
 }
 
 // ----------------------------------------------------------------------------
@@ -197,10 +187,10 @@ void attention_forward_panels(real* out, acc* stat, const AttnInputs& in) {
     for (int b = 0; b < s.B; b += panel_at(s, b, 0, 0).count) {
         for (int h = 0; h < s.NH; h++) {
             const int g = kv_head(s, h);
-            const Columns<const real> q = qkv_columns(in.qkv, h, s);
-            const Columns<const real> k = qkv_columns(in.qkv, key_head(s, g), s);
-            const Columns<const real> v = qkv_columns(in.qkv, value_head(s, g), s);
-            const Columns<real> o = out_columns(out, h, s);
+            const Matrix q = qkv_columns(in.qkv, h, s);
+            const Matrix k = qkv_columns(in.qkv, key_head(s, g), s);
+            const Matrix v = qkv_columns(in.qkv, value_head(s, g), s);
+            const Matrix o = out_columns(out, h, s);
             each_panel(s, b, h, [&](const Panel& x) {
                 panel_dots(dots, q, k, x, s);
                 LAUNCH_WARPS((attention_panel_forward_kernel<A, Bi, Pe>), x.count * x.queries(),
@@ -285,13 +275,13 @@ void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowSta
     for (int b = 0, count; b < s.B; b += count) {
         count = panel_at(s, b, 0, 0).count;
         for (int g = 0; g < s.KV; g++) {
-            const Columns<const real> k = qkv_columns(in.qkv, key_head(s, g), s);
-            const Columns<const real> v = qkv_columns(in.qkv, value_head(s, g), s);
+            const Matrix k = qkv_columns(in.qkv, key_head(s, g), s);
+            const Matrix v = qkv_columns(in.qkv, value_head(s, g), s);
             device_zero(memory.dk, 2 * panel_sums(s) * sizeof(float));
             for (int h = g * G; h < (g + 1) * G; h++) {
-                const Columns<const real> q = qkv_columns(in.qkv, h, s);
-                const Columns<const real> d = out_columns(dout, h, s);
-                const Columns<real> dq = qkv_columns(dqkv, h, s);
+                const Matrix q = qkv_columns(in.qkv, h, s);
+                const Matrix d = out_columns(dout, h, s);
+                const Matrix dq = qkv_columns(dqkv, h, s);
                 each_panel(s, b, h, [&](const Panel& x) {
                     panel_dots(memory.dots, q, k, x, s);
                     panel_dots(memory.dw, d, v, x, s);

@@ -395,27 +395,20 @@ inline size_t device_left() {
 
 #ifdef EMU
 #define SMEM(T, name) auto& name = emu::static_smem<T>([] {})
-template <class T> DEVICE T* dynamic_smem() { return (T*)emu::block->dynamic.p; }
-template <class... P, class... A>
-void device_launch_(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, size_t smem,
-                    A... a) {
-    emu::launch(name, kernel, grid, block, smem, device_stream, a...);
-}
 #else
 // Lets the type of SMEM(float[4], x) stand before the name.
 template <class T> struct SmemType { typedef T type; };
 #define SMEM(T, name) __shared__ typename ::cuda::SmemType<T>::type name
-template <class T>
-DEVICE T* dynamic_smem() {
+#endif
+template <class T> DEVICE T* dynamic_smem() {
+#ifdef EMU
+    return (T*)emu::block->dynamic.p;
+#else
     extern __shared__ __align__(128) unsigned char smem_bytes[];
     return (T*)smem_bytes;
+#endif
 }
 
-template <class... P, class... A>
-void device_launch_(const char*, void (*kernel)(P...), dim3 grid, dim3 block, size_t smem, A... a) {
-    kernel<<<grid, block, smem, device_stream>>>(static_cast<P>(a)...);
-}
-#endif
 inline void device_ask_shared(const char* name, const void* kernel, size_t smem) {
     const cudaError_t e =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
@@ -497,7 +490,13 @@ void device_launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block
     // Dynamic and static memory together may be 48 KiB; more must be asked for. No kernel has 8 KiB
     // of static memory beside dynamic memory
     if (smem > 40 << 10) { device_ask_shared(name, (const void*)kernel, smem); }
-    profiled(name, [&] { device_launch_(name, kernel, grid, block, smem, a...); });
+    profiled(name, [&] {
+#ifdef EMU
+        emu::launch(name, kernel, grid, block, smem, device_stream, a...);
+#else
+        kernel<<<grid, block, smem, device_stream>>>(static_cast<P>(a)...);
+#endif
+    });
     device_check(cudaGetLastError(), name);
 }
 } // namespace cuda

@@ -26,21 +26,22 @@ namespace cuda {
 // ----------------------------------------------------------------------------
 // What a product is.
 
-// A matrix, row-major, or `count` of them. Make one with matrix() or transposed().
-template <class T> struct Matrix {
-    typedef const T* Pointer;
-    T* p;
+// A matrix, row-major, or several of them. Make one with matrix().
+struct Matrix {
+    const void* p;         // what a product writes is not const, whatever this says
+    int bytes;             // of a number
     int stride;            // numbers from one row to the next; 0: dense
     long apart;            // numbers from one matrix to the next
-    bool transposed;       // what is stored is the transpose of what is meant
+    bool transposed = false;                 // what is stored is the transpose of what is meant
 };
 
-template <class T> Matrix<T> matrix(T* p, int stride = 0, long apart = 0) {
-    return { p, stride, apart, false };
+template <class T> Matrix matrix(T* p, int stride = 0, long apart = 0) {
+    return { p, sizeof(T), stride, apart };
 }
 
-template <class T> Matrix<T> transposed(T* p, int stride = 0, long apart = 0) {
-    return { p, stride, apart, true };
+inline Matrix transposed(Matrix m) {
+    m.transposed = !m.transposed;
+    return m;
 }
 
 // D is (M, N), A is (M, K), B is (K, N); `count` products at once.
@@ -384,13 +385,11 @@ inline Algo gemm_first(const Product& p, const Algos& algos, const ProductPointe
 inline std::map<ProductKey, Product>& gemm_products = *new std::map<ProductKey, Product>;
 
 // Computes D = A B [+ C, unless NULL; may be D, and is laid out as D is].
-template <class TD, class TA, class TB>
-void gemm(Matrix<TD> D, typename Matrix<TD>::Pointer C, Matrix<TA> A, Matrix<TB> B,
-          ProductShape shape) {
-    static_assert(sizeof(TA) == sizeof(TB), "A and B have one type");
+// A and B have one type, C and D have one.
+inline void gemm(Matrix D, const void* C, Matrix A, Matrix B, ProductShape shape) {
     device_start();
     if (!device_workspace) { device_workspace = device_reserve(DEVICE_WORKSPACE); }
-    const TD* add = C ? C : D.p;
+    const void* add = C ? C : D.p;
     ProductKey k;
     k.M = shape.M;
     k.N = shape.N;
@@ -402,15 +401,15 @@ void gemm(Matrix<TD> D, typename Matrix<TD>::Pointer C, Matrix<TA> A, Matrix<TB>
     k.align_a = blas_alignment(A.p);
     k.align_b = blas_alignment(B.p);
     k.align_d = std::min(blas_alignment(add), blas_alignment(D.p));
-    k.bytes_in = sizeof(TA);
-    k.bytes_out = sizeof(TD);
+    k.bytes_in = A.bytes;
+    k.bytes_out = D.bytes;
     k.transposed_a = A.transposed;
     k.transposed_b = B.transposed;
     k.add = C != NULL;
     k.apart_a = A.apart;
     k.apart_b = B.apart;
     k.apart_d = D.apart;
-    const ProductPointers x = { B.p, A.p, add, D.p };
+    const ProductPointers x = { B.p, A.p, add, (void*)D.p };
     Product& p = gemm_products[k];
     if (!p.chosen) {
         if (!p.desc) { product_describe(&p, k); }

@@ -15,7 +15,7 @@ typedef std::vector<size_t> GraphKey;
 inline void use_graph(bool wanted) { graph_wanted = wanted; }
 
 // Records what f launches, and launches none of it.
-template <class F> cudaGraphExec_t graph_record(F f) {
+inline cudaGraphExec_t graph_record(const std::function<void()>& f) {
     const char* doing = "recording a graph (without --graph there is none)";
     cudaGraph_t graph;
     cudaGraphExec_t ready;
@@ -42,7 +42,7 @@ inline void graph_count(bool is_new) {
 
 // Does what f does, with --graph by a graph: the first time with a key f itself, which chooses
 // algorithms and reserves memory; the second time f is recorded; from then on it is not called.
-template <class F> void repeated(GraphKey key, F f) {
+inline void repeated(GraphKey key, const std::function<void()>& f) {
     static GraphKey last;
     static cudaGraphExec_t graph;
     if (!graph_wanted || profile_wanted()) { return f(); }

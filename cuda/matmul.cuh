@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
 // Computes out (N, OC) = inp (N, C) weight^T (OC, C) + bias + residual.
 inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias,
                            const real* residual, int N, int C, int OC) {
-    gemm(matrix(out), residual, matrix(inp), transposed(weight), { N, OC, C });
+    gemm(matrix(out), residual, matrix(inp), transposed(matrix(weight)), { N, OC, C });
     if (bias) {
         LAUNCH_WIDE_ROWS(wide(OC, { out, bias }), bias_kernel, N, OC, out, bias, N, OC)
     }
@@ -34,7 +34,7 @@ inline void matmul_backward_input(real* dinp, const real* dout, const real* weig
 
 inline void matmul_backward_weight(acc* dweight, const real* dout, const real* inp, int N, int C,
                                    int OC) {
-    gemm(matrix(dweight), dweight, transposed(dout), matrix(inp), { OC, C, N });
+    gemm(matrix(dweight), dweight, transposed(matrix(dout)), matrix(inp), { OC, C, N });
 }
 
 inline void matmul_backward_bias(acc* dbias, const real* dout, int N, int OC) {

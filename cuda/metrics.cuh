@@ -103,8 +103,8 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
     for (int b = 0, count; b < s.B; b += count) {
         count = panel_at(s, b, 0, 0).count;
         for (int h = 0; h < s.NH; h++) {
-            const Columns<const real> q = qkv_columns(qkv, h, s);
-            const Columns<const real> k = qkv_columns(qkv, key_head(s, kv_head(s, h)), s);
+            const Matrix q = qkv_columns(qkv, h, s);
+            const Matrix k = qkv_columns(qkv, key_head(s, kv_head(s, h)), s);
             each_panel(s, b, h, [&](const Panel& x) {
                 panel_dots(dots, q, k, x, s);
                 LAUNCH_WARPS((attention_metrics_kernel<A, Bi, Pe>), x.count * x.queries(), sums,

@@ -17,7 +17,14 @@ inline void hopper_ask(const Flags& f) {
         const Json flags = log_flags(log, INFINITY);
         wanted = flags["hopper"].number;
     }
-    if (wanted) { variant::hopper_ask(f.given_hopper); }
+    if (wanted && variant::hopper.ask) { variant::hopper.ask(f.given_hopper); }
+}
+
+// Returns why attention of such heads does not go by Hopper's kernels, or nothing.
+inline std::string hopper_lacks(int HS) {
+    if (ops::on_host) { return "got a program of BACKEND=cpu, wanted one of BACKEND=cuda"; }
+    if (variant::hopper.lacks) { return variant::hopper.lacks(HS); }
+    return "got a program without the folder cuda/hopper/, wanted one with it";
 }
 
 // Takes Hopper's kernels if the flag is 1, there are any and all ranks can; else the flag becomes
@@ -25,7 +32,7 @@ inline void hopper_ask(const Flags& f) {
 // run has had them.
 inline std::string hopper_settle(Flags* f, const Arch& c, bool must) {
     const std::string flag = strf("--hopper %ld", f->hopper);
-    std::string lacks = variant::hopper_lacks(c.HS);
+    std::string lacks = hopper_lacks(c.HS);
     if (ops::on_host && f->given_hopper) { die(flag + ": " + lacks, "leave --hopper out"); }
     if (f->hopper) {
         const bool here = lacks.empty();

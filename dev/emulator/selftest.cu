@@ -266,8 +266,8 @@ template <class TD, class T> static void test_gemm(const char* name) {
             to_device(a, A.data(), A.size() * sizeof(T));
             to_device(b, B.data(), B.size() * sizeof(T));
             to_device(d, D.data(), D.size() * sizeof(TD));
-            gemm(matrix(d), add ? d : NULL, Matrix<T>{ a, 0, 0, ta }, Matrix<T>{ b, 0, 0, tb },
-                 { M, n, K });
+            gemm(matrix(d), add ? d : NULL, Matrix{ a, sizeof(T), 0, 0, ta },
+                 Matrix{ b, sizeof(T), 0, 0, tb }, { M, n, K });
             to_host(D.data(), d, D.size() * sizeof(TD));
             for (int i = 0; i < M; i++) {
                 for (int j = 0; j < n; j++) {
@@ -309,8 +309,8 @@ static void test_gemm_strides() {
             want[p * d1 + i * ldd + j] = sum;
         }
         to_device(d, D.data(), D.size() * 4);
-        gemm(matrix(d, ldd, d1), add ? d : NULL, Matrix<float>{ a, lda, a1, ta },
-             Matrix<float>{ b, ldb, b1, tb }, { M, n, K, count });
+        gemm(matrix(d, ldd, d1), add ? d : NULL, Matrix{ a, 4, lda, a1, ta },
+             Matrix{ b, 4, ldb, b1, tb }, { M, n, K, count });
         to_host(got.data(), d, got.size() * 4);
         check("gemm with strides", got == want);
     }
