@@ -434,14 +434,14 @@ inline acc* full_array(const Model* m, acc* shard) {
 
 inline const acc* gather_array(const Model* m, acc* shard) {
     acc* all = full_array(m, shard);
-    if (all != shard) { shard_gather(m->shard, all, shard); }
+    if (all != shard) { shard_gather(m->shard, all, shard, sizeof *all); }
     return all;
 }
 
 // Stores this rank's shard of an array that was filled.
 inline void store_array(const Model* m, acc* shard) {
     const acc* all = full_array(m, shard);
-    if (all != shard) { shard_keep(m->shard, shard, all, ops::device_copy); }
+    if (all != shard) { shard_keep(m->shard, shard, all); }
 }
 
 // Copies the master weights that were filled to params_memory, in `real`, and stores them.

@@ -35,23 +35,12 @@ Small things are sums, too: dist/agree.h. When a rank dies, what started the ran
 */
 #ifndef DIST_H
 #define DIST_H
+#include "variant.h"               // acc
 #ifndef DIST
-#define DIST none
-#endif
-#define DIST_OF_none 1
-#define DIST_OF_mpi 2
-#define DIST_OF_nccl 3
-#define DIST_OF_(name) DIST_OF_##name
-#define DIST_OF(name) DIST_OF_(name)
-#if DIST_OF(DIST) == 1
 #include "dist_none.h"
-#elif !__has_include("../dist/mpi.h")
-#error "DIST: mpi and nccl are in the folder dist/, which is not here"
-#elif DIST_OF(DIST) == 2
-#include "../dist/mpi.h"
-#elif DIST_OF(DIST) == 3
-#include "../dist/nccl.h"
+#elif __has_include(STR(../dist/DIST.h))
+#include STR(../dist/DIST.h)
 #else
-#error "DIST: no such value, wanted none, mpi or nccl"
+#error "-DDIST: wanted mpi or nccl, whose folder has to be here, or no -DDIST"
 #endif
 #endif // DIST_H

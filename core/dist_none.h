@@ -39,7 +39,7 @@ inline void sum_metrics(Metrics*, const Sizes&, double*, long*) {}
 // The shard is the whole array.
 struct ParamShard { long whole = 0, mine = 0; };
 inline ParamShard shard_of(long n, bool) { return { n, n }; }
-template <class T> void shard_send(const ParamShard&, T*, T*, long, long*) {}
-template <class T> void shard_gather(const ParamShard&, T*, const T*) {}
-template <class T, class Copy> void shard_keep(const ParamShard&, T*, const T*, Copy) {}
+inline void shard_send(const ParamShard&, acc*, acc*, long, long*) {}
+inline void shard_gather(const ParamShard&, void*, const void*, size_t) {}
+inline void shard_keep(const ParamShard&, acc*, const acc*) {}
 #endif // DIST_NONE_H

@@ -105,7 +105,9 @@ inline StepSums model_update(Model* m, const Update& o, float clip, kind optimiz
     } else {
         update_tensors(m, o, optimizer);
     }
-    if (n < m->num_params) { shard_gather(m->shard, m->params_memory, m->shard_params); }
+    if (n < m->num_params) {
+        shard_gather(m->shard, m->params_memory, m->shard_params, sizeof *m->params_memory);
+    }
     StepSums sums;
     ops::to_host(&sums, m->sums, sizeof sums);
     ops::profile_step();

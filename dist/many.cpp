@@ -6,7 +6,7 @@ what each has measured.
 #include "../log.h"
 #include "../model.h"
 
-#if DIST_OF(DIST) != 1
+#ifdef DIST
 namespace dist {
 void run_agree(const Flags& f) {
     const std::string build = switches_text(f.arch) + ", commit " + COMMIT;

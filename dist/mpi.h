@@ -56,40 +56,33 @@ inline void group_end() {}
 
 struct Arriving {
     MPI_Request request;
-    void* mine;                     // (piece) where the sum goes
-    std::vector<char> pieces;       // (world, piece)
-    void (*add)(Arriving*);         // sums them
+    acc* mine;                      // (piece) where the sum goes
+    std::vector<acc> pieces;        // (world, piece)
     long piece;
 };
 inline Arriving arriving[2];
 inline long reduces;                // begun since arrive()
 
-template <class T> void arriving_add(Arriving* a) {
-    const T* from = (const T*)a->pieces.data();
-    T* to = (T*)a->mine;
+inline void arriving_end(Arriving* a) {
+    mpi_wait(&a->request);
+    const acc* from = a->pieces.data();
+    acc* to = a->mine;
     #pragma omp parallel for simd
     for (long i = 0; i < a->piece; i++) {
-        T sum = from[i];
+        acc sum = from[i];
         for (int r = 1; r < world; r++) { sum += from[r * a->piece + i]; }
         to[i] = sum;
     }
 }
 
-inline void arriving_end(Arriving* a) {
-    mpi_wait(&a->request);
-    a->add(a);
-}
-
-// Sums over ranks: all (world, piece) of each -> mine (piece), of their row `rank`. T: float or
-// double
-template <class T> void reduce_scatter(T* mine, const T* all, long piece) {
+// Sums over ranks: all (world, piece) of each -> mine (piece), of their row `rank`.
+inline void reduce_scatter(acc* mine, const acc* all, long piece) {
     Arriving* a = &arriving[reduces % 2];
     if (reduces++ >= 2) { arriving_end(a); }
     a->mine = mine;
     a->piece = piece;
-    a->add = arriving_add<T>;
-    a->pieces.resize(world * piece * sizeof(T));
-    const MPI_Datatype type = sizeof(T) == sizeof(float) ? MPI_FLOAT : MPI_DOUBLE;
+    a->pieces.resize(world * piece);
+    const MPI_Datatype type = sizeof(acc) == sizeof(float) ? MPI_FLOAT : MPI_DOUBLE;
     MPI_Ialltoall(all, (int)piece, type, a->pieces.data(), (int)piece, type, MPI_COMM_WORLD,
                   &a->request);
 }
@@ -99,18 +92,18 @@ inline void arrive() {
     reduces = 0;
 }
 
-// Gathers mine (piece) of each rank in all (world, piece), at once.
-template <class T> void all_gather(T* all, const T* mine, long piece) {
+// Gathers mine (bytes) of each rank in all (world, bytes), at once.
+inline void all_gather(void* all, const void* mine, size_t bytes) {
     MPI_Request request;
-    const int bytes = (int)(piece * sizeof(T));
-    MPI_Iallgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, MPI_COMM_WORLD, &request);
+    const int n = (int)bytes;
+    MPI_Iallgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, MPI_COMM_WORLD, &request);
     mpi_wait(&request);
 }
 
 inline void sum(double* x, size_t n) {
     if (world == 1) { return; }
     std::vector<double> all(n * world);
-    all_gather(all.data(), x, n);
+    all_gather(all.data(), x, n * sizeof *x);
     for (size_t i = 0; i < n; i++) {
         x[i] = all[i];
         for (int r = 1; r < world; r++) { x[i] += all[r * n + i]; }

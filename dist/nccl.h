@@ -67,10 +67,6 @@ inline void stop() {
 // ----------------------------------------------------------------------------
 // tensors
 
-template <class T> ncclDataType_t nccl_type() {
-    return std::is_same<T, bf16>::value ? ncclBfloat16 : ncclFloat32;
-}
-
 // Begins a group of tensors, which wait for what is being computed now.
 inline void group_begin() {
     cuda::device_check(cudaEventRecord(computed, cuda::device_stream), "recording an event");
@@ -81,14 +77,15 @@ inline void group_begin() {
 inline void group_end() { nccl_check(ncclGroupEnd(), "sending a group"); }
 
 // Sums over ranks: all (world, piece) of each -> mine (piece), of their row `rank`.
-template <class T> void reduce_scatter(T* mine, const T* all, long piece) {
-    nccl_check(ncclReduceScatter(all, mine, piece, nccl_type<T>(), ncclSum, comm, comm_stream),
+inline void reduce_scatter(acc* mine, const acc* all, long piece) {
+    nccl_check(ncclReduceScatter(all, mine, piece, ncclFloat32, ncclSum, comm, comm_stream),
                "summing gradients");
 }
 
-// Gathers mine (piece) of each rank in all (world, piece).
-template <class T> void all_gather(T* all, const T* mine, long piece) {
-    nccl_check(ncclAllGather(mine, all, piece, nccl_type<T>(), comm, comm_stream), "gathering");
+// Gathers mine (bytes) of each rank in all (world, bytes): a multiple of 64 numbers, here copied as
+// if they were floats.
+inline void all_gather(void* all, const void* mine, size_t bytes) {
+    nccl_check(ncclAllGather(mine, all, bytes / 4, ncclFloat32, comm, comm_stream), "gathering");
 }
 
 // Waits, first for this rank's computation, then for the others, and asks NCCL for errors.

@@ -20,8 +20,8 @@ namespace dist {
 // rank's piece of the sum; a piece of each rank -> all of them; waits for what has left.
 inline void group_begin();
 inline void group_end();
-template <class T> void reduce_scatter(T* mine, const T* all, long piece);
-template <class T> void all_gather(T* all, const T* mine, long piece);
+inline void reduce_scatter(acc* mine, const acc* all, long piece);
+inline void all_gather(void* all, const void* mine, size_t bytes);
 inline void arrive();
 } // namespace dist
 
@@ -67,7 +67,7 @@ inline ParamShard shard_of(long n, bool many) {
 
 // Sends the buckets whose gradients are final: those from number `from` on. *sent: how many went
 // before, from the end.
-template <class T> void shard_send(const ParamShard& s, T* shard, T* all, long from, long* sent) {
+inline void shard_send(const ParamShard& s, acc* shard, acc* all, long from, long* sent) {
     if (s.mine == s.whole) { return; }
     dist::group_begin();
     for (; *sent < s.buckets && s.in_array(s.buckets - 1 - *sent) >= from; ++*sent) {
@@ -77,22 +77,22 @@ template <class T> void shard_send(const ParamShard& s, T* shard, T* all, long f
     dist::group_end();
 }
 
-// Gathers all ranks' shards to the whole array on each.
-template <class T> void shard_gather(const ParamShard& s, T* all, const T* shard) {
+// Gathers all ranks' shards, numbers of `size` bytes, to the whole array on each.
+inline void shard_gather(const ParamShard& s, void* all, const void* shard, size_t size) {
     dist::group_begin();
     for (long k = 0; k < s.buckets; k++) {
-        dist::all_gather(all + s.in_array(k), shard + s.in_shard(k), s.size(k));
+        char* to = (char*)all + s.in_array(k) * size;
+        dist::all_gather(to, (const char*)shard + s.in_shard(k) * size, s.size(k) * size);
     }
     dist::group_end();
     dist::arrive();
 }
 
-// Copies this rank's pieces of a whole array into its shard, by copy(to, from, bytes).
-template <class T, class Copy>
-void shard_keep(const ParamShard& s, T* shard, const T* all, Copy copy) {
+// Copies this rank's pieces of a whole array into its shard.
+inline void shard_keep(const ParamShard& s, acc* shard, const acc* all) {
     for (long k = 0; k < s.buckets; k++) {
-        const T* piece = all + s.in_array(k) + dist::rank * s.size(k);
-        copy(shard + s.in_shard(k), piece, s.size(k) * sizeof(T));
+        const acc* piece = all + s.in_array(k) + dist::rank * s.size(k);
+        ops::device_copy(shard + s.in_shard(k), piece, s.size(k) * sizeof *all);
     }
 }
 #endif // SHARD_H

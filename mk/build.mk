@@ -11,7 +11,7 @@ odd   := $(if $(filter-out $(usual),$(PRECISION)),PRECISION=$(PRECISION))
 many  := $(if $(filter-out none,$(DIST)),DIST=$(DIST))
 for   := $(if $(RELEASE),$(filter-out native,$(ARCH)))
 DIR   := build/$(subst $(empty) $(empty),-,$(strip $(BACKEND) $(others) $(odd) $(many) $(for)))
-DEFS   = $(foreach s,$(SWITCHES) DIST,-D$(s)=$($(s)))
+DEFS   = $(foreach s,$(SWITCHES),-D$(s)=$($(s))) $(addprefix -D,$(many))
 COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 ifeq ($(BACKEND),cuda)
 # kernels for Hopper beside those for all cards
