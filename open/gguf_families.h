@@ -6,31 +6,33 @@ Facts: gguf-py 0.19.
 #define GGUF_FAMILIES_H
 #include "../base/common.h"
 
-// A family: its name in the file, its model_type, and its activation in config.json, key and value.
+// A family: its name in the file, its model_type, and its activation in config.json, value and key.
 // form, how its tensors lie:
 //   pairs      rows of q and k have rotary pairs side by side
 //   sandwich   norms after attention and FFN, too
-struct GgufModel { const char *arch, *model_type, *key, *act, *form = ""; };
+struct GgufModel {
+    const char *arch, *model_type, *form = "", *act = "silu", *key = "hidden_act";
+};
 static const GgufModel GGUF_MODELS[] = {
-    { "llama",    "llama",       "hidden_act",        "silu", "pairs" },
-    { "qwen2",    "qwen2",       "hidden_act",        "silu" },
-    { "qwen3",    "qwen3",       "hidden_act",        "silu" },
-    { "smollm3",  "smollm3",     "hidden_act",        "silu", "pairs" },
-    { "gemma",    "gemma",       "hidden_activation", "gelu_pytorch_tanh" },
-    { "gemma2",   "gemma2",      "hidden_activation", "gelu_pytorch_tanh", "sandwich" },
-    { "gemma3",   "gemma3_text", "hidden_activation", "gelu_pytorch_tanh", "sandwich" },
-    { "olmo2",    "olmo2",       "hidden_act",        "silu", "sandwich" },
-    { "phi2",     "phi",         "hidden_act",        "gelu_new" },
-    { "phi3",     "phi3",        "hidden_act",        "silu" },
-    { "stablelm", "stablelm",    "hidden_act",        "silu" },
-    { "gpt2",     "gpt2",        "activation_function", "gelu_new" },
-    { "gptneox",  "gpt_neox",    "hidden_act",        "gelu" },
-    { "qwen2moe", "qwen2_moe",   "hidden_act",        "silu" },
-    { "qwen3moe", "qwen3_moe",   "hidden_act",        "silu" },
-    { "gpt-oss",  "gpt_oss",     "hidden_act",        "silu" },
-    { "falcon",   "falcon",      "activation",        "gelu" },
-    { "bloom",    "bloom",       "",                  "" },
-    { "granite",  "granite",     "hidden_act",        "silu", "pairs" },
+    { "llama",    "llama", "pairs" },
+    { "qwen2",    "qwen2" },
+    { "qwen3",    "qwen3" },
+    { "smollm3",  "smollm3", "pairs" },
+    { "gemma",    "gemma", "", "gelu_pytorch_tanh", "hidden_activation" },
+    { "gemma2",   "gemma2", "sandwich", "gelu_pytorch_tanh", "hidden_activation" },
+    { "gemma3",   "gemma3_text", "sandwich", "gelu_pytorch_tanh", "hidden_activation" },
+    { "olmo2",    "olmo2", "sandwich" },
+    { "phi2",     "phi", "", "gelu_new" },
+    { "phi3",     "phi3" },
+    { "stablelm", "stablelm" },
+    { "gpt2",     "gpt2", "", "gelu_new", "activation_function" },
+    { "gptneox",  "gpt_neox", "", "gelu" },
+    { "qwen2moe", "qwen2_moe" },
+    { "qwen3moe", "qwen3_moe" },
+    { "gpt-oss",  "gpt_oss" },
+    { "falcon",   "falcon", "", "gelu", "activation" },
+    { "bloom",    "bloom", "", "", "" },
+    { "granite",  "granite", "pairs" },
 };
 
 // A key after the family's name, its key in config.json, and the only family that has it (NULL:

@@ -9,32 +9,33 @@ tokenizer_gguf.cpp reads files by it.
 
 struct GgufSplit {
     const char* name;
-    bool nfc;
     StepKind split;
-    int digits;                                          // per piece; 0: any number
-    bool llama3; // a piece in the vocabulary is one token whatever the merges say; BOS comes first
     const char* expressions[4] = {};                     // of SPLIT_PATTERN, one after the other
+    int digits = 0;                                      // per piece; 0: any number
+    bool nfc = false;
+    bool llama3 = false;                                 // a piece in the vocabulary is one token
+                                                         // whatever the merges say; BOS comes first
 };
 static const GgufSplit GGUF_SPLITS[] = {
-    { "gpt-2",            false, SPLIT_GPT2,   0, false },
-    { "phi-2",            false, SPLIT_GPT2,   0, false },
-    { "olmo",             true,  SPLIT_GPT2,   0, false },
-    { "mpt",              true,  SPLIT_GPT2,   0, false },
-    { "smollm",           false, SPLIT_GPT2,   1, false },
-    { "starcoder",        false, SPLIT_GPT2,   1, false },
-    { "llama-bpe",        false, SPLIT_CL100K, 3, true },
-    { "llama3",           false, SPLIT_CL100K, 3, true },
-    { "llama-v3",         false, SPLIT_CL100K, 3, true },
-    { "dbrx",             false, SPLIT_CL100K, 3, false },
-    { "qwen2",            true,  SPLIT_CL100K, 1, false },
-    { "deepseek-r1-qwen", true,  SPLIT_CL100K, 1, false },
-    { "tekken",           false, SPLIT_PATTERN, 0, true, { EXPRESSION_TEKKEN } },
-    { "gpt-4o",           false, SPLIT_PATTERN, 0, false, { EXPRESSION_O200K } },
-    { "deepseek-v3",      false, SPLIT_PATTERN, 0, false,
+    { "gpt-2",            SPLIT_GPT2 },
+    { "phi-2",            SPLIT_GPT2 },
+    { "olmo",             SPLIT_GPT2, {}, 0, true },
+    { "mpt",              SPLIT_GPT2, {}, 0, true },
+    { "smollm",           SPLIT_GPT2, {}, 1 },
+    { "starcoder",        SPLIT_GPT2, {}, 1 },
+    { "llama-bpe",        SPLIT_CL100K, {}, 3, false, true },
+    { "llama3",           SPLIT_CL100K, {}, 3, false, true },
+    { "llama-v3",         SPLIT_CL100K, {}, 3, false, true },
+    { "dbrx",             SPLIT_CL100K, {}, 3 },
+    { "qwen2",            SPLIT_CL100K, {}, 1, true },
+    { "deepseek-r1-qwen", SPLIT_CL100K, {}, 1, true },
+    { "tekken",           SPLIT_PATTERN, { EXPRESSION_TEKKEN }, 0, false, true },
+    { "gpt-4o",           SPLIT_PATTERN, { EXPRESSION_O200K } },
+    { "deepseek-v3",      SPLIT_PATTERN,
       { "\\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", EXPRESSION_DEEPSEEK_V3 } },
-    { "deepseek-coder",   false, SPLIT_PATTERN, 1, false,
+    { "deepseek-coder",   SPLIT_PATTERN,
       { "[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+",
-        "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\xED\x9F\xBF]+" } },
+        "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\xED\x9F\xBF]+" }, 1 },
 };
 
 inline Step* add_step(std::vector<Step>* steps, StepKind kind, const char* pattern = "",

@@ -60,12 +60,12 @@ struct Family {
     const char *keys;                            // "theirs:field", beside the names of ARCH; a key
                                                  // "theirs:" changes nothing
     const char *wanted;                          // "key=value"
-    const char *act;                             // the key of its activation; whether its FFN has a
-                                                 // gate is in the rows
     void (*more)(Import*) = NULL;                // what the row cannot say
     const NameRow* names = NULL;                 // of its tensors; NULL: LLaMA's
     RopeForm rope = {};
     bool plus_one = false;                       // norms are x (1 + w)
+    const char* act = "hidden_act";              // the key of its activation; whether its FFN has a
+                                                 // gate is in the rows
     const char* prefix = "";                     // of tensor names; it may be missing
     bool transposed = false;                     // products as [in, out]
 };
