@@ -3,7 +3,7 @@ optional.h -- two folders that may be deleted: open/, other people's models, and
 done to a model that has been trained. This file alone names them. Without them all else builds,
 trains to the same bits and passes its tests.
 
-HAS_TEXT and the others are 1 where the folder is; what is not defined is 0 in an #if. A folder's
+HAS_TEXT and the others are 1 where the folder is, 0 where it is not. A folder's
 rows are macros: they join the tables of arch.h, tensors.h and flags.h, and are empty
 where the folder is not. Its functions are behind pointers, which are NULL then.
 */
@@ -18,6 +18,7 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 #define HAS_TEXT 1
 #include "text/rows.h"
 #else
+#define HAS_TEXT 0
 #define TEXT_COMMANDS(X)
 #endif
 
@@ -26,6 +27,7 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 #define OTHER_MODELS ", a Hugging Face directory or a GGUF file"
 #include "open/rows.h"
 #else
+#define HAS_OPEN 0
 #define OTHER_MODELS ""
 #define OPEN_POSITIONS(X)
 #define OPEN_ARCH(X)
@@ -43,6 +45,7 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 #define HAS_AFTER 1
 #include "after/rows.h"
 #else
+#define HAS_AFTER 0
 #define AFTER_FLAGS(X)
 #define AFTER_COMMANDS(X)
 #endif
@@ -76,6 +79,8 @@ static const char* const KEYS_OF_OPEN =
 
 #if __has_include("cpu/ops.h")
 #define HAS_CPU 1
+#else
+#define HAS_CPU 0
 #endif
 
 #if __has_include("dist/mpi.h")
@@ -105,6 +110,7 @@ struct ModelFile;
 struct ProbeBos;
 struct ProbeInput;
 struct Run;
+struct Shard;
 struct Sizes;
 struct Step;
 struct StOut;
@@ -156,9 +162,10 @@ struct CpuFolder {
 
 // What text/ does.
 struct TextFolder {
-    // Reads a tokenizer from its files: tokenizer_load. Returns the command that makes a
-    // tokenizer.json of another file, "" if there is none: tokenizer_convert.
+    // Reads a tokenizer from its files: tokenizer_load.
     Tokenizer (*tokenizer)(const std::string& path);
+    // Returns the command that makes a tokenizer.json of this file, or of one in this directory; ""
+    // if it is of no known kind.
     std::string (*convert)(const std::string& path);
     // Appends the ids of a text by such a tokenizer, and returns the text of ids: tokenizer.h.
     void (*encode)(const Tokenizer& t, const char* s, size_t n, bool document_start,
@@ -176,6 +183,10 @@ struct TextFolder {
     void (*check_skip_bad)(bool skip_bad, const std::vector<std::string>& names);
     // Returns the directory of shards of a text, made now or found.
     std::string (*cache)(const std::string& path, const Tokenizer& tok, const DataOptions& opt);
+    // Finds the tokens in `size` bytes at p, a file of lit-gpt. Returns the bytes of a token by
+    // Megatron's index, which stands beside tokens without a header; 0 if there is none.
+    void (*litpkds)(Shard* s, const unsigned char* p, long size);
+    int (*index_width)(const std::string& path);
     // Makes the sequences of a probe from the records of a .jsonl.
     ProbeInput (*records)(const Flags& f, const ProbeBos& bos, int T, int V);
 
@@ -184,7 +195,10 @@ struct TextFolder {
     FileKind (*kind_in_dir)(const std::string& dir, Reader reader);
     bool (*key)(const std::string& file, const std::string& key, const std::string& path,
                 const Json& value);
-    void (*generation_check)(const std::string& path, const Json& config);
+    // Returns what ends a text by generation_config.json, or config.json, of a model of V ids, and
+    // sets *first to the BOS if the first names one. Notes what it says of drawing tokens, which is
+    // not done here.
+    std::vector<int> (*generation)(const std::string& dir, int V, int* first);
 };
 
 // What open/ does with files.

@@ -45,10 +45,6 @@ inline const char* const BESIDE_TOKENIZER[] = {
 // Returns a token as the vocabulary has it, "" for no token and for those of raw bytes.
 std::string token_text(const Tokenizer& t, int id);
 
-// Returns the command that makes a tokenizer.json of this file, or of one in this directory; ""
-// if it is of no known kind.
-std::string tokenizer_convert(const std::string& path);
-
 // Returns how many ids a model needs for text that avoids the added tokens at the end of the
 // vocabulary. (Gemma 3's tokenizer has one there, for images, that its text model has no row for.)
 int ids_needed(const Tokenizer& t);

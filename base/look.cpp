@@ -40,11 +40,8 @@ std::string list_beside(const std::string& path, const std::string& patterns) {
 std::string file_read(const std::string& path, const std::string& hint) {
     FILE* f = fdopen(file_open(path, hint), "rb");
     std::string s;
-    long size = file_size(path);
-    s.resize(size > 0 ? size : 0);
-    size_t n = fread(&s[0], 1, s.size(), f);
-    s.resize(n);
-    for (int c; (c = fgetc(f)) != EOF;) { s.push_back((char)c); }  // pipes, and files that grew
+    char part[1 << 14];
+    while (const size_t n = fread(part, 1, sizeof part, f)) { s.append(part, n); }
     if (ferror(f)) { die(EXIT_MACHINE, cannot("read", path)); }
     fclose(f);
     return s;
@@ -86,10 +83,9 @@ bool is_text(const std::string& s) { return count_odd(s) == 0; }
 
 std::string file_begin_bytes(const std::string& path, long n) {
     std::string s(n, 0);
-    const int fd = is_regular(path) ? open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-    const ssize_t got = fd < 0 ? 0 : read(fd, &s[0], n);
-    if (fd >= 0) { close(fd); }
-    s.resize(std::max<ssize_t>(got, 0));
+    FILE* f = is_regular(path) ? fopen(path.c_str(), "r") : NULL;
+    s.resize(f ? fread(&s[0], 1, n, f) : 0);
+    if (f) { fclose(f); }
     return s;
 }
 
@@ -100,7 +96,6 @@ std::string begins_with(const std::string& first) {
 }
 
 std::string hint_for(const std::string& hint, const std::string& path) {
-    if (starts_with(hint, "SHARD ")) { return hint_for(shard_command(hint.substr(6)), path); }
     bool plain = !path.empty() && path[0] != '-';
     for (unsigned char c : path) { plain = plain && (isalnum(c) || strchr("._/+-=@:,", c)); }
     std::string out = hint;
@@ -149,10 +144,4 @@ void look(const std::string& path, const std::string& first, long size, Reader r
 
 void look_file(const std::string& path, Reader reader) {
     look(path, file_begin_bytes(path, LOOK_BYTES), file_size(path), reader);
-}
-
-std::string shard_command(const std::string& ids) {
-    return "python3 -c \"import numpy as n; x = n.uint32(" + ids + "); "
-           "h = n.zeros(256, n.int32); "
-           "h[:3] = 20240801, 7, x.size; open('NEW.bin', 'wb').write(h.tobytes() + x.tobytes())\"";
 }

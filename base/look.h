@@ -58,8 +58,4 @@ std::string list_beside(const std::string& path, const std::string& patterns);
 
 // Replaces FILE in a hint. A path of unusual characters is not put into a command.
 std::string hint_for(const std::string& hint, const std::string& path);
-
-// Returns the command that writes ids as a shard. ids: an expression of numpy (n), such as
-// n.load('FILE').
-std::string shard_command(const std::string& ids);
 #endif // LOOK_H

@@ -22,7 +22,4 @@ Json json_if_there(const std::string& path);
 
 // Reads state.json of a checkpoint for a note: null if there is none, or none that can be read.
 Json state_of(const std::string& dir);
-
-// Reads the ids of eos_token_id, one or a list, in DIR/NAME; none without that file.
-std::vector<int> directory_ends(const std::string& dir, const std::string& name);
 #endif // DIRECTORY_H

@@ -4,30 +4,15 @@ core/optional_files.cpp -- where optional.h finds what folders that may be delet
 #include "../optional.h"
 #include "../base/common.h"
 
-#if HAS_CPU
 extern const CpuFolder CPU_FOLDER;
-const CpuFolder* const cpu_folder = &CPU_FOLDER;
-#else
-const CpuFolder* const cpu_folder = NULL;
-#endif
-
-#if HAS_TEXT
 extern const TextFolder TEXT_FOLDER;
-const TextFolder* const text_folder = &TEXT_FOLDER;
-
-const TextFolder& text_needed(const std::string&) { return TEXT_FOLDER; }
-#else
-const TextFolder* const text_folder = NULL;
+extern const OpenFiles OPEN_FILES;
+const CpuFolder* const cpu_folder = HAS_CPU ? &CPU_FOLDER : NULL;
+const TextFolder* const text_folder = HAS_TEXT ? &TEXT_FOLDER : NULL;
+const OpenFiles* const open_files = HAS_OPEN ? &OPEN_FILES : NULL;
 
 const TextFolder& text_needed(const std::string& what) {
+    if (HAS_TEXT) { return TEXT_FOLDER; }
     die(what + ": needs the folder text/, which this build does not include",
         "get the folder text/, and compile again");
 }
-#endif
-
-#if HAS_OPEN
-extern const OpenFiles OPEN_FILES;
-const OpenFiles* const open_files = &OPEN_FILES;
-#else
-const OpenFiles* const open_files = NULL;
-#endif

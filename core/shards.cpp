@@ -23,35 +23,6 @@ enum {
     SHARD_VERSION_32 = 7
 };
 
-// Returns how many bytes a token has by the code that LITPKDS and Megatron give its dtype; 0 if it
-// is no integer.
-static int width_of_dtype(int code) {
-    const int widths[] = { 0, 1, 1, 2, 4, 8, 0, 0, 2 };
-    return code >= 0 && code <= 8 ? widths[code] : 0;
-}
-
-// Parses lit-gpt's and TinyLlama's form: a header of 24 bytes, then as many tokens as it says.
-static void parse_litpkds(Shard* s, const unsigned char* p, long size) {
-    const int code = p[15];
-    uint64_t version;
-    uint64_t count;
-    memcpy(&version, p + 7, 8);
-    memcpy(&count, p + 16, 8);
-    s->width = width_of_dtype(code);
-    if (version != 1 || !s->width) {
-        die(s->path + strf(": got LITPKDS version %llu, dtype %d, wanted version 1 and "
-                           "an integer dtype", (unsigned long long)version, code));
-    }
-    const long held = (size - 24) / s->width;
-    if (count > (uint64_t)held) {
-        die(s->path + strf(": got %ld tokens, wanted the %llu its header promises: "
-                           "truncated", held, (unsigned long long)count), make_again());
-    }
-    s->format = "LITPKDS";
-    s->tokens = p + 24;
-    s->n = count;
-}
-
 // Parses llm.c's form: a header of 1024 bytes.
 static void parse_llmc(Shard* s, const unsigned char* p, long size, const int32_t* head) {
     const bool wide = head[0] == SHARD_MAGIC_32;
@@ -82,7 +53,7 @@ Shard shard_parse(const std::string& path, const unsigned char* p, long size, in
     int32_t head[3] = { 0 };
     memcpy(head, p, std::min(size, 12L));
     if (size >= 24 && !memcmp(p, "LITPKDS", 7)) {
-        parse_litpkds(&s, p, size);
+        text_needed(path).litpkds(&s, p, size);
         return s;
     }
     if (head[0] == SHARD_MAGIC_16 || head[0] == SHARD_MAGIC_32) {
@@ -103,23 +74,10 @@ Shard shard_parse(const std::string& path, const unsigned char* p, long size, in
     return s;
 }
 
-// Returns how many bytes a token has by Megatron's index, which stands beside tokens without a
-// header; 0 if there is none.
-static int index_width(const std::string& path) {
-    const std::string index = path.substr(0, path.rfind('.')) + ".idx";
-    const std::string header = file_begin_bytes(index, 18);
-    if (header.size() < 18 || header.compare(0, 9, std::string("MMIDIDX\0\0", 9))) { return 0; }
-    const int width = width_of_dtype(header[17]);
-    if (!width) {
-        die(path + strf(": got dtype %d by %s, wanted an integer", header[17], index.c_str()));
-    }
-    return width;
-}
-
 Shard shard_open(const std::string& path, int bare) {
     look_file(path, READS_TOKENS);
     if (is_regular(path) && file_size(path) == 0) { return shard_parse(path, NULL, 0); } // dies
-    const int width = index_width(path);
+    const int width = text_folder ? text_folder->index_width(path) : 0;
     if (bare && width && bare != width) {
         die(path + strf(": got tokens of %d bytes by its .idx, wanted %d by --bin", width, bare),
             "leave --bin out");

@@ -20,10 +20,6 @@ Tokenizer tokenizer_ids(const std::string& name, int V) {
 
 Tokenizer tokenizer_load(const std::string& path) { return text_needed(path).tokenizer(path); }
 
-std::string tokenizer_convert(const std::string& path) {
-    return text_folder ? text_folder->convert(path) : "";
-}
-
 bool tokenizer_is_in(const std::string& dir) {
     for (const char* name : { "tokenizer.json", "vocab.json", "tokenizer.gguf" }) {
         if (file_exists(dir + "/" + name)) { return true; }

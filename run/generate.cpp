@@ -71,15 +71,9 @@ static void next_logits(Model* m, const std::vector<int>& tokens, std::vector<Li
     p->resize(V);
     for (int v = 0; v < V; v++) {
         double l = (float)logits[v];
-        if (cap) {
-            l = cap * tanh(l / cap);
-        }
+        if (cap) { l = cap * tanh(l / cap); }
+        if (!std::isfinite(l) && !work_stopped()) { die_not_finite(m); }
         (*p)[v] = { l, v };
-    }
-    for (auto& l : *p) {
-        if (!std::isfinite(l.first) && !work_stopped()) {
-            die_not_finite(m);
-        }
     }
 }
 
@@ -155,31 +149,18 @@ static size_t put_around(const Tokenizer& tok, std::vector<int>* ids) {
     return begun ? 0 : first.size();
 }
 
-// Reads what the model's files say about a text. Returns the tokens that end one and sets *first to
-// its BOS, if it has one. Notes on standard error what they say about drawing tokens: that is not
-// done here.
+// Returns the tokens that end a text, as the tokenizer and the model's files say, and sets *first to
+// the BOS of those files, if they name one.
 static std::vector<int> generation_config(const std::string& dir, const Tokenizer& tok, int V,
                                           int* first) {
     std::vector<int> ends = tok.ends;
     if (tok.eos >= 0) { ends.push_back(tok.eos); }
-    const std::string name = "generation_config.json";
-    const std::string path = dir + "/" + name;
-    std::vector<int> said = directory_ends(dir, name);
-    for (int id : said) {
-        require(id < V, path + strf(": eos_token_id %d", id), strf("below %d", V));
-    }
-    // a class has a default, which may be none of the model's ids
-    if (said.empty()) { said = directory_ends(dir, "config.json"); }
+    const std::string path = dir + "/generation_config.json";
+    const double own = json_number(json_if_there(dir + "/config.json"), "eos_token_id", -1);
+    std::vector<int> said = { (int)own };
+    if (text_folder)            { said = text_folder->generation(dir, V, first); }
+    else if (file_exists(path)) { note(path + ": is read by the folder text/, which is not here"); }
     ends.insert(ends.end(), said.begin(), said.end());
-    if (!file_exists(path)) { return ends; }
-    const Json config = json_if_there(path);
-    if (text_folder) { text_folder->generation_check(path, config); }
-    else             { note(path + ": without the folder text/, only its EOS and BOS are read"); }
-    const double bos = json_number(config, "bos_token_id", *first);
-    const bool valid = bos == floor(bos) && bos >= 0 && bos < V;
-    require(valid, path + strf(": bos_token_id %g", bos),
-            strf("an id below %d", V));
-    *first = (int)bos;
     return ends;
 }
 

@@ -9,7 +9,7 @@ tokenizer and its weights.
 #include "../base/look.h"
 
 void die_no_tokenizer(const std::string& model) {
-    std::string hint = tokenizer_convert(model);
+    std::string hint = text_folder ? text_folder->convert(model) : "";
     if (hint.empty()) { hint = "--tokenizer tokenizer.json, or --tokenizer bytes"; }
     die(model + ": the checkpoint has no tokenizer to read text with, wanted its "
         "tokenizer.json", hint);

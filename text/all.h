@@ -15,6 +15,7 @@ text/all.h -- the files of text/ for core/rest.h: what needs the model, then the
 #include "prompts.cpp"
 #include "sft.cpp"
 #include "shard_out.cpp"
+#include "shards_of_others.cpp"
 #include "split.cpp"
 #include "text_cache.cpp"
 #include "text_files.cpp"

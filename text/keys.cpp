@@ -260,8 +260,37 @@ std::string directory_said(const std::string& file, const Json& object) {
     return said;
 }
 
-void generation_check(const std::string& path, const Json& config) {
+std::vector<int> directory_ends(const std::string& dir, const std::string& name) {
+    const Json ids = json_if_there(dir + "/" + name)["eos_token_id"];
+    std::vector<int> ends;
+    if (ids.type == Json::NUL) { return ends; }
+    std::vector<Json> list = ids.items;
+    if (ids.is_number()) { list.push_back(ids); }
+    bool good = ids.is_number() || ids.type == Json::ARRAY;
+    for (auto& id : list) {
+        const bool whole = id.is_number() && id.number == floor(id.number);
+        good = good && whole && id.number >= 0 && id.number < 1 << 30;
+        ends.push_back(good ? (int)id.number : -1);
+    }
+    if (!good) {
+        die(dir + "/" + name + ": eos_token_id: wanted an id or a list of ids");
+    }
+    return ends;
+}
+
+std::vector<int> generation_read(const std::string& dir, int V, int* first) {
+    const std::string path = dir + "/" + GENERATION;
+    if (!file_exists(path)) { return directory_ends(dir, CONFIG); }
+    const Json config = json_file(path);
+    const std::vector<int> ends = directory_ends(dir, GENERATION);
+    for (int id : ends) { require(id < V, path + strf(": eos_token_id %d", id), strf("below %d", V)); }
     directory_check(GENERATION, path, config);
     const std::string drawing = directory_said(GENERATION, config);
     if (!drawing.empty()) { note(path + ": " + drawing + ": not applied here"); }
+    const double bos = json_number(config, "bos_token_id", *first);
+    const bool valid = bos == floor(bos) && bos >= 0 && bos < V;
+    require(valid, path + strf(": bos_token_id %g", bos), strf("an id below %d", V));
+    *first = (int)bos;
+    // a class has a default, which may be none of the model's ids
+    return ends.empty() ? directory_ends(dir, CONFIG) : ends;
 }

@@ -37,7 +37,10 @@ void directory_check(const std::string& file, const std::string& path, const Jso
 // there.
 std::string directory_said(const std::string& file, const Json& object);
 
-// Dies if generation_config.json has a key that is not known; notes what it says of drawing tokens,
-// which is not done here.
-void generation_check(const std::string& path, const Json& config);
+// Reads the ids of eos_token_id, one or a list, in DIR/NAME; none without that file.
+std::vector<int> directory_ends(const std::string& dir, const std::string& name);
+
+// Reads what ends a text: TextFolder in optional.h. Dies if generation_config.json has a key that
+// is not known.
+std::vector<int> generation_read(const std::string& dir, int V, int* first);
 #endif // KEYS_H

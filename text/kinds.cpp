@@ -107,11 +107,16 @@ static const char* const ARROW_LINES =
 static const char* const ARRAY_LINES =
     "python3 -c \"import json; [print(json.dumps(r)) for r in json.load(open('FILE'))]\" "
     "> FILE.jsonl";
+// ids that numpy has saved, as a shard
+static const char* const NUMPY_SHARD =
+    "python3 -c \"import numpy as n; x = n.uint32(n.load('FILE').ravel()); "
+    "h = n.zeros(256, n.int32); "
+    "h[:3] = 20240801, 7, x.size; open('NEW.bin', 'wb').write(h.tobytes() + x.tobytes())\"";
 
 // what: as in "x.txt: is ..". magic: `size` bytes at the start, size below 0 if the kind itself is
 // text. fits: a test where no such bytes tell. reads: letters of the readers that read it, or that
 // cannot be sure: a shard without a header may begin with any few bytes. use: m a model, d data.
-// hint: a command, or SHARD and an expression of numpy that gives ids
+// hint: a command
 struct KindRow {
     const char* what;
     const char* magic; int size;
@@ -129,7 +134,7 @@ static const KindRow KINDS[] = {
     { "a Parquet table", MAGIC("PAR1"), NULL, "", "d",
       "python3 scripts/parquet_to_jsonl.py FILE > FILE.jsonl" },
     { "an Arrow file", NULL, 0, is_arrow, "b", "d", ARROW_LINES },
-    { "a NumPy array", MAGIC("\x93NUMPY"), NULL, "", "d", "SHARD n.load('FILE').ravel()" },
+    { "a NumPy array", MAGIC("\x93NUMPY"), NULL, "", "d", NUMPY_SHARD },
     { "packed with gzip", MAGIC("\x1F\x8B\x08"), NULL, "g", "", "gunzip < FILE > NEW" },
     { "packed with zstd and a dictionary", NULL, 0, is_with_dictionary, "", "",
       "zstd -d -D DICTIONARY < FILE > NEW" },

@@ -5,6 +5,7 @@ text/text_folder.cpp -- what optional.h asks of text/.
 #include "../run/probe_data.h"
 #include "keys.h"
 #include "kinds.h"
+#include "shards_of_others.h"
 #include "text_cache.h"
 #include "tokenizer_build.h"
 
@@ -13,6 +14,6 @@ static int format_of_name(const std::string& path) { return text_format(path); }
 extern const TextFolder TEXT_FOLDER;
 const TextFolder TEXT_FOLDER = {
     tokenizer_of_files, convert_command, encode_bpe, decode_bpe, token_of_bpe, ids_of_bpe,
-    format_of_name, text_check, check_skip_bad, text_cache, probe_records,
-    text_kind_of, text_kind_in_dir, text_key, generation_check,
+    format_of_name, text_check, check_skip_bad, text_cache, litpkds_parse, index_width,
+    probe_records, text_kind_of, text_kind_in_dir, text_key, generation_read,
 };

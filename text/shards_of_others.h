@@ -1,0 +1,13 @@
+/*
+shards_of_others.h -- what core/shards.cpp asks of token files that other programs write.
+*/
+#ifndef SHARDS_OF_OTHERS_H
+#define SHARDS_OF_OTHERS_H
+#include "../core/shards.h"
+
+// Parses a shard of lit-gpt: TextFolder in optional.h.
+void litpkds_parse(Shard* s, const unsigned char* p, long size);
+
+// Returns what Megatron's index says: TextFolder in optional.h.
+int index_width(const std::string& path);
+#endif // SHARDS_OF_OTHERS_H
