@@ -148,8 +148,7 @@ static void score_batch(Model* m, ScoreRequest* const* first, ScoreRequest* cons
 }
 
 static void score_progress(long done, long all) {
-    const int columns = terminal_columns();
-    if (columns) { progress_show({ strf("%ld of %ld items", done, all) }, columns); }
+    if (terminal_columns()) { progress_show({ strf("%ld of %ld items", done, all) }); }
 }
 
 // Scores all requests in batches of one length.

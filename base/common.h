@@ -100,17 +100,14 @@ inline bool progress_open = false;
 inline FILE* progress_to = stdout;
 
 // Ends the line: whatever is printed next begins a line of its own.
-inline void progress_end() {
-    if (progress_open) { fprintf(progress_to, "\n"); }
+inline void progress_end(const char* by = "\n") {
+    if (progress_open) { fputs(by, progress_to); }
+    fflush(progress_to);
     progress_open = false;
 }
 
 // Takes the line away again.
-inline void progress_clear() {
-    if (progress_open) { fprintf(progress_to, "\r\033[K"); }
-    fflush(progress_to);
-    progress_open = false;
-}
+inline void progress_clear() { progress_end("\r\033[K"); }
 
 // Makes text that comes from a file, or is a path, safe for a terminal: control characters, those
 // that turn the direction of writing, and what is not UTF-8 become ?, but for those in `kept`.
@@ -287,13 +284,16 @@ inline mode_t mode_of(const std::string& path) {
     return stat(path.c_str(), &st) ? 0 : st.st_mode;
 }
 
+// Returns what a path is itself, which may be a symlink; 0 if there is nothing.
+inline mode_t own_mode_of(const std::string& path) {
+    struct stat st;
+    return lstat(path.c_str(), &st) ? 0 : st.st_mode;
+}
+
 inline bool file_exists(const std::string& path) { return mode_of(path) != 0; }
 
 // Tells whether a path exists, also as a symlink that leads nowhere.
-inline bool is_there(const std::string& path) {
-    struct stat st;
-    return lstat(path.c_str(), &st) == 0;
-}
+inline bool is_there(const std::string& path) { return own_mode_of(path) != 0; }
 
 inline bool is_dir(const std::string& path) { return S_ISDIR(mode_of(path)); }
 inline bool is_regular(const std::string& path) { return S_ISREG(mode_of(path)); }
@@ -487,7 +487,7 @@ inline void dir_sync(const std::string& path) {
 // Removes the temporary file and dies of the error that was last.
 [[noreturn]] inline void file_abort(FileOut* o) {
     const int error = errno ? errno : EIO;
-    fclose(o->f);
+    if (o->f) { fclose(o->f); }
     if (!o->tmp.empty()) { unlink(o->tmp.c_str()); }
     die(EXIT_MACHINE, cannot("write", o->path, error) + "; what was there before is untouched",
         write_hint());
@@ -500,16 +500,13 @@ inline void file_put(FileOut* o, const void* p, size_t n) {
 // Ends a file: now it is whole, and in its place.
 inline void file_commit(FileOut* o) {
     const bool direct = o->tmp.empty();
-    if (fflush(o->f)) { file_abort(o); }
-    if (!direct && fsync(fileno(o->f))) { file_abort(o); }
-    bool failed = fclose(o->f) != 0;
-    if (!failed && !direct) { failed = rename(o->tmp.c_str(), o->path.c_str()) != 0; }
-    if (failed) {
-        const int error = errno ? errno : EIO;
-        if (!direct) { unlink(o->tmp.c_str()); }
-        die(EXIT_MACHINE, cannot("write", o->path, error), write_hint());
-    }
-    if (!direct) { dir_sync(directory_of(o->path)); }
+    if (fflush(o->f) || (!direct && fsync(fileno(o->f)))) { file_abort(o); }
+    FILE* f = o->f;
+    o->f = NULL;
+    if (fclose(f)) { file_abort(o); }
+    if (direct) { return; }
+    if (rename(o->tmp.c_str(), o->path.c_str())) { file_abort(o); }
+    dir_sync(directory_of(o->path));
 }
 
 // Dies if file_write(path) could not work: asked before the work whose result is to be written
@@ -535,9 +532,8 @@ inline void file_write(const std::string& path, const std::string& content) {
 // directory if nothing else is in it. What somebody else put there stays. Returns whether it is
 // gone.
 template <class Ours> bool remove_ours(const std::string& dir, Ours is_ours) {
-    struct stat st;
-    if (lstat(dir.c_str(), &st)) { return true; }
-    if (!S_ISDIR(st.st_mode)) { return false; }
+    if (!is_there(dir)) { return true; }
+    if (!S_ISDIR(own_mode_of(dir))) { return false; }
     for (auto& name : dir_list(dir)) {
         if (is_ours(name)) { unlink((dir + "/" + name).c_str()); }
     }
@@ -603,9 +599,7 @@ inline double rng_normal(Rng* r) {
 inline uint64_t hash_bytes(const void* data, size_t n, uint64_t h = 0xCBF29CE484222325ull) {
     const unsigned char* p = (const unsigned char*)data;
     for (; n >= 8; n -= 8, p += 8) {
-        uint64_t w;
-        memcpy(&w, p, 8);
-        h = (h ^ w) * 0x100000001B3ull;
+        h = (h ^ load<uint64_t>(p)) * 0x100000001B3ull;
         h ^= h >> 29;
     }
     for (; n; n--, p++) {

@@ -6,9 +6,8 @@ it over.
 #include <signal.h>
 #include <sys/file.h>
 
-// the locks that this process holds
-static std::vector<DirLock> held;
-static pid_t holder = 0;                                 // 0 before the first
+// the locks that this process has taken, and those of the process that it is a child of
+static std::vector<DirLock> taken;
 
 // Tells whether fd is still the file that `path` names: its last owner may have removed it.
 static bool is_still(int fd, const std::string& path) {
@@ -17,11 +16,14 @@ static bool is_still(int fd, const std::string& path) {
     return !fstat(fd, &mine) && !lstat(path.c_str(), &there) && same_file(mine, there);
 }
 
+// Removes the file of a lock that this process still holds.
+static void lock_remove(const DirLock& lock) {
+    const bool ours = lock.process == getpid() && is_still(lock.fd, lock.path);
+    if (ours) { unlink(lock.path.c_str()); }
+}
+
 static void unlock_all() {
-    if (getpid() != holder) { return; }                // a child of the process that holds them
-    for (auto& lock : held) {
-        if (is_still(lock.fd, lock.path)) { unlink(lock.path.c_str()); }
-    }
+    for (auto& lock : taken) { lock_remove(lock); }
 }
 
 // What a lock file says: "PROCESS HOST\n", or "PROCESS\n" in older runs.
@@ -92,13 +94,12 @@ static LockResult lock_once(const std::string& path, bool strict, DirLock* lock,
     if (ftruncate(fd, 0) || dprintf(fd, "%d %s\n", (int)getpid(), host_name().c_str()) < 0) {
         // a full disk: the lock holds without a name in it
     }
-    *lock = { path, fd };
-    held.push_back(*lock);
-    if (!holder) {
+    if (taken.empty()) {
         atexit(unlock_all);
         at_quick_exit(unlock_all);
     }
-    holder = getpid();
+    *lock = { path, fd, getpid() };
+    taken.push_back(*lock);
     return LOCK_TAKEN;
 }
 
@@ -132,10 +133,7 @@ DirLock dir_lock(const std::string& dir, const char* hint, const char* wait) {
 
 void dir_unlock(DirLock* lock) {
     if (lock->fd < 0) { return; }
-    if (is_still(lock->fd, lock->path)) { unlink(lock->path.c_str()); }
-    for (size_t i = 0; i < held.size(); i++) {
-        if (held[i].fd == lock->fd) { held.erase(held.begin() + i); break; }
-    }
+    lock_remove(*lock);
     close(lock->fd);
     lock->fd = -1;
 }

@@ -8,7 +8,7 @@ processes of a machine and its containers; on NFS, for all machines.
 #define LOCK_H
 #include "common.h"
 
-struct DirLock { std::string path; int fd = -1; };
+struct DirLock { std::string path; int fd = -1; pid_t process = 0; };
 
 // Locks a directory that exists. If another process holds it: dies and says which, with `hint`; or,
 // if `wait` says what that one does, waits until it ends. Then fd is -1 if the directory is gone.

@@ -226,7 +226,8 @@ int terminal_columns() {
     return known ? w.ws_col : 80;
 }
 
-void progress_show(const std::vector<std::string>& forms, int columns) {
+void progress_show(const std::vector<std::string>& forms) {
+    const int columns = terminal_columns();
     std::string line = forms.back().substr(0, columns - 1);
     for (size_t i = forms.size(); i-- > 0;) {
         if ((int)forms[i].size() < columns) { line = forms[i]; }

@@ -42,5 +42,5 @@ int terminal_columns();
 
 // Shows the longest of these that fits, in place of the last one. If all are too wide, as much of
 // the last as there is room for.
-void progress_show(const std::vector<std::string>& forms, int columns);
+void progress_show(const std::vector<std::string>& forms);
 #endif // PROCESS_H

@@ -326,8 +326,7 @@ void run_evaluate(Run* r, long step) {
     r->unevaluated = dist::any(stop_signal);
     if (r->unevaluated) { return; }
 
-    progress_open = false;
-    if (r->columns) { printf("\r\033[K"); }              // in place of the line of progress
+    progress_clear();
     for (int i = 0; i < models; i++) {
         const char* event = i == 1 ? "ema" : "eval";
         const std::string text = eval_text(vals[i], metrics[i], metrics[i].sinks[0]);
@@ -394,8 +393,7 @@ void run_report_step(Run* r, long step, double loss, double grad_norm, double ms
         return;
     }
     const std::string least = strf("%ld/%ld ", step, steps) + shown;
-    progress_show({ whole, at + norm + speed + done, at + speed + done, at + left, least },
-                  terminal_columns());
+    progress_show({ whole, at + norm + speed + done, at + speed + done, at + left, least });
 }
 
 // ---- checkpoints, and how a run ends

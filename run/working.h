@@ -11,8 +11,7 @@ struct Working { std::string what; int done = 0, all = 0; double shown = 0; };
 inline Working working;
 
 inline void working_show(const std::string& more) {
-    progress_show({ working.what + strf("%d of %d sequences", working.done, working.all) + more },
-                  terminal_columns());
+    progress_show({ working.what + strf("%d of %d sequences", working.done, working.all) + more });
 }
 
 // Lets measure and layers report to the terminal; without one nothing is set.
