@@ -87,6 +87,12 @@ void die_of_other_model(const std::string& what) {
     die(what, "config.json and the weights are of different models: get both again");
 }
 
+static std::set<std::string> tensor_names(const std::vector<Tensor>& tensors) {
+    std::set<std::string> names;
+    for (auto& t : tensors) { names.insert(t.name); }
+    return names;
+}
+
 // Lists the tensors that BIAS brings: those that the same model without it does not have.
 static std::set<std::string> names_of_bias(const Model* m) {
     Arch plain = m->arch;
@@ -94,8 +100,7 @@ static std::set<std::string> names_of_bias(const Model* m) {
     Params<real> places;
     std::vector<Tensor> list;
     Layout(plain).params<real>(&places, &list, NULL);
-    std::set<std::string> names;
-    for (auto& t : m->tensors) { names.insert(t.name); }
+    std::set<std::string> names = tensor_names(m->tensors);
     for (auto& t : list) { names.erase(t.name); }
     return names;
 }
@@ -151,18 +156,12 @@ static void tensors_load(const Model* m, const Weights& file, const std::string&
     }
 }
 
-static bool has_tensor(const Model* m, const std::string& name) {
-    for (auto& t : m->tensors) {
-        if (t.name == name) { return true; }
-    }
-    return false;
-}
-
 // Rejects a tensor that the model does not read, with an error that names it: it may change what
 // the model computes.
 static void tensors_all_used(const Model* m, const Weights& file) {
+    const std::set<std::string> names = tensor_names(m->tensors);
     for (auto& t : file.tensors) {
-        bool used = has_tensor(m, t.name) || ends_with(t.name, "rotary_emb.inv_freq");
+        bool used = names.count(t.name) || ends_with(t.name, "rotary_emb.inv_freq");
         if (m->arch.tied && open_files && t.name == "lm_head.weight") {
             open_files->lm_head_is_embedding(t, file.find("model.embed_tokens.weight"));
             used = true;
@@ -189,11 +188,6 @@ void checkpoint_read(Model* m, Checkpoint* k) {
     } else {
         weights_close(&k->weights);
     }
-}
-
-void checkpoint_load(Model* m, const std::string& dir) {
-    Checkpoint k = checkpoint_open(dir);
-    checkpoint_read(m, &k);
 }
 
 bool optimizer_load(Model* m, const std::string& dir) {

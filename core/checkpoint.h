@@ -34,9 +34,6 @@ void weights_check(const Model* m, const Tensor& t, const float* x, const std::s
 // Reads the weights of an opened checkpoint and closes it.
 void checkpoint_read(Model* m, Checkpoint* k);
 
-// Reads the weights of a checkpoint's directory.
-void checkpoint_load(Model* m, const std::string& dir);
-
 // Reads the optimizer's state; returns false if the checkpoint has none.
 bool optimizer_load(Model* m, const std::string& dir);
 

@@ -195,10 +195,3 @@ Checkpoint checkpoint_open(const std::string& dir, bool may_add) {
     if (tokenizer_is_in(dir)) { k.tokenizer = dir; }
     return k;
 }
-
-Arch checkpoint_arch(const std::string& dir, std::string* tokenizer) {
-    Checkpoint k = checkpoint_open(dir);
-    *tokenizer = k.tokenizer;
-    weights_close(&k.weights);
-    return k.c;
-}

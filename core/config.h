@@ -55,7 +55,4 @@ void config_ours(Checkpoint* k, const Json& mine);
 // Opens a model's directory or GGUF file; dies if it wants another build. may_add: a model without
 // learned biases gets those of this build.
 Checkpoint checkpoint_open(const std::string& dir, bool may_add = false);
-
-// Reads config.json; dies if it wants another build. *tokenizer: what the model was trained with.
-Arch checkpoint_arch(const std::string& dir, std::string* tokenizer);
 #endif // CONFIG_H

@@ -100,16 +100,9 @@ Weights safetensors_open(const std::string& path) {
             weights_add(&w, safetensors_tensor(path, f.first, f.second, data, map.size - data_at));
             continue;
         }
-        bool texts = f.second.type == Json::OBJECT;
-        for (auto& m : f.second.fields) {
-            texts = texts && m.second.type == Json::STRING;
-        }
-        if (!texts && f.second.type != Json::NUL) {
-            die(path + ": __metadata__: wanted an object of texts", DAMAGED);
-        }
-        for (auto& m : f.second.fields) {
-            w.metadata.push_back({ m.first, m.second.string });
-        }
+        bool texts = f.second.type == Json::OBJECT || f.second.type == Json::NUL;
+        for (auto& m : f.second.fields) { texts = texts && m.second.is_text(); }
+        if (!texts) { die(path + ": __metadata__: wanted an object of texts", DAMAGED); }
     }
     safetensors_check_places(w, data, map.data + map.size);
     return w;
@@ -188,9 +181,8 @@ void checkpoint_abandon() {
 
 std::string checkpoint_begin(const std::string& out, long step) {
     const std::string tmp = strf("%s/step_%ld.tmp", out.c_str(), step);
-    struct stat st;
     checkpoint_remove(tmp);
-    if (!lstat(tmp.c_str(), &st) && !S_ISDIR(st.st_mode)) {
+    if (is_there(tmp) && !S_ISDIR(own_mode_of(tmp))) {
         die(tmp + ": got something else, wanted a directory to write a checkpoint in",
             "remove it, or choose another --out");
     }
@@ -204,11 +196,8 @@ std::string checkpoint_begin(const std::string& out, long step) {
 void checkpoint_commit(const std::string& out, long step) {
     const std::string dir = strf("%s/step_%ld", out.c_str(), step);
     std::string old = dir + ".old";
-    struct stat st;
     dir_sync(dir + ".tmp");
-    if (!lstat(dir.c_str(), &st) && S_ISLNK(st.st_mode)) {
-        unlink(dir.c_str());
-    }
+    if (S_ISLNK(own_mode_of(dir))) { unlink(dir.c_str()); }
     if (is_there(dir)) {
         // an .old may hold what somebody else put into a checkpoint: that stays
         for (int n = 2; !checkpoint_remove(old); n++) {
@@ -225,24 +214,4 @@ void checkpoint_commit(const std::string& out, long step) {
         printf("note   %s holds files that are not of a checkpoint: they are left there\n",
                old.c_str());
     }
-}
-
-std::string checkpoint_latest(const std::string& out, long* step) {
-    std::string best;
-    *step = -1;
-    for (auto& name : dir_list(out)) {
-        if (!starts_with(name, "step_")) { continue; }
-        std::string digits = name.substr(5);
-        const bool old = ends_with(digits, ".old");
-        if (old) { digits.resize(digits.size() - 4); }
-        long n;
-        // .tmp ends here: no number
-        if (!parse_long(digits, &n) || n < *step || (n == *step && old)) {
-            continue;
-        }
-        if (!file_exists(out + "/" + name + "/state.json")) { continue; }
-        *step = n;
-        best = out + "/" + name;
-    }
-    return best;
 }

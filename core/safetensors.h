@@ -43,7 +43,4 @@ void checkpoint_abandon();
 
 // Gives it its name: all of it is written.
 void checkpoint_commit(const std::string& out, long step);
-
-// Finds the newest whole checkpoint in OUT, or "". *step: which one it is.
-std::string checkpoint_latest(const std::string& out, long* step);
 #endif // SAFETENSORS_H

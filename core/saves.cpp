@@ -17,6 +17,18 @@ static long step_named(const std::string& name, const std::string& tail = "") {
     return number ? step : -1;
 }
 
+std::string checkpoint_latest(const std::string& out, long* step) {
+    std::string best;
+    *step = -1;
+    for (auto& name : dir_list(out)) {                   // step_5 comes before step_5.old
+        const long n = step_named(name, ends_with(name, ".old") ? ".old" : "");
+        if (n <= *step || !file_exists(out + "/" + name + "/state.json")) { continue; }
+        *step = n;
+        best = out + "/" + name;
+    }
+    return best;
+}
+
 std::vector<Saved> saves_of(const std::string& out) {
     std::vector<Saved> all;
     for (auto& name : dir_list(out)) {

@@ -20,6 +20,9 @@ struct Saved {
     bool last_only;              // the run keeps the optimizer's state of its newest one alone
 };
 
+// Finds the newest whole checkpoint in OUT, or "". *step: which one it is.
+std::string checkpoint_latest(const std::string& out, long* step);
+
 // Returns the whole checkpoints in a run's directory, by step.
 std::vector<Saved> saves_of(const std::string& out);
 

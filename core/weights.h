@@ -47,16 +47,11 @@ struct Weights {
     std::string path;
     std::vector<Weight> tensors;
     std::unordered_map<std::string, size_t> index;       // name -> its place in tensors
-    std::vector<std::pair<std::string, std::string>> metadata;
     std::vector<FileMap> maps;
 
     const Weight* find(const std::string& name) const {  // NULL if there is none
         auto at = index.find(name);
         return at == index.end() ? NULL : &tensors[at->second];
-    }
-    std::string meta(const char* key) const {            // "" if there is none
-        for (auto& m : metadata) { if (m.first == key) { return m.second; } }
-        return "";
     }
 };
 

@@ -172,8 +172,7 @@ static void one_document_note(const Flags& f) {
 struct Origin {
     std::string from;                            // the checkpoint to resume, or ""
     Json state;                                  // its state.json, or how a log begins
-    Checkpoint init;                             // of --init, in a new run
-    std::string tokenizer;                       // the model's own
+    Checkpoint model;                            // the same, or that of --init, opened
 
     bool resumes() const { return !from.empty(); }
 };
@@ -181,24 +180,24 @@ struct Origin {
 // Takes the model of the checkpoint that goes on, and its tokenizer if the file that the run began
 // with is gone: it is the same, as the hash of the tokens will say.
 static void take_checkpoint(Flags* f, Origin* o) {
-    const Arch arch = checkpoint_arch(o->from, &o->tokenizer);
+    o->model = checkpoint_open(o->from);
     hint_also.clear();                                   // what follows may be a flag's fault
-    arch_from_checkpoint(f, arch, o->from);
+    arch_from_checkpoint(f, o->model.c, o->from);
     const bool is_file = !f->tokenizer.empty() && f->tokenizer != "bytes";
     const bool gone = is_file && !file_exists(f->tokenizer);
-    if (gone && !f->given_tokenizer && !o->tokenizer.empty()) { f->tokenizer = o->tokenizer; }
+    const std::string& own = o->model.tokenizer;
+    if (gone && !f->given_tokenizer && !own.empty()) { f->tokenizer = own; }
 }
 
 // Takes the model of --init, and the built-in task that it was trained on, unless data are given.
 static void take_init(Flags* f, Origin* o) {
     f->init = checkpoint_in(f->init);
-    o->init = init_open(f);
-    o->tokenizer = o->init.tokenizer;
+    o->model = init_open(f);
     const Json was = trained_flags(f->init);
     require(f->given_data || was["data"].string == "bb", "--init " + f->init + ": got no --data",
             "the text to go on with: --data FILE (or --data bb, the built-in task)");
     if (!f->given_data) { flags_inherit_task(f, was); }
-    tokenizer_note(*f, o->tokenizer, f->init);
+    tokenizer_note(*f, o->model.tokenizer, f->init);
 }
 
 // Settles what the run is: flags that are given, then what a run that goes on had, or the model of
@@ -215,8 +214,8 @@ static Origin run_settle(Run* r) {
     }
     if (!begins)                { take_checkpoint(f, &o); }
     else if (!f->init.empty())  { take_init(f, &o); }
-    const bool reads_text = f->data != "bb";
-    if (!f->init.empty() && f->tokenizer.empty() && reads_text) { f->tokenizer = o.tokenizer; }
+    const bool own = !f->init.empty() && f->data != "bb";
+    if (own && f->tokenizer.empty()) { f->tokenizer = o.model.tokenizer; }
 
     const std::string note = default_model(f, !ops::on_host);
     if (dist::rank == 0) { printf("%s", note.c_str()); }
@@ -294,12 +293,12 @@ static void run_fill(Run* r, Origin* o) {
     r->resumed = o->resumes();
     r->saved = r->resumed ? r->first : -1;
     if (r->resumed) {
-        run_restore(r, o->from, o->state);
+        run_restore(r, &o->model, o->from, o->state);
         return;
     }
     model_init(&r->m, r->f.seed);
     init_logits(&r->m, r->f);
-    if (!r->f.init.empty()) { checkpoint_read(&r->m, &o->init); }
+    if (!r->f.init.empty()) { checkpoint_read(&r->m, &o->model); }
     if (r->m.ema) { ops::device_copy(r->m.ema, r->m.master, r->m.shard.mine * sizeof(acc)); }
     if (!r->f.resume) { return; }
     run_again(r, o->state);

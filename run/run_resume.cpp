@@ -301,7 +301,7 @@ static void rate_note(const Run& r, const Json& was) {
            before(r.first), r.first, after(r.first), step);
 }
 
-void run_restore(Run* r, const std::string& from, const Json& state) {
+void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json& state) {
     const Fallback other = hint_other_checkpoint(r->f.out, from);
     hint_also = other.hint;                              // while the checkpoint may be at fault
     const Json& position = state_position(state, from, r->first);
@@ -330,7 +330,7 @@ void run_restore(Run* r, const std::string& from, const Json& state) {
     hint_also = other.hint;
     const double sequences = r->first * r->tokens_per_step / r->f.arch.T;
     position_check(position, sequences, from + "/state.json");
-    checkpoint_load(&r->m, from);
+    checkpoint_read(&r->m, opened);
     if (!optimizer_load(&r->m, from)) { die_no_optimizer(from, other); }
     numbers_check(&r->m, state, from);
     hint_also.clear();

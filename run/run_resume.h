@@ -5,6 +5,7 @@ or damaged meanwhile, or would make another run of it, is an error.
 */
 #ifndef RUN_RESUME_H
 #define RUN_RESUME_H
+#include "../core/checkpoint.h"
 #include "train.h"
 
 // Finds the checkpoint that --resume continues, "" if the run has none yet; *step: its number, or
@@ -20,7 +21,7 @@ void inherit_flags(Flags* f, const Json& state, long step, bool begins);
 // aside. Dies if the flags or the switches are others.
 void run_again(Run* r, const Json& begun);
 
-// Sets model, optimizer, data and log to what they were at the checkpoint `from`. Ends the program
-// if the flags make another run of it.
-void run_restore(Run* r, const std::string& from, const Json& state);
+// Sets model, optimizer, data and log to what they were at the checkpoint `from`, which is opened.
+// Ends the program if the flags make another run of it.
+void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json& state);
 #endif // RUN_RESUME_H

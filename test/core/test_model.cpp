@@ -12,6 +12,7 @@ usage: test_model FIXTURE.safetensors ...
 #include "../model_unit.h"
 #include "../../core/safetensors.h"
 #include "../check.h"
+#include "../metadata.h"
 
 static const bool is_double = sizeof(real) == 8;
 
@@ -42,7 +43,8 @@ static std::vector<float> generated(const std::string& name, long n) {
     return x;
 }
 static Words fixture_words(const Weights& st) {
-    return { split(st.meta("make") + " " + st.meta("flags"), ' ') };
+    const Json said = metadata_of(st.path);
+    return { split(said["make"].string + " " + said["flags"].string, ' ') };
 }
 static Arch fixture_arch(const Words& f) { // "--name value", and "NORM=post" for what a switch sets
     Arch c;
