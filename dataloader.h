@@ -121,7 +121,6 @@ struct Data {
     Tokenizer tokenizer;
     int V = 0;                                   // ids are 0 .. V-1
     long train_tokens = 0;                       // 0: without end (bb)
-    long val_tokens = 0;
     std::string description;
     bool bb = false;
     Bigram bigram;

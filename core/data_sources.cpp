@@ -15,14 +15,9 @@ static const char* const GET_AGAIN =
 
 // Returns what a directory of shards says about itself, if train_sink made it.
 static Json manifest_read(const std::string& dir) {
-    Json m;
     const std::string path = dir + "/manifest.json";
-    if (!file_exists(path)) { return m; }
-    const std::string text = file_read(path);
-    std::string error;
-    if (!json_parse(text.data(), text.size(), &m, &error)) {
-        die(path + ": " + error, "tokenize again");
-    }
+    if (!file_exists(path)) { return Json(); }
+    const Json m = json_of(file_read(path), path);
     if (!m["complete"].number) {
         die(dir + ": got an unfinished directory, wanted all its shards",
             "run the same train_sink tokenize command again: it starts over");
@@ -216,7 +211,7 @@ double source_weight(std::string* name) {
 }
 
 // Tells whether something of this name is in a directory or in its data/.
-static bool is_named(const std::string& name, const std::string& directory) {
+static bool is_named(const std::string& name, const std::string& directory = ".") {
     if (name.empty()) { return false; }
     if (name[0] == '/') { return file_exists(name); }
     return file_exists(directory + "/" + name) || file_exists(directory + "/data/" + name);
@@ -265,15 +260,13 @@ static std::string hint_missing(const std::string& name) {
 // Finds the file or directory that is named, under data/ if need be. *weight is -1 if none is
 // given.
 static std::string source_find(const std::string& given, double* weight) {
-    const auto exists = [](const std::string& name) {
-        return !name.empty() && (file_exists(name) || file_exists("data/" + name));
-    };
     std::string name = given;
-    *weight = exists(name) ? -1 : source_weight(&name);
-    if (!exists(name) && name == "bb") {
+    *weight = is_named(name) ? -1 : source_weight(&name);
+    const bool there = is_named(name);
+    if (!there && name == "bb") {
         die("--data " + given + ": got a weight, and bb is not mixed", "-d bb alone");
     }
-    if (!exists(name)) {
+    if (!there) {
         die("--data " + given + ": no such file or directory, wanted " + name + " or data/" +
                 name + " (a comma ends a name, if nothing has it in its own)",
             hint_missing(name));
@@ -327,27 +320,22 @@ static Source source_open(const std::string& name, const Tokenizer& tok, const D
 // ----------------------------------------------------------------------------
 // all of them
 
-// A source as it is given.
-struct Given {
-    std::string name;
-    double weight;                       // -1 if there is none
-};
-
-static std::vector<Given> find_sources(const DataOptions& o) {
-    std::vector<Given> all;
+// Finds all that are named, and their weights, -1 where none is given.
+static std::vector<std::string> find_sources(const DataOptions& o, std::vector<double>* weights) {
+    std::vector<std::string> names;
     for (auto& given : o.data) {
         if (given == "bb") {
             die("--data bb: the built-in task cannot be mixed with other data");
         }
-        Given source;
-        source.name = source_find(given, &source.weight);
-        all.push_back(source);
-        if ((source.weight < 0) != (all[0].weight < 0)) {
+        double weight;
+        names.push_back(source_find(given, &weight));
+        weights->push_back(weight);
+        if ((weight < 0) != (weights->front() < 0)) {
             die("--data: some sources have a weight and some have none",
                 "write SOURCE:WEIGHT for all of them, or for none");
         }
     }
-    return all;
+    return names;
 }
 
 // Shares --train-tokens out by weight and sums up what there is.
@@ -363,10 +351,8 @@ static void count_tokens(Data* d, bool weighted) {
         if (!weighted) { s.weight = s.windows; }
         const long tokens = s.windows * o.T;
         d->train_tokens += tokens;
-        d->val_tokens += s.val_windows * o.T;
-        if (!d->description.empty()) { d->description += " + "; }
         const std::string format = is_dir(s.name) ? s.format : "text";
-        d->description += s.name + " (" + format + strf(", %ld tokens)", tokens);
+        list_add(&d->description, s.name + " (" + format + strf(", %ld tokens)", tokens), " + ");
     }
 }
 
@@ -379,25 +365,24 @@ void data_bin_check(const Data& d) {
 
 void data_open_sources(Data* d) {
     const DataOptions& o = d->opt;
-    const std::vector<Given> given = find_sources(o);
-    std::vector<std::string> names;
-    for (auto& source : given) { names.push_back(source.name); }
+    std::vector<double> weights;
+    const std::vector<std::string> names = find_sources(o, &weights);
     if (o.skip_bad) { text_needed("--skip-bad").check_skip_bad(true, names); }
     d->tokenizer = data_tokenizer(o, names);
     const long probe_seqs = div_up(o.probe_seqs, names.size());
-    for (size_t i = 0; i < given.size(); i++) {
-        if (o.unread && !is_dir(given[i].name)) {
-            list_add(&d->description, given[i].name + " (text, not read)", " + ");
+    for (size_t i = 0; i < names.size(); i++) {
+        if (o.unread && !is_dir(names[i])) {
+            list_add(&d->description, names[i] + " (text, not read)", " + ");
             continue;
         }
-        Source s = source_open(given[i].name, d->tokenizer, o, &d->V);
+        Source s = source_open(names[i], d->tokenizer, o, &d->V);
         const long held = i < o.held.size() ? o.held[i] : 0;
         source_split(&s, o, probe_seqs, held);
         s.weight = s.windows;
-        if (given[i].weight > 0) { s.weight = (uint64_t)llround(given[i].weight * 1e6); }
+        if (weights[i] > 0) { s.weight = (uint64_t)llround(weights[i] * 1e6); }
         d->sources.push_back(s);
     }
-    count_tokens(d, given[0].weight >= 0);
+    count_tokens(d, weights[0] >= 0);
     if (d->tokenizer.kind == TOKENIZER_IDS) { d->tokenizer.vocab_size = d->V; }
     d->V = std::max(d->V, d->tokenizer.vocab_size);
     d->description += ", tokenizer " + d->tokenizer.name + strf(", %d ids", d->V);

@@ -74,7 +74,6 @@ static void data_open_bb(Data* d) {
     d->bigram = bigram_make(o);
     d->V = o.bb_vocab + 1;
     d->train_tokens = o.train_tokens;
-    d->val_tokens = (long)o.val_seqs * o.T;
     d->tokenizer = tokenizer_ids("bb", d->V);
     d->tokenizer.bos = o.bb_vocab;
     d->description = strf("bb: Bigram-Backcopy, %d ids, %s of probability %g, temperature %g, "
@@ -123,12 +122,9 @@ Data data_open(const DataOptions& opt) {
     d.opt = opt;
     DataOptions& o = d.opt;
     if (o.data.empty()) { o.data.push_back("bb"); }
-    if (o.T < 1 || o.probe_len < 1) {
-        die(strf("--seq %d, --probe-len %d: wanted at least 1", o.T, o.probe_len));
-    }
-    if (o.bos != "none" && o.bos != "seq" && o.bos != "doc") {
-        die("--bos " + o.bos + ": wanted none, seq or doc");
-    }
+    require(o.T >= 1 && o.probe_len >= 1, strf("--seq %d, --probe-len %d", o.T, o.probe_len),
+            "at least 1");
+    require(is_one_of(" none seq doc ", o.bos), "--bos " + o.bos, "none, seq or doc");
     const bool bb = o.data.size() == 1 && o.data[0] == "bb";
     if (bb) { data_open_bb(&d); } else { data_open_sources(&d); }
     const bool spare = d.V == d.tokenizer.vocab_size && ids_needed(d.tokenizer) <= o.vocab;
@@ -179,7 +175,6 @@ void data_val(Data* d, int* out, int B, long first) {
     const long windows = all_val_windows(*d);
     const uint64_t key = mix64(d->opt.bb_table, STREAM_VAL);
     for (long i = first; i < first + B; i++) {
-        if (i >= count) { die(EXIT_MACHINE, strf("data_val: sequence %ld of %ld", i, count)); }
         if (d->bb) {
             bigram_sequence(d->bigram, key, i, T + 1, out);
         } else {

@@ -21,24 +21,12 @@ DataOptions data_options(const Flags& f, int T, int probe_len) {
     DataOptions o;
     o.data = names_listed(f.data);
     require(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
-    o.tokenizer = f.tokenizer;
     o.bin = f.bin ? 1 << (f.bin - 1) : 0;
-    o.bos = f.bos;
-    o.sft = f.sft;
-    o.sft_loss = f.sft_loss;
-    o.skip_bad = f.skip_bad;
-    o.random_share = f.random_share;
-    o.seed = f.seed;
-    o.train_tokens = f.train_tokens;
-    o.val_seqs = f.val_seqs;
-    o.probe_seqs = f.probe_seqs;
-    o.bb_vocab = f.bb_vocab;
-    o.bb_triggers = f.bb_triggers;
-    o.bb_trigger_prob = f.bb_trigger_prob;
-    o.bb_temp = f.bb_temp;
-    o.bb_table = f.bb_table;
-    o.bb_bos = f.bb_bos;
-    o.bb_mean = f.bb_mean;
+    #define X(name) o.name = f.name;
+    X(tokenizer) X(bos) X(sft) X(sft_loss) X(skip_bad) X(random_share) X(seed) X(train_tokens)
+    X(val_seqs) X(probe_seqs) X(bb_vocab) X(bb_triggers) X(bb_trigger_prob) X(bb_temp) X(bb_table)
+    X(bb_bos) X(bb_mean)
+    #undef X
     o.T = T;
     o.probe_len = probe_len;
     o.vocab = f.arch.V;

@@ -1249,7 +1249,7 @@ static void test_bad_input() {
     put("bad/manifest.json", "{\"complete\": false}");
     refused(options({dir + "/bad"}), "got an unfinished directory");
     put("bad/manifest.json", "{\"complete\": ");
-    refused(options({dir + "/bad"}), "manifest.json: byte");
+    refused(options({dir + "/bad"}), "manifest.json: not JSON, byte");
     // the shards hold ids that their manifest, or the model, does not have
     put("bad/manifest.json", "{\"complete\": true, \"vocab\": 100}");
     DataOptions o = options({dir + "/bad"});
