@@ -159,7 +159,7 @@ static std::vector<int> generation_config(const std::string& dir, const Tokenize
     const double own = json_number(json_if_there(dir + "/config.json"), "eos_token_id", -1);
     std::vector<int> said = { (int)own };
     if (text_folder)            { said = text_folder->generation(dir, V, first); }
-    else if (file_exists(path)) { note(path + ": is read by the folder text/, which is not here"); }
+    else if (file_exists(path)) { note(path + ": without the folder text/, it is not read"); }
     ends.insert(ends.end(), said.begin(), said.end());
     return ends;
 }

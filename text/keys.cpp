@@ -283,7 +283,9 @@ std::vector<int> generation_read(const std::string& dir, int V, int* first) {
     if (!file_exists(path)) { return directory_ends(dir, CONFIG); }
     const Json config = json_file(path);
     const std::vector<int> ends = directory_ends(dir, GENERATION);
-    for (int id : ends) { require(id < V, path + strf(": eos_token_id %d", id), strf("below %d", V)); }
+    for (int id : ends) {
+        require(id < V, path + strf(": eos_token_id %d", id), strf("below %d", V));
+    }
     directory_check(GENERATION, path, config);
     const std::string drawing = directory_said(GENERATION, config);
     if (!drawing.empty()) { note(path + ": " + drawing + ": not applied here"); }
