@@ -149,8 +149,8 @@ static size_t put_around(const Tokenizer& tok, std::vector<int>* ids) {
     return begun ? 0 : first.size();
 }
 
-// Returns the tokens that end a text, as the tokenizer and the model's files say, and sets *first to
-// the BOS of those files, if they name one.
+// Returns the tokens that end a text, as the tokenizer and the model's files say, and sets *first
+// to the BOS of those files, if they name one.
 static std::vector<int> generation_config(const std::string& dir, const Tokenizer& tok, int V,
                                           int* first) {
     std::vector<int> ends = tok.ends;
