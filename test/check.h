@@ -168,6 +168,26 @@ static inline Ran check_run(const std::string& command) {
     for (auto& p : path) { unlink(p); }
     return r;
 }
+// the directory that a test is called in, and the program there, as a word of a shell line
+static inline std::string check_home() {
+    char home[4096];
+    return getcwd(home, sizeof home);
+}
+static inline std::string check_program() {
+    return check_quoted(check_home() + "/build/cpu/train_sink");
+}
+
+// What check_run ran or check_dies did ended with this status and says all these words.
+template <class R, class... Words>
+bool check_ended(const R& r, int code, const std::string& what, const Words&... words) {
+    const std::vector<std::string> wanted = { words... };
+    bool right = r.code == code;
+    for (auto& word : wanted) { right = right && r.says(word.c_str()); }
+    std::string list;
+    for (auto& word : wanted) { list += " '" + word + "'"; }
+    return CHECK(right, "%s: exit %d, wanted %d%s, got %s", what.c_str(), r.code, code, list.c_str(),
+                 r.err.c_str());
+}
 
 // the JSON of a file, which must be some
 static inline Json json_of_file(const std::string& path) {

@@ -1,6 +1,5 @@
 # the command eval, as it is used: on a checkpoint of the program's own
 #     sh test/after/test_eval_program.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 program=build/cpu/train_sink dir=$(mktemp -d)
 said=$dir/out

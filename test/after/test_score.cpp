@@ -72,7 +72,7 @@ static void model_check(const std::string& model) {
     std::string all;
     for (auto& task : TASKS) { all += (all.empty() ? "" : ",") + FIXTURES + task + ".jsonl"; }
     const Ran r = score(model, all);
-    if (!CHECK(r.code == 0, "%s: exit %d, %s", model.c_str(), r.code, r.err.c_str())) { return; }
+    if (!check_ended(r, 0, model)) { return; }
     const Json answers = json_of_file(FIXTURES + model + "/answers.json"),
                ours = json_of_file(SCRATCH + "score.json");
     const std::vector<Json> items = json_lines(SCRATCH + "items.jsonl");
@@ -98,7 +98,7 @@ static std::string task_of(const std::string& record) {
 static double loglik(const std::string& model, const std::string& record,
                      const std::string& flags = "") {
     const Ran r = score(model, task_of(record), flags);
-    if (!CHECK(r.code == 0, "%s: exit %d, %s", record.c_str(), r.code, r.err.c_str())) {
+    if (!check_ended(r, 0, record)) {
         return NAN;
     }
     return json_lines(SCRATCH + "items.jsonl")[0].get("loglik")->items[0].number;
@@ -189,7 +189,7 @@ static void left_out_check() {
     // a duplicate of a wrong answer changes nothing
     const Ran wrong = score("gpt2", task_of("{\"context\": \"the door of\", \"choices\": [\"a\", "
                                             "\"b\", \"b\"], \"gold\": 0}"));
-    CHECK(wrong.code == 0, "%s", wrong.err.c_str());
+    check_ended(wrong, 0, "");
 }
 
 // White space at the end of a context belongs to the continuation, and an empty context is BOS.
@@ -252,11 +252,9 @@ static void flags_check() {
                 "--json " + SCRATCH + "new.json --items " + SCRATCH + where);
     }
     const Ran nothing = check_run(std::string(TRAIN_SINK) + " score " + FIXTURES + "gpt2");
-    CHECK(nothing.code == EXIT_USER && nothing.says("--task: wanted a .jsonl"),
-          "without --task: %s", nothing.err.c_str());
+    check_ended(nothing, EXIT_USER, "without --task", "--task: wanted a .jsonl");
     const Ran gone = score("gpt2", "nowhere.jsonl");
-    CHECK(gone.code == EXIT_USER && gone.says("nowhere.jsonl"), "a file that is not there: %s",
-          gone.err.c_str());
+    check_ended(gone, EXIT_USER, "a file that is not there", "nowhere.jsonl");
 }
 
 int main() {

@@ -462,7 +462,7 @@ static void test_files() {
         file_write(at + "/locked", "x");
         chmod((at + "/locked").c_str(), 0400);
         const Died d = check_dies([&] { file_check(at + "/locked"); });
-        CHECK(d.code == EXIT_USER && d.says("Permission denied"), "read-only: %s", d.err.c_str());
+        check_ended(d, EXIT_USER, "read-only", "Permission denied");
     }
     // of a directory only what is ours is removed, and the directory if that was all
     auto ours = [](const std::string& name) { return name == "mine" || name == "link"; };

@@ -1,6 +1,5 @@
 # flags of training that change the step: --optimizer muon, --min-context, --attn-bias-init, --init, --only
 #     sh test/core/test_train_flags.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 . test/once.sh
 dir=$(mktemp -d)

@@ -1,6 +1,5 @@
 # docs/findings/coverage.md: every command on a tiny model, its answer, and whether it is wanted: test/docs/coverage.py
 #     sh test/docs/test_coverage.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 need_python 300 test_coverage
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT

@@ -1,6 +1,5 @@
 # the text of the repository, checked by test/docs/docs.py: spelling, percents
 #     sh test/docs/test_docs.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 need_python 14 test_docs
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT

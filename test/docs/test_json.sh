@@ -1,6 +1,5 @@
 # docs/json.md against the files that the program writes: test/docs/json_page.py
 #     sh test/docs/test_json.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 need_python 11 test_json
 root=$PWD program=$PWD/build/cpu/train_sink

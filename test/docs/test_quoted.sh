@@ -1,6 +1,5 @@
 # figures that README and docs/ quote against the stored runs: test/docs/quoted.py
 #     sh test/docs/test_quoted.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 need_python 23 test_quoted
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT

@@ -6,7 +6,6 @@
 #          DEVICE=gpu test/gpu/test_cuda.sh            built by nvcc, on the GPU
 #          DEVICE=sanitizer test/gpu/test_cuda.sh      on the GPU under compute-sanitizer (memcheck, racecheck, initcheck)
 #   CXX, NVCC, CUDA (the toolkit's directory), JOBS
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 CXX=${CXX:-g++} NVCC=${NVCC:-nvcc} CUDA=${CUDA:-/usr/local/cuda} JOBS=${JOBS:-$(nproc)} DEVICE=${DEVICE:-emu}
 DIR=build/test/cuda
 mkdir -p $DIR

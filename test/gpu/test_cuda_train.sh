@@ -5,7 +5,6 @@
 # the CUDA backend runs in the emulator; with one (DEVICE=gpu) nvcc builds it and it runs there.
 #   usage: test/gpu/test_cuda_train.sh [directory for the binaries]        CXX, NVCC, CUDA, CXXFLAGS, DEVICE=emu|gpu
 set -eu
-CDPATH= cd "$(dirname "$0")/../.."
 . test/once.sh
 CXX=${CXX:-g++} NVCC=${NVCC:-nvcc} CUDA=${CUDA:-/usr/local/cuda} DEVICE=${DEVICE:-emu}
 dir=${1:-$(mktemp -d)}

@@ -3,7 +3,6 @@
 # with gradient accumulation, clipping and learned biases; the same bits twice and in any schedule;
 # a rank that dies ends all.
 #   usage: test/gpu/test_nccl.sh       BIASES="kv" (one build each; and one of bf16), CXX, CUDA, BUILT=directory of builds to use again
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/once.sh
 CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda} BIASES=${BIASES:-kv}
 # the header is beside CUDA's, or in the wheel that .ci/run installs

@@ -10,7 +10,6 @@
 #                                          make ptx-all
 #          PTX_SET=update test/gpu/test_ptx.sh writes today's coverage
 #   CXX, NVCC, CUDA (the toolkit's directory), JOBS
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 CXX=${CXX:-g++} NVCC=${NVCC:-nvcc} CUDA=${CUDA:-/usr/local/cuda} JOBS=${JOBS:-$(nproc)}
 DIR=build/test/ptx
 mkdir -p $DIR

@@ -298,8 +298,7 @@ static Arch arch(const std::string& config) {
 
 static void config_refuses(const std::string& more, const std::string& says) {
     const Died d = check_dies([&] { arch(LLAMA + ", " + more); });
-    CHECK(d.code == EXIT_USER && d.says(says.c_str()), "%s: exit %d, wanted '%s', got %s",
-          more.c_str(), d.code, says.c_str(), d.err.c_str());
+    check_ended(d, EXIT_USER, more, says);
 }
 
 static void config_check() {
@@ -374,8 +373,7 @@ static void generation_check() {
     for (const char* bad : { "\"5\"", "[5, \"3\"]", "-1", "1.5", "{}", "true" }) {
         put(name, std::string("{\"eos_token_id\": ") + bad + "}");
         const Died d = check_dies([&] { directory_ends(dir, name); });
-        CHECK(d.code == EXIT_USER && d.says("wanted an id or a list"), "%s: %s", bad,
-              d.err.c_str());
+        check_ended(d, EXIT_USER, bad, "wanted an id or a list");
     }
     const auto checked = [&](const char* text) {
         return check_dies([&] { directory_check(name, name, json_of(text)); });

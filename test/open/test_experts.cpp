@@ -43,8 +43,7 @@ int main() {
     const Arch c = m.arch;
     model_free(&m);
     const Died d = check_dies([&] { model_new(c, 0, true); });
-    CHECK(d.code == EXIT_USER && d.says("a mixture of 5 experts") && d.says("training"),
-          "training: %s", d.err.c_str());
+    check_ended(d, EXIT_USER, "training", "a mixture of 5 experts", "training");
     refused(MXFP4, "\"mxfp4\"", "\"bitsandbytes\"", "quantization_config");
     refused(MXFP4, "\"attention_bias\": true", "\"attention_bias\": false", "attention_bias is false");
     refused(MXFP4, "\"swiglu_alpha\": 1.702", "\"swiglu_alpha\": 1.7", "swiglu_alpha");

@@ -46,7 +46,7 @@ static std::string trained(const std::string& name, const std::string& flags) {
         "train --steps 6 --warmup 2 --lr 0.02 --layers 2 --heads 2 --width 12 --ffn-width 8 --seq 16 "
         "-b 4 --eval-every 3 --sample 0 --val-seqs 4 --probe-seqs 4 --probe-len 16 --out " + out +
         " " + flags));
-    CHECK(r.code == 0, "%s: exit %d, %s", name.c_str(), r.code, r.err.c_str());
+    check_ended(r, 0, name);
     return out + "/step_6";
 }
 
@@ -59,7 +59,7 @@ static std::string measured(const std::string& checkpoint) {
     const std::string json = SCRATCH + "probe.json";
     const Ran r = program("probe " + checkpoint + " --probe-input random --probe-len 16 "
                           "--probe-seqs 4 --per-sequence --json " + json);
-    if (!CHECK(r.code == 0, "probe %s: %s", checkpoint.c_str(), r.err.c_str())) { return ""; }
+    if (!check_ended(r, 0, strf("probe %s", checkpoint.c_str()))) { return ""; }
     const std::string text = file_read(json);
     const size_t at = text.find("\"probe_loss\"");
     return at == std::string::npos ? "" : text.substr(at);
@@ -169,7 +169,7 @@ static void rows_check() {
 static void model_check(const std::string& name, const std::string& flags) {
     const std::string from = trained(name, flags), to = SCRATCH + name + "-out";
     const Ran r = exported(from, to, "--to train_sink");
-    if (!CHECK(r.code == 0, "%s: exit %d, %s", name.c_str(), r.code, r.err.c_str())) { return; }
+    if (!check_ended(r, 0, name)) { return; }
     CHECK(same_files(from + "/model.safetensors", to + "/model.safetensors"),
           "%s: the weights are not the checkpoint's", name.c_str());
     CHECK(measured(from) == measured(to) && !measured(to).empty(),
@@ -189,7 +189,7 @@ static void model_check(const std::string& name, const std::string& flags) {
 static void family_check(const std::string& name) {
     const std::string from = "test/open/families/" + name, to = SCRATCH + name;
     const Ran r = exported(from, to);
-    if (!CHECK(r.code == 0, "%s: exit %d, %s", name.c_str(), r.code, r.err.c_str())) { return; }
+    if (!check_ended(r, 0, name)) { return; }
     const Json a = json_of_file(from + "/config.json"), b = json_of_file(to + "/config.json");
     CHECK(a.get("model_type")->string == b.get("model_type")->string &&
               a.get("architectures")->items[0].string == b.get("architectures")->items[0].string,
@@ -232,7 +232,7 @@ static void init_check() {
         const std::string out = SCRATCH + name + "-run", half = SCRATCH + name + "-half",
                           init = strf("train --init test/open/families/%s", name) + flags;
         Ran r = program(init + "--steps 4 --out " + out);
-        if (!CHECK(r.code == 0, "%s: %s", name, r.err.c_str())) { continue; }
+        if (!check_ended(r, 0, name)) { continue; }
         const Json config = json_of_file(out + "/step_4/config.json");
         CHECK(config.get("model_type")->string == name && config.get("train_sink"),
               "--init %s: written as %s", name, config.get("model_type")->string.c_str());
@@ -277,16 +277,15 @@ static void chosen_check() {
     for (auto& row : ROWS) {
         const std::string to = SCRATCH + row[0] + "-out";
         const Ran r = exported(trained(row[0], row[1]), to);
-        if (!CHECK(r.code == 0, "%s: %s", row[1], r.err.c_str())) { continue; }
+        if (!check_ended(r, 0, row[1])) { continue; }
         const std::string type = json_of_file(to + "/config.json").get("model_type")->string;
         CHECK(type == row[2], "%s: written as %s, wanted %s", row[1], type.c_str(), row[2]);
         CHECK(measured(to) == measured(SCRATCH + row[0] + "/step_6"), "%s: another probe", row[1]);
     }
     Ran r = exported(SCRATCH + "chosen-3/step_6", SCRATCH + "no", "--to llama");
-    CHECK(r.code == EXIT_USER && r.says("cannot be written exactly as a model of llama"), "%s",
-          r.err.c_str());
+    check_ended(r, EXIT_USER, "", "cannot be written exactly as a model of llama");
     r = exported(SCRATCH + "chosen-3/step_6", SCRATCH + "no", "--to lama");
-    CHECK(r.code == EXIT_USER && r.says("--to lama: wanted"), "%s", r.err.c_str());
+    check_ended(r, EXIT_USER, "", "--to lama: wanted");
     CHECK(!is_there(SCRATCH + "no"), "a refused export left a directory");
 }
 
@@ -373,7 +372,7 @@ static void first_token_check() {
         const std::string from = trained(row[0], "--data " + TEXT + " " + row[1]);
         const std::string to = SCRATCH + row[0] + "-out";
         Ran r = exported(from, to);
-        CHECK(r.code == 0, "%s: %s", row[1], r.err.c_str());
+        check_ended(r, 0, row[1]);
         const Tokenizer tok = tokenizer_load(to + "/tokenizer.json");
         CHECK(tok.before == std::vector<int>{ id } && tok.bos == id, "%s: BOS %d", row[1], tok.bos);
         CHECK(tokenizer_encode(tok, "a", true) == (std::vector<int>{ id, 97 }), "%s: ids", row[1]);
@@ -423,9 +422,7 @@ static void bytes_check() {
 
 static void refused(const std::string& from, const std::string& to, const std::string& says) {
     const Ran r = exported(from, to);
-    CHECK(r.code == EXIT_USER && r.says(says.c_str()) && r.says("HINT"),
-          "export %s to %s: exit %d, wanted '%s', got %s", from.c_str(), to.c_str(), r.code,
-          says.c_str(), r.err.c_str());
+    check_ended(r, EXIT_USER, strf("export %s to %s", from.c_str(), to.c_str()), says, "HINT");
 }
 
 static void refusals_check() {
@@ -502,7 +499,7 @@ static void refusals_check() {
     };
     for (auto& gone : GONE) {
         const Ran r = program(gone[0]);
-        CHECK(r.code == EXIT_USER && r.says(gone[1]), "%s: %s", gone[0], r.err.c_str());
+        check_ended(r, EXIT_USER, gone[0], gone[1]);
     }
     CHECK(program("export " + from + " --out x --lr 3").says("not a flag of this command"),
           "a flag of another command");

@@ -19,7 +19,7 @@ static Ran probe(const std::string& dir, const std::string& json) {
 static void family_check(const std::string& name, const std::string& dir) {
     const std::string out = SCRATCH + name + ".json";
     const Ran r = probe(dir, out);
-    if (!CHECK(r.code == 0, "%s: exit %d, %s", name.c_str(), r.code, r.err.c_str())) { return; }
+    if (!check_ended(r, 0, name)) { return; }
     const Json ours = json_of_file(out);
     answer_check(name, FAMILIES + name,
                  { ours.get("probe_loss")->number, numbers(*ours.get("alpha")),
@@ -77,12 +77,10 @@ static void jamba_check() {
     CHECK(texts.items.size() == 8 && atoi(texts.items[7].string.c_str()) > 0,
           "jamba: the text of each token, which is its id");
     Ran r = check_run(on + "0:0");
-    CHECK(r.code == EXIT_USER && r.says("a layer with attention, not Mamba"),
-          "jamba: a map of layer 0: %s", r.err.c_str());
+    check_ended(r, EXIT_USER, "jamba: a map of layer 0", "a layer with attention, not Mamba");
     r = check_run(std::string(TRAIN_SINK) + " eval " + model +
                   " --probe-input random --probe-len 8 --probe-seqs 2 --edit h:0:1=0");
-    CHECK(r.code == EXIT_USER && r.says("attention in all layers"), "jamba: eval: %s",
-          r.err.c_str());
+    check_ended(r, EXIT_USER, "jamba: eval", "attention in all layers");
     r = check_run(std::string(TRAIN_SINK) + " generate " + model +
                   " --tokens 9 --prompt '3 5' --temperature 0");
     CHECK(r.code == 0 && split(r.out, ' ').size() >= 9, "jamba: generate: exit %d, %s%s", r.code,
@@ -112,11 +110,10 @@ static void delta_check() {
           r.code, r.out.c_str(), r.err.c_str());
     r = check_run(command + " eval " + model +
                   " --probe-input random --probe-len 8 --probe-seqs 2 --edit h:0:1=0");
-    CHECK(r.code == EXIT_USER && r.says("eval of a model with delta rule in place of attention"),
-          "qwen3_next: eval: %s", r.err.c_str());
+    check_ended(r, EXIT_USER, "qwen3_next: eval",
+                "eval of a model with delta rule in place of attention");
     r = check_run(command + " export " + model + " --out " + SCRATCH + "no-export");
-    CHECK(r.code == EXIT_USER && r.says("with delta rule layers"), "qwen3_next: export: %s",
-          r.err.c_str());
+    check_ended(r, EXIT_USER, "qwen3_next: export", "with delta rule layers");
     auto refuses = [](const std::string& from, const std::string& to, const std::string& says) {
         refused("qwen3_next", from, to, says);
     };
@@ -138,13 +135,12 @@ static void mixture_eval_check() {
                              "mixtral --probe-input random --probe-len 8 --probe-seqs 2 --json " +
                              SCRATCH + "eval.json ";
     const Ran r = check_run(eval + "--edit h:0:1=0");
-    if (!CHECK(r.code == 0, "mixtral: eval: %s", r.err.c_str())) { return; }
+    if (!check_ended(r, 0, "mixtral: eval")) { return; }
     const double change =
         json_of_file(SCRATCH + "eval.json").get("runs")->items[1].get("change")->number;
     CHECK(fabs(change) > 1e-4, "mixtral: the edit changes the loss by %g", change);
     const Ran bits = check_run(eval + "--quant w8a8");
-    CHECK(bits.code == EXIT_USER && bits.says("its experts would not be rounded"),
-          "mixtral: --quant: %s", bits.err.c_str());
+    check_ended(bits, EXIT_USER, "mixtral: --quant", "its experts would not be rounded");
 }
 
 // keys that released files have and that change nothing, and the same with another value
@@ -194,8 +190,8 @@ static void headless_check() {
     if (!CHECK(at != std::string::npos, "qwen2: its file has no %s", head.c_str())) { return; }
     file_write(file, bytes.replace(at, head.size(), "xxxx.attn.bias"));  // no parameter
     const Ran r = probe(dir, SCRATCH + "refused.json");
-    CHECK(r.code == EXIT_USER && r.says("tie_word_embeddings is missing, and there is no lm_head"),
-          "qwen2 without a head: exit %d, %s", r.code, r.err.c_str());
+    check_ended(r, EXIT_USER, "qwen2 without a head",
+                "tie_word_embeddings is missing, and there is no lm_head");
 }
 
 // Phi-3's longrope, by its three names; and beyond the context that was trained it is refused
@@ -212,7 +208,7 @@ static void longrope_check() {
     // inside of the object alone, the context is not read by transformers: its class's is
     const std::string out = SCRATCH + "inside.json";
     const Ran r = probe(changed(name, "\n  " + context + ",", ""), out);
-    CHECK(r.code == 0, "longrope's context inside: exit %d, %s", r.code, r.err.c_str());
+    check_ended(r, 0, "longrope's context inside");
     const Json answers = json_of_file("test/open/families.json");
     check_near(json_of_file(out)["probe_loss"].number, answers[name.c_str()]["inside"].number, 2e-5,
                "longrope's context inside");
@@ -240,7 +236,7 @@ static void longrope_train_check() {
     };
     auto loss = [&](const std::string& model) {
         const Ran r = step(model, 16);
-        CHECK(r.code == 0, "--init %s: exit %d, %s", model.c_str(), r.code, r.err.c_str());
+        check_ended(r, 0, strf("--init %s", model.c_str()));
         const std::string log = r.code ? "" : file_read(run + "/log.jsonl");
         check_run("rm -rf " + run);
         const size_t at = log.rfind("\"val_loss\":");
@@ -256,8 +252,8 @@ static void longrope_train_check() {
                                 std::pair<const char*, const char*>("ministral3", "40") }) {
         const std::string context = "\"original_max_position_embeddings\": ";
         const Ran r = step(changed(name, context + most, context + "7"), 16);
-        CHECK(r.code == EXIT_USER && r.says("at --seq 16: wanted --seq 7 or less"),
-              "%s beyond its context: exit %d, %s", name, r.code, r.err.c_str());
+        check_ended(r, EXIT_USER, strf("%s beyond its context", name),
+                    "at --seq 16: wanted --seq 7 or less");
     }
 }
 
@@ -363,8 +359,7 @@ static void headless_names_check() {
         });
         if (!strcmp(name, "qwen3_next")) { family_check(name, dir); continue; }
         const Ran r = probe(dir, SCRATCH + "refused.json");
-        CHECK(r.code == EXIT_USER && r.says("holds the tensor 'mtp.fc.weight'"), "%s: %s", name,
-              r.err.c_str());
+        check_ended(r, EXIT_USER, name, "holds the tensor 'mtp.fc.weight'");
     }
 }
 
@@ -511,7 +506,7 @@ int main() {
     for (const char* file : { "/adapter_model.safetensors", "/adapter_model.bin" }) {
         file_write(SCRATCH + "adapter" + file, "x");
         const Ran r = probe(SCRATCH + "adapter" + file, SCRATCH + "refused.json");
-        CHECK(r.code == EXIT_USER && r.says("an adapter (LoRA)"), "%s: %s", file, r.err.c_str());
+        check_ended(r, EXIT_USER, file, "an adapter (LoRA)");
     }
     for (auto& name : dir_list(FAMILIES)) {
         if (name != "tokens") { family_check(name, FAMILIES + name); }
@@ -597,8 +592,7 @@ int main() {
         if (!CHECK(at != std::string::npos, "%s.gguf has no %s", name, norm.c_str())) { continue; }
         file_write(file, bytes.replace(at, norm.size(), "blk.9.ffn_norm.weight"));
         const Ran r = probe(file, SCRATCH + "refused.json");
-        CHECK(r.code == EXIT_USER && r.says("is missing"), "%s without %s: exit %d, %s", name,
-              norm.c_str(), r.code, r.err.c_str());
+        check_ended(r, EXIT_USER, strf("%s without %s", name, norm.c_str()), "is missing");
     }
     jamba_check();
     delta_check();

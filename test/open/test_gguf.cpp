@@ -692,8 +692,7 @@ static std::string gguf_of(const Weights& w, const std::vector<std::string>& mor
 // A run that begins with a GGUF file keeps its tokenizer and its context: moved away from it, the
 // checkpoint reads text as before, and goes on; so do shards.
 static void test_init() {
-    const std::string program = check_run("pwd").out, at = dir + "/init",
-                      binary = program.substr(0, program.size() - 1) + "/build/cpu/train_sink ";
+    const std::string at = dir + "/init", binary = check_program() + " ";
     const Vocabulary v = vocabulary_of("gpt2");
     const std::string sizes = "--layers 2 --heads 4 --kv-heads 2 --width 32 --ffn-width 64 ",
                       small = "-b 2 --probe-seqs 2 --probe-len 8 --eval-every 0 --sample 0 ";
@@ -703,7 +702,7 @@ static void test_init() {
     make_dirs(at);
     const Ran base = run("train -d bb --bb-vocab 24 --seq 32 -n 1 -o base --vocab " +
                          strf("%zu ", v.tokens.size()) + sizes + small);
-    if (!CHECK(base.code == 0, "a model for a tokenizer: %s", base.err.c_str())) { return; }
+    if (!check_ended(base, 0, "a model for a tokenizer")) { return; }
     Weights w = safetensors_open_dir(at + "/base/step_1");
     const std::string bos = key_u32("tokenizer.ggml.bos_token_id", 7),
                       eos = key_u32("tokenizer.ggml.eos_token_id", 8);
@@ -757,7 +756,7 @@ static void test_model() {
                              "--ffn-width 64 --seq 32 -b 2 ";
     const Ran r = check_run(binary + "train " + tiny +
                             "--norm-eps 1e-5 -n 20 --lr 0.01 --eval-every 0 -o " + run);
-    if (!CHECK(r.code == 0, "training: %s", r.err.c_str())) { return; }
+    if (!check_ended(r, 0, "training")) { return; }
     Weights w = safetensors_open_dir(run + "/step_20");
     file_write(file, gguf_of(w));
     Gguf g = gguf_open(file);
@@ -810,8 +809,7 @@ static void test_model() {
           "a directory with a GGUF file: %s", d.err.c_str());
     file_write(dir + "/inside/y.gguf", "");
     const Ran e = check_run(binary + "probe " + dir + "/inside" + probe + "/d.json");
-    CHECK(e.code == EXIT_USER && e.says("has several GGUF files"), "two GGUF files: %s",
-          e.err.c_str());
+    check_ended(e, EXIT_USER, "two GGUF files", "has several GGUF files");
     remove_tree(dir + "/inside");
     unlink(file.c_str());
 }

@@ -45,7 +45,7 @@ static void probe_check(const std::string& name, const std::string& weights,
     const Ran r = check_run("OMP_NUM_THREADS=1 build/cpu/train_sink probe " + dir + " -d " + OPEN +
                             "families/tokens --probe-len 33 --probe-seqs 4 --per-sequence --json " +
                             out);
-    if (!CHECK(r.code == 0, "%s: exit %d, %s", name.c_str(), r.code, r.err.c_str())) { return; }
+    if (!check_ended(r, 0, name)) { return; }
     const Json ours = json_of_file(out);
     answer_check(name, OPEN + weights,
                  { ours.get("probe_loss")->number, numbers(*ours.get("alpha")),

@@ -3,7 +3,6 @@
 # and an error or the death of one of them ends all with one error at most, loses
 # nothing, and leaves nothing hanging.
 #   usage: test/program/test_dist.sh       KILLS=3 (random kills), CXX, MPICXX, MPIRUN, BINARY (one that was built so before)
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/once.sh
 MPICXX=${MPICXX:-mpicxx} MPIRUN=${MPIRUN:-mpirun} KILLS=${KILLS:-3}
 if ! command -v "$MPICXX" > /dev/null || ! command -v "$MPIRUN" > /dev/null; then

@@ -1,7 +1,6 @@
 #!/bin/sh
 # what the shell or a batch system has set, and names of the greatest length
 #     sh test/program/test_environment.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 program=$PWD/build/cpu/train_sink

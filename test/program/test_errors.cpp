@@ -526,7 +526,7 @@ static void test_answers() { // beside its model an answer may be written, and w
     const std::string probe = "probe run/step_4 --bb-vocab 24 --probe-len 8 --probe-seqs 2 --json ";
     for (int time = 0; time < 2; time++) {
         const Ran r = train_sink(probe + "run/step_4/probe.json");
-        CHECK(r.code == 0, "an answer beside its model, time %d: %s", time + 1, r.err.c_str());
+        check_ended(r, 0, strf("an answer beside its model, time %d", time + 1));
     }
     for (const char* name : { "config.json", "optimizer.safetensors", "state.json" }) {
         refused(probe + "run/step_4/" + name, "already an input or output");
@@ -710,7 +710,7 @@ static void test_notes() { // a bound that is passed without harm: a note, and t
     };
     for (auto& row : rows) {
         const Ran r = train_sink(TINY + "-n 3 " + row.args + " -o noted");
-        CHECK(r.code == 0, "%s: exit status %d: %s", row.args, r.code, r.err.c_str());
+        check_ended(r, 0, row.args);
         const bool noted = contains(r.out, *row.says ? row.says : "note   --");
         CHECK(noted == (bool)*row.says, "%s: wanted '%s': %s", row.args, row.says, r.out.c_str());
         check_run("rm -rf " + dir + "/noted");
@@ -849,8 +849,8 @@ static void test_processors() {
     }
     const std::string run = "unshare -m sh -c 'mount --bind group " + inside + " && ";
     Ran r = here(run + "unset OMP_NUM_THREADS; " + binary + TINY + "-n 1 -o half'");
-    CHECK(r.code == 0 && r.says("note   this container may use 0.5 processors") &&
-              r.says("export OMP_NUM_THREADS=1"), "%s", r.err.c_str());
+    check_ended(r, 0, "", "note   this container may use 0.5 processors",
+                "export OMP_NUM_THREADS=1");
     r = here(run + "OMP_NUM_THREADS=1 " + binary + TINY + "-n 1 -o half2'");
     CHECK(r.code == 0 && !r.says("this container"), "%s", r.err.c_str());
 }
@@ -953,12 +953,11 @@ static void test_nan(const char* lr) {
 }
 
 int main() {
-    std::string home = check_run("pwd").out; home.pop_back();
-    binary = check_quoted(home + "/build/cpu/train_sink");
+    binary = check_program();
     dir = check_tmp();
     setenv("OMP_NUM_THREADS", "1", 1); setenv("OMP_WAIT_POLICY", "passive", 1);
     const Ran r = train_sink(TINY + "-n 4 -o run");
-    CHECK(r.code == 0, "a good run: %s", r.err.c_str());
+    check_ended(r, 0, "a good run");
     const Ran help = train_sink("--help"), help2 = train_sink("probe -h");
     CHECK(help.code == 0 && help.says("ATTN=softmax") && help.says("COMMAND --help") &&
               !help.says("--steps") && split(help.out, '\n').size() < 25,

@@ -2,7 +2,6 @@
 # that was planned is an error with a hint, no line of the log is lost, and no older checkpoint goes
 # before the newer one is safe. Signals in an evaluation, and files of data that are touched.
 #     sh test/program/test_faults.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 . test/once.sh
 . test/runs.sh

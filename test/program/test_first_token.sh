@@ -1,7 +1,6 @@
 # what stood first is said: a probe and an eval of a run with --fix-token name its edits, let typed
 # ones take their place, and say where the text is read without; data and weights that have changed
 #     sh test/program/test_first_token.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 softmax=$PWD/build/cpu/train_sink

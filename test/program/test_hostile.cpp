@@ -14,9 +14,9 @@ static Ran train_sink(const std::string& args) {
 
 static void refused(const Ran& r, const std::string& what, const std::string& says,
                     const std::string& hint = "") {
-    CHECK(r.code == EXIT_USER && r.says(says.c_str()) && r.says(hint.c_str()),
-          "%s: wanted '%s' and '%s', got %d: %s", what.c_str(), says.c_str(), hint.c_str(), r.code,
-          r.err.c_str());
+    check_ended(r, EXIT_USER,
+                strf("%s: wanted '%s' and '%s', got %d", what.c_str(), says.c_str(), hint.c_str(), r.code),
+                says, hint);
 }
 
 // a directory `model` as test/open/families/NAME is, but for config.json
@@ -114,7 +114,7 @@ static void test_numbers() {
         if (!file_exists("test/open/families/" + family + "/config.json")) { continue; }
         model_of(family, with(config_of(family), "transformers_version", "\"5\""));
         const Ran r = train_sink(PROBE);
-        CHECK(r.code == 0, "%s: %d %s", family.c_str(), r.code, r.err.c_str());
+        check_ended(r, 0, family);
     }
 }
 
@@ -141,8 +141,7 @@ static void test_positions() {
     const Ran r =
         check_run("cd " + dir + " && ulimit -v 3000000 && timeout 60 " + binary +
                   " probe model --probe-input random --probe-seqs 1 --probe-len 16000000");
-    CHECK(r.code == EXIT_MACHINE && r.says("memory: wanted"), "16000000 positions: %d %s", r.code,
-          r.err.c_str());
+    check_ended(r, EXIT_MACHINE, "16000000 positions", "memory: wanted");
 }
 
 // a safetensors file of one model with the names of its tensors changed
@@ -164,7 +163,7 @@ static void rename_tensors(const std::string& from, const std::string& to, bool 
 static void test_names() {
     model_of("qwen2", config_of("qwen2"));
     const Ran plain = train_sink(PROBE);
-    CHECK(plain.code == 0, "%s", plain.err.c_str());
+    check_ended(plain, 0, "");
     for (const char* wrapper :
          { "module.", "_orig_mod.", "module._orig_mod.", "_forward_module." }) {
         model_of("qwen2", config_of("qwen2"));
@@ -289,15 +288,14 @@ static void test_maps() {
         if (truncate(name(files - 1).c_str(), 0)) { _exit(99); }
         _exit(maps.back().data[4096]);
     });
-    CHECK(d.code == EXIT_MACHINE && d.says("9999.bin: was cut short or replaced"),
-          "the last of %d files: %d %s", files, d.code, d.err.c_str());
+    check_ended(d, EXIT_MACHINE, strf("the last of %d files", files),
+                "9999.bin: was cut short or replaced");
     remove_tree(dir + "/many");
 }
 
 int main() {
-    home = check_run("pwd").out;
-    home.pop_back();
-    binary = check_quoted(home + "/build/cpu/train_sink");
+    home = check_home();
+    binary = check_program();
     dir = check_tmp();
     setenv("OMP_NUM_THREADS", "1", 1); setenv("OMP_WAIT_POLICY", "passive", 1);
     CASE("printable") { test_printable(); }

@@ -1,7 +1,6 @@
 #!/bin/sh
 # test/README.md lists every test, in its folder, and no other; and every room of the sources
 #     sh test/program/test_index.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 
 # prints what differs between the rows of an index and the tests that there are, as FOLDER/NAME

@@ -5,15 +5,11 @@ row of look.cpp has its first bytes here, written by hand; and the readers that 
 #include "../../dataloader.h"
 #include "../../base/look.h"
 #include "../../text/tokenize.h"
-#include "../check.h"
+#include "../files.h"
 #include <set>
 
-static std::string dir, binary;
+static std::string binary;
 
-static std::string put(const std::string& name, const std::string& content) {
-    file_write(dir + "/" + name, content);
-    return dir + "/" + name;
-}
 
 template <size_t N> static std::string bytes(const char (&s)[N]) { return std::string(s, N - 1); }
 
@@ -138,9 +134,9 @@ static void test_not_sure() {
 
 static void refused(const Died& d, const std::string& what, const std::string& says,
                     const std::string& hint) {
-    CHECK(d.code == EXIT_USER && d.says(says.c_str()) && d.says(hint.c_str()),
-          "%s: wanted '%s' and '%s', got %d: %s", what.c_str(), says.c_str(), hint.c_str(), d.code,
-          d.err.c_str());
+    check_ended(d, EXIT_USER,
+                strf("%s: wanted '%s' and '%s', got %d", what.c_str(), says.c_str(), hint.c_str(), d.code),
+                says, hint);
 }
 
 static Died data_of(const std::string& path, int V = 0) {
@@ -278,7 +274,7 @@ static void test_tekken() {
             "], \"special_tokens\": [{\"rank\": 3, \"token_str\": \"[INST]\"}]}");
     const Ran ran = check_run("python3 scripts/tiktoken_to_json.py " + dir +
                               "/tekken/tekken.json > " + dir + "/tekken/tokenizer.json");
-    if (!CHECK(ran.code == 0, "the converter: %s", ran.err.c_str())) { return; }
+    if (!check_ended(ran, 0, "the converter")) { return; }
     const Tokenizer t = tokenizer_load(dir + "/tekken");
     // pieces: abAb is ab|Ab, for a word ends before an upper case letter; ba is beyond the size
     const std::vector<int> want = { 1, 3, 8, 9, 5, 4, 2 };
@@ -420,7 +416,7 @@ static void test_packed() {
     Ran r = check_run("cd " + dir + " && trap '' CHLD && " + tokenize + "cut.txt.gz -o cut1");
     refused({ r.code, r.err }, "cut, SIGCHLD ignored", "truncated or damaged", "get the file");
     r = check_run("cd " + dir + " && trap '' CHLD && " + tokenize + "n.txt.gz -o whole");
-    CHECK(r.code == 0, "whole, SIGCHLD ignored: %s", r.err.c_str());
+    check_ended(r, 0, "whole, SIGCHLD ignored");
     const Died d = check_dies([] {
         signal(SIGCHLD, SIG_IGN);
         TextFile t = text_open(dir + "/n.txt.gz");
@@ -441,7 +437,7 @@ static void test_long_lines() {
     Ran r = check_run("cd " + dir + " && { printf '{\"text\":\"'; head -c 3000000 /dev/zero | tr "
                       "'\\0' a; printf '\"}\n{\"text\":\"b\"}\n'; } | gzip > l.jsonl.gz && " +
                       tokenize + "l.jsonl.gz -o l");
-    CHECK(r.code == 0 && r.says("2 documents, 3000003 tokens"), "a long line: %s", r.err.c_str());
+    check_ended(r, 0, "a long line", "2 documents, 3000003 tokens");
     r = check_run("cd " + dir + " && head -c 270000000 /dev/zero | tr '\\0' a | " + tokenize +
                   "- -o l2");
     refused({ r.code, r.err }, "a line without an end", "line 1: got more than 256 MiB",
@@ -453,13 +449,11 @@ static void test_links() {
     check_run("cd " + dir + " && mkdir -p d/a d/b && echo '{\"text\":\"x\"}' > d/a/x.jsonl && "
               "ln -s .. d/a/up && ln -s ../a d/b/again && ln -s nowhere d/lost");
     const Ran r = check_run("cd " + dir + " && timeout 60 env " + binary + " tokenize d -o links");
-    CHECK(r.code == 0 && r.says("1 document, 2 tokens"), "links: %d %s", r.code, r.err.c_str());
+    check_ended(r, 0, "links", "1 document, 2 tokens");
 }
 
 int main() {
-    std::string home = check_run("pwd").out;
-    home.pop_back();
-    binary = "OMP_NUM_THREADS=1 " + check_quoted(home + "/build/cpu/train_sink");
+    binary = "OMP_NUM_THREADS=1 " + check_program();
     dir = check_tmp();
     CASE("kinds") { test_kinds(); }
     CASE("not_sure") { test_not_sure(); }

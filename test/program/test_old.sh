@@ -3,7 +3,6 @@
 #     test/old/NAME/      as 3a5150d saved them: --window 9; BIAS=sink_token FFN=gelu COMBINE=sum; BIAS=v PE=absolute
 #     test/old/runs/raw/  a run of 20d141f on test/old/runs/ids, before --bin
 #     probe.json          what its `probe -d bb --bb-vocab 24 --probe-seqs 4 --probe-len 12 --json` wrote
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 program=build/cpu/train_sink dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

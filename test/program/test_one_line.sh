@@ -2,7 +2,6 @@
 # test/program/test_one_line.sh -- one line compiles the whole program, as README prints it: without a warning, for any
 # switches; a wrong switch is one error. nvcc's line: test_nvcc.sh
 #     sh test/program/test_one_line.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -4,7 +4,6 @@
 # probes, checks and generates, and says in one line what it does not have. Without open/ and after/ and their tests, make's
 # program trains to the same bits as the whole tree's, and opens, probes and resumes a run of it
 #     sh test/program/test_optional.sh     ALL=1: and passes the tests of the core, which it builds there
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 if ! git rev-parse -q --verify HEAD > /dev/null 2>&1; then
     echo "skipped: 1 test of a copy of the last commit, no git here"

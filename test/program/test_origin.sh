@@ -1,7 +1,6 @@
 # where a number is from is said: the task of a run, the program, flags and tokenizer behind --json, and
 # what a model card says of a run
 #     sh test/program/test_origin.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 softmax=$PWD/build/cpu/train_sink

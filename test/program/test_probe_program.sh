@@ -1,7 +1,6 @@
 # the command probe, as it is used: what it says to a person is what --json says, and it shows that it works on
 # standard error alone, if that is a terminal
 #     sh test/program/test_probe_program.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 program=$PWD/build/cpu/train_sink; dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

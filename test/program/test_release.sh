@@ -3,7 +3,6 @@
 # is linked here of the parts that the tests have built, so for this processor; by default it is for
 # x86-64-v3, which is only asked for
 #     sh test/program/test_release.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 if [ "$(uname -m)" != x86_64 ]; then

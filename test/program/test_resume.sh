@@ -1,7 +1,6 @@
 # a run saves by itself, `--resume -o DIR` alone goes on bit for bit, and nothing that was edited or
 # damaged meanwhile goes unnoticed
 #     sh test/program/test_resume.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 . test/runs.sh
 program=$PWD/build/cpu/train_sink

@@ -87,7 +87,7 @@ static void test_batches() {
     for (auto& b : bad) {
         file_write(dir + "/" + b.name, b.text);
         const Died died = check_dies([&] { data_open(options(dir + "/" + b.name)); });
-        CHECK(died.code == EXIT_USER && died.says(b.says), "%s: %s", b.name, died.err.c_str());
+        check_ended(died, EXIT_USER, b.name, b.says);
     }
     DataOptions wrong = options(file);
     wrong.sft_loss = "user";

@@ -197,7 +197,7 @@ static void test_same_bits() {
     for (auto& run : { c, d }) {
         const Ran r = check_run("cd " + dir + " && OMP_NUM_THREADS=" + (run == c ? "1 " : "3 ") +
                                 binary + args + " -o " + run);
-        CHECK(r.code == 0, "%s", r.err.c_str());
+        check_ended(r, 0, "");
         same_run(run, a, run == c ? "one thread" : "three threads");
     }
     CHECK(hash_of(train("seed", args + " --seed 2")) != hash_of(a), "another seed, the same bits");
@@ -331,8 +331,7 @@ static void test_resume_flags() {
     };
     for (auto& row : rows) {
         const Ran r = train_sink(base + " -n 12 --resume " + row.args);
-        CHECK(r.code == EXIT_USER && r.says(row.says), "--resume %s: %d %s", row.args, r.code,
-              r.err.c_str());
+        check_ended(r, EXIT_USER, strf("--resume %s", row.args), row.says);
     }
     CHECK(file_read(run + "/log.jsonl") == log, "a refused --resume changed the log");
     train("flags", std::string(TINY) + " -n 12 --resume --lr 1e-3 --warmup 2 --schedule cosine "
@@ -377,13 +376,11 @@ static void test_resume_flags() {
     text[5000] ^= 1;
     file_write(dir + "/edit.txt", text);
     const Ran r = train_sink(small + "-n 4 -o edit --resume");
-    CHECK(r.code == EXIT_USER && r.says("the data or the tokenizer changed"), "another text of the same size: %d %s",
-          r.code, r.err.c_str());
+    check_ended(r, EXIT_USER, "another text of the same size", "the data or the tokenizer changed");
     text[5000] ^= 1;
     file_write(dir + "/moved.txt", text);  // the same text under another name is the same data
     const Ran moved = train_sink("-d moved.txt" + small.substr(11) + "-n 4 -o edit --resume");
-    CHECK(moved.code == 0 && moved.says("\"data\":[\"edit.txt\",\"moved.txt\"]"),
-          "the same text elsewhere: %d %s", moved.code, moved.err.c_str());
+    check_ended(moved, 0, "the same text elsewhere", "\"data\":[\"edit.txt\",\"moved.txt\"]");
     const std::string part = moved.err.substr(0, moved.err.find(": "));
     CHECK(!contains(moved.err, ".part") && file_exists(dir + "/" + part),
           "a cache that does not exist is named: %s", moved.err.c_str());
@@ -581,8 +578,7 @@ static void test_probed_edits(const std::string& small) {
         for (auto& row : REFUSED) {
             const std::string begin = std::string(command) + " song/step_60 --probe-seqs 8 ";
             const Ran r = train_sink(begin + "--probe-len 16 " + row[0]);
-            CHECK(r.code == EXIT_USER && r.says(row[1]), "%s %s: %d %s", command, row[0], r.code,
-                  r.err.c_str());
+            check_ended(r, EXIT_USER, strf("%s %s", command, row[0]), row[1]);
         }
     }
     // BOS before a record moves the text by one; a random first token then stands in its place
@@ -606,7 +602,7 @@ static void test_probed_edits(const std::string& small) {
         file_write(file, state.replace(at, share.size(), "\"random_share\":1"));
     }
     const Ran own = train_sink(half);
-    CHECK(own.code == 0, "a run whose BOS is covered: %d %s", own.code, own.err.c_str());
+    check_ended(own, 0, "a run whose BOS is covered");
 }
 static void test_text() {
     std::string text, lines;
@@ -621,8 +617,7 @@ static void test_text() {
     const std::string small = " -b 8 -t 32 --width 32 --heads 2 --ffn-width 48 --lr 3e-3 --warmup "
                               "10 --val-seqs 8 --probe-seqs 8 --probe-len 16 --eval-every 30 -n 60";
     const Ran r = train_sink("-d song.txt --sample 40 -o song" + small);
-    CHECK(r.code == 0 && r.says("sample \"") && r.says("257 ids"), "text: %d %s", r.code,
-          r.err.c_str());
+    check_ended(r, 0, "text", "sample \"", "257 ids");
     std::vector<double> val = column(dir + "/song", "eval", "val_loss");
     CHECK(val.size() == 3 && val[0] > 5 && val[1] < val[0] - 1 && val[2] < val[1] - 0.3,
           "text: validation losses %s", r.out.c_str());
@@ -661,8 +656,8 @@ static void test_text() {
           "probe from elsewhere: %d %s %s", below.code, below.out.c_str(), below.err.c_str());
     check_run("cd " + dir + " && cp -r song/step_60 stranger && rm stranger/state.json");
     const Ran stranger = train_sink("probe stranger");
-    CHECK(stranger.code == EXIT_USER && stranger.says("does not say what it was trained on"),
-          "a model of unknown data: %d %s", stranger.code, stranger.err.c_str());
+    check_ended(stranger, EXIT_USER, "a model of unknown data",
+                "does not say what it was trained on");
     CHECK(train_sink("probe stranger --probe-input random").code == 0,
           "a model of unknown data, on random tokens");
     const Ran records = train_sink(
@@ -716,9 +711,8 @@ static void test_text() {
     CHECK(window.says("bos A | loss") && after_bos(window) != after_bos(put),
           "windows with --bos A: %s", window.out.c_str());
     const Ran two = train_sink(eight + "song.jsonl --bos ab");
-    CHECK(two.code == EXIT_USER &&
-              two.says("--bos ab: wanted default, none, seq, doc, or one token"),
-          "--bos ab: %d %s", two.code, two.err.c_str());
+    check_ended(two, EXIT_USER, "--bos ab",
+                "--bos ab: wanted default, none, seq, doc, or one token");
 
     test_probed_edits(small);
 
@@ -781,8 +775,7 @@ static void test_tokenizer() {
           "generate with the checkpoint's own tokenizer: %d %s %s", r.code, r.out.c_str(),
           r.err.c_str());
     r = train_sink("generate alone --prompt \"$(printf 'caf\\351')\" --tokens 5");
-    CHECK(r.code == EXIT_USER && r.says("bytes that are not UTF-8"),
-          "generate: a prompt in Latin-1: %d %s", r.code, r.err.c_str());
+    check_ended(r, EXIT_USER, "generate: a prompt in Latin-1", "bytes that are not UTF-8");
     // ids for a model without a tokenizer, also when it has as many as bytes are
     train("ids",
           "-b 4 -t 16 --width 16 --ffn-width 24 -n 1 --probe-seqs 4 --probe-len 8 --val-seqs 4");
@@ -926,8 +919,8 @@ static void test_bench() {
 }
 
 int main(int argc, char** argv) {
-    home = check_run("pwd").out; home.pop_back();
-    binary = check_quoted(home + "/build/cpu/train_sink");
+    home = check_home();
+    binary = check_program();
     dir = check_tmp();
     setenv("OMP_NUM_THREADS", "2", 1); setenv("OMP_WAIT_POLICY", "passive", 1);
     const bool print = argc > 2 && argv[2] == std::string("print");

@@ -1,7 +1,6 @@
 # every flag of every command, one at a time beside some 40 settings: it changes what the command makes,
 # or is refused by name: test/program/unread_flags.py
 #     sh test/program/test_unread_flags.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 need_python 1000 test_unread_flags
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT

@@ -1,7 +1,6 @@
 # train --until ends a run by its evaluations, the same wherever it was killed; train --dry-run says
 # what a run costs, and writes nothing
 #     sh test/program/test_until.sh [PROGRAM]
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 . test/runs.sh
 need_python 79 test_until

@@ -1,6 +1,5 @@
 # base/version.h against everything that names a version
 #     sh test/program/test_version.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 program=build/cpu/train_sink; dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -1,7 +1,6 @@
 # the pictures of docs/: in true color, each color of their series in them, and on a page
 # (a PNG reduced to a palette once made two of three models one color)
 #     sh test/scripts/test_figures.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 PYTHON=${PYTHON:-python3}
 "$PYTHON" -c 'import matplotlib' 2> /dev/null || { echo "skipped: 48 (no matplotlib)"; echo "0 passed, 0 failed"; exit; }

@@ -1,7 +1,6 @@
 # what a first hour types: a tokenizer of one's own, `generate -n`, plot.py --help without numpy,
 # runs one directory deeper
 #     sh test/scripts/test_own_text.sh
-CDPATH= cd "$(dirname "$0")/../.." || exit 1
 . test/ok.sh
 need_python 24 test_own_text
 program=build/cpu/train_sink; dir=$(mktemp -d); said=$dir/out

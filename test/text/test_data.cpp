@@ -7,22 +7,17 @@ never read back from the loader's own tables.
 #include "../../text/manifest.h"
 #include "../../text/text_cache.h"
 #include "../../text/vocabulary.h"
-#include "../check.h"
+#include "../files.h"
 #include <thread>
 #include <map>
 #include <set>
 
-static std::string dir;  // a fresh directory for everything this test writes
 
 static DataOptions options(const std::vector<std::string>& data) {
     DataOptions o;
     o.data = data; o.cache = dir + "/cache";
     o.T = 8; o.seed = 7; o.val_seqs = 10; o.probe_seqs = 5; o.probe_len = 4;
     return o;
-}
-static std::string put(const std::string& name, const std::string& content) {
-    file_write(dir + "/" + name, content);
-    return dir + "/" + name;
 }
 
 // a shard in the llm.c format, written by hand
@@ -49,8 +44,8 @@ static Died opening(const DataOptions& o) { return check_dies([&] { data_open(o)
 // Checks that this is an error of the user's, which says so.
 static void dies(const std::string& says, const std::function<void()>& body) {
     const Died d = check_dies(body);
-    CHECK(d.code == EXIT_USER && d.says(says.c_str()) && d.says("error: "),
-          "wanted exit 2 and \"%s\", got %d and: %s", says.c_str(), d.code, d.err.c_str());
+    check_ended(d, EXIT_USER, strf("wanted exit 2 and \"%s\", got %d and", says.c_str(), d.code),
+                says, "error: ");
 }
 static void refused(const DataOptions& o, const std::string& says) {
     dies(says, [&] { data_open(o); });
@@ -769,10 +764,7 @@ static std::vector<int> documents_of(const std::vector<std::string>& texts, size
     }
     return ids;
 }
-static std::string vectors() {
-    std::string f = __FILE__;
-    return (f.find('/') == std::string::npos ? "." : f.substr(0, f.rfind('/'))) + "/../vectors/";
-}
+static const std::string vectors = in_test() + "/vectors/";
 
 static void test_tokenize() {
     // many documents of many sizes, in blocks larger and smaller than a document
@@ -797,13 +789,13 @@ static void test_tokenize() {
         o.threads = threads;
         o.shard_tokens = 100001;
         o.val_fraction = 0.1;
-        o.tokenizer = vectors() + "gpt2.json";
+        o.tokenizer = vectors + "gpt2.json";
         tokenize_main(o);
     }
     std::string one = files_hash("tok1");
     CHECK(one == files_hash("tok2") && one == files_hash("tok5") && split(one, '\n').size() > 4,
         "tokenize: the shards depend on the number of threads");
-    Tokenizer tok = tokenizer_load(vectors() + "gpt2.json");
+    Tokenizer tok = tokenizer_load(vectors + "gpt2.json");
     std::vector<int> train = series_ids("tok1"), val = series_ids("tok1", "val"), want;
     long val_docs = std::count(val.begin(), val.end(), tok.eos),
          docs = std::count(train.begin(), train.end(), tok.eos) + val_docs;
@@ -813,7 +805,7 @@ static void test_tokenize() {
     CHECK(d.tokenizer.kind == TOKENIZER_BPE && d.V == tok.vocab_size &&
               d.sources[0].val.n == (long)val.size(),
           "tokenize: -d DIR: %s", d.description.c_str());
-    DataOptions other = options({dir + "/tok1"}); other.tokenizer = vectors() + "llama3.json";
+    DataOptions other = options({dir + "/tok1"}); other.tokenizer = vectors + "llama3.json";
     refused(other, "made with the tokenizer");
 
     // per domain, the documents in order
@@ -845,7 +837,7 @@ static void test_tokenize() {
         const std::string to = dir + "/rows" + tokens;
         const Ran r = check_run("build/cpu/train_sink tokenize " + fa + " " + fb + little + tokens +
                                 " -o " + to);
-        CHECK(r.code == 0 && r.says("domain arxiv "), "rows: %s", r.err.c_str());
+        check_ended(r, 0, "rows", "domain arxiv ");
         CHECK(r.says("warning:") == (strlen(tokens) > 4), "%s: %s", tokens, r.err.c_str());
     }
     // the first documents of all, and nothing of what is read ahead: neither its bytes nor errors
@@ -1057,7 +1049,7 @@ static void test_long_text() {
     std::string path = put("long.txt", text);
     for (auto name : {"neox", "gpt2", "llama3", "llama2", "llama2_first"}) {
         TokenizeOptions o = tokenizing({path}, std::string("long_") + name);
-        o.tokenizer = vectors() + name + ".json";
+        o.tokenizer = vectors + name + ".json";
         Tokenizer tok = tokenizer_load(o.tokenizer);
         if (tok.eos < 0) { continue; }                   // the small llama3.json has no EOS
         // the small llama2 has tokens across lines
@@ -1074,7 +1066,7 @@ static void test_long_text() {
 // wherever a text may be cut, its parts have the ids of the whole; and the start of a record is
 // encoded as if all of it were
 static void test_cuts() {
-    const std::string gpt2 = file_read(vectors() + "gpt2.json");
+    const std::string gpt2 = file_read(vectors + "gpt2.json");
     const std::string level = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
                               "\"trim_offsets\":true,\"use_regex\":true}";
     const size_t at = gpt2.find("\"pre_tokenizer\":" + level) + strlen("\"pre_tokenizer\":");
@@ -1106,8 +1098,8 @@ static void test_cuts() {
     const std::string bare = "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
                              "\"trim_offsets\":true,\"use_regex\":false}";
     const struct { std::string path; bool lines, spaces; } rows[] = {
-        { vectors() + "gpt2.json", true, true }, { vectors() + "neox.json", true, true },
-        { vectors() + "llama3.json", true, true }, { vectors() + "llama2.json", false, false },
+        { vectors + "gpt2.json", true, true }, { vectors + "neox.json", true, true },
+        { vectors + "llama3.json", true, true }, { vectors + "llama2.json", false, false },
         { with_digits("true", level, ""), true, true },
         { with_digits("false", level, ""), true, true },
         // digits alone leave a word with what is around it; a token of two words has both sides
@@ -1157,7 +1149,7 @@ static void test_cuts() {
     std::string words_and_lines;
     for (int i = 0; i < 9000; i++) { words_and_lines += i % 700 ? " end" : "\nthe"; }
     for (int len : { 1, 500, 3000 }) {
-        starts(tokenizer_load(vectors() + "gpt2.json"), words_and_lines, len);
+        starts(tokenizer_load(vectors + "gpt2.json"), words_and_lines, len);
     }
     starts(tokenizer_bytes(), std::string(5000, 'x'), 4096);  // one id more than the first part has
     std::string lines;
@@ -1198,7 +1190,7 @@ static void test_prompts() {
     dies("--skip-bad: got no .jsonl",
          [&] { prompts_of_text(text, bytes, { 1, 4, true, true }, x.data(), &counts); });
     // a text that begins with BOS gets no second one, and that is counted; --tokenizer of words
-    const Tokenizer words = tokenizer_load(vectors() + "llama2.json");
+    const Tokenizer words = tokenizer_load(vectors + "llama2.json");
     const std::string begun = put("begun.jsonl", "{\"text\": \"<s>the cat sat on\"}\n"
                                                  "{\"text\": \"the cat sat on\"}\n");
     how = DataOptions();

@@ -6,18 +6,9 @@ test_tokenizer TOKENIZER VECTORS.jsonl...
 #include "../../text/bpe.h"
 #include "../../text/normalize.h"
 #include "../../tokenizer.h"
-#include "../check.h"
+#include "../files.h"
 #include "../pieces.h"
 
-static std::string dir;
-static std::string here() {
-    std::string f = __FILE__;
-    return (f.find('/') == std::string::npos ? "." : f.substr(0, f.rfind('/'))) + "/..";
-}
-static std::string put(const std::string& name, const std::string& content) {
-    file_write(dir + "/" + name, content);
-    return dir + "/" + name;
-}
 static std::string show(const std::vector<int>& ids) {
     std::string s;
     for (int i : ids) { s += strf(" %d", i); }
@@ -173,7 +164,7 @@ static Ids merge_naive(const Bpe& t, Ids id) {
     }
 }
 static void test_merge() {
-    Tokenizer t = tokenizer_load(here() + "/vectors/gpt2.json");
+    Tokenizer t = tokenizer_load(in_test() + "/vectors/gpt2.json");
     const Bpe& bpe = *t.bpe;
     Rng rng{9};
     Scratch w;
@@ -210,7 +201,7 @@ static void test_merge() {
 
 static void test_round_trip() {
     Rng rng{11};
-    Tokenizer gpt2 = tokenizer_load(here() + "/vectors/gpt2.json"), llama = tokenizer_load(here()
+    Tokenizer gpt2 = tokenizer_load(in_test() + "/vectors/gpt2.json"), llama = tokenizer_load(in_test()
         + "/vectors/llama2.json"), bytes = tokenizer_bytes();
     for (int k = 0; k < 2000; k++) {
         std::string any, text;
@@ -269,11 +260,10 @@ static void test_pair() {
         "OPT: BOS is not </s>:%s", show(tokenizer_encode(t, "ab", true)).c_str());
     put("opt/merges.txt", "a b\na b c\n");
     Died d = check_dies([] { tokenizer_load(dir + "/opt"); });
-    CHECK(d.code == EXIT_USER && d.says("wanted two tokens"), "merges.txt: %s", d.err.c_str());
+    check_ended(d, EXIT_USER, "merges.txt", "wanted two tokens");
     unlink((dir + "/opt/merges.txt").c_str());
     d = check_dies([] { tokenizer_load(dir + "/opt"); });
-    CHECK(d.code == EXIT_USER && d.says("merges.txt: cannot open"), "merges.txt: %s",
-          d.err.c_str());
+    check_ended(d, EXIT_USER, "merges.txt", "merges.txt: cannot open");
 }
 
 static void test_split() {
@@ -477,9 +467,9 @@ static void test_refused() {
               "%.200s: wanted \"%s\", got %d %s", c.file.c_str(), c.says, d.code, d.err.c_str());
     }
     Died d = check_dies([] { tokenizer_load("/nowhere/tokenizer.json"); });
-    CHECK(d.code == EXIT_USER && d.says("cannot open"), "missing file: %s", d.err.c_str());
+    check_ended(d, EXIT_USER, "missing file", "cannot open");
     d = check_dies([] { tokenizer_encode(tokenizer_ids("ids", 10), "text", false); });
-    CHECK(d.code == EXIT_USER && d.says("no tokenizer"), "ids: %s", d.err.c_str());
+    check_ended(d, EXIT_USER, "ids", "no tokenizer");
     int ids[] = { 3, 14 };
     CHECK(tokenizer_decode(tokenizer_ids("ids", 20), ids, 2, true) == "3 14", "ids: decode");
     // bytes have ids for EOS and BOS and no words; a vocabulary may have neither
@@ -498,7 +488,7 @@ int main(int argc, char** argv) {
     CASE("vectors") { for (int i = 2; i < argc; i++) { test_vectors(argv[1], argv[i]); } }
     dir = check_tmp();
     for (auto name : {"neox", "gpt2", "llama2", "llama2_first", "llama3"}) {
-        const std::string golden = here() + "/vectors/" + name + ".json";
+        const std::string golden = in_test() + "/vectors/" + name + ".json";
         CASE(name) { test_vectors(golden, golden + "l"); }
     }
     CASE("unicode") { test_unicode(); }
