@@ -22,17 +22,12 @@ void added_insert(AddedTree* tree, const std::string& text, int index) {
 
     int node = 0;
     for (unsigned char byte : text) {
-        int next = next_node(*tree, node, byte);
-        if (!next) {
-            next = (int)tree->token.size();
+        int* next = node ? &tree->next[(uint64_t)node << 8 | byte] : &tree->first[byte];
+        if (!*next) {
+            *next = (int)tree->token.size();
             tree->token.push_back(-1);
-            if (node == 0) {
-                tree->first[byte] = next;
-            } else {
-                tree->next[(uint64_t)node << 8 | byte] = next;
-            }
         }
-        node = next;
+        node = *next;
     }
     tree->token[node] = index;
 }
@@ -60,8 +55,7 @@ AddedMatch added_find(const Bpe& t, const AddedTree& tree, const char* s, size_t
         const void* start = memmem(s + i, n - i, tree.start.data(), tree.start.size());
         if (!start) { break; }
         i = (const char*)start - s;
-        const bool begins = tree.first[(unsigned char)s[i]] != 0;
-        if (!begins) { continue; }
+        if (!tree.first[(unsigned char)s[i]]) { continue; }
         const AddedMatch match = match_at(t, tree, s, i, n);
         if (match.index >= 0) { return match; }
     }

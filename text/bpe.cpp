@@ -12,7 +12,7 @@ enum { FEW_SYMBOLS = 48 };                               // up to here merge_sho
 Scratch* tokenizer_scratch(const Bpe& t) {
     static thread_local Scratch scratch;
     if (scratch.owner != t.hash || scratch.cache.empty()) {
-        scratch.cache.assign(1 << PIECE_BITS, PieceSlot{ 0, 0, { 0, 0, 0, 0 } });
+        scratch.cache.assign(1 << PIECE_BITS, PieceSlot());
         scratch.owner = t.hash;
     }
     return &scratch;
@@ -21,42 +21,32 @@ Scratch* tokenizer_scratch(const Bpe& t) {
 // ----------------------------------------------------------------------------
 // the vocabulary and the merges, as hash tables
 
-static uint64_t merge_slot(uint64_t pair, int shift) {
+// Returns the slot of a pair, or the empty one where it would be.
+static uint64_t merge_slot(const Bpe& t, uint64_t pair) {
     const uint64_t mixed = pair * 0x9E3779B97F4A7C15ull ^ (pair >> 32) * 0xC2B2AE3D27D4EB4Full;
-    return mixed >> shift;
+    const uint64_t mask = t.merges.size() - 1;
+    uint64_t i = mixed >> t.merge_shift;
+    while (t.merges[i].pair != pair && t.merges[i].pair != NO_MERGE) { i = (i + 1) & mask; }
+    return i;
 }
 
 const Merge* merge_find(const Bpe& t, uint32_t left, uint32_t right) {
-    const uint64_t pair = (uint64_t)left << 32 | right;
-    const uint64_t mask = t.merges.size() - 1;
-    uint64_t i = merge_slot(pair, t.merge_shift);
-    while (t.merges[i].pair != pair) {
-        if (t.merges[i].pair == NO_MERGE) { return NULL; }
-        i = (i + 1) & mask;
-    }
-    return &t.merges[i];
+    const Merge* merge = &t.merges[merge_slot(t, (uint64_t)left << 32 | right)];
+    return merge->pair == NO_MERGE ? NULL : merge;
 }
 
 void merges_table(Bpe* t, const std::vector<Merge>& list) {
     const size_t size = table_size(list.size());
     t->merges.assign(size, Merge{ NO_MERGE, 0, 0 });
-    t->merge_shift = 64;
-    for (size_t left = size; left > 1; left /= 2) { t->merge_shift--; }
-    for (auto& merge : list) {
-        uint64_t i = merge_slot(merge.pair, t->merge_shift);
-        while (t->merges[i].pair != NO_MERGE && t->merges[i].pair != merge.pair) {
-            i = (i + 1) & (size - 1);
-        }
-        t->merges[i] = merge;
-    }
+    t->merge_shift = 64 - __builtin_ctzll(size);         // a power of two
+    for (auto& merge : list) { t->merges[merge_slot(*t, merge.pair)] = merge; }
 }
 
 int token_find(const Bpe& t, const char* s, size_t n) {
     const uint64_t mask = t.slots.size() - 1;
     for (uint64_t i = hash_bytes(s, n) & mask; t.slots[i] >= 0; i = (i + 1) & mask) {
         const std::string& token = t.raw[t.slots[i]];
-        const bool same = token.size() == n && !memcmp(token.data(), s, n);
-        if (same) { return t.slots[i]; }
+        if (token.size() == n && !memcmp(token.data(), s, n)) { return t.slots[i]; }
     }
     return -1;
 }
@@ -71,14 +61,6 @@ static void push_unknown(const Bpe& t, bool after_unknown, Ids* out) {
     if (!fused) { out->push_back(t.unk); }
 }
 
-static void byte_symbols(const Bpe& t, const char* s, size_t n, Ids* out) {
-    for (size_t i = 0; i < n; i++) {
-        const int id = t.byte_id[(unsigned char)s[i]];
-        const bool after_unknown = !out->empty() && out->back() == (uint32_t)t.unk;
-        if (id >= 0) { out->push_back(id); } else { push_unknown(t, after_unknown, out); }
-    }
-}
-
 // Appends one token <0xHH> per byte. Returns false, and appends nothing, if one of them is missing.
 static bool fallback_symbols(const Bpe& t, const char* s, int n, Ids* out) {
     if (!t.byte_fallback) { return false; }
@@ -89,22 +71,18 @@ static bool fallback_symbols(const Bpe& t, const char* s, int n, Ids* out) {
     return true;
 }
 
-static void character_symbols(const Bpe& t, const char* s, size_t n, Ids* out) {
+void piece_symbols(const Bpe& t, const char* s, size_t n, Ids* out) {
     bool after_unknown = false;
-    int bytes;
+    int bytes = 1;
+    out->clear();
     for (size_t i = 0; i < n; i += bytes) {
-        utf8_at(s + i, &bytes);
-        const int id = token_find(t, s + i, bytes);
+        if (!t.byte_level) { utf8_at(s + i, &bytes); }
+        const int id = t.byte_level ? t.byte_id[(unsigned char)s[i]] : token_find(t, s + i, bytes);
         if (id >= 0) { out->push_back(id); }
         const bool known = id >= 0 || fallback_symbols(t, s + i, bytes, out);
         if (!known) { push_unknown(t, after_unknown, out); }
         after_unknown = !known;
     }
-}
-
-void piece_symbols(const Bpe& t, const char* s, size_t n, Ids* out) {
-    out->clear();
-    if (t.byte_level) { byte_symbols(t, s, n, out); } else { character_symbols(t, s, n, out); }
 }
 
 // ----------------------------------------------------------------------------
@@ -209,12 +187,6 @@ void piece_merge(const Bpe& t, Scratch* w, const char* s, size_t n) {
 // ----------------------------------------------------------------------------
 // the cache
 
-// A short piece as two words: its bytes, and its length in the top byte.
-struct PieceKey {
-    uint64_t low;
-    uint64_t high;
-};
-
 static PieceKey piece_key(const char* s, size_t n, const char* end) {
     char bytes[16] = { 0 };
     const char* source = s;
@@ -249,14 +221,13 @@ void piece_encode(const Bpe& t, Scratch* w, const char* s, size_t n, const char*
     }
     const PieceKey key = piece_key(s, n, end);
     PieceSlot* slot = &w->cache[piece_slot(key)];
-    if (slot->low != key.low || slot->high != key.high) {
+    if (memcmp(&slot->key, &key, sizeof key)) {
         piece_merge(t, w, s, n);
         if (w->id.size() > CACHED_IDS) {
             out->insert(out->end(), w->id.begin(), w->id.end());
             return;
         }
-        slot->low = key.low;
-        slot->high = key.high;
+        slot->key = key;
         std::fill_n(slot->ids, CACHED_IDS, (uint32_t)NO_ID);
         std::copy(w->id.begin(), w->id.end(), slot->ids);
     }

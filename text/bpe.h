@@ -16,9 +16,12 @@ enum : uint32_t { NO_ID = 0xFFFFFFFF };
 
 // A piece met before: up to 15 bytes, its length in the top byte of `high`. Its ids end at NO_ID.
 enum { CACHED_BYTES = 15, CACHED_IDS = 4 };
-struct PieceSlot {
+struct PieceKey {
     uint64_t low;
     uint64_t high;
+};
+struct PieceSlot {
+    PieceKey key;
     uint32_t ids[CACHED_IDS];
 };
 

@@ -58,37 +58,32 @@ int fallback_byte(const std::string& s) {
 
 typedef std::vector<std::string> Texts;
 
-static std::string joined(const Texts& tokens) {
+static std::string joined(const Texts& tokens, const char* between = "") {
     std::string all;
-    for (auto& token : tokens) { all += token; }
+    for (auto& token : tokens) { list_add(&all, token, between); }
     return all;
 }
 
 // Joins each run of tokens <0xHH> to the text they spell, or to one U+FFFD per byte.
 static void decode_fallback(Texts* tokens) {
     Texts out;
-    const size_t n = tokens->size();
-    for (size_t i = 0; i < n;) {
-        std::string bytes;
-        size_t end = i;
-        while (end < n) {
-            const int byte = fallback_byte((*tokens)[end]);
-            if (byte < 0) { break; }
+    std::string bytes;                                   // of the run so far
+    const auto end_run = [&] {
+        const bool valid = utf8_valid(bytes);
+        if (valid && !bytes.empty()) { out.push_back(bytes); }
+        if (!valid) { out.insert(out.end(), bytes.size(), REPLACEMENT); }
+        bytes.clear();
+    };
+    for (auto& token : *tokens) {
+        const int byte = fallback_byte(token);
+        if (byte >= 0) {
             bytes += (char)byte;
-            end++;
-        }
-        if (end == i) {
-            out.push_back((*tokens)[i]);
-            i++;
             continue;
         }
-        if (utf8_valid(bytes)) {
-            out.push_back(bytes);
-        } else {
-            out.insert(out.end(), end - i, REPLACEMENT);
-        }
-        i = end;
+        end_run();
+        out.push_back(token);
     }
+    end_run();
     tokens->swap(out);
 }
 
@@ -97,16 +92,13 @@ static void decode_strip(const Step& step, std::string* token) {
     const std::string& character = step.pattern;
     const size_t size = character.size();
     size_t begin = 0;
-    size_t end = token->size();
-    for (int k = 0; k < step.number && end - begin >= size; k++) {
-        if (token->compare(begin, size, character)) { break; }
+    for (int k = 0; k < step.number && !token->compare(begin, size, character); k++) {
         begin += size;
     }
-    for (int k = 0; k < step.stop && end - begin >= size; k++) {
-        if (token->compare(end - size, size, character)) { break; }
-        end -= size;
+    token->erase(0, begin);
+    for (int k = 0; k < step.stop && ends_with(*token, character); k++) {
+        token->resize(token->size() - size);
     }
-    *token = token->substr(begin, end - begin);
 }
 
 static void decode_step(const Step& step, Texts* tokens) {
@@ -151,14 +143,7 @@ std::string decode_bpe(const Tokenizer& of, const int* ids, size_t n, bool skip_
         if (known && !skipped) { tokens.push_back(t.text[id]); }
     }
     for (auto& step : t.decoder) { decode_step(step, &tokens); }
-    if (!t.decoder.empty()) { return joined(tokens); }
-
-    std::string out;
-    for (size_t i = 0; i < tokens.size(); i++) {
-        if (i > 0) { out += " "; }
-        out += tokens[i];
-    }
-    return out;
+    return joined(tokens, t.decoder.empty() ? " " : "");
 }
 
 // ----------------------------------------------------------------------------

@@ -102,6 +102,16 @@ static Stretches find_matches(const std::string& piece, const Match& match) {
     return found;
 }
 
+static Stretches find_stretches(const std::string& piece, const Step& step) {
+    switch (step.kind) {
+        case SPLIT_STRING:
+            return join_stretches(find_pattern(piece, step.pattern, step.flag), step.number);
+        case SPLIT_PATTERN: return find_matches(piece, step.match);
+        case SPLIT_DIGITS:  return find_digits(piece, step.flag);
+        default:            return find_known(piece, step);
+    }
+}
+
 static void push_stretches(const std::string& piece, const Stretches& stretches,
                            std::vector<std::string>* out) {
     for (auto& s : stretches) {
@@ -135,18 +145,7 @@ void split_step(const Step& step, const std::string& piece, bool at_start,
         case SPLIT_METASPACE:
             split_metaspace(step, piece, at_start, out);
             return;
-        case SPLIT_STRING: {
-            const Stretches found = find_pattern(piece, step.pattern, step.flag);
-            push_stretches(piece, join_stretches(found, step.number), out);
-            return;
-        }
-        case SPLIT_PATTERN:
-            push_stretches(piece, find_matches(piece, step.match), out);
-            return;
-        case SPLIT_DIGITS:
-            push_stretches(piece, find_digits(piece, step.flag), out);
-            return;
         default:
-            push_stretches(piece, find_known(piece, step), out);
+            push_stretches(piece, find_stretches(piece, step), out);
     }
 }

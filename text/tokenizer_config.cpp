@@ -44,6 +44,12 @@ static AddedToken read_token(const Beside& b, const std::string& key, const Json
     return token_of(v, content.string, special, b.path + ": " + key);
 }
 
+// Writes the flags of a token, as "sn--".
+static std::string flags_of(const AddedToken& a) {
+    return std::string(a.special ? "s" : "-") + (a.normalized ? "n" : "-") +
+           (a.lstrip ? "l" : "-") + (a.rstrip ? "r" : "-");
+}
+
 // Adds the tokens of added_tokens_decoder, {"id": token}: as tokenizer.json has them, else with
 // these flags. A token of the vocabulary becomes an added one, and one that is nowhere gets the
 // next id.
@@ -67,11 +73,9 @@ static void added_tokens(Beside* b) {
                     json_str(a.text) + strf(", which has the id %d in ", a.id) +
                     b->t->path, "the two files are of different tokenizers");
         }
-        const bool same = old && old->special == a.special && old->normalized == a.normalized &&
-                          old->lstrip == a.lstrip && old->rstrip == a.rstrip;
+        const bool same = old && flags_of(*old) == flags_of(a);
         if (same) { continue; }
-        b->changes += a.text + (a.special ? "s" : "-") + (a.normalized ? "n" : "-") +
-                      (a.lstrip ? "l" : "-") + (a.rstrip ? "r" : "-");
+        b->changes += a.text + flags_of(a);
         if (old) { *old = a; } else { token_add(b->t, a); }
     }
 }
@@ -187,9 +191,7 @@ static void prefix_space(Beside* b, bool pair) {
                 " before a text: which one transformers believes depends on its version",
             "make the two files say the same");
     }
-    Step blank = Step();
-    blank.kind = SPLIT_PREFIX;
-    b->t->splitter.insert(b->t->splitter.begin(), blank);
+    b->t->splitter.insert(b->t->splitter.begin(), Step(SPLIT_PREFIX));
     b->changes += "prefix";
 }
 

@@ -117,10 +117,8 @@ static void tokenizer_load_pair(TokenizerBuild* t, const Json& ids) {
     if (ids.type != Json::OBJECT) { refuse(t, "wanted an object of tokens and ids"); }
     load_vocab(t, ids);
     t->byte_level = true;
-    t->splitter.emplace_back();
-    t->splitter.back().kind = SPLIT_GPT2;
-    t->decoder.emplace_back();
-    t->decoder.back().kind = DECODE_BYTES;
+    t->splitter.emplace_back(SPLIT_GPT2);
+    t->decoder.emplace_back(DECODE_BYTES);
     tokenizer_merges(t, read_merges(beside(t, "merges.txt")));
     for (auto text : { "<|endoftext|>", "<s>", "</s>", "<pad>", "<unk>", "<mask>" }) {
         if (t->vocab.count(text)) { token_add(t, { text, 0, true, false, false, false }); }

@@ -50,11 +50,7 @@ struct Component {
     const Json& json;
     std::vector<Step>* steps;                            // of its stage
 
-    Step* add(StepKind kind) const {
-        steps->emplace_back();
-        steps->back().kind = kind;
-        return &steps->back();
-    }
+    Step* add(StepKind kind) const { return &steps->emplace_back(kind); }
 
     // The pattern, {"String": ..} or {"Regex": ..}.
     std::string pattern(const char* form) const {
@@ -96,19 +92,19 @@ static void add_byte_level(const Component& c, StepKind) {
     if (json_true(c.json, "use_regex", true)) { c.add(SPLIT_GPT2); }
 }
 
-static int behavior_of(const Component& c) {
-    const char* const names[] = { "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
-                                  "Contiguous" };
-    const std::string behavior = json_string(c.json, "behavior");
-    for (int k = 0; k < 5; k++) {
-        if (behavior == names[k]) { return k; }
-    }
-    c.reject("unknown behavior " + behavior);
+// Returns the place of the value of a key among those that it may have.
+static int choice_of(const Component& c, const char* key, const std::string& value,
+                     const std::vector<std::string>& values) {
+    const auto found = std::find(values.begin(), values.end(), value);
+    if (found == values.end()) { c.reject(std::string("unknown ") + key + " " + value); }
+    return found - values.begin();
 }
 
 static void add_split(const Component& c, StepKind) {
     const std::string regex = c.pattern("Regex");
-    const int behavior = behavior_of(c);
+    const int behavior = choice_of(c, "behavior", json_string(c.json, "behavior"),
+                                   { "Removed", "Isolated", "MergedWithPrevious",
+                                     "MergedWithNext", "Contiguous" });
     const bool invert = json_true(c.json, "invert");
     if (regex.empty()) {
         Step* step = c.add(SPLIT_STRING);
@@ -141,22 +137,15 @@ static void add_digits(const Component& c, StepKind kind) {
     c.add(kind)->flag = json_true(c.json, "individual_digits");
 }
 
-static int prepend_scheme(const Component& c) {
+static void add_metaspace(const Component& c, StepKind kind) {
     std::string scheme = json_string(c.json, "prepend_scheme");
     if (scheme.empty()) {                                // older files
         scheme = json_true(c.json, "add_prefix_space", true) ? "always" : "never";
     }
-    if (scheme == "always") { return PREPEND_ALWAYS; }
-    if (scheme == "first") { return PREPEND_FIRST; }
-    if (scheme == "never") { return PREPEND_NEVER; }
-    c.reject("unknown prepend_scheme " + scheme);
-}
-
-static void add_metaspace(const Component& c, StepKind kind) {
     Step* step = c.add(kind);
     step->pattern = json_string(c.json, "replacement");
     if (step->pattern.empty()) { c.reject("Metaspace without a replacement"); }
-    step->number = prepend_scheme(c);
+    step->number = choice_of(c, "prepend_scheme", scheme, { "always", "first", "never" });
     step->flag = json_true(c.json, "split", true);
 }
 

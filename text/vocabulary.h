@@ -31,6 +31,8 @@ typedef std::function<size_t(const std::string& s, size_t i, size_t* next)> Matc
 
 // One step. What a field means depends on the kind.
 struct Step {
+    explicit Step(StepKind kind = NORM_NFC) : kind(kind) {}
+
     StepKind kind;
     std::string pattern;                         // the text to find
     std::string content;                         // its replacement
