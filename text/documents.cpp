@@ -85,12 +85,8 @@ static void encode_document(const Tokenizer& tok, const EncodeOptions& o, const 
 // Encodes a record of --sft. Returns what is wrong with it, or "".
 static std::string encode_conversation(const Tokenizer& tok, const EncodeOptions& o,
                                        const Json& record, TextBlock* b) {
-    const size_t before = b->ids.size();
     const std::string error = sft_encode(tok, o.assistant_only, record, &b->ids);
-    if (!error.empty()) {
-        b->ids.resize(before);
-        return error;
-    }
+    if (!error.empty()) { return error; }
     b->docs.push_back({ b->ids.size(), "", true });
     b->counts.documents++;
     return "";

@@ -203,39 +203,28 @@ const KeyRow* key_row(const std::string& file, const std::string& key) {
     return row == rows->end() ? NULL : row->second;
 }
 
-// Dies if the table refuses this value of a key that it has.
-static void value_check(const KeyRow& row, const std::string& path, const std::string& key,
-                        const Json& value) {
-    if (row.rule != KEY_ONLY || value.type == Json::NUL) { return; }
-    const std::string got = json_short(value);
-    for (auto& allowed : split(row.allowed, ' ')) {
-        double number = 0;
-        const bool same = value.is_number() && parse_double(allowed, &number) &&
-                          number == value.number;
-        if (same || allowed == got) { return; }
-    }
-    die(path + ": " + key + " is " + got + ": " + row.why,
-        "this program does not do what the key asks for; docs/open-models.md lists all keys");
-}
-
 bool text_key(const std::string& file, const std::string& key, const std::string& path,
               const Json& value) {
     const KeyRow* row = key_row(file, key);
-    if (row) { value_check(*row, path, key, value); }
-    return row;
+    if (!row || row->rule != KEY_ONLY || value.type == Json::NUL) { return row; }
+    const std::string got = json_short(value);
+    for (auto& allowed : split(row->allowed, ' ')) {
+        double number = 0;
+        const bool same = value.is_number() && parse_double(allowed, &number) &&
+                          number == value.number;
+        if (same || allowed == got) { return true; }
+    }
+    die(path + ": " + key + " is " + got + ": " + row->why,
+        "this program does not do what the key asks for; docs/open-models.md lists all keys");
 }
 
 void directory_check(const std::string& file, const std::string& path, const Json& object) {
     if (object.type != Json::OBJECT) { die(path + ": wanted an object"); }
-    for (auto& field : object.fields) {
-        if (field.second.type == Json::NUL) { continue; }
-        const KeyRow* row = key_row(file, field.first);
-        if (!row) {
-            die(path + ": the key '" + field.first + "' (" + json_short(field.second) +
-                ") is not known, and may change ids or prompts",
-                "docs/open-models.md lists the keys that are");
-        }
-        value_check(*row, path, field.first, field.second);
+    for (auto& [key, value] : object.fields) {
+        if (value.type == Json::NUL || text_key(file, key, path, value)) { continue; }
+        die(path + ": the key '" + key + "' (" + json_short(value) +
+            ") is not known, and may change ids or prompts",
+            "docs/open-models.md lists the keys that are");
     }
 }
 
@@ -250,12 +239,10 @@ static bool is_neutral(const std::string& key, const Json& value) {
 
 std::string directory_said(const std::string& file, const Json& object) {
     std::string said;
-    for (auto& field : object.fields) {
-        const KeyRow* row = key_row(file, field.first);
-        if (!row || row->rule != KEY_SAID || is_neutral(field.first, field.second)) {
-            continue;
-        }
-        list_add(&said, field.first + " " + json_short(field.second));
+    for (auto& [key, value] : object.fields) {
+        const KeyRow* row = key_row(file, key);
+        if (!row || row->rule != KEY_SAID || is_neutral(key, value)) { continue; }
+        list_add(&said, key + " " + json_short(value));
     }
     return said;
 }

@@ -26,6 +26,10 @@ static bool begins(const std::string& s, const char* word) {
     return s.size() >= at + n && strncasecmp(s.data() + at, word, n) == 0;
 }
 
+static bool is_lfs_pointer(const std::string& s, long) {
+    return starts_with(s, "version https://git-lfs.github.com/spec/");
+}
+
 static bool is_html(const std::string& s, long) {
     return begins(s, "<!doctype html") || begins(s, "<html") || begins(s, "<head");
 }
@@ -113,60 +117,50 @@ static const char* const NUMPY_SHARD =
     "h = n.zeros(256, n.int32); "
     "h[:3] = 20240801, 7, x.size; open('NEW.bin', 'wb').write(h.tobytes() + x.tobytes())\"";
 
-// what: as in "x.txt: is ..". magic: `size` bytes at the start, size below 0 if the kind itself is
-// text. fits: a test where no such bytes tell. reads: letters of the readers that read it, or that
-// cannot be sure: a shard without a header may begin with any few bytes. use: m a model, d data.
-// hint: a command
+// what: as in "x.txt: is ..". magic: the bytes at the start of a kind that is no text. fits: a test
+// where no such bytes tell. reads: letters of the readers that read it, or that cannot be sure: a
+// shard without a header may begin with any few bytes. use: m a model, d data. hint: a command
 struct KindRow {
-    const char* what;
-    const char* magic; int size;
+    const char *what, *magic;
     bool (*fits)(const std::string& first, long size);
     const char *reads, *use, *hint;
 };
-#define MAGIC(bytes) bytes, (int)sizeof bytes - 1
-#define TEXT_MAGIC(text) text, -((int)sizeof text - 1)        // of a kind that is itself text
 
 static const KindRow KINDS[] = {
-    { "a GGUF file", MAGIC("GGUF"), NULL, "f", "m", "mv FILE MODEL.gguf, and give that file" },
-    { "a safetensors file", NULL, 0, is_safetensors, "s", "m",
+    { "a GGUF file", "GGUF", NULL, "f", "m", "mv FILE MODEL.gguf, and give that file" },
+    { "a safetensors file", NULL, is_safetensors, "s", "m",
       "call it model.safetensors, put it beside its config.json, and give that directory" },
-    { "a PyTorch file (a pickle)", NULL, 0, is_torch, "", "m", PY_TRANSFORMERS },
-    { "a Parquet table", MAGIC("PAR1"), NULL, "", "d",
+    { "a PyTorch file (a pickle)", NULL, is_torch, "", "m", PY_TRANSFORMERS },
+    { "a Parquet table", "PAR1", NULL, "", "d",
       "python3 scripts/parquet_to_jsonl.py FILE > FILE.jsonl" },
-    { "an Arrow file", NULL, 0, is_arrow, "b", "d", ARROW_LINES },
-    { "a NumPy array", MAGIC("\x93NUMPY"), NULL, "", "d", NUMPY_SHARD },
-    { "packed with gzip", MAGIC("\x1F\x8B\x08"), NULL, "g", "", "gunzip < FILE > NEW" },
-    { "packed with zstd and a dictionary", NULL, 0, is_with_dictionary, "", "",
+    { "an Arrow file", NULL, is_arrow, "b", "d", ARROW_LINES },
+    { "a NumPy array", "\x93NUMPY", NULL, "", "d", NUMPY_SHARD },
+    { "packed with gzip", "\x1F\x8B\x08", NULL, "g", "", "gunzip < FILE > NEW" },
+    { "packed with zstd and a dictionary", NULL, is_with_dictionary, "", "",
       "zstd -d -D DICTIONARY < FILE > NEW" },
-    { "packed with zstd", MAGIC("\x28\xB5\x2F\xFD"), NULL, "z", "", "zstd -d < FILE > NEW" },
-    { "a pointer of Git LFS to a file that was not fetched",
-      TEXT_MAGIC("version https://git-lfs.github.com/spec/"), NULL, "", "", LFS },
-    { "a web page", NULL, 0, is_html, "t", "", PAGE_AGAIN },
-    { "what a hub answers in place of a file", NULL, 0, is_answer, "", "", ANSWERED },
-    { "text that is not UTF-8", NULL, 0, is_wide_text, "bsgzfc", "",
+    { "packed with zstd", "\x28\xB5\x2F\xFD", NULL, "z", "", "zstd -d < FILE > NEW" },
+    { "a pointer of Git LFS to a file that was not fetched", NULL, is_lfs_pointer, "", "", LFS },
+    { "a web page", NULL, is_html, "t", "", PAGE_AGAIN },
+    { "what a hub answers in place of a file", NULL, is_answer, "", "", ANSWERED },
+    { "text that is not UTF-8", NULL, is_wide_text, "bsgzfc", "",
       "UTF-16, or UTF-32 with that name: iconv -f UTF-16 -t UTF-8 FILE > NEW" },
-    { "a JSON array", NULL, 0, is_json_array, "jkrtb", "", ARRAY_LINES },
+    { "a JSON array", NULL, is_json_array, "jkrtb", "", ARRAY_LINES },
 };
-#undef TEXT_MAGIC
-#undef MAGIC
 
 // Finds the kind by the first bytes. A text may begin with the word GGUF, and is none for that.
 static const KindRow* kind_row(const std::string& first, long size) {
     const bool text = is_text(first);
     for (auto& k : KINDS) {
-        const size_t n = labs(k.size);
-        const bool magic = k.magic && first.size() >= n && (k.size < 0 || !text) &&
-                           !memcmp(first.data(), k.magic, n);
+        const bool magic = k.magic && !text && starts_with(first, k.magic);
         if (magic || (k.fits && k.fits(first, size))) { return &k; }
     }
     return NULL;
 }
 
-static bool can_read(Reader reader, const KindRow& k) { return reader && strchr(k.reads, reader); }
-
 FileKind text_kind_of(const std::string& first, long size, Reader reader) {
     const KindRow* k = kind_row(first, size);
-    if (!k || can_read(reader, *k)) { return FileKind(); }
+    const bool read = k && reader && strchr(k->reads, reader);
+    if (!k || read) { return FileKind(); }
     const uint64_t number = k->fits == is_with_dictionary ? zstd_dictionary(first) : 0;
     return { k->what + (number ? strf(", number %llu", (unsigned long long)number) : ""), k->hint };
 }

@@ -64,7 +64,7 @@ static std::string series_json(const SeriesSums& series) {
 }
 
 void manifest_write(const std::string& dir, const Tokenizer& tok, const std::string& bos,
-                    const ManifestCounts& counts, const std::vector<SeriesSums>& series,
+                    const TextCounts& counts, const std::vector<SeriesSums>& series,
                     const std::string& made, bool complete) {
     std::string list;
     for (auto& s : series) { list_add(&list, "\n    " + series_json(s), ","); }
@@ -75,11 +75,11 @@ void manifest_write(const std::string& dir, const Tokenizer& tok, const std::str
     out.count("vocab", tok.vocab_size);
     out.count("eos", tok.eos);
     out.text("bos", bos);
-    out.count("documents", counts.text.documents);
-    out.count("tokens", counts.text.tokens);
-    out.count("bytes", counts.text.bytes);
-    out.count("replaced", counts.text.replaced);
-    out.count("skipped", counts.text.skipped);
+    out.count("documents", counts.documents);
+    out.count("tokens", counts.tokens);
+    out.count("bytes", counts.bytes);
+    out.count("replaced", counts.replaced);
+    out.count("skipped", counts.skipped);
     out.count("dropped", counts.dropped);
     out.json("series", "[" + list + "]");
     out.json("made", made);
@@ -124,8 +124,6 @@ bool changed_since(const std::string& path, const std::string& other) {
     struct stat text;
     struct stat made;
     if (stat(path.c_str(), &text) || stat(other.c_str(), &made)) { return true; }
-    const struct timespec changed = text.st_ctim;
-    const struct timespec written = made.st_mtim;
-    if (changed.tv_sec != written.tv_sec) { return changed.tv_sec > written.tv_sec; }
-    return changed.tv_nsec > written.tv_nsec;
+    const auto order = [](const timespec& t) { return std::make_pair(t.tv_sec, t.tv_nsec); };
+    return order(text.st_ctim) > order(made.st_mtim);
 }

@@ -8,12 +8,6 @@ text is not tokenized twice, and shards that changed are noticed.
 #include "../core/shards.h"
 #include "tokenize.h"
 
-// What one run of tokenize has counted.
-struct ManifestCounts {
-    TextCounts text;
-    long dropped = 0;                    // documents of other domains, or over their share
-};
-
 // One series of shards: DIR/NAME_000000.bin, NAME_000001.bin, ..
 struct SeriesSums {
     std::string name;
@@ -29,7 +23,7 @@ std::string tokenize_made(const TokenizeOptions& o, const Tokenizer& tok,
 
 // Writes DIR/manifest.json. made: of tokenize_made. complete: all shards are there.
 void manifest_write(const std::string& dir, const Tokenizer& tok, const std::string& bos,
-                    const ManifestCounts& counts, const std::vector<SeriesSums>& series,
+                    const TextCounts& counts, const std::vector<SeriesSums>& series,
                     const std::string& made, bool complete);
 
 // Tells whether this is the text of a manifest, and whether it says that all shards are there.

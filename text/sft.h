@@ -15,7 +15,7 @@ so a message begins and ends at the border of a token.
 std::string sft_check(const Tokenizer& tok, const std::string& form);
 
 // Adds the tokens of a record, with EOS after the last. assistant_only: all are masked but those
-// that the loss counts. Returns "" or what is wrong with the record.
+// that the loss counts. Returns "", or what is wrong with the record, of which nothing is added.
 std::string sft_encode(const Tokenizer& tok, bool assistant_only, const Json& record,
                        std::vector<uint32_t>* ids);
 #endif // SFT_H

@@ -39,10 +39,8 @@ static void text_look(const std::string& path) {
     const char* unpack;
     const TextFormat format = text_format(path, &unpack);
     if (path == "-" || !is_regular(path)) { return; }
-    Reader reader = unpacked_reader(format);
-    if (unpack) { reader = READS_ZSTD; }
-    if (unpack && !strcmp(unpack, "gzip")) { reader = READS_GZIP; }
-    look_file(path, reader);
+    const Reader packed = ends_with(path, ".gz") ? READS_GZIP : READS_ZSTD;
+    look_file(path, unpack ? packed : unpacked_reader(format));
 }
 
 // Dies of a file whose name is that of no text.

@@ -18,6 +18,7 @@ struct TextCounts {
     long replaced = 0;                   // ill-formed sequences that became U+FFFD
     long skipped = 0;                    // records left out
     long begun = 0;                      // documents that begin with BOS themselves
+    long dropped = 0;                    // documents of other domains, or over their share
 };
 
 struct TextFile {

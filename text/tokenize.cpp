@@ -44,9 +44,8 @@ struct Job {
     std::vector<DomainShare> shares;
 
     size_t file = 0;                     // the one that is read
-    bool opened = false;
     std::vector<ShardSeries> series;
-    ManifestCounts counts;
+    TextCounts counts;
     uint64_t document = 0;
     bool full = false;                   // as many training tokens as were asked for
     double start_ms = 0;
@@ -136,8 +135,8 @@ static bool is_full(const Job& job) {
 static void put_document(Job* job, ShardSeries* s, const uint32_t* ids, long n, bool whole) {
     series_put(s, *job, ids, n);
     s->documents += whole;
-    job->counts.text.documents += whole;
-    job->counts.text.tokens += n;
+    job->counts.documents += whole;
+    job->counts.tokens += n;
 }
 
 static bool in_val_file(const Job& job, const TextBlock& b) {
@@ -169,7 +168,7 @@ static void write_block(Job* job, const TextBlock& b) {
         begin = doc.end;
         job->document += doc.whole;
     }
-    TextCounts& all = job->counts.text;
+    TextCounts& all = job->counts;
     all.bytes += b.counts.bytes;
     all.replaced += b.counts.replaced;
     all.skipped += b.counts.skipped;
@@ -194,26 +193,21 @@ static void show_progress(Job* job) {
     const double seconds = (job->shown_ms - job->start_ms) / 1e3;
     const double done = std::min(1.0, (double)bytes_read(*job) / std::max(1L, job->total_bytes));
     const double left = done > 0 ? seconds / done - seconds : 0;
-    const double mb = job->counts.text.bytes / 1e6;
+    const double mb = job->counts.bytes / 1e6;
     fprintf(stderr, "\rtokenize %3.0f%% | %.1f MB text | %.1f MB/s | %.2fM tokens | ETA %d:%02d ",
-            done * 100, mb, mb / seconds, job->counts.text.tokens / 1e6, (int)(left / 60),
+            done * 100, mb, mb / seconds, job->counts.tokens / 1e6, (int)(left / 60),
             (int)left % 60);
 }
 
 // Reads the next block of the files. Returns false if there is none.
 static bool read_block(Job* job, TextBlock* b) {
     const bool rest_unwanted = job->full && job->file < job->val_from;
-    if (rest_unwanted) {
-        job->file = job->val_from;
-        job->opened = false;
-    }
+    if (rest_unwanted) { job->file = job->val_from; }
     while (job->file < job->files.size()) {
         TextFile& t = job->files[job->file];
-        if (!job->opened) { t = text_open(job->names[job->file]); }
+        if (t.path.empty()) { t = text_open(job->names[job->file]); }
         const bool got = text_next(&t, job->tok, b);
-        const bool ended = !got || b->last;
-        job->opened = !ended;
-        job->file += ended;
+        job->file += !got || b->last;
         if (got) { return true; }
     }
     return false;
@@ -283,33 +277,28 @@ static void run_job(Job* job) {
 // The places of directories, whatever their names: links may lead to one again and again.
 typedef std::set<std::pair<dev_t, ino_t>> Places;
 
-// Appends every .txt and .jsonl below a directory, each once.
-static void files_below(const std::string& dir, std::vector<std::string>* out, Places* seen) {
+// Appends a file, or every .txt and .jsonl below a directory, each directory once.
+static void add_file(const std::string& path, std::vector<std::string>* out, Places* seen) {
     struct stat st;
-    if (stat(dir.c_str(), &st)) { return; }
+    if (!is_dir(path)) {
+        text_check(path, "a directory of them");
+        out->push_back(path);
+        return;
+    }
+    if (stat(path.c_str(), &st)) { return; }
     const bool first_visit = seen->insert({ st.st_dev, st.st_ino }).second;
     if (!first_visit) { return; }
-    for (auto& name : dir_list(dir)) {
-        const std::string path = dir + "/" + name;
-        if (is_dir(path)) {
-            files_below(path, out, seen);
-        } else if (text_format(path) != TEXT_UNKNOWN) {
-            text_check(path, "a directory of them");
-            out->push_back(path);
-        }
+    for (auto& name : dir_list(path)) {
+        const std::string below = path + "/" + name;
+        const bool text = is_dir(below) || text_format(below) != TEXT_UNKNOWN;
+        if (text) { add_file(below, out, seen); }
     }
 }
 
-// Appends the texts of a directory, or the file itself.
 static void add_files(const std::vector<std::string>& given, std::vector<std::string>* out) {
     for (auto& path : given) {
         Places seen;
-        if (is_dir(path)) {
-            files_below(path, out, &seen);
-            continue;
-        }
-        text_check(path, "a directory of them");
-        out->push_back(path);
+        add_file(path, out, &seen);
     }
 }
 
@@ -485,16 +474,15 @@ static void print_domains(const Job& job) {
 }
 
 static void print_summary(const Job& job) {
-    const TextCounts& c = job.counts.text;
+    const TextCounts& c = job.counts;
     const double seconds = std::max(1e-3, (now_ms() - job.start_ms) / 1e3);
     const double mb = c.bytes / 1e6;
     std::string also;
     if (c.replaced) { also += strf("; %ld ill-formed sequences became U+FFFD", c.replaced); }
     if (c.skipped) { also += strf("; %ld bad records skipped", c.skipped); }
     if (c.begun) { also += strf("; %ld documents bring BOS and got no second one", c.begun); }
-    if (job.counts.dropped) {
-        also += strf("; %ld documents of other domains or over their share left out",
-                     job.counts.dropped);
+    if (c.dropped) {
+        also += strf("; %ld documents of other domains or over their share left out", c.dropped);
     }
     const std::string name = printable(job.o.shown.empty() ? job.o.out : job.o.shown);
     const std::string documents = plural(c.documents, "document");
@@ -516,7 +504,7 @@ static void find_files(Job* job) {
 static void make_shards(Job* job) {
     job->start_ms = now_ms();
     run_job(job);
-    if (job->counts.text.documents == 0) {
+    if (job->counts.documents == 0) {
         const char* which = job->counts.dropped ? " of these domains" : "";
         die(job->names[0] + ": got no documents" + which);
     }
