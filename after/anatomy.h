@@ -138,10 +138,9 @@ inline double add_reads(const Model* m, int i, StreamSums* sums) {
     return spreads;
 }
 
-// Finds the largest entry of h after layer l, and adds up the squares of all.
-inline void add_state(const Model* m, int l, const Sequences& text, int first,
+// Finds the largest entry of h after a layer, and adds up the squares of all.
+inline void add_state(const Model* m, const HostRows& h, const Sequences& text, int first,
                       AnatomyLayer* layer, StreamSums* sums) {
-    const HostRows h(m, act_x(m, 2 * l + 2));
     sums->squares.resize(h.C);
     for (int n = 0; n < rows(m); n++) {
         const int sequence = first + n / m->T;
@@ -161,9 +160,8 @@ inline void add_state(const Model* m, int l, const Sequences& text, int first,
     }
 }
 
-// Adds h of token 1 after layer l, or after the embedding if l is -1.
-inline void add_first(const Model* m, int l, int n, Vector* state) {
-    const HostRows h(m, act_x(m, 2 * l + 2));
+// Adds h of token 1 after a layer, or after the embedding.
+inline void add_first(const Model* m, const HostRows& h, int n, Vector* state) {
     state->resize(h.C);
     for (int b = 0; b < m->B; b++) {
         add_multiple(state, 1.0 / n, h.row((long)b * m->T + sink_rows(m)));
@@ -278,7 +276,8 @@ inline Anatomy anatomy_measure(Model* m, const Sequences& text) {
         layer.attn_spread = layer.ffn_spread = 0;
     }
     each_layer(m, text, [&](int first, int l) {
-        add_first(m, l, text.n, &states[l + 1]);
+        const HostRows h(m, act_x(m, 2 * l + 2));
+        add_first(m, h, text.n, &states[l + 1]);
         if (l < 0) { return; }
         AnatomyLayer* layer = &a.layers[l];
         working_layer(l, m->sizes.L);
@@ -286,7 +285,7 @@ inline Anatomy anatomy_measure(Model* m, const Sequences& text) {
         add_writes(m, 2 * l + 1, text.n, &layer->ffn_first, &layer->ffn_rest);
         layer->attn_spread += add_reads(m, 2 * l, &sums[l]) / text.n;
         layer->ffn_spread += add_reads(m, 2 * l + 1, &sums[l]) / text.n;
-        add_state(m, l, text, first, layer, &sums[l]);
+        add_state(m, h, text, first, layer, &sums[l]);
     });
     find_steps(&a, states);
     for (int l = 0; l < m->sizes.L; l++) {

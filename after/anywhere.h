@@ -193,19 +193,17 @@ inline void add_layer_attention(Anywhere* a, const Model* m, int l, int from) {
     const AttentionHost x = attention_host(m, l);
     const AttnShape& s = x.s;
     const int first = sink_rows(m);
-    const long width = m->sizes.q_width;
-    const std::vector<real> out = copy_to_host(act_out(m, l), rows(m) * width);
+    const std::vector<real> out = copy_to_host(act_out(m, l), rows(m) * m->sizes.q_width);
     std::vector<AnyTally>& heads = a->layers[m->sizes.attending(l)];
     std::vector<Vector> given(s.NH);
     #pragma omp parallel for schedule(dynamic)
     for (int h = 0; h < s.NH; h++) {
-        for (long row = 0; row < rows(m); row += s.T) {
-            const AnyHead head(&x.qkv[row * attn_row(s)], &x.stat[row * s.NH * 2], x.extra.data(),
-                               h, s);
+        for (int b = 0; b < s.B; b++) {
+            const AnyHead head(x.qkv.data(), x.stat.data(), x.extra.data(), b, h, s);
             const Vector got = add_head(*a, head, layer_rope(m, l), first, &heads[h]);
             given[h].insert(given[h].end(), got.begin(), got.end());
             for (int t = first; t < s.T; t++) {
-                const real* o = &out[(row + t) * width + (long)h * s.HS];
+                const real* o = &out[head_at(b, t, h, s)];
                 heads[h].output.add(length(Vector(o, o + s.HS)));
             }
         }

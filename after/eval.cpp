@@ -327,7 +327,7 @@ static EvalText eval_text(Flags* f, const Model& m, const ProbeData& p, int T, i
 // Finds the ranges of the bits of a run, if they are the same for all sequences.
 static void eval_calibrate(Model* m, Change* change, const EvalText& text) {
     Bits& bits = change->bits;
-    if (!bits.any() || bits.scope != BITS_STATIC) { return; }
+    if (bits.scope != BITS_STATIC) { return; }
     bits.calibrating = true;
     eval_run(m, change, text.calibration);
     bits.calibrating = false;

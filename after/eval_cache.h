@@ -10,6 +10,7 @@ eval_attention.
 #include "eval_edit.h"
 #include "../core/measure.h"
 #include "../metrics.cuh"
+#include "sink_at.h"
 
 // Query i sees rows j < n and j >= i - W. With `cached`, positions are those in the cache: they
 // stay as far apart in the window, but to the first n keys query i is at min(i, n + W). A
@@ -19,7 +20,7 @@ struct Stream {
     bool on = false;
     int n = 0;
     int W = 0;
-    bool cached = true;
+    bool cached = false;
 };
 
 // Later queries see only `kept` of the first `prompt` rows, those of the highest scores, by
@@ -63,7 +64,7 @@ struct LayerLeft {
 
 // A query head as the reference has it, which sees what the run leaves it.
 struct EvalHead : Head<Bias, const acc>, LayerLeft {
-    const std::vector<char>* kept = NULL;        // by row of the prompt; NULL: not decided yet
+    const std::vector<char>& kept;               // by row of the prompt; empty: not decided yet
     Host turned = {};      // (HS) the query as the first n keys and the learned key meet it
 
     // Tells whether the edit names the weight of key j in row t, by its key or, of EDIT_SELF, its
@@ -81,7 +82,7 @@ struct EvalHead : Head<Bias, const acc>, LayerLeft {
     bool sees_still(int t, int j) const {
         if (!sees(t, j)) { return false; }
         if (stream.on && j >= stream.n && j < t - stream.W) { return false; }
-        if (kept && j < evict.prompt && !(*kept)[j]) { return false; }
+        if (!kept.empty() && j < evict.prompt && !kept[j]) { return false; }
         for (auto& e : edits) {
             const bool hides = e.how == EDIT_MASK || e.how == EDIT_SELF;
             if (hides && edited(e, t, j)) { return false; }
@@ -92,9 +93,7 @@ struct EvalHead : Head<Bias, const acc>, LayerLeft {
     // Returns by how many positions query t is nearer to the first n keys than it was. The learned
     // key stands where the query does not turn, and comes as much nearer.
     int nearer(int t) const {
-        if (!stream.on || !stream.cached) {
-            return 0;
-        }
+        if (!stream.cached) { return 0; }
         return std::max(0, t - stream.n - stream.W);
     }
 
@@ -127,27 +126,21 @@ struct EvalHead : Head<Bias, const acc>, LayerLeft {
     // attention has it.
     AttnStat<acc> weights(int t, Host* A) {
         const int by = nearer(t);
-        if (by) {
-            turn(t, by);
-        }
+        if (by) { turn(t, by); }
         acc m = attn_initial_max<Attn, acc>();
         acc sum = 0;
+        std::vector<int> keys;                   // that it sees
         A->assign(s.T + 1, 0);
         for (int j = 0; j <= s.T; j++) {
             if (!sees_still(t, j)) { continue; }
+            keys.push_back(j);
             (*A)[j] = score_still(t, j, by);
             m = max_(m, (*A)[j]);
         }
-        for (int j = 0; j <= s.T; j++) {
-            if (!sees_still(t, j)) { continue; }
-            sum += attn_mass<Attn>(attn_term<Attn>((*A)[j], m), acc(s.p));
-        }
+        for (int j : keys) { sum += attn_mass<Attn>(attn_term<Attn>((*A)[j], m), acc(s.p)); }
         const acc alpha = attn_alpha_of<Attn, acc>(s, t);
         const AttnStat<acc> st = attn_stat<Attn>(m, sum, acc(s.p), alpha);
-        for (int j = 0; j <= s.T; j++) {
-            if (!sees_still(t, j)) { continue; }
-            (*A)[j] = attn_weight<Attn>((*A)[j], st, s.clip);
-        }
+        for (int j : keys) { (*A)[j] = attn_weight<Attn>((*A)[j], st, s.clip); }
         edit(t, A);
         return st;
     }
@@ -188,9 +181,7 @@ inline std::vector<double> evict_scores(const Evict& e, const std::vector<double
     };
     auto readers = [&](int j) { // queries of the prompt that see row j
         int count = 0;
-        for (int t = 0; t < P; t++) {
-            count += head.sees(t, j);
-        }
+        for (int t = 0; t < P; t++) { count += head.sees(t, j); }
         return count;
     };
 
@@ -212,17 +203,13 @@ inline std::vector<double> evict_scores(const Evict& e, const std::vector<double
 inline std::vector<char> evict_choose(const Evict& e, const std::vector<double>& score) {
     const auto order = largest_first(e.prompt, [&](int j) { return score[j]; });
     std::vector<char> kept(e.prompt);
-    for (int k = 0; k < e.kept; k++) {
-        kept[order[k]] = 1;
-    }
+    for (int k = 0; k < e.kept; k++) { kept[order[k]] = 1; }
     return kept;
 }
 
 // Returns the angles that layer l turns q and k by per position, none if it does not turn them.
 inline std::vector<double> layer_angles(const Model* m, int l) {
-    if (!layer_rope(m, l)) {
-        return {};
-    }
+    if (!layer_rope(m, l)) { return {}; }
     const Arch& c = m->arch;
     const bool local = is_local(c, l) && m->rope_local;
     const double base = local ? c.rope_local : c.rope_base;
@@ -233,7 +220,6 @@ inline std::vector<double> layer_angles(const Model* m, int l) {
 // Attention of one layer in host memory: what it reads and what it computes.
 struct EvalAttention : LayerLeft {
     AttnShape s;
-    bool has_extra;                              // one that some output depends on
     Host qkv;
     Host k_star;
     Host v_star;
@@ -241,29 +227,21 @@ struct EvalAttention : LayerLeft {
     Host stat;                                   // (B, NH, T, 2)
     std::vector<ref::HeadSums> given;            // (B, NH)
 
-    EvalAttention(const Model* m, const LayerLeft& left)
-        : LayerLeft(left), s(attn_shape(m, l)),
-          has_extra(Bias::extra && !s.without_extra && !extra_has_no_effect(m->arch)) {
-        const Arch& c = m->arch;
-        const size_t N = rows(m);
-        const size_t width = (size_t)bias_rows(c) * c.HS;
-        const bool logit = m->sizes.bias.extra == LOGIT_EXTRA;
-
-        qkv = host_read(act_qkv(m, l), N * m->sizes.qkv_width);
-        k_star = host_read(extra_k(m, l), logit ? c.NH : width);
-        v_star = host_read(extra_v(m, l), width);
-
-        att.resize(N * s.NH * s.HS);
-        stat.resize(N * s.NH * 2);
+    EvalAttention(const Model* m, const LayerLeft& left) : LayerLeft(left) {
+        const AttentionHost x = attention_host(m, l);
+        s = x.s;
+        qkv.assign(x.qkv.begin(), x.qkv.end());
+        k_star.assign(x.extra.begin(), x.extra.end());
+        v_star = host_read(extra_v(m, l), (size_t)bias_rows(m->arch) * s.HS);
+        att.resize((size_t)rows(m) * s.NH * s.HS);
+        stat = x.stat;
         given.resize((size_t)s.B * s.NH);
     }
 
-    // Returns head h of sequence b.
-    EvalHead head_of(int b, int h) const {
-        const acc* k_at = k_star.empty() ? NULL : k_star.data();
-        const acc* v_at = v_star.empty() ? NULL : v_star.data();
-        const Head<Bias, const acc> plain(qkv.data(), { k_at, v_at }, b, h, s);
-        return { plain, *this };
+    // Returns head h of sequence b, which sees what is kept of the prompt.
+    EvalHead head_of(int b, int h, const std::vector<char>& kept) const {
+        const Head<Bias, const acc> plain(qkv.data(), { k_star.data(), v_star.data() }, b, h, s);
+        return { plain, *this, kept };
     }
 
     // Computes query t of a head of sequence b. A becomes its weights.
@@ -271,13 +249,9 @@ struct EvalAttention : LayerLeft {
         acc* out = &att[head_at(b, t, head->h, s)];
         *stat_of(stat.data(), b, t, head->h, s) = head->weights(t, A);
         for (int j = 0; j <= s.T; j++) {
-            if ((*A)[j] != 0) {
-                ref::add_times(out, (*A)[j], head->v(j), s.HS);
-            }
+            if ((*A)[j] != 0) { ref::add_times(out, (*A)[j], head->v(j), s.HS); }
         }
-        std::vector<double> weights(A->begin(), A->end());
-        if (!has_extra) { weights[s.T] = 0; }
-        given[b * s.NH + head->h].add(weights, t, s.T, skip);
+        given[b * s.NH + head->h].add(std::vector<double>(A->begin(), A->end()), t, s.T, skip);
     }
 
     // Tells whether the weights of query t count for what stays.
@@ -288,32 +262,24 @@ struct EvalAttention : LayerLeft {
     // Computes all heads of sequence b that read key/value head g: the prompt, then what follows.
     void group(int b, int g) {
         const int G = s.NH / s.KV;
-        const int first = g * G;
         std::vector<double> sums(s.T);
+        std::vector<char> kept;
         Host A;
-        for (int h = first; h < first + G; h++) {
-            EvalHead head = head_of(b, h);
-            for (int t = 0; t < evict.prompt; t++) {
-                query(&head, b, t, &A);
-                if (!counts(t)) { continue; }
-                for (int j = 0; j < evict.prompt; j++) {
-                    sums[j] += std::fabs(A[j]);
+        const auto queries = [&](int from, int to) {
+            for (int h = g * G; h < (g + 1) * G; h++) {
+                EvalHead head = head_of(b, h, kept);
+                for (int t = from; t < to; t++) {
+                    query(&head, b, t, &A);
+                    if (!counts(t)) { continue; }
+                    for (int j = 0; j < evict.prompt; j++) { sums[j] += std::fabs(A[j]); }
                 }
             }
-        }
-
-        std::vector<char> kept;
+        };
+        queries(0, evict.prompt);
         if (evict.on) {
-            const EvalHead head = head_of(b, first);
-            kept = evict_choose(evict, evict_scores(evict, sums, head));
+            kept = evict_choose(evict, evict_scores(evict, sums, head_of(b, g * G, kept)));
         }
-        for (int h = first; h < first + G; h++) {
-            EvalHead head = head_of(b, h);
-            if (evict.on) { head.kept = &kept; }
-            for (int t = evict.prompt; t < s.T; t++) {
-                query(&head, b, t, &A);
-            }
-        }
+        queries(evict.prompt, s.T);
     }
 };
 
@@ -333,8 +299,9 @@ inline void eval_attention(Model* m, int l, const KeysLeft& left, std::vector<He
 
     const int tokens = a.s.T - a.skip;
     const size_t first = seen->size();
+    const bool has_extra = Bias::extra && !a.s.without_extra;
     for (auto& sums : a.given) {
-        seen->push_back(sums.means(tokens, a.has_extra || a.skip, a.has_extra));
+        seen->push_back(sums.means(tokens, has_extra || a.skip, has_extra));
     }
     for (int b = 0; b < a.s.B; b++) {
         scale_to_seen(m, l, &(*seen)[first + (size_t)b * a.s.NH]);

@@ -61,41 +61,36 @@ inline Rows rows_of(const Model* m, const Columns& columns, Host* x, const Host*
     return { columns, x, base, m->B, m->T, sink_rows(m) };
 }
 
-inline void edit_or_record(Change* e, Edit* edit, int l, const Rows& r) {
-    if (!e->record) { edit_apply(*edit, l, r); }
-    if (e->record && edit->how == EDIT_MEAN) { edit_record(edit, l, r); }
-}
-
-// Makes all edits of the gate of layer l, after its sigmoid, and applies it to what the heads gave.
-inline void change_gate(Change* e, Model* m, int l) {
+// Makes all edits of a place of layer l, or collects what their means are made of. The gate is
+// edited after its sigmoid, and then applied to what the heads gave.
+inline void change_place(Change* e, Model* m, Place place, int l) {
+    const bool gate = place == PLACE_gate;
+    const PlaceTensor p = place_tensor(m, place, l);
     std::vector<Edit*> edits;
     for (auto& edit : e->edits) {
-        if (edit.place == PLACE_gate && edit.layers.has(l)) { edits.push_back(&edit); }
+        if (edit.place == place && edit.layers.has(l)) { edits.push_back(&edit); }
     }
-    if (edits.empty()) { return; }
+    if (edits.empty() || !p.x) { return; }
 
-    const Sizes& d = m->sizes;
-    const size_t N = rows(m);
-    const PlaceTensor p = place_tensor(m, PLACE_gate, l);
-    Host g = host_read(p.x, N * p.columns.stride);
-    for (auto& x : g) { x = sigmoid_(x); }
-    for (Edit* edit : edits) { edit_or_record(e, edit, l, rows_of(m, p.columns, &g)); }
-    if (e->record) { return; }
-    Host att = host_read(act_att(m, l), N * d.q_width);
-    const bool by_head = gates_per_head(m) == 1;
-    for (size_t i = 0; i < att.size(); i++) { att[i] *= g[by_head ? i / d.HS : i]; }
-    host_write(act_gated(m, l), att);
-}
-
-// Edits layer l at the edit's place, with the stage done (q, k, v: before it).
-inline void change_edit(Change* e, Model* m, Edit* edit, int l) {
-    const PlaceTensor p = place_tensor(m, edit->place, l);
-    if (!p.x) { return; }
     const size_t n = rows(m) * p.columns.stride;
     Host x = host_read(p.x, n);
     const Host base = host_read(p.base, n);
-    edit_or_record(e, edit, l, rows_of(m, p.columns, &x, p.base ? &base : NULL));
-    if (!e->record) { host_write(p.x, x); }
+    const Rows r = rows_of(m, p.columns, &x, p.base ? &base : NULL);
+    if (gate) {
+        for (auto& g : x) { g = sigmoid_(g); }
+    }
+    for (Edit* edit : edits) {
+        if (!e->record) { edit_apply(*edit, l, r); }
+        if (e->record && edit->how == EDIT_MEAN) { edit_record(edit, l, r); }
+    }
+    if (e->record) { return; }
+    if (!gate) { host_write(p.x, x); return; }
+
+    const Sizes& d = m->sizes;
+    Host att = host_read(act_att(m, l), (size_t)rows(m) * d.q_width);
+    const bool by_head = gates_per_head(m) == 1;
+    for (size_t i = 0; i < att.size(); i++) { att[i] *= x[by_head ? i / d.HS : i]; }
+    host_write(act_gated(m, l), att);
 }
 
 // Makes the edits of one stage of layer l: those of q, k and v before it, all others after it.
@@ -103,11 +98,7 @@ inline void change_edits(Change* e, Model* m, StageRole stage, int l, bool befor
     for (auto& row : PLACES) {
         const Place place = (Place)(&row - PLACES);
         const bool is_read = place == PLACE_q || place == PLACE_k || place == PLACE_v;
-        if (row.stage != stage || is_read != before) { continue; }
-        if (place == PLACE_gate) { change_gate(e, m, l); continue; }
-        for (auto& edit : e->edits) {
-            if (edit.place == place && edit.layers.has(l)) { change_edit(e, m, &edit, l); }
-        }
+        if (row.stage == stage && is_read == before) { change_place(e, m, place, l); }
     }
 }
 

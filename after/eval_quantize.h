@@ -23,8 +23,6 @@ struct Bits {
     bool calibrating = false;
     struct Range { double low, high; };
     std::map<std::pair<std::string, int>, Range> ranges;     // BITS_STATIC: by place and layer
-
-    bool any() const { return weights || inputs || kv; }
 };
 
 // Rounds x to a grid of 2^bits - 1 values around 0.

@@ -62,7 +62,7 @@ inline EvalResult eval_run(Model* m, Change* e, const Sequences& text) {
     if (bits && !e->bits.calibrating) { was = bits_weights(m, bits); }
     const auto of_positions = [](const Edit& edit) { return edit.place == PLACE_pe; };
     const bool positions = std::any_of(e->edits.begin(), e->edits.end(), of_positions);
-    if (m->weights.wpe && positions && !e->record) { was = edit_positions(m, e->edits); }
+    if (positions && !e->record) { was = edit_positions(m, e->edits); }
     m->stage_hook = [e](Model* m, const Stage& stage, int l) { change_stage(e, m, stage, l); };
     e->seen.clear();
     if (e->sees_less()) {

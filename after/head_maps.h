@@ -20,9 +20,9 @@ struct HostHead : Head<Bi, const R> {
     using Rows::s, Rows::h, Rows::q, Rows::k;
     const AttnStat<S>* stat;       // (T)
 
-    // qkv, stat and kstar are those of all heads.
-    HostHead(const R* qkv, const S* stat, const R* kstar, int h, AttnShape s)
-        : Rows(qkv, { kstar, NULL }, 0, h, s), stat(stat_of(stat, 0, 0, h, s)) {}
+    // Head h of sequence b; qkv, stat and kstar are those of all.
+    HostHead(const R* qkv, const S* stat, const R* kstar, int b, int h, AttnShape s)
+        : Rows(qkv, { kstar, NULL }, b, h, s), stat(stat_of(stat, b, 0, h, s)) {}
 
     // Returns the dot product and the squared lengths of query t and the key of column j.
     QueryKey query_key(int t, int j) const {
@@ -53,7 +53,7 @@ struct HostHead : Head<Bi, const R> {
 template <class A, class Bi, class Pe, class R, class S>
 void head_maps(float* map, float* cosine, float* product, const R* qkv, const S* stat,
                const R* kstar, int h, AttnShape s) {
-    const HostHead<A, Bi, Pe, R, S> head(qkv, stat, kstar, h, s);
+    const HostHead<A, Bi, Pe, R, S> head(qkv, stat, kstar, 0, h, s);
     const int columns = s.T + 1;
     for (int t = 0; t < s.T; t++) {
         for (int j = 0; j < columns; j++) {
@@ -72,8 +72,8 @@ void head_maps(float* map, float* cosine, float* product, const R* qkv, const S*
 // for the first METRIC_K; skip = 1 if row 0 is a sink token.
 template <class A, class Bi, class Pe, class R, class S>
 std::vector<double> head_alphas(const std::vector<int>& tokens, const R* qkv, const S* stat,
-                                const R* kstar, int skip, int h, AttnShape s) {
-    const HostHead<A, Bi, Pe, R, S> head(qkv, stat, kstar, h, s);
+                                const R* kstar, int skip, int b, int h, AttnShape s) {
+    const HostHead<A, Bi, Pe, R, S> head(qkv, stat, kstar, b, h, s);
     const bool sums_to_one = attn_sums_to_one<A>(s.alpha);
     std::vector<double> alpha(tokens.size());
     for (int t = skip; t < s.T; t++) {

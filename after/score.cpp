@@ -110,6 +110,17 @@ void ScoreForest::add(ScoreItem* item) {
     for (auto& r : item->requests) { add_request(&r, root, common, parent); }
 }
 
+// Adds the rows that predict the scored tokens of a request: its first `common` tokens stand in the
+// rows from `root` on, the others in those from `own` on.
+static void add_heads(ScoreRequest* r, long root, long common, long own,
+                      std::vector<ScoreRow>* heads) {
+    for (long k = r->from; k < (long)r->tokens.size(); k++) {
+        const long before = k - 1;               // the token whose row predicts token k
+        const long row = before < common ? root + before : own + before - common;
+        heads->push_back({ row, r->tokens[k], r });
+    }
+}
+
 // Adds a request whose first `common` tokens stand in the rows from `root` on, in span `parent`.
 void ScoreForest::add_request(ScoreRequest* r, long root, long common, int parent) {
     const std::vector<int>& all = r->tokens;
@@ -117,32 +128,21 @@ void ScoreForest::add_request(ScoreRequest* r, long root, long common, int paren
     const long n = tokens_read(*r) - common;
     if (n) { spans.push_back({ (int)own, 1, (int)n, (int)common, parent }); }
     tokens.insert(tokens.end(), all.begin() + common, all.end() - 1);
-    for (long k = r->from; k < (long)all.size(); k++) {
-        const long before = k - 1;               // the token whose row predicts token k
-        long row = root + before;
-        if (before >= common) { row = own + before - common; }
-        heads.push_back({ row, all[k], r });
-    }
+    add_heads(r, root, common, own, &heads);
 }
 
 // Scores requests of one length as a batch of whole sequences.
 static void score_batch(Model* m, ScoreRequest* const* first, ScoreRequest* const* last,
                         bool greedy) {
-    const int T = tokens_read(**first);
+    const long T = tokens_read(**first);
     std::vector<int> seqs;
-    for (auto r = first; r < last; r++) {
-        const std::vector<int>& tokens = (*r)->tokens;
-        seqs.insert(seqs.end(), tokens.begin(), tokens.end());
-    }
-    model_load(m, seqs.data(), last - first, T);
     std::vector<ScoreRow> heads;
     for (auto r = first; r < last; r++) {
         const std::vector<int>& tokens = (*r)->tokens;
-        const long row = (r - first) * m->T + m->sizes.bias.token;
-        for (long k = (*r)->from; k < (long)tokens.size(); k++) {
-            heads.push_back({ row + k - 1, tokens[k], *r });
-        }
+        seqs.insert(seqs.end(), tokens.begin(), tokens.end());
+        add_heads(*r, 0, 0, (r - first) * (T + sink_rows(m)) + sink_rows(m), &heads);
     }
+    model_load(m, seqs.data(), last - first, T);
     model_layers(m);
     score_rows(m, heads, greedy);
 }
@@ -154,24 +154,21 @@ static void score_progress(long done, long all) {
 // Scores all requests in batches of one length.
 static void score_whole(Model* m, ScoreTask* task, bool greedy) {
     const size_t items = task->items.size();
-    std::vector<ScoreRequest*> all;
+    std::map<size_t, std::vector<ScoreRequest*>> by_length;
+    size_t requests = 0;
+    size_t done = 0;
     for (auto& item : task->items) {
-        for (auto& r : item.requests) { all.push_back(&r); }
+        for (auto& r : item.requests) { by_length[r.tokens.size()].push_back(&r); }
+        requests += item.requests.size();
     }
-    const size_t requests = all.size();
-    auto shorter = [](ScoreRequest* a, ScoreRequest* b) {
-        return a->tokens.size() < b->tokens.size();
-    };
-    std::stable_sort(all.begin(), all.end(), shorter);
-    size_t end = 0;
-    for (size_t i = 0; i < requests; i = end) {
-        const size_t n = all[i]->tokens.size();
-        const size_t most = std::max<size_t>(1, tokens_at_once() / n);
-        const size_t stop = std::min(requests, i + most);
-        end = i;
-        while (end < stop && all[end]->tokens.size() == n) { end++; }
-        score_progress(i * items / requests, items);
-        score_batch(m, &all[i], all.data() + end, greedy);
+    for (auto& [length, all] : by_length) {
+        const size_t most = std::max<size_t>(1, tokens_at_once() / length);
+        for (size_t i = 0; i < all.size(); i += most) {
+            const size_t n = std::min(most, all.size() - i);
+            score_progress(done * items / requests, items);
+            score_batch(m, &all[i], &all[i] + n, greedy);
+            done += n;
+        }
     }
 }
 
@@ -199,14 +196,8 @@ static void score_run(Model* m, ScoreTask* task) {
 
 struct ScoreResult {
     std::string name;
-    double value;
-    double error;                                // its standard error, NAN of one item
+    Mean value;                                  // and its standard error, NAN of one item
 };
-
-static ScoreResult score_mean(const std::string& name, const std::vector<double>& x) {
-    const Mean m = mean_of(x);
-    return { name, m.mean, m.error };
-}
 
 // Returns the request of the largest value, of equals the first.
 static long score_best(const ScoreItem& item, bool by_character) {
@@ -227,8 +218,7 @@ static double score_sum(const ScoreItem& item) {
 }
 
 // Returns sum a / sum b over the items, and the standard error of that ratio (to first order).
-static ScoreResult score_ratio(const std::string& name, const std::vector<double>& a,
-                               const std::vector<double>& b) {
+static Mean score_ratio(const std::vector<double>& a, const std::vector<double>& b) {
     const size_t n = a.size();
     double sum_a = 0;
     double sum_b = 0;
@@ -239,13 +229,11 @@ static ScoreResult score_ratio(const std::string& name, const std::vector<double
     const double ratio = sum_a / sum_b;
     std::vector<double> rest;
     for (size_t i = 0; i < n; i++) { rest.push_back((a[i] - ratio * b[i]) * n / sum_b); }
-    return { name, ratio, mean_of(rest).error };
+    return { ratio, mean_of(rest).error };
 }
 
 // Returns exp of a mean and its standard error, to first order.
-static ScoreResult score_exp(const std::string& name, double mean, double error) {
-    return { name, exp(mean), exp(mean) * error };
-}
+static Mean score_exp(const Mean& m) { return { exp(m.mean), exp(m.mean) * m.error }; }
 
 // Returns the perplexities of whole texts.
 static std::vector<ScoreResult> text_results(const ScoreTask& task) {
@@ -257,11 +245,10 @@ static std::vector<ScoreResult> text_results(const ScoreTask& task) {
         words.push_back(item.words);
         bytes.push_back(item.bytes);
     }
-    const ScoreResult by_word = score_ratio("", loss, words);
-    const ScoreResult by_byte = score_ratio("", loss, bytes);
-    return { score_exp("word_perplexity", by_word.value, by_word.error),
-             score_exp("byte_perplexity", by_byte.value, by_byte.error),
-             { "bits_per_byte", by_byte.value / log(2), by_byte.error / log(2) } };
+    const Mean by_byte = score_ratio(loss, bytes);
+    return { { "word_perplexity", score_exp(score_ratio(loss, words)) },
+             { "byte_perplexity", score_exp(by_byte) },
+             { "bits_per_byte", { by_byte.mean / log(2), by_byte.error / log(2) } } };
 }
 
 // Returns how often a continuation is the likeliest, and its perplexity.
@@ -272,8 +259,7 @@ static std::vector<ScoreResult> continuation_results(const ScoreTask& task) {
         right.push_back(item.requests[0].greedy);
         loss.push_back(-score_sum(item));
     }
-    const Mean mean = mean_of(loss);
-    return { score_mean("acc", right), score_exp("perplexity", mean.mean, mean.error) };
+    return { { "acc", mean_of(right) }, { "perplexity", score_exp(mean_of(loss)) } };
 }
 
 // Returns how often the right choice is the likeliest and, if choices differ in length, by
@@ -281,13 +267,12 @@ static std::vector<ScoreResult> continuation_results(const ScoreTask& task) {
 static std::vector<ScoreResult> choice_results(const ScoreTask& task) {
     std::vector<double> right;
     std::vector<double> by_character;
-    const bool lengths = task.form == SCORE_CHOICES;
     for (auto& item : task.items) {
         right.push_back(score_best(item, false) == item.gold);
-        if (lengths) { by_character.push_back(score_best(item, true) == item.gold); }
+        by_character.push_back(score_best(item, true) == item.gold);
     }
-    if (!lengths) { return { score_mean("acc", right) }; }
-    return { score_mean("acc", right), score_mean("acc_norm", by_character) };
+    if (task.form != SCORE_CHOICES) { return { { "acc", mean_of(right) } }; }
+    return { { "acc", mean_of(right) }, { "acc_norm", mean_of(by_character) } };
 }
 
 static std::vector<ScoreResult> score_results(const ScoreTask& task) {
@@ -327,9 +312,9 @@ static std::string score_lines(const ScoreTask& task) {
 static void score_print(const ScoreResult& r) {
     const bool share = starts_with(r.name, "acc");
     const double by = share ? 100 : 1;
-    printf("  %-16s %10.4f", r.name.c_str(), r.value * by);
+    printf("  %-16s %10.4f", r.name.c_str(), r.value.mean * by);
     if (share) { printf(" %%"); }
-    if (!std::isnan(r.error)) { printf("  +- %.4f", r.error * by); }
+    if (!std::isnan(r.value.error)) { printf("  +- %.4f", r.value.error * by); }
     printf("\n");
 }
 
@@ -351,8 +336,8 @@ static std::string score_report(const ScoreTask& task, const std::string& bos, d
     o.number("seconds", seconds);
     for (auto& r : score_results(task)) {
         score_print(r);
-        o.number(r.name, r.value);
-        o.number(r.name + "_stderr", r.error);
+        o.number(r.name, r.value.mean);
+        o.number(r.name + "_stderr", r.value.error);
     }
     return o.all();
 }

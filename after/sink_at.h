@@ -46,15 +46,11 @@ inline void sink_at_add(SinkAt* at, const Model* m, int l) {
     const AttentionHost x = attention_host(m, l);
     const AttnShape& s = x.s;
     const int skip = sink_rows(m);
-    const real* extra = x.extra.empty() ? NULL : x.extra.data();
     std::vector<std::vector<double>> alpha((size_t)s.B * s.NH);
     #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < s.B * s.NH; i++) {
-        const int head = i % s.NH;
-        const size_t row = (size_t)(i / s.NH) * s.T;
-        const real* qkv = &x.qkv[row * attn_row(s)];
-        const acc* stat = &x.stat[row * s.NH * 2];
-        alpha[i] = head_alphas<Attn, Bias, Pe>(at->tokens, qkv, stat, extra, skip, head, s);
+        alpha[i] = head_alphas<Attn, Bias, Pe>(at->tokens, x.qkv.data(), x.stat.data(),
+                                               x.extra.data(), skip, i / s.NH, i % s.NH, s);
     }
     for (size_t k = 0; k < at->tokens.size(); k++) {
         const float factor = seen_factor(m, l, at->tokens[k]);

@@ -51,7 +51,7 @@ void check_variant(const char* attn, const char* bias, const char* pe) {
                   worst);  // it rounds q, k to float
             const std::vector<int> tokens = { 1, 2, s.T - skip - 1, s.T - skip };
             const std::vector<double> alphas = head_alphas<A, Bi, Pe>(
-                tokens, in.qkv.data(), stat.data(), ks, skip, h, s);
+                tokens, in.qkv.data(), stat.data(), ks, skip, 0, h, s);
             for (size_t i = 0; i < tokens.size(); i++) {
                 const bool proxy = !attn_sums_to_one<A>(s.alpha);
                 check_near(alphas[i], alpha_of(&n.map[h * size], s.T, skip, tokens[i], proxy), 3e-6,
