@@ -6,10 +6,11 @@ for each.
 #define FAMILY_MORE_H
 #include "import_config.h"
 
-// Requires a key to be absent or one of these words, which have blanks around them.
+// Requires a key to be absent or one of these words.
 static void needs_word(Import* in, const char* key, const char* words) {
     const Json* v = in->get(key);
-    if (v && !is_one_of(words, v->string)) { in->refuse(key, std::string("one of:") + words); }
+    const bool fits = !v || has(split(words, ' '), v->string);
+    if (!fits) { in->refuse(key, std::string("one of: ") + words); }
 }
 
 // Writes a letter for each layer: 1 where is(layer).
@@ -103,7 +104,7 @@ static float gemma_score_scale(Import* in) {
 
 // Requires an activation to be gelu, by which such files mean its tanh form.
 static void gemma_act(Import* in, const char* key) {
-    needs_word(in, key, " gelu_pytorch_tanh gelu ");
+    needs_word(in, key, "gelu_pytorch_tanh gelu");
 }
 
 // Sets the factor of the embedding: the root of the width in float32, whatever type the weights are
@@ -344,7 +345,7 @@ static void more_mpt(Import* in) {
         }
     }
     in->c.F = 4 * in->c.C;                       // transformers reads no other
-    needs_word(in, "norm_type", " low_precision_layernorm layernorm ");
+    needs_word(in, "norm_type", "low_precision_layernorm layernorm");
 }
 
 // Requires mlp_only_layers, if it is there, to name no layer.
