@@ -1,31 +1,7 @@
 /*
-core/defaults.h -- the switches of a program that is compiled as one unit, where -D names none: the
-first row of each table, as with the Makefile.
+core/defaults.h -- for a program that is compiled as one unit: what -D does not name of the switches
+is the first row of its table, as with the Makefile.
 */
-#ifndef DEFAULTS_H
-#define DEFAULTS_H
-#ifndef ATTN
-#define ATTN softmax
+#ifndef SWITCHES_GIVEN
+#define SWITCHES_GIVEN
 #endif
-#ifndef BIAS
-#define BIAS none
-#endif
-#ifndef PE
-#define PE rotary
-#endif
-#ifndef NORM
-#define NORM pre
-#endif
-#ifndef FFN
-#define FFN swiglu
-#endif
-#ifndef COMBINE
-#define COMBINE concat
-#endif
-#ifndef QKNORM
-#define QKNORM none
-#endif
-#ifndef GATE
-#define GATE none
-#endif
-#endif // DEFAULTS_H

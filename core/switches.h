@@ -10,10 +10,14 @@ each model. It is filled in by variant.cu, the one file that is compiled with -D
 */
 #ifndef SWITCHES_H
 #define SWITCHES_H
+#include <string_view>
 #include <tuple>
 #include "../attention_row.cuh"
 #include "../base/common.h"
-#if defined(ATTN) || defined(__CUDA_ARCH__)
+#ifdef ATTN
+#include "defaults.h"
+#endif
+#if defined(SWITCHES_GIVEN) || defined(__CUDA_ARCH__)
 #include "../attention_variants.cuh"
 #endif
 
@@ -53,17 +57,24 @@ struct Bias { static const ExtraKind extra; };
 struct Pe {
     static const bool score_bias;
     static float slope(int h, int even);
-    template <class F> static F bias(int distance, float slope);
+    static float bias_as(int distance, float slope, float);
+    static double bias_as(int distance, float slope, double);
+    template <class F> static F bias(int distance, float slope) {
+        return bias_as(distance, slope, F());
+    }
 };
-template <> float Pe::bias(int distance, float slope);
-template <> double Pe::bias(int distance, float slope);
 #endif
 } // namespace build
 
 // where the switches are given, as in variant.cu, the constants themselves
-#ifdef ATTN
+#ifdef SWITCHES_GIVEN
+// Returns the row of a switch's value, the first if -D does not name it: then it is its own name.
+template <class Rows>
+constexpr int chosen_row(const Rows& rows, const char* value, const char* name) {
+    return std::string_view(value) == name ? 0 : find_row(rows, value);
+}
 #define X(SWITCH) \
-    constexpr int SWITCH##_CHOSEN = find_row(SWITCH##_ROWS, STR(SWITCH)); \
+    constexpr int SWITCH##_CHOSEN = chosen_row(SWITCH##_ROWS, STR(SWITCH), #SWITCH); \
     static_assert(SWITCH##_CHOSEN >= 0, "-D" #SWITCH ": no such value; choose one of make help");
 SWITCHES(X)
 #undef X

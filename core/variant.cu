@@ -17,12 +17,13 @@ models and linked to it; with the switches given it includes this file and is wh
 #include "../cuda/hopper/check.cuh"
 #endif
 #endif
-#ifndef ATTN
+#ifndef SWITCHES_GIVEN
 #error "build through the Makefile (make help), or give all switches: -DATTN=softmax -DBIAS=none .."
 #endif
 
 const SwitchValue SWITCH_VALUES[SWITCH_COUNT] = {
-#define X(SWITCH) { #SWITCH, STR(SWITCH), name_of(SWITCH##_ROWS[0]) },
+#define X(SWITCH) \
+    { #SWITCH, name_of(SWITCH##_ROWS[SWITCH##_CHOSEN]), name_of(SWITCH##_ROWS[0]) },
     SWITCHES(X)
 #undef X
 };
@@ -37,7 +38,7 @@ X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
 #undef X
 
 namespace build {
-const char* const Attn::name = STR(ATTN);
+const char* const Attn::name = ATTN_ROWS[ATTN_CHOSEN];
 #ifndef __CUDA_ARCH__
 #define SAME(type, name) const type Attn::name = ::Attn::name;
 SAME(bool, exp_family) SAME(bool, is_signed) SAME(bool, capped) SAME(bool, by_count)
@@ -49,11 +50,8 @@ double Attn::sim(double s) { return ::Attn::sim(s); }
 const ExtraKind Bias::extra = ::Bias::extra;
 const bool Pe::score_bias = ::Pe::score_bias;
 float Pe::slope(int h, int even) { return ::Pe::slope(h, even); }
-template <> float Pe::bias(int distance, float slope) {
-    return ::Pe::bias<float>(distance, slope);
-}
-
-template <> double Pe::bias(int distance, float slope) {
+float Pe::bias_as(int distance, float slope, float) { return ::Pe::bias<float>(distance, slope); }
+double Pe::bias_as(int distance, float slope, double) {
     return ::Pe::bias<double>(distance, slope);
 }
 #endif

@@ -11,7 +11,7 @@ Rules: every header compiles alone; no include after the first definition; no fi
 no two folders each other; base/ includes nothing, core/ base/ and the root, run/ all of these, and
 none of them a folder that may be deleted, which the DOORS alone name; core/rest.h and a folder's all.h list
 every .cpp and .cu file, once; so all files are one unit, in which no two define a static name
-alike, and none leaves a macro behind; core/defaults.h has the first row of each switch's table;
+alike, and none leaves a macro behind;
 lines of at most 100 columns; no ?: inside another; functions of at most 60 lines and 8
 parameters; files of at most 700 lines, those with CUDA kernels 1,150; a folder weighs no more than
 its row of dev/weight.tsv, which also limits the hops: functions of at most six lines that are
@@ -167,7 +167,7 @@ def find_circles(root, files):
 
 
 def check_lists(root, files):
-    """Yields every file that the lists of one unit leave out, or name twice, and every default that is no first row."""
+    """Yields every file that the lists of one unit leave out, or name twice."""
     named = []
     for path in LISTS:
         if os.path.exists(os.path.join(root, path)):
@@ -176,10 +176,6 @@ def check_lists(root, files):
     for path in files:
         if path.endswith((".cpp", ".cu")) and path != "train_sink.cu" and named.count(path) != 1:
             yield "list", path, f"{named.count(path)} times in core/rest.h and all.h, wanted once"
-    tables = "".join(text_of(os.path.join(root, name)) for name in ("attention_variants.cuh", "block_variants.h"))
-    for switch, value in re.findall(r"#define (\w+) (\w+)", text_of(os.path.join(root, "core/defaults.h"))):
-        if re.search(rf'^( *X_{switch}\(|.* {switch}_ROWS.*\n *{{ ")(\w+)', tables, re.M)[2] != value:
-            yield "list", "core/defaults.h", f"{switch} {value} is not the first row of its table"
 
 
 # At a line's beginning: a static function, constant or array, or an inline function; a struct or an enum.
@@ -599,7 +595,6 @@ def test_rules(root):
         ("macro", "core/saves.cpp", lambda s: s + "#define LEFT 1\n"),
         ("name", "core/saves.cpp", lambda s: s + "static int add_norm_pair(int x) { return x; }\n"),
         ("list", "run/strange.cpp", lambda s: "int strange;\n"),
-        ("list", "core/defaults.h", lambda s: s.replace("ATTN softmax", "ATTN sigmoid")),
         ("choice", "core/saves.cpp", lambda s: s + "int sign(int x) { return x > 0 ? 1 : x ? -1 : 0; }\n"),
     ]
     for rule, path, change in breaks:

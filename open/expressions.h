@@ -6,10 +6,10 @@ them. tokenizer_steps.cpp knows them by their text, gguf_splits.h by the name of
 #define EXPRESSIONS_H
 
 // DeepSeek V3; the line ends stand in it as they are
-#define EXPRESSION_DEEPSEEK_V3 \
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+" \
-    "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*" \
-    "|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
+inline constexpr const char* EXPRESSION_DEEPSEEK_V3 =
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
+    "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*"
+    "|\\s*[\r\n]+|\\s+(?!\\S)|\\s+";
 
 // words of capital letters, then small ones
 #define UPPER_SET "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
@@ -20,14 +20,14 @@ them. tokenizer_steps.cpp knows them by their text, gguf_splits.h by the name of
 #define CASED_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 // Mistral's Tekken
-#define EXPRESSION_TEKKEN CASED_WORDS("") "|\\p{N}" CASED_REST
+inline constexpr const char* EXPRESSION_TEKKEN = CASED_WORDS("") "|\\p{N}" CASED_REST;
 // gpt-oss, whose vocabulary is o200k
-#define EXPRESSION_O200K \
-    CASED_WORDS("(?i:'s|'t|'re|'ve|'m|'ll|'d)?") "|\\p{N}{1,3}" CASED_REST
+inline constexpr const char* EXPRESSION_O200K =
+    CASED_WORDS("(?i:'s|'t|'re|'ve|'m|'ll|'d)?") "|\\p{N}{1,3}" CASED_REST;
 
 // Qwen 3.5: marks are of words
-#define EXPRESSION_QWEN3_5 \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}" \
-    "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+inline constexpr const char* EXPRESSION_QWEN3_5 =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
+    "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 #endif // EXPRESSIONS_H

@@ -23,6 +23,6 @@
 #include "../after/anywhere.cpp"
 const AfterModel AFTER_MODEL = {}; // for commands, which no test of the model calls
 #endif
-#ifdef ATTN
+#ifdef SWITCHES_GIVEN
 #include "../core/variant.cu"
 #endif
