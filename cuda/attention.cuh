@@ -26,11 +26,7 @@ through attention_score.cuh, so that a variant is written once.
 
 namespace cuda {
 inline bool on_tensor_cores(const AttnShape& s, std::initializer_list<const void*> pointers) {
-    if (sizeof(real) != 2 || !wide(s.HS, pointers)) { return false; }
-#define X(HEAD) if (s.HS == HEAD) { return true; }
-    MMA_HEADS(X)
-#undef X
-    return false;
+    return sizeof(real) == 2 && wide(s.HS, pointers) && is_mma_head(s.HS);
 }
 
 // Tells whether tensor cores have this operation: clipped weights need Z before the sum over v.
@@ -41,7 +37,7 @@ template <class A, class Bi, class Pe, int HS>
 void attention_forward_tensor(bf16* out, acc* stat, const AttnInputs& in, real* qkv,
                               const acc* rope_table) {
 #ifdef HOPPER
-    if constexpr (hopper_head<HS>) {
+    if constexpr (hopper_head(HS)) {
         if (hopper_wanted) {
             real* k = qkv + in.s.NH * HS;
             if (rope_table) { rope_heads(k, in.s.KV, rope_table, +1, in.s); }
@@ -58,7 +54,7 @@ template <class A, class Pe, int HS>
 void attention_dqkv_chunk(bf16* dqkv, const DsChunk& c, const bf16* dout, RowStats r,
                           const DqkInputs& in) {
 #ifdef HOPPER
-    if constexpr (hopper_head<HS>) {
+    if constexpr (hopper_head(HS)) {
         if (hopper_wanted) {
             attention_dkv_wgmma<A, Pe, HS>(dqkv, c, dout, r, in);
             return attention_dq(dqkv, c, in);

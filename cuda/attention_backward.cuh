@@ -63,8 +63,6 @@ DEVICE void weight_ds(float& x, float& y, const TileScore<A, Pe>& score, const R
 // 128 keys a block, 32 a warp, where the registers allow, so that what is read of a query from
 // shared memory serves two products. Keys and values stay in registers where there is room. HEAVY:
 // the mathematics of a row takes many registers.
-template <class A> constexpr bool is_pnorm = A::Z == Z_PNORM;
-template <class A, class Pe> constexpr bool many_registers = is_pnorm<A> && Pe::score_bias;
 template <int HS, bool HEAVY = false> struct DvTile {
     enum {
         MT = HS > 96 || HEAVY ? 1 : 2,
@@ -77,15 +75,16 @@ template <int HS, bool HEAVY = false> struct DvTile {
     };
 };
 
-// Pieces of the keys in registers. Softpick needs a few more elsewhere.
-template <class A, class Pe, int HS>
-constexpr bool two_tiles = DvTile<HS, many_registers<A, Pe>>::MT == 2;
-template <class A, class Pe, int HS>
-constexpr bool keys_fit = HS != 96 || !two_tiles<A, Pe, HS> ||
-                          (TileScore<A, Pe>::plain && !is_pnorm<A>);
-template <class A, int HS> constexpr int keys_left_out = HS == 96 && A::Z == Z_ABS ? 2 : 0;
-template <class A, class Pe, int HS>
-constexpr int keep_keys = keys_fit<A, Pe, HS> ? HS / 16 - keys_left_out<A, HS> : 0;
+// The tile of an operation, and how many pieces of the keys stay in registers. Softpick needs a few
+// more elsewhere.
+template <class A, class Pe, int HS> struct DvOf {
+    static constexpr bool is_pnorm = A::Z == Z_PNORM;
+    typedef DvTile<HS, is_pnorm && Pe::score_bias> Tile;
+    static constexpr bool is_light = TileScore<A, Pe>::plain && !is_pnorm;
+    static constexpr bool keys_fit = HS != 96 || Tile::MT == 1 || is_light;
+    static constexpr int left_out = HS == 96 && A::Z == Z_ABS ? 2 : 0;
+    static constexpr int KEEP_K = keys_fit ? HS / 16 - left_out : 0;
+};
 
 // Turns a tile of both dot products into weights and ds; the lane's first query is t, its first key
 // own. rows: of the tile's queries, from the lane's first on.
@@ -122,7 +121,7 @@ template <class A, class Pe, int HS>
 __global__ void __launch_bounds__(MMA_BLOCK, 2)
     attention_dv_mma_kernel(bf16* dqkv, DsChunk c, const bf16* dout, RowStats r, const bf16* qkv,
                             AttnShape s) {
-    typedef DvTile<HS, many_registers<A, Pe>> Tile;
+    typedef typename DvOf<A, Pe, HS>::Tile Tile;
     constexpr int MT = Tile::MT;
     constexpr int BQ = Tile::BQ;
     constexpr int BK = Tile::BK;
@@ -175,7 +174,7 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     cp_async_commit();
     cp_async_wait<1>();
     __syncthreads();
-    LeftRows<HS, MT, keep_keys<A, Pe, HS>> keys(sk + row0 * HS, by_column);
+    LeftRows<HS, MT, DvOf<A, Pe, HS>::KEEP_K> keys(sk + row0 * HS, by_column);
     LeftRows<HS, MT, Tile::KEEP_V> values(sv + row0 * HS, by_column);
     keys.hold();
     values.hold();
@@ -228,7 +227,7 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
 template <class A, class Pe, int HS>
 void attention_dv_mma(bf16* dqkv, const DsChunk& c, const bf16* dout, RowStats r,
                       const DqkInputs& in) {
-    typedef DvTile<HS, many_registers<A, Pe>> Keys;
+    typedef typename DvOf<A, Pe, HS>::Tile Keys;
     static_assert((int)Keys::SMEM <= SMEM_MOST, "as in attention_forward.cuh");
     const int tiles = CEIL_DIV(c.j1 - c.j0, Keys::BK);
     LAUNCH((attention_dv_mma_kernel<A, Pe, HS>), head_tile_grid(c.count, tiles), dim3(MMA_BLOCK),

@@ -221,7 +221,7 @@ void attention_dqk(bf16* dqkv, const DsChunk& c, const DqkInputs& in) {
 #ifdef HOPPER
 void attention_dq(bf16* dqkv, const DsChunk& c, const DqkInputs& in) {
     with_head_dim(in.s.HS, [&](auto HS) {
-        if constexpr (hopper_head<HS.value>) { attention_dq_wgmma<HS.value>(dqkv, c, in); }
+        if constexpr (hopper_head(HS.value)) { attention_dq_wgmma<HS.value>(dqkv, c, in); }
     });
 }
 #endif

@@ -19,15 +19,19 @@ namespace cuda {
 #define MMA_HEADS(X) X(32) X(64) X(96) X(128) X(192)
 #endif
 
-// Calls f(integral_constant<int, HS>) for the head dimension of the model, one of MMA_HEADS.
-template <class F> void with_head_dim(int HS, F f) {
-#define X(HEAD) if (HS == HEAD) { f(std::integral_constant<int, HEAD>()); }
+// Calls f(integral_constant<int, HS>) if the head dimension is one of MMA_HEADS, and tells whether.
+template <class F> bool with_head_dim(int HS, F f) {
+    bool found = false;
+#define X(HEAD) if (HS == HEAD) { f(std::integral_constant<int, HEAD>()); found = true; }
     MMA_HEADS(X)
 #undef X
+    return found;
 }
 
+inline bool is_mma_head(int HS) { return with_head_dim(HS, [](auto) {}); }
+
 // The head dimensions that have kernels for Hopper. With 192 the sums would not fit the registers.
-template <int HS> constexpr bool hopper_head = HS <= 128;
+constexpr bool hopper_head(int HS) { return HS <= 128; }
 
 // ----------------------------------------------------------------------------
 // Tiles of queries t0.. and keys j0..

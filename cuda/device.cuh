@@ -16,7 +16,7 @@ same seed gives the same bits). Everything runs on one stream, device_stream.
 #error "this GPU is older than sm_80 (A100), which bf16 and fp32 need \
 ---> HINT: make BACKEND=cpu, or make GPU_ARCH=sm_NN for a newer GPU (8.6: sm_86)"
 #endif
-#include "../base/elementary.h"
+#include "../block_variants.h"      // PRECISION_ROWS
 #include <map>
 #ifdef EMU
 #include "emu.h"
@@ -29,10 +29,8 @@ same seed gives the same bits). Everything runs on one stream, device_stream.
 
 #ifdef EMU
 enum { emulated = 1 };
-#define BUILT_FOR 800
 #else
 enum { emulated = 0 };
-#define BUILT_FOR __CUDA_ARCH_LIST__
 #endif
 // The emulator's tests are small. So are, there, the pieces that only large tests would fill.
 #if (defined(EMU) || defined(PTX_SHRUNK)) && !defined(REAL_SIZES)
@@ -53,11 +51,8 @@ typedef __nv_bfloat16 bf16;
 #endif
 
 namespace cuda {
-typedef float real_fp32;
-typedef bf16  real_bf16;
-#define REAL_OF_(precision) real_##precision
-#define REAL_OF(precision) REAL_OF_(precision)
-typedef REAL_OF(PRECISION) real;    // what tensors hold
+constexpr bool in_bf16 = row_named(PRECISION_ROWS, STR(PRECISION)) == 1;
+typedef std::conditional_t<in_bf16, bf16, float> real;      // what tensors hold
 typedef float acc; // what sums, statistics, weight gradients and optimizer state hold
 // The shared memory a block may ask for on sm_86 and sm_89. On sm_80 it is 163 KiB, on sm_90 227.
 enum { SMEM_MOST = 99 << 10 };
@@ -190,7 +185,7 @@ template <int> __global__ void device_probe_kernel() {} // a template: every uni
 // Returns the GPUs that nvcc compiled for: "sm_80, sm_90".
 inline std::string device_built_for() {
     std::string out;
-    for (auto& arch : split(STR(BUILT_FOR), ',')) { // 800,900
+    for (auto& arch : split(STR(__CUDA_ARCH_LIST__), ',')) { // 800,900
         out += (out.empty() ? "sm_" : ", sm_") + arch.substr(0, arch.size() - 1);
     }
     return out;

@@ -205,18 +205,19 @@ template <class T, int N> struct alignas(sizeof(T) * N) Vec {
     DEVICE T& operator[](int i) { return v[i]; }
     DEVICE const T& operator[](int i) const { return v[i]; }
 };
+DEVICE void check_aligned(const void* p, size_t bytes) {
 #ifdef EMU
-#define CHECK_ALIGNED(p, bytes) emu::check_aligned(p, bytes)
-#else
-#define CHECK_ALIGNED(p, bytes)
+    emu::check_aligned(p, bytes);
 #endif
+}
+
 template <int N, class T> DEVICE Vec<T, N> load(const T* p) {
-    CHECK_ALIGNED(p, sizeof(T) * N);
+    check_aligned(p, sizeof(T) * N);
     return *(const Vec<T, N>*)p;
 }
 
 template <int N, class T> DEVICE void store(T* p, const Vec<T, N>& v) {
-    CHECK_ALIGNED(p, sizeof(T) * N);
+    check_aligned(p, sizeof(T) * N);
     *(Vec<T, N>*)p = v;
 }
 
@@ -224,35 +225,33 @@ template <int N, class T> DEVICE void store(T* p, const Vec<T, N>& v) {
 // Reductions, in a fixed order. Every lane of the warp, or thread of the block, takes part and gets
 // the result.
 
-struct Add {
-    template <class F> DEVICE F operator()(F a, F b) const { return a + b; }
-};
-struct Most {
-    template <class F> DEVICE F operator()(F a, F b) const { return max(a, b); }
-};
+enum Join { ADD, MOST };
+template <Join JOIN, class F> DEVICE F joined(F a, F b) { return JOIN == ADD ? a + b : max(a, b); }
 
-template <class Join, class F> DEVICE F warp_reduce(F v) {
+template <Join JOIN, class F> DEVICE F warp_reduce(F v) {
     #pragma unroll
-    for (int apart = 16; apart; apart >>= 1) { v = Join()(v, __shfl_xor_sync(~0u, v, apart)); }
+    for (int apart = 16; apart; apart >>= 1) {
+        v = joined<JOIN>(v, __shfl_xor_sync(~0u, v, apart));
+    }
     return v;
 }
 
-template <class F> DEVICE F warp_sum(F v) { return warp_reduce<Add>(v); }
-template <class F> DEVICE F warp_max(F v) { return warp_reduce<Most>(v); }
+DEVICE float warp_sum(float v) { return warp_reduce<ADD>(v); }
+DEVICE float warp_max(float v) { return warp_reduce<MOST>(v); }
 
-template <int THREADS, class Join, class F> DEVICE F block_reduce(F v) {
+template <int THREADS, Join JOIN, class F> DEVICE F block_reduce(F v) {
     SMEM(F[THREADS / 32], part);
-    v = warp_reduce<Join>(v);
+    v = warp_reduce<JOIN>(v);
     __syncthreads();                                 // part may still be read by the call before
     if (first_lane()) { part[warp_id()] = v; }
     __syncthreads();
     v = part[0];
     #pragma unroll
-    for (int i = 1; i < THREADS / 32; i++) { v = Join()(v, part[i]); }
+    for (int i = 1; i < THREADS / 32; i++) { v = joined<JOIN>(v, part[i]); }
     return v;
 }
 
-template <int THREADS, class F> DEVICE F block_sum(F v) { return block_reduce<THREADS, Add>(v); }
-template <int THREADS, class F> DEVICE F block_max(F v) { return block_reduce<THREADS, Most>(v); }
+template <int THREADS, class F> DEVICE F block_sum(F v) { return block_reduce<THREADS, ADD>(v); }
+template <int THREADS> DEVICE float block_max(float v) { return block_reduce<THREADS, MOST>(v); }
 } // namespace cuda
 #endif // CUDA_INSTRUCTIONS_CUH

@@ -140,7 +140,6 @@ inline void ffn_backward(real* dinp, const real* dout, const real* inp, Activati
 // once; a thread takes back only what it has copied itself. Any other row is read twice.
 
 enum { CLASSIFIER_THREADS = 512 };
-#define FOR_LOGITS(v, N, V) FOR_STRIDE(v, threadIdx.x * N, V, CLASSIFIER_THREADS * N)
 template <int N, bool KEEP>
 __global__ void __launch_bounds__(CLASSIFIER_THREADS)
     classifier_kernel(acc* losses, real* logits, const int* targets, float dloss, float cap,
@@ -152,13 +151,15 @@ __global__ void __launch_bounds__(CLASSIFIER_THREADS)
     auto capped = [=](float logit) { return cap != 0 ? cap * tanh_(logit / cap) : logit; };
     const float x_y = counts ? capped((float)x[y]) : 0.0f;
     if (KEEP) {
-        FOR_LOGITS(v, N, V) { cp_async(kept + v, x + v, true); }
+        FOR_STRIDE(v, threadIdx.x * N, V, CLASSIFIER_THREADS * N) {
+            cp_async(kept + v, x + v, true);
+        }
         cp_async_commit();
         cp_async_wait<0>();
     }
     // the sum is kept relative to the largest value so far
     float top = -INFINITY, sum = 0;
-    FOR_LOGITS(v, N, V) {
+    FOR_STRIDE(v, threadIdx.x * N, V, CLASSIFIER_THREADS * N) {
         const Floats<N> l = load_real<N>(kept + v);
         float most = top;
         UNROLL(i, N) { most = max_(most, capped(l[i])); }
@@ -178,7 +179,7 @@ __global__ void __launch_bounds__(CLASSIFIER_THREADS)
     if (dloss == 0 && cap == 0) { return; }
 
     const float f = counts ? dloss / sum : 0.0f;
-    FOR_LOGITS(v, N, V) {
+    FOR_STRIDE(v, threadIdx.x * N, V, CLASSIFIER_THREADS * N) {
         Floats<N> l = load_real<N>(kept + v);
         UNROLL(i, N) {
             const float logit = capped(l[i]);

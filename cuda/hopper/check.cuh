@@ -114,10 +114,9 @@ template <class A, class Bi, class Pe> int hopper_check() {
     alarm(CHECK_SECONDS);
     bool agree = true;
     for (bool narrow : { false, true }) {
-#define X(HEAD) \
-        if (hopper_head<HEAD>) { agree = agree && hopper_agrees<A, Bi, Pe>(HEAD, narrow); }
-        MMA_HEADS(X)
-#undef X
+        for (int HS = 1; hopper_head(HS); HS++) {
+            if (is_mma_head(HS)) { agree = agree && hopper_agrees<A, Bi, Pe>(HS, narrow); }
+        }
     }
     return agree ? 0 : 1;
 }
@@ -139,11 +138,7 @@ template <class A> std::string hopper_lacks(int HS) {
     if (sizeof(real) != 2) { return "got PRECISION=fp32, wanted bf16"; }
     if (!one_pass<A>) { return "got an ATTN that clips its weights, wanted another"; }
     if (HS == 0) { return ""; }
-    bool has_kernel = false;
-#define X(HEAD) has_kernel |= HS == HEAD && hopper_head<HEAD>;
-    MMA_HEADS(X)
-#undef X
-    if (!has_kernel) { return strf("got heads of %d channels, wanted 32, 64, 96 or 128", HS); }
+    if (!hopper_head(HS) || !is_mma_head(HS)) { return strf("got heads of %d channels, wanted 32, 64, 96 or 128", HS); }
     return hopper_verdict == hopper_yes ? "" : "they fail their check here: " + hopper_verdict;
 }
 

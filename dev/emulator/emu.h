@@ -47,6 +47,7 @@ speed. TO ADD an instruction: a struct of operands and a function that performs 
 #include <cuda_runtime_api.h>
 #include <cuda_bf16.h>
 #undef __global__
+#define __CUDA_ARCH_LIST__ 800
 #define __global__ inline  // a kernel in a header: the program and its variant are linked
 #include <math.h>
 #include <omp.h>
