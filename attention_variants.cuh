@@ -19,7 +19,7 @@ their names, that which `export` puts beside the weights, scripts/modeling_train
 Makefile reads the tables with sed, so keep each row on one line.
 
 TO ADD A VARIANT: one row in its table and, for ATTN and PE, one struct under it; an FFN whose
-activation is new has one beside Activation_relu. Then `make test` checks it.
+activation is new has its lines in ActivationOf. Then `make test` checks it.
 */
 #ifndef ATTENTION_VARIANTS_CUH
 #define ATTENTION_VARIANTS_CUH

@@ -99,53 +99,45 @@ constexpr int NORM_pre = row_named(NORM_ROWS, "pre"), NORM_post = row_named(NORM
 
 // an activation: act(x) and its derivative dact(x)
 enum Activation { ACT_relu, ACT_relu2, ACT_gelu, ACT_gelu_tanh, ACT_swish };
-struct Activation_relu {
-    template <class F> HD static F act(F x)  { return x > 0 ? x : F(0); }
-    template <class F> HD static F dact(F x) { return x > 0 ? F(1) : F(0); }
-};
-struct Activation_relu2 {
-    template <class F> HD static F act(F x)  { return x > 0 ? x * x : F(0); }
-    template <class F> HD static F dact(F x) { return x > 0 ? x + x : F(0); }
-};
-struct Activation_gelu { // x Phi(x);  (x Phi)' = Phi + x phi
-    template <class F>
-    HD static F act(F x) {
-        return F(0.5) * x * (F(1) + erf_(x * F(0.7071067811865476)));
+
+// Returns 2u of gelu_tanh:  x (1 + tanh(u)) / 2 = x sigma(2u),  u = sqrt(2 / pi) (x + 0.044715 x^3)
+template <class F> HD F gelu_2u(F x) {
+    return F(1.5957691216057308) * x * (F(1) + F(0.044715) * x * x);
+}
+
+template <Activation KIND> struct ActivationOf {
+    template <class F> HD static F act(F x) {
+        if (KIND == ACT_relu)      { return x > 0 ? x : F(0); }
+        if (KIND == ACT_relu2)     { return x > 0 ? x * x : F(0); }
+        if (KIND == ACT_gelu)      { return F(0.5) * x * (F(1) + erf_(x * F(0.7071067811865476))); }
+        if (KIND == ACT_gelu_tanh) { return x * sigmoid_(gelu_2u(x)); }
+        return x * sigmoid_(x);
     }
+
     template <class F> HD static F dact(F x) {
-        return F(0.5) * (F(1) + erf_(x * F(0.7071067811865476))) +
-               x * F(0.3989422804014327) * exp_(F(-0.5) * x * x);
+        if (KIND == ACT_relu)  { return x > 0 ? F(1) : F(0); }
+        if (KIND == ACT_relu2) { return x > 0 ? x + x : F(0); }
+        if (KIND == ACT_gelu) {                          // (x Phi)' = Phi + x phi
+            return F(0.5) * (F(1) + erf_(x * F(0.7071067811865476))) +
+                   x * F(0.3989422804014327) * exp_(F(-0.5) * x * x);
+        }
+        if (KIND == ACT_gelu_tanh) {                     // sigma + x sigma (1 - sigma) (2u)'
+            const F g = sigmoid_(gelu_2u(x));
+            return g +
+                   x * g * (F(1) - g) * F(1.5957691216057308) * (F(1) + F(3 * 0.044715) * x * x);
+        }
+        const F g = sigmoid_(x);
+        return g * (F(1) + x * (F(1) - g));              // swish:  sigma (1 + x (1 - sigma))
     }
 };
-// x (1 + tanh(u)) / 2 = x sigma(2u),  u = sqrt(2/pi) (x + 0.044715 x^3)
-// x sigma(2u), 2u = sqrt(8 / pi) (x + 0.044715 x^3);  its derivative: sigma + x sigma (1 - sigma)
-// (2u)'
-struct Activation_gelu_tanh {
-    template <class F>
-    HD static F two_u(F x) {
-        return F(1.5957691216057308) * x * (F(1) + F(0.044715) * x * x);
-    }
-    template <class F> HD static F act(F x)  { return x * sigmoid_(two_u(x)); }
-    template <class F> HD static F dact(F x) {
-        F g = sigmoid_(two_u(x));
-        return g + x * g * (F(1) - g) * F(1.5957691216057308) * (F(1) + F(3 * 0.044715) * x * x);
-    }
-};
-struct Activation_swish { // x sigma(x);  (x sigma)' = sigma (1 + x (1 - sigma))
-    template <class F> HD static F act(F x)  { return x * sigmoid_(x); }
-    template <class F>
-    HD static F dact(F x) {
-        F g = sigmoid_(x);
-        return g * (F(1) + x * (F(1) - g));
-    }
-};
-// f(Activation_relu()) for ACT_relu, and so on: the one place where a number becomes code
+
+// f(ActivationOf<ACT_relu>()) for ACT_relu, and so on: the one place where a number becomes code
 template <class Function> void with_activation(Activation act, Function f) {
-    if (act == ACT_relu)      { f(Activation_relu()); }
-    if (act == ACT_relu2)     { f(Activation_relu2()); }
-    if (act == ACT_gelu)      { f(Activation_gelu()); }
-    if (act == ACT_gelu_tanh) { f(Activation_gelu_tanh()); }
-    if (act == ACT_swish)     { f(Activation_swish()); }
+    if (act == ACT_relu)      { f(ActivationOf<ACT_relu>()); }
+    if (act == ACT_relu2)     { f(ActivationOf<ACT_relu2>()); }
+    if (act == ACT_gelu)      { f(ActivationOf<ACT_gelu>()); }
+    if (act == ACT_gelu_tanh) { f(ActivationOf<ACT_gelu_tanh>()); }
+    if (act == ACT_swish)     { f(ActivationOf<ACT_swish>()); }
 }
 
 // FFN: its activation, and whether a product of its own multiplies it. Chosen at run time, once per

@@ -69,7 +69,7 @@ static void delta_norm(real* out, const acc* x, const real* z, const real* weigh
                        long n) {
     const acc scale = norm_scale(x, eps, n);
     for (long i = 0; i < n; i++) {
-        out[i] = real(x[i] * scale * acc(weight[i]) * Activation_swish::act(acc(z[i])));
+        out[i] = real(x[i] * scale * acc(weight[i]) * ActivationOf<ACT_swish>::act(acc(z[i])));
     }
 }
 

@@ -52,7 +52,7 @@ static void mamba_channel(Model* m, int l, long b, long i) {
             h[s] = std::exp(-step * rate[s]) * h[s] + step * u * acc(b_t[s]);
             y += h[s] * acc(c_t[s]);
         }
-        a.mamba_out[row * MW + i] = real(y * Activation_swish::act(z));
+        a.mamba_out[row * MW + i] = real(y * ActivationOf<ACT_swish>::act(z));
     }
     if (memory) { std::copy_n(h.data(), MS, memory + i * MS); }
 }

@@ -61,7 +61,7 @@ inline void convolution(real* out, const ConvolutionInput& x, const real* weight
             for (int back = 0; back < seen; back++) {
                 sum += acc(w[-back]) * x.at(row, t, back, i);
             }
-            out_row[i] = real(Activation_swish::act(sum));
+            out_row[i] = real(ActivationOf<ACT_swish>::act(sum));
         }
     }
     if (x.before) { convolution_keep(x, T); }
