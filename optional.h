@@ -12,6 +12,7 @@ where the folder is not. Its functions are behind pointers, which are NULL then.
 #include <functional>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #if __has_include("text/rows.h")
@@ -299,13 +300,10 @@ inline bool any_in_file() { return cpu_folder && cpu_folder->any_in_file(); }
 
 // Returns all rows of weight (OC, C), or if it stays in its file some, good until the thread's next
 // call.
-inline WeightRows<float> weight_rows(const float* weight, int C, int OC) {
-    if (cpu_folder) { return cpu_folder->rows(weight, C, OC); }
-    return { weight, OC };
-}
-
-// Returns the weight: other types never stay in their file.
-template <class R> WeightRows<R> weight_rows(const R* weight, int, int OC) {
+template <class R> WeightRows<R> weight_rows(const R* weight, int C, int OC) {
+    if constexpr (std::is_same<R, float>::value) {      // other types never stay in their file
+        if (cpu_folder) { return cpu_folder->rows(weight, C, OC); }
+    }
     return { weight, OC };
 }
 #endif // OPTIONAL_H

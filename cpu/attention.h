@@ -82,8 +82,7 @@ void tile_scores(acc* score, Tiles<real>& tiles, const Tiles<real>::Left& q,
 
 // Returns the score of the extra key for query q. extra: the z of its head or, of its key/value
 // head, k* or NULL
-template <class A, class Bi, class Q, class R>
-acc extra_score(const Q* q, const R* extra, AttnShape s) {
+template <class A, class Bi> acc extra_score(const real* q, const real* extra, AttnShape s) {
     if (Bi::extra == LOGIT_EXTRA) { return extra[0]; }
     const acc scaled = dot(q, extra, s.HS) * acc(s.scale);
     return attn_capped<A>(scaled, acc(s.cap));
@@ -164,13 +163,13 @@ void extra_forward(RowState* row, const Head<Bi, const real>& x, int t) {
 }
 
 // Keys, transposed, and values of key/value head g of a sequence, as factors.
-template <class R> struct HeadFactors {
-    Tiles<R> tiles;
-    typename Tiles<R>::Right k, v;
+struct HeadFactors {
+    Tiles<real> tiles;
+    Tiles<real>::Right k, v;
 
-    template <class Rows> HeadFactors(const Rows& x, int keys, AttnShape s)
-        : k(tiles.across(K_ACROSS, x.k(0), attn_row(s), keys, s.HS)),
-          v(tiles.along(ROWS_ALONG, x.v(0), attn_row(s), keys, s.HS)) {}
+    HeadFactors(const real* key, const real* value, int keys, AttnShape s)
+        : k(tiles.across(K_ACROSS, key, attn_row(s), keys, s.HS)),
+          v(tiles.along(ROWS_ALONG, value, attn_row(s), keys, s.HS)) {}
 };
 
 // A query head of a sequence, as the forward pass reads it and where it writes.
@@ -219,7 +218,7 @@ void queries_clipped(acc* o, const Head<Bi, const real>& x, const AttnStat<acc>*
 
 // Computes out and stat of queries t0 .. t0 + M.
 template <class A, class Bi, class Pe>
-void queries_forward(const HeadForward<Bi>& head, HeadFactors<real>& f, int t0, int M) {
+void queries_forward(const HeadForward<Bi>& head, HeadFactors& f, int t0, int M) {
     const AttnShape& s = head.x.s;
     const int HS = s.HS;
     const int HP = padded(HS);
@@ -277,7 +276,8 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> ext
         const int end = std::min(s.T, begin + chunk);
         const int keys = std::min(s.T, std::max(end, s.prefix));        // that these queries see
         typedef Head<Bi, const real> Rows;
-        HeadFactors<real> f(Rows(qkv, extra, b, g * group, s), keys, s);
+        const Rows x(qkv, extra, b, g * group, s);
+        HeadFactors f(x.k(0), x.v(0), keys, s);
         for (int h = g * group; h < (g + 1) * group; h++) {
             const HeadForward<Bi> head = { Rows(qkv, extra, b, h, s),
                                            out + head_at(b, 0, h, s), stat_of(stat, b, 0, h, s) };

@@ -39,9 +39,9 @@ enum Slot {
 };
 
 // Returns the thread's buffer `slot`, kept from call to call, with room for n numbers; not zeroed.
-template <class X = acc> X* scratch(Slot slot, size_t n) {
+inline acc* scratch(Slot slot, size_t n) {
     static thread_local Buffer all[SLOTS];
-    return all[slot].room<X>(n);
+    return (acc*)all[slot].room(n * sizeof(acc));
 }
 
 // ----------------------------------------------------------------------------
@@ -209,7 +209,8 @@ template <> struct Tiles<double> {
     const double* weights(Slot, const double* tile, int) { return tile; }
     Left weights_left(Slot, const double* tile, int) { return { tile, BC, 1 }; }
 
-    Right tall(Slot slot, int K) { return { scratch<double>(slot, (long)K * BC), BC, 1 }; }
+    // (2: where acc is float, it has half the bytes)
+    Right tall(Slot slot, int K) { return { (double*)scratch(slot, 2L * K * BC), BC, 1 }; }
     void put_below(Right b, int k, const double* tile, int M) {
         memcpy((double*)b.from(k, 0).at, tile, (long)M * BC * sizeof(double));
     }

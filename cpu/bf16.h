@@ -7,6 +7,7 @@ __float2bfloat16_rn does.
 #define CPU_BF16_H
 #include <stdint.h>
 #include <string.h>
+#include <type_traits>
 
 namespace cpu {
 // Returns the bits of the bf16 nearest to x; of two equally near ones the even one. NaN becomes
@@ -38,8 +39,6 @@ struct bf16 {
 };
 
 // The type that numbers of type R are summed in.
-template <class R> struct SumOf { typedef R type; };
-template <> struct SumOf<bf16> { typedef float type; };
-template <class R> using sum_of = typename SumOf<R>::type;
+template <class R> using sum_of = std::conditional_t<std::is_same<R, bf16>::value, float, R>;
 } // namespace cpu
 #endif // CPU_BF16_H

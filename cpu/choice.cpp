@@ -100,20 +100,18 @@ std::vector<double> kernels_timed(bool bf16, long M, long N, long K) {
 // ----------------------------------------------------------------------------
 // what is taken
 
-static ProductChoice settled;
-
-const ProductChoice& choice() { return settled; }
+const ProductChoice& choice() { return product_settings.choice; }
 
 static void take(bool bf16, int k, const char* why) {
     product_settings.chosen[bf16] = k;                   // unless a limit forbids it
-    settled = { kernel_for(bf16).name, why, false };
+    product_settings.choice = { kernel_for(bf16).name, why, false };
 }
 
 void choice_settle(bool bf16, const std::string& name) {
     if (!name.empty()) {
         product_limit(name);
         take(bf16, KERNELS - 1, "as --product says");
-        settled.forced = true;
+        product_settings.choice.forced = true;
         return;
     }
     std::vector<bool> here;

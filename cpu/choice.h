@@ -8,7 +8,6 @@ same one, and a run that goes on keeps its own. `bench --products` times them al
 */
 #ifndef CPU_CHOICE_H
 #define CPU_CHOICE_H
-#include "../optional.h"
 #include "product.h"
 
 namespace cpu {

@@ -10,8 +10,7 @@ factors and rounds its sums:
 #include "kernels.h"
 #include <string.h>
 #include <algorithm>
-#if defined __x86_64__
-#define HAVE_X86_KERNELS 1
+#ifdef __x86_64__
 #include "intrinsics.h"
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -121,7 +120,7 @@ static void any_round(bf16* out, long ld, const float* sum, long ld_sum, const b
     }
 }
 
-#ifdef HAVE_X86_KERNELS
+#ifdef __x86_64__
 // ----------------------------------------------------------------------------
 // AVX2: 16 registers of 8 floats: 6 x 2 sums, two vectors of B, one number of A spread out. A tile
 // has the rows of two such blocks: what they read of B is in the first cache the second time
@@ -459,7 +458,7 @@ static bool avx512_here() {
 }
 
 static bool avx512_bf16_here() { return __builtin_cpu_supports("avx512bf16"); }
-#endif // HAVE_X86_KERNELS
+#endif // __x86_64__
 
 // ----------------------------------------------------------------------------
 // the table
@@ -471,7 +470,7 @@ static bool always_here() { return true; }
 const Kernel kernels[] = {
     { "any", false, 4, 4, 1, 384,
       any_tile, any_transpose, any_pairs, any_round, always_here },
-#ifdef HAVE_X86_KERNELS
+#ifdef __x86_64__
     { "avx2", false, AVX2_ROWS, AVX2_ROWS, 1, 384,
       avx2_tile, any_transpose, any_pairs, any_round, avx2_here },
     { "avx512", false, AVX512_ROWS, 4, 1, 384,
@@ -485,7 +484,6 @@ const Kernel kernels[] = {
 };
 const int KERNELS = sizeof kernels / sizeof *kernels;
 } // namespace cpu
-#undef HAVE_X86_KERNELS
 #undef TARGET_AVX2
 #undef TARGET_AVX512
 #undef TARGET_AMX

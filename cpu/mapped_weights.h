@@ -14,7 +14,6 @@ address as `weight`.
 #include <string>
 #include <vector>
 #include "../optional.h"
-#include "product.h"
 
 namespace cpu {
 // A matrix (rows, cols) in a file.
@@ -56,10 +55,5 @@ void mapped_add(const float* at, const MappedMatrix& m);
 // Returns all rows of weight (OC, C) if none of them stays in a file, else some of them, good until
 // the thread's next call.
 WeightRows<float> weight_rows(const float* weight, int C, int OC);
-
-// Returns the weight as it is: other types never stay in their file.
-template <class R> WeightRows<R> weight_rows(const R* weight, int, int OC) {
-    return { weight, OC };
-}
 } // namespace cpu
 #endif // CPU_MAPPED_WEIGHTS_H

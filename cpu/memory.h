@@ -77,10 +77,8 @@ struct Buffer {
 
     ~Buffer() { free(block); }
 
-    // Returns room for n numbers, whatever they are.
-    template <class X> X* room(size_t n) {
-        const size_t wanted = n * sizeof(X);
-        if (bytes >= wanted) { return (X*)begin; }
+    void* room(size_t wanted) {
+        if (bytes >= wanted) { return begin; }
         const bool large = wanted >= LARGE_PAGE / 2;
         const size_t page = large ? LARGE_PAGE : 64;
         bytes = round_up(wanted, page);
@@ -88,7 +86,7 @@ struct Buffer {
         block = xmalloc(bytes + page);
         begin = (void*)round_up((uintptr_t)block, page);
         if (large) { use_large_pages(begin, bytes); }
-        return (X*)begin;
+        return begin;
     }
 };
 } // namespace cpu

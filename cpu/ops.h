@@ -13,8 +13,9 @@ Attention is in attention.h, the loss and the optimizers are in training.h.
 #define CPU_OPS_H
 #include <type_traits>
 #include "../reference.h"
-#include "linear.h"
+#include "mapped_weights.h"
 #include "memory.h"
+#include "product.h"
 #ifndef CPU_REAL
 #define CPU_REAL REAL           // float, or double in tests; or bf16
 #endif
@@ -43,13 +44,43 @@ static const bool reads_mapped = std::is_same<real, float>::value;
 // ----------------------------------------------------------------------------
 // 2 matrix product
 
+// Computes one row of what follows. It is not blocked: each weight is read once, and that takes all
+// the time.
+inline void vector_forward(real* out, const real* inp, const real* weight, const real* bias,
+                           const real* residual, int C, int OC) {
+    #pragma omp parallel for if ((long)C * OC > 1 << 17)
+    for (int o = 0; o < OC; o++) {
+        const real* w = weight + (long)o * C;
+        acc sum = 0;
+        #pragma omp simd reduction(+ : sum)
+        for (int i = 0; i < C; i++) {
+            sum += acc(inp[i]) * acc(w[i]);
+        }
+        if (residual) { sum += acc(residual[o]); }
+        if (bias) { sum += acc(bias[o]); }
+        out[o] = sum;
+    }
+}
+
 // Multiplies:  out (N, OC) = inp (N, C) @ weight (OC, C)^T  [+ bias (OC) or NULL]
 //              [+ residual (N, OC) or NULL]
 inline void matmul_forward(real* out, const real* inp, const real* weight, const real* bias,
                            const real* residual, int N, int C, int OC) {
-    const Linear<real> linear = { out, inp, weight, bias, residual, N, C, OC, OC };
-    if (linear_forward_only(linear)) { return; }        // weights in their file
-    linear_forward(linear);
+    for (int o = 0, n; o < OC; o += n) {                // at once, unless they are in their file
+        const real* w = weight + (long)o * C;
+        n = OC - o;
+        if (reads_mapped) {
+            const auto some = weight_rows((const float*)w, C, n);
+            w = (const real*)some.x;
+            n = some.n;
+        }
+        const Output<real> to = { out + o, OC, false, moved(residual, o), moved(bias, o) };
+        if (N == 1) {
+            vector_forward(to.x, inp, w, to.bias, to.residual, C, n);
+        } else {
+            gemm(N, n, C, rows_of(inp, C), transposed(w, C), to);
+        }
+    }
 }
 
 // Computes the gradient of the input. In the forward pass this was:  out = inp W^T,  so
@@ -99,7 +130,8 @@ inline void embed_forward(real* out, const int* tokens, EmbedTables<const real> 
         acc by = 1;
         if (t >= skip) {
             const long token = tokens[b * (T - skip) + t - skip];
-            x = weight_rows(tables.token + token * C, C, 1).x;
+            x = tables.token + token * C;
+            if (reads_mapped) { x = (const real*)weight_rows((const float*)x, C, 1).x; }
             by = scale;
         }
         const real* p = moved(tables.position, (long)t * C);

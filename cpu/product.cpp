@@ -16,7 +16,7 @@ namespace cpu {
 // ----------------------------------------------------------------------------
 // 1 which kernel
 
-ProductSettings product_settings = { KERNELS - 1, { KERNELS - 1, KERNELS - 1 } };
+ProductSettings product_settings = { KERNELS - 1, { KERNELS - 1, KERNELS - 1 }, {} };
 
 bool kernel_here(int k) {
     static const std::vector<bool> here = [] {
@@ -162,7 +162,7 @@ enum { ROWS_OF_A, BLOCKS_OF_B, SUMS_OF_C, BUFFERS };
 // Returns the thread's buffer for n lanes.
 static lane* product_buffer(int which, size_t n) {
     static thread_local Buffer buffers[BUFFERS];
-    return buffers[which].room<lane>(n);
+    return (lane*)buffers[which].room(n * sizeof(lane));
 }
 
 // ----------------------------------------------------------------------------

@@ -17,6 +17,7 @@ many threads there are.
 #include <string>
 #include <type_traits>
 #include "../base/common.h"
+#include "../optional.h"
 #include "kernels.h"
 
 namespace cpu {
@@ -29,6 +30,7 @@ template <class P> P* moved(P* p, long n) { return p ? p + n : NULL; }
 struct ProductSettings {
     int last_kernel;                // no row of `kernels` after this one is used; tests lower it
     int chosen[2];                  // the row for factors in float, and in bf16 (choice.h)
+    ProductChoice choice;           // what was settled, in words
 };
 extern ProductSettings product_settings;
 
@@ -66,22 +68,6 @@ template <class O> struct Output {
     bool accumulate;                // += instead of =
     const O* residual = NULL;       // (M, N), rows ld apart, is added; NULL: nothing
     const O* bias = NULL;           // (N) is added; NULL: nothing
-};
-
-// A linear layer: out (N, OC) = inp (N, C) @ weight (OC, C)^T [+ bias] [+ residual]
-template <class R> struct Linear {
-    R* out;
-    const R* inp;
-    const R* weight;
-    const R* bias;                  // (OC) or NULL
-    const R* residual;              // (N, OC) or NULL
-    int N, C, OC;
-    long ld;                        // from row to row of out and residual
-
-    // Its columns o .. o + n, whose weights are at `rows`.
-    Linear columns(int o, int n, const R* rows) const {
-        return { out + o, inp, rows, moved(bias, o), moved(residual, o), N, C, n, ld };
-    }
 };
 
 // ---- packing

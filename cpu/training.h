@@ -56,11 +56,6 @@ inline acc classifier_row(acc* l, int target, acc dloss, acc cap, int V) {
     return log_(sum) - (l_y - top);
 }
 
-// Copies n numbers, converted: to = from.
-template <class X, class Y> void copy_row(X* to, const Y* from, int n) {
-    for (int v = 0; v < n; v++) { to[v] = from[v]; }
-}
-
 // Computes losses (N) = -log softmax(y)[target],  y = logits, or cap tanh(logits / cap) unless cap
 // is 0. logits (N, V) become y and then, unless dloss is 0, dloss dlosses/dlogits, in place. A
 // target of -1 counts for nothing: loss 0, gradient 0
@@ -80,11 +75,11 @@ inline void classifier(acc* losses, real* logits, const int* targets, float dlos
                 memset((void*)x, 0, V * sizeof(real));
                 continue;
             }
-            if (!in_place) { copy_row(l, x, V); }
+            if (!in_place) { std::copy_n(x, V, l); }
             cap_logits(l, cap, V);
-            if (!in_place && dloss == 0) { copy_row(x, l, V); }
+            if (!in_place && dloss == 0) { std::copy_n(l, V, x); }
             if (target >= 0) { losses[n] = classifier_row(l, target, dloss, cap, V); }
-            if (!in_place && dloss != 0) { copy_row(x, l, V); }
+            if (!in_place && dloss != 0) { std::copy_n(l, V, x); }
         }
     }
 }
@@ -112,7 +107,7 @@ void classifier_part(ClassifierRow* rows, const R* logits, const int* targets, f
             ClassifierRow& row = rows[i];
             const int target = targets[i];
             if (target < 0) { continue; }
-            copy_row(y.data(), x, n);
+            std::copy_n(x, n, y.data());
             cap_logits(y.data(), cap, n);
             const acc top = largest_logit(row.top, y.data(), n);
             const acc sum = sum_exp(y.data(), top, n);

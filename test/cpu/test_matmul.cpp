@@ -14,7 +14,7 @@ To extend: add a size to SIZES or a case to check_kernel.
 #ifdef _OPENMP
 #include <omp.h>
 #endif
-#include "../../cpu/linear.h"
+#include "../../cpu/ops.h"
 #include "../check.h"
 using cpu::bf16;
 using cpu::Output;
@@ -295,8 +295,7 @@ static void check_one_row(int C, int OC) {
         std::vector<float> row(OC, NAN);
         const float* b = with & 1 ? bias.data() : NULL;
         const float* r = with & 2 ? res.data() : NULL;
-        const cpu::Linear<float> layer = { row.data(), x.data(), w.data(), b, r, 1, C, OC, OC };
-        cpu::vector_forward(layer);
+        cpu::vector_forward(row.data(), x.data(), w.data(), b, r, C, OC);
         double most = 0;
         for (int o = 0; o < OC; o++) {
             double sum = (with & 1 ? bias[o] : 0) + (with & 2 ? res[o] : 0);
