@@ -35,4 +35,42 @@ template <class A, class Bi, class Pe> NaiveIn head_case(const char* attn, const
     }
     return in;
 }
+// The case of a variant: the row of naive.h and what attention_forward leaves.
+template <class A, class Bi, class Pe> struct HeadCase {
+    NaiveIn in;
+    const AttnShape& s = in.s;
+    const int skip = Bi::token;
+    const ref::real* kstar = in.kstar.empty() ? NULL : in.kstar.data();
+    Numbers stat;
+    NaiveOut naive;
+    HeadCase(const char* attn, const char* pe, int kind)
+        : in(head_case<A, Bi, Pe>(attn, pe, kind)), stat((size_t)s.B * s.NH * s.T * 2),
+          naive(naive_attention(in)) {
+        Numbers out((size_t)s.B * s.T * s.NH * s.HS);
+        ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), Numbers(in.qkv).data(),
+                                          { kstar, NULL }, NULL, s);
+    }
+};
+// main's cases: check_variant of every ATTN x BIAS that CONFLICTS lets be
+template <class A, class Bi, class Pe>
+void check_variant(const char* attn, const char* bias, const HeadCase<A, Bi, Pe>& at, int kind);
+template <class A, class Bi, class Pe>
+void check_kinds(const char* attn, const char* bias, const char* pe) {
+    if constexpr (!(A::phi != PHI_NONE && Bi::extra)) {
+        for (int kind = 0; kind < 3; kind++) {
+            check_variant(attn, bias, HeadCase<A, Bi, Pe>(attn, pe, kind), kind);
+        }
+    }
+}
+template <class A> void check_biases(const char* attn) {
+    #define X_BIAS(bias, ...) check_kinds<A, Bias_##bias, Pe_nope>(attn, #bias, "nope");
+    BIAS_VARIANTS(X_BIAS)
+    check_kinds<A, Bias_none, Pe_alibi>(attn, "none", "alibi");
+    #undef X_BIAS
+}
+static void check_every_variant() {
+    #define X_ATTN(attn, ...) CASE(#attn) { check_biases<Attn_##attn>(#attn); }
+    ATTN_VARIANTS(X_ATTN)
+    #undef X_ATTN
+}
 #endif // HEAD_CASE_H

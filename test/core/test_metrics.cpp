@@ -201,39 +201,27 @@ static Want definitions(const double* A, int rows, bool has_extra, int skip) {
     return w;
 }
 template <class A, class Bi, class Pe>
-void check_variant(const char* attn, const char* bias, const char* pe) {
-    if constexpr (!(A::phi != PHI_NONE && Bi::extra)) { // CONFLICTS
-        for (int kind = 0; kind < 3; kind++) { // plain; window and prefix; shorter than METRIC_K
-            const NaiveIn in = head_case<A, Bi, Pe>(attn, pe, kind);
-            const AttnShape& s = in.s;
-            const int skip = Bi::token;
-            const real* ks = in.kstar.empty() ? NULL : in.kstar.data();
-            Numbers out((size_t)s.B * s.T * s.NH * s.HS), stat((size_t)s.B * s.NH * s.T * 2);
-            std::vector<HeadMetrics> m((size_t)s.B * s.NH);
-            const ExtraKey<const real> extra = { ks, NULL };
-            ref::attention_forward<A, Bi, Pe>(out.data(), stat.data(), Numbers(in.qkv).data(), extra, NULL,
-                                              s);
-            ref::attention_metrics<A, Bi, Pe>(m.data(), in.qkv.data(), stat.data(), extra, {}, skip,
-                                              s);
-            const NaiveOut n = naive_attention(in);
-            const long size = (long)s.T * (s.T + 1);
-            for (int i = 0; i < s.B * s.NH; i++) {
-                const Want w = definitions(&n.map[i * size], s.T, Bi::extra, skip);
-                double worst = 0, top = 1;
-                for (int k = 0; k <= METRIC_K; k++) {
-                    worst = std::max({ worst, fabs(m[i].alpha[k] - w.alpha[k]),
-                                       fabs(m[i].proxy[k] - w.proxy[k]) });
-                    top = std::max(top, fabs(w.alpha[k]));
-                }
-                CHECK(worst <= 1e-6 * top,
-                      "%s %s, kind %d, head %d: an alpha or proxy is off by %.3g", attn, bias, kind,
-                      i, worst);
-                check_near(m[i].mass, w.mass, 1e-6 * (1 + fabs(w.mass)),
-                           "%s %s, kind %d, head %d: mass", attn, bias, kind, i);
-                check_near(m[i].entropy, w.entropy, 1e-6, "%s %s, kind %d, head %d: entropy", attn,
-                           bias, kind, i);
-            }
+void check_variant(const char* attn, const char* bias, const HeadCase<A, Bi, Pe>& at, int kind) {
+    const AttnShape& s = at.s;
+    std::vector<HeadMetrics> m((size_t)s.B * s.NH);
+    ref::attention_metrics<A, Bi, Pe>(m.data(), at.in.qkv.data(), at.stat.data(),
+                                      { at.kstar, NULL }, {}, at.skip, s);
+    const long size = (long)s.T * (s.T + 1);
+    for (int i = 0; i < s.B * s.NH; i++) {
+        const Want w = definitions(&at.naive.map[i * size], s.T, Bi::extra, at.skip);
+        double worst = 0, top = 1;
+        for (int k = 0; k <= METRIC_K; k++) {
+            worst = std::max({ worst, fabs(m[i].alpha[k] - w.alpha[k]),
+                               fabs(m[i].proxy[k] - w.proxy[k]) });
+            top = std::max(top, fabs(w.alpha[k]));
         }
+        CHECK(worst <= 1e-6 * top,
+              "%s %s, kind %d, head %d: an alpha or proxy is off by %.3g", attn, bias, kind,
+              i, worst);
+        check_near(m[i].mass, w.mass, 1e-6 * (1 + fabs(w.mass)),
+                   "%s %s, kind %d, head %d: mass", attn, bias, kind, i);
+        check_near(m[i].entropy, w.entropy, 1e-6, "%s %s, kind %d, head %d: entropy", attn,
+                   bias, kind, i);
     }
 }
 // ---- which extra keys are idle
@@ -337,13 +325,6 @@ int main() {
     CASE("gate") { test_gate(); }
     CASE("reports") { test_reports(); }
     CASE("idle") { test_idle(); }
-    #define X_BIAS(bias, ...) check_variant<A, Bias_##bias, Pe_nope>(attn, #bias, "nope");
-    auto every_bias = [](auto a, const char* attn) {
-        typedef decltype(a) A;
-        BIAS_VARIANTS(X_BIAS)
-        check_variant<A, Bias_none, Pe_alibi>(attn, "none", "alibi");
-    };
-    #define X_ATTN(attn, ...) CASE(#attn) { every_bias(Attn_##attn(), #attn); }
-    ATTN_VARIANTS(X_ATTN)
+    check_every_variant();
     return check_done();
 }
