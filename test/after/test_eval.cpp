@@ -504,163 +504,123 @@ static void test_edits(Setting* s, const Naive& net, const Row& plain) {
         }
         return at;
     };
-    struct Case { const char* text; Hook hook; };
+    // an edit, and the same by hand: what becomes of a place (* at its end: of all that begin so)
+    // in layers from and to
+    const int ALL = 99;
+    struct Case {
+        const char* text;
+        std::string place;
+        int from, to;
+        std::function<void(Mat&)> change;
+    };
     std::vector<Case> cases = {
-        { "h:1:1=0", [](const std::string& p, int l, Mat* x) {
-              if (p == "h" && l == 1) {
-                  for (auto& v : (*x)[0]) { v = 0; }
+        { "h:1:1=0", "h", 1, 1, [](Mat& x) { for (auto& v : x[0]) { v = 0; } } },
+        { "h:0..1:2,5..6:3=1.5", "h", 0, 1, [](Mat& x) {
+              for (int t : { 1, 4, 5 }) { x[t][3] = 1.5; }
+          } },
+        { "h:2:1:top1=0", "h", 2, 2, [&](Mat& x) { x[0][largest(x[0])] = 0; } },
+        { "h:0:3:1..2=mean", "h", 0, 0, [&](Mat& x) {
+              for (int c : { 1, 2 }) { x[2][c] = mean[0][2][c]; }
+          } },
+        { "attn:*:1=0", "attn", 0, ALL, [](Mat& x) { for (auto& v : x[0]) { v = 0; } } },
+        { "mlp:1:*=x0.5", "mlp", 1, 1, [](Mat& x) {
+              for (auto& r : x) {
+                  for (auto& v : r) { v *= 0.5; }
               }
           } },
-        { "h:0..1:2,5..6:3=1.5", [](const std::string& p, int l, Mat* x) {
-              if (p == "h" && l <= 1) {
-                  for (int t : { 1, 4, 5 }) { (*x)[t][3] = 1.5; }
+        { "mlp:0:4=from 2", "mlp", 0, 0, [](Mat& x) { x[3] = x[1]; } },
+        { "q:1:7..=x2", "q", 1, 1, [](Mat& x) {
+              for (int t = 6; t < T; t++) {
+                  for (auto& v : x[t]) { v *= 2; }
               }
           } },
-        { "h:2:1:top1=0", [&](const std::string& p, int l, Mat* x) {
-              if (p == "h" && l == 2) { (*x)[0][largest((*x)[0])] = 0; }
+        { "k:*:1:1=from2", "k", 0, ALL, [](Mat& x) {
+              for (int i = 6; i < 12; i++) { x[0][i] = x[1][i]; }
           } },
-        { "h:0:3:1..2=mean", [&](const std::string& p, int l, Mat* x) {
-              if (p == "h" && l == 0) {
-                  for (int c : { 1, 2 }) { (*x)[2][c] = mean[0][2][c]; }
+        { "v:2:1=0", "v", 2, 2, [](Mat& x) { for (auto& v : x[0]) { v = 0; } } },
+        { "head:1:*:0,3=0", "head", 1, 1, [](Mat& x) {
+              for (auto& r : x) {
+                  for (int i = 0; i < 6; i++) { r[i] = r[18 + i] = 0; }
               }
           } },
-        { "attn:*:1=0", [](const std::string& p, int, Mat* x) {
-              if (p == "attn") {
-                  for (auto& v : (*x)[0]) { v = 0; }
+        { "A:1..:1=0", "A*", 1, ALL, [](Mat& x) { for (int i = 1; i < T; i++) { x[i][0] = 0; } } },
+        { "A:0:1,2:2=x0.25", "A2", 0, 0, [](Mat& x) {
+              for (int i = 1; i < T; i++) {
+                  x[i][0] *= 0.25;
+                  if (i > 1) { x[i][1] *= 0.25; }
               }
           } },
-        { "mlp:1:*=x0.5", [](const std::string& p, int l, Mat* x) {
-              if (p == "mlp" && l == 1) {
-                  for (auto& r : *x) {
-                      for (auto& v : r) { v *= 0.5; }
-                  }
+        { "A:2:1=mask", "score*", 2, 2, [](Mat& x) {
+              for (int i = 1; i < T; i++) { x[i][0] = -INFINITY; }
+          } },
+        { "A:1:*:0=x0.5", "A0", 1, 1, [](Mat& x) {
+              for (int i = 0; i < T; i++) {
+                  for (int j = 0; j < i; j++) { x[i][j] *= 0.5; }
               }
           } },
-        { "mlp:0:4=from 2", [](const std::string& p, int l, Mat* x) {
-              if (p == "mlp" && l == 0) { (*x)[3] = (*x)[1]; }
-          } },
-        { "q:1:7..=x2", [](const std::string& p, int l, Mat* x) {
-              if (p == "q" && l == 1) {
-                  for (int t = 6; t < T; t++) {
-                      for (auto& v : (*x)[t]) { v *= 2; }
-                  }
-              }
-          } },
-        { "k:*:1:1=from2", [](const std::string& p, int, Mat* x) {
-              if (p == "k") {
-                  for (int i = 6; i < 12; i++) { (*x)[0][i] = (*x)[1][i]; }
-              }
-          } },
-        { "v:2:1=0", [](const std::string& p, int l, Mat* x) {
-              if (p == "v" && l == 2) {
-                  for (auto& v : (*x)[0]) { v = 0; }
-              }
-          } },
-        { "head:1:*:0,3=0", [](const std::string& p, int l, Mat* x) {
-              if (p == "head" && l == 1) {
-                  for (auto& r : *x) {
-                      for (int i = 0; i < 6; i++) { r[i] = r[18 + i] = 0; }
-                  }
-              }
-          } },
-        { "A:1..:1=0", [](const std::string& p, int l, Mat* x) {
-              if (p[0] == 'A' && l >= 1) {
-                  for (int i = 1; i < T; i++) { (*x)[i][0] = 0; }
-              }
-          } },
-        { "A:0:1,2:2=x0.25", [](const std::string& p, int l, Mat* x) {
-              if (p == "A2" && l == 0) {
-                  for (int i = 1; i < T; i++) {
-                      (*x)[i][0] *= 0.25;
-                      if (i > 1) { (*x)[i][1] *= 0.25; }
-                  }
-              }
-          } },
-        { "A:2:1=mask", [](const std::string& p, int l, Mat* x) {
-              if (p.find("score") == 0 && l == 2) {
-                  for (int i = 1; i < T; i++) { (*x)[i][0] = -INFINITY; }
-              }
-          } },
-        { "A:1:*:0=x0.5", [](const std::string& p, int l, Mat* x) {
-              if (p == "A0" && l == 1) {
-                  for (int i = 0; i < T; i++) {
-                      for (int j = 0; j < i; j++) { (*x)[i][j] *= 0.5; }
-                  }
-              }
-          } },
-        { "A:*:2..4:1=mask", [](const std::string& p, int, Mat* x) {
-              if (p == "score1") {
-                  for (int i = 0; i < T; i++) {
-                      for (int j = 1; j < 4 && j < i; j++) { (*x)[i][j] = -INFINITY; }
-                  }
+        { "A:*:2..4:1=mask", "score1", 0, ALL, [](Mat& x) {
+              for (int i = 0; i < T; i++) {
+                  for (int j = 1; j < 4 && j < i; j++) { x[i][j] = -INFINITY; }
               }
           } },
     };
-    const Case alone = { "A:1..:3,5=self", [](const std::string& p, int l, Mat* x) {
-        if (p.find("score") != 0 || l < 1) { return; }
-        for (int i : { 2, 4 }) { for (int j = 0; j < i; j++) { (*x)[i][j] = -INFINITY; } }
+    const Case alone = { "A:1..:3,5=self", "score*", 1, ALL, [](Mat& x) {
+        for (int i : { 2, 4 }) { for (int j = 0; j < i; j++) { x[i][j] = -INFINITY; } }
     } };
     if (!Bias::extra && !sink_rows(&s->m)) { cases.push_back(alone); }
     const Case extra[] = {
-        { "A:*:0=mask", [](const std::string& p, int, Mat* x) {
-              if (p.find("extra-score") == 0) { (*x)[0][0] = -INFINITY; }
-          } },
-        { "A:1:0:2=x0.5", [](const std::string& p, int l, Mat* x) {
-              if (p == "extra2" && l == 1) { (*x)[0][0] *= 0.5; }
-          } },
+        { "A:*:0=mask", "extra-score*", 0, ALL, [](Mat& x) { x[0][0] = -INFINITY; } },
+        { "A:1:0:2=x0.5", "extra2", 1, 1, [](Mat& x) { x[0][0] *= 0.5; } },
     };
     if (Bias::extra || sink_rows(&s->m)) { cases.insert(cases.end(), extra, extra + 2); }
     static const int gate_of = gates_per_head(&s->m);        // numbers of a head's gate
     const Case gates[] = {
-        { "gate:1:1:0=0.25", [](const std::string& p, int l, Mat* x) {
-              if (p == "gate" && l == 1) {
-                  for (int i = 0; i < gate_of; i++) { (*x)[0][i] = 0.25; }
-              }
+        { "gate:1:1:0=0.25", "gate", 1, 1, [](Mat& x) {
+              for (int i = 0; i < gate_of; i++) { x[0][i] = 0.25; }
           } },
-        { "gate:*:3..:2=x0.5", [](const std::string& p, int, Mat* x) {
-              if (p == "gate") {
-                  for (int t = 2; t < T; t++) {
-                      for (int i = 0; i < gate_of; i++) { (*x)[t][2 * gate_of + i] *= 0.5; }
-                  }
+        { "gate:*:3..:2=x0.5", "gate", 0, ALL, [](Mat& x) {
+              for (int t = 2; t < T; t++) {
+                  for (int i = 0; i < gate_of; i++) { x[t][2 * gate_of + i] *= 0.5; }
               }
           } },
     };
     const Case positions[] = {
-        { "pe:1=from 5", [](const std::string& p, int, Mat* x) {
-              if (p == "pe") { (*x)[0] = (*x)[4]; }
+        { "pe:1=from 5", "pe", 0, ALL, [](Mat& x) { x[0] = x[4]; } },
+        { "pe:2..3:0,4=0", "pe", 0, ALL, [](Mat& x) {
+              for (int t : { 1, 2 }) { x[t][0] = x[t][4] = 0; }
           } },
-        { "pe:2..3:0,4=0", [](const std::string& p, int, Mat* x) {
-              if (p == "pe") {
-                  for (int t : { 1, 2 }) { (*x)[t][0] = (*x)[t][4] = 0; }
-              }
-          } },
-        { "pe:7:top1=x0.5", [&](const std::string& p, int, Mat* x) {
-              if (p == "pe") { (*x)[6][largest((*x)[6])] *= 0.5; }
-          } },
+        { "pe:7:top1=x0.5", "pe", 0, ALL, [&](Mat& x) { x[6][largest(x[6])] *= 0.5; } },
     };
     for (auto& one : positions) { if (net.learns_positions()) { cases.push_back(one); } }
     for (auto& one : gates) { if (s->m.sizes.gates_output) { cases.push_back(one); } }
-    const Case both_gates = { "gate:1:1:0=0.25;gate:*:3..:2=x0.5",
-                              [&](const std::string& p, int l, Mat* x) {
-        for (auto& one : gates) { one.hook(p, l, x); }
-    } };
-    if (s->m.sizes.gates_output) { cases.push_back(both_gates); }
-    for (auto& one : cases) {
+    auto check = [&](const char* text, const std::vector<Case>& changes) {
+        const Hook hook = [&](const std::string& p, int l, Mat* x) {
+            for (auto& one : changes) {
+                const bool all = one.place.back() == '*';
+                const std::string start = one.place.substr(0, one.place.size() - all);
+                const bool mine = all ? starts_with(p, start) : p == start;
+                if (mine && l >= one.from && l <= one.to) { one.change(*x); }
+            }
+        };
         Change record, e;
         record.record = true;
-        for (auto& text : split(one.text, ';')) { record.edits.push_back(edit_parse(text)); }
+        for (auto& part : split(text, ';')) { record.edits.push_back(edit_parse(part)); }
         CHECK(furthest(run(s, record), plain) == 0, "%s: a run that records is not the plain one",
-              one.text);
+              text);
         // once more: a mean of the same is the same
         eval_run(&s->m, &record, { s->seqs.data(), B, T, 2 * T });
         e.edits = record.edits;
         const Row got = run(s, e), want = all_of(*s, [&](const int*seq) {
-                                       return literal_whole(net, seq, one.hook);
+                                       return literal_whole(net, seq, hook);
                                    });
-        CHECK(furthest(got, want) < 1e-9, "edit %s: %g away", one.text, furthest(got, want));
-        CHECK(furthest(got, plain) > 1e-4, "edit %s changes nothing", one.text);
+        CHECK(furthest(got, want) < 1e-9, "edit %s: %g away", text, furthest(got, want));
+        CHECK(furthest(got, plain) > 1e-4, "edit %s changes nothing", text);
         CHECK(furthest(run(s, Change()), plain) == 0, "edit %s: the model is not what it was",
-              one.text);
+              text);
+    };
+    for (auto& one : cases) { check(one.text, { one }); }
+    if (s->m.sizes.gates_output) {
+        check("gate:1:1:0=0.25;gate:*:3..:2=x0.5", { gates[0], gates[1] });
     }
 }
 
@@ -824,8 +784,7 @@ static void test_numbers() {
                       "h:1:1=mask", "A:1:1=mean", "h:1:1=from 0", "h:1:1=from", "=0", "h:top2:1=0",
                       "pe:1=mean", "h:1:1=x", "h:1:1=self", "A:1:1=selfish" }) {
         const Died d = check_dies([&] { edit_parse(bad); });
-        CHECK(d.code == EXIT_USER && d.says("--edit") && d.says("HINT"), "--edit '%s': %s", bad,
-              d.err.c_str());
+        check_ended(d, EXIT_USER, strf("--edit '%s'", bad), "--edit", "HINT");
     }
 }
 
