@@ -4,8 +4,8 @@ compiler removes it.
 */
 #ifndef DIST_NONE_H
 #define DIST_NONE_H
-#include "../base/common.h"
 #include "../optional.h"
+#include "variant.h"                // acc
 
 namespace dist {
 static const char* const name = "none";

@@ -61,8 +61,8 @@ OPTIONAL = ("cpu", "cuda", "dist", "text", "open", "after")
 DOORS = ("train_sink.cu", "optional.h", "core/variant.h", "core/variant.cu", "core/operations.h", "core/dist.h")
 # The lists of all files that are no header, for one unit: they include what defines something, and alone are nothing.
 LISTS = ("core/rest.h", "cuda/all.cuh", *(f"{folder}/all.h" for folder in FOLDERS))
-# Other compilers' headers, or libraries', which not every machine has.
-NOT_ALONE = ["cuda/*", "dist/mpi.h", "dist/nccl.h"]
+# Other compilers' headers, or libraries', which not every machine has; and what those two of dist/ share.
+NOT_ALONE = ["cuda/*", "dist/mpi.h", "dist/nccl.h", "dist/shard.h"]
 
 
 @functools.cache

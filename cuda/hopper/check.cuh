@@ -138,7 +138,9 @@ template <class A> std::string hopper_lacks(int HS) {
     if (sizeof(real) != 2) { return "got PRECISION=fp32, wanted bf16"; }
     if (!one_pass<A>) { return "got an ATTN that clips its weights, wanted another"; }
     if (HS == 0) { return ""; }
-    if (!hopper_head(HS) || !is_mma_head(HS)) { return strf("got heads of %d channels, wanted 32, 64, 96 or 128", HS); }
+    if (!hopper_head(HS) || !is_mma_head(HS)) {
+        return strf("got heads of %d channels, wanted 32, 64, 96 or 128", HS);
+    }
     return hopper_verdict == hopper_yes ? "" : "they fail their check here: " + hopper_verdict;
 }
 
