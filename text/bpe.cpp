@@ -91,40 +91,27 @@ void piece_symbols(const Bpe& t, const char* s, size_t n, Ids* out) {
 // Notes the merge of symbol i with its neighbor. Returns false if they do not merge.
 static bool note_merge(const Bpe& t, Scratch* w, size_t i, uint32_t neighbor) {
     const Merge* merge = merge_find(t, w->id[i], neighbor);
-    w->rank[i] = NO_ID;
-    w->made[i] = 0;
-    if (!merge) { return false; }
-    w->rank[i] = merge->rank;
-    w->made[i] = merge->id;
-    return true;
+    w->rank[i] = merge ? merge->rank : NO_ID;
+    if (merge) { w->made[i] = merge->id; }
+    return merge;
 }
 
 void merge_short(const Bpe& t, Scratch* w) {
     Ids& id = w->id;
-    size_t n = id.size();
-    w->rank.assign(n, NO_ID);
-    w->made.resize(n);
-    for (size_t i = 0; i + 1 < n; i++) { note_merge(t, w, i, id[i + 1]); }
-    while (n > 1) {
-        size_t best = 0;
-        for (size_t i = 1; i + 1 < n; i++) {
-            if (w->rank[i] < w->rank[best]) { best = i; }
-        }
-        if (w->rank[best] == NO_ID) { break; }
+    Ids& rank = w->rank;
+    rank.assign(id.size(), NO_ID);
+    w->made.resize(id.size());
+    for (size_t i = 0; i + 1 < id.size(); i++) { note_merge(t, w, i, id[i + 1]); }
+    while (id.size() > 1) {
+        const size_t best = std::min_element(rank.begin(), rank.end()) - rank.begin();
+        if (rank[best] == NO_ID) { break; }
 
         id[best] = w->made[best];
-        n--;
-        for (size_t i = best + 1; i < n; i++) {
-            id[i] = id[i + 1];
-            w->rank[i] = w->rank[i + 1];
-            w->made[i] = w->made[i + 1];
-        }
-
-        w->rank[best] = NO_ID;
-        if (best + 1 < n) { note_merge(t, w, best, id[best + 1]); }
+        for (Ids* list : { &id, &rank, &w->made }) { list->erase(list->begin() + best + 1); }
+        rank[best] = NO_ID;
+        if (best + 1 < id.size()) { note_merge(t, w, best, id[best + 1]); }
         if (best > 0) { note_merge(t, w, best - 1, id[best]); }
     }
-    id.resize(n);
 }
 
 // Notes the merge of symbol i with the next one of the list, and puts it on the heap.

@@ -167,18 +167,12 @@ std::string text_advice(const std::string& error) {
 // ----------------------------------------------------------------------------
 // blocks
 
-static bool is_printed(char c) { return c > 0x20 && c < 0x7F; }
-
-static bool is_ascii_letter(char c) {
-    const char lower = c | 32;
-    return lower >= 'a' && lower <= 'z';
-}
-
-bool text_cuts(const Tokenizer& tok, const char* s, size_t n, size_t i) {
+bool text_cuts(const Tokenizer& tok, const char* text, size_t n, size_t i) {
+    const unsigned char* s = (const unsigned char*)text;
     if (tok.kind == TOKENIZER_BYTES) { return true; }
     if (!tok.bpe || !tok.bpe->cut_at_lines || i < 2 || i + 1 >= n) { return false; }
-    if (s[i - 1] == '\n') { return is_printed(s[i]) && is_printed(s[i - 2]); }
-    return tok.bpe->cut_at_spaces && s[i] == ' ' && is_ascii_letter(s[i - 1]);
+    if (s[i - 1] == '\n') { return isgraph(s[i]) && isgraph(s[i - 2]); }
+    return tok.bpe->cut_at_spaces && s[i] == ' ' && isalpha(s[i - 1]);
 }
 
 size_t text_cut(const Tokenizer& tok, const std::string& s) {

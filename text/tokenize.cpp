@@ -354,22 +354,19 @@ static void check_files(const Job& job) {
 
 // Dies if a file of --val is read for training, too. Prints a note of one that is read twice.
 static void check_twice(const Job& job) {
-    std::map<std::pair<dev_t, ino_t>, size_t> seen;      // place -> index of the first of this file
-    std::set<size_t> twice;                              // those that a note has named
+    std::map<std::pair<dev_t, ino_t>, std::vector<size_t>> seen;     // place -> its files
     for (size_t i = 0; i < job.names.size(); i++) {
         const std::string& path = job.names[i];
         struct stat st;
         if (path == "-" || stat(path.c_str(), &st) || !S_ISREG(st.st_mode)) { continue; }
-        const auto [first, is_new] = seen.insert({ { st.st_dev, st.st_ino }, i });
-        if (is_new) { continue; }
-        const bool both = first->second < job.val_from && i >= job.val_from;
+        std::vector<size_t>& same = seen[{ st.st_dev, st.st_ino }];
+        same.push_back(i);
+        const bool both = same[0] < job.val_from && i >= job.val_from;
         if (both) {
             die("--val " + path + ": this file is also in the training data",
                 "leave --val out: a part of the text is held out; or name other text");
         }
-        const bool is_second = twice.insert(first->second).second;
-        if (!is_second) { continue; }
-        note(path + ": is read more than once");
+        if (same.size() == 2) { note(path + ": is read more than once"); }
     }
 }
 
