@@ -112,8 +112,8 @@ void ScoreForest::add(ScoreItem* item) {
 
 // Adds the rows that predict the scored tokens of a request: its first `common` tokens stand in the
 // rows from `root` on, the others in those from `own` on.
-static void add_heads(ScoreRequest* r, long root, long common, long own,
-                      std::vector<ScoreRow>* heads) {
+static void add_score_rows(ScoreRequest* r, long root, long common, long own,
+                           std::vector<ScoreRow>* heads) {
     for (long k = r->from; k < (long)r->tokens.size(); k++) {
         const long before = k - 1;               // the token whose row predicts token k
         const long row = before < common ? root + before : own + before - common;
@@ -128,7 +128,7 @@ void ScoreForest::add_request(ScoreRequest* r, long root, long common, int paren
     const long n = tokens_read(*r) - common;
     if (n) { spans.push_back({ (int)own, 1, (int)n, (int)common, parent }); }
     tokens.insert(tokens.end(), all.begin() + common, all.end() - 1);
-    add_heads(r, root, common, own, &heads);
+    add_score_rows(r, root, common, own, &heads);
 }
 
 // Scores requests of one length as a batch of whole sequences.
@@ -140,7 +140,7 @@ static void score_batch(Model* m, ScoreRequest* const* first, ScoreRequest* cons
     for (auto r = first; r < last; r++) {
         const std::vector<int>& tokens = (*r)->tokens;
         seqs.insert(seqs.end(), tokens.begin(), tokens.end());
-        add_heads(*r, 0, 0, (r - first) * (T + sink_rows(m)) + sink_rows(m), &heads);
+        add_score_rows(*r, 0, 0, (r - first) * (T + sink_rows(m)) + sink_rows(m), &heads);
     }
     model_load(m, seqs.data(), last - first, T);
     model_layers(m);
