@@ -19,6 +19,7 @@ Json state_of(const std::string& dir) {
     const long most = 64 << 20;
     Json state;
     if (file_size(path) < 0 || file_size(path) > most) { return state; }
-    failure_of([&] { state = json_of(file_read(path)); });
+    const std::string text = file_read(path);            // one that cannot be opened is an error
+    failure_of([&] { state = json_of(text); });
     return state;
 }

@@ -314,6 +314,7 @@ void run_evaluate(Run* r, long step) {
     Metrics metrics[2];
     work_stops = [] { return stop_signal != 0; };
     r->step_from = run_place(*r);
+    r->unevaluated = true;                               // if a file of data is lost in it, too
     guarded(r, step, [&] {
         for (int i = 0; i < models; i++) {
             model_show_ema(&r->m, i == 1);

@@ -92,6 +92,18 @@ says "^note   .*train_000000.bin: was touched"
 [ "$(hash whole-run)" = "$(hash touched-run)" ]; ok $? "touched: other weights"
 grep -q '"touched": "d/train_000000.bin"' touched-run/step_2000/state.json; ok $? "state.json does not tell"
 
+# ---- held-out text that is cut short before the last evaluation: --resume makes that evaluation
+"$program" tokenize t.txt --val lines.txt -o held > out 2> err; ok $? "tokenize: $(cat err)"
+HELD="$(once $TINY --val-seqs 400) -n 500 --eval-every 0 -d held" val=held/val_000000.bin
+train $HELD -o uncut; ok $code "held-out text: $(cat err)"
+cp $val val.bin
+"$program" train $HELD -o shorter > out 2> err & pid=$!
+until grep -qs '"event":"train"' shorter/log.jsonl; do sleep 0.02; done
+truncate -s 2000 $val; wait $pid; [ $? = 1 ]; ok $? "held-out text that was cut: $(cat out err)"
+says "$val: was cut short"
+cp val.bin $val; train --resume -o shorter; ok $code "resumed: $(cat err)"
+same shorter uncut "held-out text that was cut"
+
 # ---- a lock with a second name is somebody's file; options of gzip; threads that nobody has
 mkdir lock; echo 12345 > mine; ln mine lock/lock
 train $TINY -n 1 -o lock; [ $code = 2 ] && [ "$(cat mine)" = 12345 ]; ok $? "a linked lock: exit $code, $(cat mine)"
