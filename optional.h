@@ -1,11 +1,10 @@
 /*
-optional.h -- two folders that may be deleted: open/, other people's models, and after/, what is
-done to a model that has been trained. This file alone names them. Without them all else builds,
-trains to the same bits and passes its tests.
+optional.h -- the folders that may be deleted: text/, open/, after/, cpu/, cuda/ and dist/. Without
+any of them all else builds, trains to the same bits and passes its tests.
 
-HAS_TEXT and the others are 1 where the folder is, 0 where it is not. A folder's
-rows are macros: they join the tables of arch.h, tensors.h and flags.h, and are empty
-where the folder is not. Its functions are behind pointers, which are NULL then.
+HAS_TEXT and the others are 1 where the folder is, 0 where it is not. A folder's rows are macros:
+they join the tables of arch.h, tensors.h and flags.h, and are empty where the folder is not. Its
+functions are behind pointers, which are NULL then.
 */
 #ifndef OPTIONAL_H
 #define OPTIONAL_H
