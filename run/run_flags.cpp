@@ -45,9 +45,10 @@ static void flag_inherit(const FlagRow& r, const Json& was) {
 }
 
 void flags_inherit(Flags* f, const Json& was, bool model) {
-    for (auto& [name, value] : was.fields) {             // of a program that had the folder
-        const bool set = value.is_text() ? !value.string.empty() : value.number != 0;
-        if (set) { folder_check(flag_spelling(name)); }
+    for (auto& [name, value] : was.fields) {             // of a program that had the folder; there
+        const bool on = value.type == Json::BOOL && value.number;    // numbers go with a word
+        const bool word = !value.string.empty() && value.string != "none";
+        if (on || (value.is_text() && word)) { folder_check(flag_spelling(name)); }
     }
     for (auto& r : flag_rows(f)) {
         const bool taken = !r.of_model || model;
