@@ -9,8 +9,8 @@ void read_f32(const unsigned char* p, long n, float* out) {
 }
 
 const WeightType* number_type(const std::string& name) {
-    static const WeightType F32 = { "F32", 1, 4, read_f32 };
-    if (name == F32.name) { return &F32; }
+    static const WeightType OURS[] = { { "F32", 1, 4, read_f32 }, { "I32", 1, 4, NULL } };   // ids
+    for (auto& t : OURS) { if (name == t.name) { return &t; } }
     return open_files ? open_files->number_type(name) : NULL;
 }
 

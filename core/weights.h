@@ -10,7 +10,7 @@ fills a Weights, and so does open/gguf.h.
 #include "../base/maps.h"
 
 // ----------------------------------------------------------------------------
-// types: F32, of which our own files are; those of others are in open/dtypes.h
+// types: F32, of which our own files are, and I32, of ids; those of others are in open/dtypes.h
 
 // Makes n floats of the bytes at p; n is a multiple of the type's block.
 void read_f32(const unsigned char* p, long n, float* out);

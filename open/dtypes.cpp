@@ -24,9 +24,8 @@ void read_bf16(const unsigned char* p, long n, float* out) {
 
 static const WeightType DTYPES[] = {
     { "BF16", 1, 2, read_bf16 }, { "F16", 1, 2, read_f16 },
-    { "F64", 1, 8, read_f64 },
-    { "I8",  1, 1, NULL },       { "I16",  1, 2, NULL },
-    { "I32", 1, 4, NULL },       { "I64",  1, 8, NULL },
+    { "F64", 1, 8, read_f64 },   { "I8",  1, 1, NULL },
+    { "I16",  1, 2, NULL },      { "I64",  1, 8, NULL },
     { "U8",  1, 1, NULL },       { "U16",  1, 2, NULL },
     { "U32", 1, 4, NULL },       { "U64",  1, 8, NULL },
     { "BOOL", 1, 1, NULL },      { "F8_E4M3", 1, 1, NULL },
