@@ -234,11 +234,11 @@ void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
     if (!fits) {
         wanted = "a number";
         if (r.takes_words()) { wanted = "text"; }
-        if (yes_or_no) { wanted = "true or false"; }
     } else {
         wanted = field_set(r, text);
     }
     if (!wanted.empty()) {
+        if (yes_or_no) { wanted = "true or false"; }
         die(where + ": " + r.key + " is " + json_short(v) + ", wanted " + wanted);
     }
 }

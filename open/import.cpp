@@ -35,7 +35,9 @@ void import_renamed(Import* in, const std::string& pair) {
         if (!v || field != r.field) { continue; }
         const std::string before = field_text(r, true);
         const std::string other = in->said[field];
-        arch_read(r, *v, in->where + ": " + key);
+        ArchRow theirs = r;
+        theirs.key = key.c_str();
+        arch_read(theirs, *v, in->where);
         if (!other.empty() && field_text(r, true) != before && key != "moe_intermediate_size") {
             in->refuse(key, before + ", which " + other + " says");
         }
