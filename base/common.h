@@ -186,13 +186,6 @@ inline std::string cannot(const std::string& what, const std::string& path, int 
     return path + ": cannot " + what + " (" + strerror(error) + ")";
 }
 
-// Allocates n bytes of zeros.
-inline void* xmalloc(size_t n) {
-    void* p = calloc(std::max<size_t>(n, 1), 1);
-    if (!p) { out_of_memory(n); }
-    return p;
-}
-
 // ----------------------------------------------------------------------------
 // strings
 
@@ -248,8 +241,7 @@ inline bool parse_double(const std::string& s, double* out) {
     errno = 0;
     double v = strtod(s.c_str(), &end);
     const bool too_small = errno == ERANGE;
-    if (s.empty() || *end || isspace((unsigned char)s[0])) { return false; }
-    if (!(v - v == 0)) { return false; }         // infinite, or no number
+    if (s.empty() || *end || isspace((unsigned char)s[0]) || !std::isfinite(v)) { return false; }
     if (too_small) { v = s[0] == '-' ? -DBL_MIN : DBL_MIN; }
     *out = v;
     return true;
@@ -415,10 +407,10 @@ inline bool is_temporary_middle(const std::string& text) {
 // programs left the middle out: NAME.tmp.
 inline bool is_temporary(const std::string& name, const std::string& whole) {
     const std::string tail = ".tmp";
-    if (name.size() < whole.size() + tail.size()) { return false; }
-    if (!starts_with(name, whole) || !ends_with(name, tail)) { return false; }
-    const size_t length = name.size() - whole.size() - tail.size();
-    const std::string middle = name.substr(whole.size(), length);
+    if (!ends_with(name, tail)) { return false; }
+    const std::string without_tail = name.substr(0, name.size() - tail.size());
+    if (!starts_with(without_tail, whole)) { return false; }
+    const std::string middle = without_tail.substr(whole.size());
     return middle.empty() || is_temporary_middle(middle);
 }
 
@@ -441,17 +433,6 @@ struct FileOut {
     FILE* f;
 };
 
-// Opens a new file beside the place of o->path for writing: o->tmp, o->f; NULL if that fails.
-inline void temporary_open(FileOut* o) {
-    for (int number = 0; number < 1000; number++) {
-        o->tmp = temporary_name(o->path, number);
-        const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-        const int fd = open(o->tmp.c_str(), flags, 0666);
-        if (fd >= 0) { o->f = fdopen(fd, "wb"); }
-        if (fd >= 0 || errno != EEXIST) { return; }
-    }
-}
-
 // Begins to write a file.
 inline FileOut file_begin(const std::string& given) {
     const char* hint = "choose another place to write to";
@@ -460,7 +441,13 @@ inline FileOut file_begin(const std::string& given) {
     if (is_dir(path)) { die(given + ": got a directory, wanted a file to write", hint); }
     const bool locked = file_exists(path) && access(path.c_str(), W_OK);
     FileOut o = { path, "", NULL };
-    if (!locked) { temporary_open(&o); }
+    for (int number = 0; !locked && number < 1000; number++) {
+        o.tmp = temporary_name(path, number);
+        const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+        const int fd = open(o.tmp.c_str(), flags, 0666);
+        if (fd >= 0) { o.f = fdopen(fd, "wb"); }
+        if (fd >= 0 || errno != EEXIST) { break; }
+    }
     if (!o.f) { die(blame(errno), cannot("write", given), hint); }
     return o;
 }

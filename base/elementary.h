@@ -27,6 +27,13 @@ template <class F> HD F abs_(F x)      { return x > 0 ? x : F(0) - x; } // of -0
 // Both values are computed; a vector loop takes each lane from one of them.
 template <class F> ALWAYS_INLINE F select_(bool first, F a, F b) { return first ? a : b; }
 
+// Returns a polynomial of x by Horner's scheme, its coefficients from the highest on.
+ALWAYS_INLINE float horner(float, float sum) { return sum; }
+template <class... Rest>
+ALWAYS_INLINE float horner(float x, float sum, float next, Rest... rest) {
+    return horner(x, sum * x + next, rest...);
+}
+
 // e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2. Within 1.01 ulp where the result is a
 // normal number; below x = -87.336 it is 0 rather than subnormal (those cost a hundred cycles
 // each), above 88.722 inf; NaN stays NaN.
@@ -39,12 +46,8 @@ ALWAYS_INLINE float exp_(float x) {
     const float n = t - shift;
     // ln 2 in two parts, the first exact when times n
     const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    float p = 1.38144671e-3f;
-    p = p * r + 8.36878041e-3f;
-    p = p * r + 4.16683942e-2f;
-    p = p * r + 1.66665201e-1f;
-    p = p * r + 4.99999934e-1f;
-    p = p * (r * r) + r + 1.0f;
+    const float p = horner(r, 1.38144671e-3f, 8.36878041e-3f, 4.16683942e-2f, 1.66665201e-1f,
+                           4.99999934e-1f) * (r * r) + r + 1.0f;
     // n added to the exponent
     const uint32_t exponent = bits_of_float(t) << 23;
     const float y = float_of_bits(bits_of_float(p) + exponent);
@@ -68,7 +71,7 @@ ALWAYS_INLINE float log_(float x) {
     const float m = float_of_bits((u & 0x7fffffu) + root_half);
     const float s = (m - 1) / (m + 1);
     const float z = s * s;
-    const float p = ((0.2222222f * z + 0.2857143f) * z + 0.4f) * z + 0.6666667f;
+    const float p = horner(z, 0.2222222f, 0.2857143f, 0.4f, 0.6666667f);
     const float y = e * 0.693359375f + (e * -2.12194440e-4f + (s * z * p + 2 * s));
     const float positive = select_(x < INFINITY, y, x);
     const float other = select_(x == 0, -INFINITY, NAN);
@@ -85,11 +88,8 @@ ALWAYS_INLINE float tanh_(float x) {
 #else
     const float z = x * x;
     const float a = fabsf(x);
-    float p = -5.70497848e-3f;
-    p = p * z + 2.06390787e-2f;
-    p = p * z - 5.37397117e-2f;
-    p = p * z + 1.33314416e-1f;
-    p = p * z - 3.33332807e-1f;
+    const float p = horner(z, -5.70497848e-3f, 2.06390787e-2f, -5.37397117e-2f, 1.33314416e-1f,
+                           -3.33332807e-1f);
     const float near = x + x * z * p;
     const float tail = 1.0f - 2.0f / (exp_(2.0f * a) + 1.0f);
     const float far = select_(x < 0, -tail, tail);
@@ -110,20 +110,10 @@ ALWAYS_INLINE float erf_(float x) {
 #else
     const float z = x * x;
     const float a = select_(fabsf(x) < 3.95f, fabsf(x), 3.95f);
-    float p = 8.2636226e-5f;
-    p = p * z - 8.11713794e-4f;
-    p = p * z + 5.19874454e-3f;
-    p = p * z - 2.68584616e-2f;
-    p = p * z + 1.12836783e-1f;
-    p = p * z - 3.76126326e-1f;
-    p = p * z + 1.12837917f;
-    float q = 1.94945642e-4f;
-    q = q * a - 3.03368211e-3f;
-    q = q * a + 2.21897381e-2f;
-    q = q * a - 1.03856299e-1f;
-    q = q * a - 6.37265833e-1f;
-    q = q * a - 1.12762736f;
-    q = q * a - 2.07018861e-4f;
+    const float p = horner(z, 8.2636226e-5f, -8.11713794e-4f, 5.19874454e-3f, -2.68584616e-2f,
+                           1.12836783e-1f, -3.76126326e-1f, 1.12837917f);
+    const float q = horner(a, 1.94945642e-4f, -3.03368211e-3f, 2.21897381e-2f, -1.03856299e-1f,
+                           -6.37265833e-1f, -1.12762736f, -2.07018861e-4f);
     const float tail = 1.0f - exp_(q);
     const float far = select_(x < 0, -tail, tail);
     const float y = select_(fabsf(x) < 0.9375f, x * p, far);

@@ -5,10 +5,12 @@ and has to be one that a float holds, because it is computed with as a float.
 #include "field.h"
 
 bool kind_set(const Field& f, const std::string& name) {
-    const auto found = std::find(f.names.begin(), f.names.end(), name);
-    if (found == f.names.end()) { return false; }
-    *(kind*)f.at = found - f.names.begin();
-    return true;
+    for (size_t i = 0; i < f.names.size(); i++) {
+        if (f.names[i] != name) { continue; }
+        *(kind*)f.at = i;
+        return true;
+    }
+    return false;
 }
 
 std::string listed(const std::vector<std::string>& words, const char* last) {
@@ -53,12 +55,15 @@ std::string field_set(const Field& f, const std::string& text) {
     long whole = 0;
     double number = 0;
     const bool counts = f.type == FIELD_int || f.type == FIELD_long;
-    if (counts && !parse_long(text, &whole)) { return "a whole number"; }
-    if (counts) { number = whole; }
-    if (!counts && !parse_double(text, &number)) { return "a number"; }
-    // as a float it would be 0, which often means: as it is; or infinite
-    if (!counts && (float_loses(number) || fabs(number) > FLT_MAX)) {
-        return "0 or a magnitude from 1e-37 to 1e38";
+    if (counts) {
+        if (!parse_long(text, &whole)) { return "a whole number"; }
+        number = whole;
+    } else {
+        if (!parse_double(text, &number)) { return "a number"; }
+        // as a float it would be 0, which often means: as it is; or infinite
+        if (float_loses(number) || fabs(number) > FLT_MAX) {
+            return "0 or a magnitude from 1e-37 to 1e38";
+        }
     }
     const std::string wrong = field_wrong(f, number);
     if (!wrong.empty()) { return wrong; }

@@ -95,10 +95,7 @@ struct JsonReader {
         if (error.empty()) { error = strf("byte %zu: ", i + 1) + why; }
         return false;
     }
-    bool wanted(const std::string& key) const {
-        for (auto k : keep) { if (key == k) { return true; } }
-        return keep.empty();
-    }
+    bool wanted(const std::string& key) const { return keep.empty() || has(keep, key); }
     // steps over one byte, if it is this one
     bool take(char c) {
         const bool is = i < n && s[i] == c;

@@ -52,7 +52,6 @@ static std::string owner_text(const Owner& o) {
 // Opens the lock file, or makes it; -1 if there is no such directory. Never follows a link, and
 // takes no file with other content: then it dies or, unless strict, gives -1.
 static int lock_open(const std::string& path, bool strict) {
-    const char* hint = "remove it, or choose another directory";
     const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
     const int fd = open(path.c_str(), flags, 0666);
     struct stat st = {};
@@ -67,7 +66,8 @@ static int lock_open(const std::string& path, bool strict) {
             close(fd);
             return -1;
         }
-        die(path + ": got something else, wanted the lock of a run or of shards", hint);
+        die(path + ": got something else, wanted the lock of a run or of shards",
+            "remove it, or choose another directory");
     }
     return fd;
 }

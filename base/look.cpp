@@ -11,10 +11,9 @@ int file_open(const std::string& path, const std::string& hint) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat st = {};
     const bool there = fd >= 0 && fstat(fd, &st) == 0;
-    if (there && S_ISDIR(st.st_mode)) { errno = EISDIR; }
-    if (!there || S_ISDIR(st.st_mode)) {
-        die(blame(errno), cannot("open", path), hint);
-    }
+    const bool directory = S_ISDIR(st.st_mode);
+    if (directory) { errno = EISDIR; }
+    if (!there || directory) { die(blame(errno), cannot("open", path), hint); }
     char real[PATH_MAX];
     if (!S_ISREG(st.st_mode) && realpath(path.c_str(), real)) {
         die(path + ": got a pipe or a device, wanted a file",

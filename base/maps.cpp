@@ -28,21 +28,18 @@ template <class Each> static void each_entry(Each each) {
 
 static void map_enter(const FileMap& map, const std::string& path, const struct stat& st) {
     std::lock_guard<std::mutex> hold(entries_lock);
-    MapEntry* free_one = NULL;
-    size_t n = 0;
-    each_entry([&](MapEntry* e) {
-        n++;
-        if (!e->size) { free_one = e; }
-        return free_one != NULL;
-    });
-    if (!free_one && n == sizeof entries / sizeof *entries) { return; }  // more than Linux maps
-    MapEntry* e = free_one ? free_one : new MapEntry();
-    free(e->path);
-    e->path = strdup(path.c_str());
-    e->was = st;
-    e->data = map.data;
-    e->size = map.size;
-    if (!free_one) { entries[n] = e; }
+    for (auto& entry : entries) {                // more than Linux maps
+        MapEntry* e = entry;
+        if (!e) { e = new MapEntry(); }
+        if (e->size) { continue; }
+        free(e->path);
+        e->path = strdup(path.c_str());
+        e->was = st;
+        e->data = map.data;
+        e->size = map.size;
+        entry = e;
+        return;
+    }
 }
 
 FileMap file_map(const std::string& path, long least, const char* kind) {
@@ -68,20 +65,22 @@ void map_close(const FileMap& map) {
     {
         std::lock_guard<std::mutex> hold(entries_lock);
         each_entry([&](MapEntry* e) {
-            if (e->size && e->data == map.data) { e->size = 0; }
+            if (e->data == map.data) { e->size = 0; }
             return false;
         });
     }
     munmap((void*)map.data, map.size);
 }
 
-const char* map_name(const void* address) {
+// Returns the path of the file that is mapped at this address, NULL if there is none. A signal
+// handler may ask.
+static const char* map_name(const void* address) {
     const uintptr_t at = (uintptr_t)address, page = 4096;
     const char* path = NULL;
     each_entry([&](MapEntry* e) {
         const uintptr_t from = (uintptr_t)(const char*)e->data;
         const size_t pages = round_up(e->size, page);
-        if (e->size && at >= from && at - from < pages) { path = e->path; }
+        if (at - from < pages) { path = e->path; }       // below `from` this is a large number
         return path != NULL;
     });
     return path;

@@ -15,10 +15,6 @@ FileMap file_map(const std::string& path, long least, const char* kind);
 
 void map_close(const FileMap& map);
 
-// Returns the path of the file that is mapped at this address, NULL if there is none. A signal
-// handler may ask.
-const char* map_name(const void* address);
-
 // Makes an access behind the end of a mapped file an error that names it, exit status 1.
 // Before that, `lost` is called with the name, if it is set: a handler's rules hold for it.
 void maps_watch();

@@ -35,6 +35,13 @@ inline void use_large_pages(void* block, size_t bytes) {
 #endif
 }
 
+// Allocates n bytes of zeros.
+inline void* xmalloc(size_t n) {
+    void* p = calloc(n, 1);
+    if (!p) { out_of_memory(n); }
+    return p;
+}
+
 // Stands right before a block.
 struct BlockHead {
     void* block;                        // as malloc or mmap returned it
