@@ -57,21 +57,14 @@ enum HeadMetric {
     HEAD_METRIC_COUNT
 };
 
-struct HeadMetrics {
-    float alpha[METRIC_K + 1]; // [0] is the extra key, [k] token k
-    float proxy[METRIC_K + 1];
-    #define X(field, ...) float field;
+template <class F> struct HeadNumbers {
+    F alpha[METRIC_K + 1] = {}; // [0] is the extra key, [k] token k
+    F proxy[METRIC_K + 1] = {};
+    #define X(field, ...) F field = 0;
     HEAD_METRICS(X)
     #undef X
 };
-
-// Tells whether a metric is a mean over queries.
-HD bool metric_is_mean(int metric) {
-    #define X(field, over, ...) if (metric == METRIC_##field) { return over != QUERY_SUM; }
-    HEAD_METRICS(X)
-    #undef X
-    return false;
-}
+struct HeadMetrics : HeadNumbers<float> {};
 
 // Tells whether the rows of the map sum to 1 by construction. If not, Sink is computed from the
 // proxy.
@@ -82,13 +75,7 @@ template <class A> bool attn_sums_to_one(float alpha) {
 namespace ref {
 // The sums behind HeadMetrics. Each query t adds a row of weights: T tokens, then the extra key.
 // Without an extra key, the sink token takes its place (skip is then 1).
-struct HeadSums {
-    double alpha[METRIC_K + 1] = {};
-    double proxy[METRIC_K + 1] = {};
-    #define X(field, ...) double field = 0;
-    HEAD_METRICS(X)
-    #undef X
-
+struct HeadSums : HeadNumbers<double> {
     // Adds the gate of a query, `width` numbers before their sigmoid. first: the query's weight on
     // the first token; is_first: it is the query of the first token
     template <class R> void add_gate(const R* pre, int width, double first, bool is_first) {
@@ -146,7 +133,7 @@ struct HeadSums {
     // Returns means over the queries of `tokens` tokens. own: what the extra key's own query
     // row gives it, if there is such a row
     HeadMetrics means(int tokens, bool has_extra, int own) const {
-        HeadMetrics o = {};
+        HeadMetrics o;
         if (has_extra) {
             const double queries = tokens + 1;
             o.alpha[0] = (alpha[0] + own) / queries;
@@ -318,8 +305,9 @@ double share_above(const std::vector<HeadMetrics>& heads, double eps, Get get) {
 
 // Returns Sink_k^eps; k = 0 is the extra key.
 inline double sink_rate(const std::vector<HeadMetrics>& heads, int k, double eps, bool proxy) {
-    if (proxy) { return share_above(heads, eps, [=](auto& head) { return head.proxy[k]; }); }
-    return share_above(heads, eps, [=](auto& head) { return head.alpha[k]; });
+    return share_above(heads, eps, [=](auto& head) {
+        return (proxy ? head.proxy : head.alpha)[k];
+    });
 }
 
 inline double sink_rate(const Metrics& m, int k, double eps, bool proxy) {

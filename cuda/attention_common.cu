@@ -110,6 +110,14 @@ void attention_turn_back(real* dqkv, const acc* rope_table, const AttnShape& s) 
 // ----------------------------------------------------------------------------
 // The metrics of heads.
 
+// Tells whether a metric is a mean over queries.
+DEVICE bool metric_is_mean(int metric) {
+    #define X(field, over, ...) if (metric == METRIC_##field) { return over != QUERY_SUM; }
+    HEAD_METRICS(X)
+    #undef X
+    return false;
+}
+
 // Returns sum i of a head, in the order of HeadMetrics, as what it is there: a mean over `rows`
 // queries, or over those that may see token k.
 DEVICE float mean_of(float sum, int i, int rows, int skip, bool has_extra) {
