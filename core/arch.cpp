@@ -58,6 +58,7 @@ void ArchCheck::norms() {
     const bool pre = norm_of(c).in && !norm_of(c).out;
     need(c.norm_bias || c.norm_kind == NORM_KIND_ln, { "norm_bias", "norm_kind" },
          "--norm-kind ln, or leave it out: RMSNorm has no bias");
+    need(!c.parallel || pre, { "parallel", "norm" }, "NORM=pre");
     need(c.residual_scale == 1 || pre, { "residual_scale", "norm" }, "NORM=pre, or 1");
     need(c.logit_divisor == 1 || !norm_of(c).stream, { "logit_divisor", "norm" },
          "another NORM than post, or 1");
@@ -86,12 +87,11 @@ void ArchCheck::positions() {
     need(!rotary || c.rope_part < 1 || c.HS % 2 == 0, { "HS", "C", "NH", "pe" },
          "an even head size");
     need(!pe_of(c).absolute || c.C % 2 == 0, { "C", "pe" }, "an even width");
-    const Arch plain;
-#define TURNS(field) \
-need(rotary || c.field == plain.field, { #field, "pe" }, "PE=rotary, or leave it out");
-    TURNS(rope_base)
-    TURNS(rope_local) TURNS(rope_part) TURNS(rope_layers)
-#undef TURNS
+    Arch plain;
+    for (auto& [ours, usual] : rows_apart(&c, &plain)) {
+        const bool turns = is_one_of(" rope_base rope_local rope_part rope_layers ", ours.field);
+        need(rotary || !turns, { ours.field, "pe" }, "PE=rotary, or leave it out");
+    }
     need(c.slopes == SLOPES_even || c.pe == PE_alibi, { "slopes", "pe" },
          "PE=alibi, or leave it out");
     need(!c.rope_local || c.window, { "rope_local", "window" }, "a window in some layers");
@@ -130,7 +130,6 @@ void ArchCheck::attention() {
                       !float_loses(M) && M <= FLT_MAX;
     need(v.empty() || says, { "v_star" }, "e1:M or ones:M, M the norm");
     need(v.empty() || (b.learn_k && !b.learn_v), { "v_star", "bias" }, "BIAS=k");
-    need(!c.parallel || (norm_of(c).in && !norm_of(c).out), { "parallel", "norm" }, "NORM=pre");
 }
 
 static std::string extra_note(const Arch& c) {
@@ -223,20 +222,15 @@ std::string config_text(const ArchRow& r) {
 }
 
 void arch_read(const ArchRow& r, const Json& v, const std::string& where) {
-    std::string text = v.string;
-    std::string wanted;
-    if (v.type == Json::BOOL) {
-        text = v.number ? "1" : "0";
-    }
     const bool yes_or_no = r.type == FIELD_int && r.low == 0 && r.high == 1;
-    bool fits = v.is_number() || (yes_or_no && v.type == Json::BOOL);
-    if (r.takes_words()) { fits = v.is_text(); }
-    if (!fits) {
-        wanted = "a number";
-        if (r.takes_words()) { wanted = "text"; }
-    } else {
-        wanted = field_set(r, text);
+    const bool is_bool = v.type == Json::BOOL;
+    bool fits = v.is_number() || (yes_or_no && is_bool);
+    std::string wanted = "a number";
+    if (r.takes_words()) {
+        fits = v.is_text();
+        wanted = "text";
     }
+    if (fits) { wanted = field_set(r, is_bool ? number_text(v.number) : v.string); }
     if (!wanted.empty()) {
         if (yes_or_no) { wanted = "true or false"; }
         die(where + ": " + r.key + " is " + json_short(v) + ", wanted " + wanted);

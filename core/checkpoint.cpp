@@ -72,7 +72,7 @@ void checkpoint_save(const Model* m, const std::string& out, long step,
     safetensors_write(dir + "/model.safetensors", as.tensors, "{\"format\":\"pt\"}");
     auto files = tok.files;
     files.insert(files.begin(), { "config.json", as.config });
-    for (auto& file : files) { file_write(dir + "/" + file.first, file.second); }
+    for (auto& [name, text] : files) { file_write(dir + "/" + name, text); }
     file_write(dir + "/state.json", state_sealed(state, files) + "\n");
     checkpoint_commit(out, step);
 }

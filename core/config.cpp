@@ -18,11 +18,9 @@ Arch arch_in_config(Arch c) {
 std::string config_json(const Arch& arch, const Tokenizer& tok, const std::string& tokenizer_path) {
     const Arch c = arch_in_config(arch);
     const bool llama = is_llama(c);
-    const char* architecture = llama ? "LlamaForCausalLM" : "TrainSink";
-    const char* type = llama ? "llama" : "train_sink";
     JsonObject o(JSON_LINES);
-    o.json("architectures", json_list({ json_str(architecture) }));
-    o.text("model_type", type);
+    o.json("architectures", json_list({ json_str(llama ? "LlamaForCausalLM" : "TrainSink") }));
+    o.text("model_type", llama ? "llama" : "train_sink");
     config_rest(&o, c, tok, tokenizer_path);
     return o.all() + "\n";
 }
@@ -99,28 +97,27 @@ static void own_code_check(const Json& j, const std::string& where) {
     }
 }
 
-void config_read(Arch* c, const std::string& name, const Json& object, const std::string& where,
-                 ReadRow* read) {
+// Reads an object of our config.json; name: the object, "" for the file. read: a row of it.
+static void config_read(Arch* c, const std::string& name, const Json& object,
+                        const std::string& where, decltype(arch_read)* read = arch_read) {
     const bool ours = name == "train_sink";
     const char* beside = ours ? " attn tokenizer "
                               : " hidden_act attention_bias mlp_bias rope_scaling train_sink"
                                 " architectures auto_map model_type torch_dtype bos_token_id"
                                 " eos_token_id ";
-    for (auto& f : object.fields) {
-        bool known = name.empty() && directory_key("config.json", f.first, where, f.second);
-        known = known || is_one_of(beside, f.first);
+    for (auto& [key, v] : object.fields) {
+        bool known = name.empty() && directory_key("config.json", key, where, v);
+        known = known || is_one_of(beside, key);
         for (auto& r : arch_rows(c)) {
-            if (key_object(r) != name || key_name(r) != f.first) { continue; }
+            if (key_object(r) != name || key_name(r) != key) { continue; }
             known = true;
-            read(r, f.second, where);
+            read(r, v, where);
         }
-        const bool of_open = ours && is_one_of(KEYS_OF_OPEN, f.first);
-        const Json& v = f.second;
+        const bool of_open = ours && is_one_of(KEYS_OF_OPEN, key);
         const bool number = v.is_number() || v.type == Json::BOOL;
         const bool unused = (number && v.number == 0) || (v.is_text() && v.string.empty());
-        const bool null = v.type == Json::NUL;
-        if (known || null || (of_open && unused)) { continue; }
-        die(where + ": the key '" + f.first + "' is not understood",
+        if (known || v.type == Json::NUL || (of_open && unused)) { continue; }
+        die(where + ": the key '" + key + "' is not understood",
             of_open ? OPEN_MISSING : "it may come from a newer train_sink: git pull, then make");
     }
 }
@@ -171,8 +168,11 @@ static Checkpoint checkpoint_ours(const std::string& dir) {
     k.c = arch_fixed();
     config_read(&k.c, "", k.config, k.where);
     const Json& rope = k.config["rope_scaling"];
-    if (open_files) { config_read(&k.c, "rope_scaling", rope, k.where, open_files->rope_read); }
-    if (!open_files && !rope.fields.empty()) { die(k.where + ": has rope_scaling", OPEN_MISSING); }
+    if (open_files) {
+        config_read(&k.c, "rope_scaling", rope, k.where, open_files->rope_read);
+    } else if (!rope.fields.empty()) {
+        die(k.where + ": has rope_scaling", OPEN_MISSING);
+    }
     config_ours(&k, *mine);
     return k;
 }

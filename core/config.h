@@ -43,12 +43,6 @@ struct ModelFile {
     std::vector<std::vector<float>> kept;                // of these
 };
 
-// Reads an object of our config.json; name: the object, "" for the file.
-// read: a row of it.
-typedef void ReadRow(const ArchRow& row, const Json& value, const std::string& where);
-void config_read(Arch* c, const std::string& name, const Json& object, const std::string& where,
-                 ReadRow* read = arch_read);
-
 // Reads the object train_sink, and what it says beside rows of ARCH.
 void config_ours(Checkpoint* k, const Json& mine);
 

@@ -55,17 +55,10 @@ std::vector<ShardSums> manifest_sums(const Json& manifest) {
 // Tells whether one of these words stands in a file's name between _ - and .: train_web_000.bin,
 // web-val.bin.
 static bool name_has(const std::string& name, const std::vector<std::string>& words) {
-    std::string word;
-    for (char c : name + ".") {
-        const bool between = c == '_' || c == '-' || c == '.';
-        if (!between) {
-            word += c;
-            continue;
-        }
-        if (has(words, word)) { return true; }
-        word.clear();
-    }
-    return false;
+    std::string parts = name;
+    for (char& c : parts) { if (strchr("-.", c)) { c = '_'; } }
+    const std::vector<std::string> all = split(parts, '_');
+    return std::any_of(all.begin(), all.end(), [&](auto& part) { return has(words, part); });
 }
 
 // Returns the shards that the manifest lists; dies if one is missing or is not as it was written.
@@ -153,36 +146,30 @@ static int shards_vocab(const Source& s, const std::string& dir, int given) {
 // ----------------------------------------------------------------------------
 // what is held out
 
-// Holds out the last tokens of a source that has no val shard.
-static void hold_out(Source* s, const DataOptions& o, long probe_seqs, long held) {
-    const long n = s->train.n;
-    const int train = o.T + 1;
-    if (n - held < train) {
-        die(s->name + strf(": got %ld tokens, wanted %ld: %d to train on and %ld held "
-                           "out (the last 1%%, and at least %ld probe sequences of %d)",
-                           n, train + held, train, held, probe_seqs, o.probe_len),
-            "use more data, or smaller --seq, --probe-seqs, --probe-len");
-    }
-    s->val = s->train;
-    s->val.from = n - held;
-    s->val.n = held;
-    s->train.n = n - held;
-}
-
 // Splits a source into windows to train on and what is held out: the last 1% if no val shard
 // exists, or more if the probe needs it. held: as another run did, 0: by this rule.
 static void source_split(Source* s, const DataOptions& o, long probe_seqs, long held) {
     const long n = s->train.n;
+    const int train = o.T + 1;
     const long probe = probe_seqs * o.probe_len + 1;
-    if (!held) { held = std::max({ n / 100, probe, (long)o.T + 1 }); }
-    if (n < o.T + 1) {
+    if (!held) { held = std::max({ n / 100, probe, (long)train }); }
+    if (n < train) {
         die(s->name + strf(": got %ld tokens, wanted at least T+1 = %d for one sequence",
-                           n, o.T + 1),
+                           n, train),
             "use more data, or a shorter --seq");
     }
     const int least = std::max(o.T, o.probe_len) + 1;
     if (s->val.n == 0) {
-        hold_out(s, o, probe_seqs, held);
+        if (n - held < train) {
+            die(s->name + strf(": got %ld tokens, wanted %ld: %d to train on and %ld held "
+                               "out (the last 1%%, and at least %ld probe sequences of %d)",
+                               n, train + held, train, held, probe_seqs, o.probe_len),
+                "use more data, or smaller --seq, --probe-seqs, --probe-len");
+        }
+        s->val = s->train;
+        s->val.from = n - held;
+        s->val.n = held;
+        s->train.n = n - held;
     } else if (s->val.n < least) {
         die(s->name + strf(": got %ld tokens in the val shards, wanted at least %d",
                            s->val.n, least),
@@ -229,8 +216,8 @@ std::vector<std::string> names_listed(const std::string& list, const std::string
             std::string bare = joined;
             source_weight(&bare);
             bool found = false;
-            for (auto& from : { std::string("."), directory }) {
-                found = found || is_named(joined, from) || is_named(bare, from);
+            for (auto& name : { joined, bare }) {
+                found = found || is_named(name) || is_named(name, directory);
             }
             if (!found) { continue; }
             longest = joined;

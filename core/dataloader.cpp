@@ -12,16 +12,6 @@ reading order: the table of bb; opening; validation and probe; the position.
 // ----------------------------------------------------------------------------
 // bb: the task as dataloader.h has it
 
-static void check_bigram(const DataOptions& o) {
-    const int n = o.bb_vocab;
-    const int k = o.bb_triggers;
-    const double p = o.bb_trigger_prob;
-    if (k >= 0 && k <= n - 2 && p >= 0 && k * p < 1) { return; }
-    die(strf("bb: got %d ids, %d triggers of probability %g, wanted two ids more than "
-             "triggers and probabilities that sum to less than 1", n, k, p),
-        "try --bb-vocab 256 --bb-triggers 1 --bb-trigger-prob 0.15");
-}
-
 // Makes the alias tables of a row by Walker's method: column j is kept with probability keep[j],
 // else it gives other[j]. p: the probabilities of the n columns, overwritten. keep begins as 1, and
 // so it stays for the last columns, which rounding may leave just below.
@@ -46,9 +36,14 @@ static void alias_row(std::vector<double>* p, float* keep, int* other) {
 }
 
 static Bigram bigram_make(const DataOptions& o) {
-    check_bigram(o);
     const int n = o.bb_vocab;
     const int k = o.bb_triggers;
+    const double trigger = o.bb_trigger_prob;
+    if (!(k >= 0 && k <= n - 2 && trigger >= 0 && k * trigger < 1)) {
+        die(strf("bb: got %d ids, %d triggers of probability %g, wanted two ids more than "
+                 "triggers and probabilities that sum to less than 1", n, k, trigger),
+            "try --bb-vocab 256 --bb-triggers 1 --bb-trigger-prob 0.15");
+    }
     const size_t cells = (size_t)n * n;
     Bigram g = { n, k, o.bb_bos, o.bb_mean, std::vector<float>(cells, 1), std::vector<int>(cells) };
     Rng rng = rng_stream(o.bb_table, STREAM_TABLE);
@@ -60,7 +55,7 @@ static Bigram bigram_make(const DataOptions& o) {
             if (j >= k) { sum += p[j]; }
         }
         for (int j = 0; j < n; j++) {
-            p[j] = j < k ? o.bb_trigger_prob : p[j] / sum * (1 - k * o.bb_trigger_prob);
+            p[j] = j < k ? trigger : p[j] / sum * (1 - k * trigger);
         }
         const size_t row = (size_t)i * n;
         alias_row(&p, &g.keep[row], &g.other[row]);
@@ -158,17 +153,6 @@ long data_val_count(Data* d) {
     return d->bb ? wanted : std::min(all_val_windows(*d), wanted);
 }
 
-// Writes validation window w, counted over all sources, to out (T+1).
-static void copy_val_window(const Data& d, long w, int* out) {
-    size_t k = 0;
-    while (w >= d.sources[k].val_windows) {
-        w -= d.sources[k].val_windows;
-        k++;
-    }
-    const int T = d.opt.T;
-    tokens_copy(d.sources[k].val, w * T, T + 1, d.V, out);
-}
-
 void data_val(Data* d, int* out, int B, long first) {
     const int T = d->opt.T;
     const long count = data_val_count(d);
@@ -178,7 +162,10 @@ void data_val(Data* d, int* out, int B, long first) {
         if (d->bb) {
             bigram_sequence(d->bigram, key, i, T + 1, out);
         } else {
-            copy_val_window(*d, (long)((__int128)i * windows / count), out);
+            long w = (long)((__int128)i * windows / count);      // over all sources
+            const Source* s = d->sources.data();
+            for (; w >= s->val_windows; s++) { w -= s->val_windows; }
+            tokens_copy(s->val, w * T, T + 1, d->V, out);
         }
         data_edit(*d, key, i, T + 1, out);
         out += T + 1;
@@ -242,10 +229,8 @@ static uint64_t hash_tokens(const Tokens& t, uint64_t hash) {
 
 // Tells whether the tokens of a source are the same as before.
 static std::string source_fingerprint(const Source& s) {
-    uint64_t hash = 0xCBF29CE484222325ull;
-    hash = hash_tokens(s.train, hash);
-    hash = hash_tokens(s.val, hash);
-    return hash_text(hash);
+    const uint64_t train = hash_tokens(s.train, 0xCBF29CE484222325ull);
+    return hash_text(hash_tokens(s.val, train));
 }
 
 void data_mark(Data* d) {
@@ -272,30 +257,22 @@ std::string data_unchanged(Data* d) {
         "data under another name");
 }
 
-
 std::string data_state(Data* d) {
-    std::vector<std::string> windows;
-    std::vector<std::string> drawn;
-    std::vector<std::string> held;
-    std::vector<std::string> weights;
-    std::vector<std::string> hashes;
-    data_mark(d);
-    for (auto& s : d->sources) {
-        windows.push_back(strf("%ld", s.windows));
-        drawn.push_back(std::to_string(s.drawn));
-        held.push_back(strf("%ld", s.val.n));
-        weights.push_back(std::to_string(s.weight));
-        hashes.push_back(json_str(s.fingerprint));
-    }
     JsonObject o;
+    auto of_each = [&](const char* key, auto get) {
+        std::vector<std::string> values;
+        for (auto& s : d->sources) { values.push_back(get(s)); }
+        o.json(key, json_list(values));
+    };
+    data_mark(d);
     o.json("drawn", std::to_string(d->drawn));
     o.count("T", d->opt.T);
     o.text("seed", std::to_string(d->opt.seed));
-    o.json("windows", json_list(windows));
-    o.json("source_drawn", json_list(drawn));
-    o.json("held", json_list(held));
-    o.json("weights", json_list(weights));
-    o.json("hash", json_list(hashes));
+    of_each("windows", [](auto& s) { return std::to_string(s.windows); });
+    of_each("source_drawn", [](auto& s) { return std::to_string(s.drawn); });
+    of_each("held", [](auto& s) { return std::to_string(s.val.n); });
+    of_each("weights", [](auto& s) { return std::to_string(s.weight); });
+    of_each("hash", [](auto& s) { return json_str(s.fingerprint); });
     return o.all();
 }
 

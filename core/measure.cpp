@@ -57,16 +57,15 @@ static void measure_layer(const Model* m, const Measured& r, int l) {
     if (sizes.has_attention(l)) {
         const size_t layer = sizes.attending(l);
         const real* qkv = act_qkv(m, l);
-        const real* k = qkv + sizes.q_width;
-        const real* v = qkv + sizes.qk_width;
         const HeadGate<const real> gate = { sizes.gates_output ? act_gate(m, l) : NULL,
                                             gates_per_head(m) };
         const AttnShape s = attn_shape(m, l);
         const bool no_extra = s.without_extra || extra_has_no_effect(m->arch);
         variant::attention_metrics[no_extra](r.heads[layer], qkv, act_stat(m, l), extra_key(m, l),
                                             gate, sink_rows(m), s);
-        ops::row_norms(r.k[layer], k, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
-        ops::row_norms(r.v[layer], v, sizes.qkv_width, sizes.HS, sizes.KV, rows(m));
+        const int width = sizes.qkv_width;
+        ops::row_norms(r.k[layer], qkv + sizes.q_width, width, sizes.HS, sizes.KV, rows(m));
+        ops::row_norms(r.v[layer], qkv + sizes.qk_width, width, sizes.HS, sizes.KV, rows(m));
     }
     if (!sizes.norm.stream) { return; }
     for (int i : { 2 * l, 2 * l + 1 }) {

@@ -75,8 +75,7 @@ void positions_extend(Model* m, long T) {
             "a smaller number");
     }
     if (T <= m->reach) { return; }
-    const long most = (long)m->longest + sink_rows(m);
-    m->reach = std::max(T, std::min(2L * m->reach, most));
+    m->reach = std::max(T, std::min(2L * m->reach, (long)m->longest + sink_rows(m)));
     free_arrays({ m->positions, m->rope, m->rope_local });
     if (pe.absolute) { m->positions = absolute_table(m->reach, arch.C); }
     if (pe.rotary) { m->rope = rope_table(arch, arch.rope_base, true, m->reach); }
@@ -116,9 +115,8 @@ void model_resize(Model* m, int B, int T) {
 void model_show_ema(Model* m, bool ema) {
     if (m->shows_ema == ema) { return; }
     m->shows_ema = ema;
-    const bool copied = (void*)m->master != (void*)m->params_memory;
     const size_t bytes = m->num_params * sizeof(acc);
-    if (copied) {
+    if ((void*)m->master != (void*)m->params_memory) {
         const acc* shown = gather_array(m, ema ? m->ema : m->master);
         ops::cast_to_real(m->params_memory, shown, m->num_params);
         return;

@@ -8,17 +8,14 @@ optimizer.h -- the update after a step's gradients: AdamW, SGD, Muon.
 
 // ---- Muon
 
-// Returns how many numbers Muon works with beside a matrix: two copies, and two square ones.
-inline size_t muon_numbers(const Tensor& t) {
-    const size_t small = std::min(t.shape[0], t.shape.back());
-    return 2 * t.count + 2 * small * small;
-}
-
-// Returns how many that are for the largest matrix of these tensors.
+// Returns how many numbers Muon works with beside the largest matrix of these tensors: two copies,
+// and two square ones.
 inline size_t muon_numbers(const std::vector<Tensor>& tensors) {
-    size_t most = 0;
+    long most = 0;
     for (auto& t : tensors) {
-        if (t.purpose == FOR_PRODUCT) { most = std::max(most, muon_numbers(t)); }
+        if (t.purpose != FOR_PRODUCT) { continue; }
+        const long small = std::min(t.shape[0], t.shape[1]);
+        most = std::max(most, 2 * t.count + 2 * small * small);
     }
     return most;
 }
@@ -53,8 +50,7 @@ inline void muon_update(Model* m, const Tensor& t, const Update& o) {
 // Adds up the sums of all ranks, in m->sums of each.
 inline void model_sums(Model* m, float clip) {
     if (dist::world == 1) { return; }
-    StepSums sums;
-    ops::to_host(&sums, m->sums, sizeof sums);
+    StepSums sums = copy_to_host(m->sums, 1)[0];
     double both[] = { sums.loss, sums.squares };
     dist::sum(both, 2);
     sums = { both[0], both[1], grad_scale(both[0], both[1], clip) };
@@ -108,8 +104,7 @@ inline StepSums model_update(Model* m, const Update& o, float clip, kind optimiz
     if (n < m->num_params) {
         shard_gather(m->shard, m->params_memory, m->shard_params, sizeof *m->params_memory);
     }
-    StepSums sums;
-    ops::to_host(&sums, m->sums, sizeof sums);
+    const StepSums sums = copy_to_host(m->sums, 1)[0];
     ops::profile_step();
     return sums;
 }

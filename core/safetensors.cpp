@@ -34,33 +34,31 @@ static Weight safetensors_tensor(const std::string& path, const std::string& nam
         const bool digits = x.string.find_first_not_of("0123456789") == x.string.npos;
         return x.type == Json::NUMBER && digits && x.number < 9e15;
     };
-    const Json* dtype = entry.get("dtype");
-    const Json* shape = entry.get("shape");
-    const Json* off = entry.get("data_offsets");
-    const WeightType* type = dtype ? number_type(dtype->string) : NULL;
-    bool ok = type && shape && shape->type == Json::ARRAY
-           && off && off->items.size() == 2 && whole(off->items[0]) && whole(off->items[1]);
+    const Json& dtype = entry["dtype"];
+    const Json& shape = entry["shape"];
+    const std::vector<Json>& places = entry["data_offsets"].items;
+    const WeightType* type = number_type(dtype.string);
+    bool ok = type && shape.type == Json::ARRAY &&
+              places.size() == 2 && whole(places[0]) && whole(places[1]);
     double count = 1;
-    for (size_t i = 0; ok && i < shape->items.size(); i++) {
-        ok = whole(shape->items[i]);
-        count *= shape->items[i].number;
+    for (auto& d : shape.items) {
+        ok = ok && whole(d);
+        count *= d.number;
     }
-    const double a = ok ? off->items[0].number : 0;
-    const double b = ok ? off->items[1].number : 0;
+    const double a = ok ? places[0].number : 0;
+    const double b = ok ? places[1].number : 0;
     if (!ok || a > b || b > room || b - a != count * type->bytes) {
         die(strf("%s: tensor '%s' says it lies at bytes %s..%s of %llu, which does "
             "not fit its shape and dtype (%s)", path.c_str(), name.c_str(),
             number_text(a).c_str(), number_text(b).c_str(), (unsigned long long)room,
-            dtype ? dtype->string.c_str() : "none"), type || open_files ? DAMAGED : OPEN_MISSING);
+            json_short(dtype).c_str()), type || open_files ? DAMAGED : OPEN_MISSING);
     }
     Weight t;
     t.name = name; t.file = path; t.type = type;
     t.data = data + (uint64_t)a;
     t.bytes = (size_t)(b - a);
     t.count = (long)count;
-    for (auto& d : shape->items) {
-        t.shape.push_back((long)d.number);
-    }
+    for (auto& d : shape.items) { t.shape.push_back((long)d.number); }
     return t;
 }
 
@@ -69,7 +67,7 @@ static void safetensors_check_places(const Weights& w, const char* data, const c
     std::vector<const Weight*> order;
     for (auto& t : w.tensors) { order.push_back(&t); }
     std::sort(order.begin(), order.end(), [](const Weight* a, const Weight* b) {
-        return a->data != b->data ? a->data < b->data : a->bytes < b->bytes;
+        return std::make_pair(a->data, a->bytes) < std::make_pair(b->data, b->bytes);
     });
     const char* end = data;
     for (auto t : order) {
@@ -95,13 +93,13 @@ Weights safetensors_open(const std::string& path) {
     uint64_t data_at;
     const Json j = safetensors_header(path, map.data, map.size, &data_at);
     const char* data = map.data + data_at;
-    for (auto& f : j.fields) {
-        if (f.first != "__metadata__") {
-            weights_add(&w, safetensors_tensor(path, f.first, f.second, data, map.size - data_at));
+    for (auto& [name, entry] : j.fields) {
+        if (name != "__metadata__") {
+            weights_add(&w, safetensors_tensor(path, name, entry, data, map.size - data_at));
             continue;
         }
-        bool texts = f.second.type == Json::OBJECT || f.second.type == Json::NUL;
-        for (auto& m : f.second.fields) { texts = texts && m.second.is_text(); }
+        bool texts = entry.type == Json::OBJECT || entry.type == Json::NUL;
+        for (auto& m : entry.fields) { texts = texts && m.second.is_text(); }
         if (!texts) { die(path + ": __metadata__: wanted an object of texts", DAMAGED); }
     }
     safetensors_check_places(w, data, map.data + map.size);

@@ -11,10 +11,8 @@ by hashes that none was edited.
 // Returns 40 for step_40, -1 for another name. tail: ".tmp", ".old" or "".
 static long step_named(const std::string& name, const std::string& tail = "") {
     long step = -1;
-    if (!starts_with(name, "step_") || !ends_with(name, tail)) { return -1; }
-    const std::string digits = name.substr(5, name.size() - 5 - tail.size());
-    const bool number = parse_long(digits, &step) && digits == strf("%ld", step);
-    return number ? step : -1;
+    sscanf(name.c_str(), "step_%ld", &step);
+    return name == strf("step_%ld", step) + tail ? step : -1;
 }
 
 std::string checkpoint_latest(const std::string& out, long* step) {
@@ -78,8 +76,7 @@ void saves_prune(std::vector<Saved>* known, const Saved& newest, bool last_only)
         if (s.step >= newest.step) { continue; }
         if (s.automatic && saves_all_ours(s.dir)) {
             const std::string aside = s.dir + ".tmp";    // that name is not a checkpoint's
-            const bool moved = rename(s.dir.c_str(), aside.c_str()) == 0;
-            if (moved) { checkpoint_remove(aside); }
+            if (!rename(s.dir.c_str(), aside.c_str())) { checkpoint_remove(aside); }
             continue;
         }
         const std::string optimizer = s.dir + "/optimizer.safetensors";
@@ -115,8 +112,7 @@ std::string checkpoint_in(const std::string& path) {
 bool disk_has(const std::string& dir, double bytes) {
     struct statvfs disk;
     if (statvfs(dir.c_str(), &disk)) { return true; }
-    const double left = (double)disk.f_bavail * disk.f_frsize;
-    return left > bytes;
+    return (double)disk.f_bavail * disk.f_frsize > bytes;
 }
 
 // ---- hashes of the small files
@@ -132,7 +128,7 @@ std::string state_sealed(const JsonObject& state,
                          const std::vector<std::pair<std::string, std::string>>& files) {
     const std::string own = "{" + state.fields;
     JsonObject hashes(JSON_SPACED);
-    for (auto& f : files) { hashes.text(f.first, hash_of_text(f.second)); }
+    for (auto& [name, text] : files) { hashes.text(name, hash_of_text(text)); }
     hashes.text("state.json", hash_of_text(own));
     return own + SEAL + hashes.fields + "}}";
 }
@@ -152,15 +148,15 @@ void state_check(const std::string& dir) {
         die_edited(dir, file + ": was edited since it was saved: its own hash is gone");
     }
     const std::string own = text.substr(0, text.rfind(SEAL));
-    for (auto& f : files->fields) {
-        const std::string path = dir + "/" + f.first;
+    for (auto& [name, hash] : files->fields) {
+        const std::string path = dir + "/" + name;
         std::string now;
         if (path == file) {
             now = own;
         } else if (file_exists(path)) {
             now = file_read(path);
         }
-        if (hash_of_text(now) == f.second.string) { continue; }
+        if (hash_of_text(now) == hash.string) { continue; }
         die_edited(dir, path + ": was edited since it was saved");
     }
 }

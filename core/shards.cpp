@@ -103,7 +103,9 @@ static uint64_t block_hash(const unsigned char* tokens, long bytes, long k) {
     return hash_bytes(tokens + from, std::min(bytes - from, (long)SHARD_BLOCK));
 }
 
-long shard_changed(const Shard& s, long from, long n) {
+// Compares the blocks of tokens [from, from + n) that have not been yet. Returns the first token of
+// a block that is not as it was written, or -1.
+static long shard_changed(const Shard& s, long from, long n) {
     if (!s.sums || n <= 0) { return -1; }
     ShardSums& sums = *s.sums;
     const long first_block = from * s.width / SHARD_BLOCK;

@@ -37,10 +37,6 @@ Shard shard_open(const std::string& path, int bare = 0);
 
 long shard_token(const Shard& s, long i);
 
-// Compares the blocks of tokens [from, from + n) that have not been yet. Returns the first token of
-// a block that is not as it was written, or -1.
-long shard_changed(const Shard& s, long from, long n);
-
 // Returns the header of a shard as we write it.
 std::string shard_header(long n, int width);
 
