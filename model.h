@@ -92,7 +92,7 @@ inline Sizes::Sizes(const Arch& arch)
     gate_width = gate.by_channel ? gated_width : NH * gates_output;
     up_width = ffn.gated ? 2 * F : F;
 
-    for (int l = 0; l < arch.L; l++) { layers.push_back({ ATTENDS_AT(l), !MIXTURE_AT(l) }); }
+    for (int l = 0; l < arch.L; l++) { layers.push_back(LAYER_AT(l)); }
 }
 
 #define FIELD(name, ...) P* name;

@@ -24,7 +24,6 @@ functions are behind pointers, which are NULL then.
 
 #if __has_include("open/rows.h")
 #define HAS_OPEN 1
-#define OTHER_MODELS ", a Hugging Face directory or a GGUF file"
 #include "open/rows.h"
 #else
 #define HAS_OPEN 0
@@ -37,8 +36,7 @@ functions are behind pointers, which are NULL then.
 #define OPEN_COMMANDS(X)
 #define OPEN_MIXER_STAGES
 #define OPEN_FFN_STAGES
-#define ATTENDS_AT(l) true
-#define MIXTURE_AT(l) false
+#define LAYER_AT(l) { true, true }
 #endif
 
 #if __has_include("after/rows.h")
@@ -81,12 +79,6 @@ static const char* const KEYS_OF_OPEN =
 #define HAS_CPU 1
 #else
 #define HAS_CPU 0
-#endif
-
-#if __has_include("dist/mpi.h")
-#define HAS_DIST 1
-#else
-#define HAS_DIST 0
 #endif
 
 // cuda/ is compiled by nvcc, or for its emulator

@@ -16,8 +16,8 @@ inline void start() {
     for (auto key : { "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS" }) {
         const char* size = getenv(key);
         if (!size || atoi(size) < 2) { continue; }
-        note(strf("one of %s processes, each with its own run%s", size,
-                  HAS_DIST ? ": to share one run, make DIST=mpi or DIST=nccl" : ""));
+        note(strf("one of %s processes, each with its own run: to share one run, make DIST=mpi or "
+                  "DIST=nccl", size));
         return;
     }
 }

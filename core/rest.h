@@ -59,7 +59,7 @@ own files.
 #if HAS_CUDA
 #include "../cuda/all.cuh"
 #endif
-#if HAS_DIST
+#if __has_include("../dist/all.h")
 #include "../dist/all.h"
 #endif
 #if HAS_TEXT

@@ -9,6 +9,9 @@ OPEN_ARCH, only a config.json.
 #define OPEN_ROWS_H
 #include "../base/rows.h"
 
+// What is read beside models of ours, in the help of flags and commands.
+#define OTHER_MODELS ", a Hugging Face directory or a GGUF file"
+
 #define OPEN_COMMANDS(X) \
     X(export,   'x', NO_ATTENTION, "CHECKPOINT", "convert a checkpoint for transformers, into the directory --out", \
       "take a machine with more memory")
@@ -84,6 +87,7 @@ constexpr int ROPE_none = row_named(ROPE_ROWS, "none"),
 // What layer l has in place of its FFN or of attention.
 #define MIXTURE_AT(l) (arch.experts && in_pattern(arch.expert_layers, l))
 #define ATTENDS_AT(l) in_pattern(arch.attn_layers, l)
+#define LAYER_AT(l)   { ATTENDS_AT(l), !MIXTURE_AT(l) }  // of ours: attention, an FFN
 #define MAMBA_AT(l)   (arch.mamba_width && !ATTENDS_AT(l))
 #define DELTA_AT(l)   (arch.delta_values && !ATTENDS_AT(l))
 // Widths: d | b | c of Mamba; the values of the delta rule, and its q | k | v.
