@@ -139,10 +139,10 @@ inline long lm_head_rows_wanted;  // bench --lm-head-rows; 0: as many as the bac
 
 // Returns the shape for B sequences of T tokens.
 inline ActsShape acts_shape(const Arch& arch, bool train, long B, long T) {
-    const long rows = B * (T + bias_of(arch).token);
+    T += bias_of(arch).token;
     long most = ops::lm_head_rows(arch.V, sizeof(real), train);
     if (lm_head_rows_wanted) { most = lm_head_rows_wanted; }
-    return { train, B, T + bias_of(arch).token, std::min(most, rows) };
+    return { train, B, T, std::min(most, B * T) };
 }
 
 // Where every tensor is in memory: the two tables, with the sizes of one model. A Layout is a Sizes
@@ -268,12 +268,12 @@ inline const Params<acc>::Layer& layer_grads(const Model* m, int l) { return m->
 
 // ---- attention's shape in layer l, and its extra key
 
-// Returns the shape of attention in layer l on all rows that are loaded.
-inline AttnShape attn_shape(const Model* m, int l) {
+// Returns the shape of attention in layer l, for B sequences of T rows.
+inline AttnShape attn_shape(const Model* m, int l, int B, int T) {
     const Arch& arch = m->arch;
     AttnShape s = AttnShape();
-    s.B = m->B;
-    s.T = m->T;
+    s.B = B;
+    s.T = T;
     s.NH = arch.NH;
     s.KV = arch.KV;
     s.HS = arch.HS;
@@ -293,21 +293,8 @@ inline AttnShape attn_shape(const Model* m, int l) {
     return s;
 }
 
-// Returns the shape for n rows, whichever tokens they are.
-inline AttnShape attn_shape_rows(const Model* m, int l, int n) {
-    AttnShape s = attn_shape(m, l);
-    s.B = 1;
-    s.T = n;
-    return s;
-}
-
-// Returns the same for the rows of one span.
-inline AttnShape attn_shape_span(const Model* m, int l, const Span& span) {
-    AttnShape s = attn_shape(m, l);
-    s.B = span.sequences;
-    s.T = span.length;
-    return s;
-}
+// Returns the shape for all rows that are loaded.
+inline AttnShape attn_shape(const Model* m, int l) { return attn_shape(m, l, m->B, m->T); }
 
 // Returns k* of the extra key, or its logit z (BIAS=logit); NULL is zero.
 inline const real* extra_k(const Model* m, int l) {

@@ -197,8 +197,7 @@ inline void norm_row_backward(real* dx, NormWeights<acc> grads, const real* dout
 inline void norm_forward(real* out, NormStats<acc> stats, const real* inp,
                          NormWeights<const real> w, NormShape s) {
     for (int n = 0; n < s.N; n++) {
-        const real* x = row_of(inp, n, s.C);
-        norm_row(row_of(out, n, s.C), stats_of(stats, n), x, w, s.eps, s.C);
+        norm_row(row_of(out, n, s.C), stats_of(stats, n), row_of(inp, n, s.C), w, s.eps, s.C);
     }
 }
 
@@ -206,9 +205,8 @@ inline void norm_forward(real* out, NormStats<acc> stats, const real* inp,
 inline void norm_backward(real* dx, NormWeights<acc> grads, const real* dout, const real* x,
                           const real* weight, NormStats<const acc> stats, bool add, NormShape s) {
     for (int n = 0; n < s.N; n++) {
-        const real* d = row_of(dout, n, s.C);
-        const real* x_n = row_of(x, n, s.C);
-        norm_row_backward(row_of(dx, n, s.C), grads, d, x_n, weight, stats_of(stats, n), add, s.C);
+        norm_row_backward(row_of(dx, n, s.C), grads, row_of(dout, n, s.C), row_of(x, n, s.C),
+                          weight, stats_of(stats, n), add, s.C);
     }
 }
 
@@ -251,11 +249,10 @@ inline void qk_norm_forward(real* qkv, real* qk_in, acc* rstd, QkWeights<const r
     for (long i = 0; i < row_count(s) * groups; i++) {
         const long n = i / groups;
         const QkGroup group = qk_group(i % groups, all, s);
-        const real* w = weight_of(weights, group);
         real* x = row_of(qk_in, n, QK) + group.from;
         real* out = row_of(qkv, n, attn_row(s)) + group.from;
         std::copy_n(out, group.C, x);
-        norm_row(out, { NULL, rstd + i }, x, { w, NULL }, eps, group.C);
+        norm_row(out, { NULL, rstd + i }, x, { weight_of(weights, group), NULL }, eps, group.C);
     }
 }
 
@@ -270,10 +267,9 @@ inline void qk_norm_backward(real* dqkv, QkWeights<acc> grads, const real* qk_in
         const long n = i / groups;
         const QkGroup group = qk_group(i % groups, all, s);
         const real* x = row_of(qk_in, n, QK) + group.from;
-        const real* w = weight_of(weights, group);
-        acc* dw = weight_of(grads, group);
         real* d = row_of(dqkv, n, attn_row(s)) + group.from;
-        norm_row_backward(d, { dw, NULL }, d, x, w, { NULL, rstd + i }, false, group.C);
+        norm_row_backward(d, { weight_of(grads, group), NULL }, d, x, weight_of(weights, group),
+                          { NULL, rstd + i }, false, group.C);
     }
 }
 

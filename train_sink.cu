@@ -89,25 +89,25 @@ static Pass attn_input_forward, attn_input_backward, qkv_forward, qkv_backward,
             attn_output_forward, attn_output_backward, ffn_input_forward, ffn_input_backward,
             up_forward, up_backward, activation_forward, activation_backward, down_forward,
             down_backward;
-static Reads no_product, attn_input, gate_input, heads_input, ffn_input, down_input;
+static Reads attn_input, gate_input, heads_input, ffn_input, down_input;
 
 #define BOTH(stage) stage##_forward, stage##_backward
 const std::vector<Stage> LAYER_STAGES = {
     // name        runs if      what it does       its input    role
-    { "norm",       always,      BOTH(attn_input),  no_product,  ROLE_NONE },
-    { "qkv",        has_attn,    BOTH(qkv),         attn_input,  ROLE_NONE },
-    { "value gate", gates_v,     BOTH(value_gate),  attn_input,  ROLE_NONE },
-    { "qk norm",    norms_qk,    BOTH(qk_norm),     no_product,  ROLE_NONE },
-    { "rotary",     rotates,     BOTH(rotary),      no_product,  ROLE_NONE },
-    { "phi",        has_phi,     BOTH(phi),         no_product,  ROLE_NONE },
-    { "attention",  has_attn,    BOTH(attend),      no_product,  ROLE_ATTENTION },
+    { "norm",       always,      BOTH(attn_input) },
+    { "qkv",        has_attn,    BOTH(qkv),         attn_input },
+    { "value gate", gates_v,     BOTH(value_gate),  attn_input },
+    { "qk norm",    norms_qk,    BOTH(qk_norm) },
+    { "rotary",     rotates,     BOTH(rotary) },
+    { "phi",        has_phi,     BOTH(phi) },
+    { "attention",  has_attn,    BOTH(attend),      NULL,        ROLE_ATTENTION },
     { "gate",       gates,       BOTH(gate),        gate_input,  ROLE_GATE },
-    { "combine",    combines,    BOTH(combine),     no_product,  ROLE_NONE },
+    { "combine",    combines,    BOTH(combine) },
     { "out",        has_attn,    BOTH(attn_output), heads_input, ROLE_ATTN_OUT },
     OPEN_MIXER_STAGES
-    { "FFN norm",   always,      BOTH(ffn_input),   no_product,  ROLE_NONE },
-    { "gate|up",    has_ffn,     BOTH(up),          ffn_input,   ROLE_NONE },
-    { "activation", has_ffn,     BOTH(activation),  no_product,  ROLE_NONE },
+    { "FFN norm",   always,      BOTH(ffn_input) },
+    { "gate|up",    has_ffn,     BOTH(up),          ffn_input },
+    { "activation", has_ffn,     BOTH(activation) },
     { "down",       has_ffn,     BOTH(down),        down_input,  ROLE_FFN_OUT },
     OPEN_FFN_STAGES
 };
@@ -150,9 +150,8 @@ static NormStats<acc> norm_stats(const Model* m, int number) {
 static Norm norm_before(const Model* m, int i) {
     const auto& w = layer_weights(m, i / 2);
     const auto& g = layer_grads(m, i / 2);
-    const bool is_ffn = i % 2;
     const NormStats<acc> stats = norm_stats(m, kept_branch(m, i));
-    if (is_ffn) {
+    if (i % 2) {                                 // the FFN
         return { { w.norm_ffn_w, w.norm_ffn_b }, { g.norm_ffn_w, g.norm_ffn_b }, stats };
     }
     return { { w.norm_attn_w, w.norm_attn_b }, { g.norm_attn_w, g.norm_attn_b }, stats };
@@ -161,9 +160,8 @@ static Norm norm_before(const Model* m, int i) {
 static Norm norm_after(const Model* m, int i) {
     const auto& w = layer_weights(m, i / 2);
     const auto& g = layer_grads(m, i / 2);
-    const bool is_ffn = i % 2;
     const NormStats<acc> stats = norm_stats(m, branches_kept(m) + 2 + kept_branch(m, i));
-    if (is_ffn) {
+    if (i % 2) {                                 // the FFN
         return { { w.norm_ffn_out_w, w.norm_ffn_out_b },
                  { g.norm_ffn_out_w, g.norm_ffn_out_b }, stats };
     }
@@ -269,7 +267,6 @@ static StageInput gate_input(const Model* m, int l) {
     return m->sizes.gate.reads ? attn_input(m, l) : StageInput{ NULL, 0 };
 }
 static StageInput ffn_input(const Model* m, int l)    { return branch_input(m, 2 * l + 1); }
-static StageInput no_product(const Model*, int)       { return { NULL, 0 }; }
 
 // -- the norm that begins a branch
 
@@ -301,9 +298,8 @@ static void qkv_backward(Model* m, int l) {
 // -- GATE: what it is applied to times sigmoid(g),  g = n W_g^T, or learned as it is
 
 static Linear gate_linear(const Model* m, int l) {
-    real* weight = layer_weights(m, l).gw;
-    acc* dweight = layer_grads(m, l).gw;
-    return { weight, NULL, dweight, NULL, m->sizes.C, m->sizes.gate_width };
+    return { layer_weights(m, l).gw, NULL, layer_grads(m, l).gw, NULL,
+             m->sizes.C, m->sizes.gate_width };
 }
 
 // -- GATE=value: v becomes v sigmoid(g)
@@ -355,22 +351,18 @@ static acc* act_qk_rstd(const Model* m, int l) {
 
 static void qk_norm_forward(Model* m, int l) {
     const auto& w = layer_weights(m, l);
-    real* saved = act_qk_in(m, l);
-    acc* rstd = act_qk_rstd(m, l);
     const bool all = m->arch.qk_norm == QKNORM_all;
-    const AttnShape s = attn_shape(m, l);
-    ops::qk_norm_forward(act_qkv(m, l), saved, rstd, { w.qnw, w.knw }, all, m->arch.eps, s);
+    ops::qk_norm_forward(act_qkv(m, l), act_qk_in(m, l), act_qk_rstd(m, l), { w.qnw, w.knw }, all,
+                         m->arch.eps, attn_shape(m, l));
 }
 
 // Computes acts.dqkv in place. In the forward pass this was:  q = norm(q), k = norm(k)
 static void qk_norm_backward(Model* m, int l) {
     const auto& w = layer_weights(m, l);
     const auto& g = layer_grads(m, l);
-    const real* saved = act_qk_in(m, l);
-    const acc* rstd = act_qk_rstd(m, l);
     const bool all = m->arch.qk_norm == QKNORM_all;
-    ops::qk_norm_backward(m->acts.dqkv, { g.qnw, g.knw }, saved, rstd, { w.qnw, w.knw }, all,
-                          attn_shape(m, l));
+    ops::qk_norm_backward(m->acts.dqkv, { g.qnw, g.knw }, act_qk_in(m, l), act_qk_rstd(m, l),
+                          { w.qnw, w.knw }, all, attn_shape(m, l));
 }
 
 // -- rotary: q and k are rotated by their position. In training attention does it on its way, to
@@ -394,8 +386,8 @@ static void rotary_forward(Model* m, int l) {
     if (attention_rope(m, l)) { return; }
     const acc* table = layer_rope(m, l);
     for (const Span& span : m->spans) {
-        const acc* from = row_of(table, span.position, rotated(m->arch));
-        ops::rope(act_qkv(m, l, span.row), from, +1, attn_shape_span(m, l, span));
+        ops::rope(act_qkv(m, l, span.row), row_of(table, span.position, rotated(m->arch)), +1,
+                  attn_shape(m, l, span.sequences, span.length));
     }
 }
 
@@ -427,8 +419,7 @@ static void phi_forward(Model* m, int l) {
     const auto& w = layer_weights(m, l);
     const long width = m->sizes.qk_width;
     ops::in_parts(rows(m), [&](long row, int n) {
-        const AttnShape s = attn_shape_rows(m, l, n);
-        const int heads = n * (s.NH + s.KV);
+        const int heads = n * (m->sizes.NH + m->sizes.KV);
         real* qkv = act_qkv(m, l, row);
         real* in = act_phi_in(m, l, row);
         real* hidden = act_phi_hidden(m, l, row);
@@ -453,8 +444,7 @@ static void phi_backward(Model* m, int l) {
     const long width = m->sizes.qk_width;
     const long count = m->sizes.HS * m->sizes.HS;    // of each of the two matrices
     auto backward = [&](long row, int n, acc* dw1, acc* dw2) {
-        const AttnShape s = attn_shape_rows(m, l, n);
-        const int heads = n * (s.NH + s.KV);
+        const int heads = n * (m->sizes.NH + m->sizes.KV);
         const real* in = act_phi_in(m, l, row);
         const real* hidden = act_phi_hidden(m, l, row);
         real* dqkv = row_of(m->acts.dqkv, row, m->sizes.qkv_width);
@@ -473,10 +463,10 @@ static void phi_backward(Model* m, int l) {
 // -- attention
 
 static void attend_forward(Model* m, int l) {
-    if (m->cache) { cache_append(m, l); }
+    if (m->cache) { copy_keys(m, l, layer_cache(m, l, m->spans[0].position), 0, rows(m)); }
     for (const Span& span : m->spans) {
         if (span.position > 0) { continue; }
-        const AttnShape s = attn_shape_span(m, l, span);
+        const AttnShape s = attn_shape(m, l, span.sequences, span.length);
         variant::attend[s.without_extra](act_att(m, l, span.row), act_stat(m, l, span.row),
                                          act_qkv(m, l, span.row), extra_key(m, l),
                                          attention_rope(m, l), s);
@@ -491,11 +481,10 @@ static void attend_backward(Model* m, int l) {
     const auto& g = layer_grads(m, l);
     const ExtraKey<acc> dextra = { bias.extra == LOGIT_EXTRA ? g.logit : g.kstar,
                                   bias.learn_v ? g.vstar : NULL };
-    const AttnResult<real, acc> result = { act_att(m, l), act_stat(m, l) };
     const AttnShape s = attn_shape(m, l);
-    variant::attend_backward[s.without_extra](m->acts.dqkv, dextra, m->acts.datt, result,
-                                              act_qkv(m, l), extra_key(m, l),
-                                              attention_rope(m, l), s);
+    variant::attend_backward[s.without_extra](m->acts.dqkv, dextra, m->acts.datt,
+                                              { act_att(m, l), act_stat(m, l) }, act_qkv(m, l),
+                                              extra_key(m, l), attention_rope(m, l), s);
 }
 
 // -- GATE=head, elem or static: o becomes o sigmoid(g), a number for each head or each channel
@@ -566,8 +555,7 @@ static Linear out_linear(const Model* m, int l) {
 }
 
 static StageInput heads_input(const Model* m, int l) {
-    real* heads = m->sizes.combine ? act_heads(m, l) : act_out(m, l);
-    return { heads, (int)m->sizes.OC };
+    return { m->sizes.combine ? act_heads(m, l) : act_out(m, l), (int)m->sizes.OC };
 }
 
 static void attn_output_forward(Model* m, int l) {
@@ -609,16 +597,14 @@ static void up_backward(Model* m, int l) {
 
 static void activation_forward(Model* m, int l) {
     const FfnRow& ffn = m->sizes.ffn;
-    real* fca = act_fca(m, l);
-    ops::ffn_forward(fca, act_fch(m, l), ffn.act, ffn.gated, rows(m), m->sizes.F);
+    ops::ffn_forward(act_fca(m, l), act_fch(m, l), ffn.act, ffn.gated, rows(m), m->sizes.F);
 }
 
 // Computes acts.dfch from acts.dfca. In the forward pass this was:  f = act(gate) up, or act(up)
 static void activation_backward(Model* m, int l) {
     const Acts& a = m->acts;
     const FfnRow& ffn = m->sizes.ffn;
-    const real* fch = act_fch(m, l);
-    ops::ffn_backward(a.dfch, a.dfca, fch, ffn.act, ffn.gated, rows(m), m->sizes.F);
+    ops::ffn_backward(a.dfch, a.dfca, act_fch(m, l), ffn.act, ffn.gated, rows(m), m->sizes.F);
 }
 
 static void down_forward(Model* m, int l) {
@@ -655,12 +641,11 @@ void embed_forward(Model* m) {
     const real* positions = m->sizes.pe.learnable ? w.wpe : m->positions;
     real* out = arch.norm_embed ? m->acts.embed : act_x(m, 0);
     for (const Span& span : m->spans) {
-        real* x = row_of(out, span.row, arch.C);
-        const int* tokens = m->tokens + span.row;
         const real* from = row_of(positions, span.position, arch.C);
         const real* sink = span.position ? NULL : w.sink;
-        ops::embed_forward(x, tokens, { w.wte, from, sink }, arch.embed_scale,
-                           span.sequences, span.length, arch.C);
+        ops::embed_forward(row_of(out, span.row, arch.C), m->tokens + span.row,
+                           { w.wte, from, sink }, arch.embed_scale, span.sequences, span.length,
+                           arch.C);
     }
     if (arch.norm_embed) { norm_forward(m, act_x(m, 0), out, norm_embed(m)); }
 }
@@ -729,12 +714,6 @@ const real* model_forward_last(Model* m, const std::vector<int>& tokens) {
 
 // ---- lm_head
 
-static Linear lm_head_linear(const Model* m) {
-    const auto& w = m->weights;
-    const auto& g = m->grads;
-    return { w.lmw, w.lmb, g.lmw, g.lmb, m->sizes.C, m->sizes.V };
-}
-
 // Runs lm_head and the classifier, a few rows at a time, so that the full logits never exist. Fills
 // acts.losses. If dloss is not 0, also adds to the gradients of lm_head's weights and computes that
 // of its input, both for dloss * sum of losses.
@@ -744,7 +723,9 @@ void model_lm_head(Model* m, float dloss) {
         cpu_model->losses(m, m->acts.losses, lm_head_input(m), m->targets, N);
         return;
     }
-    const Linear lm_head = lm_head_linear(m);
+    const auto& w = m->weights;
+    const auto& g = m->grads;
+    const Linear lm_head = { w.lmw, w.lmb, g.lmw, g.lmb, m->sizes.C, m->sizes.V };
     const float cap = m->arch.logit_cap;
     real* logits = m->acts.logits;
     real* dtop = m->sizes.norm.stream ? m->acts.dx : m->acts.dn;
@@ -827,12 +808,8 @@ void accumulate_loaded(Model* m, long count, bool last) {
 // Returns a key for the launches of a micro-batch: equal keys, equal launches. (It leaves out
 // `last`: a run with --graph has one rank, which sends no gradients.)
 static std::vector<size_t> batch_key(const Model* m, long count) {
-    const size_t numbers[] = { (size_t)m->B, (size_t)m->T, (size_t)count };
-    const void* places[] = { m->arena, m->tokens, m->targets, m->params_memory,
-                             m->grads_memory };
-    std::vector<size_t> key(std::begin(numbers), std::end(numbers));
-    for (const void* place : places) { key.push_back((size_t)place); }
-    return key;
+    return { (size_t)m->B, (size_t)m->T, (size_t)count, (size_t)m->arena, (size_t)m->tokens,
+             (size_t)m->targets, (size_t)m->params_memory, (size_t)m->grads_memory };
 }
 
 // Runs one micro-batch, seqs (B, T+1), of a step with `count` targets over all micro-batches and

@@ -131,7 +131,7 @@ inline void change_stage(Change* e, Model* m, const Stage& stage, int l) {
     if (attention && e->bits.kv) { change_kv(e, m, l); }
     StageInput input = { NULL, 0 };
     Host was;
-    if (e->bits.inputs) { input = stage.reads(m, l); }
+    if (stage.reads && e->bits.inputs) { input = stage.reads(m, l); }
     if (input.x) { was = change_input(e, m, stage, input, l); }
     if (attention && e->sees_less()) {
         eval_attention(m, l, *e, &e->seen);

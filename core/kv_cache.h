@@ -81,10 +81,6 @@ inline void copy_keys(const Model* m, int l, real* out, size_t row, int n) {
     }
 }
 
-inline void cache_append(Model* m, int l) {
-    copy_keys(m, l, layer_cache(m, l, m->spans[0].position), 0, rows(m));
-}
-
 // ---- attention
 
 // Returns the keys and values that a span sees which continues another: the parent's, then its own.

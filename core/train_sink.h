@@ -10,7 +10,7 @@ model, and the micro-batch of a training step.
 
 // ---- a layer is a list of stages, forward; backward is the same list from the end
 
-// What the matrix product of a stage reads: x (N, width); NULL if the stage has none.
+// What the matrix product of a stage reads: x (N, width); x NULL if there is no product.
 struct StageInput {
     real* x;
     int width;
@@ -24,8 +24,8 @@ struct Stage {
     bool (*when)(const Model* m, int l);
     void (*forward)(Model* m, int l);
     void (*backward)(Model* m, int l);
-    StageInput (*reads)(const Model* m, int l);
-    StageRole role;
+    StageInput (*reads)(const Model* m, int l) = NULL;   // NULL if the stage has no product
+    StageRole role = ROLE_NONE;
 };
 extern const std::vector<Stage> LAYER_STAGES;
 

@@ -158,8 +158,8 @@ void mamba_forward(Model* m, int l);
 void delta_forward(Model* m, int l);
 void experts_forward(Model* m, int l);
 #define OPEN_MIXER_STAGES \
-    { "mamba",      is_mamba,   mamba_forward,   NULL, no_product, ROLE_NONE }, \
-    { "delta rule", is_delta,   delta_forward,   NULL, no_product, ROLE_NONE },
+    { "mamba",      is_mamba,   mamba_forward,   NULL }, \
+    { "delta rule", is_delta,   delta_forward,   NULL },
 #define OPEN_FFN_STAGES \
-    { "experts",    is_mixture, experts_forward, NULL, no_product, ROLE_FFN_OUT },
+    { "experts",    is_mixture, experts_forward, NULL, NULL, ROLE_FFN_OUT },
 #endif // OPEN_ROWS_H
