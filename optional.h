@@ -219,12 +219,8 @@ struct OpenFiles {
 
     // Returns the one GGUF file in a directory, "" if there is none.
     std::string (*gguf_in)(const std::string& dir);
-    // Reads the tokenizer of a GGUF file; returns the file without its weights.
-    void (*tokenizer)(TokenizerBuild* t);
+    // Returns such a file without its weights.
     std::string (*tokenizer_file)(const std::string& path);
-    // Make a step of a tokenizer. False: not known.
-    bool (*normalizer)(const Json& component, Step* step);
-    bool (*splitter)(const std::string& regex, Step* step);
 
     // Checks the rows of OPEN_ARCH and OPEN_POSITIONS.
     void (*settle)(ArchCheck* check);
@@ -239,6 +235,12 @@ struct OpenFiles {
     const char* (*mixer)(const Arch& arch);
     // Names what a model has that only runs forward, "Mamba layers"; "" if all can be trained.
     std::string (*forward_only)(const Arch& arch);
+
+    // Reads the tokenizer of a GGUF file.
+    void (*tokenizer)(TokenizerBuild* t);
+    // Make a step of a tokenizer. False: not known.
+    bool (*normalizer)(const Json& component, Step* step);
+    bool (*splitter)(const std::string& regex, Step* step);
 };
 
 // What it does with a model.

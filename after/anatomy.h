@@ -85,7 +85,8 @@ struct Alike {
 
 // Runs the model on the sequences, in batches. Calls each(first, l) after layer l of the batch that
 // begins with sequence `first`, and each(first, -1) after its embedding.
-template <class Each> void each_layer(Model* m, const Sequences& text, Each each) {
+inline void each_layer(Model* m, const Sequences& text,
+                       const std::function<void(int first, int l)>& each) {
     each_batch(m, text, [&](int first, long) {
         model_layers(m, [&](int l) { each(first, l); });
     });

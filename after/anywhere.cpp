@@ -20,7 +20,7 @@ static std::vector<FieldRow> field_rows(const Anywhere& a) {
         }
     };
     #define X(field, summary, ...) add(#field, summary, &AnyTally::field);
-    ANYWHERE(X, X)
+    ANYWHERE(X)
     #undef X
     return rows;
 }

@@ -9,8 +9,6 @@ anywhere_measure. Weights are measured as shares of their row; places count from
 #include "secondary.h"
 #include "sink_at.h"
 
-typedef HostHead<Attn, Bias, Pe, real, acc> AnyHead;
-
 // The row of query t: the share of every token, then of the extra key.
 struct RowShares {
     const AnyHead& head;
@@ -75,27 +73,28 @@ struct RowShares {
 };
 
 // What is measured of a head, a row each: the field, which is its key in --json; how the numbers of
-// its queries or sequences become one, and on the screen those of a layer's heads; for QUERY, the
-// number of query r; what it is. NaN adds nothing.
-#define ANYWHERE(X, QUERY) \
-    QUERY(own,      MEAN,     r.share(t),       "attention of a token to itself") \
-    QUERY(previous, MEAN,     r.share(t - 1),   "to the token before it") \
-    QUERY(window,   MEAN,     r.first_shown(),  "to the first token that a window shows") \
-    QUERY(keys,     MEAN,     r.keys_of(0.9),   "how many keys hold 90% of a row") \
-    QUERY(score,    LARGEST,  r.score(),        "the largest score") \
-    QUERY(lse,      LARGEST,  r.lse(),          "ln of the sum of exp of a row's scores") \
-    X(output,       SMALLEST, "norm of the head's output, over the mean of its layer") \
-    X(sinks,        MEAN,     "1 for a sequence in whose first half some token is its sink") \
-    X(at_first,     MEAN,     "1 for a sink that is token 1") \
-    X(value,        MEAN,     "norm of the sink's v, over the mean of the others") \
-    X(rank,         MEAN,     "how many directions share the values of its sinks, over all sequences") \
-    X(xi,           LARGEST,  "one token repeated: xi of Proposition 4,") \
-    X(bound,        LARGEST,  "its bound at the last query,") \
-    X(proposition,  LARGEST,  "and a row against Propositions 1 to 3, or that query against 4")
+// its queries or sequences become one, and on the screen those of a layer's heads; the number of
+// query r; what it is. NaN adds nothing.
+#define ANYWHERE(X) \
+    X(own,         MEAN,     r.share(t),       "attention of a token to itself") \
+    X(previous,    MEAN,     r.share(t - 1),   "to the token before it") \
+    X(window,      MEAN,     r.first_shown(),  "to the first token that a window shows") \
+    X(keys,        MEAN,     r.keys_of(0.9),   "how many keys hold 90% of a row") \
+    X(score,       LARGEST,  r.score(),        "the largest score") \
+    X(lse,         LARGEST,  r.lse(),          "ln of the sum of exp of a row's scores") \
+    X(output,      SMALLEST, NAN,              "norm of the head's output, over the mean of its layer") \
+    X(sinks,       MEAN,     NAN, "1 for a sequence in whose first half some token is its sink") \
+    X(at_first,    MEAN,     NAN,              "1 for a sink that is token 1") \
+    X(value,       MEAN,     NAN,              "norm of the sink's v, over the mean of the others") \
+    X(rank,        MEAN,     NAN, "how many directions share the values of its sinks, over all sequences") \
+    X(xi,          LARGEST,  a.equal ? r.xi() : NAN, "one token repeated: xi of Proposition 4,") \
+    X(bound,       LARGEST,  a.equal ? r.bound() : NAN, "its bound at the last query,") \
+    X(proposition, LARGEST,  a.equal ? r.proposition() : NAN, \
+      "and a row against Propositions 1 to 3, or that query against 4")
 
 struct AnyTally {
     #define X(field, ...) Tally field;
-    ANYWHERE(X, X)
+    ANYWHERE(X)
     #undef X
     std::vector<Vector> values;                  // of its sinks
 
@@ -138,16 +137,9 @@ inline Vector add_head(const Anywhere& a, const AnyHead& head, bool rotary, int 
             all += r.shares[j];
         }
         for (double& x : r.shares) { x /= all; }
-        #define X(...)
-        #define QUERY(field, summary, number, ...) tally->field.add(number);
-        ANYWHERE(X, QUERY)
+        #define X(field, summary, number, ...) tally->field.add(number);
+        ANYWHERE(X)
         #undef X
-        #undef QUERY
-        if (a.equal) {
-            tally->xi.add(r.xi());
-            tally->bound.add(r.bound());
-            tally->proposition.add(r.proposition());
-        }
         for (int j = first; j <= t; j++) { given[j] += r.shares[j]; }
     }
 
@@ -199,7 +191,7 @@ inline void add_layer_attention(Anywhere* a, const Model* m, int l, int from) {
     #pragma omp parallel for schedule(dynamic)
     for (int h = 0; h < s.NH; h++) {
         for (int b = 0; b < s.B; b++) {
-            const AnyHead head(x.qkv.data(), x.stat.data(), x.extra.data(), b, h, s);
+            const AnyHead head = x.head(b, h);
             const Vector got = add_head(*a, head, layer_rope(m, l), first, &heads[h]);
             given[h].insert(given[h].end(), got.begin(), got.end());
             for (int t = first; t < s.T; t++) {

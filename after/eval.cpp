@@ -54,11 +54,6 @@ static void runs_stream(const Flags& f, const Model& m, std::vector<EvalRun>* ru
     }
 }
 
-// Returns the place of a name in a table, the number of its names if it is not there.
-template <int N> int place_of(const std::string& name, const char* const (&names)[N]) {
-    return std::find(names, names + N, name) - names;
-}
-
 // Adds the runs of --evict POLICY:RATIO,..: as the policy scores, and with the first token always
 // kept and always dropped. The prompt is the first four fifths, and what comes after it is
 // predicted.
@@ -69,9 +64,9 @@ static void runs_evict(const Flags& f, const Model& m, int T, std::vector<EvalRu
     for (auto& text : split(f.evict, ',')) {
         const std::vector<std::string> part = two_parts("--evict", text, ':', wanted);
         double ratio = -1;
-        const int policy = place_of(part[0], POLICY_NAMES);
+        const int policy = find_row(POLICY_NAMES, part[0].c_str());
         const bool number = parse_double(part[1], &ratio) && ratio >= 0 && ratio < 1;
-        require(policy < POLICIES && number, "--evict " + text, wanted);
+        require(policy >= 0 && number, "--evict " + text, wanted);
         const int prompt = T * 4 / 5 + sink_rows(&m);
         const int kept = prompt * (1 - ratio) + 1e-9;
         for (FirstToken first : { FIRST_AS_SCORED, FIRST_KEPT, FIRST_DROPPED }) {
@@ -96,9 +91,9 @@ static bool bits_parse(const std::string& text, Bits* q) {
 static bool quant_parse(const std::string& text, Bits* bits) {
     const std::vector<std::string> part = split(text, ':');
     if (part.empty() || part.size() > 2 || !bits_parse(part[0], bits)) { return false; }
-    const int scope = place_of(part.size() > 1 ? part[1] : "token", SCOPES);
+    const int scope = find_row(SCOPES, part.size() > 1 ? part[1].c_str() : "token");
     bits->scope = (Scope)scope;
-    return scope <= BITS_TOKEN;
+    return scope >= 0;
 }
 
 // Adds the runs of --quant BITS[:SCOPE],.., each with every number of first tokens that

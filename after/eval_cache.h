@@ -25,7 +25,7 @@ struct Stream {
 
 // Later queries see only `kept` of the first `prompt` rows, those of the highest scores, by
 // key/value head.
-enum Policy { EVICT_streaming, EVICT_knorm, EVICT_observed, EVICT_snapkv, POLICIES };
+enum Policy { EVICT_streaming, EVICT_knorm, EVICT_observed, EVICT_snapkv };
 static const char* const POLICY_NAMES[] = { "streaming", "knorm", "observed", "snapkv" };
 enum FirstToken { FIRST_AS_SCORED, FIRST_KEPT, FIRST_DROPPED };
 struct Evict {

@@ -179,7 +179,8 @@ inline NormPair eval_gradients(Model* m, const Sequences& text) {
         model_lm_head(m, 1);
         model_backward(m, false, [&](int l) {
             ops::row_norms(norms, m->acts.dx, C, C, 1, N);
-            add_rows(&g, l, m, copy_to_host(norms, N), text.n);
+            const std::vector<acc> x = copy_to_host(norms, N);
+            add_rows(&g, l, m, Vector(x.begin(), x.end()), text.n);
         });
         ops::device_free(norms);
     });

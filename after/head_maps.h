@@ -46,55 +46,46 @@ struct HostHead : Head<Bi, const R> {
         const AttnStat<double> st = { stat[t].max_or_factor, stat[t].ln_Z_or_sum };
         return attn_weight<A>(score, st, s.clip);
     }
+
+    // Makes map, cosine and product (T, T + 1), column 0 the extra key: A; the cosine of q_t and
+    // k_j; the product of their norms (Figure 2, bottom). What a query does not see is 0 in A only.
+    void maps(float* map, float* cosine, float* product) const {
+        const int columns = s.T + 1;
+        for (int t = 0; t < s.T; t++) {
+            for (int j = 0; j < columns; j++) {
+                const long at = (long)t * columns + (j + 1) % columns;
+                const QueryKey x = query_key(t, j);
+                const double norms = sqrt(x.qq * x.kk);
+                map[at] = weight(x.qk, t, j);
+                product[at] = norms;
+                cosine[at] = 0;
+                if (x.qq > 0 && x.kk > 0) { cosine[at] = x.qk / norms; }
+            }
+        }
+    }
+
+    // Returns alpha_k, or the proxy where rows do not sum to 1, for any tokens k, as HeadMetrics
+    // does for the first METRIC_K; skip = 1 if row 0 is a sink token.
+    std::vector<double> alphas(const std::vector<int>& tokens, int skip) const {
+        const bool sums_to_one = attn_sums_to_one<A>(s.alpha);
+        std::vector<double> alpha(tokens.size());
+        for (int t = skip; t < s.T; t++) {
+            const auto size = [&](int j) { return fabs(weight(query_key(t, j).qk, t, j)); };
+            double all = 1;
+            if (!sums_to_one) {
+                all = size(s.T);
+                for (int j = 0; j < s.T; j++) { all += size(j); }
+            }
+            if (all <= 0) { continue; }
+
+            for (size_t i = 0; i < tokens.size(); i++) {
+                const int k = tokens[i];
+                const int queries = s.T - skip - k + 1;
+                const int j = k - 1 + skip;
+                if (j <= t) { alpha[i] += size(j) / all / queries; }
+            }
+        }
+        return alpha;
+    }
 };
-
-// Makes map, cosine and product (T, T + 1), column 0 the extra key: A; the cosine of q_t and k_j;
-// the product of their norms (Figure 2, bottom). What a query does not see is 0 in A only.
-template <class A, class Bi, class Pe, class R, class S>
-void head_maps(float* map, float* cosine, float* product, const R* qkv, const S* stat,
-               const R* kstar, int h, AttnShape s) {
-    const HostHead<A, Bi, Pe, R, S> head(qkv, stat, kstar, 0, h, s);
-    const int columns = s.T + 1;
-    for (int t = 0; t < s.T; t++) {
-        for (int j = 0; j < columns; j++) {
-            const long at = (long)t * columns + (j + 1) % columns;
-            const QueryKey x = head.query_key(t, j);
-            const double norms = sqrt(x.qq * x.kk);
-            map[at] = head.weight(x.qk, t, j);
-            product[at] = norms;
-            cosine[at] = 0;
-            if (x.qq > 0 && x.kk > 0) { cosine[at] = x.qk / norms; }
-        }
-    }
-}
-
-// Returns alpha_k, or the proxy where rows do not sum to 1, for any tokens k, as HeadMetrics does
-// for the first METRIC_K; skip = 1 if row 0 is a sink token.
-template <class A, class Bi, class Pe, class R, class S>
-std::vector<double> head_alphas(const std::vector<int>& tokens, const R* qkv, const S* stat,
-                                const R* kstar, int skip, int b, int h, AttnShape s) {
-    const HostHead<A, Bi, Pe, R, S> head(qkv, stat, kstar, b, h, s);
-    const bool sums_to_one = attn_sums_to_one<A>(s.alpha);
-    std::vector<double> alpha(tokens.size());
-    for (int t = skip; t < s.T; t++) {
-        auto weight = [&](int j) {
-            const double qk = head.query_key(t, j).qk;
-            return fabs(head.weight(qk, t, j));
-        };
-        double all = 1;
-        if (!sums_to_one) {
-            all = weight(s.T);
-            for (int j = 0; j < s.T; j++) { all += weight(j); }
-        }
-        if (all <= 0) { continue; }
-
-        for (size_t i = 0; i < tokens.size(); i++) {
-            const int k = tokens[i];
-            const int queries = s.T - skip - k + 1;
-            const int j = k - 1 + skip;
-            if (j <= t) { alpha[i] += weight(j) / all / queries; }
-        }
-    }
-    return alpha;
-}
 #endif // HEAD_MAPS_H

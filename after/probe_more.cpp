@@ -72,8 +72,7 @@ static void dump_layer(const Model* m, const std::string& dir, int l,
     std::vector<float> product(map.size());
 
     for (int h : heads) {
-        head_maps<Attn, Bias, Pe>(map.data(), cosine.data(), product.data(), x.qkv.data(),
-                                  x.stat.data(), x.extra.data(), h, x.s);
+        x.head(0, h).maps(map.data(), cosine.data(), product.data());
         const std::string name = strf("%s/%d_%d_", dir.c_str(), l, h);
         npy_write(name + "map.npy", map, { N, N + 1 });
         npy_write(name + "cosine.npy", cosine, { N, N + 1 });

@@ -26,7 +26,8 @@ struct Sequences {
 
 // Loads the sequences in batches. Calls run(first, count) for the batch that begins with sequence
 // `first`, in which the loss asks for `count` tokens.
-template <class Run> void each_batch(Model* m, const Sequences& text, Run run) {
+inline void each_batch(Model* m, const Sequences& text,
+                       const std::function<void(int first, long count)>& run) {
     const int most = std::max(1, text.at_once / text.T);
     for (int first = 0; first < text.n; first += most) {
         if (measure_progress) { measure_progress(first, text.n); }
@@ -47,8 +48,7 @@ struct HostRows {
 
 // Adds one number of every loaded row to place l: that of the first token, and the mean of the
 // others', of n sequences in all.
-template <class X>
-void add_rows(NormPair* sums, int l, const Model* m, const std::vector<X>& x, int n) {
+inline void add_rows(NormPair* sums, int l, const Model* m, const Vector& x, int n) {
     norms_add(sums, l, x.data(), m->B, m->T, 1, sink_rows(m), n);
 }
 #endif // SEQUENCES_H

@@ -9,12 +9,19 @@ host, from the attention activations of a forward pass.
 #include "../core/measure.h"
 #include "head_maps.h"
 
+typedef HostHead<Attn, Bias, Pe, real, acc> AnyHead;
+
 // A layer's attention activations, in host memory.
 struct AttentionHost {
     std::vector<real> qkv;      // (N, qkv_width)
     std::vector<acc> stat;      // (B, NH, T, 2)
     std::vector<real> extra;    // z of each head, or k* of each key/value head; empty: not learned
     AttnShape s;                // without_extra if that changes no output
+
+    // Returns head h of sequence b.
+    AnyHead head(int b, int h) const {
+        return { qkv.data(), stat.data(), extra.data(), b, h, s };
+    }
 };
 
 // Copies layer l's attention activations to host memory.
@@ -49,8 +56,7 @@ inline void sink_at_add(SinkAt* at, const Model* m, int l) {
     std::vector<std::vector<double>> alpha((size_t)s.B * s.NH);
     #pragma omp parallel for schedule(dynamic)
     for (int i = 0; i < s.B * s.NH; i++) {
-        alpha[i] = head_alphas<Attn, Bias, Pe>(at->tokens, x.qkv.data(), x.stat.data(),
-                                               x.extra.data(), skip, i / s.NH, i % s.NH, s);
+        alpha[i] = x.head(i / s.NH, i % s.NH).alphas(at->tokens, skip);
     }
     for (size_t k = 0; k < at->tokens.size(); k++) {
         const float factor = seen_factor(m, l, at->tokens[k]);

@@ -5,6 +5,7 @@ vectors.h -- vectors of doubles in host memory, sums of numbers, and what is sor
 #define VECTORS_H
 #include <math.h>
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 typedef std::vector<double> Vector;
@@ -23,7 +24,7 @@ inline void add_multiple(Vector* y, double a, const Vector& x) {
 }
 
 // Lists 0 .. n - 1 by size(i), the largest first; of equal ones the first.
-template <class Size> std::vector<int> largest_first(int n, Size size) {
+inline std::vector<int> largest_first(int n, const std::function<double(int)>& size) {
     std::vector<int> order(n);
     for (int i = 0; i < n; i++) { order[i] = i; }
     std::stable_sort(order.begin(), order.end(), [&](int i, int j) { return size(i) > size(j); });

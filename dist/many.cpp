@@ -48,16 +48,14 @@ static void resize_norms(Metrics* r, const Sizes& sizes) {
     resize(&r->pre, sizes.norm.stream ? 2 * sizes.L : 0);
 }
 
-// Calls f for every number of a report that is a sum over sequences.
-template <class F> static void each_sum(Metrics* r, F f) {
+// Sets every number of a report that is a sum over sequences to f of it.
+static void each_sum(Metrics* r, const std::function<double(double)>& f) {
     const size_t floats = r->heads.size() * sizeof(HeadMetrics) / sizeof(float);
     float* heads = (float*)r->heads.data();
-    for (size_t i = 0; i < floats; i++) { f(heads[i]); }
-    for (double& x : r->h_star) { f(x); }
-    for (double& x : r->h_median) { f(x); }
-    for (NormPair* norms : { &r->h, &r->k, &r->v, &r->pre }) {
-        for (double& x : norms->first) { f(x); }
-        for (double& x : norms->rest) { f(x); }
+    for (size_t i = 0; i < floats; i++) { heads[i] = f(heads[i]); }
+    for (auto* all : { &r->h_star, &r->h_median, &r->h.first, &r->h.rest, &r->k.first, &r->k.rest,
+                       &r->v.first, &r->v.rest, &r->pre.first, &r->pre.rest }) {
+        for (double& x : *all) { x = f(x); }
     }
 }
 
@@ -65,12 +63,15 @@ void sum_metrics(Metrics* r, const Sizes& sizes, double* loss, long* count) {
     if (world == 1) { return; }
     resize_norms(r, sizes);
     std::vector<double> sums = { *loss, (double)*count };
-    each_sum(r, [&](auto x) { sums.push_back(x); });
+    each_sum(r, [&](double x) {
+        sums.push_back(x);
+        return x;
+    });
     sum(sums.data(), sums.size());
     const double* next = sums.data();
     *loss = *next++;
     *count = (long)*next++;
-    each_sum(r, [&](auto& x) { x = *next++; });
+    each_sum(r, [&](double) { return *next++; });
 
     // a maximum by way of a sum: every rank has its own slots
     const size_t states = r->h_max.size();

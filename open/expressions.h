@@ -11,19 +11,19 @@ inline constexpr const char* EXPRESSION_DEEPSEEK_V3 =
     "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*"
     "|\\s*[\r\n]+|\\s+(?!\\S)|\\s+";
 
-// words of capital letters, then small ones
-#define UPPER_SET "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define SMALL_SET "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASED_WORDS(behind) \
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER_SET "*" SMALL_SET "+" behind \
-    "|[^\\r\\n\\p{L}\\p{N}]?" UPPER_SET "+" SMALL_SET "*" behind
-#define CASED_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+// words of capital letters, then small ones; `behind`: what belongs to them
+#define CASED_WORDS(behind, digits) \
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*" \
+    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" behind \
+    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+" \
+    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" behind \
+    "|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 // Mistral's Tekken
-inline constexpr const char* EXPRESSION_TEKKEN = CASED_WORDS("") "|\\p{N}" CASED_REST;
+inline constexpr const char* EXPRESSION_TEKKEN = CASED_WORDS("", "\\p{N}");
 // gpt-oss, whose vocabulary is o200k
 inline constexpr const char* EXPRESSION_O200K =
-    CASED_WORDS("(?i:'s|'t|'re|'ve|'m|'ll|'d)?") "|\\p{N}{1,3}" CASED_REST;
+    CASED_WORDS("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "\\p{N}{1,3}");
 
 // Qwen 3.5: marks are of words
 inline constexpr const char* EXPRESSION_QWEN3_5 =

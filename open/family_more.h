@@ -14,7 +14,7 @@ static void needs_word(Import* in, const char* key, const char* words) {
 }
 
 // Writes a letter for each layer: 1 where is(layer).
-template <class Is> static str layers_where(const Import* in, Is is) {
+static str layers_where(const Import* in, const std::function<bool(int)>& is) {
     str pattern;
     for (int l = 0; l < in->c.L; l++) { pattern += is(l) ? '1' : '0'; }
     return pattern;

@@ -1,59 +1,67 @@
 /*
 family_names.h -- inside of families.cpp: tensor names of families, where they are not LLaMA's. A
 row: our name, theirs, and, if ours is not theirs as it is, how it is part of it (import.h). N
-stands for the layer.
+stands for the layer. The first row that fits counts.
 */
 #ifndef FAMILY_NAMES_H
 #define FAMILY_NAMES_H
 #include "import.h"
 
+// Ends a table: the rows of another one follow.
+constexpr NameRow then(const NameRow* rows) { return { NULL, NULL, AS_IT_IS, rows }; }
+
+static const NameRow LLAMA_NAMES[] = {
+    { "model.*", "model.*" },
+    { "lm_head", "lm_head" },
+    { "*", "model.layers.N.*" },
+    {}
+};
 // what GPT-2 and GPT-Neo call the same
-#define GPT2_ROWS \
-    { "model.embed_tokens", "wte" }, \
-    { "model.embed_positions", "wpe" }, \
-    { "input_layernorm", "h.N.ln_1" }, \
-    { "post_attention_layernorm", "h.N.ln_2" }, \
-    { "mlp.up_proj", "h.N.mlp.c_fc" }, \
-    { "mlp.down_proj", "h.N.mlp.c_proj" }, \
-    { "model.norm", "ln_f" }, \
-    { "lm_head", "lm_head" }
+static const NameRow GPT2_REST[] = {
+    { "model.embed_tokens", "wte" },
+    { "model.embed_positions", "wpe" },
+    { "input_layernorm", "h.N.ln_1" },
+    { "post_attention_layernorm", "h.N.ln_2" },
+    { "mlp.up_proj", "h.N.mlp.c_fc" },
+    { "mlp.down_proj", "h.N.mlp.c_proj" },
+    { "model.norm", "ln_f" },
+    { "lm_head", "lm_head" },
+    {}
+};
 static const NameRow GPT2_NAMES[] = {
-    GPT2_ROWS,
     { "self_attn.q_proj", "h.N.attn.c_attn", STACKED_Q },
     { "self_attn.k_proj", "h.N.attn.c_attn", STACKED_K },
     { "self_attn.v_proj", "h.N.attn.c_attn", STACKED_V },
     { "self_attn.o_proj", "h.N.attn.c_proj" },
-    {}
+    then(GPT2_REST)
 };
 static const NameRow GPT_NEO_NAMES[] = {
-    GPT2_ROWS,
     { "self_attn.o_proj", "h.N.attn.attention.out_proj" },
     { "self_attn.*", "h.N.attn.attention.*" },
-    {}
+    then(GPT2_REST)
 };
 // the rows that do not depend on where the norms are
-#define OPT_ROWS \
-    { "model.embed_tokens", "embed_tokens" }, \
-    { "lm_head", "lm_head" }, \
-    { "model.embed_positions", "embed_positions", SKIP_TWO }, \
-    { "self_attn.o_proj", "layers.N.self_attn.out_proj" }, \
-    { "self_attn.*", "layers.N.self_attn.*" }, \
-    { "mlp.up_proj", "layers.N.fc1" }, \
-    { "mlp.down_proj", "layers.N.fc2" }
-
+static const NameRow OPT_REST[] = {
+    { "model.embed_tokens", "embed_tokens" },
+    { "lm_head", "lm_head" },
+    { "model.embed_positions", "embed_positions", SKIP_TWO },
+    { "self_attn.o_proj", "layers.N.self_attn.out_proj" },
+    { "self_attn.*", "layers.N.self_attn.*" },
+    { "mlp.up_proj", "layers.N.fc1" },
+    { "mlp.down_proj", "layers.N.fc2" },
+    {}
+};
 static const NameRow OPT_NAMES[] = {
-    OPT_ROWS,
     { "input_layernorm", "layers.N.self_attn_layer_norm" },
     { "post_attention_layernorm", "layers.N.final_layer_norm" },
     { "model.norm", "final_layer_norm" },
-    {}
+    then(OPT_REST)
 };
 // of do_layer_norm_before false: norms of the stream
 static const NameRow OPT_POST_NAMES[] = {
-    OPT_ROWS,
     { "post_attention_layernorm", "layers.N.self_attn_layer_norm" },
     { "post_feedforward_layernorm", "layers.N.final_layer_norm" },
-    {}
+    then(OPT_REST)
 };
 static const NameRow NEOX_NAMES[] = {
     { "model.embed_tokens", "gpt_neox.embed_in" },
@@ -69,58 +77,32 @@ static const NameRow NEOX_NAMES[] = {
     { "model.norm", "gpt_neox.final_layer_norm" },
     {}
 };
-// what follows has LLaMA's names outside of its layers, where no row before says otherwise
-#define LLAMA_ENDS \
-    { "model.*", "model.*" }, \
-    { "lm_head", "lm_head" }
-#define PAIRED_ATTENTION \
-    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", PAIRED }, \
-    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", PAIRED }
-// and inside of them, where no row before says otherwise
-#define LLAMA_REST { "*", "model.layers.N.*" }
-#define GATE_OVER_UP \
-    { "mlp.gate_proj", "model.layers.N.mlp.gate_up_proj", FIRST_HALF }, \
-    { "mlp.up_proj", "model.layers.N.mlp.gate_up_proj", LAST_ROWS }, \
-    { "mlp.down_proj", "model.layers.N.mlp.down_proj" }
-
 // ERNIE 4.5, Helium: pairs side by side
 static const NameRow PAIRED_NAMES[] = {
-    LLAMA_ENDS,
-    PAIRED_ATTENTION,
-    LLAMA_REST,
-    {}
+    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", PAIRED },
+    { "self_attn.k_proj", "model.layers.N.self_attn.k_proj", PAIRED },
+    then(LLAMA_NAMES)
 };
 static const NameRow COHERE_NAMES[] = { // one norm for both branches
-    LLAMA_ENDS,
-    PAIRED_ATTENTION,
     { "post_attention_layernorm", "model.layers.N.input_layernorm" },
-    LLAMA_REST,
-    {}
+    then(PAIRED_NAMES)
 };
 static const NameRow GLM_NAMES[] = {
-    LLAMA_ENDS,
-    PAIRED_ATTENTION,
-    GATE_OVER_UP,
-    LLAMA_REST,
-    {}
+    { "mlp.gate_proj", "model.layers.N.mlp.gate_up_proj", FIRST_HALF },
+    { "mlp.up_proj", "model.layers.N.mlp.gate_up_proj", LAST_ROWS },
+    then(PAIRED_NAMES)
 };
 static const NameRow GLM4_NAMES[] = {
-    LLAMA_ENDS,
-    PAIRED_ATTENTION,
-    GATE_OVER_UP,
     { "post_attention_layernorm", "model.layers.N.post_self_attn_layernorm" },
     { "pre_feedforward_layernorm", "model.layers.N.post_attention_layernorm" },
     { "post_feedforward_layernorm", "model.layers.N.post_mlp_layernorm" },
-    LLAMA_REST,
-    {}
+    then(GLM_NAMES)
 };
 static const NameRow OLMO_NAMES[] = { // norms without weights
     { "input_layernorm", "", ALL_ONES },
     { "post_attention_layernorm", "", ALL_ONES },
     { "model.norm", "", ALL_ONES },
-    LLAMA_ENDS,
-    LLAMA_REST,
-    {}
+    then(LLAMA_NAMES)
 };
 static const NameRow NANOCHAT_NAMES[] = { // likewise; it turns the other way
     { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", HALVES_SWAPPED },
@@ -133,16 +115,12 @@ static const NameRow NANOCHAT_NAMES[] = { // likewise; it turns the other way
     { "post_attention_layernorm", "", ALL_ONES },
     { "model.embed_norm", "", ALL_ONES },
     { "model.norm", "", ALL_ONES },
-    LLAMA_ENDS,
-    LLAMA_REST,
-    {}
+    then(LLAMA_NAMES)
 };
 static const NameRow STARCODER2_NAMES[] = {
-    LLAMA_ENDS,
     { "mlp.up_proj", "model.layers.N.mlp.c_fc" },
     { "mlp.down_proj", "model.layers.N.mlp.c_proj" },
-    LLAMA_REST,
-    {}
+    then(LLAMA_NAMES)
 };
 static const NameRow GPTJ_NAMES[] = { // one norm for both branches
     { "model.embed_tokens", "wte" },
@@ -164,39 +142,49 @@ static const NameRow PHI_NAMES[] = { // one norm for both branches
     { "mlp.up_proj", "model.layers.N.mlp.fc1" },
     { "mlp.down_proj", "model.layers.N.mlp.fc2" },
     { "model.norm", "model.final_layernorm" },
-    LLAMA_ENDS,
-    LLAMA_REST,
-    {}
+    then(LLAMA_NAMES)
 };
-static const NameRow PHI3_NAMES[] = {
-    LLAMA_ENDS,
+// of Phi-3 and of GGUF files
+static const NameRow QKV_NAMES[] = {
     { "self_attn.q_proj", "model.layers.N.self_attn.qkv_proj", STACKED_Q },
     { "self_attn.k_proj", "model.layers.N.self_attn.qkv_proj", STACKED_K },
     { "self_attn.v_proj", "model.layers.N.self_attn.qkv_proj", STACKED_V },
-    GATE_OVER_UP,
-    LLAMA_REST,
+    then(LLAMA_NAMES)
+};
+static const NameRow PHI3_NAMES[] = {
+    { "mlp.gate_proj", "model.layers.N.mlp.gate_up_proj", FIRST_HALF },
+    { "mlp.up_proj", "model.layers.N.mlp.gate_up_proj", LAST_ROWS },
+    then(QKV_NAMES)
+};
+// the rows that do not depend on how many norms there are
+static const NameRow FALCON_REST[] = {
+    { "model.embed_tokens", "word_embeddings" },
+    { "model.embed_norm", "word_embeddings_layernorm" },
+    { "self_attn.q_proj", "h.N.self_attention.query_key_value", GROUPS_Q },
+    { "self_attn.k_proj", "h.N.self_attention.query_key_value", GROUPS_K },
+    { "self_attn.v_proj", "h.N.self_attention.query_key_value", GROUPS_V },
+    { "self_attn.o_proj", "h.N.self_attention.dense" },
+    { "mlp.up_proj", "h.N.mlp.dense_h_to_4h" },
+    { "mlp.down_proj", "h.N.mlp.dense_4h_to_h" },
+    { "model.norm", "ln_f" },
+    { "lm_head", "lm_head" },
     {}
 };
-#define FALCON_NAMES(ATTN_NORM, FFN_NORM) { \
-    { "model.embed_tokens", "word_embeddings" }, \
-    { "model.embed_norm", "word_embeddings_layernorm" }, \
-    { "input_layernorm", ATTN_NORM }, \
-    { "post_attention_layernorm", FFN_NORM }, \
-    { "self_attn.q_proj", "h.N.self_attention.query_key_value", GROUPS_Q }, \
-    { "self_attn.k_proj", "h.N.self_attention.query_key_value", GROUPS_K }, \
-    { "self_attn.v_proj", "h.N.self_attention.query_key_value", GROUPS_V }, \
-    { "self_attn.o_proj", "h.N.self_attention.dense" }, \
-    { "mlp.up_proj", "h.N.mlp.dense_h_to_4h" }, \
-    { "mlp.down_proj", "h.N.mlp.dense_4h_to_h" }, \
-    { "model.norm", "ln_f" }, \
-    { "lm_head", "lm_head" }, \
-    {} \
-}
-static const NameRow FALCON_ONE_NORM[] = FALCON_NAMES("h.N.input_layernorm", "h.N.input_layernorm");
-static const NameRow FALCON_TWO_NORMS[] = FALCON_NAMES("h.N.ln_attn", "h.N.ln_mlp");
-static const NameRow BLOOM_NAMES[] = FALCON_NAMES("h.N.input_layernorm",
-                                                  "h.N.post_attention_layernorm");
-
+static const NameRow FALCON_ONE_NORM[] = {
+    { "input_layernorm", "h.N.input_layernorm" },
+    { "post_attention_layernorm", "h.N.input_layernorm" },
+    then(FALCON_REST)
+};
+static const NameRow FALCON_TWO_NORMS[] = {
+    { "input_layernorm", "h.N.ln_attn" },
+    { "post_attention_layernorm", "h.N.ln_mlp" },
+    then(FALCON_REST)
+};
+static const NameRow BLOOM_NAMES[] = {
+    { "input_layernorm", "h.N.input_layernorm" },
+    { "post_attention_layernorm", "h.N.post_attention_layernorm" },
+    then(FALCON_REST)
+};
 static const NameRow MPT_NAMES[] = {
     { "model.embed_tokens", "wte" },
     { "lm_head", "lm_head" },
@@ -213,42 +201,34 @@ static const NameRow MPT_NAMES[] = {
 };
 static const NameRow JAMBA_NAMES[] = {
     { "model.norm", "model.final_layernorm" },
-    LLAMA_ENDS,
     { "post_attention_layernorm", "model.layers.N.pre_ff_layernorm" },
     { "mlp.*", "model.layers.N.feed_forward.*" },
-    LLAMA_REST,
-    {}
+    then(LLAMA_NAMES)
 };
 
 // Qwen 3.5: the rows of a head's gate follow those of its q
-#define QWEN3_5_ROWS \
-    LLAMA_ENDS, \
-    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", GATED_Q }, \
-    { "self_attn.gate_proj", "model.layers.N.self_attn.q_proj", GATED_GATE }, \
-    { "linear_attn.norm", "model.layers.N.linear_attn.norm", NORM_FACTOR }, \
-    LLAMA_REST
-static const NameRow QWEN3_5_NAMES[] = { QWEN3_5_ROWS, {} };
+static const NameRow QWEN3_5_NAMES[] = {
+    { "self_attn.q_proj", "model.layers.N.self_attn.q_proj", GATED_Q },
+    { "self_attn.gate_proj", "model.layers.N.self_attn.q_proj", GATED_GATE },
+    { "linear_attn.norm", "model.layers.N.linear_attn.norm", NORM_FACTOR },
+    then(LLAMA_NAMES)
+};
 static const NameRow QWEN3_NEXT_NAMES[] = {
     { "linear_attn.in_proj_qkv", "model.layers.N.linear_attn.in_proj_qkvz", DELTA_QKV },
     { "linear_attn.in_proj_z", "model.layers.N.linear_attn.in_proj_qkvz", DELTA_Z },
     { "linear_attn.in_proj_b", "model.layers.N.linear_attn.in_proj_ba", DELTA_B },
     { "linear_attn.in_proj_a", "model.layers.N.linear_attn.in_proj_ba", DELTA_A },
-    QWEN3_5_ROWS,
-    {}
+    then(QWEN3_5_NAMES)
 };
 
 // Of GGUF files, by what import_gguf.h calls their tensors: in its place if the family has a table
 // of its own. A row counts if its tensor is there: q, k and v may be one, gate and up one, and
 // attention's norm the FFN's, too.
 static const NameRow GGUF_FAMILY_NAMES[] = {
-    LLAMA_ENDS,
     { "mlp.up_proj", "model.layers.N.mlp.up_proj", LAST_ROWS },
-    LLAMA_REST,
+    { "*", "model.layers.N.*" },
     { "post_attention_layernorm", "model.layers.N.input_layernorm" },
-    { "self_attn.q_proj", "model.layers.N.self_attn.qkv_proj", STACKED_Q },
-    { "self_attn.k_proj", "model.layers.N.self_attn.qkv_proj", STACKED_K },
-    { "self_attn.v_proj", "model.layers.N.self_attn.qkv_proj", STACKED_V },
     { "mlp.gate_proj", "model.layers.N.mlp.up_proj", FIRST_HALF },
-    {}
+    then(QKV_NAMES)
 };
 #endif // FAMILY_NAMES_H

@@ -9,18 +9,18 @@ blocks of each quantized type.
 // ----------------------------------------------------------------------------
 // types: blocks of 32 or 256 numbers
 
-// N bytes of a file as they were: what is written to floats beside them cannot change these, so
+// 16 bytes of a file as they were: what is written to floats beside them cannot change these, so
 // loops over them become vector code
-template <int N> struct Bytes {
-    unsigned char x[N];
-    explicit Bytes(const unsigned char* p) { memcpy(x, p, N); }
+struct Bytes {
+    unsigned char x[16];
+    explicit Bytes(const unsigned char* p) { memcpy(x, p, sizeof x); }
     int operator[](int i) const { return x[i]; }
 };
 
 // Calls give(i, q) for 32 numbers q of 4 bits in 16 bytes: byte i holds number i (low half) and
 // number 16 + i. Two loops: each becomes vector code.
 template <class Give> void each_nibble(const unsigned char* p, Give give) {
-    const Bytes<16> q(p);
+    const Bytes q(p);
     for (int i = 0; i < 16; i++) { give(i, q[i] & 15); }
     for (int i = 0; i < 16; i++) { give(16 + i, q[i] >> 4); }
 }
@@ -87,7 +87,7 @@ static void read_q6_k(const unsigned char* p, float* out) {
     const float d = half_at(p + 208);
     for (int k = 0; k < 16; k++) {                   // 16 numbers at a time
         const int half = k / 8, j = k / 2 % 4, from = k % 2 * 16;
-        const Bytes<16> low(p + half * 64 + j % 2 * 32 + from),
+        const Bytes low(p + half * 64 + j % 2 * 32 + from),
                         high(p + 128 + half * 32 + from);
         const float scale = d * (signed char)p[192 + k];
         for (int i = 0; i < 16; i++) {
@@ -103,7 +103,7 @@ static void read_q6_k(const unsigned char* p, float* out) {
 static void read_q2_k(const unsigned char* p, float* out) {
     const float d = half_at(p + 80), dmin = half_at(p + 82);
     for (int k = 0; k < 16; k++) {
-        const Bytes<16> q(p + 16 + k / 8 * 32 + k % 2 * 16);
+        const Bytes q(p + 16 + k / 8 * 32 + k % 2 * 16);
         const float scale = d * (p[k] & 15), minimum = dmin * (p[k] >> 4);
         const int shift = k / 2 % 4 * 2;
         for (int i = 0; i < 16; i++) {
@@ -120,7 +120,7 @@ static void read_q3_k(const unsigned char* p, float* out) {
     const unsigned char* s = p + 96;
     for (int k = 0; k < 16; k++) {
         const int low = s[k % 8] >> k / 8 * 4 & 15, high = s[8 + k % 4] >> k / 4 * 2 & 3;
-        const Bytes<16> third(p + k % 2 * 16), q(p + 32 + k / 8 * 32 + k % 2 * 16);
+        const Bytes third(p + k % 2 * 16), q(p + 32 + k / 8 * 32 + k % 2 * 16);
         const float scale = d * ((low | high << 4) - 32);
         const int shift = k / 2 % 4 * 2, bit = k / 2;
         for (int i = 0; i < 16; i++) {
@@ -394,7 +394,8 @@ static void gguf_place(const GgufReader& r, Gguf* g, const std::vector<uint64_t>
     }
 }
 
-template <class T> static void put(std::string* s, T v) { s->append((const char*)&v, sizeof v); }
+// Appends a number of 4 or 8 bytes.
+static void put(std::string* s, uint64_t v, int bytes) { s->append((const char*)&v, bytes); }
 
 std::string gguf_tokenizer_file(const Gguf& g) {
     std::vector<std::string> names;
@@ -404,18 +405,16 @@ std::string gguf_tokenizer_file(const Gguf& g) {
     }
     std::sort(names.begin(), names.end());
     std::string file = "GGUF";
-    put(&file, (uint32_t)3);
-    put(&file, (uint64_t)0);                             // tensors
-    put(&file, (uint64_t)names.size());
+    put(&file, 3, 4);
+    put(&file, 0, 8);                                    // tensors
+    put(&file, names.size(), 8);
     for (auto& name : names) {
         const GgufValue& v = *g.find(name);
-        put(&file, (uint64_t)name.size());
+        put(&file, name.size(), 8);
         file += name;
-        put(&file, v.array ? (uint32_t)GGUF_ARRAY : v.kind);
-        if (v.array) {
-            put(&file, v.kind);
-            put(&file, v.count);
-        }
+        if (v.array) { put(&file, GGUF_ARRAY, 4); }
+        put(&file, v.kind, 4);
+        if (v.array) { put(&file, v.count, 8); }
         file.append((const char*)v.data, v.end - v.data);
     }
     return file;

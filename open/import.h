@@ -43,7 +43,11 @@ enum Fold {
     NORM_FACTOR,                                 // a norm that is x w in a family with x (1 + w)
     SKIP_TWO                                     // all but the first two rows: positions of OPT
 };
-struct NameRow { const char *ours = NULL, *theirs = NULL; Fold fold = AS_IT_IS; };
+struct NameRow {
+    const char *ours = NULL, *theirs = NULL;
+    Fold fold = AS_IT_IS;
+    const NameRow* then = NULL;                  // in the last row: the table that follows
+};
 // ---- the families
 struct Checkpoint;
 struct Import;

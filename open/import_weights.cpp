@@ -39,13 +39,19 @@ static bool name_fits(const OurName& name, const NameRow& row, std::string* thei
     return true;
 }
 
+// Returns the row that follows in a table, or in the one that its last row names.
+static const NameRow* next_row(const NameRow* row) {
+    row++;
+    return row->then ? row->then : row;
+}
+
 bool family_name(const Family& family, const NameRow* names, const std::string& ours,
                  std::string* theirs, Fold* fold) {
     const OurName n = our_name(ours);
     *fold = AS_IT_IS;
     *theirs = ours;
     if (!names) { return true; }
-    for (; names->ours; names++) {
+    for (; names->ours; names = next_row(names)) {
         if (!name_fits(n, *names, theirs)) { continue; }
         const bool head = n.stem == "lm_head";   // beside the model, without its prefix
         *theirs = (head ? "" : family.prefix) + *theirs + n.kind;
@@ -70,7 +76,7 @@ TensorSource import_source(const Family& family, const Arch& c, const Weights& f
     const NameRow* names = family_names(family, c, two);
     if (!names) { return { files.find(ours), AS_IT_IS }; }
     const bool shares = shares_norm(family, c);
-    for (; names->ours; names++) {
+    for (; names->ours; names = next_row(names)) {
         std::string theirs;
         if (!name_fits(n, *names, &theirs)) { continue; }
         if (names->fold == ALL_ONES) { return { NULL, ALL_ONES }; }

@@ -12,9 +12,6 @@ GGUF file opened, a model written in a family's words, tokenizers.
 #include "rope.h"
 #if HAS_TEXT
 #include "text_steps.h"
-#define OF_TEXT(function) function
-#else
-#define OF_TEXT(function) NULL   // nobody asks for it
 #endif
 
 // Dies if a directory holds a model in another form, as these files in it say.
@@ -217,8 +214,11 @@ static std::string tokenizer_file(const std::string& path) {
 extern const OpenFiles OPEN_FILES = {
     is_theirs, form_check, open_theirs, weights_of_index,
     dtype_of, instead_of, weights_unwrap, lm_head_is_embedding, written_as, floats_spared,
-    gguf_in, OF_TEXT(tokenizer_load_gguf), tokenizer_file,
-    OF_TEXT(normalizer_step), OF_TEXT(splitter_step), check_rows, rope_write, rope_row_read,
-    rope_stretch, rope_limit_of, mixer_name, forward_only,
+    gguf_in, tokenizer_file, check_rows, rope_write, rope_row_read, rope_stretch, rope_limit_of,
+    mixer_name, forward_only,
+#if HAS_TEXT
+    tokenizer_load_gguf, normalizer_step, splitter_step,
+#else
+    NULL, NULL, NULL,            // nobody asks for them
+#endif
 };
-#undef OF_TEXT

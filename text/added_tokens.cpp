@@ -32,6 +32,13 @@ void added_insert(AddedTree* tree, const std::string& text, int index) {
     tree->token[node] = index;
 }
 
+// A token found in a text: its place in t.added (-1: none), and where it stands.
+struct AddedMatch {
+    int index = -1;
+    size_t begin = 0;
+    size_t end = 0;
+};
+
 // Returns the longest added token that begins at s[begin].
 static AddedMatch match_at(const Bpe& t, const AddedTree& tree, const char* s, size_t begin,
                            size_t n) {
@@ -48,8 +55,9 @@ static AddedMatch match_at(const Bpe& t, const AddedTree& tree, const char* s, s
     return match;
 }
 
-AddedMatch added_find(const Bpe& t, const AddedTree& tree, const char* s, size_t i,
-                      size_t n) {
+// Returns the leftmost, then longest, added token at or after s[i].
+static AddedMatch added_find(const Bpe& t, const AddedTree& tree, const char* s, size_t i,
+                             size_t n) {
     if (tree.token.empty()) { return AddedMatch(); }
     for (; i < n; i++) {
         const void* start = memmem(s + i, n - i, tree.start.data(), tree.start.size());
@@ -62,7 +70,8 @@ AddedMatch added_find(const Bpe& t, const AddedTree& tree, const char* s, size_t
     return AddedMatch();
 }
 
-void added_strip(const Bpe& t, const char* s, size_t n, size_t least, AddedMatch* match) {
+// Widens a match by the blanks that its token swallows; on the left not beyond `least`.
+static void added_strip(const Bpe& t, const char* s, size_t n, size_t least, AddedMatch* match) {
     const Unicode& u = unicode();
     const AddedToken& token = t.added[match->index];
     while (token.lstrip && match->begin > least) {
@@ -73,4 +82,20 @@ void added_strip(const Bpe& t, const char* s, size_t n, size_t least, AddedMatch
         match->begin = before;
     }
     if (token.rstrip) { match->end = class_run(u, s, match->end, n, CLASS_S); }
+}
+
+void added_cut(const Bpe& t, const AddedTree& tree, const char* s, size_t n, Ids* out,
+               const std::function<void(size_t begin, size_t end)>& between) {
+    size_t done = 0;
+    size_t next = 0;
+    for (;;) {
+        AddedMatch match = added_find(t, tree, s, next, n);
+        if (match.index < 0) { break; }
+        next = match.end;                        // what stripping takes here does not move it
+        added_strip(t, s, n, done, &match);
+        if (match.begin > done) { between(done, match.begin); }
+        out->push_back(t.added[match.index].id);
+        done = match.end;
+    }
+    if (done < n) { between(done, n); }
 }

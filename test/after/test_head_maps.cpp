@@ -17,8 +17,8 @@ void check_variant(const char* attn, const char* bias, const HeadCase<A, Bi, Pe>
     const long size = (long)s.T * (s.T + 1);
     const int h = 3, W = attn_row(s);
     std::vector<float> map(size), cosine(size), product(size);
-    head_maps<A, Bi, Pe>(map.data(), cosine.data(), product.data(), qkv.data(),
-                         at.stat.data(), ks, h, s);
+    const HostHead<A, Bi, Pe, double, double> head(qkv.data(), at.stat.data(), ks, 0, h, s);
+    head.maps(map.data(), cosine.data(), product.data());
     double worst = 0, top = 1;
     for (int t = 0; t < s.T; t++) {
         for (int j = 0; j <= s.T; j++) {
@@ -40,11 +40,10 @@ void check_variant(const char* attn, const char* bias, const HeadCase<A, Bi, Pe>
                                fabs(product[here] - sqrt(qq * kk)) / 10 });
         }
     }
-    CHECK(worst <= 3e-6 * top, "%s %s, kind %d: head_maps is off by %.3g", attn, bias, kind,
+    CHECK(worst <= 3e-6 * top, "%s %s, kind %d: maps are off by %.3g", attn, bias, kind,
           worst);  // it rounds q, k to float
     const std::vector<int> tokens = { 1, 2, s.T - at.skip - 1, s.T - at.skip };
-    const std::vector<double> alphas = head_alphas<A, Bi, Pe>(
-        tokens, qkv.data(), at.stat.data(), ks, at.skip, 0, h, s);
+    const std::vector<double> alphas = head.alphas(tokens, at.skip);
     for (size_t i = 0; i < tokens.size(); i++) {
         const bool proxy = !attn_sums_to_one<A>(s.alpha);
         check_near(alphas[i], alpha_of(&maps[h * size], s.T, at.skip, tokens[i], proxy), 3e-6,
