@@ -80,12 +80,11 @@ void tile_scores(acc* score, Tiles<real>& tiles, const Tiles<real>::Left& q,
     }
 }
 
-// Returns the score of the extra key for query q. extra: the z of its head or, of its key/value
-// head, k* or NULL
-template <class A, class Bi> acc extra_score(const real* q, const real* extra, AttnShape s) {
-    if (Bi::extra == LOGIT_EXTRA) { return extra[0]; }
-    const acc scaled = dot(q, extra, s.HS) * acc(s.scale);
-    return attn_capped<A>(scaled, acc(s.cap));
+// Returns the score of the extra key for query t: z or, by k*, which may be NULL, their product.
+template <class A, class Bi> acc extra_score(const Head<Bi, const real>& x, int t) {
+    if (Bi::extra == LOGIT_EXTRA) { return x.extra.k[0]; }
+    const acc scaled = dot(x.q(t), x.extra.k, x.s.HS) * acc(x.s.scale);
+    return attn_capped<A>(scaled, acc(x.s.cap));
 }
 
 // ----------------------------------------------------------------------------
@@ -145,23 +144,6 @@ __attribute__((noinline)) void row_forward(RowState* row, acc* w, acc p, int HP)
     }
 }
 
-// Begins the row of query t: the extra key, if there is one, is the state that the loop over
-// tiles starts from.
-template <class A, class Bi>
-void extra_forward(RowState* row, const Head<Bi, const real>& x, int t) {
-    const AttnShape& s = x.s;
-    row->top = attn_initial_max<A, acc>();
-    row->mass = 0;
-    std::fill_n(row->out, padded(s.HS), acc(0));
-    if (Bi::extra == NO_EXTRA) { return; }
-    const acc s_extra = extra_score<A, Bi>(x.q(t), x.extra.k, s);
-    if (s_extra == acc(-INFINITY)) { return; }
-    row->top = max_(row->top, s_extra);
-    const acc w_extra = attn_term<A>(s_extra, row->top);
-    row->mass = attn_mass<A>(w_extra, acc(s.p));
-    add_times(row->out, attn_share<A>(w_extra), x.extra.v, s.HS);
-}
-
 // Keys, transposed, and values of key/value head g of a sequence, as factors.
 struct HeadFactors {
     Tiles<real> tiles;
@@ -171,23 +153,6 @@ struct HeadFactors {
         : k(tiles.across(K_ACROSS, key, attn_row(s), keys, s.HS)),
           v(tiles.along(ROWS_ALONG, value, attn_row(s), keys, s.HS)) {}
 };
-
-// A query head of a sequence, as the forward pass reads it and where it writes.
-template <class Bi> struct HeadForward {
-    Head<Bi, const real> x;
-    real* out;                      // of query 0; (T, HS), rows NH HS apart
-    AttnStat<acc>* stat;            // (T)
-};
-
-// Writes out (HS) and stat of query t, which has been through all tiles.
-template <class A>
-void row_end(real* out, AttnStat<acc>* stat, const RowState& row, int t, AttnShape s) {
-    *stat = attn_stat<A>(row.top, row.mass, acc(s.p), attn_alpha_of<A, acc>(s, t));
-    const acc factor = attn_factor<A>(*stat);
-    for (int i = 0; i < s.HS; i++) {
-        out[i] = row.out[i] * factor;
-    }
-}
 
 // Sets o (M, HP) to sum_j A_j v_j of queries t0 .. t0 + M, whose stat is known: pass 3 of
 // ATTN=softmax_clip. k: the keys, transposed; v: the values
@@ -200,7 +165,7 @@ void queries_clipped(acc* o, const Head<Bi, const real>& x, const AttnStat<acc>*
     acc* score = scratch(SCORES, BR * BC);
     std::fill_n(o, M * HP, acc(0));
     for (int r = 0; Bi::extra && r < M; r++) {
-        const acc s_extra = extra_score<A, Bi>(x.q(t0 + r), x.extra.k, s);
+        const acc s_extra = extra_score<A>(x, t0 + r);
         add_times(o + r * HP, attn_weight<A>(s_extra, stat[t0 + r], s.clip), x.extra.v, s.HS);
     }
     const auto q = tiles.rows(Q_ROWS, x.q(t0), attn_row(s), M, s.HS);
@@ -216,45 +181,75 @@ void queries_clipped(acc* o, const Head<Bi, const real>& x, const AttnStat<acc>*
     }
 }
 
-// Computes out and stat of queries t0 .. t0 + M.
-template <class A, class Bi, class Pe>
-void queries_forward(const HeadForward<Bi>& head, HeadFactors& f, int t0, int M) {
-    const AttnShape& s = head.x.s;
-    const int HS = s.HS;
-    const int HP = padded(HS);
-    acc* o = scratch(OUT, BR * HP);
-    RowState rows[BR];
-    for (int r = 0; r < M; r++) {
-        RowState& row = rows[r];
-        row.out = o + r * HP;
-        extra_forward<A>(&row, head.x, t0 + r);
+// A query head of a sequence, as the forward pass reads it and where it writes.
+template <class A, class Bi, class Pe> struct HeadForward {
+    Head<Bi, const real> x;
+    real* out;                      // of query 0; (T, HS), rows NH HS apart
+    AttnStat<acc>* stat;            // (T)
+
+    real* row(int t) const { return out + (long)t * x.s.NH * x.s.HS; }
+
+    // Begins the row of query t: the extra key, if there is one, is the state that the loop over
+    // tiles starts from.
+    void row_begin(RowState* row, int t) const {
+        const AttnShape& s = x.s;
+        row->top = attn_initial_max<A, acc>();
+        row->mass = 0;
+        std::fill_n(row->out, padded(s.HS), acc(0));
+        if (Bi::extra == NO_EXTRA) { return; }
+        const acc s_extra = extra_score<A>(x, t);
+        if (s_extra == acc(-INFINITY)) { return; }
+        row->top = max_(row->top, s_extra);
+        const acc w_extra = attn_term<A>(s_extra, row->top);
+        row->mass = attn_mass<A>(w_extra, acc(s.p));
+        add_times(row->out, attn_share<A>(w_extra), x.extra.v, s.HS);
     }
 
-    const auto q = f.tiles.rows(Q_ROWS, head.x.q(t0), attn_row(s), M, HS);
-    acc* score = scratch(SCORES, BR * BC);
-    for (int j0 = 0; j0 < s.T; j0 += BC) {
-        TileAt at;
-        if (!tile_of(&at, s, t0, t0 + M, j0) || work_stopped()) { continue; }
-        tile_scores<A, Pe>(score, f.tiles, q, f.k, at, head.x.h, s);
-        for (int r = 0; r < M; r++) {
-            row_forward<A>(&rows[r], score + r * BC, acc(s.p), HP);
+    // Writes out (HS) and stat of query t, which has been through all tiles.
+    void row_end(const RowState& end, int t) const {
+        const AttnStat<acc> st =
+            attn_stat<A>(end.top, end.mass, acc(x.s.p), attn_alpha_of<A, acc>(x.s, t));
+        const acc factor = attn_factor<A>(st);
+        real* to = row(t);
+        stat[t] = st;
+        for (int i = 0; i < x.s.HS; i++) {
+            to[i] = end.out[i] * factor;
         }
-        const real* weights = f.tiles.weights(WEIGHTS, score, M);
-        const auto w = f.tiles.weights_left(LEFT_TILE, weights, M);
-        f.tiles.product(o, HP, w, f.v.from(j0, 0), M, HS, at.keys(), true);
     }
 
-    for (int r = 0; r < M; r++) {
-        const long t = t0 + r;
-        row_end<A>(head.out + t * s.NH * HS, head.stat + t, rows[r], t, s);
-    }
-    if constexpr (A::clip != NO_CLIP) {
-        queries_clipped<A, Pe>(o, head.x, head.stat, f.tiles, f.k, f.v, t0, M);
+    // Computes out and stat of queries t0 .. t0 + M.
+    void queries_forward(HeadFactors& f, int t0, int M) const {
+        const AttnShape& s = x.s;
+        const int HS = s.HS;
+        const int HP = padded(HS);
+        acc* o = scratch(OUT, BR * HP);
+        RowState rows[BR];
         for (int r = 0; r < M; r++) {
-            std::copy_n(o + r * HP, HS, head.out + (long)(t0 + r) * s.NH * HS);
+            rows[r].out = o + r * HP;
+            row_begin(&rows[r], t0 + r);
+        }
+
+        const auto q = f.tiles.rows(Q_ROWS, x.q(t0), attn_row(s), M, HS);
+        acc* score = scratch(SCORES, BR * BC);
+        for (int j0 = 0; j0 < s.T; j0 += BC) {
+            TileAt at;
+            if (!tile_of(&at, s, t0, t0 + M, j0) || work_stopped()) { continue; }
+            tile_scores<A, Pe>(score, f.tiles, q, f.k, at, x.h, s);
+            for (int r = 0; r < M; r++) {
+                row_forward<A>(&rows[r], score + r * BC, acc(s.p), HP);
+            }
+            const real* weights = f.tiles.weights(WEIGHTS, score, M);
+            const auto w = f.tiles.weights_left(LEFT_TILE, weights, M);
+            f.tiles.product(o, HP, w, f.v.from(j0, 0), M, HS, at.keys(), true);
+        }
+
+        for (int r = 0; r < M; r++) { row_end(rows[r], t0 + r); }
+        if constexpr (A::clip != NO_CLIP) {
+            queries_clipped<A, Pe>(o, x, stat, f.tiles, f.k, f.v, t0, M);
+            for (int r = 0; r < M; r++) { std::copy_n(o + r * HP, HS, row(t0 + r)); }
         }
     }
-}
+};
 
 // Attends: out (B, T, NH HS), stat (B, NH, T, 2) <- qkv (B, T, (NH + 2 KV) HS), extra: the extra
 // key. With rope_table, q and k are first rotated in place
@@ -275,15 +270,14 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> ext
         const int begin = last * chunk;
         const int end = std::min(s.T, begin + chunk);
         const int keys = std::min(s.T, std::max(end, s.prefix));        // that these queries see
-        typedef Head<Bi, const real> Rows;
-        const Rows x(qkv, extra, b, g * group, s);
+        const Head<Bi, const real> x(qkv, extra, b, g * group, s);
         HeadFactors f(x.k(0), x.v(0), keys, s);
         for (int h = g * group; h < (g + 1) * group; h++) {
-            const HeadForward<Bi> head = { Rows(qkv, extra, b, h, s),
-                                           out + head_at(b, 0, h, s), stat_of(stat, b, 0, h, s) };
+            const HeadForward<A, Bi, Pe> head = {
+                { qkv, extra, b, h, s }, out + head_at(b, 0, h, s), stat_of(stat, b, 0, h, s) };
             for (int t0 = begin; t0 < end; t0 += BR) {
                 const int M = std::min((int)BR, end - t0);
-                queries_forward<A, Bi, Pe>(head, f, t0, M);
+                head.queries_forward(f, t0, M);
             }
         }
     }
@@ -293,24 +287,6 @@ void attention_forward(real* out, acc* stat, real* qkv, ExtraKey<const real> ext
 // 3 backward
 
 enum { MOST_QUERIES = 512 };        // that are taken through all keys together
-
-// One query head of a sequence, as the backward pass reads it and where it writes.
-template <class Bi> struct HeadBackward {
-    typedef Tiles<real>::Right Right;
-    Tiles<real>& tiles;
-    Head<Bi, const real> x;
-    Head<Bi, real> dx;
-    const real* dout;               // of query 0; (T, HS), rows NH HS apart
-    const real* out;                // likewise
-    const AttnStat<acc>* stat;      // (T)
-    acc* dk;                        // (HS, TP), transposed
-    acc* dv;                        // (HS, TP), transposed
-    Right k, k_across, v_across;
-    ExtraKey<acc> extra;            // gradients of the extra key
-
-    long row(int t) const { return (long)t * x.s.NH * x.s.HS; }
-    const real* d_o(int t) const { return dout + row(t); }
-};
 
 // Some queries of a head, q0 .. q0 + n, on their way through the tiles.
 struct Queries {
@@ -325,153 +301,162 @@ struct Queries {
     acc* delta;                     // (n) of attn_delta: what dZ adds to each dw
 };
 
-// Adds what the extra key of query t gives to dq_t (HS), dk* (or dz) and dv*.
-template <class A, class Bi>
-void extra_backward(acc* dq_t, const HeadBackward<Bi>& b, int t, acc delta) {
-    const AttnShape& s = b.x.s;
-    const ExtraKey<const real> extra = b.x.extra;
-    const real* q = b.x.q(t);
-    const acc s_extra = extra_score<A, Bi>(q, extra.k, s);
-    const acc dw_extra = dot(b.d_o(t), extra.v, s.HS);
-    const acc w_extra = attn_weight<A>(s_extra, b.stat[t], s.clip);
-    const acc ds = attn_ds<A>(s_extra, w_extra, dw_extra, b.stat[t], delta, s);
-    const acc ds_extra = ds * attn_slope<A>(s_extra, acc(s.cap)) * acc(s.scale);
-    add_times(b.extra.v, w_extra, b.d_o(t), s.HS);
-    if (Bi::extra == LOGIT_EXTRA) {
-        *b.extra.k += ds;
-        return;
-    }
-    add_times(dq_t, ds_extra, extra.k, s.HS);
-    add_times(b.extra.k, ds_extra, q, s.HS);
-}
+// One query head of a sequence, as the backward pass reads it and where it writes.
+template <class A, class Bi, class Pe> struct HeadBackward {
+    typedef Tiles<real>::Right Right;
+    Tiles<real>& tiles;
+    Head<Bi, const real> x;
+    Head<Bi, real> dx;
+    const real* dout;               // of query 0; (T, HS), rows NH HS apart
+    const real* out;                // likewise
+    const AttnStat<acc>* stat;      // (T)
+    acc* dk;                        // (HS, TP), transposed
+    acc* dv;                        // (HS, TP), transposed
+    Right k, k_across, v_across;
+    ExtraKey<acc> extra;            // gradients of the extra key
 
-// Turns a tile's scores into weights, and ds, which holds do . v_j, into ds_j scale; both (BR, BC).
-// stat and delta are of query at.t0.
-template <class A>
-void tile_backward(acc* weight, acc* ds, TileAt at, const AttnStat<acc>* stat, const acc* delta,
-                   AttnShape s) {
-    const acc scale = s.scale;
-    const acc cap = s.cap;
-    for (int r = 0; r < at.queries(); r++) {
-        acc* w = weight + r * BC;
-        acc* d = ds + r * BC;
-        const AttnStat<acc> st = stat[r];
-        const acc dl = delta[r];
-        for (int j = at.keys(); j < BC; j++) {
-            d[j] = 0;
+    long row(int t) const { return (long)t * x.s.NH * x.s.HS; }
+    const real* d_o(int t) const { return dout + row(t); }
+
+    // Adds what the extra key of query t gives to dq_t (HS), dk* (or dz) and dv*.
+    void extra_backward(acc* dq_t, int t, acc delta) const {
+        const AttnShape& s = x.s;
+        const acc s_extra = extra_score<A>(x, t);
+        const acc dw_extra = dot(d_o(t), x.extra.v, s.HS);
+        const acc w_extra = attn_weight<A>(s_extra, stat[t], s.clip);
+        const acc ds = attn_ds<A>(s_extra, w_extra, dw_extra, stat[t], delta, s);
+        const acc ds_extra = ds * attn_slope<A>(s_extra, acc(s.cap)) * acc(s.scale);
+        add_times(extra.v, w_extra, d_o(t), s.HS);
+        if (Bi::extra == LOGIT_EXTRA) {
+            *extra.k += ds;
+            return;
         }
-        for (int j = 0; j < BC; j++) {
-            const acc s_j = w[j];
-            w[j] = attn_weight<A>(s_j, st, s.clip);
-            const acc ds_j = attn_ds<A>(s_j, w[j], d[j], st, dl, s);
-            d[j] = ds_j * attn_slope<A>(s_j, cap) * scale;
-        }
-        if (!A::is_signed || at.full) { continue; }
-        for (int j = 0; j < BC; j++) {
-            const bool seen = tile_sees(at, s, at.t0 + r, at.j0 + j);
-            d[j] = seen ? d[j] : acc(0);
+        add_times(dq_t, ds_extra, x.extra.k, s.HS);
+        add_times(extra.k, ds_extra, x.q(t), s.HS);
+    }
+
+    // Turns a tile's scores into weights, and ds, which holds do . v_j, into ds_j scale; both (BR,
+    // BC). delta is of query at.t0.
+    void tile_backward(acc* weight, acc* ds, TileAt at, const acc* delta) const {
+        const AttnShape& s = x.s;
+        const acc scale = s.scale;
+        const acc cap = s.cap;
+        for (int r = 0; r < at.queries(); r++) {
+            acc* w = weight + r * BC;
+            acc* d = ds + r * BC;
+            const AttnStat<acc> st = stat[at.t0 + r];
+            const acc dl = delta[r];
+            for (int j = at.keys(); j < BC; j++) {
+                d[j] = 0;
+            }
+            for (int j = 0; j < BC; j++) {
+                const acc s_j = w[j];
+                w[j] = attn_weight<A>(s_j, st, s.clip);
+                const acc ds_j = attn_ds<A>(s_j, w[j], d[j], st, dl, s);
+                d[j] = ds_j * attn_slope<A>(s_j, cap) * scale;
+            }
+            if (!A::is_signed || at.full) { continue; }
+            for (int j = 0; j < BC; j++) {
+                const bool seen = tile_sees(at, s, at.t0 + r, at.j0 + j);
+                d[j] = seen ? d[j] : acc(0);
+            }
         }
     }
-}
 
-// Sets do_o (n) to do . o of queries q0 .. q0 + n; the o of a clipped row is that of ClipSlopes.
-template <class A, class Pe, class Bi>
-void queries_do_o(acc* do_o, HeadBackward<Bi>& b, int q0, int n) {
-    const AttnShape& s = b.x.s;
-    for (int r = 0; r < n; r++) { do_o[r] = dot(b.d_o(q0 + r), b.out + b.row(q0 + r), s.HS); }
-    if constexpr (A::clip != NO_CLIP) {
+    // Sets do_o (n) to do . o of queries q0 .. q0 + n; the o of a clipped row is that of
+    // ClipSlopes.
+    void queries_do_o(acc* do_o, int q0, int n) const {
+        const AttnShape& s = x.s;
+        for (int r = 0; r < n; r++) { do_o[r] = dot(d_o(q0 + r), out + row(q0 + r), s.HS); }
+        if constexpr (A::clip != NO_CLIP) {
+            const int HP = padded(s.HS);
+            acc* o = scratch(OUT, BR * HP);
+            const auto v = tiles.along(V_ALONG, x.v(0), attn_row(s), s.T, s.HS);
+            for (int r0 = 0; r0 < n; r0 += BR) {
+                const int q = q0 + r0;
+                const int M = std::min<int>(BR, n - r0);
+                queries_clipped<ClipSlopes<A>, Pe>(o, x, stat, tiles, k_across, v, q, M);
+                for (int r = 0; r < M; r++) { do_o[r0 + r] = dot(d_o(q + r), o + r * HP, s.HS); }
+            }
+        }
+    }
+
+    // Begins dq and computes delta of the queries, which holds do . o, with their extra key.
+    void queries_begin(Queries* y) const {
+        const AttnShape& s = x.s;
         const int HP = padded(s.HS);
-        acc* o = scratch(OUT, BR * HP);
-        const auto v = b.tiles.along(V_ALONG, b.x.v(0), attn_row(s), s.T, s.HS);
-        for (int r0 = 0; r0 < n; r0 += BR) {
-            const int q = q0 + r0;
-            const int M = std::min<int>(BR, n - r0);
-            queries_clipped<ClipSlopes<A>, Pe>(o, b.x, b.stat, b.tiles, b.k_across, v, q, M);
-            for (int r = 0; r < M; r++) { do_o[r0 + r] = dot(b.d_o(q + r), o + r * HP, s.HS); }
+        std::fill_n(y->dq, y->n * HP, acc(0));
+        for (int r = 0; r < y->n; r++) {
+            const int t = y->q0 + r;
+            y->delta[r] = attn_delta<A>(y->delta[r], stat[t], attn_alpha<A, acc>(s));
+            if (Bi::extra != NO_EXTRA) { extra_backward(y->dq + r * HP, t, y->delta[r]); }
         }
     }
-}
 
-// Begins dq and computes delta of the queries, which holds do . o, with their extra key.
-template <class A, class Bi> void queries_begin(Queries* x, HeadBackward<Bi>& b) {
-    const AttnShape& s = b.x.s;
-    const int HP = padded(s.HS);
-    std::fill_n(x->dq, x->n * HP, acc(0));
-    for (int r = 0; r < x->n; r++) {
-        const int t = x->q0 + r;
-        x->delta[r] = attn_delta<A>(x->delta[r], b.stat[t], attn_alpha<A, acc>(s));
-        if (Bi::extra != NO_EXTRA) { extra_backward<A>(x->dq + r * HP, b, t, x->delta[r]); }
+    // Adds the part of one tile to dq of queries r.. , and puts its weights and ds below those of
+    // the `above` queries before them.
+    void tile_gradients(Queries* y, TileAt at, int r, int above) const {
+        const AttnShape& s = x.s;
+        const int HP = padded(s.HS);
+        const int M = at.queries();
+        const int keys = at.keys();
+        acc* weight = scratch(SCORES, BR * BC);
+        acc* ds = scratch(DSCORES, BR * BC);
+        tile_scores<A, Pe>(weight, tiles, tiles.down(y->q, r), k_across, at, x.h, s);
+        tiles.product(ds, BC, tiles.down(y->d_o, r), v_across.from(0, at.j0), M, keys, s.HS,
+                      false);
+        tile_backward(weight, ds, at, y->delta + r);
+        const real* d = tiles.weights(DWEIGHTS, ds, M);
+        tiles.put_below(y->weights, above, tiles.weights(WEIGHTS, weight, M), M);
+        tiles.put_below(y->ds, above, d, M);
+        const auto d_left = tiles.weights_left(LEFT_TILE, d, M);
+        tiles.product(y->dq + r * HP, HP, d_left, k.from(at.j0, 0), M, s.HS, keys, true);
     }
-}
 
-// Adds the part of one tile to dq of queries r.. , and puts its weights and ds below those of the
-// `above` queries before them.
-template <class A, class Pe, class Bi>
-void tile_gradients(Queries* x, HeadBackward<Bi>& b, TileAt at, int r, int above) {
-    const AttnShape& s = b.x.s;
-    const int HP = padded(s.HS);
-    const int M = at.queries();
-    const int keys = at.keys();
-    Tiles<real>& tiles = b.tiles;
-    acc* weight = scratch(SCORES, BR * BC);
-    acc* ds = scratch(DSCORES, BR * BC);
-    tile_scores<A, Pe>(weight, tiles, tiles.down(x->q, r), b.k_across, at, b.x.h, s);
-    tiles.product(ds, BC, tiles.down(x->d_o, r), b.v_across.from(0, at.j0), M, keys, s.HS, false);
-    tile_backward<A>(weight, ds, at, b.stat + at.t0, x->delta + r, s);
-    const real* d = tiles.weights(DWEIGHTS, ds, M);
-    tiles.put_below(x->weights, above, tiles.weights(WEIGHTS, weight, M), M);
-    tiles.put_below(x->ds, above, d, M);
-    const auto d_left = tiles.weights_left(LEFT_TILE, d, M);
-    tiles.product(x->dq + r * HP, HP, d_left, b.k.from(at.j0, 0), M, s.HS, keys, true);
-}
-
-// Takes the queries through keys j0 .. j0 + BC. Gathers the weights of all that see some of these
-// before it multiplies them with do and q for dv and dk: those sums are long then, and take little
-// time to begin and to end. Such queries follow each other.
-template <class A, class Pe, class Bi>
-void keys_backward(Queries* x, HeadBackward<Bi>& b, int j0) {
-    const AttnShape& s = b.x.s;
-    const int TP = padded_keys(s.T);
-    const int keys = std::min<int>(BC, s.T - j0);
-    int from = 0;                   // the first of them
-    int seen = 0;
-    for (int r = 0; r < x->n; r += BR) {
-        TileAt at;
-        const int end = std::min<int>(r + BR, x->n);
-        if (!tile_of(&at, s, x->q0 + r, x->q0 + end, j0)) { continue; }
-        if (seen == 0) { from = r; }
-        tile_gradients<A, Pe>(x, b, at, r, seen);
-        seen = end - from;
+    // Takes the queries through keys j0 .. j0 + BC. Gathers the weights of all that see some of
+    // these before it multiplies them with do and q for dv and dk: those sums are long then, and
+    // take little time to begin and to end. Such queries follow each other.
+    void keys_backward(Queries* y, int j0) const {
+        const AttnShape& s = x.s;
+        const int TP = padded_keys(s.T);
+        const int keys = std::min<int>(BC, s.T - j0);
+        int from = 0;               // the first of them
+        int seen = 0;
+        for (int r = 0; r < y->n; r += BR) {
+            TileAt at;
+            const int end = std::min<int>(r + BR, y->n);
+            if (!tile_of(&at, s, y->q0 + r, y->q0 + end, j0)) { continue; }
+            if (seen == 0) { from = r; }
+            tile_gradients(y, at, r, seen);
+            seen = end - from;
+        }
+        if (seen == 0) { return; }
+        tiles.product(dv + j0, TP, tiles.from(y->do_columns, from), y->weights, s.HS, keys, seen,
+                      true);
+        tiles.product(dk + j0, TP, tiles.from(y->q_columns, from), y->ds, s.HS, keys, seen, true);
     }
-    if (seen == 0) { return; }
-    Tiles<real>& tiles = b.tiles;
-    tiles.product(b.dv + j0, TP, tiles.from(x->do_columns, from), x->weights, s.HS, keys, seen,
-                  true);
-    tiles.product(b.dk + j0, TP, tiles.from(x->q_columns, from), x->ds, s.HS, keys, seen, true);
-}
 
-// Adds what queries q0 .. q0 + n of a head give to dk and dv, and writes their dq.
-template <class A, class Bi, class Pe>
-void queries_backward(HeadBackward<Bi>& b, int q0, int n) {
-    const AttnShape& s = b.x.s;
-    const int W = attn_row(s);
-    const int HS = s.HS;
-    const int HP = padded(HS);
-    const long O = (long)s.NH * HS;
-    Tiles<real>& tiles = b.tiles;
-    acc do_o[MOST_QUERIES];
-    queries_do_o<A, Pe>(do_o, b, q0, n);                // first: it has factors of its own
-    Queries x = { q0, n,
-                  tiles.rows(Q_ROWS, b.x.q(q0), W, n, HS),
-                  tiles.columns(Q_COLUMNS, b.x.q(q0), W, n, HS),
-                  tiles.rows(DO_ROWS, b.d_o(q0), O, n, HS),
-                  tiles.columns(DO_COLUMNS, b.d_o(q0), O, n, HS),
-                  tiles.tall(ALL_WEIGHTS, n), tiles.tall(ALL_DSCORES, n),
-                  scratch(DQ, (long)n * HP), do_o };
-    queries_begin<A>(&x, b);
-    for (int j0 = 0; j0 < s.T; j0 += BC) { keys_backward<A, Pe>(&x, b, j0); }
-    for (int r = 0; r < n; r++) { std::copy_n(x.dq + r * HP, HS, b.dx.q(q0 + r)); }
-}
+    // Adds what queries q0 .. q0 + n of a head give to dk and dv, and writes their dq.
+    void queries_backward(int q0, int n) const {
+        const AttnShape& s = x.s;
+        const int W = attn_row(s);
+        const int HS = s.HS;
+        const int HP = padded(HS);
+        const long O = (long)s.NH * HS;
+        acc do_o[MOST_QUERIES];
+        queries_do_o(do_o, q0, n);                      // first: it has factors of its own
+        Queries y = { q0, n,
+                      tiles.rows(Q_ROWS, x.q(q0), W, n, HS),
+                      tiles.columns(Q_COLUMNS, x.q(q0), W, n, HS),
+                      tiles.rows(DO_ROWS, d_o(q0), O, n, HS),
+                      tiles.columns(DO_COLUMNS, d_o(q0), O, n, HS),
+                      tiles.tall(ALL_WEIGHTS, n), tiles.tall(ALL_DSCORES, n),
+                      scratch(DQ, (long)n * HP), do_o };
+        queries_begin(&y);
+        for (int j0 = 0; j0 < s.T; j0 += BC) { keys_backward(&y, j0); }
+        for (int r = 0; r < n; r++) { std::copy_n(y.dq + r * HP, HS, dx.q(q0 + r)); }
+    }
+};
 
 // Computes the gradients of q, k and v, and adds those of the extra key to dextra, which is NULL
 // where nothing is learned. Rotates dq and dk back by rope_table unless it is NULL: where q and k
@@ -510,14 +495,14 @@ void attention_backward(real* dqkv, ExtraKey<acc> dextra, const real* dout,
         for (int h = g * group; h < (g + 1) * group; h++) {
             const long at = head_at(b, 0, h, s);
             const long sums = (long)b * s.NH + (logit ? h : g * group);
-            HeadBackward<Bi> head = {
+            const HeadBackward<A, Bi, Pe> head = {
                 tiles, { qkv, extra, b, h, s }, { dqkv, { NULL, NULL }, b, h, s }, dout + at,
                 result.out + at, stat_of(result.stat, b, 0, h, s),
                 dk, dv, k, k_across, v_across,
                 { &k_sums[sums * k_width], &v_sums[((long)b * s.NH + g * group) * HS] } };
             for (int q0 = 0; q0 < T; q0 += MOST_QUERIES) {
                 const int n = std::min<int>(MOST_QUERIES, T - q0);
-                queries_backward<A, Bi, Pe>(head, q0, n);
+                head.queries_backward(q0, n);
             }
         }
         tiles.transpose(dx.k(0), W, dk, TP, T, HS);

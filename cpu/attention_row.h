@@ -11,6 +11,7 @@ namespace cpu {
 // j; column t + 1 is the extra key. R: where host code can read
 template <class A, class Bi, class Pe, class R> struct CachedHead : Head<Bi, const R> {
     typedef Head<Bi, const R> Rows;
+    using Rows::s;
     float slope;                    // of PE's bias
     const R* query;                 // (HS)
     const R* keys;                  // of token 0; tokens are `step` apart
@@ -20,51 +21,48 @@ template <class A, class Bi, class Pe, class R> struct CachedHead : Head<Bi, con
 
     acc score(int j) const {
         const R* key = j > t ? Rows::k(j) : keys + j * step;
-        return attn_score<A, Pe>(*this, dot(query, key, Rows::s.HS), slope, t, j);
+        return attn_score<A, Pe>(*this, dot(query, key, s.HS), slope, t, j);
     }
 
     // Returns the value of column j, or NULL for zero.
     const R* value(int j) const { return j > t ? Rows::v(j) : values + j * step; }
-};
 
-// Computes out (HS) of one head.
-template <class A, class Bi, class Pe, class R>
-void head_row(R* out, const CachedHead<A, Bi, Pe, R>& head) {
-    const AttnShape& s = head.s;
-    const int HS = s.HS;
-    const acc p = s.p;
-    acc* score = scratch(SCORES, s.T + 1);
-    acc* o = scratch(OUT, HS);
+    // Computes out (HS).
+    void attend(R* out) const {
+        const int HS = s.HS;
+        acc* scores = scratch(SCORES, s.T + 1);
+        acc* o = scratch(OUT, HS);
 
-    acc m = attn_initial_max<A, acc>();
-    for (int j = 0; j <= s.T; j++) {
-        if (!head.sees(head.t, j)) { continue; }
-        score[j] = head.score(j);
-        m = max_(m, score[j]);
-    }
+        acc m = attn_initial_max<A, acc>();
+        for (int j = 0; j <= s.T; j++) {
+            if (!Rows::sees(t, j)) { continue; }
+            scores[j] = score(j);
+            m = max_(m, scores[j]);
+        }
 
-    acc sum = 0;
-    std::fill_n(o, HS, acc(0));
-    for (int j = 0; j <= s.T; j++) {
-        if (!head.sees(head.t, j)) { continue; }
-        const acc w = attn_term<A>(score[j], m);
-        sum += attn_mass<A>(w, p);
-        add_times(o, attn_share<A>(w), head.value(j), HS);
-    }
-
-    const AttnStat<acc> st = attn_stat<A>(m, sum, p, attn_alpha_of<A, acc>(s, head.t));
-    const acc factor = attn_factor<A>(st);
-    if (A::clip != NO_CLIP) {
+        acc sum = 0;
         std::fill_n(o, HS, acc(0));
         for (int j = 0; j <= s.T; j++) {
-            if (!head.sees(head.t, j)) { continue; }
-            add_times(o, attn_weight<A>(score[j], st, s.clip), head.value(j), HS);
+            if (!Rows::sees(t, j)) { continue; }
+            const acc w = attn_term<A>(scores[j], m);
+            sum += attn_mass<A>(w, acc(s.p));
+            add_times(o, attn_share<A>(w), value(j), HS);
+        }
+
+        const AttnStat<acc> st = attn_stat<A>(m, sum, acc(s.p), attn_alpha_of<A, acc>(s, t));
+        const acc factor = attn_factor<A>(st);
+        if (A::clip != NO_CLIP) {
+            std::fill_n(o, HS, acc(0));
+            for (int j = 0; j <= s.T; j++) {
+                if (!Rows::sees(t, j)) { continue; }
+                add_times(o, attn_weight<A>(scores[j], st, s.clip), value(j), HS);
+            }
+        }
+        for (int i = 0; i < HS; i++) {
+            out[i] = R(A::clip == NO_CLIP ? o[i] * factor : o[i]);
         }
     }
-    for (int i = 0; i < HS; i++) {
-        out[i] = R(A::clip == NO_CLIP ? o[i] * factor : o[i]);
-    }
-}
+};
 
 // Computes out (NH HS) of one query q (NH HS) at position t, from the keys and values
 // kv (t + 1, 2 KV HS) of positions 0..t. The same as row t of attention_forward, with all scores of
@@ -79,7 +77,7 @@ void attention_row(R* out, const R* q, const R* kv, ExtraKey<const R> extra, int
         const CachedHead<A, Bi, Pe, R> head = { { NULL, extra, 0, h, s }, pe_slope<Pe>(s, h),
                                                 q + h * s.HS, keys,
                                                 keys + kv_width, 2 * kv_width, t };
-        head_row(out + h * s.HS, head);
+        head.attend(out + h * s.HS);
     }
 }
 } // namespace cpu

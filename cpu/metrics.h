@@ -61,84 +61,74 @@ struct QueryRow {
 };
 
 // One head of one sequence, as the metrics read it.
-template <class Bi> struct HeadMeasured {
+template <class A, class Bi, class Pe> struct HeadMeasured {
     Head<Bi, const real> x;
     const AttnStat<acc>* stat;      // (T)
     const real* gate;               // of token 0, or NULL; tokens are NH gate_width apart
     int gate_width;
-};
 
-// Adds the extra key of query t.
-template <class A, class Bi>
-void row_extra(QueryRow* row, const HeadMeasured<Bi>& head, int t) {
-    if (Bi::extra == NO_EXTRA) { return; }
-    const acc score = extra_score<A, Bi>(head.x.q(t), head.x.extra.k, head.x.s);
-    row->extra = attn_weight<A>(score, head.stat[t], head.x.s.clip);
-    const acc size = fabs(row->extra);
-    row->sums.magnitude += size;
-    if (size != 0) { row->sums.w_log_w += size * log(size); }
-}
+    // Adds the extra key of query t.
+    void row_extra(QueryRow* row, int t) const {
+        if (Bi::extra == NO_EXTRA) { return; }
+        const acc score = extra_score<A>(x, t);
+        row->extra = attn_weight<A>(score, stat[t], x.s.clip);
+        const acc size = fabs(row->extra);
+        row->sums.magnitude += size;
+        if (size != 0) { row->sums.w_log_w += size * log(size); }
+    }
 
-// Makes the rows of queries t0 .. t0 + M from their scores. k: the keys, transposed
-template <class A, class Pe, class Bi>
-void rows_by_tiles(QueryRow* rows, const HeadMeasured<Bi>& head, Tiles<real>& tiles,
-                   const Tiles<real>::Right& k, int t0, int M) {
-    const AttnShape& s = head.x.s;
-    const auto q = tiles.rows(Q_ROWS, head.x.q(t0), attn_row(s), M, s.HS);
-    acc* score = scratch(SCORES, BR * BC);
-    for (int j0 = 0; j0 < s.T; j0 += BC) {
-        TileAt at;
-        if (!tile_of(&at, s, t0, t0 + M, j0) || work_stopped()) { continue; }
-        tile_scores<A, Pe>(score, tiles, q, k, at, head.x.h, s);
-        const int first_end = std::min<int>(METRIC_K + 1, at.j1);
-        for (int r = 0; r < M; r++) {
-            acc* w = score + r * BC;
-            row_weights<A>(&rows[r].sums, w, head.stat[t0 + r], s.clip);
-            for (int j = j0; j < first_end; j++) {
-                rows[r].first[j] = w[j - j0];
+    // Makes the rows of queries t0 .. t0 + M from their scores. k: the keys, transposed
+    void rows_by_tiles(QueryRow* rows, Tiles<real>& tiles, const Tiles<real>::Right& k, int t0,
+                       int M) const {
+        const AttnShape& s = x.s;
+        const auto q = tiles.rows(Q_ROWS, x.q(t0), attn_row(s), M, s.HS);
+        acc* score = scratch(SCORES, BR * BC);
+        for (int j0 = 0; j0 < s.T; j0 += BC) {
+            TileAt at;
+            if (!tile_of(&at, s, t0, t0 + M, j0) || work_stopped()) { continue; }
+            tile_scores<A, Pe>(score, tiles, q, k, at, x.h, s);
+            const int first_end = std::min<int>(METRIC_K + 1, at.j1);
+            for (int r = 0; r < M; r++) {
+                acc* w = score + r * BC;
+                row_weights<A>(&rows[r].sums, w, stat[t0 + r], s.clip);
+                for (int j = j0; j < first_end; j++) {
+                    rows[r].first[j] = w[j - j0];
+                }
             }
         }
     }
-}
 
-// Adds query t's row, and its gate, to the sums of its head.
-template <class Bi>
-void add_query(ref::HeadSums* sums, const QueryRow& row, const HeadMeasured<Bi>& head, int t,
-               int skip) {
-    const acc* first = row.first;
-    const double all = row.sums.magnitude;
-    double entropy = 0;
-    if (all > 0) { entropy = log(all) - row.sums.w_log_w / all; }
-    const acc w_skipped = skip ? first[0] : acc(0);
-    const acc w_star = skip ? w_skipped : row.extra;
-    sums->add_row(first + skip, w_star, t, skip, all, row.sums.tokens - w_skipped, entropy);
-    if (!head.gate || t < skip) { return; }
-    const long width = head.x.s.NH * head.gate_width;
-    const real* gate = head.gate + t * width;
-    sums->add_gate(gate, head.gate_width, first[skip], t == skip);
-}
-
-// Measures one head of one sequence: a thread's part of attention_metrics.
-template <class A, class Bi, class Pe>
-HeadMetrics head_metrics(const HeadMeasured<Bi>& head, int skip) {
-    const AttnShape& s = head.x.s;
-    Tiles<real> tiles;
-    const auto k = tiles.across(K_ACROSS, head.x.k(0), attn_row(s), s.T, s.HS);
-    ref::HeadSums sums;
-    for (int t0 = 0; t0 < s.T; t0 += BR) {
-        const int M = std::min(s.T - t0, (int)BR);
-        QueryRow rows[BR];
-        for (int r = 0; r < M; r++) {
-            row_extra<A>(&rows[r], head, t0 + r);
-        }
-        rows_by_tiles<A, Pe>(rows, head, tiles, k, t0, M);
-        for (int r = 0; r < M; r++) {
-            add_query(&sums, rows[r], head, t0 + r, skip);
-        }
+    // Adds query t's row, and its gate, to the sums of the head.
+    void add_query(ref::HeadSums* sums, const QueryRow& row, int t, int skip) const {
+        const acc* first = row.first;
+        const double all = row.sums.magnitude;
+        double entropy = 0;
+        if (all > 0) { entropy = log(all) - row.sums.w_log_w / all; }
+        const acc w_skipped = skip ? first[0] : acc(0);
+        const acc w_star = skip ? w_skipped : row.extra;
+        sums->add_row(first + skip, w_star, t, skip, all, row.sums.tokens - w_skipped, entropy);
+        if (!gate || t < skip) { return; }
+        const long width = x.s.NH * gate_width;
+        sums->add_gate(gate + t * width, gate_width, first[skip], t == skip);
     }
-    const bool has_extra = Bi::extra != NO_EXTRA;      // its query row is one-hot on itself
-    return sums.means(s.T - skip, has_extra || skip, has_extra);
-}
+
+    // Measures the head: a thread's part of attention_metrics.
+    HeadMetrics measured(int skip) const {
+        const AttnShape& s = x.s;
+        Tiles<real> tiles;
+        const auto k = tiles.across(K_ACROSS, x.k(0), attn_row(s), s.T, s.HS);
+        ref::HeadSums sums;
+        for (int t0 = 0; t0 < s.T; t0 += BR) {
+            const int M = std::min(s.T - t0, (int)BR);
+            QueryRow rows[BR];
+            for (int r = 0; r < M; r++) { row_extra(&rows[r], t0 + r); }
+            rows_by_tiles(rows, tiles, k, t0, M);
+            for (int r = 0; r < M; r++) { add_query(&sums, rows[r], t0 + r, skip); }
+        }
+        const bool has_extra = Bi::extra != NO_EXTRA;  // its query row is one-hot on itself
+        return sums.means(s.T - skip, has_extra || skip, has_extra);
+    }
+};
 
 // Measures every head on every sequence, as ref::attention_metrics. O(T HS) memory a thread
 template <class A, class Bi, class Pe>
@@ -150,9 +140,10 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
         const int b = bh / s.NH;
         const int h = bh % s.NH;
         const long gate_at = ((long)b * s.T * s.NH + h) * gate.width;
-        const HeadMeasured<Bi> head = { { qkv, extra, b, h, s }, stat_of(stat, b, 0, h, s),
-                                        moved(gate.values, gate_at), gate.width };
-        out[bh] = head_metrics<A, Bi, Pe>(head, skip);
+        const HeadMeasured<A, Bi, Pe> head = { { qkv, extra, b, h, s },
+                                               stat_of(stat, b, 0, h, s),
+                                               moved(gate.values, gate_at), gate.width };
+        out[bh] = head.measured(skip);
     }
 }
 
