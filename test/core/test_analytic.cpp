@@ -30,7 +30,7 @@ static void test_bound() {
         const std::vector<acc> stat(2 * s.T);
         Anywhere a = { { NULL, 1, s.T }, 0.3, true, {}, {}, {} };
         AnyTally head;
-        add_head(a, AnyHead(qkv.data(), stat.data(), NULL, 0, s), true, 0, &head);
+        add_head(a, AnyHead(qkv.data(), stat.data(), NULL, 0, 0, s), true, 0, &head);
         check_near(head.xi.as(LARGEST), 0.4, 1e-6, "xi by hand");
         const double bound = head.bound.as(LARGEST), part = head.proposition.as(LARGEST);
         if (window) {
