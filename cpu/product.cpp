@@ -415,7 +415,7 @@ struct Tickets {
 
     Tickets(std::atomic<long>& next) : next(next), mine(next++) {}
     // Calls work(0..n-1) with the other threads; returns when all of it is taken.
-    template <class Work> void share(long n, Work work) {
+    void share(long n, const std::function<void(long)>& work) {
         for (; mine < past + n; mine = next++) { work(mine - past); }
         past += n;
     }

@@ -69,10 +69,10 @@ void attention_dqkv_chunk(bf16* dqkv, const DsChunk& c, const bf16* dout, RowSta
 template <class A, class Bi, class Pe, int HS>
 void attention_dqkv_tensor(bf16* dqkv, const bf16* dout, RowStats r, const AttnInputs& in,
                            const acc* rope_table, bf16* ds) {
-    const DqkInputs rows = dqk_inputs<Bi>(in, r, rope_table);
-    each_chunk(ds, in.s, [&](const DsChunk& c) {
+    const DqkInputs rows = dqk_inputs(Bi::extra, in, r, rope_table);
+    for (const DsChunk& c : ds_chunks(ds, in.s)) {
         attention_dqkv_chunk<A, Pe, HS>(dqkv, c, dout, r, rows);
-    });
+    }
 }
 
 // rope_table: to turn q and k, whole heads, with first, in place, or NULL

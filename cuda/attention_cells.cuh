@@ -67,17 +67,18 @@ inline size_t ds_bytes(const AttnShape& s) {
     return heads * c.QT * c.width() * CELL_BYTES;
 }
 
-// Calls f(chunk) for all chunks; ds: memory of ds_bytes.
-template <class F> void each_chunk(bf16* ds, const AttnShape& s, F f) {
-    for (int g0 = 0, count; g0 < s.B * s.KV; g0 += count) {
-        count = ds_chunk(s, g0, 0).count;
-        for (int j0 = 0, j1; j0 < s.T; j0 = j1) {
-            DsChunk c = ds_chunk(s, g0, j0);
+// Returns all chunks; ds: memory of ds_bytes.
+inline std::vector<DsChunk> ds_chunks(bf16* ds, const AttnShape& s) {
+    std::vector<DsChunk> all;
+    DsChunk c = {};
+    for (int g0 = 0; g0 < s.B * s.KV; g0 += c.count) {
+        for (int j0 = 0; j0 < s.T; j0 = c.j1) {
+            c = ds_chunk(s, g0, j0);
             c.ds = ds;
-            j1 = c.j1;
-            f(c);
+            all.push_back(c);
         }
     }
+    return all;
 }
 
 // ----------------------------------------------------------------------------
@@ -103,9 +104,9 @@ struct DqkInputs {
     AttnShape s;
 };
 
-template <class Bi>
-DqkInputs dqk_inputs(const AttnInputs& in, const RowStats& r, const acc* rope_table) {
-    const bool has_key = Bi::extra == KEY_EXTRA && in.extra.k;
+inline DqkInputs dqk_inputs(ExtraKind extra, const AttnInputs& in, const RowStats& r,
+                            const acc* rope_table) {
+    const bool has_key = extra == KEY_EXTRA && in.extra.k;
     return { (const bf16*)in.qkv, has_key ? (const bf16*)in.extra.k : NULL,
              has_key ? r.ds_star : NULL, rope_table, in.s };
 }

@@ -58,9 +58,11 @@ inline Panel panel_at(const AttnShape& s, int b, int h, int t0) {
 // Returns the largest panel: no later one is larger.
 inline Panel panel_most(const AttnShape& s) { return panel_at(s, 0, 0, 0); }
 
-// Calls f(panel) for all panels of a head, in sequences from b on.
-template <class F> void each_panel(const AttnShape& s, int b, int h, F f) {
-    for (int t0 = 0; t0 < s.T; t0 += PANEL_ROWS) { f(panel_at(s, b, h, t0)); }
+// Returns all panels of a head, in sequences from b on.
+inline std::vector<Panel> head_panels(const AttnShape& s, int b, int h) {
+    std::vector<Panel> all;
+    for (int t0 = 0; t0 < s.T; t0 += PANEL_ROWS) { all.push_back(panel_at(s, b, h, t0)); }
+    return all;
 }
 
 // ----------------------------------------------------------------------------
@@ -191,12 +193,12 @@ void attention_forward_panels(real* out, acc* stat, const AttnInputs& in) {
             const Matrix k = qkv_columns(in.qkv, key_head(s, g), s);
             const Matrix v = qkv_columns(in.qkv, value_head(s, g), s);
             const Matrix o = out_columns(out, h, s);
-            each_panel(s, b, h, [&](const Panel& x) {
+            for (const Panel& x : head_panels(s, b, h)) {
                 panel_dots(dots, q, k, x, s);
                 LAUNCH_WARPS((attention_panel_forward_kernel<A, Bi, Pe>), x.count * x.queries(),
                              w, out, stat, dots, in, x);
                 panel_rows(o, add, w, v, x, s);
-            });
+            }
         }
     }
 }
@@ -282,7 +284,7 @@ void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowSta
                 const Matrix q = qkv_columns(in.qkv, h, s);
                 const Matrix d = out_columns(dout, h, s);
                 const Matrix dq = qkv_columns(dqkv, h, s);
-                each_panel(s, b, h, [&](const Panel& x) {
+                for (const Panel& x : head_panels(s, b, h)) {
                     panel_dots(memory.dots, q, k, x, s);
                     panel_dots(memory.dw, d, v, x, s);
                     LAUNCH_WARPS((attention_panel_backward_kernel<A, Bi, Pe>),
@@ -290,7 +292,7 @@ void attention_dqkv_panels(real* dqkv, const real* dout, const acc* stat, RowSta
                     panel_rows(dq, add, memory.ds, k, x, s);
                     panel_columns(memory.dk, memory.ds, q, x, s);
                     panel_columns(memory.dv, memory.w, d, x, s);
-                });
+                }
             }
             attention_panel_keys(dqkv, memory.dk, memory.dv, b, count, g, s);
         }

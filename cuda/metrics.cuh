@@ -105,11 +105,11 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
         for (int h = 0; h < s.NH; h++) {
             const Matrix q = qkv_columns(qkv, h, s);
             const Matrix k = qkv_columns(qkv, key_head(s, kv_head(s, h)), s);
-            each_panel(s, b, h, [&](const Panel& x) {
+            for (const Panel& x : head_panels(s, b, h)) {
                 panel_dots(dots, q, k, x, s);
                 LAUNCH_WARPS((attention_metrics_kernel<A, Bi, Pe>), x.count * x.queries(), sums,
                              dots, in, x);
-            });
+            }
         }
         attention_metrics_mean(out + (long)b * s.NH, count * s.NH, sums, skip, Bi::extra, s.T);
     }

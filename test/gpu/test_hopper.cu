@@ -87,7 +87,7 @@ struct Variant {
     decltype(&attention_simple_forward<Attn_softmax, Bias_none, Pe_nope>) simple_forward;
     decltype(&attention_simple_backward<Attn_softmax, Bias_none, Pe_nope>) simple_backward;
     decltype(&attention_rows<Attn_softmax, Bias_none>) rows;
-    decltype(&dqk_inputs<Bias_none>) dqk;
+    ExtraKind extra;
 };
 struct Kernels {
     decltype(&attention_forward_wgmma<Attn_softmax, Bias_none, Pe_nope, 64>) forward;
@@ -102,11 +102,11 @@ static void backward_wgmma(const Variant& v, const Kernels& k, bf16* dqkv, const
     const RowStats r = rows_in(reserve<float>(2 * rows),
                                reserve<float>(2 * query_count(in.s)), in.s);
     v.rows(r, dout, result, in, true);
-    const DqkInputs rest = v.dqk(in, r, NULL);
-    each_chunk(cells, in.s, [&](const DsChunk& c) {
+    const DqkInputs rest = dqk_inputs(v.extra, in, r, NULL);
+    for (const DsChunk& c : ds_chunks(cells, in.s)) {
         k.dkv(dqkv, c, dout, r, rest);
         attention_dq(dqkv, c, rest);
-    });
+    }
 }
 
 // One way of computing attention: by Hopper's kernels or by the simple ones.
@@ -219,7 +219,7 @@ template <class A, class Bi, class Pe> static void test(const char* name) {
     const Variant v = { name, A::phi == PHI_ELU1, has_extra && Bi::learn_k, has_extra,
                         ref::attention_forward<A, Bi, Pe>, ref::attention_backward<A, Bi, Pe>,
                         attention_simple_forward<A, Bi, Pe>, attention_simple_backward<A, Bi, Pe>,
-                        attention_rows<A, Bi>, dqk_inputs<Bi> };
+                        attention_rows<A, Bi>, Bi::extra };
 #define X(HS) \
     test_heads(v, { attention_forward_wgmma<A, Bi, Pe, HS>, attention_dkv_wgmma<A, Pe, HS> }, HS);
     MMA_HEADS(X)
