@@ -100,7 +100,8 @@ inline void matmul_backward_weight(acc* dweight, const real* dout, const real* i
 
 // Calls row(n, sums), which adds to sums (P, C), for n = 0..N-1. Adds the sums to those of the P
 // vectors of `to` that are not NULL. The bits do not depend on the number of threads.
-template <class Row> void row_sums(std::initializer_list<acc*> to, int N, int C, Row row) {
+inline void row_sums(std::initializer_list<acc*> to, int N, int C,
+                     const std::function<void(int n, acc* sums)>& row) {
     sum_parts(to, N, C, [&](long from, int n, acc* sums) {
         for (int i = 0; i < n; i++) { row((int)from + i, sums); }
     });

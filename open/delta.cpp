@@ -91,7 +91,7 @@ static void delta_head(Model* m, int l, long b, long h) {
         std::copy_n(memory + h * size, size, S.data());
     }
     for (long row = b * m->T; row < (b + 1) * m->T; row++) {
-        const real* qkv = a.delta_qkv + row * DELTA_QKV_WIDTH;
+        const real* qkv = a.delta_qkv + row * at.v(at.VH);
         const long of_head = row * at.VH + h;
         const acc step = softplus(acc(a.delta_a[of_head]) + acc(w.delta_dt[h]));
         const acc beta = 1 / (1 + std::exp(-acc(a.delta_b[of_head])));
@@ -106,8 +106,7 @@ static void delta_head(Model* m, int l, long b, long h) {
 }
 
 bool is_delta(const Model* m, int l) {
-    const Arch& arch = m->arch;
-    return DELTA_AT(l);
+    return m->arch.delta_values && !m->sizes.has_attention(l);
 }
 
 // Runs the mixer of a layer with the delta rule: x_{2l+1} from x_2l and its norm.
@@ -118,8 +117,8 @@ void delta_forward(Model* m, int l) {
     const DeltaPlaces at(arch);
     const long C = m->sizes.C;
     const long N = rows(m);
-    const long wide = DELTA_QKV_WIDTH;
-    const long out_width = DELTA_OUT_WIDTH;
+    const long wide = at.v(at.VH);               // of q | k | v
+    const long out_width = at.VH * at.DV;
     const real* n = act_n(m, 2 * l);
     ops::matmul_forward(a.delta_in, n, w.delta_qkvw, NULL, NULL, N, C, wide);
     ops::matmul_forward(a.delta_z, n, w.delta_zw, NULL, NULL, N, C, out_width);

@@ -58,8 +58,7 @@ static void mamba_channel(Model* m, int l, long b, long i) {
 }
 
 bool is_mamba(const Model* m, int l) {
-    const Arch& arch = m->arch;
-    return MAMBA_AT(l);
+    return m->arch.mamba_width && !m->sizes.has_attention(l);
 }
 
 // Runs the mixer of a Mamba layer: x_{2l+1} from x_2l and its norm.

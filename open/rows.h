@@ -84,28 +84,27 @@ constexpr int ROPE_none = row_named(ROPE_ROWS, "none"),
     READ(int, delta_conv, 0, "train_sink.delta_conv", 0, 65535, \
       "delta rule: tokens that the convolution spans")
 
-// What layer l has in place of its FFN or of attention.
-#define MIXTURE_AT(l) (arch.experts && in_pattern(arch.expert_layers, l))
-#define ATTENDS_AT(l) in_pattern(arch.attn_layers, l)
-#define LAYER_AT(l)   { ATTENDS_AT(l), !MIXTURE_AT(l) }  // of ours: attention, an FFN
-#define MAMBA_AT(l)   (arch.mamba_width && !ATTENDS_AT(l))
-#define DELTA_AT(l)   (arch.delta_values && !ATTENDS_AT(l))
+// What layer l has: attention, and an FFN (Sizes::LayerKind); what it has in place of attention.
+#define LAYER_AT(l) \
+    { in_pattern(arch.attn_layers, l), !arch.experts || !in_pattern(arch.expert_layers, l) }
+#define MAMBA_AT(l) (arch.mamba_width && !has_attention(l))
+#define DELTA_AT(l) (arch.delta_values && !has_attention(l))
 // Widths: d | b | c of Mamba; the values of the delta rule, and its q | k | v.
 #define MAMBA_DBC_WIDTH (arch.mamba_rank + 2L * arch.mamba_state)
 #define DELTA_OUT_WIDTH ((long)arch.delta_values * arch.delta_value_size)
 #define DELTA_QKV_WIDTH (2L * arch.delta_keys * arch.delta_key_size + DELTA_OUT_WIDTH)
 
 #define OPEN_PARAMS(LAYER) \
-    LAYER(routerw,     "mlp.router.weight",                MIXTURE_AT(l),                       GATING(arch.experts, C)) \
-    LAYER(routerb,     "mlp.router.bias",                  MIXTURE_AT(l) && arch.router_bias,   BIAS_OF(arch.experts)) \
-    LAYER(egw,         "mlp.experts.gate_up_proj.weight",  MIXTURE_AT(l),                       MATRIX(arch.experts * up_width, C)) \
-    LAYER(egb,         "mlp.experts.gate_up_proj.bias",    MIXTURE_AT(l) && arch.ffn_bias,      BIAS_OF(arch.experts * up_width)) \
-    LAYER(edw,         "mlp.experts.down_proj.weight",     MIXTURE_AT(l),                       MATRIX(arch.experts * C, F)) \
-    LAYER(edb,         "mlp.experts.down_proj.bias",       MIXTURE_AT(l) && arch.ffn_bias,      BIAS_OF(arch.experts * C)) \
-    LAYER(sharedgw,    "mlp.shared_expert.gate_proj.weight", MIXTURE_AT(l) && arch.shared_expert, MATRIX(arch.shared_expert, C)) \
-    LAYER(sharedupw,   "mlp.shared_expert.up_proj.weight", MIXTURE_AT(l) && arch.shared_expert, MATRIX(arch.shared_expert, C)) \
-    LAYER(shareddw,    "mlp.shared_expert.down_proj.weight", MIXTURE_AT(l) && arch.shared_expert, MATRIX(C, arch.shared_expert)) \
-    LAYER(sharedw,     "mlp.shared_expert_gate.weight",    MIXTURE_AT(l) && arch.shared_expert, GATING(1, C)) \
+    LAYER(routerw,     "mlp.router.weight",                !has_ffn(l),                         GATING(arch.experts, C)) \
+    LAYER(routerb,     "mlp.router.bias",                  !has_ffn(l) && arch.router_bias,     BIAS_OF(arch.experts)) \
+    LAYER(egw,         "mlp.experts.gate_up_proj.weight",  !has_ffn(l),                         MATRIX(arch.experts * up_width, C)) \
+    LAYER(egb,         "mlp.experts.gate_up_proj.bias",    !has_ffn(l) && arch.ffn_bias,        BIAS_OF(arch.experts * up_width)) \
+    LAYER(edw,         "mlp.experts.down_proj.weight",     !has_ffn(l),                         MATRIX(arch.experts * C, F)) \
+    LAYER(edb,         "mlp.experts.down_proj.bias",       !has_ffn(l) && arch.ffn_bias,        BIAS_OF(arch.experts * C)) \
+    LAYER(sharedgw,    "mlp.shared_expert.gate_proj.weight", !has_ffn(l) && arch.shared_expert,   MATRIX(arch.shared_expert, C)) \
+    LAYER(sharedupw,   "mlp.shared_expert.up_proj.weight", !has_ffn(l) && arch.shared_expert,   MATRIX(arch.shared_expert, C)) \
+    LAYER(shareddw,    "mlp.shared_expert.down_proj.weight", !has_ffn(l) && arch.shared_expert,   MATRIX(C, arch.shared_expert)) \
+    LAYER(sharedw,     "mlp.shared_expert_gate.weight",    !has_ffn(l) && arch.shared_expert,   GATING(1, C)) \
     LAYER(mamba_inw,   "mamba.in_proj.weight",             MAMBA_AT(l),                         MATRIX(2 * arch.mamba_width, C)) \
     LAYER(mamba_convw, "mamba.conv1d.weight",              MAMBA_AT(l),                         GATING(arch.mamba_width, arch.mamba_conv)) \
     LAYER(mamba_convb, "mamba.conv1d.bias",                MAMBA_AT(l),                         BIAS_OF(arch.mamba_width)) \
