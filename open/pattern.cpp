@@ -11,21 +11,6 @@ backtracking over the counts.
 // ----------------------------------------------------------------------------
 // an expression -> its atoms
 
-struct PatternReader {
-    const std::string& regex;
-    size_t at;
-
-    bool done() const { return at >= regex.size(); }
-
-    // Takes this text if it comes next.
-    bool take(const char* text) {
-        const size_t n = strlen(text);
-        if (regex.compare(at, n, text)) { return false; }
-        at += n;
-        return true;
-    }
-};
-
 static const struct { const char* name; int kinds; bool negated; } NAMED[] = {
     { "\\p{L}",  IS_LETTER,      false },
     { "\\p{Lu}", IS_UPPER,       false },
@@ -50,38 +35,6 @@ static size_t times_in(const std::string& regex, const std::string& part) {
     return n;
 }
 
-// Reads one character, as it is or behind a backslash.
-static bool read_character(PatternReader* r, const char* special, uint32_t* code) {
-    if (r->done()) { return false; }
-    int bytes;
-    if (r->regex[r->at] != '\\') {
-        if (strchr(special, r->regex[r->at])) { return false; }
-        *code = utf8_at(&r->regex[r->at], &bytes);
-        r->at += bytes;
-        return true;
-    }
-    if (r->at + 1 >= r->regex.size()) { return false; }
-    const unsigned char c = r->regex[r->at + 1];
-    if (isalnum(c) && c != 'r' && c != 'n') { return false; }
-    if (c >= 0x80) { return false; }
-    *code = c;
-    if (c == 'r') { *code = '\r'; }
-    if (c == 'n') { *code = '\n'; }
-    r->at += 2;
-    return true;
-}
-
-// Reads \p{..}, \s or \S.
-static bool read_named(PatternReader* r, Atom* atom) {
-    for (auto& row : NAMED) {
-        if (!r->take(row.name)) { continue; }
-        atom->kinds |= row.kinds;
-        atom->negated = row.negated;
-        return true;
-    }
-    return false;
-}
-
 // Sorts ranges, and joins those that touch.
 static void join_ranges(Ranges* ranges) {
     Ranges joined;
@@ -96,73 +49,121 @@ static void join_ranges(Ranges* ranges) {
     *ranges = joined;
 }
 
-// Reads what is between [ and ]. A set inside, [^a[bc]], adds its characters.
-static bool read_set(PatternReader* r, Atom* atom, bool inside = false) {
-    const bool negated = r->take("^");
-    bool any = false;
-    while (!r->take("]")) {
-        any = true;
-        if (read_named(r, atom)) {
-            if (atom->negated) { return false; }         // \S in a set
-            continue;
-        }
-        if (r->take("[:")) { return false; }             // [:alpha:]
-        if (r->take("[")) {
-            const bool read = !inside && read_set(r, atom, true);
-            if (!read || atom->negated) { return false; }
-            continue;
-        }
-        uint32_t first;
-        if (r->take("&&") || !read_character(r, "[]-", &first)) { return false; }
-        uint32_t last = first;
-        if (r->take("-") && !read_character(r, "[]-&", &last)) { return false; }
-        if (last < first) { return false; }
-        atom->ranges.push_back({ first, last });
-    }
-    join_ranges(&atom->ranges);
-    atom->negated = negated;
-    return any;
-}
+// Reads an expression from front to back.
+struct PatternReader {
+    const std::string& regex;
+    size_t at;
 
-static bool read_atom(PatternReader* r, Atom* atom) {
-    if (r->take("(?!\\S)")) {
-        atom->kind = ATOM_NOT_BEFORE;
-        atom->kinds = IS_SPACE;
-        atom->negated = true;
-        return true;
-    }
-    if (r->take("(?i:'s|'t|'re|'ve|'m|'ll|'d)")) {
-        atom->kind = ATOM_CONTRACTION;
-        atom->least = r->take("?") ? 0 : 1;
-        return true;
-    }
-    if (r->take("$")) {
-        atom->kind = ATOM_LINE_END;
-        return true;
-    }
-    if (r->take("[")) { return read_set(r, atom); }
-    if (read_named(r, atom)) { return true; }
-    uint32_t code;
-    if (!read_character(r, "[]().*+?{}^$|#", &code)) { return false; }
-    atom->ranges.push_back({ code, code });
-    return true;
-}
+    bool done() const { return at >= regex.size(); }
 
-// Reads how often a set is taken. ?+ ++ {1,3}+ mean something else, and are not read.
-static bool read_times(PatternReader* r, Atom* atom) {
-    if (atom->kind != ATOM_SET) { return true; }
-    if (r->take("{1,3}")) {
-        atom->most = 3;
-    } else if (r->take("?")) {
-        atom->least = 0;
-    } else if (r->take("*")) {
-        atom->least = 0;
-        atom->most = INT_MAX;
-    } else if (r->take("+")) {
-        atom->most = INT_MAX;
+    // Takes this text if it comes next.
+    bool take(const char* text) {
+        const size_t n = strlen(text);
+        if (regex.compare(at, n, text)) { return false; }
+        at += n;
+        return true;
     }
-    return r->done() || !strchr("?*+{", r->regex[r->at]);
-}
+
+    // Reads one character, as it is or behind a backslash.
+    bool read_character(const char* special, uint32_t* code) {
+        if (done()) { return false; }
+        int bytes;
+        if (regex[at] != '\\') {
+            if (strchr(special, regex[at])) { return false; }
+            *code = utf8_at(&regex[at], &bytes);
+            at += bytes;
+            return true;
+        }
+        if (at + 1 >= regex.size()) { return false; }
+        const unsigned char c = regex[at + 1];
+        if (isalnum(c) && c != 'r' && c != 'n') { return false; }
+        if (c >= 0x80) { return false; }
+        *code = c;
+        if (c == 'r') { *code = '\r'; }
+        if (c == 'n') { *code = '\n'; }
+        at += 2;
+        return true;
+    }
+
+    // Reads \p{..}, \s or \S.
+    bool read_named(Atom* atom) {
+        for (auto& row : NAMED) {
+            if (!take(row.name)) { continue; }
+            atom->kinds |= row.kinds;
+            atom->negated = row.negated;
+            return true;
+        }
+        return false;
+    }
+
+    // Reads what is between [ and ]. A set inside, [^a[bc]], adds its characters.
+    bool read_set(Atom* atom, bool inside = false) {
+        const bool negated = take("^");
+        bool any = false;
+        while (!take("]")) {
+            any = true;
+            if (read_named(atom)) {
+                if (atom->negated) { return false; }     // \S in a set
+                continue;
+            }
+            if (take("[:")) { return false; }            // [:alpha:]
+            if (take("[")) {
+                const bool read = !inside && read_set(atom, true);
+                if (!read || atom->negated) { return false; }
+                continue;
+            }
+            uint32_t first;
+            if (take("&&") || !read_character("[]-", &first)) { return false; }
+            uint32_t last = first;
+            if (take("-") && !read_character("[]-&", &last)) { return false; }
+            if (last < first) { return false; }
+            atom->ranges.push_back({ first, last });
+        }
+        join_ranges(&atom->ranges);
+        atom->negated = negated;
+        return any;
+    }
+
+    bool read_atom(Atom* atom) {
+        if (take("(?!\\S)")) {
+            atom->kind = ATOM_NOT_BEFORE;
+            atom->kinds = IS_SPACE;
+            atom->negated = true;
+            return true;
+        }
+        if (take("(?i:'s|'t|'re|'ve|'m|'ll|'d)")) {
+            atom->kind = ATOM_CONTRACTION;
+            atom->least = take("?") ? 0 : 1;
+            return true;
+        }
+        if (take("$")) {
+            atom->kind = ATOM_LINE_END;
+            return true;
+        }
+        if (take("[")) { return read_set(atom); }
+        if (read_named(atom)) { return true; }
+        uint32_t code;
+        if (!read_character("[]().*+?{}^$|#", &code)) { return false; }
+        atom->ranges.push_back({ code, code });
+        return true;
+    }
+
+    // Reads how often a set is taken. ?+ ++ {1,3}+ mean something else, and are not read.
+    bool read_times(Atom* atom) {
+        if (atom->kind != ATOM_SET) { return true; }
+        if (take("{1,3}")) {
+            atom->most = 3;
+        } else if (take("?")) {
+            atom->least = 0;
+        } else if (take("*")) {
+            atom->least = 0;
+            atom->most = INT_MAX;
+        } else if (take("+")) {
+            atom->most = INT_MAX;
+        }
+        return done() || !strchr("?*+{", regex[at]);
+    }
+};
 
 bool pattern_parse(const std::string& regex, Pattern* pattern) {
     for (auto& pair : TOGETHER) {
@@ -179,7 +180,7 @@ bool pattern_parse(const std::string& regex, Pattern* pattern) {
             continue;
         }
         Atom atom;
-        if (!read_atom(&r, &atom) || !read_times(&r, &atom)) { return false; }
+        if (!r.read_atom(&atom) || !r.read_times(&atom)) { return false; }
         pattern->alternatives.back().push_back(atom);
     }
     for (auto& a : pattern->alternatives) {
