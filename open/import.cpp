@@ -15,13 +15,60 @@ static const struct { const char *keys, *what, *hint; } KEYS_NOT_READ[] = {
     { " vision_config text_config audio_config ", PARTS, TEXT_PART },
 };
 
-// Sets the row of ARCH with this field.
-static void import_set(Import* in, const std::string& field, const std::string& value) {
-    for (auto& r : arch_rows(&in->c)) {
-        if (field == r.field && !field_set(r, value).empty()) {
-            die(in->where + ": " + field + " " + value);
-        }
+// Says once that a key is left out which other programs read: transformers does not.
+static void attn_factor_note(const std::string& where) {
+    static bool said = false;
+    if (!said) { note(where + ": attn_factor is left out, as transformers leaves it out"); }
+    said = true;
+}
+
+// Activations: their name, ours in a plain FFN, ours in a gated one. Where one has several names,
+// the first is written.
+static const char* const ACT_NAMES[][3] = {
+    { "relu", "relu", "reglu" },
+    { "relu2", "relu2", "" },
+    { "gelu", "gelu", "geglu" },
+    { "gelu_pytorch_tanh", "gelu_tanh", "geglu_tanh" },
+    { "gelu_new", "gelu_tanh", "geglu_tanh" },
+    { "gelu_fast", "gelu_tanh", "geglu_tanh" },
+    { "silu", "swish", "swiglu" },
+    { "swish", "swish", "swiglu" },
+};
+
+std::string activation_name(kind ffn) {
+    const FfnRow& ours = FFN_ROWS[ffn];
+    for (auto& row : ACT_NAMES) {
+        if (!strcmp(row[1 + ours.gated], ours.name)) { return row[0]; }
     }
+    return "";
+}
+
+// Drops the window if no layer is local, and the pattern if all are.
+static void import_window_settle(Arch* c) {
+    const bool pattern = !c->local.empty();
+    const bool some_local = contains(c->local, "1");
+    const bool some_full = contains(c->local, "0");
+    if (pattern && !some_local) { c->window = 0; }
+    if (!c->window || !some_full) { c->local.clear(); }
+    if (!c->window) { c->rope_local = 0; }
+}
+
+// Returns "gptneox" for "GPTNeoXForCausalLM" and for "gpt_neox".
+static std::string class_stem(std::string name) {
+    for (const char* tail : { "ForCausalLM", "LMHeadModel", "TextModel", "Model", "_text" }) {
+        if (ends_with(name, tail)) { name.resize(name.size() - strlen(tail)); break; }
+    }
+    std::string stem;
+    for (char ch : name) {
+        if (ch != '_') { stem += (char)tolower((unsigned char)ch); }
+    }
+    return stem;
+}
+
+// Tells whether a class computes this family's logits, or its layers alone.
+static bool is_own_class(const std::string& type, const std::string& name) {
+    const bool kind = ends_with(name, "ForCausalLM") || ends_with(name, "Model");
+    return kind && class_stem(name) == class_stem(type);
 }
 
 // Requires two names to say the same, but for the width of experts, which stands beside that of
@@ -58,213 +105,8 @@ void import_wanted(Import* in, const std::string& pair) {
     if (got != value && !same) { in->refuse(key, value); }
 }
 
-// Requires the keys that a rope_scaling type has no default for.
-static void import_rope_needs(Import* in, const Json& rope, const std::string& how) {
-    for (const std::string key : { "factor", "low_freq_factor", "high_freq_factor" }) {
-        const bool worked_out = how == "longrope" || how == "yarn";      // from two contexts
-        const bool factor = key == "factor" && how != "default" && !worked_out;
-        const bool needed = how == "llama3" || factor;
-        if (needed && rope[key].type == Json::NUL) {
-            die(in->where + ": rope_type is '" + how + "', and there is no " + key,
-                "get the model's config.json again");
-        }
-    }
-    for (const std::string key : { "attention_factor", "beta_fast", "beta_slow" }) {
-        const Json& v = rope[key];
-        if (v.is_number() && !(v.number > 0)) {
-            die(in->where + ": " + key + " is " + json_short(v) + ", wanted more than 0");
-        }
-    }
-}
-
-// Says once that a key is left out which other programs read: transformers does not.
-static void attn_factor_note(const std::string& where) {
-    static bool said = false;
-    if (!said) { note(where + ": attn_factor is left out, as transformers leaves it out"); }
-    said = true;
-}
-
-// Reads yarn's mscale and mscale_all_dim, which, if both are there, give what rotated vectors are
-// multiplied by. The factor is known.
-static void import_mscale(Import* in, const Json& rope) {
-    const double factor = in->c.rope_factor;
-    const double over = json_number(rope, "mscale", 0);
-    const double under = json_number(rope, "mscale_all_dim", 0);
-    const bool given = json_number(rope, "attention_factor", 0);
-    if (!over || !under || given || factor <= 1) { return; }
-    const double length = (0.1 * over * log(factor) + 1) / (0.1 * under * log(factor) + 1);
-    if (!(length > 1e-6)) { in->refuse("rope_scaling", "an mscale that leaves a length above 0"); }
-    in->c.rope_length = length;
-}
-
-// Returns how positions are stretched, by the name that transformers 5 has for it.
-static std::string rope_type(Import* in, const Json& rope) {
-    std::string how = "default";
-    for (const char* key : { "type", "rope_type" }) {
-        if (rope.get(key)) { how = rope[key].string; }
-    }
-    const char* longrope = in->family->rope.longrope;
-    if (!*longrope || how == "default") { return how; }
-    if (!is_one_of(longrope, how)) {
-        in->refuse(in->get("rope_parameters") ? "rope_parameters" : "rope_scaling", "longrope");
-    }
-    return "longrope";
-}
-
-// Reads a key of the object, v, into its row of ARCH. Returns false if it has none.
-static bool import_rope_key(Import* in, const std::string& key, const Json& v, bool local) {
-    const bool parts = strstr(in->family->keys, "partial_rotary_factor") != NULL;
-    const char* const base_of = local ? "rope_local" : "rope_base";
-    bool read = false;
-    for (auto& r : arch_rows(&in->c)) {
-        const bool base = key == "rope_theta" && !strcmp(r.field, base_of);
-        const bool part = parts && key == "partial_rotary_factor" && !strcmp(r.field, "rope_part");
-        const bool scaling = !local && key_object(r) == "rope_scaling" && key_name(r) == key;
-        if (!base && !part && (!scaling || r.type == FIELD_kind)) { continue; }
-        rope_row_read(r, v, in->where);
-        read = true;
-    }
-    return read;
-}
-
-// Tells whether a key that has no row of ARCH is read elsewhere, or changes nothing.
-static bool rope_key_known(const Import& in, const std::string& key, const Json& v) {
-    if (key == "attn_factor") { attn_factor_note(in.where); }
-    const bool whole = key == "partial_rotary_factor" && v.number == 1;
-    return whole || is_one_of(in.family->rope.other_keys, key) ||
-           is_one_of(" type rope_type mscale mscale_all_dim finetuned attn_factor ", key);
-}
-
-// Reads rope_scaling of transformers 4, rope_parameters of 5: the base, and how it is stretched.
-// Keys of one layer type may be nested; `local`: of layers with a window.
-static void import_rope_object(Import* in, const Json& rope, bool local) {
-    const std::string how = rope_type(in, rope);
-    if (local && how != "default") {
-        in->refuse("rope_parameters", "plain positions in layers with a window");
-    }
-    for (auto& r : arch_rows(&in->c)) {
-        const bool scaling = !strcmp(r.field, "rope_scaling") && how != "default";
-        if (scaling && !kind_set(r, how)) {
-            in->fail("rope_type is '" + how + "', wanted default, linear, dynamic, llama3, yarn or "
-                     "longrope");
-        }
-    }
-    import_rope_needs(in, rope, how);
-    for (auto& [key, v] : rope.fields) {
-        if (v.type == Json::NUL && key != "rope_theta") { continue; }
-        if (!import_rope_key(in, key, v, local) && !rope_key_known(*in, key, v)) {
-            in->fail("the rope key '" + key + "' is not understood");
-        }
-    }
-}
-
 void import_window(Import* in, int otherwise) {
     in->c.window = in->whole("sliding_window", otherwise, 0);
-}
-
-static void import_rope(Import* in) {
-    const Json* rope = in->get("rope_scaling");
-    const Json* newer = in->get("rope_parameters");
-    if (rope && newer) { in->refuse("rope_scaling", "null beside rope_parameters"); }
-    if (newer) { rope = newer; }
-    if (rope && rope->type != Json::OBJECT) {
-        in->refuse(newer ? "rope_parameters" : "rope_scaling", "an object, or null");
-    }
-    if (rope) {
-        const Json* full = rope->get("full_attention");
-        const Json* local = rope->get("sliding_attention");
-        if ((full || local) && !in->family->rope.by_layer) {
-            in->refuse("rope_parameters", "the keys of one rotation");
-        }
-        if (full) { rope = full; }
-        import_rope_object(in, *rope, false);
-        if (local) {
-            import_rope_object(in, *local, true);
-            if (!(in->c.rope_local > 0)) { in->refuse("rope_parameters", "a rope_theta above 0"); }
-        }
-    }
-    const kind how = in->c.rope_scaling;
-    if (how == ROPE_none || how == ROPE_linear) { return; }
-    const char* const context = "original_max_position_embeddings";
-    const bool given = (*rope)[context].type != Json::NUL;
-    if (how == ROPE_dynamic || !given) { in->c.rope_context = in->c.T; } // it looks at all of it
-    const bool longrope = how == ROPE_longrope;
-    const int of_class = in->family->rope.trained;
-    const int trained = of_class ? of_class : in->c.rope_context;
-    if (longrope) { in->c.rope_context = in->whole(context, trained, 1); }
-    if (!longrope && how != ROPE_yarn) { return; }
-    if ((*rope)["factor"].type == Json::NUL) {
-        in->c.rope_factor = (float)in->c.T / in->c.rope_context;
-    }
-    if (!longrope) { import_mscale(in, *rope); }
-}
-
-// Requires what other programs read of these keys to be what is read here, where they are read by
-// nothing.
-static void import_same(Import* in) {
-    const std::pair<const char*, float> ROWS[] = {
-        { "rope_percent rope_percentage rope_pct rotary_pct", in->c.rope_part },
-        { "norm_eps norm_epsilon layer_norm_eps layer_norm_epsilon", in->c.eps },
-        { "rotary_emb_base rope_base", in->c.rope_base },
-    };
-    for (auto& [keys, read] : ROWS) {
-        for (auto& key : split(keys, ' ')) {
-            if (in->used.count(key) || !in->json.get(key)) { continue; }
-            const bool same = (float)in->number(key, read) == read;
-            if (!same) { in->refuse(key, strf("%g, as what is read in its place", read)); }
-        }
-    }
-}
-
-// Rejects an odd number of rotated channels: transformers gives half a pair no single meaning.
-static void import_rope_part(Import* in) {
-    const int size = in->c.HS || in->c.NH < 1 ? in->c.HS : in->c.C / in->c.NH;
-    const int turns = (int)(size * in->c.rope_part);
-    if (pe_of(in->c).rotary && in->c.rope_part < 1 && turns % 2) {
-        die(in->where + strf(": %d of %d channels of a head turn, wanted an even number",
-            turns, size), "check partial_rotary_factor or rotary_pct in this file");
-    }
-}
-
-// Activations: their name, ours in a plain FFN, ours in a gated one. Where one has several names,
-// the first is written.
-static const char* const ACT_NAMES[][3] = {
-    { "relu", "relu", "reglu" },
-    { "relu2", "relu2", "" },
-    { "gelu", "gelu", "geglu" },
-    { "gelu_pytorch_tanh", "gelu_tanh", "geglu_tanh" },
-    { "gelu_new", "gelu_tanh", "geglu_tanh" },
-    { "gelu_fast", "gelu_tanh", "geglu_tanh" },
-    { "silu", "swish", "swiglu" },
-    { "swish", "swish", "swiglu" },
-};
-
-std::string activation_name(kind ffn) {
-    const FfnRow& ours = FFN_ROWS[ffn];
-    for (auto& row : ACT_NAMES) {
-        if (!strcmp(row[1 + ours.gated], ours.name)) { return row[0]; }
-    }
-    return "";
-}
-
-// Reads the activation by the family's key; of Gemma's two keys the newer decides.
-static void import_activation(Import* in) {
-    const bool gated = ffn_of(in->c).gated;
-    bool decided = false;
-    for (auto& key : split(in->family->act, ' ')) {
-        const Json* v = in->get(key);
-        if (!v || decided) { continue; }
-        std::string known;
-        for (auto& row : ACT_NAMES) {
-            const char* ours = row[1 + gated];
-            if (!*ours) { continue; }
-            list_add(&known, row[0]);
-            if (v->string != row[0]) { continue; }
-            decided = true;
-            import_set(in, "ffn", ours);
-        }
-        if (!decided) { in->refuse(key, "one of: " + known); }
-    }
 }
 
 str import_layers_of(Import* in, const std::string& other) {
@@ -288,99 +130,261 @@ void import_layer_types(Import* in) {
     if (!sliding.empty()) { in->c.local = sliding; }
 }
 
-// Drops the window if no layer is local, and the pattern if all are.
-static void import_window_settle(Arch* c) {
-    const bool pattern = !c->local.empty();
-    const bool some_local = contains(c->local, "1");
-    const bool some_full = contains(c->local, "0");
-    if (pattern && !some_local) { c->window = 0; }
-    if (!c->window || !some_full) { c->local.clear(); }
-    if (!c->window) { c->rope_local = 0; }
-}
-
-// Returns "gptneox" for "GPTNeoXForCausalLM" and for "gpt_neox".
-static std::string class_stem(std::string name) {
-    for (const char* tail : { "ForCausalLM", "LMHeadModel", "TextModel", "Model", "_text" }) {
-        if (ends_with(name, tail)) { name.resize(name.size() - strlen(tail)); break; }
-    }
-    std::string stem;
-    for (char ch : name) {
-        if (ch != '_') { stem += (char)tolower((unsigned char)ch); }
-    }
-    return stem;
-}
-
-// Tells whether a class computes this family's logits, or its layers alone.
-static bool is_own_class(const std::string& type, const std::string& name) {
-    const bool kind = ends_with(name, "ForCausalLM") || ends_with(name, "Model");
-    return kind && class_stem(name) == class_stem(type);
-}
-
-// Checks the model's class, in architectures and auto_map. A class other than the family's computes
-// something else. Code beside the weights (auto_map) passes if it is the family's own class, which
-// came from there.
-static void import_class(Import* in) {
-    const std::string type = in->family->type;
-    for (auto& name : in->of("architectures").items) {
-        if (is_own_class(type, name.string)) { continue; }
-        die(in->where + ": architectures names " + json_short(name) +
-                           ", wanted a class of the family " + type + ", such as its ForCausalLM",
-            "if these weights are a plain " + type + ", remove architectures from this file");
-    }
-    for (auto& [key, code] : in->of("auto_map").fields) {
-        const std::string& value = code.string;
-        const bool model = key == "AutoModelForCausalLM" || key == "AutoModel";
-        if (!model || is_own_class(type, value.substr(value.rfind('.') + 1))) {
-            continue;
-        }
-        die(in->where + ": auto_map: " + key + " is " + json_str(value) +
-                           ": code beside the weights, which is not run",
-            "if these weights are a plain " + type + ", remove auto_map from this file");
-    }
-}
-
-// Dies if config.json has a key that nothing reads and that may change the mathematics.
-static void reject_unread_keys(const Import& in) {
-    for (auto& f : in.json.fields) {
-        const bool row = directory_key("config.json", f.first, in.where, f.second);
-        const bool null = f.second.type == Json::NUL;
-        if (in.used.count(f.first) || row || null) { continue; }
-        for (auto& k : KEYS_NOT_READ) {
-            if (is_one_of(k.keys, f.first)) {
-                die(in.where + ": " + f.first + ": " + k.what,
-                    hint_for(k.hint, directory_of(in.where)));
+// A config.json while it is read, with what every family's needs.
+struct Reading : Import {
+    // Sets the row of ARCH with this field.
+    void import_set(const std::string& field, const std::string& value) {
+        for (auto& r : arch_rows(&c)) {
+            if (field == r.field && !field_set(r, value).empty()) {
+                die(where + ": " + field + " " + value);
             }
         }
-        die(in.where + ": the key '" + f.first +
-                "' is not understood, and may change what the model computes",
-            "if the code of its authors does not read it, take it out of a copy of the file");
     }
-}
 
-// Dies if a number of the model is out of range; names the key that it was worked out from.
-static void reject_wrong_numbers(Import* in) {
-    static const char* const FROM[][2] = {
-        { "logit_cap", "final_logit_softcapping" }, { "attn_cap", "attn_logit_softcapping" },
-        { "mamba_rank", "mamba_dt_rank" },          { "rope_local", "rope_local_base_freq" },
-        { "window", "sliding_window" },             { "score_scale", "query_pre_attn_scalar" },
-    };
-    for (auto& r : arch_rows(&in->c)) {
-        const std::string wanted = field_wrong(r, field_number(r));
-        if (wanted.empty()) { continue; }
-        std::string key = in->said.count(r.field) ? in->said[r.field] : r.key;
-        for (auto& from : FROM) {
-            if (!strcmp(r.field, from[0])) { key = from[1]; }
+    // Requires the keys that a rope_scaling type has no default for.
+    void import_rope_needs(const Json& rope, const std::string& how) {
+        for (const std::string key : { "factor", "low_freq_factor", "high_freq_factor" }) {
+            const bool worked_out = how == "longrope" || how == "yarn";      // from two contexts
+            const bool factor = key == "factor" && how != "default" && !worked_out;
+            const bool needed = how == "llama3" || factor;
+            if (needed && rope[key].type == Json::NUL) {
+                die(where + ": rope_type is '" + how + "', and there is no " + key,
+                    "get the model's config.json again");
+            }
         }
-        const std::string got = field_text(r, false);
-        die(in->where + ": " + key + " is " + got + ", wanted " + wanted);
+        for (const std::string key : { "attention_factor", "beta_fast", "beta_slow" }) {
+            const Json& v = rope[key];
+            if (v.is_number() && !(v.number > 0)) {
+                die(where + ": " + key + " is " + json_short(v) + ", wanted more than 0");
+            }
+        }
     }
-}
+
+    // Reads yarn's mscale and mscale_all_dim, which, if both are there, give what rotated vectors
+    // are multiplied by. The factor is known.
+    void import_mscale(const Json& rope) {
+        const double factor = c.rope_factor;
+        const double over = json_number(rope, "mscale", 0);
+        const double under = json_number(rope, "mscale_all_dim", 0);
+        const bool given = json_number(rope, "attention_factor", 0);
+        if (!over || !under || given || factor <= 1) { return; }
+        const double length = (0.1 * over * log(factor) + 1) / (0.1 * under * log(factor) + 1);
+        if (!(length > 1e-6)) { refuse("rope_scaling", "an mscale that leaves a length above 0"); }
+        c.rope_length = length;
+    }
+
+    // Returns how positions are stretched, by the name that transformers 5 has for it.
+    std::string rope_type(const Json& rope) {
+        std::string how = "default";
+        for (const char* key : { "type", "rope_type" }) {
+            if (rope.get(key)) { how = rope[key].string; }
+        }
+        const char* longrope = family->rope.longrope;
+        if (!*longrope || how == "default") { return how; }
+        if (!is_one_of(longrope, how)) {
+            refuse(get("rope_parameters") ? "rope_parameters" : "rope_scaling", "longrope");
+        }
+        return "longrope";
+    }
+
+    // Reads a key of the object, v, into its row of ARCH. Returns false if it has none.
+    bool import_rope_key(const std::string& key, const Json& v, bool local) {
+        const bool parts = strstr(family->keys, "partial_rotary_factor") != NULL;
+        const char* const base_of = local ? "rope_local" : "rope_base";
+        bool read = false;
+        for (auto& r : arch_rows(&c)) {
+            const bool base = key == "rope_theta" && !strcmp(r.field, base_of);
+            const bool part = parts && key == "partial_rotary_factor" &&
+                              !strcmp(r.field, "rope_part");
+            const bool scaling = !local && key_object(r) == "rope_scaling" && key_name(r) == key;
+            if (!base && !part && (!scaling || r.type == FIELD_kind)) { continue; }
+            rope_row_read(r, v, where);
+            read = true;
+        }
+        return read;
+    }
+
+    // Tells whether a key that has no row of ARCH is read elsewhere, or changes nothing.
+    bool rope_key_known(const std::string& key, const Json& v) const {
+        if (key == "attn_factor") { attn_factor_note(where); }
+        const bool whole = key == "partial_rotary_factor" && v.number == 1;
+        return whole || is_one_of(family->rope.other_keys, key) ||
+               is_one_of(" type rope_type mscale mscale_all_dim finetuned attn_factor ", key);
+    }
+
+    // Reads rope_scaling of transformers 4, rope_parameters of 5: the base, and how it is
+    // stretched. Keys of one layer type may be nested; `local`: of layers with a window.
+    void import_rope_object(const Json& rope, bool local) {
+        const std::string how = rope_type(rope);
+        if (local && how != "default") {
+            refuse("rope_parameters", "plain positions in layers with a window");
+        }
+        for (auto& r : arch_rows(&c)) {
+            const bool scaling = !strcmp(r.field, "rope_scaling") && how != "default";
+            if (scaling && !kind_set(r, how)) {
+                fail("rope_type is '" + how + "', wanted default, linear, dynamic, llama3, yarn or "
+                     "longrope");
+            }
+        }
+        import_rope_needs(rope, how);
+        for (auto& [key, v] : rope.fields) {
+            if (v.type == Json::NUL && key != "rope_theta") { continue; }
+            if (!import_rope_key(key, v, local) && !rope_key_known(key, v)) {
+                fail("the rope key '" + key + "' is not understood");
+            }
+        }
+    }
+
+    void import_rope() {
+        const Json* rope = get("rope_scaling");
+        const Json* newer = get("rope_parameters");
+        if (rope && newer) { refuse("rope_scaling", "null beside rope_parameters"); }
+        if (newer) { rope = newer; }
+        if (rope && rope->type != Json::OBJECT) {
+            refuse(newer ? "rope_parameters" : "rope_scaling", "an object, or null");
+        }
+        if (rope) {
+            const Json* full = rope->get("full_attention");
+            const Json* local = rope->get("sliding_attention");
+            if ((full || local) && !family->rope.by_layer) {
+                refuse("rope_parameters", "the keys of one rotation");
+            }
+            if (full) { rope = full; }
+            import_rope_object(*rope, false);
+            if (local) {
+                import_rope_object(*local, true);
+                if (!(c.rope_local > 0)) { refuse("rope_parameters", "a rope_theta above 0"); }
+            }
+        }
+        const kind how = c.rope_scaling;
+        if (how == ROPE_none || how == ROPE_linear) { return; }
+        const char* const context = "original_max_position_embeddings";
+        const bool given = (*rope)[context].type != Json::NUL;
+        if (how == ROPE_dynamic || !given) { c.rope_context = c.T; } // it looks at all of it
+        const bool longrope = how == ROPE_longrope;
+        const int of_class = family->rope.trained;
+        const int trained = of_class ? of_class : c.rope_context;
+        if (longrope) { c.rope_context = whole(context, trained, 1); }
+        if (!longrope && how != ROPE_yarn) { return; }
+        if ((*rope)["factor"].type == Json::NUL) {
+            c.rope_factor = (float)c.T / c.rope_context;
+        }
+        if (!longrope) { import_mscale(*rope); }
+    }
+
+    // Requires what other programs read of these keys to be what is read here, where they are read
+    // by nothing.
+    void import_same() {
+        const std::pair<const char*, float> ROWS[] = {
+            { "rope_percent rope_percentage rope_pct rotary_pct", c.rope_part },
+            { "norm_eps norm_epsilon layer_norm_eps layer_norm_epsilon", c.eps },
+            { "rotary_emb_base rope_base", c.rope_base },
+        };
+        for (auto& [keys, read] : ROWS) {
+            for (auto& key : split(keys, ' ')) {
+                if (used.count(key) || !json.get(key)) { continue; }
+                const bool same = (float)number(key, read) == read;
+                if (!same) { refuse(key, strf("%g, as what is read in its place", read)); }
+            }
+        }
+    }
+
+    // Rejects an odd number of rotated channels: transformers gives half a pair no single meaning.
+    void import_rope_part() {
+        const int size = c.HS || c.NH < 1 ? c.HS : c.C / c.NH;
+        const int turns = (int)(size * c.rope_part);
+        if (pe_of(c).rotary && c.rope_part < 1 && turns % 2) {
+            die(where + strf(": %d of %d channels of a head turn, wanted an even number",
+                turns, size), "check partial_rotary_factor or rotary_pct in this file");
+        }
+    }
+
+    // Reads the activation by the family's key; of Gemma's two keys the newer decides.
+    void import_activation() {
+        const bool gated = ffn_of(c).gated;
+        bool decided = false;
+        for (auto& key : split(family->act, ' ')) {
+            const Json* v = get(key);
+            if (!v || decided) { continue; }
+            std::string known;
+            for (auto& row : ACT_NAMES) {
+                const char* ours = row[1 + gated];
+                if (!*ours) { continue; }
+                list_add(&known, row[0]);
+                if (v->string != row[0]) { continue; }
+                decided = true;
+                import_set("ffn", ours);
+            }
+            if (!decided) { refuse(key, "one of: " + known); }
+        }
+    }
+
+    // Checks the model's class, in architectures and auto_map. A class other than the family's
+    // computes something else. Code beside the weights (auto_map) passes if it is the family's own
+    // class, which came from there.
+    void import_class() {
+        const std::string type = family->type;
+        for (auto& name : of("architectures").items) {
+            if (is_own_class(type, name.string)) { continue; }
+            die(where + ": architectures names " + json_short(name) +
+                    ", wanted a class of the family " + type + ", such as its ForCausalLM",
+                "if these weights are a plain " + type + ", remove architectures from this file");
+        }
+        for (auto& [key, code] : of("auto_map").fields) {
+            const std::string& value = code.string;
+            const bool model = key == "AutoModelForCausalLM" || key == "AutoModel";
+            if (!model || is_own_class(type, value.substr(value.rfind('.') + 1))) {
+                continue;
+            }
+            die(where + ": auto_map: " + key + " is " + json_str(value) +
+                    ": code beside the weights, which is not run",
+                "if these weights are a plain " + type + ", remove auto_map from this file");
+        }
+    }
+
+    // Dies if config.json has a key that nothing reads and that may change the mathematics.
+    void reject_unread_keys() const {
+        for (auto& f : json.fields) {
+            const bool row = directory_key("config.json", f.first, where, f.second);
+            const bool null = f.second.type == Json::NUL;
+            if (used.count(f.first) || row || null) { continue; }
+            for (auto& k : KEYS_NOT_READ) {
+                if (is_one_of(k.keys, f.first)) {
+                    die(where + ": " + f.first + ": " + k.what,
+                        hint_for(k.hint, directory_of(where)));
+                }
+            }
+            die(where + ": the key '" + f.first +
+                    "' is not understood, and may change what the model computes",
+                "if the code of its authors does not read it, take it out of a copy of the file");
+        }
+    }
+
+    // Dies if a number of the model is out of range; names the key that it was worked out from.
+    void reject_wrong_numbers() {
+        static const char* const FROM[][2] = {
+            { "logit_cap", "final_logit_softcapping" }, { "attn_cap", "attn_logit_softcapping" },
+            { "mamba_rank", "mamba_dt_rank" },          { "rope_local", "rope_local_base_freq" },
+            { "window", "sliding_window" },             { "score_scale", "query_pre_attn_scalar" },
+        };
+        for (auto& r : arch_rows(&c)) {
+            const std::string wanted = field_wrong(r, field_number(r));
+            if (wanted.empty()) { continue; }
+            std::string key = said.count(r.field) ? said[r.field] : r.key;
+            for (auto& from : FROM) {
+                if (!strcmp(r.field, from[0])) { key = from[1]; }
+            }
+            const std::string got = field_text(r, false);
+            die(where + ": " + key + " is " + got + ", wanted " + wanted);
+        }
+    }
+};
 
 Arch arch_import(const Json& json, const std::string& where, std::string* attn,
                  std::set<std::string>* asked) {
     const Family* family = family_of(json);
     std::set<std::string> mine;
-    Import in = { json, where, family, arch_fixed(), "softmax", asked ? *asked : mine, {} };
+    Reading in = { { json, where, family, arch_fixed(), "softmax", asked ? *asked : mine, {} } };
     const Json* type = json.get("model_type");
     const bool own_code = !family && in.get("auto_map");         // which transformers has not
     if (!family && type && !own_code && (in.get("text_config") || in.get("vision_config"))) {
@@ -389,7 +393,7 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn,
     }
     if (!family) { in.refuse("model_type", "one of: " + family_types()); }
     for (auto& row : split(family->rows, ' ')) {
-        import_set(&in, row.substr(0, row.find('=')), row.substr(row.find('=') + 1));
+        in.import_set(row.substr(0, row.find('=')), row.substr(row.find('=') + 1));
     }
     for (auto& r : arch_rows(&in.c)) {
         const Json* v = key_object(r).empty() ? in.get(r.key) : NULL;
@@ -399,19 +403,19 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn,
     }
     for (auto& pair : split(family->keys, ' ')) { import_renamed(&in, pair); }
     for (auto& pair : split(family->wanted, ' ')) { import_wanted(&in, pair); }
-    import_activation(&in);
+    in.import_activation();
     const Json& pruned = in.of("pruned_heads");
     if (!pruned.fields.empty() || !pruned.items.empty()) {
         in.refuse("pruned_heads", "none");
     }
     if (family->more) { family->more(&in); }
-    import_rope(&in);
-    import_rope_part(&in);
-    import_same(&in);
+    in.import_rope();
+    in.import_rope_part();
+    in.import_same();
     import_window_settle(&in.c);
-    import_class(&in);
-    reject_unread_keys(in);
-    reject_wrong_numbers(&in);
+    in.import_class();
+    in.reject_unread_keys();
+    in.reject_wrong_numbers();
     *attn = in.attn;
     return in.c;
 }
