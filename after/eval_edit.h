@@ -193,14 +193,6 @@ inline bool edit_value(const std::string& text, Edit* e) {
         "for example --edit 'h:2:1:top2=0'");
 }
 
-// Returns the place of this name, -1 if there is none.
-inline int place_named(const std::string& name) {
-    for (auto& row : PLACES) {
-        if (name == row.name) { return &row - PLACES; }
-    }
-    return -1;
-}
-
 // Lists the places: "pe (learned positions: ..), q (..)".
 inline std::string place_names() {
     std::string names;
@@ -225,7 +217,7 @@ inline bool edit_sets(const std::vector<std::string>& part, Edit* e) {
 inline Edit edit_parse(const std::string& text) {
     const size_t equals = text.rfind('=');
     const std::vector<std::string> part = split(text.substr(0, equals), ':');
-    const int place = part.empty() ? -1 : place_named(part[0]);
+    const int place = part.empty() ? -1 : find_row(PLACES, part[0].c_str());
     if (equals == text.npos || place < 0) {
         edit_wrong(text, "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE with a place of: " + place_names());
     }
