@@ -63,12 +63,11 @@ static void delta_step(acc* S, acc* o, const acc* q, const acc* k, const real* w
     }
 }
 
-// Norms and gates the output of a head: out <- x / sqrt(mean(x^2) + eps) * weight * silu(z), n
-// numbers each.
-static void delta_norm(real* out, const acc* x, const real* z, const real* weight, float eps,
-                       long n) {
-    const acc scale = norm_scale(x, eps, n);
-    for (long i = 0; i < n; i++) {
+// Norms and gates the output of a head: out <- x / sqrt(mean(x^2) + eps) * weight * silu(z).
+static void delta_norm(real* out, const std::vector<acc>& x, const real* z, const real* weight,
+                       float eps) {
+    const acc scale = norm_scale(x, eps);
+    for (size_t i = 0; i < x.size(); i++) {
         out[i] = real(x[i] * scale * acc(weight[i]) * ActivationOf<ACT_swish>::act(acc(z[i])));
     }
 }
@@ -99,8 +98,8 @@ static void delta_head(Model* m, int l, long b, long h) {
         delta_unit(k.data(), qkv + at.k(key), 1, at.DK);
         delta_step(S.data(), o.data(), q.data(), k.data(), qkv + at.v(h), std::exp(-rate * step),
                    beta, at);
-        delta_norm(a.delta_out + of_head * at.DV, o.data(), a.delta_z + of_head * at.DV,
-                   w.delta_norm, arch.eps, at.DV);
+        delta_norm(a.delta_out + of_head * at.DV, o, a.delta_z + of_head * at.DV, w.delta_norm,
+                   arch.eps);
     }
     if (memory) { std::copy_n(S.data(), size, memory + h * size); }
 }

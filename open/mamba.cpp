@@ -18,9 +18,10 @@ h and u are 0 before the first token. Generation keeps both, so that each token 
 
 // Norms a vector: out <- x / sqrt(mean(x^2) + eps) * weight, n numbers each; out may be x.
 static void mamba_norm(real* out, const real* x, const real* weight, float eps, int n) {
-    const acc scale = norm_scale(x, eps, n);
+    const std::vector<acc> row(x, x + n);
+    const acc scale = norm_scale(row, eps);
     for (int i = 0; i < n; i++) {
-        out[i] = real(acc(x[i]) * scale * acc(weight[i]));
+        out[i] = real(row[i] * scale * acc(weight[i]));
     }
 }
 

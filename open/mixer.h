@@ -67,12 +67,10 @@ inline void convolution(real* out, const ConvolutionInput& x, const real* weight
     if (x.before) { convolution_keep(x, T); }
 }
 
-// Returns 1 / sqrt(mean(x^2) + eps) of n numbers, real or acc.
-template <class X> acc norm_scale(const X* x, float eps, int n) {
+// Returns 1 / sqrt(mean(x^2) + eps).
+inline acc norm_scale(const std::vector<acc>& x, float eps) {
     acc squares = 0;
-    for (int i = 0; i < n; i++) {
-        squares += acc(x[i]) * acc(x[i]) / n;
-    }
+    for (acc x_i : x) { squares += x_i * x_i / x.size(); }
     return 1 / std::sqrt(squares + acc(eps));
 }
 #endif // MIXER_H
