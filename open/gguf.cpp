@@ -207,17 +207,17 @@ static const int GGUF_KIND_BYTES[GGUF_KINDS] = { 1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 
 
 // Reads from front to back and never past the end.
 struct GgufReader {
-    const std::string& path;
+    Gguf* g;
     const unsigned char *at, *end;
+    std::vector<uint64_t> places = {};           // where each tensor says that its data begin
 
     [[noreturn]] void fail(const std::string& what) const {
-        die(path + ": " + what, GGUF_DAMAGED);
+        die(g->weights.path + ": " + what, GGUF_DAMAGED);
     }
     const unsigned char* bytes(uint64_t n, const char* what) {
         const uint64_t left = end - at;
         if (n > left) {
-            fail(strf("%s: got %lu bytes, wanted %lu", what, left,
-                n));
+            fail(strf("%s: got %lu bytes, wanted %lu", what, left, n));
         }
         at += n;
         return at - n;
@@ -229,48 +229,111 @@ struct GgufReader {
         const char* s = (const char*)bytes(n, what);
         return std::string(s, n);
     }
-};
 
-// Steps over `count` items of a kind. Arrays may hold arrays, eight deep.
-static void gguf_skip(GgufReader* r, const std::string& key, uint32_t kind, uint64_t count,
-                      int depth) {
-    if (kind >= GGUF_KINDS || depth > 8) {
-        r->fail(strf("key %s: got a value of kind %u, wanted 0 to 12", key.c_str(), kind));
-    }
-    const uint64_t least = GGUF_KIND_BYTES[kind], left = r->end - r->at;
-    if (count > left / least) {
-        r->fail(strf("key %s: got %lu items in %lu bytes", key.c_str(), count,
-            left));
-    }
-    if (kind != GGUF_STRING && kind != GGUF_ARRAY) {
-        r->at += count * least;
-        return;
-    }
-    for (uint64_t i = 0; i < count; i++) {
-        if (kind == GGUF_STRING) {
-            r->bytes(r->u64(key.c_str()), key.c_str());
-            continue;
+    // Steps over `count` items of a kind. Arrays may hold arrays, eight deep.
+    void skip(const std::string& key, uint32_t kind, uint64_t count, int depth) {
+        if (kind >= GGUF_KINDS || depth > 8) {
+            fail(strf("key %s: got a value of kind %u, wanted 0 to 12", key.c_str(), kind));
         }
-        const uint32_t inner = r->u32(key.c_str());
-        gguf_skip(r, key, inner, r->u64(key.c_str()), depth + 1);
+        const uint64_t least = GGUF_KIND_BYTES[kind], left = end - at;
+        if (count > left / least) {
+            fail(strf("key %s: got %lu items in %lu bytes", key.c_str(), count, left));
+        }
+        if (kind != GGUF_STRING && kind != GGUF_ARRAY) {
+            at += count * least;
+            return;
+        }
+        for (uint64_t i = 0; i < count; i++) {
+            if (kind == GGUF_STRING) {
+                bytes(u64(key.c_str()), key.c_str());
+                continue;
+            }
+            const uint32_t inner = u32(key.c_str());
+            skip(key, inner, u64(key.c_str()), depth + 1);
+        }
     }
-}
 
-static void gguf_read_value(GgufReader* r, Gguf* g) {
-    const std::string key = r->string("the name of a key");
-    GgufValue v = { false, r->u32(key.c_str()), 1, NULL, NULL };
-    if (v.kind == GGUF_ARRAY) {
-        v.array = true;
-        v.kind = r->u32(key.c_str());
-        v.count = r->u64(key.c_str());
+    void read_value() {
+        const std::string key = string("the name of a key");
+        GgufValue v = { false, u32(key.c_str()), 1, NULL, NULL };
+        if (v.kind == GGUF_ARRAY) {
+            v.array = true;
+            v.kind = u32(key.c_str());
+            v.count = u64(key.c_str());
+        }
+        v.data = at;
+        skip(key, v.kind, v.count, 0);
+        v.end = at;
+        if (!g->values.emplace(key, v).second) {
+            fail("key " + key + " appears twice");
+        }
     }
-    v.data = r->at;
-    gguf_skip(r, key, v.kind, v.count, 0);
-    v.end = r->at;
-    if (!g->values.emplace(key, v).second) {
-        r->fail("key " + key + " appears twice");
+
+    // Reads one tensor of the list; place() sets where its data begin.
+    void read_tensor() {
+        Weight w;
+        w.name = string("the name of a tensor");
+        w.file = g->weights.path;
+        const char* name = w.name.c_str();
+        const uint32_t dims = u32(name);
+        if (dims > 4) {
+            fail(strf("tensor '%s': got %u dimensions, wanted 4 or less", name, dims));
+        }
+        double count = 1;
+        w.count = 1;
+        for (uint32_t i = 0; i < dims; i++) {
+            const uint64_t size = u64(name);
+            count *= size;
+            if (count > 1e15 || size > 1e15) {
+                fail("tensor '" + w.name + "': too large");
+            }
+            w.count *= size;
+            w.shape.insert(w.shape.begin(), (long)size);
+        }
+        const uint32_t id = u32(name);
+        w.type = gguf_type(id);
+        if (!w.type) { fail(strf("tensor '%s' is of type %u, which is unknown", name, id)); }
+        if (w.cols() % w.type->block) {
+            fail(strf("tensor '%s' of type %s has rows of %ld, wanted a multiple of %d", name,
+                w.type->name, w.cols(), w.type->block));
+        }
+        w.bytes = w.count / w.type->block * w.type->bytes;
+        places.push_back(u64(name));
+        weights_add(&g->weights, w);
     }
-}
+
+    // Finds the data of every tensor; dies unless all are inside the file, aligned, and apart.
+    void place() const {
+        const double wanted = gguf_number(*g, "general.alignment", 32);
+        const uint64_t align = wanted >= 1 && wanted <= 1 << 20 ? (uint64_t)wanted : 0;
+        if (!align || align != wanted || align & (align - 1)) {
+            fail(strf("general.alignment: got %g, wanted a power of two", wanted));
+        }
+        const char* base = g->weights.maps[0].data;
+        const uint64_t size = g->weights.maps[0].size;
+        const uint64_t start = ((const char*)at - base + align - 1) / align * align;
+        const uint64_t room = start < size ? size - start : 0;
+        std::vector<std::pair<uint64_t, size_t>> order;
+        for (size_t i = 0; i < places.size(); i++) {
+            Weight& w = g->weights.tensors[i];
+            if (places[i] % align || places[i] > room || w.bytes > room - places[i]) {
+                fail(strf("tensor '%s' says its %zu bytes start at byte %lu of the data, wanted a "
+                    "multiple of %lu, and an end within %lu", w.name.c_str(), w.bytes, places[i],
+                    align, room));
+            }
+            w.data = base + start + places[i];
+            if (w.bytes) { order.push_back({ places[i], i }); }
+        }
+        std::sort(order.begin(), order.end());
+        for (size_t k = 1; k < order.size(); k++) {
+            const Weight& a = g->weights.tensors[order[k-1].second];
+            const Weight& b = g->weights.tensors[order[k].second];
+            if (a.data + a.bytes > b.data) {
+                fail("tensors '" + a.name + "' and '" + b.name + "' lie on one another");
+            }
+        }
+    }
+};
 
 [[noreturn]] static void wrong_value(const Gguf& g, const std::string& key, const char* wanted) {
     die(g.weights.path + ": key " + key + " is not " + wanted, GGUF_DAMAGED);
@@ -330,70 +393,6 @@ std::vector<float> gguf_floats(const Gguf& g, const std::string& key) {
     return out;
 }
 
-// Reads one tensor of the list; gguf_place sets where its data begin.
-static void gguf_read_tensor(GgufReader* r, Gguf* g, std::vector<uint64_t>* places) {
-    Weight w;
-    w.name = r->string("the name of a tensor");
-    w.file = g->weights.path;
-    const char* name = w.name.c_str();
-    const uint32_t dims = r->u32(name);
-    if (dims > 4) { r->fail(strf("tensor '%s': got %u dimensions, wanted 4 or less", name, dims)); }
-    double count = 1;
-    w.count = 1;
-    for (uint32_t i = 0; i < dims; i++) {
-        const uint64_t size = r->u64(name);
-        count *= size;
-        if (count > 1e15 || size > 1e15) {
-            r->fail("tensor '" + w.name + "': too large");
-        }
-        w.count *= size;
-        w.shape.insert(w.shape.begin(), (long)size);
-    }
-    const uint32_t id = r->u32(name);
-    w.type = gguf_type(id);
-    if (!w.type) { r->fail(strf("tensor '%s' is of type %u, which is unknown", name, id)); }
-    if (w.cols() % w.type->block) {
-        r->fail(strf("tensor '%s' of type %s has rows of %ld, wanted a multiple of %d", name,
-            w.type->name, w.cols(), w.type->block));
-    }
-    w.bytes = w.count / w.type->block * w.type->bytes;
-    places->push_back(r->u64(name));
-    weights_add(&g->weights, w);
-}
-
-// Finds the data of every tensor; dies unless all are inside the file, aligned, and apart.
-static void gguf_place(const GgufReader& r, Gguf* g, const std::vector<uint64_t>& places) {
-    const double wanted = gguf_number(*g, "general.alignment", 32);
-    const uint64_t align = wanted >= 1 && wanted <= 1 << 20 ? (uint64_t)wanted : 0;
-    if (!align || align != wanted || align & (align - 1)) {
-        r.fail(strf("general.alignment: got %g, wanted a power of two", wanted));
-    }
-    const char* base = g->weights.maps[0].data;
-    const uint64_t size = g->weights.maps[0].size;
-    const uint64_t start = ((const char*)r.at - base + align - 1) / align * align;
-    const uint64_t room = start < size ? size - start : 0;
-    std::vector<std::pair<uint64_t, size_t>> order;
-    for (size_t i = 0; i < places.size(); i++) {
-        Weight& w = g->weights.tensors[i];
-        if (places[i] % align || places[i] > room || w.bytes > room - places[i]) {
-            r.fail(strf("tensor '%s' says its %zu bytes start at byte %lu of the data, wanted a "
-                "multiple of %lu, and an end within %lu", w.name.c_str(), w.bytes,
-                places[i], align,
-                room));
-        }
-        w.data = base + start + places[i];
-        if (w.bytes) { order.push_back({ places[i], i }); }
-    }
-    std::sort(order.begin(), order.end());
-    for (size_t k = 1; k < order.size(); k++) {
-        const Weight& a = g->weights.tensors[order[k-1].second];
-        const Weight& b = g->weights.tensors[order[k].second];
-        if (a.data + a.bytes > b.data) {
-            r.fail("tensors '" + a.name + "' and '" + b.name + "' lie on one another");
-        }
-    }
-}
-
 // Appends a number of 4 or 8 bytes.
 static void put(std::string* s, uint64_t v, int bytes) { s->append((const char*)&v, bytes); }
 
@@ -424,7 +423,7 @@ void gguf_parse(const FileMap& map, Gguf* g) {
     const std::string& path = g->weights.path;
     const unsigned char* base = (const unsigned char*)map.data;
     g->weights.maps = { map };
-    GgufReader r = { path, base, base + map.size };
+    GgufReader r = { g, base, base + map.size };
     if (memcmp(r.bytes(4, "the file"), "GGUF", 4)) { r.fail("does not begin with \"GGUF\""); }
     const uint32_t version = r.u32("the version");
     if (version != 2 && version != 3) {
@@ -439,10 +438,9 @@ void gguf_parse(const FileMap& map, Gguf* g) {
         r.fail(strf("got %lu tensors and %lu keys in %zu bytes", tensors,
             keys, map.size));
     }
-    for (uint64_t i = 0; i < keys; i++) { gguf_read_value(&r, g); }
-    std::vector<uint64_t> places;
-    for (uint64_t i = 0; i < tensors; i++) { gguf_read_tensor(&r, g, &places); }
-    gguf_place(r, g, places);
+    for (uint64_t i = 0; i < keys; i++) { r.read_value(); }
+    for (uint64_t i = 0; i < tensors; i++) { r.read_tensor(); }
+    r.place();
 }
 
 // NAME-00002-of-00003.gguf: 2 of 3 of NAME
