@@ -113,7 +113,7 @@ template <class A, class Bi, class Pe> struct HeadMeasured {
     }
 
     // Measures the head: a thread's part of attention_metrics.
-    HeadMetrics measured(int skip) const {
+    HeadMetrics head_metrics(int skip) const {
         const AttnShape& s = x.s;
         Tiles<real> tiles;
         const auto k = tiles.across(K_ACROSS, x.k(0), attn_row(s), s.T, s.HS);
@@ -143,7 +143,7 @@ void attention_metrics(HeadMetrics* out, const real* qkv, const acc* stat,
         const HeadMeasured<A, Bi, Pe> head = { { qkv, extra, b, h, s },
                                                stat_of(stat, b, 0, h, s),
                                                moved(gate.values, gate_at), gate.width };
-        out[bh] = head.measured(skip);
+        out[bh] = head.head_metrics(skip);
     }
 }
 
