@@ -32,7 +32,8 @@ static const RopeForm ROPE_BY_LAYER = { "", "", 0, true };
 // A key "theirs:" is one that transformers does not read there, or that says how it is computed.
 // type, rows, keys, wanted, more, names, rope, plus_one, act, prefix, transposed: struct Family
 static const Family FAMILIES[] = {
-    { "llama", "eps=1e-6", BIASES "sliding_window:",
+    { "llama", "eps=1e-6", BIASES
+      "sliding_window:",
       "rope_interleaved=false use_sliding_window=false activation=swiglu" },
     { "mistral", "eps=1e-6 KV=8", "", "attention_bias=false", more_mistral },
     { "ministral3", "eps=1e-5 KV=8 HS=128", "", "attention_bias=false", more_ministral3, NULL,
