@@ -5,12 +5,10 @@ and has to be one that a float holds, because it is computed with as a float.
 #include "field.h"
 
 bool kind_set(const Field& f, const std::string& name) {
-    for (size_t i = 0; i < f.names.size(); i++) {
-        if (f.names[i] != name) { continue; }
-        *(kind*)f.at = i;
-        return true;
-    }
-    return false;
+    const auto found = std::find(f.names.begin(), f.names.end(), name);
+    if (found == f.names.end()) { return false; }
+    *(kind*)f.at = found - f.names.begin();
+    return true;
 }
 
 std::string listed(const std::vector<std::string>& words, const char* last) {

@@ -9,6 +9,11 @@ compiler removes it.
 
 namespace dist {
 static const char* const name = "none";
+#if __has_include("../dist/mpi.h")
+static const char* const to_share = ": to share one run, make DIST=mpi or DIST=nccl";
+#else
+static const char* const to_share = "";
+#endif
 enum { rank = 0, world = 1, local = 0, neighbors = 1 };
 
 // Prints a note if many processes were started: each is then a run of its own, which may be meant.
@@ -16,8 +21,7 @@ inline void start() {
     for (auto key : { "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS" }) {
         const char* size = getenv(key);
         if (!size || atoi(size) < 2) { continue; }
-        note(strf("one of %s processes, each with its own run: to share one run, make DIST=mpi or "
-                  "DIST=nccl", size));
+        note(strf("one of %s processes, each with its own run%s", size, to_share));
         return;
     }
 }

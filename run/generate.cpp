@@ -155,12 +155,14 @@ static std::vector<int> generation_config(const std::string& dir, const Tokenize
                                           int* first) {
     std::vector<int> ends = tok.ends;
     if (tok.eos >= 0) { ends.push_back(tok.eos); }
+    if (text_folder) {
+        const std::vector<int> said = text_folder->generation(dir, V, first);
+        ends.insert(ends.end(), said.begin(), said.end());
+        return ends;
+    }
     const std::string path = dir + "/generation_config.json";
-    const double own = json_number(json_if_there(dir + "/config.json"), "eos_token_id", -1);
-    std::vector<int> said = { (int)own };
-    if (text_folder)            { said = text_folder->generation(dir, V, first); }
-    else if (file_exists(path)) { note(path + ": without the folder text/, it is not read"); }
-    ends.insert(ends.end(), said.begin(), said.end());
+    if (file_exists(path)) { note(path + ": without the folder text/, it is not read"); }
+    ends.push_back((int)json_number(json_if_there(dir + "/config.json"), "eos_token_id", -1));
     return ends;
 }
 

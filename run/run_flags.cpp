@@ -45,10 +45,12 @@ static void flag_inherit(const FlagRow& r, const Json& was) {
 }
 
 void flags_inherit(Flags* f, const Json& was, bool model) {
-    for (auto& [name, value] : was.fields) {             // of a program that had the folder; there
-        const bool on = value.type == Json::BOOL && value.number;    // numbers go with a word
-        const bool word = !value.string.empty() && value.string != "none";
-        if (on || (value.is_text() && word)) { folder_check(flag_spelling(name)); }
+    // What needs a folder that is not here is a word or a true. A number changes nothing by itself:
+    // every run of a program with the folder has rope_factor 1.
+    for (auto& [name, value] : was.fields) {
+        const bool word = value.is_text() && !value.string.empty() && value.string != "none";
+        const bool on = value.type == Json::BOOL && value.number;
+        if (word || on) { folder_check(flag_spelling(name)); }
     }
     for (auto& r : flag_rows(f)) {
         const bool taken = !r.of_model || model;

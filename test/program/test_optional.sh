@@ -52,6 +52,8 @@ for program in "$reference" ./train_sink; do
 done
 cp train_sink.cu text.txt
 $reference tokenize text.txt --out shards > said.txt 2>&1; ok $? "tokenize: $(tail -n 1 said.txt)"
+WORLD_SIZE=2 ./train_sink probe run_1 > said.txt 2>&1
+grep -q "one of 2 processes, each with its own run$" said.txt; ok $? "a hint at dist/, which is not here: $(head -n 1 said.txt)"
 ./train_sink $few -n 10 -o half > said.txt 2>&1 && ./train_sink train --resume -o half -n 20 > said.txt 2>&1
 hash_of half >> hashes.txt
 [ "$(wc -l < hashes.txt)" = 3 ] && [ "$(sort -u hashes.txt | wc -l)" = 1 ]
