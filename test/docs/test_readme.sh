@@ -62,7 +62,7 @@ done < blocks.txt
 # flags
 make -s train_sink > /dev/null 2>&1
 { for command in train probe eval generate score tokenize bench; do ./train_sink $command --help; done; grep -oh '"--[a-z-]*"' scripts/*.py scripts/reproduce | tr -d '"'; } > help
-grep -o -- '--[a-z][a-z0-9-]*' README.md | sort -u > flags
+grep -v '^pip ' README.md | grep -o -- '--[a-z][a-z0-9-]*' | sort -u > flags
 while read -r flag; do grep -q -- "$flag\b" help; ok $? "$flag is not a flag of ./train_sink or of scripts/"; done < flags
 # the files that docs/tour.md lists, and every file of the root is in the list
 for file in $(sed -n 's/^    \([a-zA-Z_]*\.\(cu\|cuh\|h\)\)  .*/\1/p' docs/tour.md); do

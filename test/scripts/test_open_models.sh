@@ -41,11 +41,14 @@ ok $? "what is missing: $(tail -n 2 $out/stdout)"
 ok $? "norms and heads"
 works python - $out <<'END'
 import sys
-import open_models
+import dumps, open_models
 dump = sys.argv[1] + "/results/models/figure18-gpt2-large"
 rows = open_models.angles(dump)
 assert [r[0] for r in rows] == [0, 1], rows
-maps = [[open_models.npy(f"{dump}/1_{h}_{kind}.npy")
+def matrix(path):
+    T, numbers = dumps.read_npy(path)
+    return [numbers[t * (T + 1):(t + 1) * (T + 1)] for t in range(T)]
+maps = [[matrix(f"{dump}/1_{h}_{kind}.npy")
          for kind in ("cosine", "product")] for h in (0, 1)]
 first = sum(m[0][t][1] for m in maps for t in range(1, 64)) / 126
 other = sum(sum(m[1][t][2:t + 2]) / t for m in maps for t in range(1, 64)) / 126
@@ -125,7 +128,7 @@ assert e["sink_at"] == {"k": [1, 2, 9, 10], "eps": [0.1, 0.02], "sink_k": want},
 probe test/open/families/gpt_neo --probe-input random --probe-seqs 1 --dump $out/seen --dump-heads all
 works python - $out test/open/families/gpt_neo/config.json <<'END'
 import json, sys
-import open_models
+import dumps
 out, config = sys.argv[1], json.load(open(sys.argv[2]))
 e = json.load(open(out + "/probe.json"))
 T, kinds = e["sink"]["T"], config["attention_layers"]
@@ -133,8 +136,8 @@ assert config["window_size"] < T and len(set(kinds)) == 2, kinds
 for l, heads in enumerate(e["alpha1"]):
     queries = config["window_size"] if kinds[l] == "local" else T
     for h, alpha in enumerate(heads):
-        A = open_models.npy(f"{out}/seen/{l}_{h}_map.npy")
-        want = sum(A[t][1] for t in range(queries)) / queries
+        size, A = dumps.read_npy(f"{out}/seen/{l}_{h}_map.npy")
+        want = sum(A[t * (size + 1) + 1] for t in range(queries)) / queries
         assert abs(alpha - want) < 1e-5, (l, h, alpha, want)
 END
 # the swap beside a model whose file has the two rows swapped

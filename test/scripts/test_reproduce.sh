@@ -347,7 +347,7 @@ program $dir/fake.sh <<'END'
 while [ $# -gt 1 ]; do case $1 in -o) out=$2 ;; esac; shift; done
 note() { echo "$CUDA_VISIBLE_DEVICES $1 $PROCESS ${CUDA_MPS_PIPE_DIRECTORY:-none}" >> "$NOTES"; }
 note start; sleep 0.4; note end
-echo '{"event":"done","step":1}' > "$out/log.jsonl"
+printf '%s\n' '{"event":"config","switches":{},"flags":{}}' '{"event":"done","step":1}' > "$out/log.jsonl"
 END
 on_gpus() { # JOBS, RUNS of each process: their notes
     rm -rf $dir/notes $dir/gpu
