@@ -141,8 +141,8 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     const int row0 = threadIdx.x / 32 * 16 * MT;
     const bf16* k = head_k(qkv, s, b, bg % s.KV);
     const bf16* v = k + s.KV * HS;
-    const LaneChunks<HS> by_column = lanes_by_column<HS>();
-    const LaneChunks<HS> by_row = lanes_by_row<HS>();
+    const LaneChunks<HS> by_column = LaneChunks<HS>::by_column();
+    const LaneChunks<HS> by_row = LaneChunks<HS>::by_row();
     // The sequence's first row and first head, wanted once a tile, and dv's column, wanted at the
     // end: they must not take registers from the products.
     SMEM(int[3], sequence);

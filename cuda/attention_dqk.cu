@@ -118,7 +118,7 @@ DEVICE void dqk_rows(int head, int tile, bf16* dqkv, const DsChunk& c, const Dqk
     const int lane_row = x.r0 + row0 + lane_group();
     const bf16* sequence = in.qkv + (long)x.b * s.T * W;
     bf16* out = dqkv + (long)x.b * s.T * W + x.column * HS;
-    const LaneChunks<HS> by_column = lanes_by_column<HS>();
+    const LaneChunks<HS> by_column = LaneChunks<HS>::by_column();
     Cells cells(c, x.r0 + row0, sc + warp_id() * N * CELL);
 
     // the first others from `at` on that are not all masked, or the end

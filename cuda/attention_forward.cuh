@@ -184,8 +184,8 @@ __global__ void __launch_bounds__(MMA_BLOCK, 2)
     const int W = attn_row(s);
     const bf16* q = (const bf16*)in.qkv + (long)place.b * s.T * W + h * HS;
     const bf16* k = q + (s.NH + g - h) * HS;
-    const LaneChunks<HS> by_column = lanes_by_column<HS>();
-    const LaneChunks<HS> by_row = lanes_by_row<HS>();
+    const LaneChunks<HS> by_column = LaneChunks<HS>::by_column();
+    const LaneChunks<HS> by_row = LaneChunks<HS>::by_row();
     const LeftRows<HS, MT> queries(sq + place.row0 * HS, by_column);
     const TileScore<A, Pe> score(h, s);
     const int end = min(s.T, max(t0 + BQ, s.prefix));

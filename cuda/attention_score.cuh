@@ -88,7 +88,7 @@ template <int LANES> DEVICE float lanes_dot(const real* a, const real* b, int HS
     const bool both = a && b;
     float sum = 0;
     for (int i = lane_id() % LANES * N; both && i < HS; i += LANES * N) {
-        add_numbers(sum, load_real<N>(a + i) * load_real<N>(b + i));
+        (Floats<N>::load(a + i) * Floats<N>::load(b + i)).add_to(sum);
     }
     #pragma unroll
     for (int apart = LANES / 2; apart; apart >>= 1) { sum += __shfl_xor_sync(~0u, sum, apart); }

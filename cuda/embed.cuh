@@ -24,8 +24,8 @@ __global__ void __launch_bounds__(ROW_THREADS)
         by = scale;
     }
     FOR_COLUMNS(c, N, C) {
-        const Floats<N> position = load_real_or<N>(0, tables.position, (long)t * C + c);
-        store_real<N>(out + (long)bt * C + c, load_real<N>(x + c) * by + position);
+        const Floats<N> position = Floats<N>::load_or(0, tables.position, (long)t * C + c);
+        Floats<N>::store(out + (long)bt * C + c, Floats<N>::load(x + c) * by + position);
     }
 }
 
@@ -144,17 +144,17 @@ __global__ void __launch_bounds__(256)
                           float scale, int C) {
     const Piece p(sorted.keys, blockIdx.x, sorted.n);
     FOR_COLUMNS(c, N, C) {
-        Vec<float, N> sum = {};
+        Floats<N> sum = 0;
         bool begun_before = p.before;
         #pragma unroll 1
         for (int i = p.from; i < p.to; i++) {
             const int token = p.token(i);
-            sum += load_real<N>(dout + (long)sorted.row(i) * C + c);
+            sum += Floats<N>::load(dout + (long)sorted.row(i) * C + c);
             const bool last = i + 1 == p.to;
             if (!last && p.token(i + 1) == token) { continue; }
             if (begun_before || (last && p.after)) {
                 const long place = (long)blockIdx.x * 2 + !begun_before;
-                store_floats(part + place * C + c, sum);
+                Floats<N>::store_floats(part + place * C + c, sum);
             } else {
                 acc* to = dwte + (long)token * C + c;
                 UNROLL(k, N) { to[k] += scale * sum[k]; }

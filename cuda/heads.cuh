@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(256) phi_elu1_forward_kernel(real* qkv, AttnSh
     if (bt >= s.B * s.T) { return; }
     FOR_COLUMNS(i, N, qk_width(s)) {
         real* x = qkv + (long)bt * attn_row(s) + i;
-        store_real<N>(x, each_of(load_real<N>(x), Attn_elu1::sim<float>));
+        Floats<N>::store(x, Floats<N>::load(x).each(Attn_elu1::sim<float>));
     }
 }
 
@@ -30,10 +30,10 @@ __global__ void __launch_bounds__(256)
     if (bt >= s.B * s.T) { return; }
     FOR_COLUMNS(i, N, qk_width(s)) {
         const long at = (long)bt * attn_row(s) + i;
-        const Floats<N> d = load_real<N>(dqkv + at);
-        const Floats<N> x = load_real<N>(qkv + at);
-        const Floats<N> slope = each_of(x, [](float y) { return min_(y, 1.0f); });
-        store_real<N>(dqkv + at, d * slope);
+        const Floats<N> d = Floats<N>::load(dqkv + at);
+        const Floats<N> x = Floats<N>::load(qkv + at);
+        const Floats<N> slope = x.each([](float y) { return min_(y, 1.0f); });
+        Floats<N>::store(dqkv + at, d * slope);
     }
 }
 
@@ -59,12 +59,7 @@ inline void copy_rows(real* out, int out_width, const real* inp, int inp_width, 
 
 // Reads N numbers of a head's gate, from column c on. width: how many it has, HS or 1.
 template <int N> DEVICE Floats<N> gate_read(const real* of_head, int c, int width) {
-    return width > 1 ? load_real<N>(of_head + c) : all_of<N>((float)*of_head);
-}
-
-// Opens gates: turns numbers from -infinity to infinity into numbers from 0 to 1.
-template <int N> DEVICE Floats<N> opened(const Floats<N>& gate) {
-    return each_of(gate, [](float g) { return sigmoid_(g); });
+    return width > 1 ? Floats<N>::load(of_head + c) : Floats<N>((float)*of_head);
 }
 
 template <int N>
@@ -78,7 +73,7 @@ __global__ void __launch_bounds__(256)
         const long at = (long)bt * W + c;
         const real* gate_h = gate_t + c / s.HS * width;
         const Floats<N> g = gate_read<N>(gate_h, c % s.HS, width);
-        store_real<N>(out + at, load_real<N>(att + at) * opened(g));
+        Floats<N>::store(out + at, Floats<N>::load(att + at) * g.each(sigmoid_<float>));
     }
 }
 
@@ -97,14 +92,14 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     float sum = 0;
     FOR_STRIDE(c, lane_id() * N, s.HS, 32 * N) {
         const long at = n * s.HS + c;
-        const Floats<N> d = load_real<N>(dout + at);
-        const Floats<N> a = load_real<N>(att + at);
-        const Floats<N> open = opened(gate_read<N>(gate + n * width, c, width));
-        const Floats<N> closed = all_of<N>(1) - open;
+        const Floats<N> d = Floats<N>::load(dout + at);
+        const Floats<N> a = Floats<N>::load(att + at);
+        const Floats<N> open = gate_read<N>(gate + n * width, c, width).each(sigmoid_<float>);
+        const Floats<N> closed = Floats<N>(1) - open;
         const Floats<N> dg = d * a * open * closed;
-        add_numbers(sum, dg);
-        store_real<N>(datt + at, d * open);
-        if (width > 1) { store_real<N>(dgate + at, dg); }
+        dg.add_to(sum);
+        Floats<N>::store(datt + at, d * open);
+        if (width > 1) { Floats<N>::store(dgate + at, dg); }
     }
     sum = warp_sum(sum);
     if (width == 1 && first_lane()) { dgate[n] = real(sum); }

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(512)
         const float pivot = __uint_as_float(median | 1u << bit);
         double below = 0;
         for (long i = threadIdx.x * N; i < n; i += 512 * N) {
-            const Floats<N> v = load_real<N>(x_b + i);
+            const Floats<N> v = Floats<N>::load(x_b + i);
             UNROLL(k, N) {
                 const float size = fabsf(v[k]);
                 if (bit == 31) {

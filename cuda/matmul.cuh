@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
     if (n >= rows) { return; }
     real* out_n = out + (long)n * OC;
     FOR_COLUMNS(o, N, OC) {
-        store_real<N>(out_n + o, load_real<N>(out_n + o) + load_real<N>(bias + o));
+        Floats<N>::store(out_n + o, Floats<N>::load(out_n + o) + Floats<N>::load(bias + o));
     }
 }
 

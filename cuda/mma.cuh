@@ -63,43 +63,41 @@ HD constexpr int columns_on(int i) { return i / 2 * 8 + i % 2; }
 // ----------------------------------------------------------------------------
 // Where things stand in a tile.
 
-// Whether a row of HS numbers covers all banks, once or several times.
-template <int HS> constexpr bool whole_rows = HS % 64 == 0;
+template <int HS> struct Swizzle {
+    // Whether a row of HS numbers covers all banks, once or several times.
+    static constexpr bool whole_rows = HS % 64 == 0;
 
-// Returns where a chunk of a row stands in a tile (rows, HS).
-template <int HS> HD constexpr int tile_offset(int row, int chunk) {
-    const int among_8 = chunk ^ (row & 7);
-    const int among_4 = (chunk & ~3) | ((chunk ^ (row >> 1)) & 3);
-    return row * HS + CHUNK * (whole_rows<HS> ? among_8 : among_4);
-}
-
-template <int HS> DEVICE bf16* tile_at(bf16* tile, int row, int chunk) {
-    return tile + tile_offset<HS>(row, chunk);
-}
+    // Returns where a chunk of a row stands in a tile (rows, HS).
+    HD static constexpr int offset(int row, int chunk) {
+        const int among_8 = chunk ^ (row & 7);
+        const int among_4 = (chunk & ~3) | ((chunk ^ (row >> 1)) & 3);
+        return row * HS + CHUNK * (whole_rows ? among_8 : among_4);
+    }
+};
 
 // Gives ldmatrix the address of its lane: a row, and of columns 16 k.. the half that the lane
 // reads. The swizzle repeats every PERIOD steps of k and every 8 rows, so k changes bits of one
 // number and all else is constant.
 template <int HS> struct LaneChunks {
-    enum { PERIOD = whole_rows<HS> ? 4 : 2 };
+    enum { PERIOD = Swizzle<HS>::whole_rows ? 4 : 2 };
     int at;
-    DEVICE LaneChunks(int row, int half) : at(tile_offset<HS>(row, half)) {}
+    DEVICE LaneChunks(int row, int half) : at(Swizzle<HS>::offset(row, half)) {}
+
+    // Returns the chunks for A, and with .trans for B: rows 0-7, rows 8-15, then their right
+    // halves.
+    DEVICE static LaneChunks by_column() { return LaneChunks(lane_id() % 16, lane_id() / 16); }
+
+    // Returns the chunks for B as it is: rows 0-7, their right half, then rows 8-15.
+    DEVICE static LaneChunks by_row() {
+        const int row = lane_id() / 16 * 8 + lane_id() % 8;
+        return LaneChunks(row, lane_id() / 8 % 2);
+    }
+
     DEVICE int operator()(int rows, int k) const {
         const int changed = at ^ k % PERIOD * 16;
         return changed + rows * HS + k / PERIOD * PERIOD * 16;
     }
 };
-
-// Returns the chunks for A, and with .trans for B: rows 0-7, rows 8-15, then their right halves.
-template <int HS> DEVICE LaneChunks<HS> lanes_by_column() {
-    return LaneChunks<HS>(lane_id() % 16, lane_id() / 16);
-}
-
-// Returns the chunks for B as it is: rows 0-7, their right half, then rows 8-15.
-template <int HS> DEVICE LaneChunks<HS> lanes_by_row() {
-    const int row = lane_id() / 16 * 8 + lane_id() % 8;
-    return LaneChunks<HS>(row, lane_id() / 8 % 2);
-}
 
 // ----------------------------------------------------------------------------
 // Loading.
@@ -119,12 +117,12 @@ DEVICE unsigned opaque(unsigned x) {
 // fewer instructions to divide and to address by.)
 template <bool WHOLE, int HS, int ROWS>
 DEVICE void tile_load_part(bf16* tile, const bf16* x, unsigned stride, int rows, unsigned thread) {
-    constexpr int ACROSS = whole_rows<HS> ? 8 : 4;
+    constexpr int ACROSS = Swizzle<HS>::whole_rows ? 8 : 4;
     constexpr int DOWN = MMA_BLOCK / ACROSS;
     const int row = thread / ACROSS;
     const int chunk = thread % ACROSS;
     const bf16* from = x + row * stride + chunk * CHUNK;
-    bf16* to = tile_at<HS>(tile, row, chunk);
+    bf16* to = tile + Swizzle<HS>::offset(row, chunk);
     #pragma unroll
     for (int i = 0; i < ROWS; i += DOWN) {
         if (i + DOWN > ROWS && row >= ROWS - i) { break; }
@@ -254,8 +252,8 @@ DEVICE void rows_store(const OutRows& out, bf16* tile, int row0, const float (&c
     const int pair = lane_column();
     __syncwarp();
     UNROLL(n, CHUNKS) {
-        bf16* upper = tile_at<HS>(tile, lane_row, n) + pair;
-        bf16* lower = tile_at<HS>(tile, lane_row + 8, n) + pair;
+        bf16* upper = tile + Swizzle<HS>::offset(lane_row, n) + pair;
+        bf16* lower = tile + Swizzle<HS>::offset(lane_row + 8, n) + pair;
         *(uint32_t*)upper = pack(c[n][0] * f0, c[n][1] * f0);
         *(uint32_t*)lower = pack(c[n][2] * f1, c[n][3] * f1);
     }
@@ -265,7 +263,7 @@ DEVICE void rows_store(const OutRows& out, bf16* tile, int row0, const float (&c
         const int chunk = i % CHUNKS;
         const int t = out.t0 + row;
         if (t < out.T) {
-            const Vec<bf16, CHUNK> numbers = load<CHUNK>(tile_at<HS>(tile, row, chunk));
+            const Vec<bf16, CHUNK> numbers = load<CHUNK>(tile + Swizzle<HS>::offset(row, chunk));
             store<CHUNK>(out.p + t * out.stride + chunk * CHUNK, numbers);
         }
     }

@@ -27,7 +27,7 @@ template <int N, int K> struct WarpRow {
     }
 
     DEVICE Floats<N> at(int k, int c) const {
-        if constexpr (K > 0) { return to_floats<N>(own[k]); } else { return load_real<N>(x + c); }
+        if constexpr (K > 0) { return own[k]; } else { return Floats<N>::load(x + c); }
     }
 };
 // LAUNCH_NORM(kernel, rows are wide, C, grid, block, shared memory, arguments...) launches it with
@@ -51,22 +51,22 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     if (stats.mean) {
         float sum = 0;
         #pragma unroll
-        FOR_ROW(k, c, N, K, C) { add_numbers(sum, row.at(k, c)); }
+        FOR_ROW(k, c, N, K, C) { row.at(k, c).add_to(sum); }
         m = warp_sum(sum) / C;
     }
     float squares = 0;
     #pragma unroll
     FOR_ROW(k, c, N, K, C) {
         const Floats<N> x = row.at(k, c) - m;
-        add_numbers(squares, x * x);
+        (x * x).add_to(squares);
     }
     const float r = 1.0f / sqrtf(warp_sum(squares) / C + s.eps);
     real* out_n = out + (long)n * C;
     #pragma unroll
     FOR_ROW(k, c, N, K, C) {
-        const Floats<N> w = load_real_or<N>(1, weights.weight, c);
-        const Floats<N> b = load_real_or<N>(0, weights.bias, c);
-        store_real<N>(out_n + c, (row.at(k, c) - m) * r * w + b);
+        const Floats<N> w = Floats<N>::load_or(1, weights.weight, c);
+        const Floats<N> b = Floats<N>::load_or(0, weights.bias, c);
+        Floats<N>::store(out_n + c, (row.at(k, c) - m) * r * w + b);
     }
     if (!first_lane()) { return; }
     stats.rstd[n] = r;
@@ -94,14 +94,14 @@ template <int N, int K> struct WarpSums {
 
     DEVICE WarpSums(float* own, int C) : kept{}, own(own) {
         if constexpr (K == 0) {
-            FOR_ROW(k, c, N, K, C) { store_floats(own + c, all_of<N>(0)); }
+            FOR_ROW(k, c, N, K, C) { Floats<N>::store_floats(own + c, Floats<N>(0)); }
         }
     }
     DEVICE void add(int k, int c, const Floats<N>& x) {
         if constexpr (K > 0) {
             kept[k] += x;
         } else {
-            store_floats(own + c, load_floats<N>(own + c) + x);
+            Floats<N>::store_floats(own + c, Floats<N>::load_floats(own + c) + x);
         }
     }
 
@@ -109,7 +109,7 @@ template <int N, int K> struct WarpSums {
     DEVICE void join(float* out, const float* all, int C) {
         #pragma unroll
         FOR_ROW(k, c, N, K, C) {
-            if constexpr (K > 0) { store_floats(own + c, kept[k]); }
+            if constexpr (K > 0) { Floats<N>::store_floats(own + c, kept[k]); }
         }
         __syncthreads();
         FOR_STRIDE(c, threadIdx.x, C, blockDim.x) {
@@ -155,9 +155,9 @@ DEVICE void norm_backward_rows(real* dx, float* part, const NormBackward& a) {
         float dot = 0, sum = 0;
         #pragma unroll
         FOR_ROW(k, c, N, K, C) {
-            const Floats<N> dy = d_n.at(k, c) * load_real_or<N>(1, a.weight, c);
-            add_numbers(dot, dy * (x_n.at(k, c) - m));
-            add_numbers(sum, dy);
+            const Floats<N> dy = d_n.at(k, c) * Floats<N>::load_or(1, a.weight, c);
+            (dy * (x_n.at(k, c) - m)).add_to(dot);
+            dy.add_to(sum);
         }
         const WarpRow<N, EARLY> before(a.add || !EARLY ? dx_n : a.dout + at, C);
         const float f = r * r * r * warp_sum(dot) / C;
@@ -166,11 +166,11 @@ DEVICE void norm_backward_rows(real* dx, float* part, const NormBackward& a) {
         FOR_ROW(k, c, N, K, C) {
             const Floats<N> d = d_n.at(k, c);
             const Floats<N> x = x_n.at(k, c) - m;
-            const Floats<N> w = load_real_or<N>(1, a.weight, c);
-            const Floats<N> g = a.add ? before.at(k, c) : all_of<N>(0);
+            const Floats<N> w = Floats<N>::load_or(1, a.weight, c);
+            const Floats<N> g = a.add ? before.at(k, c) : Floats<N>(0);
             dw.add(k, c, d * x * r);
             if (SUM_BIAS) { db.add(k, c, d); }
-            store_real<N>(dx_n + c, g + (d * w * r - x * f - r_mean));
+            Floats<N>::store(dx_n + c, g + (d * w * r - x * f - r_mean));
         }
     }
     dw.join(out, all, C);
@@ -259,15 +259,15 @@ __global__ void __launch_bounds__(32 * ROW_WARPS)
     #pragma unroll
     FOR_ROW(k, c, N, K, q.C) {
         const Floats<N> v = row.at(k, c);
-        add_numbers(squares, v * v);
+        (v * v).add_to(squares);
     }
     const float r = 1.0f / sqrtf(warp_sum(squares) / q.C + eps);
     #pragma unroll
     FOR_ROW(k, c, N, K, q.C) {
         const Floats<N> v = row.at(k, c);
-        const Floats<N> w = load_real<N>(weight + c);
-        store_real<N>(saved + c, v);
-        store_real<N>(x + c, v * r * w);
+        const Floats<N> w = Floats<N>::load(weight + c);
+        Floats<N>::store(saved + c, v);
+        Floats<N>::store(x + c, v * r * w);
     }
     if (first_lane()) { rstd[i] = r; }
 }
@@ -306,17 +306,17 @@ __global__ void __launch_bounds__(256)
             float dot = 0;
             #pragma unroll
             FOR_ROW(k, c, N, K, q.C) {
-                const Floats<N> w = load_real<N>(weight + c);
-                add_numbers(dot, d_n.at(k, c) * w * x_n.at(k, c));
+                const Floats<N> w = Floats<N>::load(weight + c);
+                (d_n.at(k, c) * w * x_n.at(k, c)).add_to(dot);
             }
             const float f = r * r * r * warp_sum(dot) / q.C;
             #pragma unroll
             FOR_ROW(k, c, N, K, q.C) {
                 const Floats<N> dy = d_n.at(k, c);
                 const Floats<N> x = x_n.at(k, c);
-                const Floats<N> w = load_real<N>(weight + c);
+                const Floats<N> w = Floats<N>::load(weight + c);
                 dw.add(k, c, dy * x * r);
-                store_real<N>(d + c, dy * w * r - x * f);
+                Floats<N>::store(d + c, dy * w * r - x * f);
             }
         }
         dw.join(part + ((long)blockIdx.x * 2 + side) * width, sums, q.C);

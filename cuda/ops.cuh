@@ -22,7 +22,7 @@ namespace cuda {
 template <int N>
 __global__ void __launch_bounds__(256) cast_kernel(real* dst, const acc* src, long n) {
     FOR_FLAT(i, N, n) {
-        store_real<N>(dst + i, load<N>(src + i));
+        Floats<N>::store(dst + i, load<N>(src + i));
     }
 }
 
@@ -31,10 +31,10 @@ template <int N>
 __global__ void __launch_bounds__(ROW_THREADS)
     add_kernel(real* y, const real* x, long n, float by) {
     FOR_FLAT(i, N, n) {
-        Floats<N> a = load_real<N>(y + i);
-        const Floats<N> b = load_real_or<N>(0, x, i);
+        Floats<N> a = Floats<N>::load(y + i);
+        const Floats<N> b = Floats<N>::load_or(0, x, i);
         UNROLL(k, N) { a[k] = fmaf(by, a[k], b[k]); }
-        store_real<N>(y + i, a);
+        Floats<N>::store(y + i, a);
     }
 }
 
@@ -81,10 +81,10 @@ __global__ void __launch_bounds__(256)
     const real* up = gated ? inp + row.up : NULL;
     real* out_n = out + (long)n * F;
     FOR_COLUMNS(i, N, F) {
-        const Floats<N> g = load_real<N>(gate + i);
-        const Floats<N> u = load_real_or<N>(1, up, i);
-        const Floats<N> open = each_of(g, [](float x) { return number(A::act(Elem(x))); });
-        store_real<N>(out_n + i, open * u);
+        const Floats<N> g = Floats<N>::load(gate + i);
+        const Floats<N> u = Floats<N>::load_or(1, up, i);
+        const Floats<N> open = g.each([](float x) { return number(A::act(Elem(x))); });
+        Floats<N>::store(out_n + i, open * u);
     }
 }
 
@@ -110,16 +110,16 @@ __global__ void __launch_bounds__(256)
     const real* up = gated ? inp + row.up : NULL;
     const real* dout_n = dout + (long)n * F;
     FOR_COLUMNS(i, N, F) {
-        Floats<N> g = load_real<N>(gate + i);
-        Floats<N> u = load_real_or<N>(1, up, i);
-        const Floats<N> d = load_real<N>(dout_n + i);
+        Floats<N> g = Floats<N>::load(gate + i);
+        Floats<N> u = Floats<N>::load_or(1, up, i);
+        const Floats<N> d = Floats<N>::load(dout_n + i);
         UNROLL(k, N) {                 // gradients in place of what they belong to
             const Elem x(g[k]);
             g[k] = d[k] * number(A::dact(x)) * u[k];
             u[k] = d[k] * number(A::act(x));
         }
-        store_real<N>(dinp + row.gate + i, g);
-        if (gated) { store_real<N>(dinp + row.up + i, u); }
+        Floats<N>::store(dinp + row.gate + i, g);
+        if (gated) { Floats<N>::store(dinp + row.up + i, u); }
     }
 }
 
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(CLASSIFIER_THREADS)
     // the sum is kept relative to the largest value so far
     float top = -INFINITY, sum = 0;
     FOR_STRIDE(v, threadIdx.x * N, V, CLASSIFIER_THREADS * N) {
-        const Floats<N> l = load_real<N>(kept + v);
+        const Floats<N> l = Floats<N>::load(kept + v);
         float most = top;
         UNROLL(i, N) { most = max_(most, capped(l[i])); }
         if (most > top) {
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(CLASSIFIER_THREADS)
 
     const float f = counts ? dloss / sum : 0.0f;
     FOR_STRIDE(v, threadIdx.x * N, V, CLASSIFIER_THREADS * N) {
-        Floats<N> l = load_real<N>(kept + v);
+        Floats<N> l = Floats<N>::load(kept + v);
         UNROLL(i, N) {
             const float logit = capped(l[i]);
             const float part = logit / cap;
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(CLASSIFIER_THREADS)
             const float d = select_or_zero(counts, (p - is_target) * slope);
             l[i] = dloss == 0 ? logit : d;
         }
-        store_real<N>(x + v, l);
+        Floats<N>::store(x + v, l);
     }
 }
 

@@ -70,11 +70,11 @@ __global__ void __launch_bounds__(ROW_THREADS)
     const float scale = sums->grad_scale;
     if (isnan(scale)) { return; }
     FOR_FLAT(i, N, n) {
-        const Floats<N> g = load<N>(grads + i);
-        Floats<N> w = load<N>(to.master + i);
-        Floats<N> m = load<N>(to.m + i);
+        const Floats<N> g = Floats<N>::load_floats(grads + i);
+        Floats<N> w = Floats<N>::load_floats(to.master + i);
+        Floats<N> m = Floats<N>::load_floats(to.m + i);
         Floats<N> v;
-        if (ADAM) { v = load<N>(to.v + i); }
+        if (ADAM) { v = Floats<N>::load_floats(to.v + i); }
         UNROLL(k, N) {
             const float g_k = g[k] * scale;
             float step;
@@ -89,10 +89,10 @@ __global__ void __launch_bounds__(ROW_THREADS)
             }
             w[k] -= o.lr * (step + o.weight_decay * w[k]);
         }
-        store<N>(to.m + i, m);
-        if (ADAM) { store<N>(to.v + i, v); }
-        store<N>(to.master + i, w);
-        store_real<N>(params + i, w);
+        Floats<N>::store_floats(to.m + i, m);
+        if (ADAM) { Floats<N>::store_floats(to.v + i, v); }
+        Floats<N>::store_floats(to.master + i, w);
+        Floats<N>::store(params + i, w);
     }
 }
 

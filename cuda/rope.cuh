@@ -17,14 +17,14 @@ DEVICE void turn_pair(float& a, float& b, float co, float si) {
 
 // Turns N pairs (x[i], x[i + half]) by rope's table, whose part for them is `turn`.
 template <int N> DEVICE void turn_pairs(real* x, int half, const acc* turn, int sign) {
-    Floats<N> a = load_real<N>(x);
-    Floats<N> b = load_real<N>(x + half);
+    Floats<N> a = Floats<N>::load(x);
+    Floats<N> b = Floats<N>::load(x + half);
     UNROLL(n, N) {
         const Vec<acc, 2> cos_sin = load<2>(turn + 2 * n);
         turn_pair(a[n], b[n], cos_sin[0], sign * cos_sin[1]);
     }
-    store_real<N>(x, a);
-    store_real<N>(x + half, b);
+    Floats<N>::store(x, a);
+    Floats<N>::store(x + half, b);
 }
 
 template <int N>

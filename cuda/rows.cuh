@@ -75,83 +75,68 @@ inline dim3 warp_grid(long n) { return dim3((unsigned)CEIL_DIV(n, ROW_WARPS)); }
 #define FOR_LANES(i, n) FOR_STRIDE(i, lane_id(), n, 32)
 
 // ----------------------------------------------------------------------------
-// N numbers of a tensor, moved at once. Kernels compute with floats.
+// N numbers of a tensor, moved at once. Kernels compute with floats, number by number.
 
-template <int N> using Floats = Vec<float, N>;
+template <int N> struct Floats {
+    float numbers[N];
 
-template <class F, class T, int N> DEVICE Floats<N> each_of(const Vec<T, N>& x, F f) {
-    Floats<N> y;
-    UNROLL(i, N) { y[i] = f(x[i]); }
-    return y;
-}
-
-template <int N> DEVICE Floats<N> all_of(float x) {
-    Floats<N> all;
-    UNROLL(i, N) { all[i] = x; }
-    return all;
-}
-
-template <int N> DEVICE Floats<N> to_floats(const Vec<real, N>& x) {
-    return each_of(x, [](real number) { return (float)number; });
-}
-
-template <int N> DEVICE Floats<N> load_real(const real* p) { return to_floats<N>(load<N>(p)); }
-
-// Reads a tensor from `at` on; one that is not there (NULL) holds `otherwise` everywhere.
-template <int N> DEVICE Floats<N> load_real_or(float otherwise, const real* p, long at) {
-    return p ? load_real<N>(p + at) : all_of<N>(otherwise);
-}
-
-template <int N> DEVICE void store_real(real* p, const Floats<N>& x) {
-    Vec<real, N> y;
-    UNROLL(i, N) { y[i] = real(x[i]); }
-    store<N>(p, y);
-}
-
-// Arithmetic goes number by number.
-#define ELEMENTWISE(op)                                                          \
-    template <int N> DEVICE Floats<N>& operator op##=(Floats<N>& a, Floats<N> b) { \
-        UNROLL(i, N) { a[i] op##= b[i]; }                                        \
-        return a;                                                                \
-    }                                                                            \
-    template <int N> DEVICE Floats<N>& operator op##=(Floats<N>& a, float b) {   \
-        UNROLL(i, N) { a[i] op##= b; }                                           \
-        return a;                                                                \
-    }                                                                            \
-    template <int N> DEVICE Floats<N> operator op(Floats<N> a, Floats<N> b) { return a op##= b; } \
-    template <int N> DEVICE Floats<N> operator op(Floats<N> a, float b) { return a op##= b; }
-ELEMENTWISE(+)
-ELEMENTWISE(-)
-ELEMENTWISE(*)
-#undef ELEMENTWISE
-
-// Adds to sum the numbers of x, first to last.
-template <int N> DEVICE void add_numbers(float& sum, const Floats<N>& x) {
-    UNROLL(i, N) { sum += x[i]; }
-}
-
-// ----------------------------------------------------------------------------
-// N floats, N = 1 or a multiple of 4, 16 bytes at a time.
-
-template <int N> constexpr int at_once = N < 4 ? N : 4;
-
-template <int N> DEVICE Floats<N> load_floats(const float* p) {
-    constexpr int M = at_once<N>;
-    Floats<N> x;
-    UNROLL(i, N / M) {
-        const Floats<M> part = load<M>(p + i * M);
-        UNROLL(k, M) { x[i * M + k] = part[k]; }
+    Floats() = default;
+    DEVICE Floats(float all) { UNROLL(i, N) { numbers[i] = all; } }
+    template <class T> DEVICE Floats(const Vec<T, N>& x) {
+        UNROLL(i, N) { numbers[i] = (float)x[i]; }
     }
-    return x;
-}
 
-template <int N> DEVICE void store_floats(float* p, const Floats<N>& x) {
-    constexpr int M = at_once<N>;
-    UNROLL(i, N / M) {
-        Floats<M> part;
-        UNROLL(k, M) { part[k] = x[i * M + k]; }
-        store<M>(p + i * M, part);
+    DEVICE float& operator[](int i) { return numbers[i]; }
+    DEVICE float operator[](int i) const { return numbers[i]; }
+    DEVICE Floats& operator+=(const Floats& b) {
+        UNROLL(i, N) { numbers[i] += b[i]; }
+        return *this;
     }
-}
+    DEVICE friend Floats operator+(Floats a, const Floats& b) { return a += b; }
+    DEVICE friend Floats operator-(Floats a, const Floats& b) {
+        UNROLL(i, N) { a[i] -= b[i]; }
+        return a;
+    }
+    DEVICE friend Floats operator*(Floats a, const Floats& b) {
+        UNROLL(i, N) { a[i] *= b[i]; }
+        return a;
+    }
+    template <class F> DEVICE Floats each(F f) const {
+        Floats y;
+        UNROLL(i, N) { y[i] = f(numbers[i]); }
+        return y;
+    }
+    // Adds the numbers, first to last, to sum.
+    DEVICE void add_to(float& sum) const { UNROLL(i, N) { sum += numbers[i]; } }
+
+    DEVICE static Floats load(const real* p) { return cuda::load<N>(p); }
+    // Reads a tensor from `at` on; one that is not there (NULL) holds `otherwise` everywhere.
+    DEVICE static Floats load_or(float otherwise, const real* p, long at) {
+        return p ? load(p + at) : Floats(otherwise);
+    }
+    DEVICE static void store(real* p, const Floats& x) {
+        Vec<real, N> y;
+        UNROLL(i, N) { y[i] = real(x[i]); }
+        cuda::store<N>(p, y);
+    }
+
+    // Of floats, where N is 1 or a multiple of 4, and p aligned to 16 bytes.
+    enum { AT_ONCE = N < 4 ? N : 4 };
+    DEVICE static Floats load_floats(const float* p) {
+        Floats x;
+        UNROLL(i, N / AT_ONCE) {
+            const auto part = cuda::load<AT_ONCE>(p + i * AT_ONCE);
+            UNROLL(k, AT_ONCE) { x[i * AT_ONCE + k] = part[k]; }
+        }
+        return x;
+    }
+    DEVICE static void store_floats(float* p, const Floats& x) {
+        UNROLL(i, N / AT_ONCE) {
+            Vec<float, AT_ONCE> part;
+            UNROLL(k, AT_ONCE) { part[k] = x[i * AT_ONCE + k]; }
+            cuda::store<AT_ONCE>(p + i * AT_ONCE, part);
+        }
+    }
+};
 } // namespace cuda
 #endif // CUDA_ROWS_CUH

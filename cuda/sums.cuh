@@ -19,9 +19,9 @@ __global__ void __launch_bounds__(ROW_THREADS)
     const int to = min(rows, from + ROW_BLOCK);
     if (from >= rows) { return; }
     FOR_COLUMNS(c, N, W) {
-        Vec<float, N> sum = {};
-        for (int n = from; n < to; n++) { sum += load_real<N>(x + (long)n * W + c); }
-        store_floats(part + (long)block * W + c, sum);
+        Floats<N> sum = 0;
+        for (int n = from; n < to; n++) { sum += Floats<N>::load(x + (long)n * W + c); }
+        Floats<N>::store_floats(part + (long)block * W + c, sum);
     }
 }
 

@@ -81,10 +81,10 @@ template <class A, class Pe, int HS> struct HopperDkv {
         sq = sv + BK * HS;
         sd = sq + Tile::STAGES * BQ * HS;
         rows = (float*)(sd + Tile::STAGES * BQ * HS);
-        keys = panels<HS, BK>(sk, group * GROUP_ROWS);
-        values = panels<HS, BK>(sv, group * GROUP_ROWS);
-        queries = panels<HS, BQ>(sq);
-        douts = panels<HS, BQ>(sd);
+        keys = Panels<HS, BK>::describe(sk, group * GROUP_ROWS);
+        values = Panels<HS, BK>::describe(sv, group * GROUP_ROWS);
+        queries = Panels<HS, BQ>::describe(sq);
+        douts = Panels<HS, BQ>::describe(sd);
         first = next_queries(s, j0, BK, 0, BQ);
         bh = bg * group_size(s);
         t0 = first;
@@ -97,10 +97,10 @@ template <class A, class Pe, int HS> struct HopperDkv {
         const unsigned thread = opaque(threadIdx.x);
         const int row = b * s.T;
         const int column = (head - b * s.NH) * HS;
-        panels_load<HS, BQ, THREADS>(sq + to * BQ * HS, qkv + column, W, row + t, row + s.T,
-                                     thread);
-        panels_load<HS, BQ, THREADS>(sd + to * BQ * HS, dout + column, s.NH * HS, row + t,
-                                     row + s.T, thread);
+        Panels<HS, BQ>::load(sq + to * BQ * HS, qkv + column, W, row + t, row + s.T,
+                              THREADS, thread);
+        Panels<HS, BQ>::load(sd + to * BQ * HS, dout + column, s.NH * HS, row + t,
+                              row + s.T, THREADS, thread);
         const float* from = r.row + ((long)head * r.TP + t) * 2;
         if (thread < ROWS) { cp_async_float(rows + to * ROWS + thread, from + thread); }
     }
@@ -176,8 +176,8 @@ template <class A, class Pe, int HS> struct HopperDkv {
 
     DEVICE void all_tiles() {
         const bf16* k = head_k(qkv, s, b, bh / group_size(s) % s.KV);
-        panels_load<HS, BK, THREADS>(sk, k, W, j0, s.T, opaque(threadIdx.x));
-        panels_load<HS, BK, THREADS>(sv, k + s.KV * HS, W, j0, s.T, opaque(threadIdx.x));
+        Panels<HS, BK>::load(sk, k, W, j0, s.T, THREADS, opaque(threadIdx.x));
+        Panels<HS, BK>::load(sv, k + s.KV * HS, W, j0, s.T, THREADS, opaque(threadIdx.x));
         if (heads) { load(0, bh, t0); }
         cp_async_commit();
         if (heads) {

@@ -51,7 +51,8 @@ DEVICE void dq_tiles(Sums<1, HS>& d, bf16* sk, const DqkRows& x, int lane_row, c
     const int head = x.b * s.NH + x.h - c.h0;
     const bf16* k = in.qkv + (long)x.b * s.T * W + x.others * HS;
     auto load = [&](int stage, int j) {
-        panels_load<HS, BK, Tile::THREADS>(sk + stage * BK * HS, k, W, j, s.T, opaque(threadIdx.x));
+        Panels<HS, BK>::load(sk + stage * BK * HS, k, W, j, s.T, Tile::THREADS,
+                             opaque(threadIdx.x));
     };
     int j = next_keys(s, x.r0, BQ, x.begin, x.end, BK);
     uint32_t a[N][4] = {};
@@ -75,7 +76,7 @@ DEVICE void dq_tiles(Sums<1, HS>& d, bf16* sk, const DqkRows& x, int lane_row, c
         }
         hold(a);
         wgmma_fence();
-        begin_columns<HS, BK>(d, a, panels<HS, BK>(sk) + stage * TILE);
+        begin_columns<HS, BK>(d, a, Panels<HS, BK>::describe(sk) + stage * TILE);
         wgmma_commit();
         if (next < x.end) { ds_load<N>(ahead, c, head, lane_row, next, s); }
         wgmma_wait<0>();

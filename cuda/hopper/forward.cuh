@@ -73,16 +73,16 @@ template <class A, class Bi, class Pe, int HS> struct HopperForward {
         sq = panels_begin();
         sk = sq + BQ * HS;
         sv = sk + 2 * BK * HS;
-        queries = panels<HS, BQ>(sq, group * GROUP_ROWS);
-        keys = panels<HS, BK>(sk);
-        values = panels<HS, BK>(sv);
+        queries = Panels<HS, BQ>::describe(sq, group * GROUP_ROWS);
+        keys = Panels<HS, BK>::describe(sk);
+        values = Panels<HS, BK>::describe(sv);
         const ExtraKey<const bf16> extra = { attn_extra_k<Bi>((const bf16*)in.extra.k, s, place.h),
                                              attn_extra((const bf16*)in.extra.v, s, g) };
         online_start<A, Bi>(x, q, extra, score, t0 + place.row0 + lane_group(), s);
     }
 
     DEVICE void load(bf16* to, int column, int from) const {
-        panels_load<HS, BK, THREADS>(to, k + opaque(column), W, from, s.T, opaque(threadIdx.x));
+        Panels<HS, BK>::load(to, k + opaque(column), W, from, s.T, THREADS, opaque(threadIdx.x));
     }
 
     // Adds the tile before to o, and makes weights of this one's scores. FIRST: there is none
@@ -146,7 +146,7 @@ template <class A, class Bi, class Pe, int HS> struct HopperForward {
     }
 
     DEVICE void all_tiles() {
-        panels_load<HS, BQ, THREADS>(sq, q, W, t0, s.T, threadIdx.x);
+        Panels<HS, BQ>::load(sq, q, W, t0, s.T, THREADS, threadIdx.x);
         j0 = next_keys(s, t0, BQ, 0, end, BK);
         load(sk, 0, j0);
         cp_async_commit();

@@ -40,53 +40,6 @@ namespace cuda {
 enum { GROUP = 128, GROUP_ROWS = 64 };   // threads of a warpgroup; rows of its products
 
 // ----------------------------------------------------------------------------
-// Tiles.
-template <int HS> constexpr int panel_width = HS % 64 == 0 ? 64 : 32;
-
-// Returns where a chunk of a row stands in a tile (ROWS, HS).
-template <int HS, int ROWS> HD constexpr int panel_offset(int row, int chunk) {
-    constexpr int W = panel_width<HS>;
-    const int c = chunk % (W / CHUNK);
-    const int place = W == 64 ? c ^ (row & 7) : c ^ ((row >> 1) & 3);
-    return chunk / (W / CHUNK) * ROWS * W + row * W + place * CHUNK;
-}
-
-// Loads `rows` of ROWS rows of x, the others as zeros, as tile_load_part does (mma.cuh).
-template <bool WHOLE, int HS, int ROWS, int THREADS>
-DEVICE void panels_load_part(bf16* tile, const bf16* x, unsigned stride, int rows,
-                             unsigned thread) {
-    constexpr int W = panel_width<HS>;
-    constexpr int ACROSS = W / CHUNK;
-    constexpr int DOWN = THREADS / ACROSS;               // a multiple of 8: the swizzle is the same
-    const int row = thread / ACROSS;
-    const int chunk = thread % ACROSS;
-    const bf16* from = x + row * stride + chunk * CHUNK;
-    bf16* to = tile + panel_offset<HS, ROWS>(row, chunk);
-    #pragma unroll
-    for (int i = 0; i < ROWS; i += DOWN) {
-        if (i + DOWN > ROWS && row >= ROWS - i) { break; }
-        const bool valid = WHOLE || row + i < rows;
-        UNROLL(panel, HS / W) {
-            cp_async(to + i * W + panel * ROWS * W, valid ? from + panel * W : x, valid);
-        }
-        from += DOWN * stride;
-    }
-}
-
-// Loads rows from, from + 1, .. of x (T, *); those from T on as zeros.
-template <int HS, int ROWS, int THREADS>
-DEVICE void panels_load(bf16* tile, const bf16* x, unsigned stride, unsigned from, int T,
-                        unsigned thread) {
-    x += (size_t)from * stride;
-    const int rows = T - from;
-    if (rows >= ROWS) {
-        panels_load_part<true, HS, ROWS, THREADS>(tile, x, stride, ROWS, thread);
-    } else {
-        panels_load_part<false, HS, ROWS, THREADS>(tile, x, stride, rows, thread);
-    }
-}
-
-// ----------------------------------------------------------------------------
 // The instructions.
 #ifdef EMU
 inline uint32_t smem_address(const void* p) { return emu::shared_address(p); }
@@ -187,7 +140,7 @@ DEVICE uint32_t movmatrix(uint32_t x) {
 #endif
 
 // ----------------------------------------------------------------------------
-// Descriptions of tiles.
+// Tiles.
 
 // Returns dynamic shared memory from the next multiple of 1024 on: a swizzle counts from there.
 DEVICE bf16* panels_begin() {
@@ -195,24 +148,66 @@ DEVICE bf16* panels_begin() {
     return p + (-smem_address(p) & 1023) / 2;
 }
 
-// Says where a tile (ROWS, HS), or its rows from `row` on, stands. Bits 0-13 address, 16-29 LBO,
-// 32-45 SBO, each over 16; 62-63 the swizzle: 1 of 128 bytes, 2 of 64.
-template <int HS, int ROWS> DEVICE uint64_t panels(const bf16* tile, int row = 0) {
-    constexpr uint64_t W = panel_width<HS>;
-    constexpr uint64_t LBO = ROWS * W * 2 / 16;
-    constexpr uint64_t SBO = 8 * W * 2 / 16;
-    constexpr uint64_t swizzle = W == 64 ? 1 : 2;
-    const uint64_t at = (smem_address(tile) + row * W * 2) >> 4;
-    return at | LBO << 16 | SBO << 32 | swizzle << 62;
-}
+// A tile (ROWS, HS) of panels.
+template <int HS, int ROWS> struct Panels {
+    enum { W = HS % 64 == 0 ? 64 : 32 };
 
-// Return what is added to it: for channels 16 k.., and for rows 16 k..
-template <int HS, int ROWS> HD constexpr uint64_t channels_on(int k) {
-    constexpr int W = panel_width<HS>;
-    return (16 * k / W * ROWS * W + 16 * k % W) * 2 / 16;
-}
+    // Returns where a chunk of a row stands.
+    HD static constexpr int offset(int row, int chunk) {
+        const int c = chunk % (W / CHUNK);
+        const int place = W == 64 ? c ^ (row & 7) : c ^ ((row >> 1) & 3);
+        return chunk / (W / CHUNK) * ROWS * W + row * W + place * CHUNK;
+    }
 
-template <int HS> HD constexpr uint64_t rows_on(int k) { return 16 * k * panel_width<HS> * 2 / 16; }
+    // Loads `rows` of ROWS rows of x, the others as zeros, as tile_load_part does (mma.cuh). whole
+    // and threads are constants where it is called.
+    DEVICE static void load_part(bf16* tile, const bf16* x, unsigned stride, int rows, bool whole,
+                                 int threads, unsigned thread) {
+        constexpr int ACROSS = W / CHUNK;
+        const int DOWN = threads / ACROSS;               // a multiple of 8: the swizzle is the same
+        const int row = thread / ACROSS;
+        const int chunk = thread % ACROSS;
+        const bf16* from = x + row * stride + chunk * CHUNK;
+        bf16* to = tile + offset(row, chunk);
+        #pragma unroll
+        for (int i = 0; i < ROWS; i += DOWN) {
+            if (i + DOWN > ROWS && row >= ROWS - i) { break; }
+            const bool valid = whole || row + i < rows;
+            UNROLL(panel, HS / W) {
+                cp_async(to + i * W + panel * ROWS * W, valid ? from + panel * W : x, valid);
+            }
+            from += DOWN * stride;
+        }
+    }
+
+    // Loads rows from, from + 1, .. of x (T, *); those from T on as zeros.
+    DEVICE static void load(bf16* tile, const bf16* x, unsigned stride, unsigned from, int T,
+                            int threads, unsigned thread) {
+        x += (size_t)from * stride;
+        const int rows = T - from;
+        if (rows >= ROWS) {
+            load_part(tile, x, stride, ROWS, true, threads, thread);
+        } else {
+            load_part(tile, x, stride, rows, false, threads, thread);
+        }
+    }
+
+    // Describes the tile for wgmma, or its rows from `row` on. Bits 0-13 address, 16-29 LBO, 32-45
+    // SBO, each over 16; 62-63 the swizzle: 1 of 128 bytes, 2 of 64.
+    DEVICE static uint64_t describe(const bf16* tile, int row = 0) {
+        constexpr uint64_t LBO = ROWS * W * 2 / 16;
+        constexpr uint64_t SBO = 8 * W * 2 / 16;
+        constexpr uint64_t swizzle = W == 64 ? 1 : 2;
+        const uint64_t at = (smem_address(tile) + row * W * 2) >> 4;
+        return at | LBO << 16 | SBO << 32 | swizzle << 62;
+    }
+
+    // Return what is added to a description: for channels 16 k.., and for rows 16 k..
+    HD static constexpr uint64_t channels_on(int k) {
+        return (16 * k / W * ROWS * W + 16 * k % W) * 2 / 16;
+    }
+    HD static constexpr uint64_t rows_on(int k) { return 16 * k * W * 2 / 16; }
+};
 
 // ----------------------------------------------------------------------------
 // Products. They are begun, and end with wgmma_wait.
@@ -221,14 +216,15 @@ template <int HS> HD constexpr uint64_t rows_on(int k) { return 16 * k * panel_w
 template <int HS, int A_ROWS, int N>
 DEVICE void begin_rows(Sums<1, N>& c, uint64_t a, uint64_t b) {
     UNROLL(k, HS / 16) {
-        wgmma_ss<N>(c[0], a + channels_on<HS, A_ROWS>(k), b + channels_on<HS, N>(k), k > 0);
+        const uint64_t left = a + Panels<HS, A_ROWS>::channels_on(k);
+        wgmma_ss<N>(c[0], left, b + Panels<HS, N>::channels_on(k), k > 0);
     }
 }
 
 // Begins c (64, HS) += a (64, K), in registers, times the rows of a tile (K, HS).
 template <int HS, int K>
 DEVICE void begin_columns(Sums<1, HS>& c, const uint32_t (&a)[K / 16][4], uint64_t b) {
-    UNROLL(k, K / 16) { wgmma_rs<HS>(c[0], a[k], b + rows_on<HS>(k)); }
+    UNROLL(k, K / 16) { wgmma_rs<HS>(c[0], a[k], b + Panels<HS, K>::rows_on(k)); }
 }
 
 // Rounds results w (64, K) into the left side of another product: here, and not between the

@@ -36,8 +36,8 @@ template <int HS> __global__ void products_kernel(float* out, const bf16* q, con
 #ifdef WITH_WGMMA
     bf16* sq = panels_begin();
     bf16* sk = sq + ROWS * HS;
-    panels_load<HS, ROWS, 256>(sq, q, HS, 0, ROWS, threadIdx.x);
-    panels_load<HS, KEYS, 256>(sk, k, HS, 0, KEYS, threadIdx.x);
+    Panels<HS, ROWS>::load(sq, q, HS, 0, ROWS, 256, threadIdx.x);
+    Panels<HS, KEYS>::load(sk, k, HS, 0, KEYS, 256, threadIdx.x);
     cp_async_commit();
     cp_async_wait<0>();
     fence_async();
@@ -45,7 +45,7 @@ template <int HS> __global__ void products_kernel(float* out, const bf16* q, con
     const int group = __shfl_sync(~0u, threadIdx.x / GROUP, 0);
     Sums<1, KEYS> w;
     wgmma_fence();
-    begin_rows<HS, ROWS, KEYS>(w, panels<HS, ROWS>(sq, group * GROUP_ROWS), panels<HS, KEYS>(sk));
+    begin_rows<HS, ROWS, KEYS>(w, Panels<HS, ROWS>::describe(sq, group * GROUP_ROWS), Panels<HS, KEYS>::describe(sk));
     wgmma_commit();
     wgmma_wait<0>();
     hold(w[0]);
@@ -63,7 +63,7 @@ template <int HS> __global__ void products_kernel(float* out, const bf16* q, con
     o[0][0][0] = 1000; // what is added to: of the lane's first row, its first column
     hold(o[0]);
     wgmma_fence();
-    begin_columns<HS, KEYS>(o, p, panels<HS, KEYS>(sk));
+    begin_columns<HS, KEYS>(o, p, Panels<HS, KEYS>::describe(sk));
     wgmma_commit();
     wgmma_wait<0>();
     hold(o[0]);
@@ -149,7 +149,7 @@ template <Wrong WRONG> __global__ void wrong_kernel(float* o, const bf16* x) {
     if (LEFT_TO_PTX && WRONG != NOTHING) { return; }
 #ifdef WITH_WGMMA
     bf16* s = panels_begin();
-    panels_load<HS, TILE, GROUP>(s, x, HS, 0, TILE, threadIdx.x);
+    Panels<HS, TILE>::load(s, x, HS, 0, TILE, GROUP, threadIdx.x);
     cp_async_commit();
     if (WRONG != NO_WAIT_FOR_COPIES) { cp_async_wait<0>(); }
     if (WRONG != NO_PROXY_FENCE) { fence_async(); }
@@ -166,9 +166,9 @@ template <Wrong WRONG> __global__ void wrong_kernel(float* o, const bf16* x) {
     if (WRONG == LEFT_READ) { a[0][1] = lane_id(); }
     hold(c[0]);
     if (WRONG != NOT_HELD) { hold(a); }
-    uint64_t b = panels<HS, TILE>(s);
+    uint64_t b = Panels<HS, TILE>::describe(s);
     if (WRONG == TWO_PRODUCTS) { b += lane_id() == 5; }
-    if (WRONG == WARPS_DIFFER) { b += warp_id() == 2 ? rows_on<HS>(1) : 0; }
+    if (WRONG == WARPS_DIFFER) { b += warp_id() == 2 ? Panels<HS, TILE>::rows_on(1) : 0; }
     if (WRONG != NO_FENCE) { wgmma_fence(); }
     if (WRONG == LEFT_LATE) { a[0][2] += lane_id(); }
     if (WRONG == SUMS_LATE) { c[0][0][1] += lane_id(); }
@@ -180,7 +180,7 @@ template <Wrong WRONG> __global__ void wrong_kernel(float* o, const bf16* x) {
     if (WRONG == SUMS_CHANGED) { c[0][0][1] = 1; }
     if (WRONG == OVERWRITTEN) {
         __syncthreads();
-        panels_load<HS, TILE, GROUP>(s, x, HS, 0, TILE, threadIdx.x);
+        Panels<HS, TILE>::load(s, x, HS, 0, TILE, GROUP, threadIdx.x);
         cp_async_commit();
     }
     wgmma_commit(); // an empty group counts
