@@ -127,6 +127,8 @@ enum { EMU_ASAN = 0 };
 inline uint3 threadIdx, blockIdx;
 inline dim3 blockDim, gridDim;
 
+#pragma GCC push_options
+#pragma GCC optimize("O2")                  // of this file alone, however kernels are compiled
 namespace emu {
 // ----------------------------------------------------------------------------
 // state
@@ -614,8 +616,8 @@ RT inline void on_new_stack(void* fake) {
 RT inline void start_fiber(Thread* t) {
     if (stacks.n) {
         t->stack = stacks[--stacks.n];
-        // fibers end without unwinding their last frames
-        ASAN(__asan_unpoison_memory_region(t->stack, settings.stack);)
+        // thread_main did not return: its frame, and what it called last, are at the top
+        ASAN(__asan_unpoison_memory_region(t->stack + settings.stack - PAGE, PAGE);)
     } else {
         char* s = (char*)mmap(nullptr, settings.stack + PAGE, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -1375,4 +1377,5 @@ inline const char* cudaGetErrorString(cudaError_t e) {
     return text;
 }
 }
+#pragma GCC pop_options
 #endif // EMU_H
