@@ -84,6 +84,8 @@ static const char* const KEYS_OF_OPEN =
 // cuda/ is compiled by nvcc, or for its emulator
 #if __has_include("cuda/device.cuh") && (defined(__CUDACC__) || defined(EMU))
 #define HAS_CUDA 1
+#else
+#define HAS_CUDA 0
 #endif
 
 enum Reader : int;

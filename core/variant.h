@@ -22,29 +22,17 @@ calls an instance by a pointer that variant.cu sets. Shapes: reference.h.
 #ifndef PRECISION
 #define PRECISION fp32
 #endif
-// what no definition names is 0 in #if
-#define BACKEND_cpu HAS_CPU
-#define BACKEND_ref 1
-#define BACKEND_cuda HAS_CUDA
-#define BACKEND_IS_(backend) BACKEND_##backend
-#define BACKEND_IS(backend) BACKEND_IS_(backend)
-#if !BACKEND_IS(BACKEND)
-#error "-DBACKEND: wanted ref, cpu or, by nvcc, cuda, whose folder has to be here"
-#endif
-#define BF16_cpu_bf16 1
-#define BF16_ref_bf16 2
-#define BF16_OF_(backend, precision) BF16_##backend##_##precision
-#define BF16_OF(backend, precision) BF16_OF_(backend, precision)
-#if BF16_OF(BACKEND, PRECISION) == 1
-#define CPU_REAL bf16
-#elif BF16_OF(BACKEND, PRECISION) == 2
-#error "PRECISION=bf16 needs BACKEND=cuda or cpu; BACKEND=ref computes in fp32"
-#endif
 #include "../metrics.cuh"
 #include "../reference.h"
 #if HAS_CPU
 #include "../cpu/ops.h"
 #endif
+static_assert(std::string_view(STR(BACKEND)) == "ref" ||
+                  (HAS_CPU && std::string_view(STR(BACKEND)) == "cpu") ||
+                  (HAS_CUDA && std::string_view(STR(BACKEND)) == "cuda"),
+              "-DBACKEND: wanted ref, cpu or, by nvcc, cuda, whose folder has to be here");
+static_assert(std::string_view(STR(BACKEND) " " STR(PRECISION)) != "ref bf16",
+              "PRECISION=bf16 needs BACKEND=cuda or cpu; BACKEND=ref computes in fp32");
 namespace ops = BACKEND;
 typedef ops::real real;   // what tensors hold
 typedef ops::acc acc;     // what sums, weight gradients and optimizer state hold

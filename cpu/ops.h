@@ -11,14 +11,12 @@ Attention is in attention.h, the loss and the optimizers are in training.h.
 */
 #ifndef CPU_OPS_H
 #define CPU_OPS_H
+#include <string_view>
 #include <type_traits>
 #include "../reference.h"
 #include "mapped_weights.h"
 #include "memory.h"
 #include "product.h"
-#ifndef CPU_REAL
-#define CPU_REAL REAL           // float, or double in tests; or bf16
-#endif
 
 namespace cpu {
 using namespace host;
@@ -26,7 +24,9 @@ using ref::embed_backward, ref::ffn_backward, ref::ffn_forward, ref::rope;
 using ref::gate_backward, ref::gate_forward;
 using ref::heads_backward, ref::heads_forward, ref::phi_elu1_backward, ref::phi_elu1_forward;
 using ref::muon_begin, ref::muon_end, ref::muon_mix, ref::sgd_update;
-typedef CPU_REAL real;          // the type of tensors
+// the type of tensors: float, or double in tests; or bf16
+constexpr bool in_bf16 = std::string_view(STR(BACKEND) " " STR(PRECISION)) == "cpu bf16";
+typedef std::conditional_t<in_bf16, bf16, REAL> real;
 typedef sum_of<real> acc;       // the type of arithmetic: float for bf16
 static const char* const name = "cpu";
 static const int lm_head_part = 4096;   // vocabulary entries whose logits exist at once

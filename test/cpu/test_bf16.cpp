@@ -4,7 +4,8 @@ the same numbers: what is stored in bf16 is the float rounded once, so at most 1
 attention, whose weights are rounded too, 1/64 of the largest. Attention by every kernel
 that this processor has.
 */
-#define CPU_REAL bf16
+#define BACKEND cpu
+#define PRECISION bf16
 #include "../../cpu/attention.h"
 #include "../../cpu/training.h"
 #include "../check.h"

@@ -95,7 +95,7 @@ $reference $few -n 2 --factors o_proj:lr=2 -o arms > said.txt 2>&1
 said_missing "--factors: is in the folder after/" ./train_sink train --resume -o arms -n 4
 for switch in BACKEND=cpu BACKEND=cuda DIST=mpi; do
     ! $CXX -std=c++17 -fopenmp -fsyntax-only -D$switch -x c++ train_sink.cu > said.txt 2>&1 &&
-        grep -q "#error.*which is not here\|#error.*whose folder has to be here" said.txt
+        grep -q "error: .*whose folder has to be here" said.txt
     ok $? "-D$switch without its folder: $(head -n 2 said.txt)"
 done
 cd ..
