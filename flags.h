@@ -29,12 +29,9 @@ constexpr double MANY = INFINITY;
 
 // kinds that flags alone choose; those of the updates are in core/schedule.h
 inline constexpr const char* KEEP_ROWS[] = { "last", "all", "none" };
-inline constexpr const char* FROM_ROWS[] = { "start", "windows" };
 inline constexpr const char* BIN_ROWS[] = { "none", "uint8", "uint16", "uint32", "uint64" };
 inline constexpr const char* INPUT_ROWS[] = { "natural", "random", "repeated" };
 constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KEEP_ROWS, "none"),
-              FROM_start = row_named(FROM_ROWS, "start"),
-              FROM_windows = row_named(FROM_ROWS, "windows"),
               INPUT_natural = row_named(INPUT_ROWS, "natural"),
               INPUT_random = row_named(INPUT_ROWS, "random"),
               INPUT_repeated = row_named(INPUT_ROWS, "repeated");
@@ -158,7 +155,7 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
     DECIMAL("t", RUN, stop_after, 0.0, 0, MANY, "save and stop after this many minutes (0: never)") \
     ON("t", RUN, dry_run, "print the sizes, memory, the time of a step and the disk of a checkpoint, and write nothing") \
     OPEN_FLAGS(X) \
-    ONE_OF("pe", DATA, probe_from, FROM, start, "from a .jsonl: start (of each record) or windows (of all)") \
+    TEXT_FLAGS(X) \
     ONE_OF("pe", DATA, probe_input, INPUT, natural, "natural (from -d), random, or repeated (one token each)") \
     WORDS("psbe", RUN, json, "", "write all measurements to this file (docs/json.md)", NOT_PRODUCTS, \
       FOR("e", "file for every printed row (docs/json.md)"), \
@@ -170,13 +167,8 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
     WORDS("g", OWN, prompt, "", "text to continue; -: standard input, which is not printed again (scripts/chat.py)") \
     WHOLE("g", OWN, tokens, 200, 0, 1<<24, "number of tokens to generate") \
     DECIMAL("g", OWN, temperature, 1.0, 0, MANY, "sampling temperature (0: always the likeliest token)") \
-    WHOLE("g", OWN, top_k, 0, 0, 1<<24, "sample from the k likeliest tokens (0: all)", READ_IF(f.temperature > 0, "--temperature above 0")) \
-    ON("k", OWN, text, "print the text of every document, with a zero byte behind it, in place of writing shards") \
-    WORDS("k", OWN, val, "", "files to hold out as val shards, separated by commas") \
-    DECIMAL("k", OWN, val_fraction, 0.0, 0, 1, "fraction of documents to hold out as val shards") \
-    WORDS("k", OWN, domains, "", "Pile domains to keep, by meta.pile_set_name: all, paper (its 17), a,b or a:SHARE,...") \
-    WHOLE("k", OWN, shard_tokens, 100000000, 1, 2000000000, "tokens per shard") \
-    WHOLE("k", OWN, threads, 0, 0, 4096, "threads (0: all cores); any number gives the same shards")
+    WHOLE("g", OWN, top_k, 0, 0, 1<<24, "sample from the k likeliest tokens (0: all)", \
+      READ_IF(f.temperature > 0, "--temperature above 0"))
 
 struct Flags {
 #define X(cmds, group, type, name, preset, ...) \

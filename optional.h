@@ -20,6 +20,7 @@ functions are behind pointers, which are NULL then.
 #else
 #define HAS_TEXT 0
 #define TEXT_COMMANDS(X)
+#define TEXT_FLAGS(X)
 #endif
 
 #if __has_include("open/rows.h")
@@ -55,15 +56,16 @@ static const char* const OPEN_MISSING =
 // Commands and flags that this program does not have, as their folder is not there.
 static const struct { const char *folder, *names; } NAMES_OF_FOLDERS[] = {
 #if !HAS_TEXT
-    { "text/", " tokenize " },
+    { "text/", " tokenize --probe-from --text --val --val-fraction --domains"
+               " --shard-tokens --threads " },
 #endif
 #if !HAS_OPEN
     { "open/", " export --rope-scaling --rope-factor --rope-context --rope-low --rope-high"
                " --rope-fast --rope-slow --rope-length --rope-round " },
 #endif
 #if !HAS_AFTER
-    { "after/", " eval score --until --sink-at --per-sequence --dump --dump-heads --dump-seq --anatomy"
-                " --anywhere --factors --noise " },
+    { "after/", " eval score --until --sink-at --per-sequence --dump --dump-heads --dump-seq"
+                " --anatomy --anywhere --factors --noise " },
 #endif
     { "", "" },
 };
@@ -101,7 +103,9 @@ struct JsonObject;
 struct Metrics;
 struct Model;
 struct ModelFile;
+struct OtherBos;
 struct ProbeBos;
+struct ProbeData;
 struct ProbeInput;
 struct Run;
 struct Shard;
@@ -181,8 +185,12 @@ struct TextFolder {
     // Megatron's index, which stands beside tokens without a header; 0 if there is none.
     void (*litpkds)(Shard* s, const unsigned char* p, long size);
     int (*index_width)(const std::string& path);
-    // Makes the sequences of a probe from the records of a .jsonl.
-    ProbeInput (*records)(const Flags& f, const ProbeBos& bos, int T, int V);
+    // Makes the sequences of a probe from the records of a .jsonl. Returns false if --data is none;
+    // dies if the flags ask of a text what it has not.
+    bool (*records)(const Flags& f, const ProbeBos& bos, const ProbeData& p, int T, int V,
+                    ProbeInput* in);
+    // Finds the --bos that the template of a model's tokenizer asks for: probe_data.h.
+    OtherBos (*other_bos)(const Flags& f, int V);
 
     // Say what a file is, and what its keys ask for: look.h, directory.h.
     FileKind (*kind_of)(const std::string& first, long size, Reader reader);

@@ -16,6 +16,7 @@ and left out.
 #include "../core/train_sink.h"
 #include "../run/commands.h"
 #include "../run/generate.h"
+#include "../run/data_flags.h"
 #include "../run/open_model.h"
 #include "../run/probe_data.h"
 #include "score_task.h"

@@ -71,6 +71,13 @@ void reject_covered_bos(const Flags& f) {
     }
 }
 
+void die_no_tokenizer(const std::string& model) {
+    std::string hint = text_folder ? text_folder->convert(model) : "";
+    if (hint.empty()) { hint = "--tokenizer tokenizer.json, or --tokenizer bytes"; }
+    die(model + ": the checkpoint has no tokenizer to read text with, wanted its "
+        "tokenizer.json", hint);
+}
+
 long shortened(const Flags& f, long len, long longest) {
     return f.given_probe_len ? len : std::min(len, longest);
 }

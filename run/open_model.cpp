@@ -8,13 +8,6 @@ tokenizer and its weights.
 #include "../core/directory.h"
 #include "../base/look.h"
 
-void die_no_tokenizer(const std::string& model) {
-    std::string hint = text_folder ? text_folder->convert(model) : "";
-    if (hint.empty()) { hint = "--tokenizer tokenizer.json, or --tokenizer bytes"; }
-    die(model + ": the checkpoint has no tokenizer to read text with, wanted its "
-        "tokenizer.json", hint);
-}
-
 void tokenizer_note(const Flags& f, const std::string& own, const std::string& model) {
     if (!f.given_tokenizer || own.empty() || f.tokenizer == own) { return; }
     if (tokenizer_of(f.tokenizer).hash == tokenizer_of(own).hash) { return; }

@@ -7,9 +7,6 @@ change it.
 #include "../core/checkpoint.h"
 #include "../flags.h"
 
-// Dies of a model without a tokenizer, with what its directory has in place of one.
-[[noreturn]] void die_no_tokenizer(const std::string& model);
-
 // Prints a note if --tokenizer gives other ids than a model's own tokenizer.
 void tokenizer_note(const Flags& f, const std::string& own, const std::string& model);
 

@@ -268,30 +268,10 @@ OtherBos bos_other(const Flags& f, const Json& state, int V) {
     if (f.given_bos || f.bos != "none" || f.data == "bb" || !natural) {
         return {};
     }
-
-    const bool words = !f.tokenizer.empty();
     const std::string& run = state["flags"]["bos"].string;
-    if (run == "none" || (!run.empty() && !words)) {
-        return {};
-    }
-    if (!run.empty()) {
-        return { run, "the run was trained with --bos " + run + ", and here no BOS is added" };
-    }
-    if (!words) {
-        return { "", "no tokenizer says whether this model wants a BOS: --tokenizer" };
-    }
-
-    const Tokenizer tok = tokenizer_of(f.tokenizer);
-    if (tok.before.empty()) {
-        return {};
-    }
-    const std::string first = tokenizer_decode(tok, tok.before.data(), tok.before.size(), false);
-    const std::string begins = "the model's tokenizer begins a text with " + printable(first);
-    const std::string note = begins + ", and here it does not";
-    if (tok.before.size() == 1 && tok.before[0] < V) {
-        return { "default", note };
-    }
-    return { "", note + ": it is not one token of the model" };
+    if (run.empty()) { return text_folder ? text_folder->other_bos(f, V) : OtherBos(); }
+    if (run == "none" || f.tokenizer.empty()) { return {}; }
+    return { run, "the run was trained with --bos " + run + ", and here no BOS is added" };
 }
 
 void bos_note(const OtherBos& other, const std::string& then) {
@@ -329,22 +309,10 @@ static ProbeInput probe_drawn(const Flags& f, int T, int V) {
 ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p, size_t k,
                         int T, int V) {
     if (f.probe_input != INPUT_natural) { return probe_drawn(f, T, V); }
-    // the start of records, or what the data loader holds out
-    const bool text = f.data != "bb" && file_exists(f.data) && !is_dir(f.data);
-    const bool records = text && text_needed(f.data).format(f.data) == TEXT_JSONL && !p.own;
-    if (text && f.tokenizer.empty()) { die_no_tokenizer(f.words[0]); }
-    const bool start = f.given_probe_from && f.probe_from == FROM_start;
-    require(!start || records, "--probe-from start of " + f.data,
-            "a .jsonl of records");
-    const bool one = p.sources.size() == 1;
-    require(!(records && one && f.given_bin), "--bin of " + f.data, "a directory of .bin");
-    if (records) {
-        return text_folder->records(f, bos, T, V);
-    }
-    const bool doc = f.bos == "doc" && f.given_bos;
-    require(!doc || !text, "--bos doc of " + f.data,
-            "a .jsonl of documents, or --bos seq: a .txt is one document");
-    const bool begins = f.given_bos && !doc && (bos.id >= 0 || f.bos == "seq");
+    ProbeInput in;
+    if (text_folder && text_folder->records(f, bos, p, T, V, &in)) { return in; }
+    // what the data loader holds out
+    const bool begins = f.given_bos && f.bos != "doc" && (bos.id >= 0 || f.bos == "seq");
     if (begins) { reject_covered_bos(f); }
 
     DataOptions o = data_options(f, p.own ? p.T : T, T);
@@ -352,13 +320,12 @@ ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p,
     if (k < p.held.size()) { o.held = { p.held[k] }; }
     table_memory_check(f);
     Data data = data_open(o);
-    if (one) { data_bin_check(data); }
+    if (p.sources.size() == 1) { data_bin_check(data); }
     if (f.bos != "doc" && bos.id >= 0) {
         data.opt.bos = "seq";
         data.tokenizer.bos = bos.id;
     }
 
-    ProbeInput in;
     in.x.resize((size_t)f.probe_seqs * (T + 1));
     in.n = data_probe(&data, in.x.data());
     in.how = plural(in.n, data.bb ? "sequence" : "window") + strf(" of %d tokens", T + 1);

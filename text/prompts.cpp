@@ -1,5 +1,6 @@
 /*
-text/prompts.cpp -- sequences from a file of prompts: windows of all of it, or where records begin.
+text/prompts.cpp -- sequences from a file of prompts: windows of all of it, or where records begin;
+and what a model's tokenizer puts before a text.
 */
 #include "../base/plural.h"
 #include "../run/data_flags.h"
@@ -89,7 +90,7 @@ int prompts_of_text(const std::string& path, const Tokenizer& tok, const PromptO
     return p.found;
 }
 
-ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int V) {
+static ProbeInput records_of(const Flags& f, const ProbeBos& bos, int T, int V) {
     ProbeInput in;
     Tokenizer tok = tokenizer_of(f.tokenizer);
     DataOptions how = data_options(f, T, T);             // --random-token, --fix-token
@@ -111,4 +112,32 @@ ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int V) {
     if (counts.skipped) { in.how += strf(", %ld shorter ones skipped", counts.skipped); }
     if (counts.begun) { in.how += ", those that begin with BOS got no second one"; }
     return in;
+}
+
+bool probe_records(const Flags& f, const ProbeBos& bos, const ProbeData& p, int T, int V,
+                   ProbeInput* in) {
+    const bool text = f.data != "bb" && file_exists(f.data) && !is_dir(f.data);
+    const bool records = text && text_format(f.data) == TEXT_JSONL && !p.own;
+    if (text && f.tokenizer.empty()) { die_no_tokenizer(f.words[0]); }
+    const bool start = f.given_probe_from && f.probe_from == FROM_start;
+    require(!start || records, "--probe-from start of " + f.data, "a .jsonl of records");
+    const bool one = p.sources.size() == 1;
+    require(!(records && one && f.given_bin), "--bin of " + f.data, "a directory of .bin");
+    require(!text || records || !f.given_bos || f.bos != "doc", "--bos doc of " + f.data,
+            "a .jsonl of documents, or --bos seq: a .txt is one document");
+    if (records) { *in = records_of(f, bos, T, V); }
+    return records;
+}
+
+OtherBos bos_of_template(const Flags& f, int V) {
+    if (f.tokenizer.empty()) {
+        return { "", "no tokenizer says whether this model wants a BOS: --tokenizer" };
+    }
+    const Tokenizer tok = tokenizer_of(f.tokenizer);
+    if (tok.before.empty()) { return {}; }
+    const std::string first = tokenizer_decode(tok, tok.before.data(), tok.before.size(), false);
+    const std::string begins = "the model's tokenizer begins a text with " + printable(first);
+    const std::string note = begins + ", and here it does not";
+    if (tok.before.size() == 1 && tok.before[0] < V) { return { "default", note }; }
+    return { "", note + ": it is not one token of the model" };
 }

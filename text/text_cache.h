@@ -33,5 +33,10 @@ int prompts_of_text(const std::string& path, const Tokenizer& tok, const PromptO
                     int* out, TextCounts* counts);
 
 // Makes the sequences of a probe of -d, a .jsonl: the start of each record, or windows of its text.
-ProbeInput probe_records(const Flags& f, const ProbeBos& bos, int T, int V);
+// Returns false if -d is none; dies if the flags ask of a text what it has not.
+bool probe_records(const Flags& f, const ProbeBos& bos, const ProbeData& p, int T, int V,
+                   ProbeInput* in);
+
+// Finds the --bos that the template of a model's tokenizer asks for.
+OtherBos bos_of_template(const Flags& f, int V);
 #endif // TEXT_CACHE_H
