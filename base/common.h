@@ -16,7 +16,6 @@ random numbers, a hash; JSON and UTF-8 from base/json.h. Nothing here knows what
 #include <math.h>
 #include <time.h>
 #include <unistd.h>
-#include <dirent.h>
 #include <sys/stat.h>
 #include <algorithm>
 #include <functional>
@@ -301,37 +300,10 @@ inline long file_size(const std::string& path) {
 }
 
 // Lists the names in a directory, sorted, without . and ..
-inline std::vector<std::string> dir_list(const std::string& path) {
-    std::vector<std::string> names;
-    DIR* dir = opendir(path.c_str());
-    if (!dir) { return names; }
-    while (struct dirent* entry = readdir(dir)) {
-        const std::string name = entry->d_name;
-        if (name != "." && name != "..") { names.push_back(name); }
-    }
-    closedir(dir);
-    std::sort(names.begin(), names.end());
-    return names;
-}
-
-// Makes one directory, unless it is there.
-inline void make_dir(const std::string& path, const std::string& elsewhere) {
-    if (!mkdir(path.c_str(), 0777)) { return; }
-    const int error = errno;                             // before the next call sets another
-    if (is_dir(path)) { return; }
-    const int code = blame(error);
-    die(code, cannot("create this directory", path, error),
-        code == EXIT_MACHINE ? "free some disk space" : elsewhere);
-}
+std::vector<std::string> dir_list(const std::string& path);
 
 // Makes a directory and all those that it is in. elsewhere: the hint if that is not allowed.
-inline void make_dirs(const std::string& path,
-                      const std::string& elsewhere = "choose another place") {
-    for (size_t i = 1; i < path.size(); i++) {
-        if (path[i] == '/') { make_dir(path.substr(0, i), elsewhere); }
-    }
-    if (!path.empty()) { make_dir(path, elsewhere); }
-}
+void make_dirs(const std::string& path, const std::string& elsewhere = "choose another place");
 
 // Opens a file; dies if that fails, or if it is a directory.
 inline FILE* xfopen(const std::string& path, const char* mode, const std::string& hint = "") {
@@ -353,17 +325,7 @@ int file_open(const std::string& path, const std::string& hint = "");
 std::string file_read(const std::string& path, const std::string& hint = "");
 
 // Returns where a file of this name ends up: the target of a symlink, existing or not.
-inline std::string link_target(std::string path) {
-    char to[4096];
-    for (int hops = 0; hops < 40; hops++) {
-        const ssize_t n = readlink(path.c_str(), to, sizeof to);
-        if (n < 0 || n == (ssize_t)sizeof to) { break; }
-        const std::string target(to, n);
-        const std::string dir = path.substr(0, path.rfind('/') + 1);
-        path = target[0] == '/' ? target : dir + target;
-    }
-    return path;
-}
+std::string link_target(std::string path);
 
 // Tells whether a path is there, but neither a file nor a directory: a device, a FIFO.
 inline bool is_special(const std::string& path) {
@@ -394,15 +356,6 @@ inline std::string temporary_name(const std::string& path, int number) {
     return name_with_tail(path, strf(".%s-%d-%d.tmp", host.c_str(), (int)getpid(), number));
 }
 
-// Tells whether text is what temporary_name puts into the middle: .HOST-PROCESS-NUMBER.
-inline bool is_temporary_middle(const std::string& text) {
-    const auto parts = split(text, '-');
-    if (parts.size() < 3 || text[0] != '.') { return false; }
-    long process;
-    long number;
-    return parse_long(parts[parts.size() - 2], &process) && parse_long(parts.back(), &number);
-}
-
 // Tells whether `name` is what temporary_name calls a file that is `whole` when it is done. Older
 // programs left the middle out: NAME.tmp.
 inline bool is_temporary(const std::string& name, const std::string& whole) {
@@ -411,7 +364,12 @@ inline bool is_temporary(const std::string& name, const std::string& whole) {
     const std::string without_tail = name.substr(0, name.size() - tail.size());
     if (!starts_with(without_tail, whole)) { return false; }
     const std::string middle = without_tail.substr(whole.size());
-    return middle.empty() || is_temporary_middle(middle);
+    const auto parts = split(middle, '-');
+    if (middle.empty()) { return true; }
+    if (parts.size() < 3 || middle[0] != '.') { return false; }
+    long process;
+    long number;
+    return parse_long(parts[parts.size() - 2], &process) && parse_long(parts.back(), &number);
 }
 
 inline std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }

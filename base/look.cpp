@@ -1,8 +1,10 @@
 /*
-base/look.cpp -- opens files, and says what they begin with. The table of their kinds is text/'s.
+base/look.cpp -- opens files, lists and makes directories, and says what files begin with. The table
+of their kinds is text/'s.
 */
 #include "look.h"
 #include <limits.h>
+#include <filesystem>
 
 // ----------------------------------------------------------------------------
 // opening
@@ -21,6 +23,34 @@ int file_open(const std::string& path, const std::string& hint) {
     }
     fcntl(fd, F_SETFL, O_RDONLY);                        // wait for what is read, from now on
     return fd;
+}
+
+std::vector<std::string> dir_list(const std::string& path) {
+    std::vector<std::string> names;
+    std::error_code failed;
+    std::filesystem::directory_iterator at(path, failed), end;
+    for (; at != end; at.increment(failed)) { names.push_back(at->path().filename()); }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+std::string link_target(std::string path) {
+    std::error_code failed;
+    for (int hops = 0; hops < 40; hops++) {
+        const std::filesystem::path target = std::filesystem::read_symlink(path, failed);
+        if (failed) { break; }
+        path = std::filesystem::path(path).parent_path() / target;
+    }
+    return path;
+}
+
+void make_dirs(const std::string& path, const std::string& elsewhere) {
+    std::error_code failed;
+    std::filesystem::create_directories(path, failed);
+    if (!failed) { return; }
+    const int code = blame(failed.value());
+    die(code, cannot("create this directory", path, failed.value()),
+        code == EXIT_MACHINE ? "free some disk space" : elsewhere);
 }
 
 std::string directory_above(std::string path) {

@@ -4,6 +4,7 @@ run/log.cpp -- writes a run's log, reads it back, and makes the fields of an eva
 #include "../log.h"
 #include "../base/version.h"
 #include "../base/look.h"
+#include <filesystem>
 
 // Tells whether the open log is what the path leads to.
 static bool log_is_at(const Log& log, const std::string& path) {
@@ -60,11 +61,9 @@ void log_open(Log* log, bool more) {
 
 std::string log_directory(const Log& log) {
     if (!log.f) { return ""; }
-    char path[4096];
+    std::error_code failed;
     const std::string link = strf("/proc/self/fd/%d", fileno(log.f));
-    const ssize_t n = readlink(link.c_str(), path, sizeof path);
-    if (n <= 0 || n == (ssize_t)sizeof path) { return ""; }
-    const std::string now(path, n);
+    const std::string now = std::filesystem::read_symlink(link, failed);
     if (!log_is_at(log, now)) { return ""; }
     return now.substr(0, now.rfind('/'));
 }
