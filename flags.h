@@ -22,7 +22,8 @@ enum FlagGroup {
     GROUP_OWN, GROUP_DATA, GROUP_BB, GROUP_MODEL, GROUP_TRAINING, GROUP_MEASURING, GROUP_RUN, GROUPS
 };
 static const char* const GROUP_TITLES[GROUPS] = {
-    "", "data", "the built-in task, -d bb", "model", "training", "measuring", "the run"
+    "of this command", "data", "the built-in task, -d bb", "model", "training", "measuring",
+    "the run"
 };
 constexpr double MOST = 1e15;    // no count is larger, and a double holds it exactly
 constexpr double MANY = INFINITY;
@@ -64,10 +65,9 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
 #define ON(cmds, group, name, ...) X(cmds, group, bool, name, false, 0, 0, {}, __VA_ARGS__)
 #define FLAGS(X) \
     WORDS("tpbe", DATA, data, "bb", \
-      "bb, a .txt or .jsonl file, a directory of shards, or a NAME in data/; A:3,B:1 mixes two. probe, eval: by default what the run held out", \
-      NOT_PRODUCTS) \
+      "bb, a .txt or .jsonl file, a directory of shards, or a NAME in data/; A:3,B:1 mixes two. probe, eval: by default what the run held out") \
     ONE_OF("tpbe", DATA, bin, BIN, none, "type of the ids in a .bin without a header, such as nanoGPT's: uint8, uint16, uint32 or uint64", \
-      READ_IF(reads_text(f, command), "a directory of .bin: --data DIR"), NOT_PRODUCTS) \
+      READ_IF(reads_text(f, command), "a directory of .bin: --data DIR")) \
     WORDS("tpgske", DATA, tokenizer, "", "tokenizer.json for text (default: the model's own, or else bytes, 257 ids)", OF_TEXT) \
     WORDS("Tpgske", DATA, bos, "none", \
       "BOS: none, seq or doc (before every sequence or document)", OF_TEXT, FOR("k", "BOS: none or doc (before every document)"), \
@@ -95,10 +95,10 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
     WHOLE("Tpe", BB, bb_bos, 1, 0, 1, "bb: 1 puts <s> first, 0 does not", OF_BB) \
     WHOLE("Tpe", BB, bb_mean, 0, 0, 1, "bb: after a trigger 0 copies the token before it, 1 any earlier one (Ran-Milo 2026)", OF_BB, \
       READ_IF(f.bb_triggers > 0, "--bb-triggers 1 or more")) \
-    WORDS("tb", MODEL, model, "", "preset: bb nano small 60M 1B (train without it: by data and backend; bench: bb)", NOT_PRODUCTS) \
-    WHOLE("tb", TRAINING, batch, 0, 0, 1<<24, "B, sequences per micro-batch (0: the preset's)", NOT_PRODUCTS) \
-    WHOLE("tb", TRAINING, total_batch, 0, 0, 1L<<40, "tokens per step, a multiple of batch * seq (0: batch * seq)", NOT_PRODUCTS) \
-    WHOLE("tb", TRAINING, steps, 1000, 0, MOST, "optimizer steps (bench: 12 unless given)", NOT_PRODUCTS) \
+    WORDS("tb", MODEL, model, "", "preset: bb nano small 60M 1B (train without it: by data and backend; bench: bb)") \
+    WHOLE("tb", TRAINING, batch, 0, 0, 1<<24, "B, sequences per micro-batch (0: the preset's)") \
+    WHOLE("tb", TRAINING, total_batch, 0, 0, 1L<<40, "tokens per step, a multiple of batch * seq (0: batch * seq)") \
+    WHOLE("tb", TRAINING, steps, 1000, 0, MOST, "optimizer steps (bench: 12 unless given)") \
     ONE_OF("T", TRAINING, optimizer, OPTIMIZER, adamw, "adamw, muon (for matrices inside layers; adamw for the rest) or sgd (with momentum beta1)") \
     WHOLE("T", TRAINING, min_context, 0, 0, 1<<30, "train only on targets with at least this many tokens before them (0: all)", \
       READ_IF(f.min_context > f.arch.prefix || !f.min_context, "a value above --prefix"), \
@@ -157,12 +157,12 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
     OPEN_FLAGS(X) \
     TEXT_FLAGS(X) \
     ONE_OF("pe", DATA, probe_input, INPUT, natural, "natural (from -d), random, or repeated (one token each)") \
-    WORDS("psbe", RUN, json, "", "write all measurements to this file (docs/json.md)", NOT_PRODUCTS, \
+    WORDS("psbe", RUN, json, "", "write all measurements to this file (docs/json.md)", \
       FOR("e", "file for every printed row (docs/json.md)"), \
       FOR("s", "file for the scores of every task (docs/json.md)"), FOR("b", "file for the times (docs/json.md)")) \
     AFTER_FLAGS(X) \
     WORDS("tpgsbce", RUN, product, "", "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the fastest on such a processor)") \
-    WHOLE("b", OWN, lm_head_rows, 0, 0, 1<<24, "tokens whose logits are computed at once (0: what the backend finds good)", NOT_PRODUCTS) \
+    WHOLE("b", OWN, lm_head_rows, 0, 0, 1<<24, "tokens whose logits are computed at once (0: what the backend finds good)") \
     ON("b", OWN, products, "time only the CPU's matrix products, to see whether fp32 or bf16 is faster here") \
     WORDS("g", OWN, prompt, "", "text to continue; -: standard input, which is not printed again (scripts/chat.py)") \
     WHOLE("g", OWN, tokens, 200, 0, 1<<24, "number of tokens to generate") \
@@ -280,9 +280,6 @@ void flag_set(const FlagRow& r, const std::string& spelled, const std::string& t
 // without effect. Call it when the flags are settled. again: of a run that goes on, which has had
 // since it began what it has to keep.
 void flags_check(const Flags& flags, char command, bool again = false);
-
-// Prints --help: the flags of one command, in groups; or (0) the commands and where to go on.
-void usage(char command);
 
 // Prints what ./train_sink alone says: what there is, and three commands to try.
 void welcome();

@@ -25,10 +25,7 @@ each model. It is filled in by variant.cu, the one file that is compiled with -D
 #define SWITCHES(X) X(ATTN) X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
 
 struct SwitchValue { const char *name, *value, *first; };
-#define ONE(SWITCH) +1
-enum { SWITCH_COUNT = 0 SWITCHES(ONE) };
-#undef ONE
-extern const SwitchValue SWITCH_VALUES[SWITCH_COUNT];
+extern const std::vector<SwitchValue> SWITCH_VALUES;
 extern const char *const COMMIT, *const PRECISION_NAME, *const BACKEND_NAME;
 
 extern const int BUILD_BIAS, BUILD_PE, BUILD_NORM, BUILD_FFN,

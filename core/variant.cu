@@ -21,7 +21,7 @@ models and linked to it; with the switches given it includes this file and is wh
 #error "build through the Makefile (make help), or give all switches: -DATTN=softmax -DBIAS=none .."
 #endif
 
-const SwitchValue SWITCH_VALUES[SWITCH_COUNT] = {
+const std::vector<SwitchValue> SWITCH_VALUES = {
 #define X(SWITCH) \
     { #SWITCH, name_of(SWITCH##_ROWS[SWITCH##_CHOSEN]), name_of(SWITCH##_ROWS[0]) },
     SWITCHES(X)
@@ -33,9 +33,9 @@ const SwitchValue SWITCH_VALUES[SWITCH_COUNT] = {
 const char *const COMMIT = GIT_COMMIT, *const PRECISION_NAME = STR(PRECISION),
                   *const BACKEND_NAME = STR(BACKEND);
 
-#define X(SWITCH) const int BUILD_##SWITCH = SWITCH##_CHOSEN;
-X(BIAS) X(PE) X(NORM) X(FFN) X(COMBINE) X(QKNORM) X(GATE)
-#undef X
+const int BUILD_BIAS = BIAS_CHOSEN, BUILD_PE = PE_CHOSEN, BUILD_NORM = NORM_CHOSEN,
+          BUILD_FFN = FFN_CHOSEN, BUILD_COMBINE = COMBINE_CHOSEN, BUILD_QKNORM = QKNORM_CHOSEN,
+          BUILD_GATE = GATE_CHOSEN;
 
 namespace build {
 const char* const Attn::name = ATTN_ROWS[ATTN_CHOSEN];

@@ -28,7 +28,12 @@ static int fastest_of(const std::vector<double>& gflops, bool bf16) {
 // Prints what --products asks for: GFLOP/s of every kernel on all threads, in float and in bf16,
 // and what follows for PRECISION. All kernels are in every binary, so any build can tell.
 static int bench_products(const Flags& f) {
-    flags_check(f, COMMAND_bench);
+    Flags given = f;
+    for (auto& r : flag_rows(&given)) {
+        if (!*r.given || is_one_of(" products product ", r.name)) { continue; }
+        die(flags_typed(f, r.name.c_str()) + " has no effect without a bench of steps: leave out "
+            "--products");
+    }
     const long M = 2048, N = 768, K = 768;               // of a layer of -m 60M
     const std::vector<double> fp32 = kernels_timed(false, M, N, K);
     const std::vector<double> bf16 = kernels_timed(true, M, N, K);

@@ -53,7 +53,6 @@ static const FlagRule
     OF_TEXT = READ_IF(reads_text(f, command), "text: --data FILE"),
     OF_BB = READ_IF(sources_bb(f), "--data bb"),
     OF_ADAM = READ_IF(f.optimizer != OPTIMIZER_sgd, "--optimizer adamw or muon"),
-    NOT_PRODUCTS = READ_IF(!f.products, "a bench of steps: leave out --products"),
     IN_A_LAYER = READ_IF(!f.arch.window || some_layer(f.arch, is_local), "a 1 in --local-layers"),
     ROTATES_BASE = READ_IF(some_layer(f.arch, turns_by_base),
                            "a layer that rotates and does not take its base from --rope-local");

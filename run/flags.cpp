@@ -68,19 +68,8 @@ static void usage_flag(char command, const FlagRow& r) {
            preset.empty() ? "" : (" [" + preset + "]").c_str());
 }
 
-// Prints the flags of a command that belong to a group, under its title.
-static void usage_group(char command, FlagGroup group, const char* title,
-                        const std::vector<FlagRow>& rows) {
-    bool begun = false;
-    for (auto& r : rows) {
-        if (r.group != group || !r.of(command)) { continue; }
-        if (!begun) { printf("\n%s\n", *title ? title : "of this command"); }
-        begun = true;
-        usage_flag(command, r);
-    }
-}
-
-void usage(char command) {
+// Prints --help: the flags of one command, in groups; or (0) the commands and where to go on.
+static void usage(char command) {
     usage_commands(command);
     printf("\nthis build:");
     print_switches();
@@ -95,7 +84,13 @@ void usage(char command) {
     Flags defaults;
     const std::vector<FlagRow> rows = flag_rows(&defaults);
     for (int group = 0; group < GROUPS; group++) {
-        usage_group(command, (FlagGroup)group, GROUP_TITLES[group], rows);
+        bool begun = false;
+        for (auto& r : rows) {
+            if (r.group != group || !r.of(command)) { continue; }
+            if (!begun) { printf("\n%s\n", GROUP_TITLES[group]); }
+            begun = true;
+            usage_flag(command, r);
+        }
     }
     printf("\n  -h, --help             this text\n");
 }
@@ -131,22 +126,24 @@ static int edit_distance(const std::string& a, const std::string& b) {
     return row.back();
 }
 
-static const char* const SWITCHES_AND_TOOLS[] = { // what make sets, not the command line
-    #define X(SWITCH) #SWITCH,
-    SWITCHES(X)
-    #undef X
-    "PRECISION", "BACKEND",
-};
 // what other programs call our flags
-static const char* const OTHER_NAMES[][2] = {
-    { "--learning-rate", "--lr" },  { "--batch-size", "--batch" }, { "--max-steps", "--steps" },
-    { "--iters", "--steps" },       { "--num-steps", "--steps" },  { "--context", "--seq" },
-    { "--seq-len", "--seq" },       { "--block-size", "--seq" },   { "--hidden-size", "--width" },
-    { "--d-model", "--width" },     { "--n-embd", "--width" },     { "--num-layers", "--layers" },
-    { "--n-layer", "--layers" },    { "--num-heads", "--heads" },  { "--n-head", "--heads" },
-    { "--vocab-size", "--vocab" },  { "--output", "--out" },       { "--dataset", "--data" },
-    { "--max-tokens", "--tokens" }, { "--temp", "--temperature" }, { "--threshold", "--eps" },
-    { "--wd", "--weight-decay" },   { "--clip", "--grad-clip" },   { "--continue", "--resume" },
+static const struct { const char *ours, *theirs; } OTHER_NAMES[] = {
+    { "--lr", " --learning-rate " },
+    { "--batch", " --batch-size " },
+    { "--steps", " --max-steps --iters --num-steps " },
+    { "--seq", " --context --seq-len --block-size " },
+    { "--width", " --hidden-size --d-model --n-embd " },
+    { "--layers", " --num-layers --n-layer " },
+    { "--heads", " --num-heads --n-head " },
+    { "--vocab", " --vocab-size " },
+    { "--out", " --output " },
+    { "--data", " --dataset " },
+    { "--tokens", " --max-tokens " },
+    { "--temperature", " --temp " },
+    { "--eps", " --threshold " },
+    { "--weight-decay", " --wd " },
+    { "--grad-clip", " --clip " },
+    { "--resume", " --continue " },
 };
 
 // Says whose flag it is: "a flag of train, probe and eval: ./train_sink train --help".
@@ -159,20 +156,21 @@ static std::string flag_owners(const FlagRow& r) {
 // Suggests what the unknown flag `name` may have meant; "" if nothing is close.
 static std::string flag_suggestion(const std::string& name, const std::vector<FlagRow>& rows,
                               char command) {
-    for (auto& s : SWITCHES_AND_TOOLS) {
+    std::vector<std::string> switches = { "PRECISION", "BACKEND" };
+    for (auto& s : SWITCH_VALUES) { switches.push_back(s.name); }
+    for (auto& s : switches) {                           // what make sets, not the command line
         std::string spelled = flag_spelling(s);
         for (auto& ch : spelled) { ch = tolower(ch); }
-        if (name == spelled) {
-            return std::string(s) + " is a switch of the build: make train_sink " + s + "=";
-        }
+        if (name == spelled) { return s + " is a switch of the build: make train_sink " + s + "="; }
     }
     for (auto& other : OTHER_NAMES) {
-        if (name != other[0]) { continue; }
+        if (!is_one_of(other.theirs, name)) { continue; }
+        const std::string ours = other.ours;
         for (auto& r : rows) {
-            const bool others = flag_spelling(r.name) == other[1] && !r.of(command);
-            if (others) { return std::string(other[1]) + " is " + flag_owners(r); }
+            const bool others = flag_spelling(r.name) == ours && !r.of(command);
+            if (others) { return ours + " is " + flag_owners(r); }
         }
-        return std::string("did you mean ") + other[1] + "?";
+        return "did you mean " + ours + "?";
     }
     std::string best;
     int least = 1 + (int)name.size() / 3;                // anything farther is not a typo

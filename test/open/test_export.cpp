@@ -12,7 +12,7 @@ dev/peers/check_export.py.
 // a build of other switches: no default of theirs is that of a file
 const int BUILD_BIAS = row_named(BIAS_ROWS, "k"), BUILD_PE = PE_alibi, BUILD_NORM = NORM_post, BUILD_FFN = row_named(FFN_ROWS, "relu2");
 const int BUILD_COMBINE = COMBINE_sum, BUILD_QKNORM = QKNORM_all, BUILD_GATE = row_named(GATE_ROWS, "head");
-const SwitchValue SWITCH_VALUES[SWITCH_COUNT] = {};
+const std::vector<SwitchValue> SWITCH_VALUES;
 const char *const COMMIT = "", *const PRECISION_NAME = "fp32", *const BACKEND_NAME = "cpu";
 namespace build {
 const char* const Attn::name = "softmax";
