@@ -109,19 +109,12 @@ void run_dry(Run* r) {
     printf("dry    nothing was trained, and nothing written\n");
 }
 
-// What bench found for one model.
-struct BenchResult {
-    long accum;                                  // micro-batches per step
-    double tokens;                               // of a step
-    double ms;                                   // of a step
-    double product;                              // GFLOP/s of a large matrix product
-};
-
-// Returns the line of JSON.
-static JsonObject bench_json(const Model* m, const Flags& f, const BenchResult& b) {
+// Returns the line of JSON: of a step of `tokens` in ms, and of a large product alone.
+static JsonObject bench_json(const Model* m, const Flags& f, double tokens, double ms,
+                             double product) {
     const Arch& c = m->arch;
     const double flops = flops_per_token(m, f.arch.T);
-    const double gflops = flops * b.tokens / b.ms / 1e6;
+    const double gflops = flops * tokens / ms / 1e6;
     JsonObject o;
     o.text("attn", build::Attn::name);
     o.text("bias", BIAS_ROWS[BUILD_BIAS].name);
@@ -133,13 +126,13 @@ static JsonObject bench_json(const Model* m, const Flags& f, const BenchResult& 
     o.count("T", f.arch.T);
     o.count("B", f.batch);
     o.count("params", m->num_params);
-    o.count("tokens_per_step", b.tokens);
-    o.decimals("ms", b.ms, 3);
-    o.count("tokens_per_s", b.tokens / b.ms * 1e3);
+    o.count("tokens_per_step", tokens);
+    o.decimals("ms", ms, 3);
+    o.count("tokens_per_s", tokens / ms * 1e3);
     o.count("flops_per_token", flops);
     o.decimals("gflops", gflops, 3);
-    o.decimals("product_gflops", b.product, 3);
-    o.decimals("of_product", gflops / b.product, 3);
+    o.decimals("product_gflops", product, 3);
+    o.decimals("of_product", gflops / product, 3);
     const std::string kernel = product_choice().name;
     if (!kernel.empty()) {
         o.text("kernel", kernel);
@@ -147,8 +140,8 @@ static JsonObject bench_json(const Model* m, const Flags& f, const BenchResult& 
     return o;
 }
 
-// Makes the model that is measured, and what is known of *b before a step.
-static Model bench_model(Flags& f, BenchResult* b) {
+// Makes the model that is measured. *product: the GFLOP/s of a large product before that.
+static Model bench_model(Flags& f, double* product) {
     ops::tune_products(true);
     ops::use_graph(f.graph);
     lm_head_rows_wanted = f.lm_head_rows;
@@ -168,13 +161,11 @@ static Model bench_model(Flags& f, BenchResult* b) {
     const Arch c = arch_from_flags(&f, data.V);
     memory_check(c, f.batch, T, true);
 
-    b->product = product_gflops();
+    *product = product_gflops();
     hopper_settle(&f, c, f.given_hopper);
     Model m = model_new(c, T, true);
     model_init(&m, f.seed);
     choose_batch(&m, &f, 0);
-    b->accum = f.total_batch ? f.total_batch / (f.batch * T) : 1;
-    b->tokens = (double)b->accum * f.batch * T;
     return m;
 }
 
@@ -186,10 +177,12 @@ int command_bench(Flags f) {
                 "BACKEND=cpu");
         return cpu_folder->bench_products(f);
     }
-    BenchResult b;
-    Model m = bench_model(f, &b);
-    b.ms = time_steps(&m, f, random_tokens(f, m.arch.V), b.accum);
-    const std::string line = bench_json(&m, f, b).all();
+    double product;
+    Model m = bench_model(f, &product);
+    const long at_once = f.batch * f.arch.T;
+    const long accum = f.total_batch ? f.total_batch / at_once : 1;
+    const double ms = time_steps(&m, f, random_tokens(f, m.arch.V), accum);
+    const std::string line = bench_json(&m, f, (double)accum * at_once, ms, product).all();
     model_free(&m);
     printf("%s\n", line.c_str());
     if (!f.json.empty()) {

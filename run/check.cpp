@@ -79,100 +79,94 @@ struct GradientCheck {
     std::vector<acc> weights;
     std::vector<acc> grads;
 
-    Vector losses_moved(const Tensor& t, const Vector& u, double h);
-    Vector slopes(const Tensor& t, const Vector& u, double h);
-    std::string rows_apart(const Vector& a, const Vector& b) const;
-    Vector direction(const Tensor& t, const Vector& gradient, bool random);
-    void compare(const Tensor& t, Compared* c);
+    // Returns the loss of each token when tensor t has moved by h along u.
+    Vector losses_moved(const Tensor& t, const Vector& u, double h) {
+        std::vector<acc> moved = weights;
+        for (long i = 0; i < t.count; i++) { moved[t.at + i] += h * u[i]; }
+        model_set_weights(&m, moved.data());
+        model_forward(&m, count, 0);
+        const std::vector<acc> losses = model_losses(&m);
+        return Vector(losses.begin(), losses.end());
+    }
+
+    // Returns what each token adds to the slope of the loss when tensor t moves along u, in steps
+    // of h: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12 h
+    Vector slopes(const Tensor& t, const Vector& u, double h) {
+        static const double TERMS[][2] = { { 8, 1 }, { -8, -1 }, { -1, 2 }, { 1, -2 } };
+        Vector sum(rows(&m));
+        for (auto& term : TERMS) {
+            const Vector losses = losses_moved(t, u, term[1] * h);
+            for (size_t i = 0; i < sum.size(); i++) {
+                sum[i] += term[0] * losses[i] / (12 * h * count);
+            }
+        }
+        return sum;
+    }
+
+    // Names the first token of each sequence at which these slopes are as far apart as anywhere, to
+    // a tenth.
+    std::string rows_apart(const Vector& a, const Vector& b) const {
+        double most = 0;
+        for (size_t i = 0; i < a.size(); i++) { most = std::max(most, fabs(a[i] - b[i])); }
+        std::string names;
+        for (int s = 0; s < m.B; s++) {
+            for (int t = 0; t < m.T; t++) {
+                const size_t i = s * m.T + t;
+                if (fabs(a[i] - b[i]) * 10 < most) { continue; }
+                list_add(&names, strf("%d:%d", s, t - sink_rows(&m)));
+                break;
+            }
+        }
+        return names;
+    }
+
+    // Returns a direction of length 1: that of the gradient, or a random one.
+    Vector direction(const Tensor& t, const Vector& gradient, bool random) {
+        Vector u = gradient;
+        if (random) {
+            for (long i = 0; i < t.count; i++) {
+                u[i] = 0;
+                if (is_learned(m, t, i)) { u[i] = rng_normal(&rng); }
+            }
+        }
+        const double scale = std::max(norm(u), 1e-30);
+        for (auto& x : u) { x /= scale; }
+        return u;
+    }
+
+    // Compares gradient and slopes of one tensor at this point.
+    void compare(const Tensor& t, Compared* c) {
+        const Vector here(&weights[t.at], &weights[t.at] + t.count);
+        const Vector gradient(&grads[t.at], &grads[t.at] + t.count);
+        const double size = std::max(norm(gradient), 1e-6);
+        const double h = TEST.move * std::max(norm(here), 0.1);
+        for (int k = 0; k < TEST.directions; k++) {
+            const Vector u = direction(t, gradient, k > 0);
+            const double wanted = product(gradient, u);
+            const Vector far = slopes(t, u, h);
+            const double before = (std::accumulate(far.begin(), far.end(), 0.0) - wanted) / size;
+            double off = before;
+            bool moved = false;
+            std::string apart;
+            // where the loss is curved much, the differences themselves are off: by 256 times less
+            // with a quarter of the step. Corners that lie close want a shorter one
+            for (int shorter : { 4, 16 }) {
+                if (fabs(off) <= TEST.tolerance || TEST.directions == 1) { break; }
+                const Vector near = slopes(t, u, h / shorter);
+                off = (std::accumulate(near.begin(), near.end(), 0.0) - wanted) / size;
+                apart = rows_apart(far, near);
+                const double change = fabs(off - before);
+                const bool close = shorter == 16 && fabs(off) < fabs(before) / 2;
+                moved = moved || close || (shorter == 4 && change > TEST.tolerance + fabs(off) / 4);
+            }
+            c->all++;
+            if (!(fabs(off) <= c->worst)) { c->worst = fabs(off); }
+            if (fabs(off) <= TEST.tolerance) { continue; }
+            (moved ? c->moved : c->steady)++;
+            if (moved && c->rows.empty()) { c->rows = apart; }
+        }
+    }
 };
-
-// Returns the loss of each token when tensor t has moved by h along u.
-Vector GradientCheck::losses_moved(const Tensor& t, const Vector& u, double h) {
-    std::vector<acc> moved = weights;
-    for (long i = 0; i < t.count; i++) { moved[t.at + i] += h * u[i]; }
-    model_set_weights(&m, moved.data());
-    model_forward(&m, count, 0);
-    const std::vector<acc> losses = model_losses(&m);
-    return Vector(losses.begin(), losses.end());
-}
-
-// Returns what each token adds to the slope of the loss when tensor t moves along u, in steps of h:
-// (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12 h
-Vector GradientCheck::slopes(const Tensor& t, const Vector& u, double h) {
-    static const double TERMS[][2] = { { 8, 1 }, { -8, -1 }, { -1, 2 }, { 1, -2 } };
-    Vector sum(rows(&m));
-    for (auto& term : TERMS) {
-        const Vector losses = losses_moved(t, u, term[1] * h);
-        for (size_t i = 0; i < sum.size(); i++) {
-            sum[i] += term[0] * losses[i] / (12 * h * count);
-        }
-    }
-    return sum;
-}
-
-// Names the first token of each sequence at which these slopes are as far apart as anywhere, to a
-// tenth.
-std::string GradientCheck::rows_apart(const Vector& a, const Vector& b) const {
-    double most = 0;
-    for (size_t i = 0; i < a.size(); i++) { most = std::max(most, fabs(a[i] - b[i])); }
-    std::string names;
-    for (int s = 0; s < m.B; s++) {
-        for (int t = 0; t < m.T; t++) {
-            const size_t i = s * m.T + t;
-            if (fabs(a[i] - b[i]) * 10 < most) { continue; }
-            list_add(&names, strf("%d:%d", s, t - sink_rows(&m)));
-            break;
-        }
-    }
-    return names;
-}
-
-// Returns a direction of length 1: that of the gradient, or a random one.
-Vector GradientCheck::direction(const Tensor& t, const Vector& gradient, bool random) {
-    Vector u = gradient;
-    if (random) {
-        for (long i = 0; i < t.count; i++) {
-            u[i] = 0;
-            if (is_learned(m, t, i)) { u[i] = rng_normal(&rng); }
-        }
-    }
-    const double scale = std::max(norm(u), 1e-30);
-    for (auto& x : u) { x /= scale; }
-    return u;
-}
-
-// Compares gradient and slopes of one tensor at this point.
-void GradientCheck::compare(const Tensor& t, Compared* c) {
-    const Vector here(&weights[t.at], &weights[t.at] + t.count);
-    const Vector gradient(&grads[t.at], &grads[t.at] + t.count);
-    const double size = std::max(norm(gradient), 1e-6);
-    const double h = TEST.move * std::max(norm(here), 0.1);
-    for (int k = 0; k < TEST.directions; k++) {
-        const Vector u = direction(t, gradient, k > 0);
-        const double wanted = product(gradient, u);
-        const Vector far = slopes(t, u, h);
-        const double before = (std::accumulate(far.begin(), far.end(), 0.0) - wanted) / size;
-        double off = before;
-        bool moved = false;
-        std::string apart;
-        // where the loss is curved much, the differences themselves are off: by 256 times less with
-        // a quarter of the step. Corners that lie close want a shorter one
-        for (int shorter : { 4, 16 }) {
-            if (fabs(off) <= TEST.tolerance || TEST.directions == 1) { break; }
-            const Vector near = slopes(t, u, h / shorter);
-            off = (std::accumulate(near.begin(), near.end(), 0.0) - wanted) / size;
-            apart = rows_apart(far, near);
-            const double change = fabs(off - before);
-            const bool close = shorter == 16 && fabs(off) < fabs(before) / 2;
-            moved = moved || close || (shorter == 4 && change > TEST.tolerance + fabs(off) / 4);
-        }
-        c->all++;
-        if (!(fabs(off) <= c->worst)) { c->worst = fabs(off); }
-        if (fabs(off) <= TEST.tolerance) { continue; }
-        (moved ? c->moved : c->steady)++;
-        if (moved && c->rows.empty()) { c->rows = apart; }
-    }
-}
 
 // Fills in the sizes of a tiny model where no flag has set them.
 static Arch tiny_arch(Flags* f) {

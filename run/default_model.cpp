@@ -67,15 +67,14 @@ std::string default_model(Flags* f, bool on_gpu) {
 
 std::string no_sink_note(const Flags& f, const Data& data, long parameters) {
     if (f.data == "bb" || !f.init.empty() || parameters >= 10000000) { return ""; }
-    const char* read = "docs/start.md";
     if (data.tokenizer.kind == TOKENIZER_BYTES) {
-        return strf("note   no sink is expected: none has formed on plain bytes, wanted "
-                    "--tokenizer: %s\n", read);
+        return "note   no sink is expected: none has formed on plain bytes, wanted --tokenizer: "
+               "docs/start.md\n";
     }
     const DataOptions o = data_options(f, 1, 1);
     bool first = f.bos == "seq" || has(o.random_token, 1);
     for (auto& fix : o.fix_token) { first = first || fix.first == 1; }
     if (first) { return ""; }
-    return strf("note   no sink is expected in a model of this size: sequences begin with no fixed "
-                "token, wanted --fix-token 1:0: %s\n", read);
+    return "note   no sink is expected in a model of this size: sequences begin with no fixed "
+           "token, wanted --fix-token 1:0: docs/start.md\n";
 }

@@ -120,17 +120,6 @@ static std::vector<long> lengths_of(const Flags& f) {
     return lengths;
 }
 
-// Writes the file of --json: the first eval object, and all of them if there are more.
-static void probe_json_write(const std::string& path, const std::vector<JsonObject>& objects) {
-    JsonObject o = objects[0];
-    if (objects.size() > 1) {
-        std::vector<std::string> all;
-        for (auto& object : objects) { all.push_back(object.all()); }
-        o.json("all", json_list(all));
-    }
-    file_write(path, o.all() + "\n");
-}
-
 // Opens the model and finds what is measured of it. Ends the program at flags that do not suit it.
 static Probe probe_open(Flags f) {
     Probe p;
@@ -160,15 +149,22 @@ static Probe probe_open(Flags f) {
     return p;
 }
 
-// Measures each source of -d at each length.
+// Measures each source of -d at each length. Writes the first eval object to --json, and all of
+// them if there are more.
 int command_probe(Flags f) {
     Probe p = probe_open(f);
     working_begin("");
-    std::vector<JsonObject> objects;
+    JsonObject first;
+    std::vector<std::string> all;
     for (size_t k = 0; k < p.data.sources.size(); k++) {
-        for (int T : p.lengths) { objects.push_back(probe_once(&p, k, T, objects.empty())); }
+        for (int T : p.lengths) {
+            const JsonObject o = probe_once(&p, k, T, all.empty());
+            if (all.empty()) { first = o; }
+            all.push_back(o.all());
+        }
     }
-    if (!f.json.empty()) { probe_json_write(f.json, objects); }
+    if (all.size() > 1) { first.json("all", json_list(all)); }
+    if (!f.json.empty()) { file_write(f.json, first.all() + "\n"); }
     printf("%s", probe_next(f).c_str());
     model_free(&p.m);
     return 0;

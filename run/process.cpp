@@ -137,15 +137,14 @@ static double number_in(const std::string& path, const char* key = "") {
 // Returns the bytes that a control group still allows. Its page cache can be dropped, so it counts
 // as free.
 static double cgroup_free(const std::string& dir) {
-    const double most = number_in(dir + "/memory.max"),
-                 most1 = number_in(dir + "/memory.limit_in_bytes");
-    if (most >= 0) {
-        return most - number_in(dir + "/memory.current") +
-               number_in(dir + "/memory.stat", "file ");
-    }
-    if (most1 >= 0) {
-        return most1 - number_in(dir + "/memory.usage_in_bytes") +
-               number_in(dir + "/memory.stat", "total_cache ");
+    static const char* const VERSIONS[][3] = {           // the limit, what is used, its cache
+        { "/memory.max", "/memory.current", "file " },
+        { "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_cache " },
+    };
+    for (auto& [limit, used, cache] : VERSIONS) {
+        const double most = number_in(dir + limit);
+        if (most < 0) { continue; }
+        return most - number_in(dir + used) + number_in(dir + "/memory.stat", cache);
     }
     return INFINITY;
 }

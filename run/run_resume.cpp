@@ -148,19 +148,13 @@ std::string build_json() {
     return o.all();
 }
 
-// Adds to *changed what one program computed with, and this one computes with now.
-static void add_change(JsonObject* changed, const std::string& what, const std::string& before,
-                       const std::string& now) {
-    changed->json(what, json_list({ json_str(before), json_str(now) }));
-}
-
 // Adds to *changed how another program computed up to the checkpoint.
 static void build_changed(const Json& state, JsonObject* changed) {
     const Json& was = state["build"];                    // older checkpoints have no such field
-    for (auto& field : json_of(build_json()).fields) {
-        const Json* before = was.get(field.first);
-        if (!before || before->string == field.second.string) { continue; }
-        add_change(changed, field.first, before->string, field.second.string);
+    for (auto& [what, now] : json_of(build_json()).fields) {
+        const Json* before = was.get(what);
+        if (!before || before->string == now.string) { continue; }
+        changed->json(what, json_list({ json_short(*before), json_short(now) }));
     }
 }
 
@@ -174,7 +168,7 @@ static void product_resume(const Json& state, JsonObject* changed) {
     if (cpu_folder->product_keep(bf16, was)) { return; }
     printf("note   this processor cannot run %s, the matmul kernel of this run; using %s\n",
            was.c_str(), now.name.c_str());
-    add_change(changed, "product_kernel", was, now.name);
+    changed->json("product_kernel", json_list({ json_str(was), json_str(now.name) }));
 }
 
 // ---- a run without a checkpoint
@@ -249,19 +243,6 @@ static void position_check(const Json& position, double sequences, const std::st
             "the sequences of all steps, " + all);
 }
 
-// Dies if state.json is damaged, edited or another step's. Returns the position in the
-// data.
-static const Json& state_position(const Json& state, const std::string& from, long first) {
-    const std::string file = from + "/state.json";
-    const Json* position = state.get("data");
-    require(position, file + ": data", "the position in the data");
-    const double step = json_number(state, "step", first);
-    require(step == first, file + ": step " + number_text(step),
-            strf("step %ld, as the directory is called", first));
-    state_check(from);
-    return *position;
-}
-
 // Dies if a flag that the run must keep is another now, or its step has another size.
 static void same_run_check(const Run& r, const Json& state) {
     const std::string again = "begin a new run in another --out";
@@ -304,7 +285,13 @@ static void rate_note(const Run& r, const Json& was) {
 void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json& state) {
     const Fallback other = hint_other_checkpoint(r->f.out, from);
     hint_also = other.hint;                              // while the checkpoint may be at fault
-    const Json& position = state_position(state, from, r->first);
+    const std::string file = from + "/state.json";
+    const Json* position = state.get("data");
+    require(position, file + ": data", "the position in the data");
+    const double step = json_number(state, "step", r->first);
+    require(step == r->first, file + ": step " + number_text(step),
+            strf("step %ld, as the directory is called", r->first));
+    state_check(from);
     hint_also.clear();
     r->touched = state["touched"].string;
     r->unevaluated = state.get("unevaluated") != NULL;
@@ -323,12 +310,12 @@ void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json
 
     hint_also = other.hint;
     const double sequences = r->first * r->tokens_per_step / r->f.arch.T;
-    position_check(position, sequences, from + "/state.json");
+    position_check(*position, sequences, file);
     checkpoint_read(&r->m, opened);
     if (!optimizer_load(&r->m, from)) { die_no_optimizer(from, other); }
     numbers_check(&r->m, state, from);
     hint_also.clear();
-    data_restore(&r->data, position);
+    data_restore(&r->data, *position);
     if (dist::rank > 0) { return; }
     log_rewind(r->f.out + "/log.jsonl", r->first, r->unevaluated, state["log"]);
     saves_clean(r->f.out);

@@ -323,7 +323,10 @@ static bool run_prints(Run* r, long step) {
     return due;
 }
 
-static void log_step(Run* r, long step, double loss, double grad_norm, double lr, double ms) {
+void run_report_step(Run* r, long step, double loss, double grad_norm, double ms) {
+    const long steps = r->f.steps;
+    const double lr = learning_rate(schedule_of(r->f), step - 1);
+    r->smooth_ms = r->smooth_ms ? 0.95 * r->smooth_ms + 0.05 * ms : ms;
     JsonObject o;
     o.text("event", "train");
     o.count("step", step);
@@ -334,13 +337,6 @@ static void log_step(Run* r, long step, double loss, double grad_norm, double lr
     o.decimals("ms", ms, 3);
     if (r->more.log) { r->more.log(&o); }
     log_line(&r->log, o);
-}
-
-void run_report_step(Run* r, long step, double loss, double grad_norm, double ms) {
-    const long steps = r->f.steps;
-    const double lr = learning_rate(schedule_of(r->f), step - 1);
-    r->smooth_ms = r->smooth_ms ? 0.95 * r->smooth_ms + 0.05 * ms : ms;
-    log_step(r, step, loss, grad_norm, lr, ms);
     if (!run_prints(r, step)) { return; }
 
     std::string shown = strf("%.4f", loss);
