@@ -90,7 +90,7 @@ static inline void remove_tree(const std::string& path) {
 struct Died {
     int code;                                            // exit status, or 1000 + the signal
     std::string err;                                     // all of stderr
-    bool says(const char* part) const { return err.find(part) != std::string::npos; }
+    bool says(const char* part) const { return contains(err, part); }
 };
 // LeakSanitizer asks this at exit: in a fork it would wait for the threads of the parent
 static int check_forked = 0;
@@ -137,7 +137,7 @@ struct Ran {
     int code;  // exit status; 128 + the signal, as the shell has it
     std::string out, err;
     bool says(const char* part) const {
-        return out.find(part) != std::string::npos || err.find(part) != std::string::npos;
+        return contains(out, part) || contains(err, part);
     }
 };
 // the flags of a line, each once: of one that a test gives twice the last counts

@@ -34,8 +34,8 @@ static void setting() {
     // one channel is large everywhere, and one at the ids of token 1, which no other place has; the
     // norms take the first away again
     for (auto& t : m.tensors) {
-        if (t.name.find("norm") != t.name.npos) { x[t.at + 3] = 0.01; }
-        if (t.name.find("q_proj") != t.name.npos) {
+        if (contains(t.name, "norm")) { x[t.at + 3] = 0.01; }
+        if (contains(t.name, "q_proj")) {
             for (long i = 0; i < t.count; i++) { x[t.at + i] *= 8; }
         }
         if (t.name != "model.embed_tokens.weight") { continue; }

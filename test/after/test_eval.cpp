@@ -264,7 +264,7 @@ typedef std::function<void(const std::string&, int, Mat*)> Hook;
 
 // the hook on rows of tokens alone: the sink token's row, and of maps its column, stay as they are
 static void hooked(const Hook& hook, int skip, const std::string& place, int l, Mat* x) {
-    const int from = place[0] == 'A' || place.find("score") == 0 ? skip : 0;
+    const int from = place[0] == 'A' || starts_with(place, "score") ? skip : 0;
     Mat some;
     for (size_t i = skip; i < x->size(); i++) {
         some.push_back(Row((*x)[i].begin() + from, (*x)[i].end()));
@@ -659,7 +659,7 @@ static void test_bits(Setting* s, const Naive& net, const Row& plain) {
                 bool calibrating = false;
                 auto hook = [&](const std::string& place, int l, Mat* x) {
                     const bool mine = kv ? place == "k" || place == "v"
-                                         : inputs.find(" " + place + " ") != std::string::npos;
+                                         : contains(inputs, " " + place + " ");
                     if (!mine) { return; }
                     const std::string key = place + strf("%d", l);
                     const int width = kv ? 6 : (*x)[0].size();

@@ -57,7 +57,7 @@ static void compare(const std::string& name, const Json& want, const std::vector
     int metrics = 0;
     for (auto& m : want.fields) {
         // by lot, in the harness
-        const bool drawn = ends_with(m.first, "_stderr") && m.first.compare(0, 3, "acc") != 0;
+        const bool drawn = ends_with(m.first, "_stderr") && !starts_with(m.first, "acc");
         if (m.first == "loglik" || drawn || m.second.type != Json::NUMBER) { continue; }
         const Json* ours = got.get(m.first.c_str());
         metrics++;
@@ -107,7 +107,7 @@ static double loglik(const std::string& model, const std::string& record,
 static void refused(const std::string& record, const std::string& says,
                     const std::string& flags = "") {
     const Ran r = score("gpt2", task_of(record), flags);
-    CHECK(r.code == EXIT_USER && r.err.find(says) != std::string::npos,
+    CHECK(r.code == EXIT_USER && contains(r.err, says),
           "%s %s: exit %d, wanted '%s', got %s", record.c_str(), flags.c_str(), r.code,
           says.c_str(), r.err.c_str());
 }

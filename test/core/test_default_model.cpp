@@ -54,13 +54,13 @@ static void models() {
         CHECK(f.lr == 4e-4 && f.warmup == 100, "%s: lr %g, warm-up %ld", line, f.lr, f.warmup);
         const bool chosen = !f.given_model && f.init.empty() && f.arch.C != 8;
         CHECK(note.empty() != chosen, "%s: says '%s'", line, note.c_str());
-        CHECK(!chosen || note.find("-m " + f.model) != note.npos, "%s: %s", line, note.c_str());
+        CHECK(!chosen || contains(note, "-m " + f.model), "%s: %s", line, note.c_str());
     }
     Flags f = typed("-d my.txt");
     const std::string note = default_model(&f, false);
     const char* other = "-m 60M --total-batch 1048576 -n 20000";
-    CHECK(note.find(other) != note.npos, "a CPU: the paper's run is not named: %s", note.c_str());
-    CHECK(note.find(" days") != note.npos, "a CPU: no days: %s", note.c_str());
+    CHECK(contains(note, other), "a CPU: the paper's run is not named: %s", note.c_str());
+    CHECK(contains(note, " days"), "a CPU: no days: %s", note.c_str());
 }
 
 static void notes() {
@@ -82,7 +82,7 @@ static void notes() {
         data.tokenizer.kind = row.kind;
         const std::string note = no_sink_note(typed(row.line), data, row.parameters);
         CHECK(!note.empty() == row.says, "%s: says '%s'", row.line, note.c_str());
-        CHECK(note.empty() || note.find("docs/start.md") != note.npos, "%s", note.c_str());
+        CHECK(note.empty() || contains(note, "docs/start.md"), "%s", note.c_str());
     }
 }
 

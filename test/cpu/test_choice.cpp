@@ -80,7 +80,7 @@ static void test_program() {
     if (!kernel_here(1) || strcmp(kernels[1].name, "avx2")) { return; }
     check_run("rm -rf " + dir + "/run");
     r = check_run(run + "-n 2 --product avx2");
-    CHECK(file_read(dir + "/run/log.jsonl").find("\"product\":\"avx2\"") != std::string::npos,
+    CHECK(contains(file_read(dir + "/run/log.jsonl"), "\"product\":\"avx2\""),
           "--product avx2: %s", r.out.c_str());
     r = check_run(run + "-n 3 --resume");
     CHECK(r.code == 0 && r.says("\nproduct avx2, "), "resumed: %s%s",

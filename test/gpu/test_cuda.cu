@@ -906,7 +906,7 @@ static void test_gemm_choice() {
     file_write(file("/b"), with(other));
     CHECK(run("/b") == std::vector<int>(1, other), "the file's algorithm %d is not taken", other);
     file_write(file("/c"), "nonsense\n" + key + strf(" : %d 0 0 0\n", other));      // cut off
-    CHECK(kinds(run("/c")) == 3 && file_read(file("/c")).find(key + " : ") != std::string::npos,
+    CHECK(kinds(run("/c")) == 3 && contains(file_read(file("/c")), key + " : "),
           "a broken file is not searched again");
     file_write(file("/d"), with(9));  // one that this cuBLAS does not know
     CHECK(kinds(run("/d")) == 3, "an unknown algorithm is not searched again");

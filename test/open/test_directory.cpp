@@ -39,7 +39,7 @@ static void page_check() {
     const std::string page = file_read("docs/open-models.md");
     const size_t keys = page.find("\n## The keys of a model's files\n");
     for (auto& line : split(page.substr(std::min(keys, page.size())), '\n')) {
-        if (line.compare(0, 3, "| `") == 0) { rows += line + "\n"; }
+        if (starts_with(line, "| `")) { rows += line + "\n"; }
     }
     CHECK(rows == table_text(),
           "docs/open-models.md is not the table: build/test/test_directory --table prints it");
@@ -109,8 +109,8 @@ static void reads(const std::string& config, const std::string& text, const std:
 
 static void refuses(const std::string& config, const std::string& says) {
     const std::string got = with(config, "a");
-    CHECK(got.find("error: ") == 0 && got.find(says) != std::string::npos &&
-              got.find("HINT") != std::string::npos,
+    CHECK(starts_with(got, "error: ") && contains(got, says) &&
+              contains(got, "HINT"),
           "%s: wanted '%s', got %s", config.c_str(), says.c_str(), got.c_str());
 }
 
@@ -156,14 +156,14 @@ static void tokenizer_config_check() {
     };
     const char* const both = "{\"add_bos_token\": true, \"add_eos_token\": false}";
     const std::string said = says(both);                 // before this process has said it itself
-    CHECK(said.find("add_bos_token is true, and ") != std::string::npos &&
-              said.find("add_eos_token") == std::string::npos, "%s", said.c_str());
+    CHECK(contains(said, "add_bos_token is true, and ") &&
+              !contains(said, "add_eos_token"), "%s", said.c_str());
     reads(both, "a", "0");
     put("tokenizer.json", tokenizer_json(SPECIALS, false, bos));
     reads("{}", "a", "4 0");
     reads("{\"add_bos_token\": true}", "a", "4 0");
     CHECK(says(both).empty(), "the two agree: %s", says(both).c_str());
-    CHECK(says("{\"add_eos_token\": true}").find("add_eos_token is true") != std::string::npos,
+    CHECK(contains(says("{\"add_eos_token\": true}"), "add_eos_token is true"),
           "eos");
     reads("{\"add_bos_token\": false, \"add_eos_token\": true}", "a", "4 0");
     put("tokenizer.json", tokenizer_json(SPECIALS, true));
@@ -432,7 +432,7 @@ static void program_check() {
     const Ran cut = generate(dir, "--prompt '" + prompt + "'");
     const std::string want = tokenizer_decode(tok, made.data(), stop, true) + "\n";
     CHECK(cut.code == 0 && cut.out == want &&
-              cut.err.find("repetition_penalty 1.3: not applied here") != std::string::npos,
+              contains(cut.err, "repetition_penalty 1.3: not applied here"),
           "got '%s', wanted '%s'; %s", cut.out.c_str(), want.c_str(), cut.err.c_str());
     // config.json says it where generation_config.json does not
     const std::string config = file_read(dir + "/config.json");

@@ -117,7 +117,7 @@ static void names_check() {
               names.c_str(), kind.second.c_str());
     }
     for (const char* name : ATTN_ROWS) {
-        CHECK(code.find(strf("\n    %s=Operation(", name)) != code.npos,
+        CHECK(contains(code, strf("\n    %s=Operation(", name)),
               "modeling_train_sink.py has no operation %s", name);
     }
     for (auto& b : BIAS_ROWS) {
@@ -128,7 +128,7 @@ static void names_check() {
         if (b.add_v) { list_add(&is, "add_v=True"); }
         if (b.token) { list_add(&is, "token=True"); }
         row += is + ")";
-        CHECK(code.find(row) != code.npos, "modeling_train_sink.py has no line%s", row.c_str());
+        CHECK(contains(code, row), "modeling_train_sink.py has no line%s", row.c_str());
     }
 }
 
@@ -211,7 +211,7 @@ static void family_check(const std::string& name) {
                                 ? 2 * 4 * w.cols() : 0;
         bool same = v && v->shape == w.shape;
         // Gemma's norms are 1 more here, which rounds them: to half an ulp of 1
-        const bool rounds = name.find("gemma") == 0 && ends_with(w.name, "norm.weight");
+        const bool rounds = starts_with(name, "gemma") && ends_with(w.name, "norm.weight");
         for (long i = 0; same && rounds && i < w.count; i++) {
             same = fabs(((const float*)v->data)[i] - ((const float*)w.data)[i]) <= 0x1p-24;
         }
@@ -294,7 +294,7 @@ static void card_check() {
     const std::string card = file_read(SCRATCH + "bytes-out/README.md");
     Json last;
     for (auto& line : split(file_read(SCRATCH + "bytes/log.jsonl"), '\n')) {
-        if (line.find("\"event\":\"eval\"") != std::string::npos) { last = json_of(line); }
+        if (contains(line, "\"event\":\"eval\"")) { last = json_of(line); }
     }
     const double loss = last.get("val_loss")->number,
                  sink = last.get("sink")->get("sink_k")->items[0].number;
@@ -303,9 +303,9 @@ static void card_check() {
                         std::string("| steps | 6 (384 tokens) |"), std::string("| data | text.txt |"),
                         std::string("ATTN=softmax BIAS=none"), std::string("parallel 1"),
                         std::string("--lr 0.02") }) {
-        CHECK(card.find(fact) != std::string::npos, "README.md does not say: %s", fact.c_str());
+        CHECK(contains(card, fact), "README.md does not say: %s", fact.c_str());
     }
-    CHECK(card.find("build/test") == card.npos, "README.md names a folder: %s", card.c_str());
+    CHECK(!contains(card, "build/test"), "README.md names a folder: %s", card.c_str());
     CHECK(split(card, '\n').size() <= 41, "README.md has %zu lines", split(card, '\n').size());
     // a name that would be a table, a heading and HTML is text
     const std::string odd = SCRATCH + "x|y\n# Heading <img src=x>.txt";
@@ -317,24 +317,23 @@ static void card_check() {
     said.replace(at, json_str(TEXT).size(), json_str(odd));
     file_write(state, said);
     const Ran r = exported("'" + SCRATCH + "odd/z|<b>'", "'" + SCRATCH + "o\033[31m'");
-    CHECK(at != said.npos && r.code == 0 && r.out.find('\033') == r.out.npos, "%s%s",
+    CHECK(at != said.npos && r.code == 0 && !contains(r.out, "\033"), "%s%s",
           r.out.c_str(), r.err.c_str());
     const std::string escaped = file_read(SCRATCH + "o\033[31m/README.md");
-    CHECK(escaped.find("| x\\|y?\\# Heading \\<img src=x\\>.txt |") != escaped.npos &&
-              escaped.find("\n# z\\|\\<b\\>\n") != escaped.npos, "got %s", escaped.c_str());
+    CHECK(contains(escaped, "| x\\|y?\\# Heading \\<img src=x\\>.txt |") &&
+              contains(escaped, "\n# z\\|\\<b\\>\n"), "got %s", escaped.c_str());
     check_run("rm -rf '" + SCRATCH + "o\033[31m'");
     // a checkpoint without its run
     check_run("cp -r " + SCRATCH + "bytes/step_6 " + SCRATCH + "alone && rm " + SCRATCH +
               "alone/state.json");
     exported(SCRATCH + "alone", SCRATCH + "alone-out");
-    CHECK(file_read(SCRATCH + "alone-out/README.md").find("is not known") != std::string::npos,
+    CHECK(contains(file_read(SCRATCH + "alone-out/README.md"), "is not known"),
           "README.md of a checkpoint without a run speaks of one");
     const std::string one = SCRATCH + "one";
     program("train --steps 1 --layers 1 --heads 1 --width 8 --ffn-width 8 --seq 4 -b 4 --sample 0 "
             "--eval-every 0 --val-seqs 4 --probe-seqs 4 --probe-len 4 --out " + one);
     exported(one + "/step_1", one + "-out");
-    CHECK(file_read(one + "-out/README.md").find("| 1, 8, 1, 1, 8 |") !=
-              std::string::npos, "README.md of one layer and one head");
+    CHECK(contains(file_read(one + "-out/README.md"), "| 1, 8, 1, 1, 8 |"), "README.md of one layer and one head");
 }
 
 // what generate and score say of a run, of its export: a line less, that of the token
@@ -382,10 +381,10 @@ static void first_token_check() {
         const std::string card = file_read(to + "/README.md");
         const std::string begins = strf("began with token %d, which `tokenizer(text)` puts first. "
                                         "Sink_1 there: ", id);
-        CHECK(card.find(begins) != card.npos && card.find("its sink") == card.npos &&
-                  card.find(strf("\n# %s/step\\_6\n", row[0])) != card.npos, "%s", card.c_str());
-        CHECK(card.find("AutoTokenizer.from_pretrained(PATH)") != card.npos &&
-                  card.find("--model") == card.npos, "%s", card.c_str());
+        CHECK(contains(card, begins) && !contains(card, "its sink") &&
+                  contains(card, strf("\n# %s/step\\_6\n", row[0])), "%s", card.c_str());
+        CHECK(contains(card, "AutoTokenizer.from_pretrained(PATH)") &&
+                  !contains(card, "--model"), "%s", card.c_str());
         run_equals_export(from, to, fixed);
         const std::string probe = " -d " + TEXT + " --probe-len 16 --probe-seqs 4 ";
         r = program("probe " + to + probe);
@@ -398,7 +397,7 @@ static void first_token_check() {
         CHECK(r.code == 0 && same != fixed, "%s: --bos default of the export: %s", row[1],
               r.err.c_str());
     }
-    CHECK(file_read(SCRATCH + "bytes-out/README.md").find("began with token") == std::string::npos,
+    CHECK(!contains(file_read(SCRATCH + "bytes-out/README.md"), "began with token"),
           "a run without a first token has one");
 }
 
@@ -504,7 +503,7 @@ static void refusals_check() {
     CHECK(program("export " + from + " --out x --lr 3").says("not a flag of this command"),
           "a flag of another command");
     for (auto& name : dir_list(SCRATCH)) {
-        CHECK(name.find(".old") == name.npos && !ends_with(name, ".tmp"), "%s was left", name.c_str());
+        CHECK(!contains(name, ".old") && !ends_with(name, ".tmp"), "%s was left", name.c_str());
     }
 }
 

@@ -49,7 +49,7 @@ static void refused(const std::string& name, const std::string& from, const std:
                     const std::string& says) {
     const std::string dir = changed(name, from, to);
     const Ran r = probe(dir, SCRATCH + "refused.json");
-    CHECK(r.code == EXIT_USER && r.err.find(says) != std::string::npos,
+    CHECK(r.code == EXIT_USER && contains(r.err, says),
           "%s with %s: exit %d, wanted '%s', got %s", name.c_str(), to.c_str(), r.code,
           says.c_str(), r.err.c_str());
 }

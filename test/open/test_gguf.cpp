@@ -121,7 +121,7 @@ static void test_types() {
         weight_rows(*t, 0, t->rows(), b.data());
         long wrong = 0;
         // the package has 0 for the code of -0
-        const bool signed_zero = w.name.compare(0, 5, "MXFP4") == 0;
+        const bool signed_zero = starts_with(w.name, "MXFP4");
         for (long i = 0; i < w.count; i++) {
             wrong += memcmp(&a[i], &b[i], 4) && !(signed_zero && a[i] == 0 && b[i] == 0);
         }

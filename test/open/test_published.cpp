@@ -99,7 +99,7 @@ static void each_check(const Json& config) {
         CHECK(said(with(config, key, Json())) == wanted, "%s: null", key.c_str());
         if (key == "pruned_heads" || key == "auto_map") { continue; }
         const std::string why = said(with(config, key, json_of("{\"x\": 1}")));
-        CHECK(why.find("config.json: ") != std::string::npos, "%s passes: %s", key.c_str(),
+        CHECK(contains(why, "config.json: "), "%s passes: %s", key.c_str(),
               why.c_str());
     }
 }
@@ -134,7 +134,7 @@ static void own_keys_check(const std::string& type, const Json& config) {
         auto& fields = changed.fields;
         fields.erase(std::remove_if(fields.begin(), fields.end(), is_key), fields.end());
         const std::string got = said(with(changed, key, json_of(value)));
-        CHECK(got.find(rows) != got.npos, "%s: %s %s:\n%s", of, key, value, got.c_str());
+        CHECK(contains(got, rows), "%s: %s %s:\n%s", of, key, value, got.c_str());
     }
 }
 
@@ -146,11 +146,11 @@ static void parts_check() {
         if (line.empty()) { continue; }
         const Json row = json_of(line);
         const std::string why = said(row["config"]);
-        CHECK(why.find("it is a model of more than text\n---> HINT: python3 -c \"") != why.npos &&
-                  why.find("(sys.argv[2])\" . NEW && cp ./*token* NEW\n") != why.npos,
+        CHECK(contains(why, "it is a model of more than text\n---> HINT: python3 -c \"") &&
+                  contains(why, "(sys.argv[2])\" . NEW && cp ./*token* NEW\n"),
               "%s: %s", row["model"].string.c_str(), why.c_str());
         const std::string own = said(with(row["config"], "auto_map", json_of("{\"x\": \"y\"}")));
-        CHECK(own.find("wanted one of: llama") != own.npos, "%s", own.c_str());
+        CHECK(contains(own, "wanted one of: llama"), "%s", own.c_str());
         models++;
     }
     CHECK(models == 13, "%d models of text and images", models);

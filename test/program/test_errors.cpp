@@ -21,8 +21,8 @@ static Ran train_sink(const std::string& args) {
 static void check_refused(const Ran& r, int code, const std::string& what,
                           const std::string& says) {
     std::vector<std::string> lines = split(r.err, '\n');
-    if (lines[0].compare(0, 17, "note   measuring ") == 0) { lines.erase(lines.begin()); }
-    const bool form = lines.size() == 3 && lines[0].compare(0, 7, "error: ") == 0 &&
+    if (starts_with(lines[0], "note   measuring ")) { lines.erase(lines.begin()); }
+    const bool form = lines.size() == 3 && starts_with(lines[0], "error: ") &&
                       lines[1].compare(0, 12, "---> HINT: ") > 0 && lines[1].size() > 14 &&
                       lines[2].empty();
     CHECK(r.code == code, "%s: exit status %d, wanted %d: %s", what.c_str(), r.code, code,

@@ -226,8 +226,8 @@ static void test_printable() {
 static bool has_escape(const std::string& s) { // but for those that clear the line of progress
     std::string left = s;
     for (size_t at; (at = left.find("\x1b[K")) != std::string::npos;) { left.erase(at, 3); }
-    return left.find('\x1b') != std::string::npos || left.find("\xc2\x9b") != std::string::npos ||
-           left.find("\xe2\x80\xae") != std::string::npos;
+    return contains(left, "\x1b") || contains(left, "\xc2\x9b") ||
+           contains(left, "\xe2\x80\xae");
 }
 
 static void test_terminal() {
@@ -240,24 +240,24 @@ static void test_terminal() {
     file_write(dir + "/" + name + ".txt", words);
     std::string shown = on_terminal(here + " train -d '" + name + ".txt'" + tiny + "-o 'o" + name +
                                     "'");
-    CHECK(shown.find("done at step 2") != std::string::npos, "a run: %s", shown.c_str());
+    CHECK(contains(shown, "done at step 2"), "a run: %s", shown.c_str());
     CHECK(!has_escape(shown), "train: %s", json_str(shown).c_str());
     const std::string run = "'o" + name + "/step_2'";
     CHECK(is_dir(dir + "/o" + name + "/step_2"), "no checkpoint");
     shown =
         on_terminal(here + " train --init " + run + " -d '" + name + ".txt'" + tiny + "-o again");
-    CHECK(shown.find("init ") != std::string::npos && !has_escape(shown), "--init: %s",
+    CHECK(contains(shown, "init ") && !has_escape(shown), "--init: %s",
           json_str(shown).c_str());
     shown = on_terminal(here + " probe " + run + " --probe-seqs 2 --probe-len 4 -d '" + name +
                         ".txt'");
-    CHECK(shown.find("loss") != std::string::npos && !has_escape(shown), "probe: %s",
+    CHECK(contains(shown, "loss") && !has_escape(shown), "probe: %s",
           json_str(shown).c_str());
     shown = on_terminal(here + " eval " + run + " --probe-seqs 2 --probe-len 4 -d '" + name +
                         ".txt'");
-    CHECK(shown.find("loss") != std::string::npos && !has_escape(shown), "eval: %s",
+    CHECK(contains(shown, "loss") && !has_escape(shown), "eval: %s",
           json_str(shown).c_str());
     shown = on_terminal(here + " tokenize '" + name + ".txt' -o 'k" + name + "'");
-    CHECK(shown.find("1 document, ") != std::string::npos && !has_escape(shown), "tokenize: %s",
+    CHECK(contains(shown, "1 document, ") && !has_escape(shown), "tokenize: %s",
           json_str(shown).c_str());
     // text that a model makes: bytes at random, to a terminal without escapes, to a file as it is
     const std::string say = "for s in $(seq 30); do (" + here + " generate " + run +
@@ -265,11 +265,11 @@ static void test_terminal() {
     shown = on_terminal(say);
     const Ran file = check_run(say);
     CHECK(shown.size() > 1000 && !has_escape(shown), "generate: %s", json_str(shown).c_str());
-    CHECK(file.out.find('\x1b') != std::string::npos, "generate to a file: no escape in it");
+    CHECK(contains(file.out, "\x1b"), "generate to a file: no escape in it");
     // keys and names of files
     model_of("qwen2", with(config_of("qwen2"), "a\\u001b[31m\\u009b31m\\u202e", "1"));
     shown = on_terminal(here + " " + PROBE);
-    CHECK(shown.find("is not understood") != std::string::npos && !has_escape(shown), "a key: %s",
+    CHECK(contains(shown, "is not understood") && !has_escape(shown), "a key: %s",
           json_str(shown).c_str());
 }
 

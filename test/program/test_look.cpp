@@ -73,9 +73,9 @@ static void test_kinds() {
     for (auto& row : FIRST) {
         const FileKind k = kind_of(row.first, row.first.size(), READS_NOTHING);
         const std::string hint = k.hint.empty() ? "" : hint_for(k.hint, "FILE");
-        CHECK(k.what.find(row.what) != std::string::npos, "wanted '%s', got '%s'", row.what,
+        CHECK(contains(k.what, row.what), "wanted '%s', got '%s'", row.what,
               k.what.c_str());
-        CHECK(hint.find(row.hint) != std::string::npos, "%s: wanted the hint '%s', got '%s'",
+        CHECK(contains(hint, row.hint), "%s: wanted the hint '%s', got '%s'",
               row.what, row.hint, hint.c_str());
         // of the beginning alone, too; and no shorter piece of it is read beyond its end
         for (size_t n = 0; n < std::min<size_t>(row.first.size(), 40); n++) {
@@ -111,10 +111,10 @@ static void test_not_sure() {
         CHECK(k.what.empty(), "ids that begin with %02x %02x are %s", (unsigned char)s[0],
               (unsigned char)s[1], k.what.c_str());
     }
-    CHECK(hint_for("unzip FILE", "a b;rm -rf ~").find("rm") == std::string::npos,
+    CHECK(!contains(hint_for("unzip FILE", "a b;rm -rf ~"), "rm"),
           "a name in a command");
     CHECK(begins_with(bytes("\0a\xff")) == "begins with the bytes 00 61 FF" &&
-              begins_with("").find("empty") != std::string::npos, "%s",
+              contains(begins_with(""), "empty"), "%s",
           begins_with(bytes("\0a\xff")).c_str());
     CHECK(hint_for("cp FILE FILE.txt", "a.FILE") == "cp a.FILE a.FILE.txt", "FILE in a name");
     Rng rng{5};

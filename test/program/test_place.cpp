@@ -123,7 +123,7 @@ static void test_alone(int rank, const char* says) {
     }
     int status = -1;
     waitpid(pid, &status, 0);
-    CHECK(WEXITSTATUS(status) == EXIT_MACHINE && file_read(err).find(says) != std::string::npos,
+    CHECK(WEXITSTATUS(status) == EXIT_MACHINE && contains(file_read(err), says),
           "alone: status %d, %s", status, file_read(err).c_str());
 }
 

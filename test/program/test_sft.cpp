@@ -162,7 +162,7 @@ static void test_segments() {
            "{\"prompt\":\"a\",\"completion\":\"b\",\"history\":[[\"c\",\"d\"]]}",
            "{\"prompt\":\"a\",\"completion\":\"b\",\"system\":\"c\"}",
            "{\"tools\":[1],\"prompt\":\"a\",\"completion\":\"b\"}" }) {
-        CHECK(of_record(bad).find("wrong: ") == 0, "%s: %s", bad, of_record(bad).c_str());
+        CHECK(starts_with(of_record(bad), "wrong: "), "%s: %s", bad, of_record(bad).c_str());
     }
 }
 
@@ -204,7 +204,7 @@ static void test_no_target() {
     int without = 0, with = 0;
     std::string before;
     for (auto& line : split(file_read(out + "/log.jsonl"), '\n')) {
-        if (line.find("\"event\":\"train\"") == std::string::npos) { continue; }
+        if (!contains(line, "\"event\":\"train\"")) { continue; }
         const Json j = json_of(line);
         const int step = (int)j.get("step")->number;
         const std::string now = hashes(out + strf("/step_%d", step));

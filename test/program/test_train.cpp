@@ -65,7 +65,7 @@ static std::string log_text(const std::string& run) {
     for (auto line : split(file_read(run + "/log.jsonl"), '\n')) {
         const size_t ms = line.find(",\"ms\":"), flags = line.find("\"flags\":{"),
                      time = line.find(",\"time\":\"2");
-        if (line.find("{\"event\":\"resume\"") == 0) { continue; }
+        if (starts_with(line, "{\"event\":\"resume\"")) { continue; }
         if (time != std::string::npos) {
             line.erase(time, strlen(",\"time\":\"2026-01-31T23:59:59Z\""));
         }
@@ -465,7 +465,7 @@ static void test_terminal() {
         for (auto& line : split(out, '\r')) {
             if (line.find("\033[K") != 0) { continue; }
             const std::string text = line.substr(3, line.find('\n') - 3);
-            if (text.find("eval") == 0) { continue; }
+            if (starts_with(text, "eval")) { continue; }
             shown++;
             CHECK((int)text.size() < columns && text.size() > 5,
                   "%d columns: a line of progress has %zu: %s", columns, text.size(), text.c_str());
@@ -721,7 +721,7 @@ static void test_text() {
     const Ran a = train_sink(g + " --temperature 0"),
               b = train_sink(g + " --temperature 0 --seed 9"),
               k1 = train_sink(g + " --top-k 1 --seed 5");
-    CHECK(a.code == 0 && a.out.compare(0, 13, "12 green bott") == 0 && a.out.size() >= 40,
+    CHECK(a.code == 0 && starts_with(a.out, "12 green bott") && a.out.size() >= 40,
           "generate: %d '%s' %s", a.code, a.out.c_str(), a.err.c_str());
     CHECK(a.out == b.out, "temperature 0 depends on the seed: '%s' '%s'", a.out.c_str(),
           b.out.c_str());
@@ -738,7 +738,7 @@ static void test_text() {
     for (int seed = 0; seed < 12; seed++) {
         const Ran r = train_sink(
             strf("generate log/step_20 --prompt '24 3 5' --tokens 1 --top-k 2 --seed %d", seed));
-        CHECK(r.code == 0 && r.out.compare(0, 7, "24 3 5 ") == 0, "generate: '%s' %s",
+        CHECK(r.code == 0 && starts_with(r.out, "24 3 5 "), "generate: '%s' %s",
               r.out.c_str(), r.err.c_str());
         if (std::find(seen.begin(), seen.end(), r.out) == seen.end()) { seen.push_back(r.out); }
     }
@@ -771,7 +771,7 @@ static void test_tokenizer() {
           "probe of text with the checkpoint's own tokenizer: %d %s %s", without.code,
           without.out.c_str(), without.err.c_str());
     r = train_sink("generate alone --prompt 'green bottles' --tokens 5");
-    CHECK(r.code == 0 && r.out.find("green bottles") == 0,
+    CHECK(r.code == 0 && starts_with(r.out, "green bottles"),
           "generate with the checkpoint's own tokenizer: %d %s %s", r.code, r.out.c_str(),
           r.err.c_str());
     r = train_sink("generate alone --prompt \"$(printf 'caf\\351')\" --tokens 5");
@@ -780,7 +780,7 @@ static void test_tokenizer() {
     train("ids",
           "-b 4 -t 16 --width 16 --ffn-width 24 -n 1 --probe-seqs 4 --probe-len 8 --val-seqs 4");
     r = train_sink("generate ids/step_1 --prompt '3 4' --tokens 2");
-    CHECK(r.code == 0 && r.out.find("3 4 ") == 0,
+    CHECK(r.code == 0 && starts_with(r.out, "3 4 "),
           "257 ids of the built-in task are not bytes: %s %s", r.out.c_str(), r.err.c_str());
 }
 static Json probe(const std::string& args) {

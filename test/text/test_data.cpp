@@ -409,7 +409,7 @@ static void test_cache() {
     tokens_copy(e.sources[0].train, 0, 1, 257, &x);
     CHECK(x == 'd', "cache: other text of the same size and time, got the tokens of the old");
     long entries = 0;
-    for (auto& name : dir_list(dir + "/cache")) { entries += name.find("once") == 0; }
+    for (auto& name : dir_list(dir + "/cache")) { entries += starts_with(name, "once"); }
     CHECK(entries == 1, "cache: %ld directories for one file", entries);
 }
 
@@ -499,7 +499,7 @@ static void test_cache_together() {
         for (auto& line : split(d.err, '\n')) { made += contains(line, " document, "); }
         // the first was killed when all was written, and another took that over
         const bool taken_over = killed && d.says("complete already");
-        for (auto& name : dir_list(dir + "/cache")) { entries += name.find("together") == 0; }
+        for (auto& name : dir_list(dir + "/cache")) { entries += starts_with(name, "together"); }
         CHECK(d.code == 0 && (made == 1 || taken_over) && entries == 1 && !d.says("cannot"),
               "one text, four processes: %d, made %ld times, %ld entries, %s", d.code, made,
               entries, d.err.c_str());
@@ -565,7 +565,7 @@ static void test_changed_meanwhile() {
         o.out = out;
         tokenize_main(o);
     });
-    CHECK(file_read(out + "/manifest.json").find("{\"complete\": false") == 0,
+    CHECK(starts_with(file_read(out + "/manifest.json"), "{\"complete\": false"),
           "its shards are called complete");
     remove_tree(out);
 }

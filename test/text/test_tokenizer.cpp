@@ -216,7 +216,7 @@ static void test_round_trip() {
         for (auto t : {&gpt2, &llama}) {
             ids = tokenizer_encode(*t, text, true);
             CHECK(tokenizer_decode(*t, ids.data(), ids.size(), true) == text ||
-                      text.find(BLOCK) != std::string::npos,
+                      contains(text, BLOCK),
                   "%s: %s does not come back", t->name.c_str(), json_str(text).c_str());
         }
     }
