@@ -90,7 +90,8 @@ static inline void remove_tree(const std::string& path) {
 struct Died {
     int code;                                            // exit status, or 1000 + the signal
     std::string err;                                     // all of stderr
-    bool says(const char* part) const { return contains(err, part); }
+    const std::string& said() const { return err; }
+    bool says(const std::string& part) const { return contains(err, part); }
 };
 // LeakSanitizer asks this at exit: in a fork it would wait for the threads of the parent
 static int check_forked = 0;
@@ -136,9 +137,8 @@ static inline std::string check_quoted(const std::string& path) {
 struct Ran {
     int code;  // exit status; 128 + the signal, as the shell has it
     std::string out, err;
-    bool says(const char* part) const {
-        return contains(out, part) || contains(err, part);
-    }
+    std::string said() const { return out + err; }
+    bool says(const std::string& part) const { return contains(out, part) || contains(err, part); }
 };
 // the flags of a line, each once: of one that a test gives twice the last counts
 static inline std::string flags_once(const std::string& line) {
@@ -182,11 +182,19 @@ template <class R, class... Words>
 bool check_ended(const R& r, int code, const std::string& what, const Words&... words) {
     const std::vector<std::string> wanted = { words... };
     bool right = r.code == code;
-    for (auto& word : wanted) { right = right && r.says(word.c_str()); }
+    for (auto& word : wanted) { right = right && r.says(word); }
     std::string list;
     for (auto& word : wanted) { list += " '" + word + "'"; }
     return CHECK(right, "%s: exit %d, wanted %d%s, got %s", what.c_str(), r.code, code, list.c_str(),
-                 r.err.c_str());
+                 r.said().c_str());
+}
+
+// a text with `to` in the place of the first `from`, which must be there
+static inline std::string replaced(std::string text, const std::string& from,
+                                   const std::string& to) {
+    const size_t at = text.find(from);
+    const bool found = CHECK(at != text.npos, "no '%s' to replace", from.c_str());
+    return found ? text.replace(at, from.size(), to) : text;
 }
 
 // the JSON of a file, which must be some

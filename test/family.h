@@ -52,13 +52,9 @@ static void refused(const std::string& model, const std::string& from, const std
                     const char* says) {
     const std::string dir = check_tmp();
     check_run("cp " + model + "/* " + dir);
-    std::string config = file_read(dir + "/config.json");
-    const size_t at = config.find(from);
-    if (!CHECK(at != std::string::npos, "the config has no %s", from.c_str())) { return; }
-    file_write(dir + "/config.json", config.replace(at, from.size(), to));
-    const Died d = check_dies([&] { model_from_directory(dir); });
-    CHECK(d.code == EXIT_USER && d.says(says), "%s: exit %d, wanted '%s', got %s", to.c_str(),
-          d.code, says, d.err.c_str());
+    const std::string config = dir + "/config.json";
+    file_write(config, replaced(file_read(config), from, to));
+    check_ended(check_dies([&] { model_from_directory(dir); }), EXIT_USER, to, says);
     remove_tree(dir);
 }
 #endif // FAMILY_H

@@ -107,9 +107,7 @@ static double loglik(const std::string& model, const std::string& record,
 static void refused(const std::string& record, const std::string& says,
                     const std::string& flags = "") {
     const Ran r = score("gpt2", task_of(record), flags);
-    CHECK(r.code == EXIT_USER && contains(r.err, says),
-          "%s %s: exit %d, wanted '%s', got %s", record.c_str(), flags.c_str(), r.code,
-          says.c_str(), r.err.c_str());
+    check_ended(r, EXIT_USER, record + " " + flags, says);
 }
 
 // a blank that is in the data is not doubled; a delimiter that is given is taken as it is
@@ -158,9 +156,8 @@ static void left_out_check() {
     for (auto& b : bad) {
         const double alone = loglik("gpt2", good, b.flags);
         const Ran r = score("gpt2", task_of(good + b.record + "\n" + good), b.flags);
-        CHECK(r.code == EXIT_USER && r.says("task.jsonl:2: ") && r.says(b.why) &&
-                  r.says("1 of 3 items could not be scored") && r.says("2 items"),
-              "%s: exit %d, %s %s", b.record, r.code, r.out.c_str(), r.err.c_str());
+        check_ended(r, EXIT_USER, b.record, "task.jsonl:2: ", b.why,
+                    "1 of 3 items could not be scored", "2 items");
         const std::vector<Json> items = json_lines(SCRATCH + "items.jsonl");
         if (!CHECK(items.size() == 3 && items[1].get("left_out") && items[2].get("loglik"),
                    "%s: %zu items", b.record, items.size())) {

@@ -72,8 +72,7 @@ static void test_program() {
                             " -b 4 -t 8 --bb-vocab 12 --width 8 --ffn-width 8 --val-seqs 4 "
                             "--probe-seqs 4 --probe-len 8 --sample 0 -o " + dir + "/run ";
     Ran r = check_run(run + "-n 2");
-    CHECK(r.code == 0 && r.says("\nproduct ") && r.says("by the table of processors"), "%s%s",
-          r.out.c_str(), r.err.c_str());
+    check_ended(r, 0, "a run", "\nproduct ", "by the table of processors");
     const std::string log = file_read(dir + "/run/log.jsonl");
     CHECK(log.find("\"product\":\"") < log.find('\n'), "the first line: %s", log.c_str());
     CHECK(dir_list(home).empty(), "something is kept at home");
@@ -83,8 +82,7 @@ static void test_program() {
     CHECK(contains(file_read(dir + "/run/log.jsonl"), "\"product\":\"avx2\""),
           "--product avx2: %s", r.out.c_str());
     r = check_run(run + "-n 3 --resume");
-    CHECK(r.code == 0 && r.says("\nproduct avx2, "), "resumed: %s%s",
-          r.out.c_str(), r.err.c_str());
+    check_ended(r, 0, "resumed", "\nproduct avx2, ");
 }
 
 int main() {

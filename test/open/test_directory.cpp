@@ -109,8 +109,7 @@ static void reads(const std::string& config, const std::string& text, const std:
 
 static void refuses(const std::string& config, const std::string& says) {
     const std::string got = with(config, "a");
-    CHECK(starts_with(got, "error: ") && contains(got, says) &&
-              contains(got, "HINT"),
+    CHECK(starts_with(got, "error: ") && contains(got, says) && contains(got, "HINT"),
           "%s: wanted '%s', got %s", config.c_str(), says.c_str(), got.c_str());
 }
 
@@ -156,15 +155,14 @@ static void tokenizer_config_check() {
     };
     const char* const both = "{\"add_bos_token\": true, \"add_eos_token\": false}";
     const std::string said = says(both);                 // before this process has said it itself
-    CHECK(contains(said, "add_bos_token is true, and ") &&
-              !contains(said, "add_eos_token"), "%s", said.c_str());
+    CHECK(contains(said, "add_bos_token is true, and ") && !contains(said, "add_eos_token"), "%s",
+          said.c_str());
     reads(both, "a", "0");
     put("tokenizer.json", tokenizer_json(SPECIALS, false, bos));
     reads("{}", "a", "4 0");
     reads("{\"add_bos_token\": true}", "a", "4 0");
     CHECK(says(both).empty(), "the two agree: %s", says(both).c_str());
-    CHECK(contains(says("{\"add_eos_token\": true}"), "add_eos_token is true"),
-          "eos");
+    CHECK(contains(says("{\"add_eos_token\": true}"), "add_eos_token is true"), "eos");
     reads("{\"add_bos_token\": false, \"add_eos_token\": true}", "a", "4 0");
     put("tokenizer.json", tokenizer_json(SPECIALS, true));
     reads("{\"add_prefix_space\": true}", "a", "3");
@@ -194,9 +192,7 @@ static void other_files_check() {
              { "\"version\"", "\"vers\"" }, { "\"use_regex\"", "\"regex\"" },
              { "\"merges\"", "\"shuffle\": 1, \"merges\"" },
              { "\"normalized\"", "\"normalised\"" } }) {
-        std::string text = tokenizer_json(SPECIALS, false);
-        text.replace(text.find(pair.first), strlen(pair.first), pair.second);
-        put("tokenizer.json", text);
+        put("tokenizer.json", replaced(tokenizer_json(SPECIALS, false), pair.first, pair.second));
         refuses("{}", "is not known");
     }
     // vocab.json and merges.txt: the blank, the class, added tokens
@@ -218,10 +214,7 @@ static void bombs_check() {
     clear();
     const std::string good = tokenizer_json(SPECIALS, false);
     const auto with_normalizer = [&](const std::string& normalizer) {
-        std::string text = good;
-        const std::string key = "\"normalizer\": null";
-        text.replace(text.find(key), key.size(), "\"normalizer\": " + normalizer);
-        put("tokenizer.json", text);
+        put("tokenizer.json", replaced(good, "\"normalizer\": null", "\"normalizer\": " + normalizer));
     };
     const auto sequence = [](const std::string& part, int n) {
         std::string all;
@@ -337,11 +330,9 @@ static void config_check() {
     }
     // Gemma: sqrt(width) in float32, whatever the weights are kept in
     for (const char* type : { "float32", "bfloat16", "float16" }) {
-        std::string gemma = LLAMA;
-        gemma.replace(gemma.find("llama"), 5, "gemma");
         const Arch c =
-            arch(gemma + ", \"head_dim\": 6, \"hidden_act\": \"gelu_pytorch_tanh\", \"dtype\": \"" +
-                 type + "\"");
+            arch(replaced(LLAMA, "llama", "gemma") + ", \"head_dim\": 6, \"hidden_act\": "
+                 "\"gelu_pytorch_tanh\", \"dtype\": \"" + type + "\"");
         CHECK(c.embed_scale == sqrtf(12), "gemma in %s: %.9g", type, (double)c.embed_scale);
     }
 }
@@ -355,7 +346,7 @@ static void adapter_check() {
             put(file, "{\"peft_type\": \"LORA\", \"base_model_name_or_path\": \"some/base\"}");
             const Died d = check_dies([&] { checkpoint_open(dir); });
             CHECK(d.code == EXIT_USER && d.says(file) && d.says("holds an adapter (LoRA)") &&
-                      d.says("merge_and_unload") && d.says((dir + " NEW").c_str()) &&
+                      d.says("merge_and_unload") && d.says(dir + " NEW") &&
                       d.says("move adapter_* away") == beside,
                   "%s: exit %d, %s", file, d.code, d.err.c_str());
         }
@@ -403,10 +394,6 @@ static const std::string MODEL = "test/after/score/llama";
 
 static const std::string PROGRAM = "OMP_NUM_THREADS=1 build/cpu/train_sink generate ";
 static const std::string FEW = " --temperature 0 --tokens 12 ";
-
-static std::string replaced(std::string text, const std::string& what, const std::string& by) {
-    return text.replace(text.find(what), what.size(), by);
-}
 
 static Ran generate(const std::string& model, const std::string& flags) {
     return check_run(PROGRAM + model + FEW + flags);
@@ -462,8 +449,7 @@ static void program_check() {
     put("generation_config.json", "{}");
     // standard input is not printed again
     const Ran piped = check_run("printf '" + prompt + "' | " + PROGRAM + dir + FEW + "--prompt -");
-    CHECK(piped.code == 0 && prompt + piped.out == all.out, "--prompt -: %s%s", piped.out.c_str(),
-          piped.err.c_str());
+    CHECK(piped.code == 0 && prompt + piped.out == all.out, "--prompt -: %s", piped.said().c_str());
     CHECK(generate(dir, "--bos 99999999 --prompt a").says("an id below"), "--bos");
     // a text that brings its BOS gets no second one
     CHECK(tok.before.size() == 1, "a model that begins with BOS");
@@ -494,12 +480,10 @@ static void probe_check() {
     const std::string probe = "OMP_NUM_THREADS=1 build/cpu/train_sink probe " + MODEL + " -d " +
                               text + " --probe-len 6 --probe-seqs 6 ";
     const Ran plain = check_run(probe);
-    CHECK(plain.code == 0 && plain.says("measured both ways"), "%s %s", plain.out.c_str(),
-          plain.err.c_str());
+    check_ended(plain, 0, "two ways", "measured both ways");
     for (const char* bos : { "none", "default" }) {
         const Ran r = check_run(probe + "--bos " + bos);
-        CHECK(r.code == 0 && !r.says("both ways"), "--bos %s: %s %s", bos, r.out.c_str(),
-              r.err.c_str());
+        CHECK(r.code == 0 && !r.says("both ways"), "--bos %s: %s", bos, r.said().c_str());
         CHECK(r.says("no second one") == !strcmp(bos, "default"), "--bos %s: %s", bos,
               r.out.c_str());
     }

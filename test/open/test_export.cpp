@@ -312,13 +312,9 @@ static void card_check() {
     file_write(odd, file_read(TEXT));
     check_run(strf("cd %s && cp -r bytes odd && cp -r odd/step_6 'odd/z|<b>'", SCRATCH.c_str()));
     const std::string state = SCRATCH + "odd/z|<b>/state.json";
-    std::string said = file_read(state);
-    const size_t at = said.find(json_str(TEXT));
-    said.replace(at, json_str(TEXT).size(), json_str(odd));
-    file_write(state, said);
+    file_write(state, replaced(file_read(state), json_str(TEXT), json_str(odd)));
     const Ran r = exported("'" + SCRATCH + "odd/z|<b>'", "'" + SCRATCH + "o\033[31m'");
-    CHECK(at != said.npos && r.code == 0 && !contains(r.out, "\033"), "%s%s",
-          r.out.c_str(), r.err.c_str());
+    CHECK(r.code == 0 && !contains(r.out, "\033"), "%s", r.said().c_str());
     const std::string escaped = file_read(SCRATCH + "o\033[31m/README.md");
     CHECK(contains(escaped, "| x\\|y?\\# Heading \\<img src=x\\>.txt |") &&
               contains(escaped, "\n# z\\|\\<b\\>\n"), "got %s", escaped.c_str());
@@ -333,7 +329,8 @@ static void card_check() {
     program("train --steps 1 --layers 1 --heads 1 --width 8 --ffn-width 8 --seq 4 -b 4 --sample 0 "
             "--eval-every 0 --val-seqs 4 --probe-seqs 4 --probe-len 4 --out " + one);
     exported(one + "/step_1", one + "-out");
-    CHECK(contains(file_read(one + "-out/README.md"), "| 1, 8, 1, 1, 8 |"), "README.md of one layer and one head");
+    CHECK(contains(file_read(one + "-out/README.md"), "| 1, 8, 1, 1, 8 |"),
+          "README.md of one layer and one head");
 }
 
 // what generate and score say of a run, of its export: a line less, that of the token

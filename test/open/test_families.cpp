@@ -31,12 +31,7 @@ static std::string changed(const std::string& name, const std::string& from,
                            const std::string& to) {
     const std::string dir = SCRATCH + name + "-changed";
     check_run("rm -rf " + dir + " && cp -r " + FAMILIES + name + " " + dir);
-    std::string config = file_read(dir + "/config.json");
-    const size_t at = config.find(from);
-    if (!CHECK(at != std::string::npos, "%s: its config has no %s", name.c_str(), from.c_str())) {
-        return dir;
-    }
-    config.replace(at, from.size(), to);
+    std::string config = replaced(file_read(dir + "/config.json"), from, to);
     // the class, which belongs to the type: a test of its own, test_directory, is about it
     const size_t begin = config.find("\"architectures\""), end = config.find("],", begin);
     if (end != std::string::npos) { config.erase(begin, end + 2 - begin); }
@@ -49,9 +44,7 @@ static void refused(const std::string& name, const std::string& from, const std:
                     const std::string& says) {
     const std::string dir = changed(name, from, to);
     const Ran r = probe(dir, SCRATCH + "refused.json");
-    CHECK(r.code == EXIT_USER && contains(r.err, says),
-          "%s with %s: exit %d, wanted '%s', got %s", name.c_str(), to.c_str(), r.code,
-          says.c_str(), r.err.c_str());
+    check_ended(r, EXIT_USER, name + " with " + to, says);
 }
 
 // Jamba: its heads are those of the layers with attention, which are named;
@@ -83,8 +76,8 @@ static void jamba_check() {
     check_ended(r, EXIT_USER, "jamba: eval", "attention in all layers");
     r = check_run(std::string(TRAIN_SINK) + " generate " + model +
                   " --tokens 9 --prompt '3 5' --temperature 0");
-    CHECK(r.code == 0 && split(r.out, ' ').size() >= 9, "jamba: generate: exit %d, %s%s", r.code,
-          r.out.c_str(), r.err.c_str());
+    CHECK(r.code == 0 && split(r.out, ' ').size() >= 9, "jamba: generate: exit %d, %s", r.code,
+          r.said().c_str());
     refused("jamba", "\"mamba_proj_bias\": false", "\"mamba_proj_bias\": true", "mamba_proj_bias");
     refused("jamba", "\"mamba_conv_bias\": true", "\"mamba_conv_bias\": false", "mamba_conv_bias");
     refused("jamba", "{", "{\"mamba_inner_layernorms\": false,", "mamba_inner_layernorms");
@@ -106,8 +99,8 @@ static void delta_check() {
           "qwen3_next: which layers have attention");
     Ran r = check_run(command + " generate " + model +
                       " --tokens 9 --prompt '3 5' --temperature 0");
-    CHECK(r.code == 0 && split(r.out, ' ').size() >= 9, "qwen3_next: generate: exit %d, %s%s",
-          r.code, r.out.c_str(), r.err.c_str());
+    CHECK(r.code == 0 && split(r.out, ' ').size() >= 9, "qwen3_next: generate: exit %d, %s",
+          r.code, r.said().c_str());
     r = check_run(command + " eval " + model +
                   " --probe-input random --probe-len 8 --probe-seqs 2 --edit h:0:1=0");
     check_ended(r, EXIT_USER, "qwen3_next: eval",
@@ -185,10 +178,7 @@ static void released_check() {
 static void headless_check() {
     const std::string dir = changed("qwen2", "  \"tie_word_embeddings\": false,\n", ""),
                       file = dir + "/model.safetensors", head = "lm_head.weight";
-    std::string bytes = file_read(file);
-    const size_t at = bytes.find(head);
-    if (!CHECK(at != std::string::npos, "qwen2: its file has no %s", head.c_str())) { return; }
-    file_write(file, bytes.replace(at, head.size(), "xxxx.attn.bias"));  // no parameter
+    file_write(file, replaced(file_read(file), head, "xxxx.attn.bias"));  // no parameter
     const Ran r = probe(dir, SCRATCH + "refused.json");
     check_ended(r, EXIT_USER, "qwen2 without a head",
                 "tie_word_embeddings is missing, and there is no lm_head");
@@ -286,8 +276,8 @@ static void beyond_score_check(const std::string& name, const std::string& dir, 
         // of dynamic the limit is the context itself, to which a longer item is cut
         const bool cut = r.code == 0 && r.says("1 cut at the front") && name == "qwen2";
         const bool refused = cut || (r.code == EXIT_USER && r.says("other positions beyond 20"));
-        CHECK(read <= most ? r.code == 0 : refused, "%s: score reads %d tokens of %d: exit %d, %s%s",
-              name.c_str(), read, most, r.code, r.out.c_str(), r.err.c_str());
+        CHECK(read <= most ? r.code == 0 : refused, "%s: score reads %d tokens of %d: exit %d, %s",
+              name.c_str(), read, most, r.code, r.said().c_str());
     }
 }
 
@@ -298,8 +288,8 @@ static void beyond_check(const std::string& name, const std::string& context,
     const int most = 20;
     const std::string dir = changed(name, context, context.substr(0, context.rfind(' ')) + " 20");
     const std::string was = "\"rope_type\": \"default\"";
-    std::string config = file_read(dir + "/config.json");
-    if (!more.empty()) { file_write(dir + "/config.json", config.replace(config.find(was), was.size(), more)); }
+    const std::string config = file_read(dir + "/config.json");
+    if (!more.empty()) { file_write(dir + "/config.json", replaced(config, was, more)); }
     const std::string generate = std::string(TRAIN_SINK) + " generate " + dir +
                                  " --temperature 0 --prompt '5 17 3 8' --tokens ";
     const char* says = "other positions beyond 20";
@@ -472,7 +462,7 @@ static void beside_check() {
         });
         const Ran r = probe(dir, SCRATCH + "refused.json");
         const bool ours = starts_with(name, "model.");
-        CHECK(r.code == EXIT_USER && r.says(name.c_str()) &&
+        CHECK(r.code == EXIT_USER && r.says(name) &&
               r.says(ours ? "of different models" : "something beside this model") &&
               (ours || (r.says("transformers leaves it out") && !r.says("get both again"))),
               "%s: exit %d, %s", name.c_str(), r.code, r.err.c_str());
@@ -491,8 +481,8 @@ static void init_check() {
                                 FAMILIES + "tokens -n 1 --seq 16 -b 2 --val-seqs 2 --probe-seqs 2 "
                                 "--eval-every 0 -o " + SCRATCH + "init");
         const bool said = r.says("has no such weights of its own");
-        CHECK(r.code == 0 && said == !says.empty() && r.says(says.c_str()), "%s: exit %d, %s%s",
-              name.c_str(), r.code, r.out.c_str(), r.err.c_str());
+        CHECK(r.code == 0 && said == !says.empty() && r.says(says), "%s: exit %d, %s",
+              name.c_str(), r.code, r.said().c_str());
         check_run("rm -rf " + SCRATCH + "init");
     }
 }
@@ -587,10 +577,8 @@ int main() {
     // in a GGUF file too: attention's norm is not the FFN's where these follow each other
     for (const char* name : { "gpt2", "phi3", "gpt_neox" }) {
         const std::string file = SCRATCH + name + ".gguf", norm = "blk.0.ffn_norm.weight";
-        std::string bytes = file_read(FAMILIES + name + "/model.gguf");
-        const size_t at = bytes.find(norm);
-        if (!CHECK(at != std::string::npos, "%s.gguf has no %s", name, norm.c_str())) { continue; }
-        file_write(file, bytes.replace(at, norm.size(), "blk.9.ffn_norm.weight"));
+        const std::string bytes = file_read(FAMILIES + name + "/model.gguf");
+        file_write(file, replaced(bytes, norm, "blk.9.ffn_norm.weight"));
         const Ran r = probe(file, SCRATCH + "refused.json");
         check_ended(r, EXIT_USER, strf("%s without %s", name, norm.c_str()), "is missing");
     }

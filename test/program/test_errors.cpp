@@ -28,7 +28,7 @@ static void check_refused(const Ran& r, int code, const std::string& what,
     CHECK(r.code == code, "%s: exit status %d, wanted %d: %s", what.c_str(), r.code, code,
           r.err.c_str());
     CHECK(form, "%s: wanted an error and a hint, got: %s", what.c_str(), r.err.c_str());
-    CHECK(r.says(says.c_str()), "%s: wanted '%s', got: %s", what.c_str(), says.c_str(),
+    CHECK(r.says(says), "%s: wanted '%s', got: %s", what.c_str(), says.c_str(),
           r.err.c_str());
     // the page of the program has no flags: only who named no command is sent there
     const bool page = form && lines[1] == "---> HINT: ./train_sink --help";
@@ -40,10 +40,7 @@ static void refused(const std::string& args, const std::string& says, int code =
 
 // Checks the hint to the letter: it is what to type next.
 static void hinted(const std::string& args, const std::string& hint) {
-    const Ran r = train_sink(args);
-    CHECK(r.code == EXIT_USER && r.says(("---> HINT: " + hint + "\n").c_str()),
-          "train_sink %s: wanted the hint '%s', got %d %s", args.c_str(), hint.c_str(), r.code,
-          r.err.c_str());
+    check_ended(train_sink(args), EXIT_USER, args, "---> HINT: " + hint + "\n");
 }
 
 static void test_hints() {
@@ -556,7 +553,7 @@ static void test_answers() { // beside its model an answer may be written, and w
              { probe, eval,
                std::string("bench --layers 1 --width 8 --heads 1 --ffn-width 8 -n 1 --json ") }) {
             const Ran r = train_sink(command + name);
-            CHECK(r.code == EXIT_USER && (r.says(work.c_str()) || r.says("already an input")),
+            CHECK(r.code == EXIT_USER && (r.says(work) || r.says("already an input")),
                   "%s%s: %d %s", command.c_str(), name, r.code, r.err.c_str());
         }
     }
@@ -580,9 +577,9 @@ static void test_export() { // what was written says how it is opened
     train_sink(train + "--attn-alpha 0.5 -o alpha");
     const Ran plain = train_sink("export plain -o plain-out"),
               ours = train_sink("export alpha -o alpha-out");
-    CHECK(plain.says("as LlamaForCausalLM\n") && !plain.says("trust_remote_code"), "%s%s",
-          plain.out.c_str(), plain.err.c_str());
-    CHECK(ours.says("with trust_remote_code=True\n"), "%s%s", ours.out.c_str(), ours.err.c_str());
+    CHECK(plain.says("as LlamaForCausalLM\n") && !plain.says("trust_remote_code"), "%s",
+          plain.said().c_str());
+    CHECK(ours.says("with trust_remote_code=True\n"), "%s", ours.said().c_str());
     here("rm -r plain alpha plain-out alpha-out");
 }
 static void test_resume() { // a run goes on only as what it was
@@ -604,11 +601,6 @@ static void damaged(const char* file, const std::string& content, const std::str
     if (probed && strcmp(file, "optimizer.safetensors") && strcmp(file, "state.json")) {
         refused("probe damaged/step_4 --bb-vocab 24", says);
     }
-}
-static std::string replaced(std::string s, const std::string& from, const std::string& to) {
-    const size_t at = s.find(from);
-    CHECK(at != std::string::npos, "no '%s' to replace", from.c_str());
-    return at == std::string::npos ? s : s.replace(at, from.size(), to);
 }
 static void test_checkpoints() {
     const std::string at = dir + "/run/step_4/", config = file_read(at + "config.json"),
@@ -719,7 +711,7 @@ static void test_notes() { // a bound that is passed without harm: a note, and t
     const Ran one = train_sink("-b 8 -t 1 --width 16 --val-seqs 8 --probe-seqs 8 -n 1 -o one");
     CHECK(one.code == 0 && contains(one.out, "h first/rest - | v first/rest -") &&
               !contains(one.out, "nan "),
-          "a sequence of one token: %s%s", one.out.c_str(), one.err.c_str());
+          "a sequence of one token: %s", one.said().c_str());
 }
 // weights that overflow, and that are not finite, behind a ReLU, which makes 0 of NaN
 static void test_not_finite() {
@@ -727,9 +719,8 @@ static void test_not_finite() {
               "sed -i s/silu/relu/ deep/step_1/config.json");
     const std::string path = dir + "/deep/step_1/model.safetensors", model = file_read(path);
     const std::string state = dir + "/deep/step_1/state.json";
-    std::string text = file_read(state);
-    text.replace(text.find("\"numbers\""), 9, "\"changed\"");   // or a note says what is done here
-    file_write(state, text);
+    // or a note says what is done here
+    file_write(state, replaced(file_read(state), "\"numbers\"", "\"changed\""));
     uint64_t header; memcpy(&header, model.data(), 8);
     const char* gate = "model.layers.1.mlp.gate_proj.weight";
     const struct {
@@ -975,7 +966,7 @@ int main() {
         const Ran c = train_sink(args);
         CHECK(c.code == 0 && c.says("are the slopes of the loss") &&
                   c.says("model.layers.1.self_attn.q_proj.weight") && !c.says("WRONG"),
-              "%s: %d %s %s", args, c.code, c.out.c_str(), c.err.c_str());
+              "%s: %d %s", args, c.code, c.said().c_str());
     }
     CASE("flags") { test_flags(); }
     CASE("hints") { test_hints(); }

@@ -226,8 +226,7 @@ static void test_printable() {
 static bool has_escape(const std::string& s) { // but for those that clear the line of progress
     std::string left = s;
     for (size_t at; (at = left.find("\x1b[K")) != std::string::npos;) { left.erase(at, 3); }
-    return contains(left, "\x1b") || contains(left, "\xc2\x9b") ||
-           contains(left, "\xe2\x80\xae");
+    return contains(left, "\x1b") || contains(left, "\xc2\x9b") || contains(left, "\xe2\x80\xae");
 }
 
 static void test_terminal() {

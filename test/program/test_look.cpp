@@ -73,8 +73,7 @@ static void test_kinds() {
     for (auto& row : FIRST) {
         const FileKind k = kind_of(row.first, row.first.size(), READS_NOTHING);
         const std::string hint = k.hint.empty() ? "" : hint_for(k.hint, "FILE");
-        CHECK(contains(k.what, row.what), "wanted '%s', got '%s'", row.what,
-              k.what.c_str());
+        CHECK(contains(k.what, row.what), "wanted '%s', got '%s'", row.what, k.what.c_str());
         CHECK(contains(hint, row.hint), "%s: wanted the hint '%s', got '%s'",
               row.what, row.hint, hint.c_str());
         // of the beginning alone, too; and no shorter piece of it is read beyond its end
@@ -111,8 +110,7 @@ static void test_not_sure() {
         CHECK(k.what.empty(), "ids that begin with %02x %02x are %s", (unsigned char)s[0],
               (unsigned char)s[1], k.what.c_str());
     }
-    CHECK(!contains(hint_for("unzip FILE", "a b;rm -rf ~"), "rm"),
-          "a name in a command");
+    CHECK(!contains(hint_for("unzip FILE", "a b;rm -rf ~"), "rm"), "a name in a command");
     CHECK(begins_with(bytes("\0a\xff")) == "begins with the bytes 00 61 FF" &&
               contains(begins_with(""), "empty"), "%s",
           begins_with(bytes("\0a\xff")).c_str());

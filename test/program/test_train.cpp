@@ -25,7 +25,7 @@ static Ran train_sink(const std::string& args) {
 // a run that has to succeed -> its directory
 static std::string train(const std::string& out, const std::string& args) {
     const Ran r = train_sink(args + " -o " + out);
-    CHECK(r.code == 0, "train %s: exit status %d, %s", args.c_str(), r.code, r.err.c_str());
+    check_ended(r, 0, "train " + args);
     return dir + "/" + out;
 }
 // every line has to be one JSON object with an event
@@ -212,8 +212,7 @@ static void test_products() {
         const std::string name = cpu::kernels[k].name;
         const Ran r = train_sink(args + " --product " + name + " -o product-" + name);
         const std::vector<double> got = losses(dir + "/product-" + name);
-        CHECK(r.code == 0 && contains(r.out, "bf16 " + name + "\n"),
-              "--product %s: %s", name.c_str(), r.out.c_str());
+        check_ended(r, 0, "--product " + name, "bf16 " + name + "\n");
         CHECK(got.size() == 10 && want.size() == 10, "--product %s: %zu steps", name.c_str(),
               got.size());
         for (size_t i = 0; i < std::min(got.size(), want.size()); i++) {
@@ -250,11 +249,7 @@ static void test_resume(const std::string& whole) {
           "the log does not tell that --steps changed");
     // a checkpoint of another build: the run goes on, and tells
     const std::string state = part + "/step_60/state.json", text = unsealed(file_read(state));
-    const std::string is = "\"PRECISION\":\"fp32\"", was = "\"PRECISION\":\"exact\"";
-    const size_t at = text.find(is);
-    if (CHECK(at != std::string::npos, "state.json does not name the build: %s", text.c_str())) {
-        file_write(state, text.substr(0, at) + was + text.substr(at + is.size()));
-    }
+    file_write(state, replaced(text, "\"PRECISION\":\"fp32\"", "\"PRECISION\":\"exact\""));
     const std::string again = LONG_RUN + " --resume -o part";
     CHECK(train_sink(again).says("change \"PRECISION\":[\"exact\",\"fp32\"]"),
           "--resume of another build says nothing");
@@ -263,9 +258,8 @@ static void test_resume(const std::string& whole) {
     CHECK(same.code == 0 && !same.says("change"), "--resume of this build tells of a change");
     // the newest checkpoint is beyond what is asked for
     const Ran r = train_sink(LONG_RUN + " -n 50 --resume -o part");
-    CHECK(r.code == 0 && r.says("at step 60") &&
-              r.says("note   --steps 50 is less than the 60 that this run has made"),
-          "--resume with fewer steps: %d %s", r.code, r.out.c_str());
+    check_ended(r, 0, "--resume with fewer steps", "at step 60",
+                "note   --steps 50 is less than the 60 that this run has made");
 }
 static void test_disturbed(const std::string& whole) {
     // a line cut short, a checkpoint half written, one moved aside, rubbish in between
@@ -289,8 +283,7 @@ static void test_disturbed(const std::string& whole) {
     }
     CHECK(rename((old + "/step_20").c_str(), (old + "/step_20.old").c_str()) == 0, "rename");
     const Ran r = train_sink(LONG_RUN + " --resume -o old");
-    CHECK(r.code == 0 && r.says("resumed from step 20"), "step_20.old was not found: %s",
-          r.out.c_str());
+    check_ended(r, 0, "step_20.old", "resumed from step 20");
     same_run(old, whole, "step_20.old");
     // resuming a finished run changes nothing
     const std::string before = log_text(whole);
@@ -353,11 +346,8 @@ static void test_resume_flags() {
                "the learning rate of a run that went on with another");
     // of a run that has begun, a flag that nothing reads is not asked about: it goes on as it was
     const std::string sgd = std::string(TINY) + " -n 3 --optimizer sgd", at = train("sgd", sgd);
-    std::string state = unsealed(file_read(at + "/step_3/state.json"));
-    const std::string is = "\"beta2\":0.95", was = "\"beta2\":0.9";
-    CHECK(contains(state, is), "state.json: %s", state.c_str());
-    state.replace(state.find(is), is.size(), was);
-    file_write(at + "/step_3/state.json", state);
+    const std::string file = at + "/step_3/state.json", state = unsealed(file_read(file));
+    file_write(file, replaced(state, "\"beta2\":0.95", "\"beta2\":0.9"));
     train("sgd", sgd + " -n 5 --beta2 0.9 --resume");
     // nor where it has its default
     train("defaults", std::string(TINY) + " -n 1 --min-lr 0 --rope-high 4 --rope-context 8192 "
@@ -403,9 +393,8 @@ static void test_directory() {
     const std::string pid = at == std::string::npos
                                 ? "none"
                                 : r.out.substr(at + 4, r.out.find('\n', at) - at - 4);
-    CHECK(r.code == 0 && r.says("mine: already holds a run") &&
-              r.says(("mine: process " + pid + " on " + host_name() + " is writing to it").c_str()),
-          "two runs in one directory: %d, pid %s, %s", r.code, pid.c_str(), r.err.c_str());
+    check_ended(r, 0, "two runs in one directory", "mine: already holds a run",
+                "mine: process " + pid + " on " + host_name() + " is writing to it");
     // a lock that is something else, a log that no run wrote: left as they are
     file_write(dir + "/victim", "precious\n");
     const struct { const char *make, *file, *says; } strange[] = {
@@ -444,7 +433,7 @@ static void test_directory() {
     for (int number = 10000; number < 10002; number++) {
         const Ran one = check_run("cd " + dir + "/many && " + binary + TINY + " -n 1");
         CHECK(one.code == 0 && is_dir(dir + strf("/many/runs/%d-softmax/step_1", number)),
-              "after runs/9999: %d %s %s", one.code, one.out.c_str(), one.err.c_str());
+              "after runs/9999: %d %s", one.code, one.said().c_str());
     }
     // eight at once, without -o: eight directories, eight whole logs
     r = check_run("cd " + dir + " && mkdir eight && cd eight && for i in 1 2 3 4 5 6 7 8; do " +
@@ -509,7 +498,7 @@ static void test_updates() {
     const Ran more = train_sink(few + "5000 -o few-1"), less = train_sink(few + "640 -o few-2");
     CHECK(more.code == 0 && more.says("note   --train-tokens 5000: only 28") &&
               less.code == 0 && !less.says("note   --train-tokens"),
-          "--train-tokens: '%s' %s", more.out.c_str(), more.err.c_str());
+          "--train-tokens: %s", more.said().c_str());
 
     // four sequences again and again: the model learns them by heart
     const std::vector<double> over = losses(
@@ -593,14 +582,9 @@ static void test_probed_edits(const std::string& small) {
     train("half", "-d song.txt --bos seq --random-token 1 --random-share 0.5 --sample 0" + small);
     const std::string half = "probe half/step_60 --probe-seqs 8 --probe-len 16";
     const Ran both = train_sink(half + " -d song.jsonl --random-token 1");
-    CHECK(both.code == 0 && both.says("measured both ways"), "both ways: %d %s %s", both.code,
-          both.out.c_str(), both.err.c_str());
-    const std::string file = dir + "/half/step_60/state.json", share = "\"random_share\":0.5";
-    std::string state = unsealed(file_read(file));
-    const size_t at = state.find(share);
-    if (CHECK(at != std::string::npos, "state.json has no share: %s", state.c_str())) {
-        file_write(file, state.replace(at, share.size(), "\"random_share\":1"));
-    }
+    check_ended(both, 0, "both ways", "measured both ways");
+    const std::string file = dir + "/half/step_60/state.json", state = unsealed(file_read(file));
+    file_write(file, replaced(state, "\"random_share\":0.5", "\"random_share\":1"));
     const Ran own = train_sink(half);
     check_ended(own, 0, "a run whose BOS is covered");
 }
@@ -652,14 +636,13 @@ static void test_text() {
     check_run("mkdir " + dir + "/below");  // from another directory the data are found again
     const Ran below = check_run("cd " + dir + "/below && " + binary +
                                 " probe ../song/step_60 --probe-seqs 8 --probe-len 16");
-    CHECK(below.code == 0 && below.says(strf("loss %.4f", num(last, "probe_loss")).c_str()),
-          "probe from elsewhere: %d %s %s", below.code, below.out.c_str(), below.err.c_str());
+    check_ended(below, 0, "probe from elsewhere", strf("loss %.4f", num(last, "probe_loss")));
     check_run("cd " + dir + " && cp -r song/step_60 stranger && rm stranger/state.json");
     const Ran stranger = train_sink("probe stranger");
     check_ended(stranger, EXIT_USER, "a model of unknown data",
                 "does not say what it was trained on");
-    CHECK(train_sink("probe stranger --probe-input random").code == 0,
-          "a model of unknown data, on random tokens");
+    check_ended(train_sink("probe stranger --probe-input random"), 0,
+                "a model of unknown data, on random tokens");
     const Ran records = train_sink(
                   "probe song/step_60 -d song.jsonl --probe-seqs 500 --probe-len 84"),
               windows = train_sink("probe song/step_60 -d song.jsonl --probe-seqs 500 --probe-len "
@@ -670,23 +653,17 @@ static void test_text() {
         taken += n >= 85;
         tokens += n + 1;
     }
-    CHECK(records.code == 0 &&
-              records.says(strf("%ld records, the first 85 tokens of each, %ld shorter ones "
-                                "skipped, fewer than the 500 asked for: there are no more",
-                                taken, 400 - taken)
-                               .c_str()) &&
-              records.says("bos none | loss"),
-          "records: %d %s %s", records.code, records.out.c_str(), records.err.c_str());
-    CHECK(windows.code == 0 &&
-              windows.says(
-                  strf("%ld windows of 85 tokens, fewer than", (tokens - 1) / 84).c_str()) &&
-              windows.says("goes beyond the 32 positions of the model"),
-          "windows: %d %s %s", windows.code, windows.out.c_str(), windows.err.c_str());
+    check_ended(records, 0, "records", "bos none | loss",
+                strf("%ld records, the first 85 tokens of each, %ld shorter ones "
+                     "skipped, fewer than the 500 asked for: there are no more",
+                     taken, 400 - taken));
+    check_ended(windows, 0, "windows", "goes beyond the 32 positions of the model",
+                strf("%ld windows of 85 tokens, fewer than", (tokens - 1) / 84));
 
     const Ran led_by_256 = train_sink("probe song/step_60 -d song.jsonl --probe-seqs 500 "
                                       "--probe-len 84 --probe-from windows --bos doc");
-    CHECK(led_by_256.says(strf("%ld windows of 85 tokens", (tokens + 400 - 1) / 84).c_str()),
-          "windows, --bos doc: %s %s", led_by_256.out.c_str(), led_by_256.err.c_str());
+    check_ended(led_by_256, 0, "windows, --bos doc",
+                strf("%ld windows of 85 tokens", (tokens + 400 - 1) / 84));
 
     // --bos TOKEN precedes each record, as if the record began with it
     std::string led;
@@ -698,10 +675,9 @@ static void test_text() {
     const Ran written = train_sink(eight + "led.jsonl"),
               put = train_sink(eight + "song.jsonl --bos A"),
               number = train_sink(eight + "song.jsonl --bos 65");
-    CHECK(put.says("bos A | loss") && after_bos(put) == after_bos(written), "--bos A: %s %s",
-          put.out.c_str(), put.err.c_str());
-    CHECK(after_bos(number) == after_bos(put), "--bos 65: %s %s", number.out.c_str(),
-          number.err.c_str());
+    CHECK(put.says("bos A | loss") && after_bos(put) == after_bos(written), "--bos A: %s",
+          put.said().c_str());
+    CHECK(after_bos(number) == after_bos(put), "--bos 65: %s", number.said().c_str());
     const Ran own = train_sink(eight + "song.jsonl --bos default"),
               plain = train_sink(eight + "song.jsonl");
     CHECK(own.says("bos default: none") && after_bos(own) == after_bos(plain) &&
@@ -722,7 +698,7 @@ static void test_text() {
               b = train_sink(g + " --temperature 0 --seed 9"),
               k1 = train_sink(g + " --top-k 1 --seed 5");
     CHECK(a.code == 0 && starts_with(a.out, "12 green bott") && a.out.size() >= 40,
-          "generate: %d '%s' %s", a.code, a.out.c_str(), a.err.c_str());
+          "generate: %d %s", a.code, a.said().c_str());
     CHECK(a.out == b.out, "temperature 0 depends on the seed: '%s' '%s'", a.out.c_str(),
           b.out.c_str());
     CHECK(a.out == k1.out, "top-k 1 is not temperature 0: '%s' '%s'", k1.out.c_str(),
@@ -738,8 +714,7 @@ static void test_text() {
     for (int seed = 0; seed < 12; seed++) {
         const Ran r = train_sink(
             strf("generate log/step_20 --prompt '24 3 5' --tokens 1 --top-k 2 --seed %d", seed));
-        CHECK(r.code == 0 && starts_with(r.out, "24 3 5 "), "generate: '%s' %s",
-              r.out.c_str(), r.err.c_str());
+        CHECK(r.code == 0 && starts_with(r.out, "24 3 5 "), "generate: %s", r.said().c_str());
         if (std::find(seen.begin(), seen.end(), r.out) == seen.end()) { seen.push_back(r.out); }
     }
     CHECK(seen.size() == 2, "top-k 2 gave %zu different tokens in 12 draws", seen.size());
@@ -762,18 +737,14 @@ static void test_tokenizer() {
         "probe bpe/step_3 -d song.txt --probe-seqs 4 --probe-len 8 --tokenizer songs");
     check_run("cd " + dir + " && mv songs away && cp -r bpe/step_3 alone");
     const Ran without = train_sink("probe alone -d song.txt --probe-seqs 4 --probe-len 8");
-    std::string named = with.out;  // the result line names its flags
-    const std::string flag = ", --tokenizer songs";
-    const size_t at = named.find(flag);
-    CHECK(at != named.npos, "a result line without its --tokenizer: %s", named.c_str());
-    if (at != named.npos) { named.erase(at, flag.size()); }
-    CHECK(without.code == 0 && with.code == 0 && without.out == named,
-          "probe of text with the checkpoint's own tokenizer: %d %s %s", without.code,
-          without.out.c_str(), without.err.c_str());
+    // the result line names its flags
+    const std::string unnamed = replaced(with.out, ", --tokenizer songs", "");
+    CHECK(without.code == 0 && with.code == 0 && without.out == unnamed,
+          "probe of text with the checkpoint's own tokenizer: %d %s", without.code,
+          without.said().c_str());
     r = train_sink("generate alone --prompt 'green bottles' --tokens 5");
     CHECK(r.code == 0 && starts_with(r.out, "green bottles"),
-          "generate with the checkpoint's own tokenizer: %d %s %s", r.code, r.out.c_str(),
-          r.err.c_str());
+          "generate with the checkpoint's own tokenizer: %d %s", r.code, r.said().c_str());
     r = train_sink("generate alone --prompt \"$(printf 'caf\\351')\" --tokens 5");
     check_ended(r, EXIT_USER, "generate: a prompt in Latin-1", "bytes that are not UTF-8");
     // ids for a model without a tokenizer, also when it has as many as bytes are
@@ -781,7 +752,7 @@ static void test_tokenizer() {
           "-b 4 -t 16 --width 16 --ffn-width 24 -n 1 --probe-seqs 4 --probe-len 8 --val-seqs 4");
     r = train_sink("generate ids/step_1 --prompt '3 4' --tokens 2");
     CHECK(r.code == 0 && starts_with(r.out, "3 4 "),
-          "257 ids of the built-in task are not bytes: %s %s", r.out.c_str(), r.err.c_str());
+          "257 ids of the built-in task are not bytes: %s", r.said().c_str());
 }
 static Json probe(const std::string& args) {
     const Ran r = train_sink("probe " + args + " --json probe.json");
@@ -910,7 +881,7 @@ static void test_bench() {
     CHECK(r.code == 0 && json_parse(r.out.data(), r.out.size(), &j, &error) &&
               num(j, "tokens_per_s") > 0 && num(j, "params") > 1000 &&
               fabs(num(j, "of_product") - num(j, "gflops") / num(j, "product_gflops")) < 0.01,
-          "bench: %s %s", r.out.c_str(), r.err.c_str());
+          "bench: %s", r.said().c_str());
     const Ran whole = train_sink(model + " --json step.json --total-batch 64");
     const std::string text = file_read(dir + "/step.json");
     CHECK(whole.code == 0 && json_parse(text.data(), text.size(), &j, &error) &&

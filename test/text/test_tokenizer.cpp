@@ -463,8 +463,7 @@ static void test_refused() {
     for (auto& c : cases) {
         std::string path = put("bad.json", c.file);
         Died d = check_dies([&] { tokenizer_load(path); });
-        CHECK(d.code == EXIT_USER && d.says(c.says) && d.says("bad.json"),
-              "%.200s: wanted \"%s\", got %d %s", c.file.c_str(), c.says, d.code, d.err.c_str());
+        check_ended(d, EXIT_USER, c.file.substr(0, 200), c.says, "bad.json");
     }
     Died d = check_dies([] { tokenizer_load("/nowhere/tokenizer.json"); });
     check_ended(d, EXIT_USER, "missing file", "cannot open");
