@@ -1,23 +1,29 @@
 # test/ok.sh -- how the test scripts count: it is read by them, in the root of the repository
 passed=0 failed=0
+# the program that most of them test
+program=$PWD/build/cpu/train_sink
 ok() { # [status], what was wrong if it is not 0
     [ "${1:-0}" -ne 0 ] || { passed=$((passed + 1)); return 0; }
     failed=$((failed + 1))
     shift
     echo "FAIL $*"
     # one failed check is enough: dev/mutants.sh
-    [ -z "$CHECK_FIRST" ] || { echo "$passed passed, $failed failed"; exit 1; }
+    [ -z "${CHECK_FIRST:-}" ] || { finish; exit 1; }
 }
 bad() { ok 1 "$@"; }
+# the last line of a test
+finish() { echo "$passed passed, $failed failed"; [ $failed -eq 0 ]; }
+# [how many checks, and why]: ends a test that can make none of its checks here
+skip_all() { echo "skipped: $1"; finish; exit 0; }
+# makes a directory $dir, which goes when the test ends, and in it $said, the file of what is said
+scratch() { dir=$(mktemp -d) said=$dir/out; trap 'rm -rf "$dir"' EXIT; }
 
 # [how many checks], [whose]: sets $PYTHON, or skips them all where there is none
 need_python() {
     PYTHON=${PYTHON:-python3}
     export PYTHONDONTWRITEBYTECODE=1
     command -v "$PYTHON" > /dev/null 2>&1 && return
-    echo "skipped: $1 checks of $2 (no python3)"
-    echo "0 passed, 0 failed"
-    exit 0
+    skip_all "$1 checks of $2 (no python3)"
 }
 
 # Checks of commands, which leave what is said in the file $said

@@ -2,15 +2,13 @@
 #     sh test/core/test_train_flags.sh
 . test/ok.sh
 . test/once.sh
-dir=$(mktemp -d)
-said=$dir/out
-trap 'rm -rf "$dir"' EXIT
+scratch
 refuses() { # text of the error, program, flags
     text=$1; program=$2; shift 2
     $program train -d bb "$@" > "$dir/out" 2>&1
     [ $? -eq 2 ] && grep -q -- "$text" "$dir/out"; ok $? "$*: $(head -n 5 "$dir/out")"
 }
-softmax=build/cpu/train_sink
+softmax=$program
 sigmoid=build/cpu-ATTN=sigmoid/train_sink; logit=build/cpu-BIAS=logit/train_sink
 run() {
     program=$1
@@ -271,5 +269,4 @@ for flag in --model --until; do
     listed=$($softmax train -d bb $flag huge 2>&1 | sed -n 's/.*wanted one of \(.*\)/\1/p; s/.*NUMBER of \(.*\) (a sink.*/\1/p')
     check "--help of $flag lists $listed" test -n "$listed" -a -n "$(grep -F -- "$listed" "$dir/help" | grep -e "$flag ")"
 done
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

@@ -15,10 +15,11 @@ export JOBS=1 OMP_NUM_THREADS=2
 
 awk '/^```sh$/ { on = 1; next } /^```sh parsed$/ { on = 2; next } /^```/ { on = 0 } on && NF && !/^#/ { print on, $0 }' README.md docs/*.md docs/findings/*.md | sed -e ':a' -e '/\\$/N; s/ *\\\n *[12] */ /; ta' > blocks.txt
 [ -s blocks.txt ]; ok $? "README.md has no sh blocks"
-make -s train_sink > build.log 2>&1; ok $? "make train_sink: $(tail -n 3 build.log)"
+said=err
+works make -s train_sink
 parse() { # a command line without its program: are these flags of ./train_sink?
     words=$(echo "$1" | sed 's/^[^ ]*train_sink//')
-    eval "./train_sink $words --help" > /dev/null 2> err; ok $? "$1: $(cat err)"
+    check "$1" eval "./train_sink $words --help"
 }
 script() { # a command line of scripts/: is the program there, and are its words and flags in it?
     program=${1%% *}; first=$(echo "$1" | cut -s -d ' ' -f 2)
@@ -34,7 +35,7 @@ while read -r kind line; do
     if [ "$kind" = 2 ]; then
         case "$command" in
             ./train_sink*) parse "$command" ;;
-            make\ *) make -n ${command#make } > err 2>&1; ok $? "$command: $(tail -n 2 err)" ;;
+            make\ *) check "$command" make -n ${command#make } ;;
             scripts/*|python3\ scripts/*) script "${command#python3 }" ;;
         esac
         continue
@@ -42,20 +43,20 @@ while read -r kind line; do
     case "$command" in
         # minutes each, or this very test
         "make test"|"make demo"|"make demo-bb"|"make bench"|"make mutants"|"make experiments")
-            make -n ${command#make } > err 2>&1; ok $? "$command: $(tail -n 2 err)" ;;
+            check "$command" make -n ${command#make } ;;
         # test_reproduce.sh trains; here the lines
         scripts/reproduce*)
             if ! command -v python3 > /dev/null; then echo "skipped: 1 ($command: no python3)"; continue; fi
             case "$command" in *\ list) ;; *) command="$command --dry-run" ;; esac
-            $command > err 2>&1; ok $? "$command: $(tail -n 2 err)" ;;
+            check "$command" $command ;;
         scripts/report.py*)
             if ! command -v python3 > /dev/null; then echo "skipped: 1 ($command: no python3)"; continue; fi
-            $command > err 2>&1; ok $? "$command: $(tail -n 2 err)" ;;
+            check "$command" $command ;;
         *train_sink\ *--*|*train_sink\ *-[a-z]*|./train_sink*)
             few=$(echo "$command" | sed -E 's/(-n|--steps)[ =]+[0-9]+/-n 2/g')
             case "$few" in "./train_sink -"*) echo "$few" | grep -q -- "-n 2" || few="$few -n 2" ;; esac # no number of steps: the default is too many
-            timeout 100 sh -c "$few" > err 2>&1; ok $? "$few: $(tail -n 3 err)" ;;
-        *)  timeout 100 sh -c "$command" > err 2>&1; ok $? "$command: $(tail -n 3 err)" ;;
+            check "$few" timeout 100 sh -c "$few" ;;
+        *)  check "$command" timeout 100 sh -c "$command" ;;
     esac
 done < blocks.txt
 
@@ -74,5 +75,4 @@ for file in *.cu *.cuh *.h $(make -s folders); do
     ok $? "docs/tour.md does not list $file"
 done
 cd ../../.. && rm -rf $copy
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

@@ -6,15 +6,14 @@
 #          DEVICE=gpu test/gpu/test_cuda.sh            built by nvcc, on the GPU
 #          DEVICE=sanitizer test/gpu/test_cuda.sh      on the GPU under compute-sanitizer (memcheck, racecheck, initcheck)
 #   CXX, NVCC, CUDA (the toolkit's directory), JOBS
+. test/ok.sh
 CXX=${CXX:-g++} NVCC=${NVCC:-nvcc} CUDA=${CUDA:-/usr/local/cuda} JOBS=${JOBS:-$(nproc)} DEVICE=${DEVICE:-emu}
 DIR=build/test/cuda
 mkdir -p $DIR
 export CXX NVCC CUDA DIR DEVICE
 export OMP_NUM_THREADS=1 TSAN_OPTIONS="halt_on_error=1 exitcode=66 atexit_sleep_ms=0"
 if [ "$DEVICE" = emu ] && [ ! -f "$CUDA/include/cublasLt.h" ]; then
-    echo "skipped: 12 programs, no CUDA headers in $CUDA/include (set CUDA=)"
-    echo "0 passed, 0 failed"
-    exit 0
+    skip_all "12 programs, no CUDA headers in $CUDA/include (set CUDA=)"
 fi
 if [ "$DEVICE" = emu ]; then
     # without contraction: not every place that computes a number is to round it in its own way
@@ -76,12 +75,10 @@ else
 fi
 ONE
 echo "$PROGRAMS" | grep . | xargs -d '\n' -P "$JOBS" -I{} sh -c 'eval "set -- $1"; sh $DIR/one.sh "$@"' sh {}
-passed=0 failed=0
 for name in $(echo "$PROGRAMS" | awk 'NF { print $1 }'); do
     last=$(grep -oE '[0-9]+ passed, [0-9]+ failed' $DIR/$name.log | tail -n 1)
     p=${last%% passed*} f=${last#* passed, } f=${f%% failed*}
     passed=$((passed + ${p:-0})) failed=$((failed + ${f:-1}))
     [ "${f:-1}" = 0 ] || { echo "$name:"; grep -v ' passed, ' $DIR/$name.log | head -n 15; }
 done
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+finish

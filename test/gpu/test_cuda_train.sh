@@ -5,19 +5,15 @@
 # the CUDA backend runs in the emulator; with one (DEVICE=gpu) nvcc builds it and it runs there.
 #   usage: test/gpu/test_cuda_train.sh [directory for the binaries]        CXX, NVCC, CUDA, CXXFLAGS, DEVICE=emu|gpu
 set -eu
+. test/ok.sh
 . test/once.sh
 CXX=${CXX:-g++} NVCC=${NVCC:-nvcc} CUDA=${CUDA:-/usr/local/cuda} DEVICE=${DEVICE:-emu}
 dir=${1:-$(mktemp -d)}
 if [ "$DEVICE" = emu ] && [ ! -f "$CUDA/include/cublasLt.h" ]; then
-    echo "skipped: training on the emulated CUDA backend, no CUDA headers in $CUDA/include (set CUDA=)"
-    echo "0 passed, 0 failed"
-    exit 0
+    skip_all "training on the emulated CUDA backend, no CUDA headers in $CUDA/include (set CUDA=)"
 fi
 mkdir -p "$dir"
 dir=$(CDPATH= cd "$dir" && pwd)
-passed=0 failed=0
-ok()  { passed=$((passed + 1)); }
-bad() { failed=$((failed + 1)); echo "FAIL $*"; }
 
 ONCE=$(make -s once BACKEND=cpu CXX="$CXX")
 # a KIND is a backend and its precision
@@ -358,5 +354,4 @@ same_numbers "probe on CUDA" "$dir/probe.cpu" "$dir/probe.cuda" 1e-3 150
 probe cpu; probe bf16
 same_numbers "probe in bf16" "$dir/probe.cpu" "$dir/probe.bf16" 0.02 100
 [ -z "${1:-}" ] && rm -rf "$dir"
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+finish

@@ -4,16 +4,14 @@
 # a rank that dies ends all.
 #   usage: test/gpu/test_nccl.sh       BIASES="kv" (one build each; and one of bf16), CXX, CUDA, BUILT=directory of builds to use again
 . test/once.sh
+. test/dist.sh
 CXX=${CXX:-g++} CUDA=${CUDA:-/usr/local/cuda} BIASES=${BIASES:-kv}
 # the header is beside CUDA's, or in the wheel that .ci/run installs
 NCCL=$CUDA/include
 [ -f "$NCCL/nccl.h" ] || NCCL=$PWD/build/tools/nvidia/nccl/include
 if [ ! -f "$NCCL/nccl.h" ] || [ ! -f "$CUDA/include/cublasLt.h" ]; then
-    echo "skipped: 1 test of emulated NCCL, no nccl.h in $CUDA/include (set CUDA=)"
-    echo "0 passed, 0 failed"
-    exit 0
+    skip_all "1 test of emulated NCCL, no nccl.h in $CUDA/include (set CUDA=)"
 fi
-. test/dist.sh
 dir=$(mktemp -d) built=${BUILT:-}
 [ -n "$built" ] || built=$dir
 mkdir -p "$built"
@@ -147,5 +145,4 @@ RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$built/none-bf16" $FLAGS -n 10 > "$dir/place.t
 ends place "2 processes without --out" 10
 
 rm -rf "$dir"
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

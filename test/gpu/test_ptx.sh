@@ -10,14 +10,13 @@
 #                                          make ptx-all
 #          PTX_SET=update test/gpu/test_ptx.sh writes today's coverage
 #   CXX, NVCC, CUDA (the toolkit's directory), JOBS
+. test/ok.sh
 CXX=${CXX:-g++} NVCC=${NVCC:-nvcc} CUDA=${CUDA:-/usr/local/cuda} JOBS=${JOBS:-$(nproc)}
 DIR=build/test/ptx
 mkdir -p $DIR
 export CXX NVCC CUDA DIR OMP_NUM_THREADS=1
 if ! command -v "$NVCC" > /dev/null || [ ! -f "$CUDA/include/cublasLt.h" ]; then
-    echo "skipped: 5 programs as PTX, no $NVCC in PATH or no headers in $CUDA/include (set CUDA=)"
-    echo "0 passed, 0 failed"
-    exit 0
+    skip_all "5 programs as PTX, no $NVCC in PATH or no headers in $CUDA/include (set CUDA=)"
 fi
 # name, source, architecture of the PTX, flags
 cuda=test/gpu/test_cuda.cu hopper="test/gpu/test_hopper.cu compute_90a -DPRECISION=bf16 -DHOPPER"
@@ -63,7 +62,6 @@ ONE
 rm -f $DIR/*.log
 echo "$PROGRAMS" | grep . |
     xargs -d '\n' -P "$JOBS" -I{} sh -c 'eval "set -- $1"; sh $DIR/one.sh "$@"' sh {}
-passed=0 failed=0
 for name in $(echo "$PROGRAMS" | awk 'NF { print $1 }'); do
     log=$DIR/$name.log
     last=$(grep -oE '^[0-9]+ passed, [0-9]+ failed' $log | tail -n 1)
@@ -74,10 +72,7 @@ for name in $(echo "$PROGRAMS" | awk 'NF { print $1 }'); do
 done
 # every kernel has run, and of each as much as before
 if [ "$PTX_SET" != all ]; then
-    if sh dev/ptx/coverage.sh $PTX_SET $DIR/attn.tsv $DIR/bf16.tsv $DIR/fp32.tsv \
-        $DIR/hopper.tsv; then
-        passed=$((passed + 1))
-    else failed=$((failed + 1)); fi
+    sh dev/ptx/coverage.sh $PTX_SET $DIR/attn.tsv $DIR/bf16.tsv $DIR/fp32.tsv $DIR/hopper.tsv
+    ok $? "dev/ptx/coverage.sh"
 fi
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+finish

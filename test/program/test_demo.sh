@@ -3,10 +3,9 @@
 # beginning of the stored runs in test/demo, and the margins are those of the stored runs' table.
 # WHOLE=1 trains it to the end instead.
 # sh test/program/test_demo.sh --lr 1e-4 must fail
-passed=0; failed=0
+. test/ok.sh
 check() { # what value op limit
-    if awk "BEGIN { exit !(\"$2\" != \"\" && \"$2\" + 0 $3 $4) }"; then passed=$((passed + 1))
-    else echo "$1: got '$2', wanted $3 $4"; failed=$((failed + 1)); fi
+    awk "BEGIN { exit !(\"$2\" != \"\" && \"$2\" + 0 $3 $4) }"; ok $? "$1: got '$2', wanted $3 $4"
 }
 out=build/test
 mkdir -p $out
@@ -36,7 +35,7 @@ margins() {
 }
 
 table=$out/demo-bb.txt
-RUNS=$out/demo-bb sh scripts/demo.sh bb "$@" > $table 2>&1 || { tail -n 5 $table; failed=1; }
+RUNS=$out/demo-bb sh scripts/demo.sh bb "$@" > $table 2>&1 || bad "$(tail -n 5 $table)"
 margins bb 0.38 0.6 0.8 20
 for row in softmax "sigmoid, raw weights" "softmax, K bias"; do
     # log 257 = 5.5; all three learn the task
@@ -47,10 +46,7 @@ done
 number() { sed -n "s/.*\"event\":\"$2\",\"step\":$3,.*\"$4\":\([0-9.]*\).*/\1/p" "$1" | head -n 1; }
 steps=30; [ -z "$WHOLE" ] || steps=4000
 table=$out/demo-text.txt
-RUNS=$out/demo-text sh scripts/demo.sh text --steps $steps "$@" > $table 2>&1 || {
-    tail -n 5 $table
-    failed=1
-}
+RUNS=$out/demo-text sh scripts/demo.sh text --steps $steps "$@" > $table 2>&1 || bad "$(tail -n 5 $table)"
 for model in softmax sigmoid k; do
     ours=$out/demo-text-$model/log.jsonl stored=test/demo/text-$model/log.jsonl
     for what in "eval 0 val_loss" "train 1 loss" "train 30 loss"; do
@@ -69,5 +65,4 @@ check "text: sigmoid's loss - softmax's" \
 check "text: K bias's loss - softmax's" \
     "$(gap 10 'softmax, K bias' | awk '{ print -$1 }')"      "<=" 0.03
 [ $failed -eq 0 ] || echo "see $out/demo-bb.txt and $out/demo-text.txt"
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

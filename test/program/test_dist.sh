@@ -4,13 +4,11 @@
 # nothing, and leaves nothing hanging.
 #   usage: test/program/test_dist.sh       KILLS=3 (random kills), CXX, MPICXX, MPIRUN, BINARY (one that was built so before)
 . test/once.sh
+. test/dist.sh
 MPICXX=${MPICXX:-mpicxx} MPIRUN=${MPIRUN:-mpirun} KILLS=${KILLS:-3}
 if ! command -v "$MPICXX" > /dev/null || ! command -v "$MPIRUN" > /dev/null; then
-    echo "skipped: 1 test of many processes, no MPI here (apt-get install libopenmpi-dev openmpi-bin)"
-    echo "0 passed, 0 failed"
-    exit 0
+    skip_all "1 test of many processes, no MPI here (apt-get install libopenmpi-dev openmpi-bin)"
 fi
-. test/dist.sh
 dir=$(mktemp -d)
 
 # small buckets, so that a small model has seven; a commit that can be changed in the binary
@@ -181,5 +179,4 @@ began=$(date +%s); $MPI -np 2 "$dir/a" probe "$dir/w2/step_50" > "$dir/probe.txt
 ends probe "only train can use many" 20
 
 rm -rf "$dir"
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

@@ -2,8 +2,7 @@
 # what the shell or a batch system has set, and names of the greatest length
 #     sh test/program/test_environment.sh
 . test/ok.sh
-dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
-program=$PWD/build/cpu/train_sink
+scratch
 small="-n 2 -b 4 --seq 16 --width 16 --eval-every 0 --sample 0 --val-seqs 4 --probe-seqs 4 --probe-len 16"
 
 # ARCH, as Sun Grid Engine sets it: one line, and from the command line another
@@ -56,5 +55,4 @@ for turn in first second; do                         # the second takes the plac
     [ -s "$dir/0000$long/model.safetensors" ]; ok $? "an export with a name of 255 bytes, the $turn: $said"
 done
 [ "$(ls "$dir" | grep -c '\.tmp$\|\.old$')" -eq 0 ]; ok $? "what is left: $(ls "$dir")"
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

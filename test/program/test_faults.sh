@@ -5,9 +5,7 @@
 . test/ok.sh
 . test/once.sh
 . test/runs.sh
-program=$PWD/build/cpu/train_sink
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+scratch
 ${CC:-gcc} -shared -fPIC -O1 test/program/faults.c -o "$dir/faults.so" -ldl || bad "faults.c does not compile"
 cd "$dir" || exit 1
 export OMP_NUM_THREADS=1
@@ -115,5 +113,4 @@ sed -i '0,/{/s//{"auto_map": {"AutoModelForCausalLM": "modeling_x.MyForCausalLM"
 ok $? "auto_map of another class: $(cat err)"
 OMP_NUM_THREADS=99999999999 "$program" train $TINY -n 1 -o threads > out 2> err
 says "wanted 99999999999"
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

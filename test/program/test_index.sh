@@ -30,5 +30,4 @@ sed 's/`test_metrics`/`test_nothing`/' test/README.md > "$copy"
 differences "$copy" | grep -q '^< core/test_nothing'; ok $? "a row without a test was not noticed"
 rm -f "$copy"
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish

@@ -4,8 +4,7 @@
 #     test/old/runs/raw/  a run of 20d141f on test/old/runs/ids, before --bin
 #     probe.json          what its `probe -d bb --bb-vocab 24 --probe-seqs 4 --probe-len 12 --json` wrote
 . test/ok.sh
-program=build/cpu/train_sink dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+scratch
 # the numbers of a list of fields, one line each
 numbers() {
     for field in probe_loss sink_k proxy_k alpha1 alpha1_proxy mass entropy h_norm_first h_norm_rest k_norm_first k_norm_rest v_norm_first v_norm_rest; do
@@ -15,9 +14,8 @@ numbers() {
 }
 for old in test/old/*/config.json; do
     old=$(dirname "$old"); name=$(basename "$old")
-    $program probe "$old" -d bb --bb-vocab 24 --probe-seqs 4 --probe-len 12 \
-        --json "$dir/$name.json" > "$dir/out" 2>&1
-    ok $? "$name does not open: $(cat "$dir/out")"
+    check "$name does not open" "$program" probe "$old" -d bb --bb-vocab 24 --probe-seqs 4 --probe-len 12 \
+        --json "$dir/$name.json"
     numbers "$old/probe.json" > "$dir/then"; numbers "$dir/$name.json" > "$dir/now"
     [ "$(wc -l < "$dir/then")" -ge 10 ]
     ok $? "$name: too few fields are compared: $(cut -d' ' -f 1 "$dir/then" | tr '\n' ' ')"
@@ -29,13 +27,8 @@ for old in test/old/*/config.json; do
 done
 # version 2.0 looked at a .bin without a header, and took it for uint16; the log alone says so
 cp -r test/old/runs/* "$dir"
-before=$(pwd); cd "$dir" || exit 1
-"$before/$program" probe raw/step_2 > out 2>&1
-ok $? "a run on ids without a header is not probed: $(cat out)"
-"$before/$program" train --resume -o raw -n 4 > out 2>&1 && "$before/$program" train --resume -o raw -n 6 >> out 2>&1
-ok $? "it does not go on: $(cat out)"
-grep -q '"bin":"uint16"' raw/step_6/state.json
-ok $? "the run does not keep the type that it found"
-cd "$before" || exit 1
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+cd "$dir" || exit 1
+check "a run on ids without a header is not probed" "$program" probe raw/step_2
+for steps in 4 6; do check "it does not go on" "$program" train --resume -o raw -n $steps; done
+check "the run does not keep the type that it found" grep '"bin":"uint16"' raw/step_6/state.json
+finish

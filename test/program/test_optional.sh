@@ -5,23 +5,20 @@
 # program trains to the same bits as the whole tree's, and opens, probes and resumes a run of it
 #     sh test/program/test_optional.sh     ALL=1: and passes the tests of the core, which it builds there
 . test/ok.sh
+. test/runs.sh
 if ! git rev-parse -q --verify HEAD > /dev/null 2>&1; then
-    echo "skipped: 1 test of a copy of the last commit, no git here"
-    echo "0 passed, 0 failed"
-    exit 0
+    skip_all "1 test of a copy of the last commit, no git here"
 fi
 jobs=${JOBS:-$(nproc)}
 CXX=${CXX:-g++}
 make -s -j"$jobs" binary BACKEND=cpu > /dev/null && make -s -j"$jobs" binary BACKEND=ref > /dev/null || exit 1
-whole=$PWD/build/cpu/train_sink
+whole=$program
 reference=$PWD/build/ref/train_sink
-copy=$(mktemp -d)
-trap 'rm -rf "$copy"' EXIT
-git archive HEAD | tar x -C "$copy"
-cd "$copy" || exit 1
+scratch
+git archive HEAD | tar x -C "$dir"
+cd "$dir" || exit 1
 export CXX
 strict="-std=c++17 -fopenmp -Wall -Wextra -Werror -Wno-address -x c++ train_sink.cu"
-hash_of() { grep -o '"params_hash":"[0-9a-f]*"' "$1/log.jsonl" | tail -n 1; }
 
 # ---- without each of them, and beside these the line without all
 optional="text cpu cuda cuda/hopper dist open after"
@@ -47,39 +44,37 @@ few="train -d bb --eval-every 10 --seed 1 --sample 0 --probe-seqs 8 --val-seqs 8
 # shellcheck disable=SC2086  # several flags
 for program in "$reference" ./train_sink; do
     $program $few -n 20 -o run > said.txt 2>&1
-    hash_of run >> hashes.txt
+    hash run >> hashes.txt
     mv run "run_$(wc -l < hashes.txt)"
 done
 cp train_sink.cu text.txt
-$reference tokenize text.txt --out shards > said.txt 2>&1; ok $? "tokenize: $(tail -n 1 said.txt)"
+works $reference tokenize text.txt --out shards
 WORLD_SIZE=2 ./train_sink probe run_1 > said.txt 2>&1
 grep -q "one of 2 processes, each with its own run$" said.txt; ok $? "a hint at dist/, which is not here: $(head -n 1 said.txt)"
 ./train_sink $few -n 10 -o half > said.txt 2>&1 && ./train_sink train --resume -o half -n 20 > said.txt 2>&1
-hash_of half >> hashes.txt
+hash half >> hashes.txt
 [ "$(wc -l < hashes.txt)" = 3 ] && [ "$(sort -u hashes.txt | wc -l)" = 1 ]
 ok $? "make's program, the line's, and this one resumed: $(paste -s hashes.txt)"
 for program in "$reference" ./train_sink; do
     numbers=numbers_$(basename "$(dirname "$program")").txt
-    $program probe run_1 --json "probe.json" > said.txt 2>&1; ok $? "$program probe: $(tail -n 1 said.txt)"
+    works $program probe run_1 --json "probe.json"
     sed 's/"commit":"[^"]*"//' probe.json > "$numbers"
-    $program train -d shards --layers 1 --width 16 --heads 2 --ffn-width 16 -t 32 -b 2 -n 5 --sample 0 -o run_3 > said.txt 2>&1
-    ok $? "$program train -d shards: $(tail -n 1 said.txt)"
-    hash_of run_3 >> "$numbers"
+    works $program train -d shards --layers 1 --width 16 --heads 2 --ffn-width 16 -t 32 -b 2 -n 5 --sample 0 -o run_3
+    hash run_3 >> "$numbers"
     rm -rf run_3
     $program generate run_1 --prompt "1 2 3" -n 8 --temperature 0 >> "$numbers" 2> err.txt
     ok $? "$program generate: $(tail -n 1 err.txt)"
 done
 [ "$(wc -c < numbers_ref.txt)" -gt 400 ] && cmp numbers_ref.txt numbers_..txt > said.txt 2>&1
 ok $? "other numbers of probe, shards or generate: $(head -n 1 said.txt)"
-./train_sink check > said.txt 2>&1; ok $? "check: $(tail -n 1 said.txt)"
+works ./train_sink check
 ./train_sink --help > said.txt 2>&1; ! grep -q "GGUF\|tokenize\|export\|score" said.txt
 ok $? "--help names what is not there: $(grep -m 2 "GGUF\|tokenize\|export\|score" said.txt)"
 said_missing() { # WORDS PROGRAM WHAT..: an error of one line and one hint, with the folder's name
     words=$1 program=$2; shift 2
-    said=$($program "$@" 2>&1); code=$?
-    [ $code = 2 ] && echo "$said" | grep -q -e "$words" && echo "$said" | grep -q "HINT: .*compile again" &&
-        [ "$(echo "$said" | grep -vc '^note')" -le 2 ]
-    ok $? "$*: exit $code: $said"
+    $program "$@" > "$said" 2>&1; code=$?
+    [ $code = 2 ] && grep -q -e "$words" "$said" && grep -q "HINT: .*compile again" "$said" && [ "$(grep -vc '^note' "$said")" -le 2 ]
+    ok $? "$*: exit $code: $(cat "$said")"
 }
 said_missing "tokenize: is in the folder text/" ./train_sink tokenize text.txt --out shards2
 said_missing "text.txt: needs the folder text/" ./train_sink train -d text.txt
@@ -111,7 +106,7 @@ mv away/cpu away/cuda away/dist .
 rm -rf open after alone test/open test/after
 [ "$(make -s folders)" = "base core run text cpu cuda cuda/hopper dist" ]
 ok $? "the folders of the copy: $(make -s folders)"
-make -s -j"$jobs" binary BACKEND=cpu UNITS=few CXX='g++ -Werror' > make.txt 2>&1; ok $? "the copy does not build: $(head -n 5 make.txt)"
+works make -s -j"$jobs" binary BACKEND=cpu UNITS=few CXX='g++ -Werror'
 core=$PWD/build/cpu/train_sink
 
 # the demo's model, and all switches that are data
@@ -120,8 +115,8 @@ for model in "" "--window 7 --norm-kind ln --tied 1 --optimizer muon"; do
     for program in whole core; do
         $(eval echo \$$program) train -d bb -n 30 --sample 0 --probe-seqs 8 --val-seqs 8 $model -o "run_$program" > "$program.txt" 2>&1
     done
-    [ -n "$(hash_of run_whole)" ] && [ "$(hash_of run_whole)" = "$(hash_of run_core)" ]
-    ok $? "train $model: $(hash_of run_whole) in the whole tree, $(hash_of run_core) without open/ and after/: $(tail -n 1 core.txt)"
+    [ -n "$(hash run_whole)" ] && [ "$(hash run_whole)" = "$(hash run_core)" ]
+    ok $? "train $model: $(hash run_whole) in the whole tree, $(hash run_core) without open/ and after/: $(tail -n 1 core.txt)"
     [ "$model" ] || mv run_whole straight
     rm -rf run_whole run_core
 done
@@ -129,17 +124,16 @@ done
 # a run of the whole tree
 "$whole" train -d bb -n 15 --sample 0 --probe-seqs 8 --val-seqs 8 -o half > half.txt 2>&1
 for program in whole core; do
-    $(eval echo \$$program) probe half --json "$program.json" > "$program.txt" 2>&1
-    ok $? "probe of a run of the whole tree by $program: $(tail -n 1 "$program.txt")"
+    check "probe of a run of the whole tree by $program" $(eval echo \$$program) probe half --json "$program.json"
 done
 sed -i 's/"commit":"[^"]*"//' whole.json core.json
 cmp -s whole.json core.json; ok $? "probe: other numbers without open/ and after/: $(diff whole.json core.json | head -c 300)"
 "$core" train --resume -o half -n 30 > half.txt 2>&1
-[ "$(hash_of half)" = "$(hash_of straight)" ]; ok $? "--resume without open/ and after/: other bits: $(tail -n 1 half.txt)"
+[ "$(hash half)" = "$(hash straight)" ]; ok $? "--resume without open/ and after/: other bits: $(tail -n 1 half.txt)"
 # versions 1.0 and 1.1 wrote every row of open/, as 0
 cp -r half old; config=$(ls -d old/step_* | tail -n 1)/config.json
 sed -i 's/"train_sink": {/&"experts": 0, "expert_layers": "", /' "$config"
-"$core" probe old > old.txt 2>&1; ok $? "a config.json of 1.1: $(tail -n 1 old.txt)"
+check "a config.json of 1.1" "$core" probe old
 sed -i 's/"experts": 0/"experts": 4/' "$config"; said_missing "experts" "$core" probe "${config%/*}"
 sed -i 's/"experts": 4, "expert_layers": ""/"norm": "pre"/; s/"train_sink": {/"rope_scaling": {"rope_type": "yarn"}, &/' "$config"
 said_missing "has rope_scaling" "$core" probe "${config%/*}"
@@ -153,5 +147,4 @@ if [ -n "$ALL" ]; then
     case $p in *[!0-9]*|'') p=0 ;; esac
     passed=$((passed + p)); ok $code "the tests of the core, in the copy: $total"
 fi
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish

@@ -2,10 +2,9 @@
 # standard error alone, if that is a terminal
 #     sh test/program/test_probe_program.sh
 . test/ok.sh
-program=$PWD/build/cpu/train_sink; dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-command -v python3 > /dev/null || { echo "skipped: no python3"; echo "0 passed, 0 failed"; exit; }
-train() { "$program" train --eval-every 0 --sample 0 "$@" > "$dir/log" 2>&1; ok $? "train $*: $(tail -n 2 "$dir/log")"; }
+scratch
+command -v python3 > /dev/null || skip_all "no python3"
+train() { works "$program" train --eval-every 0 --sample 0 "$@"; }
 train -n 40 --lr 2e-2 --layers 12 --width 16 --heads 2 --ffn-width 16 --seq 32 -b 8 -o "$dir/deep"
 train -n 1 -o "$dir/one"
 cat > "$dir/check.py" << 'END'
@@ -62,8 +61,7 @@ END
 for flags in "" "--eps 0.05,0.3,0.999999" "--probe-len 1"; do
     for run in deep/step_40 one/step_1; do
         # shellcheck disable=SC2086
-        python3 "$dir/check.py" "$program" "$dir/$run" "$dir/p.json" --probe-seqs 50 $flags > "$dir/out" 2>&1
-        ok $? "$run $flags: $(tail -n 1 "$dir/out")"
+        works python3 "$dir/check.py" "$program" "$dir/$run" "$dir/p.json" --probe-seqs 50 $flags
     done
 done
 # where there is no second eigenvalue, no sentence speaks of one
@@ -79,12 +77,12 @@ for i in $(seq 300); do echo "{\"text\": \"A man sat on a bench, $i by $i, and s
 tail -n +2 "$dir/text.jsonl" | sed 's/.*"text": "\(.*\)"}/\1/' > "$dir/text.txt"
 train -n 2 -d "$dir/text.txt" --tokenizer "$dir/words" --layers 2 --width 16 --heads 2 --ffn-width 16 --seq 32 -b 8 -o "$dir/alone"
 train -n 2 -d "$dir/text.txt" --tokenizer "$dir/words" --bos seq --layers 2 --width 16 --heads 2 --ffn-width 16 --seq 32 -b 8 -o "$dir/begun"
-"$program" export "$dir/alone/step_2" -o "$dir/theirs" > "$dir/out" 2>&1; ok $? "export: $(tail -n 1 "$dir/out")"
-probe() { "$program" probe "$1" -d "$dir/$2" --probe-len 16 --json "$dir/$3.json" $4 > "$dir/$3.out" 2>&1; ok $? "probe $1 $2 $4: $(tail -n 1 "$dir/$3.out")"; }
+works "$program" export "$dir/alone/step_2" -o "$dir/theirs"
+probe() { said=$dir/$3.out works "$program" probe "$1" -d "$dir/$2" --probe-len 16 --json "$dir/$3.json" $4; }
 both() { # model, the --bos that is measured, too, what the note says
     for text in text.jsonl text.txt; do
         probe "$1" $text p ""; probe "$1" $text none "--bos none"; probe "$1" $text with "--bos $2"
-        python3 - "$dir" "$3" > "$dir/out" 2>&1 << 'END'
+        check "both ways, $1 $text" python3 - "$dir" "$3" << 'END'
 import json, sys
 dir, note = sys.argv[1:]
 p, none, given = (json.load(open(f"{dir}/{n}.json")) for n in ("p", "none", "with"))
@@ -98,7 +96,6 @@ assert note in said and "measured both ways" in said, said
 for o in (p, also):
     assert f"bos {o['bos']} | loss {o['probe_loss']:.4f} |" in said, said
 END
-        ok $? "both ways, $1 $text: $(tail -n 1 "$dir/out")"
     done
 }
 both "$dir/theirs" default "begins a text with <s>, and here it does not"
@@ -110,5 +107,4 @@ ok $? "eval says it: $(tail -n 1 "$dir/out")"
 rm "$dir/theirs/tokenizer.json"
 "$program" probe "$dir/theirs" -d test/open/families/tokens --probe-len 16 > "$dir/out" 2>&1
 grep -q "note   no tokenizer says whether this model wants a BOS" "$dir/out"; ok $? "no tokenizer: $(tail -n 3 "$dir/out")"
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

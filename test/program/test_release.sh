@@ -4,9 +4,10 @@
 # x86-64-v3, which is only asked for
 #     sh test/program/test_release.sh
 . test/ok.sh
-dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
+. test/runs.sh
+scratch
 if [ "$(uname -m)" != x86_64 ]; then
-    echo "skipped: 9 (x86-64 alone)"; echo "0 passed, 0 failed"; exit
+    skip_all "9 (x86-64 alone)"
 fi
 small="-n 3 -b 4 --seq 16 --width 16 --eval-every 0 --sample 0 --val-seqs 4 --probe-seqs 4 --probe-len 16"
 made=$(make -n release 2> "$dir/err")
@@ -31,11 +32,9 @@ if [ $? -ne 0 ] && ! chroot / true 2> /dev/null && ! unshare -r true 2> /dev/nul
 else
     grep -q "$(sed -n 's/.*VERSION "\(.*\)"/\1/p' base/version.h)" "$dir/out"
     ok $? "--version in an empty root: $(cat "$dir/out")"
-    $in_root /train_sink train $small -o /run > "$dir/out" 2>&1; ok $? "training there: $(cat "$dir/out")"
-    build/cpu/train_sink train $small -o "$dir/here" > "$dir/here.txt" 2>&1
-    there=$(grep -o '"params_hash":"[^"]*"' "$root/run/log.jsonl" | tail -n 1)
-    [ -n "$there" ] && [ "$there" = "$(grep -o '"params_hash":"[^"]*"' "$dir/here/log.jsonl" | tail -n 1)" ]
-    ok $? "the weights are those of the other program: '$there'"
+    check "training there" $in_root /train_sink train $small -o /run
+    works "$program" train $small -o "$dir/here"
+    [ -n "$(hash "$root/run")" ] && [ "$(hash "$root/run")" = "$(hash "$dir/here")" ]
+    ok $? "the weights are those of the other program: '$(hash "$root/run")'"
 fi
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

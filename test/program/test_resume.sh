@@ -3,10 +3,8 @@
 #     sh test/program/test_resume.sh
 . test/ok.sh
 . test/runs.sh
-program=$PWD/build/cpu/train_sink
 report=$PWD/scripts/report.py
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+scratch
 cd "$dir" || exit 1
 TINY="--seq 16 -b 2 --width 8 --heads 2 --ffn-width 8 --val-seqs 2 --probe-seqs 2 --eval-every 0 --sample 0"
 # a checkpoint before every step
@@ -439,5 +437,4 @@ train -d text/my.txt ${TINY% 0} 9 -n 2 -o sampled
 [ "$(grep -c '^sample' out)" = 1 ] && [ "$(grep -c '"event":"sample"' sampled/log.jsonl)" = 2 ]
 ok $? "samples printed: $(grep '^sample' out)"
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

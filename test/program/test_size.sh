@@ -31,5 +31,4 @@ counts=${rules##*
 }
 passed=$((passed + ${counts%% passed*}))
 [ $status -eq 0 ] || failed=$((failed + 1))
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

@@ -3,5 +3,5 @@
 #     sh test/program/test_unread_flags.sh
 . test/ok.sh
 need_python 1000 test_unread_flags
-dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
+scratch
 "$PYTHON" test/program/unread_flags.py . "$dir"

@@ -4,7 +4,7 @@
 . test/ok.sh
 . test/runs.sh
 need_python 79 test_until
-program=${1:-$PWD/build/cpu/train_sink}
+program=${1:-$program}
 dir=$(mktemp -d); trap 'rm -rf "$dir" "$dir".*' EXIT
 cd "$dir" || exit 1
 said=$dir/err
@@ -105,5 +105,4 @@ train --layers 2 --width 256 --heads 4 --ffn-width 512 --seq 16 -b 2 -n 1 --ema 
 took=$(du -sb big/step_1 | cut -f 1)
 awk -v told="$told" -v took="$took" 'BEGIN { took /= 2 ^ 20; exit !(told > 0.98 * took && told < 1.02 * took) }'
 ok $? "a checkpoint takes $took bytes, told $told MiB"
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

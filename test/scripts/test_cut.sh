@@ -67,5 +67,4 @@ for l in range(3):
     if l < 2: w.layer(l)"
     cut $whole $out/small --ffn 8 --kv-heads 1 --text $out/shards; random $out/small $out/small.json
 fi
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

@@ -3,8 +3,8 @@
 #     sh test/scripts/test_figures.sh
 . test/ok.sh
 PYTHON=${PYTHON:-python3}
-"$PYTHON" -c 'import matplotlib' 2> /dev/null || { echo "skipped: 48 (no matplotlib)"; echo "0 passed, 0 failed"; exit; }
-dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
+"$PYTHON" -c 'import matplotlib' 2> /dev/null || skip_all "48 (no matplotlib)"
+scratch
 cat > "$dir/figures.py" << 'END'
 import os, re, sys
 import numpy as np
@@ -51,14 +51,15 @@ else:
         assert re.search(r"!\[[^]]+\]\((docs/|\.\./)?figures/" + re.escape(name) + r"\)", pages), f"{name} is on no page"
         check("docs/figures/" + name, wanted)
 END
-"$PYTHON" "$dir/figures.py" > "$dir/out" 2>&1; ok $? "$(tail -n 1 "$dir/out")"
+works "$PYTHON" "$dir/figures.py"
 # and the check itself: a palette, and a color that is not there
 "$PYTHON" -c 'import PIL.Image, sys; PIL.Image.new("P", (2, 1)).save(sys.argv[1])' "$dir/palette.png"
 "$PYTHON" "$dir/figures.py" "$dir/palette.png" > "$dir/out" 2>&1; grep -q 'got colors of kind P' "$dir/out"; ok $? "a palette passed: $(tail -n 1 "$dir/out")"
 "$PYTHON" "$dir/figures.py" docs/figures/open-heads.png '#FEDCBA' > "$dir/out" 2>&1; grep -q 'got 0 pixels of #FEDCBA' "$dir/out"
 ok $? "a color that is not there passed: $(tail -n 1 "$dir/out")"
 # one command draws them all from docs/results, as they are here, and as vectors
-PYTHON=$PYTHON scripts/figures.sh -o "$dir/drawn" > "$dir/out" 2>&1; ok $? "figures.sh: $(tail -n 2 "$dir/out")"
+export PYTHON
+works scripts/figures.sh -o "$dir/drawn"
 for png in docs/figures/*.png; do
     name=$(basename "$png" .png)
     [ "$(head -c 24 "$png" | tail -c 8 | od -An -tx1)" = "$(head -c 24 "$dir/drawn/$name.png" | tail -c 8 | od -An -tx1)" ]
@@ -68,5 +69,4 @@ for png in docs/figures/*.png; do
 done
 [ -s "$dir/drawn/text-film.gif" ]; ok $? "no film"
 scripts/figures.sh nothing > "$dir/out" 2>&1; [ $? -eq 2 ] && grep -q HINT "$dir/out"; ok $? "figures.sh nothing: $(cat "$dir/out")"
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

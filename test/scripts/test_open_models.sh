@@ -216,5 +216,4 @@ for scale in laptop text; do
         [ "$told" = "$runs" ]; ok $? "list: $table at $scale: $told runs, --dry-run has $runs"
     done
 done
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

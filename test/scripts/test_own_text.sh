@@ -3,8 +3,7 @@
 #     sh test/scripts/test_own_text.sh
 . test/ok.sh
 need_python 24 test_own_text
-program=build/cpu/train_sink; dir=$(mktemp -d); said=$dir/out
-trap 'rm -rf "$dir"' EXIT
+scratch
 make="$PYTHON scripts/make_tokenizer.py"
 works $make --help
 echo "one two three" > "$dir/my.txt"
@@ -19,7 +18,7 @@ PYTHONPATH=$dir/none refused "not installed" $PYTHON scripts/plot.py dynamics x
 
 run() { # OUT, flags
     out=$1; shift
-    works $program train "$@" --seq 16 -b 2 --layers 1 --width 16 --heads 1 --ffn-width 16 -n 1 --eval-every 0 \
+    works "$program" train "$@" --seq 16 -b 2 --layers 1 --width 16 --heads 1 --ffn-width 16 -n 1 --eval-every 0 \
         --sample 0 -o "$out"
 }
 run "$dir/runs/one"
@@ -27,7 +26,7 @@ run "$dir/runs/sweep/two"
 works $PYTHON scripts/report.py "$dir/runs" --csv -o "$dir/runs.csv"
 grep -q one "$dir/runs.csv" && grep -q two "$dir/runs.csv"; ok $? "report.py: no run one directory deeper: $(cat "$dir/out")"
 # what eval --json writes is a table of the page
-works $program eval "$dir/runs/one" --probe-len 16 --probe-seqs 4 --edit 'h:0:1=0' --json "$dir/e.json"
+works "$program" eval "$dir/runs/one" --probe-len 16 --probe-seqs 4 --edit 'h:0:1=0' --json "$dir/e.json"
 works $PYTHON scripts/report.py "$dir/e.json" "$dir/runs" -o "$dir/page.html"
 grep -o '"evaluated":\[{.*\]}\]' "$dir/page.html" | grep -q '"kind":"plain".*"name":"h:0:1=0".*"change":'
 ok $? "the page has no rows of eval: $(grep -o '"evaluated".\{300\}' "$dir/page.html")"
@@ -42,7 +41,7 @@ bad=$(printf 'r\033[31mx')
 $PYTHON scripts/after.py "$dir/$bad" > "$dir/out" 2>&1
 python -c "import sys; from runlog import say; say(sys.argv[1], 2)" "$bad" >> "$dir/out"
 ! grep -q "$(printf '\033')" "$dir/out" && [ "$(grep -c 'r?\[31mx' "$dir/out")" -eq 2 ]; ok $? "$(cat -v "$dir/out")"
-$program generate "$dir/runs/one" --prompt "1 2 3" --temperature 0 -n 4 > "$dir/text" 2> "$dir/out"
+"$program" generate "$dir/runs/one" --prompt "1 2 3" --temperature 0 -n 4 > "$dir/text" 2> "$dir/out"
 [ $? -eq 0 ] && [ "$(wc -w < "$dir/text")" -eq 7 ]; ok $? "generate -n 4: $(cat "$dir/text" "$dir/out")"
 
 # the text of documents as train reads them, which make_tokenizer.py learns from
@@ -50,14 +49,14 @@ printf '{"text":"a\\nb"}\n\n{"text":"c\\ud800"}\n' > "$dir/a.jsonl"; cp "$dir/a.
 printf '{"text":"d"}\nx\n' > "$dir/bad.jsonl"; gzip -c "$dir/a.jsonl" > "$dir/z.jsonl.gz"
 printf 'a\nb\000c\357\277\275\000' > "$dir/wanted"
 for file in a.jsonl z.jsonl.gz; do
-    $program tokenize --text "$dir/$file" > "$dir/text" 2> "$dir/out" && cmp "$dir/text" "$dir/wanted"
+    "$program" tokenize --text "$dir/$file" > "$dir/text" 2> "$dir/out" && cmp "$dir/text" "$dir/wanted"
     ok $? "tokenize --text $file: $(cat "$dir/out")"
 done
-[ "$($program tokenize --text --skip-bad "$dir/bad.jsonl" | tr '\000' .)" = d. ]; ok $? "--text --skip-bad"
+[ "$("$program" tokenize --text --skip-bad "$dir/bad.jsonl" | tr '\000' .)" = d. ]; ok $? "--text --skip-bad"
 for flag in "-o $dir/x" "--val-fraction 0.5" "--tokenizer bytes"; do
-    refused "with --text: wanted --skip-bad alone" $program tokenize --text "$dir/a.jsonl" $flag
+    refused "with --text: wanted --skip-bad alone" "$program" tokenize --text "$dir/a.jsonl" $flag
 done
-$program tokenize --text "$dir/a.jsonl" > /dev/full 2> "$dir/out"; [ $? -eq 1 ]; ok $? "--text to a full disk: $(cat "$dir/out")"
+"$program" tokenize --text "$dir/a.jsonl" > /dev/full 2> "$dir/out"; [ $? -eq 1 ]; ok $? "--text to a full disk: $(cat "$dir/out")"
 if $PYTHON -c "import tokenizers" 2> /dev/null; then
     $PYTHON -c "print(open('README.md').read() * 20)" > "$dir/my.txt"
     works $make "$dir/my.txt" -o "$dir/tok" --vocab 300 --binary "$program"
@@ -73,5 +72,4 @@ if $PYTHON -c "import tokenizers" 2> /dev/null; then
 else
     echo "skipped: 9 (no tokenizers)"
 fi
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish

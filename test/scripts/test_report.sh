@@ -5,8 +5,7 @@ skipped=0; why=
 skip() { skipped=$((skipped + $1)); shift; why="$why${why:+, }$*"; }
 end() {
     [ $skipped -eq 0 ] || echo "skipped: $skipped checks of test_report ($why)"
-    echo "$passed passed, $failed failed"
-    [ $failed -eq 0 ]; exit
+    finish; exit
 }
 PYTHON=${PYTHON:-python3}
 command -v "$PYTHON" > /dev/null 2>&1 || { skip 206 "no python3"; end; }

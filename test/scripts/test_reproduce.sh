@@ -6,8 +6,7 @@ unset MAKEFLAGS MAKELEVEL MFLAGS
 . test/tree.sh
 . test/once.sh
 if ! command -v python3 > /dev/null || ! command -v pgrep > /dev/null || ! command -v flock > /dev/null || ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
-    echo "skipped: 1 (scripts/reproduce needs Python 3.9, its test pgrep and flock)"
-    echo "0 passed, 0 failed"; exit 0
+    skip_all "1 (scripts/reproduce needs Python 3.9, its test pgrep and flock)"
 fi
 export PYTHONDONTWRITEBYTECODE=1
 dir=build/test/reproduce; said=$dir/x.txt
@@ -482,5 +481,4 @@ works make -C $tree -s experiments CXX=./compiler BACKEND=cpu
 [ "$(ls -d $tree/build/*/train_sink | wc -l)" -ge 25 ] &&
     [ "$(readlink $tree/train_sink)" = elsewhere ]
 ok $? "make experiments: $(ls -d $tree/build/*/train_sink | wc -l) binaries, ./train_sink -> $(readlink $tree/train_sink)"
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish
