@@ -30,6 +30,8 @@ from runlog import die, number, say as print
 def dynamics(paths, options):
     """Loss, Sink_1 and Sink_* (Figures 4, 5 right, 28)."""
     runs = trained(paths, "dynamics")
+    star = lambda e: number(e["sink"].get("sink_star"))
+    has_star = lambda run: np.isfinite([star(e) for e in run["evals"]]).any()
     figure, loss, sinks = loss_and_sinks(runs)
     end = None if options.logx else end_of_loss(loss, runs)
     for i, run in enumerate(runs):
@@ -51,19 +53,17 @@ def dynamics(paths, options):
         for resume in run["resumes"]:
             for ax in (loss, sink):
                 edge(ax, resume["step"], " resumed" * (ax is sink), style["color"])
-        if any(e["sink"].get("sink_star") is not None for e in run["evals"]):
+        if has_star(run):
             style.update(linestyle="--", marker="*", markersize=6)
             for how, evals in stretches:
-                star = series(evals, lambda e: e["sink"].get("sink_star"))
-                sink.plot(star[0], [100 * y for y in star[1]], **style)
+                sink.plot(*series(evals, lambda e: 100 * star(e)), **style)
     loss.set(title="Loss: validation (markers), training (thin)", xlabel="step",
              ylabel="loss (nats per token)")
-    stars = any(e["sink"].get("sink_star") is not None for r in runs for e in r["evals"])
     if len(sinks) > 1:
         for ax, seeds, name in zip(sinks, seeds_of(runs), called(kinds(runs))):
             ax.set_title(name + " (shares)" * runlog.uses_proxy(runs[seeds[0]]["evals"]))
     sinks[-1].set_xlabel("step")
-    sinks[len(sinks) // 2].set_ylabel(thresholds(runs) + "; dashed: Sink$_*$" * stars)
+    sinks[len(sinks) // 2].set_ylabel(thresholds(runs) + "; dashed: Sink$_*$" * any(map(has_star, runs)))
     last = max((e["step"] for r in runs for e in r["evals"]), default=0)
     for ax in sinks:
         ax.set(ylim=(-7, 107), xlim=(-0.04 * last - 0.1, 1.04 * last + 0.1))

@@ -3,6 +3,7 @@
 Start with STYLE and `look`. The figures themselves are in scripts/plot.py, plot_maps.py,
 plot_positions.py and plot_table.py.
 """
+import itertools
 import re
 import shlex
 import sys
@@ -204,13 +205,8 @@ def whole(ax, n):
 
 def alike(evals):
     """Returns the evaluations in stretches, each with one T and one threshold."""
-    stretches = []
-    for e in evals:
-        how = (e["sink"]["T"], e["sink"]["eps"])
-        if not stretches or stretches[-1][0] != how:
-            stretches.append((how, []))
-        stretches[-1][1].append(e)
-    return stretches
+    how = lambda e: (e["sink"]["T"], e["sink"]["eps"])
+    return [(key, list(stretch)) for key, stretch in itertools.groupby(evals, how)]
 
 
 def thresholds(runs):

@@ -8,10 +8,19 @@ import runlog
 from drawing import headline, look, np, panels, plain, plain_log, whole
 from runlog import die, number
 
-WRITES = [("wrote", "what the FFN wrote"), ("form", "the quadratic form x'Sx")]
-RATIOS = [("ratio", "this channel"), ("ratio_others", "other channels, median")]
-COSINES = [("aligned_first", "token 1"), ("aligned_rest", "the others")]
-SAME = [("attn_same", "token 1"), ("attn_same_later", "the token in the middle")]
+# the title of each panel, its fields and what they are called
+PANELS = [
+    ("h of token 1, channel {}", [("state", "after the layer")]),
+    ("Written into channel {} at token 1",
+     [("wrote", "what the FFN wrote"), ("form", "the quadratic form x'Sx")]),
+    ("First eigenvalue over the second",
+     [("ratio", "this channel"), ("ratio_others", "other channels, median")]),
+    ("|cosine| with the first eigenvector",
+     [("aligned_first", "token 1"), ("aligned_rest", "the others")]),
+    ("What attention reads:\ncosine between sequences",
+     [("attn_same", "token 1"), ("attn_same_later", "the token in the middle")]),
+    ("What attention reads:\nchannels that share it", [("attn_spread", "token 1")]),
+]
 
 
 def anatomy(paths, options):
@@ -28,15 +37,9 @@ def anatomy(paths, options):
 
 def draw(found, path):
     figure, axes = panels(6, 3.6, 3.2)
-    channel = f"channel {found['channel']}"
-    curves(axes[0], found, [("state", "after the layer")], f"h of token 1, {channel}")
-    curves(axes[1], found, WRITES, f"Written into {channel} at token 1")
-    curves(axes[2], found, RATIOS, "First eigenvalue over the second")
-    curves(axes[3], found, COSINES, "|cosine| with the first eigenvector")
-    curves(axes[4], found, SAME, "What attention reads:\ncosine between sequences")
-    curves(axes[5], found, [("attn_spread", "token 1")], "What attention reads:\nchannels that share it")
-    for ax in axes:                                            # room for the legend above the curves
-        low, high = ax.dataLim.intervaly
+    for ax, (title, fields) in zip(axes, PANELS):
+        curves(ax, found, fields, title.format(found["channel"]))
+        low, high = ax.dataLim.intervaly                       # room for the legend above the curves
         if ax in axes[:2]:
             ax.set_yscale("symlog", linthresh=10)
             ax.set_ylim(min(3 * low, -10) if low < 0 else 0, 300 * max(high, 10))
