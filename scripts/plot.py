@@ -156,7 +156,7 @@ def profiles(paths, options):
     of a probe; and the mean alpha_k of a probe --per-sequence."""
     runs = runlog.read_runs(paths)
     curves = [(run, e, s) for run in runs for e in [runlog.at_step(run, options.step)]
-              for s in e.get("sinks") or [e["sink"]]]
+              for s in runlog.sinks_of(e)]
     with_alpha = any("alpha" in e for _, e, _ in curves)
     figure, axes = panels(2 if with_alpha else 1, 4.8 if with_alpha else 6.0, 3.6)
     for i, (run, e, s) in enumerate(curves):
@@ -167,7 +167,7 @@ def profiles(paths, options):
             size = run["config"]["flags"].get(flag, 0)
             if runlog.is_number(size) and 0 < size <= ks[-1]:
                 edge(axes[0], size + 0.5, f" {flag} {size:g}", COLORS[i % 7])
-        if "alpha" in e and s is (e.get("sinks") or [e["sink"]])[0]:
+        if "alpha" in e and s is runlog.sinks_of(e)[0]:
             alpha = np.nanmean(np.array(e["alpha"], float), axis=(0, 1, 2))
             axes[1].plot(range(1, 1 + len(alpha)), alpha, **look(i))
             axes[1].set(xlabel="position k", ylabel=r"mean of $\alpha_k$", ylim=(0, None))
@@ -184,7 +184,7 @@ def label_of_profile(run, runs, e, s):
     """Every seed has a line of its own here; several thresholds are told apart."""
     others = [r for r in runs if r is run or runlog.group(r) != runlog.group(run)]
     text = label(run, others, e["step"])
-    return text + (f", $\\epsilon$ = {s['eps']:g}" if len(e.get("sinks") or []) > 1 else "")
+    return text + (f", $\\epsilon$ = {s['eps']:g}" if len(runlog.sinks_of(e)) > 1 else "")
 
 
 # ---- figures by layer ----------------------------------------------------------------------------
@@ -230,6 +230,7 @@ def heads(paths, options):
 WHOSE = [("first", "first token"), ("rest", "mean of the others"), ("star", "sink token")]
 NORMS = [("h", "hidden states h", "after how many layers (0: the embedding)"),
          ("k", "keys k", "in layer"), ("v", "values v", "in layer")]
+ENTRIES = [("h_max", "largest entry of any h, max|h|"), ("h_median", "median entry, median|h|")]
 
 
 def film(paths, options):
@@ -375,11 +376,9 @@ def norms_of_one(run, e):
             if values:
                 ax.plot([number(v) for v in values], **look(i), label=text)
         if key == "h":
-            entries = {"linestyle": "--", "linewidth": 1}
-            ax.plot([number(v) for v in e.get("h_max") or []], **{**look(3), **entries},
-                    label="largest entry of any h, max|h|")
-            ax.plot([number(v) for v in e.get("h_median") or []], **{**look(4), **entries},
-                    label="median entry, median|h|")
+            for i, (field, text) in enumerate(ENTRIES, 3):
+                ax.plot([number(v) for v in e.get(field) or []],
+                        **{**look(i), "linestyle": "--", "linewidth": 1}, label=text)
             plain_log(ax)
         else:
             ax.set_ylim(bottom=0)
@@ -397,18 +396,18 @@ def threshold(paths, options):
     for path in paths:
         objects = [e for run in runlog.read_probe(path) for e in run["evals"]]
         proxy = runlog.uses_proxy(objects)
-        sinks = [s for o in objects for s in o.get("sinks") or [o["sink"]]]
-        if len({(s["T"], s["eps"]) for s in sinks}) < 2:
+        points = [(o.get("data", ""), s["T"], s["eps"], number(runlog.sink({"sink": s}, proxy)))
+                  for o in objects for s in runlog.sinks_of(o)]
+        if len({(T, eps) for _, T, eps, _ in points}) < 2:
             die(f"{path}: got one length and one threshold, wanted several: a line has two points",
                 "measure it again: ./train_sink probe .. --probe-len 64,256 --eps 0.2,0.3 --json FILE")
-        sources = list(dict.fromkeys(o.get("data", "") for o in objects))
+        sources = list(dict.fromkeys(source for source, *_ in points))
         figure, axes = panels(2 * len(sources), 4.4, 3.2, columns=2)
         for source, by_length, by_eps in zip(sources, axes[::2], axes[1::2]):
-            points = [(s["T"], s["eps"], number(runlog.sink({"sink": s}, proxy))) for o in objects
-                      if o.get("data", "") == source for s in o.get("sinks") or [o["sink"]]]
-            lines(by_length, [(e, T, y) for T, e, y in points], r"$\epsilon$ = {:g}")
-            lines(by_eps, [(T, e, y) for T, e, y in points], "T = {:g}")
-            lengths = sorted({T for T, _, _ in points})
+            mine = [point for name, *point in points if name == source]
+            lines(by_length, [(eps, T, y) for T, eps, y in mine], r"$\epsilon$ = {:g}")
+            lines(by_eps, mine, "T = {:g}")
+            lengths = sorted({T for T, _, _ in mine})
             by_length.set(title=plain(source), xlabel="length T (tokens)")
             if lengths[0] > 0:
                 by_length.set_xscale("log")
@@ -585,7 +584,7 @@ def save(figure, out, name):
     except OSError as e:
         die(f"{out}: got '{e.strerror}', wanted a directory to write to", "choose another: -o DIR")
     plt.close(figure)
-    print(runlog.printable(f"{out}/{name}.png {out}/{name}.svg"))
+    print(f"{out}/{name}.png {out}/{name}.svg")
 
 
 if __name__ == "__main__":

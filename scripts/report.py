@@ -19,7 +19,7 @@ import compare
 import dumps
 import export
 import runlog
-from runlog import die
+from runlog import die, say as print
 
 # training steps kept for a curve: the smallest and the largest of each of 1000 stretches
 POINTS = 2000
@@ -148,10 +148,6 @@ def write(path, text):
         die(f"{path}: got '{e.strerror}', wanted a file to write", "choose another: -o FILE")
 
 
-def said(text):
-    print(runlog.printable(text))
-
-
 def sizes(paths):
     logs = [os.path.join(p, "log.jsonl") if os.path.isdir(p) else p for path in paths
             for p in runlog.expand(path)]
@@ -160,8 +156,8 @@ def sizes(paths):
 
 def watch(paths, out):
     """Rewrites the page whenever a log has grown, until every run has ended or Ctrl-C."""
-    said(f"{out}: open it in a browser; it is rewritten as the logs grow. Ctrl-C ends this, "
-         "not the runs")
+    print(f"{out}: open it in a browser; it is rewritten as the logs grow. Ctrl-C ends this, "
+          "not the runs")
     before, ended = None, False
     try:
         while not ended:
@@ -181,7 +177,7 @@ def write_csv(runs, out):
     if not out:
         return sys.stdout.buffer.write(text.encode("utf-8", "replace"))
     write(out, text)
-    said(f"{out}: {max(0, len(text.splitlines()) - 1)} rows")
+    print(f"{out}: {max(0, len(text.splitlines()) - 1)} rows")
 
 
 def write_events(runs, out):
@@ -190,7 +186,7 @@ def write_events(runs, out):
         export.tensorboard(runs, out)
     except OSError as e:
         die(f"{out}: got '{e.strerror}', wanted a directory to write to", "choose another: -o DIR")
-    said(f"{out}: {len(runs)} runs; tensorboard --logdir {shlex.quote(out)}")
+    print(f"{out}: {len(runs)} runs; tensorboard --logdir {shlex.quote(out)}")
 
 
 def arguments(words):
@@ -231,7 +227,7 @@ def main(words):
         return watch(options.inputs, out)
     html, _ = page(options.inputs, live=False)
     write(out, html)
-    said(f"{out}: {len(html) / 1e6:.1f} MB")
+    print(f"{out}: {len(html) / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

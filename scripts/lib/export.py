@@ -71,7 +71,7 @@ def rows(run, same_as=""):
         now = train.get(e["step"], {})
         flags = {k: v for k, v in runlog.flags_at(run, e["step"]).items()
                  if k not in runlog.QUIET_FLAGS}
-        for sink in e.get("sinks") or [e["sink"]]:
+        for sink in runlog.sinks_of(e):
             yield {**about, **flags, "params": run["config"].get("params"),
                    **(e.get("program") or runlog.program_at(run, e["step"])), **probed(e),
                    "step": e["step"],

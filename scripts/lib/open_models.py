@@ -119,7 +119,7 @@ def details(row, e, dump):
     figure = int(row.table[6:]) if re.fullmatch(r"figure[0-9]+", row.table) else 0
     if figure in (3, 9):  # by length; by source
         for one in e.get("all", [e]):
-            sinks = one.get("sinks") or [one["sink"]]
+            sinks = runlog.sinks_of(one)
             print((f"  T {sinks[0]['T']:5d}  " if figure == 3 else f"  {one['data']}  ")
                   + "  ".join(f"eps {s['eps']:g}: {s['sink_k'][0] * 100:6.2f}" for s in sinks))
     if figure in (2, 11, 12, 13, 14):

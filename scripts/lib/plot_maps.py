@@ -9,8 +9,7 @@ import time
 
 import dumps
 from drawing import headline, np, panels, plain, thinned
-import runlog
-from runlog import die
+from runlog import die, say as print
 
 
 def maps(paths, options):
@@ -26,9 +25,9 @@ def maps(paths, options):
             yield f"{name}-{l}_{h}", map_of_head(path, f"{l}_{h}")
         if not chosen:
             l, h = found[0]
-            print(runlog.printable(
-                f"{path}: {len(found)} heads, so one picture of all their attention; of single heads, "
-                f"with cosines and norms: scripts/plot.py maps {shlex.quote(path)} --head {l}:{h}"), flush=True)
+            print(f"{path}: {len(found)} heads, so one picture of all their attention; of single heads, "
+                  f"with cosines and norms: scripts/plot.py maps {shlex.quote(path)} --head {l}:{h}",
+                  flush=True)
             yield name, all_maps(path, found)
 
 
@@ -63,8 +62,7 @@ def all_maps(path, found):
         tiles[l, h] = shrink(load_map(f"{path}/{l}_{h}_map.npy"), size)
         if time.time() - started > 2:
             started = time.time()
-            print(runlog.printable(f"{path}: read {i + 1} of {len(found)} heads"), file=sys.stderr,
-                  flush=True)
+            print(f"{path}: read {i + 1} of {len(found)} heads", file=sys.stderr, flush=True)
     side = max(max(tile.shape) for tile in tiles.values())
     picture = np.full((len(rows) * (side + 2), len(columns) * (side + 2)), np.nan)
     for (l, h), tile in tiles.items():

@@ -595,6 +595,11 @@ def sink(e, proxy, k=1):
     return None if k > len(rates) or rates[k - 1] is None else 100 * rates[k - 1]
 
 
+def sinks_of(e):
+    """The sinks of an evaluation: one for each threshold."""
+    return e.get("sinks") or [e["sink"]]
+
+
 def gated_sink(e, sink):
     """Sink_1 of what passes the gate, at the threshold of `sink`; None where it was not measured:
     an evaluation with several may give that of the first alone."""
