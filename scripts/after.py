@@ -21,7 +21,7 @@ import shlex
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+sys.path.insert(0, os.path.dirname(__file__) + "/lib")
 import jobs
 import runlog
 from jobs import spread
@@ -48,14 +48,9 @@ COLUMNS = [
 
 def stored(run, source):
     """what RUN/after.json says, if it is of the last checkpoint, of these flags and sources"""
-    try:
-        with open(os.path.join(run, "after.json"), encoding="utf-8") as f:
-            kept = runlog.parse(f.read())
-    except (OSError, ValueError):
-        return None
+    kept = runlog.object_in(os.path.join(run, "after.json"))
     wanted = said_of(jobs.newest_in(run), source)
-    same = isinstance(kept, dict) and all(kept.get(k) == v for k, v in wanted.items())
-    return kept if same else None
+    return kept if wanted.items() <= kept.items() else None
 
 
 def said_of(checkpoint, source):

@@ -12,7 +12,7 @@ import os
 import shlex
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+sys.path.insert(0, os.path.dirname(__file__) + "/lib")
 from runlog import die, say as print
 
 # name: (repository, GB on disk, what of the paper it is in)

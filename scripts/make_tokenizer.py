@@ -14,8 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(ROOT, "scripts", "lib"))
+HERE = os.path.dirname(__file__)
+sys.path.insert(0, HERE + "/lib")
 from runlog import die, say as print
 
 EOS = "<|endoftext|>"
@@ -43,7 +43,7 @@ def main():
     p.add_argument("text", nargs="+", metavar="TEXT")
     p.add_argument("-o", "--out", required=True, metavar="DIR")
     p.add_argument("--vocab", type=int, default=512, help="ids (default 512)")
-    p.add_argument("--binary", default=os.path.join(ROOT, "train_sink"), metavar="FILE")
+    p.add_argument("--binary", default=os.path.dirname(HERE) + "/train_sink", metavar="FILE")
     a = p.parse_args()
     if a.vocab < LEAST:
         die(f"--vocab {a.vocab}: wanted {LEAST} or more: every byte and {EOS}", f"--vocab {LEAST}")

@@ -13,7 +13,7 @@ import shlex
 import sys
 import textwrap
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+sys.path.insert(0, os.path.dirname(__file__) + "/lib")
 import drawing
 import runlog
 from drawing import (COLORS, STYLE, MOST_LINES, TRAIN_POINTS, MaxNLocator, PercentFormatter,

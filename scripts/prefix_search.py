@@ -11,7 +11,7 @@ flags go to the program: --probe-from windows for a text of few records, --bos, 
 """
 import argparse, json, os, subprocess, sys, tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+sys.path.insert(0, os.path.dirname(__file__) + "/lib")
 from runlog import die
 
 

@@ -14,7 +14,7 @@ import shlex
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+sys.path.insert(0, os.path.dirname(__file__) + "/lib")
 import compare
 import dumps
 import export

@@ -29,7 +29,7 @@ import os
 import sys
 import types
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+sys.path.insert(0, os.path.dirname(__file__) + "/lib")
 from chat_template import load, render, stop                             # noqa: E402
 
 LOSS_KEYS = {"weight": True, "loss": True, "train": True, "trainable": True, "mask": False}

@@ -161,7 +161,7 @@ KINDS = {
 SINK = {"eps!": "value", "T!": "count", "n": "count", "k!": "numbers", "sink_k!": "numbers",
         "proxy_k!": "numbers", "sink_star": "number", "sink_effective": "rate"}
 # the keys of HEAD_METRICS, whose rows stand in metrics.cuh
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "metrics.cuh")
+SOURCE = os.path.dirname(__file__) + "/../../metrics.cuh"
 METRIC = re.compile(r'^    X\(\w+, +\w+, +"(\w+)", +(EVERY_HEAD|GATED),', re.M)
 with open(SOURCE, encoding="utf-8") as source:
     METRICS = METRIC.findall(source.read())

@@ -9,7 +9,6 @@ import json
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import runlog
 
 HINT = "see docs/results/README.md"
