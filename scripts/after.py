@@ -145,11 +145,11 @@ def about(results, kept_of):
             f"Largest standard error of a change over sequences: {error_of(kept_of):.3f}.")
 
 
-def results_write(path, results, kept_of, table):
+def results_write(path, results, kept_of, table, about):
     """Writes the table beside its own results."""
     seeds = {i: [{"changes": changes(k), "gradient": gradient(k)} for k in v]
              for i, v in kept_of.items()}
-    said = {"table": results["table"], "scale": results["scale"], "about": about(results, kept_of),
+    said = {"table": results["table"], "scale": results["scale"], "about": about,
             "head": table[0], "rows": table[1:], "seeds": seeds}
     runlog.write_whole(path[:-5] + "-after.json", json.dumps(said, indent=1) + "\n")
 
@@ -161,6 +161,7 @@ def main():
     p.add_argument("--report", action="store_true", help="evaluate nothing, print what is there")
     p.add_argument("--markdown", action="store_true", help="print as Markdown")
     p.add_argument("--device", default="cpu", help="cuda or cpu [cpu]")
+    p.set_defaults(latex=False)
     a = p.parse_args()
     for path in a.results:
         results = runlog.parse(runlog.read_text(path, "scripts/reproduce TABLE"))
@@ -169,16 +170,11 @@ def main():
                              if e["status"] == "done" and not stored(e["run"], o.source))
         binaries = jobs.build_all(list(todo), o) if todo and not a.report else {}
         kept_of = collect(results, binaries, o.source, a.report)
-        table = table_of(results, kept_of)
+        table, said = table_of(results, kept_of), about(results, kept_of)
         if not a.report:
-            results_write(path, results, kept_of, table)
-        if a.markdown:
-            print(f"\n{about(results, kept_of)}\n")
-            jobs.print_markdown(table)
-        else:
-            jobs.print_text(about(results, kept_of))
-            print()
-            jobs.print_table(table)
+            results_write(path, results, kept_of, table, said)
+        if a.markdown: print()
+        jobs.print_form(table, a, said)
 
 
 if __name__ == "__main__":

@@ -88,6 +88,12 @@ def source_hash(device):
     return h.hexdigest()[:16]
 
 
+def split_words(words):
+    """What stands before -- and what follows it."""
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], words[at + 1:]
+
+
 def flag_of(word):
     """The long name of the flag that a word names: -d, --data and --data=X are --data."""
     name = word.partition("=")[0]
@@ -358,20 +364,16 @@ class Run:
                   "seconds": round(old.get("seconds", 0) + seconds, 1)}
         runlog.write_whole(os.path.join(self.dir, "reproduce.json"), json.dumps(so_far))
 
-    def in_the_way(self, state):
-        """Why the directory has to be moved aside before the run can be trained; "" if not."""
-        return "holds a run of other switches, flags, data or sources" if state == "other" else ""
-
     def aside(self):
         n = 1
         while os.path.exists(f"{self.dir}.old{n}"):
             n += 1
         return f"{self.dir}.old{n}"
 
-    def move_aside(self, why):
+    def move_aside(self):
         aside = self.aside()
         os.rename(self.dir, aside)
-        print(f"{self.dir} {why}: now {aside}")
+        print(f"{self.dir} holds a run of other switches, flags, data or sources: now {aside}")
 
     def begun(self):
         """Is there a checkpoint, or a log with a line, to go on with?"""
@@ -394,8 +396,8 @@ def lock(path, wait=False):
     try:
         f = open(path, "a", opener=lambda p, how: os.open(p, how | os.O_NOFOLLOW, 0o666))
     except OSError as e:
-        runlog.die(f"{path}: {e.strerror}, wanted a file to lock",
-                   f"move {os.path.dirname(path)} elsewhere, or make it yours")
+        die(f"{path}: {e.strerror}, wanted a file to lock",
+            f"move {os.path.dirname(path)} elsewhere, or make it yours")
     try:
         fcntl.flock(f, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return f
@@ -409,7 +411,7 @@ def lock(path, wait=False):
 def clean():
     """The environment without switches, which the Makefile would take from it."""
     bare = {"PATH": os.environ.get("PATH", os.defpath)}
-    names = said_by(["make", "-s", "switches"], bare).split() + "MAKEFLAGS MFLAGS MAKELEVEL PRECISION BACKEND".split()
+    names = ask_make(["make", "-s", "switches"], bare).split() + "MAKEFLAGS MFLAGS MAKELEVEL PRECISION BACKEND".split()
     return {k: v for k, v in os.environ.items() if k not in names}
 
 
@@ -417,9 +419,10 @@ def make_words(make, device):
     return ["make", "-s"] + make.split() + ([f"BACKEND={device}"] if device else [])
 
 
-def said_by(words, env):
+def ask_make(words, env=None):
     """What a make prints; why it failed, where it did, ends the script."""
-    r = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, errors="replace")
+    r = subprocess.run(words, cwd=ROOT, env=env or clean(), capture_output=True, text=True,
+                       errors="replace")
     if r.returncode:
         message = re.sub(r"^[a-zA-Z/.]*:\d+: \*\*\* |\.  Stop\.$", "", r.stderr.strip())
         die(f"{shlex.join(words)}: {message or how_ended(r.returncode)}",
@@ -429,10 +432,6 @@ def said_by(words, env):
 
 def how_ended(code):
     return f"got signal {-code}, wanted it to end by itself" if code < 0 else f"exit status {code}"
-
-
-def ask_make(words):
-    return said_by(words, clean())
 
 
 def build_dir(make, device):
@@ -617,9 +616,8 @@ class Pool:
             for h in held + [mine] * bool(mine):
                 h.close()
             return True
-        why = run.in_the_way(state)
-        if why:
-            run.move_aside(why)
+        if state == "other":
+            run.move_aside()
             state = "none"
         self.start(run, held + [mine], state)
         return True
@@ -733,7 +731,7 @@ def dry_run(runs, o):
     for m in where:
         print(shlex.join(build_words(m, o.device)))
     for r in runs:
-        blocked = r.in_the_way(r.state())
+        blocked = r.state() == "other"
         if blocked:
             print(shlex.join(["mv", r.dir, r.aside()]))
         resume = os.path.isdir(r.dir) and not blocked
