@@ -329,6 +329,11 @@ class Norm(nn.Module):
         return y.to(x.dtype)
 
 
+def norm_of(c):
+    """A norm of the stream."""
+    return Norm(c.C, c.eps, c.norm_kind, c.norm_bias)
+
+
 class Attention(nn.Module):
     def __init__(self, c, layer):
         super().__init__()
@@ -470,40 +475,28 @@ class Layer(nn.Module):
         super().__init__()
         self.c = c
         self.self_attn, self.mlp = Attention(c, layer), FFN(c)
-        norm = lambda: Norm(c.C, c.eps, c.norm_kind, c.norm_bias)
+        norm = lambda there: norm_of(c) if there else nn.Identity()
         before, after = c.norm in ("pre", "sandwich"), c.norm not in ("pre", "none")
-        if before:
-            self.input_layernorm = norm()
+        self.input_layernorm = norm(before)
         # LLaMA's name of the norm before the FFN is, in models with norms after, that after
         # attention
-        if before or after:
-            self.post_attention_layernorm = norm()
-        if before and after:
-            self.pre_feedforward_layernorm = norm()
-        if after:
-            self.post_feedforward_layernorm = norm()
+        self.post_attention_layernorm = norm(before or after)
+        self.pre_feedforward_layernorm = norm(before and after)
+        self.post_feedforward_layernorm = norm(after)
 
     def forward(self, x, place, cache):
         c = self.c
+        o, A = self.self_attn(self.input_layernorm(x), place, cache)
+        if c.norm == "pre":                      # Eq. 2
+            after = x + c.residual_scale * o
+            read = self.post_attention_layernorm(x if c.parallel else after)
+            return after + c.residual_scale * self.mlp(read), A
         if c.norm == "post":                     # Eq. 3
-            o, A = self.self_attn(x, place, cache)
             x = self.post_attention_layernorm(x + o)
             return self.post_feedforward_layernorm(x + self.mlp(x)), A
-        if c.norm == "none":
-            o, A = self.self_attn(x, place, cache)
-            return x + o + self.mlp(x + o), A
-        if c.norm == "branch":
-            o, A = self.self_attn(x, place, cache)
-            x = x + self.post_attention_layernorm(o)
-            return x + self.post_feedforward_layernorm(self.mlp(x)), A
-        o, A = self.self_attn(self.input_layernorm(x), place, cache)
-        if c.norm == "sandwich":
-            x = x + self.post_attention_layernorm(o)
-            y = self.mlp(self.pre_feedforward_layernorm(x))
-            return x + self.post_feedforward_layernorm(y), A
-        after = x + c.residual_scale * o         # Eq. 2
-        read = self.post_attention_layernorm(x if c.parallel else after)
-        return after + c.residual_scale * self.mlp(read), A
+        x = x + self.post_attention_layernorm(o)           # a norm that is not there changes nothing
+        y = self.mlp(self.pre_feedforward_layernorm(x))
+        return x + self.post_feedforward_layernorm(y), A
 
 
 # ---- the model
@@ -559,10 +552,10 @@ class TrainSinkModel(TrainSinkPreTrainedModel):
         if c.token:
             self.sink_token = nn.Parameter(torch.zeros(c.C))
         if c.norm_embed:
-            self.embed_norm = Norm(c.C, c.eps, c.norm_kind, c.norm_bias)
+            self.embed_norm = norm_of(c)
         self.layers = nn.ModuleList(Layer(c, n) for n in range(c.L))
         if c.norm != "post":
-            self.norm = Norm(c.C, c.eps, c.norm_kind, c.norm_bias)
+            self.norm = norm_of(c)
         self.post_init()
 
     def get_input_embeddings(self):
@@ -649,12 +642,6 @@ class TrainSinkForCausalLM(TrainSinkPreTrainedModel, GenerationMixin):
         c = self.model.c
         self.lm_head = nn.Linear(c.C, c.V, bias=bool(c.head_bias))
         self.post_init()
-
-    def get_input_embeddings(self):
-        return self.model.embed_tokens
-
-    def set_input_embeddings(self, value):
-        self.model.embed_tokens = value
 
     def get_output_embeddings(self):
         return self.lm_head
