@@ -26,6 +26,17 @@ def label(row, name):
     return f"{row.id}-{name}" if row.table == "figure3" else row.id
 
 
+def file_of(row, name, o, first="default"):
+    """where what was measured of a row is kept"""
+    alone = "" if first == "default" else "-no-bos"
+    return os.path.join(o.out, "models", label(row, name) + alone + ".json")
+
+
+def dump_of(row, o):
+    """the directory of a row's maps, if it has some"""
+    return os.path.join(o.out, "models", row.id) if "--dump" in row.words else ""
+
+
 def directories(paths):
     """their last name, in lower case -> directory or GGUF file"""
     found = {}
@@ -47,18 +58,16 @@ def words_of(row, directory, data, dump):
     return [row.words[0], directory] + out + windows
 
 
-def probe(binary, row, name, directory, data, out, done, first="default"):
+def probe(row, name, directory, o, done, first="default"):
     """what probe or eval wrote for a row; of equal ones the first is taken. first: --bos"""
-    alone = "" if first == "default" else "-no-bos"
-    path = os.path.join(out, "models", label(row, name) + alone + ".json")
-    dump = os.path.join(out, "models", row.id) if "--dump" in row.words else ""
-    words = words_of(row, directory, data, dump)
+    path, dump = file_of(row, name, o, first), dump_of(row, o)
+    words = words_of(row, directory, o.data, dump)
     key = (first, *(w for w in words if w != dump))
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if key not in done:
         # section 3.3 leaves BOS out of random and repeated tokens: natural text is taken to have it
         bos = ["--bos", first] if "-d" in words else []
-        call = lambda: subprocess.run([binary] + words + bos + ["--json", path],
+        call = lambda: subprocess.run([o.binary] + words + bos + ["--json", path],
                                       capture_output=True, text=True)
         r = call()
         most = re.search(r"--probe-len \d+: wanted at most (\d+), the number of learned positions", r.stderr)
@@ -206,7 +215,7 @@ def run(rows, o):
     if not all(os.path.isfile(file) for file in o.data.split(",")):
         die(f"--models: got data {o.data}, wanted text for each model's own tokenizer",
             "-d TEXT.jsonl")
-    binary = o.binary or jobs.build_all([""], o)[""]
+    o.binary = o.binary or jobs.build_all([""], o)[""]
     models, done, missing, written, table = directories(o.models), {}, {}, [], ""
     points = []
     for row, name, directory in rows_of(rows, models):
@@ -217,23 +226,22 @@ def run(rows, o):
         if not directory:
             missing[name] = row.paper["note"].split(": ")[-1].split(";")[0]
             continue
-        e = probe(binary, row, name, directory, o.data, o.out, done)
+        e = probe(row, name, directory, o, done)
         if "error" in e: print(f"{label(row, name):36} {e['error']}"); continue
-        if "runs" not in e:
-            written.append(os.path.join(o.out, "models", label(row, name) + ".json"))
+        if "runs" not in e: written.append(file_of(row, name, o))
         sinks, loss = measured(row, e)
         acc, more = None, ""
-        if table == "figure10" and o.task: acc, more = hellaswag(binary, directory, o.task)
+        if table == "figure10" and o.task: acc, more = hellaswag(o.binary, directory, o.task)
         if acc is not None: points.append((name, e["sink"]["sink_k"][0], acc))
         print(f"{label(row, name):36} {sinks}  loss {loss:.3f}  bos {e.get('bos', 'none')}{more}",
               flush=True)
         begun = e.get("bos", "none").removeprefix("default: ") != "none"
         if begun and "--dump" not in row.words:
-            alone = probe(binary, row, name, directory, o.data, o.out, done, "none")
-            print(f"{'  the same text without BOS':36} {measured(row, alone)[0]}  "
-                  f"loss {measured(row, alone)[1]:.3f}  bos none", flush=True)
-            written.append(os.path.join(o.out, "models", label(row, name) + "-no-bos.json"))
-        details(row, e, os.path.join(o.out, "models", row.id) if "--dump" in row.words else "")
+            sinks, loss = measured(row, probe(row, name, directory, o, done, "none"))
+            print(f"{'  the same text without BOS':36} {sinks}  loss {loss:.3f}  bos none",
+                  flush=True)
+            written.append(file_of(row, name, o, "none"))
+        details(row, e, dump_of(row, o))
     if points: correlations(points)
     if missing:
         print("\nof the paper's models these are not there, so not probed: "
