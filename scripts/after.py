@@ -48,7 +48,7 @@ COLUMNS = [
 
 def stored(run, source):
     """what RUN/after.json says, if it is of the last checkpoint, of these flags and sources"""
-    kept = runlog.object_in(os.path.join(run, "after.json"))
+    kept = runlog.object_in(f"{run}/after.json")
     wanted = said_of(jobs.newest_in(run), source)
     return kept if wanted.items() <= kept.items() else None
 
@@ -60,7 +60,7 @@ def said_of(checkpoint, source):
 
 def evaluate(run, binary, source):
     """Runs eval on the run's last checkpoint; returns what it says, with what that depends on."""
-    checkpoint, part = jobs.newest_in(run), os.path.join(run, f"after-{os.urandom(4).hex()}.json")
+    checkpoint, part = jobs.newest_in(run), f"{run}/after-{os.urandom(4).hex()}.json"
     if checkpoint == run:
         die(f"{run}: got no step_N, wanted a run with its last checkpoint",
             "scripts/reproduce, the same table")
@@ -72,7 +72,7 @@ def evaluate(run, binary, source):
         said = runlog.parse(f.read())
     kept = {**said, **said_of(checkpoint, source)}
     os.remove(part)
-    runlog.write_whole(os.path.join(run, "after.json"), json.dumps(kept))
+    runlog.write_whole(f"{run}/after.json", json.dumps(kept))
     return kept
 
 

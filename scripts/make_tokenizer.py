@@ -47,7 +47,7 @@ def main():
     a = p.parse_args()
     if a.vocab < LEAST:
         die(f"--vocab {a.vocab}: wanted {LEAST} or more: every byte and {EOS}", f"--vocab {LEAST}")
-    if os.path.exists(os.path.join(a.out, "tokenizer.json")):
+    if os.path.exists(f"{a.out}/tokenizer.json"):
         die(f"{a.out}: holds a tokenizer already", "choose another -o")
     try:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -66,7 +66,7 @@ def main():
         tokenizer.train_from_iterator((t for path in a.text for t in texts(a.binary, path)), trainer)
         for name, content in (("tokenizer_config.json", json.dumps({"eos_token": EOS})),
                               ("tokenizer.json", tokenizer.to_str())):
-            with open(os.path.join(beside.name, name), "w", encoding="utf-8") as f:
+            with open(f"{beside.name}/{name}", "w", encoding="utf-8") as f:
                 f.write(content)
             os.replace(f.name, os.path.join(a.out, name))
     except OSError as e:

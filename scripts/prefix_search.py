@@ -17,7 +17,7 @@ from runlog import die
 
 def measured(a, command, *words):
     """Runs the program on the model and the text; returns its JSON."""
-    path = os.path.join(a.out, "measured.json")
+    path = f"{a.out}/measured.json"
     sizes = ["--probe-len", str(a.probe_len), "--probe-seqs", str(a.probe_seqs)]
     r = subprocess.run([a.binary, command, a.model, "-d", a.data, *sizes, *a.more, *words,
                         "--json", path], capture_output=True, text=True)

@@ -149,7 +149,7 @@ def write(path, text):
 
 
 def sizes(paths):
-    logs = [os.path.join(p, "log.jsonl") if os.path.isdir(p) else p for path in paths
+    logs = [f"{p}/log.jsonl" if os.path.isdir(p) else p for path in paths
             for p in runlog.expand(path)]
     return [(log, os.path.getsize(log)) for log in logs if os.path.exists(log)]
 

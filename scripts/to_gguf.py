@@ -159,7 +159,7 @@ def laid_out(name, x, wanted, NH, KV, HS):
 
 def write_tokens(w, d, k, gguf):
     """The vocabulary, from tokenizer.json."""
-    path, V = os.path.join(d, "tokenizer.json"), k.take("vocab_size")
+    path, V = f"{d}/tokenizer.json", k.take("vocab_size")
     if not os.path.exists(path):
         w.add_tokenizer_model("no_vocab")
         return
@@ -223,7 +223,7 @@ def main():
         die(f"{o.file!r}: already exists, wanted a new file", "choose another name")
     if not os.access(os.path.dirname(o.file) or ".", os.W_OK):
         die(f"{o.file!r}: its folder cannot be written", "choose another")
-    k = Keys(os.path.join(o.directory, "config.json"))
+    k = Keys(f"{o.directory}/config.json")
     kind = k.c.get("model_type")
     if kind not in ROWS:
         die(f"model_type is {kind}, wanted one that llama.cpp computes: {', '.join(ROWS)}")
@@ -243,7 +243,7 @@ def main():
     L = k.take("num_hidden_layers", "n_layer")
     names = gguf.get_tensor_name_map(next(a for a, n in gguf.MODEL_ARCH_NAMES.items() if n == arch), L)
     other = 0
-    for name, x in {**load_file(os.path.join(o.directory, "model.safetensors")), **made}.items():
+    for name, x in {**load_file(f"{o.directory}/model.safetensors"), **made}.items():
         theirs = name if name in made else names.get_name(name, try_suffixes=(".weight", ".bias"))
         if not theirs:
             die(f"the tensor {name} has no place in llama.cpp's {arch}")

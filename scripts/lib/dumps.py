@@ -85,7 +85,7 @@ def dump_data(path):
             *shape, squares[kind] = bytes_of(T, numbers, extra, low, high)
             if kind == "map": alpha = sum(numbers[t * (T + 1) + 1] for t in range(T)) / T
         heads.append([l, h, alpha, squares])
-    texts = os.path.join(path, "tokens.json")
+    texts = f"{path}/tokens.json"
     tokens = json.loads(runlog.read_text(texts, AGAIN)) if os.path.exists(texts) else []
     return {"name": os.path.basename(os.path.abspath(path)), "path": path, "T": T, "extra": extra,
             "rows": shape[0], "columns": shape[1], "heads": heads, "tokens": tokens}

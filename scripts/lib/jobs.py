@@ -219,13 +219,13 @@ def source_identity(name, path):
     if os.path.isfile(path):
         return contents(name, [path])
     return contents(name, sorted(glob.glob(os.path.join(glob.escape(path), "*.bin"))), 1,
-                    manifest_counts(os.path.join(path, "manifest.json")))
+                    manifest_counts(f"{path}/manifest.json"))
 
 
 def tokenizer_file(given):
     """The file that --tokenizer names: in a directory the one that the program would take.
     None if it is not there."""
-    inside = [os.path.join(given, name) for name in ("tokenizer.json", "vocab.json")]
+    inside = [f"{given}/{name}" for name in ("tokenizer.json", "vocab.json")]
     inside += sorted(glob.glob(os.path.join(glob.escape(given), "*.gguf")))
     files = inside if os.path.isdir(given) else [given]
     return next((f for f in files if os.path.exists(f)), None)
@@ -250,10 +250,10 @@ def tokenizer_identity(given):
 
 def newest_in(run):
     """The newest checkpoint of a run, as the program takes it; what is none is left as it is."""
-    if not os.path.isdir(run) or os.path.exists(os.path.join(run, "config.json")):
+    if not os.path.isdir(run) or os.path.exists(f"{run}/config.json"):
         return run
     steps = [int(m[1]) for name in os.listdir(run) for m in [re.fullmatch("step_([0-9]+)", name)]
-             if m and os.path.exists(os.path.join(run, name, "state.json"))]
+             if m and os.path.exists(f"{run}/{name}/state.json")]
     return os.path.join(run, f"step_{max(steps)}") if steps else run
 
 
@@ -331,7 +331,7 @@ class Run:
                     "source": o.source, "device": o.device}
 
     def stored(self):
-        stored = runlog.object_in(os.path.join(self.dir, "reproduce.json"))
+        stored = runlog.object_in(f"{self.dir}/reproduce.json")
         return stored if runlog.is_number(stored.get("seconds", 0)) else {}
 
     def log(self):
@@ -340,7 +340,7 @@ class Run:
         if not self.has_line():
             return None, [], None, 0
         again = f"rm -r {shlex.quote(self.dir)}, then the same command again"
-        lines, torn = runlog.read_log(os.path.join(self.dir, "log.jsonl"), again, training=False)
+        lines, torn = runlog.read_log(f"{self.dir}/log.jsonl", again, training=False)
         objects = [o for _, o in lines]
         steps = [o["step"] for o in objects if runlog.is_count(o.get("step"))]
         return (objects[0], [o for o in objects if o["event"] == "eval"],
@@ -349,7 +349,7 @@ class Run:
     def state(self):
         """done, failed (diverged), partial, none, or other (a run of another
         key is in its place)."""
-        if not os.path.exists(os.path.join(self.dir, "log.jsonl")):
+        if not os.path.exists(f"{self.dir}/log.jsonl"):
             return "none"
         stored = self.stored()
         if stored.get("key") != self.key:
@@ -362,7 +362,7 @@ class Run:
         old = self.stored() if self.stored().get("key") == self.key else {}
         so_far = {"key": self.key, "exit": exit,
                   "seconds": round(old.get("seconds", 0) + seconds, 1)}
-        runlog.write_whole(os.path.join(self.dir, "reproduce.json"), json.dumps(so_far))
+        runlog.write_whole(f"{self.dir}/reproduce.json", json.dumps(so_far))
 
     def aside(self):
         n = 1
@@ -380,7 +380,7 @@ class Run:
         return glob.glob(glob.escape(self.dir) + "/step_*/state.json") or self.has_line()
 
     def has_line(self):
-        path = os.path.join(self.dir, "log.jsonl")
+        path = f"{self.dir}/log.jsonl"
         return os.path.exists(path) and "\n" in runlog.read_text(path, "ls -l " + path)
 
     def all_words(self, resume=True):
@@ -447,7 +447,7 @@ def build_words(make, device):
 
 def build_stamp(directory, o):
     """What build_all writes beside a binary; any other build of the binary differs in time."""
-    binary = os.path.join(ROOT, directory, "train_sink")
+    binary = f"{ROOT}/{directory}/train_sink"
     if not os.path.exists(binary):
         return None
     return f"{o.source} {os.stat(binary).st_mtime_ns}"
@@ -466,7 +466,7 @@ def build_all(makes, o):
     """Each binary once; a binary of the same sources is left as it is.
     Returns make words -> binary."""
     need_compiler(o.device)
-    held = lock(os.path.join(ROOT, "build", ".reproduce.lock"), wait=True)
+    held = lock(f"{ROOT}/build/.reproduce.lock", wait=True)
     directories = {m: build_dir(m, o.device) for m in makes}
     todo = [m for m in makes if not is_fresh(directories[m], o)]
     if todo:
@@ -483,12 +483,12 @@ def build_all(makes, o):
         m, p = running.pop(0)
         build_wait(m, p, running, directories[m], o)
     held.close()
-    return {m: os.path.join(ROOT, d, "train_sink") for m, d in directories.items()}
+    return {m: f"{ROOT}/{d}/train_sink" for m, d in directories.items()}
 
 
 def is_fresh(directory, o):
     try:
-        with open(os.path.join(ROOT, directory, "reproduce.txt")) as f:
+        with open(f"{ROOT}/{directory}/reproduce.txt") as f:
             return f.read() == build_stamp(directory, o)
     except OSError:
         return False
@@ -505,7 +505,7 @@ def build_wait(m, p, others, directory, o):
     words = shlex.join(build_words(m, o.device))
     if p.returncode:
         die(f"{words}: {p.stderr.read().strip()[-600:] or how_ended(p.returncode)}", words)
-    with open(os.path.join(ROOT, directory, "reproduce.txt"), "w") as f:
+    with open(f"{ROOT}/{directory}/reproduce.txt", "w") as f:
         f.write(build_stamp(directory, o))
 
 
@@ -538,7 +538,7 @@ def slots_of(o):
 def mps_running():
     """A server that somebody has started serves our runs too, and is not ours to stop."""
     given = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
-    return os.path.exists(os.path.join(given, "control"))
+    return os.path.exists(f"{given}/control")
 
 
 def mps_control(directory, *words, **more):
@@ -632,7 +632,7 @@ class Pool:
             env["CUDA_MPS_PIPE_DIRECTORY"] = env["CUDA_MPS_LOG_DIRECTORY"] = self.mps
         if self.o.threads and self.o.device != "cuda":
             env["OMP_NUM_THREADS"] = str(self.o.threads)
-        with open(os.path.join(run.dir, "output.txt"), "a") as out:
+        with open(f"{run.dir}/output.txt", "a") as out:
             p = subprocess.Popen([self.binaries[run.make]] + run.all_words(), env=env, stdout=out,
                                  stderr=out,
                                  start_new_session=True, preexec_fn=end_with_parent,
@@ -680,7 +680,7 @@ class Pool:
         """Ends the program where a run could not be trained, or a signal came."""
         if self.broken:
             run, code = self.broken
-            path = os.path.join(run.dir, "output.txt")
+            path = f"{run.dir}/output.txt"
             tail = [l for l in runlog.read_text(path, "").split("\n") if l][-2:]
             if tail and tail[0].startswith("error: "):
                 sys.exit(print("\n".join(tail), file=sys.stderr) or code)

@@ -105,7 +105,7 @@ def angles(dump):
     """by layer: means over heads and queries t > 1 of cosine and norm product with key 1,
     and with keys 2..t; column 0 is the extra key"""
     layers = {}
-    for path in glob.glob(os.path.join(dump, "*_cosine.npy")):
+    for path in glob.glob(f"{dump}/*_cosine.npy"):
         layer = int(os.path.basename(path).split("_")[0])
         for k, kind in enumerate(("cosine", "product")):
             T, x = dumps.read_npy(path.replace("_cosine", "_" + kind))
@@ -248,5 +248,5 @@ def run(rows, o):
               + ", ".join(f"{n} ({link})" for n, link in missing.items()))
     if written:
         page = os.path.join(o.out, "-".join(dict.fromkeys(r.table for r in rows)) + "-models.html")
-        subprocess.run([sys.executable, os.path.join(jobs.ROOT, "scripts", "report.py"),
+        subprocess.run([sys.executable, f"{jobs.ROOT}/scripts/report.py",
                         *written, "-o", page])

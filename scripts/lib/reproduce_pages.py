@@ -37,8 +37,9 @@ def marked(rows):
         yield row, f" = {twin}" * (twin != row["id"])
 
 
-def cells(row, twin, usual, shown):
-    """one line of the printed table; shown: which of its optional columns"""
+def cells(row, twin, usual, shown, loss):
+    """one line of the printed table, each cell after its title; shown: which of its optional
+    columns; loss: the title of the paper's"""
     done = [e for e in row["ours"] if e["status"] == "done"]
     failed = sum(e["status"] == "failed" for e in row["ours"])
     get = lambda name, at="last": [e[at].get(name) for e in done if at in e]
@@ -46,17 +47,23 @@ def cells(row, twin, usual, shown):
     note = f"{len(done)}/{len(row['ours'])}" + (f", {failed} failed" if failed else "") + twin
     if done and setting_of(done[0]) != usual: note += "; " + setting_of(done[0])
     if row.get("skipped"): note = "skipped: " + row["skipped"]
-    out = [row["id"].split("-", 1)[-1]]
-    if "paper" in shown: out += [paper_text(row["paper"][k]) for k in PAPER_COLUMNS]
-    out += [spread(sinks("last", 1)) + error_of(done), spread(sinks("step0", 1))]
+    out = [("row", row["id"].split("-", 1)[-1])]
+    if "paper" in shown:
+        out += zip(("paper Sink_1", "Sink_*", loss),
+                   (paper_text(row["paper"][k]) for k in PAPER_COLUMNS))
+    out += [("here Sink_1", spread(sinks("last", 1)) + error_of(done)),
+            ("at step 0", spread(sinks("step0", 1)))]
     if "moved" in shown:
-        out.append(" ".join(f"{k}: {mean(sinks('last', k)):.1f}" for k in range(2, 6))
-                   if done else "-")
-    out += [spread(get("sink_star")), spread(get("alpha_1_proxy"), "{:.2f}")]
+        out += [("Sink_2..5", " ".join(f"{k}: {mean(sinks('last', k)):.1f}" for k in range(2, 6))
+                 if done else "-")]
+    out += [("Sink_*", spread(get("sink_star"))),
+            ("alpha_1", spread(get("alpha_1_proxy"), "{:.2f}"))]
     if "inside" in shown:
-        out += [spread(get("sink_1")), spread(get("effective_1")), spread(get("spike")),
-                spread(map(mean, get("v_norm")), "{:.2f}")]
-    return out + [spread(get("val_loss"), "{:.3f}"), note]
+        out += [("raw Sink_1", spread(get("sink_1"))),
+                ("effective Sink_1", spread(get("effective_1"))),
+                ("max/median |h|", spread(get("spike"))),
+                ("|v_1|/|v|", spread(map(mean, get("v_norm")), "{:.2f}"))]
+    return out + [("loss", spread(get("val_loss"), "{:.3f}")), ("seeds", note)]
 
 
 def error_of(done):
@@ -74,15 +81,8 @@ def report(res, o):
     if any(r["paper"][k] is not None for r in rows for k in PAPER_COLUMNS): shown.add("paper")
     proxy = any("proxy" in (r["paper"]["note"] or "") for r in rows)
     loss = "loss" if runlog.same_data(res) else "loss, Pile"
-    head = ["row"]
-    if "paper" in shown: head += ["paper Sink_1", "Sink_*", loss]
-    head += ["here Sink_1", "at step 0"]
-    if "moved" in shown: head += ["Sink_2..5"]
-    head += ["Sink_*", "alpha_1"]
-    if "inside" in shown:
-        head += ["raw Sink_1", "effective Sink_1", "max/median |h|", "|v_1|/|v|"]
-    head += ["loss", "seeds"]
-    table = [head] + [cells(*pair, res["setting"], shown) for pair in marked(rows)]
+    lines = [list(zip(*cells(*pair, res["setting"], shown, loss))) for pair in marked(rows)]
+    table = [lines[0][0]] + [texts for _, texts in lines]
     seeds = " ".join(map(str, res["seeds"]))
     done = f"{res['setting']} after warm-up, unless a row says otherwise"
     made = f"Commit {res['commit']}, {res['date']}. " if res["commit"] else ""
@@ -173,7 +173,7 @@ def pictures(path, res):
     runs = sorted({e["run"] for r in res["rows"] for e in r["ours"] if e["status"] == "done"})
     if not runs: return
     def script(name, *words):
-        subprocess.run([sys.executable, os.path.join(ROOT, "scripts", name), *words])
+        subprocess.run([sys.executable, f"{ROOT}/scripts/{name}", *words])
     script("report.py", path, *runs, "-o", path[:-5] + ".html")
     if importlib.util.find_spec("matplotlib"):
         script("plot.py", "table", path, "-o", os.path.dirname(path))

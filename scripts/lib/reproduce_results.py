@@ -54,7 +54,7 @@ def ours_of(row, o):
         if state in ("none", "other") or not config:
             out.append({"seed": seed, "run": run.dir, "status": "missing"})
             continue
-        runlog.check(os.path.join(run.dir, "log.jsonl") + ", line 1", config, CONFIG)
+        runlog.check(f"{run.dir}/log.jsonl, line 1", config, CONFIG)
         f, stored = config["flags"], run.stored()
         batch = f["total_batch"] or f["batch"] * f["seq"]
         entry = {"seed": seed, "run": run.dir, "status": state if state != "partial" else "missing",

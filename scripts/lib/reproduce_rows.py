@@ -78,7 +78,7 @@ def paper_sinks(text):
 
 
 def rows_read():
-    path = os.path.join(ROOT, "scripts", "experiments.tsv")
+    path = f"{ROOT}/scripts/experiments.tsv"
     lines = runlog.read_text(path, "git checkout scripts/experiments.tsv").split("\n")
     rows = []
     for i, line in enumerate(lines, 1):

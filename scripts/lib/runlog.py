@@ -375,7 +375,7 @@ def held(path):
     """Is a process writing to this run? The program locks the file `lock` of its directory, and
     Linux lists the locks of this machine. None: not to be known."""
     try:
-        there = os.stat(os.path.join(path, "lock"))
+        there = os.stat(f"{path}/lock")
         with open("/proc/locks", encoding="ascii", errors="replace") as f:
             return any(words[-3].endswith(f":{there.st_ino}") for words in map(str.split, f)
                        if len(words) > 7)
@@ -414,13 +414,13 @@ def not_there(path):
 def expand(path):
     """A directory of runs stands for the runs in it, and in its directories that are no runs."""
     if not os.path.exists(path): not_there(path)
-    if not os.path.isdir(path) or os.path.exists(os.path.join(path, "log.jsonl")):
+    if not os.path.isdir(path) or os.path.exists(f"{path}/log.jsonl"):
         return [path]
     try:
         inside = [os.path.join(path, name) for name in sorted(os.listdir(path))]
     except OSError as e:
         die(f"{path}: got '{e.strerror}', wanted a run or a directory of runs", "ls runs")
-    is_run = lambda run: os.path.exists(os.path.join(run, "log.jsonl"))
+    is_run = lambda run: os.path.exists(f"{run}/log.jsonl")
     deeper = [os.path.join(d, name) for d in inside if os.path.isdir(d) and not is_run(d)
               and os.access(d, os.R_OK | os.X_OK) for name in sorted(os.listdir(d))]
     inside = [run for run in inside + deeper if is_run(run)]
@@ -618,7 +618,7 @@ def numbers(evals):
 
 def said_in(run):
     """The program's notes, each once."""
-    path = os.path.join(run, "output.txt")       # what sweep and reproduce keep
+    path = f"{run}/output.txt"       # what sweep and reproduce keep
     lines = read_text(path, "ls -l").split("\n") if os.path.exists(path) else []
     return list(dict.fromkeys(line[5:].strip() for line in lines if line.startswith("note ")))
 

@@ -33,11 +33,11 @@ def unpack(path, folder, names):
     if missing:
         runlog.die(f"{missing[0]}: got no such run in {path}, wanted one of its {len(runs)}", HINT)
     for name in names or runs:
-        os.makedirs(os.path.join(folder, name), exist_ok=True)
+        os.makedirs(f"{folder}/{name}", exist_ok=True)
         for file, content in runs[name].items():
             lines = content if file.endswith(".jsonl") else [content]
             text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-            runlog.write_whole(os.path.join(folder, name, file), text)
+            runlog.write_whole(f"{folder}/{name}/{file}", text)
 
 
 if __name__ == "__main__":
