@@ -718,13 +718,18 @@ def run_pool(pool):
             break
 
 
-# ---- tables on a terminal ------------------------------------------------------------------------
-def still_to_do(runs):
+def train(runs, o, check=lambda todo, binaries: None):
+    """Builds and trains what is not done; check is called between."""
+    listen()
     todo = [r for r in runs if r.state() not in ("done", "failed")]
     print(f"{len(runs)} runs, {len(runs) - len(todo)} of them done", flush=True)
-    return todo
+    if todo:
+        binaries = build_all(list(dict.fromkeys(r.make for r in todo)), o)
+        check(todo, binaries)
+        run_all(todo, binaries, o)
 
 
+# ---- tables on a terminal ------------------------------------------------------------------------
 def dry_run(runs, o):
     """The make lines and the run lines."""
     where = {m: build_dir(m, o.device) for m in dict.fromkeys(r.make for r in runs)}
