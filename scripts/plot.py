@@ -29,7 +29,7 @@ from runlog import die, number, say as print
 # ---- figures over steps --------------------------------------------------------------------------
 def dynamics(paths, options):
     """Loss, Sink_1 and Sink_* (Figures 4, 5 right, 28)."""
-    runs = trained(paths, "dynamics")
+    runs = trained(paths)
     star = lambda e: number(e["sink"].get("sink_star"))
     has_star = lambda run: np.isfinite([star(e) for e in run["evals"]]).any()
     figure, loss, sinks = loss_and_sinks(runs)
@@ -100,7 +100,7 @@ def tokens_of_step(run):
 def onset(paths, options):
     """Draws what moves before Sink_1 does: the strongest head, the norm of h, its entries. Runs
     with steps of different size are drawn over tokens; dotted lines are uniform attention."""
-    runs = trained(paths, "onset")
+    runs = trained(paths)
     for run in runs:
         runlog.at_step(run, None)
         for e in run["evals"]:
@@ -188,7 +188,7 @@ def label_of_profile(run, runs, e, s):
 
 
 # ---- figures by layer ----------------------------------------------------------------------------
-def heat(ax, values, text=True, layers=None, **more):
+def heat(ax, values, layers=None, **more):
     """A map of numbers by layer and head; the numbers themselves where there is room.
     layers: which the rows are, if not all."""
     x = np.array(values, dtype=float)
@@ -198,7 +198,7 @@ def heat(ax, values, text=True, layers=None, **more):
     ax.set_xticks(thinned(x.shape[1], 12))
     rows = thinned(len(x), 12)
     ax.set_yticks(rows, [str(layers[l] if layers else l) for l in rows])
-    if text and x.size <= 64:
+    if x.size <= 64:
         low, high = image.get_clim()
         for (l, h), v in np.ndenumerate(x):
             dark = v < low + 0.6 * (high - low)
@@ -236,7 +236,7 @@ ENTRIES = [("h_max", "largest entry of any h, max|h|"), ("h_median", "median ent
 def film(paths, options):
     """alpha_1 of every head over training: a strip, one row per head, and the film itself, one
     picture per evaluation."""
-    for run in trained(paths, "film"):
+    for run in trained(paths):
         evals = run["evals"]
         shots = np.array([e[runlog.alpha_of(evals)] for e in evals], float)  # (evaluations, L, H)
         top = np.ceil(10 * np.nanmax(shots)) / 10                    # of the colors

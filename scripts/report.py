@@ -117,7 +117,7 @@ def page(paths, live):
     kinds = {p: runlog.what_is(p) for p in paths if p.endswith(".json")}
     tables = [p for p in paths if kinds.get(p) == "table"]
     evaluated = [p for p in paths if kinds.get(p) == "eval"]
-    maps = [p for p in paths if dumps.is_dump(p)]
+    maps = [p for p in paths if dumps.heads_in(p)]
     notes = []
     runs = runlog.read_runs([p for p in paths if p not in tables + evaluated + maps],
                             quiet=live, left_out=notes)

@@ -118,11 +118,12 @@ def headline(figure, runs, what, step=None):
     """Title of a figure, as wide as it is: the finding, if one is given, or what it shows; of one
     run also its name, switches and step."""
     if finding == "": return
-    lines = textwrap.wrap(what if finding is None else plain(finding), letters(figure))
+    letters = int(11.5 * figure.get_figwidth())              # that a title has room for
+    lines = textwrap.wrap(what if finding is None else plain(finding), letters)
     if len(runs) == 1 and finding is None:
         about = f"{runs[0]['name']}: {runlog.switches(runs[0])}"
         if step is not None and runs[0]["status"] != "probed": about += f", step {step:,}"
-        lines += textwrap.wrap(plain(about), letters(figure))
+        lines += textwrap.wrap(plain(about), letters)
     figure.suptitle("\n".join(lines), fontsize=10.5, x=0.01, ha="left")
 
 
@@ -135,11 +136,6 @@ def plain_log(ax):
     ax.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=subs))
     ax.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda y, _: f"{y:g}"))
     ax.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
-
-
-def letters(figure):
-    """How many letters of a title a figure has room for."""
-    return int(11.5 * figure.get_figwidth())
 
 
 def label(run, runs, step=None):
@@ -220,7 +216,7 @@ def series(evals, get):
     return [e["step"] for e in evals], [number(get(e)) for e in evals]
 
 
-def trained(paths, figure):
+def trained(paths):
     """Runs that have steps: a probe has none."""
     runs = runlog.read_runs(paths)
     for run in runs:

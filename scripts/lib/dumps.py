@@ -26,10 +26,6 @@ def heads_in(path):
     return sorted((int(m[1]), int(m[2])) for m in found if m)
 
 
-def is_dump(path):
-    return bool(heads_in(path))
-
-
 def read_npy(path):
     """(T, numbers row by row) of a float32 array of shape (T, T + 1)."""
     try:

@@ -68,10 +68,6 @@ def all_maps(path, found):
     for (l, h), tile in tiles.items():
         y, x = rows.index(l) * (side + 2), columns.index(h) * (side + 2)
         picture[y:y + tile.shape[0], x:x + tile.shape[1]] = tile
-    return draw_all_maps(picture, rows, columns, side + 2, path)
-
-
-def draw_all_maps(picture, rows, columns, pitch, path):
     inch = min(1.3, 11 / max(len(rows), len(columns)))
     figure, (ax,) = panels(1, max(4.5, 1.2 + inch * len(columns)), 1.4 + inch * len(rows),
                            layout="compressed")
@@ -79,7 +75,7 @@ def draw_all_maps(picture, rows, columns, pitch, path):
     ax.set(xlabel="head", ylabel="layer")
     for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):
         every = thinned(len(names), 24)
-        axis.set_ticks([(i + 0.5) * pitch - 1.5 for i in every], [names[i] for i in every])
+        axis.set_ticks([(i + 0.5) * (side + 2) - 1.5 for i in every], [names[i] for i in every])
     ax.grid(False)
     figure.colorbar(image, ax=ax, shrink=0.8, aspect=25)
     headline(figure, [],

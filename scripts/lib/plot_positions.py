@@ -29,16 +29,15 @@ def positions(paths, options):
     axes[0].set(title="Loss", ylabel="loss (nats per token)")
     axes[1].set(title=f"First eighth,\n{about}", ylabel="difference (nats per token)")
     axes[2].set(title=f"The other eighths,\n{about}")
-    for ax, places in zip(axes, (range(9), range(2), range(1, 9))):
-        shown = edges[list(places)]
+    shown_in = [edges, edges[:2], edges[1:]]
+    for ax, shown in zip(axes, shown_in):
         ax.set(xlabel="position in the sequence", xlim=(shown[0], shown[-1]))
         ax.set_xticks(shown, [f"{x:g}" for x in shown])
     for i, run in enumerate(runs):
         style = {**look(i, runs), "marker": None, "label": names.pop(runlog.group(run), None)}
         apart = run["loss"] - below
-        for ax, values in zip(axes, (run["loss"], apart[:1], apart[1:])):
-            at = edges[-len(values) - 1:] if ax is not axes[1] else edges[:2]
-            ax.plot(np.repeat(at, 2)[1:-1], np.repeat(values, 2), **style)
+        for ax, shown, values in zip(axes, shown_in, (run["loss"], apart[:1], apart[1:])):
+            ax.plot(np.repeat(shown, 2)[1:-1], np.repeat(values, 2), **style)
     axes[1].set_ylim(*wider(axes[1].get_ylim()))
     headline(figure, [], "Loss by position, mean of each eighth of the sequence")
     legend_below(figure, axes[0])
