@@ -87,14 +87,7 @@ def plain(cell):
     if not isinstance(cell, str):
         return cell
     text = runlog.printable(cell, "")
-    return "'" + text if text[:1] in tuple("=+-@") and not is_number(text) else text
-
-
-def is_number(text):
-    try:
-        return bool(float(text)) or True
-    except ValueError:
-        return False
+    return "'" + text if text[:1] in tuple("=+-@") and runlog.as_number(text) is text else text
 
 
 def csv_text(runs):

@@ -199,7 +199,7 @@ def source_name(part):
 
 def place(name):
     """Where data of this name are: here, in data/, or None."""
-    paths = (name, os.path.join("data", name)) if name else ()
+    paths = (name, "data/" + name) if name else ()
     return next((p for p in paths if os.path.exists(p)), None)
 
 
@@ -218,7 +218,7 @@ def source_identity(name, path):
     name = os.path.basename(os.path.normpath(name))
     if os.path.isfile(path):
         return contents(name, [path])
-    return contents(name, sorted(glob.glob(os.path.join(glob.escape(path), "*.bin"))), 1,
+    return contents(name, sorted(glob.glob(f"{glob.escape(path)}/*.bin")), 1,
                     manifest_counts(f"{path}/manifest.json"))
 
 
@@ -226,7 +226,7 @@ def tokenizer_file(given):
     """The file that --tokenizer names: in a directory the one that the program would take.
     None if it is not there."""
     inside = [f"{given}/{name}" for name in ("tokenizer.json", "vocab.json")]
-    inside += sorted(glob.glob(os.path.join(glob.escape(given), "*.gguf")))
+    inside += sorted(glob.glob(f"{glob.escape(given)}/*.gguf"))
     files = inside if os.path.isdir(given) else [given]
     return next((f for f in files if os.path.exists(f)), None)
 
@@ -263,7 +263,7 @@ def model_identity(given):
     given = newest_in(given)
     files = [given]
     if os.path.isdir(given):
-        files = [f for f in sorted(glob.glob(os.path.join(glob.escape(given), "*")))
+        files = [f for f in sorted(glob.glob(f"{glob.escape(given)}/*"))
                  if re.search("[.](safetensors|gguf)$|/(config|tokenizer|vocab|merges)[^/]*$", f)
                  and os.path.basename(f) != "optimizer.safetensors"]
     name = os.path.basename(os.path.normpath(given))
@@ -324,8 +324,8 @@ class Run:
     row.id is what a person calls it, row.first the name of its directory."""
     def __init__(self, row, seed, o):
         self.name, self.seed, self.make, self.words = row.id, seed, row.make, row.words
-        self.dir = os.path.join(o.runs, o.label, f"{row.first}-seed{seed}")
-        self.lock = os.path.join(o.runs, o.label, f".lock-{row.first}-seed{seed}")
+        place, name = os.path.join(o.runs, o.label), f"{row.first}-seed{seed}"
+        self.dir, self.lock = f"{place}/{name}", f"{place}/.lock-{name}"
         self.key = {"switches": row.make, "flags": " ".join(row.words), "seed": seed,
                     "data": row.identity if hasattr(row, "identity") else o.identity,
                     "source": o.source, "device": o.device}
@@ -701,8 +701,7 @@ def run_all(runs, binaries, o):
         pool.end()
         mps_end(pool.mps)
     pool.verdict()
-    if pool.total:
-        print(f"{pool.total} runs in {time.time() - pool.begin:.0f} s\n", flush=True)
+    print(f"{pool.total} runs in {time.time() - pool.begin:.0f} s\n", flush=True)
 
 
 def run_pool(pool):

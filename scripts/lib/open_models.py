@@ -49,10 +49,9 @@ def directories(paths):
 
 def words_of(row, directory, data, dump):
     """the probe of a row on a directory and this text"""
-    words, out = row.words[2:], []
-    while words:
-        flag, value, words = words[0], words[1], words[2:]
-        out += [flag, {"-d": data, "--dump": dump}.get(flag, value)]
+    given = {"-d": data, "--dump": dump}
+    out = [word for flag, value in zip(row.words[2::2], row.words[3::2])
+           for word in (flag, given.get(flag, value))]
     # records are seldom as long as that
     windows = ["--probe-from", "windows"] if row.table == "figure3" else []
     return [row.words[0], directory] + out + windows

@@ -110,15 +110,16 @@ def only(ok, value, why):
 def at_scale(flag, value, s, bb):
     """a flag of the paper's scale -> flags of scale s, or Skip"""
     number = lambda: float(value)
+    share = lambda of: number() * s[of] / PAPER[of]          # the same multiple of the scale's
     whole = lambda x: str(int(round(x)))
     if flag == "-m":
         return only(value == "60M", [], f"one model at this scale, the row wants {value}")
     if flag in ("-d", "--seq"):  return []                                          # the scale's
-    if flag == "--steps":        return ["--steps", whole(number() * s["steps"] / PAPER["steps"])]
-    if flag == "--lr":           return ["--lr", f"{number() * s['lr'] / PAPER['lr']:g}"]
+    if flag == "--steps":        return ["--steps", whole(share("steps"))]
+    if flag == "--lr":           return ["--lr", f"{share('lr'):g}"]
     if flag == "--weight-decay": return ["--weight-decay", f"{number() * s['decay'] / 0.1:g}"]
     if flag == "--total-batch":  # the same multiple of the default
-        tokens = int(number() * s["batch"] / PAPER["batch"])
+        tokens = int(share("batch"))
         if bb or s["device"] == "cpu":
             return [] if tokens == s["batch"] else ["-b", whole(tokens / s["seq"])]
         return ["--seq", str(s["seq"]), "--total-batch", str(tokens)]
@@ -126,9 +127,9 @@ def at_scale(flag, value, s, bb):
         return ["--train-tokens",
                 whole(number() * s["steps"] * s["batch"] / (PAPER["steps"] * PAPER["batch"]))]
     if flag == "--window":  # the same share of T
-        return ["--window", whole(max(1, number() * s["seq"] / PAPER["seq"]))]
+        return ["--window", whole(max(1, share("seq")))]
     if flag == "--heads":  # the same share of the heads
-        heads = number() * s["heads"] / PAPER["heads"]
+        heads = share("heads")
         return [flag, whole(only(heads >= 1, heads, f"{s['heads']} head(s) at this scale, "
                                                     f"the row wants {value} of 8"))]
     if flag == "--attn-bias-init": return [flag, f"{-math.log(s['seq']):.6g}"]       # -ln T
@@ -136,7 +137,7 @@ def at_scale(flag, value, s, bb):
         return [flag, f"{number() * PAPER['seq'] / s['seq']:g}"]
     # the same share of T
     if flag == "--min-context":
-        return [flag, whole(number() * s["seq"] / PAPER["seq"])]
+        return [flag, whole(share("seq"))]
     if flag == "--prefix":
         return [flag, only(4 * number() <= s["seq"], value,
                            f"a prefix of {value} is over a quarter of T {s['seq']}")]

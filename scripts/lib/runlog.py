@@ -89,6 +89,14 @@ def named(path):
     return os.path.splitext(os.path.basename(path))[0]
 
 
+def as_number(text):
+    """1e-3 and 0.001 are one value, and so are 1 and 01; what is no number is left as it is."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def finite(text):
     return float(text) if math.isfinite(float(text)) else None
 
@@ -640,7 +648,7 @@ def at_step(run, step):
 # Sinks in percent --------
 def sink_positions(row):
     """The k of Sink_k that the paper gives, 1 if it gives none."""
-    given = (row.get("paper") or {}).get("sink_k")
+    given = paper(row, "sink_k")
     return [int(k) for k in given] if isinstance(given, dict) and given else [1]
 
 
@@ -651,17 +659,22 @@ def main_position(row):
     return max(sink_positions(row), key=lambda k: given(k) if is_number(given(k)) else 0)
 
 
+def paper(row, name):
+    """Returns what the paper says of a row, or None."""
+    return (row.get("paper") or {}).get(name)
+
+
 def paper_sink(row, k):
-    given = (row.get("paper") or {}).get("sink_k")
+    given = paper(row, "sink_k")
     return given.get(str(k)) if isinstance(given, dict) else given
 
 
 def paper_star(row):
-    return (row.get("paper") or {}).get("sink_star")
+    return paper(row, "sink_star")
 
 
 def paper_loss(row):
-    return (row.get("paper") or {}).get("val_loss")
+    return paper(row, "val_loss")
 
 
 def same_data(results):
