@@ -64,7 +64,7 @@ def write_keys(w, k, kind, wanted, np):
     KV = k.take("num_key_value_heads", "num_kv_heads", otherwise=NH)
     KV = 1 if kind == "falcon" and one and not newer else KV
     HS = k.take("head_dim", otherwise=C // NH)
-    square = SQUARE in wanted or "thirds" in wanted or "groups" in wanted or "turned" in wanted
+    square = {SQUARE, "thirds", "groups", "turned"} & set(wanted)
     if square and NH * HS != C:
         die(f"{NH} heads of {HS} do not fill the width {C}, and llama.cpp takes only such in {kind}")
     w.add_block_count(L), w.add_embedding_length(C), w.add_head_count(NH), w.add_head_count_kv(KV)
@@ -164,27 +164,28 @@ def write_tokens(w, d, k, gguf):
         w.add_tokenizer_model("no_vocab")
         return
     t, kinds = json.load(open(path, encoding="utf-8")), gguf.TokenType
-    pre, vocab = t.get("pre_tokenizer") or {}, t["model"]["vocab"]
-    steps = pre.get("pretokenizers", [pre])
-    merges = [m if isinstance(m, str) else " ".join(m) for m in t["model"]["merges"]]
+    pre, post, model = t.get("pre_tokenizer") or {}, t.get("post_processor") or {}, t["model"]
+    steps, vocab = pre.get("pretokenizers", [pre]), model["vocab"]
+    types = {s.get("type") for s in steps}
+    merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
     text, kind = [f"[PAD{i}]" for i in range(V)], [kinds.UNUSED] * V
     for word, i in vocab.items():
-        byte = len(word) == 6 and word.startswith("<0x") and t["model"].get("byte_fallback")
+        byte = len(word) == 6 and word.startswith("<0x") and model.get("byte_fallback")
         text[i], kind[i] = word, kinds.BYTE if byte else kinds.NORMAL
     for a in t.get("added_tokens", []):
         text[a["id"]], kind[a["id"]] = a["content"], kinds.CONTROL if a["special"] else kinds.USER_DEFINED
-    if t["model"].get("unk_token") in vocab:
-        kind[vocab[t["model"]["unk_token"]]] = kinds.UNKNOWN
-    if any(s.get("type") == "ByteLevel" for s in steps):
+    if model.get("unk_token") in vocab:
+        kind[vocab[model["unk_token"]]] = kinds.UNKNOWN
+    if "ByteLevel" in types:
         expression = "".join(s["pattern"].get("Regex", "?") for s in steps if s.get("type") == "Split")
         form = (t.get("normalizer") or {"type": ""})["type"]
-        split = SPLITS.get((expression, any(s.get("type") == "Digits" for s in steps), form == "NFC"))
-        split = split if form in ("", "NFC") else None
-        if not split or (split == "llama-bpe") != bool(t["model"].get("ignore_merges")):
+        split = SPLITS.get((expression, "Digits" in types, form == "NFC"))
+        known = split and form in ("", "NFC")
+        if not known or (split == "llama-bpe") != bool(model.get("ignore_merges")):
             die("tokenizer.json splits text in a way that llama.cpp has no name for here")
         w.add_tokenizer_model("gpt2"), w.add_tokenizer_pre(split)
         w.add_token_merges(merges or ["[PAD] [PAD]"])          # llama.cpp wants one: this never applies
-    elif t["model"].get("byte_fallback"):
+    elif model.get("byte_fallback"):
         scores, last = [0.0] * V, None
         for rank, merge in enumerate(merges):
             made = vocab[merge.replace(" ", "")]
@@ -196,8 +197,7 @@ def write_tokens(w, d, k, gguf):
     else:
         die("tokenizer.json is neither of bytes nor as LLaMA 2's")
     w.add_token_list(text), w.add_token_types(kind)
-    single = (t.get("post_processor") or {}).get("single") or [
-        s for p in (t.get("post_processor") or {}).get("processors", []) for s in p.get("single", [])]
+    single = post.get("single") or [s for p in post.get("processors", []) for s in p.get("single", [])]
     w.add_add_bos_token(bool(single) and "SpecialToken" in single[0])
     w.add_add_eos_token(bool(single) and "SpecialToken" in single[-1])
     for name, put in (("bos_token_id", w.add_bos_token_id), ("eos_token_id", w.add_eos_token_id)):
