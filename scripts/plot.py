@@ -19,7 +19,7 @@ import runlog
 from drawing import (COLORS, STYLE, MOST_LINES, TRAIN_POINTS, MaxNLocator, PercentFormatter,
                      alike, called, edge, headline, kinds, label, legend_below, look,
                      loss_and_sinks, matplotlib, middle_and_range, np, panels, plain, plain_log,
-                     plt, percents, seeds_of, series, sink_axis, stem, thinned, thresholds, trained, whole)
+                     plt, percents, seeds_of, series, sink_axis, stem, step_of, thinned, thresholds, trained, whole)
 from plot_anatomy import anatomy
 from plot_maps import heads_in, load_map, maps
 from plot_positions import positions
@@ -217,8 +217,7 @@ def heads(paths, options):
     for run, e, ax in zip(runs, evals, axes):
         image = heat(ax, e[runlog.alpha_of(run["evals"])], layers=runlog.attending(e), vmin=0, vmax=1)
         if len(runs) > 1:
-            step = "" if run["status"] == "probed" else f", step {e['step']:,}"
-            about = plain(runlog.switches(run) + step)
+            about = plain(runlog.switches(run) + step_of(run, e["step"]))
             title = textwrap.wrap(plain(run["name"]), 34) + textwrap.wrap(about, 34)
             ax.set_title("\n".join(title), fontsize=8.5)
     figure.colorbar(image, ax=axes, shrink=0.9, aspect=25).set_label(r"$\alpha_1$")

@@ -121,10 +121,14 @@ def headline(figure, runs, what, step=None):
     letters = int(11.5 * figure.get_figwidth())              # that a title has room for
     lines = textwrap.wrap(what if finding is None else plain(finding), letters)
     if len(runs) == 1 and finding is None:
-        about = f"{runs[0]['name']}: {runlog.switches(runs[0])}"
-        if step is not None and runs[0]["status"] != "probed": about += f", step {step:,}"
+        about = f"{runs[0]['name']}: {runlog.switches(runs[0])}" + step_of(runs[0], step)
         lines += textwrap.wrap(plain(about), letters)
     figure.suptitle("\n".join(lines), fontsize=10.5, x=0.01, ha="left")
+
+
+def step_of(run, step):
+    """Returns the step that a figure shows; of a probe, or without one, nothing."""
+    return "" if step is None or run["status"] == "probed" else f", step {step:,}"
 
 
 def plain_log(ax):
@@ -151,8 +155,7 @@ def label(run, runs, step=None):
     if len(differ) > MOST_FLAGS: differ = []         # the names tell such runs apart
     words = [runlog.switches(run)] + differ
     name = run["name"] if len(seeds) == 1 else f"{runlog.group(run)} ({len(seeds)} seeds)"
-    text = f"{name}: {', '.join(words)}"
-    if step is not None and run["status"] != "probed": text += f", step {step:,}"
+    text = f"{name}: {', '.join(words)}" + step_of(run, step)
     return "\n".join(textwrap.wrap(plain(text), 110))
 
 

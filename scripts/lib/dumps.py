@@ -83,5 +83,5 @@ def dump_data(path):
         heads.append([l, h, alpha, squares])
     texts = f"{path}/tokens.json"
     tokens = json.loads(runlog.read_text(texts, AGAIN)) if os.path.exists(texts) else []
-    return {"name": os.path.basename(os.path.abspath(path)), "path": path, "T": T, "extra": extra,
+    return {"name": runlog.last_name(path), "path": path, "T": T, "extra": extra,
             "rows": shape[0], "columns": shape[1], "heads": heads, "tokens": tokens}

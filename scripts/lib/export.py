@@ -40,8 +40,8 @@ def ratios(e, above, below):
 def scalars(e, sink):
     """The numbers of one evaluation at one threshold."""
     out = {"val_loss": e.get("val_loss"), "probe_loss": e.get("probe_loss")}
-    out.update({f"sink_{k}": x for k, x in zip(sink["k"], sink["sink_k"])})
-    out.update({f"proxy_{k}": x for k, x in zip(sink["k"], sink["proxy_k"])})
+    for name in ("sink", "proxy"):
+        out.update({f"{name}_{k}": x for k, x in zip(sink["k"], sink[name + "_k"])})
     out["sink_star"] = sink.get("sink_star")
     effective = runlog.gated_sink(e, sink)
     if effective is not None:

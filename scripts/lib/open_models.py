@@ -43,7 +43,7 @@ def directories(paths):
     for path in paths:
         if not os.path.exists(path):
             die(f"--models: got {path}, wanted a model's directory or a GGUF file", "ls models")
-        found[os.path.basename(os.path.normpath(path)).lower()] = path
+        found[runlog.last_name(path).lower()] = path
     return found
 
 

@@ -2,14 +2,13 @@
 
 Start with `maps`, which scripts/plot.py calls.
 """
-import os
 import shlex
 import sys
 import time
 
 import dumps
 from drawing import headline, np, panels, plain, thinned
-from runlog import die, say as print
+from runlog import die, last_name, say as print
 
 
 def maps(paths, options):
@@ -18,7 +17,7 @@ def maps(paths, options):
     of more than that the attention of all, in one picture."""
     reject_missing_heads(paths, options.head)
     for path in paths:
-        name, found = f"maps-{os.path.basename(os.path.abspath(path))}", heads_in(path)
+        name, found = f"maps-{last_name(path)}", heads_in(path)
         few = [] if len(found) > DETAILED else found
         chosen = [h for h in found if h in options.head] if options.head else few
         for l, h in chosen:
@@ -125,5 +124,5 @@ def map_of_head(path, head):
                ylabel="query position t")
         figure.colorbar(image, ax=ax, shrink=0.8, aspect=20)
     headline(figure, [], f"Layer {layer}, head {h}: where the queries look, and why. "
-             f"{plain(os.path.basename(os.path.abspath(path)))}")
+             f"{plain(last_name(path))}")
     return figure

@@ -60,5 +60,5 @@ def read(path):
     if not unchanged or len(unchanged[0]) != 8 or None in unchanged[0]:
         die(f"{path}: got no plain run with a by_position of 8 numbers, wanted one", HINT)
     name = runlog.named(path)
-    if name == "loss": name = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    if name == "loss": name = runlog.last_name(os.path.dirname(path))
     return {"name": name, "T": o["T"], "loss": np.array(unchanged[0], float)}

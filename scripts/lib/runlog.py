@@ -84,6 +84,11 @@ def write_whole(path, text):
     os.replace(part, path)
 
 
+def last_name(path):
+    """The name of a file or directory, however its path is written."""
+    return os.path.basename(os.path.abspath(path))
+
+
 def named(path):
     """The name of a file without its ending."""
     return os.path.splitext(os.path.basename(path))[0]
@@ -323,7 +328,7 @@ def read_run(path):
     run = {"path": os.path.dirname(log) or ".", "log": log, "config": objects[0],
            "train": of("train"), "evals": of("eval"),
            "samples": of("sample"), "resumes": resumes(objects), "notes": notes}
-    run["name"] = os.path.basename(os.path.abspath(run["path"]))
+    run["name"] = last_name(run["path"])
     run["status"] = status(objects)
     run["held"] = run["status"] == "unfinished" and held(run["path"])
     run["silent"] = silent(log)
