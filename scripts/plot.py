@@ -87,8 +87,7 @@ ONSET = [(r"$\alpha_1$, best head", lambda e, key: largest(e[key])),
 
 def largest(values):
     """Returns the largest number, or None where nothing was measured."""
-    found = [x for x in np.ravel(np.array(values, float)) if np.isfinite(x)]
-    return max(found, default=None)
+    return max(filter(np.isfinite, np.ravel(np.array(values, float))), default=None)
 
 
 def tokens_of_step(run):

@@ -327,7 +327,7 @@ class Run:
         place, name = os.path.join(o.runs, o.label), f"{row.first}-seed{seed}"
         self.dir, self.lock = f"{place}/{name}", f"{place}/.lock-{name}"
         self.key = {"switches": row.make, "flags": " ".join(row.words), "seed": seed,
-                    "data": row.identity if hasattr(row, "identity") else o.identity,
+                    "data": getattr(row, "identity", None) or o.identity,
                     "source": o.source, "device": o.device}
 
     def stored(self):
@@ -359,9 +359,9 @@ class Run:
         return "done" if self.log()[2] == "done" else "partial"
 
     def mark(self, exit=None, seconds=0.0):
-        old = self.stored() if self.stored().get("key") == self.key else {}
-        so_far = {"key": self.key, "exit": exit,
-                  "seconds": round(old.get("seconds", 0) + seconds, 1)}
+        old = self.stored()
+        if old.get("key") == self.key: seconds += old.get("seconds", 0)
+        so_far = {"key": self.key, "exit": exit, "seconds": round(seconds, 1)}
         runlog.write_whole(f"{self.dir}/reproduce.json", json.dumps(so_far))
 
     def aside(self):

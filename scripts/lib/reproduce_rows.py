@@ -101,14 +101,7 @@ def rows_at(o):
     """the rows with their words at o.scale, shared runs named;
     rows that mean nothing there keep why"""
     s, bb, rows = o.s, o.data == "bb", rows_read()
-    for id, where, make, flags, note in s["also"] if o.data == s["data"] else []:
-        row = Row(id, where, make, flags, "not given", "-", "not given", note)
-        base = row_words(s, o.data)
-        row.words, row.ours = once(ordinary_first(base, bb) + flags.split(), base), True
-        last = max(i for i, r in enumerate(rows) if r.table == row.table)
-        rows.insert(last + 1, row)
     for row in rows:
-        if hasattr(row, "ours"): continue
         if row.words[0] != "train":
             command = "./train_sink " + shlex.join(row.words)
             row.skip = f"not a run but {row.words[0]} of a checkpoint: {command}"
@@ -129,11 +122,17 @@ def rows_at(o):
                 row.words = ordinary_first(row.words, bb)
             row.words = once(row.words + mapped, row_words(s, o.data))
         except Skip as why: row.skip = str(why)
+    for id, where, make, flags, note in s["also"] if o.data == s["data"] else []:
+        row = Row(id, where, make, flags, "not given", "-", "not given", note)
+        base = row_words(s, o.data)
+        row.words = once(ordinary_first(base, bb) + flags.split(), base)
+        last = max(i for i, r in enumerate(rows) if r.table == row.table)
+        rows.insert(last + 1, row)
     name_runs([r for r in rows if not r.skip])
     for row in rows:
         row.plain = row.words                    # what follows -- is in o.label
         if not row.skip: row.words = row.plain + o.extra
-    for row in rows: row.make = " ".join(row.make.split() + s.get("make", "").split())
+        row.make = " ".join(row.make.split() + s.get("make", "").split())
     return rows
 
 
