@@ -70,7 +70,7 @@ def dump_data(path):
         size, numbers = read_npy(f"{path}/{l}_{h}_map.npy")
         T = T or size
         if size != T: die(f"{path}: got maps of {T} and {size} tokens, wanted one length", AGAIN)
-        extra = extra or any(numbers[t * (T + 1)] for t in range(T))
+        extra = extra or any(numbers[::T + 1])
     for l, h in found:
         squares = {}
         for kind, (low, high) in KINDS.items():
@@ -79,7 +79,7 @@ def dump_data(path):
             size, numbers = read_npy(file)
             if size != T: die(f"{file}: got {size} tokens, wanted {T}", AGAIN)
             *shape, squares[kind] = bytes_of(T, numbers, extra, low, high)
-            if kind == "map": alpha = sum(numbers[t * (T + 1) + 1] for t in range(T)) / T
+            if kind == "map": alpha = sum(numbers[1::T + 1]) / T
         heads.append([l, h, alpha, squares])
     texts = f"{path}/tokens.json"
     tokens = json.loads(runlog.read_text(texts, AGAIN)) if os.path.exists(texts) else []

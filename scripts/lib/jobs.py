@@ -863,8 +863,8 @@ def blocks(rows, room):
 
 
 def column_widths(rows):
-    return [max(len(line) for row in rows for line in row[i].split("\n"))
-            for i in range(len(rows[0]))]
+    return [max(len(line) for cell in column for line in cell.split("\n"))
+            for column in zip(*rows)]
 
 
 def width_of(rows):
@@ -875,7 +875,5 @@ def width_of(rows):
 def print_block(rows):
     widths = column_widths(rows)
     for row in rows:
-        cells = [c.split("\n") for c in row]
-        for i in range(max(map(len, cells))):
-            words = [(c[i] if i < len(c) else "").ljust(w) for c, w in zip(cells, widths)]
-            print("  ".join(words).rstrip())
+        for line in itertools.zip_longest(*(c.split("\n") for c in row), fillvalue=""):
+            print("  ".join(map(str.ljust, line, widths)).rstrip())
