@@ -359,7 +359,7 @@ def need(run, e, names):
 def ratio(e, above, below):
     """Returns one list of an evaluation over another, nan where that is 0."""
     above, below = np.array(e[above], float), np.array(e[below], float)
-    return np.where(below > 0, above / np.where(below > 0, below, 1), np.nan)
+    return np.where(below > 0, above / below, np.nan)
 
 
 def norm_ratio(e, key):

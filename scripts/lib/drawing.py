@@ -53,8 +53,8 @@ def look(i, runs=None):
     Seeds of one run look alike."""
     seeds = 1
     if runs:
-        mine = runlog.group(runs[i])
-        i, seeds = kinds(runs).index(mine), [runlog.group(r) for r in runs].count(mine)
+        i = kinds(runs).index(runlog.group(runs[i]))
+        seeds = len(seeds_of(runs)[i])
     return {"color": COLORS[i % 7], "marker": MARKERS[i % 7],
             "linestyle": DASHES[i // 7 % 3],
             "linewidth": 1.6 if seeds == 1 else 1.0, "markersize": 4 if seeds == 1 else 3}

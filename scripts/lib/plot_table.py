@@ -106,7 +106,7 @@ def bars(ax, rows, paper, ours, loss):
             ax.annotate(plain(str(text)), (1.03, at), xycoords=ax.get_yaxis_transform(),
                         va="center", fontsize=7.5, color="#444444" if seeds else "#777777")
             if len(seeds) > 1:                              # equal ones beside each other
-                places = at + 0.22 * (np.arange(len(seeds)) / (len(seeds) - 1) - 0.5)
+                places = at + np.linspace(-0.11, 0.11, len(seeds))
                 ax.plot(seeds, places, "o", ms=3.5, mfc=SEED, mec="white", mew=0.6, zorder=3,
                         clip_on=False)
     ax.grid(axis="y", visible=False)
