@@ -43,9 +43,9 @@ cd alone || exit 1
 few="train -d bb --eval-every 10 --seed 1 --sample 0 --probe-seqs 8 --val-seqs 8"
 # shellcheck disable=SC2086  # several flags
 for program in "$reference" ./train_sink; do
-    $program $few -n 20 -o run > said.txt 2>&1
-    hash run >> hashes.txt
-    mv run "run_$(wc -l < hashes.txt)"
+    $program $few -n 20 -o trained > said.txt 2>&1
+    hash trained >> hashes.txt
+    mv trained "run_$(wc -l < hashes.txt)"
 done
 cp train_sink.cu text.txt
 works $reference tokenize text.txt --out shards
