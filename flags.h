@@ -153,6 +153,9 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
     ON("tb", RUN, graph, "CUDA: record a micro-batch as a CUDA graph and launch it with one call; helps small models") \
     WHOLE("tpgsbce", RUN, hopper, 1, 0, 1, "CUDA: 1 uses the Hopper attention kernels on a Hopper card, 0 the kernels for every card") \
     DECIMAL("t", RUN, stop_after, 0.0, 0, MANY, "save and stop after this many minutes (0: never)") \
+    WORDS("t", RUN, until, "", "end when a number of two evaluations in a row says so: 'sink_1>0.5', 'val_loss<3'; " \
+      "of val_loss probe_loss mass sink_1 sink_* alpha_1", \
+      READ_IF(f.eval_every > 0, "--eval-every 1 or more")) \
     ON("t", RUN, dry_run, "print the sizes, memory, the time of a step and the disk of a checkpoint, and write nothing") \
     OPEN_FLAGS(X) \
     TEXT_FLAGS(X) \

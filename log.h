@@ -71,12 +71,8 @@ std::string count_text(double n);
 // weights' mean.
 void eval_fields(JsonObject* o, const char* event, long step, double val_loss, const Metrics& r);
 
-// Returns alpha_1 of every head, (L, NH): the mean over sequences, of the proxy if rows do not sum
-// to 1.
-std::vector<double> alpha1_means(const Metrics& r);
-
-// Returns the mean over heads and sequences of what a row gives to tokens.
-double mass_mean(const Metrics& r);
+// Returns a number that --until compares.
+double eval_number(const std::string& name, double val_loss, const Metrics& r);
 
 // Returns the mean of v.
 double mean(const std::vector<double>& v);

@@ -64,8 +64,8 @@ static const struct { const char *folder, *names; } NAMES_OF_FOLDERS[] = {
                " --rope-fast --rope-slow --rope-length --rope-round " },
 #endif
 #if !HAS_AFTER
-    { "after/", " eval score --until --sink-at --per-sequence --dump --dump-heads --dump-seq"
-                " --anatomy --anywhere --factors --noise " },
+    { "after/", " eval score --sink-at --per-sequence --dump --dump-heads --dump-seq --anatomy"
+                " --anywhere --factors --noise " },
 #endif
     { "", "" },
 };

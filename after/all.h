@@ -8,4 +8,3 @@ after/all.h -- the files of after/ for core/rest.h. All need the model.
 #include "probe_more.cpp"
 #include "score.cpp"
 #include "score_task.cpp"
-#include "until.cpp"

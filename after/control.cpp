@@ -50,11 +50,8 @@ static GradNoise grad_noise(double few, double squares_half, double many, double
     return g;
 }
 
-void until_begin(Run* r);                        // until.cpp
-
 void control_arms(Run* r, bool anywhere) {
     const Flags& f = r->f;
-    if (!f.until.empty()) { until_begin(r); }
     const bool alone = dist::world == 1;
     require(alone || f.factors.empty(), "--factors " + f.factors,
             "one process: it works on whole tensors, and several share them");

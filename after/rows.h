@@ -17,9 +17,6 @@ Macros alone: this file includes nothing.
       "of the tensors whose names have a word as whole parts: o_proj:lr=2,o_proj:start=2; also decay and eps (Eq. 29 to 42)", JOIN(",")) \
     ON("t", MEASURING, noise, "log the two parts of the gradient noise scale, from half of every step's batch and all of it", \
       READ_IF(f.only.empty(), "the gradients of all tensors: leave out --only")) \
-    WORDS("t", RUN, until, "", "end when a number of two evaluations in a row says so: 'sink_1>0.5', 'val_loss<3'; " \
-      "of val_loss probe_loss mass sink_1 sink_* alpha_1", \
-      READ_IF(f.eval_every > 0, "--eval-every 1 or more")) \
     WORDS("pe", MEASURING, sink_at, "", "also report Sink_k at these positions: 15,20") \
     ON("p", MEASURING, per_sequence, "with --json, also write alpha for each sequence, as alpha[seq][L][H][k]", \
       READ_IF(!f.json.empty(), "--json FILE")) \

@@ -28,9 +28,12 @@ static int fastest_of(const std::vector<double>& gflops, bool bf16) {
 // Prints what --products asks for: GFLOP/s of every kernel on all threads, in float and in bf16,
 // and what follows for PRECISION. All kernels are in every binary, so any build can tell.
 static int bench_products(const Flags& f) {
-    Flags given = f;
-    for (auto& r : flag_rows(&given)) {
-        if (!*r.given || is_one_of(" products product ", r.name)) { continue; }
+    Flags given = f, defaults;
+    const std::vector<FlagRow> rows = flag_rows(&given), plain = flag_rows(&defaults);
+    for (size_t i = 0; i < rows.size(); i++) {
+        const FlagRow& r = rows[i];
+        const bool asked = *r.given && field_text(r, true) != field_text(plain[i], true);
+        if (!asked || is_one_of(" products product ", r.name)) { continue; }
         die(flags_typed(f, r.name.c_str()) + " has no effect without a bench of steps: leave out "
             "--products");
     }

@@ -293,12 +293,16 @@ static std::string ratio_text(double first, double rest) {
 
 static std::string percent_text(double share) { return strf("%.1f%%", 100 * share); }
 
-std::vector<double> alpha1_means(const Metrics& r) {
-    return head_means(r, [&](auto& head) { return (r.sums_to_one ? head.alpha : head.proxy)[1]; });
-}
-
-double mass_mean(const Metrics& r) {
-    return mean(head_means(r, [](auto& head) { return head.mass; }));
+double eval_number(const std::string& name, double val_loss, const Metrics& r) {
+    typedef const HeadMetrics& Head;
+    if (name == "val_loss") { return val_loss; }
+    if (name == "probe_loss") { return r.loss; }
+    if (name == "sink_1") { return r.sinks[0].first; }
+    if (name == "sink_*") { return r.sinks[0].star; }
+    return mean(head_means(r, [&](Head h) {
+        if (name == "mass") { return h.mass; }
+        return r.sums_to_one ? h.alpha[1] : h.proxy[1];
+    }));
 }
 
 std::string eval_text(double val_loss, const Metrics& r, const Sinks& s) {
@@ -308,7 +312,8 @@ std::string eval_text(double val_loss, const Metrics& r, const Sinks& s) {
     std::string line;
     if (!std::isnan(val_loss)) { line = strf("val %.4f | ", val_loss); }
     line += std::string(proxy ? "proxy" : "sink") + "_1 " + sink + " | sink_* " + extra + " | ";
-    line += strf("alpha_1 %.3f | mass %.2f", mean(alpha1_means(r)), mass_mean(r));
+    line += strf("alpha_1 %.3f | mass %.2f", eval_number("alpha_1", NAN, r),
+                 eval_number("mass", NAN, r));
     line += " | h first/rest " + ratio_text(r.h.first.back(), r.h.rest.back());
     line += " | v first/rest " + ratio_text(mean(r.v.first), mean(r.v.rest));
     if (r.without_attention()) {

@@ -4,7 +4,6 @@ probe reads the same.
 */
 #include "probe_data.h"
 #include "memory_needed.h"
-#include "open_model.h"
 #include "../dataloader.h"
 #include "../log.h"
 #include "data_flags.h"
@@ -12,7 +11,6 @@ probe reads the same.
 #include "run_flags.h"
 #include "../core/config.h"
 #include "../core/directory.h"
-#include "../base/look.h"
 #include "../base/plural.h"
 
 Json trained_flags(const std::string& checkpoint) {
@@ -269,6 +267,9 @@ OtherBos bos_other(const Flags& f, const Json& state, int V) {
         return {};
     }
     const std::string& run = state["flags"]["bos"].string;
+    if (run.empty() && f.tokenizer.empty()) {
+        return { "", "no tokenizer says whether this model wants a BOS: --tokenizer" };
+    }
     if (run.empty()) { return text_folder ? text_folder->other_bos(f, V) : OtherBos(); }
     if (run == "none" || f.tokenizer.empty()) { return {}; }
     return { run, "the run was trained with --bos " + run + ", and here no BOS is added" };

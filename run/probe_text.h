@@ -18,7 +18,9 @@ inline std::string of_hundred(double share) {
 // Writes the attention that the first token gets by layer, in tenths: the mean over heads and
 // sequences. A layer without attention has a dot; ten layers stand together.
 inline std::string tenths_by_layer(const Metrics& r) {
-    const std::vector<double> heads = alpha1_means(r);
+    const std::vector<double> heads = head_means(r, [&](const HeadMetrics& h) {
+        return (double)(r.sums_to_one ? h.alpha[1] : h.proxy[1]);
+    });
     const int layers = (int)r.h.first.size() - 1;
     std::string row(layers, '.');
     for (int i = 0; i < r.L; i++) {

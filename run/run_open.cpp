@@ -227,6 +227,7 @@ static Origin run_settle(Run* r) {
     if (begins && f->bos == "seq") { reject_covered_bos(*f); }
     ops::use_graph(f->graph);
     r->eps = eps_list(*f);
+    until_of(*f);
     return o;
 }
 
@@ -260,6 +261,8 @@ static void run_model(Run* r, const Origin& o) {
     step_memory_check(f->total_batch);
     r->hopper_why = hopper_settle(f, r->c, f->given_hopper || o.resumes());
     r->m = model_new(r->c, std::max(T, r->probe_len), true);
+    require(until_of(*f).number != "sink_*" || has_extra_key(&r->m), "--until '" + f->until + "'",
+            "a model with an extra key or a sink token: BIAS=k, ..");
     r->m.min_context = f->min_context;
     r->m.max_context = f->max_context;
     const bool anywhere = o.resumes() && !o.state.get("words");

@@ -295,7 +295,13 @@ void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json
     hint_also.clear();
     r->touched = state["touched"].string;
     r->unevaluated = state.get("unevaluated") != NULL;
-    if (r->more.resumed) { r->more.resumed(r, state); }
+    if (state["flags"]["until"].string == r->f.until) {
+        r->met = json_count(state, "met", 0, from + "/state.json");
+    }
+    if (r->met >= 2) {
+        printf("note   --until '%s' has ended this run, which continues with another one\n",
+               r->f.until.c_str());
+    }
     if (r->f.steps < r->first) {
         printf("note   --steps %ld is less than the %ld that this run has made: no step is left\n",
                r->f.steps, r->first);

@@ -270,6 +270,42 @@ static void run_sample(Run* r, long step) {
     if (!random_weights) { printf("sample %s\n", printable(json_str(text)).c_str()); }
 }
 
+// numbers of the line of an evaluation, from sink_1 on from 0 to 1
+static const char* const EVAL_NUMBERS = " val_loss probe_loss mass sink_1 sink_* alpha_1 ";
+
+Until until_of(const Flags& f) {
+    Until u;
+    const std::string& text = f.until;
+    const size_t sign = std::min(text.find_first_of("<>"), text.size());
+    u.number = text.substr(0, sign);
+    u.below = text[sign] == '<';
+    const std::string limit = sign < text.size() ? text.substr(sign + 1) : "";
+    const bool share = is_one_of(" sink_1 sink_* alpha_1 ", u.number);
+    const bool known = is_one_of(EVAL_NUMBERS, u.number) && parse_double(limit, &u.limit);
+    const bool reached = known && (!share || (u.limit >= 0 && u.limit <= 1));
+    require(text.empty() || reached, "--until '" + text + "'",
+            strf("NAME<NUMBER or NAME>NUMBER of%s(a sink and alpha_1 from 0 to 1)", EVAL_NUMBERS));
+    return u;
+}
+
+// Counts the evaluations in a row where --until holds; the second one ends the run.
+static void until_count(Run* r, long step, double val_loss, const Metrics& metrics) {
+    if (r->f.until.empty()) { return; }
+    const Until u = until_of(r->f);
+    const double x = eval_number(u.number, val_loss, metrics);
+    const bool holds = dist::any(u.below ? x < u.limit : x > u.limit);
+    r->met = holds ? r->met + 1 : 0;
+    if (r->met < 2) { return; }
+    printf("until  %s: the second evaluation in a row, %s is %.4g\n", r->f.until.c_str(),
+           u.number.c_str(), x);
+    JsonObject o;
+    o.text("event", "until");
+    o.count("step", step);
+    o.text("until", r->f.until);
+    o.number("value", x);
+    log_line(&r->log, o);
+}
+
 void run_evaluate(Run* r, long step) {
     const Flags& f = r->f;
     const long at_once = f.batch * f.arch.T;
@@ -308,8 +344,7 @@ void run_evaluate(Run* r, long step) {
     run_sample(r, step);
     work_stops = NULL;
     r->unevaluated = dist::any(stop_signal);             // then --resume makes all of it again
-    if (r->unevaluated || !r->more.evaluated) { return; }
-    r->more.evaluated(r, step, val, metrics[0]);
+    if (!r->unevaluated) { until_count(r, step, val, metrics[0]); }
 }
 
 // Tells whether this step's line is due, by --print-every or about once a second. The last

@@ -18,9 +18,6 @@ struct StepMore {
     std::function<void(double few, double many, double squares)> done;   // and of both counts of
                                                  // targets, and the squared norm of the gradient
     std::function<void(JsonObject* o)> log;
-    // are told of an evaluation, and of the state.json that --resume goes on from: r->met
-    std::function<void(Run* r, long step, double val_loss, const Metrics& metrics)> evaluated;
-    std::function<void(Run* r, const Json& state)> resumed;
 };
 
 // The state that command_train carries from step to step.
@@ -61,6 +58,16 @@ inline Schedule schedule_of(const Flags& f) {
     const long decay = f.decay_steps ? f.decay_steps : std::max(2L, f.steps / 10);
     return { f.lr, f.min_lr, f.warmup, f.steps, f.schedule, decay };
 }
+
+// --until: which number of an evaluation is to be below or above what.
+struct Until {
+    std::string number;
+    bool below = false;
+    double limit = 0;
+};
+
+// Reads --until; dies if it is none.
+Until until_of(const Flags& f);
 
 // Tells whether a run has made its steps, or --until ends it.
 inline bool run_over(const Run& r, long step) { return step >= r.f.steps || r.met >= 2; }

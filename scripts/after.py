@@ -145,11 +145,11 @@ def about(results, kept_of):
             f"Largest standard error of a change over sequences: {error_of(kept_of):.3f}.")
 
 
-def results_write(path, results, kept_of, table, about):
+def results_write(path, results, kept_of, table, text):
     """Writes the table beside its own results."""
     seeds = {i: [{"changes": changes(k), "gradient": gradient(k)} for k in v]
              for i, v in kept_of.items()}
-    said = {"table": results["table"], "scale": results["scale"], "about": about,
+    said = {"table": results["table"], "scale": results["scale"], "about": text,
             "head": table[0], "rows": table[1:], "seeds": seeds}
     runlog.write_whole(path[:-5] + "-after.json", json.dumps(said, indent=1) + "\n")
 

@@ -16,7 +16,8 @@ import os
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.dirname(__file__) + "/lib")
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE + "/lib")
 from chat_template import load, render, stop                             # noqa: E402
 
 
@@ -37,7 +38,7 @@ def main():
     p.add_argument("--prompt", required=True, metavar="QUESTION")
     p.add_argument("--system", default="", metavar="TEXT")
     p.add_argument("--tokenizer", metavar="DIR")
-    p.add_argument("--binary", default=os.path.dirname(os.path.dirname(__file__)) + "/train_sink", metavar="FILE")
+    p.add_argument("--binary", default=os.path.dirname(HERE) + "/train_sink", metavar="FILE")
     p.add_argument("--print", action="store_true")
     a, flags = p.parse_known_args()
     tokenizer = load(a.tokenizer or a.model)

@@ -12,10 +12,11 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
-HERE = os.path.dirname(__file__)
+HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE + "/lib")
-from runlog import die, write_whole, say as print
+from runlog import die, say as print
 
 EOS = "<|endoftext|>"
 LEAST = 257                                      # 256 bytes and the EOS
@@ -55,6 +56,7 @@ def main():
             "pip install tokenizers; or take demo/tokenizer.json: it reads any text")
     try:
         os.makedirs(a.out, exist_ok=True)
+        beside = tempfile.TemporaryDirectory(dir=a.out)    # removes itself, whatever happens
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
@@ -64,7 +66,9 @@ def main():
         tokenizer.train_from_iterator((t for path in a.text for t in texts(a.binary, path)), trainer)
         for name, content in (("tokenizer_config.json", json.dumps({"eos_token": EOS})),
                               ("tokenizer.json", tokenizer.to_str())):
-            write_whole(f"{a.out}/{name}", content)
+            with open(f"{beside.name}/{name}", "w", encoding="utf-8") as f:
+                f.write(content)
+            os.replace(f.name, f"{a.out}/{name}")
     except OSError as e:
         die(f"{e.filename or a.out}: {e.strerror}", "choose another -o; the program: make train_sink")
     got = tokenizer.get_vocab_size()

@@ -130,9 +130,6 @@ bool probe_records(const Flags& f, const ProbeBos& bos, const ProbeData& p, int 
 }
 
 OtherBos bos_of_template(const Flags& f, int V) {
-    if (f.tokenizer.empty()) {
-        return { "", "no tokenizer says whether this model wants a BOS: --tokenizer" };
-    }
     const Tokenizer tok = tokenizer_of(f.tokenizer);
     if (tok.before.empty()) { return {}; }
     const std::string first = tokenizer_decode(tok, tok.before.data(), tok.before.size(), false);

@@ -128,7 +128,7 @@ inline uint3 threadIdx, blockIdx;
 inline dim3 blockDim, gridDim;
 
 #pragma GCC push_options
-#pragma GCC optimize("O2")                  // of this file alone, however kernels are compiled
+#pragma GCC optimize("O2")                  // of the emulator, however kernels are compiled
 namespace emu {
 // ----------------------------------------------------------------------------
 // state

@@ -103,6 +103,7 @@ static const struct {
     { "--batch 1000000 --seq 100000", "fewer than 2^30 tokens" },
     { "--layers 0x10", "wanted a whole number" },
     { "bench -n 0", "--steps 0: wanted 1 or more" },
+    { "bench --products --steps 1000 --layers 3", "--layers 3 has no effect without a bench of steps" },
     { "probe run/step_4 --probe-seqs -1", "--probe-seqs: got -1" },
     { "probe run/step_4 --prefix 4294967300", "--prefix: got 4294967300" },
     { "tokenize short.txt -o shards2 --skip-bad", "--skip-bad: got no .jsonl" },
@@ -425,7 +426,7 @@ static std::string spelled(const char* name) {
 // --help of each command: every flag that it takes once, under the title of its group
 static void test_help() {
     std::vector<std::string> titles;
-    for (auto title : GROUP_TITLES) { titles.push_back(*title ? title : "of this command"); }
+    for (auto title : GROUP_TITLES) { titles.push_back(title); }
     std::map<std::string, bool> taken;
     for (auto& c : COMMAND_ROWS) {
         std::string under;
