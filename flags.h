@@ -278,6 +278,9 @@ std::string flags_typed(const Flags& flags, const char* names, bool all = false)
 // of it.
 void flag_set(const FlagRow& r, const std::string& spelled, const std::string& text);
 
+// Tells whether a flag was given, and another value than its default, whose row is `plain`.
+bool flag_asked(const FlagRow& r, const FlagRow& plain);
+
 // Dies at a flag that was given and that nothing would read, which is a mistake that nobody would
 // see, and at two flags that contradict each other; prints a note of one that another leaves
 // without effect. Call it when the flags are settled. again: of a run that goes on, which has had

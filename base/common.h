@@ -364,8 +364,8 @@ inline bool is_temporary(const std::string& name, const std::string& whole) {
     const std::string without_tail = name.substr(0, name.size() - tail.size());
     if (!starts_with(without_tail, whole)) { return false; }
     const std::string middle = without_tail.substr(whole.size());
-    const auto parts = split(middle, '-');
     if (middle.empty()) { return true; }
+    const auto parts = split(middle, '-');
     if (parts.size() < 3 || middle[0] != '.') { return false; }
     long process;
     long number;

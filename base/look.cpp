@@ -48,8 +48,7 @@ void make_dirs(const std::string& path, const std::string& elsewhere) {
     std::error_code failed;
     std::filesystem::create_directories(path, failed);
     if (!failed) { return; }
-    // the first that is missing, or none
-    std::filesystem::path first = path;
+    std::filesystem::path first = path;                  // the first part that could not be made
     while (first.has_parent_path() && !is_dir(first.parent_path())) { first = first.parent_path(); }
     const int code = blame(failed.value());
     die(code, cannot("create this directory", first, failed.value()),

@@ -32,8 +32,7 @@ static int bench_products(const Flags& f) {
     const std::vector<FlagRow> rows = flag_rows(&given), plain = flag_rows(&defaults);
     for (size_t i = 0; i < rows.size(); i++) {
         const FlagRow& r = rows[i];
-        const bool asked = *r.given && field_text(r, true) != field_text(plain[i], true);
-        if (!asked || is_one_of(" products product ", r.name)) { continue; }
+        if (!flag_asked(r, plain[i]) || is_one_of(" products product ", r.name)) { continue; }
         die(flags_typed(f, r.name.c_str()) + " has no effect without a bench of steps: leave out "
             "--products");
     }

@@ -107,6 +107,10 @@ static void bound_broken(const Flags& f, const FlagRow& r, const FlagRule& rule)
     printf("note   %s %s: %s\n", flag_typed(r).c_str(), bound.c_str(), rule.text);
 }
 
+bool flag_asked(const FlagRow& r, const FlagRow& plain) {
+    return *r.given && field_text(r, true) != field_text(plain, true);
+}
+
 void flags_check(const Flags& flags, char command, bool again) {
     Flags f = flags, defaults;
     const std::vector<FlagRow> rows = flag_rows(&f), plain = flag_rows(&defaults);
@@ -114,7 +118,7 @@ void flags_check(const Flags& flags, char command, bool again) {
         const FlagRow& r = rows[i];
         if (!r.of(command)) { continue; }
         const bool kept = again && (r.fixed() || r.of_model);
-        const bool asked = *r.given && !kept && field_text(r, true) != field_text(plain[i], true);
+        const bool asked = !kept && flag_asked(r, plain[i]);
         for (auto& rule : r.rules) {
             if (!rule.holds || rule.holds(f, command)) { continue; }
             if (rule.rule != RULE_READ) { bound_broken(f, r, rule); continue; }

@@ -154,7 +154,7 @@ static void build_changed(const Json& state, JsonObject* changed) {
     for (auto& [what, now] : json_of(build_json()).fields) {
         const Json* before = was.get(what);
         if (!before || before->string == now.string) { continue; }
-        changed->json(what, json_list({ json_short(*before), json_short(now) }));
+        changed->json(what, json_list({ json_str(before->string), json_str(now.string) }));
     }
 }
 

@@ -107,7 +107,7 @@ static double loglik(const std::string& model, const std::string& record,
 static void refused(const std::string& record, const std::string& says,
                     const std::string& flags = "") {
     const Ran r = score("gpt2", task_of(record), flags);
-    check_ended(r, EXIT_USER, record + " " + flags, says);
+    check_ended(Died{ r.code, r.err }, EXIT_USER, record + " " + flags, says);
 }
 
 // a blank that is in the data is not doubled; a delimiter that is given is taken as it is

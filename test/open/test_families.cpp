@@ -44,7 +44,7 @@ static void refused(const std::string& name, const std::string& from, const std:
                     const std::string& says) {
     const std::string dir = changed(name, from, to);
     const Ran r = probe(dir, SCRATCH + "refused.json");
-    check_ended(r, EXIT_USER, name + " with " + to, says);
+    check_ended(Died{ r.code, r.err }, EXIT_USER, name + " with " + to, says);
 }
 
 // Jamba: its heads are those of the layers with attention, which are named;
