@@ -19,7 +19,7 @@ enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
 //  type   int, float, str, list: numbers with commas between, or kind: one of the names of a table;
 //         low, high: what a number may be
 //  by     what sets it: a flag of the commands in `cmds` (t train, b bench, p probe), or a switch
-//         of the build; READ: only a config.json
+//         of the build; "": only a config.json
 //  key    in config.json: Hugging Face's own, or one of the object "train_sink" or "rope_scaling"
 //  ...    of a flag that not every model reads, what does: READ_IF(condition, wanted), where `f` is
 //         the Flags. Shorter: ROTATES_BASE, some layer rotates by --rope-base; IN_A_LAYER, some
@@ -34,8 +34,6 @@ enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
       __VA_ARGS__)
 #define SWITCH(field, NAME, key) \
     X(kind, field, BUILD_##NAME, "", #NAME, key, 0, 0, names_of(NAME##_ROWS), "")
-#define READ(type, field, preset, key, low, high, help) \
-    X(type, field, preset, "", "", key, low, high, {}, help)
 #define ARCH(X) \
     NUMBER(int, L, 0, "--layers", "num_hidden_layers", 0, 10000, "L, layers (0: the preset's)") \
     NUMBER(int, NH, 0, "--heads", "num_attention_heads", 0, 65535, "NH, heads (0: the preset's)") \
@@ -45,7 +43,7 @@ enum { MOST_TOKENS = (1 << 30) - 1 };        // of a sequence
     NUMBER(int, F, 0, "--ffn-width", "intermediate_size", 0, 1 << 24, "F, FFN width (0: the preset's)") \
     NUMBER(int, V, 0, "--vocab", "vocab_size", 0, 1 << 24, "V, vocabulary (0: the preset's, else the data's)") \
     NUMBER(int, T, 0, "--seq", "max_position_embeddings", 0, MOST_TOKENS, "T, tokens per sequence (0: the preset's)") \
-    READ(int, context, 0, "train_sink.seq", 0, MOST_TOKENS, "T of the model that a run with a smaller --seq began with (0: T)") \
+    X(int, context, 0, "", "", "train_sink.seq", 0, MOST_TOKENS, {}, "T of the model that a run with a smaller --seq began with (0: T)") \
     /* norms */ \
     SWITCH(norm, NORM, "train_sink.norm") \
     KIND(norm_kind, NORM_KIND, rms, "--norm-kind", "train_sink.norm_kind", "rms (RMSNorm) or ln (LayerNorm, with a bias)") \

@@ -181,10 +181,10 @@ struct TextFolder {
     void (*check_skip_bad)(bool skip_bad, const std::vector<std::string>& names);
     // Returns the directory of shards of a text, made now or found.
     std::string (*cache)(const std::string& path, const Tokenizer& tok, const DataOptions& opt);
-    // Finds the tokens in `size` bytes at p, a file of lit-gpt. Returns the bytes of a token by
-    // Megatron's index, which stands beside tokens without a header; 0 if there is none.
+    // Finds the tokens in `size` bytes at p, a file of lit-gpt. Returns the bytes of a token in a
+    // file without a header: by Megatron's index beside it, else `bare`, which --bin says.
     void (*litpkds)(Shard* s, const unsigned char* p, long size);
-    int (*index_width)(const std::string& path);
+    int (*bare_width)(const std::string& path, int bare);
     // Makes the sequences of a probe from the records of a .jsonl. Returns false if --data is none;
     // dies if the flags ask of a text what it has not.
     bool (*records)(const Flags& f, const ProbeBos& bos, const ProbeData& p, int T, int V,
@@ -193,7 +193,7 @@ struct TextFolder {
     OtherBos (*other_bos)(const Flags& f, int V);
 
     // Say what a file is, and what its keys ask for: look.h, directory.h.
-    FileKind (*kind_of)(const std::string& first, long size, Reader reader);
+    void (*look)(const std::string& path, const std::string& first, long size, Reader reader);
     FileKind (*kind_in_dir)(const std::string& dir, Reader reader);
     bool (*key)(const std::string& file, const std::string& key, const std::string& path,
                 const Json& value);

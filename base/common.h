@@ -92,17 +92,18 @@ inline void list_add(std::string* list, const std::string& item, const char* bet
 inline bool (*work_stops)() = NULL;
 inline bool work_stopped() { return work_stops && work_stops(); }
 
-// Tells whether a line of progress is not ended yet.
-inline bool progress_open = false;
-
-// Where it is shown: a command whose output may go into a file shows it on standard error.
-inline FILE* progress_to = stdout;
+// A line of progress.
+struct Progress {
+    bool open = false;           // it is not ended yet
+    FILE* to = stdout;           // a command whose output may go into a file shows it on stderr
+};
+inline Progress progress;
 
 // Ends the line: whatever is printed next begins a line of its own.
 inline void progress_end(const char* by = "\n") {
-    if (progress_open) { fputs(by, progress_to); }
-    fflush(progress_to);
-    progress_open = false;
+    if (progress.open) { fputs(by, progress.to); }
+    fflush(progress.to);
+    progress.open = false;
 }
 
 // Takes the line away again.
@@ -112,25 +113,28 @@ inline void progress_clear() { progress_end("\r\033[K"); }
 // that turn the direction of writing, and what is not UTF-8 become ?, but for those in `kept`.
 std::string printable(const std::string& s, const char* kept = "");
 
-// What is added to the hint of whatever goes wrong, while the program knows more than the place
-// that fails.
-inline std::string hint_also;
+// What errors say beyond the place that fails.
+struct Hints {
+    std::string also;            // added to the hint of whatever goes wrong, while this is known
+    std::string page = "./train_sink --help";    // where a mistake without a hint leads: the flags
+                                                 // of the command that runs
+    std::string memory = "take a smaller model";             // lowers the memory of that command
+    std::string again = "run the same command again";        // once the disk has been seen to
+};
+inline Hints hints;
 
 // Ends all of many processes (dist/agree.h) with one error: what went wrong, and the full
 // message.
 typedef void (*DieHook)(int code, const std::string& what, const std::string& message);
 inline DieHook die_hook = NULL;
 
-// Where a user's mistake without a hint of its own leads: the flags of the command that runs.
-inline std::string help_page = "./train_sink --help";
-
 // Ends the program; a user's mistake always gets a hint.
 [[noreturn]] inline void die(int code, const std::string& what, const std::string& hint = "") {
     progress_end();
     fflush(stdout);
     std::string tip = hint;
-    if (hint.empty() && code == EXIT_USER) { tip = help_page; }
-    if (!hint_also.empty()) { list_add(&tip, hint_also, "; "); }
+    if (hint.empty() && code == EXIT_USER) { tip = hints.page; }
+    if (!hints.also.empty()) { list_add(&tip, hints.also, "; "); }
     std::string message = "error: " + printable(what) + "\n";
     if (!tip.empty()) { message += "---> HINT: " + printable(tip) + "\n"; }
     if (die_hook) { die_hook(code, printable(what), message); }
@@ -173,11 +177,8 @@ inline int blame(int error) {
     return EXIT_USER;
 }
 
-// What lowers the memory of the command that runs.
-inline std::string memory_hint = "take a smaller model";
-
 [[noreturn]] inline void out_of_memory(size_t n) {
-    die(EXIT_MACHINE, strf("out of memory: could not get %.1f MiB", n / 1048576.0), memory_hint);
+    die(EXIT_MACHINE, strf("out of memory: could not get %.1f MiB", n / 1048576.0), hints.memory);
 }
 
 // Writes what the system would not do: "PATH: cannot open (No such file or directory)".
@@ -410,11 +411,8 @@ inline FileOut file_begin(const std::string& given) {
     return o;
 }
 
-// What to do once the disk has been seen to; train sets another.
-inline std::string then_again = "run the same command again";
-
 inline std::string write_hint() {
-    return "see that the disk has room and can be written, then " + then_again;
+    return "see that the disk has room and can be written, then " + hints.again;
 }
 
 // Makes renames inside a directory durable; dies if the disk fails.

@@ -15,7 +15,7 @@ namespace host {
 // 1 what a backend says of itself
 
 // Kernels for Hopper (cuda/hopper/check.cuh): there are none.
-static const bool hopper_here = false;
+inline bool hopper_here() { return false; }
 inline void use_hopper(bool) {}
 
 static const char* const name = "ref";

@@ -1,6 +1,6 @@
 /*
-base/look.cpp -- opens files, lists and makes directories, and says what files begin with. The table
-of their kinds is text/'s.
+base/look.cpp -- opens files, lists and makes directories, and says what files begin with. What they
+are is told by text/.
 */
 #include "look.h"
 #include <limits.h>
@@ -78,39 +78,8 @@ std::string file_read(const std::string& path, const std::string& hint) {
     return s;
 }
 
-
 // ----------------------------------------------------------------------------
 // looking
-
-// what each reader wants, as in "wanted .."
-static const struct { char reader; const char* wanted; } READER_WANTS[] = {
-    { READS_TEXT, "text in UTF-8" },
-    { READS_RECORDS, "lines of JSON" },
-    { READS_GZIP, "what gzip writes" },
-    { READS_ZSTD, "what zstd writes" },
-    { READS_TOKENS, "token ids" },
-    { READS_TOKENIZER, "a tokenizer.json, or vocab.json with merges.txt" },
-    { READS_JSON, "JSON" },
-    { READS_SAFETENSORS, "a safetensors file" },
-    { READS_GGUF, "a GGUF file" },
-    { READS_CHECKPOINT, "a checkpoint: a directory with config.json and model.safetensors, or a "
-                        "GGUF file" },
-};
-
-// ----------------------------------------------------------------------------
-
-// Counts what is no character of a text in UTF-8. The last one may be cut.
-static size_t count_odd(const std::string& s) {
-    size_t odd = 0;
-    for (size_t i = 0; i < s.size();) {
-        const long c = utf8_next(s, &i);
-        const bool control = c < 0x20 && (c <= 0 || !strchr("\t\n\v\f\r\x1B", (int)c));
-        odd += control && (c >= 0 || i < s.size());
-    }
-    return odd;
-}
-
-bool is_text(const std::string& s) { return count_odd(s) == 0; }
 
 std::string file_begin_bytes(const std::string& path, long n) {
     std::string s(n, 0);
@@ -135,42 +104,6 @@ std::string hint_for(const std::string& hint, const std::string& path) {
         out.replace(at, 4, path);
     }
     return out;
-}
-
-void look(const std::string& path, const std::string& first, long size, Reader reader) {
-    const FileKind k = kind_of(first, size, reader);
-    const bool json = reader == READS_JSON || reader == READS_TOKENIZER;
-    const bool words = json || reader == READS_TEXT || reader == READS_RECORDS;
-    const size_t odd = count_odd(first);
-    // in UTF-16 without a mark a text may have no zero for long; but then it has no blanks, either
-    const size_t blanks = std::count(first.begin(), first.end(), ' ');
-    const bool wide = odd >= 16 && 10 * odd > first.size() && 50 * blanks < first.size();
-    const bool binary = words && (has(first, '\0') || wide);
-    const bool empty = json && size == 0;
-    // of numbers or records, not a text: neither an object nor longer than what a hub answers
-    const bool records = words && reader != READS_TEXT;
-    const bool brief = first.size() < LOOK_BYTES && first.find_first_of("{[") == first.npos;
-    const bool numbers = has(std::string("sfgz"), (char)reader);
-    const bool blank = first.find_first_not_of(" \r\n") == first.npos;
-    const bool answer = !odd && !blank && (numbers || (records && brief));
-    if (k.what.empty() && !empty && !binary && !answer) { return; }
-    std::string got = begins_with(first);
-    std::string hint = "is it the file that you mean? a text of another encoding, such as UTF-16LE "
-                       "or UTF-16BE: " + hint_for("iconv -f ENCODING -t UTF-8 FILE > NEW", path);
-    if (!k.what.empty()) {
-        got = "is " + k.what;
-        hint = hint_for(k.hint, path);
-    } else if (answer) {
-        got = "is text, '" + first.substr(0, std::min<size_t>(first.find('\n'), 80)) + "'";
-        hint = "get the file again, logged in to the hub, by the name that it has there";
-    } else if (empty) {
-        got = "got an empty file";
-        hint = "get the file again";
-    }
-    for (auto& w : READER_WANTS) {
-        if (w.reader != reader) { continue; }
-        die(path + ": " + got + ", wanted " + w.wanted, hint);
-    }
 }
 
 void look_file(const std::string& path, Reader reader) {

@@ -1,7 +1,7 @@
 /*
 look.h -- what a file is by its first bytes, before anybody reads it. A file that is not what its
 name says gets an error that says what it is, and what to type: of the kinds that people meet, in
-one table of text/; of any other, or without text/, its first bytes.
+one table of text/; of any other, its first bytes.
 
 TO ADD a kind of file: a row in text/kinds.cpp, and its first bytes in test/program/test_look.cpp.
 */
@@ -27,13 +27,6 @@ enum { LOOK_BYTES = 4096 };              // as many first bytes are looked at
 // What a kind of file is called, and what makes it readable: a command with FILE for its path.
 struct FileKind { std::string what, hint; };
 
-// Returns what a file of `size` bytes is (-1: not known) that begins like this; `what` is empty if
-// nothing tells, or if `reader` may read it. (core/kinds.cpp defines it, and kind_in_dir.)
-FileKind kind_of(const std::string& first, long size, Reader reader);
-
-// Tells whether these bytes are text in UTF-8. The last character may be cut.
-bool is_text(const std::string& s);
-
 // Returns the first n bytes of a regular file, or fewer; none of what is no regular file.
 std::string file_begin_bytes(const std::string& path, long n);
 
@@ -41,7 +34,9 @@ std::string file_begin_bytes(const std::string& path, long n);
 std::string begins_with(const std::string& first);
 
 // Dies if the file is of a kind that this reader does not read, is no text where one is wanted, or
-// is empty where that can only be a mistake. first: what it begins with.
+// is empty where that can only be a mistake; without text/ the reader has to notice that itself.
+// first: what it begins with; size: -1 if it is not known. (core/kinds.cpp defines it, and
+// kind_in_dir.)
 void look(const std::string& path, const std::string& first, long size, Reader reader);
 void look_file(const std::string& path, Reader reader);
 

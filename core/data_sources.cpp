@@ -81,11 +81,7 @@ static std::vector<ShardSums> shards_listed(const std::string& dir, const Json& 
 static void check_any_tokens(const Source& s, const std::string& dir) {
     if (s.train.n + s.val.n > 0) { return; }
     const FileKind other = kind_in_dir(dir, READS_TOKENS);
-    std::string make = with_text("make some with: ./train_sink tokenize FILE... -o DIR");
-    for (auto& name : dir_list(dir)) {
-        const bool text = text_folder && text_folder->format(name) != TEXT_UNKNOWN;
-        if (text) { make = "scripts/prepare_text.sh " + dir + " OUT"; }
-    }
+    const std::string make = with_text("make some with: ./train_sink tokenize FILE... -o DIR");
     die(dir + ": got no tokens, wanted .bin shards in it" + other.what,
         other.hint.empty() ? make : other.hint);
 }

@@ -77,13 +77,9 @@ Shard shard_parse(const std::string& path, const unsigned char* p, long size, in
 Shard shard_open(const std::string& path, int bare) {
     look_file(path, READS_TOKENS);
     if (is_regular(path) && file_size(path) == 0) { return shard_parse(path, NULL, 0); } // dies
-    const int width = text_folder ? text_folder->index_width(path) : 0;
-    if (bare && width && bare != width) {
-        die(path + strf(": got tokens of %d bytes by its .idx, wanted %d by --bin", width, bare),
-            "leave --bin out");
-    }
+    if (text_folder) { bare = text_folder->bare_width(path, bare); }
     const FileMap map = file_map(path, 1, "token");
-    return shard_parse(path, (const unsigned char*)map.data, (long)map.size, width ? width : bare);
+    return shard_parse(path, (const unsigned char*)map.data, (long)map.size, bare);
 }
 
 long shard_token(const Shard& s, long i) {

@@ -38,7 +38,7 @@ void attention_forward_tensor(bf16* out, acc* stat, const AttnInputs& in, real* 
                               const acc* rope_table) {
 #ifdef HOPPER
     if constexpr (hopper_head(HS)) {
-        if (hopper_wanted) {
+        if (gpu.hopper) {
             real* k = qkv + in.s.NH * HS;
             if (rope_table) { rope_heads(k, in.s.KV, rope_table, +1, in.s); }
             return attention_forward_wgmma<A, Bi, Pe, HS>(out, stat, in, qkv, rope_table);
@@ -55,7 +55,7 @@ void attention_dqkv_chunk(bf16* dqkv, const DsChunk& c, const bf16* dout, RowSta
                           const DqkInputs& in) {
 #ifdef HOPPER
     if constexpr (hopper_head(HS)) {
-        if (hopper_wanted) {
+        if (gpu.hopper) {
             attention_dkv_wgmma<A, Pe, HS>(dqkv, c, dout, r, in);
             return attention_dq(dqkv, c, in);
         }

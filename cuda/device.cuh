@@ -7,7 +7,7 @@ in dev/emulator/emu.h, which is how CI tests them. So <<<>>>, __shared__, PTX an
 are there and nowhere else. Rules for kernels: start with LAUNCH; shared memory through SMEM(type,
 name) and dynamic_smem<T>(); warps leave together and nobody leaves before a barrier; full 32-lane
 masks; __syncwarp() between one lane's write to shared memory and another's read; no atomics (the
-same seed gives the same bits). Everything runs on one stream, device_stream.
+same seed gives the same bits). Everything runs on one stream, gpu.stream.
 */
 #ifndef DEVICE_CUH
 #define DEVICE_CUH
@@ -74,15 +74,23 @@ template <class S, class Work> void in_parts(long rows, S* x, S* y, long, Work w
 // ----------------------------------------------------------------------------
 // Errors. They are the machine's, so the program exits with 1.
 
-inline cudaStream_t device_stream;
-inline void* device_workspace;                       // for cuBLAS
+// The GPU of this process, and how it is used.
+struct Gpu {
+    int number;                  // which of the machine's
+    std::string name;
+    int version;                 // 90: sm_90
+    cudaStream_t stream;
+    cublasLtHandle_t blas;
+    void* workspace;             // for cuBLAS
+    long scratch;                // number of the memory that device_scratch returns
+    bool graph;                  // by --graph: graph.cuh
+    bool hopper;                 // attention goes by Hopper's kernels
+};
+inline Gpu gpu;
 const size_t DEVICE_WORKSPACE = shrunk ? 256 : 32 << 20;
-inline cublasLtHandle_t device_blas;
-inline int device_number;                            // which of the machine's GPUs
-inline std::string device_name;                      // the GPU's
-inline int device_version;                           // 90: sm_90
-// Whether this program has kernels for sm_90a, as the Makefile says; whether this is a card of 9.0,
-// which runs them; and whether attention goes by them.
+
+// Whether this program has kernels for sm_90a, as the Makefile says; and whether this is a card of
+// 9.0, which runs them.
 #if defined(HOPPER) && !__has_include("hopper/check.cuh")
 #error "-DHOPPER: the folder cuda/hopper/ is not here"
 #endif
@@ -91,9 +99,8 @@ enum { hopper_built = 1 };
 #else
 enum { hopper_built = 0 };
 #endif
-inline bool hopper_here, hopper_wanted;
-inline void use_hopper(bool wanted) { hopper_wanted = wanted; }
-
+inline bool hopper_here() { return gpu.version == 90; }
+inline void use_hopper(bool wanted) { gpu.hopper = wanted; }
 
 struct DeviceHint { cudaError_t error; const char* hint; };
 const char* const other_gpu_hint =
@@ -220,8 +227,8 @@ inline void device_find() {
     }
     device_check(found, "looking for one");
     // A process that was given a GPU of its own sees no other.
-    if (n == 1) { device_number = 0; }
-    const int d = device_number;
+    if (n == 1) { gpu.number = 0; }
+    const int d = gpu.number;
     if (d >= n) {
         die(EXIT_MACHINE, strf("GPU %d: there are %d, and each process needs one of its own", d, n),
             "start as many processes on each machine as it has GPUs: torchrun --nproc-per-node, "
@@ -231,15 +238,14 @@ inline void device_find() {
                  "asking for the GPU's version");
     device_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, d),
                  "asking for the GPU's version");
-    device_version = 10 * major + minor;
-    hopper_here = device_version == 90;
+    gpu.version = 10 * major + minor;
     cudaDeviceProp prop;
     device_check(cudaGetDeviceProperties(&prop, d), "asking for the GPU's name");
-    device_name = prop.name;
+    gpu.name = prop.name;
     if (major < 8) {
         die(EXIT_MACHINE,
             strf("GPU: got %s (sm_%d), wanted sm_80 (A100) or newer, in bf16 and in fp32",
-                 prop.name, device_version),
+                 prop.name, gpu.version),
             "nvidia-smi -L lists the GPUs, CUDA_VISIBLE_DEVICES=1 takes the second of them; make "
             "BACKEND=cpu trains on the processor");
     }
@@ -248,8 +254,8 @@ inline void device_find() {
 // Takes the GPU and returns a line that names it. Called once, before anything else.
 inline std::string device_init() {
     device_find();
-    const std::string name = strf("%s (sm_%d)", device_name.c_str(), device_version);
-    device_check(cudaSetDevice(device_number), strf("choosing GPU %d", device_number).c_str());
+    const std::string name = strf("%s (sm_%d)", gpu.name.c_str(), gpu.version);
+    device_check(cudaSetDevice(gpu.number), strf("choosing GPU %d", gpu.number).c_str());
     // Where the binary has no kernels for this GPU, the error comes here, not at the first launch.
     cudaFuncAttributes kernel;
     const cudaError_t image = cudaFuncGetAttributes(&kernel, (const void*)device_probe_kernel<0>);
@@ -257,15 +263,15 @@ inline std::string device_init() {
         die(EXIT_MACHINE,
             strf("GPU: got %s, wanted %s, which this binary was compiled for", name.c_str(),
                  device_built_for().c_str()),
-            strf("make clean, then make on this machine, or make GPU_ARCH=sm_%d%s", device_version,
-                 hopper_here ? "a" : ""));
+            strf("make clean, then make on this machine, or make GPU_ARCH=sm_%d%s", gpu.version,
+                 hopper_here() ? "a" : ""));
     }
     device_check(image, "loading the kernels");
-    device_check(cudaStreamCreateWithFlags(&device_stream, cudaStreamNonBlocking),
+    device_check(cudaStreamCreateWithFlags(&gpu.stream, cudaStreamNonBlocking),
                  "making a stream");
     size_t left = 0, total = 0;
     device_check(cudaMemGetInfo(&left, &total), "asking for free memory");
-    blas_check(cublasLtCreate(&device_blas), "starting");
+    blas_check(cublasLtCreate(&gpu.blas), "starting");
     return strf("%s, %.1f of %.1f GiB free", name.c_str(), left / 0x1p30, total / 0x1p30);
 }
 
@@ -278,11 +284,11 @@ inline const std::string& device_start() {
 }
 
 inline void device_zero(void* p, size_t n) {
-    device_check(cudaMemsetAsync(p, 0, n, device_stream), "zeroing memory");
+    device_check(cudaMemsetAsync(p, 0, n, gpu.stream), "zeroing memory");
 }
 
 inline void device_sync() {
-    device_check(cudaStreamSynchronize(device_stream), "waiting for the GPU");
+    device_check(cudaStreamSynchronize(gpu.stream), "waiting for the GPU");
 }
 
 inline void* device_reserve(size_t n) { // not zeroed
@@ -338,25 +344,22 @@ inline void to_device(void* dst, const void* src, size_t n) {
         device_check(cudaEventSynchronize(taken[slot]), "waiting for the GPU");
         memcpy(page, (const char*)src + at, k);
         device_check(cudaMemcpyAsync((char*)dst + at, page, k, cudaMemcpyHostToDevice,
-                                     device_stream),
+                                     gpu.stream),
                      "copying to the GPU");
-        device_check(cudaEventRecord(taken[slot], device_stream), "recording an event");
+        device_check(cudaEventRecord(taken[slot], gpu.stream), "recording an event");
     }
 }
 
 inline void to_host(void* dst, const void* src, size_t n) {
-    device_check(cudaMemcpyAsync(dst, src, n, cudaMemcpyDeviceToHost, device_stream),
+    device_check(cudaMemcpyAsync(dst, src, n, cudaMemcpyDeviceToHost, gpu.stream),
                  "copying from the GPU");
     device_sync();
 }
 
 inline void device_copy(void* dst, const void* src, size_t n) {
-    device_check(cudaMemcpyAsync(dst, src, n, cudaMemcpyDeviceToDevice, device_stream),
+    device_check(cudaMemcpyAsync(dst, src, n, cudaMemcpyDeviceToDevice, gpu.stream),
                  "copying on the GPU");
 }
-
-inline bool graph_wanted;                            // graph.cuh
-inline long scratch_number;                          // of the memory that device_scratch returns
 
 // Returns memory that one operation uses between its kernels. The next call may return the same
 // memory, with undefined content.
@@ -364,10 +367,10 @@ inline void* device_scratch(size_t n) {
     static void* p;
     static size_t have;
     // The emulator gives exactly n fresh bytes, so that overruns and stale reads show.
-    if (n > have || (emulated && !graph_wanted && n != have)) {
-        scratch_number++;
+    if (n > have || (emulated && !gpu.graph && n != have)) {
+        gpu.scratch++;
         if (emulated) { // without a wait that a GPU would not have
-            device_check(cudaFreeAsync(p, device_stream), "freeing memory");
+            device_check(cudaFreeAsync(p, gpu.stream), "freeing memory");
         } else {
             device_free(p);
         }
@@ -421,8 +424,11 @@ inline void device_ask_shared(const char* name, const void* kernel, size_t smem)
 // training step, then a table of milliseconds. The first two search, allocate and warm up.
 enum { PROFILED_STEP = 2 };
 struct ProfilePart { std::string name; cudaEvent_t from, to; };
-inline std::vector<ProfilePart> profile_parts;
-inline int profile_steps;                            // that have ended
+struct Profile {
+    std::vector<ProfilePart> parts;
+    int steps;                                       // that have ended
+};
+inline Profile profile;
 
 inline bool profile_wanted() {
     static const bool wanted = getenv("PROFILE") != NULL;
@@ -432,7 +438,7 @@ inline bool profile_wanted() {
 inline cudaEvent_t profile_event() {
     cudaEvent_t e;
     device_check(cudaEventCreateWithFlags(&e, cudaEventDefault), "making an event");
-    device_check(cudaEventRecord(e, device_stream), "recording an event");
+    device_check(cudaEventRecord(e, gpu.stream), "recording an event");
     return e;
 }
 
@@ -445,8 +451,8 @@ inline void profile_table() {
         device_check(cudaEventElapsedTime(&ms, a, b), "timing a step");
         return (double)ms;
     };
-    device_check(cudaEventSynchronize(profile_parts.back().to), "timing a step");
-    for (const ProfilePart& p : profile_parts) {
+    device_check(cudaEventSynchronize(profile.parts.back().to), "timing a step");
+    for (const ProfilePart& p : profile.parts) {
         const double ms = between(p.from, p.to);
         sums[p.name].times++;
         sums[p.name].ms += ms;
@@ -454,7 +460,7 @@ inline void profile_table() {
     }
     std::vector<std::pair<std::string, Sum>> rows(sums.begin(), sums.end());
     std::sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.second.ms > b.second.ms; });
-    const double step = between(profile_parts.front().from, profile_parts.back().to);
+    const double step = between(profile.parts.front().from, profile.parts.back().to);
     printf("%-72s %6s %10s\n", "kernel or product", "times", "ms");
     for (auto& [name, s] : rows) { printf("%-72s %6ld %10.3f\n", name.c_str(), s.times, s.ms); }
     printf("%-72s %6s %10.3f\n", "between them", "", step - all);
@@ -464,17 +470,17 @@ inline void profile_table() {
 
 // Runs f, which launches a kernel or product, between two events if it is time to profile.
 template <class F> void profiled(const char* name, F f) {
-    if (!profile_wanted() || profile_steps != PROFILED_STEP) { return f(); }
-    profile_parts.push_back(ProfilePart{name, profile_event(), NULL});
+    if (!profile_wanted() || profile.steps != PROFILED_STEP) { return f(); }
+    profile.parts.push_back(ProfilePart{name, profile_event(), NULL});
     f();
-    profile_parts.back().to = profile_event();
+    profile.parts.back().to = profile_event();
 }
 
 // Ends a training step, after its update.
 inline void profile_step() {
     if (!profile_wanted()) { return; }
-    if (profile_steps == PROFILED_STEP) { profile_table(); }
-    profile_steps++;
+    if (profile.steps == PROFILED_STEP) { profile_table(); }
+    profile.steps++;
 }
 
 // LAUNCH(kernel, grid, block, bytes of dynamic shared memory, arguments...)
@@ -487,9 +493,9 @@ void device_launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block
     if (smem > 40 << 10) { device_ask_shared(name, (const void*)kernel, smem); }
     profiled(name, [&] {
 #ifdef EMU
-        emu::launch(name, kernel, grid, block, smem, device_stream, a...);
+        emu::launch(name, kernel, grid, block, smem, gpu.stream, a...);
 #else
-        kernel<<<grid, block, smem, device_stream>>>(static_cast<P>(a)...);
+        kernel<<<grid, block, smem, gpu.stream>>>(static_cast<P>(a)...);
 #endif
     });
     device_check(cudaGetLastError(), name);

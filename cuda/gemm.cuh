@@ -7,8 +7,8 @@ deterministic. What a product needs beside its pointers, its descriptions and it
 once and found again by its ProductKey.
 
 Which algorithm: cuBLAS proposes some for each product. Before many steps a large product is timed
-with each of them, once; the fastest is kept in a file of this GPU and this cuBLAS under gemm_cache,
-so that the next run takes the same one: same seed, same bits. cuBLAS documents that an algorithm
+with each of them, once; the fastest is kept in a file of this GPU and this cuBLAS in data/cache, so
+that the next run takes the same one: same seed, same bits. cuBLAS documents that an algorithm
 may be stored as it is, for the same version of the library. Jobs that share the file agree: a line
 is only ever added at its end, in one piece and under a lock, and of all lines of a product the
 first that can run counts, also for the job that has just added another.
@@ -153,17 +153,21 @@ inline void product_describe(Product* p, const ProductKey& k) {
 
 inline cublasStatus_t product_run(const Product& p, const Algo& algo, const ProductPointers& x) {
     const float one = 1.0f;
-    return cublasLtMatmul(device_blas, p.desc, &one, x.first, p.first, x.second, p.second, &p.beta,
-                          x.add, p.result, x.result, p.result, &algo, device_workspace,
-                          DEVICE_WORKSPACE, device_stream);
+    return cublasLtMatmul(gpu.blas, p.desc, &one, x.first, p.first, x.second, p.second, &p.beta,
+                          x.add, p.result, x.result, p.result, &algo, gpu.workspace,
+                          DEVICE_WORKSPACE, gpu.stream);
 }
 
 // ----------------------------------------------------------------------------
 // The file of algorithms.
 
-inline std::string gemm_cache = emulated ? "" : "data/cache";     // "": no file, the first proposal
-inline bool gemm_search_wanted;
-inline void tune_products(bool wanted) { gemm_search_wanted = wanted; }
+struct GemmSettings {
+    std::string cache = emulated ? "" : "data/cache";    // "": no file, the first proposal
+    bool search;
+    std::function<void()> before_keeping;                // for the test: what another job does then
+};
+inline GemmSettings gemm_settings;
+inline void tune_products(bool wanted) { gemm_settings.search = wanted; }
 const double GEMM_SEARCH_FLOPS = shrunk ? 1e4 : 1e8;
 enum { GEMM_PROPOSALS = 32 };
 enum { ALGO_WORDS = 8 };                                 // of 64 bits
@@ -172,13 +176,13 @@ typedef std::map<std::string, Algos> GemmKept;           // of each product, in 
 
 // Returns the name of this GPU as part of a file's.
 inline std::string device_in_file() {
-    std::string name = device_name;
+    std::string name = gpu.name;
     for (char& ch : name) { if (!isalnum((unsigned char)ch)) { ch = '-'; } }
     return name;
 }
 
 inline std::string gemm_file() {
-    return strf("%s/matmul-%s-%zu.txt", gemm_cache.c_str(), device_in_file().c_str(),
+    return strf("%s/matmul-%s-%zu.txt", gemm_settings.cache.c_str(), device_in_file().c_str(),
                 cublasLtGetVersion());
 }
 
@@ -241,7 +245,7 @@ inline bool gemm_kept(const GemmKept& kept, const Product& p, Algo* algo) {
     for (auto& a : lines->second) {
         Proposal found;
         const cublasStatus_t status = cublasLtMatmulAlgoCheck(
-            device_blas, p.desc, p.first, p.second, p.result, p.result, &a, &found);
+            gpu.blas, p.desc, p.first, p.second, p.result, p.result, &a, &found);
         if (status == CUBLAS_STATUS_SUCCESS && found.workspaceSize <= DEVICE_WORKSPACE) {
             *algo = a;
             return true;
@@ -250,16 +254,13 @@ inline bool gemm_kept(const GemmKept& kept, const Product& p, Algo* algo) {
     return false;
 }
 
-// For the test: what another job does at the worst moment.
-inline std::function<void()> gemm_before_keeping;
-
 // Adds a line to the file and returns whose choice counts from now on: the first one's. Without a
 // file that is our own.
 inline Algo gemm_keep(const std::string& file, const Product& p, Algo algo) {
     std::string line = p.text + " :";
     for (uint64_t w : algo.data) { line += strf(" %llx", (unsigned long long)w); }
     line += "\n";
-    if (gemm_before_keeping) { gemm_before_keeping(); }
+    if (gemm_settings.before_keeping) { gemm_settings.before_keeping(); }
     if (add_line(file, line)) { gemm_kept(gemm_read(file, false), p, &algo); }
     return algo;
 }
@@ -271,9 +272,9 @@ inline Algo gemm_keep(const std::string& file, const Product& p, Algo algo) {
 inline float gemm_time(const Product& p, const Algo& algo, const ProductPointers& x,
                        cudaEvent_t from, cudaEvent_t to) {
     float ms = 0;
-    device_check(cudaEventRecord(from, device_stream), "recording an event");
+    device_check(cudaEventRecord(from, gpu.stream), "recording an event");
     if (product_run(p, algo, x) != CUBLAS_STATUS_SUCCESS) { return INFINITY; }
-    device_check(cudaEventRecord(to, device_stream), "recording an event");
+    device_check(cudaEventRecord(to, gpu.stream), "recording an event");
     device_check(cudaEventSynchronize(to), "timing a matrix product");
     device_check(cudaEventElapsedTime(&ms, from, to), "timing a matrix product");
     return ms;
@@ -331,7 +332,7 @@ inline int gemm_propose(const Product& p, const ProductKey& k, Proposal* found) 
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &k.align_d, sizeof k.align_d);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &k.align_d, sizeof k.align_d);
     int n = 0;
-    blas_check(cublasLtMatmulAlgoGetHeuristic(device_blas, p.desc, p.first, p.second, p.result,
+    blas_check(cublasLtMatmulAlgoGetHeuristic(gpu.blas, p.desc, p.first, p.second, p.result,
                                               p.result, pref, GEMM_PROPOSALS, found, &n),
                doing);
     auto cannot = [](auto& f) { return f.state != CUBLAS_STATUS_SUCCESS; };
@@ -344,7 +345,7 @@ inline int gemm_propose(const Product& p, const ProductKey& k, Proposal* found) 
 // Returns algorithms for a product that this run has not met before, best first.
 inline Algos gemm_choose(const Product& p, const ProductKey& k, const ProductPointers& x) {
     Algo algo;
-    const bool large = !gemm_cache.empty() && p.flops >= GEMM_SEARCH_FLOPS;
+    const bool large = !gemm_settings.cache.empty() && p.flops >= GEMM_SEARCH_FLOPS;
     const std::string file = large ? gemm_file() : "";
     if (large) {
         static std::string have;
@@ -359,10 +360,10 @@ inline Algos gemm_choose(const Product& p, const ProductKey& k, const ProductPoi
     const int n = gemm_propose(p, k, found);
     Algos all;
     for (int i = 0; i < n; i++) { all.push_back(found[i].algo); }
-    if (!large || !gemm_search_wanted) { return all; }
-    make_cache(gemm_cache);
+    if (!large || !gemm_settings.search) { return all; }
+    make_cache(gemm_settings.cache);
     // a choice that is not kept would change from run to run
-    if (access(gemm_cache.c_str(), W_OK) != 0) { return all; }
+    if (access(gemm_settings.cache.c_str(), W_OK) != 0) { return all; }
     if (!gemm_search(p, x, found, n, &algo)) { return all; }
     return { gemm_keep(file, p, algo) };
 }
@@ -388,7 +389,7 @@ inline std::map<ProductKey, Product>& gemm_products = *new std::map<ProductKey, 
 // A and B have one type, C and D have one.
 inline void gemm(Matrix D, const void* C, Matrix A, Matrix B, ProductShape shape) {
     device_start();
-    if (!device_workspace) { device_workspace = device_reserve(DEVICE_WORKSPACE); }
+    if (!gpu.workspace) { gpu.workspace = device_reserve(DEVICE_WORKSPACE); }
     const void* add = C ? C : D.p;
     ProductKey k;
     k.M = shape.M;

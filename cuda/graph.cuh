@@ -12,16 +12,16 @@ recorded with their arguments, so a graph belongs to a key: all that these argum
 namespace cuda {
 typedef std::vector<size_t> GraphKey;
 
-inline void use_graph(bool wanted) { graph_wanted = wanted; }
+inline void use_graph(bool wanted) { gpu.graph = wanted; }
 
 // Records what f launches, and launches none of it.
 inline cudaGraphExec_t graph_record(const std::function<void()>& f) {
     const char* doing = "recording a graph (without --graph there is none)";
     cudaGraph_t graph;
     cudaGraphExec_t ready;
-    device_check(cudaStreamBeginCapture(device_stream, cudaStreamCaptureModeThreadLocal), doing);
+    device_check(cudaStreamBeginCapture(gpu.stream, cudaStreamCaptureModeThreadLocal), doing);
     f();
-    device_check(cudaStreamEndCapture(device_stream, &graph), doing);
+    device_check(cudaStreamEndCapture(gpu.stream, &graph), doing);
     device_check(cudaGraphInstantiateWithFlags(&ready, graph, 0), doing);
     device_check(cudaGraphDestroy(graph), doing);
     return ready;
@@ -45,19 +45,19 @@ inline void graph_count(bool is_new) {
 inline void repeated(GraphKey key, const std::function<void()>& f) {
     static GraphKey last;
     static cudaGraphExec_t graph;
-    if (!graph_wanted || profile_wanted()) { return f(); }
-    key.push_back(scratch_number);
+    if (!gpu.graph || profile_wanted()) { return f(); }
+    key.push_back(gpu.scratch);
     graph_count(key != last);
     if (key != last) {
         if (graph) { device_check(cudaGraphExecDestroy(graph), "freeing a graph"); }
         graph = NULL;
         f();
-        key.back() = scratch_number;
+        key.back() = gpu.scratch;
         last = key;
         return;
     }
     if (!graph) { graph = graph_record(f); }
-    device_check(cudaGraphLaunch(graph, device_stream), "starting a graph");
+    device_check(cudaGraphLaunch(graph, gpu.stream), "starting a graph");
 }
 } // namespace cuda
 #endif // CUDA_GRAPH_CUH

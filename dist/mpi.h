@@ -60,8 +60,11 @@ struct Arriving {
     std::vector<acc> pieces;        // (world, piece)
     long piece;
 };
-inline Arriving arriving[2];
-inline long reduces;                // begun since arrive()
+struct Reducing {
+    Arriving arriving[2];
+    long begun;                     // since arrive()
+};
+inline Reducing reducing;
 
 inline void arriving_end(Arriving* a) {
     mpi_wait(&a->request);
@@ -77,8 +80,8 @@ inline void arriving_end(Arriving* a) {
 
 // Sums over ranks: all (world, piece) of each -> mine (piece), of their row `rank`.
 inline void reduce_scatter(acc* mine, const acc* all, long piece) {
-    Arriving* a = &arriving[reduces % 2];
-    if (reduces++ >= 2) { arriving_end(a); }
+    Arriving* a = &reducing.arriving[reducing.begun % 2];
+    if (reducing.begun++ >= 2) { arriving_end(a); }
     a->mine = mine;
     a->piece = piece;
     a->pieces.resize(world * piece);
@@ -88,8 +91,10 @@ inline void reduce_scatter(acc* mine, const acc* all, long piece) {
 }
 
 inline void arrive() {
-    for (long k = std::max(0L, reduces - 2); k < reduces; k++) { arriving_end(&arriving[k % 2]); }
-    reduces = 0;
+    for (long k = std::max(0L, reducing.begun - 2); k < reducing.begun; k++) {
+        arriving_end(&reducing.arriving[k % 2]);
+    }
+    reducing.begun = 0;
 }
 
 // Gathers mine (bytes) of each rank in all (world, bytes), at once.

@@ -17,13 +17,16 @@ two both streams are at work.
 namespace dist {
 static const char* const name = "nccl";
 
-inline ncclComm_t comm;
-inline cudaStream_t comm_stream;
-inline cudaEvent_t computed, transferred;       // on the stream that computes, and on this one
+struct Nccl {
+    ncclComm_t comm;
+    cudaStream_t stream;
+    cudaEvent_t computed, transferred;           // on the stream that computes, and on this one
+};
+inline Nccl nccl;
 
 inline void nccl_check(ncclResult_t result, const char* doing) {
     if (result == ncclSuccess) { return; }
-    const std::string last = ncclGetLastError(comm);
+    const std::string last = ncclGetLastError(nccl.comm);
     die(EXIT_MACHINE, strf("NCCL: %s: %s. %s", doing, ncclGetErrorString(result), last.c_str()),
         "NCCL_DEBUG=INFO shows what it tries; each rank needs a GPU of its own, and a network that "
         "NCCL_SOCKET_IFNAME or NCCL_IB_HCA may have to name");
@@ -33,7 +36,7 @@ inline void nccl_check(ncclResult_t result, const char* doing) {
 inline void start() {
     const Place p = place_of_environment();
     if (p.world == 1) { return; }
-    cuda::device_number = p.local;
+    cuda::gpu.number = p.local;
     join(p);
 }
 
@@ -49,10 +52,10 @@ inline void tensors_start(const std::string& out) {
     const std::string bytes((const char*)&id, sizeof id);
     const std::string theirs = rendezvous(place_of_environment(), out, bytes);
     memcpy(&id, theirs.data(), std::min(sizeof id, theirs.size()));
-    nccl_check(ncclCommInitRank(&comm, world, id, rank), "joining the ranks");
-    cuda::device_check(cudaStreamCreateWithFlags(&comm_stream, cudaStreamNonBlocking),
+    nccl_check(ncclCommInitRank(&nccl.comm, world, id, rank), "joining the ranks");
+    cuda::device_check(cudaStreamCreateWithFlags(&nccl.stream, cudaStreamNonBlocking),
                        "making a stream");
-    for (cudaEvent_t* e : { &computed, &transferred }) {
+    for (cudaEvent_t* e : { &nccl.computed, &nccl.transferred }) {
         cuda::device_check(cudaEventCreateWithFlags(e, cudaEventDisableTiming), "making an event");
     }
 }
@@ -61,7 +64,7 @@ inline void stop() {
     if (world == 1) { return; }
     barrier();
     cuda::device_sync();
-    nccl_check(ncclCommDestroy(comm), "leaving the ranks");
+    nccl_check(ncclCommDestroy(nccl.comm), "leaving the ranks");
 }
 
 // ----------------------------------------------------------------------------
@@ -69,8 +72,8 @@ inline void stop() {
 
 // Begins a group of tensors, which wait for what is being computed now.
 inline void group_begin() {
-    cuda::device_check(cudaEventRecord(computed, cuda::device_stream), "recording an event");
-    cuda::device_check(cudaStreamWaitEvent(comm_stream, computed, 0), "waiting for an event");
+    cuda::device_check(cudaEventRecord(nccl.computed, cuda::gpu.stream), "recording an event");
+    cuda::device_check(cudaStreamWaitEvent(nccl.stream, nccl.computed, 0), "waiting for an event");
     nccl_check(ncclGroupStart(), "beginning a group");
 }
 
@@ -78,30 +81,31 @@ inline void group_end() { nccl_check(ncclGroupEnd(), "sending a group"); }
 
 // Sums over ranks: all (world, piece) of each -> mine (piece), of their row `rank`.
 inline void reduce_scatter(acc* mine, const acc* all, long piece) {
-    nccl_check(ncclReduceScatter(all, mine, piece, ncclFloat32, ncclSum, comm, comm_stream),
+    nccl_check(ncclReduceScatter(all, mine, piece, ncclFloat32, ncclSum, nccl.comm, nccl.stream),
                "summing gradients");
 }
 
 // Gathers mine (bytes) of each rank in all (world, bytes): a multiple of 64 numbers, here copied as
 // if they were floats.
 inline void all_gather(void* all, const void* mine, size_t bytes) {
-    nccl_check(ncclAllGather(mine, all, bytes / 4, ncclFloat32, comm, comm_stream), "gathering");
+    nccl_check(ncclAllGather(mine, all, bytes / 4, ncclFloat32, nccl.comm, nccl.stream),
+               "gathering");
 }
 
 // Waits, first for this rank's computation, then for the others, and asks NCCL for errors.
 inline void arrive() {
     if (world == 1) { return; }
-    cuda::device_check(cudaEventRecord(transferred, comm_stream), "recording an event");
-    cuda::device_check(cudaEventSynchronize(computed), "computing gradients");
+    cuda::device_check(cudaEventRecord(nccl.transferred, nccl.stream), "recording an event");
+    cuda::device_check(cudaEventSynchronize(nccl.computed), "computing gradients");
     for (;;) {
-        const cudaError_t there = cudaEventQuery(transferred);
+        const cudaError_t there = cudaEventQuery(nccl.transferred);
         if (there != cudaErrorNotReady) {
             cuda::device_check(there, "sending tensors");
             return;
         }
         cudaGetLastError(); // else the next launch would take "not ready" for an error of its own
         ncclResult_t result = ncclSuccess;
-        nccl_check(ncclCommGetAsyncError(comm, &result), "asking how it goes");
+        nccl_check(ncclCommGetAsyncError(nccl.comm, &result), "asking how it goes");
         if (result != ncclInProgress) { nccl_check(result, "sending tensors"); }
         usleep(20);
     }
@@ -118,7 +122,7 @@ inline void sum(double* x, size_t n) {
     }
     cuda::to_device(there, x, n * sizeof *x);
     group_begin();
-    nccl_check(ncclAllReduce(there, there, n, ncclFloat64, ncclSum, comm, comm_stream),
+    nccl_check(ncclAllReduce(there, there, n, ncclFloat64, ncclSum, nccl.comm, nccl.stream),
                "summing numbers");
     group_end();
     arrive();

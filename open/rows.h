@@ -31,6 +31,9 @@ constexpr int ROPE_none = row_named(ROPE_ROWS, "none"),
               ROPE_yarn = row_named(ROPE_ROWS, "yarn"),
               ROPE_dynamic = row_named(ROPE_ROWS, "dynamic"),
               ROPE_longrope = row_named(ROPE_ROWS, "longrope");
+// A row of ARCH that only a config.json sets.
+#define READ(type, field, preset, key, low, high, help) \
+    X(type, field, preset, "", "", key, low, high, {}, help)
 #define OF_LLAMA3 READ_IF(f.arch.rope_scaling == ROPE_llama3, "--rope-scaling llama3")
 #define OF_YARN READ_IF(f.arch.rope_scaling == ROPE_yarn, "--rope-scaling yarn")
 #define OPEN_POSITIONS(X) \

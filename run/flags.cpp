@@ -292,8 +292,8 @@ Flags flags_parse(int argc, char** argv, char* command) {
         *command = c.letter;
         i = 2;
     }
-    help_page = strf("./train_sink %s --help", command_of(*command).name);
-    memory_hint = command_of(*command).memory;
+    hints.page = strf("./train_sink %s --help", command_of(*command).name);
+    hints.memory = command_of(*command).memory;
     for (; i < argc; i++) {
         const std::string word = argv[i];
         if (word == "-h" || word == "--help") { usage(i == 1 ? 0 : *command); exit(0); }

@@ -96,7 +96,7 @@ inline void memory_check(const Arch& c, long B, long T, bool train, double spare
     if (!ops::on_host) { return; }
     double bytes;
     const std::string parts = memory_text(c, B, T, train, &bytes, spared, run);
-    memory_require(bytes, parts, memory_hint);
+    memory_require(bytes, parts, hints.memory);
 }
 
 // Checks, before anything is allocated, that the token ids of a step fit. They are drawn at once,

@@ -115,7 +115,7 @@ void process_begin(char** argv) {
     maps_watch();
     signal(SIGXFSZ, SIG_IGN); // ulimit -f makes the write fail instead of killing the process
     std::set_new_handler([] {
-        die(EXIT_MACHINE, "out of memory", memory_hint);
+        die(EXIT_MACHINE, "out of memory", hints.memory);
     });
 }
 
@@ -219,7 +219,7 @@ void on_signals() {
 
 int terminal_columns() {
     struct winsize w;
-    const int to = fileno(progress_to);
+    const int to = fileno(progress.to);
     if (!isatty(to)) { return 0; }
     const bool known = ioctl(to, TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
     return known ? w.ws_col : 80;
@@ -231,7 +231,7 @@ void progress_show(const std::vector<std::string>& forms) {
     for (size_t i = forms.size(); i-- > 0;) {
         if ((int)forms[i].size() < columns) { line = forms[i]; }
     }
-    fprintf(progress_to, "\r\033[K%s", line.c_str());
-    progress_open = true;
-    fflush(progress_to);
+    fprintf(progress.to, "\r\033[K%s", line.c_str());
+    progress.open = true;
+    fflush(progress.to);
 }

@@ -181,7 +181,7 @@ struct Origin {
 // with is gone: it is the same, as the hash of the tokens will say.
 static void take_checkpoint(Flags* f, Origin* o) {
     o->model = checkpoint_open(o->from);
-    hint_also.clear();                                   // what follows may be a flag's fault
+    hints.also.clear();                                   // what follows may be a flag's fault
     arch_from_checkpoint(f, o->model.c, o->from);
     const bool is_file = !f->tokenizer.empty() && f->tokenizer != "bytes";
     const bool gone = is_file && !file_exists(f->tokenizer);
@@ -208,7 +208,7 @@ static Origin run_settle(Run* r) {
     o.from = find_checkpoint(*f, &r->first);
     const bool begins = !o.resumes();
     if (f->resume) {
-        hint_also = begins ? "" : hint_other_checkpoint(f->out, o.from).hint;
+        hints.also = begins ? "" : hint_other_checkpoint(f->out, o.from).hint;
         o.state = begins ? log_config(f->out + "/log.jsonl") : json_file(o.from + "/state.json");
         inherit_flags(f, o.state, r->first, begins);
     }

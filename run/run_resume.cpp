@@ -260,7 +260,7 @@ static void same_run_check(const Run& r, const Json& state) {
 // Ends the program: the checkpoint has no optimizer's state. What begins a new run is said once;
 // the checkpoint before this one is named if the run can be resumed from it.
 [[noreturn]] static void die_no_optimizer(const std::string& from, const Fallback& other) {
-    if (!other.resumes) { hint_also.clear(); }
+    if (!other.resumes) { hints.also.clear(); }
     die(from + ": has no optimizer.safetensors, which --resume needs: a run keeps it "
         "in its newest checkpoint, unless --save-optimizer says all or none",
         "--init " + from + " and another --out begin a new run from its weights");
@@ -284,7 +284,7 @@ static void rate_note(const Run& r, const Json& was) {
 
 void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json& state) {
     const Fallback other = hint_other_checkpoint(r->f.out, from);
-    hint_also = other.hint;                              // while the checkpoint may be at fault
+    hints.also = other.hint;                              // while the checkpoint may be at fault
     const std::string file = from + "/state.json";
     const Json* position = state.get("data");
     require(position, file + ": data", "the position in the data");
@@ -292,7 +292,7 @@ void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json
     require(step == r->first, file + ": step " + number_text(step),
             strf("step %ld, as the directory is called", r->first));
     state_check(from);
-    hint_also.clear();
+    hints.also.clear();
     r->touched = state["touched"].string;
     r->unevaluated = state.get("unevaluated") != NULL;
     if (state["flags"]["until"].string == r->f.until) {
@@ -314,13 +314,13 @@ void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json
     build_changed(state, &r->changed);
     product_resume(state, &r->changed);
 
-    hint_also = other.hint;
+    hints.also = other.hint;
     const double sequences = r->first * r->tokens_per_step / r->f.arch.T;
     position_check(*position, sequences, file);
     checkpoint_read(&r->m, opened);
     if (!optimizer_load(&r->m, from)) { die_no_optimizer(from, other); }
     numbers_check(&r->m, state, from);
-    hint_also.clear();
+    hints.also.clear();
     data_restore(&r->data, *position);
     if (dist::rank > 0) { return; }
     log_rewind(r->f.out + "/log.jsonl", r->first, r->unevaluated, state["log"]);

@@ -94,7 +94,7 @@ static void describe_machine(const Run& r) {
         printf(", free %s", bytes_text(room).c_str());
     }
     printf("\ndevice %s\n", ops::device_start().c_str());
-    if (ops::hopper_here) {
+    if (ops::hopper_here()) {
         const std::string others = "the kernels for every card: " + r.hopper_why;
         printf("attend by %s\n", f.hopper ? "Hopper's kernels, which agree with the others"
                                            : others.c_str());
@@ -167,15 +167,15 @@ void log_begin(Run* r) {
 
 // The file, and the way out of the access that failed, which only the thread of the step can take.
 // The weights are still consistent there, because a step reads all its data before it updates them.
-static const char* lost_file = NULL;
-static sigjmp_buf lost_jump;
+struct Lost { const char* file; sigjmp_buf jump; };
+static Lost lost;
 static thread_local volatile sig_atomic_t lost_armed = 0;
 
 static void on_lost(const char* path) {
     if (!lost_armed) { return; }
     lost_armed = 0;
-    lost_file = path;
-    siglongjmp(lost_jump, 1);
+    lost.file = path;
+    siglongjmp(lost.jump, 1);
 }
 
 // Returns where the data were at the top of a step, before sequences were drawn ahead: `drawn`, and
@@ -200,7 +200,7 @@ static void data_return(Run* r, const std::vector<uint64_t>& place) {
 // Runs `work` of a step, which reads data.
 static void guarded(Run* r, long step, const std::function<void()>& work) {
     map_lost = on_lost;
-    if (sigsetjmp(lost_jump, 1)) { lost_data(r, step); }
+    if (sigsetjmp(lost.jump, 1)) { lost_data(r, step); }
     lost_armed = dist::world == 1;
     work();
     lost_armed = 0;
@@ -442,7 +442,7 @@ static void run_follow(Run* r) {
 // Dies if the data are other ones than those that the run began with. A large file that was touched
 // is noted, and the run goes on: what was compared of it is the same.
 static void run_check_data(Run* r) {
-    if (lost_file) { return; }
+    if (lost.file) { return; }
     const std::string touched = data_unchanged(&r->data);
     if (touched.empty()) { return; }
     r->touched = touched;
@@ -471,11 +471,11 @@ static void save(Run* r, long step, bool keep) {
         return;
     }
     if (!r->ahead_from.empty()) { data_return(r, r->ahead_from); }   // not of this step
-    hint_also = r->log.error;
-    then_again = r->saved >= 0 ? "run again with --resume" : "start over in another --out";
+    hints.also = r->log.error;
+    hints.again = r->saved >= 0 ? "run again with --resume" : "start over in another --out";
     log_sync(&r->log);                   // first, so that a log never ends before its checkpoint
     checkpoint_save(&r->m, out, step, run_state(r, step, keep), r->data.tokenizer, optimizer);
-    hint_also.clear();
+    hints.also.clear();
     r->saved = step;
     if (dist::rank > 0) { return; }
     const bool last_only = r->f.save_optimizer == KEEP_last;
@@ -495,7 +495,7 @@ void run_save(Run* r, long step, Due due) {
     const std::string failed = failure_of([&] { save(r, step, false); });
     if (failed.empty()) { return; }
     checkpoint_abandon();
-    hint_also.clear();
+    hints.also.clear();
     progress_end();
     printf("note   no automatic checkpoint this time: %s\n", failed.c_str());
 }
@@ -524,7 +524,7 @@ void run_draw(Run* r, long step) {
     data_return(r, r->step_from);
     model_show_ema(&r->m, false);
     if (step > r->saved && step > 0) { run_save(r, step, { true, true, false }); }
-    die(EXIT_MACHINE, std::string(lost_file) + ": was cut short or replaced while it was read",
+    die(EXIT_MACHINE, std::string(lost.file) + ": was cut short or replaced while it was read",
         "restore the file; write a new version under another name and mv it into place; " +
         run_rescue(*r));
 }

@@ -16,7 +16,7 @@ inline void working_show(const std::string& more) {
 
 // Lets measure and layers report to the terminal; without one nothing is set.
 inline void working_begin(const std::string& what) {
-    progress_to = stderr;
+    progress.to = stderr;
     working = Working();
     working.what = what;
     measure_progress = NULL;

@@ -1,7 +1,25 @@
 /*
-text/kinds.cpp -- what a file is by its first bytes: a table of kinds, each with its hint.
+text/kinds.cpp -- what a file is by its first bytes: a table of kinds, each with its hint, and what
+readers want instead.
 */
 #include "kinds.h"
+#include "text_files.h"
+
+// ----------------------------------------------------------------------------
+// text
+
+// Counts what is no character of a text in UTF-8. The last one may be cut.
+static size_t count_odd(const std::string& s) {
+    size_t odd = 0;
+    for (size_t i = 0; i < s.size();) {
+        const long c = utf8_next(s, &i);
+        const bool control = c < 0x20 && (c <= 0 || !strchr("\t\n\v\f\r\x1B", (int)c));
+        odd += control && (c >= 0 || i < s.size());
+    }
+    return odd;
+}
+
+static bool is_text(const std::string& s) { return count_odd(s) == 0; }
 
 // ----------------------------------------------------------------------------
 // kinds that no magic number tells
@@ -157,7 +175,7 @@ static const KindRow* kind_row(const std::string& first, long size) {
     return NULL;
 }
 
-FileKind text_kind_of(const std::string& first, long size, Reader reader) {
+FileKind kind_of(const std::string& first, long size, Reader reader) {
     const KindRow* k = kind_row(first, size);
     const bool read = k && reader && strchr(k->reads, reader);
     if (!k || read) { return FileKind(); }
@@ -167,7 +185,7 @@ FileKind text_kind_of(const std::string& first, long size, Reader reader) {
 
 FileKind kind_of_file(const std::string& path) {
     const std::string first = file_begin_bytes(path, LOOK_BYTES);
-    const FileKind kind = text_kind_of(first, file_size(path), READS_NOTHING);
+    const FileKind kind = kind_of(first, file_size(path), READS_NOTHING);
     if (!kind.what.empty() || first.empty()) { return kind; }
     if (ends_with(path, ".bin")) {
         return { "tokens by its name", "put it into a directory, and give that: -d DIR" };
@@ -198,5 +216,62 @@ FileKind text_kind_in_dir(const std::string& dir, Reader reader) {
         }
         return { what, hint_for(k->hint, path) };
     }
+    for (auto& name : dir_list(dir)) {
+        const bool text = use == 'd' && text_format(name) != TEXT_UNKNOWN;
+        if (text) { return { "", "scripts/prepare_text.sh " + dir + " OUT" }; }
+    }
     return FileKind();
+}
+
+// ----------------------------------------------------------------------------
+// what readers want
+
+static const struct { char reader; const char* wanted; } READER_WANTS[] = {
+    { READS_TEXT, "text in UTF-8" },
+    { READS_RECORDS, "lines of JSON" },
+    { READS_GZIP, "what gzip writes" },
+    { READS_ZSTD, "what zstd writes" },
+    { READS_TOKENS, "token ids" },
+    { READS_TOKENIZER, "a tokenizer.json, or vocab.json with merges.txt" },
+    { READS_JSON, "JSON" },
+    { READS_SAFETENSORS, "a safetensors file" },
+    { READS_GGUF, "a GGUF file" },
+    { READS_CHECKPOINT, "a checkpoint: a directory with config.json and model.safetensors, or a "
+                        "GGUF file" },
+};
+
+void kinds_look(const std::string& path, const std::string& first, long size, Reader reader) {
+    const FileKind k = kind_of(first, size, reader);
+    const bool json = reader == READS_JSON || reader == READS_TOKENIZER;
+    const bool words = json || reader == READS_TEXT || reader == READS_RECORDS;
+    const size_t odd = count_odd(first);
+    // in UTF-16 without a mark a text may have no zero for long; but then it has no blanks, either
+    const size_t blanks = std::count(first.begin(), first.end(), ' ');
+    const bool wide = odd >= 16 && 10 * odd > first.size() && 50 * blanks < first.size();
+    const bool binary = words && (has(first, '\0') || wide);
+    const bool empty = json && size == 0;
+    // of numbers or records, not a text: neither an object nor longer than what a hub answers
+    const bool records = words && reader != READS_TEXT;
+    const bool brief = first.size() < LOOK_BYTES && first.find_first_of("{[") == first.npos;
+    const bool numbers = has(std::string("sfgz"), (char)reader);
+    const bool blank = first.find_first_not_of(" \r\n") == first.npos;
+    const bool answer = !odd && !blank && (numbers || (records && brief));
+    if (k.what.empty() && !empty && !binary && !answer) { return; }
+    std::string got = begins_with(first);
+    std::string hint = "is it the file that you mean? a text of another encoding, such as UTF-16LE "
+                       "or UTF-16BE: " + hint_for("iconv -f ENCODING -t UTF-8 FILE > NEW", path);
+    if (!k.what.empty()) {
+        got = "is " + k.what;
+        hint = hint_for(k.hint, path);
+    } else if (answer) {
+        got = "is text, '" + first.substr(0, std::min<size_t>(first.find('\n'), 80)) + "'";
+        hint = "get the file again, logged in to the hub, by the name that it has there";
+    } else if (empty) {
+        got = "got an empty file";
+        hint = "get the file again";
+    }
+    for (auto& w : READER_WANTS) {
+        if (w.reader != reader) { continue; }
+        die(path + ": " + got + ", wanted " + w.wanted, hint);
+    }
 }

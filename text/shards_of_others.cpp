@@ -32,15 +32,19 @@ void litpkds_parse(Shard* s, const unsigned char* p, long size) {
     s->n = count;
 }
 
-// Returns how many bytes a token has by Megatron's index, which stands beside tokens without a
-// header; 0 if there is none.
-int index_width(const std::string& path) {
+int bare_width(const std::string& path, int bare) {
     const std::string index = path.substr(0, path.rfind('.')) + ".idx";
     const std::string header = file_begin_bytes(index, 18);
-    if (header.size() < 18 || header.compare(0, 9, std::string("MMIDIDX\0\0", 9))) { return 0; }
+    if (header.size() < 18 || header.compare(0, 9, std::string("MMIDIDX\0\0", 9))) {
+        return bare;
+    }
     const int width = width_of_dtype(header[17]);
     if (!width) {
         die(path + strf(": got dtype %d by %s, wanted an integer", header[17], index.c_str()));
+    }
+    if (bare && bare != width) {
+        die(path + strf(": got tokens of %d bytes by its .idx, wanted %d by --bin", width, bare),
+            "leave --bin out");
     }
     return width;
 }

@@ -8,6 +8,6 @@ shards_of_others.h -- what core/shards.cpp asks of token files that other progra
 // Parses a shard of lit-gpt: TextFolder in optional.h.
 void litpkds_parse(Shard* s, const unsigned char* p, long size);
 
-// Returns what Megatron's index says: TextFolder in optional.h.
-int index_width(const std::string& path);
+// Returns the bytes of a token by Megatron's index, else `bare`: TextFolder in optional.h.
+int bare_width(const std::string& path, int bare);
 #endif // SHARDS_OF_OTHERS_H

@@ -109,7 +109,7 @@ enum { CHECK_SECONDS = shrunk ? 120 : 20 };
 // Compares at every head dimension: the process of its own. Returns the status to exit with; a
 // kernel that never ends is ended.
 template <class A, class Bi, class Pe> int hopper_check() {
-    device_number = atoi(getenv("HOPPER_CHECK"));
+    gpu.number = atoi(getenv("HOPPER_CHECK"));
     device_start();
     alarm(CHECK_SECONDS);
     bool agree = true;
@@ -134,7 +134,7 @@ template <class A> std::string hopper_lacks(int HS) {
         return "got a program without them, wanted one of make GPU_ARCH=sm_90a, or of nvcc with "
                "-gencode arch=compute_90a,code=sm_90a -DHOPPER";
     }
-    if (!hopper_here) { return "got " + device_name + ", wanted a card of sm_90"; }
+    if (!hopper_here()) { return "got " + gpu.name + ", wanted a card of sm_90"; }
     if (sizeof(real) != 2) { return "got PRECISION=fp32, wanted bf16"; }
     if (!one_pass<A>) { return "got an ATTN that clips its weights, wanted another"; }
     if (HS == 0) { return ""; }
@@ -147,7 +147,7 @@ template <class A> std::string hopper_lacks(int HS) {
 // Runs the check and returns what it says. *keep: whether it would say so again.
 inline std::string hopper_run_check(bool* keep) {
     const std::string command = strf("exec env HOPPER_CHECK=%d /proc/%d/exe < /dev/null 2>&1",
-                                     device_number, (int)getpid());
+                                     gpu.number, (int)getpid());
     FILE* child = popen(command.c_str(), "r");
     std::string said;
     char part[256];

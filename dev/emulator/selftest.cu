@@ -46,7 +46,7 @@ static void check_graph() {
     to_host(h, out, sizeof h);
     check("a graph that was only recorded", h[0] == 0);
     for (unsigned times = 1; times <= 3; times++) {
-        device_check(cudaGraphLaunch(graph, device_stream), "starting a graph");
+        device_check(cudaGraphLaunch(graph, gpu.stream), "starting a graph");
         to_host(h, out, sizeof h);
         check("a graph: kernels", h[0] == times && h[1] == 0 && h[31] == times && h[32] == 0);
         to_host(h, copy, sizeof h);
@@ -426,7 +426,7 @@ struct Asked {
                                                        i);
             cublasLtMatmulPreferenceSetAttribute(pref, attr, &align, 4);
         }
-        cublasLtMatmulAlgoGetHeuristic(device_blas, desc, la, lb, lc, ld, pref, 1, &r, &n);
+        cublasLtMatmulAlgoGetHeuristic(gpu.blas, desc, la, lb, lc, ld, pref, 1, &r, &n);
         algo = r.algo;
         cublasLtMatmulPreferenceDestroy(pref);
     }
@@ -439,8 +439,8 @@ struct Asked {
         cublasLtMatmulDescDestroy(desc);
     }
     void run() {
-        cublasLtMatmul(device_blas, desc, &one, a, la, b, lb, &zero, c, lc, d, ld, &algo, workspace,
-                       size, device_stream);
+        cublasLtMatmul(gpu.blas, desc, &one, a, la, b, lb, &zero, c, lc, d, ld, &algo, workspace,
+                       size, gpu.stream);
     }
 };
 static void layout_of(Asked& x, int ld) { cublasLtMatrixLayoutCreate(&x.la, CUDA_R_32F, 8, 8, ld); }
@@ -553,19 +553,19 @@ static void test_stream_refusals() {
     unsigned* p = (unsigned*)device_malloc(256);
     device_sync();
     auto use = [&](cudaStream_t s) { cudaMemsetAsync(p, 0, 256, s); };
-    refuse("neither waits for the other", [=] { use(device_stream); use(other); });
+    refuse("neither waits for the other", [=] { use(gpu.stream); use(other); });
     refuse("neither waits for the other", [=] {
         use(other);
-        emu::launch("shuffles", shuffles, dim3(1), dim3(32), 0, device_stream, p);
+        emu::launch("shuffles", shuffles, dim3(1), dim3(32), 0, gpu.stream, p);
     });
-    refuse("may still be using", [=] { use(device_stream); cudaFree(p); });
-    refuse("may still be using", [=] { use(other); cudaFreeAsync(p, device_stream); });
-    use(device_stream);
-    cudaEventRecord(event, device_stream);
+    refuse("may still be using", [=] { use(gpu.stream); cudaFree(p); });
+    refuse("may still be using", [=] { use(other); cudaFreeAsync(p, gpu.stream); });
+    use(gpu.stream);
+    cudaEventRecord(event, gpu.stream);
     cudaStreamWaitEvent(other, event, 0);
     use(other);                                      // after an event
     cudaStreamSynchronize(other);
-    use(device_stream);                              // after the host has waited
+    use(gpu.stream);                                 // after the host has waited
     device_free(p);
     check("streams that wait", true);
     refuse("not a device pointer", [=] { LAUNCH(shuffles, dim3(1), dim3(32), 0, p); });
@@ -573,7 +573,7 @@ static void test_stream_refusals() {
     check("freed addresses do not come back", again != (void*)p || EMU_ASAN + EMU_TSAN);
     unsigned here = 5;
     to_device(again, &here, 4);
-    cudaMemcpyAsync(&here, again, 4, cudaMemcpyDeviceToHost, device_stream);
+    cudaMemcpyAsync(&here, again, 4, cudaMemcpyDeviceToHost, gpu.stream);
     check("a copy to the host is not there before the wait", here == ~0u);
     device_sync();
     check("and is there after it", here == 5);
@@ -607,7 +607,7 @@ static void test_undefined() {
 }
 static void test_runtime_refusals() {
     auto bare = [](void (*kernel)(unsigned*), size_t smem) { // without the wrapper that asks for it
-        emu::launch("kernel", kernel, dim3(1), dim3(32), smem, device_stream, out);
+        emu::launch("kernel", kernel, dim3(1), dim3(32), smem, gpu.stream, out);
     };
     refuse("it may use 49152: ask", [=] { bare(shuffles, (48 << 10) + 16); });
     auto ask = [](void (*kernel)(unsigned*), int bytes) {
@@ -647,14 +647,14 @@ static void test_runtime_refusals() {
     cudaEvent_t e; // an event that is not there yet
     cudaEventCreateWithFlags(&e, cudaEventDisableTiming);
     LAUNCH(shuffles, dim3(1), dim3(32), 0, out);
-    cudaEventRecord(e, device_stream);
+    cudaEventRecord(e, gpu.stream);
     check("asked too early", cudaEventQuery(e) == cudaErrorNotReady &&
                                  cudaGetLastError() == cudaErrorNotReady);
     check("asked again", cudaEventQuery(e) == cudaSuccess && cudaGetLastError() == cudaSuccess);
     cudaEventDestroy(e);
     emu::settings.fault = "async";                   // one of a kernel stays
     LAUNCH(shuffles, dim3(1), dim3(32), 0, out);
-    check("seen at the next wait", cudaStreamSynchronize(device_stream) == cudaErrorIllegalAddress);
+    check("seen at the next wait", cudaStreamSynchronize(gpu.stream) == cudaErrorIllegalAddress);
     emu::settings.fault = "";
     cudaGetLastError();
     check("and for ever after", cudaGetLastError() == cudaErrorIllegalAddress &&
@@ -679,13 +679,13 @@ static void test_refusals() {
     refuse("a copy from or to the host while a stream is captured", [] {
         to_device(out, h, 4);
         graph_record([] {
-            cudaMemcpyAsync(h, out, 4, cudaMemcpyDeviceToHost, device_stream);
+            cudaMemcpyAsync(h, out, 4, cudaMemcpyDeviceToHost, gpu.stream);
         });
     });
     refuse("not a device pointer", [] { LAUNCH(shuffles, dim3(1), dim3(32), 0, h); });
     refuse("does not fit", [] { to_device(h, h, 4); });
     refuse("pageable memory",
-           [] { cudaMemcpyAsync(out, h, 4, cudaMemcpyHostToDevice, device_stream); });
+           [] { cudaMemcpyAsync(out, h, 4, cudaMemcpyHostToDevice, gpu.stream); });
     refuse("bad launch", [] { LAUNCH(shuffles, dim3(1, 70000), dim3(32), 0, out); });
     // these need guard pages; the sanitizers find them in their own ways
     if (EMU_ASAN + EMU_TSAN == 0) {

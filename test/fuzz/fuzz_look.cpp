@@ -1,7 +1,7 @@
 // fuzz_look.cpp -- libFuzzer: any first bytes are of some kind or of none, by every reader, and no
 // byte behind them is read.
 //     dev/fuzz/libfuzzer.sh look -max_total_time=600 -max_len=512
-#include "../../base/look.h"
+#include "../../text/kinds.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::string first((const char*)data, size);

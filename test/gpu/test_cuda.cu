@@ -473,7 +473,7 @@ static void test_row_norms(int N, int G, int len, int stride) {
 static void check_counts(const char* name, const std::string& shape, int HS, bool mma,
                          emu::Counts before) {
     const emu::Counts& now = emu::counts;
-    const bool hopper = mma && cuda::hopper_wanted && HS <= 128;
+    const bool hopper = mma && cuda::gpu.hopper && HS <= 128;
     CHECK((now.mma > before.mma) == (mma && !hopper) && (now.wgmma > before.wgmma) == hopper,
           "%s, %s: %lu mma, %lu wgmma", name, shape.c_str(), now.mma - before.mma,
           now.wgmma - before.wgmma);
@@ -854,9 +854,9 @@ static void test_gemm_race(const std::string& file, const std::string& dir, Run 
                            const std::string& others_line) {
     make_dirs(dir);
     file_write(file, "");
-    cuda::gemm_before_keeping = [&] { file_write(file, others_line); };
+    cuda::gemm_settings.before_keeping = [&] { file_write(file, others_line); };
     const std::vector<int> ran = run();
-    cuda::gemm_before_keeping = nullptr;
+    cuda::gemm_settings.before_keeping = nullptr;
     const int other = atoi(others_line.substr(others_line.find(" : ") + 3).c_str());
     CHECK(ran.size() > 1 && ran.back() == other,
           "after a search beside another job algorithm %d ran, not %d", ran.back(), other);
@@ -869,7 +869,7 @@ static void test_gemm_choice() {
     Tensor a = random_tensor(M * K), b = random_tensor(K * N);
     auto run = [&](const std::string& dir) { // D += A B; which algorithms ran
         Tensor d = random_tensor(M * N, false);
-        cuda::gemm_cache = home + dir;
+        cuda::gemm_settings.cache = home + dir;
         cuda::gemm_products.clear();
         emu::algorithms.clear();
         cuda::gemm(cuda::matrix(d.f()), d.f(), cuda::matrix(a.r()), cuda::matrix(b.r()),
@@ -881,7 +881,7 @@ static void test_gemm_choice() {
         return emu::algorithms;
     };
     auto file = [&](const std::string& dir) {
-        cuda::gemm_cache = home + dir;
+        cuda::gemm_settings.cache = home + dir;
         return cuda::gemm_file();
     };
     auto kinds = [](std::vector<int> v) {
@@ -926,7 +926,7 @@ static void test_gemm_choice() {
               "with EMU_FAULT=%s the search did not try the two others", fault);
     }
     emu::settings.fault = "";
-    cuda::gemm_cache = "";
+    cuda::gemm_settings.cache = "";
     cuda::gemm_products.clear();
     emu::algorithms.clear();
     free_all();
@@ -970,8 +970,8 @@ int main() {
 #else
 // test_cuda simple 0|1: only attention against the simple kernels, with Hopper's kernels or without
 static int only_simple(bool hopper) {
-    CHECK(!hopper || cuda::hopper_wanted, "these are not Hopper's kernels");
-    cuda::hopper_wanted = hopper;
+    CHECK(!hopper || cuda::gpu.hopper, "these are not Hopper's kernels");
+    cuda::gpu.hopper = hopper;
     rng = rng_stream(4, 0);
     simple_now = true;
     test_variants();
@@ -983,7 +983,7 @@ int main(int argc, char** argv) {
     emu::settings.hopper = true;
 #endif
     puts(cuda::device_init().c_str());
-    cuda::hopper_wanted = cuda::hopper_built && cuda::hopper_here;
+    cuda::gpu.hopper = cuda::hopper_built && cuda::hopper_here();
     if (argc > 2 && !strcmp(argv[1], "simple")) { // 0 or 1: by Hopper's kernels; then T, or nothing
         if (argc > 3) { simple_T = atoi(argv[3]); }
         return only_simple(atoi(argv[2]));

@@ -4,6 +4,7 @@ row of look.cpp has its first bytes here, written by hand; and the readers that 
 */
 #include "../../dataloader.h"
 #include "../../base/look.h"
+#include "../../text/kinds.h"
 #include "../../text/tokenize.h"
 #include "../files.h"
 #include <set>
