@@ -131,7 +131,7 @@ wait $pid; [ $? -eq 1 ] && grep -q '^error: .*seed1: got signal 9, wanted' $dir/
 $of_b > $dir/b.txt 2>&1 & pid=$!
 reach $dir/b/$sigmoid 250
 kill -9 $pid; wait $pid 2> /dev/null                     # its children save and end
-for i in $(seq 200); do pgrep -f "train_sink.*$dir/b/" > /dev/null || break; sleep 0.05; done
+for i in $(seq 1200); do pgrep -f "train_sink.*$dir/b/" > /dev/null || break; sleep 0.05; done
 ! pgrep -f "train_sink.*$dir/b/" && grep -q '"stopped"' $dir/b/$sigmoid/log.jsonl; ok $? "kill -9: $(tail -n 1 $dir/b/$sigmoid/log.jsonl)"
 flock $dir/b/$label/.lock-ATTN=sigmoid-seed1 scripts/reproduce table6-sigmoid --seeds 1 --runs $dir/b \
     --out $dir/out2 -- $short > $dir/b2.txt 2>&1
