@@ -173,7 +173,8 @@ static void check_flops(const Model* m, const std::vector<Op>& all, long accum, 
 }
 
 // Prints the table and returns it as JSON.
-static std::string print_ops(const std::vector<Op>& all, const BenchResult& b, double gbytes) {
+static std::string print_ops(const std::vector<Op>& all, double step_ms, double product,
+                             double gbytes) {
     double sum = 0;
     std::vector<std::string> objects;
     printf("%-22s %6s %10s %9s %10s %9s %9s\n", "operation", "calls", "ms a call", "of step",
@@ -181,10 +182,10 @@ static std::string print_ops(const std::vector<Op>& all, const BenchResult& b, d
     for (auto& op : all) {
         // what takes no time is done by another operation, and has no rate
         const bool ran = op.ms >= 1e-4;
-        const double roof = ran ? std::max(op.flops / b.product, op.bytes / gbytes) / 1e6 : 0;
+        const double roof = ran ? std::max(op.flops / product, op.bytes / gbytes) / 1e6 : 0;
         sum += op.calls * op.ms;
         printf("%-22s %6.0f %10.4f %8.1f%%", op.name.c_str(), op.calls, op.ms,
-               100 * op.calls * op.ms / b.ms);
+               100 * op.calls * op.ms / step_ms);
         if (ran) {
             printf(" %10.1f %9.1f %8.0f%%\n", op.flops / op.ms / 1e6, op.bytes / op.ms / 1e6,
                    100 * roof / op.ms);
@@ -200,7 +201,7 @@ static std::string print_ops(const std::vector<Op>& all, const BenchResult& b, d
         o.decimals("of_roof", roof / op.ms, 3);
         objects.push_back(o.all());
     }
-    printf("%-22s %6s %10.4f %8.1f%%\n", "sum", "", sum, 100 * sum / b.ms);
+    printf("%-22s %6s %10.4f %8.1f%%\n", "sum", "", sum, 100 * sum / step_ms);
     return json_list(objects);
 }
 
@@ -223,25 +224,27 @@ int main(int argc, char** argv) {
     Flags f = flags_parse(words.size(), words.data(), &letter);
     ops::device_start();
     const double gbytes = memory_gbytes();
-    BenchResult b;
-    Model m = bench_model(f, &b);
+    double product;
+    Model m = bench_model(f, &product);
     const std::vector<int> seqs = random_tokens(f, m.arch.V);
-    b.ms = time_steps(&m, f, seqs, b.accum);
     const int T = f.arch.T;
+    const long accum = f.total_batch ? f.total_batch / (f.batch * T) : 1;
+    const double tokens = (double)accum * f.batch * T;
+    const double ms = time_steps(&m, f, seqs, accum);
     model_load(&m, seqs.data(), f.batch, T);    // pieces of a small model had loaded parts of it
     model_layers(&m);
-    const std::vector<Op> all = all_ops(&m, b.accum);
-    check_flops(&m, all, b.accum, T);
-    JsonObject o = bench_json(&m, f, b);
-    o.json("ops", print_ops(all, b, gbytes));
+    const std::vector<Op> all = all_ops(&m, accum);
+    check_flops(&m, all, accum, T);
+    JsonObject o = bench_json(&m, f, tokens, ms, product);
+    o.json("ops", print_ops(all, ms, product, gbytes));
 
     const int len = std::min(64, T);
     const double eval = time_eval(&m, f, len);
     printf("sinks of 100 x %d tokens: %.2f ms, %.1f%% of a step of %.0f tokens\n", len, eval,
-           100 * eval / b.ms, b.tokens);
+           100 * eval / ms, tokens);
     o.decimals("gbytes", gbytes, 1);
     o.decimals("eval_ms", eval, 3);
-    o.decimals("eval_of_step", eval / b.ms, 4);
+    o.decimals("eval_of_step", eval / ms, 4);
     model_free(&m);
     printf("%s\n", o.all().c_str());
     if (!f.json.empty()) { file_write(f.json, o.all() + "\n"); }

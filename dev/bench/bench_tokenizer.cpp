@@ -1,7 +1,7 @@
 // bench_tokenizer TOKENIZER DOCS.jsonl [IDS] -- encode each document (a JSON string a line)
 // five times on one thread; prints CPU seconds of the best round, bytes and ids;
 // writes the ids as int32, -1 after each document. For bench_tokenizer.py.
-#include "../../tokenizer.h"
+#include "../../text/bpe.h"
 
 static double cpu_s() {
     struct timespec t;

@@ -1,4 +1,5 @@
-# the rules that the source keeps, and that a file which breaks one is noticed: dev/size.py
+# the rules that the source keeps, and that a file which breaks one is noticed: dev/size.py; what only
+# developers compile does compile
 #     sh test/program/test_size.sh
 . test/ok.sh
 
@@ -24,6 +25,16 @@ dead=$(awk '{ gsub(/\\\|/, "\001"); split($0, f, "|"); for (i in f) { gsub("\001
             if (!index(text[f[1]], f[2]) || f[2] == f[3]) { print "row " NR ": " $0; dead++ } }
           END { exit (dead || NR < 100) }' dev/emulator/mutants.txt)
 ok $? "dev/emulator/mutants.txt: $dead"
+
+# ---- what no other test compiles or runs
+for source in dev/bench/*.cpp dev/bench/*.cu test/fuzz/*.cpp; do
+    said=$(${CXX:-g++} -std=c++17 -fsyntax-only -w -march=native -fopenmp -x c++ "$source" 2>&1)
+    ok $? "$source: $(echo "$said" | grep error | head -n 2)"
+done
+for script in $(find dev scripts test -name '*.sh'); do
+    case $(head -n 1 "$script") in *bash) bash -n "$script" ;; *) sh -n "$script" ;; esac
+    ok $? "$script"
+done
 
 rules=$(python3 dev/size.py --test); status=$?
 echo "$rules" | grep -v ' passed, '
