@@ -4,10 +4,11 @@
 #   usage: dev/gpu_pack.sh             build/gpu.tar.xz, under 40 MB. On the GPU machine:
 #                                      tar xf gpu.tar.xz && train_sink-gpu/dev/gpu_run.sh
 #          TO=DIR dev/gpu_pack.sh      only the programs, into DIR
-#   ATTNS="softmax sigmoid" only these; NVCC, CXX, JOBS. The CPU seconds of a variant: about 20
+#   ATTNS="softmax sigmoid" only these; ONLY=selftest only that program; HOST=native, NVCC, CXX, JOBS.
+#   The CPU seconds of a variant: about 20
 CDPATH= cd "$(dirname "$0")/.." || exit 1
 NVCC=${NVCC:-nvcc} CXX=${CXX:-g++} JOBS=${JOBS:-$(nproc)}
-HOST=x86-64-v3 GPUS=${GPUS:-sm_90a -gencode arch=compute_80,code=[sm_80,compute_80]}
+HOST=${HOST:-x86-64-v3} GPUS=${GPUS:-sm_90a -gencode arch=compute_80,code=[sm_80,compute_80]}
 ATTNS=${ATTNS:-$(sed -n 's/^ *X_ATTN(\([a-z0-9_]*\) *,.*/\1/p' attention_variants.cuh)}
 pack=${TO:-build/gpu/train_sink-gpu/bin}
 command -v "$NVCC" > /dev/null || {
@@ -37,7 +38,8 @@ one() { # NAME SWITCHES..: a program of make
 }
 test_program() { # NAME SOURCE FLAGS..
     name=$1 source=$2; shift 2
-    $NVCC -std=c++17 -O2 $(make -s nvcc_arch GPU_ARCH="$GPUS") -ccbin "$CXX" -Xcompiler "-march=$HOST -fopenmp" "$@" -I. \
+    $NVCC -std=c++17 -O2 $(make -s nvcc_arch BACKEND=cuda GPU_ARCH="$GPUS") -ccbin "$CXX" \
+        -Xcompiler "-march=$HOST -fopenmp" "$@" -I. \
         "$source" "$(make -s once BACKEND=cpu ARCH=$HOST CXX="$CXX")" -lcublasLt -o "$pack/$name" &&
         strip "$pack/$name"
 }
@@ -52,7 +54,7 @@ make -s -j"$JOBS" once BACKEND=cpu ARCH=$HOST CXX="$CXX" > /dev/null || exit 1
     echo "test_program selftest_wgmma dev/emulator/selftest_wgmma.cu -DPRECISION=bf16"
     echo "one k BACKEND=cuda PRECISION=bf16 BIAS=k"
     for a in $ATTNS; do echo "one $a BACKEND=cuda PRECISION=bf16 ATTN=$a"; done
-} > "$pack/list"
+} | grep -E "^[a-z_]+ ${ONLY:-.*} " > "$pack/list"
 bad=0
 while read -r line; do # one at a time: nvcc takes gigabytes
     begin=$(date +%s)

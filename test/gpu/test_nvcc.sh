@@ -1,8 +1,8 @@
 # nvcc, where there is one, compiles a covering set of builds: every value of every switch
 # for sm_90, and two builds for sm_80 (the others: make compile-all), no spills.
-# The first is README's line, which links the whole program. For a GPU that is too old it gives one error, with a hint
+# The first is README's line, which links the whole program. What dev/gpu_pack.sh packs is built, too. For a GPU that is too old it gives one error, with a hint
 command -v "${NVCC:-nvcc}" > /dev/null || {
-    echo "skipped: 21 builds by nvcc, which is not in PATH"
+    echo "skipped: 22 builds by nvcc, which is not in PATH"
     echo "0 passed, 0 failed"
     exit 0
 }
@@ -21,8 +21,13 @@ fi
 other=1
 if build/test/nvcc_line --version 2>&1 | grep -q "PRECISION=bf16 BACKEND=cuda"; then other=0; else echo "nvcc's line is of another backend"; fi
 rm -f build/test/nvcc_line
+# what is packed for a machine with a card: its smallest program
+rm -rf build/test/pack
+TO=build/test/pack ONLY=selftest_wgmma HOST=native sh dev/gpu_pack.sh > build/test/pack.txt 2>&1
+pack=1
+if [ -x build/test/pack/selftest_wgmma ]; then pack=0; else tail -n 5 build/test/pack.txt; fi
 # the numbers of all
-awk -v bad=$((old + other)) '!/^ok/ && !/ passed, / { print }
+awk -v bad=$((old + other + pack)) '!/^ok/ && !/ passed, / { print }
     / passed, / { p += $1; f += $3 }
-    END { print p + 2 - bad " passed, " f + bad " failed" }' build/test/nvcc.txt
-[ $((status + old + other)) = 0 ]
+    END { print p + 3 - bad " passed, " f + bad " failed" }' build/test/nvcc.txt
+[ $((status + old + other + pack)) = 0 ]
