@@ -7,7 +7,7 @@ by one, and what train_sink says of the directory after PyTorch has saved it aga
     python3 dev/peers/check_export.py [NAME..]            all, or the cases whose names begin so
                     makes the builds it needs (needs torch, transformers, numpy)
 """
-import json, os, re, subprocess, sys, tempfile
+import json, os, subprocess, sys, tempfile
 import numpy as np, torch, transformers as tf
 from transformers import AutoModelForCausalLM
 

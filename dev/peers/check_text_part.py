@@ -7,7 +7,7 @@ text. Qwen2-VL and Qwen2.5-VL once more as they are published: sizes at the top,
     python3 dev/peers/check_text_part.py --save              their config.json: test/open/parts.jsonl
 """
 import json, os, subprocess, sys, tempfile
-import numpy as np, torch, transformers as tf
+import torch, transformers as tf
 import shards
 
 T, V = 17, 96

@@ -316,7 +316,6 @@ def of_worth():
         (64, "4c"), (256, "4cT256"), (1024, "4cT1024"))]
     rise = [y - x for x, y in zip(two, four)]
     less, wider = ([x - y for x, y in zip(four, others)] for others in (longer, wide))
-    pays = 8 + (mean(differences("random", "ordinary", early)) - mean(four_early)) / mean(four_late)
     return rows + [
         (CHANGES, "by {} on average, but not significantly (by seed {} to {}, p = {})",
          [*interval(rise, 3), f"{float(p_of(rise)):.2f}"]),
