@@ -81,7 +81,7 @@ static void checkpoint_check_build(const std::string& dir, const Arch& c, const 
                                    PE_ROWS[BUILD_PE].name);
     const std::string precision = state_of(dir)["build"]["PRECISION"].string;
     const bool usual = precision.empty() || precision == "fp32";
-    hints.also.clear();                                   // the checkpoint is not at fault
+    hints.also.clear();                                  // the checkpoint is not at fault
     die(dir + ": this checkpoint needs a build with " + theirs +
         ", this binary has " + ours,
         "make train_sink " + theirs + (usual ? "" : " PRECISION=" + precision));

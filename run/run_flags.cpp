@@ -130,7 +130,7 @@ void source_require(const std::string& name, const std::string& again) {
     if (source_here(name, &bare)) {
         return;
     }
-    hints.also.clear();                                   // the checkpoint is not at fault
+    hints.also.clear();                                  // the checkpoint is not at fault
     die(bare + ": the run was trained on this file, which no longer exists",
         "if it was moved: " + again + " -d PATH");
 }

@@ -181,7 +181,7 @@ struct Origin {
 // with is gone: it is the same, as the hash of the tokens will say.
 static void take_checkpoint(Flags* f, Origin* o) {
     o->model = checkpoint_open(o->from);
-    hints.also.clear();                                   // what follows may be a flag's fault
+    hints.also.clear();                                  // what follows may be a flag's fault
     arch_from_checkpoint(f, o->model.c, o->from);
     const bool is_file = !f->tokenizer.empty() && f->tokenizer != "bytes";
     const bool gone = is_file && !file_exists(f->tokenizer);

@@ -284,7 +284,7 @@ static void rate_note(const Run& r, const Json& was) {
 
 void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json& state) {
     const Fallback other = hint_other_checkpoint(r->f.out, from);
-    hints.also = other.hint;                              // while the checkpoint may be at fault
+    hints.also = other.hint;                             // while the checkpoint may be at fault
     const std::string file = from + "/state.json";
     const Json* position = state.get("data");
     require(position, file + ": data", "the position in the data");
