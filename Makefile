@@ -29,7 +29,7 @@ check: # are these switches a model? says so and builds nothing
 	@echo "$(DIR)"
 
 nvcc_arch: # what nvcc is told to compile for, for scripts
-	@echo "$(NVCC_ARCH)"
+	@echo "$(or $(NVCC_ARCH),$(error nvcc_arch: got BACKEND=$(BACKEND), wanted BACKEND=cuda))"
 
 switches: # the names of the switches that make a model, for scripts
 	@echo "$(MODEL)"

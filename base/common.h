@@ -92,10 +92,11 @@ inline void list_add(std::string* list, const std::string& item, const char* bet
 inline bool (*work_stops)() = NULL;
 inline bool work_stopped() { return work_stops && work_stops(); }
 
-// A line of progress.
+// The line of progress: whether it is not ended yet, and where it is shown. A command whose output
+// may go into a file shows it on standard error.
 struct Progress {
-    bool open = false;           // it is not ended yet
-    FILE* to = stdout;           // a command whose output may go into a file shows it on stderr
+    bool open = false;
+    FILE* to = stdout;
 };
 inline Progress progress;
 
@@ -113,13 +114,16 @@ inline void progress_clear() { progress_end("\r\033[K"); }
 // that turn the direction of writing, and what is not UTF-8 become ?, but for those in `kept`.
 std::string printable(const std::string& s, const char* kept = "");
 
-// What errors say beyond the place that fails.
+// What hints say that the place which fails does not know.
 struct Hints {
-    std::string also;            // added to the hint of whatever goes wrong, while this is known
-    std::string page = "./train_sink --help";    // where a mistake without a hint leads: the flags
-                                                 // of the command that runs
-    std::string memory = "take a smaller model";             // lowers the memory of that command
-    std::string again = "run the same command again";        // once the disk has been seen to
+    // added to the hint of whatever goes wrong, while it is set
+    std::string also;
+    // of a user's mistake without a hint of its own: the flags of the command that runs
+    std::string page = "./train_sink --help";
+    // what lowers the memory of that command
+    std::string memory = "take a smaller model";
+    // what to do once the disk has been seen to
+    std::string again = "run the same command again";
 };
 inline Hints hints;
 

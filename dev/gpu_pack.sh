@@ -54,7 +54,11 @@ make -s -j"$JOBS" once BACKEND=cpu ARCH=$HOST CXX="$CXX" > /dev/null || exit 1
     echo "test_program selftest_wgmma dev/emulator/selftest_wgmma.cu -DPRECISION=bf16"
     echo "one k BACKEND=cuda PRECISION=bf16 BIAS=k"
     for a in $ATTNS; do echo "one $a BACKEND=cuda PRECISION=bf16 ATTN=$a"; done
-} | grep -E "^[a-z_]+ ${ONLY:-.*} " > "$pack/list"
+} | grep -E "^[a-z_]+ ${ONLY:-.*} " > "$pack/list" || {
+    echo "error: ONLY=$ONLY: got no such program, wanted one of cpu fp32 test_cuda-bf16 test_cuda-fp32 selftest" \
+        "selftest_wgmma k" $ATTNS
+    exit 1
+}
 bad=0
 while read -r line; do # one at a time: nvcc takes gigabytes
     begin=$(date +%s)

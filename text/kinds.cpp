@@ -199,7 +199,8 @@ FileKind kind_of_file(const std::string& path) {
 
 FileKind text_kind_in_dir(const std::string& dir, Reader reader) {
     const char use = reader == READS_TOKENS ? 'd' : 'm';
-    for (auto& name : dir_list(dir)) {
+    const std::vector<std::string> names = dir_list(dir);
+    for (auto& name : names) {
         const std::string path = dir + "/" + name;
         const KindRow* k = kind_row(file_begin_bytes(path, LOOK_BYTES), file_size(path));
         // tokens may begin with any bytes, but are called .bin
@@ -216,7 +217,7 @@ FileKind text_kind_in_dir(const std::string& dir, Reader reader) {
         }
         return { what, hint_for(k->hint, path) };
     }
-    for (auto& name : dir_list(dir)) {
+    for (auto& name : names) {
         const bool text = use == 'd' && text_format(name) != TEXT_UNKNOWN;
         if (text) { return { "", "scripts/prepare_text.sh " + dir + " OUT" }; }
     }
@@ -240,7 +241,7 @@ static const struct { char reader; const char* wanted; } READER_WANTS[] = {
                         "GGUF file" },
 };
 
-void kinds_look(const std::string& path, const std::string& first, long size, Reader reader) {
+void text_look(const std::string& path, const std::string& first, long size, Reader reader) {
     const FileKind k = kind_of(first, size, reader);
     const bool json = reader == READS_JSON || reader == READS_TOKENIZER;
     const bool words = json || reader == READS_TEXT || reader == READS_RECORDS;

@@ -9,8 +9,8 @@ text/kinds.h -- the kinds of files that people meet, by their first bytes: look.
 // nothing tells, or if `reader` may read it.
 FileKind kind_of(const std::string& first, long size, Reader reader);
 
-// As look and kind_in_dir of look.h.
-void kinds_look(const std::string& path, const std::string& first, long size, Reader reader);
+// Do what look.h says of look and kind_in_dir.
+void text_look(const std::string& path, const std::string& first, long size, Reader reader);
 FileKind text_kind_in_dir(const std::string& dir, Reader reader);
 
 // Returns what a file is that nothing here reads: what its first bytes say, or the end of its name.

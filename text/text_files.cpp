@@ -35,7 +35,7 @@ static Reader unpacked_reader(TextFormat format) {
 }
 
 // Dies if a file is not what the end of its name says.
-static void text_look(const std::string& path) {
+static void look_by_name(const std::string& path) {
     const char* unpack;
     const TextFormat format = text_format(path, &unpack);
     if (path == "-" || !is_regular(path)) { return; }
@@ -72,7 +72,7 @@ void text_check(const std::string& path, const std::string& others) {
         die(cannot("open", path), list_beside(path, "*.txt *.jsonl*"));
     }
     if (is_special(path)) { close(file_open(path)); }    // dies
-    text_look(path);
+    look_by_name(path);
 }
 
 // ----------------------------------------------------------------------------
@@ -96,7 +96,7 @@ TextFile text_open(const std::string& path) {
     t.path = path;
     t.format = text_format(path, &t.unpack);
     if (path == "-") { return t; }
-    text_look(path);
+    look_by_name(path);
     t.raw = file_open(path);
     t.fd = t.raw;
     if (!t.unpack) { return t; }

@@ -15,5 +15,5 @@ extern const TextFolder TEXT_FOLDER;
 const TextFolder TEXT_FOLDER = {
     tokenizer_of_files, convert_command, encode_bpe, decode_bpe, token_of_bpe, ids_of_bpe,
     format_of_name, text_check, check_skip_bad, text_cache, litpkds_parse, bare_width,
-    probe_records, bos_of_template, kinds_look, text_kind_in_dir, text_key, generation_read,
+    probe_records, bos_of_template, text_look, text_kind_in_dir, text_key, generation_read,
 };

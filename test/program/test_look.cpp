@@ -1,9 +1,8 @@
 /*
 test_look.cpp -- is a file named for what it is before it is read, whatever its name says? Every
-row of look.cpp has its first bytes here, written by hand; and the readers that ask it.
+row of text/kinds.cpp has its first bytes here, written by hand; and the readers that ask it.
 */
 #include "../../dataloader.h"
-#include "../../base/look.h"
 #include "../../text/kinds.h"
 #include "../../text/tokenize.h"
 #include "../files.h"

@@ -321,6 +321,7 @@ compiles -arch=native '8.6\n' 0
 compiles "$all_cards" 'Failed to initialize NVML: Driver/library version mismatch\n' 18
 compiles "$all_cards" '[N/A]\n' 0
 compiles "$all_cards" '' 127
+! make -s nvcc_arch BACKEND=cpu > out 2>&1 && grep -q 'wanted BACKEND=cuda' out; ok $? "nvcc_arch of BACKEND=cpu: $(cat out)"
 
 # ---- help names every row of every table, with the reason for it
 make --no-print-directory help > help 2>&1; ok $? "make help"
