@@ -41,7 +41,7 @@ void look(const std::string& path, const std::string& first, long size, Reader r
 void look_file(const std::string& path, Reader reader);
 
 // Finds, in a directory that lacks what the reader wants, the first file of a kind of the same use
-// (a model, data). Returns "; its pytorch_model.bin is a ..", with the hint; of texts only the hint.
+// (a model, data). Returns "; its pytorch_model.bin is a ..", with the hint; of text, only that.
 FileKind kind_in_dir(const std::string& dir, Reader reader);
 
 // Returns the nearest directory above a path that is there; "" is the current one.
