@@ -209,7 +209,7 @@ same begun whole "begun by two ranks"
 # a change that was killed before it was saved is still what was wanted
 starts change --save-every 5; kill -9 $pid; ends 2> /dev/null
 if [ -n "$(whole_steps change)" ]; then
-    last=$(ls -d change/step_* | sed 's/.*step_//' | sort -n | tail -n 1)
+    last=$(whole_steps change | sed 's/.*step_//' | sort -n | tail -n 1)
     printf '{"event":"resume","step":%s,"changed":{"lr":[0.0004,0.002]},"time":"2026-01-01T00:00:00Z"}\n' \
         "$last" >> change/log.jsonl
     train --resume -o change -n $((last + 2)) --print-every 1

@@ -116,8 +116,15 @@ cmp $dir/kept.json $dir/out/table6-$label.json; ok $? "--report took the results
 page=$(ls $dir/out/table6-*.html) && grep -q '"name":"table6-softmax-seed1"' "$page"
 ok $? "no page beside the results: $(tail -n 3 $dir/a.txt)"
 steps() { grep -c '"event":"train"' "$1/log.jsonl" 2> /dev/null || true; }
-reach() { # DIR N: waits until its log has N steps
-    for i in $(seq 600); do [ "$(steps "$1")" -ge "$2" ] 2> /dev/null && return; sleep 0.05; done; ok 1 "$1 never reached step $2"
+# DIR N: waits until its log has N steps, the last of them made after this was called
+reach() {
+    had=$(tail -n 1 "$1/log.jsonl" 2> /dev/null)
+    for i in $(seq 1200); do
+        has=$(tail -n 1 "$1/log.jsonl" 2> /dev/null)
+        case $has in "$had") ;; *'"event":"train"'*) [ "$(steps "$1")" -lt "$2" ] || return ;; esac
+        sleep 0.05
+    done
+    ok 1 "$1 never reached step $2"
 }
 $of_b > $dir/b.txt 2>&1 & pid=$!
 reach $dir/b/$soft 60; kill -TERM $pid; wait $pid; code=$?
