@@ -85,6 +85,7 @@ struct Gpu {
     long scratch;                // number of the memory that device_scratch returns
     bool graph;                  // by --graph: graph.cuh
     bool hopper;                 // attention goes by Hopper's kernels
+    std::string hopper_check = "nobody has asked";       // what their check here has said
 };
 inline Gpu gpu;
 const size_t DEVICE_WORKSPACE = shrunk ? 256 : 32 << 20;

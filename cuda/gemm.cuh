@@ -161,13 +161,16 @@ inline cublasStatus_t product_run(const Product& p, const Algo& algo, const Prod
 // ----------------------------------------------------------------------------
 // The file of algorithms.
 
-struct GemmSettings {
+// The products that this program has made, and how the algorithm of one is chosen.
+struct Products {
     std::string cache = emulated ? "" : "data/cache";    // "": no file, the first proposal
     bool search;
     std::function<void()> before_keeping;                // for the test: what another job does then
+    // some dozens, never destroyed: at the end of the program cuBLAS may be gone
+    std::map<ProductKey, Product>& made = *new std::map<ProductKey, Product>;
 };
-inline GemmSettings gemm_settings;
-inline void tune_products(bool wanted) { gemm_settings.search = wanted; }
+inline Products products;
+inline void tune_products(bool wanted) { products.search = wanted; }
 const double GEMM_SEARCH_FLOPS = shrunk ? 1e4 : 1e8;
 enum { GEMM_PROPOSALS = 32 };
 enum { ALGO_WORDS = 8 };                                 // of 64 bits
@@ -182,7 +185,7 @@ inline std::string device_in_file() {
 }
 
 inline std::string gemm_file() {
-    return strf("%s/matmul-%s-%zu.txt", gemm_settings.cache.c_str(), device_in_file().c_str(),
+    return strf("%s/matmul-%s-%zu.txt", products.cache.c_str(), device_in_file().c_str(),
                 cublasLtGetVersion());
 }
 
@@ -260,7 +263,7 @@ inline Algo gemm_keep(const std::string& file, const Product& p, Algo algo) {
     std::string line = p.text + " :";
     for (uint64_t w : algo.data) { line += strf(" %llx", (unsigned long long)w); }
     line += "\n";
-    if (gemm_settings.before_keeping) { gemm_settings.before_keeping(); }
+    if (products.before_keeping) { products.before_keeping(); }
     if (add_line(file, line)) { gemm_kept(gemm_read(file, false), p, &algo); }
     return algo;
 }
@@ -345,7 +348,7 @@ inline int gemm_propose(const Product& p, const ProductKey& k, Proposal* found) 
 // Returns algorithms for a product that this run has not met before, best first.
 inline Algos gemm_choose(const Product& p, const ProductKey& k, const ProductPointers& x) {
     Algo algo;
-    const bool large = !gemm_settings.cache.empty() && p.flops >= GEMM_SEARCH_FLOPS;
+    const bool large = !products.cache.empty() && p.flops >= GEMM_SEARCH_FLOPS;
     const std::string file = large ? gemm_file() : "";
     if (large) {
         static std::string have;
@@ -360,10 +363,10 @@ inline Algos gemm_choose(const Product& p, const ProductKey& k, const ProductPoi
     const int n = gemm_propose(p, k, found);
     Algos all;
     for (int i = 0; i < n; i++) { all.push_back(found[i].algo); }
-    if (!large || !gemm_settings.search) { return all; }
-    make_cache(gemm_settings.cache);
+    if (!large || !products.search) { return all; }
+    make_cache(products.cache);
     // a choice that is not kept would change from run to run
-    if (access(gemm_settings.cache.c_str(), W_OK) != 0) { return all; }
+    if (access(products.cache.c_str(), W_OK) != 0) { return all; }
     if (!gemm_search(p, x, found, n, &algo)) { return all; }
     return { gemm_keep(file, p, algo) };
 }
@@ -381,9 +384,6 @@ inline Algo gemm_first(const Product& p, const Algos& algos, const ProductPointe
 
 // ----------------------------------------------------------------------------
 // The product.
-
-// Never destroyed at the end of the program, when cuBLAS may be gone; a program has some dozens.
-inline std::map<ProductKey, Product>& gemm_products = *new std::map<ProductKey, Product>;
 
 // Computes D = A B [+ C, unless NULL; may be D, and is laid out as D is].
 // A and B have one type, C and D have one.
@@ -411,7 +411,7 @@ inline void gemm(Matrix D, const void* C, Matrix A, Matrix B, ProductShape shape
     k.apart_b = B.apart;
     k.apart_d = D.apart;
     const ProductPointers x = { B.p, A.p, add, (void*)D.p };
-    Product& p = gemm_products[k];
+    Product& p = products.made[k];
     if (!p.chosen) {
         if (!p.desc) { product_describe(&p, k); }
         p.algo = gemm_first(p, gemm_choose(p, k, x), x);

@@ -126,7 +126,6 @@ template <class A, class Bi, class Pe> int hopper_check() {
 
 const std::string hopper_cache = "data/cache";
 const char* const hopper_yes = "they agree";
-inline std::string hopper_verdict = "nobody has asked";
 
 // Returns why attention of such heads, or (0) of any, does not go by Hopper's kernels, or nothing.
 template <class A> std::string hopper_lacks(int HS) {
@@ -141,7 +140,7 @@ template <class A> std::string hopper_lacks(int HS) {
     if (!hopper_head(HS) || !is_mma_head(HS)) {
         return strf("got heads of %d channels, wanted 32, 64, 96 or 128", HS);
     }
-    return hopper_verdict == hopper_yes ? "" : "they fail their check here: " + hopper_verdict;
+    return gpu.hopper_check == hopper_yes ? "" : "they fail their check here: " + gpu.hopper_check;
 }
 
 // Runs the check and returns what it says. *keep: whether it would say so again.
@@ -161,7 +160,7 @@ inline std::string hopper_run_check(bool* keep) {
     return said.empty() ? strf("it ended with status %d", status) : said;
 }
 
-// Settles hopper_verdict: as it was kept, unless `again`. To be called before device_start.
+// Settles gpu.hopper_check: as it was kept, unless `again`. To be called before device_start.
 template <class A> void hopper_ask(bool again) {
     device_find();
     if (!hopper_lacks<A>(0).empty()) { return; }
@@ -173,15 +172,15 @@ template <class A> void hopper_ask(bool again) {
     const std::string file = hopper_cache + "/hopper-" + device_in_file() + ".txt";
     const bool kept = !again && file_exists(file);
     bool keep = true;
-    hopper_verdict.clear();
+    gpu.hopper_check.clear();
     for (auto& line : split(kept ? file_read(file) : "", '\n')) {
-        if (starts_with(line, key)) { hopper_verdict = line.substr(key.size()); }
+        if (starts_with(line, key)) { gpu.hopper_check = line.substr(key.size()); }
     }
-    if (!hopper_verdict.empty()) { return; }
-    hopper_verdict = hopper_run_check(&keep);
+    if (!gpu.hopper_check.empty()) { return; }
+    gpu.hopper_check = hopper_run_check(&keep);
     if (!keep) { return; }
     make_cache(hopper_cache);
-    add_line(file, key + hopper_verdict + "\n");
+    add_line(file, key + gpu.hopper_check + "\n");
 }
 } // namespace cuda
 #endif // CUDA_HOPPER_CHECK_CUH

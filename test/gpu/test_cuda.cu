@@ -854,9 +854,9 @@ static void test_gemm_race(const std::string& file, const std::string& dir, Run 
                            const std::string& others_line) {
     make_dirs(dir);
     file_write(file, "");
-    cuda::gemm_settings.before_keeping = [&] { file_write(file, others_line); };
+    cuda::products.before_keeping = [&] { file_write(file, others_line); };
     const std::vector<int> ran = run();
-    cuda::gemm_settings.before_keeping = nullptr;
+    cuda::products.before_keeping = nullptr;
     const int other = atoi(others_line.substr(others_line.find(" : ") + 3).c_str());
     CHECK(ran.size() > 1 && ran.back() == other,
           "after a search beside another job algorithm %d ran, not %d", ran.back(), other);
@@ -869,8 +869,8 @@ static void test_gemm_choice() {
     Tensor a = random_tensor(M * K), b = random_tensor(K * N);
     auto run = [&](const std::string& dir) { // D += A B; which algorithms ran
         Tensor d = random_tensor(M * N, false);
-        cuda::gemm_settings.cache = home + dir;
-        cuda::gemm_products.clear();
+        cuda::products.cache = home + dir;
+        cuda::products.made.clear();
         emu::algorithms.clear();
         cuda::gemm(cuda::matrix(d.f()), d.f(), cuda::matrix(a.r()), cuda::matrix(b.r()),
                    { M, N, K });
@@ -881,7 +881,7 @@ static void test_gemm_choice() {
         return emu::algorithms;
     };
     auto file = [&](const std::string& dir) {
-        cuda::gemm_settings.cache = home + dir;
+        cuda::products.cache = home + dir;
         return cuda::gemm_file();
     };
     auto kinds = [](std::vector<int> v) {
@@ -926,8 +926,8 @@ static void test_gemm_choice() {
               "with EMU_FAULT=%s the search did not try the two others", fault);
     }
     emu::settings.fault = "";
-    cuda::gemm_settings.cache = "";
-    cuda::gemm_products.clear();
+    cuda::products.cache = "";
+    cuda::products.made.clear();
     emu::algorithms.clear();
     free_all();
     remove_tree(home);
