@@ -4,7 +4,6 @@ norms.cuh -- norms of rows, and of queries and keys.
 #ifndef CUDA_NORMS_CUH
 #define CUDA_NORMS_CUH
 #include "../attention_row.cuh"
-#include "../attention_row.cuh"
 #include "matmul.cuh"
 #include "rope.cuh"
 
