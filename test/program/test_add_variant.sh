@@ -53,7 +53,7 @@ build() {
 # a finite loss that falls, in a run of a binary with some flags
 trains() { # NAME flags
     name=$1; shift; rm -rf "run-$name"
-    "./$name" -d bb -n 30 --warmup 5 --lr 0.003 --eval-every 0 -o "run-$name" "$@" &&
+    "./$name" -d bb -n 30 -b 8 --warmup 5 --lr 0.003 --eval-every 0 -o "run-$name" "$@" &&
         awk -F'"loss":' '/"event":"train"/ { split($2, x, ","); if (x[1] ~ /null/) { exit 1 } if (!n++) { first = x[1] } last = x[1] }
                          END { print first, last; exit !(n && last < first - 0.1) }' "run-$name/log.jsonl"
 }
