@@ -232,7 +232,7 @@ struct Job {
     }
 
     void show_progress() {
-        if (o.quiet || !isatty(2) || now_ms() - shown_ms < 300) { return; }
+        if (!isatty(2) || now_ms() - shown_ms < 300) { return; }
         shown_ms = now_ms();
         const double seconds = (shown_ms - start_ms) / 1e3;
         const double done = std::min(1.0, (double)bytes_read() / std::max(1L, total_bytes));
@@ -303,7 +303,7 @@ struct Job {
 
     void run_job() {
         const std::string error = run_batches();
-        if (isatty(2) && !o.quiet) { fprintf(stderr, "\r\033[K"); }
+        if (isatty(2)) { fprintf(stderr, "\r\033[K"); }
         for (auto& s : series) {         // what came before a bad record is kept
             if (s.open) { series_commit(&s); }
         }
@@ -507,7 +507,6 @@ struct Job {
         }
         write_manifest(true);
         dir_sync(o.out);
-        if (o.quiet) { return; }
         print_domains();
         print_summary();
     }

@@ -20,7 +20,6 @@ struct TokenizeOptions : EncodeOptions {
                                          // has shares: so many in all, by share
     long shard_tokens = SHARD_TOKENS;
     int threads = 0;                     // 0: all cores
-    bool quiet = false;
     bool locked = false;                 // the caller holds the lock of `out`
 
     // `domains`: "" is all together; all: a series of shards per domain; paper: the paper's 17

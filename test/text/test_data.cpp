@@ -513,7 +513,6 @@ static void test_shards_changed() {
     TokenizeOptions t;
     t.files = { put("guarded.txt", text) };
     t.out = dir + "/guarded";
-    t.quiet = true;
     t.shard_tokens = 3000000;
     tokenize_main(t);
     const std::string one = t.out + "/train_000001.bin", good = file_read(one);
@@ -728,7 +727,7 @@ static void test_names_listed() {
 
 static TokenizeOptions tokenizing(const std::vector<std::string>& files, const std::string& out) {
     TokenizeOptions o;
-    o.files = files; o.out = dir + "/" + out; o.quiet = true;
+    o.files = files; o.out = dir + "/" + out;
     return o;
 }
 static std::vector<int> series_ids(const std::string& out, const std::string& prefix = "train") {
