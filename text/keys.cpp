@@ -219,7 +219,7 @@ bool text_key(const std::string& file, const std::string& key, const std::string
 }
 
 void directory_check(const std::string& file, const std::string& path, const Json& object) {
-    if (object.type != Json::OBJECT) { die(path + ": wanted an object"); }
+    require(object.type == Json::OBJECT, path, "an object");
     for (auto& [key, value] : object.fields) {
         if (value.type == Json::NUL || text_key(file, key, path, value)) { continue; }
         die(path + ": the key '" + key + "' (" + json_short(value) +
@@ -251,16 +251,13 @@ std::vector<int> directory_ends(const std::string& dir, const std::string& name)
     const Json ids = json_if_there(dir + "/" + name)["eos_token_id"];
     std::vector<int> ends;
     if (ids.type == Json::NUL) { return ends; }
-    std::vector<Json> list = ids.items;
-    if (ids.is_number()) { list.push_back(ids); }
-    bool good = ids.is_number() || ids.type == Json::ARRAY;
+    std::vector<Json> list = { ids };
+    if (ids.type == Json::ARRAY) { list = ids.items; }
     for (auto& id : list) {
         const bool whole = id.is_number() && id.number == floor(id.number);
-        good = good && whole && id.number >= 0 && id.number < 1 << 30;
-        ends.push_back(good ? (int)id.number : -1);
-    }
-    if (!good) {
-        die(dir + "/" + name + ": eos_token_id: wanted an id or a list of ids");
+        require(whole && id.number >= 0 && id.number < 1 << 30,
+                dir + "/" + name + ": eos_token_id", "an id or a list of ids");
+        ends.push_back(id.number);
     }
     return ends;
 }

@@ -5,8 +5,6 @@ shard_out.h -- writes shards of tokens.
 #define SHARD_OUT_H
 #include "../core/shards.h"
 
-enum { SHARD_TOKENS = 100000000 };           // tokens per shard
-
 // A shard being written: the count goes into the header last, and the name appears only when all of
 // it is on the disk.
 struct ShardOut {

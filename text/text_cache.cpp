@@ -13,13 +13,11 @@ void sft_options(const DataOptions& opt, const std::string& path, const Tokenize
     if (opt.sft.empty()) { return; }
     const std::string what = "--sft " + opt.sft;
     const std::string wanted = sft_check(tok, opt.sft);
-    if (!wanted.empty()) { die(what + ": wanted " + wanted); }
-    if (opt.bos == "doc" || text_format(path) != TEXT_JSONL) {
-        die(what + ": wanted a .jsonl of conversations, and no --bos doc");
-    }
-    if (opt.sft_loss != "assistant" && opt.sft_loss != "all") {
-        die("--sft-loss " + opt.sft_loss + ": wanted assistant or all");
-    }
+    require(wanted.empty(), what, wanted);
+    require(opt.bos != "doc" && text_format(path) == TEXT_JSONL, what,
+            "a .jsonl of conversations, and no --bos doc");
+    require(opt.sft_loss == "assistant" || opt.sft_loss == "all", "--sft-loss " + opt.sft_loss,
+            "assistant or all");
     o->sft = opt.sft;
     o->assistant_only = opt.sft_loss == "assistant";
 }

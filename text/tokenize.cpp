@@ -86,9 +86,7 @@ static DomainShare parse_domain(const std::string& given) {
     require(!domain.domain.empty(), "--domains '" + given + "'", "the name of a domain");
     if (colon == given.npos) { return domain; }
     const bool number = parse_double(given.substr(colon + 1), &domain.share);
-    if (!number || domain.share <= 0) {
-        die("--domains " + given + ": wanted NAME or NAME:SHARE");
-    }
+    require(number && domain.share > 0, "--domains " + given, "NAME or NAME:SHARE");
     return domain;
 }
 
@@ -319,9 +317,8 @@ struct Job {
         for (auto& given : split(o.domains, ',')) {
             const DomainShare domain = parse_domain(given);
             for (auto& other : shares) {
-                if (other.domain == domain.domain) {
-                    die("--domains " + o.domains + ": wanted every domain once");
-                }
+                require(other.domain != domain.domain, "--domains " + o.domains,
+                        "every domain once");
             }
             shares.push_back(domain);
             sum += domain.share;
@@ -368,15 +365,9 @@ struct Job {
 
     void check_job() {
         set_shares();
-        if (o.val_fraction < 0 || o.val_fraction >= 1) {
-            die(strf("--val-fraction %g: wanted 0 or more, and less than 1", o.val_fraction));
-        }
-        if (o.bos != "none" && o.bos != "doc") {
-            die("--bos " + o.bos + ": wanted none or doc");
-        }
-        if (o.shard_tokens < 1 || o.shard_tokens > 2000000000) {
-            die(strf("--shard-tokens %ld: wanted 1 to 2000000000", o.shard_tokens));
-        }
+        require(o.val_fraction < 1, strf("--val-fraction %g", o.val_fraction),
+                "0 or more, and less than 1");
+        require(o.bos == "none" || o.bos == "doc", "--bos " + o.bos, "none or doc");
         if (tok.eos < 0) {
             die(tok.name + ": the tokenizer has no EOS to put after documents",
                 "name it in tokenizer_config.json: {\"eos_token\": ...}");

@@ -18,7 +18,7 @@ struct TokenizeOptions : EncodeOptions {
     double val_fraction = 0;             // of the documents, chosen by number, into val shards
     long tokens = 0;                     // stop after so many training tokens; 0: all. If `domains`
                                          // has shares: so many in all, by share
-    long shard_tokens = SHARD_TOKENS;
+    long shard_tokens = 100000000;
     int threads = 0;                     // 0: all cores
     bool locked = false;                 // the caller holds the lock of `out`
 
