@@ -83,16 +83,13 @@ struct DocumentEncoder {
         }
         if (d.last) { b->ids.push_back(tok.eos); }
         b->docs.push_back({ b->ids.size(), d.domain, d.last });
-        b->counts.documents += d.last;
     }
 
     // Encodes a record of --sft. Returns what is wrong with it, or "".
     std::string encode_conversation(const Json& record) const {
         const std::string error = sft_encode(tok, o.assistant_only, record, &b->ids);
-        if (!error.empty()) { return error; }
-        b->docs.push_back({ b->ids.size(), "", true });
-        b->counts.documents++;
-        return "";
+        if (error.empty()) { b->docs.push_back({ b->ids.size(), "", true }); }
+        return error;
     }
 
     // Encodes a record of text. Returns what is wrong with it, or "".

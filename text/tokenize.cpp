@@ -518,7 +518,7 @@ void print_text(const TokenizeOptions& o) {
     if (fflush(stdout) || ferror(stdout)) { die(EXIT_MACHINE, cannot("write", "the text")); }
 }
 
-int tokenize_main(const TokenizeOptions& o) {
+void tokenize_main(const TokenizeOptions& o) {
     if (o.out.empty()) {
         const bool one_file = o.files.size() == 1 && o.files[0] != "-";
         die("tokenize: wanted a directory for the shards",
@@ -540,5 +540,4 @@ int tokenize_main(const TokenizeOptions& o) {
         fprintf(stderr, "%s: complete already, from the same files\n", printable(o.out).c_str());
     }
     dir_unlock(&lock);
-    return 0;
 }

@@ -27,7 +27,7 @@ struct TokenizeOptions : EncodeOptions {
 };
 
 // Writes OUT/train*.bin, val*.bin and manifest.json: the same bytes with any number of threads.
-int tokenize_main(const TokenizeOptions& o);
+void tokenize_main(const TokenizeOptions& o);
 
 // Prints the text of every document of o.files, with a zero byte behind it.
 void print_text(const TokenizeOptions& o);

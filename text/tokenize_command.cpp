@@ -18,7 +18,10 @@ int command_tokenize(Flags f) {
     o.shard_tokens = f.shard_tokens;
     o.threads = f.threads;
     o.skip_bad = f.skip_bad;
-    if (!f.text) { return tokenize_main(o); }
+    if (!f.text) {
+        tokenize_main(o);
+        return 0;
+    }
     for (auto& row : flag_rows(&f)) {                    // the others say something of shards
         const bool read = row.name == "text" || row.name == "skip_bad";
         require(read || !*row.given, flag_spelling(row.name) + " with --text", "--skip-bad alone");
