@@ -266,13 +266,12 @@ void text_look(const std::string& path, const std::string& first, long size, Rea
         hint = hint_for(k.hint, path);
     } else if (answer) {
         got = "is text, '" + first.substr(0, std::min<size_t>(first.find('\n'), 80)) + "'";
-        hint = "get the file again, logged in to the hub, by the name that it has there";
+        hint = ANSWERED;
     } else if (empty) {
         got = "got an empty file";
         hint = "get the file again";
     }
     for (auto& w : READER_WANTS) {
-        if (w.reader != reader) { continue; }
-        die(path + ": " + got + ", wanted " + w.wanted, hint);
+        if (w.reader == reader) { die(path + ": " + got + ", wanted " + w.wanted, hint); }
     }
 }

@@ -80,7 +80,7 @@ int prompts_of_text(const std::string& path, const Tokenizer& tok, const PromptO
         counts->begun += block.counts.begun;
         if (wanted.windows) { take_windows(&p, block); } else { take_records(&p, block, counts); }
     }
-    if (file.fd > 0) { text_close(&file); }
+    text_close(&file);
     if (!p.found) {
         const std::string what = wanted.windows ? "text" : "record";
         const std::string shorter = "a smaller --probe-len";

@@ -38,7 +38,7 @@ static Reader unpacked_reader(TextFormat format) {
 static void look_by_name(const std::string& path) {
     const char* unpack;
     const TextFormat format = text_format(path, &unpack);
-    if (path == "-" || !is_regular(path)) { return; }
+    if (!is_regular(path)) { return; }
     const Reader packed = ends_with(path, ".gz") ? READS_GZIP : READS_ZSTD;
     look_file(path, unpack ? packed : unpacked_reader(format));
 }
