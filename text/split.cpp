@@ -36,53 +36,8 @@ static Stretches join_stretches(Stretches in, int behavior) {
     return out;
 }
 
-// Cuts a piece at every place where `pattern` stands. invert: what is between counts as the match.
-static Stretches find_pattern(const std::string& piece, const std::string& pattern, bool invert) {
-    Stretches found;
-    size_t done = 0;
-    for (;;) {
-        const size_t place = piece.find(pattern, done);
-        if (place == piece.npos) { break; }
-        const size_t end = place + pattern.size();
-        if (place > done) { found.push_back({ done, place, invert }); }
-        found.push_back({ place, end, !invert });
-        done = end;
-    }
-    if (done < piece.size()) { found.push_back({ done, piece.size(), invert }); }
-    return found;
-}
-
-// Cuts a piece at its digits: at runs of them, or at each one alone.
-static Stretches find_digits(const std::string& piece, bool each_alone) {
-    const Unicode& u = unicode();
-    Stretches found;
-    int bytes;
-    for (size_t i = 0; i < piece.size(); i += bytes) {
-        const bool digit = class_at(u, &piece[i], &bytes) == CLASS_N;
-        const bool same = !found.empty() && found.back().match == digit;
-        const bool alone = digit && each_alone;
-        if (same && !alone) {
-            found.back().end = i + bytes;
-        } else {
-            found.push_back({ i, i + bytes, digit });
-        }
-    }
-    return found;
-}
-
-static Stretches find_known(const std::string& piece, const Step& step) {
-    const Unicode& u = unicode();
-    Stretches found;
-    size_t end;
-    for (size_t i = 0; i < piece.size(); i = end) {
-        end = split_known(u, step, piece.data(), i, piece.size());
-        found.push_back({ i, end, false });
-    }
-    return found;
-}
-
-// Cuts a piece at the matches of an expression, and keeps what is between them.
-static Stretches find_matches(const std::string& piece, const Match& match) {
+// Cuts a piece at its matches, and keeps what is between them. invert: that counts as the match.
+static Stretches find_matches(const std::string& piece, const Match& match, bool invert = false) {
     Stretches found;
     size_t gap = 0;
     size_t i = 0;
@@ -93,30 +48,55 @@ static Stretches find_matches(const std::string& piece, const Match& match) {
             i = next;
             continue;
         }
-        found.push_back({ gap, i, false });
-        found.push_back({ i, end, true });
+        if (gap < i) { found.push_back({ gap, i, invert }); }
+        found.push_back({ i, end, !invert });
         i = end;
         gap = end;
     }
-    found.push_back({ gap, piece.size(), false });
+    if (gap < piece.size()) { found.push_back({ gap, piece.size(), invert }); }
     return found;
+}
+
+// Matches a text.
+static Match match_text(const std::string& pattern) {
+    return [&](const std::string& s, size_t i, size_t* next) {
+        *next = std::min(s.find(pattern, i), s.size());
+        return *next == i ? i + pattern.size() : i;
+    };
+}
+
+// Matches a run of digits, or each digit alone.
+static Match match_digits(bool each_alone) {
+    return [=](const std::string& s, size_t i, size_t* next) {
+        const size_t n = s.size();
+        int bytes;
+        *next = i;
+        while (*next < n && class_at(unicode(), &s[*next], &bytes) != CLASS_N) { *next += bytes; }
+        if (*next > i) { return i; }
+        return split_digits(unicode(), s.data(), i, n, each_alone ? 1 : n);
+    };
+}
+
+static Match match_known(const Step& step) {
+    return [&](const std::string& s, size_t i, size_t*) {
+        return split_known(unicode(), step, s.data(), i, s.size());
+    };
 }
 
 static Stretches find_stretches(const std::string& piece, const Step& step) {
     switch (step.kind) {
         case SPLIT_STRING:
-            return join_stretches(find_pattern(piece, step.pattern, step.flag), step.number);
+            return join_stretches(find_matches(piece, match_text(step.pattern), step.flag),
+                                  step.number);
         case SPLIT_PATTERN: return find_matches(piece, step.match);
-        case SPLIT_DIGITS:  return find_digits(piece, step.flag);
-        default:            return find_known(piece, step);
+        case SPLIT_DIGITS:  return find_matches(piece, match_digits(step.flag));
+        default:            return find_matches(piece, match_known(step));
     }
 }
 
 static void push_stretches(const std::string& piece, const Stretches& stretches,
                            std::vector<std::string>* out) {
-    for (auto& s : stretches) {
-        if (s.end > s.begin) { out->push_back(piece.substr(s.begin, s.end - s.begin)); }
-    }
+    for (auto& s : stretches) { out->push_back(piece.substr(s.begin, s.end - s.begin)); }
 }
 
 // Writes each blank as the replacement, puts one in front if the step says so, and may cut before
@@ -133,7 +113,8 @@ static void split_metaspace(const Step& step, std::string piece, bool at_start,
         out->push_back(piece);
         return;
     }
-    push_stretches(piece, join_stretches(find_pattern(piece, block, false), MERGED_WITH_NEXT), out);
+    const Stretches stretches = find_matches(piece, match_text(block));
+    push_stretches(piece, join_stretches(stretches, MERGED_WITH_NEXT), out);
 }
 
 void split_step(const Step& step, const std::string& piece, bool at_start,
