@@ -3,11 +3,6 @@ text/sft.cpp -- checks each key of a record, and encodes each segment with its m
 */
 #include "sft.h"
 
-std::string sft_check(const Tokenizer& tok, const std::string& form) {
-    if (form != "segments") { return "segments, which scripts/sft.py makes of conversations"; }
-    return tok.eos >= 0 ? "" : "a tokenizer with an EOS";
-}
-
 // A piece of a record.
 struct Segment {
     std::string text;

@@ -11,9 +11,6 @@ so a message begins and ends at the border of a token.
 #include "../tokenizer.h"
 #include "../core/masked.h"
 
-// Returns "" if `form` is segments and the tokenizer has an EOS, else what is wanted.
-std::string sft_check(const Tokenizer& tok, const std::string& form);
-
 // Adds the tokens of a record, with EOS after the last. assistant_only: all are masked but those
 // that the loss counts. Returns "", or what is wrong with the record, of which nothing is added.
 std::string sft_encode(const Tokenizer& tok, bool assistant_only, const Json& record,

@@ -6,14 +6,13 @@ entry is a directory NAME-HASH; while it is made it is called NAME-HASH.part, an
 #include <limits.h>
 #include "../base/lock.h"
 #include "manifest.h"
-#include "sft.h"
 
 void sft_options(const DataOptions& opt, const std::string& path, const Tokenizer& tok,
                  EncodeOptions* o) {
     if (opt.sft.empty()) { return; }
     const std::string what = "--sft " + opt.sft;
-    const std::string wanted = sft_check(tok, opt.sft);
-    require(wanted.empty(), what, wanted);
+    require(opt.sft == "segments", what, "segments, which scripts/sft.py makes of conversations");
+    require(tok.eos >= 0, what, "a tokenizer with an EOS");
     require(opt.bos != "doc" && text_format(path) == TEXT_JSONL, what,
             "a .jsonl of conversations, and no --bos doc");
     require(opt.sft_loss == "assistant" || opt.sft_loss == "all", "--sft-loss " + opt.sft_loss,
