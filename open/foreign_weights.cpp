@@ -45,6 +45,18 @@ Weights weights_of_index(const std::string& dir) {
     return all;
 }
 
+// Gives every tensor the name that name_of returns for its own; "" leaves it out.
+static void weights_rename(Weights* w,
+                           const std::function<std::string(const std::string&)>& name_of) {
+    Weights out;
+    for (Weight t : w->tensors) {
+        t.name = name_of(t.name);
+        if (!t.name.empty()) { weights_add(&out, t); }
+    }
+    w->tensors.swap(out.tensors);
+    w->index.swap(out.index);
+}
+
 void weights_headless(Weights* w) {
     static const char* const PREFIXES[][2] = { { "embed_tokens.weight", "model." },
                                                { "embed_in.weight", "gpt_neox." } };
@@ -78,16 +90,6 @@ void mxfp4_rows(const Weight& blocks, const Weight& scales, long r0, long r1, fl
             out[2*i + 1] = scale * MXFP4_VALUES[p[i] >> 4];
         }
     }
-}
-
-void weights_rename(Weights* w, const std::function<std::string(const std::string&)>& name_of) {
-    Weights out;
-    for (Weight t : w->tensors) {
-        t.name = name_of(t.name);
-        if (!t.name.empty()) { weights_add(&out, t); }
-    }
-    w->tensors.swap(out.tensors);
-    w->index.swap(out.index);
 }
 
 void weights_unwrap(Weights* w) {

@@ -26,8 +26,6 @@ inline float mxfp4_scale(uint32_t e) { return float_of_bits(e ? e << 23 : 1u << 
 // Reads rows r0 .. r1 - 1, 32 n floats each, of a matrix that safetensors keep as two tensors:
 // blocks U8 [.., n, 16], byte i holding numbers 2 i (low half) and 2 i + 1, and scales U8 [.., n].
 void mxfp4_rows(const Weight& blocks, const Weight& scales, long r0, long r1, float* out);
-// Gives every tensor the name that name_of returns for its own; "" leaves it out.
-void weights_rename(Weights* w, const std::function<std::string(const std::string&)>& name_of);
 
 // Takes the names of wrappers out of the names of tensors: module. of torch's data parallel,
 // _orig_mod. of torch.compile, and such. They say how a model was run, not what it is.

@@ -193,7 +193,8 @@ static const GgufType GGUF_TYPES[] = {
 };
 #undef BLOCKS
 
-const WeightType* gguf_type(uint32_t id) {
+// Returns the type of this number, NULL if it is unknown.
+static const WeightType* gguf_type(uint32_t id) {
     for (auto& t : GGUF_TYPES) {
         if (t.id == id) { return &t.type; }
     }

@@ -43,9 +43,6 @@ struct Gguf {
     }
 };
 
-// Returns the type of this number, NULL if it is unknown.
-const WeightType* gguf_type(uint32_t id);
-
 // Returns the number of a key, or `otherwise` if there is no such key. Dies if it is no number.
 double gguf_number(const Gguf& g, const std::string& key, double otherwise);
 

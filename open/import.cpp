@@ -71,9 +71,10 @@ static bool is_own_class(const std::string& type, const std::string& name) {
     return kind && class_stem(name) == class_stem(type);
 }
 
-// Requires two names to say the same, but for the width of experts, which stands beside that of
-// layers without.
-void import_renamed(Import* in, const std::string& pair) {
+// Sets a row of ARCH by another name, "key:field", if that is there; "key:" is only looked at. Two
+// names must say the same, but for the width of experts, which stands beside that of layers
+// without.
+static void import_renamed(Import* in, const std::string& pair) {
     const size_t colon = pair.find(':');
     const std::string key = pair.substr(0, colon);
     const std::string field = pair.substr(colon + 1);
@@ -92,7 +93,8 @@ void import_renamed(Import* in, const std::string& pair) {
     }
 }
 
-void import_wanted(Import* in, const std::string& pair) {
+// Rejects "key=value" unless the key is absent or has this value.
+static void import_wanted(Import* in, const std::string& pair) {
     const size_t equals = pair.find('=');
     const std::string key = pair.substr(0, equals);
     const std::string value = pair.substr(equals + 1);

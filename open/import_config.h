@@ -74,13 +74,6 @@ struct Import {
     }
 };
 
-// Sets a row of ARCH by another name, "key:field", if that is there. Two names must say the same.
-// "key:" is only looked at.
-void import_renamed(Import* in, const std::string& pair);
-
-// Rejects "key=value" unless the key is absent or has this value.
-void import_wanted(Import* in, const std::string& pair);
-
 // Reads sliding_window.
 void import_window(Import* in, int otherwise);
 

@@ -10,7 +10,7 @@ static const char* const TOKENIZER_CONFIG = "tokenizer_config.json";
 static const char* const SPECIALS = "special_tokens_map.json";
 static const char* const GENERATION = "generation_config.json";
 
-static const KeyRow DIRECTORY_KEYS[] = {
+const KeyRow DIRECTORY_KEYS[] = {
     // ---- config.json, beside the keys that the family of the model reads
     { CONFIG, "model_type", KEY_READ, "", "names the family" },
     { CONFIG, "architectures auto_map", KEY_READ, "",
@@ -181,8 +181,6 @@ static const KeyRow DIRECTORY_KEYS[] = {
     { NULL, NULL, KEY_READ, NULL, NULL },
 };
 
-const KeyRow* directory_keys() { return DIRECTORY_KEYS; }
-
 // Maps "file key" to its row.
 static std::unordered_map<std::string, const KeyRow*> rows_by_key() {
     std::unordered_map<std::string, const KeyRow*> rows;
@@ -196,7 +194,8 @@ static std::unordered_map<std::string, const KeyRow*> rows_by_key() {
     return rows;
 }
 
-const KeyRow* key_row(const std::string& file, const std::string& key) {
+// Returns the row of a key of a file; NULL if there is none.
+static const KeyRow* key_row(const std::string& file, const std::string& key) {
     static const auto* rows = new std::unordered_map<std::string, const KeyRow*>(rows_by_key());
     auto row = rows->find(file + " " + key);
     if (row == rows->end()) { row = rows->find(file + " *"); }

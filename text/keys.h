@@ -19,11 +19,8 @@ struct KeyRow {
     const char *allowed, *why;
 };
 
-// Returns the table. It ends with a row whose file is NULL.
-const KeyRow* directory_keys();
-
-// Returns the row of a key of a file; NULL if there is none.
-const KeyRow* key_row(const std::string& file, const std::string& key);
+// The table. It ends with a row whose file is NULL.
+extern const KeyRow DIRECTORY_KEYS[];
 
 // As directory_key.
 bool text_key(const std::string& file, const std::string& key, const std::string& path,
