@@ -64,12 +64,6 @@ struct Component {
     }
 };
 
-[[noreturn]] static void unknown_component(const TokenizerBuild* t, const std::string& stage,
-                                           const std::string& type) {
-    const std::string name = type.empty() ? "without a type" : type;
-    refuse(t, stage + ": unknown component " + name, ONLY_EXACT);
-}
-
 // Those that are one step. kind: of the step that a row of COMPONENTS makes.
 
 static void add_plain(const Component& c, StepKind kind) { c.add(kind); }
@@ -80,7 +74,7 @@ static void add_prepend(const Component& c, StepKind kind) {
 
 static void add_replace(const Component& c, StepKind kind) {
     const std::string pattern = c.pattern("String");
-    if (pattern.empty()) { unknown_component(c.t, c.stage, "Replace"); }
+    if (pattern.empty()) { c.reject("unknown component Replace", ONLY_EXACT); }
     Step* step = c.add(kind);
     step->pattern = pattern;
     step->content = c.text("content");
@@ -220,7 +214,8 @@ void tokenizer_steps(TokenizerBuild* t, const std::string& stage, const Json& co
         t->normalizer.push_back(step);
         return;
     }
-    unknown_component(t, stage, type);
+    const std::string name = type.empty() ? "without a type" : type;
+    refuse(t, stage + ": unknown component " + name, ONLY_EXACT);
 }
 
 // ----------------------------------------------------------------------------
