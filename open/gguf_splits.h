@@ -40,11 +40,10 @@ static const GgufSplit GGUF_SPLITS[] = {
 
 inline Step* add_step(std::vector<Step>* steps, StepKind kind, const char* pattern = "",
                       const char* content = "") {
-    steps->emplace_back();
-    steps->back().kind = kind;
-    steps->back().pattern = pattern;
-    steps->back().content = content;
-    return &steps->back();
+    Step& step = steps->emplace_back(kind);
+    step.pattern = pattern;
+    step.content = content;
+    return &step;
 }
 
 // Adds the steps of a row.

@@ -139,7 +139,6 @@ struct GgufTokens {
 
     // Sets BOS, EOS and the unknown token, and which of them go around a text.
     void load_ends(bool sentencepiece) {
-        t->unk = -1;
         if (sentencepiece) { t->unk = named_token("tokenizer.ggml.unknown_token_id", 0); }
         t->bos = named_token("tokenizer.ggml.bos_token_id", sentencepiece ? 1 : -1);
         t->eos = named_token("tokenizer.ggml.eos_token_id", sentencepiece ? 2 : -1);
