@@ -198,9 +198,11 @@ bool import_experts(const Weights& files, const Arch& c, const std::string& name
                          in.gate_up_biases(out)
                    : in.bias("mlp.experts.down_proj_bias", C, false, out) ||
                          in.bias("mlp.experts.down_exps.bias", C, false, out);
-    }
-    for (int e = 0; !router && n.kind != ".bias" && e < c.experts; e++) {
-        there = there && (up ? in.gate_up(e, out + e * 2 * F * C) : in.down(e, out + e * F * C));
+    } else {
+        for (int e = 0; e < c.experts; e++) {
+            there = there && (up ? in.gate_up(e, out + e * 2 * F * C)
+                                 : in.down(e, out + e * F * C));
+        }
     }
     *wrong = there ? "" : "is missing";
     return true;

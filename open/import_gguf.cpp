@@ -191,7 +191,7 @@ Json gguf_config(const Gguf& g) {
         die(g.weights.path + ": keys and values of different lengths",
             "docs/open-models.md lists the families that open");
     }
-    const bool part = type == "phi" || type == "stablelm" || type == "gpt_neox" || turns != head;
+    const bool part = is_one_of(" phi stablelm gpt_neox ", type) || turns != head;
     if (part && head > 0) { json_put(&config, "partial_rotary_factor", turns / head); }
     gguf_rope_factors(g, &config, number("rope.freq_base", 10000),
                       number("rope.scaling.original_context_length", 8192));

@@ -63,9 +63,7 @@ bool family_name(const Family& family, const NameRow* names, const std::string& 
 
 // Tells whether one norm may serve both halves of a layer: only where these are parallel.
 static bool shares_norm(const Family& family, const Arch& c) {
-    const std::string type = family.type;
-    const bool cohere = type == "cohere" || type == "cohere2";
-    return c.parallel && (type == "phi" || type == "falcon" || cohere);
+    return c.parallel && is_one_of(" phi falcon cohere cohere2 ", family.type);
 }
 
 TensorSource import_source(const Family& family, const Arch& c, const Weights& files,
@@ -148,10 +146,9 @@ long import_rows(Fold fold, const Arch& c, long n, long R) {
     switch (fold) {
         case STACKED_Q: case STACKED_K: case STACKED_V:
         case GROUPS_Q: case GROUPS_K: case GROUPS_V: return ((long)c.NH + 2 * c.KV) * c.HS;
-        case GATED_Q: case GATED_GATE: return 2 * n;
         case DELTA_QKV: case DELTA_Z:
             return 2L * (c.delta_keys * c.delta_key_size + c.delta_values * c.delta_value_size);
-        case DELTA_B: case DELTA_A: return 2 * n;
+        case GATED_Q: case GATED_GATE: case DELTA_B: case DELTA_A: return 2 * n;
         case FIRST_HALF: return 2L * c.F;
         case LAST_ROWS: return R == n ? n : 2L * c.F;            // of GGUF: fused or by itself
         case SKIP_TWO: return n + 2;
