@@ -23,14 +23,14 @@ static void form_check(const std::string& dir) {
         { "saved_model.pb", "a TensorFlow model", "get the model with .safetensors" },
         { "manifest.json", "shards of tokens", "it is for -d; give a checkpoint" },
     };
-    const bool config = file_exists(dir + "/config.json");
+    if (file_exists(dir + "/config.json")) { return; }
     for (auto& f : FILES) {
-        if (config || !file_exists(dir + "/" + f.name)) { continue; }
+        if (!file_exists(dir + "/" + f.name)) { continue; }
         die(dir + ": holds " + f.what + ", as its " + f.name + " says, and that is not "
             "read", f.hint);
     }
     const std::vector<std::string> kept = dir_list(dir + "/snapshots");
-    if (config || kept.empty()) { return; }
+    if (kept.empty()) { return; }
     die(dir + ": is a model as its hub's cache keeps it, wanted one snapshot of it",
         "give " + dir + "/snapshots/" + kept[0]);
 }
@@ -54,8 +54,7 @@ static void adapter_check(const std::string& path) {
     std::vector<std::string> names = { file_name(path) };
     if (whole) { names = dir_list(dir); }
     for (auto& name : names) {
-        const bool is = starts_with(name, "adapter_") && directory_key(name, "");
-        if (!is) { continue; }
+        if (!starts_with(name, "adapter_") || !directory_key(name, "")) { continue; }
         const bool beside = file_exists(dir + "/config.json");
         die(dir + ": holds an adapter (LoRA), its " + name + ", wanted weights that it "
             "is merged into", hint_for(MERGE, dir) + (beside ? "  # or move adapter_* away" : ""));
@@ -175,10 +174,8 @@ static std::string contents(const std::string& dir) {
 
 // Guesses what was meant by a checkpoint that is not there.
 static std::string beside_checkpoint(const std::string& given) {
-    for (const char* demo : { "demo-text", "demo-bb" }) {
-        if (!starts_with(given, std::string("runs/") + demo)) { continue; }
-        return std::string("make ") + (strcmp(demo, "demo-bb") ? "demo" : demo) + " trains it";
-    }
+    if (starts_with(given, "runs/demo-text")) { return "make demo trains it"; }
+    if (starts_with(given, "runs/demo-bb")) { return "make demo-bb trains it"; }
     if (starts_with(given, "runs/") && !is_dir("runs")) {
         return "there is no run yet: ./train_sink train -o runs/mine";
     }
