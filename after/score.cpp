@@ -87,30 +87,6 @@ static long score_common(const ScoreItem& item) {
     return n;
 }
 
-// Items in one batch without padding. What the requests of an item begin with is computed once.
-struct ScoreForest {
-    std::vector<int> tokens;
-    std::vector<Span> spans;
-    std::vector<ScoreRow> heads;
-
-    void add(ScoreItem* item);
-    void add_request(ScoreRequest* r, long root, long common, int parent);
-};
-
-// Adds an item: a span for what its requests begin with, and one for the rest of each.
-void ScoreForest::add(ScoreItem* item) {
-    const long common = score_common(*item);
-    const long root = tokens.size();
-    int parent = -1;
-    if (common) {
-        parent = spans.size();
-        spans.push_back({ (int)root, 1, (int)common, 0, -1 });
-    }
-    const std::vector<int>& any = item->requests[0].tokens;
-    tokens.insert(tokens.end(), any.begin(), any.begin() + common);
-    for (auto& r : item->requests) { add_request(&r, root, common, parent); }
-}
-
 // Adds the rows that predict the scored tokens of a request: its first `common` tokens stand in the
 // rows from `root` on, the others in those from `own` on.
 static void add_score_rows(ScoreRequest* r, long root, long common, long own,
@@ -122,15 +98,32 @@ static void add_score_rows(ScoreRequest* r, long root, long common, long own,
     }
 }
 
-// Adds a request whose first `common` tokens stand in the rows from `root` on, in span `parent`.
-void ScoreForest::add_request(ScoreRequest* r, long root, long common, int parent) {
-    const std::vector<int>& all = r->tokens;
-    const long own = tokens.size();
-    const long n = tokens_read(*r) - common;
-    if (n) { spans.push_back({ (int)own, 1, (int)n, (int)common, parent }); }
-    tokens.insert(tokens.end(), all.begin() + common, all.end() - 1);
-    add_score_rows(r, root, common, own, &heads);
-}
+// Items in one batch without padding. What the requests of an item begin with is computed once.
+struct ScoreForest {
+    std::vector<int> tokens;
+    std::vector<Span> spans;
+    std::vector<ScoreRow> heads;
+
+    // Adds an item: a span for what its requests begin with, and one for the rest of each.
+    void add(ScoreItem* item) {
+        const long common = score_common(*item);
+        const long root = tokens.size();
+        int parent = -1;
+        if (common) {
+            parent = spans.size();
+            spans.push_back({ (int)root, 1, (int)common, 0, -1 });
+        }
+        const std::vector<int>& any = item->requests[0].tokens;
+        tokens.insert(tokens.end(), any.begin(), any.begin() + common);
+        for (auto& r : item->requests) {
+            const long own = tokens.size();
+            const long n = tokens_read(r) - common;
+            if (n) { spans.push_back({ (int)own, 1, (int)n, (int)common, parent }); }
+            tokens.insert(tokens.end(), r.tokens.begin() + common, r.tokens.end() - 1);
+            add_score_rows(&r, root, common, own, &heads);
+        }
+    }
+};
 
 // Scores requests of one length as a batch of whole sequences.
 static void score_batch(Model* m, ScoreRequest* const* first, ScoreRequest* const* last,
