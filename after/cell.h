@@ -15,8 +15,7 @@ inline std::string quoted_token(const Tokenizer& tok, int id) {
     const std::string text = tokenizer_decode(tok, &id, 1, false);
     std::string shown;
     for (char c : text) {
-        if (c == '\n') { shown += "\\n"; }
-        if (c != '\n') { shown += c; }
+        if (c == '\n') { shown += "\\n"; } else { shown += c; }
     }
     return "'" + printable(shown) + "'";
 }

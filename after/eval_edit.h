@@ -159,9 +159,9 @@ struct Edit {
     }
 };
 
-// Reads a number that is finite and not lost as a float.
+// Reads a number that is not lost as a float.
 inline bool edit_number(const std::string& text, double* v) {
-    return parse_double(text, v) && std::isfinite(*v) && !float_loses(*v);
+    return parse_double(text, v) && !float_loses(*v);
 }
 
 // Reads the part after `=`. Returns false if it is not one of: number, mean, xS, from T, mask,

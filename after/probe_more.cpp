@@ -24,10 +24,9 @@ static void npy_write(const std::string& path, const std::vector<float>& x,
     h += '\n';
 
     FileOut o = file_begin(path);
-    const unsigned char length[2] = { (unsigned char)(h.size() & 255),
-                                      (unsigned char)(h.size() >> 8) };
+    const uint16_t length = h.size();
     file_put(&o, "\x93NUMPY\x01\x00", 8); // format version 1.0
-    file_put(&o, length, 2);
+    file_put(&o, &length, 2);
     file_put(&o, h.data(), h.size());
     file_put(&o, x.data(), x.size() * sizeof(float));
     file_commit(&o);

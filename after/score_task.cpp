@@ -182,10 +182,7 @@ static ScoreForm score_form(const Json& record, const std::string& where) {
     };
     for (auto& f : FORMS) {
         bool all = record.type == Json::OBJECT && !record.fields.empty();
-        for (auto& field : record.fields) {
-            const std::string word = " " + field.first + " ";
-            all = all && strstr(f.keys, word.c_str());
-        }
+        for (auto& field : record.fields) { all = all && is_one_of(f.keys, field.first); }
         if (all) { return f.form; }
     }
     std::string keys = record.fields.empty() ? "none" : "";
