@@ -61,9 +61,6 @@ static std::string not_ours(const std::string& dir) {
 }
 
 void export_check(const std::string& path) {
-    if (path.empty()) {
-        die("--out is missing: wanted a new directory", "such as --out my-model");
-    }
     if (!is_there(path)) { return; }
     if (!is_dir(path)) {
         die(path + ": already exists, wanted a new directory", "choose another --out");
