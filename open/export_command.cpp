@@ -46,9 +46,7 @@ static void export_to_check(const Flags& f) {
     }
     std::vector<std::string> names = families_written();
     names.insert(names.begin(), "train_sink");
-    std::string all;
-    for (auto& name : names) { list_add(&all, name); }
-    require(f.to.empty() || has(names, f.to), "--to " + f.to, all);
+    require(f.to.empty() || has(names, f.to), "--to " + f.to, listed(names, ", "));
 }
 
 // Writes the model as a directory that transformers opens.

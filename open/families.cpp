@@ -30,7 +30,7 @@ static const RopeForm MINISTRAL_ROPE = { " llama_4_scaling_beta max_position_emb
 static const RopeForm PHI3_ROPE = { "", " longrope su yarn ", 4096 };        // of its class
 static const RopeForm ROPE_BY_LAYER = { "", "", 0, true };
 // A key "theirs:" is one that transformers does not read there, or that says how it is computed.
-// type, rows, keys, wanted, more, names, rope, plus_one, act, prefix, transposed: struct Family
+// name, rows, keys, wanted, more, names, rope, plus_one, act, prefix, transposed: struct Family
 static const Family FAMILIES[] = {
     { "llama", "eps=1e-6", BIASES
       "sliding_window:",
@@ -187,14 +187,10 @@ static const Family FAMILIES[] = {
 #undef BIASES
 #undef ATTENTION_BIAS
 
-std::string family_types() {
-    std::string all;
-    for (auto& f : FAMILIES) { list_add(&all, f.type); }
-    return all;
-}
+std::string family_types() { return listed(names_of(FAMILIES), ", "); }
 
 const Family* family_named(const std::string& type) {
-    for (auto& f : FAMILIES) { if (type == f.type) { return &f; } }
+    for (auto& f : FAMILIES) { if (type == f.name) { return &f; } }
     return NULL;
 }
 

@@ -5,9 +5,9 @@ lost, then names the tensors.
 #include "family_out.h"
 #include "rope.h"
 
-// type, its class in transformers, and what is left out: fields of ARCH that its config.json has no
-// key for, or says with a key of KEYS; keys of those that transformers does not read there
-static const struct { const char *type, *architecture, *without = ""; } WRITTEN[] = {
+// model_type, its class in transformers, and what is left out: fields of ARCH that its config.json
+// has no key for, or says with a key of KEYS; keys of those that transformers does not read there
+static const struct { const char *name, *architecture, *without = ""; } WRITTEN[] = {
     { "llama",       "LlamaForCausalLM",    " sliding_window use_sliding_window " },
     { "mistral",     "MistralForCausalLM" },
     { "qwen2",       "Qwen2ForCausalLM" },
@@ -43,11 +43,7 @@ static const struct { const char *type, *architecture, *without = ""; } WRITTEN[
     { "starcoder2",  "Starcoder2ForCausalLM" },
 };
 
-std::vector<std::string> families_written() {
-    std::vector<std::string> names;
-    for (auto& w : WRITTEN) { names.push_back(w.type); }
-    return names;
-}
+std::vector<std::string> families_written() { return names_of(WRITTEN); }
 
 // ---- config.json
 
@@ -168,7 +164,7 @@ static std::string three_keys(const Arch& c) {
 
 // Lists what every family says.
 static Fields family_fields(const Family& f, const char* without, Arch c) {
-    Fields fields = { { "model_type", json_str(f.type) } };
+    Fields fields = { { "model_type", json_str(f.name) } };
     for (auto& r : arch_rows(&c)) {
         const std::string key = family_key(f, r);
         const bool ours = !key_object(r).empty() && key == r.key;        // of "train_sink"
@@ -182,9 +178,9 @@ static Fields family_fields(const Family& f, const char* without, Arch c) {
     if (*f.act) {
         fields.push_back({ split(f.act, ' ')[0], json_str(activation_name(c.ffn)) });
     }
-    if (!strcmp(f.type, "olmo3")) {
+    if (!strcmp(f.name, "olmo3")) {
         fields.push_back({ "rope_parameters", both_ropes(c) });
-    } else if (!strcmp(f.type, "phi3") && c.rope_scaling == ROPE_longrope) {
+    } else if (!strcmp(f.name, "phi3") && c.rope_scaling == ROPE_longrope) {
         fields.push_back({ "rope_scaling", three_keys(c) });
         fields.push_back({ "original_max_position_embeddings", whole(c.rope_context) });
     } else if (c.rope_scaling != ROPE_none) {
@@ -341,9 +337,9 @@ FamilyFile family_file(const Arch& arch, const std::string& type, const std::vec
                        const Tokenizer& tok, const std::string& tokenizer_path) {
     const Arch c = arch_in_config(arch);
     for (auto& w : WRITTEN) {
-        if (!type.empty() && type != w.type) { continue; }
+        if (!type.empty() && type != w.name) { continue; }
         FamilyFile file;
-        file.family = family_named(w.type);
+        file.family = family_named(w.name);
         file.architecture = w.architecture;
         const Fields fields = family_says(*file.family, w.without, c);
         if (fields.empty() || !family_tensors(&file, c, ours)) { continue; }

@@ -325,7 +325,7 @@ struct Reading : Import {
     // computes something else. Code beside the weights (auto_map) passes if it is the family's own
     // class, which came from there.
     void import_class() {
-        const std::string type = family->type;
+        const std::string type = family->name;
         for (auto& name : of("architectures").items) {
             if (is_own_class(type, name.string)) { continue; }
             die(where + ": architectures names " + json_short(name) +

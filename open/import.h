@@ -59,7 +59,7 @@ struct RopeForm {
     bool by_layer = false;                       // it may have an object for each type of layers
 };
 struct Family {
-    const char *type;
+    const char *name;                            // its model_type
     const char *rows;                            // of ARCH, where they are not LLaMA's
     const char *keys;                            // "theirs:field", beside the names of ARCH; a key
                                                  // "theirs:" changes nothing

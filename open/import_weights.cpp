@@ -63,7 +63,7 @@ bool family_name(const Family& family, const NameRow* names, const std::string& 
 
 // Tells whether one norm may serve both halves of a layer: only where these are parallel.
 static bool shares_norm(const Family& family, const Arch& c) {
-    return c.parallel && is_one_of(" phi falcon cohere cohere2 ", family.type);
+    return c.parallel && is_one_of(" phi falcon cohere cohere2 ", family.name);
 }
 
 TensorSource import_source(const Family& family, const Arch& c, const Weights& files,

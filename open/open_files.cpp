@@ -153,7 +153,7 @@ static Checkpoint open_theirs(const std::string& path) {
     } else {
         k.c = arch_import(k.config, k.where, &k.attn);
     }
-    k.c.family = family_of(k.config)->type;
+    k.c.family = family_of(k.config)->name;
     if (mine) { return k; }
     if (k.weights.maps.empty()) { k.weights = safetensors_open_dir(path); }
     weights_unwrap(&k.weights);

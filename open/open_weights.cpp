@@ -53,7 +53,7 @@ static void weights_all_used(const Model* m, const Family& family, const Weights
             continue;
         }
         // a head that predicts more than one token ahead: transformers leaves it out, too
-        const std::string type = family.type;
+        const std::string type = family.name;
         const bool qwen = type == "qwen3_next" || starts_with(type, "qwen3_5");
         const bool ahead = qwen && starts_with(w.name, "mtp.");
         if (used.count(w.name) || is_buffer(w.name) || ahead) { continue; }
@@ -77,7 +77,7 @@ static void note_what_learns(const Model* m, const Family& family, const Weights
     }
     if (learn.empty() || dist::rank > 0) { return; }
     printf("note   %s has no such weights of its own, which learn here: %s; checkpoints are "
-           "train_sink's\n", family.type, learn.c_str());
+           "train_sink's\n", family.name, learn.c_str());
 }
 
 // Reads another family's weights by our names; those in `keep` stay as they are.
@@ -94,7 +94,7 @@ static void weights_read(Model* m, const Checkpoint& k, const std::set<std::stri
         float* to = in_place ? (float*)(array + t.at) : copy.data();
         const std::string wrong = weight_import(m, family, files, t, to, &used);
         if (!wrong.empty()) {
-            die_of_other_model(files.path + ": '" + t.name + "', by its " + family.type +
+            die_of_other_model(files.path + ": '" + t.name + "', by its " + family.name +
                                " name, " + wrong);
         }
         weights_check(m, t, to, files.path);
