@@ -3,10 +3,7 @@ vectors.h -- vectors of doubles in host memory, sums of numbers, and what is sor
 */
 #ifndef VECTORS_H
 #define VECTORS_H
-#include <math.h>
-#include <algorithm>
-#include <functional>
-#include <vector>
+#include "../base/common.h"
 
 typedef std::vector<double> Vector;
 

@@ -13,7 +13,6 @@ a case in dev/peers/check_families.py, which compares it with transformers. Fact
 */
 #ifndef IMPORT_H
 #define IMPORT_H
-#include <functional>
 #include <set>
 #include "../arch.h"
 #include "dtypes.h"

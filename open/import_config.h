@@ -4,7 +4,6 @@ while it is read.
 */
 #ifndef IMPORT_CONFIG_H
 #define IMPORT_CONFIG_H
-#include <float.h>
 #include <map>
 #include "../core/directory.h"
 #include "import.h"

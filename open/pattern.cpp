@@ -3,7 +3,6 @@ open/pattern.cpp -- parses an expression into atoms, then matches it at a place 
 backtracking over the counts.
 */
 #include "pattern.h"
-#include <algorithm>
 #include <limits.h>
 #include "../text/split.h"
 #include "normal_forms.h"
@@ -36,8 +35,8 @@ static size_t times_in(const std::string& regex, const std::string& part) {
 }
 
 // Sorts ranges, and joins those that touch.
-static void join_ranges(Ranges* ranges) {
-    Ranges joined;
+static void join_ranges(CodeRanges* ranges) {
+    CodeRanges joined;
     std::sort(ranges->begin(), ranges->end());
     for (auto& range : *ranges) {
         if (!joined.empty() && range.first <= joined.back().second + 1) {
@@ -242,7 +241,7 @@ static const std::vector<unsigned char>& character_kinds() {
 }
 
 static bool is_in(const Atom& atom, uint32_t code) {
-    const Ranges& ranges = atom.ranges;
+    const CodeRanges& ranges = atom.ranges;
     const auto behind = std::upper_bound(ranges.begin(), ranges.end(), std::make_pair(code, ~0u));
     const bool listed = behind != ranges.begin() && code <= behind[-1].second;
     const bool in = listed || (character_kinds()[code] & atom.kinds);

@@ -10,10 +10,7 @@ the first alternative that fits is it. Where none fits, the text goes to the nex
 */
 #ifndef PATTERN_H
 #define PATTERN_H
-#include <stdint.h>
-#include <string>
-#include <utility>
-#include <vector>
+#include "../text/unicode.h"
 
 // The kinds of characters, one bit each.
 enum {
@@ -21,14 +18,12 @@ enum {
     IS_NUMBER = 64, IS_SPACE = 128, IS_LETTER = IS_UPPER | IS_SMALL | IS_CASELESS
 };
 
-typedef std::vector<std::pair<uint32_t, uint32_t>> Ranges;       // code points, first and last
-
 enum AtomKind { ATOM_SET, ATOM_NOT_BEFORE, ATOM_LINE_END, ATOM_CONTRACTION };
 
 struct Atom {
     AtomKind kind = ATOM_SET;
     int kinds = 0;                                       // bits of the kinds in it
-    Ranges ranges;                                       // code points in it, in order
+    CodeRanges ranges;                                   // code points in it, in order
     bool negated = false;
     int least = 1;
     int most = 1;

@@ -4,7 +4,6 @@ pair, longrope by a number for each pair.
 */
 #include "rope.h"
 #include <limits.h>
-#include <math.h>
 
 // ---- angles
 

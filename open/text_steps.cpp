@@ -2,7 +2,6 @@
 open/text_steps.cpp -- normalizers as a table, expressions as matches of pattern.h.
 */
 #include "text_steps.h"
-#include <memory>
 #include "expressions.h"
 #include "normal_forms.h"
 #include "pattern.h"

@@ -3,7 +3,6 @@ added_tokens.h -- the added tokens of a tokenizer, looked for in a text by a tre
 */
 #ifndef ADDED_TOKENS_H
 #define ADDED_TOKENS_H
-#include <functional>
 #include "vocabulary.h"
 
 // Adds one text to a tree; index: its place in t->added.

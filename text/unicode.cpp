@@ -3,8 +3,6 @@ text/unicode.cpp -- unpacks the tables of unicode_tables.h once, then looks code
 what it made of them.
 */
 #include "unicode.h"
-#include <algorithm>
-#include "../base/json.h"
 #include "unicode_tables.h"
 
 // Korean syllables are composed by rule: syllable = HANGUL + (l * VOWELS + v) * TAILS + t

@@ -5,12 +5,8 @@ tokenizers 0.23. All text here is valid UTF-8.
 */
 #ifndef UNICODE_H
 #define UNICODE_H
-#include <stdint.h>
-#include <string.h>
-#include <string>
 #include <unordered_map>
-#include <utility>
-#include <vector>
+#include "../base/common.h"
 
 enum CharacterClass { CLASS_OTHER, CLASS_L, CLASS_N, CLASS_S };
 

@@ -10,7 +10,6 @@ tokenizer_steps.cpp.
 #define VOCABULARY_H
 #include "../tokenizer.h"
 #include <array>
-#include <functional>
 #include <unordered_map>
 
 // The kinds of steps: text -> text, piece -> pieces, tokens -> text.
