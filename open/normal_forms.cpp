@@ -1,16 +1,9 @@
 /*
-open/normal_forms.cpp -- the normalizers that few tokenizers have, and the kinds of characters that
-only expressions ask for. Their tables are read when the first of them is asked.
+open/normal_forms.cpp -- the normalizers that few tokenizers have. Their tables are read when the
+first of them is asked.
 */
 #include "normal_forms.h"
-#include "../base/json.h"
 #include "../text/unicode_tables.h"
-
-CodeRanges unicode_ranges(UnicodeTable table) {
-    const char* const tables[] = { unicode_mark, unicode_punctuation, unicode_symbol,
-                                   unicode_upper, unicode_small };
-    return read_ranges(tables[table]);
-}
 
 struct UnicodeChanges {
     std::unordered_map<uint32_t, CodePoints> compatibility;  // in full

@@ -19,10 +19,4 @@ std::string without_accents(const std::string& s);
 
 // Returns s without the spaces at its start, at its end, or both.
 std::string without_space(const std::string& s, bool start, bool end);
-
-// The kinds of characters that only pattern.h asks for.
-enum UnicodeTable { TABLE_MARK, TABLE_PUNCTUATION, TABLE_SYMBOL, TABLE_UPPER, TABLE_SMALL };
-
-// Returns the code points of a kind.
-CodeRanges unicode_ranges(UnicodeTable table);
 #endif // NORMAL_FORMS_H

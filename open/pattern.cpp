@@ -5,7 +5,7 @@ backtracking over the counts.
 #include "pattern.h"
 #include <limits.h>
 #include "../text/split.h"
-#include "normal_forms.h"
+#include "../text/unicode_tables.h"
 
 // ----------------------------------------------------------------------------
 // an expression -> its atoms
@@ -219,18 +219,18 @@ static std::vector<unsigned char>* load_kinds() {
     for (size_t code = 0; code < kinds->size(); code++) {
         (*kinds)[code] = (unsigned char)kinds_of_class(u.flags[code] & CLASS_MASK);
     }
-    const auto mark_as = [&](UnicodeTable table, int kind) {
-        for (auto [first, last] : unicode_ranges(table)) {
+    const auto mark_as = [&](const char* table, int kind) {
+        for (auto [first, last] : read_ranges(table)) {
             for (uint32_t code = first; code <= last; code++) {
                 (*kinds)[code] = (unsigned char)(((*kinds)[code] & ~IS_CASELESS) | kind);
             }
         }
     };
-    mark_as(TABLE_MARK, IS_MARK);
-    mark_as(TABLE_PUNCTUATION, IS_PUNCTUATION);
-    mark_as(TABLE_SYMBOL, IS_SYMBOL);
-    mark_as(TABLE_UPPER, IS_UPPER);
-    mark_as(TABLE_SMALL, IS_SMALL);
+    mark_as(unicode_mark, IS_MARK);
+    mark_as(unicode_punctuation, IS_PUNCTUATION);
+    mark_as(unicode_symbol, IS_SYMBOL);
+    mark_as(unicode_upper, IS_UPPER);
+    mark_as(unicode_small, IS_SMALL);
     return kinds;
 }
 
