@@ -63,9 +63,9 @@ static std::string series_json(const SeriesSums& series) {
     return out.all();
 }
 
-void manifest_write(const std::string& dir, const Tokenizer& tok, const std::string& bos,
-                    const TextCounts& counts, const std::vector<SeriesSums>& series,
-                    const std::string& made, bool complete) {
+void manifest_write(const TokenizeOptions& o, const Tokenizer& tok, const TextCounts& counts,
+                    const std::vector<SeriesSums>& series, const std::string& made,
+                    bool complete) {
     std::string list;
     for (auto& s : series) { list_add(&list, "\n    " + series_json(s), ","); }
     JsonObject out(JSON_SPACED);
@@ -74,7 +74,7 @@ void manifest_write(const std::string& dir, const Tokenizer& tok, const std::str
     out.text("tokenizer_hash", hash_text(tok.hash));
     out.count("vocab", tok.vocab_size);
     out.count("eos", tok.eos);
-    out.text("bos", bos);
+    out.text("bos", o.bos);
     out.count("documents", counts.documents);
     out.count("tokens", counts.tokens);
     out.count("bytes", counts.bytes);
@@ -83,7 +83,7 @@ void manifest_write(const std::string& dir, const Tokenizer& tok, const std::str
     out.count("dropped", counts.dropped);
     out.json("series", "[" + list + "]");
     out.json("made", made);
-    file_write(dir + "/" + MANIFEST, out.all() + "\n");
+    file_write(o.out + "/" + MANIFEST, out.all() + "\n");
 }
 
 // ----------------------------------------------------------------------------

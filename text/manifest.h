@@ -21,10 +21,10 @@ struct SeriesSums {
 std::string tokenize_made(const TokenizeOptions& o, const Tokenizer& tok,
                           const std::vector<std::string>& files, size_t val_from);
 
-// Writes DIR/manifest.json. made: of tokenize_made. complete: all shards are there.
-void manifest_write(const std::string& dir, const Tokenizer& tok, const std::string& bos,
-                    const TextCounts& counts, const std::vector<SeriesSums>& series,
-                    const std::string& made, bool complete);
+// Writes the manifest of o.out. made: of tokenize_made. complete: all shards are there.
+void manifest_write(const TokenizeOptions& o, const Tokenizer& tok, const TextCounts& counts,
+                    const std::vector<SeriesSums>& series, const std::string& made,
+                    bool complete);
 
 // Tells whether this is the text of a manifest, and whether it says that all shards are there.
 bool manifest_is_ours(const std::string& text);

@@ -111,7 +111,7 @@ struct Job {
 
     void write_manifest(bool complete) const {
         const std::vector<SeriesSums> all(series.begin(), series.end());
-        manifest_write(o.out, tok, o.bos, counts, all, made, complete);
+        manifest_write(o, tok, counts, all, made, complete);
     }
 
     std::string made_now() const { return tokenize_made(o, tok, names, val_from); }
