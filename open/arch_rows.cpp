@@ -45,7 +45,6 @@ static void check_mixers(ArchCheck* x) {
     }
     x->need(p.substr(0, c.L).find('1') != str::npos, { "attn_layers", "L" },
          "attention in some layer");
-    const bool mamba = c.mamba_width && c.mamba_state && c.mamba_conv && c.mamba_rank;
     const bool delta = c.delta_keys && c.delta_values && c.delta_key_size &&
                        c.delta_value_size && c.delta_conv;
     if (c.delta_values) {
@@ -59,8 +58,8 @@ static void check_mixers(ArchCheck* x) {
         x->need(row < 1 << 24, { "delta_keys", "delta_key_size", "delta_values",
                               "delta_value_size" }, "rows of less than 2^24 channels");
     } else {
-        x->need(mamba, { "mamba_width", "mamba_state", "mamba_conv", "mamba_rank" },
-             "1 or more of each");
+        x->need(c.mamba_width && c.mamba_state && c.mamba_conv && c.mamba_rank,
+             { "mamba_width", "mamba_state", "mamba_conv", "mamba_rank" }, "1 or more of each");
     }
     x->need(norm_of(c).in && !norm_of(c).out && !c.parallel, { "attn_layers", "norm", "parallel" },
          "NORM=pre, not parallel");

@@ -199,27 +199,25 @@ std::string import_tensor(const Family& family, const Arch& c, const Weights& fi
     const bool vector = w.shape.size() == 1;
     const bool layer = !our_name(name).layer.empty();
     const bool turned = family.transposed && !vector && layer;
-    long R = w.count;                            // a vector: rows of one number
-    long K = 1;
-    long n = rows * cols;
-    long k = 1;
-    if (!vector) {
-        R = w.rows();
-        K = w.cols();
-        n = rows;
-        k = cols;
+    long R = w.rows();
+    long K = w.cols();
+    if (vector) {                                // rows of one number
+        R = w.count;
+        K = 1;
+        rows *= cols;
+        cols = 1;
     }
     if (turned) { std::swap(R, K); }
-    if (K != k) { return strf("has rows of %ld numbers, wanted %ld", K, k); }
-    const long there = import_rows(from.fold, c, n, R);
+    if (K != cols) { return strf("has rows of %ld numbers, wanted %ld", K, cols); }
+    const long there = import_rows(from.fold, c, rows, R);
     if (R != there) { return strf("has %ld rows, wanted %ld", R, there); }
     const bool whole = vector || turned;
     std::vector<float> theirs(whole ? w.count : 0);
     weight_rows(w, 0, whole ? w.rows() : 0, theirs.data());      // dies if the type has no reader
     const auto row_of = [&](long i) { return import_row(from.fold, c, i, R); };
-    if (!whole && read_by_rows(name) && weight_stays(w, n, row_of, out)) { return ""; }
+    if (!whole && read_by_rows(name) && weight_stays(w, rows, row_of, out)) { return ""; }
     #pragma omp parallel for
-    for (long i = 0; i < n; i++) {
+    for (long i = 0; i < rows; i++) {
         const long r = row_of(i);
         if (!whole) { weight_rows(w, r, r + 1, out + i * K); }
         for (long j = 0; whole && j < K; j++) {
@@ -227,7 +225,7 @@ std::string import_tensor(const Family& family, const Arch& c, const Weights& fi
         }
     }
     const bool plus_one = norm_plus_one(family, from.fold, name);
-    for (long i = 0; plus_one && i < n * k; i++) {
+    for (long i = 0; plus_one && i < rows * cols; i++) {
         out[i] += 1;
     }
     return "";
