@@ -46,16 +46,13 @@ inline Step* add_step(std::vector<Step>* steps, StepKind kind, const char* patte
     return &step;
 }
 
-// Adds the steps of a row.
+// Adds the steps of a row, whose expressions pattern.h reads.
 inline void gguf_split_steps(const GgufSplit& row, std::vector<Step>* normalizer,
                              std::vector<Step>* splitter) {
     if (row.nfc) { add_step(normalizer, NORM_NFC); }
     for (const char* regex : row.expressions) {
         if (!regex) { break; }
-        Step step;
-        const bool read = pattern_step(regex, &step);
-        if (!read) { die(std::string("not an expression: ") + regex); }
-        splitter->push_back(step);
+        pattern_step(regex, &splitter->emplace_back());
     }
     const bool each_digit = row.split != SPLIT_CL100K && row.digits;
     if (each_digit) { add_step(splitter, SPLIT_DIGITS)->flag = true; }
