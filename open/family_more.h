@@ -9,8 +9,7 @@ for each.
 // Requires a key to be absent or one of these words.
 static void needs_word(Import* in, const char* key, const char* words) {
     const Json* v = in->get(key);
-    const bool fits = !v || has(split(words, ' '), v->string);
-    if (!fits) { in->refuse(key, std::string("one of: ") + words); }
+    in->need(!v || has(split(words, ' '), v->string), key, std::string("one of: ") + words);
 }
 
 // Writes a letter for each layer: 1 where is(layer).
@@ -37,31 +36,27 @@ static void more_mistral(Import* in) {           // absent means 4096, null mean
 static void more_ministral3(Import* in) {
     import_window(in, 0);
     const Json* rope = in->get("rope_parameters");
-    if (!rope || rope->type != Json::OBJECT) { in->refuse("rope_parameters", "an object"); }
+    in->need(rope && rope->type == Json::OBJECT, "rope_parameters", "an object");
     const Json* context = rope->get("original_max_position_embeddings");
     if ((*rope)["llama_4_scaling_beta"].number == 0) { return; }
-    if (!context) { in->refuse("rope_parameters", "original_max_position_embeddings"); }
+    in->need(context, "rope_parameters", "original_max_position_embeddings");
     in->c.rope_most = (int)context->number;
 }
 
 static void more_smollm3(Import* in) {
     const Json* list = in->get("no_rope_layers");
     const int every = in->whole("no_rope_layer_interval", 4, 1);
-    if (list && (int)list->items.size() < in->c.L) {
-        in->refuse("no_rope_layers", strf("%d layers", in->c.L));
-    }
+    in->need(!list || (int)list->items.size() >= in->c.L, "no_rope_layers",
+             strf("%d layers", in->c.L));
     in->c.rope_layers = layers_where(in, [=](int l) {
         if (!list) { return (l + 1) % every != 0; }
         const Json& says = list->items[l];
-        if (says.type != Json::NUMBER && says.type != Json::BOOL) {
-            in->refuse("no_rope_layers", "1 or 0 for each layer");
-        }
+        in->need(says.is_number() || says.type == Json::BOOL, "no_rope_layers",
+                 "1 or 0 for each layer");
         return says.number != 0;
     });
     import_layer_types(in);
-    if (contains(in->c.local, "1")) {
-        in->refuse("layer_types", "full_attention");
-    }
+    in->need(!contains(in->c.local, "1"), "layer_types", "full_attention");
 }
 
 static void more_qwen(Import* in) {
@@ -82,23 +77,21 @@ static void local_but_every(Import* in, int every) {
 // Reads the window of layers that have one; null says none, which no such model means.
 static int window_of_some(Import* in) {
     const Json* given = in->json.get("sliding_window");
-    if (given && given->type == Json::NUL) { in->refuse("sliding_window", "1 or more"); }
+    in->need(!given || given->type != Json::NUL, "sliding_window", "1 or more");
     return in->whole("sliding_window", 4096, 1);
 }
 
 // Requires rope_parameters to be those of both types of layers.
 static void needs_both_ropes(Import* in) {
     const Json* rope = in->get("rope_parameters");
-    if (rope && !rope->get("full_attention")) {
-        in->refuse("rope_parameters", "full_attention and sliding_attention");
-    }
+    in->need(!rope || rope->get("full_attention"), "rope_parameters",
+             "full_attention and sliding_attention");
 }
 
 static float gemma_score_scale(Import* in) {
     const float by = in->number("query_pre_attn_scalar", 256);
-    if (!(by > 1e-12f && by < 1e12f)) {          // else its root would be nothing, or all
-        in->refuse("query_pre_attn_scalar", "1e-12 to 1e12");
-    }
+    // else its root would be nothing, or all
+    in->need(by > 1e-12f && by < 1e12f, "query_pre_attn_scalar", "1e-12 to 1e12");
     return 1 / sqrtf(by);
 }
 
@@ -125,9 +118,7 @@ static void more_gemma(Import* in) {
 // Reads a cap: absent means the family's own, null means none.
 static double own_cap(Import* in, const char* key, double otherwise) {
     const double cap = in->number(key, in->json.get(key) ? 0 : otherwise);
-    if (in->get(key) && !(cap > 0)) {
-        in->refuse(key, "more than 0, or null");
-    }
+    in->need(!in->get(key) || cap > 0, key, "more than 0, or null");
     return cap;
 }
 
@@ -138,9 +129,8 @@ static void more_gemma2(Import* in) {
     in->c.logit_cap = own_cap(in, "final_logit_softcapping", 30);
     if (cap) { in->attn = "softcap"; in->c.attn_cap = cap; }
     import_window(in, 4096);
-    if (in->whole("sliding_window_size", in->c.window, 0) != in->c.window) {
-        in->refuse("sliding_window_size", strf("%d, as sliding_window", in->c.window));
-    }
+    in->need(in->whole("sliding_window_size", in->c.window, 0) == in->c.window,
+             "sliding_window_size", strf("%d, as sliding_window", in->c.window));
     in->c.local = "10";
     import_layer_types(in);
 }
@@ -155,10 +145,10 @@ static void more_gemma3(Import* in) {
     import_layer_types(in);
     needs_both_ropes(in);
     in->c.rope_local = in->number("rope_local_base_freq", 10000);
-    if (!(in->c.rope_local > 0)) { in->refuse("rope_local_base_freq", "more than 0"); }
+    in->need(in->c.rope_local > 0, "rope_local_base_freq", "more than 0");
     for (const char* key : { "rope_scaling", "rope_parameters" }) {
         const Json* rope = in->get(key);                         // transformers 5 passes type over
-        if (rope && rope->get("type")) { in->refuse("rope_scaling", "rope_type in place of type"); }
+        in->need(!rope || !rope->get("type"), "rope_scaling", "rope_type in place of type");
     }
 }
 
@@ -169,9 +159,8 @@ static void more_olmo3(Import* in) {
     import_layer_types(in);
     needs_both_ropes(in);
     // transformers 5 takes a rope_theta beside the types of layers for one of them alone
-    if (in->number("rope_theta", 500000) != 500000) {
-        in->refuse("rope_theta", "500000, or rope_parameters of each type of layers");
-    }
+    in->need(in->number("rope_theta", 500000) == 500000, "rope_theta",
+             "500000, or rope_parameters of each type of layers");
     in->c.rope_local = in->c.rope_base;
 }
 
@@ -184,19 +173,19 @@ static void more_exaone4(Import* in) {
     more_mistral(in);
     const Json* pattern = in->get("sliding_window_pattern");     // 4, or "LLLG" beside layer_types
     const bool letters = pattern && pattern->is_text();
-    if (letters && !in->get("layer_types")) { in->refuse("layer_types", "a type for each layer"); }
+    in->need(!letters || in->get("layer_types"), "layer_types", "a type for each layer");
     if (in->c.window && !letters) {
         local_but_every(in, in->whole("sliding_window_pattern", 4, 1));
     }
     import_layer_types(in);
-    const bool slides = contains(in->c.local, "1");
-    if (slides && !in->c.window) { in->refuse("sliding_window", "the window of some layers"); }
+    in->need(!contains(in->c.local, "1") || in->c.window, "sliding_window",
+             "the window of some layers");
     if (in->c.window) { in->c.rope_layers = in->c.local; }
 }
 
 static void more_cohere(Import* in) {
     const double scale = in->number("logit_scale", 0.0625);
-    if (!(scale > 1e-6 && scale < 1e6)) { in->refuse("logit_scale", "1e-6 to 1e6"); }
+    in->need(scale > 1e-6 && scale < 1e6, "logit_scale", "1e-6 to 1e6");
     in->c.logit_divisor = 1 / scale;
 }
 
@@ -205,15 +194,13 @@ static void more_cohere2(Import* in) {
     more_cohere(in);
     in->c.window = window_of_some(in);
     const int every = in->whole("sliding_window_pattern", 4, 1);
-    if (in->whole("layer_switch", every, 1) != every && !in->get("layer_types")) {
-        in->refuse("layer_switch", strf("%d, as sliding_window_pattern, or layer_types", every));
-    }
+    in->need(in->whole("layer_switch", every, 1) == every || in->get("layer_types"),
+             "layer_switch", strf("%d, as sliding_window_pattern, or layer_types", every));
     local_but_every(in, every);
     import_layer_types(in);
     in->c.rope_layers = in->c.local;
-    if (in->yes("use_embedding_sharing", in->c.tied) != (in->c.tied != 0)) {
-        in->refuse("use_embedding_sharing", "what tie_word_embeddings says");
-    }
+    in->need(in->yes("use_embedding_sharing", in->c.tied) == (in->c.tied != 0),
+             "use_embedding_sharing", "what tie_word_embeddings says");
 }
 
 static void more_nemotron(Import* in) {
@@ -226,9 +213,8 @@ static void more_nanochat(Import* in) {
     in->c.logit_cap = own_cap(in, "final_logit_softcapping", 15);
     const Json* rope = in->get("rope_parameters");
     const Json* type = rope ? rope->get("rope_type") : NULL;
-    if (type && type->string != "default") {     // which may change the length
-        in->refuse("rope_parameters", "rope_type default");
-    }
+    // another may change the length
+    in->need(!type || type->string == "default", "rope_parameters", "rope_type default");
 }
 
 // Reads GPT-Neo: scores are not scaled; attention_types is [[["global","local"], 6]].
@@ -241,18 +227,15 @@ static void more_gpt_neo(Import* in) {
     const bool listed = in->get("attention_layers");
     for (auto& group : in->of("attention_types").items) {
         if (listed) { break; }
-        if (group.items.size() != 2) { in->refuse("attention_types", "[[[names], times], ..]"); }
+        in->need(group.items.size() == 2, "attention_types", "[[[names], times], ..]");
         for (int n = 0; n < group.items[1].number && (int)names.size() <= in->c.L; n++) {
             for (auto& name : group.items[0].items) { names.push_back(name.string); }
         }
     }
-    if ((int)names.size() != in->c.L) {
-        in->refuse("attention_types", strf("%d layers of global or local", in->c.L));
-    }
+    in->need((int)names.size() == in->c.L, "attention_types",
+             strf("%d layers of global or local", in->c.L));
     for (auto& name : names) {
-        if (name != "global" && name != "local") {
-            in->refuse("attention_types", "global and local");
-        }
+        in->need(name == "global" || name == "local", "attention_types", "global and local");
         in->c.local += name == "local" ? '1' : '0';
     }
 }
@@ -267,8 +250,8 @@ static void more_neox(Import* in) {
                                             { "partial_rotary_factor", "rotary_pct" } };
     const bool gguf = !ends_with(in->where, "config.json");      // one name for all families
     for (auto& n : NAMES) {
-        if (gguf || !in->get(n[0]) || in->get(n[1])) { continue; }
-        in->refuse(n[1], std::string("what ") + n[0] + " says");
+        in->need(gguf || !in->get(n[0]) || in->get(n[1]), n[1],
+                 std::string("what ") + n[0] + " says");
     }
 }
 
@@ -282,9 +265,8 @@ static void more_falcon(Import* in) {
         in->c.parallel = 1;
     }
     four_times_wide(in);
-    if (in->number("ff_factor", 4) * in->c.C != in->c.F && in->get("ff_factor")) {
-        in->refuse("ff_factor", strf("what makes ffn_hidden_size, %d", in->c.F));
-    }
+    in->need(in->number("ff_factor", 4) * in->c.C == in->c.F || !in->get("ff_factor"),
+             "ff_factor", strf("what makes ffn_hidden_size, %d", in->c.F));
 }
 
 static void more_gptj(Import* in) {
@@ -292,9 +274,8 @@ static void more_gptj(Import* in) {
     const int turns = in->whole("rotary_dim", 64, 2);
     const int size = in->c.NH > 0 ? in->c.C / in->c.NH : 0;
     const bool null = in->json.get("rotary_dim") && !in->get("rotary_dim");      // another formula
-    if (null || turns > size || turns % 2) {
-        in->refuse("rotary_dim", strf("an even number of channels, at most %d", size));
-    }
+    in->need(!null && turns <= size && turns % 2 == 0, "rotary_dim",
+             strf("an even number of channels, at most %d", size));
     in->c.rope_part = (float)turns / size;
 }
 
@@ -305,9 +286,8 @@ static void more_ernie(Import* in) {
 }
 
 static void more_granite(Import* in) {
-    if (!(in->c.score_scale > 0)) {              // 0 would mean another default here
-        in->refuse("attention_multiplier", "more than 0");
-    }
+    // 0 would mean another default here
+    in->need(in->c.score_scale > 0, "attention_multiplier", "more than 0");
 }
 
 // Checks one key of MPT's attn_config: only one value of most is computed, there and here.
@@ -331,9 +311,7 @@ static void mpt_attention(Import* in, const std::string& key, const Json& value)
 
 static void more_mpt(Import* in) {
     const Json* attention = in->get("attn_config");
-    if (attention && attention->type != Json::OBJECT) {
-        in->refuse("attn_config", "an object");
-    }
+    in->need(!attention || attention->type == Json::OBJECT, "attn_config", "an object");
     if (attention) {
         for (auto& f : attention->fields) { mpt_attention(in, f.first, f.second); }
         const Json* scale = attention->get("softmax_scale");
@@ -341,7 +319,7 @@ static void more_mpt(Import* in) {
             for (auto& r : arch_rows(&in->c)) {
                 if (!strcmp(r.field, "score_scale")) { arch_read(r, *scale, in->where); }
             }
-            if (!(in->c.score_scale > 0)) { in->refuse("attn_config", "a softmax_scale above 0"); }
+            in->need(in->c.score_scale > 0, "attn_config", "a softmax_scale above 0");
         }
     }
     in->c.F = 4 * in->c.C;                       // transformers reads no other
@@ -351,9 +329,8 @@ static void more_mpt(Import* in) {
 // Requires mlp_only_layers, if it is there, to name no layer.
 static void no_dense_layers(Import* in, const char* wanted) {
     const Json* dense = in->get("mlp_only_layers");
-    if (dense && (dense->type != Json::ARRAY || !dense->items.empty())) {
-        in->refuse("mlp_only_layers", wanted);
-    }
+    in->need(!dense || (dense->type == Json::ARRAY && dense->items.empty()), "mlp_only_layers",
+             wanted);
 }
 
 // Reads what Qwen's config.json says of experts, which have to be in every layer. to_one: are their
@@ -366,15 +343,15 @@ static void all_experts(Import* in, bool to_one) {
 static void more_qwen2_moe(Import* in) {
     all_experts(in, false);
     more_qwen(in);
-    if (in->c.window && !in->get("layer_types")) {       // its default is another than Qwen2's
-        in->refuse("use_sliding_window", "false, or layer_types");
-    }
+    // its default is another than Qwen2's
+    in->need(!in->c.window || in->get("layer_types"), "use_sliding_window",
+             "false, or layer_types");
 }
 
 static void more_qwen3_moe(Import* in) {
     all_experts(in, false);
     more_qwen(in);                               // which layers it means depends on the version
-    if (in->c.window) { in->refuse("use_sliding_window", "false"); }
+    in->need(!in->c.window, "use_sliding_window", "false");
 }
 
 // Reads Qwen 3.5: every fourth layer has attention, the others the delta rule.
@@ -403,18 +380,14 @@ static void more_qwen3_next(Import* in) {
 }
 
 static void more_gpt_oss(Import* in) {
-    if (!(in->c.expert_limit > 0)) { in->refuse("swiglu_limit", "more than 0"); }
+    in->need(in->c.expert_limit > 0, "swiglu_limit", "more than 0");
     const int used = in->c.experts_used;         // that the file says twice
-    if (in->whole("experts_per_token", used, 0) != used) {
-        in->refuse("experts_per_token", strf("%d, as num_experts_per_tok", used));
-    }
-    if (!in->get("rope_scaling") && !in->get("rope_parameters")) {
-        in->refuse("rope_scaling", "its object");
-    }
+    in->need(in->whole("experts_per_token", used, 0) == used, "experts_per_token",
+             strf("%d, as num_experts_per_tok", used));
+    in->need(in->get("rope_scaling") || in->get("rope_parameters"), "rope_scaling", "its object");
     const Json* packed = in->get("quantization_config");
-    if (packed && (*packed)["quant_method"].string != "mxfp4") {
-        in->refuse("quantization_config", "quant_method mxfp4");
-    }
+    in->need(!packed || (*packed)["quant_method"].string == "mxfp4", "quantization_config",
+             "quant_method mxfp4");
     import_window(in, 128);
     in->c.local = "10";
     import_layer_types(in);
@@ -436,12 +409,12 @@ static void more_jamba(Import* in) {
         in->c.expert_layers.clear();
     }
     const double width = (double)in->whole("mamba_expand", 2, 1) * in->c.C;
-    if (width > 1 << 20) { in->refuse("mamba_expand", "a width of less than 2^20 channels"); }
+    in->need(width <= 1 << 20, "mamba_expand", "a width of less than 2^20 channels");
     in->c.mamba_width = width;
     const Json* rank = in->json.get("mamba_dt_rank");
     const bool automatic = !rank || (rank->is_text() && rank->string == "auto");
     in->used.insert("mamba_dt_rank");
     in->c.mamba_rank = automatic ? (in->c.C + 15) / 16 : in->whole("mamba_dt_rank", 0, 1);
-    if (in->whole("sliding_window", 0, 0) != 0) { in->refuse("sliding_window", "null"); }
+    in->need(in->whole("sliding_window", 0, 0) == 0, "sliding_window", "null");
 }
 #endif // FAMILY_MORE_H

@@ -86,9 +86,8 @@ static void import_renamed(Import* in, const std::string& pair) {
         ArchRow theirs = r;
         theirs.key = key.c_str();
         arch_read(theirs, *v, in->where);
-        if (!other.empty() && field_text(r, true) != before && key != "moe_intermediate_size") {
-            in->refuse(key, before + ", which " + other + " says");
-        }
+        in->need(other.empty() || field_text(r, true) == before || key == "moe_intermediate_size",
+                 key, before + ", which " + other + " says");
         in->said[field] = key;
     }
 }
@@ -104,7 +103,7 @@ static void import_wanted(Import* in, const std::string& pair) {
     double wanted = 0;
     const bool same = v && v->type == Json::NUMBER && parse_double(value, &wanted) &&
                       v->number == wanted;               // 1.0 for 1
-    if (got != value && !same) { in->refuse(key, value); }
+    in->need(got == value || same, key, value);
 }
 
 void import_window(Import* in, int otherwise) {
@@ -116,14 +115,11 @@ str import_layers_of(Import* in, const std::string& other) {
     str pattern;
     if (!types) { return pattern; }
     for (auto& item : types->items) {
-        if (item.string != "full_attention" && item.string != other) {
-            in->refuse("layer_types", "full_attention and " + other);
-        }
+        in->need(item.string == "full_attention" || item.string == other, "layer_types",
+                 "full_attention and " + other);
         pattern += item.string == other ? '1' : '0';
     }
-    if ((int)pattern.size() != in->c.L) {
-        in->refuse("layer_types", strf("%d layers", in->c.L));
-    }
+    in->need((int)pattern.size() == in->c.L, "layer_types", strf("%d layers", in->c.L));
     return pattern;
 }
 
@@ -171,7 +167,7 @@ struct Reading : Import {
         const bool given = json_number(rope, "attention_factor", 0);
         if (!over || !under || given || factor <= 1) { return; }
         const double length = (0.1 * over * log(factor) + 1) / (0.1 * under * log(factor) + 1);
-        if (!(length > 1e-6)) { refuse("rope_scaling", "an mscale that leaves a length above 0"); }
+        need(length > 1e-6, "rope_scaling", "an mscale that leaves a length above 0");
         c.rope_length = length;
     }
 
@@ -218,9 +214,8 @@ struct Reading : Import {
     // stretched. Keys of one layer type may be nested; `local`: of layers with a window.
     void import_rope_object(const Json& rope, bool local) {
         const std::string how = rope_type(rope);
-        if (local && how != "default") {
-            refuse("rope_parameters", "plain positions in layers with a window");
-        }
+        need(!local || how == "default", "rope_parameters",
+             "plain positions in layers with a window");
         for (auto& r : arch_rows(&c)) {
             const bool scaling = !strcmp(r.field, "rope_scaling") && how != "default";
             if (scaling && !kind_set(r, how)) {
@@ -240,22 +235,20 @@ struct Reading : Import {
     void import_rope() {
         const Json* rope = get("rope_scaling");
         const Json* newer = get("rope_parameters");
-        if (rope && newer) { refuse("rope_scaling", "null beside rope_parameters"); }
+        need(!rope || !newer, "rope_scaling", "null beside rope_parameters");
         if (newer) { rope = newer; }
-        if (rope && rope->type != Json::OBJECT) {
-            refuse(newer ? "rope_parameters" : "rope_scaling", "an object, or null");
-        }
+        need(!rope || rope->type == Json::OBJECT, newer ? "rope_parameters" : "rope_scaling",
+             "an object, or null");
         if (rope) {
             const Json* full = rope->get("full_attention");
             const Json* local = rope->get("sliding_attention");
-            if ((full || local) && !family->rope.by_layer) {
-                refuse("rope_parameters", "the keys of one rotation");
-            }
+            need(family->rope.by_layer || (!full && !local), "rope_parameters",
+                 "the keys of one rotation");
             if (full) { rope = full; }
             import_rope_object(*rope, false);
             if (local) {
                 import_rope_object(*local, true);
-                if (!(c.rope_local > 0)) { refuse("rope_parameters", "a rope_theta above 0"); }
+                need(c.rope_local > 0, "rope_parameters", "a rope_theta above 0");
             }
         }
         const kind how = c.rope_scaling;
@@ -285,8 +278,8 @@ struct Reading : Import {
         for (auto& [keys, read] : ROWS) {
             for (auto& key : split(keys, ' ')) {
                 if (used.count(key) || !json.get(key)) { continue; }
-                const bool same = (float)number(key, read) == read;
-                if (!same) { refuse(key, strf("%g, as what is read in its place", read)); }
+                need((float)number(key, read) == read, key,
+                     strf("%g, as what is read in its place", read));
             }
         }
     }
@@ -317,7 +310,7 @@ struct Reading : Import {
                 decided = true;
                 import_set("ffn", ours);
             }
-            if (!decided) { refuse(key, "one of: " + known); }
+            need(decided, key, "one of: " + known);
         }
     }
 
@@ -407,9 +400,7 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn,
     for (auto& pair : split(family->wanted, ' ')) { import_wanted(&in, pair); }
     in.import_activation();
     const Json& pruned = in.of("pruned_heads");
-    if (!pruned.fields.empty() || !pruned.items.empty()) {
-        in.refuse("pruned_heads", "none");
-    }
+    in.need(pruned.fields.empty() && pruned.items.empty(), "pruned_heads", "none");
     if (family->more) { family->more(&in); }
     in.import_rope();
     in.import_rope_part();

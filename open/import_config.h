@@ -35,11 +35,10 @@ struct Import {
     double number(const std::string& key, double otherwise) {
         const Json* v = get(key);
         if (!v) { return otherwise; }
-        if (!v->is_number()) { refuse(key, "a number"); }
+        need(v->is_number(), key, "a number");
         const double size = fabs(v->number);
-        if (size != 0 && !(size >= FLT_MIN && size <= FLT_MAX)) {
-            refuse(key, "0 or a magnitude from 1e-37 to 1e38");
-        }
+        need(size == 0 || (size >= FLT_MIN && size <= FLT_MAX), key,
+             "0 or a magnitude from 1e-37 to 1e38");
         return v->number;
     }
 
@@ -47,10 +46,8 @@ struct Import {
     int whole(const std::string& key, int otherwise, int least) {
         const Json* v = get(key);
         long n = otherwise;
-        if (v && (!v->is_number() || !parse_long(v->string, &n) || n < least ||
-                  n > 1 << 30)) {
-            refuse(key, strf("a whole number, %d or more", least));
-        }
+        need(!v || (v->is_number() && parse_long(v->string, &n) && n >= least && n <= 1 << 30),
+             key, strf("a whole number, %d or more", least));
         return (int)n;
     }
 
@@ -59,7 +56,7 @@ struct Import {
         const Json* v = get(key);
         if (!v) { return otherwise; }
         const bool number = v->is_number() && (v->number == 0 || v->number == 1);
-        if (v->type != Json::BOOL && !number) { refuse(key, "true or false"); }
+        need(v->type == Json::BOOL || number, key, "true or false");
         return v->number != 0;
     }
 
@@ -70,6 +67,11 @@ struct Import {
     [[noreturn]] void refuse(const std::string& key, const std::string& wanted) {
         const Json* v = json.get(key);
         fail(key + " is " + (v ? json_short(*v) : "missing") + ", wanted " + wanted);
+    }
+
+    // Refuses a key unless it is ok.
+    void need(bool ok, const std::string& key, const std::string& wanted) {
+        if (!ok) { refuse(key, wanted); }
     }
 };
 
