@@ -46,8 +46,7 @@ static void encode_known(const Bpe& t, Scratch* w, const char* s, size_t n, Ids*
 // Encodes text without added tokens in it. at_start: the text begins here.
 static void encode_text(const Bpe& t, Scratch* w, const char* s, size_t n, bool at_start,
                         Ids* out) {
-    const bool known = t.splitter.size() == 1 && is_known_split(t.splitter[0]);
-    if (known) {
+    if (t.splitter.size() == 1 && is_known_split(t.splitter[0])) {
         encode_known(t, w, s, n, out);
         return;
     }

@@ -262,8 +262,8 @@ std::vector<int> generation_read(const std::string& dir, int V, int* first) {
     const std::string drawing = directory_said(GENERATION, config);
     if (!drawing.empty()) { note(path + ": " + drawing + ": not applied here"); }
     const double bos = json_number(config, "bos_token_id", *first);
-    const bool valid = bos == floor(bos) && bos >= 0 && bos < V;
-    require(valid, path + strf(": bos_token_id %g", bos), strf("an id below %d", V));
+    require(bos == floor(bos) && bos >= 0 && bos < V, path + strf(": bos_token_id %g", bos),
+            strf("an id below %d", V));
     *first = (int)bos;
     // a class has a default, which may be none of the model's ids
     return ends.empty() ? directory_ends(dir, CONFIG) : ends;

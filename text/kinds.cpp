@@ -218,8 +218,9 @@ FileKind text_kind_in_dir(const std::string& dir, Reader reader) {
         return { what, hint_for(k->hint, path) };
     }
     for (auto& name : names) {
-        const bool text = use == 'd' && text_format(name) != TEXT_UNKNOWN;
-        if (text) { return { "", "scripts/prepare_text.sh " + dir + " OUT" }; }
+        if (use == 'd' && text_format(name) != TEXT_UNKNOWN) {
+            return { "", "scripts/prepare_text.sh " + dir + " OUT" };
+        }
     }
     return FileKind();
 }

@@ -77,8 +77,7 @@ static void cache_clean(const std::string& root) {
 static void cache_make(const CacheEntry& entry, DirLock* lock) {
     const std::string& dir = entry.dir;
     tokenize_main(entry.options);
-    const bool is_free = remove_ours(dir, tokenize_ours);
-    if (!is_free) {
+    if (!remove_ours(dir, tokenize_ours)) {
         die(dir + ": holds files that train_sink did not make",
             "move them away: it is the cache of a text");
     }

@@ -246,7 +246,6 @@ bool text_next(TextFile* t, const Tokenizer& tok, TextBlock* b) {
     t->rest.resize(cut);
     b->text.swap(t->rest);
     t->rest.swap(tail);
-    const bool lines = t->format != TEXT_TXT;
-    t->line += lines ? std::count(b->text.begin(), b->text.end(), '\n') : 1;
+    t->line += t->format == TEXT_TXT ? 1 : std::count(b->text.begin(), b->text.end(), '\n');
     return true;
 }

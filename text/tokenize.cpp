@@ -67,8 +67,7 @@ static void add_file(const std::string& path, std::vector<std::string>* out, Pla
     if (!first_visit) { return; }
     for (auto& name : dir_list(path)) {
         const std::string below = path + "/" + name;
-        const bool text = is_dir(below) || text_format(below) != TEXT_UNKNOWN;
-        if (text) { add_file(below, out, seen); }
+        if (is_dir(below) || text_format(below) != TEXT_UNKNOWN) { add_file(below, out, seen); }
     }
 }
 
@@ -85,8 +84,8 @@ static DomainShare parse_domain(const std::string& given) {
     DomainShare domain = { domain_name(given.substr(0, colon)), 0 };
     require(!domain.domain.empty(), "--domains '" + given + "'", "the name of a domain");
     if (colon == given.npos) { return domain; }
-    const bool number = parse_double(given.substr(colon + 1), &domain.share);
-    require(number && domain.share > 0, "--domains " + given, "NAME or NAME:SHARE");
+    require(parse_double(given.substr(colon + 1), &domain.share) && domain.share > 0,
+            "--domains " + given, "NAME or NAME:SHARE");
     return domain;
 }
 
@@ -156,8 +155,8 @@ struct Job {
         series.emplace_back();
         ShardSeries* s = &series.back();
         s->name = name;
-        const bool limited = !val && share > 0;
-        if (limited) { s->limit = std::max(1L, (long)(o.tokens * share)); }     // 0 is no limit
+        // 0 is no limit
+        if (!val && share > 0) { s->limit = std::max(1L, (long)(o.tokens * share)); }
         return s;
     }
 
@@ -224,8 +223,9 @@ struct Job {
     long bytes_read() const {
         long done = 0;
         for (size_t i = 0; i < file; i++) { done += file_size(names[i]); }
-        const bool open_file = file < files.size() && files[file].raw > 0;
-        if (open_file) { done += std::max(0L, (long)lseek(files[file].raw, 0, SEEK_CUR)); }
+        if (file < files.size() && files[file].raw > 0) {
+            done += std::max(0L, (long)lseek(files[file].raw, 0, SEEK_CUR));
+        }
         return done;
     }
 
@@ -244,8 +244,7 @@ struct Job {
 
     // Reads the next block of the files. Returns false if there is none.
     bool read_block(TextBlock* b) {
-        const bool rest_unwanted = full && file < val_from;
-        if (rest_unwanted) { file = val_from; }
+        if (full && file < val_from) { file = val_from; }        // the rest is not wanted
         while (file < files.size()) {
             TextFile& t = files[file];
             if (t.path.empty()) { t = text_open(names[file]); }
@@ -354,8 +353,7 @@ struct Job {
             if (path == "-" || stat(path.c_str(), &st) || !S_ISREG(st.st_mode)) { continue; }
             std::vector<size_t>& same = seen[{ st.st_dev, st.st_ino }];
             same.push_back(i);
-            const bool both = same[0] < val_from && i >= val_from;
-            if (both) {
+            if (same[0] < val_from && i >= val_from) {
                 die("--val " + path + ": this file is also in the training data",
                     "leave --val out: a part of the text is held out; or name other text");
             }
@@ -418,8 +416,7 @@ struct Job {
         const bool unfinished = manifest_is_ours(manifest);
         for (auto& name : dir_list(o.out)) {
             const bool new_file = name == "lock" || is_temporary(name, "manifest.json");
-            const bool made = unfinished ? tokenize_ours(name) : new_file;
-            if (made) { continue; }
+            if (unfinished ? tokenize_ours(name) : new_file) { continue; }
             die(o.out + ": holds files that tokenize did not make, such as " + name,
                 "choose an empty directory for -o");
         }

@@ -151,8 +151,9 @@ static TokenPairs load_merges(const TokenizerBuild* t, const Json& model) {
             continue;
         }
         if (merge.is_text() && is_version(merge.string)) { continue; }
-        const bool read = merge.is_text() && split_merge(merge.string, &list);
-        if (!read) { refuse(t, strf("merge %zu: wanted two tokens", list.size() + 1)); }
+        if (!merge.is_text() || !split_merge(merge.string, &list)) {
+            refuse(t, strf("merge %zu: wanted two tokens", list.size() + 1));
+        }
     }
     return list;
 }

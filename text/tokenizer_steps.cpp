@@ -201,8 +201,8 @@ void tokenizer_steps(TokenizerBuild* t, const std::string& stage, const Json& co
     }
     for (auto& known : COMPONENTS) {
         if (stage != known.stage || type != known.type) { continue; }
-        const bool of_bytes = stage == "pre_tokenizer" && t->byte_level;
-        if (of_bytes) {                                  // it cuts the bytes' letters, not the text
+        // behind ByteLevel it cuts the bytes' letters, not the text
+        if (stage == "pre_tokenizer" && t->byte_level) {
             refuse(t, stage + ": got " + type + " behind ByteLevel, wanted ByteLevel last",
                    ONLY_EXACT);
         }
@@ -228,8 +228,9 @@ static void template_token(const TokenizerBuild* t, const Json& tokens, const Js
     const Json* token = tokens.get(id);
     if (!token) { refuse(t, "post_processor: the template uses an undefined token " + id); }
     for (auto& number : json_need(t, *token, "ids", Json::ARRAY).items) {
-        const bool in_range = number.number >= 0 && number.number <= 1e8;
-        if (!in_range) { refuse(t, "post_processor: not an id"); }
+        if (!(number.number >= 0 && number.number <= 1e8)) {
+            refuse(t, "post_processor: not an id");
+        }
         ids->push_back((int)number.number);
     }
 }
