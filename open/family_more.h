@@ -403,8 +403,7 @@ static str jamba_pattern(Import* in, const std::string& what, int period, int of
 static void more_jamba(Import* in) {
     in->c.attn_layers = jamba_pattern(in, "attn", 8, 4);
     in->c.expert_layers = jamba_pattern(in, "expert", 2, 1);
-    const bool none = !contains(in->c.expert_layers, "1");
-    if (in->c.experts <= 1 || none) {
+    if (in->c.experts <= 1 || !contains(in->c.expert_layers, "1")) {
         in->c.experts = in->c.experts_used = 0;
         in->c.expert_layers.clear();
     }

@@ -241,13 +241,12 @@ static Fields family_says(const Family& f, const char* without, const Arch& c) {
         add_fields(&config, fields);
         const bool reads = family_reads(config.all(), &read, &attn, &asked);
         for (auto& field : other_keys(c)) {
-            const bool read_there = !is_one_of(without, field.first);
-            if (read_there && asked.count(field.first) && !has_key(fields, field.first)) {
+            const std::string& key = field.first;
+            if (asked.count(key) && !is_one_of(without, key) && !has_key(fields, key)) {
                 fields.push_back(field);
             }
         }
-        const bool whole = before == fields.size();
-        if (!whole) { continue; }
+        if (before != fields.size()) { continue; }
         if (!reads || attn != build::Attn::name || !same_model(c, read)) {
             return {};
         }

@@ -400,8 +400,10 @@ static void put(std::string* s, uint64_t v, int bytes) { s->append((const char*)
 std::string gguf_tokenizer_file(const Gguf& g) {
     std::vector<std::string> names;
     for (auto& v : g.values) {
-        const bool of_tokenizer = starts_with(v.first, "tokenizer.");
-        if (of_tokenizer || v.first == "general.architecture") { names.push_back(v.first); }
+        const std::string& name = v.first;
+        if (starts_with(name, "tokenizer.") || name == "general.architecture") {
+            names.push_back(name);
+        }
     }
     std::sort(names.begin(), names.end());
     std::string file = "GGUF";

@@ -341,8 +341,7 @@ struct Reading : Import {
     void reject_unread_keys() const {
         for (auto& f : json.fields) {
             const bool row = directory_key("config.json", f.first, where, f.second);
-            const bool null = f.second.type == Json::NUL;
-            if (used.count(f.first) || row || null) { continue; }
+            if (used.count(f.first) || row || f.second.type == Json::NUL) { continue; }
             for (auto& k : KEYS_NOT_READ) {
                 if (is_one_of(k.keys, f.first)) {
                     die(where + ": " + f.first + ": " + k.what,

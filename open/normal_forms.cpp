@@ -103,8 +103,7 @@ std::string without_accents(const std::string& s) {
     std::string out;
     int bytes;
     for (size_t i = 0; i < s.size(); i += bytes) {
-        const bool accent = changes.accent[utf8_at(&s[i], &bytes)];
-        if (!accent) { out.append(s, i, bytes); }
+        if (!changes.accent[utf8_at(&s[i], &bytes)]) { out.append(s, i, bytes); }
     }
     return out;
 }
@@ -119,8 +118,7 @@ std::string without_space(const std::string& s, bool start, bool end) {
         first = std::min(first, i);
         last = i + bytes;
     }
-    const bool only_space = last == 0;
-    if (only_space) { return start || end ? "" : s; }
+    if (last == 0) { return start || end ? "" : s; }     // only space
     if (!start) { first = 0; }
     if (!end) { last = s.size(); }
     return s.substr(first, last - first);
