@@ -136,8 +136,7 @@ inline RowOutliers row_outliers(const Vector& h) {
         fourth += d * d * d * d / C;
     }
     for (double x : h) {
-        const bool far = fabs(x - mean) > 6 * sqrt(squares);
-        if (far) { row.share += 1 / C; }
+        if (fabs(x - mean) > 6 * sqrt(squares)) { row.share += 1 / C; }
     }
     row.kurtosis = fourth / (squares * squares + 1e-6);
     return row;

@@ -359,8 +359,8 @@ static std::vector<std::string> score_files(const Flags& f) {
 // Returns how this model's tokenizer reads text, as the flags want it.
 static ScoreText score_how(const Flags& f, const Model& m, const Tokenizer& tok) {
     const std::string tokenizer = "tokenizer " + tok.name;
-    const bool has_positions = f.max_length <= m.arch.T || !m.sizes.pe.learnable;
-    require(has_positions, strf("--max-length %ld", f.max_length),
+    require(f.max_length <= m.arch.T || !m.sizes.pe.learnable,
+            strf("--max-length %ld", f.max_length),
             strf("at most the %d positions of the model", m.arch.T));
     if (f.max_length > m.arch.T) {
         printf("note   --max-length %ld goes beyond the %d positions of the model\n", f.max_length,

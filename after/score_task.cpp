@@ -160,8 +160,8 @@ static long score_number(const Json& record, const char* key, long low, long hig
                          const std::string& where) {
     const Json& v = record[key];
     const bool whole = v.is_number() && v.number == floor(v.number);
-    const bool good = whole && v.number >= low && v.number <= high;
-    require(good, where + ": " + key, strf("a whole number, %ld to %ld", low, high));
+    require(whole && v.number >= low && v.number <= high, where + ": " + key,
+            strf("a whole number, %ld to %ld", low, high));
     return v.number;
 }
 
@@ -254,8 +254,7 @@ static Json score_record(const std::string& line, const std::string& where) {
     }
     Json record;
     std::string error;
-    const bool good = json_parse(line.data(), line.size(), &record, &error);
-    if (!good) { die(where + ": " + error); }
+    if (!json_parse(line.data(), line.size(), &record, &error)) { die(where + ": " + error); }
     return record;
 }
 
@@ -275,9 +274,8 @@ ScoreTask score_read(const std::string& path, const ScoreText& how, long limit) 
         if (records == 0) { task.form = form; }
         require(form == task.form, where + ": a record of another form than the first",
                 "one form in a file");
-        const bool whole_text = form == SCORE_TEXT;
-        ScoreItem item = whole_text ? text_item(record, how, where)
-                                    : choice_item(record, form, how, where);
+        ScoreItem item = form == SCORE_TEXT ? text_item(record, how, where)
+                                            : choice_item(record, form, how, where);
         item.number = records++;
         if (!item.cannot.empty()) {
             task.left.push_back({ item.number, where + ": " + item.cannot });

@@ -35,9 +35,8 @@ inline AttentionHost attention_host(const Model* m, int l) {
     x.s.without_extra |= extra_has_no_effect(m->arch);
     const real* extra = extra_k(m, l);
     if (!extra || x.s.without_extra) { return x; }
-    const bool logit = sizes.bias.extra == LOGIT_EXTRA;
-    const size_t count = logit ? sizes.NH : bias_rows(m->arch) * sizes.HS;
-    x.extra = copy_to_host(extra, count);
+    const long keys = bias_rows(m->arch) * sizes.HS;
+    x.extra = copy_to_host(extra, sizes.bias.extra == LOGIT_EXTRA ? sizes.NH : keys);
     return x;
 }
 
@@ -76,8 +75,7 @@ inline SinkAt sink_at_parse(const std::string& text, int T) {
     SinkAt at;
     if (text.empty()) { return at; }
     for (double k : flag_list("--sink-at", text)) {
-        const bool token = k >= 1 && k <= T && k == floor(k);
-        require(token, strf("--sink-at %g", k), strf("1 to %d", T));
+        require(k >= 1 && k <= T && k == floor(k), strf("--sink-at %g", k), strf("1 to %d", T));
         at.tokens.push_back(k);
     }
     at.alpha.resize(at.tokens.size());
