@@ -172,17 +172,17 @@ bool pattern_parse(const std::string& regex, Pattern* pattern) {
     }
     if (!utf8_valid(regex)) { return false; }
     PatternReader r = { regex, 0 };
-    pattern->alternatives.assign(1, {});
+    pattern->assign(1, {});
     while (!r.done()) {
         if (r.take("|")) {
-            pattern->alternatives.emplace_back();
+            pattern->emplace_back();
             continue;
         }
         Atom atom;
         if (!r.read_atom(&atom) || !r.read_times(&atom)) { return false; }
-        pattern->alternatives.back().push_back(atom);
+        pattern->back().push_back(atom);
     }
-    for (auto& a : pattern->alternatives) {
+    for (auto& a : *pattern) {
         const auto takes = [](const Atom& atom) {
             return (atom.kind == ATOM_SET || atom.kind == ATOM_CONTRACTION) && atom.least;
         };
@@ -194,8 +194,8 @@ bool pattern_parse(const std::string& regex, Pattern* pattern) {
 static bool is_run(const Atom& atom) { return atom.kind == ATOM_SET && atom.most == INT_MAX; }
 
 bool pattern_is_linear(const Pattern& pattern) {
-    if (pattern.alternatives.size() > 1) { return false; }
-    const Alternative& a = pattern.alternatives[0];
+    if (pattern.size() > 1) { return false; }
+    const Alternative& a = pattern[0];
     if (a.size() > 4) { return false; }                  // each a? doubles the ways to try
     for (size_t k = 0; k + 1 < a.size(); k++) {
         const bool before_condition = k == 0 && a.size() == 2 && a[1].kind != ATOM_SET;
@@ -291,15 +291,15 @@ static size_t match_from(const Alternative& a, size_t k, const std::string& s, s
 }
 
 size_t pattern_match(const Pattern& pattern, const std::string& s, size_t i, size_t* skip) {
-    for (auto& a : pattern.alternatives) {
+    for (auto& a : pattern) {
         const size_t end = match_from(a, 0, s, i);
         if (end != s.npos) { return end; }
     }
     int bytes;
     utf8_at(&s[i], &bytes);
     *skip = i + bytes;
-    const Atom& first = pattern.alternatives[0][0];
-    if (pattern.alternatives.size() > 1 || !is_run(first)) { return i; }
+    const Atom& first = pattern[0][0];
+    if (pattern.size() > 1 || !is_run(first)) { return i; }
     // a run behind which the condition does not hold: nor does it from a later start
     int taken;
     *skip = std::max(*skip, take_most(first, s, i, &taken));

@@ -30,7 +30,7 @@ struct Atom {
 };
 typedef std::vector<Atom> Alternative;
 
-struct Pattern { std::vector<Alternative> alternatives; };
+typedef std::vector<Alternative> Pattern;
 
 // Reads an expression. Returns false if it has anything but the above.
 bool pattern_parse(const std::string& regex, Pattern* pattern);
