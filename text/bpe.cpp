@@ -54,13 +54,6 @@ int token_find(const Bpe& t, const char* s, size_t n) {
 // ----------------------------------------------------------------------------
 // symbols
 
-// Appends the unknown token, if there is one; with fuse_unk only once for a run of unknowns.
-static void push_unknown(const Bpe& t, bool after_unknown, Ids* out) {
-    if (t.unk < 0) { return; }
-    const bool fused = t.fuse_unk && after_unknown;
-    if (!fused) { out->push_back(t.unk); }
-}
-
 // Appends one token <0xHH> per byte. Returns false, and appends nothing, if one of them is missing.
 static bool fallback_symbols(const Bpe& t, const char* s, int n, Ids* out) {
     if (!t.byte_fallback) { return false; }
@@ -80,7 +73,8 @@ void piece_symbols(const Bpe& t, const char* s, size_t n, Ids* out) {
         const int id = t.byte_level ? t.byte_id[(unsigned char)s[i]] : token_find(t, s + i, bytes);
         if (id >= 0) { out->push_back(id); }
         const bool known = id >= 0 || fallback_symbols(t, s + i, bytes, out);
-        if (!known) { push_unknown(t, after_unknown, out); }
+        const bool fused = t.fuse_unk && after_unknown;  // a run of unknowns is one token
+        if (!known && t.unk >= 0 && !fused) { out->push_back(t.unk); }
         after_unknown = !known;
     }
 }
