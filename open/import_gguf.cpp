@@ -135,7 +135,7 @@ static void gguf_family_keys(const Gguf& g, const std::string& arch, const std::
     if (type == "qwen3_moe") { json_put(config, "norm_topk_prob", true); }
     const Weight *experts = g.weights.find("blk.0.ffn_gate_exps.weight"),
                  *shared = g.weights.find("blk.0.ffn_gate_shexp.weight");
-    const bool qwen = type == "qwen2_moe" || type == "qwen3_moe";
+    const bool qwen = is_one_of(" qwen2_moe qwen3_moe ", type);
     if (qwen && experts && experts->shape.size() == 3 && !config->get("moe_intermediate_size")) {
         json_put(config, "moe_intermediate_size", (double)experts->shape[1]);
     }

@@ -172,8 +172,11 @@ static std::string contents(const std::string& dir) {
     return listed;
 }
 
-// Guesses what was meant by a checkpoint that is not there.
-static std::string beside_checkpoint(const std::string& given) {
+// Says what a directory has that is no checkpoint; guesses what was meant by one that is not there.
+static std::string instead_of(const std::string& given) {
+    if (is_dir(given)) {
+        return "give a directory such as runs/NAME/step_1000; in this one: " + contents(given);
+    }
     if (starts_with(given, "runs/demo-text")) { return "make demo trains it"; }
     if (starts_with(given, "runs/demo-bb")) { return "make demo-bb trains it"; }
     if (starts_with(given, "runs/") && !is_dir("runs")) {
@@ -187,11 +190,6 @@ static std::string beside_checkpoint(const std::string& given) {
     }
     const std::string above = directory_above(given);
     return above.empty() ? "ls -d */ *.gguf" : hint_for("ls -d FILE/*/", above);
-}
-
-static std::string instead_of(const std::string& path) {
-    if (!is_dir(path)) { return beside_checkpoint(path); }
-    return "give a directory such as runs/NAME/step_1000; in this one: " + contents(path);
 }
 
 static bool written_as(const Arch& c, const std::vector<StOut>& ours, const Tokenizer& tok,

@@ -77,8 +77,7 @@ double rope_stretch(const Arch& arch, double base, std::vector<double>* angles) 
 
 void check_rope(ArchCheck* x) {
     const Arch& c = x->c;
-    const bool rotary = pe_of(c).rotary;
-    x->need(rotary || c.rope_scaling == ROPE_none, { "rope_scaling", "pe" },
+    x->need(pe_of(c).rotary || c.rope_scaling == ROPE_none, { "rope_scaling", "pe" },
             "PE=rotary, or leave it out");
     x->need(c.rope_scaling != ROPE_llama3 || c.rope_high > c.rope_low,
             { "rope_low", "rope_high" }, "low less than high");
