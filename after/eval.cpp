@@ -168,8 +168,8 @@ static void report_losses(JsonObject* o, const EvalRun& run, const EvalResult& r
     if (!run.plain()) { what += " " + run.name; }
     printf("%-44s loss %.4f%s", what.c_str(), loss.mean, error_text(loss).c_str());
     if (!run.plain()) {
-        printf(" | plain there %.4f | change %+.4f", there.mean, change.mean);
-        printf("%s", error_text(change).c_str());
+        printf(" | plain there %.4f | change %+.4f%s", there.mean, change.mean,
+               error_text(change).c_str());
     }
     o->count("from", run.from + 1);
     o->number("loss", loss.mean);
@@ -402,8 +402,7 @@ int command_eval(Flags f) {
     o.json("runs", eval_all(&m, f, &runs, text, &outliers));
     o.json("outliers", outliers.all());
     if (f.gradients) {
-        const NormPair g = eval_gradients(&m, text.predicted);
-        o.json("gradients", report_gradients(g));
+        o.json("gradients", report_gradients(eval_gradients(&m, text.predicted)));
     }
     if (!f.json.empty()) { file_write(f.json, o.all() + "\n"); }
     model_free(&m);
