@@ -40,8 +40,7 @@ struct AddedMatch {
 };
 
 // Returns the longest added token that begins at s[begin].
-static AddedMatch match_at(const Bpe& t, const AddedTree& tree, const char* s, size_t begin,
-                           size_t n) {
+static AddedMatch match_at(const AddedTree& tree, const char* s, size_t begin, size_t n) {
     AddedMatch match;
     int node = 0;
     for (size_t end = begin; end < n;) {
@@ -49,22 +48,20 @@ static AddedMatch match_at(const Bpe& t, const AddedTree& tree, const char* s, s
         if (!node) { break; }
         end++;
         const int index = tree.token[node];
-        const bool counts = index >= 0 && (t.match_special || !t.added[index].special);
-        if (counts) { match = { index, begin, end }; }
+        if (index >= 0) { match = { index, begin, end }; }
     }
     return match;
 }
 
 // Returns the leftmost, then longest, added token at or after s[i].
-static AddedMatch added_find(const Bpe& t, const AddedTree& tree, const char* s, size_t i,
-                             size_t n) {
+static AddedMatch added_find(const AddedTree& tree, const char* s, size_t i, size_t n) {
     if (tree.token.empty()) { return AddedMatch(); }
     for (; i < n; i++) {
         const void* start = memmem(s + i, n - i, tree.start.data(), tree.start.size());
         if (!start) { break; }
         i = (const char*)start - s;
         if (!tree.first[(unsigned char)s[i]]) { continue; }
-        const AddedMatch match = match_at(t, tree, s, i, n);
+        const AddedMatch match = match_at(tree, s, i, n);
         if (match.index >= 0) { return match; }
     }
     return AddedMatch();
@@ -89,7 +86,7 @@ void added_cut(const Bpe& t, const AddedTree& tree, const char* s, size_t n, Ids
     size_t done = 0;
     size_t next = 0;
     for (;;) {
-        AddedMatch match = added_find(t, tree, s, next, n);
+        AddedMatch match = added_find(tree, s, next, n);
         if (match.index < 0) { break; }
         next = match.end;                        // what stripping takes here does not move it
         added_strip(t, s, n, done, &match);

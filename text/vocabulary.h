@@ -70,7 +70,6 @@ struct AddedTree {
 
 // What a Tokenizer of files has behind its pointer: itself, and all of these.
 struct Bpe : Tokenizer {
-    bool match_special = true;                   // special tokens in the text become their ids
     std::vector<std::string> text;               // id -> token, as in the vocabulary
     std::vector<std::string> raw;                // id -> its bytes
     std::vector<unsigned char> special;          // id -> left out by decode(skip_special)
