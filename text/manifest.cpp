@@ -10,6 +10,14 @@ static const char* const MANIFEST = "manifest.json";
 // ----------------------------------------------------------------------------
 // writing
 
+// Writes a list with a line for each item, which begins with `line`.
+template <class List, class ItemJson>
+static std::string json_lines(const std::string& line, const List& list, ItemJson json) {
+    std::string all;
+    for (auto& item : list) { list_add(&all, line + json(item), ","); }
+    return "[" + all + "]";
+}
+
 // Returns [path, bytes, "time"] of a source of text.
 static std::string file_json(const std::string& path) {
     struct stat st = {};
@@ -22,8 +30,6 @@ static std::string file_json(const std::string& path) {
 
 std::string tokenize_made(const TokenizeOptions& o, const Tokenizer& tok,
                           const std::vector<std::string>& files, size_t val_from) {
-    std::string list;
-    for (auto& path : files) { list_add(&list, "\n    " + file_json(path), ","); }
     JsonObject out(JSON_SPACED);
     out.text("bos", o.bos);
     out.text("domains", o.domains);
@@ -35,22 +41,16 @@ std::string tokenize_made(const TokenizeOptions& o, const Tokenizer& tok,
     out.boolean("skip_bad", o.skip_bad);
     out.text("tokenizer_hash", hash_text(tok.hash));
     out.count("val_from", val_from);
-    out.json("files", "[" + list + "]");
+    out.json("files", json_lines("\n    ", files, file_json));
     return out.all();
 }
 
-// Returns [["train_000000.bin", tokens, "a hash of 16 digits for each block"], ..].
-static std::string shards_json(const std::vector<ShardSums>& shards) {
-    std::string out;
-    for (auto& shard : shards) {
-        std::string hashes;
-        for (uint64_t hash : shard.hashes) { hashes += hash_text(hash); }
-        const std::string tokens = strf("%ld", shard.tokens);
-        const std::string row = json_list({ json_str(shard.name), tokens, json_str(hashes) },
-                                          JSON_SPACED);
-        list_add(&out, "\n      " + row, ",");
-    }
-    return "[" + out + "]";
+// Returns ["train_000000.bin", tokens, "a hash of 16 digits for each block"].
+static std::string shard_json(const ShardSums& shard) {
+    std::string hashes;
+    for (uint64_t hash : shard.hashes) { hashes += hash_text(hash); }
+    const std::string tokens = strf("%ld", shard.tokens);
+    return json_list({ json_str(shard.name), tokens, json_str(hashes) }, JSON_SPACED);
 }
 
 static std::string series_json(const SeriesSums& series) {
@@ -59,15 +59,13 @@ static std::string series_json(const SeriesSums& series) {
     out.count("shards", series.shards.size());
     out.count("documents", series.documents);
     out.count("tokens", series.tokens);
-    out.json("files", shards_json(series.shards));
+    out.json("files", json_lines("\n      ", series.shards, shard_json));
     return out.all();
 }
 
 void manifest_write(const TokenizeOptions& o, const Tokenizer& tok, const TextCounts& counts,
                     const std::vector<SeriesSums>& series, const std::string& made,
                     bool complete) {
-    std::string list;
-    for (auto& s : series) { list_add(&list, "\n    " + series_json(s), ","); }
     JsonObject out(JSON_SPACED);
     out.boolean("complete", complete);
     out.text("tokenizer", tok.name);
@@ -81,7 +79,7 @@ void manifest_write(const TokenizeOptions& o, const Tokenizer& tok, const TextCo
     out.count("replaced", counts.replaced);
     out.count("skipped", counts.skipped);
     out.count("dropped", counts.dropped);
-    out.json("series", "[" + list + "]");
+    out.json("series", json_lines("\n    ", series, series_json));
     out.json("made", made);
     file_write(o.out + "/" + MANIFEST, out.all() + "\n");
 }
