@@ -4,7 +4,6 @@ export_card.cpp.
 */
 #include "export.h"
 #include "../base/lock.h"
-#include "../core/safetensors.h"
 
 // The PyTorch file is part of the program, so that a program that was moved has it, too. Its first
 // line and its last, comments to Python, make it a string to C++.

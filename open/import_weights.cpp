@@ -4,7 +4,6 @@ files, and how it is part of theirs.
 */
 #include "import.h"
 #include "../core/config.h"
-#include "../core/directory.h"
 
 OurName our_name(const std::string& name) {
     OurName n;

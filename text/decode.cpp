@@ -3,7 +3,6 @@ text/decode.cpp -- ids -> text, as tokenizer.h declares it.
 */
 #include "normalize.h"
 #include "tokenizer_build.h"
-#include "unicode.h"
 #include <set>
 
 static const char* const REPLACEMENT = "\xEF\xBF\xBD";   // U+FFFD

@@ -4,7 +4,6 @@ its row in COMPONENTS, one StepKind, and one case where steps of its stage run.
 */
 #include "keys.h"
 #include "../optional.h"
-#include "split.h"
 #include "tokenizer_build.h"
 #include <limits.h>
 
