@@ -35,8 +35,8 @@ static RunStory run_story(const std::string& from) {
 }
 
 // Writes a number of the log by key; "not measured" where it is missing or null.
-static std::string told(const Json& j, const char* key, const char* format) {
-    return j[key].is_number() ? strf(format, j[key].number) : "not measured";
+static std::string told(const Json& j, const char* key) {
+    return j[key].is_number() ? strf("%.4f", j[key].number) : "not measured";
 }
 
 static std::string without_slash(const std::string& path) {
@@ -131,8 +131,8 @@ std::string export_card(const Arch& c, const std::string& from, long params, std
         table.row("data", as_text(without_folders(names_listed(data, directory))));
         table.row("steps", strf("%.0f (", steps) + count_text(tokens * steps) + " tokens)");
         table.row("flags", as_text(card_flags(*flags)));
-        table.row("training loss", told(run.train, "loss", "%.4f"));
-        table.row("validation loss", told(run.eval, "val_loss", "%.4f"));
+        table.row("training loss", told(run.train, "loss"));
+        table.row("validation loss", told(run.eval, "val_loss"));
         table.row("Sink_1", card_sink(run.eval, c));
     }
     const Json* version = run.state.get("version");

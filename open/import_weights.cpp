@@ -241,8 +241,8 @@ bool import_projected(const Weights& files, const Arch& c, const std::string& na
     }
     used->insert({ E->name, P->name });
     std::vector<float> e(E->count), p(P->count);
-    weight_rows(*E, 0, E->rows(), e.data());
-    weight_rows(*P, 0, P->rows(), p.data());
+    weight_floats(*E, e.data());
+    weight_floats(*P, p.data());
     const long W = E->cols();
     const long C = c.C;
     if (E->rows() != c.V || P->count != W * C) {
