@@ -9,7 +9,7 @@ static void select_factors(Model* m, const Flags& f, bool anywhere) {
     std::vector<std::string> words;
     for (auto& item : split(f.factors, ',')) {
         const std::string given = "--factors " + item;
-        std::vector<std::string> parts = split(item, ':');
+        auto parts = split(item, ':');
         const std::string after = item.substr(item.find(':') + 1);       // of nothing: nothing
         for (auto& part : split(after, '=')) { parts.push_back(part); }
         Factor factor;

@@ -28,7 +28,7 @@ tokens is a sink then. What a run changes is in eval_change.h.
 // not two parts.
 static std::vector<std::string> two_parts(const std::string& flag, const std::string& text,
                                           char between, const std::string& wanted) {
-    const std::vector<std::string> part = split(text, between);
+    const auto part = split(text, between);
     require(part.size() == 2 && !part[0].empty() && !part[1].empty(), flag + " " + text, wanted);
     return part;
 }
@@ -39,7 +39,7 @@ static void runs_stream(const Flags& f, const Model& m, std::vector<EvalRun>* ru
     const std::string wanted = "n+W, such as 4+60: the first n keys and the last W before a token";
     for (auto& text : split(f.stream, ',')) {
         const std::string flag = "--stream " + text;
-        const std::vector<std::string> part = two_parts("--stream", text, '+', wanted);
+        const auto part = two_parts("--stream", text, '+', wanted);
         long n = 0;
         long W = 0;
         const bool numbers = parse_long(part[0], &n) && parse_long(part[1], &W);
@@ -62,7 +62,7 @@ static void runs_evict(const Flags& f, const Model& m, int T, std::vector<EvalRu
         "POLICY:RATIO with streaming, knorm, observed or snapkv, and 0 <= RATIO < 1";
     static const char* const firsts[] = { "", ", token 1 kept", ", token 1 dropped" };
     for (auto& text : split(f.evict, ',')) {
-        const std::vector<std::string> part = two_parts("--evict", text, ':', wanted);
+        const auto part = two_parts("--evict", text, ':', wanted);
         double ratio = -1;
         const int policy = find_row(POLICY_NAMES, part[0].c_str());
         const bool number = parse_double(part[1], &ratio) && ratio >= 0 && ratio < 1;
@@ -89,7 +89,7 @@ static bool bits_parse(const std::string& text, Bits* q) {
 
 // Reads BITS or BITS:SCOPE. Returns false for another text.
 static bool quant_parse(const std::string& text, Bits* bits) {
-    const std::vector<std::string> part = split(text, ':');
+    const auto part = split(text, ':');
     if (part.empty() || part.size() > 2 || !bits_parse(part[0], bits)) { return false; }
     const int scope = find_row(SCOPES, part.size() > 1 ? part[1].c_str() : "token");
     bits->scope = (Scope)scope;

@@ -216,7 +216,7 @@ inline bool edit_sets(const std::vector<std::string>& part, Edit* e) {
 // Reads one edit from its text. Ends the program if it means nothing.
 inline Edit edit_parse(const std::string& text) {
     const size_t equals = text.rfind('=');
-    const std::vector<std::string> part = split(text.substr(0, equals), ':');
+    const auto part = split(text.substr(0, equals), ':');
     const int place = part.empty() ? -1 : find_row(PLACES, part[0].c_str());
     if (equals == text.npos || place < 0) {
         edit_wrong(text, "PLACE:LAYERS:TOKENS[:CHANNELS]=VALUE with a place of: " + place_names());

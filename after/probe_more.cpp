@@ -91,7 +91,7 @@ static void dump_tokens(const Model* m, const Flags& f, const int* seq, int T) {
 
 // Writes the maps of one sequence that --dump and --dump-heads ask for.
 static void dump_maps(Model* m, const Flags& f, const int* seq, int T) {
-    const std::vector<std::pair<int, int>> heads = dump_list(f.dump_heads, m->arch);
+    const auto heads = dump_list(f.dump_heads, m->arch);
     make_dirs(f.dump);
     model_load(m, seq, 1, T);
     model_layers(m, [&](int l) {
@@ -130,7 +130,7 @@ static std::string per_sequence_json(const Metrics& r) {
 static void more_check(const Flags& f, const Arch& c, long T) {
     sink_at_parse(f.sink_at, T);
     if (f.dump.empty()) { return; }
-    const std::vector<std::pair<int, int>> heads = dump_list(f.dump_heads, c);
+    const auto heads = dump_list(f.dump_heads, c);
     make_dirs(f.dump);
     output_check(f.dump + "/tokens.json", files_read(f, {}));
     for (auto& head : heads) {

@@ -340,7 +340,7 @@ static std::string score_report(const ScoreTask& task, const std::string& bos, d
 
 // Rejects at once what could only fail after the work is done. Returns the files of --task.
 static std::vector<std::string> score_files(const Flags& f) {
-    const std::vector<std::string> files = names_listed(f.task);
+    const auto files = names_listed(f.task);
     const char* make = "make one: python3 scripts/tasks.py --help";
     if (files.empty()) {
         die("--task: wanted a .jsonl of records, or several: A,B", make);

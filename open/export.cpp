@@ -36,7 +36,7 @@ static std::string file_hash(const std::string& path) {
 
 // Says what of a directory is not as an export left it; "" if all of it is, to the last byte.
 static std::string not_ours(const std::string& dir) {
-    const std::vector<std::string> names = dir_list(dir);
+    const auto names = dir_list(dir);
     if (names.empty()) { return ""; }
     Json files;
     const std::string manifest = dir + "/" + EXPORT_MANIFEST;

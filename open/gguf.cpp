@@ -376,7 +376,7 @@ std::vector<std::string> gguf_strings(const Gguf& g, const std::string& key) {
 }
 
 std::string gguf_string(const Gguf& g, const std::string& key) {
-    const std::vector<std::string> all = gguf_strings(g, key);
+    const auto all = gguf_strings(g, key);
     return all.empty() ? "" : all[0];
 }
 

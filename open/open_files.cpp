@@ -29,7 +29,7 @@ static void form_check(const std::string& dir) {
         die(dir + ": holds " + f.what + ", as its " + f.name + " says, and that is not "
             "read", f.hint);
     }
-    const std::vector<std::string> kept = dir_list(dir + "/snapshots");
+    const auto kept = dir_list(dir + "/snapshots");
     if (kept.empty()) { return; }
     die(dir + ": is a model as its hub's cache keeps it, wanted one snapshot of it",
         "give " + dir + "/snapshots/" + kept[0]);
@@ -164,7 +164,7 @@ static Checkpoint open_theirs(const std::string& path) {
 
 // Lists the first names in a directory.
 static std::string contents(const std::string& dir) {
-    const std::vector<std::string> names = dir_list(dir);
+    const auto names = dir_list(dir);
     if (names.empty()) { return "nothing"; }
     std::string listed;
     for (size_t i = 0; i < names.size() && i < 8; i++) { list_add(&listed, names[i]); }

@@ -63,7 +63,7 @@ static double rope_length(const Arch& arch) {
 
 double rope_stretch(const Arch& arch, double base, std::vector<double>* angles) {
     const bool longrope = arch.rope_scaling == ROPE_longrope;
-    const std::vector<std::string> divisors = split(longrope ? arch.rope_short : "", ',');
+    const auto divisors = split(longrope ? arch.rope_short : "", ',');
     for (size_t i = 0; i < angles->size(); i++) {
         double& angle = (*angles)[i];
         if (longrope) { angle /= atof(divisors[i].c_str()); continue; }

@@ -184,7 +184,7 @@ const KeyRow DIRECTORY_KEYS[] = {
 static const KeyRow* key_row(const std::string& file, const std::string& key) {
     for (const KeyRow* row = DIRECTORY_KEYS; row->file; row++) {
         if (file != row->file) { continue; }
-        const std::vector<std::string> keys = split(row->keys, ' ');
+        const auto keys = split(row->keys, ' ');
         const bool itself = keys.empty() && key.empty();
         if (itself || has(keys, key) || has(keys, "*")) { return row; }
     }

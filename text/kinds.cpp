@@ -199,7 +199,7 @@ FileKind kind_of_file(const std::string& path) {
 
 FileKind text_kind_in_dir(const std::string& dir, Reader reader) {
     const char use = reader == READS_TOKENS ? 'd' : 'm';
-    const std::vector<std::string> names = dir_list(dir);
+    const auto names = dir_list(dir);
     for (auto& name : names) {
         const std::string path = dir + "/" + name;
         const KindRow* k = kind_row(file_begin_bytes(path, LOOK_BYTES), file_size(path));

@@ -35,7 +35,7 @@ static std::string check_record(const Json& record) {
         if (has(UNWRITTEN_IN_RECORD, field.first) && !is_empty(field.second)) {
             return strf("got a record with %s, which would be left out", field.first.c_str());
         }
-        const std::vector<std::string> words = split(field.first, '_');
+        const auto words = split(field.first, '_');
         const bool about = std::any_of(words.begin(), words.end(), [](const std::string& word) {
             return has(LOSS_WORDS, word);
         });

@@ -85,7 +85,7 @@ static bool is_version(const std::string& line) { return starts_with(line, "#ver
 
 // Splits "a b" at its one blank. Returns false if it has none, or several.
 static bool split_merge(const std::string& line, TokenPairs* list) {
-    const std::vector<std::string> words = split(line, ' ');
+    const auto words = split(line, ' ');
     if (words.size() == 2) { list->push_back({ words[0], words[1] }); }
     return words.size() == 2;
 }
