@@ -152,12 +152,11 @@ struct Job {
             const bool reached = s.limit && s.tokens >= s.limit;
             return reached ? NULL : &s;
         }
-        series.emplace_back();
-        ShardSeries* s = &series.back();
-        s->name = name;
+        ShardSeries& s = series.emplace_back();
+        s.name = name;
         // 0 is no limit
-        if (!val && share > 0) { s->limit = std::max(1L, (long)(o.tokens * share)); }
-        return s;
+        if (!val && share > 0) { s.limit = std::max(1L, (long)(o.tokens * share)); }
+        return &s;
     }
 
     // Tells whether there are as many training tokens as were asked for.
