@@ -6,20 +6,16 @@ open/text_steps.cpp -- normalizers as a table, expressions as matches of pattern
 #include "normal_forms.h"
 #include "pattern.h"
 
-static std::string to_nfd(const std::string& s)  { return normal_form(s, FORM_D); }
-static std::string to_nfkc(const std::string& s) { return normal_form(s, FORM_KC); }
-static std::string to_nfkd(const std::string& s) { return normal_form(s, FORM_KD); }
-
 // growth: times as long as it makes a text at most, and where it does
 static const struct {
     const char* type;
     std::string (*change)(const std::string&);
     double growth;
 } NORMALIZERS[] = {
-    { "NFD",          to_nfd,          3 },              // U+0390
-    { "NFKC",         to_nfkc,         11 },             // U+FDFA
-    { "NFKD",         to_nfkd,         11 },
-    { "Lowercase",    lower_case,      1.5 },            // U+0130, U+023A
+    { "NFD", [](const std::string& s) { return normal_form(s, FORM_D); }, 3 },       // U+0390
+    { "NFKC", [](const std::string& s) { return normal_form(s, FORM_KC); }, 11 },    // U+FDFA
+    { "NFKD", [](const std::string& s) { return normal_form(s, FORM_KD); }, 11 },
+    { "Lowercase", lower_case, 1.5 },                                        // U+0130, U+023A
     { "StripAccents", without_accents, 1 },
 };
 
