@@ -122,10 +122,8 @@ static Fields other_keys(const Arch& c) {
 // Returns the family's key of a field of ARCH: its own name, or that which all have.
 static std::string family_key(const Family& f, const ArchRow& r) {
     for (auto& pair : split(f.keys, ' ')) {
-        const size_t colon = pair.find(':');
-        if (pair.substr(colon + 1) == r.field) {
-            return pair.substr(0, colon);
-        }
+        const auto [key, field] = halves_of(pair, ':');
+        if (field == r.field) { return key; }
     }
     return r.key;
 }

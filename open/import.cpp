@@ -75,9 +75,7 @@ static bool is_own_class(const std::string& type, const std::string& name) {
 // names must say the same, but for the width of experts, which stands beside that of layers
 // without.
 static void import_renamed(Import* in, const std::string& pair) {
-    const size_t colon = pair.find(':');
-    const std::string key = pair.substr(0, colon);
-    const std::string field = pair.substr(colon + 1);
+    const auto [key, field] = halves_of(pair, ':');
     const Json* v = in->get(key);
     for (auto& r : arch_rows(&in->c)) {
         if (!v || field != r.field) { continue; }
@@ -94,9 +92,7 @@ static void import_renamed(Import* in, const std::string& pair) {
 
 // Rejects "key=value" unless the key is absent or has this value.
 static void import_wanted(Import* in, const std::string& pair) {
-    const size_t equals = pair.find('=');
-    const std::string key = pair.substr(0, equals);
-    const std::string value = pair.substr(equals + 1);
+    const auto [key, value] = halves_of(pair, '=');
     const Json* v = in->get(key);
     std::string got = v ? v->string : value;
     if (v && v->type == Json::BOOL) { got = json_bool(v->number); }
@@ -387,7 +383,8 @@ Arch arch_import(const Json& json, const std::string& where, std::string* attn,
     }
     if (!family) { in.refuse("model_type", "one of: " + family_types()); }
     for (auto& row : split(family->rows, ' ')) {
-        in.import_set(row.substr(0, row.find('=')), row.substr(row.find('=') + 1));
+        const auto [field, value] = halves_of(row, '=');
+        in.import_set(field, value);
     }
     for (auto& r : arch_rows(&in.c)) {
         const Json* v = key_object(r).empty() ? in.get(r.key) : NULL;

@@ -73,6 +73,12 @@ struct Family {
     bool transposed = false;                     // products as [in, out]
 };
 
+// Returns what stands before and behind the first `by` of a pair, such as "key=value".
+inline std::pair<std::string, std::string> halves_of(const std::string& pair, char by) {
+    const size_t at = pair.find(by);
+    return { pair.substr(0, at), pair.substr(at + 1) };
+}
+
 // Returns the family of a config.json, or NULL if it has our own names or no known family.
 const Family* family_of(const Json& config);
 
