@@ -58,8 +58,7 @@ struct HostHead : Head<Bi, const R> {
                 const double norms = sqrt(x.qq * x.kk);
                 map[at] = weight(x.qk, t, j);
                 product[at] = norms;
-                cosine[at] = 0;
-                if (x.qq > 0 && x.kk > 0) { cosine[at] = x.qk / norms; }
+                cosine[at] = x.qq > 0 && x.kk > 0 ? x.qk / norms : 0;
             }
         }
     }

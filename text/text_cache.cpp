@@ -32,10 +32,10 @@ struct CacheEntry {
 // older manifest there are no hashes, and it is enough that the files are there.
 static bool cache_intact(const CacheEntry& entry) {
     const std::string path = entry.dir + "/manifest.json";
-    // a file of the same size and time may hold other text: an archive unpacked, times preserved
-    if (changed_since(entry.options.files[0], path)) { return false; }
-    const std::string text = file_read(path);
     const TokenizeOptions& o = entry.options;
+    // a file of the same size and time may hold other text: an archive unpacked, times preserved
+    if (changed_since(o.files[0], path)) { return false; }
+    const std::string text = file_read(path);
     const std::string made = tokenize_made(o, entry.tok, o.files, 1);
     Json manifest;
     std::string error;
