@@ -45,12 +45,11 @@ static void check_mixers(ArchCheck* x) {
     }
     x->need(p.substr(0, c.L).find('1') != str::npos, { "attn_layers", "L" },
          "attention in some layer");
-    const bool delta = c.delta_keys && c.delta_values && c.delta_key_size &&
-                       c.delta_value_size && c.delta_conv;
     if (c.delta_values) {
-        x->need(delta && !c.mamba_width, { "delta_keys", "delta_values", "delta_key_size",
-                                        "delta_value_size", "delta_conv", "mamba_width" },
-             "1 or more of each, and no Mamba");
+        x->need(c.delta_keys && c.delta_key_size && c.delta_value_size && c.delta_conv &&
+                    !c.mamba_width,
+             { "delta_keys", "delta_values", "delta_key_size", "delta_value_size", "delta_conv",
+               "mamba_width" }, "1 or more of each, and no Mamba");
         x->need(c.delta_values % c.delta_keys == 0, { "delta_values", "delta_keys" },
              "heads of keys that divide those of values");
         const double row = 2.0 * c.delta_keys * c.delta_key_size +
