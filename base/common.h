@@ -406,10 +406,8 @@ inline FileOut file_begin(const std::string& given) {
     FileOut o = { path, "", NULL };
     for (int number = 0; !locked && number < 1000; number++) {
         o.tmp = temporary_name(path, number);
-        const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-        const int fd = open(o.tmp.c_str(), flags, 0666);
-        if (fd >= 0) { o.f = fdopen(fd, "wb"); }
-        if (fd >= 0 || errno != EEXIST) { break; }
+        o.f = fopen(o.tmp.c_str(), "wbxe");      // x: none that is there; e: not for children
+        if (o.f || errno != EEXIST) { break; }
     }
     if (!o.f) { die(blame(errno), cannot("write", given), hint); }
     return o;

@@ -45,6 +45,9 @@ int open(const char* path, int flags, ...) {
     va_end(more);
     return fails("open", path) ? -1 : REAL(open)(path, flags, mode);
 }
+FILE* fopen(const char* path, const char* mode) {
+    return fails("open", path) ? NULL : REAL(fopen)(path, mode);
+}
 int fflush(FILE* f) {
     return f && fails("fflush", path_of(fileno(f))) ? EOF : REAL(fflush)(f);
 }
