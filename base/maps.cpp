@@ -51,11 +51,10 @@ FileMap file_map(const std::string& path, long least, const char* kind) {
             size, kind, least), "the file is damaged or was cut short: download it again");
     }
     void* p = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
-    const int e = errno;
-    close(fd);
     if (p == MAP_FAILED) {
-        die(EXIT_MACHINE, cannot("map", path, e), "raise the limit of memory: ulimit -v");
+        die(EXIT_MACHINE, cannot("map", path), "raise the limit of memory: ulimit -v");
     }
+    close(fd);
     const FileMap map = { (const char*)p, (size_t)size };
     map_enter(map, path, st);
     return map;
