@@ -5,6 +5,7 @@ program is compiled.
 #ifndef ROWS_H
 #define ROWS_H
 #include <string>
+#include <string_view>
 #include <vector>
 
 constexpr const char* name_of(const char* name) { return name; }
@@ -13,9 +14,7 @@ template <class Row> constexpr const char* name_of(const Row& row) { return row.
 // Returns the number of the row of this name, -1 if there is none.
 template <class Row, int N> constexpr int find_row(const Row (&rows)[N], const char* name) {
     for (int i = 0; i < N; i++) {
-        int same = 0;
-        while (name[same] && name_of(rows[i])[same] == name[same]) { same++; }
-        if (name_of(rows[i])[same] == name[same]) { return i; }
+        if (std::string_view(name_of(rows[i])) == name) { return i; }
     }
     return -1;
 }
