@@ -525,8 +525,7 @@ inline double rng_uniform(Rng* r) { return (rng_next(r) >> 11) * 0x1p-53; }
 
 // Draws a whole number in 0 .. n-1.
 inline uint64_t rng_below(Rng* r, uint64_t n) {
-    const unsigned __int128 product = (unsigned __int128)rng_next(r) * n;
-    return (uint64_t)(product >> 64);
+    return (unsigned __int128)rng_next(r) * n >> 64;
 }
 
 enum { NORMAL_DRAWS = 2 };             // numbers that rng_normal takes
