@@ -95,7 +95,6 @@ struct JsonReader {
         if (error.empty()) { error = strf("byte %zu: ", i + 1) + why; }
         return false;
     }
-    bool wanted(const std::string& key) const { return keep.empty() || has(keep, key); }
     // steps over one byte, if it is this one
     bool take(char c) {
         const bool is = i < n && s[i] == c;
@@ -186,7 +185,8 @@ struct JsonReader {
         if (!str(&key)) { return false; }
         space();
         if (!take(':')) { return fail("wanted ':'"); }
-        if (out == &unwanted || !wanted(key)) { return value(&unwanted); }
+        const bool wanted = keep.empty() || has(keep, key);
+        if (out == &unwanted || !wanted) { return value(&unwanted); }
         // one rule for every JSON that is read: a key occurs once
         if (!keys->insert(key).second) {
             return fail("the key \"" + key + "\" occurs twice in one object");
@@ -311,13 +311,11 @@ void JsonObject::decimals(const std::string& key, double value, int digits) {
     json(key, strf("%.*f", digits, value));
 }
 
-static const char* const JSON_DAMAGED =
-    "the file is damaged or was cut short: get it again, or use another";
-
 Json json_of(const std::string& text, const std::string& name) {
     Json j; std::string error;
     if (!json_parse(text.data(), text.size(), &j, &error)) {
-        die(name + ": not JSON, " + error, JSON_DAMAGED);
+        die(name + ": not JSON, " + error,
+            "the file is damaged or was cut short: get it again, or use another");
     }
     return j;
 }
