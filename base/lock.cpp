@@ -11,15 +11,13 @@ static std::vector<DirLock> taken;
 
 // Tells whether fd is still the file that `path` names: its last owner may have removed it.
 static bool is_still(int fd, const std::string& path) {
-    struct stat mine;
-    struct stat there;
+    struct stat mine, there;
     return !fstat(fd, &mine) && !lstat(path.c_str(), &there) && same_file(mine, there);
 }
 
 // Removes the file of a lock that this process still holds.
 static void lock_remove(const DirLock& lock) {
-    const bool ours = lock.process == getpid() && is_still(lock.fd, lock.path);
-    if (ours) { unlink(lock.path.c_str()); }
+    if (lock.process == getpid() && is_still(lock.fd, lock.path)) { unlink(lock.path.c_str()); }
 }
 
 static void unlock_all() {
