@@ -163,7 +163,6 @@ std::string shard_fault(const std::string& dir, const ShardSums& sums, bool whol
 void tokens_add(Tokens* t, const Shard& s) {
     t->shards.push_back(s);
     t->n += s.n;
-    t->end.push_back(t->n);
 }
 
 // Tells whether an id is below V, or stands for a token whose loss nobody asks for.
@@ -193,16 +192,13 @@ static void shard_copy(const Shard& s, long first, long n, int V, int* out) {
 }
 
 void tokens_copy(const Tokens& t, long first, long n, int V, int* out) {
-    first += t.from;
-    size_t k = std::upper_bound(t.end.begin(), t.end.end(), first) - t.end.begin();
-    while (n > 0) {
-        const Shard& s = t.shards[k];
-        const long begin = first - (t.end[k] - s.n);     // within the shard
-        const long count = std::min(n, s.n - begin);
-        shard_copy(s, begin, count, V, out);
+    const Shard* s = t.shards.data();
+    for (first += t.from; first >= s->n; s++) { first -= s->n; }
+    for (; n > 0; s++) {
+        const long count = std::min(n, s->n - first);    // first: within the shard
+        shard_copy(*s, first, count, V, out);
         out += count;
-        first += count;
         n -= count;
-        k++;
+        first = 0;
     }
 }

@@ -50,7 +50,6 @@ std::string shard_fault(const std::string& dir, const ShardSums& sums, bool whol
 // Tokens [from, from + n) of all shards laid end to end.
 struct Tokens {
     std::vector<Shard> shards;
-    std::vector<long> end;                   // of each shard, in tokens
     long from = 0;
     long n = 0;
 };
