@@ -16,17 +16,13 @@ static std::string make_again() {
 // formats
 
 enum { SHARD_HEADER = 1024 };
-enum {
-    SHARD_MAGIC_16 = 20240520,
-    SHARD_VERSION_16 = 1,
-    SHARD_MAGIC_32 = 20240801,
-    SHARD_VERSION_32 = 7
-};
+// of ids of 16 bits, and of 32
+static const int32_t SHARD_MAGIC[] = { 20240520, 20240801 }, SHARD_VERSION[] = { 1, 7 };
 
 // Parses llm.c's form: a header of 1024 bytes.
 static void parse_llmc(Shard* s, const unsigned char* p, long size, const int32_t* head) {
-    const bool wide = head[0] == SHARD_MAGIC_32;
-    const int version = wide ? SHARD_VERSION_32 : SHARD_VERSION_16;
+    const bool wide = head[0] == SHARD_MAGIC[1];
+    const int version = SHARD_VERSION[wide];
     if (size < SHARD_HEADER) {
         die(s->path + strf(": got %ld bytes, wanted a header of 1024: truncated", size),
             make_again());
@@ -56,7 +52,7 @@ Shard shard_parse(const std::string& path, const unsigned char* p, long size, in
         text_needed(path).litpkds(&s, p, size);
         return s;
     }
-    if (head[0] == SHARD_MAGIC_16 || head[0] == SHARD_MAGIC_32) {
+    if (has(SHARD_MAGIC, head[0])) {
         parse_llmc(&s, p, size, head);
         return s;
     }
@@ -118,8 +114,7 @@ static long shard_changed(const Shard& s, long from, long n) {
 
 std::string shard_header(long n, int width) {
     const bool wide = width == 4;
-    const int32_t words[3] = { wide ? SHARD_MAGIC_32 : SHARD_MAGIC_16,
-                               wide ? SHARD_VERSION_32 : SHARD_VERSION_16, (int32_t)n };
+    const int32_t words[3] = { SHARD_MAGIC[wide], SHARD_VERSION[wide], (int32_t)n };
     std::string header(SHARD_HEADER, '\0');
     memcpy(&header[0], words, sizeof words);
     return header;
