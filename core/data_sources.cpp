@@ -61,8 +61,8 @@ static bool name_has(const std::string& name, const std::vector<std::string>& wo
     return std::any_of(all.begin(), all.end(), [&](auto& part) { return has(words, part); });
 }
 
-// Returns the shards that the manifest lists; dies if one is missing or is not as it was written.
-// Of a large directory only the sizes are looked at here: its tokens are compared as they are read.
+// Dies if a shard that the manifest lists is missing or is not as it was written. Of a large
+// directory only the sizes are looked at here: returns the shards, to be compared as they are read.
 static std::vector<ShardSums> shards_listed(const std::string& dir, const Json& manifest) {
     const long most = 1L << 29;
     std::vector<ShardSums> all = manifest_sums(manifest);
@@ -72,8 +72,8 @@ static std::vector<ShardSums> shards_listed(const std::string& dir, const Json& 
     for (auto& sums : all) {
         const std::string fault = shard_fault(dir, sums, whole);
         if (!fault.empty()) { die(dir + "/" + sums.name + ": " + fault, GET_AGAIN); }
-        if (whole) { sums.compared.assign(sums.compared.size(), 1); }
     }
+    if (whole) { all.clear(); }
     return all;
 }
 
