@@ -25,14 +25,6 @@ static Json manifest_read(const std::string& dir) {
     return m;
 }
 
-static std::vector<uint64_t> hashes_of(const std::string& digits) {
-    std::vector<uint64_t> hashes;
-    for (size_t i = 0; i + 16 <= digits.size(); i += 16) {
-        hashes.push_back(strtoull(digits.substr(i, 16).c_str(), NULL, 16));
-    }
-    return hashes;
-}
-
 std::vector<ShardSums> manifest_sums(const Json& manifest) {
     std::vector<ShardSums> all;
     for (auto& series : manifest["series"].items) {
@@ -41,7 +33,10 @@ std::vector<ShardSums> manifest_sums(const Json& manifest) {
             ShardSums sums;
             sums.name = file.items[0].string;
             sums.tokens = (long)file.items[1].number;
-            sums.hashes = hashes_of(file.items[2].string);
+            const std::string& digits = file.items[2].string;
+            for (size_t i = 0; i + 16 <= digits.size(); i += 16) {
+                sums.hashes.push_back(strtoull(digits.substr(i, 16).c_str(), NULL, 16));
+            }
             sums.compared.assign(sums.hashes.size(), 0);
             all.push_back(sums);
         }
