@@ -101,6 +101,7 @@ template <class P> struct Params {
     PARAMS(FIELD, NOTHING, FIELD)
     struct Layer { PARAMS(NOTHING, FIELD, NOTHING) };
     std::vector<Layer> layer;
+    std::vector<long> layer_at; // where each layer's parameters begin, and the last end
 };
 
 struct Tensor {
@@ -195,7 +196,6 @@ struct Model {
     // kind of companion
     std::vector<Tensor> tensors;
     long num_params;
-    std::vector<long> layer_at; // where each layer's parameters begin, and the last end
     Params<real> weights;       // every tensor, in params_memory
     Params<acc> grads;          // its gradient, in grads_memory
     real* params_memory;        // the weights that the operations use

@@ -774,14 +774,14 @@ void model_backward(Model* m, bool last, const LayerCallback& at_layer) {
         divide_logits(m, m->acts.dn);            // in the forward pass lm_head read n / divisor
         norm_backward(m, m->acts.dx, m->acts.dn, act_x(m, 2 * L), norm_final(m));
     }
-    done(m->layer_at[L]);
+    done(m->grads.layer_at[L]);
     if (at_layer) { at_layer(L); }
     for (int l = L - 1; l >= 0; l--) {
         for (size_t i = LAYER_STAGES.size(); i-- > 0;) {
             const Stage& stage = LAYER_STAGES[i];
             if (stage.when(m, l)) { stage.backward(m, l); }
         }
-        done(m->layer_at[l]);
+        done(m->grads.layer_at[l]);
         if (at_layer) { at_layer(l); }
     }
     embed_backward(m);

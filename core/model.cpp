@@ -32,7 +32,11 @@ long Layout::params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
     #define LAYER_ROW(field, hf, when, ...) \
         if (when) { place_in_layer(&p->layer[l].field, l, hf, __VA_ARGS__); }
     PARAMS(ROW, NOTHING, NOTHING)
-    for (int l = 0; l < L; l++) { PARAMS(NOTHING, LAYER_ROW, NOTHING) }
+    for (int l = 0; l < L; l++) {
+        p->layer_at.push_back(n);
+        PARAMS(NOTHING, LAYER_ROW, NOTHING)
+    }
+    p->layer_at.push_back(n);
     PARAMS(NOTHING, NOTHING, ROW)
     #undef LAYER_ROW
     #undef ROW
@@ -130,19 +134,6 @@ void model_set_weights(Model* m, const acc* host) {
     publish_weights(m);
 }
 
-// Returns where each layer begins in the array of parameters, and where the last one ends.
-static std::vector<long> layers_at(const Model& m) {
-    std::vector<long> at;
-    long end = 0;
-    for (auto& t : m.tensors) {
-        const std::string next_layer = strf("model.layers.%zu.", at.size());
-        if (starts_with(t.name, next_layer)) { at.push_back(t.at); }
-        if (starts_with(t.name, "model.layers.")) { end = t.at + t.count; }
-    }
-    at.push_back(end);
-    return at;
-}
-
 // Allocates gradients and optimizer state, all of it or a shard.
 static void model_training(Model* m) {
     const long all = m->shard.whole;
@@ -176,7 +167,6 @@ Model model_new(const Arch& arch, int T_max, bool train) {
     m.sizes = layout;
     m.train = train;
     m.num_params = layout.params<real>(&m.weights, &m.tensors, NULL);
-    m.layer_at = layers_at(m);
     m.shard = shard_of(m.num_params, train);
     m.params_memory = device_array<real>(m.shard.whole);
     layout.params<real>(&m.weights, NULL, m.params_memory);
