@@ -156,16 +156,15 @@ inline constexpr FfnRow FFN_ROWS[] = {
 };
 
 // COMBINE: how the outputs of the heads become the input of W_O
-struct CombineRow { const char *name, *formula, *help; };
-inline constexpr CombineRow COMBINE_ROWS[] = {
+struct PlainRow { const char *name, *formula, *help; };
+inline constexpr PlainRow COMBINE_ROWS[] = {
     { "concat", "Concat_h(o_h) W_O", "W_O is (C, NH*HS) (Eq. 4)" },
     { "sum",    "(sum_h o_h) W_O",   "W_O is (C, HS), shared by the heads (Table 12)" },
 };
 constexpr int COMBINE_sum = row_named(COMBINE_ROWS, "sum");
 
 // QKNORM: a norm on q and k
-struct QkNormRow { const char *name, *formula, *help; };
-inline constexpr QkNormRow QKNORM_ROWS[] = {
+inline constexpr PlainRow QKNORM_ROWS[] = {
     { "none", "q, k",               "as they are" },
     { "head", "rms(q_h), rms(k_h)", "of each head, one weight for all heads, before PE: Qwen 3, Gemma 3" },
     { "all",  "rms(q), rms(k)",     "of all heads together, before PE: OLMo 2" },
@@ -190,12 +189,11 @@ inline constexpr GateRow GATE_ROWS[] = {
 };
 
 // How the build computes; only the Makefile reads these.
-struct BuildRow { const char *name, *formula, *help; };
-inline constexpr BuildRow PRECISION_ROWS[] = {
+inline constexpr PlainRow PRECISION_ROWS[] = {
     { "fp32", "float everywhere",   "the reference, and the default of BACKEND=cpu" },
     { "bf16", "bfloat16 and float", "activations, weights in bf16; masters, sums in float" },
 };
-inline constexpr BuildRow BACKEND_ROWS[] = {
+inline constexpr PlainRow BACKEND_ROWS[] = {
     { "cpu",  "cpu/",        "C++ with OpenMP, runs anywhere, as fast as it can" },
     { "cuda", "cuda/",       "one GPU, sm_80 or newer; needs nvcc and cuBLASLt to build" },
     { "ref",  "reference.h", "every operation as in a textbook: slow, for reading and checking" },
