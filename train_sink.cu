@@ -748,9 +748,9 @@ std::vector<acc> model_losses(Model* m) {
 
 // Runs the loaded batch forward; returns the mean loss over its `count` targets, 0 if there are
 // none.
-double model_forward(Model* m, long count, float dloss, const LayerCallback& at_layer) {
+double model_forward(Model* m, long count, const LayerCallback& at_layer) {
     model_layers(m, at_layer);
-    model_lm_head(m, dloss);
+    model_lm_head(m, 0);
     double sum = 0;
     for (acc x : model_losses(m)) { sum += x; }
     return count ? sum / count : 0;

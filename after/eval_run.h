@@ -67,7 +67,7 @@ inline EvalResult eval_run(Model* m, Change* e, const Sequences& text) {
     e->seen.clear();
     if (e->sees_less()) {
         each_batch(m, text, [&](int first, long count) {
-            model_forward(m, count, 0);
+            model_forward(m, count);
             keep(first);
         });
         r.metrics.heads = e->seen;

@@ -149,7 +149,7 @@ static double measure_batch(Metrics* out, Model* m, int first, long count) {
     char* device = device_array<char>(bytes);
     const Measured on_device = measured_layout(m, device);
     const LayerCallback at_layer = [&](int l) { measure_layer(m, on_device, l); };
-    const double loss = model_forward(m, count, 0, at_layer);
+    const double loss = model_forward(m, count, at_layer);
     std::vector<char> host = copy_to_host(device, bytes);
     ops::device_free(device);
     const Measured on_host = measured_layout(m, host.data());

@@ -63,7 +63,7 @@ std::vector<acc> model_losses(Model* m);
 
 // Runs the loaded batch forward; returns the mean loss over its `count` targets, 0 if there are
 // none.
-double model_forward(Model* m, long count, float dloss, const LayerCallback& at_layer = {});
+double model_forward(Model* m, long count, const LayerCallback& at_layer = {});
 
 // Adds the gradient of dloss * sum of losses to every tensor of grads, after the forward pass and
 // model_lm_head with dloss. last: this step adds nothing more, so finished gradients are sent to

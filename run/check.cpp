@@ -84,7 +84,7 @@ struct GradientCheck {
         std::vector<acc> moved = weights;
         for (long i = 0; i < t.count; i++) { moved[t.at + i] += h * u[i]; }
         model_set_weights(&m, moved.data());
-        model_forward(&m, count, 0);
+        model_forward(&m, count);
         const std::vector<acc> losses = model_losses(&m);
         return Vector(losses.begin(), losses.end());
     }

@@ -62,7 +62,7 @@ static JsonObject probe_other(Probe* p, Flags f, size_t k, int T) {
 static void find_not_finite(Model* m, const ProbeInput& in, int T) {
     for (int i = 0; i < in.n; i++) {
         const long count = model_load(m, &in.x[(size_t)i * (T + 1)], 1, T);
-        if (!std::isfinite(model_forward(m, count, 0))) { die_not_finite(m); }
+        if (!std::isfinite(model_forward(m, count))) { die_not_finite(m); }
     }
 }
 

@@ -29,7 +29,7 @@ static double validate(Model* m, Data* data, int B, int T) {
         const int rows = std::min<long>(B, n - i);
         data_val(data, seqs.data(), rows, i);
         const long targets = model_load(m, seqs.data(), rows, T);
-        all[0] += model_forward(m, targets, 0) * targets;
+        all[0] += model_forward(m, targets) * targets;
         all[1] += targets;
     }
     dist::sum(all, 2);

@@ -792,11 +792,11 @@ static void test_numbers() {
 static void test_masked(Setting* s) {
     std::vector<int> seq(s->seqs.begin(), s->seqs.begin() + T + 1);
     const long all = model_load(&s->m, seq.data(), 1, T);
-    model_forward(&s->m, all, 0);
+    model_forward(&s->m, all);
     const std::vector<acc> want = model_losses(&s->m);
     for (int t : { 0, 5, 6, (int)T }) { seq[t] = ~seq[t]; }
     const long some = model_load(&s->m, seq.data(), 1, T);
-    model_forward(&s->m, some, 0);
+    model_forward(&s->m, some);
     const std::vector<acc> got = model_losses(&s->m);
     // token 0 is no target
     CHECK(all == T && some == T - 3, "%ld of %ld targets count", some, all);

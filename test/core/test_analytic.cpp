@@ -57,7 +57,7 @@ int main() {
     Model m = model_new(c, c.T, true);
     model_init(&m, 5);
     const std::vector<int> seq(c.T + 1, 7);
-    model_forward(&m, model_load(&m, seq.data(), 1, c.T), 0);
+    model_forward(&m, model_load(&m, seq.data(), 1, c.T));
 
     double spread = 0, size = 0; // over all layers: the largest |h_t - h_1| and |h|
     for (int i = 0; i <= 2 * c.L; i++) {

@@ -212,7 +212,7 @@ static void differences_check(const std::string& path) {
                 double y[2];
                 for (int side = 0; side < 2; side++) {
                     *w = was + (side ? -h : h);
-                    y[side] = model_forward(&m, model_load(&m, seqs, B, T, true), 0);
+                    y[side] = model_forward(&m, model_load(&m, seqs, B, T, true));
                 }
                 *w = was;
                 return (y[0] - y[1]) / (2 * h);
