@@ -35,7 +35,7 @@ std::vector<StOut> tensors_of(const Model* m, const NamedArrays& arrays,
 static void tensors_save(const Model* m, const std::string& path, const NamedArrays& arrays) {
     std::vector<std::vector<float>> copies;
     const std::vector<StOut> out = tensors_of(m, arrays, &copies);
-    if (dist::rank == 0) { safetensors_write(path, out, "{\"format\":\"pt\"}"); }
+    if (dist::rank == 0) { safetensors_write(path, out); }
 }
 
 // Names the tokenizer for the files of another family: by its first file or, if an older kind kept
@@ -69,7 +69,7 @@ void checkpoint_save(const Model* m, const std::string& out, long step,
     if (m->ema) { tensors_save(m, dir + "/ema.safetensors", { { "", m->ema } }); }
     if (dist::rank > 0) { return; }
     const ModelFile as = model_file(m->arch, ours, tok, tokenizer_name(tok));
-    safetensors_write(dir + "/model.safetensors", as.tensors, "{\"format\":\"pt\"}");
+    safetensors_write(dir + "/model.safetensors", as.tensors);
     auto files = tok.files;
     files.insert(files.begin(), { "config.json", as.config });
     for (auto& [name, text] : files) { file_write(dir + "/" + name, text); }

@@ -134,10 +134,9 @@ static std::string tensor_json(const StOut& t, size_t begin) {
     return o.all();
 }
 
-void safetensors_write(const std::string& path, const std::vector<StOut>& tensors,
-                       const std::string& metadata_json) {
+void safetensors_write(const std::string& path, const std::vector<StOut>& tensors) {
     JsonObject header;
-    header.json("__metadata__", metadata_json);
+    header.json("__metadata__", "{\"format\":\"pt\"}");
     size_t at = 0;
     for (auto& t : tensors) {
         header.json(t.name, tensor_json(t, at));

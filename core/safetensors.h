@@ -24,8 +24,7 @@ Weights safetensors_open_dir(const std::string& dir);
 struct StOut { std::string name; std::vector<long> shape; const float* data; };
 
 // Writes a file whole or not at all.
-void safetensors_write(const std::string& path, const std::vector<StOut>& tensors,
-                       const std::string& metadata_json);
+void safetensors_write(const std::string& path, const std::vector<StOut>& tensors);
 
 // ----------------------------------------------------------------------------
 // checkpoint directories OUT/step_N. While one is written it is OUT/step_N.tmp; if a step_N was

@@ -63,7 +63,7 @@ static void export_directory(const Flags& f, const Model& m, const std::vector<S
     const std::vector<StOut>& tensors = family ? file.tensors : ours;
     const std::string config = family ? file.config : config_with_code(m.arch, said, f.words[0]);
     ExportDir o = export_begin(f.out);
-    safetensors_write(o.tmp + "/model.safetensors", tensors, "{\"format\":\"pt\"}");
+    safetensors_write(o.tmp + "/model.safetensors", tensors);
     o.files.push_back("model.safetensors");
     const std::string as = family ? file.architecture : "the PyTorch file beside the weights";
     const char* how = family ? "" : ", trust_remote_code=True";

@@ -781,7 +781,7 @@ static void test_model() {
     }
     CHECK(apart > 1e-5 && apart < 0.02, "Q8_0 is %g from the floats", apart);
     make_dirs(plain);
-    safetensors_write(plain + "/model.safetensors", out, "{\"format\":\"pt\"}");
+    safetensors_write(plain + "/model.safetensors", out);
     file_write(plain + "/config.json", file_read(run + "/step_20/config.json"));
     weights_close(&ours);
     weights_close(&w);
@@ -984,12 +984,12 @@ static void test_directory() {
     make_dirs(at);
     const float one[] = { 1, 2 }, two[] = { 3, 4 }, three[] = { 5, 6 };
     safetensors_write(at + "/model-00001-of-00002.safetensors",
-                      { { "a", { 2 }, one }, { "both", { 1, 2 }, one } }, "{}");
+                      { { "a", { 2 }, one }, { "both", { 1, 2 }, one } });
     safetensors_write(at + "/model-00002-of-00002.safetensors",
-                      { { "b", { 2 }, two }, { "both", { 2 }, two } }, "{}");
+                      { { "b", { 2 }, two }, { "both", { 2 }, two } });
     safetensors_write(at + "/consolidated.safetensors",
-                      { { "a", { 2 }, three }, { "c", { 2 }, three } }, "{}");
-    safetensors_write(dir + "/outside.safetensors", { { "a", { 2 }, three } }, "{}");
+                      { { "a", { 2 }, three }, { "c", { 2 }, three } });
+    safetensors_write(dir + "/outside.safetensors", { { "a", { 2 }, three } });
     auto first = [&](const Weights& w, const char* name) {
         float x[2] = { -1, -1 };
         if (const Weight* t = w.find(name)) { weight_rows(*t, 0, t->rows(), x); }
@@ -1025,7 +1025,7 @@ static void test_directory() {
            "is missing, but the index names it");
     status("{\"weight_map\":{\"a\":" + s1 + ",\"a\":" + s1 + "}}", "occurs twice");
     // one file goes before an index
-    safetensors_write(at + "/model.safetensors", { { "a", { 2 }, three } }, "{}");
+    safetensors_write(at + "/model.safetensors", { { "a", { 2 }, three } });
     w = safetensors_open_dir(at);
     CHECK(w.tensors.size() == 1 && first(w, "a") == 5, "model.safetensors beside an index");
     weights_close(&w);
