@@ -334,8 +334,8 @@ inline size_t branches_kept(const Model* m) { return m->train ? 2 * m->sizes.L :
 inline size_t kept_branch(const Model* m, int i) { return i % branches_kept(m); }
 
 // Returns where branch i keeps its rows.
-inline real* of_branch(real* t, const Model* m, int i, long width) {
-    return row_of(t, kept_branch(m, i) * rows(m), width);
+inline real* of_branch(real* t, const Model* m, int i) {
+    return row_of(t, kept_branch(m, i) * rows(m), m->sizes.C);
 }
 
 // Returns state i of the stream, x_i.
@@ -353,11 +353,11 @@ inline real* branch_x(const Model* m, int i) {
 // Returns the input of branch i's products: the normalized stream, or the stream itself.
 inline real* act_n(const Model* m, int i) {
     if (!m->sizes.norm.in) { return branch_x(m, i); }
-    return of_branch(m->acts.n, m, i, m->sizes.C);
+    return of_branch(m->acts.n, m, i);
 }
 
 // Returns the input of the norm after branch i.
-inline real* act_f(const Model* m, int i) { return of_branch(m->acts.f, m, i, m->sizes.C); }
+inline real* act_f(const Model* m, int i) { return of_branch(m->acts.f, m, i); }
 
 // Returns lm_head's input.
 inline real* lm_head_input(const Model* m, size_t row = 0) {
