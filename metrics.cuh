@@ -310,10 +310,6 @@ inline double sink_rate(const std::vector<HeadMetrics>& heads, int k, double eps
     });
 }
 
-inline double sink_rate(const Metrics& m, int k, double eps, bool proxy) {
-    return sink_rate(m.heads, k, eps, proxy);
-}
-
 // Returns the standard error of Sink_k^eps over the sequences, of whose rates it is the mean. A
 // bootstrap of the sequences gives the same, with noise of its own.
 inline double sink_error(const Metrics& m, int k, double eps, bool proxy) {
@@ -338,13 +334,13 @@ inline void fill_sinks(Metrics* r, const std::vector<double>& thresholds) {
     for (double eps : thresholds) {
         Sinks s = { eps, {}, {}, {}, {}, 0, NAN, NAN };
         for (int k = 1; k <= std::min<int>(METRIC_K, r->T); k++) {
-            s.raw.push_back(sink_rate(*r, k, eps, false));
-            s.proxy.push_back(sink_rate(*r, k, eps, true));
+            s.raw.push_back(sink_rate(r->heads, k, eps, false));
+            s.proxy.push_back(sink_rate(r->heads, k, eps, true));
             s.raw_error.push_back(sink_error(*r, k, eps, false));
             s.proxy_error.push_back(sink_error(*r, k, eps, true));
         }
         s.first = is_proxy ? s.proxy[0] : s.raw[0];
-        if (r->has_extra) { s.star = sink_rate(*r, 0, eps, is_proxy); }
+        if (r->has_extra) { s.star = sink_rate(r->heads, 0, eps, is_proxy); }
         if (r->has_gate) { s.effective = gated_sink_rate(*r, eps); }
         r->sinks.push_back(s);
     }

@@ -187,8 +187,8 @@ static void report_sinks(JsonObject* o, const EvalResult& r, int T) {
     std::vector<double> raw;
     std::vector<double> shares;
     for (int k = 1; k <= std::min<int>(METRIC_K, T); k++) {
-        raw.push_back(sink_rate(found, k, EVAL_EPS, false));
-        shares.push_back(sink_rate(found, k, EVAL_EPS, true));
+        raw.push_back(sink_rate(found.heads, k, EVAL_EPS, false));
+        shares.push_back(sink_rate(found.heads, k, EVAL_EPS, true));
     }
     const std::vector<double>& rates = proxy ? shares : raw;
     const char* name = proxy ? "proxy" : "Sink";

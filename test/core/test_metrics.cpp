@@ -123,11 +123,11 @@ static void test_reports() {
         m.heads[i].alpha[0] = 0.5f;
     }
     // the mean alpha, .4, would say all
-    check_near(sink_rate(m, 1, 0.3f, false), 0.5, 0, "Sink_1, eps .3: two of four");
-    check_near(sink_rate(m, 1, 0.2, false), 0.75, 0, "Sink_1, eps .2");
-    check_near(sink_rate(m, 1, 0.5, true), 0.75, 0, "Sink_1 of the proxy");
-    check_near(sink_rate(m, 0, 0.3, false), 1, 0, "Sink_*");
-    check_near(sink_rate(m, 2, 0.3, false), 0, 0, "Sink_2");
+    check_near(sink_rate(m.heads, 1, 0.3f, false), 0.5, 0, "Sink_1, eps .3: two of four");
+    check_near(sink_rate(m.heads, 1, 0.2, false), 0.75, 0, "Sink_1, eps .2");
+    check_near(sink_rate(m.heads, 1, 0.5, true), 0.75, 0, "Sink_1 of the proxy");
+    check_near(sink_rate(m.heads, 0, 0.3, false), 1, 0, "Sink_*");
+    check_near(sink_rate(m.heads, 2, 0.3, false), 0, 0, "Sink_2");
     m.heads[0].effective = 0.4f;  // the others' gates are shut
     check_near(gated_sink_rate(m, 0.3), 0.25, 0, "Sink_1 behind the gate");
     const std::vector<double> mean = head_means(m, [](const HeadMetrics& h) {
