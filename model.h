@@ -113,6 +113,9 @@ struct Tensor {
     Purpose purpose;
 };
 
+// Tells whether the switch BIAS adds the tensor: the same model without it has no such one.
+inline bool is_added(const Tensor& t) { return t.purpose >= FOR_KEY; }
+
 // Tells whether a word means a tensor: it begins where a part of the name does, and ends where a
 // part or a _ does. layers.1 means no tensor of layers.10; k means k_proj and k_star.
 inline bool has_word(const Tensor& t, const std::string& word) {

@@ -9,7 +9,6 @@ functions are behind pointers, which are NULL then.
 #ifndef OPTIONAL_H
 #define OPTIONAL_H
 #include <functional>
-#include <set>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -255,8 +254,8 @@ struct OpenFiles {
 
 // What it does with a model.
 struct OpenModel {
-    // Reads another family's weights by our names; those in `keep` stay as they are.
-    void (*weights)(Model* m, const Checkpoint& k, const std::set<std::string>& keep);
+    // Reads another family's weights by our names. What adds_bias has added stays as it is.
+    void (*weights)(Model* m, const Checkpoint& k);
     // Counts the numbers that a layer without attention remembers of the tokens before.
     size_t (*remembered)(const Model* m);
 };

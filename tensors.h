@@ -18,7 +18,7 @@ constexpr Init ONES = { 0, 1 }, ZEROS = { 0, 0 };
 inline Init NORMAL(double std)    { return { std, 0 }; }
 inline Init LINEAR(double fan_in) { return NORMAL(sqrt(0.4 / fan_in)); }
 // What a tensor is for. A product is one inside a layer, which --optimizer muon is for; gates weigh
-// or select what products give; a key, value, logit or token is of the extra key.
+// or select what products give; the last four are what the switch BIAS adds.
 enum Purpose {
     FOR_PRODUCT, FOR_GATE, FOR_TABLE, FOR_POSITIONS, FOR_HEAD, FOR_NORM,
     FOR_BIAS, FOR_KEY, FOR_VALUE, FOR_LOGIT, FOR_TOKEN

@@ -87,24 +87,6 @@ void die_of_other_model(const std::string& what) {
     die(what, "config.json and the weights are of different models: get both again");
 }
 
-static std::set<std::string> tensor_names(const std::vector<Tensor>& tensors) {
-    std::set<std::string> names;
-    for (auto& t : tensors) { names.insert(t.name); }
-    return names;
-}
-
-// Lists the tensors that BIAS brings: those that the same model without it does not have.
-static std::set<std::string> names_of_bias(const Model* m) {
-    Arch plain = m->arch;
-    plain.bias = BIAS_none;
-    Params<real> places;
-    std::vector<Tensor> list;
-    Layout(plain).params<real>(&places, &list, NULL);
-    std::set<std::string> names = tensor_names(m->tensors);
-    for (auto& t : list) { names.erase(t.name); }
-    return names;
-}
-
 // Writes a shape as " 2 3".
 static std::string shape_text(const std::vector<long>& shape) {
     std::string text;
@@ -142,12 +124,12 @@ void weights_check(const Model* m, const Tensor& t, const float* x, const std::s
     }
 }
 
-// Reads one array by name from a file; those tensors whose names are in `keep` stay as they are.
+// Reads one array by name from a file. adds_bias: what BIAS adds stays as it is.
 static void tensors_load(const Model* m, const Weights& file, const std::string& prefix,
-                         acc* device, const std::set<std::string>& keep = {}) {
+                         acc* device, bool adds_bias = false) {
     std::vector<float> values;
     for (auto& t : m->tensors) {
-        if (keep.count(t.name)) { continue; }
+        if (adds_bias && is_added(t)) { continue; }
         const Weight& found = tensor_find(file, prefix + t.name, t);
         values.resize(t.count);
         weight_floats(found, values.data());
@@ -159,7 +141,8 @@ static void tensors_load(const Model* m, const Weights& file, const std::string&
 // Rejects a tensor that the model does not read, with an error that names it: it may change what
 // the model computes.
 static void tensors_all_used(const Model* m, const Weights& file) {
-    const std::set<std::string> names = tensor_names(m->tensors);
+    std::set<std::string> names;
+    for (auto& t : m->tensors) { names.insert(t.name); }
     for (auto& t : file.tensors) {
         bool used = names.count(t.name) || ends_with(t.name, "rotary_emb.inv_freq");
         if (m->arch.tied && open_files && t.name == "lm_head.weight") {
@@ -173,12 +156,10 @@ static void tensors_all_used(const Model* m, const Weights& file) {
 }
 
 void checkpoint_read(Model* m, Checkpoint* k) {
-    std::set<std::string> keep;
-    if (k->adds_bias) { keep = names_of_bias(m); }
     if (k->theirs) {
-        open_model->weights(m, *k, keep);
+        open_model->weights(m, *k);
     } else {
-        tensors_load(m, k->weights, "", full_array(m, m->master), keep);
+        tensors_load(m, k->weights, "", full_array(m, m->master), k->adds_bias);
         tensors_all_used(m, k->weights);
     }
     publish_weights(m);

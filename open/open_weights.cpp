@@ -80,8 +80,8 @@ static void note_what_learns(const Model* m, const Family& family, const Weights
            "train_sink's\n", family.name, learn.c_str());
 }
 
-// Reads another family's weights by our names; those in `keep` stay as they are.
-static void weights_read(Model* m, const Checkpoint& k, const std::set<std::string>& keep) {
+// Reads another family's weights by our names. What adds_bias has added stays as it is.
+static void weights_read(Model* m, const Checkpoint& k) {
     const Family family = family_of_file(k.config, ends_with(k.where, ".gguf"));
     const Weights& files = k.weights;
     acc* array = full_array(m, m->master);
@@ -89,7 +89,7 @@ static void weights_read(Model* m, const Checkpoint& k, const std::set<std::stri
     std::set<std::string> used;
     std::vector<float> copy;
     for (auto& t : m->tensors) {
-        if (keep.count(t.name)) { continue; }
+        if (k.adds_bias && is_added(t)) { continue; }
         if (!in_place) { copy.resize(t.count); }
         float* to = in_place ? (float*)(array + t.at) : copy.data();
         const std::string wrong = weight_import(m, family, files, t, to, &used);
