@@ -76,18 +76,17 @@ static bool owner_may_live(const Owner& o) {
     return o.host != host_name() || !kill((pid_t)o.process, 0) || errno != ESRCH;
 }
 
-enum LockResult { LOCK_TAKEN, LOCK_BUSY, LOCK_GONE };
-
-// Tries once. LOCK_GONE: its last owner removed the file between open and flock, or the directory.
-static LockResult lock_once(const std::string& path, bool strict, DirLock* lock, Owner* owner) {
+// Tries once; returns whether another process holds it. If neither does, its last owner removed the
+// file between open and flock, or the directory.
+static bool lock_once(const std::string& path, bool strict, DirLock* lock, Owner* owner) {
     const int fd = lock_open(path, strict);
-    if (fd < 0) { return LOCK_GONE; }
+    if (fd < 0) { return false; }
     *owner = lock_owner(fd);
     const bool refused = flock(fd, LOCK_EX | LOCK_NB);
     const bool busy = refused && (errno == EWOULDBLOCK || owner_may_live(*owner));
     if (busy || !is_still(fd, path)) {
         close(fd);
-        return busy ? LOCK_BUSY : LOCK_GONE;
+        return busy;
     }
     if (ftruncate(fd, 0) || dprintf(fd, "%d %s\n", (int)getpid(), host_name().c_str()) < 0) {
         // a full disk: the lock holds without a name in it
@@ -98,7 +97,7 @@ static LockResult lock_once(const std::string& path, bool strict, DirLock* lock,
     }
     *lock = { path, fd, getpid() };
     taken.push_back(*lock);
-    return LOCK_TAKEN;
+    return false;
 }
 
 DirLock dir_try_lock(const std::string& dir) {
@@ -112,11 +111,11 @@ DirLock dir_lock(const std::string& dir, const char* hint, const char* wait) {
     DirLock lock;
     Owner owner;
     for (int tries = 0;; tries++) {
-        const LockResult result = lock_once(dir + "/lock", true, &lock, &owner);
-        if (result == LOCK_TAKEN) { return lock; }
+        const bool busy = lock_once(dir + "/lock", true, &lock, &owner);
+        if (lock.fd >= 0) { return lock; }
         if (!is_dir(dir) && wait) { return lock; }       // it was moved to its place
         if (!is_dir(dir)) { die(dir + ": another process moved or removed it meanwhile", hint); }
-        if (result == LOCK_GONE) { continue; }
+        if (!busy) { continue; }
         // a process that was just killed holds its lock for some milliseconds more
         if (tries >= 40 && !wait) {
             die(dir + ": " + owner_text(owner) + " is writing to it", hint);
