@@ -222,9 +222,8 @@ Arch arch_fixed();
 // config cannot express has LLaMA's value.
 bool is_llama(Arch arch);
 
-// Adds the rows of one object of config.json: "", or "train_sink", of which only those that differ
-// from arch_fixed.
-void arch_fields(JsonObject* o, Arch arch, const std::string& object);
+// Adds the rows of the object "train_sink" of config.json that differ from arch_fixed.
+void arch_fields(JsonObject* o, Arch arch);
 
 // Writes the value of a row as config.json has it.
 std::string config_text(const ArchRow& r);

@@ -203,16 +203,11 @@ bool is_llama(Arch c) {
     return !strcmp(build::Attn::name, "softmax");
 }
 
-void arch_fields(JsonObject* o, Arch c, const std::string& object) {
+void arch_fields(JsonObject* o, Arch c) {
     Arch fixed = arch_fixed();
     fixed.k_dims = c.HS;                                 // what 0 amounts to
-    const std::vector<ArchRow> absent = arch_rows(&fixed);
-    const std::vector<ArchRow> rows = arch_rows(&c);
-    for (size_t i = 0; i < rows.size(); i++) {
-        const ArchRow& r = rows[i];
-        const bool same = field_text(r, true) == field_text(absent[i], true);
-        if (key_object(r) != object || (same && object == "train_sink")) { continue; }
-        o->json(key_name(r), config_text(r));
+    for (auto& [ours, absent] : rows_apart(&c, &fixed)) {
+        if (key_object(ours) == "train_sink") { o->json(key_name(ours), config_text(ours)); }
     }
 }
 

@@ -27,7 +27,10 @@ std::string config_json(const Arch& arch, const Tokenizer& tok, const std::strin
 
 void config_rest(JsonObject* o, const Arch& c, const Tokenizer& tok,
                  const std::string& tokenizer_path) {
-    arch_fields(o, c, "");
+    Arch copy = c;
+    for (auto& r : arch_rows(&copy)) {
+        if (key_object(r).empty()) { o->json(r.key, config_text(r)); }
+    }
     o->text("hidden_act", "silu");
     o->boolean("attention_bias", false);
     o->boolean("mlp_bias", false);
@@ -44,7 +47,7 @@ void config_tail(JsonObject* o, const Arch& c, const Tokenizer& tok,
     o->text("torch_dtype", "float32");
     JsonObject ours(JSON_SPACED);
     ours.text("attn", build::Attn::name);
-    arch_fields(&ours, c, "train_sink");
+    arch_fields(&ours, c);
     ours.text("tokenizer", tok.kind == TOKENIZER_BYTES ? "bytes" : tokenizer_path);
     o->json("train_sink", ours.all());
 }

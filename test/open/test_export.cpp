@@ -145,7 +145,7 @@ static void rows_check() {
     c.norm = NORM_post;
     c.window = 7;
     JsonObject object(JSON_SPACED);
-    arch_fields(&object, c, "train_sink");
+    arch_fields(&object, c);
     CHECK(object.all() == "{\"norm\": \"post\", \"window\": 7}", "got %s", object.all().c_str());
     for (const char* name : { "plain", "mistral" }) {
         const std::string from = SCRATCH + name + (name[0] == 'p' ? "-out" : "-both");
