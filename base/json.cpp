@@ -285,15 +285,17 @@ std::string json_list(const std::vector<std::string>& values, JsonLayout layout)
     return "[" + list + "]";
 }
 
-std::string json_array(const std::vector<double>& v, size_t from, size_t n) {
+std::string json_array(const std::vector<double>& v) {
     std::vector<std::string> numbers;
-    for (size_t i = from; i < v.size() && i - from < n; i++) { numbers.push_back(json_num(v[i])); }
+    for (double x : v) { numbers.push_back(json_num(x)); }
     return json_list(numbers);
 }
 
 std::string json_matrix(const std::vector<double>& v, int cols) {
     std::vector<std::string> rows;
-    for (size_t i = 0; i < v.size(); i += cols) { rows.push_back(json_array(v, i, cols)); }
+    for (auto row = v.begin(); row != v.end(); row += cols) {
+        rows.push_back(json_array({ row, row + cols }));
+    }
     return json_list(rows);
 }
 

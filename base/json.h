@@ -86,8 +86,8 @@ enum JsonLayout { JSON_DENSE, JSON_SPACED, JSON_LINES };
 // Joins values that are JSON already: [a,b], or [a, b] if JSON_SPACED.
 std::string json_list(const std::vector<std::string>& values, JsonLayout layout = JSON_DENSE);
 
-// Writes numbers as a list: at most n of them, from number `from` on; or in rows of `cols`.
-std::string json_array(const std::vector<double>& v, size_t from = 0, size_t n = (size_t)-1);
+// Writes numbers as a list; or as a list of rows, `cols` numbers each.
+std::string json_array(const std::vector<double>& v);
 std::string json_matrix(const std::vector<double>& v, int cols);
 
 // An object that is written field by field.
