@@ -413,7 +413,7 @@ void positions_extend(Model* m, long T);
 
 // ---- memory
 
-// Lays the activations out for B sequences of T tokens.
+// Lays the activations out for B sequences of T tokens, if they are not.
 void model_resize(Model* m, int B, int T);
 
 // Returns the memory of a whole array while it is being filled or read. If this rank keeps only a
@@ -483,8 +483,7 @@ inline long targets_count(const Model* m, const int* seqs, long n, int T) {
 // masked token is passed as ~id. With a prefix p the loss starts at the prediction of token p + 1.
 inline long model_load(Model* m, const int* seqs, int B, int T, bool training = false) {
     const bool sink = sink_rows(m);
-    const bool same_shape = m->B == B && m->T == T + sink;
-    if (!same_shape || !m->arena) { model_resize(m, B, T); }
+    model_resize(m, B, T);
     m->spans = { { 0, B, m->T, 0, -1 } };
     std::vector<int> tokens;
     std::vector<int> targets;

@@ -17,10 +17,7 @@ inline int cached_rows(const Model* m) {
 // Loads one token, the next after `past` rows whose keys and values are in the cache. The sink
 // token, if there is one, is among those rows.
 inline void model_load_next(Model* m, int token, int past) {
-    const bool same_shape = m->B == 1 && m->T == 1;
-    if (!same_shape || !m->arena) {
-        model_resize(m, 1, 1 - sink_rows(m));            // it adds the sink token's row: 1 in all
-    }
+    model_resize(m, 1, 1 - sink_rows(m));                // it adds the sink token's row: 1 in all
     m->spans = { { 0, 1, 1, past, -1 } };
     positions_extend(m, past + 1L);
     ops::to_device(m->tokens, &token, sizeof token);
