@@ -30,9 +30,7 @@ std::vector<ShardSums> manifest_sums(const Json& manifest) {
     for (auto& series : manifest["series"].items) {
         for (auto& file : series["files"].items) {
             if (file.items.size() != 3) { continue; }
-            ShardSums sums;
-            sums.name = file.items[0].string;
-            sums.tokens = (long)file.items[1].number;
+            ShardSums sums = { file.items[0].string, (long)file.items[1].number, {}, {} };
             const std::string& digits = file.items[2].string;
             for (size_t i = 0; i + 16 <= digits.size(); i += 16) {
                 sums.hashes.push_back(strtoull(digits.substr(i, 16).c_str(), NULL, 16));

@@ -53,11 +53,7 @@ static Weight safetensors_tensor(const std::string& path, const std::string& nam
             number_text(a).c_str(), number_text(b).c_str(), (unsigned long long)room,
             json_short(dtype).c_str()), type || open_files ? DAMAGED : OPEN_MISSING);
     }
-    Weight t;
-    t.name = name; t.file = path; t.type = type;
-    t.data = data + (uint64_t)a;
-    t.bytes = (size_t)(b - a);
-    t.count = (long)count;
+    Weight t = { name, path, type, {}, data + (uint64_t)a, (size_t)(b - a), (long)count };
     for (auto& d : shape.items) { t.shape.push_back((long)d.number); }
     return t;
 }
