@@ -538,9 +538,11 @@ inline double rng_normal(Rng* r) {
 }
 
 // ----------------------------------------------------------------------------
+const uint64_t HASH_START = 0xCBF29CE484222325ull;
+
 // Hashes bytes by a variant of FNV-1a, by 64-bit words, to tell whether two runs ended in the same
 // bits (not cryptographic).
-inline uint64_t hash_bytes(const void* data, size_t n, uint64_t h = 0xCBF29CE484222325ull) {
+inline uint64_t hash_bytes(const void* data, size_t n, uint64_t h = HASH_START) {
     const unsigned char* p = (const unsigned char*)data;
     for (; n >= 8; n -= 8, p += 8) {
         h = (h ^ load<uint64_t>(p)) * 0x100000001B3ull;
@@ -550,6 +552,10 @@ inline uint64_t hash_bytes(const void* data, size_t n, uint64_t h = 0xCBF29CE484
         h = (h ^ *p) * 0x100000001B3ull;
     }
     return h;
+}
+
+inline uint64_t hash_string(const std::string& s, uint64_t h = HASH_START) {
+    return hash_bytes(s.data(), s.size(), h);
 }
 
 // Writes a hash in 16 digits.

@@ -228,7 +228,7 @@ static uint64_t hash_tokens(const Tokens& t, uint64_t hash) {
 
 // Tells whether the tokens of a source are the same as before.
 static std::string source_fingerprint(const Source& s) {
-    const uint64_t train = hash_tokens(s.train, 0xCBF29CE484222325ull);
+    const uint64_t train = hash_tokens(s.train, HASH_START);
     return hash_text(hash_tokens(s.val, train));
 }
 

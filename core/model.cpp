@@ -200,7 +200,7 @@ static void normal_fill(std::vector<acc>& out, double std, const Rng& stream) {
 void model_init(Model* m, uint64_t seed) {
     std::vector<acc> host;
     for (auto& t : m->tensors) {
-        const Rng rng = rng_stream(seed, hash_bytes(t.name.data(), t.name.size()));
+        const Rng rng = rng_stream(seed, hash_string(t.name));
         host.assign(t.count, acc(t.init.mean));
         if (t.init.std != 0) { normal_fill(host, t.init.std, rng); }
         // the entries of k* that are not learned are zero (Table 13)

@@ -118,7 +118,7 @@ bool disk_has(const std::string& dir, double bytes) {
 // ---- hashes of the small files
 
 static std::string hash_of_text(const std::string& text) {
-    return hash_text(hash_bytes(text.data(), text.size()));
+    return hash_text(hash_string(text));
 }
 
 // The separator after the hashed part of state.json.

@@ -170,7 +170,7 @@ struct GgufTokens {
             if (!known) {
                 refuse(t, strf("tokenizer.ggml.token_type: got %g for token %d", type, id));
             }
-            t->hash = hash_bytes(token.data(), token.size(), t->hash + (uint64_t)type);
+            t->hash = hash_string(token, t->hash + (uint64_t)type);
             if (token.empty() || type == GGUF_UNUSED) { continue; }
             t->vocab.emplace(token, id);
             const bool special = type == GGUF_CONTROL || type == GGUF_UNKNOWN;

@@ -108,7 +108,7 @@ static CacheEntry cache_entry(const std::string& path, const std::string& real,
     std::string key = strf("%s|%s|%d", real.c_str(), o.bos.c_str(), (int)o.skip_bad);
     // "2": until then weight, loss, train and mask of a message were not read
     if (!o.sft.empty()) { key += "|2|" + o.sft + (o.assistant_only ? "|assistant" : "|all"); }
-    const std::string hash = hash_text(hash_bytes(key.data(), key.size(), tok.hash));
+    const std::string hash = hash_text(hash_string(key, tok.hash));
     const size_t most = 200;                     // of the 255 bytes that a name may have
     entry.dir = cache_root(opt) + "/" + file_name(path).substr(0, most) + "-" + hash;
     o.out = entry.dir + ".part";

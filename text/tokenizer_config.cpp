@@ -225,5 +225,5 @@ void tokenizer_config(TokenizerBuild* t, bool pair) {
     b.ends();
     b.around(pair);
     b.prefix_space(pair);
-    if (!b.changes.empty()) { t->hash = hash_bytes(b.changes.data(), b.changes.size(), t->hash); }
+    if (!b.changes.empty()) { t->hash = hash_string(b.changes, t->hash); }
 }

@@ -171,7 +171,7 @@ static void set_slots(TokenizerBuild* t) {
         // pieces are bytes: they never equal a token of other characters
         if (t->byte_level && !byte_level_to_raw(token, &bytes)) { continue; }
         const std::string& raw = t->byte_level ? bytes : token;
-        uint64_t i = hash_bytes(raw.data(), raw.size()) & (size - 1);
+        uint64_t i = hash_string(raw) & (size - 1);
         while (t->slots[i] >= 0) { i = (i + 1) & (size - 1); }
         t->slots[i] = id;
         t->cut_at_blocks = t->cut_at_blocks && !has_inner_block(raw);

@@ -256,14 +256,14 @@ static void load_file(TokenizerBuild* t) {
     Json j;
     std::string error;
     if (!json_parse(content.data(), content.size(), &j, &error)) { refuse(t, error, HINT); }
-    t->hash = hash_bytes(content.data(), content.size());
+    t->hash = hash_string(content);
     if (j["model"].type == Json::OBJECT) {
         tokenizer_load_json(t, j);
         return;
     }
     tokenizer_load_pair(t, j);
     content = file_read(beside(t, "merges.txt"));
-    t->hash = hash_bytes(content.data(), content.size(), t->hash);
+    t->hash = hash_string(content, t->hash);
 }
 
 Tokenizer tokenizer_of_files(const std::string& given) {

@@ -167,8 +167,8 @@ template <class A> void hopper_ask(bool again) {
     const std::string program = file_read("/proc/self/exe");
     const std::string version = "/proc/driver/nvidia/version";
     const std::string driver = file_exists(version) ? file_read(version) : "";
-    const uint64_t hash = hash_bytes(program.data(), program.size());
-    const std::string key = hash_text(hash_bytes(driver.data(), driver.size(), hash)) + " : ";
+    const uint64_t hash = hash_string(program);
+    const std::string key = hash_text(hash_string(driver, hash)) + " : ";
     const std::string file = hopper_cache + "/hopper-" + device_in_file() + ".txt";
     const bool kept = !again && file_exists(file);
     bool keep = true;
