@@ -11,12 +11,9 @@ family says it exactly. Tensors go where import_row takes them from.
 #include "import.h"
 
 // a model in a family's words; family is NULL if that does not say it exactly
-struct FamilyFile {
+struct FamilyFile : ModelFile {
     const Family* family = NULL;
     const char* architecture = "";               // its class in transformers
-    std::string config;                          // config.json
-    std::vector<StOut> tensors;                  // by the family's names, of the numbers of ours or
-    std::vector<std::vector<float>> kept;        // of these
 };
 
 // Writes the model in the words of the family of this model_type, or, with "", of the first that

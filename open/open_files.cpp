@@ -195,7 +195,7 @@ static std::string instead_of(const std::string& given) {
 static bool written_as(const Arch& c, const std::vector<StOut>& ours, const Tokenizer& tok,
                        const std::string& tokenizer_path, ModelFile* file) {
     FamilyFile as = family_file(c, c.family, ours, tok, tokenizer_path);
-    *file = { as.config, as.tensors, std::move(as.kept) };
+    *file = std::move(as);                               // all but the family
     return as.family;
 }
 
