@@ -44,8 +44,7 @@ static double validate(Model* m, Data* data, int B, int T) {
 static long without_embeddings(const Model& m) {
     long count = m.num_params;
     for (auto& t : m.tensors) {
-        const bool table = has_word(t, "embed") || starts_with(t.name, "lm_head");
-        if (table) { count -= t.count; }
+        if (has_word(t, "embed") || starts_with(t.name, "lm_head")) { count -= t.count; }
     }
     return count;
 }
@@ -56,9 +55,8 @@ static void describe_model(const Run& r) {
            PRECISION_NAME, ops::name, COMMIT);
     printf("model  L %d C %d NH %d KV %d HS %d ", c.L, c.C, c.NH, c.KV, c.HS);
     printf("F %d V %d T %d: ", c.F, c.V, c.T);
-    const std::string all = count_text(r.m.num_params);
     printf("%s parameters (%s with embeddings)\n", count_text(without_embeddings(r.m)).c_str(),
-           all.c_str());
+           count_text(r.m.num_params).c_str());
     std::string properties;                              // neither sizes nor their defaults
     for (auto& row : arch_differs(&c)) {
         properties += std::string(" ") + row.by + " " + field_text(row, false);
@@ -69,16 +67,14 @@ static void describe_model(const Run& r) {
 
 static void describe_step(const Run& r) {
     const Flags& f = r.f;
-    const std::string step = count_text(r.tokens_per_step);
-    const std::string all = count_text(r.tokens_per_step * f.steps);
     printf("batch  %ld x %d x %d", f.batch, f.arch.T, r.accum);
     if (dist::world > 1) { printf(" x %d ranks", dist::world); }
-    printf(" = %s tokens per step, %ld steps = %s tokens\n", step.c_str(), f.steps, all.c_str());
+    printf(" = %s tokens per step, %ld steps = %s tokens\n",
+           count_text(r.tokens_per_step).c_str(), f.steps,
+           count_text(r.tokens_per_step * f.steps).c_str());
 
-    const std::string optimizer = OPTIMIZER_ROWS[f.optimizer];
-    const std::string schedule = SCHEDULE_ROWS[f.schedule];
-    printf("update %s, lr %g %s after %ld warm-up steps, ", optimizer.c_str(), f.lr,
-           schedule.c_str(), f.warmup);
+    printf("update %s, lr %g %s after %ld warm-up steps, ", OPTIMIZER_ROWS[f.optimizer], f.lr,
+           SCHEDULE_ROWS[f.schedule], f.warmup);
     printf("weight decay %g, clip %g, seed %ld\n", f.weight_decay, f.grad_clip, f.seed);
 }
 
@@ -95,9 +91,9 @@ static void describe_machine(const Run& r) {
     }
     printf("\ndevice %s\n", ops::device_start().c_str());
     if (ops::hopper_here()) {
-        const std::string others = "the kernels for every card: " + r.hopper_why;
-        printf("attend by %s\n", f.hopper ? "Hopper's kernels, which agree with the others"
-                                           : others.c_str());
+        printf("attend by %s\n", f.hopper
+                                     ? "Hopper's kernels, which agree with the others"
+                                     : ("the kernels for every card: " + r.hopper_why).c_str());
     }
     const ProductChoice product = product_choice();
     if (!product.name.empty()) {                         // of BACKEND=cpu alone
@@ -129,9 +125,8 @@ void run_describe(const Run& r) {
     if (f.save_optimizer == KEEP_none) {
         printf("note   --save-optimizer none: no checkpoint of this run can be resumed\n");
     }
-    const long missing = f.train_tokens - r.data.train_tokens;
     const long rounding = f.arch.T * std::max<long>(1, r.data.sources.size());
-    if (missing >= rounding) {
+    if (f.train_tokens - r.data.train_tokens >= rounding) {
         printf("note   --train-tokens %ld: only %ld are used, because a source has no more\n",
                f.train_tokens, r.data.train_tokens);
     }
@@ -238,8 +233,9 @@ static std::string step_directory(const Run& r, long step) {
 
 static std::string diverged_hint(const Run& r) {
     std::string hint = strf("try a smaller --lr than %g", r.f.lr);
-    const bool factors = !r.m.factors.empty();
-    if (factors) { hint += ", or smaller numbers in " + flags_typed(r.f, "factors", true); }
+    if (!r.m.factors.empty()) {
+        hint += ", or smaller numbers in " + flags_typed(r.f, "factors", true);
+    }
     if (r.saved >= 0) { hint += "; " + step_directory(r, r.saved) + " is intact"; }
     return hint;
 }
@@ -308,7 +304,6 @@ static void until_count(Run* r, long step, double val_loss, const Metrics& metri
 
 void run_evaluate(Run* r, long step) {
     const Flags& f = r->f;
-    const long at_once = f.batch * f.arch.T;
     const int models = r->m.ema ? 2 : 1;                 // the weights, and their mean
     double vals[2];
     Metrics metrics[2];
@@ -319,8 +314,8 @@ void run_evaluate(Run* r, long step) {
         for (int i = 0; i < models; i++) {
             model_show_ema(&r->m, i == 1);
             vals[i] = validate(&r->m, &r->data, f.batch, f.arch.T);
-            metrics[i] = measure(&r->m, r->probe.data(), r->probes, r->probe_len, at_once,
-                                 r->eps);
+            metrics[i] = measure(&r->m, r->probe.data(), r->probes, r->probe_len,
+                                 f.batch * f.arch.T, r->eps);
         }
     });
     model_show_ema(&r->m, false);
@@ -330,21 +325,20 @@ void run_evaluate(Run* r, long step) {
     progress_clear();
     for (int i = 0; i < models; i++) {
         const char* event = i == 1 ? "ema" : "eval";
-        const std::string text = eval_text(vals[i], metrics[i], metrics[i].sinks[0]);
         JsonObject o;
         eval_fields(&o, event, step, vals[i], metrics[i]);
         log_line(&r->log, o);
-        printf("%-4s %6ld | %s\n", event, step, text.c_str());
+        printf("%-4s %6ld | %s\n", event, step,
+               eval_text(vals[i], metrics[i], metrics[i].sinks[0]).c_str());
     }
-    const double val = vals[0];
-    if (std::isinf(val)) {
+    if (std::isinf(vals[0])) {
         die(EXIT_DIVERGED, strf("the validation loss after step %ld is not finite", step),
             diverged_hint(*r));
     }
     run_sample(r, step);
     work_stops = NULL;
     r->unevaluated = dist::any(stop_signal);             // then --resume makes all of it again
-    if (!r->unevaluated) { until_count(r, step, val, metrics[0]); }
+    if (!r->unevaluated) { until_count(r, step, vals[0], metrics[0]); }
 }
 
 // Tells whether this step's line is due, by --print-every or about once a second. The last
@@ -375,22 +369,20 @@ void run_report_step(Run* r, long step, double loss, double grad_norm, double ms
     if (!run_prints(r, step)) { return; }
 
     std::string shown = strf("%.4f", loss);
-    const bool no_target = std::isnan(loss) && std::isfinite(grad_norm);
-    if (no_target) { shown = "none (no target, no update)"; }
+    if (std::isnan(loss) && std::isfinite(grad_norm)) { shown = "none (no target, no update)"; }
     const std::string at = strf("step %6ld/%ld | loss %s | ", step, steps, shown.c_str());
     const std::string norm = strf("norm %.3f | ", grad_norm);
-    const std::string time = strf("lr %.2e | %.1f ms | ", lr, ms);
     const std::string speed = count_text(r->tokens_per_step / ms * 1e3) + " tok/s";
     const std::string left = duration(r->smooth_ms / 1e3 * (steps - step)) + " left";
     const std::string done = strf(" | %.0f%%, ", 100.0 * step / steps) + left;
-    const std::string whole = at + norm + time + speed + done;
+    const std::string whole = at + norm + strf("lr %.2e | %.1f ms | ", lr, ms) + speed + done;
     if (!r->columns) {
         printf("%s\n", whole.c_str());
         fflush(stdout);
         return;
     }
-    const std::string least = strf("%ld/%ld ", step, steps) + shown;
-    progress_show({ whole, at + norm + speed + done, at + speed + done, at + left, least });
+    progress_show({ whole, at + norm + speed + done, at + speed + done, at + left,
+                    strf("%ld/%ld ", step, steps) + shown });
 }
 
 // ---- checkpoints, and how a run ends
@@ -398,8 +390,8 @@ void run_report_step(Run* r, long step, double loss, double grad_norm, double ms
 // Returns a hint: where to continue a run that an error has ended.
 static std::string run_rescue(const Run& r) {
     if (r.saved < 0) { return "nothing was saved; start over in another --out"; }
-    const std::string newest = step_directory(r, r.saved);
-    return newest + " is intact: --resume -o " + r.f.out + " continues from it";
+    return step_directory(r, r.saved) + " is intact: --resume -o " + r.f.out +
+           " continues from it";
 }
 
 Due run_due(const Run& r, long step) {
@@ -463,8 +455,7 @@ static void save(Run* r, long step, bool keep) {
     const double bytes = checkpoint_bytes(*r);
     run_follow(r);
     r->saved_at = now_ms();
-    const bool full = dist::rank == 0 && !keep && !disk_has(out, bytes);
-    if (dist::any(full)) {
+    if (dist::any(dist::rank == 0 && !keep && !disk_has(out, bytes))) {
         progress_end();
         printf("note   %s: skipped an automatic checkpoint, no room for %s\n", out.c_str(),
                bytes_text(bytes).c_str());
@@ -503,12 +494,12 @@ void run_save(Run* r, long step, Due due) {
 // ---- the data of a step
 
 void run_draw_ahead(Run* r, long step) {
-    const int n = r->accum * r->f.batch;
     r->ahead.resize(r->seqs.size());
     r->ahead_from = run_place(*r);
     guarded(r, step, [&] {
         for (int rank = 0; rank < dist::world; rank++) {         // they have one order
-            data_next(&r->data, rank == dist::rank ? r->ahead.data() : NULL, n);
+            data_next(&r->data, rank == dist::rank ? r->ahead.data() : NULL,
+                      r->accum * r->f.batch);
         }
     });
 }
@@ -538,14 +529,13 @@ void run_draw(Run* r, long step) {
 
 void run_check_log(const Run& r) {
     if (r.log.error.empty()) { return; }
-    const char* first = contains(r.log.error, "removed") ? "" : "free some disk space; ";
-    die(EXIT_MACHINE, r.log.error, first + run_rescue(r));
+    const bool removed = contains(r.log.error, "removed");
+    die(EXIT_MACHINE, r.log.error, (removed ? "" : "free some disk space; ") + run_rescue(r));
 }
 
 void run_finish(Run* r, long step) {
     const std::string hash = array_hash(&r->m, r->m.master);
-    const bool done = run_over(*r, step) && !r->unevaluated;
-    const char* how = done ? "done" : "stopped";
+    const char* how = run_over(*r, step) && !r->unevaluated ? "done" : "stopped";
     JsonObject o;
     o.text("event", how);
     o.count("step", step);
@@ -559,10 +549,9 @@ void run_finish(Run* r, long step) {
                step, printable(r->f.out).c_str());
         return;
     }
-    const bool no_step = r->resumed && step == r->first;
-    const char* saved = no_step ? " already:" : ", saved";
-    const std::string dir = printable(step_directory(*r, step));
-    printf("%s at step %ld%s %s, params_hash %s\n", how, step, saved, dir.c_str(), hash.c_str());
+    const char* saved = r->resumed && step == r->first ? " already:" : ", saved";
+    printf("%s at step %ld%s %s, params_hash %s\n", how, step, saved,
+           printable(step_directory(*r, step)).c_str(), hash.c_str());
     fflush(stdout);
     if (stop_signal == SIGPIPE && ferror(stdout)) {
         die(EXIT_MACHINE, "standard output was closed", run_rescue(*r));
