@@ -226,7 +226,7 @@ static Origin run_settle(Run* r) {
     if (begins) { edits_check(*f); }
     if (begins && f->bos == "seq") { reject_covered_bos(*f); }
     ops::use_graph(f->graph);
-    r->eps = eps_list(*f);
+    eps_list(*f);
     until_of(*f);
     return o;
 }

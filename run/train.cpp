@@ -315,7 +315,7 @@ void run_evaluate(Run* r, long step) {
             model_show_ema(&r->m, i == 1);
             vals[i] = validate(&r->m, &r->data, f.batch, f.arch.T);
             metrics[i] = measure(&r->m, r->probe.data(), r->probes, r->probe_len,
-                                 f.batch * f.arch.T, r->eps);
+                                 f.batch * f.arch.T, eps_list(f));
         }
     });
     model_show_ema(&r->m, false);

@@ -27,7 +27,6 @@ struct Run {
     Data data;
     Model m;
     Log log;
-    std::vector<double> eps;             // thresholds of Sink_k
     int accum;                           // micro-batches per step
     StepMore more;
     double tokens_per_step;
