@@ -8,7 +8,6 @@ the end, with run_open.
 #include "../core/measure.h"
 #include "../core/positions.h"
 #include "data_flags.h"
-#include "process.h"
 #include "run_dir.h"
 #include "run_flags.h"
 #include "../base/look.h"
@@ -336,6 +335,5 @@ Run run_open(Flags f) {
     }
     run_sequences(&r);
     r.started = r.saved_at = r.printed_at = now_ms();
-    r.columns = dist::world > 1 ? 0 : terminal_columns();        // mpirun passes whole lines on
     return r;
 }

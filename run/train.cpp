@@ -376,7 +376,7 @@ void run_report_step(Run* r, long step, double loss, double grad_norm, double ms
     const std::string left = duration(r->smooth_ms / 1e3 * (steps - step)) + " left";
     const std::string done = strf(" | %.0f%%, ", 100.0 * step / steps) + left;
     const std::string whole = at + norm + strf("lr %.2e | %.1f ms | ", lr, ms) + speed + done;
-    if (!r->columns) {
+    if (dist::world > 1 || !terminal_columns()) {        // mpirun passes whole lines on
         printf("%s\n", whole.c_str());
         fflush(stdout);
         return;

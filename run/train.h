@@ -49,7 +49,6 @@ struct Run {
     double saved_at;                     // the last checkpoint,
     double printed_at;                   // time of the last progress line
     double smooth_ms;                    // of a step
-    int columns;                         // width of the terminal, 0 without one
     std::string hopper_why;              // why attention uses the kernels for every card, or ""
 };
 
