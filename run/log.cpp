@@ -34,17 +34,17 @@ void log_line(Log* log, JsonObject line) {
 
 void log_sync(Log* log) {
     if (!log->f || !log->error.empty()) { return; }
-    const bool failed = fsync(fileno(log->f)) && blame(errno) == EXIT_MACHINE;   // a FIFO has none
-    if (failed) { log->error = cannot("write", log->path); }
+    if (fsync(fileno(log->f)) && blame(errno) == EXIT_MACHINE) {         // (a FIFO has no such call)
+        log->error = cannot("write", log->path);
+    }
 }
 
 // Dies if the file exists and is not a run's log: opening it would truncate it.
 static void log_check(const std::string& path) {
     if (!is_there(path) || is_special(path)) { return; }
     const std::string config = "{\"event\":\"config\"";
-    const std::string begin = file_begin_bytes(path, config.size());
     const bool closed = access(path.c_str(), R_OK);          // or a link that leads nowhere
-    if (closed || !starts_with(config, begin)) {
+    if (closed || !starts_with(config, file_begin_bytes(path, config.size()))) {
         die(path + ": is not the log of a run, and would be replaced",
             "move it away, or choose another --out");
     }
@@ -59,8 +59,8 @@ void log_open(Log* log, bool more) {
 std::string log_directory(const Log& log) {
     if (!log.f) { return ""; }
     std::error_code failed;
-    const std::string link = strf("/proc/self/fd/%d", fileno(log.f));
-    const std::string now = std::filesystem::read_symlink(link, failed);
+    const std::string now =
+        std::filesystem::read_symlink(strf("/proc/self/fd/%d", fileno(log.f)), failed);
     if (!log_is_at(log, now)) { return ""; }
     return now.substr(0, now.rfind('/'));
 }
@@ -176,8 +176,8 @@ std::vector<ArchRow> arch_differs(Arch* c) {
     plain.k_dims = c->HS;                                // what 0 amounts to
     std::vector<ArchRow> found;
     for (auto& [ours, theirs] : rows_apart(c, &plain)) {
-        const bool number = key_object(ours).empty() && ours.type == FIELD_int;
-        const bool size = number && strcmp(ours.field, "tied");
+        const bool size = key_object(ours).empty() && ours.type == FIELD_int &&
+                          strcmp(ours.field, "tied");
         if (is_flag(ours) && !size) { found.push_back(ours); }
     }
     return found;
@@ -303,13 +303,11 @@ double eval_number(const std::string& name, double val_loss, const Metrics& r) {
 }
 
 std::string eval_text(double val_loss, const Metrics& r, const Sinks& s) {
-    const bool proxy = !r.sums_to_one;
-    const std::string sink = percent_text(s.first);
-    const std::string extra = r.has_extra ? percent_text(s.star) : "-";
     std::string line;
     if (!std::isnan(val_loss)) { line = strf("val %.4f | ", val_loss); }
-    line += std::string(proxy ? "proxy" : "sink") + "_1 " + sink + " | sink_* " + extra + " | ";
-    line += strf("alpha_1 %.3f | mass %.2f", eval_number("alpha_1", NAN, r),
+    line += (r.sums_to_one ? "sink_1 " : "proxy_1 ") + percent_text(s.first) + " | sink_* " +
+            (r.has_extra ? percent_text(s.star) : "-");
+    line += strf(" | alpha_1 %.3f | mass %.2f", eval_number("alpha_1", NAN, r),
                  eval_number("mass", NAN, r));
     line += " | h first/rest " + ratio_text(r.h.first.back(), r.h.rest.back());
     line += " | v first/rest " + ratio_text(mean(r.v.first), mean(r.v.rest));
