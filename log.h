@@ -29,10 +29,12 @@ void log_line(Log* log, JsonObject line);
 // Returns the directory of an open log, which may have been moved; "" if the log is gone.
 std::string log_directory(const Log& log);
 
-// Calls `each` with the lines of a log in order, and their objects. A line that is not JSON, such
-// as the one the machine died in, is left out. Nothing is called if there is no log.
-void log_each(const std::string& path,
-              const std::function<void(const std::string&, const Json&)>& each);
+// A line of a log: an object, and the text that it was read from.
+struct LogLine : Json { std::string text; };
+
+// Calls `each` with the lines of a log in order. A line that is not JSON, such as the one the
+// machine died in, is left out. Nothing is called if there is no log.
+void log_each(const std::string& path, const std::function<void(const LogLine&)>& each);
 
 // Drops what an interrupted run logged after its checkpoint of `step`, and adds the lines that
 // could not be written before it, so that the log ends up as if the run had never stopped.

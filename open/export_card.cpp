@@ -25,7 +25,7 @@ static RunStory run_story(const std::string& from) {
     r.state = json_file(state);
     const Json* step = r.state.get("step");
     if (!step) { return r; }
-    log_each(from + "/../log.jsonl", [&](const std::string&, const Json& j) {
+    log_each(from + "/../log.jsonl", [&](const LogLine& j) {
         const std::string& event = j["event"].string;
         const bool now = j.get("step") && j["step"].number == step->number;
         if (event == "train" && now) { r.train = j; }

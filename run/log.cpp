@@ -65,13 +65,13 @@ std::string log_directory(const Log& log) {
     return now.substr(0, now.rfind('/'));
 }
 
-void log_each(const std::string& path,
-              const std::function<void(const std::string&, const Json&)>& each) {
+void log_each(const std::string& path, const std::function<void(const LogLine&)>& each) {
     if (!file_exists(path)) { return; }
-    for (auto& line : split(file_read(path), '\n')) {
-        Json j;
+    for (auto& text : split(file_read(path), '\n')) {
+        LogLine line;
+        line.text = text;
         std::string error;
-        if (json_parse(line.data(), line.size(), &j, &error)) { each(line, j); }
+        if (json_parse(text.data(), text.size(), &line, &error)) { each(line); }
     }
 }
 
@@ -86,13 +86,13 @@ void log_rewind(const std::string& path, long step, bool unevaluated, const Json
         if (name != log && is_temporary(name, log)) { unlink((dir + "/" + name).c_str()); }
     }
     std::string kept;
-    log_each(path, [&](const std::string& line, const Json& j) {
+    log_each(path, [&](const LogLine& j) {
         const double at = json_number(j, "step", -1);
         const bool later = at > step;
         const bool ended = is_event(j, "done") || is_event(j, "stopped");
         const bool again = is_event(j, "resume") || (unevaluated && !is_event(j, "train"));
         const bool in_vain = at >= step && again;
-        if (!later && !ended && !in_vain) { kept += line + "\n"; }
+        if (!later && !ended && !in_vain) { kept += j.text + "\n"; }
     });
     for (auto& line : unwritten.items) {                 // (one may have got through after all)
         if (!contains(kept, line.string + "\n")) { kept += line.string + "\n"; }
@@ -101,7 +101,7 @@ void log_rewind(const std::string& path, long step, bool unevaluated, const Json
 }
 
 void log_changes(const std::string& path, double first, double end, Json* flags) {
-    log_each(path, [&](const std::string&, const Json& line) {
+    log_each(path, [&](const LogLine& line) {
         const double at = json_number(line, "step", NAN);
         if (!is_event(line, "resume") || !(at >= first && at < end)) { return; }
         for (auto& field : flags->fields) {
@@ -119,16 +119,16 @@ Json log_flags(const std::string& path, double step) {
 
 bool log_has(const std::string& path, const char* events) {
     bool found = false;
-    log_each(path, [&](const std::string&, const Json& j) {
-        found |= is_one_of(events, j["event"].string);
+    log_each(path, [&](const LogLine& line) {
+        found |= is_one_of(events, line["event"].string);
     });
     return found;
 }
 
 Json log_config(const std::string& path) {
     Json config;
-    log_each(path, [&](const std::string&, const Json& j) {
-        if (is_event(j, "config")) { config = j; }
+    log_each(path, [&](const LogLine& line) {
+        if (is_event(line, "config")) { config = line; }
     });
     return config;
 }

@@ -78,7 +78,7 @@ void flags_inherit_data(Flags* f, const Json& was) {
 
 void flags_inherit_bin(Flags* f, const Json& was, const std::string& log) {
     if (f->given_bin || was.get("bin")) { return; }
-    log_each(log, [&](const std::string&, const Json& line) {
+    log_each(log, [&](const LogLine& line) {
         const bool raw = contains(line["data"].string, strf(" (%s16, ", RAW_FORMAT));
         if (raw) { f->bin = row_named(BIN_ROWS, "uint16"); }
     });
