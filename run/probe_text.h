@@ -69,15 +69,12 @@ inline std::string spike_text(const Metrics& r) {
 
 // Says how often the first token is a sink, at one threshold.
 inline std::string sink_sentence(const Metrics& r, const Sinks& s) {
-    const bool proxy = !r.sums_to_one;
-    const std::string sink = of_hundred(s.first);
-    const char* of = proxy ? "the row's weights" : "the attention";
-    std::string text = "  in " + sink + "% of all (head, sequence) pairs, ";
-    text += strf("token 1 gets more than %g of %s", s.eps, of);
+    std::string text = "  in " + of_hundred(s.first) + "% of all (head, sequence) pairs, ";
+    text += strf("token 1 gets more than %g of ", s.eps);
+    text += r.sums_to_one ? "the attention" : "the row's weights";
     if (r.has_extra) {
-        const char* name = r.h_star.empty() ? "the extra key" : "the sink token";
-        const std::string extra = of_hundred(s.star);
-        text += strf("; %s does in ", name) + extra + "%";
+        text += r.h_star.empty() ? "; the extra key" : "; the sink token";
+        text += " does in " + of_hundred(s.star) + "%";
     }
     return text + "\n";
 }
