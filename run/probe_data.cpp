@@ -228,16 +228,9 @@ std::string begin_texts(Tokenizer* tok, const Flags& f, int V) {
 }
 
 ProbeBos probe_bos(const Flags& f, int V) {
-    ProbeBos bos;
-    if (f.data == "bb") {
-        bos.label = f.bb_bos ? "<s>" : "none";
-        return bos;
-    }
-    if (f.tokenizer.empty()) {
-        bos.label = f.bos;                               // of shards that say it themselves
-        return bos;
-    }
-    if (f.bos == "none") { return bos; }
+    if (f.data == "bb") { return { -1, f.bb_bos ? "<s>" : "none" }; }
+    if (f.tokenizer.empty()) { return { -1, f.bos }; }   // of shards that say it themselves
+    if (f.bos == "none") { return {}; }
 
     const Tokenizer tok = tokenizer_of(f.tokenizer);
     const bool by_default = f.bos == "default";
@@ -250,15 +243,12 @@ ProbeBos probe_bos(const Flags& f, int V) {
         if (id < 0) { id = bos_default(tok); }
         require(id < V, "--bos default", strf("an id below %d", V));
     }
-    std::string text = fixed ? "fixed" : "none";
-    if (id >= 0) {
-        const int one = id;
-        text = tokenizer_decode(tok, &one, 1, false);
-    }
-    bos.id = id;
-    bos.label = by_default ? "default: " + text : text;
-    if (f.bos == "doc") { bos.label += " before documents"; }
-    return bos;
+    const int one = id;
+    std::string label = fixed ? "fixed" : "none";
+    if (one >= 0) { label = tokenizer_decode(tok, &one, 1, false); }
+    if (by_default) { label = "default: " + label; }
+    if (f.bos == "doc") { label += " before documents"; }
+    return { one, label };
 }
 
 OtherBos bos_other(const Flags& f, const Json& state, int V) {
