@@ -34,7 +34,7 @@ void log_line(Log* log, JsonObject line) {
 
 void log_sync(Log* log) {
     if (!log->f || !log->error.empty()) { return; }
-    if (fsync(fileno(log->f)) && blame(errno) == EXIT_MACHINE) {         // (a FIFO has no such call)
+    if (fsync(fileno(log->f)) && blame(errno) == EXIT_MACHINE) {         // a FIFO has no such call
         log->error = cannot("write", log->path);
     }
 }

@@ -54,14 +54,13 @@ static std::string edits_typed(const Flags& f) {
 static std::string other_note(const std::string& was, const std::string& now) {
     if (was.empty() || was == now) { return ""; }
     const std::string here = now.empty() ? "the text is read without" : "here it is " + now;
-    return "note   the run was trained with " + printable(was) + "; " + printable(here) + "\n";
+    return "note   " + printable("the run was trained with " + was + "; " + here) + "\n";
 }
 
 // Returns a note if a run of the built-in task had another one than the flags say.
 static std::string task_note(Flags was, Flags f) {
     if (f.data != "bb" || was.data != "bb" || !was.given_data) { return ""; }
-    const std::vector<FlagRow> before = flag_rows(&was);
-    const std::vector<FlagRow> here = flag_rows(&f);
+    const std::vector<FlagRow> before = flag_rows(&was), here = flag_rows(&f);
     std::string names;
     for (size_t i = 0; i < here.size(); i++) {
         const bool same = field_text(before[i], true) == field_text(here[i], true);
@@ -93,8 +92,7 @@ static void print_edits(const Flags& was, const Flags& f) {
 static std::string edits_without(const std::string& list, const std::vector<int>& taken) {
     std::string kept;
     for (auto& edit : split(list, ',')) {
-        const int position = atoi(edit.c_str());
-        if (!has(taken, position)) { list_add(&kept, edit, ","); }
+        if (!has(taken, atoi(edit.c_str()))) { list_add(&kept, edit, ","); }
     }
     return kept;
 }
@@ -138,9 +136,9 @@ std::string input_name(const Flags& f) { return INPUT_ROWS[f.probe_input]; }
 static void check_drawn(Flags f) {
     for (auto& row : flag_rows(&f)) {
         const bool data = row.group == GROUP_DATA || row.group == GROUP_BB;
-        const bool read = !data || row.name == "probe_input";
-        require(read || !*row.given, flag_spelling(row.name) + " with --probe-input " +
-                                         input_name(f), "--probe-input natural");
+        require(!data || row.name == "probe_input" || !*row.given,
+                flag_spelling(row.name) + " with --probe-input " + input_name(f),
+                "--probe-input natural");
     }
 }
 
@@ -252,8 +250,7 @@ ProbeBos probe_bos(const Flags& f, int V) {
 }
 
 OtherBos bos_other(const Flags& f, const Json& state, int V) {
-    const bool natural = f.probe_input == INPUT_natural;
-    if (f.given_bos || f.bos != "none" || f.data == "bb" || !natural) {
+    if (f.given_bos || f.bos != "none" || f.data == "bb" || f.probe_input != INPUT_natural) {
         return {};
     }
     const std::string& run = state["flags"]["bos"].string;
@@ -267,29 +264,27 @@ OtherBos bos_other(const Flags& f, const Json& state, int V) {
 
 void bos_note(const OtherBos& other, const std::string& then) {
     if (other.note.empty()) { return; }
-    const std::string also = other.bos.empty() ? "" : ": " + then;
-    printf("note   %s%s\n", other.note.c_str(), also.c_str());
+    printf("note   %s%s\n", other.note.c_str(), (other.bos.empty() ? "" : ": " + then).c_str());
 }
 
 // Tells whether source k, opened as `data`, is known to be other text than the run read. Flags that
 // make other tokens of the same text leave that open.
 static bool source_changed(const Flags& f, const ProbeData& p, size_t k, Data* data) {
-    const std::string other_tokens = flags_typed(f, "bos tokenizer sft sft_loss skip_bad");
-    if (!other_tokens.empty() || data->bb || k >= p.hashes.size()) { return false; }
+    const bool other_tokens = !flags_typed(f, "bos tokenizer sft sft_loss skip_bad").empty();
+    if (other_tokens || data->bb || k >= p.hashes.size()) { return false; }
     data_mark(data);
     return p.hashes[k] != data->sources[0].fingerprint;
 }
 
 // Draws sequences of random tokens, or of one token each.
 static ProbeInput probe_drawn(const Flags& f, int T, int V) {
-    const bool random = f.probe_input == INPUT_random;
     ProbeInput in;
     in.x.resize((size_t)f.probe_seqs * (T + 1));
     Rng rng = rng_stream(f.seed, SEED_PROBE);
     for (long i = 0; i < f.probe_seqs; i++) {
         const int token = rng_below(&rng, V);
         for (int t = 0; t <= T; t++) {
-            in.x[i * (T + 1) + t] = random ? rng_below(&rng, V) : token;
+            in.x[i * (T + 1) + t] = f.probe_input == INPUT_random ? rng_below(&rng, V) : token;
         }
     }
     in.n = f.probe_seqs;
@@ -303,8 +298,7 @@ ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p,
     ProbeInput in;
     if (text_folder && text_folder->records(f, bos, p, T, V, &in)) { return in; }
     // what the data loader holds out
-    const bool begins = f.given_bos && f.bos != "doc" && (bos.id >= 0 || f.bos == "seq");
-    if (begins) { reject_covered_bos(f); }
+    if (f.given_bos && f.bos != "doc" && (bos.id >= 0 || f.bos == "seq")) { reject_covered_bos(f); }
 
     DataOptions o = data_options(f, p.own ? p.T : T, T);
     if (!f.tokenizer.empty() && f.bos != "doc") { o.bos = "none"; }
@@ -331,10 +325,9 @@ ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p,
 
 std::string input_flags(const Flags& f) {
     std::string text = edits_typed(f);
-    static const char* const OTHERS =
-        "tokenizer sft sft_loss skip_bad bb_vocab bb_triggers bb_trigger_prob bb_temp bb_table "
-        "bb_bos bb_mean seed window prefix";
-    const std::string others = flags_typed(f, OTHERS);
+    const std::string others = flags_typed(
+        f, "tokenizer sft sft_loss skip_bad bb_vocab bb_triggers bb_trigger_prob bb_temp bb_table "
+           "bb_bos bb_mean seed window prefix");
     if (!others.empty()) { list_add(&text, others, " "); }
     return text;
 }
