@@ -33,8 +33,8 @@ static void arch_from_checkpoint(Flags* f, const Arch& theirs, const std::string
     Flags asked = *f;
     if (f->given_model) { preset_apply(&asked); }
     for (auto& [got, wanted] : rows_apart(&asked.arch, &model)) {
-        const bool size = f->given_model && is_one_of(" L C F NH ", got.field);
-        const bool by_preset = size && *(int*)got.at != 0;
+        const bool by_preset =
+            f->given_model && is_one_of(" L C F NH ", got.field) && *(int*)got.at;
         if (!by_preset && !flag_given(*f, log_name(got))) { continue; }
         die(from + " has " + got.by + " " + field_text(wanted, false) + ", got " +
                 field_text(got, false),
@@ -50,11 +50,10 @@ static void init_switches(const Arch& theirs, const std::string& from) {
     for (auto& [got, wanted] : rows_apart(&build, &model)) {
         const bool is_switch = got.type == FIELD_kind && !is_flag(got);
         if (!is_switch || *(kind*)got.at == 0) { continue; }
-        const std::string ours = kind_name(got);
-        const std::string its = kind_name(wanted);
         const std::string name = std::string(got.by) + "=";
-        die("--init " + from + " has " + name + its + ", this build has " + name + ours,
-            "rebuild without " + name + ours + "; the model brings its own");
+        const std::string ours = name + kind_name(got);
+        die("--init " + from + " has " + name + kind_name(wanted) + ", this build has " + ours,
+            "rebuild without " + ours + "; the model brings its own");
     }
 }
 
@@ -116,8 +115,9 @@ std::vector<std::string> names_of_word(const Model* m, const std::string& given,
             found.push_back(t.name);
             count += t.count;
         }
-        const bool in_layer = contains(t.name, "layers.");
-        if (!in_layer || contains(t.name, "layers.0.")) { names += " " + t.name; }
+        if (!contains(t.name, "layers.") || contains(t.name, "layers.0.")) {
+            names += " " + t.name;
+        }
     }
     require(!found.empty(), given, "a word of one of these names:" + names);
     printf("words  %s: %s, %s parameters\n", printable(given).c_str(),
@@ -129,8 +129,8 @@ std::vector<std::string> names_of_word(const Model* m, const std::string& given,
 static void select_trained(Model* m, const Flags& f, bool anywhere) {
     const std::vector<std::string> words = split(f.only, ',');
     for (auto& word : words) {
-        const long times = std::count(words.begin(), words.end(), word);
-        require(anywhere || times == 1, "--only " + f.only, "every word once");
+        require(anywhere || std::count(words.begin(), words.end(), word) == 1,
+                "--only " + f.only, "every word once");
         for (auto& name : names_of_word(m, "--only " + word, word, anywhere)) {
             m->only.push_back(name);
         }
@@ -213,8 +213,9 @@ static Origin run_settle(Run* r) {
     }
     if (!begins)                { take_checkpoint(f, &o); }
     else if (!f->init.empty())  { take_init(f, &o); }
-    const bool own = !f->init.empty() && f->data != "bb";
-    if (own && f->tokenizer.empty()) { f->tokenizer = o.model.tokenizer; }
+    if (!f->init.empty() && f->data != "bb" && f->tokenizer.empty()) {
+        f->tokenizer = o.model.tokenizer;
+    }
 
     const std::string note = default_model(f, !ops::on_host);
     if (dist::rank == 0) { printf("%s", note.c_str()); }
@@ -307,8 +308,7 @@ static void run_fill(Run* r, Origin* o) {
 // Allocates a step's sequences and draws the probe's.
 static void run_sequences(Run* r) {
     const Flags& f = r->f;
-    const size_t n = (size_t)r->accum * f.batch;
-    r->seqs.resize(n * (f.arch.T + 1));
+    r->seqs.resize((size_t)r->accum * f.batch * (f.arch.T + 1));
     r->probe.resize((size_t)f.probe_seqs * (r->probe_len + 1));
     r->probes = data_probe(&r->data, r->probe.data());
 }
@@ -318,8 +318,7 @@ Run run_open(Flags f) {
     r.f = f;
     dist::tensors_start(f.out);
     dist::run_agree(f);
-    const bool goes_on = f.resume && is_dir(f.out) && !f.dry_run;
-    if (dist::rank == 0 && goes_on) { run_lock(f.out); }
+    if (dist::rank == 0 && f.resume && is_dir(f.out) && !f.dry_run) { run_lock(f.out); }
     dist::barrier();
 
     Origin origin = run_settle(&r);
