@@ -44,9 +44,8 @@ static void run_none(const Flags& f) {
     for (const std::string name : { "state.json", "config.json", "manifest.json" }) {
         if (!file_exists(out + "/" + name)) { continue; }
         const std::string run = run_of_step(out);
-        std::string hint = "continue its run with --resume -o " + run;
-        if (run.empty()) { hint = list_beside(out, "-d */"); }
-        die(out + ": holds " + name + " and no log, so there is no run to resume", hint);
+        die(out + ": holds " + name + " and no log, so there is no run to resume",
+            run.empty() ? list_beside(out, "-d */") : "continue its run with --resume -o " + run);
     }
     const std::string inside = runs_in(out);
     if (!inside.empty()) {
@@ -65,9 +64,8 @@ static void run_none(const Flags& f) {
 static void reject_existing_run(const std::string& out) {
     long step;
     // (a start that was interrupted leaves a log without a line)
-    const bool there = !checkpoint_latest(out, &step).empty() ||
-                       log_has(out + "/log.jsonl", " config train ");
-    if (!there) { return; }
+    if (checkpoint_latest(out, &step).empty() &&
+        !log_has(out + "/log.jsonl", " config train ")) { return; }
     die(out + ": already holds a run",
         "--resume -o " + out + " continues it; or choose another --out");
 }
@@ -128,11 +126,10 @@ void inherit_flags(Flags* f, const Json& state, long step, bool begins) {
     }
     if (begins) { f->given_data = true; }
     if (f->given_data) { return; }
-    const std::string again = hint_for("./train_sink train --resume -o FILE", f->out);
     std::string data;
     for (auto& source : names_listed(f->data, directory)) {
         const std::string found = source_found(source, directory);
-        source_require(found, again);
+        source_require(found, hint_for("./train_sink train --resume -o FILE", f->out));
         list_add(&data, found, ",");
     }
     f->data = data;
@@ -217,8 +214,7 @@ static void numbers_check(const Model* m, const Json& state, const std::string& 
     if (!was) { return; }                                // older checkpoints have no such field
     for (auto& now : json_of(numbers_json(m)).fields) {
         if ((*was)[now.first].string == now.second.string) { continue; }
-        const std::string file = from + "/" + now.first + ".safetensors";
-        die(file + ": its numbers have changed since it was saved",
+        die(from + "/" + now.first + ".safetensors: its numbers have changed since it was saved",
             "--init " + from + " and another --out begin a new run from them");
     }
 }
@@ -227,8 +223,8 @@ static void numbers_check(const Model* m, const Json& state, const std::string& 
 static void position_check(const Json& position, double sequences, const std::string& file) {
     const std::string all = number_text(sequences);
     const Json* drawn = position.get("drawn");
-    const std::string got = drawn ? json_short(*drawn) : "nothing";
-    require(drawn && drawn->is_number() && drawn->number == sequences, file + ": data.drawn " + got,
+    require(drawn && drawn->is_number() && drawn->number == sequences,
+            file + ": data.drawn " + (drawn ? json_short(*drawn) : "nothing"),
             "the sequences of all steps, " + all);
     const std::vector<Json>& each = position["source_drawn"].items;
     double sum = 0;
@@ -252,8 +248,8 @@ static void same_run_check(const Run& r, const Json& state) {
 
     const double tokens = json_number(state, "tokens_per_step", r.tokens_per_step);
     if (tokens == r.tokens_per_step) { return; }
-    const std::string got = number_text(r.tokens_per_step) + " tokens per step";
-    die("--resume: got " + got + ", wanted " + number_text(tokens) + " as before",
+    die("--resume: got " + number_text(r.tokens_per_step) + " tokens per step, wanted " +
+            number_text(tokens) + " as before",
         "leave --batch and --total-batch out, or " + again);
 }
 
@@ -296,7 +292,7 @@ void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json
     r->touched = state["touched"].string;
     r->unevaluated = state.get("unevaluated") != NULL;
     if (state["flags"]["until"].string == r->f.until) {
-        r->met = json_count(state, "met", 0, from + "/state.json");
+        r->met = json_count(state, "met", 0, file);
     }
     if (r->met >= 2) {
         printf("note   --until '%s' has ended this run, which continues with another one\n",
@@ -315,8 +311,7 @@ void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json
     product_resume(state, &r->changed);
 
     hints.also = other.hint;
-    const double sequences = r->first * r->tokens_per_step / r->f.arch.T;
-    position_check(*position, sequences, file);
+    position_check(*position, r->first * r->tokens_per_step / r->f.arch.T, file);
     checkpoint_read(&r->m, opened);
     if (!optimizer_load(&r->m, from)) { die_no_optimizer(from, other); }
     numbers_check(&r->m, state, from);
