@@ -53,34 +53,33 @@ void flags_inherit(Flags* f, const Json& was, bool model) {
         if (word || on) { folder_check(flag_spelling(name)); }
     }
     for (auto& r : flag_rows(f)) {
-        const bool taken = !r.of_model || model;
-        if (r.of(COMMAND_train) && taken && !of_one_start(r)) { flag_inherit(r, was); }
+        if (r.of(COMMAND_train) && (model || !r.of_model) && !of_one_start(r)) {
+            flag_inherit(r, was);
+        }
     }
 }
 
 bool flags_begin_run(const Flags& f) {
     Flags copy = f;
     for (auto& r : flag_rows(&copy)) {
-        const bool says = r.of_model || is_one_of(" data model init ", r.name);
-        if (*r.given && says) { return true; }
+        if (*r.given && (r.of_model || is_one_of(" data model init ", r.name))) { return true; }
     }
     return false;
 }
 
 void flags_inherit_data(Flags* f, const Json& was) {
     for (auto& r : flag_rows(f)) {
-        const bool data = r.fixed() || r.name == "data" || r.name == "bin";
-        if (data && r.of(COMMAND_probe)) {
-            flag_inherit(r, was);
-        }
+        const bool data = r.fixed() || is_one_of(" data bin ", r.name);
+        if (data && r.of(COMMAND_probe)) { flag_inherit(r, was); }
     }
 }
 
 void flags_inherit_bin(Flags* f, const Json& was, const std::string& log) {
     if (f->given_bin || was.get("bin")) { return; }
     log_each(log, [&](const LogLine& line) {
-        const bool raw = contains(line["data"].string, strf(" (%s16, ", RAW_FORMAT));
-        if (raw) { f->bin = row_named(BIN_ROWS, "uint16"); }
+        if (contains(line["data"].string, strf(" (%s16, ", RAW_FORMAT))) {
+            f->bin = row_named(BIN_ROWS, "uint16");
+        }
     });
 }
 
