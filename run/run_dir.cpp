@@ -14,8 +14,9 @@ not theirs.
 static std::string build_name() {
     std::string name;
     for (auto& s : SWITCH_VALUES) {
-        const bool is_default = !strcmp(s.value, s.first);
-        if (!is_default || !strcmp(s.name, "ATTN")) { name += std::string("-") + s.value; }
+        if (strcmp(s.value, s.first) || !strcmp(s.name, "ATTN")) {
+            name += std::string("-") + s.value;
+        }
     }
     return name;
 }
@@ -24,8 +25,7 @@ static std::string build_name() {
 static long run_number(const std::string& name) {
     const std::string digits = name.substr(0, name.find('-'));
     long n = 0;
-    const bool number = digits.size() <= 7 && parse_long(digits, &n) && n > 0;
-    return number ? n : 0;
+    return digits.size() <= 7 && parse_long(digits, &n) ? n : 0;
 }
 
 // Creates the first runs/NNNN<name> that does not exist, counting from this number.
@@ -116,8 +116,8 @@ static bool is_work(const std::string& given) {
     const std::string name = file_name(path);
     char real[PATH_MAX];
     if (!realpath(directory_of(path).c_str(), real)) { return false; }
-    const bool here = holds_work(real) || in_run(real);
-    return here && (is_there(path) ? belongs(name) : is_reserved(name));
+    return (holds_work(real) || in_run(real)) &&
+           (is_there(path) ? belongs(name) : is_reserved(name));
 }
 
 void output_check(const std::string& path, const std::vector<std::string>& others) {
@@ -145,11 +145,9 @@ std::vector<std::string> files_read(const Flags& f, const std::vector<std::strin
         places.push_back(source);
         places.push_back("data/" + source);
     }
-    std::vector<std::string> files;
+    std::vector<std::string> files = places;
     for (auto& place : places) {
-        files.push_back(place);
-        if (!is_dir(place)) { continue; }
-        for (auto& name : dir_list(place)) {
+        for (auto& name : dir_list(place)) {             // none of what is no directory
             if (belongs(name)) { files.push_back(place + "/" + name); }
         }
     }
