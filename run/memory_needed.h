@@ -27,8 +27,7 @@ inline double tables_bytes(const Arch& c, double T) {
 // than a size_t holds.
 inline double batch_bytes(const Arch& c, bool train, long B, long T) {
     const double rough = (double)B * T * (train ? c.L : 1) * (4.0 * c.C + 4.0 * c.F);
-    const double acts = rough > 1e15 ? rough * sizeof(real) : acts_bytes(c, train, B, T);
-    return acts + tables_bytes(c, T);
+    return (rough > 1e15 ? rough * sizeof(real) : acts_bytes(c, train, B, T)) + tables_bytes(c, T);
 }
 
 // Returns the bytes of activations and of the probe of a run: its sequences, the metrics of each
@@ -138,8 +137,7 @@ inline void choose_batch(const Model* m, Flags* f, long kept) {
     const long T = f->arch.T;
     if (!ops::on_host && !f->given_batch && f->total_batch >= T) {
         const long all = f->total_batch / T / dist::world;
-        const bool divides = kept > 0 && all % kept == 0;
-        f->batch = divides ? kept : batch_that_fits(m, all, T);
+        f->batch = kept > 0 && all % kept == 0 ? kept : batch_that_fits(m, all, T);
     }
     f->batch = dist::least(f->batch);
 

@@ -56,8 +56,7 @@ static double container_cpus() {
         if (file_exists(root + name)) { text += file_read(root + name); }
     }
     double quota, period;
-    const bool both = sscanf(text.c_str(), "%lf %lf", &quota, &period) == 2;
-    return both ? quota / period : 0;
+    return sscanf(text.c_str(), "%lf %lf", &quota, &period) == 2 ? quota / period : 0;
 }
 
 void threads_check() {
@@ -221,8 +220,7 @@ int terminal_columns() {
     struct winsize w;
     const int to = fileno(progress.to);
     if (!isatty(to)) { return 0; }
-    const bool known = ioctl(to, TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
-    return known ? w.ws_col : 80;
+    return ioctl(to, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
 }
 
 void progress_show(const std::vector<std::string>& forms) {
