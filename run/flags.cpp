@@ -25,8 +25,8 @@ void flag_set(const FlagRow& r, const std::string& spelled, const std::string& t
     const std::string wanted = field_set(r, text);
     if (wanted.empty()) { return; }
     double number = 0;
-    const std::string got = parse_double(text, &number) ? text : "'" + text + "'";
-    die(spelled + ": got " + got + ", wanted " + wanted);
+    const bool is_number = parse_double(text, &number);
+    die(spelled + ": got " + (is_number ? text : "'" + text + "'") + ", wanted " + wanted);
 }
 
 static void print_switches() {
@@ -167,8 +167,9 @@ static std::string flag_suggestion(const std::string& name, const std::vector<Fl
         if (!is_one_of(other.theirs, name)) { continue; }
         const std::string ours = other.ours;
         for (auto& r : rows) {
-            const bool others = flag_spelling(r.name) == ours && !r.of(command);
-            if (others) { return ours + " is " + flag_owners(r); }
+            if (flag_spelling(r.name) == ours && !r.of(command)) {
+                return ours + " is " + flag_owners(r);
+            }
         }
         return "did you mean " + ours + "?";
     }
@@ -351,7 +352,7 @@ void preset_apply(Flags* f) {
     const Preset* p = preset_named(f->model);
     if (!p) {
         std::string names;
-        for (auto& row : PRESET_ROWS) { names += std::string(" ") + row.name; }
+        for (auto& name : names_of(PRESET_ROWS)) { names += " " + name; }
         die("--model: got '" + f->model + "', wanted one of" + names);
     }
     Arch* c = &f->arch;

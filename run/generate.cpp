@@ -21,10 +21,7 @@ static std::string first_not_finite(Model* m) {
     auto look = [&](const real* device, const std::string& name) {
         ops::to_host(x.data(), device, x.size() * sizeof(real));
         auto not_finite = [](real v) { return !std::isfinite((float)v); };
-        const bool bad = std::any_of(x.begin(), x.end(), not_finite);
-        if (bad && first.empty()) {
-            first = name;
-        }
+        if (first.empty() && std::any_of(x.begin(), x.end(), not_finite)) { first = name; }
     };
     model_layers(m, [&](int l) {
         if (l < 0) {
@@ -45,8 +42,7 @@ static std::string first_not_finite(Model* m) {
 }
 
 [[noreturn]] void die_not_finite(Model* m) {
-    const std::string where = first_not_finite(m);
-    die(EXIT_DIVERGED, "the model's values are not finite, first in " + where,
+    die(EXIT_DIVERGED, "the model's values are not finite, first in " + first_not_finite(m),
         "its run diverged: use an earlier checkpoint");
 }
 
@@ -142,8 +138,8 @@ static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int 
 // no second one. Returns how many stand before the text now.
 static size_t put_around(const Tokenizer& tok, std::vector<int>* ids) {
     const std::vector<int>& first = tok.before;
-    const bool long_enough = ids->size() >= first.size();
-    const bool begun = long_enough && std::equal(first.begin(), first.end(), ids->begin());
+    const bool begun = ids->size() >= first.size() &&
+                       std::equal(first.begin(), first.end(), ids->begin());
     if (!begun) { ids->insert(ids->begin(), first.begin(), first.end()); }
     ids->insert(ids->end(), tok.after.begin(), tok.after.end());
     return begun ? 0 : first.size();
@@ -203,8 +199,9 @@ int command_generate(Flags f) {
     fwrite(text.data(), 1, text.size(), stdout);
     printf("\n");
     fflush(stdout);
-    const bool fills = room < f.tokens && tokens.size() == full;
-    if (fills) { positions_extend(&m, most + 1 + sink_rows(&m)); }
+    if (room < f.tokens && tokens.size() == full) {
+        positions_extend(&m, most + 1 + sink_rows(&m));
+    }
     model_free(&m);
     return 0;
 }
