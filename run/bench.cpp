@@ -20,10 +20,8 @@ static double flops_per_token(const Model* m, int T) {
     const Arch& c = m->arch;
     double matrices = 0;
     for (auto& t : m->tensors) {
-        const bool tokens = t.purpose == FOR_TABLE && !c.tied;
-        if (t.shape.size() == 2 && !tokens && t.purpose != FOR_POSITIONS) {
-            matrices += t.count;
-        }
+        const bool looked_up = t.purpose == FOR_POSITIONS || (t.purpose == FOR_TABLE && !c.tied);
+        if (t.shape.size() == 2 && !looked_up) { matrices += t.count; }
     }
     const double attention = 3.0 * 4 * (T / 2.0) * c.NH * c.HS * c.L;
     return 6 * matrices + attention;
@@ -82,8 +80,7 @@ static double time_steps(Model* m, const Flags& f, const std::vector<int>& seqs,
         const double t0 = now_ms();
         model_zero(m);
         for (long k = 0; k < accum; k++) {
-            const bool last = k + 1 == accum;
-            model_accumulate(m, seqs.data(), f.batch, T, targets, last);
+            model_accumulate(m, seqs.data(), f.batch, T, targets, k + 1 == accum);
         }
         model_update(m, { 1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, i + 1 }, 1, f.optimizer);
         if (i) { ms.push_back(now_ms() - t0); }
@@ -150,8 +147,7 @@ static Model bench_model(Flags& f, double* product) {
         f.steps = 12;
     }
     require(f.steps >= 1, "--steps 0", "1 or more");
-    const std::vector<std::string> sources = names_listed(f.data);
-    output_check(f.json, files_read(f, sources));
+    output_check(f.json, files_read(f, names_listed(f.data)));
     flags_check(f, COMMAND_bench);
 
     const int T = f.arch.T;

@@ -62,8 +62,7 @@ static bool is_learned(const Model& m, const Tensor& t, long i) {
 static std::vector<acc> weights_shaken(Model* m, Rng* rng) {
     std::vector<acc> w = copy_to_host(m->master, m->num_params);
     for (auto& t : m->tensors) {
-        const bool matrix = t.shape.size() > 1;
-        const double size = matrix ? 1 / sqrt((double)t.shape[1]) : 0.3;
+        const double size = t.shape.size() > 1 ? 1 / sqrt((double)t.shape[1]) : 0.3;
         for (long i = 0; i < t.count; i++) {
             if (is_learned(*m, t, i)) { w[t.at + i] += size * rng_normal(rng); }
         }
@@ -257,8 +256,9 @@ int command_check(Flags f) {
     const size_t tensors = check.m.tensors.size();
     model_free(&check.m);
     if (!bad.empty()) {
-        const std::string far = strf("differ by more than %g of their length", TEST.tolerance);
-        die(EXIT_MACHINE, "gradients: " + far + " from the slopes of the loss: " + bad,
+        die(EXIT_MACHINE,
+            strf("gradients: differ by more than %g of their length", TEST.tolerance) +
+                " from the slopes of the loss: " + bad,
             "look at the backward pass of the first stage whose weights these are");
     }
     if (!corners.empty()) {

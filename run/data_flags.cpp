@@ -11,8 +11,8 @@ static std::pair<int, int> fixed_token(const std::string& text) {
     const long most = 1L << 30;
     long pos = 0;
     long id = 0;
-    const bool two = pair.size() == 2;
-    const bool numbers = two && parse_long(pair[0], &pos) && parse_long(pair[1], &id);
+    const bool numbers =
+        pair.size() == 2 && parse_long(pair[0], &pos) && parse_long(pair[1], &id);
     require(numbers && labs(pos) < most && labs(id) < most, "--fix-token " + text, "POS:ID");
     return { (int)pos, (int)id };
 }
@@ -31,8 +31,8 @@ DataOptions data_options(const Flags& f, int T, int probe_len) {
     o.probe_len = probe_len;
     o.vocab = f.arch.V;
     for (double position : flag_list("--random-token", f.random_token)) {
-        const bool whole = position == floor(position) && fabs(position) < 1e9;
-        require(whole, strf("--random-token %g", position), "a whole number");
+        require(position == floor(position) && fabs(position) < 1e9,
+                strf("--random-token %g", position), "a whole number");
         o.random_token.push_back((int)position);
     }
     for (auto& text : split(f.fix_token, ',')) { o.fix_token.push_back(fixed_token(text)); }

@@ -46,9 +46,8 @@ static void paper_run(Flags* f) {
 std::string default_model(Flags* f, bool on_gpu) {
     if (!f->model.empty()) { return ""; }
     const Arch& c = f->arch;
-    const bool whole = c.L && c.C && c.NH && c.F;
     f->model = "bb";
-    if (whole || !f->init.empty()) { return ""; }
+    if ((c.L && c.C && c.NH && c.F) || !f->init.empty()) { return ""; }
     if (f->data == "bb") {
         return "note   -m bb: the toy model of the built-in task; another: -m nano, and the data "
                "-d FILE\n";

@@ -14,8 +14,7 @@ inline void hopper_ask(const Flags& f) {
     const std::string log = f.out + "/log.jsonl";
     bool wanted = f.hopper;
     if (f.resume && !f.given_hopper && file_exists(log)) {
-        const Json flags = log_flags(log, INFINITY);
-        wanted = flags["hopper"].number;
+        wanted = log_flags(log, INFINITY)["hopper"].number;
     }
     if (wanted && variant::hopper.ask) { variant::hopper.ask(f.given_hopper); }
 }

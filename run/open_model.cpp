@@ -16,8 +16,7 @@ void tokenizer_note(const Flags& f, const std::string& own, const std::string& m
 
 // Prints a note if the weights of a checkpoint of ours are not those that were saved.
 static void numbers_note(const Model& m, const std::string& checkpoint) {
-    const Json state = state_of(checkpoint);
-    const std::string& was = state["numbers"]["model"].string;
+    const std::string was = state_of(checkpoint)["numbers"]["model"].string;
     if (was.empty() || was == array_hash(&m, m.master)) { return; }
     note(checkpoint + "/model.safetensors: its numbers have changed since it was saved");
 }

@@ -26,8 +26,7 @@ struct Probe {
 
 // Measures n sequences, as many at once as suit the backend.
 static Metrics measure_all(Probe* p, const ProbeInput& in, int T) {
-    const int at_once = ops::on_host ? 4096 : 8192;
-    return measure(&p->m, in.x.data(), in.n, T, at_once, p->eps);
+    return measure(&p->m, in.x.data(), in.n, T, ops::on_host ? 4096 : 8192, p->eps);
 }
 
 // Prints what was measured, in a line for each threshold, and adds it to *o. bos: what the text
