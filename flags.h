@@ -265,14 +265,14 @@ struct FlagRow : Field {
 std::vector<FlagRow> flag_rows(Flags* f);
 
 // Tells whether the flag of this name was given on the command line.
-bool flag_given(const Flags& flags, const std::string& name);
+bool flag_given(Flags f, const std::string& name);
 
 // Turns probe_len into --probe-len.
 std::string flag_spelling(const std::string& name);
 
 // Lists those of the flags `names` that are given, or all, as they are typed:
 // "--window 4 --skip-bad".
-std::string flags_typed(const Flags& flags, const char* names, bool all = false);
+std::string flags_typed(Flags f, const char* names, bool all = false);
 
 // Sets a flag from a text. Ends the program, naming the flag as `spelled`, if the text is no value
 // of it.
@@ -285,7 +285,7 @@ bool flag_asked(const FlagRow& r, const FlagRow& plain);
 // see, and at two flags that contradict each other; prints a note of one that another leaves
 // without effect. Call it when the flags are settled. again: of a run that goes on, which has had
 // since it began what it has to keep.
-void flags_check(const Flags& flags, char command, bool again = false);
+void flags_check(Flags f, char command, bool again = false);
 
 // Prints what ./train_sink alone says: what there is, and three commands to try.
 void welcome();

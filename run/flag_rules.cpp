@@ -87,8 +87,7 @@ static std::string flag_typed(const FlagRow& r) {
     return flag_spelling(r.name) + (value.empty() ? "" : " " + value);
 }
 
-std::string flags_typed(const Flags& flags, const char* names, bool all) {
-    Flags f = flags;
+std::string flags_typed(Flags f, const char* names, bool all) {
     std::string typed;
     const std::vector<FlagRow> rows = flag_rows(&f);
     for (auto& name : split(names, ' ')) {
@@ -111,8 +110,8 @@ bool flag_asked(const FlagRow& r, const FlagRow& plain) {
     return *r.given && field_text(r, true) != field_text(plain, true);
 }
 
-void flags_check(const Flags& flags, char command, bool again) {
-    Flags f = flags, defaults;
+void flags_check(Flags f, char command, bool again) {
+    Flags defaults;
     const std::vector<FlagRow> rows = flag_rows(&f), plain = flag_rows(&defaults);
     for (size_t i = 0; i < rows.size(); i++) {
         const FlagRow& r = rows[i];

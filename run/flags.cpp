@@ -9,8 +9,7 @@ Flags::Flags(const Flags&) = default;
 Flags& Flags::operator=(const Flags&) = default;
 Flags::~Flags() = default;
 
-bool flag_given(const Flags& flags, const std::string& name) {
-    Flags f = flags;
+bool flag_given(Flags f, const std::string& name) {
     for (auto& r : flag_rows(&f)) { if (r.name == name) { return *r.given; } }
     return false;
 }

@@ -15,9 +15,8 @@ static bool of_one_start(const FlagRow& r) {
     return is_one_of(" out resume stop_after dry_run ", r.name);
 }
 
-std::string flags_changed(const Json& was, const Flags& now, JsonObject* changed) {
-    Flags copy = now;
-    for (auto& r : flag_rows(&copy)) {
+std::string flags_changed(const Json& was, Flags now, JsonObject* changed) {
+    for (auto& r : flag_rows(&now)) {
         const Json* before = was.get(r.name);
         if (!before || !r.of(COMMAND_train) || of_one_start(r)) { continue; }
         const std::string old = json_short(*before);
@@ -59,9 +58,8 @@ void flags_inherit(Flags* f, const Json& was, bool model) {
     }
 }
 
-bool flags_begin_run(const Flags& f) {
-    Flags copy = f;
-    for (auto& r : flag_rows(&copy)) {
+bool flags_begin_run(Flags f) {
+    for (auto& r : flag_rows(&f)) {
         if (*r.given && (r.of_model || is_one_of(" data model init ", r.name))) { return true; }
     }
     return false;

@@ -11,14 +11,14 @@ may change, and where its data are now.
 
 // Returns `key: got A, wanted B` for the first flag that a run must keep and that is another now,
 // or "". Adds the others that differ to *changed: {"lr":[before,now], ..}.
-std::string flags_changed(const Json& was, const Flags& now, JsonObject* changed);
+std::string flags_changed(const Json& was, Flags now, JsonObject* changed);
 
 // Takes every flag that is not given from the run that goes on; the model's only if `model`: else
 // they are in its config.json.
 void flags_inherit(Flags* f, const Json& was, bool model = false);
 
 // Tells whether a flag is given that says something of the run, and not of this start alone.
-bool flags_begin_run(const Flags& f);
+bool flags_begin_run(Flags f);
 
 // Takes the flags of data that are not given (all that a run must keep, --data and --bin) from the
 // run that made a checkpoint.
