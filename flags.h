@@ -302,8 +302,8 @@ Flags flags_parse(int argc, char** argv, char* command);
 // Settles the kernel of all products of this process: --product's, or its processor's.
 void product_settle(const Flags& f);
 
-// Returns all flags of a command as JSON, as the log and state.json keep them.
-std::string flags_json(Flags f, char command);
+// Returns all flags of train as JSON, as the log and state.json keep them.
+std::string flags_json(Flags f);
 
 // Reads "1,2,5" as numbers. Ends the program, naming the flag as `spelled`, if it is anything else.
 std::vector<double> flag_list(const char* spelled, const std::string& text);

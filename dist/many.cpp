@@ -11,7 +11,7 @@ namespace dist {
 void run_agree(const Flags& f) {
     const std::string build = switches_text(f.arch) + ", commit " + COMMIT;
     agree("build", build, "start the same program on every rank");
-    agree("command line", flags_json(f, COMMAND_train), "give all ranks the same flags");
+    agree("command line", flags_json(f), "give all ranks the same flags");
 }
 
 // Dies at flags that need one process.

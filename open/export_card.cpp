@@ -73,7 +73,7 @@ struct CardTable {
 // Lists what a run was given, is not the default and has no row of its own: "--steps 6 --lr 0.02".
 static std::string card_flags(const Json& given) {
     Flags plain;
-    const Json usual = json_of(flags_json(plain, COMMAND_train));
+    const Json usual = json_of(flags_json(plain));
     std::string all;
     for (auto& r : flag_rows(&plain)) {
         const Json* value = given.get(r.name);

@@ -311,10 +311,10 @@ Flags flags_parse(int argc, char** argv, char* command) {
     return f;
 }
 
-std::string flags_json(Flags f, char command) {
+std::string flags_json(Flags f) {
     JsonObject o;
     for (auto& r : flag_rows(&f)) {
-        if (r.of(command)) { o.json(r.name, field_text(r, true)); }
+        if (r.of(COMMAND_train)) { o.json(r.name, field_text(r, true)); }
     }
     return o.all();
 }

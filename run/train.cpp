@@ -137,7 +137,7 @@ static void log_config(Run* r) {
     JsonObject o;
     o.text("event", "config");
     o.json("switches", switches_json(r->c));
-    o.json("flags", flags_json(r->f, COMMAND_train));
+    o.json("flags", flags_json(r->f));
     o.count("params", r->m.num_params);
     program_fields(&o);
     if (!product.name.empty()) { o.text("product", product.name); }  // of BACKEND=cpu alone
@@ -223,7 +223,7 @@ static JsonObject run_state(Run* r, long step, bool keep) {
         o.json("log", json_list(lines));
     }
     o.json("numbers", numbers_json(&r->m));
-    o.json("flags", flags_json(r->f, COMMAND_train));
+    o.json("flags", flags_json(r->f));
     return o;
 }
 
