@@ -43,14 +43,14 @@ static void usage_commands(char command) {
 }
 
 // Flags that have a short form.
-static const struct { char letter; const char* name; } LETTERS[] = {
-    { 'd', "data" }, { 'm', "model" }, { 'b', "batch" },
-    { 'n', "steps" }, { 'n', "tokens" }, { 'o', "out" }, { 't', "seq" },
+static const struct { const char *letter, *name; } LETTERS[] = {
+    { "-d", "data" }, { "-m", "model" }, { "-b", "batch" },
+    { "-n", "steps" }, { "-n", "tokens" }, { "-o", "out" }, { "-t", "seq" },
 };
 
 // Returns the short form of a flag, "-d", or "".
 static std::string flag_letter(const FlagRow& r) {
-    for (auto& l : LETTERS) { if (r.name == l.name) { return strf("-%c", l.letter); } }
+    for (auto& l : LETTERS) { if (r.name == l.name) { return l.letter; } }
     return "";
 }
 
@@ -206,7 +206,7 @@ void folder_check(const std::string& name) {
     folder_check(name);
     std::string meant = flag_suggestion(name, rows, command);
     if (ends_with(meant, "=")) {
-        meant += value.empty() || value[0] == '-' ? "VALUE, see make help" : value;
+        meant += value.empty() || starts_with(value, "-") ? "VALUE, see make help" : value;
     }
     die("unknown flag " + name, meant);
 }
@@ -263,7 +263,7 @@ static const FlagRow& flag_named(const std::vector<FlagRow>& rows, const std::st
 // Tells whether next was its value.
 static bool flag_take(const std::vector<FlagRow>& rows, const std::string& word, const char* next,
                       char command) {
-    const size_t sign = word[1] == '-' ? word.find('=') : word.npos;
+    const size_t sign = starts_with(word, "--") ? word.find('=') : word.npos;
     const bool joined = sign != word.npos;
     const std::string name = word.substr(0, sign);
     std::string value = next ? next : "";
@@ -272,10 +272,9 @@ static bool flag_take(const std::vector<FlagRow>& rows, const std::string& word,
     const bool wants_value = row.type != FIELD_bool;
     if (!wants_value && joined) { die(name + " takes no value"); }
     if (wants_value && !joined && !next) { die(name + " needs a value"); }
-    static const char* const NAMES =
-        " tokenizer init val json items dump only factors edit stream evict ";
-    require(!is_one_of(NAMES, row.name) || !value.empty(), name + " \"\"",
-            "a name, or leave it out");
+    const bool is_name = is_one_of(
+        " tokenizer init val json items dump only factors edit stream evict ", row.name);
+    require(!is_name || !value.empty(), name + " \"\"", "a name, or leave it out");
     const auto set = *row.given ? flag_set_again : flag_set;
     set(row, name, value);
     *row.given = true;
@@ -304,7 +303,7 @@ Flags flags_parse(int argc, char** argv, char* command) {
             exit(0);
         }
         require(!word.empty(), "\"\"", "the name of something");
-        if (word[0] != '-' || word == "-") { f.words.push_back(word); continue; }
+        if (!starts_with(word, "-") || word == "-") { f.words.push_back(word); continue; }
         const char* next = i + 1 < argc ? argv[i + 1] : NULL;
         if (flag_take(rows, word, next, *command)) { i++; }
     }
