@@ -189,20 +189,18 @@ static void on_signal(int sig) {
     stop_signal = sig;
 }
 
-// Those that end a process unless it says otherwise. SIGKILL cannot be caught, and after a fault
-// of the processor (SIGSEGV, SIGFPE, ..) there is nothing to go on with.
-static const int ENDING[] = { SIGINT,  SIGTERM,   SIGHUP,  SIGPIPE, SIGQUIT, SIGUSR1,
-                              SIGUSR2, SIGALRM,   SIGPROF, SIGXCPU, SIGVTALRM,
-#ifdef SIGPWR
-                              SIGPWR,  SIGSTKFLT, SIGPOLL,
-#endif
-};
-
 void on_signals() {
     struct sigaction act = {}, was;
     act.sa_handler = on_signal;
     act.sa_flags = SA_RESTART;
-    std::vector<int> all(std::begin(ENDING), std::end(ENDING));
+    // Those that end a process unless it says otherwise. SIGKILL cannot be caught, and after a
+    // fault of the processor (SIGSEGV, SIGFPE, ..) there is nothing to go on with.
+    std::vector<int> all = { SIGINT,  SIGTERM,   SIGHUP,  SIGPIPE, SIGQUIT, SIGUSR1,
+                             SIGUSR2, SIGALRM,   SIGPROF, SIGXCPU, SIGVTALRM,
+#ifdef SIGPWR
+                             SIGPWR,  SIGSTKFLT, SIGPOLL,
+#endif
+    };
     for (int sig = SIGRTMIN; sig <= SIGRTMAX; sig++) { all.push_back(sig); }
     for (int sig : all) {
         // an ignored signal stays ignored (nohup), and a library keeps the signals it handles. But
