@@ -1,9 +1,7 @@
 /*
-run/run_dir.cpp -- names and locks a run's directory, and keeps commands from writing over what is
-not theirs.
+run/run_dir.cpp -- names a run's directory, and keeps commands from writing over what is not theirs.
 */
 #include "run_dir.h"
-#include "../base/lock.h"
 #include "../dataloader.h"
 #include <limits.h>
 #include <sys/file.h>
@@ -47,10 +45,6 @@ std::string next_run_dir() {
     const std::string dir = make_run_dir(number, build_name());
     if (fd >= 0) { close(fd); }
     return dir;
-}
-
-void run_lock(const std::string& out) {
-    dir_lock(out, "wait until it ends, or choose another --out");
 }
 
 // ---- what a command writes

@@ -11,9 +11,6 @@ run_dir.h -- the directory that one run alone writes to, and what a command may 
 // under a lock, so that each of many runs that start at once gets a number of its own.
 std::string next_run_dir();
 
-// Locks the directory until this process ends. Ends the program if another is at work there.
-void run_lock(const std::string& out);
-
 // ---- what a command writes
 
 // Checks before the work that file_write(path) can work and would replace none of these files, by

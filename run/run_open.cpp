@@ -10,6 +10,7 @@ the end, with run_open.
 #include "data_flags.h"
 #include "run_dir.h"
 #include "run_flags.h"
+#include "../base/lock.h"
 #include "../base/look.h"
 #include "../base/plural.h"
 #include "../core/targets.h"
@@ -273,6 +274,11 @@ static void run_model(Run* r, const Origin& o) {
     r->accum = f->total_batch ? f->total_batch / at_once : 1;
     if (after_model) { after_model->run(r, anywhere); }
     r->tokens_per_step = r->accum * at_once;
+}
+
+// Locks the directory until this process ends. Ends the program if another is at work there.
+static void run_lock(const std::string& out) {
+    dir_lock(out, "wait until it ends, or choose another --out");
 }
 
 // Creates and locks the run's directory, so that no other run can start there.
