@@ -332,8 +332,8 @@ Run run_open(Flags f) {
     run_model(&r, origin);
     if (f.dry_run) { return r; }
     run_directory(&r);
-    run_fill(&r, &origin);
     r.log.path = r.f.out + "/log.jsonl";
+    run_fill(&r, &origin);
     if (dist::rank == 0) { log_open(&r.log, r.resumed); }
     if (dist::world > 1) {
         dist::agree("data", data_state(&r.data), "all ranks must see the same files");

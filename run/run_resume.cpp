@@ -188,7 +188,7 @@ void run_again(Run* r, const Json& begun) {
             "give the flags of that run again, or another --out");
     }
     product_resume(begun, &r->changed);
-    const std::string log = r->f.out + "/log.jsonl";
+    const std::string& log = r->log.path;
     if (dist::rank > 0 || !log_has(log, " train ")) { return; }
     std::string aside = log + ".old";
     for (int n = 2; is_there(aside); n++) { aside = strf("%s.old%d", log.c_str(), n); }
@@ -304,7 +304,7 @@ void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json
     }
     same_run_check(*r, state);
     // for the log: what --resume changes, against the flags that the log has so far
-    const Json logged = log_flags(r->f.out + "/log.jsonl", r->first);
+    const Json logged = log_flags(r->log.path, r->first);
     flags_changed(logged.fields.empty() ? state["flags"] : logged, r->f, &r->changed);
     if (dist::rank == 0) { rate_note(*r, state["flags"]); }
     build_changed(state, &r->changed);
@@ -318,7 +318,7 @@ void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json
     hints.also.clear();
     data_restore(&r->data, *position);
     if (dist::rank > 0) { return; }
-    log_rewind(r->f.out + "/log.jsonl", r->first, r->unevaluated, state["log"]);
+    log_rewind(r->log.path, r->first, r->unevaluated, state["log"]);
     saves_clean(r->f.out);
     r->kept = saves_of(r->f.out);
 }
