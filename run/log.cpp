@@ -291,12 +291,11 @@ static std::string ratio_text(double first, double rest) {
 static std::string percent_text(double share) { return strf("%.1f%%", 100 * share); }
 
 double eval_number(const std::string& name, double val_loss, const Metrics& r) {
-    typedef const HeadMetrics& Head;
     if (name == "val_loss") { return val_loss; }
     if (name == "probe_loss") { return r.loss; }
     if (name == "sink_1") { return r.sinks[0].first; }
     if (name == "sink_*") { return r.sinks[0].star; }
-    return mean(head_means(r, [&](Head h) {
+    return mean(head_means(r, [&](const HeadMetrics& h) {
         if (name == "mass") { return h.mass; }
         return r.sums_to_one ? h.alpha[1] : h.proxy[1];
     }));

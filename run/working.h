@@ -17,8 +17,7 @@ inline void working_show(const std::string& more) {
 // Lets measure and layers report to the terminal; without one nothing is set.
 inline void working_begin(const std::string& what) {
     progress.to = stderr;
-    working = Working();
-    working.what = what;
+    working = { what };
     measure_progress = NULL;
     if (!terminal_columns()) { return; }
     measure_progress = [](int done, int n) {
