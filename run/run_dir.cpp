@@ -26,23 +26,19 @@ static long run_number(const std::string& name) {
     return digits.size() <= 7 && parse_long(digits, &n) ? n : 0;
 }
 
-// Creates the first runs/NNNN<name> that does not exist, counting from this number.
-static std::string make_run_dir(long number, const std::string& name) {
-    for (;; number++) {
-        const std::string dir = strf("runs/%04ld", number) + name;
-        if (mkdir(dir.c_str(), 0777) == 0) { return dir; }
-        if (errno == EEXIST) { continue; }
-        die(blame(errno), cannot("create this directory", dir), "choose another place with --out");
-    }
-}
-
 std::string next_run_dir() {
     make_dirs("runs", "choose another place with --out");
     const int fd = open("runs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) { flock(fd, LOCK_EX); }
     long number = 1;
     for (auto& d : dir_list("runs")) { number = std::max(number, run_number(d) + 1); }
-    const std::string dir = make_run_dir(number, build_name());
+    std::string dir;
+    for (;; number++) {
+        dir = strf("runs/%04ld", number) + build_name();
+        if (mkdir(dir.c_str(), 0777) == 0) { break; }
+        if (errno == EEXIST) { continue; }
+        die(blame(errno), cannot("create this directory", dir), "choose another place with --out");
+    }
     if (fd >= 0) { close(fd); }
     return dir;
 }
