@@ -164,7 +164,9 @@ int command_probe(Flags f) {
     }
     if (all.size() > 1) { first.json("all", json_list(all)); }
     if (!f.json.empty()) { file_write(f.json, first.all() + "\n"); }
-    printf("%s", probe_next(f).c_str());
+    printf("next: %s; the terms above: docs/metrics.md\n",
+           f.json.empty() ? "the same with --json p.json, then scripts/plot.py all p.json"
+                          : ("scripts/plot.py all " + f.json).c_str());
     model_free(&p.m);
     return 0;
 }

@@ -4,7 +4,6 @@ and how large its hidden state is. Start with probe_text; --json has the numbers
 */
 #ifndef PROBE_TEXT_H
 #define PROBE_TEXT_H
-#include "../flags.h"
 #include "../log.h"
 #include "../metrics.cuh"
 
@@ -86,11 +85,5 @@ inline std::string probe_text(const Metrics& r) {
     text += strf("  by layer, in tenths: %s   (uniform attention: %.2f)\n",
                  tenths_by_layer(r).c_str(), uniform_alpha(r.T));
     return text + spike_text(r);
-}
-
-inline std::string probe_next(const Flags& f) {
-    std::string plot = "scripts/plot.py all " + f.json;
-    if (f.json.empty()) { plot = "the same with --json p.json, then scripts/plot.py all p.json"; }
-    return "next: " + plot + "; the terms above: docs/metrics.md\n";
 }
 #endif // PROBE_TEXT_H
