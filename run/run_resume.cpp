@@ -253,15 +253,6 @@ static void same_run_check(const Run& r, const Json& state) {
         "leave --batch and --total-batch out, or " + again);
 }
 
-// Ends the program: the checkpoint has no optimizer's state. What begins a new run is said once;
-// the checkpoint before this one is named if the run can be resumed from it.
-[[noreturn]] static void die_no_optimizer(const std::string& from, const Fallback& other) {
-    if (!other.resumes) { hints.also.clear(); }
-    die(from + ": has no optimizer.safetensors, which --resume needs: a run keeps it "
-        "in its newest checkpoint, unless --save-optimizer says all or none",
-        "--init " + from + " and another --out begin a new run from its weights");
-}
-
 // Prints a note if the learning rate had fallen, and jumps where the run goes on: its schedule is
 // another now. was: its flags until then.
 static void rate_note(const Run& r, const Json& was) {
@@ -313,7 +304,14 @@ void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json
     hints.also = other.hint;
     position_check(*position, r->first * r->tokens_per_step / r->f.arch.T, file);
     checkpoint_read(&r->m, opened);
-    if (!optimizer_load(&r->m, from)) { die_no_optimizer(from, other); }
+    if (!optimizer_load(&r->m, from)) {
+        // what begins a new run is said once; the checkpoint before this one is named if the run
+        // can be resumed from it
+        if (!other.resumes) { hints.also.clear(); }
+        die(from + ": has no optimizer.safetensors, which --resume needs: a run keeps it "
+            "in its newest checkpoint, unless --save-optimizer says all or none",
+            "--init " + from + " and another --out begin a new run from its weights");
+    }
     numbers_check(&r->m, state, from);
     hints.also.clear();
     data_restore(&r->data, *position);
