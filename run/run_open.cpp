@@ -311,14 +311,6 @@ static void run_fill(Run* r, Origin* o) {
     if (dist::rank == 0) { saves_clean(r->f.out); }      // killed in the save of step 0
 }
 
-// Allocates a step's sequences and draws the probe's.
-static void run_sequences(Run* r) {
-    const Flags& f = r->f;
-    r->seqs.resize((size_t)r->accum * f.batch * (f.arch.T + 1));
-    r->probe.resize((size_t)f.probe_seqs * (r->probe_len + 1));
-    r->probes = data_probe(&r->data, r->probe.data());
-}
-
 Run run_open(Flags f) {
     Run r = Run();
     r.f = f;
@@ -338,7 +330,9 @@ Run run_open(Flags f) {
     if (dist::world > 1) {
         dist::agree("data", data_state(&r.data), "all ranks must see the same files");
     }
-    run_sequences(&r);
+    r.seqs.resize((size_t)r.accum * r.f.batch * (r.f.arch.T + 1));
+    r.probe.resize((size_t)r.f.probe_seqs * (r.probe_len + 1));
+    r.probes = data_probe(&r.data, r.probe.data());
     r.started = r.saved_at = r.printed_at = now_ms();
     return r;
 }
