@@ -272,12 +272,12 @@ static const char* const EVAL_NUMBERS = " val_loss probe_loss mass sink_1 sink_*
 Until until_of(const Flags& f) {
     Until u;
     const std::string& text = f.until;
-    const size_t sign = std::min(text.find_first_of("<>"), text.size());
+    const size_t sign = text.find_first_of("<>");
     u.number = text.substr(0, sign);
-    u.below = text[sign] == '<';
-    const std::string limit = sign < text.size() ? text.substr(sign + 1) : "";
+    u.below = contains(text, "<");
     const bool share = is_one_of(" sink_1 sink_* alpha_1 ", u.number);
-    const bool known = is_one_of(EVAL_NUMBERS, u.number) && parse_double(limit, &u.limit);
+    const bool known = is_one_of(EVAL_NUMBERS, u.number) && sign < text.size() &&
+                       parse_double(text.substr(sign + 1), &u.limit);
     const bool reached = known && (!share || (u.limit >= 0 && u.limit <= 1));
     require(text.empty() || reached, "--until '" + text + "'",
             strf("NAME<NUMBER or NAME>NUMBER of%s(a sink and alpha_1 from 0 to 1)", EVAL_NUMBERS));
@@ -444,8 +444,7 @@ static void run_check_data(Run* r) {
 }
 
 double checkpoint_bytes(const Run& r) {
-    const bool optimizer = r.f.save_optimizer != KEEP_none;
-    const double arrays = (optimizer ? 3 : 1) + (r.m.ema != NULL);
+    const double arrays = (r.f.save_optimizer != KEEP_none ? 3 : 1) + (r.m.ema != NULL);
     return 4 * arrays * r.m.num_params;
 }
 
