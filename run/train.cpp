@@ -396,11 +396,11 @@ static std::string run_rescue(const Run& r) {
 
 Due run_due(const Run& r, long step) {
     const Flags& f = r.f;
-    const double minute = 60e3;
-    const double now = now_ms();
-    const bool time_over = f.stop_after > 0 && now - r.started > f.stop_after * minute;
-    const bool late = f.save_minutes > 0 && now - r.saved_at > f.save_minutes * minute;
-    const bool asked = stop_signal || time_over;
+    const auto passed = [](double minutes, double since) {
+        return minutes > 0 && now_ms() - since > minutes * 60e3;
+    };
+    const bool late = passed(f.save_minutes, r.saved_at);
+    const bool asked = stop_signal || passed(f.stop_after, r.started);
     const bool no_log = !r.log.error.empty();
     double any[] = { (double)asked, (double)no_log, (double)late };
     dist::sum(any, 3);                                   // over ranks
