@@ -53,9 +53,9 @@ static void describe_model(const Run& r) {
     Arch c = r.c;
     printf("switch%s PRECISION=%s BACKEND=%s, commit %s\n", switches_text(c).c_str(),
            PRECISION_NAME, ops::name, COMMIT);
-    printf("model  L %d C %d NH %d KV %d HS %d ", c.L, c.C, c.NH, c.KV, c.HS);
-    printf("F %d V %d T %d: ", c.F, c.V, c.T);
-    printf("%s parameters (%s with embeddings)\n", count_text(without_embeddings(r.m)).c_str(),
+    printf("model  L %d C %d NH %d KV %d HS %d F %d V %d T %d: "
+           "%s parameters (%s with embeddings)\n",
+           c.L, c.C, c.NH, c.KV, c.HS, c.F, c.V, c.T, count_text(without_embeddings(r.m)).c_str(),
            count_text(r.m.num_params).c_str());
     std::string properties;                              // neither sizes nor their defaults
     for (auto& row : arch_differs(&c)) {
@@ -73,9 +73,9 @@ static void describe_step(const Run& r) {
            count_text(r.tokens_per_step).c_str(), f.steps,
            count_text(r.tokens_per_step * f.steps).c_str());
 
-    printf("update %s, lr %g %s after %ld warm-up steps, ", OPTIMIZER_ROWS[f.optimizer], f.lr,
-           SCHEDULE_ROWS[f.schedule], f.warmup);
-    printf("weight decay %g, clip %g, seed %ld\n", f.weight_decay, f.grad_clip, f.seed);
+    printf("update %s, lr %g %s after %ld warm-up steps, weight decay %g, clip %g, seed %ld\n",
+           OPTIMIZER_ROWS[f.optimizer], f.lr, SCHEDULE_ROWS[f.schedule], f.warmup, f.weight_decay,
+           f.grad_clip, f.seed);
 }
 
 static void describe_machine(const Run& r) {
@@ -101,8 +101,8 @@ static void describe_machine(const Run& r) {
                product.why.c_str());
     }
     if (dist::world > 1) {
-        printf("ranks  %d by %s, ", dist::world, dist::name);
-        printf("%d of them on this machine\n", dist::neighbors);
+        printf("ranks  %d by %s, %d of them on this machine\n", dist::world, dist::name,
+               dist::neighbors);
     }
 }
 
