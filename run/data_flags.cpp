@@ -84,7 +84,7 @@ long shortened(const Flags& f, long len, long longest) {
 
 int probe_length(const Flags& f, const std::string& text, long longest, bool learned) {
     long len = 0;
-    require(parse_long(text, &len) && len >= 1 && len < 1 << 30, "--probe-len " + text,
+    require(parse_long(text, &len) && len >= 1 && len <= MOST_TOKENS, "--probe-len " + text,
             "a number, 1 or more");
     len = shortened(f, len, longest);
     require(len <= longest || !learned, strf("--probe-len %ld", len),

@@ -171,8 +171,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
 
     const std::string where = f->words[0] + "/state.json: data";
     const long T = json_count(*data, "T", 64, where);
-    const long most = 1L << 30;
-    require(T >= 1 && T < most, where + strf(": T %ld", T), strf("1 to %ld", most - 1));
+    require(T >= 1 && T <= MOST_TOKENS, where + strf(": T %ld", T), strf("1 to %d", MOST_TOKENS));
     p.T = (int)T;
     for (auto& item : (*data)["held"].items) {
         p.held.push_back(json_count(item, "held", 0, where));
