@@ -54,10 +54,10 @@ void edits_check(const Flags& f) {
                 "every position only once");
         taken.push_back(position);
     }
-    for (auto& fix : o.fix_token) {
-        require(!has(taken, fix.first), strf("--fix-token %d:%d", fix.first, fix.second),
-                strf("one thing at position %d: it is already fixed or random", fix.first));
-        taken.push_back(fix.first);
+    for (auto& [position, id] : o.fix_token) {
+        require(!has(taken, position), strf("--fix-token %d:%d", position, id),
+                strf("one thing at position %d: it is already fixed or random", position));
+        taken.push_back(position);
     }
 }
 
