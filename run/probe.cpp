@@ -13,10 +13,9 @@ tokens.
 #include "probe_text.h"
 #include "working.h"
 
-// One command: what it measures, by which thresholds.
+// One command, and what it measures.
 struct Probe {
     Flags f;
-    std::vector<double> eps;
     Model m;
     ProbeData data;
     OtherBos other;                              // measured, too
@@ -26,7 +25,7 @@ struct Probe {
 
 // Measures n sequences, as many at once as suit the backend.
 static Metrics measure_all(Probe* p, const ProbeInput& in, int T) {
-    return measure(&p->m, in.x.data(), in.n, T, ops::on_host ? 4096 : 8192, p->eps);
+    return measure(&p->m, in.x.data(), in.n, T, ops::on_host ? 4096 : 8192, eps_list(p->f));
 }
 
 // Prints what was measured, in a line for each threshold, and adds it to *o. bos: what the text
@@ -122,7 +121,7 @@ static std::vector<long> lengths_of(const Flags& f) {
 // Opens the model and finds what is measured of it. Ends the program at flags that do not suit it.
 static Probe probe_open(Flags f) {
     Probe p;
-    p.eps = eps_list(f);
+    eps_list(f);
     const std::vector<long> lengths = lengths_of(f);
     const long longest = *std::max_element(lengths.begin(), lengths.end());
     p.m = model_from_checkpoint(&f, longest, STAY_ALL);
