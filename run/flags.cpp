@@ -323,9 +323,9 @@ std::vector<double> flag_list(const char* spelled, const std::string& text) {
     for (auto& w : split(text, ',')) {
         double v = 0;
         if (!parse_double(w, &v)) {
-            die(std::string(spelled) + ": got '" + text + "', wanted numbers separated by commas");
+            die(strf("%s: got '%s', wanted numbers separated by commas", spelled, text.c_str()));
         }
-        require(!float_loses(v), std::string(spelled) + " " + w, "0 or a magnitude from 1e-37");
+        require(!float_loses(v), strf("%s %s", spelled, w.c_str()), "0 or a magnitude from 1e-37");
         out.push_back(v);
     }
     return out;

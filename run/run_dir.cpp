@@ -13,7 +13,7 @@ static std::string build_name() {
     std::string name;
     for (auto& s : SWITCH_VALUES) {
         if (strcmp(s.value, s.first) || !strcmp(s.name, "ATTN")) {
-            name += std::string("-") + s.value;
+            name += strf("-%s", s.value);
         }
     }
     return name;

@@ -51,7 +51,7 @@ static void init_switches(const Arch& theirs, const std::string& from) {
     for (auto& [got, wanted] : rows_apart(&build, &model)) {
         const bool is_switch = got.type == FIELD_kind && !is_flag(got);
         if (!is_switch || *(kind*)got.at == 0) { continue; }
-        const std::string name = std::string(got.by) + "=";
+        const std::string name = strf("%s=", got.by);
         const std::string ours = name + kind_name(got);
         die("--init " + from + " has " + name + kind_name(wanted) + ", this build has " + ours,
             "rebuild without " + ours + "; the model brings its own");

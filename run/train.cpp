@@ -59,7 +59,7 @@ static void describe_model(const Run& r) {
            count_text(r.m.num_params).c_str());
     std::string properties;                              // neither sizes nor their defaults
     for (auto& row : arch_differs(&c)) {
-        properties += std::string(" ") + row.by + " " + field_text(row, false);
+        properties += strf(" %s %s", row.by, field_text(row, false).c_str());
     }
     if (!properties.empty()) { printf("with  %s\n", properties.c_str()); }
     printf("%s", arch_notes(c).c_str());
@@ -514,7 +514,7 @@ void run_draw(Run* r, long step) {
     data_return(r, r->step_from);
     model_show_ema(&r->m, false);
     if (step > r->saved && step > 0) { run_save(r, step, { true, true, false }); }
-    die(EXIT_MACHINE, std::string(lost.file) + ": was cut short or replaced while it was read",
+    die(EXIT_MACHINE, strf("%s: was cut short or replaced while it was read", lost.file),
         "restore the file; write a new version under another name and mv it into place; " +
         run_rescue(*r));
 }
