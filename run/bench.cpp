@@ -63,7 +63,7 @@ static double product_gflops() {
 
 // Draws the tokens of a micro-batch by the seed.
 static std::vector<int> random_tokens(const Flags& f, int V) {
-    std::vector<int> seqs((size_t)f.batch * (f.arch.T + 1));
+    std::vector<int> seqs(f.batch * (f.arch.T + 1));
     Rng rng = rng_stream(f.seed, SEED_BENCH);
     for (auto& token : seqs) {
         token = rng_below(&rng, V);
@@ -178,7 +178,7 @@ int command_bench(Flags f) {
     const long at_once = f.batch * f.arch.T;
     const long accum = f.total_batch ? f.total_batch / at_once : 1;
     const double ms = time_steps(&m, f, random_tokens(f, m.arch.V), accum);
-    const std::string line = bench_json(&m, f, (double)accum * at_once, ms, product).all();
+    const std::string line = bench_json(&m, f, accum * at_once, ms, product).all();
     model_free(&m);
     printf("%s\n", line.c_str());
     if (!f.json.empty()) {

@@ -33,7 +33,7 @@ DataOptions data_options(const Flags& f, int T, int probe_len) {
     for (double position : flag_list("--random-token", f.random_token)) {
         require(position == floor(position) && fabs(position) < 1e9,
                 strf("--random-token %g", position), "a whole number");
-        o.random_token.push_back((int)position);
+        o.random_token.push_back(position);
     }
     for (auto& text : split(f.fix_token, ',')) { o.fix_token.push_back(fixed_token(text)); }
     return o;

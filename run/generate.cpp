@@ -158,7 +158,7 @@ static std::vector<int> generation_config(const std::string& dir, const Tokenize
     }
     const std::string path = dir + "/generation_config.json";
     if (file_exists(path)) { note(path + ": without the folder text/, it is not read"); }
-    ends.push_back((int)json_number(json_if_there(dir + "/config.json"), "eos_token_id", -1));
+    ends.push_back(json_number(json_if_there(dir + "/config.json"), "eos_token_id", -1));
     return ends;
 }
 

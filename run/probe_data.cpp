@@ -172,7 +172,7 @@ ProbeData probe_data(Flags* f, const Json& state) {
     const std::string where = f->words[0] + "/state.json: data";
     const long T = json_count(*data, "T", 64, where);
     require(T >= 1 && T <= MOST_TOKENS, where + strf(": T %ld", T), strf("1 to %d", MOST_TOKENS));
-    p.T = (int)T;
+    p.T = T;
     for (auto& item : (*data)["held"].items) {
         p.held.push_back(json_count(item, "held", 0, where));
     }
@@ -278,7 +278,7 @@ static bool source_changed(const Flags& f, const ProbeData& p, size_t k, Data* d
 // Draws sequences of random tokens, or of one token each.
 static ProbeInput probe_drawn(const Flags& f, int T, int V) {
     ProbeInput in;
-    in.x.resize((size_t)f.probe_seqs * (T + 1));
+    in.x.resize(f.probe_seqs * (T + 1));
     Rng rng = rng_stream(f.seed, SEED_PROBE);
     for (long i = 0; i < f.probe_seqs; i++) {
         const int token = rng_below(&rng, V);
@@ -310,7 +310,7 @@ ProbeInput probe_inputs(const Flags& f, const ProbeBos& bos, const ProbeData& p,
         data.tokenizer.bos = bos.id;
     }
 
-    in.x.resize((size_t)f.probe_seqs * (T + 1));
+    in.x.resize(f.probe_seqs * (T + 1));
     in.n = data_probe(&data, in.x.data());
     in.how = plural(in.n, data.bb ? "sequence" : "window") + strf(" of %d tokens", T + 1);
     if (p.own) {

@@ -19,7 +19,7 @@ static void stack_check(char** argv) {
     const rlim_t least = 1 << 20, usual = 8 << 20;
     struct rlimit limit;
     if (getrlimit(RLIMIT_STACK, &limit) || limit.rlim_cur >= least) { return; }
-    const long had = (long)limit.rlim_cur;
+    const long had = limit.rlim_cur;
     limit.rlim_cur = std::min(limit.rlim_max, usual);
     if (limit.rlim_cur >= least && !setrlimit(RLIMIT_STACK, &limit)) {
         execv("/proc/self/exe", argv);

@@ -330,8 +330,8 @@ Run run_open(Flags f) {
     if (dist::world > 1) {
         dist::agree("data", data_state(&r.data), "all ranks must see the same files");
     }
-    r.seqs.resize((size_t)r.accum * r.f.batch * (r.f.arch.T + 1));
-    r.probe.resize((size_t)r.f.probe_seqs * (r.probe_len + 1));
+    r.seqs.resize(r.accum * r.f.batch * (r.f.arch.T + 1));
+    r.probe.resize(r.f.probe_seqs * (r.probe_len + 1));
     r.probes = data_probe(&r.data, r.probe.data());
     r.started = r.saved_at = r.printed_at = now_ms();
     return r;
