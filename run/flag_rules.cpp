@@ -117,11 +117,12 @@ void flags_check(Flags f, char command, bool again) {
         const FlagRow& r = rows[i];
         if (!r.of(command)) { continue; }
         const bool kept = again && (r.fixed() || r.of_model);
-        const bool asked = !kept && flag_asked(r, plain[i]);
         for (auto& rule : r.rules) {
             if (!rule.holds || rule.holds(f, command)) { continue; }
             if (rule.rule != RULE_READ) { bound_broken(f, r, rule); continue; }
-            if (asked) { die(flag_typed(r) + " has no effect without " + rule.text); }
+            if (!kept && flag_asked(r, plain[i])) {
+                die(flag_typed(r) + " has no effect without " + rule.text);
+            }
             break;                                       // what is not read has no bounds
         }
     }

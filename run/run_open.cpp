@@ -250,8 +250,7 @@ static void run_data(Run* r, bool begins) {
     if (!first || !begins) { return; }
     one_document_note(*f);
     if (f->init.empty()) { return; }
-    const Flags was = trained_data(trained_flags(f->init));
-    printf("%s", trained_notes(was, *f).c_str());
+    printf("%s", trained_notes(trained_data(trained_flags(f->init)), *f).c_str());
 }
 
 // Allocates the model and settles the batch size.
