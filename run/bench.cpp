@@ -3,7 +3,6 @@ run/bench.cpp -- the command bench: tokens/s of a training step, beside a large 
 Its operations one by one: dev/bench/bench_ops.cu.
 */
 #include "../log.h"
-#include "../core/measure.h"
 #include "../core/optimizer.h"
 #include "data_flags.h"
 #include "run_dir.h"

@@ -15,7 +15,6 @@ token of a sequence whose loss has another slope then: later tokens read what th
 */
 #include <numeric>
 #include "../flags.h"
-#include "data_flags.h"
 #include "../core/train_sink.h"
 #include "commands.h"
 #include "hopper.h"

@@ -4,7 +4,6 @@ estimates how long the paper's run would take.
 */
 #include "default_model.h"
 #include "../core/operations.h"
-#include "../core/dist.h"
 #include "data_flags.h"
 
 static const long PAPER_STEPS = 20000;

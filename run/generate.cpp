@@ -2,10 +2,8 @@
 run/generate.cpp -- the command generate: text from a checkpoint.
 */
 #include "generate.h"
-#include <limits.h>
 #include <sstream>
 #include "../core/directory.h"
-#include "../base/look.h"
 #include "../core/positions.h"
 #include "../core/train_sink.h"
 #include "commands.h"

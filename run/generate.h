@@ -3,7 +3,6 @@ generate.h -- text from a model, for the command generate and the samples of a r
 */
 #ifndef GENERATE_H
 #define GENERATE_H
-#include <vector>
 #include "../model.h"
 
 // Dies of values that are not finite, and names the first place in the model that has some.

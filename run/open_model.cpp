@@ -6,7 +6,6 @@ tokenizer and its weights.
 #include "hopper.h"
 #include "memory_needed.h"
 #include "../core/directory.h"
-#include "../base/look.h"
 
 void tokenizer_note(const Flags& f, const std::string& own, const std::string& model) {
     if (!f.given_tokenizer || own.empty() || f.tokenizer == own) { return; }

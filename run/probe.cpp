@@ -4,7 +4,6 @@ tokens.
 */
 #include "../core/directory.h"
 #include "data_flags.h"
-#include "run_dir.h"
 #include "../core/train_sink.h"
 #include "commands.h"
 #include "generate.h"

@@ -4,14 +4,12 @@ fresh, from the weights of --init, or from its own checkpoint (--resume, in run_
 the end, with run_open.
 */
 #include "train.h"
-#include "../core/checkpoint.h"
 #include "../core/measure.h"
 #include "../core/positions.h"
 #include "data_flags.h"
 #include "run_dir.h"
 #include "run_flags.h"
 #include "../base/lock.h"
-#include "../base/look.h"
 #include "../base/plural.h"
 #include "../core/targets.h"
 #include "default_model.h"

@@ -3,7 +3,6 @@ run/run_resume.cpp -- finds the newest checkpoint, compares each flag with the r
 restores model, data and log.
 */
 #include "run_resume.h"
-#include "../core/checkpoint.h"
 #include "run_flags.h"
 #include "../base/look.h"
 

@@ -4,7 +4,6 @@ reporting, saving and stopping. The steps themselves are in train_sink.cu.
 */
 #ifndef TRAIN_H
 #define TRAIN_H
-#include <functional>
 #include "../dataloader.h"
 #include "../flags.h"
 #include "../log.h"
