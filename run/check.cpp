@@ -252,7 +252,6 @@ int command_check(Flags f) {
         printf("%-52s %12.3e %12.1e%s\n", t.name.c_str(), norm(gradient), all[i].worst,
                says.c_str());
     }
-    const size_t tensors = check.m.tensors.size();
     model_free(&check.m);
     if (!bad.empty()) {
         die(EXIT_MACHINE,
@@ -268,6 +267,6 @@ int command_check(Flags f) {
         return 0;
     }
     printf("the gradients of %zu tensors are the slopes of the loss, to %.1e (tolerance %g)\n",
-           tensors, worst, TEST.tolerance);
+           all.size(), worst, TEST.tolerance);
     return 0;
 }
