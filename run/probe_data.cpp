@@ -63,8 +63,9 @@ static std::string task_note(Flags was, Flags f) {
     const std::vector<FlagRow> before = flag_rows(&was), here = flag_rows(&f);
     std::string names;
     for (size_t i = 0; i < here.size(); i++) {
-        const bool same = field_text(before[i], true) == field_text(here[i], true);
-        if (here[i].group == GROUP_BB && !same) { list_add(&names, here[i].name, " "); }
+        if (here[i].group == GROUP_BB && field_text(before[i], true) != field_text(here[i], true)) {
+            list_add(&names, here[i].name, " ");
+        }
     }
     const char* list = names.c_str();
     return other_note(flags_typed(was, list, true), flags_typed(f, list, true));

@@ -61,9 +61,8 @@ inline std::string spike_text(const Metrics& r) {
                     "%s\n", ratio(longest), after_layer(longest).c_str());
     }
     const size_t largest = spike_layer(r);
-    text += strf("  the largest entry of any hidden state is up to %.3g times the median, %s\n",
-                 spike_at(r, largest), after_layer(largest).c_str());
-    return text;
+    return text + strf("  the largest entry of any hidden state is up to %.3g times the median, "
+                       "%s\n", spike_at(r, largest), after_layer(largest).c_str());
 }
 
 // Says how often the first token is a sink, at one threshold.

@@ -67,8 +67,9 @@ bool flags_begin_run(Flags f) {
 
 void flags_inherit_data(Flags* f, const Json& was) {
     for (auto& r : flag_rows(f)) {
-        const bool data = r.fixed() || is_one_of(" data bin ", r.name);
-        if (data && r.of(COMMAND_probe)) { flag_inherit(r, was); }
+        if (r.of(COMMAND_probe) && (r.fixed() || is_one_of(" data bin ", r.name))) {
+            flag_inherit(r, was);
+        }
     }
 }
 

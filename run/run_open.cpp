@@ -47,8 +47,7 @@ static void init_switches(const Arch& theirs, const std::string& from) {
     Arch model = theirs;
     Arch build;
     for (auto& [got, wanted] : rows_apart(&build, &model)) {
-        const bool is_switch = got.type == FIELD_kind && !is_flag(got);
-        if (!is_switch || *(kind*)got.at == 0) { continue; }
+        if (got.type != FIELD_kind || is_flag(got) || *(kind*)got.at == 0) { continue; }
         const std::string name = strf("%s=", got.by);
         const std::string ours = name + kind_name(got);
         die("--init " + from + " has " + name + kind_name(wanted) + ", this build has " + ours,
@@ -62,8 +61,7 @@ static void init_check(const Checkpoint& k, const Flags& f) {
     const std::string only_forward = forward_only_part(k.c);
     require(only_forward.empty(), init + ", with " + only_forward,
             "a model without them: they only run forward");
-    const bool position_short = bias_of(k.c).token && pe_of(k.c).learnable;
-    require(!k.adds_bias || !position_short,
+    require(!k.adds_bias || !bias_of(k.c).token || !pe_of(k.c).learnable,
             init + ", whose positions are learned, and BIAS=sink_token",
             "another BIAS: there is no position for one more token");
     require(k.adds_bias || !f.given_init_logit, strf("--init-logit %g", f.init_logit),
@@ -181,8 +179,8 @@ static void take_checkpoint(Flags* f, Origin* o) {
     o->model = checkpoint_open(o->from);
     hints.also.clear();                                  // what follows may be a flag's fault
     arch_from_checkpoint(f, o->model.c, o->from);
-    const bool is_file = !f->tokenizer.empty() && f->tokenizer != "bytes";
-    const bool gone = is_file && !file_exists(f->tokenizer);
+    const bool gone = !f->tokenizer.empty() && f->tokenizer != "bytes" &&
+                      !file_exists(f->tokenizer);
     const std::string& own = o->model.tokenizer;
     if (gone && !f->given_tokenizer && !own.empty()) { f->tokenizer = own; }
 }

@@ -13,8 +13,8 @@ static std::string run_of_step(const std::string& out) {
     const std::string plain = out.substr(0, out.find_last_not_of('/') + 1);
     std::string run = directory_of(plain);
     if (run.size() > 1) { run.pop_back(); }              // its slash
-    const bool step = starts_with(file_name(plain), "step_");
-    return step && file_exists(run + "/log.jsonl") ? run : "";
+    const bool is_step = starts_with(file_name(plain), "step_");
+    return is_step && file_exists(run + "/log.jsonl") ? run : "";
 }
 
 // Names the runs in a directory: "a b c".
@@ -106,10 +106,9 @@ void inherit_flags(Flags* f, const Json& state, long step, bool begins) {
     if (was.fields.empty()) { return; }
     flags_inherit(f, was, begins);
     flags_inherit_bin(f, was, log);
-    const bool no_graph = ops::on_host || dist::world > 1;       // one GPU's run goes on elsewhere
-    if (no_graph && !f->given_graph) { f->graph = false; }
-    const bool no_hopper = ops::on_host || !was.get("hopper");   // or a run before that flag
-    if (no_hopper && !f->given_hopper) { f->hopper = 0; }
+    // one GPU's run goes on elsewhere, or it is from before there was --hopper
+    if (!f->given_graph && (ops::on_host || dist::world > 1)) { f->graph = false; }
+    if (!f->given_hopper && (ops::on_host || !was.get("hopper"))) { f->hopper = 0; }
     if (!f->given_product && !f->product.empty()) { product_settle(*f); }
     if (!f->given_tokenizer) { f->tokenizer = source_found(f->tokenizer, directory); }
 
@@ -146,9 +145,8 @@ std::string build_json() {
 
 // Adds to *changed how another program computed up to the checkpoint.
 static void build_changed(const Json& state, JsonObject* changed) {
-    const Json& was = state["build"];                    // older checkpoints have no such field
     for (auto& [what, now] : json_of(build_json()).fields) {
-        const Json* before = was.get(what);
+        const Json* before = state["build"].get(what);   // older checkpoints have no such field
         if (!before || before->string == now.string) { continue; }
         changed->json(what, json_list({ json_str(before->string), json_str(now.string) }));
     }
@@ -160,8 +158,7 @@ static void product_resume(const Json& state, JsonObject* changed) {
     const std::string& was = state["product"].string;    // older checkpoints have no such field
     const ProductChoice now = product_choice();
     if (was.empty() || now.name.empty() || now.forced) { return; }
-    const bool bf16 = !strcmp(PRECISION_NAME, "bf16");
-    if (cpu_folder->product_keep(bf16, was)) { return; }
+    if (cpu_folder->product_keep(!strcmp(PRECISION_NAME, "bf16"), was)) { return; }
     printf("note   this processor cannot run %s, the matmul kernel of this run; using %s\n",
            was.c_str(), now.name.c_str());
     changed->json("product_kernel", json_list({ json_str(was), json_str(now.name) }));

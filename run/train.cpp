@@ -262,8 +262,9 @@ static void run_sample(Run* r, long step) {
     o.count("step", step);
     o.text("text", text);
     log_line(&r->log, o);
-    const bool random_weights = step == 0 && f.init.empty();
-    if (!random_weights) { printf("sample %s\n", printable(json_str(text)).c_str()); }
+    if (step > 0 || !f.init.empty()) {           // the weights are no longer random
+        printf("sample %s\n", printable(json_str(text)).c_str());
+    }
 }
 
 // numbers of the line of an evaluation, from sink_1 on from 0 to 1
@@ -411,10 +412,11 @@ Due run_due(const Run& r, long step) {
     due.save = planned || due.stop || any[2];
     due.keep = planned || any[0];
     // nothing was trained yet: its log is all that such a run needs to begin again
-    const bool at_once = stop_signal && dist::world == 1;
-    if (at_once && step == 0 && !planned && !r.resumed) { due.save = false; }
-    const bool saved_already = r.resumed && step == r.first;
-    if (saved_already) {         // but an automatic checkpoint may be one that is kept from now on
+    if (stop_signal && dist::world == 1 && step == 0 && !planned && !r.resumed) {
+        due.save = false;
+    }
+    // this step is saved already; but an automatic checkpoint may be one that is kept from now on
+    if (r.resumed && step == r.first) {
         const bool automatic = !r.kept.empty() && r.kept.back().automatic;
         due.keep = planned && dist::any(automatic);
         due.save = due.keep;
@@ -427,8 +429,7 @@ static void run_follow(Run* r) {
     const std::string now = log_directory(r->log);
     if (r->log.error.empty() || now.empty()) { return; }
     char there[PATH_MAX];
-    const bool found = realpath(r->f.out.c_str(), there);
-    if (!found || now != there) { r->f.out = now; }
+    if (!realpath(r->f.out.c_str(), there) || now != there) { r->f.out = now; }
 }
 
 // Dies if the data are other ones than those that the run began with. A large file that was touched
