@@ -25,10 +25,9 @@ the end, with run_open.
 // new: a shorter --seq, and this build's BIAS if the model has none, to watch whether the sink
 // moves to the new key. --only then trains nothing else.
 
-// Sets the model to `theirs`, the model of checkpoint `from`. Dies if the flags or the preset ask
-// for a different one.
-static void arch_from_checkpoint(Flags* f, const Arch& theirs, const std::string& from) {
-    Arch model = theirs;
+// Sets the model to `model`, that of checkpoint `from`. Dies if the flags or the preset ask for a
+// different one.
+static void arch_from_checkpoint(Flags* f, Arch model, const std::string& from) {
     Flags asked = *f;
     if (f->given_model) { preset_apply(&asked); }
     for (auto& [got, wanted] : rows_apart(&asked.arch, &model)) {
@@ -43,8 +42,7 @@ static void arch_from_checkpoint(Flags* f, const Arch& theirs, const std::string
 }
 
 // Dies if this build has a non-default switch value that --init's model does not have.
-static void init_switches(const Arch& theirs, const std::string& from) {
-    Arch model = theirs;
+static void init_switches(Arch model, const std::string& from) {
     Arch build;
     for (auto& [got, wanted] : rows_apart(&build, &model)) {
         if (got.type != FIELD_kind || is_flag(got) || *(kind*)got.at == 0) { continue; }
