@@ -157,7 +157,7 @@ static Model bench_model(Flags& f, double* product) {
     memory_check(c, f.batch, T, true);
 
     *product = product_gflops();
-    hopper_settle(&f, c, f.given_hopper);
+    hopper_settle(&f, c);
     Model m = model_new(c, T, true);
     model_init(&m, f.seed);
     choose_batch(&m, &f, 0);

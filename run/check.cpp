@@ -224,7 +224,7 @@ static std::vector<Compared> compare_all(GradientCheck* first, uint64_t seed) {
 int command_check(Flags f) {
     flags_check(f, COMMAND_check);
     const Arch c = tiny_arch(&f);
-    hopper_settle(&f, c, f.given_hopper);
+    hopper_settle(&f, c);
     GradientCheck check = gradient_check(c, f.seed);
     if (TEST.directions == 1) {
         printf("PRECISION=bf16: only sizes and signs can be checked, not single entries; fp32 "

@@ -27,16 +27,16 @@ inline std::string hopper_lacks(int HS) {
 }
 
 // Takes Hopper's kernels if the flag is 1, there are any and all ranks can; else the flag becomes
-// 0, and the reason is returned. Dies if they `must` be there: the user has asked for them, or the
-// run has had them.
-inline std::string hopper_settle(Flags* f, const Arch& c, bool must) {
+// 0, and the reason is returned. Dies if they must be there: the user has asked for them, or the
+// run has `had` them.
+inline std::string hopper_settle(Flags* f, const Arch& c, bool had = false) {
     const std::string flag = strf("--hopper %ld", f->hopper);
     std::string lacks = hopper_lacks(c.HS);
     if (ops::on_host && f->given_hopper) { die(flag + ": " + lacks, "leave --hopper out"); }
     if (f->hopper) {
         const bool here = lacks.empty();
         if (dist::any(!here) && here) { lacks = "another rank cannot"; }
-        if (must && !lacks.empty()) {
+        if ((f->given_hopper || had) && !lacks.empty()) {
             die(flag + ": " + lacks, "--hopper 0 takes the kernels for every card");
         }
     }

@@ -253,7 +253,7 @@ static void run_model(Run* r, const Origin& o) {
     const int T = f->arch.T;
     memory_check(r->c, f->batch, T, true, 0, f);
     step_memory_check(f->total_batch);
-    r->hopper_why = hopper_settle(f, r->c, f->given_hopper || o.resumes());
+    r->hopper_why = hopper_settle(f, r->c, o.resumes());
     r->m = model_new(r->c, std::max(T, r->probe_len), true);
     require(until_of(*f).number != "sink_*" || has_extra_key(&r->m), "--until '" + f->until + "'",
             "a model with an extra key or a sink token: BIAS=k, ..");
