@@ -25,8 +25,7 @@ inline std::string tenths_by_layer(const Metrics& r) {
     for (int i = 0; i < r.L; i++) {
         double alpha = 0;
         for (int h = 0; h < r.NH; h++) { alpha += heads[(size_t)i * r.NH + h] / r.NH; }
-        const int tenths = 10 * alpha;
-        row[r.layers[i]] = '0' + std::max(0, std::min(9, tenths));
+        row[r.layers[i]] = '0' + std::clamp<int>(10 * alpha, 0, 9);
     }
     for (int l = (layers - 1) / 10 * 10; l > 0; l -= 10) { row.insert(l, " "); }
     return row;
