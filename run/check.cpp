@@ -21,13 +21,10 @@ token of a sequence whose loss has another slope then: later tokens read what th
 
 // What float losses can show: errors are measured in lengths of the gradient. bf16 weights have 8
 // bits, so that only large moves along the gradient change the loss by more than rounding does.
-struct GradientTest {
-    int directions;                              // 1: that of the gradient alone
-    double move;                                 // in lengths of the tensor
-    double tolerance;
-};
-static const GradientTest TEST = sizeof(real) == 2 ? GradientTest{ 1, 0.1, 0.25 }
-                                                   : GradientTest{ 4, 0.004, 5e-3 };
+static const bool COARSE = sizeof(real) == 2;
+static const int DIRECTIONS = COARSE ? 1 : 4;            // 1: that of the gradient alone
+static const double MOVE = COARSE ? 0.1 : 0.004;         // in lengths of the tensor
+static const double TOLERANCE = COARSE ? 0.25 : 5e-3;
 
 typedef std::vector<double> Vector;
 
@@ -137,8 +134,8 @@ struct GradientCheck {
         const Vector here(&weights[t.at], &weights[t.at] + t.count);
         const Vector gradient(&grads[t.at], &grads[t.at] + t.count);
         const double size = std::max(norm(gradient), 1e-6);
-        const double h = TEST.move * std::max(norm(here), 0.1);
-        for (int k = 0; k < TEST.directions; k++) {
+        const double h = MOVE * std::max(norm(here), 0.1);
+        for (int k = 0; k < DIRECTIONS; k++) {
             const Vector u = direction(t, gradient, k > 0);
             const double wanted = product(gradient, u);
             const Vector far = slopes(t, u, h);
@@ -149,17 +146,17 @@ struct GradientCheck {
             // where the loss is curved much, the differences themselves are off: by 256 times less
             // with a quarter of the step. Corners that lie close want a shorter one
             for (int shorter : { 4, 16 }) {
-                if (fabs(off) <= TEST.tolerance || TEST.directions == 1) { break; }
+                if (fabs(off) <= TOLERANCE || COARSE) { break; }
                 const Vector near = slopes(t, u, h / shorter);
                 off = (std::accumulate(near.begin(), near.end(), 0.0) - wanted) / size;
                 apart = rows_apart(far, near);
                 const double change = fabs(off - before);
                 const bool close = shorter == 16 && fabs(off) < fabs(before) / 2;
-                moved = moved || close || (shorter == 4 && change > TEST.tolerance + fabs(off) / 4);
+                moved = moved || close || (shorter == 4 && change > TOLERANCE + fabs(off) / 4);
             }
             c->all++;
             if (!(fabs(off) <= c->worst)) { c->worst = fabs(off); }
-            if (fabs(off) <= TEST.tolerance) { continue; }
+            if (fabs(off) <= TOLERANCE) { continue; }
             (moved ? c->moved : c->steady)++;
             if (moved && c->rows.empty()) { c->rows = apart; }
         }
@@ -226,7 +223,7 @@ int command_check(Flags f) {
     const Arch c = tiny_arch(&f);
     hopper_settle(&f, c);
     GradientCheck check = gradient_check(c, f.seed);
-    if (TEST.directions == 1) {
+    if (COARSE) {
         printf("PRECISION=bf16: only sizes and signs can be checked, not single entries; fp32 "
                "checks both\n");
     }
@@ -255,7 +252,7 @@ int command_check(Flags f) {
     model_free(&check.m);
     if (!bad.empty()) {
         die(EXIT_MACHINE,
-            strf("gradients: differ by more than %g of their length", TEST.tolerance) +
+            strf("gradients: differ by more than %g of their length", TOLERANCE) +
                 " from the slopes of the loss: " + bad,
             "look at the backward pass of the first stage whose weights these are");
     }
@@ -267,6 +264,6 @@ int command_check(Flags f) {
         return 0;
     }
     printf("the gradients of %zu tensors are the slopes of the loss, to %.1e (tolerance %g)\n",
-           all.size(), worst, TEST.tolerance);
+           all.size(), worst, TOLERANCE);
     return 0;
 }
