@@ -32,8 +32,8 @@ static void stack_check(char** argv) {
 static void thread_stacks_check() {
     const size_t least = 256 << 10;
     size_t smallest = least;
-    const std::string name = getenv("OMP_STACKSIZE") ? "OMP_STACKSIZE" : "GOMP_STACKSIZE";
-    if (!getenv(name.c_str())) { return; }
+    const char* name = getenv("OMP_STACKSIZE") ? "OMP_STACKSIZE" : "GOMP_STACKSIZE";
+    if (!getenv(name)) { return; }
     #pragma omp parallel reduction(min : smallest)
     {
         pthread_attr_t attributes;
@@ -43,8 +43,8 @@ static void thread_stacks_check() {
         }
     }
     if (smallest >= least) { return; }
-    die(EXIT_MACHINE, name + strf(": threads have %zu KiB, wanted 256 or more", smallest / 1024),
-        "unset " + name);
+    die(EXIT_MACHINE, strf("%s: threads have %zu KiB, wanted 256 or more", name, smallest / 1024),
+        strf("unset %s", name));
 }
 
 // Returns the processors that the control group of a container allows, 0 or less if it does not
