@@ -39,7 +39,7 @@ static std::string first_not_finite(Model* m) {
     return first.empty() ? "the head" : first;
 }
 
-[[noreturn]] void die_not_finite(Model* m) {
+void die_not_finite(Model* m) {
     die(EXIT_DIVERGED, "the model's values are not finite, first in " + first_not_finite(m),
         "its run diverged: use an earlier checkpoint");
 }

@@ -417,8 +417,7 @@ Due run_due(const Run& r, long step) {
     }
     // this step is saved already; but an automatic checkpoint may be one that is kept from now on
     if (r.resumed && step == r.first) {
-        const bool automatic = !r.kept.empty() && r.kept.back().automatic;
-        due.keep = planned && dist::any(automatic);
+        due.keep = planned && dist::any(!r.kept.empty() && r.kept.back().automatic);
         due.save = due.keep;
     }
     return due;
@@ -511,7 +510,7 @@ void run_draw(Run* r, long step) {
     r->ahead_from.clear();
 }
 
-[[noreturn]] static void lost_data(Run* r, long step) {
+static void lost_data(Run* r, long step) {
     data_return(r, r->step_from);
     model_show_ema(&r->m, false);
     if (step > r->saved && step > 0) { run_save(r, step, { true, true, false }); }
@@ -520,7 +519,7 @@ void run_draw(Run* r, long step) {
         run_rescue(*r));
 }
 
-[[noreturn]] void run_diverged(const Run& r, long step, double loss, double grad_norm) {
+void run_diverged(const Run& r, long step, double loss, double grad_norm) {
     die(EXIT_DIVERGED,
         strf("loss is %g, gradient norm %g at step %ld: not finite, stopped before the update",
              loss, grad_norm, step),
