@@ -6,24 +6,19 @@ working.h -- the line on standard error that says how far a measurement is, if t
 #include "../core/measure.h"
 #include "process.h"
 
-// what a batch is part of, and the line that is shown for it
-struct Working { std::string what; int done = 0, all = 0; double shown = 0; };
+// what a batch is part of, the line that is shown for it, and when it last said a layer
+struct Working { std::string what, line; double shown = 0; };
 inline Working working;
-
-inline void working_show(const std::string& more) {
-    progress_show({ working.what + strf("%d of %d sequences", working.done, working.all) + more });
-}
 
 // Lets measure and layers report to the terminal; without one nothing is set.
 inline void working_begin(const std::string& what) {
     progress.to = stderr;
-    working = { what };
+    working = { what, "" };
     measure_progress = NULL;
     if (!terminal_columns()) { return; }
     measure_progress = [](int done, int n) {
-        working.done = done;
-        working.all = n;
-        working_show("");
+        working.line = working.what + strf("%d of %d sequences", done, n);
+        progress_show({ working.line });
     };
 }
 
@@ -32,6 +27,6 @@ inline void working_layer(int l, int L) {
     const double now = now_ms();
     if (!measure_progress || now - working.shown < 100) { return; }
     working.shown = now;
-    working_show(strf(", layer %d of %d", l + 1, L));
+    progress_show({ working.line + strf(", layer %d of %d", l + 1, L) });
 }
 #endif // WORKING_H
