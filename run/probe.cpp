@@ -105,8 +105,10 @@ static JsonObject probe_once(Probe* p, size_t k, int T, bool first) {
     return o;
 }
 
-// Returns the lengths of --probe-len.
-static std::vector<long> lengths_of(const Flags& f) {
+// Opens the model and finds what is measured of it. Ends the program at flags that do not suit it.
+static Probe probe_open(Flags f) {
+    Probe p;
+    eps_list(f);
     std::vector<long> lengths;
     for (auto& w : split(f.probe_len, ',')) {
         long v = 0;
@@ -114,14 +116,6 @@ static std::vector<long> lengths_of(const Flags& f) {
         lengths.push_back(v);
     }
     require(!lengths.empty(), "--probe-len", "a length, such as 64");
-    return lengths;
-}
-
-// Opens the model and finds what is measured of it. Ends the program at flags that do not suit it.
-static Probe probe_open(Flags f) {
-    Probe p;
-    eps_list(f);
-    const std::vector<long> lengths = lengths_of(f);
     const long longest = *std::max_element(lengths.begin(), lengths.end());
     p.m = model_from_checkpoint(&f, longest, STAY_ALL);
     const Arch& c = p.m.arch;
