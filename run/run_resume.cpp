@@ -17,15 +17,6 @@ static std::string run_of_step(const std::string& out) {
     return is_step && file_exists(run + "/log.jsonl") ? run : "";
 }
 
-// Names the runs in a directory: "a b c".
-static std::string runs_in(const std::string& dir) {
-    std::string all;
-    for (auto& name : dir_list(dir)) {
-        if (file_exists(dir + "/" + name + "/log.jsonl")) { list_add(&all, name, " "); }
-    }
-    return all;
-}
-
 // Dies if a directory without checkpoints is not a run, but something else: a checkpoint, a model,
 // a parent of runs; or if it is empty, and no flag says what a new run would be. Dies if its run
 // had a checkpoint: one that was killed before its first begins again, to the same bits.
@@ -46,7 +37,10 @@ static void run_none(const Flags& f) {
         die(out + ": holds " + name + " and no log, so there is no run to resume",
             run.empty() ? list_beside(out, "-d */") : "continue its run with --resume -o " + run);
     }
-    const std::string inside = runs_in(out);
+    std::string inside;
+    for (auto& name : dir_list(out)) {
+        if (file_exists(out + "/" + name + "/log.jsonl")) { list_add(&inside, name, " "); }
+    }
     if (!inside.empty()) {
         die(out + ": contains runs, but is not one: " + inside,
             "name one of them: --resume -o " + out + "/" + inside.substr(0, inside.find(' ')));
