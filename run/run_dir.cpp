@@ -19,19 +19,16 @@ static std::string build_name() {
     return name;
 }
 
-// Returns 12 for "0012-softmax", 0 for a name that is not a run's, such as a date.
-static long run_number(const std::string& name) {
-    const std::string digits = name.substr(0, name.find('-'));
-    long n = 0;
-    return digits.size() <= 7 && parse_long(digits, &n) ? n : 0;
-}
-
 std::string next_run_dir() {
     make_dirs("runs", "choose another place with --out");
     const int fd = open("runs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) { flock(fd, LOCK_EX); }
     long number = 1;
-    for (auto& d : dir_list("runs")) { number = std::max(number, run_number(d) + 1); }
+    for (auto& d : dir_list("runs")) {
+        const std::string digits = d.substr(0, d.find('-'));
+        long n = 0;                                      // 12 of 0012-softmax; a date is none
+        if (digits.size() <= 7 && parse_long(digits, &n)) { number = std::max(number, n + 1); }
+    }
     std::string dir;
     for (;; number++) {
         dir = strf("runs/%04ld", number) + build_name();
