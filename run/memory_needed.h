@@ -15,19 +15,14 @@ inline size_t acts_bytes(const Arch& c, bool train, long B, long T) {
     return Layout(c).acts(&none, NULL, acts_shape(c, train, B, T));
 }
 
-// Returns the bytes of the tables of positions for sequences of T tokens.
-inline double tables_bytes(const Arch& c, double T) {
-    double per_token = 0;
-    if (pe_of(c).rotary)   { per_token += sizeof(acc) * rotated(c) * (c.rope_local ? 2 : 1); }
-    if (pe_of(c).absolute) { per_token += sizeof(real) * c.C; }
-    return T * per_token;
-}
-
-// Returns the bytes of activations and tables for B sequences of T tokens, also where they are more
-// than a size_t holds.
+// Returns the bytes of activations and tables of positions for B sequences of T tokens, also where
+// they are more than a size_t holds.
 inline double batch_bytes(const Arch& c, bool train, long B, long T) {
     const double rough = (double)B * T * (train ? c.L : 1) * (4.0 * c.C + 4.0 * c.F);
-    return (rough > 1e15 ? rough * sizeof(real) : acts_bytes(c, train, B, T)) + tables_bytes(c, T);
+    double bytes = rough > 1e15 ? rough * sizeof(real) : acts_bytes(c, train, B, T);
+    if (pe_of(c).rotary)   { bytes += T * sizeof(acc) * rotated(c) * (c.rope_local ? 2 : 1); }
+    if (pe_of(c).absolute) { bytes += T * sizeof(real) * c.C; }
+    return bytes;
 }
 
 // Returns the bytes of activations and of the probe of a run: its sequences, the metrics of each
