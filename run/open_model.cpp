@@ -13,21 +13,15 @@ void tokenizer_note(const Flags& f, const std::string& own, const std::string& m
     note("--tokenizer " + f.tokenizer + " gives other ids than the tokenizer of " + model);
 }
 
-// Prints a note if the weights of a checkpoint of ours are not those that were saved.
-static void numbers_note(const Model& m, const std::string& checkpoint) {
-    const std::string was = state_of(checkpoint)["numbers"]["model"].string;
-    if (was.empty() || was == array_hash(&m, m.master)) { return; }
-    note(checkpoint + "/model.safetensors: its numbers have changed since it was saved");
-}
-
 Model model_from_checkpoint(Flags* f, int T_max, Stay stay, bool gradients) {
     if (f->words.size() != 1) {
         die(strf("got %zu checkpoints, wanted one", f->words.size()),
             "name one: a run's directory" OTHER_MODELS);
     }
-    Checkpoint k = checkpoint_open(f->words[0]);
+    const std::string& path = f->words[0];
+    Checkpoint k = checkpoint_open(path);
     Arch c = k.c;
-    tokenizer_note(*f, k.tokenizer, f->words[0]);
+    tokenizer_note(*f, k.tokenizer, path);
     if (f->tokenizer.empty()) { f->tokenizer = k.tokenizer; }
     if (flag_given(*f, "prefix")) { c.prefix = f->arch.prefix; }
     if (flag_given(*f, "window")) {
@@ -40,7 +34,12 @@ Model model_from_checkpoint(Flags* f, int T_max, Stay stay, bool gradients) {
     hopper_settle(f, c);
     Model m = model_new(c, T_max, gradients);
     checkpoint_read(&m, &k);
-    if (!any_in_file()) { numbers_note(m, f->words[0]); }
+    if (!any_in_file()) {                        // are they those that were saved?
+        const std::string was = state_of(path)["numbers"]["model"].string;
+        if (!was.empty() && was != array_hash(&m, m.master)) {
+            note(path + "/model.safetensors: its numbers have changed since it was saved");
+        }
+    }
     f->arch.V = c.V;
     return m;
 }
