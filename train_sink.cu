@@ -923,8 +923,8 @@ int main(int argc, char** argv) {
     char letter;
     Flags f = flags_parse(argc, argv, &letter);
     command_check(f, letter);
-    if (dist::world > 1 && letter != COMMAND_train) {
-        die(EXIT_USER, strf("%d processes were started, but only train can use many", dist::world),
+    if (dist::world() > 1 && letter != COMMAND_train) {
+        die(EXIT_USER, strf("%d processes were started, but only train can use many", dist::world()),
             "run this command without mpirun, srun or torchrun");
     }
     threads_check();

@@ -52,7 +52,7 @@ static GradNoise grad_noise(double few, double squares_half, double many, double
 
 void control_arms(Run* r, bool anywhere) {
     const Flags& f = r->f;
-    const bool alone = dist::world == 1;
+    const bool alone = dist::world() == 1;
     require(alone || f.factors.empty(), "--factors " + f.factors,
             "one process: it works on whole tensors, and several share them");
     require(alone || !f.noise, "--noise",

@@ -35,7 +35,7 @@ std::vector<StOut> tensors_of(const Model* m, const NamedArrays& arrays,
 static void tensors_save(const Model* m, const std::string& path, const NamedArrays& arrays) {
     std::vector<std::vector<float>> copies;
     const std::vector<StOut> out = tensors_of(m, arrays, &copies);
-    if (dist::rank == 0) { safetensors_write(path, out); }
+    if (dist::rank() == 0) { safetensors_write(path, out); }
 }
 
 // Names the tokenizer for the files of another family: by its first file or, if an older kind kept
@@ -59,7 +59,7 @@ static ModelFile model_file(const Arch& c, const std::vector<StOut>& ours, const
 
 void checkpoint_save(const Model* m, const std::string& out, long step,
                      const JsonObject& state, const Tokenizer& tok, bool optimizer) {
-    const std::string dir = dist::rank == 0 ? checkpoint_begin(out, step) : "";
+    const std::string dir = dist::rank() == 0 ? checkpoint_begin(out, step) : "";
     std::vector<std::vector<float>> copies;
     const std::vector<StOut> ours = tensors_of(m, { { "", m->master } }, &copies);
     if (optimizer) {
@@ -67,7 +67,7 @@ void checkpoint_save(const Model* m, const std::string& out, long step,
                      { { "m.", m->adam_m }, { "v.", m->adam_v } });
     }
     if (m->ema) { tensors_save(m, dir + "/ema.safetensors", { { "", m->ema } }); }
-    if (dist::rank > 0) { return; }
+    if (dist::rank() > 0) { return; }
     const ModelFile as = model_file(m->arch, ours, tok, tokenizer_name(tok));
     safetensors_write(dir + "/model.safetensors", as.tensors);
     auto files = tok.files;

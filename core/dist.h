@@ -14,8 +14,8 @@ gradients, of the optimizer's state and of the weights in acc: dist/shard.h.
 
 What each of the three gives, under namespace dist. All ranks call in the same order:
 
-    rank, world            which process this is, of how many
-    local, neighbors       the same among those on this machine
+    rank(), world()        which process this is, of how many
+    local(), neighbors()   the same among those on this machine
     start(), stop()        finds its place among the others; leaves them
 
     small things, on the host, equal on all ranks afterward:

@@ -14,7 +14,10 @@ static const char* const to_share = ": to share one run, make DIST=mpi or DIST=n
 #else
 static const char* const to_share = "";
 #endif
-enum { rank = 0, world = 1, local = 0, neighbors = 1 };
+inline int rank() { return 0; }
+inline int world() { return 1; }
+inline int local() { return 0; }
+inline int neighbors() { return 1; }
 
 // Prints a note if many processes were started: each is then a run of its own, which may be meant.
 inline void start() {

@@ -193,8 +193,8 @@ Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
     double loss = 0;
     long count = 0;
     for (int first = 0; first < n; first += chunk) {
-        const int rank = first / chunk % dist::world;
-        if (rank != dist::rank) { continue; }
+        const int rank = first / chunk % dist::world();
+        if (rank != dist::rank()) { continue; }
         if (measure_progress) { measure_progress(first, n); }
         if (work_stopped()) { break; }
         const int* batch = seqs + (size_t)first * (T + 1);

@@ -49,7 +49,7 @@ inline void muon_update(Model* m, const Tensor& t, const Update& o) {
 
 // Adds up the sums of all ranks, in m->sums of each.
 inline void model_sums(Model* m, float clip) {
-    if (dist::world == 1) { return; }
+    if (dist::world() == 1) { return; }
     StepSums sums = copy_to_host(m->sums, 1)[0];
     double both[] = { sums.loss, sums.squares };
     dist::sum(both, 2);

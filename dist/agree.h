@@ -10,9 +10,11 @@ these in the same order. Whatever started the processes ends them all when one o
 #include "place.h"
 
 namespace dist {
-// This process, of how many; and among those on this machine.
-inline int rank = 0, world = 1;
-inline int local = 0, neighbors = 1;
+inline Place here;
+inline int rank() { return here.rank; }
+inline int world() { return here.world; }
+inline int local() { return here.local; }
+inline int neighbors() { return here.neighbors; }
 
 // Adds the others' x to x (n): the same bits on all ranks.
 inline void sum(double* x, size_t n);
@@ -27,15 +29,15 @@ inline void barrier() { any(false); }
 
 // Returns the smallest of all ranks' numbers.
 inline long least(long mine) {
-    std::vector<double> all(world);
-    all[rank] = (double)mine;
+    std::vector<double> all(world());
+    all[rank()] = (double)mine;
     sum(all.data(), all.size());
     return (long)*std::min_element(all.begin(), all.end());
 }
 
 // Copies the text of rank `from` to all.
 inline void spread(std::string* text, int from = 0) {
-    if (rank != from) { text->clear(); }
+    if (rank() != from) { text->clear(); }
     double length = text->size();
     sum(&length, 1);
     std::vector<double> letters(text->begin(), text->end());
@@ -48,8 +50,8 @@ inline void spread(std::string* text, int from = 0) {
 inline void agree(const char* what, const std::string& mine, const char* hint) {
     std::string first = mine;
     spread(&first);
-    const int other = (int)least(mine == first ? world : rank);
-    if (other == world) { return; }
+    const int other = (int)least(mine == first ? world() : rank());
+    if (other == world()) { return; }
     std::string theirs = mine;
     spread(&theirs, other);
     size_t i = 0; // where they differ, with something before it
@@ -76,10 +78,10 @@ inline int end_code = EXIT_MACHINE;     // the status with which this process en
 // alike the lowest says it: the others wait, and end without a word at the launcher's signal.
 [[noreturn]] inline void die_together(int code, const std::string&, const std::string& message) {
     end_code = code;
-    const bool ended = rank > 0 && sleep(2 + std::min(rank, 5)) > 0;
+    const bool ended = rank() > 0 && sleep(2 + std::min(rank(), 5)) > 0;
     if (ended) { quick_exit(code); }
     std::string text = message;
-    if (rank > 0) { text.insert(strlen("error: "), strf("rank %d: ", rank)); }
+    if (rank() > 0) { text.insert(strlen("error: "), strf("rank %d: ", rank())); }
     fputs(text.c_str(), stderr);
     fflush(stderr);
     quick_exit(code);
@@ -87,12 +89,9 @@ inline int end_code = EXIT_MACHINE;     // the status with which this process en
 
 // Takes a place among many: from here on errors are one error, and rank 0 alone prints.
 inline void join(const Place& p) {
-    rank = p.rank;
-    world = p.world;
-    local = p.local;
-    neighbors = p.neighbors;
+    here = p;
     die_hook = die_together;
-    if (rank > 0 && !freopen("/dev/null", "w", stdout)) {
+    if (rank() > 0 && !freopen("/dev/null", "w", stdout)) {
         die(EXIT_MACHINE, "/dev/null: cannot open");
     }
 }

@@ -25,15 +25,15 @@ static void one_process_check(const Flags& f) {
 }
 
 void run_share(Flags* f) {
-    if (world == 1) { return; }
+    if (world() == 1) { return; }
     one_process_check(*f);
     const long T = f->arch.T;
     const long step = f->total_batch ? f->total_batch : f->batch * T;
     const long sequences = step / T;
-    require(step % (T * world) == 0,
-            strf("a step of %ld sequences of %ld tokens, %d ranks", sequences, T, world),
+    require(step % (T * world()) == 0,
+            strf("a step of %ld sequences of %ld tokens, %d ranks", sequences, T, world()),
             "equal shares for all ranks: change --total-batch or, without it, --batch");
-    f->batch = std::min(f->batch, sequences / world);
+    f->batch = std::min(f->batch, sequences / world());
 }
 
 // Makes room for the norms of every layer: a rank may have measured nothing.
@@ -60,7 +60,7 @@ static void each_sum(Metrics* r, const std::function<double(double)>& f) {
 }
 
 void sum_metrics(Metrics* r, const Sizes& sizes, double* loss, long* count) {
-    if (world == 1) { return; }
+    if (world() == 1) { return; }
     resize_norms(r, sizes);
     std::vector<double> sums = { *loss, (double)*count };
     each_sum(r, [&](double x) {
@@ -75,8 +75,8 @@ void sum_metrics(Metrics* r, const Sizes& sizes, double* loss, long* count) {
 
     // a maximum by way of a sum: every rank has its own slots
     const size_t states = r->h_max.size();
-    std::vector<double> largest(states * world);
-    std::copy(r->h_max.begin(), r->h_max.end(), &largest[states * rank]);
+    std::vector<double> largest(states * world());
+    std::copy(r->h_max.begin(), r->h_max.end(), &largest[states * rank()]);
     sum(largest.data(), largest.size());
     for (size_t i = 0; i < largest.size(); i++) {
         double* most = &r->h_max[i % states];

@@ -34,7 +34,7 @@ inline void start() {
 }
 
 inline void stop() {
-    if (world > 1) { MPI_Finalize(); }
+    if (world() > 1) { MPI_Finalize(); }
 }
 
 // Waits without keeping a core busy: there may be more ranks than cores.
@@ -73,7 +73,7 @@ inline void arriving_end(Arriving* a) {
     #pragma omp parallel for simd
     for (long i = 0; i < a->piece; i++) {
         acc sum = from[i];
-        for (int r = 1; r < world; r++) { sum += from[r * a->piece + i]; }
+        for (int r = 1; r < world(); r++) { sum += from[r * a->piece + i]; }
         to[i] = sum;
     }
 }
@@ -84,7 +84,7 @@ inline void reduce_scatter(acc* mine, const acc* all, long piece) {
     if (reducing.begun++ >= 2) { arriving_end(a); }
     a->mine = mine;
     a->piece = piece;
-    a->pieces.resize(world * piece);
+    a->pieces.resize(world() * piece);
     const MPI_Datatype type = sizeof(acc) == sizeof(float) ? MPI_FLOAT : MPI_DOUBLE;
     MPI_Ialltoall(all, (int)piece, type, a->pieces.data(), (int)piece, type, MPI_COMM_WORLD,
                   &a->request);
@@ -106,12 +106,12 @@ inline void all_gather(void* all, const void* mine, size_t bytes) {
 }
 
 inline void sum(double* x, size_t n) {
-    if (world == 1) { return; }
-    std::vector<double> all(n * world);
+    if (world() == 1) { return; }
+    std::vector<double> all(n * world());
     all_gather(all.data(), x, n * sizeof *x);
     for (size_t i = 0; i < n; i++) {
         x[i] = all[i];
-        for (int r = 1; r < world; r++) { x[i] += all[r * n + i]; }
+        for (int r = 1; r < world(); r++) { x[i] += all[r * n + i]; }
     }
 }
 } // namespace dist

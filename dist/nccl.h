@@ -42,17 +42,17 @@ inline void start() {
 
 // Joins all ranks' GPUs; the id by which NCCL finds them goes by a file in the run's directory.
 inline void tensors_start(const std::string& out) {
-    if (world == 1) { return; }
-    require(!out.empty(), strf("%d processes without --out", world),
+    if (world() == 1) { return; }
+    require(!out.empty(), strf("%d processes without --out", world()),
             "--out DIR, one directory for all ranks: they meet there");
     setenv("NCCL_ALGO", "Ring", 0); // one order of the sums: a switch in the network may change it
     cuda::device_start();
     ncclUniqueId id = {};
-    if (rank == 0) { nccl_check(ncclGetUniqueId(&id), "making an id"); }
+    if (rank() == 0) { nccl_check(ncclGetUniqueId(&id), "making an id"); }
     const std::string bytes((const char*)&id, sizeof id);
-    const std::string theirs = rendezvous(place_of_environment(), out, bytes);
+    const std::string theirs = rendezvous(here, out, bytes);
     memcpy(&id, theirs.data(), std::min(sizeof id, theirs.size()));
-    nccl_check(ncclCommInitRank(&nccl.comm, world, id, rank), "joining the ranks");
+    nccl_check(ncclCommInitRank(&nccl.comm, world(), id, rank()), "joining the ranks");
     cuda::device_check(cudaStreamCreateWithFlags(&nccl.stream, cudaStreamNonBlocking),
                        "making a stream");
     for (cudaEvent_t* e : { &nccl.computed, &nccl.transferred }) {
@@ -61,7 +61,7 @@ inline void tensors_start(const std::string& out) {
 }
 
 inline void stop() {
-    if (world == 1) { return; }
+    if (world() == 1) { return; }
     barrier();
     cuda::device_sync();
     nccl_check(ncclCommDestroy(nccl.comm), "leaving the ranks");
@@ -94,7 +94,7 @@ inline void all_gather(void* all, const void* mine, size_t bytes) {
 
 // Waits, first for this rank's computation, then for the others, and asks NCCL for errors.
 inline void arrive() {
-    if (world == 1) { return; }
+    if (world() == 1) { return; }
     cuda::device_check(cudaEventRecord(nccl.transferred, nccl.stream), "recording an event");
     cuda::device_check(cudaEventSynchronize(nccl.computed), "computing gradients");
     for (;;) {
@@ -114,7 +114,7 @@ inline void arrive() {
 inline void sum(double* x, size_t n) {
     static double* there;
     static size_t room;
-    if (world == 1 || n == 0) { return; }
+    if (world() == 1 || n == 0) { return; }
     if (n > room) {
         cuda::device_free(there);
         there = (double*)cuda::device_reserve(n * sizeof *x);

@@ -41,7 +41,7 @@ struct ParamShard {
     long size(long bucket) const { return bucket + 1 < buckets ? piece : last; }
 
     // Return where the bucket begins in the array, and its piece in the shard.
-    long in_array(long bucket) const { return bucket * piece * dist::world; }
+    long in_array(long bucket) const { return bucket * piece * dist::world(); }
     long in_shard(long bucket) const { return bucket * piece; }
 };
 
@@ -50,7 +50,7 @@ struct ParamShard {
 inline ParamShard shard_of(long n, bool many) {
     ParamShard s;
     s.whole = s.mine = s.last = n;
-    const long world = many ? dist::world : 1;
+    const long world = many ? dist::world() : 1;
     const long unit = 64 * world;
     if (world == 1) { return s; }
     // many ranks pass a bucket on many times; a small one would take longer for that than for its
@@ -91,7 +91,7 @@ inline void shard_gather(const ParamShard& s, void* all, const void* shard, size
 // Copies this rank's pieces of a whole array into its shard.
 inline void shard_keep(const ParamShard& s, acc* shard, const acc* all) {
     for (long k = 0; k < s.buckets; k++) {
-        const acc* piece = all + s.in_array(k) + dist::rank * s.size(k);
+        const acc* piece = all + s.in_array(k) + dist::rank() * s.size(k);
         ops::device_copy(shard + s.in_shard(k), piece, s.size(k) * sizeof *all);
     }
 }

@@ -75,7 +75,7 @@ static void note_what_learns(const Model* m, const Family& family, const Weights
             list_add(&learn, name.stem + (ones ? " (all ones there)" : " (shared there)"));
         }
     }
-    if (learn.empty() || dist::rank > 0) { return; }
+    if (learn.empty() || dist::rank() > 0) { return; }
     printf("note   %s has no such weights of its own, which learn here: %s; checkpoints are "
            "train_sink's\n", family.name, learn.c_str());
 }

@@ -35,7 +35,7 @@ static void paper_run(Flags* f) {
     Arch* c = &f->arch;
     if (!c->T) { c->T = preset_named("60M")->T; }
     if (!f->given_total_batch) {
-        long at_once = (long)c->T * dist::world;
+        long at_once = (long)c->T * dist::world();
         if (f->given_batch) { at_once *= std::max(1L, f->batch); }
         f->total_batch = std::max(1L, PAPER_TOKENS / at_once) * at_once;
     }

@@ -41,7 +41,7 @@ inline std::string hopper_settle(Flags* f, const Arch& c, bool had = false) {
         }
     }
     const std::string why = f->hopper ? lacks : flag;
-    if (ops::hopper_here() && f->hopper && !lacks.empty() && dist::rank == 0) {
+    if (ops::hopper_here() && f->hopper && !lacks.empty() && dist::rank() == 0) {
         note("attention uses the kernels for every card: " + lacks);
     }
     f->hopper = why.empty();

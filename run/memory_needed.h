@@ -45,7 +45,7 @@ inline std::string memory_text(const Arch& c, long B, long T, bool train, double
     const double n = Layout(c).params<real>(&none, &tensors, NULL);
 
     // Each of many ranks has a shard of master and of the optimizer's state, and of two copies.
-    const double shard = train ? n / dist::world : n;
+    const double shard = train ? n / dist::world() : n;
     const bool sharded = shard < n;
 
     // The weights exist as master and in `real`.
@@ -75,10 +75,10 @@ inline std::string memory_text(const Arch& c, long B, long T, bool train, double
 // Dies if the ranks of this machine want more memory than is free, `bytes` each. parts says what
 // they are for.
 inline void memory_require(double bytes, const std::string& parts, const std::string& hint) {
-    if (dist::local > 0) { return; }             // one rank asks for all of this machine
+    if (dist::local() > 0) { return; }             // one rank asks for all of this machine
     const double free = memory_free();
-    if (bytes * dist::neighbors <= free) { return; }
-    const char* each = dist::neighbors > 1 ? " for each rank" : "";
+    if (bytes * dist::neighbors() <= free) { return; }
+    const char* each = dist::neighbors() > 1 ? " for each rank" : "";
     die(EXIT_MACHINE, "memory: wanted " + bytes_text(bytes) + each + " (" + parts + "), " +
                           bytes_text(free) + " are free", hint);
 }
@@ -96,7 +96,7 @@ inline void memory_check(const Arch& c, long B, long T, bool train, double spare
 // Checks, before anything is allocated, that the token ids of a step fit. They are drawn at once,
 // and so are those of the next one. A micro-batch also has a target for each.
 inline void step_memory_check(long tokens_per_step) {
-    memory_require(3.0 * sizeof(int) * tokens_per_step / dist::world,
+    memory_require(3.0 * sizeof(int) * tokens_per_step / dist::world(),
                    strf("for the tokens of a step, --total-batch %ld", tokens_per_step),
                    "lower --total-batch");
 }
@@ -131,13 +131,13 @@ inline long batch_that_fits(const Model* m, long all, long T) {
 inline void choose_batch(const Model* m, Flags* f, long kept) {
     const long T = f->arch.T;
     if (!ops::on_host && !f->given_batch && f->total_batch >= T) {
-        const long all = f->total_batch / T / dist::world;
+        const long all = f->total_batch / T / dist::world();
         f->batch = kept > 0 && all % kept == 0 ? kept : batch_that_fits(m, all, T);
     }
     f->batch = dist::least(f->batch);
 
-    const long at_once = f->batch * T * dist::world;
-    const char* ranks = dist::world > 1 ? " * ranks" : "";
+    const long at_once = f->batch * T * dist::world();
+    const char* ranks = dist::world() > 1 ? " * ranks" : "";
     require(f->total_batch % at_once == 0, strf("--total-batch %ld", f->total_batch),
             strf("a multiple of batch * seq%s = %ld", ranks, at_once));
 }

@@ -82,7 +82,7 @@ static JsonObject probe_once(Probe* p, size_t k, int T, bool first) {
         printf(", fewer than the %ld asked for: there are no more", f.probe_seqs);
     }
     printf("\n");
-    if (!terminal_columns() && !dist::rank) {    // no line can say how far it is
+    if (!terminal_columns() && !dist::rank()) {    // no line can say how far it is
         note(strf("measuring %d sequences of %d tokens, %ld layers", in.n, T, m->sizes.L));
     }
 

@@ -213,7 +213,7 @@ static Origin run_settle(Run* r) {
     }
 
     const std::string note = default_model(f, !ops::on_host);
-    if (dist::rank == 0) { printf("%s", note.c_str()); }
+    if (dist::rank() == 0) { printf("%s", note.c_str()); }
     preset_apply(f);
     dist::run_share(f);
     r->probe_len = probe_length(*f, f->probe_len, f->arch.T, PE_ROWS[f->arch.pe].learnable);
@@ -230,7 +230,7 @@ static Origin run_settle(Run* r) {
 static void run_data(Run* r, bool begins) {
     Flags* f = &r->f;
     table_memory_check(*f);
-    const bool first = dist::rank == 0;
+    const bool first = dist::rank() == 0;
     DataOptions options = data_options(*f, f->arch.T, r->probe_len);
     options.unread = f->dry_run;
     if (!first) { dist::barrier(); }
@@ -263,7 +263,7 @@ static void run_model(Run* r, const Origin& o) {
     select_trained(&r->m, *f, anywhere);
     if (f->ema > 0) { r->m.ema = device_array<acc>(r->m.shard.mine); }
     choose_batch(&r->m, f, json_count(o.state, "batch", 0, o.from + "/state.json"));
-    const double at_once = (double)f->batch * T * dist::world;
+    const double at_once = (double)f->batch * T * dist::world();
     r->accum = f->total_batch ? f->total_batch / at_once : 1;
     if (after_model) { after_model->run(r, anywhere); }
     r->tokens_per_step = r->accum * at_once;
@@ -277,7 +277,7 @@ static void run_lock(const std::string& out) {
 // Creates and locks the run's directory, so that no other run can start there.
 static void run_directory(Run* r) {
     Flags* f = &r->f;
-    const bool first = dist::rank == 0;
+    const bool first = dist::rank() == 0;
     if (first && f->out.empty()) { f->out = next_run_dir(); }
     dist::spread(&f->out);
     if (!first) { return; }
@@ -301,7 +301,7 @@ static void run_fill(Run* r, Origin* o) {
     if (r->m.ema) { ops::device_copy(r->m.ema, r->m.master, r->m.shard.mine * sizeof(acc)); }
     if (!r->f.resume) { return; }
     run_again(r, o->state);
-    if (dist::rank == 0) { saves_clean(r->f.out); }      // killed in the save of step 0
+    if (dist::rank() == 0) { saves_clean(r->f.out); }      // killed in the save of step 0
 }
 
 Run run_open(Flags f) {
@@ -309,7 +309,7 @@ Run run_open(Flags f) {
     r.f = f;
     dist::tensors_start(f.out);
     dist::run_agree(f);
-    if (dist::rank == 0 && f.resume && is_dir(f.out) && !f.dry_run) { run_lock(f.out); }
+    if (dist::rank() == 0 && f.resume && is_dir(f.out) && !f.dry_run) { run_lock(f.out); }
     dist::barrier();
 
     Origin origin = run_settle(&r);
@@ -319,8 +319,8 @@ Run run_open(Flags f) {
     run_directory(&r);
     r.log.path = r.f.out + "/log.jsonl";
     run_fill(&r, &origin);
-    if (dist::rank == 0) { log_open(&r.log, r.resumed); }
-    if (dist::world > 1) {
+    if (dist::rank() == 0) { log_open(&r.log, r.resumed); }
+    if (dist::world() > 1) {
         dist::agree("data", data_state(&r.data), "all ranks must see the same files");
     }
     r.seqs.resize(r.accum * r.f.batch * (r.f.arch.T + 1));

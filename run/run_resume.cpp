@@ -50,7 +50,7 @@ static void run_none(const Flags& f) {
             "see that its disk is mounted: ls " + out + "; or leave --resume out, and give the "
             "flags of a run: a new one begins there");
     }
-    if (dist::rank == 0) { printf("note   %s: holds no run, so one begins\n", out.c_str()); }
+    if (dist::rank() == 0) { printf("note   %s: holds no run, so one begins\n", out.c_str()); }
 }
 
 // Dies if a new run would begin in the directory of another.
@@ -101,7 +101,7 @@ void inherit_flags(Flags* f, const Json& state, long step, bool begins) {
     flags_inherit(f, was, begins);
     flags_inherit_bin(f, was, log);
     // one GPU's run goes on elsewhere, or it is from before there was --hopper
-    if (!f->given_graph && (ops::on_host || dist::world > 1)) { f->graph = false; }
+    if (!f->given_graph && (ops::on_host || dist::world() > 1)) { f->graph = false; }
     if (!f->given_hopper && (ops::on_host || !was.get("hopper"))) { f->hopper = 0; }
     if (!f->given_product && !f->product.empty()) { product_settle(*f); }
     if (!f->given_tokenizer) { f->tokenizer = source_found(f->tokenizer, directory); }
@@ -179,7 +179,7 @@ void run_again(Run* r, const Json& begun) {
     }
     product_resume(begun, &r->changed);
     const std::string& log = r->log.path;
-    if (dist::rank > 0 || !log_has(log, " train ")) { return; }
+    if (dist::rank() > 0 || !log_has(log, " train ")) { return; }
     std::string aside = log + ".old";
     for (int n = 2; is_there(aside); n++) { aside = strf("%s.old%d", log.c_str(), n); }
     if (rename(log.c_str(), aside.c_str())) { die(blame(errno), cannot("move aside", log)); }
@@ -287,7 +287,7 @@ void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json
     // for the log: what --resume changes, against the flags that the log has so far
     const Json logged = log_flags(r->log.path, r->first);
     flags_changed(logged.fields.empty() ? state["flags"] : logged, r->f, &r->changed);
-    if (dist::rank == 0) { rate_note(*r, state["flags"]); }
+    if (dist::rank() == 0) { rate_note(*r, state["flags"]); }
     build_changed(state, &r->changed);
     product_resume(state, &r->changed);
 
@@ -305,7 +305,7 @@ void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json
     numbers_check(&r->m, state, from);
     hints.also.clear();
     data_restore(&r->data, *position);
-    if (dist::rank > 0) { return; }
+    if (dist::rank() > 0) { return; }
     log_rewind(r->log.path, r->first, r->unevaluated, state["log"]);
     saves_clean(r->f.out);
     r->kept = saves_of(r->f.out);

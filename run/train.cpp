@@ -24,7 +24,7 @@ static double validate(Model* m, Data* data, int B, int T) {
     double all[2] = {};                                  // their losses, and how many they are
     std::vector<int> seqs((size_t)B * (T + 1));
     for (long i = 0; i < n; i += B) {
-        if (i / B % dist::world != dist::rank) { continue; }
+        if (i / B % dist::world() != dist::rank()) { continue; }
         if (work_stopped()) { break; }
         const int rows = std::min<long>(B, n - i);
         data_val(data, seqs.data(), rows, i);
@@ -68,7 +68,7 @@ static void describe_model(const Run& r) {
 static void describe_step(const Run& r) {
     const Flags& f = r.f;
     printf("batch  %ld x %d x %d", f.batch, f.arch.T, r.accum);
-    if (dist::world > 1) { printf(" x %d ranks", dist::world); }
+    if (dist::world() > 1) { printf(" x %d ranks", dist::world()); }
     printf(" = %s tokens per step, %ld steps = %s tokens\n",
            count_text(r.tokens_per_step).c_str(), f.steps,
            count_text(r.tokens_per_step * f.steps).c_str());
@@ -100,9 +100,9 @@ static void describe_machine(const Run& r) {
         printf("product %s, %s (bench --products times them all)\n", product.name.c_str(),
                product.why.c_str());
     }
-    if (dist::world > 1) {
-        printf("ranks  %d by %s, %d of them on this machine\n", dist::world, dist::name,
-               dist::neighbors);
+    if (dist::world() > 1) {
+        printf("ranks  %d by %s, %d of them on this machine\n", dist::world(), dist::name,
+               dist::neighbors());
     }
 }
 
@@ -141,7 +141,7 @@ static void log_config(Run* r) {
     o.count("params", r->m.num_params);
     program_fields(&o);
     if (!product.name.empty()) { o.text("product", product.name); }  // of BACKEND=cpu alone
-    if (dist::world > 1) { o.count("ranks", dist::world); }
+    if (dist::world() > 1) { o.count("ranks", dist::world()); }
     o.text("data", r->data.description);
     log_line(&r->log, o);
 }
@@ -196,7 +196,7 @@ static void data_return(Run* r, const std::vector<uint64_t>& place) {
 static void guarded(Run* r, long step, const std::function<void()>& work) {
     map_lost = on_lost;
     if (sigsetjmp(lost.jump, 1)) { lost_data(r, step); }
-    lost_armed = dist::world == 1;
+    lost_armed = dist::world() == 1;
     work();
     lost_armed = 0;
 }
@@ -246,7 +246,7 @@ static std::string diverged_hint(const Run& r) {
 static void run_sample(Run* r, long step) {
     const Flags& f = r->f;
     const Tokenizer& tok = r->data.tokenizer;
-    if (dist::rank > 0 || !f.sample || tok.kind == TOKENIZER_IDS) { return; }
+    if (dist::rank() > 0 || !f.sample || tok.kind == TOKENIZER_IDS) { return; }
     Rng rng = rng_stream(f.seed, mix64(SEED_SAMPLE, step));
     const long first = first_token(f, tok);
     std::vector<int> tokens = { first < 0 ? text_begin(tok, r->m.arch.V) : (int)first };
@@ -377,7 +377,7 @@ void run_report_step(Run* r, long step, double loss, double grad_norm, double ms
     const std::string left = duration(r->smooth_ms / 1e3 * (steps - step)) + " left";
     const std::string done = strf(" | %.0f%%, ", 100.0 * step / steps) + left;
     const std::string whole = at + norm + strf("lr %.2e | %.1f ms | ", lr, ms) + speed + done;
-    if (dist::world > 1 || !terminal_columns()) {        // mpirun passes whole lines on
+    if (dist::world() > 1 || !terminal_columns()) {        // mpirun passes whole lines on
         printf("%s\n", whole.c_str());
         fflush(stdout);
         return;
@@ -412,7 +412,7 @@ Due run_due(const Run& r, long step) {
     due.save = planned || due.stop || any[2];
     due.keep = planned || any[0];
     // nothing was trained yet: its log is all that such a run needs to begin again
-    if (stop_signal && dist::world == 1 && step == 0 && !planned && !r.resumed) {
+    if (stop_signal && dist::world() == 1 && step == 0 && !planned && !r.resumed) {
         due.save = false;
     }
     // this step is saved already; but an automatic checkpoint may be one that is kept from now on
@@ -454,7 +454,7 @@ static void save(Run* r, long step, bool keep) {
     const double bytes = checkpoint_bytes(*r);
     run_follow(r);
     r->saved_at = now_ms();
-    if (dist::any(dist::rank == 0 && !keep && !disk_has(out, bytes))) {
+    if (dist::any(dist::rank() == 0 && !keep && !disk_has(out, bytes))) {
         progress_end();
         printf("note   %s: skipped an automatic checkpoint, no room for %s\n", out.c_str(),
                bytes_text(bytes).c_str());
@@ -467,7 +467,7 @@ static void save(Run* r, long step, bool keep) {
     checkpoint_save(&r->m, out, step, run_state(r, step, keep), r->data.tokenizer, optimizer);
     hints.also.clear();
     r->saved = step;
-    if (dist::rank > 0) { return; }
+    if (dist::rank() > 0) { return; }
     const bool last_only = r->f.save_optimizer == KEEP_last;
     const Saved newest = { step, step_directory(*r, step), !keep, optimizer, last_only };
     const std::string failed = failure_of([&] { saves_prune(&r->kept, newest, last_only); });
@@ -481,7 +481,7 @@ static void save(Run* r, long step, bool keep) {
 // --save-minutes. (Many ranks would no longer be at the same place.)
 void run_save(Run* r, long step, Due due) {
     run_check_data(r);
-    if (due.keep || due.stop || dist::world > 1) { return save(r, step, due.keep); }
+    if (due.keep || due.stop || dist::world() > 1) { return save(r, step, due.keep); }
     const std::string failed = failure_of([&] { save(r, step, false); });
     if (failed.empty()) { return; }
     checkpoint_abandon();
@@ -496,8 +496,8 @@ void run_draw_ahead(Run* r, long step) {
     r->ahead.resize(r->seqs.size());
     r->ahead_from = run_place(*r);
     guarded(r, step, [&] {
-        for (int rank = 0; rank < dist::world; rank++) {         // they have one order
-            data_next(&r->data, rank == dist::rank ? r->ahead.data() : NULL,
+        for (int rank = 0; rank < dist::world(); rank++) {         // they have one order
+            data_next(&r->data, rank == dist::rank() ? r->ahead.data() : NULL,
                       r->accum * r->f.batch);
         }
     });
