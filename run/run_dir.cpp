@@ -59,7 +59,7 @@ static bool same_place(const std::string& a, const std::string& b) {
 // ours to replace, whichever model this command reads.
 static bool holds_work(const std::string& dir) {
     for (auto& name : dir_list(dir)) {
-        const bool mark = is_one_of(" log.jsonl config.json manifest.json ", name);
+        const bool mark = name == "log.jsonl" || name == "config.json" || name == "manifest.json";
         const bool data = ends_with(name, ".safetensors") || ends_with(name, ".gguf") ||
                           ends_with(name, ".bin");
         if (mark || data) { return true; }
@@ -74,7 +74,7 @@ static bool belongs(const std::string& name) {
                                          "manifest", "state", "template" };
     const bool json = ends_with(name, ".json");
     const bool answer = json || ends_with(name, ".jsonl") || ends_with(name, ".npy");
-    if (!answer || is_one_of(" log.jsonl after.json ", name)) { return true; }
+    if (!answer || name == "log.jsonl" || name == "after.json") { return true; }
     for (const char* word : WORDS) {
         if (json && contains(name, word)) { return true; }
     }
@@ -86,7 +86,7 @@ static bool is_reserved(const std::string& name) {
     for (const char* tail : { ".safetensors", ".gguf", ".bin", ".tmp" }) {
         if (ends_with(name, tail)) { return true; }
     }
-    if (is_one_of(" lock log.jsonl ", name) || starts_with(name, "step_")) { return true; }
+    if (name == "lock" || name == "log.jsonl" || starts_with(name, "step_")) { return true; }
     return ends_with(name, ".json") && belongs(name);
 }
 
