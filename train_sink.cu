@@ -924,7 +924,7 @@ int main(int argc, char** argv) {
     Flags f = flags_parse(argc, argv, &letter);
     command_check(f, letter);
     if (dist::world() > 1 && letter != COMMAND_train) {
-        die(EXIT_USER, strf("%d processes were started, but only train can use many", dist::world()),
+        die(strf("%d processes were started, but only train can use many", dist::world()),
             "run this command without mpirun, srun or torchrun");
     }
     threads_check();

@@ -91,9 +91,9 @@ static void describe_machine(const Run& r) {
     }
     printf("\ndevice %s\n", ops::device_start().c_str());
     if (ops::hopper_here()) {
-        printf("attend by %s\n", f.hopper
-                                     ? "Hopper's kernels, which agree with the others"
-                                     : ("the kernels for every card: " + r.hopper_why).c_str());
+        std::string by = "Hopper's kernels, which agree with the others";
+        if (!f.hopper) { by = "the kernels for every card: " + r.hopper_why; }
+        printf("attend by %s\n", by.c_str());
     }
     const ProductChoice product = product_choice();
     if (!product.name.empty()) {                         // of BACKEND=cpu alone
