@@ -116,6 +116,7 @@ Data data_open(const DataOptions& opt) {
     Data d;
     d.opt = opt;
     DataOptions& o = d.opt;
+    if (o.data.empty()) { o.data.push_back("bb"); }
     require(o.T >= 1 && o.probe_len >= 1, strf("--seq %d, --probe-len %d", o.T, o.probe_len),
             "at least 1");
     require(is_one_of(" none seq doc ", o.bos), "--bos " + o.bos, "none, seq or doc");
