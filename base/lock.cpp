@@ -76,17 +76,18 @@ static bool owner_may_live(const Owner& o) {
     return o.host != host_name() || !kill((pid_t)o.process, 0) || errno != ESRCH;
 }
 
-// Tries once; returns whether another process holds it. If neither does, its last owner removed the
-// file between open and flock, or the directory.
-static bool lock_once(const std::string& path, bool strict, DirLock* lock, Owner* owner) {
+enum LockResult { LOCK_TAKEN, LOCK_BUSY, LOCK_GONE };
+
+// Tries once. LOCK_GONE: its last owner removed the file between open and flock, or the directory.
+static LockResult lock_once(const std::string& path, bool strict, DirLock* lock, Owner* owner) {
     const int fd = lock_open(path, strict);
-    if (fd < 0) { return false; }
+    if (fd < 0) { return LOCK_GONE; }
     *owner = lock_owner(fd);
     const bool refused = flock(fd, LOCK_EX | LOCK_NB);
     const bool busy = refused && (errno == EWOULDBLOCK || owner_may_live(*owner));
     if (busy || !is_still(fd, path)) {
         close(fd);
-        return busy;
+        return busy ? LOCK_BUSY : LOCK_GONE;
     }
     if (ftruncate(fd, 0) || dprintf(fd, "%d %s\n", (int)getpid(), host_name().c_str()) < 0) {
         // a full disk: the lock holds without a name in it
@@ -97,7 +98,7 @@ static bool lock_once(const std::string& path, bool strict, DirLock* lock, Owner
     }
     *lock = { path, fd, getpid() };
     taken.push_back(*lock);
-    return false;
+    return LOCK_TAKEN;
 }
 
 DirLock dir_try_lock(const std::string& dir) {
@@ -111,11 +112,11 @@ DirLock dir_lock(const std::string& dir, const char* hint, const char* wait) {
     DirLock lock;
     Owner owner;
     for (int tries = 0;; tries++) {
-        const bool busy = lock_once(dir + "/lock", true, &lock, &owner);
-        if (lock.fd >= 0) { return lock; }
+        const LockResult result = lock_once(dir + "/lock", true, &lock, &owner);
+        if (result == LOCK_TAKEN) { return lock; }
         if (!is_dir(dir) && wait) { return lock; }       // it was moved to its place
         if (!is_dir(dir)) { die(dir + ": another process moved or removed it meanwhile", hint); }
-        if (!busy) { continue; }
+        if (result == LOCK_GONE) { continue; }
         // a process that was just killed holds its lock for some milliseconds more
         if (tries >= 40 && !wait) {
             die(dir + ": " + owner_text(owner) + " is writing to it", hint);
