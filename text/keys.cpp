@@ -2,6 +2,7 @@
 text/keys.cpp -- the table DIRECTORY_KEYS of core/directory.h.
 */
 #include "keys.h"
+#include <unordered_map>
 
 static const char* const CONFIG = "config.json";
 static const char* const TOKENIZER = "tokenizer.json";
@@ -180,15 +181,25 @@ const KeyRow DIRECTORY_KEYS[] = {
     { NULL, NULL, KEY_READ, NULL, NULL },
 };
 
+// Maps "file key" to its row.
+static std::unordered_map<std::string, const KeyRow*> rows_by_key() {
+    std::unordered_map<std::string, const KeyRow*> rows;
+    for (const KeyRow* row = DIRECTORY_KEYS; row->file; row++) {
+        std::vector<std::string> keys = split(row->keys, ' ');
+        if (keys.empty()) { keys = { "" }; }             // the file itself
+        for (auto& key : keys) {
+            rows[std::string(row->file) + " " + key] = row;
+        }
+    }
+    return rows;
+}
+
 // Returns the row of a key of a file; NULL if there is none.
 static const KeyRow* key_row(const std::string& file, const std::string& key) {
-    for (const KeyRow* row = DIRECTORY_KEYS; row->file; row++) {
-        if (file != row->file) { continue; }
-        const auto keys = split(row->keys, ' ');
-        const bool itself = keys.empty() && key.empty();
-        if (itself || has(keys, key) || has(keys, "*")) { return row; }
-    }
-    return NULL;
+    static const auto* rows = new std::unordered_map<std::string, const KeyRow*>(rows_by_key());
+    auto row = rows->find(file + " " + key);
+    if (row == rows->end()) { row = rows->find(file + " *"); }
+    return row == rows->end() ? NULL : row->second;
 }
 
 bool text_key(const std::string& file, const std::string& key, const std::string& path,
