@@ -5,6 +5,18 @@ run/data_flags.cpp -- turns flags into data options, and rejects flags that noth
 
 // ---- the data
 
+// Parses --fix-token's "POS:ID"; dies if it is something else.
+static std::pair<int, int> fixed_token(const std::string& text) {
+    const std::vector<std::string> pair = split(text, ':');
+    const long most = 1L << 30;
+    long pos = 0;
+    long id = 0;
+    const bool numbers =
+        pair.size() == 2 && parse_long(pair[0], &pos) && parse_long(pair[1], &id);
+    require(numbers && labs(pos) < most && labs(id) < most, "--fix-token " + text, "POS:ID");
+    return { (int)pos, (int)id };
+}
+
 DataOptions data_options(const Flags& f, int T, int probe_len) {
     DataOptions o;
     o.data = names_listed(f.data);
@@ -23,16 +35,7 @@ DataOptions data_options(const Flags& f, int T, int probe_len) {
                 strf("--random-token %g", position), "a whole number");
         o.random_token.push_back(position);
     }
-    for (auto& text : split(f.fix_token, ',')) {
-        const std::vector<std::string> pair = split(text, ':');
-        const long most = 1L << 30;
-        long position = 0, id = 0;
-        const bool numbers =
-            pair.size() == 2 && parse_long(pair[0], &position) && parse_long(pair[1], &id);
-        require(numbers && labs(position) < most && labs(id) < most, "--fix-token " + text,
-                "POS:ID");
-        o.fix_token.emplace_back(position, id);
-    }
+    for (auto& text : split(f.fix_token, ',')) { o.fix_token.push_back(fixed_token(text)); }
     return o;
 }
 
