@@ -15,22 +15,20 @@ struct MapEntry {
     char* path;
     struct stat was;
 };
-static struct {
-    std::atomic<MapEntry*> entries[1 << 20];     // each made when first needed, and never freed
-    std::mutex lock;
-} maps;
+static std::atomic<MapEntry*> entries[1 << 20];  // each made when first needed, and never freed
+static std::mutex entries_lock;
 
 // Calls `each` with the entries that are there, in order, until it returns true.
 template <class Each> static void each_entry(Each each) {
-    for (auto& e : maps.entries) {
+    for (auto& e : entries) {
         MapEntry* entry = e;
         if (!entry || each(entry)) { return; }
     }
 }
 
 static void map_enter(const FileMap& map, const std::string& path, const struct stat& st) {
-    std::lock_guard<std::mutex> hold(maps.lock);
-    for (auto& entry : maps.entries) {           // more than Linux maps
+    std::lock_guard<std::mutex> hold(entries_lock);
+    for (auto& entry : entries) {                // more than Linux maps
         MapEntry* e = entry;
         if (!e) { e = new MapEntry(); }
         if (e->size) { continue; }
@@ -64,7 +62,7 @@ FileMap file_map(const std::string& path, long least, const char* kind) {
 
 void map_close(const FileMap& map) {
     {
-        std::lock_guard<std::mutex> hold(maps.lock);
+        std::lock_guard<std::mutex> hold(entries_lock);
         each_entry([&](MapEntry* e) {
             if (e->data == map.data) { e->size = 0; }
             return false;
@@ -129,7 +127,7 @@ static bool map_written(const MapEntry& e, struct stat* now) {
 }
 
 std::string maps_changed() {
-    std::lock_guard<std::mutex> hold(maps.lock);
+    std::lock_guard<std::mutex> hold(entries_lock);
     struct stat now;
     std::string path;
     each_entry([&](MapEntry* e) {
@@ -140,7 +138,7 @@ std::string maps_changed() {
 }
 
 void maps_accept() {
-    std::lock_guard<std::mutex> hold(maps.lock);
+    std::lock_guard<std::mutex> hold(entries_lock);
     struct stat now;
     each_entry([&](MapEntry* e) {
         if (e->size && map_written(*e, &now)) { e->was = now; }

@@ -187,13 +187,14 @@ static void shard_copy(const Shard& s, long first, long n, int V, int* out) {
 }
 
 void tokens_copy(const Tokens& t, long first, long n, int V, int* out) {
-    const Shard* s = t.shards.data();
-    for (first += t.from; first >= s->n; s++) { first -= s->n; }
-    for (; n > 0; s++) {
-        const long count = std::min(n, s->n - first);    // first: within the shard
-        shard_copy(*s, first, count, V, out);
-        out += count;
-        n -= count;
-        first = 0;
+    long at = t.from + first;
+    for (auto& s : t.shards) {
+        const long count = std::min(n, s.n - at);        // at: where they begin in this shard
+        if (count > 0) {
+            shard_copy(s, at, count, V, out);
+            out += count;
+            n -= count;
+        }
+        at = std::max(0L, at - s.n);
     }
 }

@@ -200,7 +200,7 @@ std::string import_tensor(const Family& family, const Arch& c, const Weights& fi
     const bool turned = family.transposed && !vector && layer;
     long R = w.rows();
     long K = w.cols();
-    if (vector) {                                // rows of one number
+    if (vector) {                                // theirs and ours as rows of one number
         R = w.count;
         K = 1;
         rows *= cols;

@@ -22,8 +22,9 @@ void log_line(Log* log, JsonObject line) {
     strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
     line.text("time", now);
     const std::string text = line.all();
-    if (log->error.empty() && (fprintf(log->f, "%s\n", text.c_str()) < 0 || fflush(log->f))) {
-        log->error = cannot("write", log->path);
+    if (log->error.empty()) {
+        const bool failed = fprintf(log->f, "%s\n", text.c_str()) < 0 || fflush(log->f);
+        if (failed) { log->error = cannot("write", log->path); }
     }
     if (!log->error.empty()) {
         log->unwritten.push_back(text);

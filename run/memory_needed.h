@@ -75,7 +75,7 @@ inline std::string memory_text(const Arch& c, long B, long T, bool train, double
 // Dies if the ranks of this machine want more memory than is free, `bytes` each. parts says what
 // they are for.
 inline void memory_require(double bytes, const std::string& parts, const std::string& hint) {
-    if (dist::local() > 0) { return; }             // one rank asks for all of this machine
+    if (dist::local() > 0) { return; }                   // one rank asks for all of this machine
     const double free = memory_free();
     if (bytes * dist::neighbors() <= free) { return; }
     const char* each = dist::neighbors() > 1 ? " for each rank" : "";
@@ -132,7 +132,8 @@ inline void choose_batch(const Model* m, Flags* f, long kept) {
     const long T = f->arch.T;
     if (!ops::on_host && !f->given_batch && f->total_batch >= T) {
         const long all = f->total_batch / T / dist::world();
-        f->batch = kept > 0 && all % kept == 0 ? kept : batch_that_fits(m, all, T);
+        const bool same = kept > 0 && all % kept == 0;
+        f->batch = same ? kept : batch_that_fits(m, all, T);
     }
     f->batch = dist::least(f->batch);
 

@@ -82,7 +82,7 @@ static JsonObject probe_once(Probe* p, size_t k, int T, bool first) {
         printf(", fewer than the %ld asked for: there are no more", f.probe_seqs);
     }
     printf("\n");
-    if (!terminal_columns() && !dist::rank()) {    // no line can say how far it is
+    if (!terminal_columns() && !dist::rank()) {          // no line can say how far it is
         note(strf("measuring %d sequences of %d tokens, %ld layers", in.n, T, m->sizes.L));
     }
 
@@ -156,9 +156,9 @@ int command_probe(Flags f) {
     }
     if (all.size() > 1) { first.json("all", json_list(all)); }
     if (!f.json.empty()) { file_write(f.json, first.all() + "\n"); }
-    printf("next: %s; the terms above: docs/metrics.md\n",
-           f.json.empty() ? "the same with --json p.json, then scripts/plot.py all p.json"
-                          : ("scripts/plot.py all " + f.json).c_str());
+    std::string plot = "scripts/plot.py all " + f.json;
+    if (f.json.empty()) { plot = "the same with --json p.json, then scripts/plot.py all p.json"; }
+    printf("next: %s; the terms above: docs/metrics.md\n", plot.c_str());
     model_free(&p.m);
     return 0;
 }

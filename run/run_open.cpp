@@ -31,8 +31,8 @@ static void arch_from_checkpoint(Flags* f, Arch model, const std::string& from) 
     Flags asked = *f;
     if (f->given_model) { preset_apply(&asked); }
     for (auto& [got, wanted] : rows_apart(&asked.arch, &model)) {
-        const bool by_preset =
-            f->given_model && is_one_of(" L C F NH ", got.field) && *(int*)got.at;
+        const bool size = f->given_model && is_one_of(" L C F NH ", got.field);
+        const bool by_preset = size && *(int*)got.at != 0;
         if (!by_preset && !flag_given(*f, log_name(got))) { continue; }
         die(from + " has " + got.by + " " + field_text(wanted, false) + ", got " +
                 field_text(got, false),
@@ -301,7 +301,7 @@ static void run_fill(Run* r, Origin* o) {
     if (r->m.ema) { ops::device_copy(r->m.ema, r->m.master, r->m.shard.mine * sizeof(acc)); }
     if (!r->f.resume) { return; }
     run_again(r, o->state);
-    if (dist::rank() == 0) { saves_clean(r->f.out); }      // killed in the save of step 0
+    if (dist::rank() == 0) { saves_clean(r->f.out); }    // killed in the save of step 0
 }
 
 Run run_open(Flags f) {

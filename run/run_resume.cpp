@@ -57,8 +57,9 @@ static void run_none(const Flags& f) {
 static void reject_existing_run(const std::string& out) {
     long step;
     // (a start that was interrupted leaves a log without a line)
-    if (checkpoint_latest(out, &step).empty() &&
-        !log_has(out + "/log.jsonl", " config train ")) { return; }
+    const bool there = !checkpoint_latest(out, &step).empty() ||
+                       log_has(out + "/log.jsonl", " config train ");
+    if (!there) { return; }
     die(out + ": already holds a run",
         "--resume -o " + out + " continues it; or choose another --out");
 }

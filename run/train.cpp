@@ -377,7 +377,7 @@ void run_report_step(Run* r, long step, double loss, double grad_norm, double ms
     const std::string left = duration(r->smooth_ms / 1e3 * (steps - step)) + " left";
     const std::string done = strf(" | %.0f%%, ", 100.0 * step / steps) + left;
     const std::string whole = at + norm + strf("lr %.2e | %.1f ms | ", lr, ms) + speed + done;
-    if (dist::world() > 1 || !terminal_columns()) {        // mpirun passes whole lines on
+    if (dist::world() > 1 || !terminal_columns()) {      // mpirun passes whole lines on
         printf("%s\n", whole.c_str());
         fflush(stdout);
         return;
@@ -454,7 +454,8 @@ static void save(Run* r, long step, bool keep) {
     const double bytes = checkpoint_bytes(*r);
     run_follow(r);
     r->saved_at = now_ms();
-    if (dist::any(dist::rank() == 0 && !keep && !disk_has(out, bytes))) {
+    const bool full = dist::rank() == 0 && !keep && !disk_has(out, bytes);
+    if (dist::any(full)) {
         progress_end();
         printf("note   %s: skipped an automatic checkpoint, no room for %s\n", out.c_str(),
                bytes_text(bytes).c_str());
@@ -496,7 +497,7 @@ void run_draw_ahead(Run* r, long step) {
     r->ahead.resize(r->seqs.size());
     r->ahead_from = run_place(*r);
     guarded(r, step, [&] {
-        for (int rank = 0; rank < dist::world(); rank++) {         // they have one order
+        for (int rank = 0; rank < dist::world(); rank++) {   // they have one order
             data_next(&r->data, rank == dist::rank() ? r->ahead.data() : NULL,
                       r->accum * r->f.batch);
         }

@@ -3,6 +3,7 @@ text/split.cpp -- cuts a piece into stretches, of which some are matches, and jo
 step's behavior says.
 */
 #include "split.h"
+#include <limits.h>
 #include "normalize.h"
 
 // A stretch of a piece; match: it is what the step looks for.
@@ -57,9 +58,10 @@ static Stretches find_matches(const std::string& piece, const Match& match, bool
     return found;
 }
 
-// Matches a text.
+// Matches a text, which has to live as long as the match. Where it does not begin at i, *next is
+// where to look again.
 static Match match_text(const std::string& pattern) {
-    return [&](const std::string& s, size_t i, size_t* next) {
+    return [&pattern](const std::string& s, size_t i, size_t* next) {
         *next = std::min(s.find(pattern, i), s.size());
         return *next == i ? i + pattern.size() : i;
     };
@@ -73,12 +75,12 @@ static Match match_digits(bool each_alone) {
         *next = i;
         while (*next < n && class_at(unicode(), &s[*next], &bytes) != CLASS_N) { *next += bytes; }
         if (*next > i) { return i; }
-        return split_digits(unicode(), s.data(), i, n, each_alone ? 1 : n);
+        return split_digits(unicode(), s.data(), i, n, each_alone ? 1 : INT_MAX);
     };
 }
 
 static Match match_known(const Step& step) {
-    return [&](const std::string& s, size_t i, size_t*) {
+    return [&step](const std::string& s, size_t i, size_t*) {
         return split_known(unicode(), step, s.data(), i, s.size());
     };
 }
