@@ -55,7 +55,7 @@ bool log_has(const std::string& path, const char* events);
 Json log_config(const std::string& path);
 
 // Returns the switches that make this model, with their values: as JSON, or " ATTN=softmax ..".
-std::string switches_json(Arch c);
+std::string switches_json(const Arch& c);
 
 // Adds what the program is: its version, commit, precision and backend; or returns them as JSON.
 void program_fields(JsonObject* o);

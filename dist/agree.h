@@ -11,6 +11,8 @@ these in the same order. Whatever started the processes ends them all when one o
 
 namespace dist {
 inline Place here;
+
+// Return which process this is, of how many; and the same among those on this machine.
 inline int rank() { return here.rank; }
 inline int world() { return here.world; }
 inline int local() { return here.local; }

@@ -134,6 +134,19 @@ Json log_config(const std::string& path) {
     return config;
 }
 
+// Returns the switches that make this model, with values: what is compiled in, and the rows of ARCH
+// that a switch sets.
+static std::vector<std::pair<std::string, std::string>> switches_of(Arch c) {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (auto& s : SWITCH_VALUES) {
+        all.push_back({ s.name, s.value });
+        for (auto& r : arch_rows(&c)) {
+            if (!strcmp(r.by, s.name)) { all.back().second = kind_name(r); }
+        }
+    }
+    return all;
+}
+
 void program_fields(JsonObject* o) {
     o->text("version", VERSION);
     o->text("commit", COMMIT);
@@ -147,23 +160,15 @@ std::string program_json() {
     return o.all();
 }
 
-std::string switches_json(Arch c) {
+std::string switches_json(const Arch& c) {
     JsonObject o;
-    for (auto& s : SWITCH_VALUES) {
-        std::string value = s.value;
-        for (auto& r : arch_rows(&c)) {                  // those that a switch sets
-            if (!strcmp(r.by, s.name)) { value = kind_name(r); }
-        }
-        o.text(s.name, value);
-    }
+    for (auto& s : switches_of(c)) { o.text(s.first, s.second); }
     return o.all();
 }
 
 std::string switches_text(const Arch& c) {
     std::string o;
-    for (auto& [name, value] : json_of(switches_json(c)).fields) {
-        o += " " + name + "=" + value.string;
-    }
+    for (auto& s : switches_of(c)) { o += " " + s.first + "=" + s.second; }
     return o;
 }
 

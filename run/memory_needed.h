@@ -132,8 +132,8 @@ inline void choose_batch(const Model* m, Flags* f, long kept) {
     const long T = f->arch.T;
     if (!ops::on_host && !f->given_batch && f->total_batch >= T) {
         const long all = f->total_batch / T / dist::world();
-        const bool same = kept > 0 && all % kept == 0;
-        f->batch = same ? kept : batch_that_fits(m, all, T);
+        const bool divides = kept > 0 && all % kept == 0;
+        f->batch = divides ? kept : batch_that_fits(m, all, T);
     }
     f->batch = dist::least(f->batch);
 

@@ -108,7 +108,7 @@ static JsonObject probe_once(Probe* p, size_t k, int T, bool first) {
 // Opens the model and finds what is measured of it. Ends the program at flags that do not suit it.
 static Probe probe_open(Flags f) {
     Probe p;
-    eps_list(f);
+    eps_list(f);                                         // ends the program at a wrong value
     std::vector<long> lengths;
     for (auto& w : split(f.probe_len, ',')) {
         long v = 0;

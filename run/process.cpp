@@ -56,8 +56,8 @@ static double container_cpus() {
         if (file_exists(root + name)) { text += file_read(root + name); }
     }
     double quota, period;
-    const bool says = sscanf(text.c_str(), "%lf %lf", &quota, &period) == 2;
-    return says ? quota / period : 0;
+    const bool both = sscanf(text.c_str(), "%lf %lf", &quota, &period) == 2;
+    return both ? quota / period : 0;
 }
 
 void threads_check() {
@@ -219,8 +219,8 @@ int terminal_columns() {
     struct winsize w;
     const int to = fileno(progress.to);
     if (!isatty(to)) { return 0; }
-    const bool says = ioctl(to, TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
-    return says ? w.ws_col : 80;
+    const bool known = ioctl(to, TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
+    return known ? w.ws_col : 80;
 }
 
 void progress_show(const std::vector<std::string>& forms) {

@@ -221,7 +221,7 @@ static Origin run_settle(Run* r) {
     if (begins) { edits_check(*f); }
     if (begins && f->bos == "seq") { reject_covered_bos(*f); }
     ops::use_graph(f->graph);
-    eps_list(*f);
+    eps_list(*f);                                        // both end the program at a wrong value
     until_of(*f);
     return o;
 }
