@@ -30,7 +30,7 @@ inline void each_batch(Model* m, const Sequences& text,
                        const std::function<void(int first, long count)>& run) {
     const int most = std::max(1, text.at_once / text.T);
     for (int first = 0; first < text.n; first += most) {
-        if (measure_progress) { measure_progress(first, text.n); }
+        if (progress.batch) { progress.batch(first, text.n); }
         const int B = std::min(most, text.n - first);
         run(first, model_load(m, text.from(first), B, text.T));
     }

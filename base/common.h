@@ -97,6 +97,7 @@ inline bool work_stopped() { return work_stops && work_stops(); }
 struct Progress {
     bool open = false;
     FILE* to = stdout;
+    void (*batch)(int done, int n) = NULL;       // is told of each batch before it is measured
 };
 inline Progress progress;
 

@@ -15,20 +15,24 @@ struct MapEntry {
     char* path;
     struct stat was;
 };
-static std::atomic<MapEntry*> entries[1 << 20];  // each made when first needed, and never freed
-static std::mutex entries_lock;
+
+static struct {
+    std::atomic<MapEntry*> entries[1 << 20];     // each made when first needed, and never freed
+    std::mutex lock;
+    MapLost lost;
+} maps;
 
 // Calls `each` with the entries that are there, in order, until it returns true.
 template <class Each> static void each_entry(Each each) {
-    for (auto& e : entries) {
+    for (auto& e : maps.entries) {
         MapEntry* entry = e;
         if (!entry || each(entry)) { return; }
     }
 }
 
 static void map_enter(const FileMap& map, const std::string& path, const struct stat& st) {
-    std::lock_guard<std::mutex> hold(entries_lock);
-    for (auto& entry : entries) {                // more than Linux maps
+    std::lock_guard<std::mutex> hold(maps.lock);
+    for (auto& entry : maps.entries) {                // more than Linux maps
         MapEntry* e = entry;
         if (!e) { e = new MapEntry(); }
         if (e->size) { continue; }
@@ -62,7 +66,7 @@ FileMap file_map(const std::string& path, long least, const char* kind) {
 
 void map_close(const FileMap& map) {
     {
-        std::lock_guard<std::mutex> hold(entries_lock);
+        std::lock_guard<std::mutex> hold(maps.lock);
         each_entry([&](MapEntry* e) {
             if (e->data == map.data) { e->size = 0; }
             return false;
@@ -103,7 +107,7 @@ static void map_fault(int signal_number, siginfo_t* info, void*) {
         raise(signal_number);
         return;
     }
-    if (map_lost) { map_lost(path); }
+    if (maps.lost) { maps.lost(path); }
     say("error: ");
     say(path);
     say(": was cut short or replaced while it was read\n"
@@ -111,7 +115,8 @@ static void map_fault(int signal_number, siginfo_t* info, void*) {
     _exit(EXIT_MACHINE);
 }
 
-void maps_watch() {
+void maps_watch(MapLost lost) {
+    maps.lost = lost;
     struct sigaction act = {};
     act.sa_sigaction = map_fault;
     act.sa_flags = SA_SIGINFO | SA_NODEFER;
@@ -127,7 +132,7 @@ static bool map_written(const MapEntry& e, struct stat* now) {
 }
 
 std::string maps_changed() {
-    std::lock_guard<std::mutex> hold(entries_lock);
+    std::lock_guard<std::mutex> hold(maps.lock);
     struct stat now;
     std::string path;
     each_entry([&](MapEntry* e) {
@@ -138,7 +143,7 @@ std::string maps_changed() {
 }
 
 void maps_accept() {
-    std::lock_guard<std::mutex> hold(entries_lock);
+    std::lock_guard<std::mutex> hold(maps.lock);
     struct stat now;
     each_entry([&](MapEntry* e) {
         if (e->size && map_written(*e, &now)) { e->was = now; }

@@ -17,9 +17,8 @@ void map_close(const FileMap& map);
 
 // Makes an access behind the end of a mapped file an error that names it, exit status 1.
 // Before that, `lost` is called with the name, if it is set: a handler's rules hold for it.
-void maps_watch();
 typedef void (*MapLost)(const char* path);
-inline MapLost map_lost = NULL;
+void maps_watch(MapLost lost = NULL);
 
 // Returns the first file written to, in place, since it was mapped; "" if all are as they were.
 std::string maps_changed();

@@ -195,7 +195,7 @@ Metrics measure(Model* m, const int* seqs, int n, int T, int batch_tokens,
     for (int first = 0; first < n; first += chunk) {
         const int rank = first / chunk % dist::world();
         if (rank != dist::rank()) { continue; }
-        if (measure_progress) { measure_progress(first, n); }
+        if (progress.batch) { progress.batch(first, n); }
         if (work_stopped()) { break; }
         const int* batch = seqs + (size_t)first * (T + 1);
         const long targets = model_load(m, batch, std::min(chunk, n - first), T);

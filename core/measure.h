@@ -8,9 +8,6 @@ sequences, measures on the device, adds the results to a report. Start with meas
 #include "../model.h"        // Model, model_load
 #include "train_sink.h"   // model_forward
 
-// Called by measure before each batch, if it is set.
-inline void (*measure_progress)(int done, int n) = NULL;
-
 // Tells whether the model has an extra key that changes outputs, or a sink token.
 bool has_extra_key(const Model* m);
 

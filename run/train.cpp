@@ -162,13 +162,17 @@ void log_begin(Run* r) {
 
 // The file, and the way out of the access that failed, which only the thread of the step can take.
 // The weights are still consistent there, because a step reads all its data before it updates them.
-struct Lost { const char* file; sigjmp_buf jump; };
+struct Lost {
+    const char* file;
+    sigjmp_buf jump;
+    pthread_t thread;
+    volatile sig_atomic_t armed;                 // whether that thread is in a step
+};
 static Lost lost;
-static thread_local volatile sig_atomic_t lost_armed = 0;
 
 static void on_lost(const char* path) {
-    if (!lost_armed) { return; }
-    lost_armed = 0;
+    if (!lost.armed || !pthread_equal(pthread_self(), lost.thread)) { return; }
+    lost.armed = 0;
     lost.file = path;
     siglongjmp(lost.jump, 1);
 }
@@ -194,11 +198,12 @@ static void data_return(Run* r, const std::vector<uint64_t>& place) {
 
 // Runs `work` of a step, which reads data.
 static void guarded(Run* r, long step, const std::function<void()>& work) {
-    map_lost = on_lost;
+    maps_watch(on_lost);
     if (sigsetjmp(lost.jump, 1)) { lost_data(r, step); }
-    lost_armed = dist::world() == 1;
+    lost.thread = pthread_self();
+    lost.armed = dist::world() == 1;
     work();
-    lost_armed = 0;
+    lost.armed = 0;
 }
 
 // Returns what a run needs to continue from here, and a probe to know what it was trained on.

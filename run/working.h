@@ -14,9 +14,9 @@ inline Working working;
 inline void working_begin(const std::string& what) {
     progress.to = stderr;
     working = { what, "" };
-    measure_progress = NULL;
+    progress.batch = NULL;
     if (!terminal_columns()) { return; }
-    measure_progress = [](int done, int n) {
+    progress.batch = [](int done, int n) {
         working.line = working.what + strf("%d of %d sequences", done, n);
         progress_show({ working.line });
     };
@@ -25,7 +25,7 @@ inline void working_begin(const std::string& what) {
 // Says that a batch has come to layer l of L; ten times a second is enough.
 inline void working_layer(int l, int L) {
     const double now = now_ms();
-    if (!measure_progress || now - working.shown < 100) { return; }
+    if (!progress.batch || now - working.shown < 100) { return; }
     working.shown = now;
     progress_show({ working.line + strf(", layer %d of %d", l + 1, L) });
 }
