@@ -139,14 +139,10 @@ struct ActsShape {
     long lm_head_rows;          // rows whose logits exist at once
 };
 
-inline long lm_head_rows_wanted;  // bench --lm-head-rows; 0: as many as the backend finds good
-
 // Returns the shape for B sequences of T tokens.
 inline ActsShape acts_shape(const Arch& arch, bool train, long B, long T) {
     T += bias_of(arch).token;
-    long most = ops::lm_head_rows(arch.V, sizeof(real), train);
-    if (lm_head_rows_wanted) { most = lm_head_rows_wanted; }
-    return { train, B, T, std::min(most, B * T) };
+    return { train, B, T, std::min(ops::lm_head_rows(arch.V, sizeof(real), train), B * T) };
 }
 
 // Where every tensor is in memory: the two tables, with the sizes of one model. A Layout is a Sizes
@@ -223,6 +219,7 @@ struct Model {
     // ---- the batch that is loaded
     int B, T;                   // T with the sink token
     int lm_head_rows;           // rows that lm_head handles at a time
+    long lm_head_rows_wanted;   // bench --lm-head-rows; 0: as many as the backend finds good
     std::vector<Span> spans;
     int* tokens;                // (B, T), without the sink token
     int* targets;               // (B, T)

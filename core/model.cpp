@@ -94,7 +94,10 @@ void model_resize(Model* m, int B, int T) {
         die(strf("--seq %d: this model has positions for %d tokens", T, m->longest),
             strf("--seq %ld or less", (long)m->longest));
     }
-    const ActsShape shape = acts_shape(m->arch, m->train, B, T);
+    ActsShape shape = acts_shape(m->arch, m->train, B, T);
+    if (m->lm_head_rows_wanted) {
+        shape.lm_head_rows = std::min(m->lm_head_rows_wanted, shape.B * shape.T);
+    }
     m->B = shape.B;
     m->T = shape.T;
     m->lm_head_rows = shape.lm_head_rows;
