@@ -95,9 +95,15 @@ inline Sizes::Sizes(const Arch& arch)
     for (int l = 0; l < arch.L; l++) { layers.push_back(LAYER_AT(l)); }
 }
 
-#define FIELD(name, ...) P* name;
+// The numbers of a tensor, and their gradients; NULL where the model has none.
+struct Param {
+    real* w;
+    acc* d;
+};
+
+#define FIELD(name, ...) Param name;
 #define NOTHING(...)
-template <class P> struct Params {
+struct Params {
     PARAMS(FIELD, NOTHING, FIELD)
     struct Layer { PARAMS(NOTHING, FIELD, NOTHING) };
     std::vector<Layer> layer;
@@ -123,9 +129,14 @@ inline bool has_word(const Tensor& t, const std::string& word) {
     return contains(name, "." + word + ".") || contains(name, "." + word + "_");
 }
 
+// What all layers keep of a pass: rows of `width` numbers.
+template <class X> struct LayerRows { X* at; long width; };
+
 struct Acts {
 #define X(type, name, size) type* name;
-    ACTS(X)
+#define LAYER(type, name, width) LayerRows<type> name;
+    ACTS(X, LAYER)
+#undef LAYER
 #undef X
 };
 
@@ -153,9 +164,9 @@ struct Layout : Sizes {
 
     explicit Layout(const Arch& arch) : Sizes(arch), arch(arch) {}
 
-    // Points p into base, lists the tensors in memory order, returns the number of elements. With
-    // base NULL it only counts.
-    template <class P> long params(Params<P>* p, std::vector<Tensor>* list, P* base) const;
+    // Points p into weights and grads, lists the tensors in memory order, returns the number of
+    // elements. With NULL for both it only counts.
+    long params(Params* p, std::vector<Tensor>* list, real* weights, acc* grads) const;
 
     // Points a into base, returns the bytes; with base NULL it only counts.
     size_t acts(Acts* a, char* base, const ActsShape& shape) const;
@@ -195,8 +206,7 @@ struct Model {
     // kind of companion
     std::vector<Tensor> tensors;
     long num_params;
-    Params<real> weights;       // every tensor, in params_memory
-    Params<acc> grads;          // its gradient, in grads_memory
+    Params params;              // every tensor, in params_memory, and its gradient, in grads_memory
     real* params_memory;        // the weights that the operations use
     acc* master;                // in acc; params_memory itself where real is acc
     acc* grads_memory;
@@ -260,11 +270,7 @@ inline double factor_of(const Model* m, const Tensor& t, const char* of) {
 // Returns the number of sink-token rows before each sequence: 1 or 0.
 inline int sink_rows(const Model* m) { return m->sizes.bias.token; }
 
-inline const Params<real>::Layer& layer_weights(const Model* m, int l) {
-    return m->weights.layer[l];
-}
-
-inline const Params<acc>::Layer& layer_grads(const Model* m, int l) { return m->grads.layer[l]; }
+inline const Params::Layer& layer_params(const Model* m, int l) { return m->params.layer[l]; }
 
 // ---- attention's shape in layer l, and its extra key
 
@@ -298,13 +304,13 @@ inline AttnShape attn_shape(const Model* m, int l) { return attn_shape(m, l, m->
 
 // Returns k* of the extra key, or its logit z (BIAS=logit); NULL is zero.
 inline const real* extra_k(const Model* m, int l) {
-    const auto& w = layer_weights(m, l);
-    return m->sizes.bias.extra == LOGIT_EXTRA ? w.logit : w.kstar;
+    const auto& p = layer_params(m, l);
+    return m->sizes.bias.extra == LOGIT_EXTRA ? p.logit.w : p.kstar.w;
 }
 
 // Returns v*, the value of the extra key; NULL is zero.
 inline const real* extra_v(const Model* m, int l) {
-    return m->sizes.bias.learn_v ? layer_weights(m, l).vstar : m->v_fixed;
+    return m->sizes.bias.learn_v ? layer_params(m, l).vstar.w : m->v_fixed;
 }
 
 inline ExtraKey<const real> extra_key(const Model* m, int l) {
@@ -323,11 +329,19 @@ inline const acc* layer_rope(const Model* m, int l) {
 
 inline int rows(const Model* m) { return m->B * m->T; }
 
-// Returns where layer l keeps its rows of an activation of shape (.., N, width), from `row` on.
-template <class A> A* of_layer(A* t, const Model* m, int l, long width, size_t row = 0) {
+// Returns where layer l keeps its rows of an activation, from `row` on.
+template <class A> A* of_layer(const LayerRows<A>& t, const Model* m, int l, size_t row) {
     const size_t kept = m->train ? l : 0;
-    return row_of(t, kept * rows(m) + row, width);
+    return row_of(t.at, kept * rows(m) + row, t.width);
 }
+
+// Give the same by name: act_qkv(m, l), act_att(m, l), .. for every LAYER of ACTS.
+#define LAYER(type, name, width) \
+    inline type* act_##name(const Model* m, int l, size_t row = 0) { \
+        return of_layer(m->acts.name, m, l, row); \
+    }
+ACTS(NOTHING, LAYER)
+#undef LAYER
 
 // Counts the branches whose activations are kept, and returns the place of branch i among them.
 inline size_t branches_kept(const Model* m) { return m->train ? 2 * m->sizes.L : 2; }
@@ -367,40 +381,12 @@ inline real* lm_head_input(const Model* m, size_t row = 0) {
     return row_of(m->acts.n, norms_before * rows(m) + row, sizes.C);
 }
 
-inline real* act_qkv(const Model* m, int l, size_t row = 0) {
-    return of_layer(m->acts.qkv, m, l, m->sizes.qkv_width, row);
-}
-
-inline real* act_att(const Model* m, int l, size_t row = 0) {
-    return of_layer(m->acts.att, m, l, m->sizes.q_width, row);
-}
-
-inline acc* act_stat(const Model* m, int l, size_t row = 0) {
-    return of_layer(m->acts.stat, m, l, m->sizes.NH * 2, row);
-}
-
 inline int gates_per_head(const Model* m) { return m->sizes.gate.by_channel ? m->sizes.HS : 1; }
-
-inline real* act_gate(const Model* m, int l) {
-    return of_layer(m->acts.gate, m, l, m->sizes.gate_width);
-}
-
-inline real* act_gated(const Model* m, int l) {
-    return of_layer(m->acts.gated, m, l, m->sizes.gated_width);
-}
 
 // Returns the heads' output, after the gate if there is one.
 inline real* act_out(const Model* m, int l) {
     return m->sizes.gates_output ? act_gated(m, l) : act_att(m, l);
 }
-
-inline real* act_heads(const Model* m, int l) { return of_layer(m->acts.heads, m, l, m->sizes.OC); }
-
-inline real* act_fch(const Model* m, int l) {
-    return of_layer(m->acts.fch, m, l, m->sizes.up_width);
-}
-
-inline real* act_fca(const Model* m, int l) { return of_layer(m->acts.fca, m, l, m->sizes.F); }
 
 // ---- tables of positions
 

@@ -76,27 +76,28 @@ inline TensorKind EXTRA(long rows, long cols, Purpose purpose) {
 
 // ---- ACTS: activations, one arena, laid out again for each (B, T). The shapes are for training,
 // which keeps all L layers (layer_rows = L N) and all 2L + 1 states of the stream (stream_rows). A
-// forward-only pass keeps one layer and three states, and no gradients (grad_rows = 0).
-#define ACTS(X) \
+// forward-only pass keeps one layer and three states, and no gradients (grad_rows = 0). A LAYER has
+// so many numbers in each row of each layer: act_qkv(m, l) is where those of layer l are.
+#define ACTS(X, LAYER) \
     X(real, x, stream_rows * C) /* (2L+1, N, C) residual stream: x_0 the embedding, x_2l enters layer l */ \
     X(real, embed,      arch.norm_embed ? N * C : 0)                    /* (N, C)              the embedding before its norm */ \
     X(real, n, (2 * layer_rows * norm.in + N) * C) /* (2L+1, N, C) inputs of attention and FFN; the last: the final norm's output */ \
     X(real, f,          norm.out ? 2 * layer_rows * C : 0)              /* (2L, N, C)          inputs of the norms after attention and FFN */ \
     X(acc,  rstd,       4 * layer_rows + 2 * N) /* (4L+2, N) of norms: 2L before branches, the final one, the embedding's, 2L after */ \
     X(acc,  mean,       ln ? 4 * layer_rows + 2 * N : 0)                /* (4L+2, N)           likewise; LayerNorm only */ \
-    X(real, qkv,        layer_rows * qkv_width)                         /* (L, N, qkv_width)   after QKNORM, PE and phi */ \
-    X(real, qk_in,      qk_norm ? layer_rows * qk_width : 0)            /* (L, N, qk_width)    before QKNORM */ \
-    X(acc,  qk_rstd,    qk_norm ? layer_rows * (NH + KV) : 0)           /* (L, N, NH + KV); all: (L, N, 2) */ \
-    X(real, phi_in,     phi ? layer_rows * qk_width : 0)                /* (L, N, qk_width)    the MLP kernel: input */ \
-    X(real, phi_hid,    phi ? layer_rows * qk_width : 0)                /*                     and hidden, after ReLU */ \
-    X(real, att,        layer_rows * q_width)                           /* (L, N, q_width)     outputs of the heads */ \
-    X(acc,  stat,       layer_rows * NH * 2)                            /* (L, B, NH, T, 2) */ \
-    X(real, gate,       layer_rows * gate_width)                        /* (L, N, gate_width)  the gate before its sigmoid */ \
-    X(real, gated,      layer_rows * gated_width)                       /* (L, N, gated_width) what passes it: of att, or of v */ \
-    X(real, v_in,       gate.place == ON_VALUE ? layer_rows * kv_width : 0) /* (L, N, kv_width) the values before their gate */ \
-    X(real, heads,      combine ? layer_rows * OC : 0)                  /* (L, N, OC)          + v*, or summed over heads */ \
-    X(real, fch,        layer_rows * up_width)                          /* (L, N, up_width)    gate | up */ \
-    X(real, fca,        layer_rows * F)                                 /* (L, N, F)           after the activation */ \
+    LAYER(real, qkv,        qkv_width)                                  /* (L, N, qkv_width)   after QKNORM, PE and phi */ \
+    LAYER(real, qk_in,      qk_norm ? qk_width : 0)                     /* (L, N, qk_width)    before QKNORM */ \
+    LAYER(acc,  qk_rstd,    qk_norm ? NH + KV : 0)                      /* (L, N, NH + KV); all: (L, N, 2) */ \
+    LAYER(real, phi_in,     phi ? qk_width : 0)                         /* (L, N, qk_width)    the MLP kernel: input */ \
+    LAYER(real, phi_hidden, phi ? qk_width : 0)                         /*                     and hidden, after ReLU */ \
+    LAYER(real, att,        q_width)                                    /* (L, N, q_width)     outputs of the heads */ \
+    LAYER(acc,  stat,       NH * 2)                                     /* (L, B, NH, T, 2) */ \
+    LAYER(real, gate,       gate_width)                                 /* (L, N, gate_width)  the gate before its sigmoid */ \
+    LAYER(real, gated,      gated_width)                                /* (L, N, gated_width) what passes it: of att, or of v */ \
+    LAYER(real, v_in,       gate.place == ON_VALUE ? kv_width : 0)      /* (L, N, kv_width) the values before their gate */ \
+    LAYER(real, heads,      combine ? OC : 0)                           /* (L, N, OC)          + v*, or summed over heads */ \
+    LAYER(real, fch,        up_width)                                   /* (L, N, up_width)    gate | up */ \
+    LAYER(real, fca,        F)                                          /* (L, N, F)           after the activation */ \
     OPEN_ACTS(X) \
     X(real, logits,     lm_head_rows * V)                               /* (lm_head_rows, V)   rows that lm_head handles at a time */ \
     X(acc,  losses,     N)                                              /* (N) */ \

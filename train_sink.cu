@@ -119,23 +119,22 @@ const std::vector<Stage> LAYER_STAGES = {
 
 static void linear_forward(real* out, const real* inp, const Linear& w, int N,
                            const real* residual = NULL) {
-    ops::matmul_forward(out, inp, w.weight, w.bias, residual, N, w.C, w.OC);
+    ops::matmul_forward(out, inp, w.weight.w, w.bias.w, residual, N, w.C, w.OC);
 }
 
 // Computes dinp, or adds to it, and the gradients of the weights. In the forward pass this was:
 //      out = inp W^T + b
 static void linear_backward(real* dinp, const real* dout, const real* inp, const Linear& w, int N,
                             bool add = false) {
-    ops::matmul_backward_weight(w.dweight, dout, inp, N, w.C, w.OC);
-    if (w.dbias) { ops::matmul_backward_bias(w.dbias, dout, N, w.OC); }
-    ops::matmul_backward_input(dinp, dout, w.weight, add, N, w.C, w.OC);
+    ops::matmul_backward_weight(w.weight.d, dout, inp, N, w.C, w.OC);
+    if (w.bias.d) { ops::matmul_backward_bias(w.bias.d, dout, N, w.OC); }
+    ops::matmul_backward_input(dinp, dout, w.weight.w, add, N, w.C, w.OC);
 }
 
 // -- norms
 
 struct Norm {
-    NormWeights<const real> weights;
-    NormWeights<acc> grads;
+    Param weight, bias;
     NormStats<acc> stats;
 };
 
@@ -148,45 +147,37 @@ static NormStats<acc> norm_stats(const Model* m, int number) {
 }
 
 static Norm norm_before(const Model* m, int i) {
-    const auto& w = layer_weights(m, i / 2);
-    const auto& g = layer_grads(m, i / 2);
+    const auto& p = layer_params(m, i / 2);
     const NormStats<acc> stats = norm_stats(m, kept_branch(m, i));
     if (i % 2) {                                 // the FFN
-        return { { w.norm_ffn_w, w.norm_ffn_b }, { g.norm_ffn_w, g.norm_ffn_b }, stats };
+        return { p.norm_ffn_w, p.norm_ffn_b, stats };
     }
-    return { { w.norm_attn_w, w.norm_attn_b }, { g.norm_attn_w, g.norm_attn_b }, stats };
+    return { p.norm_attn_w, p.norm_attn_b, stats };
 }
 
 static Norm norm_after(const Model* m, int i) {
-    const auto& w = layer_weights(m, i / 2);
-    const auto& g = layer_grads(m, i / 2);
+    const auto& p = layer_params(m, i / 2);
     const NormStats<acc> stats = norm_stats(m, branches_kept(m) + 2 + kept_branch(m, i));
     if (i % 2) {                                 // the FFN
-        return { { w.norm_ffn_out_w, w.norm_ffn_out_b },
-                 { g.norm_ffn_out_w, g.norm_ffn_out_b }, stats };
+        return { p.norm_ffn_out_w, p.norm_ffn_out_b, stats };
     }
-    return { { w.norm_attn_out_w, w.norm_attn_out_b },
-             { g.norm_attn_out_w, g.norm_attn_out_b }, stats };
+    return { p.norm_attn_out_w, p.norm_attn_out_b, stats };
 }
 
 static Norm norm_final(const Model* m) {
-    const auto& w = m->weights;
-    const auto& g = m->grads;
-    return { { w.norm_final_w, w.norm_final_b },
-             { g.norm_final_w, g.norm_final_b }, norm_stats(m, branches_kept(m)) };
+    const Params& p = m->params;
+    return { p.norm_final_w, p.norm_final_b, norm_stats(m, branches_kept(m)) };
 }
 
 static Norm norm_embed(const Model* m) {
-    const auto& w = m->weights;
-    const auto& g = m->grads;
-    return { { w.norm_embed_w, w.norm_embed_b },
-             { g.norm_embed_w, g.norm_embed_b }, norm_stats(m, branches_kept(m) + 1) };
+    const Params& p = m->params;
+    return { p.norm_embed_w, p.norm_embed_b, norm_stats(m, branches_kept(m) + 1) };
 }
 
 static NormShape norm_shape(const Model* m) { return { rows(m), m->arch.C, m->arch.eps }; }
 
 static void norm_forward(Model* m, real* out, const real* x, const Norm& norm) {
-    ops::norm_forward(out, norm.stats, x, norm.weights, norm_shape(m));
+    ops::norm_forward(out, norm.stats, x, { norm.weight.w, norm.bias.w }, norm_shape(m));
 }
 
 // Computes dx, or adds to it, and the gradients of the weights. In the forward pass this was:
@@ -194,7 +185,8 @@ static void norm_forward(Model* m, real* out, const real* x, const Norm& norm) {
 static void norm_backward(Model* m, real* dx, const real* dout, const real* x, const Norm& norm,
                           bool add = false) {
     const NormStats<const acc> stats = { norm.stats.mean, norm.stats.rstd };
-    ops::norm_backward(dx, norm.grads, dout, x, norm.weights.weight, stats, add, norm_shape(m));
+    ops::norm_backward(dx, { norm.weight.d, norm.bias.d }, dout, x, norm.weight.w, stats, add,
+                       norm_shape(m));
 }
 
 // Adds rows of the stream: y = by y + x (N, C); x NULL counts as zeros.
@@ -278,9 +270,8 @@ static void ffn_input_backward(Model* m, int l)  { input_backward(m, 2 * l + 1);
 // -- q, k, v = n W^T + b
 
 static Linear qkv_linear(const Model* m, int l) {
-    const auto& w = layer_weights(m, l);
-    const auto& g = layer_grads(m, l);
-    return { w.qw, w.qb, g.qw, g.qb, m->sizes.C, m->sizes.qkv_width };
+    const auto& p = layer_params(m, l);
+    return { p.qw, p.qb, m->sizes.C, m->sizes.qkv_width };
 }
 
 static void qkv_forward(Model* m, int l) {
@@ -298,8 +289,7 @@ static void qkv_backward(Model* m, int l) {
 // -- GATE: what it is applied to times sigmoid(g),  g = n W_g^T, or learned as it is
 
 static Linear gate_linear(const Model* m, int l) {
-    return { layer_weights(m, l).gw, NULL, layer_grads(m, l).gw, NULL,
-             m->sizes.C, m->sizes.gate_width };
+    return { layer_params(m, l).gw, {}, m->sizes.C, m->sizes.gate_width };
 }
 
 // -- GATE=value: v becomes v sigmoid(g)
@@ -309,10 +299,6 @@ static AttnShape value_shape(const Model* m, int l) {
     AttnShape s = attn_shape(m, l);
     s.NH = s.KV;
     return s;
-}
-
-static real* act_v_in(const Model* m, int l) {
-    return of_layer(m->acts.v_in, m, l, m->sizes.kv_width);
 }
 
 static void value_gate_forward(Model* m, int l) {
@@ -340,29 +326,19 @@ static void value_gate_backward(Model* m, int l) {
 
 // -- QKNORM: q and k become norm(q), norm(k), of each head or of all heads together
 
-static real* act_qk_in(const Model* m, int l) {
-    return of_layer(m->acts.qk_in, m, l, m->sizes.qk_width);
-}
-
-static acc* act_qk_rstd(const Model* m, int l) {
-    const long heads = m->sizes.NH + m->sizes.KV;
-    return of_layer(m->acts.qk_rstd, m, l, heads);
-}
-
 static void qk_norm_forward(Model* m, int l) {
-    const auto& w = layer_weights(m, l);
+    const auto& p = layer_params(m, l);
     const bool all = m->arch.qk_norm == QKNORM_all;
-    ops::qk_norm_forward(act_qkv(m, l), act_qk_in(m, l), act_qk_rstd(m, l), { w.qnw, w.knw }, all,
-                         m->arch.eps, attn_shape(m, l));
+    ops::qk_norm_forward(act_qkv(m, l), act_qk_in(m, l), act_qk_rstd(m, l), { p.qnw.w, p.knw.w },
+                         all, m->arch.eps, attn_shape(m, l));
 }
 
 // Computes acts.dqkv in place. In the forward pass this was:  q = norm(q), k = norm(k)
 static void qk_norm_backward(Model* m, int l) {
-    const auto& w = layer_weights(m, l);
-    const auto& g = layer_grads(m, l);
+    const auto& p = layer_params(m, l);
     const bool all = m->arch.qk_norm == QKNORM_all;
-    ops::qk_norm_backward(m->acts.dqkv, { g.qnw, g.knw }, act_qk_in(m, l), act_qk_rstd(m, l),
-                          { w.qnw, w.knw }, all, attn_shape(m, l));
+    ops::qk_norm_backward(m->acts.dqkv, { p.qnw.d, p.knw.d }, act_qk_in(m, l), act_qk_rstd(m, l),
+                          { p.qnw.w, p.knw.w }, all, attn_shape(m, l));
 }
 
 // -- rotary: q and k are rotated by their position. In training attention does it on its way, to
@@ -399,16 +375,8 @@ static void rotary_backward(Model* m, int l) {
 
 // -- phi, the kernel of linear attention, on every head of q and k: elu + 1, or W2 relu(W1 x)
 
-static Linear phi_linear(const Model* m, const real* weight, acc* dweight = NULL) {
-    return { weight, NULL, dweight, NULL, m->sizes.HS, m->sizes.HS };
-}
-
-static real* act_phi_in(const Model* m, int l, size_t row) {
-    return of_layer(m->acts.phi_in, m, l, m->sizes.qk_width, row);
-}
-
-static real* act_phi_hidden(const Model* m, int l, size_t row) {
-    return of_layer(m->acts.phi_hid, m, l, m->sizes.qk_width, row);
+static Linear phi_linear(const Model* m, Param weight) {
+    return { weight, {}, m->sizes.HS, m->sizes.HS };
 }
 
 static void phi_forward(Model* m, int l) {
@@ -416,7 +384,7 @@ static void phi_forward(Model* m, int l) {
         ops::phi_elu1_forward(act_qkv(m, l), attn_shape(m, l));
         return;
     }
-    const auto& w = layer_weights(m, l);
+    const auto& p = layer_params(m, l);
     const long width = m->sizes.qk_width;
     ops::in_parts(rows(m), [&](long row, int n) {
         const int heads = n * (m->sizes.NH + m->sizes.KV);
@@ -425,9 +393,9 @@ static void phi_forward(Model* m, int l) {
         real* hidden = act_phi_hidden(m, l, row);
         real* out = row_of(m->acts.dphi, row, width);
         ops::copy_rows(in, width, qkv, m->sizes.qkv_width, n, width);
-        linear_forward(hidden, in, phi_linear(m, w.phi1w), heads);
+        linear_forward(hidden, in, phi_linear(m, p.phi1w), heads);
         ops::ffn_forward(hidden, hidden, ACT_relu, false, n, width);
-        linear_forward(out, hidden, phi_linear(m, w.phi2w), heads);
+        linear_forward(out, hidden, phi_linear(m, p.phi2w), heads);
         ops::copy_rows(qkv, m->sizes.qkv_width, out, width, n, width);
     });
 }
@@ -439,8 +407,7 @@ static void phi_backward(Model* m, int l) {
         ops::phi_elu1_backward(m->acts.dqkv, act_qkv(m, l), attn_shape(m, l));
         return;
     }
-    const auto& w = layer_weights(m, l);
-    const auto& g = layer_grads(m, l);
+    const auto& p = layer_params(m, l);
     const long width = m->sizes.qk_width;
     const long count = m->sizes.HS * m->sizes.HS;    // of each of the two matrices
     auto backward = [&](long row, int n, acc* dw1, acc* dw2) {
@@ -452,12 +419,12 @@ static void phi_backward(Model* m, int l) {
         real* dhidden = row_of(dout, rows(m), width);
         real* din = dout;
         ops::copy_rows(dout, width, dqkv, m->sizes.qkv_width, n, width);
-        linear_backward(dhidden, dout, hidden, phi_linear(m, w.phi2w, dw2), heads);
+        linear_backward(dhidden, dout, hidden, phi_linear(m, { p.phi2w.w, dw2 }), heads);
         ops::ffn_backward(dhidden, dhidden, hidden, ACT_relu, false, n, width);
-        linear_backward(din, dhidden, in, phi_linear(m, w.phi1w, dw1), heads);
+        linear_backward(din, dhidden, in, phi_linear(m, { p.phi1w.w, dw1 }), heads);
         ops::copy_rows(dqkv, m->sizes.qkv_width, din, width, n, width);
     };
-    ops::in_parts(rows(m), g.phi1w, g.phi2w, count, backward);
+    ops::in_parts(rows(m), p.phi1w.d, p.phi2w.d, count, backward);
 }
 
 // -- attention
@@ -478,9 +445,9 @@ static void attend_forward(Model* m, int l) {
 //      w_j = f(scale q . k_j),   A_j = w_j / Z,   o = sum_j A_j v_j
 static void attend_backward(Model* m, int l) {
     const BiasRow& bias = m->sizes.bias;
-    const auto& g = layer_grads(m, l);
-    const ExtraKey<acc> dextra = { bias.extra == LOGIT_EXTRA ? g.logit : g.kstar,
-                                  bias.learn_v ? g.vstar : NULL };
+    const auto& p = layer_params(m, l);
+    const ExtraKey<acc> dextra = { bias.extra == LOGIT_EXTRA ? p.logit.d : p.kstar.d,
+                                  bias.learn_v ? p.vstar.d : NULL };
     const AttnShape s = attn_shape(m, l);
     variant::attend_backward[s.without_extra](m->acts.dqkv, dextra, m->acts.datt,
                                               { act_att(m, l), act_stat(m, l) }, act_qkv(m, l),
@@ -495,7 +462,7 @@ static void fill_gate(Model* m, int l) {
     s.bias_shared = false;
     real* gate = act_gate(m, l);
     ops::device_zero(gate, rows(m) * m->sizes.gate_width * sizeof(real));
-    ops::heads_forward(gate, gate, layer_weights(m, l).gb, false, s);
+    ops::heads_forward(gate, gate, layer_params(m, l).gb.w, false, s);
 }
 
 static void gate_forward(Model* m, int l) {
@@ -518,7 +485,7 @@ static void gate_backward(Model* m, int l) {
     if (m->sizes.gate.reads) {
         linear_backward(a.dn, a.dgate, act_n(m, 2 * l), gate_linear(m, l), rows(m));
     } else {
-        ops::matmul_backward_bias(layer_grads(m, l).gb, a.dgate, rows(m), m->sizes.gate_width);
+        ops::matmul_backward_bias(layer_params(m, l).gb.d, a.dgate, rows(m), m->sizes.gate_width);
     }
 }
 
@@ -531,8 +498,7 @@ static real* dact_out(const Model* m) {
 // -- COMBINE and BIAS=v: the heads plus v*, side by side or summed
 
 static void combine_forward(Model* m, int l) {
-    const auto& w = layer_weights(m, l);
-    const real* v = m->sizes.bias.add_v ? w.vstar : NULL;
+    const real* v = m->sizes.bias.add_v ? layer_params(m, l).vstar.w : NULL;
     const bool sum = m->arch.combine == COMBINE_sum;
     ops::heads_forward(act_heads(m, l), act_out(m, l), v, sum, attn_shape(m, l));
 }
@@ -540,8 +506,7 @@ static void combine_forward(Model* m, int l) {
 // Computes the gradient of the heads' output from acts.dheads. In the forward pass this was:
 //      heads = o + v*, side by side or summed
 static void combine_backward(Model* m, int l) {
-    const auto& g = layer_grads(m, l);
-    acc* dv = m->sizes.bias.add_v ? g.vstar : NULL;
+    acc* dv = m->sizes.bias.add_v ? layer_params(m, l).vstar.d : NULL;
     const bool sum = m->arch.combine == COMBINE_sum;
     ops::heads_backward(dact_out(m), dv, m->acts.dheads, sum, attn_shape(m, l));
 }
@@ -549,9 +514,8 @@ static void combine_backward(Model* m, int l) {
 // -- W_O, and back onto the stream
 
 static Linear out_linear(const Model* m, int l) {
-    const auto& w = layer_weights(m, l);
-    const auto& g = layer_grads(m, l);
-    return { w.ow, w.ob, g.ow, g.ob, m->sizes.OC, m->sizes.C };
+    const auto& p = layer_params(m, l);
+    return { p.ow, p.ob, m->sizes.OC, m->sizes.C };
 }
 
 static StageInput heads_input(const Model* m, int l) {
@@ -571,18 +535,16 @@ static void attn_output_backward(Model* m, int l) {
 
 static Linear up_linear(const Model* m, int l) {
     const Sizes& sizes = m->sizes;
-    const auto& w = layer_weights(m, l);
-    const auto& g = layer_grads(m, l);
+    const auto& p = layer_params(m, l);
     if (sizes.ffn.gated) {
-        return { w.gatew, w.gateb, g.gatew, g.gateb, sizes.C, sizes.up_width };
+        return { p.gatew, p.gateb, sizes.C, sizes.up_width };
     }
-    return { w.upw, w.upb, g.upw, g.upb, sizes.C, sizes.up_width };
+    return { p.upw, p.upb, sizes.C, sizes.up_width };
 }
 
 static Linear down_linear(const Model* m, int l) {
-    const auto& w = layer_weights(m, l);
-    const auto& g = layer_grads(m, l);
-    return { w.downw, w.downb, g.downw, g.downb, m->sizes.F, m->sizes.C };
+    const auto& p = layer_params(m, l);
+    return { p.downw, p.downb, m->sizes.F, m->sizes.C };
 }
 
 static void up_forward(Model* m, int l) {
@@ -637,14 +599,14 @@ static bool has_ffn(const Model* m, int l)       { return m->sizes.has_ffn(l); }
 // Embeds the tokens: x_0.
 void embed_forward(Model* m) {
     const Arch& arch = m->arch;
-    const auto& w = m->weights;
-    const real* positions = m->sizes.pe.learnable ? w.wpe : m->positions;
+    const Params& p = m->params;
+    const real* positions = m->sizes.pe.learnable ? p.wpe.w : m->positions;
     real* out = arch.norm_embed ? m->acts.embed : act_x(m, 0);
     for (const Span& span : m->spans) {
         const real* from = row_of(positions, span.position, arch.C);
-        const real* sink = span.position ? NULL : w.sink;
+        const real* sink = span.position ? NULL : p.sink.w;
         ops::embed_forward(row_of(out, span.row, arch.C), m->tokens + span.row,
-                           { w.wte, from, sink }, arch.embed_scale, span.sequences, span.length,
+                           { p.wte.w, from, sink }, arch.embed_scale, span.sequences, span.length,
                            arch.C);
     }
     if (arch.norm_embed) { norm_forward(m, act_x(m, 0), out, norm_embed(m)); }
@@ -655,14 +617,14 @@ void embed_forward(Model* m) {
 void embed_backward(Model* m) {
     const Arch& arch = m->arch;
     const Acts& a = m->acts;
-    const auto& g = m->grads;
+    const Params& p = m->params;
     const real* dout = a.dx;
     if (arch.norm_embed) {
         norm_backward(m, a.dn, a.dx, a.embed, norm_embed(m));
         dout = a.dn;
     }
-    ops::embed_backward({ g.wte, g.wpe, g.sink }, dout, m->tokens, arch.embed_scale, m->B, m->T,
-                        arch.C);
+    ops::embed_backward({ p.wte.d, p.wpe.d, p.sink.d }, dout, m->tokens, arch.embed_scale, m->B,
+                        m->T, arch.C);
 }
 
 // Divides the logits by --logit-divisor: x (N, C) is what lm_head reads, or its gradient.
@@ -723,9 +685,7 @@ void model_lm_head(Model* m, float dloss) {
         cpu_model->losses(m, m->acts.losses, lm_head_input(m), m->targets, N);
         return;
     }
-    const auto& w = m->weights;
-    const auto& g = m->grads;
-    const Linear lm_head = { w.lmw, w.lmb, g.lmw, g.lmb, m->sizes.C, m->sizes.V };
+    const Linear lm_head = { m->params.lmw, m->params.lmb, m->sizes.C, m->sizes.V };
     const float cap = m->arch.logit_cap;
     real* logits = m->acts.logits;
     real* dtop = m->sizes.norm.stream ? m->acts.dx : m->acts.dn;
@@ -774,14 +734,14 @@ void model_backward(Model* m, bool last, const LayerCallback& at_layer) {
         divide_logits(m, m->acts.dn);            // in the forward pass lm_head read n / divisor
         norm_backward(m, m->acts.dx, m->acts.dn, act_x(m, 2 * L), norm_final(m));
     }
-    done(m->grads.layer_at[L]);
+    done(m->params.layer_at[L]);
     if (at_layer) { at_layer(L); }
     for (int l = L - 1; l >= 0; l--) {
         for (size_t i = LAYER_STAGES.size(); i-- > 0;) {
             const Stage& stage = LAYER_STAGES[i];
             if (stage.when(m, l)) { stage.backward(m, l); }
         }
-        done(m->grads.layer_at[l]);
+        done(m->params.layer_at[l]);
         if (at_layer) { at_layer(l); }
     }
     embed_backward(m);
@@ -830,7 +790,7 @@ void model_accumulate(Model* m, const int* seqs, int B, int T, long count, bool 
 // Collects the parameters of this step's update.
 static Update update_of(const Flags& f, long step) {
     Update o;
-    o.lr = learning_rate(schedule_of(f), step);
+    o.lr = learning_rate(f, step);
     o.beta1 = f.beta1;
     o.beta2 = f.beta2;
     o.eps = f.adam_eps;

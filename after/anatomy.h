@@ -196,9 +196,9 @@ inline void find_steps(Anatomy* a, const std::vector<Vector>& states) {
 inline void find_form(const Model* m, int l, int channel, const std::vector<Vector>& reads,
                       AnatomyLayer* layer) {
     const Sizes& sizes = m->sizes;
-    const Matrix gate = weight_matrix(layer_weights(m, l).gatew, sizes.F, sizes.C);
-    const Matrix up = weight_matrix(layer_weights(m, l).upw, sizes.F, sizes.C);
-    const Matrix down = weight_matrix(layer_weights(m, l).downw, sizes.C, sizes.F);
+    const Matrix gate = weight_matrix(layer_params(m, l).gatew.w, sizes.F, sizes.C);
+    const Matrix up = weight_matrix(layer_params(m, l).upw.w, sizes.F, sizes.C);
+    const Matrix down = weight_matrix(layer_params(m, l).downw.w, sizes.C, sizes.F);
     const int others = std::min<long>(OTHER_CHANNELS, sizes.C - 1);
     std::vector<double> ratios(others + 1);
     #pragma omp parallel for schedule(dynamic)
@@ -228,7 +228,7 @@ inline void find_form(const Model* m, int l, int channel, const std::vector<Vect
 inline void add_neurons(const Model* m, int l, int channel, const Sequences& text,
                         AnatomyLayer* layer) {
     const long F = m->sizes.F;
-    const Matrix down = weight_matrix(layer_weights(m, l).downw + channel * F, 1, F);
+    const Matrix down = weight_matrix(layer_params(m, l).downw.w + channel * F, 1, F);
     layer->neurons.resize(F);
     for (int b = 0; b < m->B; b++) {
         const long first = (long)b * m->T + sink_rows(m);

@@ -172,7 +172,7 @@ inline void edit_check(const Edit& edit, const Model* m, int T) {
             "a model whose branches add to the stream, not NORM=post");
     require(edit.place != PLACE_gate || m->sizes.gates_output, what,
             "a model with a gate (GATE=head, elem or static)");
-    require(edit.place != PLACE_pe || m->weights.wpe, what,
+    require(edit.place != PLACE_pe || m->params.wpe.w, what,
             "a model with learned positions (PE=learnable)");
 }
 

@@ -33,7 +33,7 @@ inline Host edit_positions(Model* m, const std::vector<Edit>& edits) {
     const Host was = copy_to_host(m->master, m->num_params);
     Host now = was;
     const int C = m->arch.C;
-    const long at = m->weights.wpe - m->params_memory;
+    const long at = m->params.wpe.w - m->params_memory;
     const Columns all = { C, at, C, 1 };
     for (auto& e : edits) {
         if (e.place != PLACE_pe) { continue; }

@@ -54,7 +54,7 @@ static void score_rows(Model* m, const std::vector<ScoreRow>& heads, bool greedy
         if (ops::lm_head_part && !greedy) {
             cpu_model->losses(m, m->acts.losses, device, m->targets, n);
         } else {
-            ops::matmul_forward(logits, device, m->weights.lmw, m->weights.lmb, NULL, n, C, V);
+            ops::matmul_forward(logits, device, m->params.lmw.w, m->params.lmb.w, NULL, n, C, V);
             ops::classifier(m->acts.losses, logits, m->targets, 0, m->arch.logit_cap, n, V);
         }
         const std::vector<acc> losses = copy_to_host(m->acts.losses, n);

@@ -16,7 +16,6 @@ namespace host {
 
 // Kernels for Hopper (cuda/hopper/check.cuh): there are none.
 inline bool hopper_here() { return false; }
-inline void use_hopper(bool) {}
 
 static const char* const name = "ref";
 enum { large = 256 };                   // side of matrices that bench multiplies
@@ -122,7 +121,6 @@ inline void to_device(void* dst, const void* src, size_t bytes) { memcpy(dst, sr
 inline void device_copy(void* dst, const void* src, size_t n) { memcpy(dst, src, n); }
 inline void to_host(void* dst, const void* src, size_t bytes) { memcpy(dst, src, bytes); }
 inline void device_sync() {}
-inline size_t device_left() { return SIZE_MAX; }        // the system swaps
 
 // ----------------------------------------------------------------------------
 // 4 rows of numbers, whose sums are REAL

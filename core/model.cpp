@@ -4,28 +4,27 @@ positions.
 */
 #include "../model.h"
 
-template <class P>
-long Layout::params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
+long Layout::params(Params* p, std::vector<Tensor>* list, real* weights, acc* grads) const {
     const std::string ffn_norm = norm.out ? "pre_feedforward_layernorm"
                                           : "post_attention_layernorm";
     long n = 0;
-    auto place = [&](P** field, const std::string& name,
+    auto place = [&](Param* field, const std::string& name,
                      const TensorKind& of) __attribute__((noinline)) {
         const long count = labs(of.rows) * of.cols;
         if (count == 0) { return; }
-        *field = base ? base + n : NULL;
+        *field = { row_of(weights, n, 1), row_of(grads, n, 1) };
         std::vector<long> shape = { of.rows, of.cols };
         if (of.rows == VECTOR) { shape = { of.cols }; }
         if (list) { list->push_back({ name, shape, n, count, of.init, of.purpose }); }
         n += count;
     };
-    auto place_in_layer = [&](P** field, int l, const std::string& hf,
+    auto place_in_layer = [&](Param* field, int l, const std::string& hf,
                               const TensorKind& of) __attribute__((noinline)) {
         const bool of_attention = starts_with(hf, "self_attn.");
         if (of_attention && !has_attention(l)) { return; }
         place(field, strf("model.layers.%d.", l) + hf, of);
     };
-    *p = Params<P>();
+    *p = Params();
     p->layer.resize(L);
     #define ROW(field, hf, when, ...) \
         if (when) { place(&p->field, hf, __VA_ARGS__); }
@@ -44,13 +43,6 @@ long Layout::params(Params<P>* p, std::vector<Tensor>* list, P* base) const {
     return n;
 }
 
-// Weights are in `real`, their gradients in acc; where both are one type, this makes the first
-// alone.
-struct SameType {};
-typedef std::conditional<std::is_same<real, acc>::value, SameType, acc>::type other;
-template long Layout::params<real>(Params<real>*, std::vector<Tensor>*, real*) const;
-template long Layout::params<other>(Params<other>*, std::vector<Tensor>*, other*) const;
-
 size_t Layout::acts(Acts* a, char* base, const ActsShape& shape) const {
     const long N = shape.B * shape.T;
     const long lm_head_rows = shape.lm_head_rows;
@@ -64,7 +56,10 @@ size_t Layout::acts(Acts* a, char* base, const ActsShape& shape) const {
         return at;
     };
     #define X(type, name, size) a->name = (type*)place((size) * sizeof(type));
-    ACTS(X)
+    #define LAYER(type, name, width) \
+        a->name = { (type*)place(layer_rows * (width) * sizeof(type)), width };
+    ACTS(X, LAYER)
+    #undef LAYER
     #undef X
     return bytes;
 }
@@ -170,15 +165,14 @@ Model model_new(const Arch& arch, int T_max, bool train) {
     m.arch = arch;
     m.sizes = layout;
     m.train = train;
-    m.num_params = layout.params<real>(&m.weights, &m.tensors, NULL);
+    m.num_params = layout.params(&m.params, &m.tensors, NULL, NULL);
     m.shard = shard_of(m.num_params, train);
     m.params_memory = device_array<real>(m.shard.whole);
-    layout.params<real>(&m.weights, NULL, m.params_memory);
     const bool copied = !std::is_same<real, acc>::value || m.shard.mine < m.num_params;
     m.master = (acc*)m.params_memory;
     if (copied) { m.master = device_array<acc>(m.shard.mine); }
     if (train) { model_training(&m); }
-    layout.params<acc>(&m.grads, NULL, m.grads_memory);
+    layout.params(&m.params, NULL, m.params_memory, m.grads_memory);
     m.longest = m.sizes.pe.learnable ? arch.T : std::max(arch.T, T_max);
     const int first = train ? m.longest : std::min(m.longest, T_max); // more, when it is read
     positions_extend(&m, first + sink_rows(&m));

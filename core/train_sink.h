@@ -31,10 +31,8 @@ extern const std::vector<Stage> LAYER_STAGES;
 
 // A product of the model, out = inp W^T + b, from C to OC channels, with its gradients.
 struct Linear {
-    const real* weight;         // (OC, C)
-    const real* bias;           // (OC) or NULL
-    acc* dweight;
-    acc* dbias;
+    Param weight;               // (OC, C)
+    Param bias;                 // (OC), or none
     long C, OC;
 };
 

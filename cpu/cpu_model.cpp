@@ -16,8 +16,8 @@ static void lm_head_losses(Model* m, acc* losses, const real* x, const int* targ
     for (long first = 0; first < V; first += chunk) {
         const int n = std::min(chunk, V - first);
         const long C = m->sizes.C;
-        const real* bias = row_of(m->weights.lmb, first, 1);
-        ops::matmul_forward(m->acts.logits, x, m->weights.lmw + first * C, bias, NULL, N, C, n);
+        const real* bias = row_of(m->params.lmb.w, first, 1);
+        ops::matmul_forward(m->acts.logits, x, m->params.lmw.w + first * C, bias, NULL, N, C, n);
         cpu::classifier_part(seen.data(), m->acts.logits, targets, m->arch.logit_cap, first, n, N);
     }
     for (int n = 0; n < N; n++) {

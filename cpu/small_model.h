@@ -35,7 +35,7 @@ inline Model piece_new(const Model& m) {
     p.token_room = 0;
     p.grads_memory = device_array<acc>(m.num_params);
     p.sums = device_array<StepSums>(1);
-    Layout(m.arch).params<acc>(&p.grads, NULL, p.grads_memory);
+    Layout(m.arch).params(&p.params, NULL, p.params_memory, p.grads_memory);
     return p;
 }
 

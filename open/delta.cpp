@@ -74,12 +74,12 @@ static void delta_norm(real* out, const std::vector<acc>& x, const real* z, cons
 
 // Runs value head h of sequence b in layer l, token after token: a.delta_out.
 static void delta_head(Model* m, int l, long b, long h) {
-    const auto& w = m->weights.layer[l];
+    const auto& p = m->params.layer[l];
     const Acts& a = m->acts;
     const Arch& arch = m->arch;
     const DeltaPlaces at(arch);
     const long key = h / at.shared();
-    const acc rate = std::exp(acc(w.delta_a[h]));
+    const acc rate = std::exp(acc(p.delta_a.w[h]));
     acc* memory = mixer_memory(m, l);
     std::vector<acc> S(at.DK * at.DV);
     std::vector<acc> q(at.DK);
@@ -92,13 +92,13 @@ static void delta_head(Model* m, int l, long b, long h) {
     for (long row = b * m->T; row < (b + 1) * m->T; row++) {
         const real* qkv = a.delta_qkv + row * at.v(at.VH);
         const long of_head = row * at.VH + h;
-        const acc step = softplus(acc(a.delta_a[of_head]) + acc(w.delta_dt[h]));
+        const acc step = softplus(acc(a.delta_a[of_head]) + acc(p.delta_dt.w[h]));
         const acc beta = 1 / (1 + std::exp(-acc(a.delta_b[of_head])));
         delta_unit(q.data(), qkv + at.q(key), 1 / std::sqrt(acc(at.DK)), at.DK);
         delta_unit(k.data(), qkv + at.k(key), 1, at.DK);
         delta_step(S.data(), o.data(), q.data(), k.data(), qkv + at.v(h), std::exp(-rate * step),
                    beta, at);
-        delta_norm(a.delta_out + of_head * at.DV, o, a.delta_z + of_head * at.DV, w.delta_norm,
+        delta_norm(a.delta_out + of_head * at.DV, o, a.delta_z + of_head * at.DV, p.delta_norm.w,
                    arch.eps);
     }
     if (memory) { std::copy_n(S.data(), size, memory + h * size); }
@@ -110,7 +110,7 @@ bool is_delta(const Model* m, int l) {
 
 // Runs the mixer of a layer with the delta rule: x_{2l+1} from x_2l and its norm.
 void delta_forward(Model* m, int l) {
-    const auto& w = m->weights.layer[l];
+    const auto& p = m->params.layer[l];
     const Acts& a = m->acts;
     const Arch& arch = m->arch;
     const DeltaPlaces at(arch);
@@ -119,19 +119,19 @@ void delta_forward(Model* m, int l) {
     const long wide = at.v(at.VH);               // of q | k | v
     const long out_width = at.VH * at.DV;
     const real* n = act_n(m, 2 * l);
-    ops::matmul_forward(a.delta_in, n, w.delta_qkvw, NULL, NULL, N, C, wide);
-    ops::matmul_forward(a.delta_z, n, w.delta_zw, NULL, NULL, N, C, out_width);
-    ops::matmul_forward(a.delta_b, n, w.delta_bw, NULL, NULL, N, C, at.VH);
-    ops::matmul_forward(a.delta_a, n, w.delta_aw, NULL, NULL, N, C, at.VH);
+    ops::matmul_forward(a.delta_in, n, p.delta_qkvw.w, NULL, NULL, N, C, wide);
+    ops::matmul_forward(a.delta_z, n, p.delta_zw.w, NULL, NULL, N, C, out_width);
+    ops::matmul_forward(a.delta_b, n, p.delta_bw.w, NULL, NULL, N, C, at.VH);
+    ops::matmul_forward(a.delta_a, n, p.delta_aw.w, NULL, NULL, N, C, at.VH);
     acc* before = m->mixer_state ? mixer_memory(m, l) + at.VH * at.DK * at.DV : NULL;
     const int past = m->spans[0].position;       // the only span: forest_fits
     const ConvolutionInput input = { a.delta_in, wide, before, past, wide, arch.delta_conv };
-    convolution(a.delta_qkv, input, w.delta_convw, NULL, m->B, m->T);
+    convolution(a.delta_qkv, input, p.delta_convw.w, NULL, m->B, m->T);
     #pragma omp parallel for collapse(2)
     for (long b = 0; b < m->B; b++) {
         for (long h = 0; h < at.VH; h++) {
             delta_head(m, l, b, h);
         }
     }
-    output_forward(m, 2 * l, a.delta_out, { w.delta_outw, NULL, NULL, NULL, out_width, C });
+    output_forward(m, 2 * l, a.delta_out, { p.delta_outw, {}, out_width, C });
 }

@@ -73,36 +73,36 @@ static void experts_clamped(real* out, const real* inp, float limit, int n, int 
 
 // Runs expert e of layer l on the n rows in a.gathered (n, C): a.answer (n, C).
 static void experts_answer(Model* m, int l, long e, int n) {
-    const auto& w = m->weights.layer[l];
+    const auto& p = m->params.layer[l];
     const Acts& a = m->acts;
     const long C = m->sizes.C;
     const long F = m->sizes.F;
     const long FH = m->sizes.up_width;
-    const real* up = w.egw + e * FH * C;
-    const real* up_bias = w.egb ? w.egb + e * FH : NULL;
-    const real* down = w.edw + e * C * F;
-    const real* down_bias = w.edb ? w.edb + e * C : NULL;
-    ops::matmul_forward(a.fch, a.gathered, up, up_bias, NULL, n, C, FH);
+    const real* up = p.egw.w + e * FH * C;
+    const real* up_bias = p.egb.w ? p.egb.w + e * FH : NULL;
+    const real* down = p.edw.w + e * C * F;
+    const real* down_bias = p.edb.w ? p.edb.w + e * C : NULL;
+    ops::matmul_forward(a.fch.at, a.gathered, up, up_bias, NULL, n, C, FH);
     if (m->arch.expert_limit) {
-        experts_clamped(a.fca, a.fch, m->arch.expert_limit, n, F);
+        experts_clamped(a.fca.at, a.fch.at, m->arch.expert_limit, n, F);
     } else {
-        ops::ffn_forward(a.fca, a.fch, m->sizes.ffn.act, m->sizes.ffn.gated, n, F);
+        ops::ffn_forward(a.fca.at, a.fch.at, m->sizes.ffn.act, m->sizes.ffn.gated, n, F);
     }
-    ops::matmul_forward(a.answer, a.fca, down, down_bias, NULL, n, F, C);
+    ops::matmul_forward(a.answer, a.fca.at, down, down_bias, NULL, n, F, C);
 }
 
 // Adds the output of the expert of all tokens for n (N, C), times its gate and --residual-scale, to
 // out (N, C).
 static void experts_shared(Model* m, int l, real* out, const real* n) {
-    const auto& w = m->weights.layer[l];
+    const auto& p = m->params.layer[l];
     const Acts& a = m->acts;
     const long C = m->sizes.C;
     const long S = m->arch.shared_expert;
     const long N = rows(m);
-    ops::matmul_forward(a.shared_h, n, w.sharedgw, NULL, NULL, N, C, 2 * S);
+    ops::matmul_forward(a.shared_h, n, p.sharedgw.w, NULL, NULL, N, C, 2 * S);
     ops::ffn_forward(a.shared_a, a.shared_h, m->sizes.ffn.act, true, N, S);
-    ops::matmul_forward(a.answer, a.shared_a, w.shareddw, NULL, NULL, N, S, C);
-    ops::matmul_forward(a.shared_g, n, w.sharedw, NULL, NULL, N, C, 1);
+    ops::matmul_forward(a.answer, a.shared_a, p.shareddw.w, NULL, NULL, N, S, C);
+    ops::matmul_forward(a.shared_g, n, p.sharedw.w, NULL, NULL, N, C, 1);
     for (long i = 0; i < N; i++) {
         const acc gate = acc(m->arch.residual_scale) / (1 + std::exp(-acc(a.shared_g[i])));
         add_output(out + i * C, gate, a.answer + i * C, C);
@@ -113,14 +113,14 @@ bool is_mixture(const Model* m, int l) { return !m->sizes.has_ffn(l); }
 
 // Runs the FFN of layer l where it is a mixture: x_{2l+2} from x_{2l+1} and its norm.
 void experts_forward(Model* m, int l) {
-    const auto& w = m->weights.layer[l];
+    const auto& p = m->params.layer[l];
     const Acts& a = m->acts;
     const long C = m->sizes.C;
     const long E = m->arch.experts;
     const long N = rows(m);
     const real* n = act_n(m, 2 * l + 1);
     real* out = act_x(m, 2 * l + 2);
-    ops::matmul_forward(a.router, n, w.routerw, w.routerb, NULL, N, C, E);
+    ops::matmul_forward(a.router, n, p.routerw.w, p.routerb.w, NULL, N, C, E);
     std::vector<ExpertWork> work(E);
     for (int i = 0; i < N; i++) {
         experts_route(&work, a.router + i * E, i, m->arch);

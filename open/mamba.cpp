@@ -27,13 +27,13 @@ static void mamba_norm(real* out, const real* x, const real* weight, float eps, 
 
 // Runs channel i of sequence b in layer l, token after token: a.mamba_out.
 static void mamba_channel(Model* m, int l, long b, long i) {
-    const auto& w = m->weights.layer[l];
+    const auto& p = m->params.layer[l];
     const Acts& a = m->acts;
     const Arch& arch = m->arch;
     const long MW = arch.mamba_width;
     const long MS = arch.mamba_state;
     acc* memory = mixer_memory(m, l);
-    const real* log_rate = w.mamba_a + i * MS;
+    const real* log_rate = p.mamba_a.w + i * MS;
     std::vector<acc> h(MS);
     std::vector<acc> rate(MS);
     if (m->spans[0].position) {
@@ -48,7 +48,7 @@ static void mamba_channel(Model* m, int l, long b, long i) {
         const acc u = a.mamba_u[row * MW + i];
         const acc z = a.mamba_in[row * 2 * MW + MW + i];
         const acc step = softplus(a.mamba_step[row * MW + i]);
-        acc y = acc(w.mamba_skip[i]) * u;
+        acc y = acc(p.mamba_skip.w[i]) * u;
         for (long s = 0; s < MS; s++) {
             h[s] = std::exp(-step * rate[s]) * h[s] + step * u * acc(b_t[s]);
             y += h[s] * acc(c_t[s]);
@@ -64,7 +64,7 @@ bool is_mamba(const Model* m, int l) {
 
 // Runs the mixer of a Mamba layer: x_{2l+1} from x_2l and its norm.
 void mamba_forward(Model* m, int l) {
-    const auto& w = m->weights.layer[l];
+    const auto& p = m->params.layer[l];
     const Acts& a = m->acts;
     const Arch& arch = m->arch;
     const long C = m->sizes.C;
@@ -73,27 +73,28 @@ void mamba_forward(Model* m, int l) {
     const long dbc_width = MAMBA_DBC_WIDTH;
     const long rank = arch.mamba_rank;
     const long N = rows(m);
-    ops::matmul_forward(a.mamba_in, act_n(m, 2 * l), w.mamba_inw, NULL, NULL, N, C, 2 * MW);
+    ops::matmul_forward(a.mamba_in, act_n(m, 2 * l), p.mamba_inw.w, NULL, NULL, N, C, 2 * MW);
 
     acc* before = m->mixer_state ? mixer_memory(m, l) + MW * MS : NULL;
     const int past = m->spans[0].position; // the only span: forest_fits
     const ConvolutionInput input = { a.mamba_in, 2 * MW, before, past, MW, arch.mamba_conv };
-    convolution(a.mamba_u, input, w.mamba_convw, w.mamba_convb, m->B, m->T);
+    convolution(a.mamba_u, input, p.mamba_convw.w, p.mamba_convb.w, m->B, m->T);
 
-    ops::matmul_forward(a.mamba_dbc, a.mamba_u, w.mamba_dbcw, NULL, NULL, N, MW, dbc_width);
+    ops::matmul_forward(a.mamba_dbc, a.mamba_u, p.mamba_dbcw.w, NULL, NULL, N, MW, dbc_width);
     for (long row = 0; row < N; row++) {
         real* d = a.mamba_dbc + row * dbc_width;
         real* b = d + rank;
         real* c = b + MS;
-        mamba_norm(a.mamba_d + row * rank, d, w.mamba_dn, arch.eps, rank);
-        mamba_norm(b, b, w.mamba_bn, arch.eps, MS);
-        mamba_norm(c, c, w.mamba_cn, arch.eps, MS);
+        mamba_norm(a.mamba_d + row * rank, d, p.mamba_dn.w, arch.eps, rank);
+        mamba_norm(b, b, p.mamba_bn.w, arch.eps, MS);
+        mamba_norm(c, c, p.mamba_cn.w, arch.eps, MS);
     }
 
-    ops::matmul_forward(a.mamba_step, a.mamba_d, w.mamba_stepw, w.mamba_stepb, NULL, N, rank, MW);
+    ops::matmul_forward(a.mamba_step, a.mamba_d, p.mamba_stepw.w, p.mamba_stepb.w, NULL, N, rank,
+                        MW);
     #pragma omp parallel for collapse(2)
     for (long b = 0; b < m->B; b++) {
         for (long i = 0; i < MW; i++) { mamba_channel(m, l, b, i); }
     }
-    output_forward(m, 2 * l, a.mamba_out, { w.mamba_outw, NULL, NULL, NULL, MW, C });
+    output_forward(m, 2 * l, a.mamba_out, { p.mamba_outw, {}, MW, C });
 }

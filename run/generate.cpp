@@ -54,10 +54,10 @@ static bool likelier(const Likely& a, const Likely& b) {
 
 // Sets p (V) to the logits of the token that follows.
 static void next_logits(Model* m, const std::vector<int>& tokens, std::vector<Likely>* p) {
+    const int C = m->arch.C;
     const int V = m->arch.V;
     const real* n_last = model_forward_last(m, tokens);
-    ops::matmul_forward(m->acts.logits, n_last, m->weights.lmw, m->weights.lmb, NULL, 1, m->arch.C,
-                        V);
+    ops::matmul_forward(m->acts.logits, n_last, m->params.lmw.w, m->params.lmb.w, NULL, 1, C, V);
     std::vector<real> logits(V);
     ops::to_host(logits.data(), m->acts.logits, V * sizeof(real));
 

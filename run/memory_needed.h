@@ -8,6 +8,7 @@ memory_needed.h -- the memory that a model takes, in words, and a check that it 
 #include "../flags.h"
 #include "../core/optimizer.h"
 #include "../metrics.cuh"
+#include "hopper.h"     // batch_that_fits
 #include "process.h"
 
 inline size_t acts_bytes(const Arch& c, bool train, long B, long T) {
@@ -40,9 +41,9 @@ inline double run_bytes(const Arch& c, const Flags& f, double acts) {
 // weights take `spared` bytes less than floats would. run: the flags of one, NULL for none.
 inline std::string memory_text(const Arch& c, long B, long T, bool train, double* bytes,
                                double spared = 0, const Flags* run = NULL) {
-    Params<real> none;
+    Params none;
     std::vector<Tensor> tensors;
-    const double n = Layout(c).params<real>(&none, &tensors, NULL);
+    const double n = Layout(c).params(&none, &tensors, NULL, NULL);
 
     // Each of many ranks has a shard of master and of the optimizer's state, and of two copies.
     const double shard = train ? n / dist::world() : n;
@@ -106,23 +107,6 @@ inline void table_memory_check(const Flags& f) {
     if (f.data != "bb") { return; }
     memory_require(bigram_bytes(f.bb_vocab), strf("for --bb-vocab %ld", f.bb_vocab),
                    "lower --bb-vocab");
-}
-
-// Returns the largest divisor of `all` sequences that fits 7/8 of the free memory of a GPU, up to
-// 2^16 tokens: more do not make it faster. A small model waits for memory: what one of its kernels
-// writes is to be in the cache when the next one reads it. The cache is an A100's, 40 MiB, on every
-// card, as the batch decides about bits.
-inline long batch_that_fits(const Model* m, long all, long T) {
-    const long cache = 40L << 20;
-    const long widest = std::max(m->sizes.qkv_width, m->sizes.up_width);
-    long tokens = 1L << 16;
-    if (m->arch.C <= 512) { tokens = std::min<long>(tokens, cache / (widest * sizeof(real))); }
-    long batch = 1;
-    for (long B = 2; B <= std::min(all, tokens / T); B++) {
-        if (all % B) { continue; }
-        if (acts_bytes(m->arch, true, B, T) < ops::device_left() / 8 * 7) { batch = B; }
-    }
-    return batch;
 }
 
 // Chooses the batch in memory. -b says it. Without -b, a GPU with --total-batch takes what the run

@@ -249,8 +249,8 @@ static void same_run_check(const Run& r, const Json& state) {
 static void rate_note(const Run& r, const Json& was) {
     Flags f;
     flags_inherit(&f, was);
-    const auto before = [&](long step) { return learning_rate(schedule_of(f), step - 1); };
-    const auto after = [&](long step) { return learning_rate(schedule_of(r.f), step); };
+    const auto before = [&](long step) { return learning_rate(f, step - 1); };
+    const auto after = [&](long step) { return learning_rate(r.f, step); };
     long step = r.first;
     while (step > f.warmup && after(step) > 1.1 * before(step)) { step--; }
     const bool typed = step <= f.warmup;                 // it is another at each step: another --lr

@@ -360,7 +360,7 @@ static bool run_prints(Run* r, long step) {
 
 void run_report_step(Run* r, long step, double loss, double grad_norm, double ms) {
     const long steps = r->f.steps;
-    const double lr = learning_rate(schedule_of(r->f), step - 1);
+    const double lr = learning_rate(r->f, step - 1);
     r->smooth_ms = r->smooth_ms ? 0.95 * r->smooth_ms + 0.05 * ms : ms;
     JsonObject o;
     o.text("event", "train");

@@ -51,9 +51,26 @@ struct Run {
     std::string hopper_why;              // why attention uses the kernels for every card, or ""
 };
 
-inline Schedule schedule_of(const Flags& f) {
-    const long decay = f.decay_steps ? f.decay_steps : std::max(2L, f.steps / 10);
-    return { f.lr, f.min_lr, f.warmup, f.steps, f.schedule, decay };
+// ---- the learning rate. It rises to --lr in --warmup steps and stays there, or falls to --min-lr
+// at the end of the run: as a cosine or, with wsd, in a line over the last --decay-steps
+
+// Returns the share of the run that is done after the warm-up, 0 to 1.
+inline double done_after_warmup(const Flags& f, long step) {
+    if (f.steps <= f.warmup) { return 1; }
+    return std::min(1.0, (double)(step - f.warmup) / (f.steps - f.warmup));
+}
+
+// Computes the learning rate of update number step + 1.
+inline double learning_rate(const Flags& f, long step) {
+    if (step < f.warmup) { return f.lr * (step + 1) / f.warmup; }
+    const double fall = f.lr - f.min_lr;
+    const double done = done_after_warmup(f, step);
+    if (f.schedule == SCHEDULE_cosine) { return f.min_lr + 0.5 * fall * (1 + cos(M_PI * done)); }
+    if (f.schedule == SCHEDULE_wsd) {
+        const long decay = f.decay_steps ? f.decay_steps : std::max(2L, f.steps / 10);
+        return f.min_lr + fall * std::min(1.0, (double)(f.steps - step) / decay);
+    }
+    return f.lr;
 }
 
 // --until: which number of an evaluation is to be below or above what.

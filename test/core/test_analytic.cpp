@@ -84,8 +84,7 @@ int main() {
     for (int l = 0; l < c.L; l++) {
         for (int h = 0; h < c.NH; h++) {
             const int W = attn_row(s);
-            const real *qkv = of_layer(m.acts.qkv, &m, l, W),
-                       *stat = of_layer(m.acts.stat, &m, l, c.NH * 2);
+            const real *qkv = act_qkv(&m, l), *stat = act_stat(&m, l);
             double worst = 0, above = 0, last = 0; // last: of the last query
             for (int t = 1; t <= c.T; t++) { // the paper's t and i, from 1
                 const real *q = qkv + (t - 1) * W + h * c.HS,
