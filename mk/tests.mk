@@ -124,7 +124,7 @@ $(foreach r,$(FOLDERS),$(eval $(call folder_unit,$(ASAN_DIR),$(r),ASAN_COMPILE))
 endif
 # these hold the operations of every variant at once: at -O3 a minute and a half to compile
 WITH_MODEL := default_model stages experts anatomy anywhere anywhere_key eval eval_sink eval_key eval_positions pieces
-OPERATIONS := attention cpu metrics extremes alibi_families $(WITH_MODEL)
+OPERATIONS := attention cpu metrics extremes alibi_families head_maps $(WITH_MODEL)
 $(OPERATIONS:%=build/test/test_%): OPTIMIZE = -O0
 $(WITH_MODEL:%=build/test/test_%): $(UNIT) core/variant.cu run/open_model.cpp
 $(addprefix build/test/test_eval_,sink key positions): test/after/test_eval.cpp

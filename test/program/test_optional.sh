@@ -11,9 +11,8 @@ if ! git rev-parse -q --verify HEAD > /dev/null 2>&1; then
 fi
 jobs=${JOBS:-$(nproc)}
 CXX=${CXX:-g++}
-make -s -j"$jobs" binary BACKEND=cpu > /dev/null && make -s -j"$jobs" binary BACKEND=ref > /dev/null || exit 1
+make -s -j"$jobs" binary BACKEND=cpu > /dev/null || exit 1
 whole=$program
-reference=$PWD/build/ref/train_sink
 scratch
 git archive HEAD | tar x -C "$dir"
 cd "$dir" || exit 1
@@ -36,6 +35,16 @@ for folder in $optional; do
     [ -e "$tree/compiles" ]; ok $? "one line without $folder/: $(grep -m 3 error "$tree/said.txt")"
 done
 rm -r without
+
+# ---- make, without open/ and after/
+rm -rf open after test/open test/after
+[ "$(make -s folders)" = "base core run text cpu cuda cuda/hopper dist" ]
+ok $? "the folders of the copy: $(make -s folders)"
+for backend in cpu ref; do
+    works make -s -j"$jobs" binary BACKEND=$backend UNITS=few CXX='g++ -Werror'
+done
+core=$PWD/build/cpu/train_sink
+reference=$PWD/build/ref/train_sink
 
 # ---- without all of them
 wait $alone; ok $? "one line without all that may be deleted: $(grep -m 3 error alone/said.txt)"
@@ -86,7 +95,7 @@ said_missing "--dump: is in the folder after/" ./train_sink probe run_1 --dump m
 said_missing "--noise: is in the folder after/" ./train_sink train --noise
 said_missing "--rope-scaling: is in the folder open/" ./train_sink train --rope-scaling yarn
 # shellcheck disable=SC2086  # several flags
-$reference $few -n 2 --factors o_proj:lr=2 -o arms > said.txt 2>&1
+$whole $few -n 2 --factors o_proj:lr=2 -o arms > said.txt 2>&1
 said_missing "--factors: is in the folder after/" ./train_sink train --resume -o arms -n 4
 for switch in BACKEND=cpu BACKEND=cuda DIST=mpi; do
     ! $CXX -std=c++17 -fopenmp -fsyntax-only -D$switch -x c++ train_sink.cu > said.txt 2>&1 &&
@@ -102,14 +111,7 @@ done
 [ "$(make -s check)" = build/ref ]; ok $? "the backend without cpu/ and cuda/: $(make -s check)"
 mv away/cpu away/cuda away/dist .
 
-# ---- without open/ and after/
-rm -rf open after alone test/open test/after
-[ "$(make -s folders)" = "base core run text cpu cuda cuda/hopper dist" ]
-ok $? "the folders of the copy: $(make -s folders)"
-works make -s -j"$jobs" binary BACKEND=cpu UNITS=few CXX='g++ -Werror'
-core=$PWD/build/cpu/train_sink
-
-# the demo's model, and all switches that are data
+# ---- without open/ and after/: the demo's model, and all switches that are data
 for model in "" "--window 7 --norm-kind ln --tied 1 --optimizer muon"; do
     # shellcheck disable=SC2086  # several flags
     for program in whole core; do
