@@ -129,8 +129,8 @@ inline bool has_word(const Tensor& t, const std::string& word) {
     return contains(name, "." + word + ".") || contains(name, "." + word + "_");
 }
 
-// What all layers keep of a pass: rows of `width` numbers.
-template <class X> struct LayerRows { X* at; long width; };
+// What all layers keep of a pass: `width` numbers for each row.
+template <class A> struct LayerRows { A* at; long width; };
 
 struct Acts {
 #define X(type, name, size) type* name;
@@ -150,10 +150,14 @@ struct ActsShape {
     long lm_head_rows;          // rows whose logits exist at once
 };
 
+inline long lm_head_rows_wanted;  // bench --lm-head-rows; 0: as many as the backend finds good
+
 // Returns the shape for B sequences of T tokens.
 inline ActsShape acts_shape(const Arch& arch, bool train, long B, long T) {
     T += bias_of(arch).token;
-    return { train, B, T, std::min(ops::lm_head_rows(arch.V, sizeof(real), train), B * T) };
+    long most = ops::lm_head_rows(arch.V, sizeof(real), train);
+    if (lm_head_rows_wanted) { most = lm_head_rows_wanted; }
+    return { train, B, T, std::min(most, B * T) };
 }
 
 // Where every tensor is in memory: the two tables, with the sizes of one model. A Layout is a Sizes
@@ -171,6 +175,11 @@ struct Layout : Sizes {
     // Points a into base, returns the bytes; with base NULL it only counts.
     size_t acts(Acts* a, char* base, const ActsShape& shape) const;
 };
+
+inline size_t acts_bytes(const Arch& arch, bool train, long B, long T) {
+    Acts none;
+    return Layout(arch).acts(&none, NULL, acts_shape(arch, train, B, T));
+}
 
 struct Model;
 struct Stage;
@@ -229,7 +238,6 @@ struct Model {
     // ---- the batch that is loaded
     int B, T;                   // T with the sink token
     int lm_head_rows;           // rows that lm_head handles at a time
-    long lm_head_rows_wanted;   // bench --lm-head-rows; 0: as many as the backend finds good
     std::vector<Span> spans;
     int* tokens;                // (B, T), without the sink token
     int* targets;               // (B, T)
@@ -335,7 +343,8 @@ template <class A> A* of_layer(const LayerRows<A>& t, const Model* m, int l, siz
     return row_of(t.at, kept * rows(m) + row, t.width);
 }
 
-// Give the same by name: act_qkv(m, l), act_att(m, l), .. for every LAYER of ACTS.
+// act_qkv(m, l), act_att(m, l) and so on return, for each LAYER of ACTS, where its rows of layer l
+// are, from `row` on.
 #define LAYER(type, name, width) \
     inline type* act_##name(const Model* m, int l, size_t row = 0) { \
         return of_layer(m->acts.name, m, l, row); \

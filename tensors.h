@@ -77,7 +77,7 @@ inline TensorKind EXTRA(long rows, long cols, Purpose purpose) {
 // ---- ACTS: activations, one arena, laid out again for each (B, T). The shapes are for training,
 // which keeps all L layers (layer_rows = L N) and all 2L + 1 states of the stream (stream_rows). A
 // forward-only pass keeps one layer and three states, and no gradients (grad_rows = 0). A LAYER has
-// so many numbers in each row of each layer: act_qkv(m, l) is where those of layer l are.
+// layer_rows rows and says their width; act_qkv(m, l) and the like return where layer l's begin.
 #define ACTS(X, LAYER) \
     X(real, x, stream_rows * C) /* (2L+1, N, C) residual stream: x_0 the embedding, x_2l enters layer l */ \
     X(real, embed,      arch.norm_embed ? N * C : 0)                    /* (N, C)              the embedding before its norm */ \

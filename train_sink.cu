@@ -33,7 +33,7 @@ N = B T rows.
 #include "core/measure.h"        // measure: sinks and norms of a batch of sequences
 #include "flags.h"          // Flags: every flag is a row
 #include "dataloader.h"     // Data: where a batch comes from
-#include "run/hopper.h"   // hopper_ask: before the GPU is taken
+#include "run/gpu.h"         // hopper_ask: before the GPU is taken
 #include "run/commands.h" // command_probe and the others, one file each
 #include "run/train.h"    // run_open, run_evaluate, run_save: a run around its steps
 #include "run/process.h"     // process_begin, on_signals
@@ -117,18 +117,18 @@ const std::vector<Stage> LAYER_STAGES = {
 
 // -- a product:  out = inp W^T + b
 
-static void linear_forward(real* out, const real* inp, const Linear& w, int N,
+static void linear_forward(real* out, const real* inp, const Linear& of, int N,
                            const real* residual = NULL) {
-    ops::matmul_forward(out, inp, w.weight.w, w.bias.w, residual, N, w.C, w.OC);
+    ops::matmul_forward(out, inp, of.weight.w, of.bias.w, residual, N, of.C, of.OC);
 }
 
 // Computes dinp, or adds to it, and the gradients of the weights. In the forward pass this was:
 //      out = inp W^T + b
-static void linear_backward(real* dinp, const real* dout, const real* inp, const Linear& w, int N,
+static void linear_backward(real* dinp, const real* dout, const real* inp, const Linear& of, int N,
                             bool add = false) {
-    ops::matmul_backward_weight(w.weight.d, dout, inp, N, w.C, w.OC);
-    if (w.bias.d) { ops::matmul_backward_bias(w.bias.d, dout, N, w.OC); }
-    ops::matmul_backward_input(dinp, dout, w.weight.w, add, N, w.C, w.OC);
+    ops::matmul_backward_weight(of.weight.d, dout, inp, N, of.C, of.OC);
+    if (of.bias.d) { ops::matmul_backward_bias(of.bias.d, dout, N, of.OC); }
+    ops::matmul_backward_input(dinp, dout, of.weight.w, add, N, of.C, of.OC);
 }
 
 // -- norms

@@ -98,6 +98,9 @@ struct Progress {
     bool open = false;
     FILE* to = stdout;
     void (*batch)(int done, int n) = NULL;       // is told of each batch before it is measured
+    std::string what;                            // what the batch is part of
+    std::string line;                            // the line that is shown for it
+    double shown = 0;                            // when it last said a layer, in ms
 };
 inline Progress progress;
 

@@ -16,6 +16,7 @@ struct MapEntry {
     struct stat was;
 };
 
+// Nothing is mapped before main.
 static struct {
     std::atomic<MapEntry*> entries[1 << 20];     // each made when first needed, and never freed
     std::mutex lock;
@@ -32,7 +33,7 @@ template <class Each> static void each_entry(Each each) {
 
 static void map_enter(const FileMap& map, const std::string& path, const struct stat& st) {
     std::lock_guard<std::mutex> hold(maps.lock);
-    for (auto& entry : maps.entries) {                // more than Linux maps
+    for (auto& entry : maps.entries) {              // more than Linux maps
         MapEntry* e = entry;
         if (!e) { e = new MapEntry(); }
         if (e->size) { continue; }

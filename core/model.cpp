@@ -12,7 +12,7 @@ long Layout::params(Params* p, std::vector<Tensor>* list, real* weights, acc* gr
                      const TensorKind& of) __attribute__((noinline)) {
         const long count = labs(of.rows) * of.cols;
         if (count == 0) { return; }
-        *field = { row_of(weights, n, 1), row_of(grads, n, 1) };
+        *field = { row_of(weights, n, 1), row_of(grads, n, 1) };         // NULL stays NULL
         std::vector<long> shape = { of.rows, of.cols };
         if (of.rows == VECTOR) { shape = { of.cols }; }
         if (list) { list->push_back({ name, shape, n, count, of.init, of.purpose }); }
@@ -89,10 +89,7 @@ void model_resize(Model* m, int B, int T) {
         die(strf("--seq %d: this model has positions for %d tokens", T, m->longest),
             strf("--seq %ld or less", (long)m->longest));
     }
-    ActsShape shape = acts_shape(m->arch, m->train, B, T);
-    if (m->lm_head_rows_wanted) {
-        shape.lm_head_rows = std::min(m->lm_head_rows_wanted, shape.B * shape.T);
-    }
+    const ActsShape shape = acts_shape(m->arch, m->train, B, T);
     m->B = shape.B;
     m->T = shape.T;
     m->lm_head_rows = shape.lm_head_rows;

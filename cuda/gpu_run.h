@@ -1,6 +1,5 @@
 /*
-gpu_run.h -- what a run settles of its GPU: which kernels compute attention, and how many sequences
-at a time fit. run/hopper.h includes it, after core/dist.h.
+gpu_run.h -- what run/gpu.h says, for a GPU.
 */
 #ifndef GPU_RUN_H
 #define GPU_RUN_H
@@ -19,7 +18,7 @@ inline void hopper_ask(const Flags& f) {
     if (wanted && variant::hopper.ask) { variant::hopper.ask(f.given_hopper); }
 }
 
-// Settles --hopper on a GPU: hopper_settle.
+// Does on a GPU what hopper_settle says, and returns its reason.
 inline std::string hopper_choose(Flags* f, const Arch& c, bool had) {
     const std::string flag = strf("--hopper %ld", f->hopper);
     std::string lacks = "got a program without the folder cuda/hopper/, wanted one with it";
@@ -52,9 +51,7 @@ inline long batch_that_fits(const Model* m, long all, long T) {
     long batch = 1;
     for (long B = 2; B <= std::min(all, tokens / T); B++) {
         if (all % B) { continue; }
-        Acts none;
-        const size_t bytes = Layout(m->arch).acts(&none, NULL, acts_shape(m->arch, true, B, T));
-        if (bytes < cuda::device_left() / 8 * 7) { batch = B; }
+        if (acts_bytes(m->arch, true, B, T) < cuda::device_left() / 8 * 7) { batch = B; }
     }
     return batch;
 }

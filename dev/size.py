@@ -59,7 +59,7 @@ RANKS = {"base": 0, "": 1, "core": 1, "run": 2, "text": 3, "cpu": 3, "cuda": 3, 
 OPTIONAL = ("cpu", "cuda", "dist", "text", "open", "after")
 # They may include all: the program, and what names the folders that may be deleted.
 DOORS = ("train_sink.cu", "optional.h", "core/variant.h", "core/variant.cu", "core/operations.h", "core/dist.h",
-         "run/hopper.h")
+         "run/gpu.h")
 # The lists of all files that are no header, for one unit: they include what defines something, and alone are nothing.
 LISTS = ("core/rest.h", "cuda/all.cuh", *(f"{folder}/all.h" for folder in FOLDERS))
 # Other compilers' headers, or libraries', which not every machine has; and what those two of dist/ share.

@@ -82,13 +82,15 @@ static void experts_answer(Model* m, int l, long e, int n) {
     const real* up_bias = p.egb.w ? p.egb.w + e * FH : NULL;
     const real* down = p.edw.w + e * C * F;
     const real* down_bias = p.edb.w ? p.edb.w + e * C : NULL;
-    ops::matmul_forward(a.fch.at, a.gathered, up, up_bias, NULL, n, C, FH);
+    real* fch = act_fch(m, l);
+    real* fca = act_fca(m, l);
+    ops::matmul_forward(fch, a.gathered, up, up_bias, NULL, n, C, FH);
     if (m->arch.expert_limit) {
-        experts_clamped(a.fca.at, a.fch.at, m->arch.expert_limit, n, F);
+        experts_clamped(fca, fch, m->arch.expert_limit, n, F);
     } else {
-        ops::ffn_forward(a.fca.at, a.fch.at, m->sizes.ffn.act, m->sizes.ffn.gated, n, F);
+        ops::ffn_forward(fca, fch, m->sizes.ffn.act, m->sizes.ffn.gated, n, F);
     }
-    ops::matmul_forward(a.answer, a.fca.at, down, down_bias, NULL, n, F, C);
+    ops::matmul_forward(a.answer, fca, down, down_bias, NULL, n, F, C);
 }
 
 // Adds the output of the expert of all tokens for n (N, C), times its gate and --residual-scale, to

@@ -8,7 +8,7 @@ Its operations one by one: dev/bench/bench_ops.cu.
 #include "run_dir.h"
 #include "../core/train_sink.h"
 #include "commands.h"
-#include "hopper.h"
+#include "gpu.h"
 #include "memory_needed.h"
 #include "train.h"
 
@@ -140,6 +140,7 @@ static JsonObject bench_json(const Model* m, const Flags& f, double tokens, doub
 static Model bench_model(Flags& f, double* product) {
     ops::tune_products(true);
     ops::use_graph(f.graph);
+    lm_head_rows_wanted = f.lm_head_rows;
     preset_apply(&f);
     if (!f.given_steps) {
         f.steps = 12;
@@ -158,7 +159,6 @@ static Model bench_model(Flags& f, double* product) {
     *product = product_gflops();
     hopper_settle(&f, c);
     Model m = model_new(c, T, true);
-    m.lm_head_rows_wanted = f.lm_head_rows;
     model_init(&m, f.seed);
     choose_batch(&m, &f, 0);
     return m;

@@ -17,7 +17,7 @@ token of a sequence whose loss has another slope then: later tokens read what th
 #include "../flags.h"
 #include "../core/train_sink.h"
 #include "commands.h"
-#include "hopper.h"
+#include "gpu.h"
 
 // What float losses can show: errors are measured in lengths of the gradient. bf16 weights have 8
 // bits, so that only large moves along the gradient change the loss by more than rounding does.

@@ -8,13 +8,8 @@ memory_needed.h -- the memory that a model takes, in words, and a check that it 
 #include "../flags.h"
 #include "../core/optimizer.h"
 #include "../metrics.cuh"
-#include "hopper.h"     // batch_that_fits
+#include "gpu.h"
 #include "process.h"
-
-inline size_t acts_bytes(const Arch& c, bool train, long B, long T) {
-    Acts none;
-    return Layout(c).acts(&none, NULL, acts_shape(c, train, B, T));
-}
 
 // Returns the bytes of activations and tables of positions for B sequences of T tokens, also where
 // they are more than a size_t holds.

@@ -3,7 +3,7 @@ run/open_model.cpp -- opens a checkpoint, settles its flags, and prints notes ab
 tokenizer and its weights.
 */
 #include "open_model.h"
-#include "hopper.h"
+#include "gpu.h"
 #include "memory_needed.h"
 #include "../core/directory.h"
 

@@ -13,7 +13,7 @@ the end, with run_open.
 #include "../base/plural.h"
 #include "../core/targets.h"
 #include "default_model.h"
-#include "hopper.h"
+#include "gpu.h"
 #include "memory_needed.h"
 #include "open_model.h"
 #include "probe_data.h"

@@ -10,10 +10,11 @@ run/train.cpp -- what a run does around its steps: train.h.
 #include "../core/train_sink.h"
 #include "default_model.h"
 #include "generate.h"
-#include "hopper.h"
+#include "gpu.h"
 #include "memory_needed.h"
 #include "probe_data.h"
 #include <limits.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include "../base/version.h"
 

@@ -131,7 +131,7 @@ ranks 2 "$dir/dead" "$built/none-bf16" -n 1 --resume > /dev/null 2>&1 && ok || b
 mkdir "$dir/stale"
 printf '%032d\n\n%128s' 1 dead > "$dir/stale/nccl-none.0"
 printf '%032d\n' 1 > "$dir/stale/nccl-none.1"
-ranks 2 "$dir/stale" "$built/none-bf16" -n 10
+ranks 2 "$dir/stale" "$built/none-bf16" -n 10 || bad "not begun: $(tail -n 3 "$dir/stale.txt")"
 check "files of an earlier job: the same bits" [ "$(hash "$dir/stale")" = "$(hash "$dir/bf16.2")" ]
 check "no file is left" [ -z "$(ls "$dir/stale" | grep nccl)" ]
 for r in 0 1; do

@@ -41,7 +41,7 @@ rm -rf open after test/open test/after
 [ "$(make -s folders)" = "base core run text cpu cuda cuda/hopper dist" ]
 ok $? "the folders of the copy: $(make -s folders)"
 for backend in cpu ref; do
-    works make -s -j"$jobs" binary BACKEND=$backend UNITS=few CXX='g++ -Werror'
+    works make -s -j"$jobs" binary BACKEND=$backend UNITS=few CXX="$CXX -Werror"
 done
 core=$PWD/build/cpu/train_sink
 reference=$PWD/build/ref/train_sink
@@ -143,7 +143,7 @@ mkdir theirs; echo '{"model_type": "gpt2"}' > theirs/config.json; said_missing "
 printf 'GGUF' > model.gguf; said_missing "open/" "$core" probe model.gguf
 
 if [ -n "$ALL" ]; then
-    make -s core-tests JOBS="$jobs" UNITS=few CXX='g++ -Werror' > tests.txt 2>&1; code=$?
+    make -s core-tests JOBS="$jobs" UNITS=few CXX="$CXX -Werror" > tests.txt 2>&1; code=$?
     grep -v "^building\|^compiling" tests.txt
     total=$(tail -n 1 tests.txt); p=${total%% passed*}
     case $p in *[!0-9]*|'') p=0 ;; esac
