@@ -18,8 +18,6 @@ number per source.
 #include "core/shards.h"
 #include "tokenizer.h"
 
-enum TextFormat { TEXT_UNKNOWN, TEXT_TXT, TEXT_JSONL };
-
 struct DataOptions {
     // "bb" | FILE.txt | FILE.jsonl[.zst|.gz] | DIR of shards | NAME under data/; in mixtures
     // SOURCE:WEIGHT

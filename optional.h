@@ -172,8 +172,8 @@ struct TextFolder {
     std::string (*token)(const Tokenizer& t, int id);
     int (*ids)(const Tokenizer& t);
 
-    // Returns the format of a text by its name, a TextFormat.
-    int (*format)(const std::string& path);
+    // Prints a note if --bos doc can put its token in only one place of the data.
+    void (*one_document_note)(const std::string& data);
     // Dies unless the file can be read as text. others: what else is wanted.
     void (*check)(const std::string& path, const std::string& others);
     // Dies if --skip-bad has nothing to leave out.

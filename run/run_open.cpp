@@ -151,14 +151,6 @@ static void targets_check(const Data& data, const Arch& c, const Flags& f) {
     die("the training data (" + data.description + ") has no target to learn from", hint);
 }
 
-// Prints a note if --bos doc can put its token in only one place.
-static void one_document_note(const Flags& f) {
-    if (f.bos != "doc" || !file_exists(f.data) || is_dir(f.data)) { return; }
-    if (text_needed(f.data).format(f.data) != TEXT_TXT) { return; }
-    printf("note   --bos doc: a .txt is one document, so only its first token gets a BOS; "
-           "--bos seq gives every sequence one\n");
-}
-
 // ----------------------------------------------------------------------------
 // a new run, or a resumed one
 
@@ -242,7 +234,7 @@ static void run_data(Run* r, bool begins) {
     if (f->dry_run) { return; }
     targets_check(r->data, r->c, *f);
     if (!first || !begins) { return; }
-    one_document_note(*f);
+    if (f->bos == "doc" && text_folder) { text_folder->one_document_note(f->data); }
     if (f->init.empty()) { return; }
     printf("%s", trained_notes(trained_data(trained_flags(f->init)), *f).c_str());
 }

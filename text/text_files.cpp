@@ -21,6 +21,12 @@ TextFormat text_format(const std::string& path, const char** unpack) {
     return ends_with(name, ".txt") ? TEXT_TXT : TEXT_UNKNOWN;
 }
 
+void one_document_note(const std::string& data) {
+    if (!file_exists(data) || is_dir(data) || text_format(data) != TEXT_TXT) { return; }
+    printf("note   --bos doc: a .txt is one document, so only its first token gets a BOS; "
+           "--bos seq gives every sequence one\n");
+}
+
 void check_skip_bad(bool skip_bad, const std::vector<std::string>& names) {
     const auto has_records = [](const std::string& name) {
         return !is_dir(name) && text_format(name) == TEXT_JSONL;

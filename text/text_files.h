@@ -6,6 +6,8 @@ can encode what one reads. Another text format: text_format, text_next, and docu
 #define TEXT_FILES_H
 #include "../dataloader.h"
 
+enum TextFormat { TEXT_UNKNOWN, TEXT_TXT, TEXT_JSONL };
+
 enum { TEXT_BLOCK = 1 << 20 };           // bytes read at a time; a longer line makes a longer block
 enum { TEXT_LINE = 256 << 20 };          // bytes of the longest line of a .jsonl, and of a
                                          // packed .txt without a place to cut
@@ -56,6 +58,9 @@ struct TextBlock {
 
 // Returns the format that a name tells; *unpack is the program that unpacks it, or NULL.
 TextFormat text_format(const std::string& path, const char** unpack = NULL);
+
+// Prints a note if --bos doc can put its token in only one place of the data.
+void one_document_note(const std::string& data);
 
 // Dies if --skip-bad has nothing to leave out: none of the files is a .jsonl.
 void check_skip_bad(bool skip_bad, const std::vector<std::string>& names);
