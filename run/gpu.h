@@ -7,7 +7,7 @@ sequences at a time fit.
 #include "../flags.h"
 #include "../model.h"
 #if HAS_CUDA
-#include "../cuda/gpu_run.h"
+#include "../cuda/gpu_run.cuh"
 #else
 // without cuda/ nobody has a GPU
 inline void hopper_ask(const Flags&) {}

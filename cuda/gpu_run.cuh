@@ -1,8 +1,8 @@
 /*
-gpu_run.h -- what run/gpu.h says, for a GPU.
+gpu_run.cuh -- what run/gpu.h says, for a GPU.
 */
-#ifndef GPU_RUN_H
-#define GPU_RUN_H
+#ifndef GPU_RUN_CUH
+#define GPU_RUN_CUH
 #include "../flags.h"
 #include "../log.h"
 #include "../model.h"
@@ -55,4 +55,4 @@ inline long batch_that_fits(const Model* m, long all, long T) {
     }
     return batch;
 }
-#endif // GPU_RUN_H
+#endif // GPU_RUN_CUH
