@@ -24,7 +24,7 @@ grep -v '^#' dev/mutants.txt | grep "$tab" | grep -F -- "${1-}" |
         { line[NR] = $0 }
         END { for (k = int(NR * (i - 1) / n) + 1; k <= int(NR * i / n); k++) print line[k] }' > list
 # does this test run the program?
-program() { grep -qs 'build/cpu/train_sink' test/*/$1.cpp test/*/$1.sh; }
+program() { grep -qs 'build/cpu/train_sink\|test/runs.sh' test/*/$1.cpp test/*/$1.sh; }
 build() { # test
     case $1 in
         model*/*|asan_*) make -s build/test/$1 ;;
