@@ -33,7 +33,7 @@ template <class Each> static void each_entry(Each each) {
 
 static void map_enter(const FileMap& map, const std::string& path, const struct stat& st) {
     std::lock_guard<std::mutex> hold(maps.lock);
-    for (auto& entry : maps.entries) {              // more than Linux maps
+    for (auto& entry : maps.entries) {           // more than Linux maps
         MapEntry* e = entry;
         if (!e) { e = new MapEntry(); }
         if (e->size) { continue; }
