@@ -97,9 +97,8 @@ inline bool work_stopped() { return work_stops && work_stops(); }
 struct Progress {
     bool open = false;
     FILE* to = stdout;
-    void (*batch)(int done, int n) = NULL;       // is told of each batch before it is measured
-    std::string what;                            // what the batch is part of
-    std::string line;                            // the line that is shown for it
+    std::function<void(int done, int n)> batch;  // is told of each batch before it is measured
+    std::string line;                            // what is shown for a batch
     double shown = 0;                            // when it last said a layer, in ms
 };
 inline Progress progress;

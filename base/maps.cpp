@@ -16,7 +16,7 @@ struct MapEntry {
     struct stat was;
 };
 
-// Nothing is mapped before main.
+// All of them. (Nothing is mapped before main.)
 static struct {
     std::atomic<MapEntry*> entries[1 << 20];     // each made when first needed, and never freed
     std::mutex lock;
@@ -116,8 +116,9 @@ static void map_fault(int signal_number, siginfo_t* info, void*) {
     _exit(EXIT_MACHINE);
 }
 
-void maps_watch(MapLost lost) {
-    maps.lost = lost;
+void maps_on_lost(MapLost lost) { maps.lost = lost; }
+
+void maps_watch() {
     struct sigaction act = {};
     act.sa_sigaction = map_fault;
     act.sa_flags = SA_SIGINFO | SA_NODEFER;

@@ -15,12 +15,12 @@ FileMap file_map(const std::string& path, long least, const char* kind);
 
 void map_close(const FileMap& map);
 
-typedef void (*MapLost)(const char* path);
-
 // Makes an access behind the end of a mapped file an error that names it, exit status 1.
-// Before that, `lost` is called with the name, if it is set: a handler's rules hold for it. A later
-// call replaces it.
-void maps_watch(MapLost lost = NULL);
+void maps_watch();
+
+// Lets `lost` be called with the name before that: a handler's rules hold for it.
+typedef void (*MapLost)(const char* path);
+void maps_on_lost(MapLost lost);
 
 // Returns the first file written to, in place, since it was mapped; "" if all are as they were.
 std::string maps_changed();

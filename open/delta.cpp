@@ -74,7 +74,7 @@ static void delta_norm(real* out, const std::vector<acc>& x, const real* z, cons
 
 // Runs value head h of sequence b in layer l, token after token: a.delta_out.
 static void delta_head(Model* m, int l, long b, long h) {
-    const auto& p = m->params.layer[l];
+    const auto& p = layer_params(m, l);
     const Acts& a = m->acts;
     const Arch& arch = m->arch;
     const DeltaPlaces at(arch);
@@ -110,7 +110,7 @@ bool is_delta(const Model* m, int l) {
 
 // Runs the mixer of a layer with the delta rule: x_{2l+1} from x_2l and its norm.
 void delta_forward(Model* m, int l) {
-    const auto& p = m->params.layer[l];
+    const auto& p = layer_params(m, l);
     const Acts& a = m->acts;
     const Arch& arch = m->arch;
     const DeltaPlaces at(arch);

@@ -73,15 +73,15 @@ static void experts_clamped(real* out, const real* inp, float limit, int n, int 
 
 // Runs expert e of layer l on the n rows in a.gathered (n, C): a.answer (n, C).
 static void experts_answer(Model* m, int l, long e, int n) {
-    const auto& p = m->params.layer[l];
+    const auto& p = layer_params(m, l);
     const Acts& a = m->acts;
     const long C = m->sizes.C;
     const long F = m->sizes.F;
     const long FH = m->sizes.up_width;
     const real* up = p.egw.w + e * FH * C;
-    const real* up_bias = p.egb.w ? p.egb.w + e * FH : NULL;
+    const real* up_bias = row_of(p.egb.w, e, FH);
     const real* down = p.edw.w + e * C * F;
-    const real* down_bias = p.edb.w ? p.edb.w + e * C : NULL;
+    const real* down_bias = row_of(p.edb.w, e, C);
     real* fch = act_fch(m, l);
     real* fca = act_fca(m, l);
     ops::matmul_forward(fch, a.gathered, up, up_bias, NULL, n, C, FH);
@@ -96,7 +96,7 @@ static void experts_answer(Model* m, int l, long e, int n) {
 // Adds the output of the expert of all tokens for n (N, C), times its gate and --residual-scale, to
 // out (N, C).
 static void experts_shared(Model* m, int l, real* out, const real* n) {
-    const auto& p = m->params.layer[l];
+    const auto& p = layer_params(m, l);
     const Acts& a = m->acts;
     const long C = m->sizes.C;
     const long S = m->arch.shared_expert;
@@ -115,7 +115,7 @@ bool is_mixture(const Model* m, int l) { return !m->sizes.has_ffn(l); }
 
 // Runs the FFN of layer l where it is a mixture: x_{2l+2} from x_{2l+1} and its norm.
 void experts_forward(Model* m, int l) {
-    const auto& p = m->params.layer[l];
+    const auto& p = layer_params(m, l);
     const Acts& a = m->acts;
     const long C = m->sizes.C;
     const long E = m->arch.experts;

@@ -27,7 +27,7 @@ static void mamba_norm(real* out, const real* x, const real* weight, float eps, 
 
 // Runs channel i of sequence b in layer l, token after token: a.mamba_out.
 static void mamba_channel(Model* m, int l, long b, long i) {
-    const auto& p = m->params.layer[l];
+    const auto& p = layer_params(m, l);
     const Acts& a = m->acts;
     const Arch& arch = m->arch;
     const long MW = arch.mamba_width;
@@ -64,7 +64,7 @@ bool is_mamba(const Model* m, int l) {
 
 // Runs the mixer of a Mamba layer: x_{2l+1} from x_2l and its norm.
 void mamba_forward(Model* m, int l) {
-    const auto& p = m->params.layer[l];
+    const auto& p = layer_params(m, l);
     const Acts& a = m->acts;
     const Arch& arch = m->arch;
     const long C = m->sizes.C;

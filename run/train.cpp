@@ -199,7 +199,7 @@ static void data_return(Run* r, const std::vector<uint64_t>& place) {
 
 // Runs `work` of a step, which reads data.
 static void guarded(Run* r, long step, const std::function<void()>& work) {
-    maps_watch(on_lost);
+    maps_on_lost(on_lost);
     if (sigsetjmp(lost.jump, 1)) { lost_data(r, step); }
     lost.thread = pthread_self();
     lost.armed = dist::world() == 1;

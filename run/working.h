@@ -9,11 +9,11 @@ working.h -- the line on standard error that says how far a measurement is, if t
 // Lets measure and layers report to the terminal; without one nothing is set.
 inline void working_begin(const std::string& what) {
     progress.to = stderr;
-    progress.batch = NULL;
-    progress.what = what;
+    progress.batch = nullptr;
+    progress.shown = 0;
     if (!terminal_columns()) { return; }
-    progress.batch = [](int done, int n) {
-        progress.line = progress.what + strf("%d of %d sequences", done, n);
+    progress.batch = [what](int done, int n) {
+        progress.line = what + strf("%d of %d sequences", done, n);
         progress_show({ progress.line });
     };
 }
