@@ -87,6 +87,10 @@ for report in $log/*.report; do
     name=$(basename "$report" .report)
     sed -n "s/^skipped: /skipped in $name: /p" "$report"
 done
+# and what failed, once more: the start of a long output may be cut off where it is kept
+for report in $(cd $log && awk '$2 > 0 { sub(/count$/, "report", FILENAME); print FILENAME }' *.count); do
+    sed "s/^/failed: /" "$log/$report"
+done
 cat $log/*.count | awk -v all=$# '{ passed += $1; failed += $2; skipped += $3 }
     END {
         failed += all - NR                                # one that left no count
