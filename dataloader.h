@@ -16,15 +16,14 @@ number per source.
 #define DATALOADER_H
 #include "base/common.h"
 #include "core/shards.h"
+#include "flags.h"
 #include "tokenizer.h"
 
-struct DataOptions {
+// The flags of data, and what others amount to.
+struct DataOptions : DataFlags {
     // "bb" | FILE.txt | FILE.jsonl[.zst|.gz] | DIR of shards | NAME under data/; in mixtures
     // SOURCE:WEIGHT
     std::vector<std::string> data;
-    std::string tokenizer;                       // path of tokenizer.json; "" = bytes
-    std::string bos = "none";                    // none | seq: first token of every sequence
-                                                 // | doc: before every document
     std::string cache;                           // where tokenized text is kept; "" = data/cache
     int bin = 0;                                 // bytes of an id where a .bin has no header
     int T = 64;
@@ -32,26 +31,13 @@ struct DataOptions {
     int val_seqs = 100;
     int probe_seqs = 100;
     int probe_len = 64;
-    long train_tokens = 0;                       // only the first N training tokens; 0: all
     std::vector<long> held;                      // tokens to hold out of each source, as
                                                  // another run did; empty: the default rule
     int vocab = 0;                               // ids the model has; 0: as many as the data needs
     std::vector<int> random_token;               // 1-based positions replaced by Uniform(V)
     double random_share = 1;                     // fraction of sequences that get random tokens
     std::vector<std::pair<int, int>> fix_token;  // 1-based position, id
-
-    int bb_vocab = 256;
-    int bb_triggers = 1;
-    int bb_bos = 1;
-    int bb_mean = 0;
-    double bb_trigger_prob = 0.15;
-    double bb_temp = 2.0;
-    uint64_t bb_table = 1;
-
-    std::string sft;                             // conversations: segments
-    std::string sft_loss;                        // assistant or all
     bool unread = false;                         // a text is not opened: its ids are known
-    bool skip_bad = false;                       // count and skip broken records
 };
 
 // ----------------------------------------------------------------------------
@@ -66,8 +52,8 @@ struct DataOptions {
 struct Bigram {
     int n = 0;                                   // ids without <s>
     int triggers = 0;
-    int bos = 0;
-    int mean = 0;
+    long bos = 0;
+    long mean = 0;
     std::vector<float> keep;                     // (n, n) alias tables: the chance to keep column j
     std::vector<int> other;                      // (n, n) the token it gives otherwise
 };

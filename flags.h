@@ -63,28 +63,16 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
     X(cmds, group, kind, name, row_named(TABLE##_ROWS, #preset), 0, 0, names_of(TABLE##_ROWS), \
       __VA_ARGS__)
 #define ON(cmds, group, name, ...) X(cmds, group, bool, name, false, 0, 0, {}, __VA_ARGS__)
-#define FLAGS(X) \
-    WORDS("tpbe", DATA, data, "bb", \
-      "bb, a .txt or .jsonl file, a directory of shards, or a NAME in data/; A:3,B:1 mixes two. probe, eval: by default what the run held out") \
-    ONE_OF("tpbe", DATA, bin, BIN, none, "type of the ids in a .bin without a header, such as nanoGPT's: uint8, uint16, uint32 or uint64", \
-      READ_IF(reads_text(f, command), "a directory of .bin: --data DIR")) \
+// those that the data loader takes as they are
+#define DATA_FLAGS(X) \
     WORDS("tpgske", DATA, tokenizer, "", "tokenizer.json for text (default: the model's own, or else bytes, 257 ids)", OF_TEXT) \
     WORDS("Tpgske", DATA, bos, "none", \
       "BOS: none, seq or doc (before every sequence or document)", OF_TEXT, FOR("k", "BOS: none or doc (before every document)"), \
       FOR("pe", "BOS: default (the run's first token, or the tokenizer's), none, seq, doc, or a token"), \
       FOR("gs", "BOS: default (the run's first token, or the tokenizer's), none, or a token", "default")) \
-    WORDS("Tpe", DATA, sft, "", "train on conversations: segments; -d is a .jsonl of them, which scripts/sft.py writes", \
-      OF_TEXT) \
-    WORDS("Tpe", DATA, sft_loss, "assistant", \
-      "with --sft, which tokens the loss counts: assistant (the answers and their end) or all, whatever a record says", \
-      READ_IF(!f.sft.empty(), "--sft segments")) \
     WHOLE("Tk", DATA, train_tokens, 0, 0, MOST, "train on the first N tokens only, over and over (0: all)", \
       BOUND(!f.train_tokens || f.train_tokens >= f.arch.T, "at least", "seq", "otherwise there is not one sequence")) \
-    WORDS("Tpe", DATA, random_token, "", "put a random token at these positions, counted from 1: 1,2 (section 5)") \
-    DECIMAL("Tpe", DATA, random_share, 1, 0, 1, "fraction of sequences that get them", \
-      READ_IF(f.given_random_token, "--random-token POSITIONS"), READ_IF(f.random_share > 0, "a value above 0")) \
-    WORDS("Tpe", DATA, fix_token, "", "POS:ID puts token ID at position POS, counted from 1 (Table 10)") \
-    ON("Tpke", DATA, skip_bad, "count and skip broken .jsonl records instead of stopping", OF_TEXT) \
+    TEXT_DATA_FLAGS(X) \
     WHOLE("Tpbe", BB, bb_vocab, 256, 2, 65535, "bb: number of ordinary tokens; <s> is one more", OF_BB) \
     WHOLE("Tpe", BB, bb_triggers, 1, 0, 65535, "bb: number of triggers among them", OF_BB, \
       BOUND(f.bb_triggers < f.bb_vocab, "less than", "bb_vocab", "triggers are among the tokens")) \
@@ -94,7 +82,16 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
     WHOLE("Tpe", BB, bb_table, 1, 0, MOST, "bb: seed of the bigram table", OF_BB) \
     WHOLE("Tpe", BB, bb_bos, 1, 0, 1, "bb: 1 puts <s> first, 0 does not", OF_BB) \
     WHOLE("Tpe", BB, bb_mean, 0, 0, 1, "bb: after a trigger 0 copies the token before it, 1 any earlier one (Ran-Milo 2026)", OF_BB, \
-      READ_IF(f.bb_triggers > 0, "--bb-triggers 1 or more")) \
+      READ_IF(f.bb_triggers > 0, "--bb-triggers 1 or more"))
+#define OTHER_FLAGS(X) \
+    WORDS("tpbe", DATA, data, "bb", \
+      "bb, a .txt or .jsonl file, a directory of shards, or a NAME in data/; A:3,B:1 mixes two. probe, eval: by default what the run held out") \
+    ONE_OF("tpbe", DATA, bin, BIN, none, "type of the ids in a .bin without a header, such as nanoGPT's: uint8, uint16, uint32 or uint64", \
+      READ_IF(reads_text(f, command), "a directory of .bin: --data DIR")) \
+    WORDS("Tpe", DATA, random_token, "", "put a random token at these positions, counted from 1: 1,2 (section 5)") \
+    DECIMAL("Tpe", DATA, random_share, 1, 0, 1, "fraction of sequences that get them", \
+      READ_IF(f.given_random_token, "--random-token POSITIONS"), READ_IF(f.random_share > 0, "a value above 0")) \
+    WORDS("Tpe", DATA, fix_token, "", "POS:ID puts token ID at position POS, counted from 1 (Table 10)") \
     WORDS("tb", MODEL, model, "", "preset: bb nano small 60M 1B (train without it: by data and backend; bench: bb)") \
     WHOLE("tb", TRAINING, batch, 0, 0, 1<<24, "B, sequences per micro-batch (0: the preset's)") \
     WHOLE("tb", TRAINING, total_batch, 0, 0, 1L<<40, "tokens per step, a multiple of batch * seq (0: batch * seq)") \
@@ -150,8 +147,7 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
       READ_IF(bias_of(f.arch).extra == LOGIT_EXTRA && bias_of(f.arch).learn_k, "a build with BIAS=logit")) \
     WORDS("T", TRAINING, only, "", "train only the tensors whose names have one of these words as whole parts: sinks,k_star,layers.1", JOIN(",")) \
     ON("t", RUN, resume, "continue from the newest checkpoint in --out; flags you leave out keep the run's values") \
-    ON("tb", RUN, graph, "CUDA: record a micro-batch as a CUDA graph and launch it with one call; helps small models") \
-    WHOLE("tpgsbce", RUN, hopper, 1, 0, 1, "CUDA: 1 uses the Hopper attention kernels on a Hopper card, 0 the kernels for every card") \
+    CUDA_FLAGS(X) \
     DECIMAL("t", RUN, stop_after, 0.0, 0, MANY, "save and stop after this many minutes (0: never)") \
     WORDS("t", RUN, until, "", "end when a number of two evaluations in a row says so: 'sink_1>0.5', 'val_loss<3'; " \
       "of val_loss probe_loss mass sink_1 sink_* alpha_1", \
@@ -164,20 +160,21 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
       FOR("e", "file for every printed row (docs/json.md)"), \
       FOR("s", "file for the scores of every task (docs/json.md)"), FOR("b", "file for the times (docs/json.md)")) \
     AFTER_FLAGS(X) \
-    WORDS("tpgsbce", RUN, product, "", "CPU matmuls: any, avx2, avx512, avx512-bf16 or amx (empty: the fastest on such a processor)") \
+    CPU_FLAGS(X) \
     WHOLE("b", OWN, lm_head_rows, 0, 0, 1<<24, "tokens whose logits are computed at once (0: what the backend finds good)") \
-    ON("b", OWN, products, "time only the CPU's matrix products, to see whether fp32 or bf16 is faster here") \
     WORDS("g", OWN, prompt, "", "text to continue; -: standard input, which is not printed again (scripts/chat.py)") \
     WHOLE("g", OWN, tokens, 200, 0, 1<<24, "number of tokens to generate") \
     DECIMAL("g", OWN, temperature, 1.0, 0, MANY, "sampling temperature (0: always the likeliest token)") \
     WHOLE("g", OWN, top_k, 0, 0, 1<<24, "sample from the k likeliest tokens (0: all)", \
       READ_IF(f.temperature > 0, "--temperature above 0"))
+#define FLAGS(X) OTHER_FLAGS(X) DATA_FLAGS(X)
 
-struct Flags {
 #define X(cmds, group, type, name, preset, ...) \
     type name = preset;                         \
     bool given_##name = false;
-    FLAGS(X)
+struct DataFlags { DATA_FLAGS(X) };
+struct Flags : DataFlags {
+    OTHER_FLAGS(X)
     #undef X
     Arch arch; // the flags of ARCH, 0 where the preset or the data decide
     bool given_arch[ARCH_ROWS] = {};             // by row
@@ -298,9 +295,6 @@ void command_check(const Flags& f, char command);
 
 // Reads the command line. *command: its letter. Ends the program at what it does not know.
 Flags flags_parse(int argc, char** argv, char* command);
-
-// Settles the kernel of all products of this process: --product's, or its processor's.
-void product_settle(const Flags& f);
 
 // Returns all flags of train as JSON, as the log and state.json keep them.
 std::string flags_json(Flags f);

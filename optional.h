@@ -19,6 +19,7 @@ functions are behind pointers, which are NULL then.
 #else
 #define HAS_TEXT 0
 #define TEXT_COMMANDS(X)
+#define TEXT_DATA_FLAGS(X)
 #define TEXT_FLAGS(X)
 #endif
 
@@ -48,6 +49,20 @@ functions are behind pointers, which are NULL then.
 #define AFTER_COMMANDS(X)
 #endif
 
+#if __has_include("cpu/rows.h")
+#define HAS_CPU 1
+#include "cpu/rows.h"
+#else
+#define HAS_CPU 0
+#define CPU_FLAGS(X)
+#endif
+
+#if __has_include("cuda/rows.h")
+#include "cuda/rows.h"
+#else
+#define CUDA_FLAGS(X)
+#endif
+
 // What to type where something of open/ is wanted.
 static const char* const OPEN_MISSING =
     "the folder open/ reads it, which this build does not include: get it, and compile again";
@@ -55,8 +70,8 @@ static const char* const OPEN_MISSING =
 // Commands and flags that this program does not have, as their folder is not there.
 static const struct { const char *folder, *names; } NAMES_OF_FOLDERS[] = {
 #if !HAS_TEXT
-    { "text/", " tokenize --probe-from --text --val --val-fraction --domains"
-               " --shard-tokens --threads " },
+    { "text/", " tokenize --sft --sft-loss --skip-bad --probe-from --text --val --val-fraction"
+               " --domains --shard-tokens --threads " },
 #endif
 #if !HAS_OPEN
     { "open/", " export --rope-scaling --rope-factor --rope-context --rope-low --rope-high"
@@ -65,6 +80,12 @@ static const struct { const char *folder, *names; } NAMES_OF_FOLDERS[] = {
 #if !HAS_AFTER
     { "after/", " eval score --sink-at --per-sequence --dump --dump-heads --dump-seq --anatomy"
                 " --anywhere --factors --noise " },
+#endif
+#if !HAS_CPU
+    { "cpu/", " --product --products " },
+#endif
+#ifndef CUDA_ROWS_H
+    { "cuda/", " --graph --hopper " },
 #endif
     { "", "" },
 };
@@ -75,12 +96,6 @@ static const char* const KEYS_OF_OPEN =
     " experts experts_used expert_shares expert_limit router_bias expert_layers shared_expert"
     " attn_layers rope_most mamba_width mamba_state mamba_conv mamba_rank"
     " delta_keys delta_values delta_key_size delta_value_size delta_conv ";
-
-#if __has_include("cpu/ops.h")
-#define HAS_CPU 1
-#else
-#define HAS_CPU 0
-#endif
 
 // cuda/ is compiled by nvcc, or for its emulator
 #if __has_include("cuda/device.cuh") && (defined(__CUDACC__) || defined(EMU))
@@ -94,6 +109,7 @@ struct Arch;
 struct ArchCheck;
 struct ArchRow;
 struct Checkpoint;
+struct Data;
 struct DataOptions;
 struct FileKind;
 struct Flags;
@@ -121,7 +137,6 @@ struct WeightType;
 struct ProductChoice {
     std::string name;               // "" if there is no choice
     std::string why;
-    bool forced = false;            // by --product
 };
 
 // Which matrices of a model that only runs stay in their file: some are as large as memory.
@@ -132,15 +147,15 @@ template <class R> struct WeightRows { const R* x; int n; };
 
 // What cpu/ does beside the operations of its backend.
 struct CpuFolder {
-    // Settles the kernel for factors in bf16 or in float: of this name, "" for the usual one. Dies
-    // if this processor has none of that name.
-    void (*product_settle)(bool bf16, const std::string& name);
-    // Takes the kernel that a run had. Returns false if it cannot run here.
-    bool (*product_keep)(bool bf16, const std::string& name);
+    // Settles the kernel of all products of this process: --product's, or its processor's.
+    void (*product_settle)(const Flags& f);
+    // Takes the kernel that a run had, unless --product asks for another. If it cannot run here,
+    // *changed tells.
+    void (*product_resume)(const std::string& was, JsonObject* changed);
     // Returns what was settled.
     const ProductChoice& (*product)();
-    // Times all kernels: bench --products.
-    int (*bench_products)(const Flags& f);
+    // Times all kernels: bench --products. Returns false if it was not asked for.
+    bool (*bench_products)(const Flags& f);
 
     // Ends the program if the processor lacks what it was compiled for. (It has run before main.)
     void (*processor_check)();
@@ -159,25 +174,30 @@ struct CpuFolder {
 
 // What text/ does.
 struct TextFolder {
-    // Reads a tokenizer from its files: tokenizer_load.
+    // Reads a tokenizer from its files.
     Tokenizer (*tokenizer)(const std::string& path);
-    // Returns the command that makes a tokenizer.json of this file, or of one in this directory; ""
-    // if it is of no known kind.
-    std::string (*convert)(const std::string& path);
-    // Appends the ids of a text by such a tokenizer, and returns the text of ids: tokenizer.h.
-    void (*encode)(const Tokenizer& t, const char* s, size_t n, bool document_start,
-                   std::vector<uint32_t>* out);
+    // Dies of a model without a tokenizer, with what its directory has in place of one.
+    void (*no_tokenizer)(const std::string& model);
+    // Returns the ids of a text (specials: with what the tokenizer puts around it), and the text of
+    // ids; not by a tokenizer of bare ids.
+    std::vector<int> (*encode)(const Tokenizer& t, const std::string& text, bool specials);
     std::string (*decode)(const Tokenizer& t, const int* ids, size_t n, bool skip_special);
-    // Returns a token as its vocabulary has it, and how many ids a text needs: tokenizer.h.
+    // Returns the character that stands for each byte in a byte-level vocabulary.
+    std::vector<uint32_t> (*byte_alphabet)();
+    // Returns a token as its vocabulary has it, "" for no token and for those of raw bytes.
     std::string (*token)(const Tokenizer& t, int id);
-    int (*ids)(const Tokenizer& t);
+    // Die if a model of V ids has too few for this tokenizer, or for these ids.
+    void (*vocabulary_check)(const Tokenizer& t, int V);
+    void (*ids_check)(const Tokenizer& t, const int* ids, size_t n, int V);
+    // Tells whether the ids from V on are added tokens that a text avoids. Dies if these have one.
+    bool (*spares_ids)(const Data& d, int V);
 
     // Prints a note if --bos doc can put its token in only one place of the data.
     void (*one_document_note)(const std::string& data);
     // Dies unless the file can be read as text. others: what else is wanted.
     void (*check)(const std::string& path, const std::string& others);
-    // Dies if --skip-bad has nothing to leave out.
-    void (*check_skip_bad)(bool skip_bad, const std::vector<std::string>& names);
+    // Dies of a source that --sft cannot read, or if --skip-bad has nothing to leave out.
+    void (*sources_check)(const DataOptions& opt, const std::vector<std::string>& names);
     // Returns the directory of shards of a text, made now or found.
     std::string (*cache)(const std::string& path, const Tokenizer& tok, const DataOptions& opt);
     // Finds the tokens in `size` bytes at p, a file of lit-gpt. Returns the bytes of a token in a
@@ -188,6 +208,10 @@ struct TextFolder {
     // dies if the flags ask of a text what it has not.
     bool (*records)(const Flags& f, const ProbeBos& bos, const ProbeData& p, int T, int V,
                     ProbeInput* in);
+    // Returns the one token that --bos names, by default what the tokenizer puts before a text; -1
+    // if that is none. And what a probe of text begins with: probe_data.h.
+    long (*bos)(const Flags& f, const Tokenizer& tok, int V);
+    ProbeBos (*probe_bos)(const Flags& f, int V);
     // Finds the --bos that the template of a model's tokenizer asks for: probe_data.h.
     OtherBos (*other_bos)(const Flags& f, int V);
 
@@ -200,6 +224,13 @@ struct TextFolder {
     // sets *first to the BOS if the first names one. Notes what it says of drawing tokens, which is
     // not done here.
     std::vector<int> (*generation)(const std::string& dir, int V, int* first);
+};
+
+// What it does with a model.
+struct TextModel {
+    // Writes a text from the model of a run as it is now, in the log and, unless it is noise, on
+    // the screen.
+    void (*sample)(Run* r, long step);
 };
 
 // What open/ does with files.
@@ -279,6 +310,7 @@ struct AfterModel {
 
 extern const CpuFolder* const cpu_folder;        // NULL where cpu/ was deleted
 extern const TextFolder* const text_folder;      // NULL where text/ was deleted
+extern const TextModel* const text_model;
 extern const OpenFiles* const open_files;        // NULL where open/ was deleted
 extern const OpenModel* const open_model;
 extern const AfterModel* const after_model;      // NULL where after/ was deleted

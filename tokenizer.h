@@ -1,14 +1,7 @@
 /*
-tokenizer.h -- text to token ids and back. Three kinds: raw bytes; Hugging Face tokenizer.json (or
-vocab.json and merges.txt, or a GGUF file) with the same ids as the `tokenizers` library, which
-text/ reads; and bare ids without text.
-
-    tokenizer_load     files -> a Tokenizer                        text/tokenizer_build.h
-    tokenizer_encode   added tokens, normalize, split, merge       text/encode.cpp
-                       one chapter each: text/added_tokens.h, normalize.h, split.h, bpe.h
-    tokenizer_decode   ids -> text                                 text/decode.cpp
-
-What it reads of files is a Bpe: text/vocabulary.h.
+tokenizer.h -- what token ids stand for. Three kinds of tokenizers: bare ids without text; and, with
+text/, raw bytes and Hugging Face's tokenizer.json (or vocab.json and merges.txt, or a GGUF file)
+with the same ids as the `tokenizers` library. Text to ids: text/encode.h.
 */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
@@ -19,6 +12,8 @@ enum TokenizerKind { TOKENIZER_BYTES, TOKENIZER_IDS, TOKENIZER_BPE };
 
 struct Bpe;
 
+// By default that of raw bytes: id = byte; 256 ends a document. Nothing is normalized: any file
+// comes back bit for bit.
 struct Tokenizer {
     TokenizerKind kind = TOKENIZER_BYTES;
     std::string name = "bytes";
@@ -42,38 +37,17 @@ inline const char* const BESIDE_TOKENIZER[] = {
     "chat_template.jinja", "generation_config.json",
 };
 
-// Returns a token as the vocabulary has it, "" for no token and for those of raw bytes.
-std::string token_text(const Tokenizer& t, int id);
-
-// Returns how many ids a model needs for text that avoids the added tokens at the end of the
-// vocabulary. (Gemma 3's tokenizer has one there, for images, that its text model has no row for.)
-int ids_needed(const Tokenizer& t);
-
-// Dies if a model with V ids has too few for this tokenizer.
-void vocabulary_check(const Tokenizer& t, int V);
-
-// Dies if one of n ids is not below V, and names its token.
-void ids_check(const Tokenizer& t, const int* ids, size_t n, int V);
-
 // Returns the token that stands before a text of V ids: EOS, or the last id if there is none.
 inline int text_begin(const Tokenizer& t, int V) { return t.eos >= 0 ? t.eos : V - 1; }
 
 // ----------------------------------------------------------------------------
 // loading
 
-// Returns the tokenizer of raw bytes: id = byte; 256 ends a document. Nothing is normalized: any
-// file comes back bit for bit.
-Tokenizer tokenizer_bytes();
-
 // Returns a tokenizer for ids whose text is unknown: shards without a tokenizer, and the built-in
 // task. They decode to numbers.
 Tokenizer tokenizer_ids(const std::string& name, int V);
 
-// Reads a tokenizer. path: tokenizer.json, a GGUF file, or a directory that has one of them, or
-// vocab.json and merges.txt.
-Tokenizer tokenizer_load(const std::string& path);
-
-// Returns what --tokenizer names: "bytes", or a path.
+// Returns what --tokenizer names: "bytes", or a path. Dies without text/.
 Tokenizer tokenizer_of(const std::string& name);
 
 // Tells whether this directory has the files of a tokenizer, as they are kept with shards and
@@ -84,25 +58,9 @@ bool tokenizer_is_in(const std::string& dir);
 bool tokenizer_ours(const std::string& name);
 
 // ----------------------------------------------------------------------------
-// encode
+// decoding
 
-typedef std::vector<uint32_t> Ids;
-
-// Appends the ids of a text to *out. If a text comes in several calls, only the first starts the
-// document.
-void tokenizer_encode_to(const Tokenizer& t, const char* s, size_t n, bool document_start,
-                         Ids* out);
-
-// Returns the ids of a text. specials: with the template around it (BOS, for the families that want
-// one).
-std::vector<int> tokenizer_encode(const Tokenizer& t, const std::string& text, bool specials);
-
-// ----------------------------------------------------------------------------
-// decode
-
-// Returns the character that stands for each byte in a byte-level vocabulary, as GPT-2's.
-std::vector<uint32_t> byte_alphabet();
-
+// Returns the text of n ids. skip_special: without that of special tokens.
 std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n, bool skip_special);
 
 #endif // TOKENIZER_H

@@ -33,7 +33,7 @@ N = B T rows.
 #include "core/measure.h"        // measure: sinks and norms of a batch of sequences
 #include "flags.h"          // Flags: every flag is a row
 #include "dataloader.h"     // Data: where a batch comes from
-#include "run/gpu.h"         // hopper_ask: before the GPU is taken
+#include "run/gpu.h"         // gpu_ask: before the GPU is taken
 #include "run/commands.h" // command_probe and the others, one file each
 #include "run/train.h"    // run_open, run_evaluate, run_save: a run around its steps
 #include "run/process.h"     // process_begin, on_signals
@@ -874,7 +874,7 @@ int command_train(Flags flags) {
 #ifndef TESTING
 int main(int argc, char** argv) {
     process_begin(argv);
-    if (variant::hopper.check && getenv("HOPPER_CHECK")) { return variant::hopper.check(); }
+    gpu_check();
     if (argc == 1) {
         welcome();
         return 0;
@@ -890,11 +890,11 @@ int main(int argc, char** argv) {
     threads_check();
     const CommandRow& command = command_of(letter);
     const bool takes_checkpoint = strcmp(command.words, "CHECKPOINT") == 0;
-    if (command.needs != NO_MODEL) { product_settle(f); }
+    if (command.needs != NO_MODEL && cpu_folder) { cpu_folder->product_settle(f); }
     for (auto& word : f.words) {
         if (takes_checkpoint) { word = checkpoint_in(word); }    // of a run: its newest
     }
-    if (command.needs == ATTENTION) { hopper_ask(f); }
+    if (command.needs == ATTENTION) { gpu_ask(f); }
     if (command.needs != NO_MODEL) { ops::device_start(); }      // no GPU: reported first
     #define X(name, mark, ...) if (letter == mark) { return command_##name(f); }
     COMMANDS(X)

@@ -4,6 +4,7 @@ reads the file.
 */
 #include "score_task.h"
 #include "../base/look.h"
+#include "../optional.h"
 
 // ---- text to tokens
 
@@ -53,7 +54,7 @@ int score_prefix(const Tokenizer& tok) {
 
 // Encodes a text. The specials are left out if the text begins with BOS itself.
 static std::vector<int> score_encode(const ScoreText& how, const std::string& text) {
-    return tokenizer_encode(how.tok, text, !starts_with(text, how.prefix_text));
+    return text_folder->encode(how.tok, text, !starts_with(text, how.prefix_text));
 }
 
 // Returns what stands between context and continuation: the record's own delimiter as it is;
@@ -85,7 +86,7 @@ static ScoreRequest score_request(const ScoreText& how, std::string context,
     const size_t end = without_trailing_space(context);
     continuation = context.substr(end) + continuation;
     if (context.empty()) {
-        r.tokens = tokenizer_encode(how.tok, continuation, false);
+        r.tokens = text_folder->encode(how.tok, continuation, false);
         const bool begun = !r.tokens.empty() && r.tokens[0] == how.prefix;
         if (!begun) { r.tokens.insert(r.tokens.begin(), how.prefix); }
         r.from = 1;
@@ -94,7 +95,7 @@ static ScoreRequest score_request(const ScoreText& how, std::string context,
         r.tokens = score_encode(how, context + continuation);
         r.from = score_encode(how, context).size();
     }
-    ids_check(how.tok, r.tokens.data(), r.tokens.size(), how.V);
+    text_folder->ids_check(how.tok, r.tokens.data(), r.tokens.size(), how.V);
     const std::string fault = request_fault(r, how.longest);
     if (!fault.empty()) { *cannot = fault; }
     return r;

@@ -14,9 +14,6 @@ namespace host {
 // ----------------------------------------------------------------------------
 // 1 what a backend says of itself
 
-// Kernels for Hopper (cuda/hopper/check.cuh): there are none.
-inline bool hopper_here() { return false; }
-
 static const char* const name = "ref";
 enum { large = 256 };                   // side of matrices that bench multiplies
 enum { piece_rows = 0 };                // a batch is not cut into pieces
@@ -47,12 +44,6 @@ inline const std::string& device_start() {
 // step.
 inline void tune_products(bool) {}
 inline void profile_step() {}
-inline void use_graph(bool wanted) {
-    if (wanted) {
-        die(EXIT_USER, "--graph: got a program of BACKEND=cpu, wanted one of BACKEND=cuda",
-            "leave --graph out");
-    }
-}
 inline void repeated(const std::vector<size_t>&, const std::function<void()>& f) { f(); }
 
 // ----------------------------------------------------------------------------

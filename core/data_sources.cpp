@@ -256,14 +256,14 @@ static std::string source_find(const std::string& given, double* weight) {
 // Returns --tokenizer, or the one that made the shards, or bytes for text, or none.
 static Tokenizer data_tokenizer(const DataOptions& o, const std::vector<std::string>& names) {
     if (!o.tokenizer.empty()) { return tokenizer_of(o.tokenizer); }
-    bool text = false;
+    bool bytes = false;
     for (auto& name : names) {
         const bool has_one = tokenizer_is_in(name);
-        if (has_one && text_folder) { return tokenizer_load(name); }
+        if (has_one && text_folder) { return text_folder->tokenizer(name); }
         if (has_one) { note(name + ": ids alone: its tokenizer needs the folder text/"); }
-        text = text || !is_dir(name) || manifest_read(name)["tokenizer"].string == "bytes";
+        bytes = bytes || !is_dir(name) || manifest_read(name)["tokenizer"].string == "bytes";
     }
-    return text ? tokenizer_bytes() : tokenizer_ids("ids", o.vocab);
+    return bytes && text_folder ? tokenizer_of("bytes") : tokenizer_ids("ids", o.vocab);
 }
 
 // Opens a source. *V grows to its vocabulary.
@@ -271,9 +271,6 @@ static Source source_open(const std::string& name, const Tokenizer& tok, const D
                           int* V) {
     Source s;
     s.name = name;
-    if (is_dir(name) && !o.sft.empty()) {
-        die("--sft " + o.sft + ": got a directory, wanted a .jsonl of conversations");
-    }
     const std::string dir = is_dir(name) ? name : text_needed(name).cache(name, tok, o);
     const Json m = manifest_read(dir);
     const std::string& hash = m["tokenizer_hash"].string;
@@ -343,7 +340,7 @@ void data_open_sources(Data* d) {
     const DataOptions& o = d->opt;
     std::vector<double> weights;
     const std::vector<std::string> names = find_sources(o, &weights);
-    if (o.skip_bad) { text_needed("--skip-bad").check_skip_bad(true, names); }
+    if (text_folder) { text_folder->sources_check(o, names); }
     d->tokenizer = data_tokenizer(o, names);
     const long probe_seqs = div_up(o.probe_seqs, names.size());
     for (size_t i = 0; i < names.size(); i++) {

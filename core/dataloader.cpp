@@ -71,9 +71,9 @@ static void data_open_bb(Data* d) {
     d->train_tokens = o.train_tokens;
     d->tokenizer = tokenizer_ids("bb", d->V);
     d->tokenizer.bos = o.bb_vocab;
-    d->description = strf("bb: Bigram-Backcopy, %d ids, %s of probability %g, temperature %g, "
-                          "table %llu, %s%s", o.bb_vocab, plural(o.bb_triggers, "trigger").c_str(),
-                          o.bb_trigger_prob, o.bb_temp, (unsigned long long)o.bb_table,
+    d->description = strf("bb: Bigram-Backcopy, %ld ids, %s of probability %g, temperature %g, "
+                          "table %ld, %s%s", o.bb_vocab, plural(o.bb_triggers, "trigger").c_str(),
+                          o.bb_trigger_prob, o.bb_temp, o.bb_table,
                           o.bb_bos ? "<s> first" : "no <s>",
                           o.bb_mean ? ", triggers copy any token" : "");
 }
@@ -97,21 +97,6 @@ void data_edits_check(const DataOptions& o, int V) {
     }
 }
 
-// Dies if some text has a token that a model of V ids has no row for.
-static void ids_beyond_check(const Data& d, int V) {
-    enum { STRETCH = 1 << 16 };
-    std::vector<int> ids(STRETCH);
-    for (auto& s : d.sources) {
-        for (const Tokens* t : { &s.train, &s.val }) {
-            for (long i = 0; i < t->n; i += STRETCH) {
-                const long n = std::min<long>(STRETCH, t->n - i);
-                tokens_copy(*t, i, n, INT_MAX, ids.data());
-                ids_check(d.tokenizer, ids.data(), n, V);
-            }
-        }
-    }
-}
-
 Data data_open(const DataOptions& opt) {
     Data d;
     d.opt = opt;
@@ -122,15 +107,13 @@ Data data_open(const DataOptions& opt) {
     require(is_one_of(" none seq doc ", o.bos), "--bos " + o.bos, "none, seq or doc");
     const bool bb = o.data.size() == 1 && o.data[0] == "bb";
     if (bb) { data_open_bb(&d); } else { data_open_sources(&d); }
-    const bool spare = d.V == d.tokenizer.vocab_size && ids_needed(d.tokenizer) <= o.vocab;
-    if (o.vocab && o.vocab < d.V && spare) {
-        ids_beyond_check(d, o.vocab);
-        d.V = o.vocab;
-    }
     if (o.vocab && o.vocab < d.V) {
-        die(strf("--vocab: the data have %d ids, the model has %d", d.V, o.vocab),
-            strf("use data of the tokenizer that the model is for, or train with --vocab %d or "
-                 "more", d.V));
+        if (!text_folder || !text_folder->spares_ids(d, o.vocab)) {
+            die(strf("--vocab: the data have %d ids, the model has %d", d.V, o.vocab),
+                strf("use data of the tokenizer that the model is for, or train with --vocab %d or "
+                     "more", d.V));
+        }
+        d.V = o.vocab;
     }
     data_edits_check(d.opt, d.V);
     if (o.bos != "none" && !d.bb && d.tokenizer.bos < 0) {

@@ -11,11 +11,7 @@ models and linked to it; with the switches given it includes this file and is wh
 #include "../cpu/metrics.h"
 #endif
 #if HAS_CUDA
-#include "../cuda/attention.cuh"
-#include "../cuda/metrics.cuh"
-#if __has_include("../cuda/hopper/check.cuh")
-#include "../cuda/hopper/check.cuh"
-#endif
+#include "../cuda/variant.cuh"
 #endif
 #ifndef SWITCHES_GIVEN
 #error "build through the Makefile (make help), or give all switches: -DATTN=softmax -DBIAS=none .."
@@ -73,10 +69,4 @@ AttentionRow* const attention_row[2] = {};
 #endif
 AttentionMetrics* const attention_metrics[2] = { ops::attention_metrics<Attn, Bias, Pe>,
                                                  ops::attention_metrics<Attn, NoExtra, Pe> };
-#ifdef CUDA_HOPPER_CHECK_CUH
-const Hopper hopper = { cuda::hopper_lacks<Attn>, cuda::hopper_ask<Attn>,
-                        cuda::hopper_check<Attn, Bias, Pe> };
-#else
-const Hopper hopper = {};
-#endif
 } // namespace variant

@@ -53,12 +53,5 @@ extern Attend* const attend[2];
 extern AttendBackward* const attend_backward[2];
 extern AttentionRow* const attention_row[2];    // one query, in host memory; NULL without cpu/
 extern AttentionMetrics* const attention_metrics[2];
-// cuda/hopper/check.cuh says what these do; NULL where it is not there.
-struct Hopper {
-    std::string (*lacks)(int HS);
-    void (*ask)(bool again);
-    int (*check)();
-};
-extern const Hopper hopper;
 } // namespace variant
 #endif // VARIANT_H

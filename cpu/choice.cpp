@@ -104,14 +104,15 @@ const ProductChoice& choice() { return product_settings.choice; }
 
 static void take(bool bf16, int k, const char* why) {
     product_settings.chosen[bf16] = k;                   // unless a limit forbids it
-    product_settings.choice = { kernel_for(bf16).name, why, false };
+    product_settings.choice = { kernel_for(bf16).name, why };
+    product_settings.forced = false;
 }
 
 void choice_settle(bool bf16, const std::string& name) {
     if (!name.empty()) {
         product_limit(name);
         take(bf16, KERNELS - 1, "as --product says");
-        product_settings.choice.forced = true;
+        product_settings.forced = true;
         return;
     }
     std::vector<bool> here;

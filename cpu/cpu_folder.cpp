@@ -27,7 +27,10 @@ static int fastest_of(const std::vector<double>& gflops, bool bf16) {
 
 // Prints what --products asks for: GFLOP/s of every kernel on all threads, in float and in bf16,
 // and what follows for PRECISION. All kernels are in every binary, so any build can tell.
-static int bench_products(const Flags& f) {
+static bool bench_products(const Flags& f) {
+    if (!f.products) { return false; }
+    require(!strcmp(BACKEND_NAME, "cpu"), strf("--products BACKEND=%s", BACKEND_NAME),
+            "BACKEND=cpu");
     Flags given = f, defaults;
     const std::vector<FlagRow> rows = flag_rows(&given), plain = flag_rows(&defaults);
     for (size_t i = 0; i < rows.size(); i++) {
@@ -57,7 +60,26 @@ static int bench_products(const Flags& f) {
            1 / gain, kernels[in_fp32].name,
            gain > 1.15 ? "make train_sink PRECISION=bf16 is faster here"
                        : "PRECISION=bf16 gains nothing here, fp32 is the better choice");
-    return 0;
+    return true;
+}
+
+// ---- the kernel of a run
+
+static void product_settle(const Flags& f) {
+    const bool here = !strcmp(BACKEND_NAME, "cpu");
+    require(here || f.product.empty(), strf("--product BACKEND=%s", BACKEND_NAME),
+            "BACKEND=cpu, the only backend with a choice of matmul kernels");
+    if (here) { choice_settle(!strcmp(PRECISION_NAME, "bf16"), f.product); }
+}
+
+// The bits of bf16 depend on the kernel.
+static void product_resume(const std::string& was, JsonObject* changed) {
+    const ProductChoice now = choice();
+    if (was.empty() || now.name.empty() || product_settings.forced) { return; }
+    if (choice_keep(!strcmp(PRECISION_NAME, "bf16"), was)) { return; }
+    printf("note   this processor cannot run %s, the matmul kernel of this run; using %s\n",
+           was.c_str(), now.name.c_str());
+    changed->json("product_kernel", json_list({ json_str(was), json_str(now.name) }));
 }
 
 // ---- weights that stay in their file
@@ -74,6 +96,6 @@ static void stay_at(const float* at, long rows, long cols,
 
 extern const CpuFolder CPU_FOLDER;
 const CpuFolder CPU_FOLDER = {
-    cpu::choice_settle, cpu::choice_keep, cpu::choice, cpu::bench_products, processor_check,
+    cpu::product_settle, cpu::product_resume, cpu::choice, cpu::bench_products, processor_check,
     cpu::stay, cpu::stays, cpu::stay_at, cpu::is_in_file, cpu::any_mapped, cpu::weight_rows,
 };

@@ -16,7 +16,7 @@ namespace cpu {
 // ----------------------------------------------------------------------------
 // 1 which kernel
 
-ProductSettings product_settings = { KERNELS - 1, { KERNELS - 1, KERNELS - 1 }, {} };
+ProductSettings product_settings = { KERNELS - 1, { KERNELS - 1, KERNELS - 1 }, {}, false };
 
 bool kernel_here(int k) {
     static const std::vector<bool> here = [] {

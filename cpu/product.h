@@ -30,7 +30,8 @@ template <class P> P* moved(P* p, long n) { return p ? p + n : NULL; }
 struct ProductSettings {
     int last_kernel;                // no row of `kernels` after this one is used; tests lower it
     int chosen[2];                  // the row for factors in float, and in bf16 (choice.h)
-    ProductChoice choice;           // what was settled, in words
+    ProductChoice choice;           // what was settled, in words,
+    bool forced;                    // and whether --product said it
 };
 extern ProductSettings product_settings;
 

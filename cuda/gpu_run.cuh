@@ -1,11 +1,18 @@
 /*
-gpu_run.cuh -- what run/gpu.h says, for a GPU.
+gpu_run.cuh -- what gpu_run.h says, for a GPU.
 */
 #ifndef GPU_RUN_CUH
 #define GPU_RUN_CUH
 #include "../flags.h"
 #include "../log.h"
 #include "../model.h"
+#include "hopper.cuh"
+
+// Compares Hopper's kernels with the others and ends, in the process that hopper/check.cuh starts
+// for that.
+inline void gpu_check() {
+    if (variant::hopper.check && getenv("HOPPER_CHECK")) { exit(variant::hopper.check()); }
+}
 
 // Lets Hopper's kernels be checked, in another process, unless the flag is 0, or was 0 in the run
 // that --resume continues. Has to come before this process takes the GPU.
@@ -18,7 +25,7 @@ inline void hopper_ask(const Flags& f) {
     if (wanted && variant::hopper.ask) { variant::hopper.ask(f.given_hopper); }
 }
 
-// Does on a GPU what hopper_settle says, and returns its reason.
+// Does on a GPU what gpu_settle says.
 inline std::string hopper_choose(Flags* f, const Arch& c, bool had) {
     const std::string flag = strf("--hopper %ld", f->hopper);
     std::string lacks = "got a program without the folder cuda/hopper/, wanted one with it";
@@ -36,7 +43,10 @@ inline std::string hopper_choose(Flags* f, const Arch& c, bool had) {
     }
     f->hopper = why.empty();
     cuda::use_hopper(f->hopper);
-    return why;
+    cuda::use_graph(f->graph);
+    if (!cuda::hopper_here()) { return ""; }
+    return f->hopper ? "Hopper's kernels, which agree with the others"
+                     : "the kernels for every card: " + why;
 }
 
 // Returns the largest divisor of `all` sequences that fits 7/8 of the free memory of a GPU, up to

@@ -139,7 +139,6 @@ static JsonObject bench_json(const Model* m, const Flags& f, double tokens, doub
 // Makes the model that is measured. *product: the GFLOP/s of a large product before that.
 static Model bench_model(Flags& f, double* product) {
     ops::tune_products(true);
-    ops::use_graph(f.graph);
     lm_head_rows_wanted = f.lm_head_rows;
     preset_apply(&f);
     if (!f.given_steps) {
@@ -157,7 +156,7 @@ static Model bench_model(Flags& f, double* product) {
     memory_check(c, f.batch, T, true);
 
     *product = product_gflops();
-    hopper_settle(&f, c);
+    gpu_settle(&f, c);
     Model m = model_new(c, T, true);
     model_init(&m, f.seed);
     choose_batch(&m, &f, 0);
@@ -167,11 +166,7 @@ static Model bench_model(Flags& f, double* product) {
 // Measures tokens/s of training steps on random tokens and prints a line of JSON: for one
 // micro-batch, or with --total-batch for as many as a run's steps have.
 int command_bench(Flags f) {
-    if (f.products) {
-        require(!strcmp(BACKEND_NAME, "cpu"), strf("--products BACKEND=%s", BACKEND_NAME),
-                "BACKEND=cpu");
-        return cpu_folder->bench_products(f);
-    }
+    if (cpu_folder && cpu_folder->bench_products(f)) { return 0; }
     double product;
     Model m = bench_model(f, &product);
     const long at_once = f.batch * f.arch.T;

@@ -221,7 +221,7 @@ static std::vector<Compared> compare_all(GradientCheck* first, uint64_t seed) {
 int command_check(Flags f) {
     flags_check(f, COMMAND_check);
     const Arch c = tiny_arch(&f);
-    hopper_settle(&f, c);
+    gpu_settle(&f, c);
     GradientCheck check = gradient_check(c, f.seed);
     if (COARSE) {
         printf("PRECISION=bf16: only sizes and signs can be checked, not single entries; fp32 "

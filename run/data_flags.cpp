@@ -19,14 +19,14 @@ static std::pair<int, int> fixed_token(const std::string& text) {
 
 DataOptions data_options(const Flags& f, int T, int probe_len) {
     DataOptions o;
+    (DataFlags&)o = f;
     o.data = names_listed(f.data);
     require(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
     o.bin = f.bin ? 1 << (f.bin - 1) : 0;
-    #define X(name) o.name = f.name;
-    X(tokenizer) X(bos) X(sft) X(sft_loss) X(skip_bad) X(random_share) X(seed) X(train_tokens)
-    X(val_seqs) X(probe_seqs) X(bb_vocab) X(bb_triggers) X(bb_trigger_prob) X(bb_temp) X(bb_table)
-    X(bb_bos) X(bb_mean)
-    #undef X
+    o.random_share = f.random_share;
+    o.seed = f.seed;
+    o.val_seqs = f.val_seqs;
+    o.probe_seqs = f.probe_seqs;
     o.T = T;
     o.probe_len = probe_len;
     o.vocab = f.arch.V;
@@ -69,13 +69,6 @@ void reject_covered_bos(const Flags& f) {
     for (auto& fix : o.fix_token) {
         require(fix.first != 1, "--bos " + f.bos + " --fix-token " + f.fix_token, wanted);
     }
-}
-
-void die_no_tokenizer(const std::string& model) {
-    std::string hint = text_folder ? text_folder->convert(model) : "";
-    if (hint.empty()) { hint = "--tokenizer tokenizer.json, or --tokenizer bytes"; }
-    die(model + ": the checkpoint has no tokenizer to read text with, wanted its "
-        "tokenizer.json", hint);
 }
 
 long shortened(const Flags& f, long len, long longest) {

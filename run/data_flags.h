@@ -21,9 +21,6 @@ void edits_check(const Flags& f);
 // Dies if the flags put another token where every sequence would begin with BOS.
 void reject_covered_bos(const Flags& f);
 
-// Dies of a model without a tokenizer, with what its directory has in place of one.
-[[noreturn]] void die_no_tokenizer(const std::string& model);
-
 // Returns a length of --probe-len: the default 64 shrinks to `longest`, a short model's T.
 long shortened(const Flags& f, long len, long longest);
 

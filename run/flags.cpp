@@ -224,13 +224,6 @@ void command_check(const Flags& f, char command) {
         meant.empty() ? "./train_sink --help" : meant);
 }
 
-void product_settle(const Flags& f) {
-    const bool here = !strcmp(BACKEND_NAME, "cpu");
-    require(here || f.product.empty(), strf("--product BACKEND=%s", BACKEND_NAME),
-            "BACKEND=cpu, the only backend with a choice of matmul kernels");
-    if (here) { cpu_folder->product_settle(!strcmp(PRECISION_NAME, "bf16"), f.product); }
-}
-
 // Sets a flag that was given before: to both values, if it can have several. Else dies of another.
 static void flag_set_again(const FlagRow& r, const std::string& spelled, const std::string& text) {
     const std::string before = field_text(r, true);

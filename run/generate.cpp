@@ -120,7 +120,7 @@ void generate(Model* m, std::vector<int>* tokens, long n, double temperature, lo
 static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int V) {
     require(tok.kind != TOKENIZER_BPE || utf8_valid(f.prompt),
             "--prompt: bytes that are not UTF-8", "UTF-8");
-    if (tok.kind != TOKENIZER_IDS) { return tokenizer_encode(tok, f.prompt, false); }
+    if (tok.kind != TOKENIZER_IDS) { return text_folder->encode(tok, f.prompt, false); }
     std::vector<int> tokens;
     std::istringstream words(f.prompt);
     for (std::string w; words >> w;) {
@@ -166,7 +166,8 @@ int command_generate(Flags f) {
     Model m = model_from_checkpoint(&f, 0, STAY_ALL);
     Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
                                         : tokenizer_of(f.tokenizer);
-    vocabulary_check(tok, m.arch.V);
+    const bool text = tok.kind != TOKENIZER_IDS;
+    if (text) { text_folder->vocabulary_check(tok, m.arch.V); }
     fprintf(stderr, "%s", begin_texts(&tok, f, m.arch.V).c_str());
 
     int first = text_begin(tok, m.arch.V);
@@ -178,7 +179,7 @@ int command_generate(Flags f) {
     }
     std::vector<int> tokens = prompt_tokens(f, tok, m.arch.V);
     const size_t before = put_around(tok, &tokens);
-    ids_check(tok, tokens.data(), tokens.size(), m.arch.V);
+    if (text) { text_folder->ids_check(tok, tokens.data(), tokens.size(), m.arch.V); }
     if (tokens.empty()) {
         tokens.push_back(first);
         f.prompt.clear();
@@ -192,9 +193,9 @@ int command_generate(Flags f) {
     if (most < LONG_MAX) { room = std::min(room, std::max(0L, most + 1 - (long)tokens.size())); }
     const size_t full = tokens.size() + room;
     generate(&m, &tokens, room, f.temperature, f.top_k, &rng, ends);
-    std::string text = tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true);
-    if (isatty(1)) { text = printable(text, "\n\t"); }           // a file gets it as it is
-    fwrite(text.data(), 1, text.size(), stdout);
+    std::string answer = tokenizer_decode(tok, tokens.data() + given, tokens.size() - given, true);
+    if (isatty(1)) { answer = printable(answer, "\n\t"); }           // a file gets it as it is
+    fwrite(answer.data(), 1, answer.size(), stdout);
     printf("\n");
     fflush(stdout);
     if (room < f.tokens && tokens.size() == full) {

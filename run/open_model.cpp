@@ -31,7 +31,7 @@ Model model_from_checkpoint(Flags* f, int T_max, Stay stay, bool gradients) {
     if (cpu_folder) { cpu_folder->stay(ops::reads_mapped ? stay : STAY_NONE); }
     const double spared = k.theirs ? open_files->floats_spared(k) : 0;
     memory_check(c, 1, std::max(1, T_max), gradients, spared);
-    hopper_settle(f, c);
+    gpu_settle(f, c);
     Model m = model_new(c, T_max, gradients);
     checkpoint_read(&m, &k);
     if (!any_in_file()) {                        // are they those that were saved?

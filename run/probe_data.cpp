@@ -98,12 +98,6 @@ static std::string edits_without(const std::string& list, const std::vector<int>
     return kept;
 }
 
-// Returns the one token that the tokenizer puts before a text, -1 if there is none.
-static long bos_default(const Tokenizer& tok) {
-    const std::vector<int> ids = tokenizer_encode(tok, "", true);
-    return ids.size() == 1 ? ids[0] : -1;
-}
-
 long first_token(const Flags& f, const Tokenizer& tok) {
     for (auto& edit : split(f.fix_token, ',')) {
         long id = 0;
@@ -117,7 +111,7 @@ static bool begins_otherwise(const Flags& f, const Flags& was) {
     if (!f.given_bos || is_one_of(" none doc ", f.bos) || f.bos == was.bos) { return false; }
     if (f.bos != "default" || f.tokenizer.empty()) { return true; }
     const Tokenizer tok = tokenizer_of(f.tokenizer);
-    return first_token(f, tok) < 0 && bos_default(tok) >= 0;
+    return first_token(f, tok) < 0 && text_folder->bos(f, tok, 0) >= 0;
 }
 
 // Takes the run's edits out of positions that are typed: those of the other list, and of the first
@@ -187,28 +181,12 @@ ProbeData probe_data(Flags* f, const Json& state) {
     return p;
 }
 
-// Returns the one token that --bos names: seq and doc the tokenizer's BOS, else one by its text or
-// its id.
-static long bos_named(const Flags& f, const Tokenizer& tok, int V) {
-    const std::string given = "--bos " + f.bos;
-    if (f.bos == "seq" || f.bos == "doc") {
-        require(tok.bos >= 0, given + ": the tokenizer " + tok.name + " has no BOS", "none");
-        return tok.bos;
-    }
-    const std::vector<int> ids = tokenizer_encode(tok, f.bos, false);
-    long id = ids.size() == 1 ? ids[0] : -1;
-    const bool number = parse_long(f.bos, &id);
-    require(ids.size() == 1 || number, given, "default, none, seq, doc, or one token of the model");
-    require(id >= 0 && id < V, given, strf("an id below %d", V));
-    return id;
-}
-
 std::string begin_texts(Tokenizer* tok, const Flags& f, int V) {
     Flags was = trained_data(trained_flags(f.words[0]));
     const std::string bos = f.given_bos ? f.bos : "default";
     const long first = first_token(was, *tok);
     long id = first < V ? first : -1;
-    if (!is_one_of(" default none ", bos)) { id = bos_named(f, *tok, V); }
+    if (!is_one_of(" default none ", bos)) { id = text_needed("--bos " + bos).bos(f, *tok, V); }
     if (id >= 0 && tok->before != std::vector<int>{ (int)id }) {
         tok->before = { (int)id };
         tok->after.clear();
@@ -229,24 +207,7 @@ ProbeBos probe_bos(const Flags& f, int V) {
     if (f.data == "bb") { return { -1, f.bb_bos ? "<s>" : "none" }; }
     if (f.tokenizer.empty()) { return { -1, f.bos }; }   // of shards that say it themselves
     if (f.bos == "none") { return {}; }
-
-    const Tokenizer tok = tokenizer_of(f.tokenizer);
-    const bool by_default = f.bos == "default";
-    const bool fixed = by_default && first_token(f, tok) >= 0;
-    long id = -1;
-    if (!by_default) {
-        id = bos_named(f, tok, V);
-    } else if (!fixed) {
-        id = first_token(trained_data(trained_flags(f.words[0])), tok);
-        if (id < 0) { id = bos_default(tok); }
-        require(id < V, "--bos default", strf("an id below %d", V));
-    }
-    const int one = id;
-    std::string label = fixed ? "fixed" : "none";
-    if (one >= 0) { label = tokenizer_decode(tok, &one, 1, false); }
-    if (by_default) { label = "default: " + label; }
-    if (f.bos == "doc") { label += " before documents"; }
-    return { one, label };
+    return text_needed("--bos " + f.bos).probe_bos(f, V);
 }
 
 OtherBos bos_other(const Flags& f, const Json& state, int V) {

@@ -140,10 +140,8 @@ static void targets_check(const Data& data, const Arch& c, const Flags& f) {
     const int least = std::max<int>(c.prefix, f.min_context);
     const int most = f.max_context ? f.max_context : c.T;
     if (data_has_target(data, least, most)) { return; }
-    std::string hint = "use other data; every token of this is masked";
-    if (!f.sft.empty()) {
-        hint = "conversations need a segment of loss 1; or --sft-loss all";
-    }
+    std::string hint = "use other data: every token of this is masked (conversations need a "
+                       "segment of loss 1; or --sft-loss all)";
     if (least > std::min(most, c.T)) {
         hint = strf("lower --prefix or --min-context, or raise --seq above %d", c.T);
         if (most < c.T) { hint = strf("lower --prefix, or raise --max-context to %d", least); }
@@ -212,7 +210,6 @@ static Origin run_settle(Run* r) {
     flags_check(*f, COMMAND_train, !begins);
     if (begins) { edits_check(*f); }
     if (begins && f->bos == "seq") { reject_covered_bos(*f); }
-    ops::use_graph(f->graph);
     eps_list(*f);                                        // both end the program at a wrong value
     until_of(*f);
     return o;
@@ -245,7 +242,7 @@ static void run_model(Run* r, const Origin& o) {
     const int T = f->arch.T;
     memory_check(r->c, f->batch, T, true, 0, f);
     step_memory_check(f->total_batch);
-    r->hopper_why = hopper_settle(f, r->c, o.resumes());
+    r->attends_by = gpu_settle(f, r->c, o.resumes());
     r->m = model_new(r->c, std::max(T, r->probe_len), true);
     require(until_of(*f).number != "sink_*" || has_extra_key(&r->m), "--until '" + f->until + "'",
             "a model with an extra key or a sink token: BIAS=k, ..");
@@ -283,6 +280,8 @@ static void run_directory(Run* r) {
 static void run_fill(Run* r, Origin* o) {
     r->resumed = o->resumes();
     r->saved = r->resumed ? r->first : -1;
+    // (older checkpoints name no kernel)
+    if (cpu_folder) { cpu_folder->product_resume(o->state["product"].string, &r->changed); }
     if (r->resumed) {
         run_restore(r, &o->model, o->from, o->state);
         return;

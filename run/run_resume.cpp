@@ -3,6 +3,7 @@ run/run_resume.cpp -- finds the newest checkpoint, compares each flag with the r
 restores model, data and log.
 */
 #include "run_resume.h"
+#include "gpu.h"
 #include "run_flags.h"
 #include "../base/look.h"
 
@@ -101,10 +102,8 @@ void inherit_flags(Flags* f, const Json& state, long step, bool begins) {
     if (was.fields.empty()) { return; }
     flags_inherit(f, was, begins);
     flags_inherit_bin(f, was, log);
-    // one GPU's run goes on elsewhere, or it is from before there was --hopper
-    if (!f->given_graph && (ops::on_host || dist::world() > 1)) { f->graph = false; }
-    if (!f->given_hopper && (ops::on_host || !was.get("hopper"))) { f->hopper = 0; }
-    if (!f->given_product && !f->product.empty()) { product_settle(*f); }
+    gpu_inherit(f, was);
+    if (cpu_folder) { cpu_folder->product_settle(*f); }
     if (!f->given_tokenizer) { f->tokenizer = source_found(f->tokenizer, directory); }
 
     // -b becomes the batch of all ranks: the log has one rank's part, and another number of ranks
@@ -147,18 +146,6 @@ static void build_changed(const Json& state, JsonObject* changed) {
     }
 }
 
-// Takes the run's kernel of products, unless --product asks for another: the bits of bf16 depend on
-// it. If this machine lacks it, the log tells.
-static void product_resume(const Json& state, JsonObject* changed) {
-    const std::string& was = state["product"].string;    // older checkpoints have no such field
-    const ProductChoice now = product_choice();
-    if (was.empty() || now.name.empty() || now.forced) { return; }
-    if (cpu_folder->product_keep(!strcmp(PRECISION_NAME, "bf16"), was)) { return; }
-    printf("note   this processor cannot run %s, the matmul kernel of this run; using %s\n",
-           was.c_str(), now.name.c_str());
-    changed->json("product_kernel", json_list({ json_str(was), json_str(now.name) }));
-}
-
 // ---- a run without a checkpoint
 
 // Says how the run of a log was begun otherwise, or "".
@@ -178,7 +165,6 @@ void run_again(Run* r, const Json& begun) {
         die(r->f.out + ": has no checkpoint, and was begun with other flags: " + other,
             "give the flags of that run again, or another --out");
     }
-    product_resume(begun, &r->changed);
     const std::string& log = r->log.path;
     if (dist::rank() > 0 || !log_has(log, " train ")) { return; }
     std::string aside = log + ".old";
@@ -290,7 +276,6 @@ void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json
     flags_changed(logged.fields.empty() ? state["flags"] : logged, r->f, &r->changed);
     if (dist::rank() == 0) { rate_note(*r, state["flags"]); }
     build_changed(state, &r->changed);
-    product_resume(state, &r->changed);
 
     hints.also = other.hint;
     position_check(*position, r->first * r->tokens_per_step / r->f.arch.T, file);
@@ -309,5 +294,4 @@ void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json
     if (dist::rank() > 0) { return; }
     log_rewind(r->log.path, r->first, r->unevaluated, state["log"]);
     saves_clean(r->f.out);
-    r->kept = saves_of(r->f.out);
 }

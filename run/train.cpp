@@ -3,13 +3,13 @@ run/train.cpp -- what a run does around its steps: train.h.
 */
 #include "train.h"
 #include "../core/checkpoint.h"
+#include "../core/directory.h"
 #include "../core/measure.h"
 #include "process.h"
 #include "run_flags.h"
 #include "../base/maps.h"
 #include "../core/train_sink.h"
 #include "default_model.h"
-#include "generate.h"
 #include "gpu.h"
 #include "memory_needed.h"
 #include "probe_data.h"
@@ -91,11 +91,7 @@ static void describe_machine(const Run& r) {
         printf(", free %s", bytes_text(room).c_str());
     }
     printf("\ndevice %s\n", ops::device_start().c_str());
-    if (ops::hopper_here()) {
-        std::string by = "Hopper's kernels, which agree with the others";
-        if (!f.hopper) { by = "the kernels for every card: " + r.hopper_why; }
-        printf("attend by %s\n", by.c_str());
-    }
+    if (!r.attends_by.empty()) { printf("attend by %s\n", r.attends_by.c_str()); }
     const ProductChoice product = product_choice();
     if (!product.name.empty()) {                         // of BACKEND=cpu alone
         printf("product %s, %s (bench --products times them all)\n", product.name.c_str(),
@@ -248,31 +244,6 @@ static std::string diverged_hint(const Run& r) {
 
 // ---- evaluation and the line of a step
 
-// Writes a text from the model as it is now, in the log and, unless it is noise, on the screen.
-static void run_sample(Run* r, long step) {
-    const Flags& f = r->f;
-    const Tokenizer& tok = r->data.tokenizer;
-    if (dist::rank() > 0 || !f.sample || tok.kind == TOKENIZER_IDS) { return; }
-    Rng rng = rng_stream(f.seed, mix64(SEED_SAMPLE, step));
-    const long first = first_token(f, tok);
-    std::vector<int> tokens = { first < 0 ? text_begin(tok, r->m.arch.V) : (int)first };
-    ops::tune_products(false);                           // a length for each token, used once
-    generate(&r->m, &tokens, f.sample, 1.0, 0, &rng);
-    ops::tune_products(true);
-    if (work_stopped()) { return; }
-    std::string text = tokenizer_decode(tok, tokens.data() + 1, tokens.size() - 1, true);
-    utf8_repair(&text);
-
-    JsonObject o;
-    o.text("event", "sample");
-    o.count("step", step);
-    o.text("text", text);
-    log_line(&r->log, o);
-    if (step > 0 || !f.init.empty()) {           // the weights are no longer random
-        printf("sample %s\n", printable(json_str(text)).c_str());
-    }
-}
-
 // numbers of the line of an evaluation, from sink_1 on from 0 to 1
 static const char* const EVAL_NUMBERS = " val_loss probe_loss mass sink_1 sink_* alpha_1 ";
 
@@ -342,7 +313,7 @@ void run_evaluate(Run* r, long step) {
         die(EXIT_DIVERGED, strf("the validation loss after step %ld is not finite", step),
             diverged_hint(*r));
     }
-    run_sample(r, step);
+    if (text_model) { text_model->sample(r, step); }
     work_stops = NULL;
     r->unevaluated = dist::any(stop_signal);             // then --resume makes all of it again
     if (!r->unevaluated) { until_count(r, step, vals[0], metrics[0]); }
@@ -423,7 +394,7 @@ Due run_due(const Run& r, long step) {
     }
     // this step is saved already; but an automatic checkpoint may be one that is kept from now on
     if (r.resumed && step == r.first) {
-        due.keep = planned && dist::any(!r.kept.empty() && r.kept.back().automatic);
+        due.keep = planned && dist::any(state_of(step_directory(r, step))["automatic"].number);
         due.save = due.keep;
     }
     return due;
@@ -476,10 +447,8 @@ static void save(Run* r, long step, bool keep) {
     r->saved = step;
     if (dist::rank() > 0) { return; }
     const bool last_only = r->f.save_optimizer == KEEP_last;
-    const Saved newest = { step, step_directory(*r, step), !keep, optimizer, last_only };
-    const std::string failed = failure_of([&] { saves_prune(&r->kept, newest, last_only); });
-    if (failed.empty()) { return; }
-    r->kept.push_back(newest);                           // the next one tries again
+    const std::string failed = failure_of([&] { saves_prune(out, step, last_only); });
+    if (failed.empty()) { return; }                      // else the next one tries again
     progress_end();
     printf("note   an older checkpoint stays: %s\n", failed.c_str());
 }

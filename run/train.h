@@ -39,7 +39,6 @@ struct Run {
     bool resumed;
     long first;                          // the step it starts from
     long saved;                          // step of the newest checkpoint, or -1
-    std::vector<Saved> kept;             // checkpoints that a newer one may replace
     JsonObject changed;                  // flags that --resume changed
     std::string touched;                 // a large file of data that may have been written to
     int met;                             // evaluations in a row where --until holds
@@ -48,7 +47,7 @@ struct Run {
     double saved_at;                     // the last checkpoint,
     double printed_at;                   // time of the last progress line
     double smooth_ms;                    // of a step
-    std::string hopper_why;              // why attention uses the kernels for every card, or ""
+    std::string attends_by;              // which kernels compute attention, or ""
 };
 
 // ---- the learning rate. It rises to --lr in --warmup steps and stays there, or falls to --min-lr

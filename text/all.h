@@ -1,13 +1,16 @@
 /*
 text/all.h -- the files of text/ for core/rest.h: what needs the model, then the others.
 */
+#include "sample.cpp"
 #include "tokenize_command.cpp"
 #ifndef ONCE_APART
 #include "added_tokens.cpp"
+#include "bos.cpp"
 #include "bpe.cpp"
 #include "decode.cpp"
 #include "documents.cpp"
 #include "encode.cpp"
+#include "ids.cpp"
 #include "keys.cpp"
 #include "kinds.cpp"
 #include "manifest.cpp"

@@ -1,9 +1,9 @@
 /*
-text/decode.cpp -- ids -> text, as tokenizer.h declares it.
+text/decode.cpp -- ids -> text.
 */
+#include "encode.h"
 #include "normalize.h"
 #include "tokenizer_build.h"
-#include <set>
 
 static const char* const REPLACEMENT = "\xEF\xBF\xBD";   // U+FFFD
 
@@ -132,7 +132,7 @@ static void decode_step(const Step& step, Texts* tokens) {
 // ----------------------------------------------------------------------------
 // decode
 
-std::string decode_bpe(const Tokenizer& of, const int* ids, size_t n, bool skip_special) {
+static std::string decode_bpe(const Tokenizer& of, const int* ids, size_t n, bool skip_special) {
     const Bpe& t = *of.bpe;
     Texts tokens;
     for (size_t i = 0; i < n; i++) {
@@ -145,18 +145,13 @@ std::string decode_bpe(const Tokenizer& of, const int* ids, size_t n, bool skip_
     return joined(tokens, t.decoder.empty() ? " " : "");
 }
 
-// ----------------------------------------------------------------------------
-// single tokens
-
-std::string token_of_bpe(const Tokenizer& t, int id) {
-    const std::vector<std::string>& text = t.bpe->text;
-    return id >= 0 && id < (int)text.size() ? text[id] : "";
-}
-
-int ids_of_bpe(const Tokenizer& t) {
-    std::set<int> added;
-    for (auto& token : t.bpe->added) { added.insert(token.id); }
-    int n = t.vocab_size;
-    while (n > 0 && added.count(n - 1)) { n--; }
-    return n;
+std::string decode(const Tokenizer& t, const int* ids, size_t n, bool skip_special) {
+    if (t.kind == TOKENIZER_BPE) { return decode_bpe(t, ids, n, skip_special); }
+    std::string out;
+    for (size_t i = 0; i < n; i++) {
+        const int id = ids[i];
+        if (id >= 0 && id < 256) { out += (char)id; }
+        if (id == 256 && !skip_special) { out += "<|endoftext|>"; }
+    }
+    return out;
 }

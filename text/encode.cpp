@@ -1,7 +1,7 @@
 /*
-text/encode.cpp -- text -> ids, as tokenizer.h declares it: added tokens, normalizer, added
-tokens again, splitter, merges.
+text/encode.cpp -- text -> ids: added tokens, normalizer, added tokens again, splitter, merges.
 */
+#include "encode.h"
 #include "added_tokens.h"
 #include "bpe.h"
 #include "normalize.h"
@@ -80,7 +80,8 @@ static void reserve_ids(size_t bytes, Ids* out) {
     out->reserve(std::max(2 * out->capacity(), out->size() + expected));
 }
 
-void encode_bpe(const Tokenizer& of, const char* s, size_t n, bool document_start, Ids* out) {
+static void encode_bpe(const Tokenizer& of, const char* s, size_t n, bool document_start,
+                       Ids* out) {
     const Bpe& t = *of.bpe;
     Scratch* w = tokenizer_scratch(t);
     reserve_ids(n, out);
@@ -96,4 +97,25 @@ void encode_bpe(const Tokenizer& of, const char* s, size_t n, bool document_star
             encode_text(t, w, text + first, last - first, at_start, out);
         });
     });
+}
+
+void tokenizer_encode_to(const Tokenizer& t, const char* s, size_t n, bool document_start,
+                         Ids* out) {
+    if (t.kind == TOKENIZER_IDS) {
+        die("text: these data have no tokenizer, only ids",
+            "give one with --tokenizer tokenizer.json");
+    }
+    if (t.kind == TOKENIZER_BPE) { return encode_bpe(t, s, n, document_start, out); }
+    const unsigned char* bytes = (const unsigned char*)s;
+    out->insert(out->end(), bytes, bytes + n);
+}
+
+std::vector<int> tokenizer_encode(const Tokenizer& t, const std::string& text, bool specials) {
+    Ids ids;
+    if (specials) { ids.assign(t.before.begin(), t.before.end()); }
+    std::string repaired = text;
+    if (t.kind == TOKENIZER_BPE) { utf8_repair(&repaired); }
+    tokenizer_encode_to(t, repaired.data(), repaired.size(), true, &ids);
+    if (specials) { ids.insert(ids.end(), t.after.begin(), t.after.end()); }
+    return std::vector<int>(ids.begin(), ids.end());
 }

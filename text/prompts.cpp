@@ -1,11 +1,12 @@
 /*
-text/prompts.cpp -- sequences from a file of prompts: windows of all of it, or where records begin;
-and what a model's tokenizer puts before a text.
+text/prompts.cpp -- sequences from a file of prompts: windows of all of it, or where records begin.
 */
 #include "../base/plural.h"
 #include "../run/data_flags.h"
 #include "../run/probe_data.h"
+#include "ids.h"
 #include "text_cache.h"
+#include "tokenizer_build.h"
 
 // The sequences of a file of prompts while they are read.
 struct Prompts {
@@ -118,7 +119,7 @@ bool probe_records(const Flags& f, const ProbeBos& bos, const ProbeData& p, int 
                    ProbeInput* in) {
     const bool text = f.data != "bb" && file_exists(f.data) && !is_dir(f.data);
     const bool records = text && text_format(f.data) == TEXT_JSONL && !p.own;
-    if (text && f.tokenizer.empty()) { die_no_tokenizer(f.words[0]); }
+    if (text && f.tokenizer.empty()) { no_tokenizer(f.words[0]); }
     const bool start = f.given_probe_from && f.probe_from == FROM_start;
     require(!start || records, "--probe-from start of " + f.data, "a .jsonl of records");
     const bool one = p.sources.size() == 1;
@@ -127,14 +128,4 @@ bool probe_records(const Flags& f, const ProbeBos& bos, const ProbeData& p, int 
             "a .jsonl of documents, or --bos seq: a .txt is one document");
     if (records) { *in = records_of(f, bos, T, V); }
     return records;
-}
-
-OtherBos bos_of_template(const Flags& f, int V) {
-    const Tokenizer tok = tokenizer_of(f.tokenizer);
-    if (tok.before.empty()) { return {}; }
-    const std::string first = tokenizer_decode(tok, tok.before.data(), tok.before.size(), false);
-    const std::string begins = "the model's tokenizer begins a text with " + printable(first);
-    const std::string note = begins + ", and here it does not";
-    if (tok.before.size() == 1 && tok.before[0] < V) { return { "default", note }; }
-    return { "", note + ": it is not one token of the model" };
 }

@@ -15,6 +15,14 @@ inline constexpr const char* FROM_ROWS[] = { "start", "windows" };
 constexpr int FROM_start = row_named(FROM_ROWS, "start"),
               FROM_windows = row_named(FROM_ROWS, "windows");
 
+#define TEXT_DATA_FLAGS(X) \
+    WORDS("Tpe", DATA, sft, "", "train on conversations: segments; -d is a .jsonl of them, which scripts/sft.py writes", \
+      OF_TEXT) \
+    WORDS("Tpe", DATA, sft_loss, "assistant", \
+      "with --sft, which tokens the loss counts: assistant (the answers and their end) or all, whatever a record says", \
+      READ_IF(!f.sft.empty(), "--sft segments")) \
+    ON("Tpke", DATA, skip_bad, "count and skip broken .jsonl records instead of stopping", OF_TEXT)
+
 #define TEXT_FLAGS(X) \
     ONE_OF("pe", DATA, probe_from, FROM, start, "from a .jsonl: start (of each record) or windows (of all)") \
     ON("k", OWN, text, "print the text of every document, with a zero byte behind it, in place of writing shards") \

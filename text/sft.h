@@ -8,7 +8,7 @@ so a message begins and ends at the border of a token.
 */
 #ifndef SFT_H
 #define SFT_H
-#include "../tokenizer.h"
+#include "encode.h"
 #include "../core/masked.h"
 
 // Adds the tokens of a record, with EOS after the last. assistant_only: all are masked but those

@@ -21,6 +21,14 @@ void sft_options(const DataOptions& opt, const std::string& path, const Tokenize
     o->assistant_only = opt.sft_loss == "assistant";
 }
 
+void sources_check(const DataOptions& opt, const std::vector<std::string>& names) {
+    check_skip_bad(opt.skip_bad, names);
+    for (auto& name : names) {
+        if (!is_dir(name) || opt.sft.empty()) { continue; }
+        die("--sft " + opt.sft + ": got a directory, wanted a .jsonl of conversations");
+    }
+}
+
 // An entry of the cache: the text it is of, and where it is.
 struct CacheEntry {
     const Tokenizer& tok;

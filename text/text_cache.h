@@ -12,6 +12,10 @@ text_cache.h -- shards of a text file that -d names: made once, under data/cache
 void sft_options(const DataOptions& opt, const std::string& path, const Tokenizer& tok,
                  EncodeOptions* o);
 
+// Dies if a source is no file of conversations where --sft wants one, or if --skip-bad has nothing
+// to leave out.
+void sources_check(const DataOptions& opt, const std::vector<std::string>& names);
+
 // Returns the directory of shards of a text file: made now, or found from an earlier run with the
 // same file and tokenizer.
 std::string text_cache(const std::string& path, const Tokenizer& tok, const DataOptions& opt);
@@ -36,7 +40,4 @@ int prompts_of_text(const std::string& path, const Tokenizer& tok, const PromptO
 // Returns false if -d is none; dies if the flags ask of a text what it has not.
 bool probe_records(const Flags& f, const ProbeBos& bos, const ProbeData& p, int T, int V,
                    ProbeInput* in);
-
-// Finds the --bos that the template of a model's tokenizer asks for.
-OtherBos bos_of_template(const Flags& f, int V);
 #endif // TEXT_CACHE_H

@@ -5,6 +5,7 @@ can encode what one reads. Another text format: text_format, text_next, and docu
 #ifndef TEXT_FILES_H
 #define TEXT_FILES_H
 #include "../dataloader.h"
+#include "encode.h"
 
 enum TextFormat { TEXT_UNKNOWN, TEXT_TXT, TEXT_JSONL };
 

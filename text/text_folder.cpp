@@ -2,7 +2,9 @@
 text/text_folder.cpp -- what optional.h asks of text/.
 */
 #include "../optional.h"
-#include "../run/probe_data.h"
+#include "bos.h"
+#include "encode.h"
+#include "ids.h"
 #include "keys.h"
 #include "kinds.h"
 #include "shards_of_others.h"
@@ -11,7 +13,8 @@ text/text_folder.cpp -- what optional.h asks of text/.
 
 extern const TextFolder TEXT_FOLDER;
 const TextFolder TEXT_FOLDER = {
-    tokenizer_of_files, convert_command, encode_bpe, decode_bpe, token_of_bpe, ids_of_bpe,
-    one_document_note, text_check, check_skip_bad, text_cache, litpkds_parse, bare_width,
-    probe_records, bos_of_template, text_look, text_kind_in_dir, text_key, generation_read,
+    tokenizer_load, no_tokenizer, tokenizer_encode, decode, byte_alphabet, token_text,
+    vocabulary_check, ids_check, spares_ids, one_document_note, text_check, sources_check,
+    text_cache, litpkds_parse, bare_width, probe_records, bos_named, bos_of_probe, bos_of_template,
+    text_look, text_kind_in_dir, text_key, generation_read,
 };

@@ -504,7 +504,7 @@ void print_text(const TokenizeOptions& o) {
     job.o = o;
     job.find_files();
     job.check_files();
-    job.tok = tokenizer_bytes();
+    job.tok = Tokenizer();                               // of raw bytes
     TextBlock b;
     while (job.read_block(&b)) {
         text_encode(job.tok, o, &b);

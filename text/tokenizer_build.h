@@ -98,14 +98,8 @@ inline size_t table_size(size_t n) {
     return size;
 }
 
-// ---- what tokenizer.h declares for any tokenizer, of those in files
-
-Tokenizer tokenizer_of_files(const std::string& path);
-std::string convert_command(const std::string& path);
-void encode_bpe(const Tokenizer& t, const char* s, size_t n, bool document_start, Ids* out);
-std::string decode_bpe(const Tokenizer& t, const int* ids, size_t n, bool skip_special);
-std::string token_of_bpe(const Tokenizer& t, int id);
-int ids_of_bpe(const Tokenizer& t);
+// Dies of a model without a tokenizer, with what its directory has in place of one.
+void no_tokenizer(const std::string& model);
 
 // Turns a token of a byte-level vocabulary into its bytes; false if it has other characters.
 bool byte_level_to_raw(const std::string& s, std::string* raw);

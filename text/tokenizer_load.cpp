@@ -215,7 +215,9 @@ static void tokenizer_kept(const TokenizerBuild& build, Tokenizer* t) {
     }
 }
 
-std::string convert_command(const std::string& path) {
+// Returns the command that makes a tokenizer.json of this file, or of one in this directory; "" if
+// it is of no known kind.
+static std::string convert_command(const std::string& path) {
     static const char* const OTHERS[][2] = { { "tokenizer.model", "spm_to_json.py" },
                                              { "tekken.json", "tiktoken_to_json.py" },
                                              { ".tiktoken", "tiktoken_to_json.py" } };
@@ -227,6 +229,13 @@ std::string convert_command(const std::string& path) {
                hint_for(" FILE > tokenizer.json, and give that: --tokenizer tokenizer.json", file);
     }
     return "";
+}
+
+void no_tokenizer(const std::string& model) {
+    std::string hint = convert_command(model);
+    if (hint.empty()) { hint = "--tokenizer tokenizer.json, or --tokenizer bytes"; }
+    die(model + ": the checkpoint has no tokenizer to read text with, wanted its "
+        "tokenizer.json", hint);
 }
 
 // Returns the file of a tokenizer: the one that is given, or the one in this directory.
@@ -266,7 +275,7 @@ static void load_file(TokenizerBuild* t) {
     t->hash = hash_string(content, t->hash);
 }
 
-Tokenizer tokenizer_of_files(const std::string& given) {
+Tokenizer tokenizer_load(const std::string& given) {
     TokenizerBuild t;
     t.path = tokenizer_path(given);
     t.kind = TOKENIZER_BPE;

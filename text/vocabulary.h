@@ -8,7 +8,7 @@ tokenizer_steps.cpp.
 */
 #ifndef VOCABULARY_H
 #define VOCABULARY_H
-#include "../tokenizer.h"
+#include "encode.h"
 #include <array>
 #include <unordered_map>
 

@@ -2,6 +2,7 @@
 // five times on one thread; prints CPU seconds of the best round, bytes and ids;
 // writes the ids as int32, -1 after each document. For bench_tokenizer.py.
 #include "../../text/bpe.h"
+#include "../../text/encode.h"
 
 static double cpu_s() {
     struct timespec t;

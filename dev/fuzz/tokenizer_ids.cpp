@@ -1,6 +1,6 @@
 // tokenizer_ids TOKENIZER [specials] < strings.jsonl -- one JSON string a line in, {"ids", "text",
 // "skipped"} a line out: for fuzz_tokenizer.py
-#include "../../tokenizer.h"
+#include "../../text/encode.h"
 #include <iostream>
 
 int main(int argc, char** argv) {

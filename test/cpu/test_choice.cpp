@@ -45,10 +45,10 @@ static void test_settled(bool bf16) {
     std::vector<bool> here;
     for (int k = 0; k < KERNELS; k++) { here.push_back(kernel_here(k)); }
     const int row = choice_of(processor_vendor(), bf16, here);
-    CHECK(taken == kernels[row].name && taken == kernel_for(bf16).name && !choice().forced,
+    CHECK(taken == kernels[row].name && taken == kernel_for(bf16).name && !product_settings.forced,
           "%s: %s", kind, taken.c_str());
     choice_settle(bf16, "any");
-    CHECK(choice().name == "any" && choice().forced, "%s: --product any", kind);
+    CHECK(choice().name == "any" && product_settings.forced, "%s: --product any", kind);
     product_settings.last_kernel = KERNELS - 1;
     CHECK(!choice_keep(bf16, "abacus") && choice().name == "any", "%s: what is not here", kind);
     for (int k = 0; k < KERNELS; k++) {

@@ -3,7 +3,7 @@
 //     dev/fuzz/libfuzzer.sh gguf -close_fd_mask=3 -max_total_time=600 -max_len=8192 CORPUS
 //         test/vectors/gguf
 #include "../../open/gguf.h"
-#include "../../tokenizer.h"
+#include "../../text/encode.h"
 #include "../refused.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

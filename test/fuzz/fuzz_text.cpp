@@ -2,6 +2,7 @@
 // the parts of a text that may be cut give the ids of the whole.
 //     dev/fuzz/libfuzzer.sh text -max_total_time=600
 #include "../../text/text_files.h"
+#include "../../text/encode.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static std::vector<Tokenizer>* all = [] {

@@ -6,6 +6,7 @@
 // A refusal throws instead of ending the program.
 #include "../../text/tokenizer_build.h"
 #include "../refused.h"
+#include "../../text/encode.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!throws) { return 0; }

@@ -9,7 +9,8 @@ table. Ids are compared with those that transformers gives for the same files.
 #include "../../core/config.h"
 #include "../../open/import.h"
 #include "../../text/keys.h"
-#include "../../tokenizer.h"
+#include "../../text/encode.h"
+#include "../../text/ids.h"
 
 static std::string dir;
 

@@ -6,7 +6,7 @@ dev/peers/check_export.py.
 #include "../check.h"
 #include "../../attention_variants.cuh"
 #include "../../arch.h"
-#include "../../tokenizer.h"
+#include "../../text/encode.h"
 #include "../../core/safetensors.h"
 
 // a build of other switches: no default of theirs is that of a file
@@ -400,7 +400,7 @@ static void first_token_check() {
 
 // tokenizer.json of bytes gives the ids that bytes have
 static void bytes_check() {
-    const Tokenizer bytes = tokenizer_bytes(),
+    const Tokenizer bytes = Tokenizer(),
                     theirs = tokenizer_load(SCRATCH + "bytes-out/tokenizer.json");
     Rng rng{ 7 };
     for (int i = 0; i < 300; i++) {

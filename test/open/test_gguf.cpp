@@ -12,7 +12,7 @@ outside of them. Also built with sanitizers.
 #include "../../open/gguf.h"
 #include "../../core/safetensors.h"
 #include "../../text/split.h"
-#include "../../tokenizer.h"
+#include "../../text/encode.h"
 #include "../../open/gguf_families.h"
 #include "../../open/import_gguf.h"
 #include "../../cpu/ops.h"

@@ -6,6 +6,7 @@ row of text/kinds.cpp has its first bytes here, written by hand; and the readers
 #include "../../text/kinds.h"
 #include "../../text/tokenize.h"
 #include "../files.h"
+#include "../../text/encode.h"
 #include <set>
 
 static std::string binary;
@@ -419,7 +420,7 @@ static void test_packed() {
         signal(SIGCHLD, SIG_IGN);
         TextFile t = text_open(dir + "/n.txt.gz");
         TextBlock b;
-        while (text_next(&t, tokenizer_bytes(), &b)) {
+        while (text_next(&t, Tokenizer(), &b)) {
             if (!b.error.empty()) { die(b.error); }
         }
     });

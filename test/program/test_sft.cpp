@@ -5,6 +5,7 @@ of a .jsonl of them. With bytes an id is a character, so that borders show.
 #include "../../text/sft.h"
 #include "../../core/targets.h"
 #include "../check.h"
+#include "../../text/encode.h"
 
 static std::string dir;
 
@@ -48,7 +49,7 @@ static void test_batches() {
         const std::string record = strf("{\"segments\": [{\"text\":\"<|user|>\\nsay %d\\n\",\"loss\":0},"
                                         "{\"text\":\"%d\",\"loss\":1}], \"text\": 3}", i, i);
         lines += record + "\n";
-        sft_encode(tokenizer_bytes(), true, json_of(record), &want);
+        sft_encode(Tokenizer(), true, json_of(record), &want);
     }
     const std::string file = dir + "/talk.jsonl";
     file_write(file, lines);
@@ -120,7 +121,7 @@ static std::string hashes(const std::string& checkpoint) {
 
 static std::string of_record(const std::string& record) {
     std::vector<uint32_t> ids;
-    const std::string error = sft_encode(tokenizer_bytes(), true, json_of(record), &ids);
+    const std::string error = sft_encode(Tokenizer(), true, json_of(record), &ids);
     return error.empty() ? shown(ids) : "wrong: " + error;
 }
 

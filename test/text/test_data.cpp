@@ -8,6 +8,7 @@ never read back from the loader's own tables.
 #include "../../text/text_cache.h"
 #include "../../text/vocabulary.h"
 #include "../files.h"
+#include "../../text/encode.h"
 #include <thread>
 #include <map>
 #include <set>
@@ -1145,7 +1146,7 @@ static void test_cuts() {
     for (int len : { 1, 500, 3000 }) {
         starts(tokenizer_load(vectors + "gpt2.json"), words_and_lines, len);
     }
-    starts(tokenizer_bytes(), std::string(5000, 'x'), 4096);  // one id more than the first part has
+    starts(Tokenizer(), std::string(5000, 'x'), 4096);  // one id more than the first part has
     std::string lines;
     while (lines.size() < 9000) { lines += "a\n"; }
     starts(tokenizer_load(prepends(", \"\\n\": 3, \"\u2581a\": 4", "\"\u2581 a\"")), lines,
@@ -1159,7 +1160,7 @@ static void test_prompts() {
                       std::string(i % 3 ? 4 + i : 4, (char)('a' + i)).c_str());
     }
     std::string path = put("prompts.jsonl", lines);
-    Tokenizer bytes = tokenizer_bytes();
+    Tokenizer bytes = Tokenizer();
     std::vector<int> x(6 * 5);
     TextCounts counts;
     int n = prompts_of_text(path, bytes, { 6, 4 }, x.data(), &counts);

@@ -5,7 +5,8 @@ test_tokenizer TOKENIZER VECTORS.jsonl...
 */
 #include "../../text/bpe.h"
 #include "../../text/normalize.h"
-#include "../../tokenizer.h"
+#include "../../text/encode.h"
+#include "../../text/ids.h"
 #include "../files.h"
 #include "../pieces.h"
 
@@ -202,7 +203,7 @@ static void test_merge() {
 static void test_round_trip() {
     Rng rng{11};
     Tokenizer gpt2 = tokenizer_load(in_test() + "/vectors/gpt2.json"), llama = tokenizer_load(in_test()
-        + "/vectors/llama2.json"), bytes = tokenizer_bytes();
+        + "/vectors/llama2.json"), bytes = Tokenizer();
     for (int k = 0; k < 2000; k++) {
         std::string any, text;
         for (int n = (int)rng_below(&rng, 30); n > 0; n--) {
@@ -467,7 +468,7 @@ static void test_refused() {
     int ids[] = { 3, 14 };
     CHECK(tokenizer_decode(tokenizer_ids("ids", 20), ids, 2, true) == "3 14", "ids: decode");
     // bytes have ids for EOS and BOS and no words; a vocabulary may have neither
-    Tokenizer bytes = tokenizer_bytes();
+    Tokenizer bytes = Tokenizer();
     CHECK(token_text(bytes, bytes.eos).empty() && text_begin(bytes, 300) == 256, "bytes: EOS");
     bytes.eos = -1;
     auto letters = std::make_shared<Bpe>();
