@@ -58,6 +58,10 @@ for program in "$reference" ./train_sink; do
 done
 cp train_sink.cu text.txt
 works $reference tokenize text.txt --out shards
+# a run of a program with text/, of bytes, goes on and is measured without it
+works $reference train -d shards --layers 1 --width 16 --heads 2 --ffn-width 16 -t 32 -b 2 -n 5 --sample 0 -o bytes
+works ./train_sink train --resume -o bytes -n 7
+works ./train_sink probe bytes/step_5
 WORLD_SIZE=2 ./train_sink probe run_1 > said.txt 2>&1
 grep -q "one of 2 processes, each with its own run$" said.txt; ok $? "a hint at dist/, which is not here: $(head -n 1 said.txt)"
 ./train_sink $few -n 10 -o half > said.txt 2>&1 && ./train_sink train --resume -o half -n 20 > said.txt 2>&1
@@ -87,7 +91,11 @@ said_missing() { # WORDS PROGRAM WHAT..: an error of one line and one hint, with
 }
 said_missing "tokenize: is in the folder text/" ./train_sink tokenize text.txt --out shards2
 said_missing "text.txt: needs the folder text/" ./train_sink train -d text.txt
-said_missing "--skip-bad: needs the folder text/" ./train_sink train -d shards --skip-bad
+said_missing "--skip-bad: is in the folder text/" ./train_sink train -d shards --skip-bad
+said_missing "--bos 5: needs the folder text/" ./train_sink generate run_1 --prompt 1 --bos 5
+said_missing "--tokenizer bytes: needs the folder text/" ./train_sink train -d shards --tokenizer bytes
+said_missing "--product: is in the folder cpu/" ./train_sink train --product any
+said_missing "--graph: is in the folder cuda/" ./train_sink train --graph
 said_missing "eval: is in the folder after/" ./train_sink eval run_1
 said_missing "score: is in the folder after/" ./train_sink score run_1
 said_missing "export: is in the folder open/" ./train_sink export run_1
