@@ -43,7 +43,7 @@ inline std::string hopper_choose(Flags* f, const Arch& c, bool had) {
     }
     f->hopper = why.empty();
     cuda::use_hopper(f->hopper);
-    cuda::use_graph(f->graph);
+    cuda::gpu.graph = f->graph;
     if (!cuda::hopper_here()) { return ""; }
     return f->hopper ? "Hopper's kernels, which agree with the others"
                      : "the kernels for every card: " + why;

@@ -12,8 +12,6 @@ recorded with their arguments, so a graph belongs to a key: all that these argum
 namespace cuda {
 typedef std::vector<size_t> GraphKey;
 
-inline void use_graph(bool wanted) { gpu.graph = wanted; }
-
 // Records what f launches, and launches none of it.
 inline cudaGraphExec_t graph_record(const std::function<void()>& f) {
     const char* doing = "recording a graph (without --graph there is none)";

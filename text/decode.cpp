@@ -26,15 +26,13 @@ std::vector<uint32_t> byte_alphabet() {
     return characters;
 }
 
-static std::vector<int> alphabet_bytes() {
-    std::vector<int> bytes(ALPHABET_END, -1);
-    const std::vector<uint32_t> characters = byte_alphabet();
-    for (int byte = 0; byte < 256; byte++) { bytes[characters[byte]] = byte; }
-    return bytes;
-}
-
 bool byte_level_to_raw(const std::string& s, std::string* raw) {
-    static const std::vector<int> bytes = alphabet_bytes();
+    static const std::vector<int> bytes = [] {
+        std::vector<int> all(ALPHABET_END, -1);
+        const std::vector<uint32_t> characters = byte_alphabet();
+        for (int byte = 0; byte < 256; byte++) { all[characters[byte]] = byte; }
+        return all;
+    }();
     raw->clear();
     for (size_t i = 0; i < s.size();) {
         const long code = utf8_next(s, &i);

@@ -26,12 +26,6 @@ static std::string file_domain(const std::string& path) {
     return contains(name, "-") ? domain_name(name.substr(0, name.find('-'))) : "";
 }
 
-// Returns the domain of a record: meta.pile_set_name, else that of its file.
-static std::string record_domain(const Json& record, const std::string& path) {
-    const Json* set = record["meta"].get("pile_set_name");
-    return set ? domain_name(set->string) : file_domain(path);
-}
-
 // ----------------------------------------------------------------------------
 // documents
 
@@ -102,7 +96,8 @@ struct DocumentEncoder {
         }
         std::string domain;
         if (!o.domains.empty()) {
-            domain = record_domain(record, b->file->path);
+            const Json* set = record["meta"].get("pile_set_name");
+            domain = set ? domain_name(set->string) : file_domain(b->file->path);
             if (domain.empty()) { return "wanted meta.pile_set_name, got a record without it"; }
         }
         const std::string& s = record["text"].string;

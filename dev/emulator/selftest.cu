@@ -58,7 +58,7 @@ static void check_graph() {
 
 // the third time it is a graph; where scratch has moved, or the key is another, it is made anew
 static void check_repeated() {
-    use_graph(true);
+    gpu.graph = true;
     device_zero(out, sizeof h);
     int called = 0;
     auto work = [&] {
@@ -79,7 +79,7 @@ static void check_repeated() {
     check("repeated: scratch has moved", count() == 10 && called == 4);
     for (int times = 0; times < 5; times++) { repeated({ 8 }, work); }
     check("repeated: another key", count() == 15 && called == 6);
-    use_graph(false);
+    gpu.graph = false;
     repeated({ 8 }, work);
     check("repeated: without a graph", count() == 16 && called == 7);
 }
