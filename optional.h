@@ -208,13 +208,6 @@ struct TextFolder {
     // dies if the flags ask of a text what it has not.
     bool (*records)(const Flags& f, const ProbeBos& bos, const ProbeData& p, int T, int V,
                     ProbeInput* in);
-    // Returns the one token that --bos names, by default what the tokenizer puts before a text; -1
-    // if that is none. And what a probe of text begins with: probe_data.h.
-    long (*bos)(const Flags& f, const Tokenizer& tok, int V);
-    ProbeBos (*probe_bos)(const Flags& f, int V);
-    // Finds the --bos that the template of a model's tokenizer asks for: probe_data.h.
-    OtherBos (*other_bos)(const Flags& f, int V);
-
     // Say what a file is, and what its keys ask for: look.h, directory.h.
     void (*look)(const std::string& path, const std::string& first, long size, Reader reader);
     FileKind (*kind_in_dir)(const std::string& dir, Reader reader);
@@ -228,6 +221,12 @@ struct TextFolder {
 
 // What it does with a model.
 struct TextModel {
+    // Returns the one token that --bos names, by default what the tokenizer puts before a text; -1
+    // if that is none. And what a probe of text begins with: probe_data.h.
+    long (*bos)(const Flags& f, const Tokenizer& tok, int V);
+    ProbeBos (*probe_bos)(const Flags& f, int V);
+    // Finds the --bos that the template of a model's tokenizer asks for: probe_data.h.
+    OtherBos (*other_bos)(const Flags& f, int V);
     // Writes a text from the model of a run as it is now, in the log and, unless it is noise, on
     // the screen.
     void (*sample)(Run* r, long step);

@@ -111,7 +111,7 @@ static bool begins_otherwise(const Flags& f, const Flags& was) {
     if (!f.given_bos || is_one_of(" none doc ", f.bos) || f.bos == was.bos) { return false; }
     if (f.bos != "default" || f.tokenizer.empty()) { return true; }
     const Tokenizer tok = tokenizer_of(f.tokenizer);
-    return first_token(f, tok) < 0 && text_folder->bos(f, tok, 0) >= 0;
+    return first_token(f, tok) < 0 && text_model->bos(f, tok, 0) >= 0;
 }
 
 // Takes the run's edits out of positions that are typed: those of the other list, and of the first
@@ -186,7 +186,10 @@ std::string begin_texts(Tokenizer* tok, const Flags& f, int V) {
     const std::string bos = f.given_bos ? f.bos : "default";
     const long first = first_token(was, *tok);
     long id = first < V ? first : -1;
-    if (!is_one_of(" default none ", bos)) { id = text_needed("--bos " + bos).bos(f, *tok, V); }
+    if (!is_one_of(" default none ", bos)) {
+        text_needed("--bos " + bos);
+        id = text_model->bos(f, *tok, V);
+    }
     if (id >= 0 && tok->before != std::vector<int>{ (int)id }) {
         tok->before = { (int)id };
         tok->after.clear();
@@ -207,7 +210,8 @@ ProbeBos probe_bos(const Flags& f, int V) {
     if (f.data == "bb") { return { -1, f.bb_bos ? "<s>" : "none" }; }
     if (f.tokenizer.empty()) { return { -1, f.bos }; }   // of shards that say it themselves
     if (f.bos == "none") { return {}; }
-    return text_needed("--bos " + f.bos).probe_bos(f, V);
+    text_needed("--bos " + f.bos);
+    return text_model->probe_bos(f, V);
 }
 
 OtherBos bos_other(const Flags& f, const Json& state, int V) {
@@ -218,7 +222,7 @@ OtherBos bos_other(const Flags& f, const Json& state, int V) {
     if (run.empty() && f.tokenizer.empty()) {
         return { "", "no tokenizer says whether this model wants a BOS: --tokenizer" };
     }
-    if (run.empty()) { return text_folder ? text_folder->other_bos(f, V) : OtherBos(); }
+    if (run.empty()) { return text_model ? text_model->other_bos(f, V) : OtherBos(); }
     if (run == "none" || f.tokenizer.empty()) { return {}; }
     return { run, "the run was trained with --bos " + run + ", and here no BOS is added" };
 }

@@ -18,10 +18,13 @@
 #include "../open/mamba.cpp"
 #include "../open/open_weights.cpp"
 #endif
+#if HAS_TEXT
+const TextModel TEXT_MODEL = {}; // for commands, which no test of the model calls
+#endif
 #if HAS_AFTER
 #include "../after/anatomy.cpp"
 #include "../after/anywhere.cpp"
-const AfterModel AFTER_MODEL = {}; // for commands, which no test of the model calls
+const AfterModel AFTER_MODEL = {};
 #endif
 #ifdef SWITCHES_GIVEN
 #include "../core/variant.cu"

@@ -1,11 +1,11 @@
 /*
 text/all.h -- the files of text/ for core/rest.h: what needs the model, then the others.
 */
+#include "bos.cpp"
 #include "sample.cpp"
 #include "tokenize_command.cpp"
 #ifndef ONCE_APART
 #include "added_tokens.cpp"
-#include "bos.cpp"
 #include "bpe.cpp"
 #include "decode.cpp"
 #include "documents.cpp"

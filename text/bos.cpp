@@ -1,5 +1,5 @@
 /*
-text/bos.cpp -- which token --bos means, by the tokenizer of a model: what optional.h asks.
+text/bos.cpp -- which token --bos means, by the tokenizer of a model.
 */
 #include "bos.h"
 #include "encode.h"

@@ -3,8 +3,8 @@ text/sample.cpp -- a text that a run's model writes at an evaluation.
 */
 #include "../optional.h"
 #include "../run/generate.h"
-#include "../run/probe_data.h"
 #include "../run/train.h"
+#include "bos.h"
 #include "encode.h"
 
 static void run_sample(Run* r, long step) {
@@ -32,4 +32,4 @@ static void run_sample(Run* r, long step) {
 }
 
 extern const TextModel TEXT_MODEL;
-const TextModel TEXT_MODEL = { run_sample };
+const TextModel TEXT_MODEL = { bos_named, bos_of_probe, bos_of_template, run_sample };
