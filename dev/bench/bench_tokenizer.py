@@ -1,4 +1,4 @@
-"""bench_tokenizer.py BINARY TOKENIZER.json TEXT... -- tokenizer.h against `tokenizers`
+"""bench_tokenizer.py BINARY TOKENIZER.json TEXT... -- text/ against `tokenizers`
 and `tiktoken`, one thread, ids compared first.
 
 TEXT: .txt, .jsonl.zst or a folder of sources; cut into documents of about 10 kB. tiktoken gets

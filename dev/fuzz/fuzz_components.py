@@ -1,5 +1,5 @@
 """fuzz_components.py BINARY TEXT [COUNT [CASE ..]] -- fuzz_tokenizer.py on small tokenizers that
-use each component tokenizer.h accepts.
+use each component text/ accepts.
 
 They are trained here on TEXT, then written with other normalizers, splitters, decoders,
 added-token flags and model switches.

@@ -1,6 +1,6 @@
-"""fuzz_tokenizer.py BINARY TOKENIZER.json [COUNT] [SEED] [FILE.gguf] -- compare tokenizer.h
+"""fuzz_tokenizer.py BINARY TOKENIZER.json [COUNT] [SEED] [FILE.gguf] -- compare text/
 with the `tokenizers` library on random strings. With FILE.gguf the library reads TOKENIZER.json
-and tokenizer.h reads FILE.gguf (scripts/gguf_to_json.py makes the one from the other).
+and text/ reads FILE.gguf (scripts/gguf_to_json.py makes the one from the other).
 
 BINARY is dev/fuzz/tokenizer_ids.cpp compiled: g++ -std=c++17 -O2 -fopenmp, with
 build/once/*/once.a, which `make binary` builds.
