@@ -27,15 +27,11 @@ struct DataOptions : DataFlags {
     std::string cache;                           // where tokenized text is kept; "" = data/cache
     int bin = 0;                                 // bytes of an id where a .bin has no header
     int T = 64;
-    uint64_t seed = 1;
-    int val_seqs = 100;
-    int probe_seqs = 100;
     int probe_len = 64;
     std::vector<long> held;                      // tokens to hold out of each source, as
                                                  // another run did; empty: the default rule
     int vocab = 0;                               // ids the model has; 0: as many as the data needs
     std::vector<int> random_token;               // 1-based positions replaced by Uniform(V)
-    double random_share = 1;                     // fraction of sequences that get random tokens
     std::vector<std::pair<int, int>> fix_token;  // 1-based position, id
     bool unread = false;                         // a text is not opened: its ids are known
 };

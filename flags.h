@@ -65,6 +65,8 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
 #define ON(cmds, group, name, ...) X(cmds, group, bool, name, false, 0, 0, {}, __VA_ARGS__)
 // those that the data loader takes as they are
 #define DATA_FLAGS(X) \
+    DECIMAL("Tpe", DATA, random_share, 1, 0, 1, "fraction of sequences that get them", \
+      READ_IF(f.given_random_token, "--random-token POSITIONS"), READ_IF(f.random_share > 0, "a value above 0")) \
     WORDS("tpgske", DATA, tokenizer, "", "tokenizer.json for text (default: the model's own, or else bytes, 257 ids)", OF_TEXT) \
     WORDS("Tpgske", DATA, bos, "none", \
       "BOS: none, seq or doc (before every sequence or document)", OF_TEXT, FOR("k", "BOS: none or doc (before every document)"), \
@@ -82,15 +84,19 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
     WHOLE("Tpe", BB, bb_table, 1, 0, MOST, "bb: seed of the bigram table", OF_BB) \
     WHOLE("Tpe", BB, bb_bos, 1, 0, 1, "bb: 1 puts <s> first, 0 does not", OF_BB) \
     WHOLE("Tpe", BB, bb_mean, 0, 0, 1, "bb: after a trigger 0 copies the token before it, 1 any earlier one (Ran-Milo 2026)", OF_BB, \
-      READ_IF(f.bb_triggers > 0, "--bb-triggers 1 or more"))
+      READ_IF(f.bb_triggers > 0, "--bb-triggers 1 or more")) \
+    WHOLE("t", MEASURING, val_seqs, 100, 1, 1<<24, "validation sequences") \
+    WHOLE("tpe", MEASURING, probe_seqs, 100, 1, 1<<20, "number of sequences for the sink metrics") \
+    WHOLE("Tpgbce", RUN, seed, 1, 0, MOST, "seed for initial weights, data order and samples", \
+      READ_IF(f.probe_input != INPUT_natural || !strchr("pe", command), "--probe-input random or repeated: natural text is not drawn by it"), \
+      FOR("pe", "seed of random sequences"), FOR("g", "seed of the drawn tokens"), \
+      FOR("bc", "seed of the weights and the tokens"))
 #define OTHER_FLAGS(X) \
     WORDS("tpbe", DATA, data, "bb", \
       "bb, a .txt or .jsonl file, a directory of shards, or a NAME in data/; A:3,B:1 mixes two. probe, eval: by default what the run held out") \
     ONE_OF("tpbe", DATA, bin, BIN, none, "type of the ids in a .bin without a header, such as nanoGPT's: uint8, uint16, uint32 or uint64", \
       READ_IF(reads_text(f, command), "a directory of .bin: --data DIR")) \
     WORDS("Tpe", DATA, random_token, "", "put a random token at these positions, counted from 1: 1,2 (section 5)") \
-    DECIMAL("Tpe", DATA, random_share, 1, 0, 1, "fraction of sequences that get them", \
-      READ_IF(f.given_random_token, "--random-token POSITIONS"), READ_IF(f.random_share > 0, "a value above 0")) \
     WORDS("Tpe", DATA, fix_token, "", "POS:ID puts token ID at position POS, counted from 1 (Table 10)") \
     WORDS("tb", MODEL, model, "", "preset: bb nano small 60M 1B (train without it: by data and backend; bench: bb)") \
     WHOLE("tb", TRAINING, batch, 0, 0, 1<<24, "B, sequences per micro-batch (0: the preset's)") \
@@ -130,15 +136,10 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
     ONE_OF("t", RUN, save_optimizer, KEEP, last, "which checkpoints keep the optimizer state that --resume needs: last, all or none") \
     WHOLE("t", RUN, print_every, 0, 0, MOST, "steps between printed lines (0: about one line per second)") \
     WHOLE("t", MEASURING, sample, 64, 0, 1<<20, "length of the text sample at each evaluation, in tokens (0: none)", \
-      READ_IF(f.data != "bb" || !f.sample, "text: --data FILE")) \
-    WHOLE("t", MEASURING, val_seqs, 100, 1, 1<<24, "validation sequences") \
+      READ_IF((text_folder && f.data != "bb") || !f.sample, "text: --data FILE")) \
     WORDS("tpe", MEASURING, probe_len, "64", "sequence length for the sink metrics", \
       FOR("p", "sequence length for the sink metrics, or a list: 64,256")) \
-    WHOLE("tpe", MEASURING, probe_seqs, 100, 1, 1<<20, "number of sequences for the sink metrics") \
     WORDS("tp", MEASURING, eps, "0.3", "threshold of Sink_k, or a list", JOIN(",")) \
-    WHOLE("Tpgbce", RUN, seed, 1, 0, MOST, "seed for initial weights, data order and samples", \
-      READ_IF(f.probe_input != INPUT_natural || !strchr("pe", command), "--probe-input random or repeated: natural text is not drawn by it"), \
-      FOR("pe", "seed of random sequences"), FOR("g", "seed of the drawn tokens"), FOR("bc", "seed of the weights and the tokens")) \
     WORDS("tkx", RUN, out, "", "directory of the run (empty: runs/NNNN-<switches>)", \
       FOR("k", "directory of the shards; -d NAME finds data/NAME"), \
       FOR("x", "directory that the model is written to")) \

@@ -6,6 +6,7 @@ with the same ids as the `tokenizers` library. Text to ids: text/encode.h.
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 #include "base/common.h"
+#include "optional.h"
 #include <memory>
 
 enum TokenizerKind { TOKENIZER_BYTES, TOKENIZER_IDS, TOKENIZER_BPE };
@@ -47,7 +48,7 @@ inline int text_begin(const Tokenizer& t, int V) { return t.eos >= 0 ? t.eos : V
 // task. They decode to numbers.
 Tokenizer tokenizer_ids(const std::string& name, int V);
 
-// Returns what --tokenizer names: "bytes", or a path. Dies without text/.
+// Returns what --tokenizer names: "bytes", or a path, which text/ reads.
 Tokenizer tokenizer_of(const std::string& name);
 
 // Tells whether this directory has the files of a tokenizer, as they are kept with shards and
@@ -60,7 +61,11 @@ bool tokenizer_ours(const std::string& name);
 // ----------------------------------------------------------------------------
 // decoding
 
-// Returns the text of n ids. skip_special: without that of special tokens.
+// Tells whether text can be made of ids: not of bare ones, and not without text/.
+inline bool has_text(const Tokenizer& t) { return text_folder && t.kind != TOKENIZER_IDS; }
+
+// Returns the text of n ids, or themselves where they have none. skip_special: without that of
+// special tokens.
 std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n, bool skip_special);
 
 #endif // TOKENIZER_H

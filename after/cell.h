@@ -20,8 +20,8 @@ inline std::string quoted_token(const Tokenizer& tok, int id) {
     return "'" + printable(shown) + "'";
 }
 
-// Returns the tokenizer of --tokenizer; without one ids are read as they are.
+// Returns the tokenizer of --tokenizer; without one, and without text/, ids are read as they are.
 inline Tokenizer tokenizer_shown(const std::string& name, int V) {
-    return name.empty() ? tokenizer_ids("ids", V) : tokenizer_of(name);
+    return name.empty() || !text_folder ? tokenizer_ids("ids", V) : tokenizer_of(name);
 }
 #endif // CELL_H

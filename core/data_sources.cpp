@@ -253,21 +253,17 @@ static std::string source_find(const std::string& given, double* weight) {
     return name;
 }
 
-// Returns --tokenizer, or the one that made the shards, or bytes for text, or none. Without text/
-// there are only ids, unless the flag asks for more.
+// Returns --tokenizer, or the one that made the shards, or bytes for text, or none.
 static Tokenizer data_tokenizer(const DataOptions& o, const std::vector<std::string>& names) {
-    const bool wanted = !o.tokenizer.empty() && (text_folder || o.given_tokenizer);
-    if (wanted) { return tokenizer_of(o.tokenizer); }
+    if (!o.tokenizer.empty()) { return tokenizer_of(o.tokenizer); }
     bool bytes = false;
     for (auto& name : names) {
         const bool has_one = tokenizer_is_in(name);
         if (has_one && text_folder) { return text_folder->tokenizer(name); }
+        if (has_one) { note(name + ": ids alone: its tokenizer needs the folder text/"); }
         bytes = bytes || !is_dir(name) || manifest_read(name)["tokenizer"].string == "bytes";
-        if ((has_one || bytes) && !text_folder) {
-            note(name + ": ids alone: its tokenizer needs the folder text/");
-        }
     }
-    return bytes && text_folder ? Tokenizer() : tokenizer_ids("ids", o.vocab);
+    return bytes ? Tokenizer() : tokenizer_ids("ids", o.vocab);
 }
 
 // Opens a source. *V grows to its vocabulary.

@@ -71,9 +71,9 @@ static bool saves_all_ours(const std::string& dir) {
     return true;
 }
 
-void saves_prune(const std::string& out, long newest, bool last_only) {
-    for (auto& s : saves_of(out)) {
-        if (s.step >= newest) { continue; }
+void saves_prune(std::vector<Saved>* known, const Saved& newest, bool last_only) {
+    for (auto& s : *known) {
+        if (s.step >= newest.step) { continue; }
         if (s.automatic && saves_all_ours(s.dir)) {
             const std::string aside = s.dir + ".tmp";    // that name is not a checkpoint's
             if (!rename(s.dir.c_str(), aside.c_str())) { checkpoint_remove(aside); }
@@ -82,6 +82,7 @@ void saves_prune(const std::string& out, long newest, bool last_only) {
         const std::string optimizer = s.dir + "/optimizer.safetensors";
         if (last_only && s.last_only) { unlink(optimizer.c_str()); }
     }
+    *known = { newest };
 }
 
 Fallback hint_other_checkpoint(const std::string& out, const std::string& from) {

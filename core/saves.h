@@ -30,10 +30,10 @@ std::vector<Saved> saves_of(const std::string& out);
 // stepped aside its name again.
 void saves_clean(const std::string& out);
 
-// Removes, after the checkpoint of step `newest` is whole, the automatic ones before it and, if
-// last_only, the optimizer's state of the others that agreed to that when they were saved. A
-// directory that holds anything but a checkpoint's own files stays.
-void saves_prune(const std::string& out, long newest, bool last_only);
+// Removes, after `newest` is whole, the automatic ones of *known before it and, if last_only, the
+// optimizer's state of the others that agreed to that when they were saved. A directory that holds
+// anything but a checkpoint's own files stays. *known becomes the newest alone: all else is done.
+void saves_prune(std::vector<Saved>* known, const Saved& newest, bool last_only);
 
 // What to type when a checkpoint is of no use; resumes: --resume goes on from the one before it.
 struct Fallback {

@@ -29,12 +29,11 @@ bool tokenizer_ours(const std::string& name) {
 }
 
 Tokenizer tokenizer_of(const std::string& name) {
-    const TextFolder& text = text_needed("--tokenizer " + name);
-    return name == "bytes" ? Tokenizer() : text.tokenizer(name);
+    return name == "bytes" ? Tokenizer() : text_needed(name).tokenizer(name);
 }
 
 std::string tokenizer_decode(const Tokenizer& t, const int* ids, size_t n, bool skip_special) {
-    if (t.kind != TOKENIZER_IDS) { return text_folder->decode(t, ids, n, skip_special); }
+    if (has_text(t)) { return text_folder->decode(t, ids, n, skip_special); }
     std::string out;
     for (size_t i = 0; i < n; i++) { list_add(&out, std::to_string(ids[i]), " "); }
     return out;

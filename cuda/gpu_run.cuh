@@ -26,7 +26,7 @@ inline void hopper_ask(const Flags& f) {
 }
 
 // Does on a GPU what gpu_settle says.
-inline std::string hopper_choose(Flags* f, const Arch& c, bool had) {
+inline std::string gpu_choose(Flags* f, const Arch& c, bool had) {
     const std::string flag = strf("--hopper %ld", f->hopper);
     std::string lacks = "got a program without the folder cuda/hopper/, wanted one with it";
     if (variant::hopper.lacks) { lacks = variant::hopper.lacks(c.HS); }

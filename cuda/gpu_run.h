@@ -12,7 +12,7 @@ flags, and says that it cannot follow them.
 #else
 inline void gpu_check() {}
 inline void hopper_ask(const Flags&) {}
-inline std::string hopper_choose(Flags*, const Arch&, bool) { return ""; }
+inline std::string gpu_choose(Flags*, const Arch&, bool) { return ""; }
 inline long batch_that_fits(const Model*, long, long) { return 1; }
 #endif
 
@@ -32,11 +32,12 @@ inline void gpu_inherit(Flags* f, const Json& was) {
     if (!f->given_hopper && (ops::on_host || !was.get("hopper"))) { f->hopper = 0; }
 }
 
-// Takes Hopper's kernels if the flag is 1, there are any and all ranks can; else the flag becomes
-// 0. Dies if they must be there: the user has asked for them or, on a GPU, the run has `had` them.
-// Returns what computes attention, for people; "" where there is no choice.
+// Lets micro-batches be recorded, with --graph. Takes Hopper's kernels if --hopper is 1, there are
+// any and all ranks can; else the flag becomes 0. Dies if they must be there: the user has asked
+// for them or, on a GPU, the run has `had` them. Returns what computes attention, for people; ""
+// where there is no choice.
 inline std::string gpu_settle(Flags* f, const Arch& c, bool had = false) {
-    if (!ops::on_host) { return hopper_choose(f, c, had); }
+    if (!ops::on_host) { return gpu_choose(f, c, had); }
     f->hopper = 0;
     return "";
 }

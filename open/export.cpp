@@ -212,7 +212,7 @@ std::string config_with_code(const Arch& c, const Tokenizer& tok, const std::str
 
 static std::string bytes_tokenizer_json() {
     std::string vocab;
-    const std::vector<uint32_t> characters = text_folder->byte_alphabet();
+    const std::vector<uint32_t> characters = text_needed("raw bytes").byte_alphabet();
     for (int b = 0; b < 256; b++) {
         std::string character;
         utf8_append(&character, characters[b]);
@@ -279,9 +279,9 @@ bool export_begins(ExportDir* o, const Tokenizer& tok, int id) {
     const bool bytes = tok.kind == TOKENIZER_BYTES;
     const bool in_files = has(o->files, "tokenizer.json");
     const bool puts = tok.before == std::vector<int>{ id };
-    const std::string token = text_folder->token(tok, id);
-    const bool known = bytes || !token.empty();
-    if (id < 0 || puts || !in_files || !known) { return puts; }
+    if (id < 0 || puts || !in_files) { return puts; }
+    const std::string token = text_folder->token(tok, id);       // which made what is in_files
+    if (!bytes && token.empty()) { return puts; }
     std::string word = bytes && id == 256 ? END_OF_BYTES : "";
     if (bytes && id < 256) { utf8_append(&word, text_folder->byte_alphabet()[id]); }
     if (!bytes) { word = token; }

@@ -1,6 +1,6 @@
 /*
 text_steps.h -- tokenizers that few models have: components of tokenizer.json as steps of
-tokenizer.h, and those of GGUF files.
+text/vocabulary.h, and those of GGUF files.
 */
 #ifndef TEXT_STEPS_H
 #define TEXT_STEPS_H

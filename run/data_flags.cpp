@@ -23,10 +23,6 @@ DataOptions data_options(const Flags& f, int T, int probe_len) {
     o.data = names_listed(f.data);
     require(!o.data.empty(), "--data \"\"", "bb, a file, a directory of shards or a NAME in data/");
     o.bin = f.bin ? 1 << (f.bin - 1) : 0;
-    o.random_share = f.random_share;
-    o.seed = f.seed;
-    o.val_seqs = f.val_seqs;
-    o.probe_seqs = f.probe_seqs;
     o.T = T;
     o.probe_len = probe_len;
     o.vocab = f.arch.V;

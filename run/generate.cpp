@@ -120,13 +120,13 @@ void generate(Model* m, std::vector<int>* tokens, long n, double temperature, lo
 static std::vector<int> prompt_tokens(const Flags& f, const Tokenizer& tok, int V) {
     require(tok.kind != TOKENIZER_BPE || utf8_valid(f.prompt),
             "--prompt: bytes that are not UTF-8", "UTF-8");
-    if (tok.kind != TOKENIZER_IDS) { return text_folder->encode(tok, f.prompt, false); }
+    if (has_text(tok)) { return text_folder->encode(tok, f.prompt, false); }
     std::vector<int> tokens;
     std::istringstream words(f.prompt);
     for (std::string w; words >> w;) {
         long id = 0;
         require(parse_long(w, &id) && id >= 0 && id < V, "--prompt " + w,
-                strf("token ids 0..%d, separated by spaces: this model has no tokenizer", V - 1));
+                strf("token ids 0..%d, separated by spaces: there is no tokenizer", V - 1));
         tokens.push_back(id);
     }
     return tokens;
@@ -166,7 +166,7 @@ int command_generate(Flags f) {
     Model m = model_from_checkpoint(&f, 0, STAY_ALL);
     Tokenizer tok = f.tokenizer.empty() ? tokenizer_ids("ids", m.arch.V)
                                         : tokenizer_of(f.tokenizer);
-    const bool text = tok.kind != TOKENIZER_IDS;
+    const bool text = has_text(tok);
     if (text) { text_folder->vocabulary_check(tok, m.arch.V); }
     fprintf(stderr, "%s", begin_texts(&tok, f, m.arch.V).c_str());
 

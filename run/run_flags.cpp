@@ -46,11 +46,13 @@ static void flag_inherit(const FlagRow& r, const Json& was) {
 void flags_inherit(Flags* f, const Json& was, bool model) {
     // What needs a folder that is not here is a word or a true. A number changes nothing by itself,
     // nor does --sft-loss: every run of a program with the folder has rope_factor 1, and assistant.
+    // What a machine settles, each does by itself.
     for (auto& [name, value] : was.fields) {
         const bool word = value.is_text() && !value.string.empty() &&
                           !is_one_of(" none assistant ", value.string);
         const bool on = value.type == Json::BOOL && value.number;
-        if (word || on) { folder_check(flag_spelling(name)); }
+        const bool of_machine = is_one_of(" graph product ", name);
+        if ((word || on) && !of_machine) { folder_check(flag_spelling(name)); }
     }
     for (auto& r : flag_rows(f)) {
         if (r.of(COMMAND_train) && (model || !r.of_model) && !of_one_start(r)) {

@@ -140,8 +140,8 @@ static void targets_check(const Data& data, const Arch& c, const Flags& f) {
     const int least = std::max<int>(c.prefix, f.min_context);
     const int most = f.max_context ? f.max_context : c.T;
     if (data_has_target(data, least, most)) { return; }
-    std::string hint = "use other data: every token of this is masked (conversations need a "
-                       "segment of loss 1; or --sft-loss all)";
+    std::string hint = "use other data; every token of this is masked";
+    if (text_folder) { hint += ": conversations need a segment of loss 1; or --sft-loss all"; }
     if (least > std::min(most, c.T)) {
         hint = strf("lower --prefix or --min-context, or raise --seq above %d", c.T);
         if (most < c.T) { hint = strf("lower --prefix, or raise --max-context to %d", least); }

@@ -294,4 +294,5 @@ void run_restore(Run* r, Checkpoint* opened, const std::string& from, const Json
     if (dist::rank() > 0) { return; }
     log_rewind(r->log.path, r->first, r->unevaluated, state["log"]);
     saves_clean(r->f.out);
+    r->kept = saves_of(r->f.out);
 }

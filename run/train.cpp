@@ -3,16 +3,13 @@ run/train.cpp -- what a run does around its steps: train.h.
 */
 #include "train.h"
 #include "../core/checkpoint.h"
-#include "../core/directory.h"
 #include "../core/measure.h"
 #include "process.h"
 #include "run_flags.h"
 #include "../base/maps.h"
 #include "../core/train_sink.h"
 #include "default_model.h"
-#include "gpu.h"
 #include "memory_needed.h"
-#include "probe_data.h"
 #include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -394,7 +391,7 @@ Due run_due(const Run& r, long step) {
     }
     // this step is saved already; but an automatic checkpoint may be one that is kept from now on
     if (r.resumed && step == r.first) {
-        due.keep = planned && dist::any(state_of(step_directory(r, step))["automatic"].number);
+        due.keep = planned && dist::any(!r.kept.empty() && r.kept.back().automatic);
         due.save = due.keep;
     }
     return due;
@@ -447,8 +444,10 @@ static void save(Run* r, long step, bool keep) {
     r->saved = step;
     if (dist::rank() > 0) { return; }
     const bool last_only = r->f.save_optimizer == KEEP_last;
-    const std::string failed = failure_of([&] { saves_prune(out, step, last_only); });
-    if (failed.empty()) { return; }                      // else the next one tries again
+    const Saved newest = { step, step_directory(*r, step), !keep, optimizer, last_only };
+    const std::string failed = failure_of([&] { saves_prune(&r->kept, newest, last_only); });
+    if (failed.empty()) { return; }
+    r->kept.push_back(newest);                           // the next one tries again
     progress_end();
     printf("note   an older checkpoint stays: %s\n", failed.c_str());
 }

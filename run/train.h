@@ -39,6 +39,7 @@ struct Run {
     bool resumed;
     long first;                          // the step it starts from
     long saved;                          // step of the newest checkpoint, or -1
+    std::vector<Saved> kept;             // checkpoints that a newer one may replace
     JsonObject changed;                  // flags that --resume changed
     std::string touched;                 // a large file of data that may have been written to
     int met;                             // evaluations in a row where --until holds

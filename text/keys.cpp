@@ -86,7 +86,7 @@ const KeyRow DIRECTORY_KEYS[] = {
       "type normalizers pretokenizers decoders processors pattern "
       "content prepend replacement prepend_scheme split behavior invert individual_digits "
       "add_prefix_space use_regex start stop strip_left strip_right single special_tokens",
-      KEY_READ, "", "see tokenizer.h" },
+      KEY_READ, "", "see text/vocabulary.h" },
     { "tokenizer.json: components", "trim_offsets pair str_rep", KEY_HARMLESS, "",
       "for offsets, pairs of texts and older files" },
     { "tokenizer.json: added_tokens", "content special normalized lstrip rstrip single_word",

@@ -122,6 +122,8 @@ static const struct {
     { "trian", "did you mean train?" },
     { "--tokens 5", "--tokens: not a flag of this command" },
     { "bench --lr 1", "--lr: not a flag of this command" },
+    { "--graph", "--graph: got a program of BACKEND=cpu, wanted one of BACKEND=cuda" },
+    { "probe run/step_4 --hopper 1", "--hopper 1: got a program of BACKEND=cpu" },
     { "--product mmx", "--product: got 'mmx', wanted one that this processor has: any" },
     { "-m huge", "got 'huge', wanted one of bb nano small 60M 1B" },
     { "--width 30 --heads 4",

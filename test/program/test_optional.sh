@@ -19,6 +19,13 @@ cd "$dir" || exit 1
 export CXX
 strict="-std=c++17 -fopenmp -Wall -Wextra -Werror -Wno-address -x c++ train_sink.cu"
 
+said_missing() { # WORDS PROGRAM WHAT..: an error of one line and one hint, with the folder's name
+    words=$1 program=$2; shift 2
+    $program "$@" > "$said" 2>&1; code=$?
+    [ $code = 2 ] && grep -q -e "$words" "$said" && grep -q "HINT: .*compile again" "$said" && [ "$(grep -vc '^note' "$said")" -le 2 ]
+    ok $? "$*: exit $code: $(cat "$said")"
+}
+
 # ---- without each of them, and beside these the line without all
 optional="text cpu cuda cuda/hopper dist open after"
 mkdir away without alone
@@ -29,12 +36,13 @@ for folder in $optional; do
     tree=$(tree_without "$folder")
     mkdir "$tree"
     cp -r ./*.cu ./*.cuh ./*.h base core run text cpu cuda dist open after scripts "$tree" && rm -r "${tree:?}/$folder" && echo "$tree"
-done | xargs -P "$jobs" -I{} sh -c 'cd {} && $CXX -fsyntax-only $1 > said.txt 2>&1 && : > compiles' sh "$strict"
+done | xargs -P "$jobs" -I{} sh -c 'how=-fsyntax-only; [ {} = without/text ] && how="-O0 -o train_sink"
+    cd {} && $CXX $how $1 > said.txt 2>&1 && : > compiles' sh "$strict"
 for folder in $optional; do
     tree=$(tree_without "$folder")
     [ -e "$tree/compiles" ]; ok $? "one line without $folder/: $(grep -m 3 error "$tree/said.txt")"
 done
-rm -r without
+mv without/text/train_sink textless; rm -r without
 
 # ---- make, without open/ and after/
 rm -rf open after test/open test/after
@@ -58,10 +66,23 @@ for program in "$reference" ./train_sink; do
 done
 cp train_sink.cu text.txt
 works $reference tokenize text.txt --out shards
-# a run of a program with text/, of bytes, goes on and is measured without it
-works $reference train -d shards --layers 1 --width 16 --heads 2 --ffn-width 16 -t 32 -b 2 -n 5 --sample 0 -o bytes
-works ./train_sink train --resume -o bytes -n 7
-works ./train_sink probe bytes/step_5
+# a run of a program with text/, of bytes, goes on and is measured without it, as one of bytes
+small="--layers 1 --width 16 --heads 2 --ffn-width 16 -t 32 -b 2 -n 5"
+for bos in none seq; do
+    # shellcheck disable=SC2086  # several flags
+    works $reference train -d shards $small --bos $bos -o bytes_$bos
+    for step in 7 9; do
+        [ $step = 7 ] && program=./train_sink || program=$reference
+        works $program train --resume -o bytes_$bos -n $step
+        grep -q '"tokenizer": "bytes"' bytes_$bos/step_$step/config.json
+        ok $? "--bos $bos, step $step: $(cat bytes_$bos/step_$step/config.json)"
+    done
+done
+works ./train_sink probe bytes_none/step_5
+works ./train_sink generate bytes_none/step_7 --prompt "1 2 3" -n 2
+works ../textless probe bytes_none/step_5 --dump maps --dump-heads 0:0
+works ../textless export run_1 --out exported
+said_missing "raw bytes: needs the folder text/" ../textless export bytes_none/step_7 --out exported2
 WORLD_SIZE=2 ./train_sink probe run_1 > said.txt 2>&1
 grep -q "one of 2 processes, each with its own run$" said.txt; ok $? "a hint at dist/, which is not here: $(head -n 1 said.txt)"
 ./train_sink $few -n 10 -o half > said.txt 2>&1 && ./train_sink train --resume -o half -n 20 > said.txt 2>&1
@@ -83,19 +104,14 @@ ok $? "other numbers of probe, shards or generate: $(head -n 1 said.txt)"
 works ./train_sink check
 ./train_sink --help > said.txt 2>&1; ! grep -q "GGUF\|tokenize\|export\|score" said.txt
 ok $? "--help names what is not there: $(grep -m 2 "GGUF\|tokenize\|export\|score" said.txt)"
-said_missing() { # WORDS PROGRAM WHAT..: an error of one line and one hint, with the folder's name
-    words=$1 program=$2; shift 2
-    $program "$@" > "$said" 2>&1; code=$?
-    [ $code = 2 ] && grep -q -e "$words" "$said" && grep -q "HINT: .*compile again" "$said" && [ "$(grep -vc '^note' "$said")" -le 2 ]
-    ok $? "$*: exit $code: $(cat "$said")"
-}
 said_missing "tokenize: is in the folder text/" ./train_sink tokenize text.txt --out shards2
 said_missing "text.txt: needs the folder text/" ./train_sink train -d text.txt
 said_missing "--skip-bad: is in the folder text/" ./train_sink train -d shards --skip-bad
 said_missing "--bos 5: needs the folder text/" ./train_sink generate run_1 --prompt 1 --bos 5
-said_missing "--tokenizer bytes: needs the folder text/" ./train_sink train -d shards --tokenizer bytes
 said_missing "--product: is in the folder cpu/" ./train_sink train --product any
 said_missing "--graph: is in the folder cuda/" ./train_sink train --graph
+./train_sink train -d shards --sample 9 > said.txt 2>&1
+grep -q -e "--sample 9 has no effect without text" said.txt; ok $? "--sample without text/: $(head -n 1 said.txt)"
 said_missing "eval: is in the folder after/" ./train_sink eval run_1
 said_missing "score: is in the folder after/" ./train_sink score run_1
 said_missing "export: is in the folder open/" ./train_sink export run_1
