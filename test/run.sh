@@ -1,4 +1,4 @@
-# runs every test program and script, JOBS at a time and in the order given,
+# runs every test program and script, AT_ONCE at a time (or JOBS, without it) and in the order given,
 # prints one line for each as it ends, and at the end the sum of their `N passed, M failed`
 #     sh test/run.sh [test_data test_make model/ATTN=sigmoid ...]        only these
 #     sh test/run.sh one test_data                                       one of them, as the above starts it
@@ -81,7 +81,7 @@ if [ $# -eq 0 ]; then
     set -- $(ls -d build/test/test_* build/test/asan_* build/test/model/* build/test/model-*/* 2> /dev/null | sed 's|build/test/||') \
         analytic $(ls test/*/test_*.sh | sed 's|.*/||; s|\.sh$||')
 fi
-printf '%s\n' "$@" | xargs -P "${JOBS:-$(nproc)}" -n 1 sh test/run.sh one
+printf '%s\n' "$@" | xargs -P "${AT_ONCE:-${JOBS:-$(nproc)}}" -n 1 sh test/run.sh one
 # what was skipped once more, together: which, how many checks, and why
 for report in $log/*.report; do
     name=$(basename "$report" .report)
