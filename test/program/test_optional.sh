@@ -121,6 +121,10 @@ said_missing "--rope-scaling: is in the folder open/" ./train_sink train --rope-
 # shellcheck disable=SC2086  # several flags
 $whole $few -n 2 --factors o_proj:lr=2 -o arms > said.txt 2>&1
 said_missing "--factors: is in the folder after/" ./train_sink train --resume -o arms -n 4
+# what a machine settles is no reason to stop
+# shellcheck disable=SC2086  # several flags
+$whole $few -n 2 --product any -o by_any > said.txt 2>&1
+works ./train_sink train --resume -o by_any -n 4
 for switch in BACKEND=cpu BACKEND=cuda DIST=mpi; do
     ! $CXX -std=c++17 -fopenmp -fsyntax-only -D$switch -x c++ train_sink.cu > said.txt 2>&1 &&
         grep -q "error: .*whose folder has to be here" said.txt
