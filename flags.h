@@ -63,7 +63,7 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
     X(cmds, group, kind, name, row_named(TABLE##_ROWS, #preset), 0, 0, names_of(TABLE##_ROWS), \
       __VA_ARGS__)
 #define ON(cmds, group, name, ...) X(cmds, group, bool, name, false, 0, 0, {}, __VA_ARGS__)
-// those that the data loader takes as they are
+// DATA_FLAGS are those that the data loader takes as they are, FLAGS the others.
 #define DATA_FLAGS(X) \
     DECIMAL("Tpe", DATA, random_share, 1, 0, 1, "fraction of sequences that get them", \
       READ_IF(f.given_random_token, "--random-token POSITIONS"), READ_IF(f.random_share > 0, "a value above 0")) \
@@ -74,7 +74,7 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
       FOR("gs", "BOS: default (the run's first token, or the tokenizer's), none, or a token", "default")) \
     WHOLE("Tk", DATA, train_tokens, 0, 0, MOST, "train on the first N tokens only, over and over (0: all)", \
       BOUND(!f.train_tokens || f.train_tokens >= f.arch.T, "at least", "seq", "otherwise there is not one sequence")) \
-    TEXT_DATA_FLAGS(X) \
+    TEXT_FLAGS(X) \
     WHOLE("Tpbe", BB, bb_vocab, 256, 2, 65535, "bb: number of ordinary tokens; <s> is one more", OF_BB) \
     WHOLE("Tpe", BB, bb_triggers, 1, 0, 65535, "bb: number of triggers among them", OF_BB, \
       BOUND(f.bb_triggers < f.bb_vocab, "less than", "bb_vocab", "triggers are among the tokens")) \
@@ -91,7 +91,7 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
       READ_IF(f.probe_input != INPUT_natural || !strchr("pe", command), "--probe-input random or repeated: natural text is not drawn by it"), \
       FOR("pe", "seed of random sequences"), FOR("g", "seed of the drawn tokens"), \
       FOR("bc", "seed of the weights and the tokens"))
-#define OTHER_FLAGS(X) \
+#define FLAGS(X) \
     WORDS("tpbe", DATA, data, "bb", \
       "bb, a .txt or .jsonl file, a directory of shards, or a NAME in data/; A:3,B:1 mixes two. probe, eval: by default what the run held out") \
     ONE_OF("tpbe", DATA, bin, BIN, none, "type of the ids in a .bin without a header, such as nanoGPT's: uint8, uint16, uint32 or uint64", \
@@ -155,7 +155,6 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
       READ_IF(f.eval_every > 0, "--eval-every 1 or more")) \
     ON("t", RUN, dry_run, "print the sizes, memory, the time of a step and the disk of a checkpoint, and write nothing") \
     OPEN_FLAGS(X) \
-    TEXT_FLAGS(X) \
     ONE_OF("pe", DATA, probe_input, INPUT, natural, "natural (from -d), random, or repeated (one token each)") \
     WORDS("psbe", RUN, json, "", "write all measurements to this file (docs/json.md)", \
       FOR("e", "file for every printed row (docs/json.md)"), \
@@ -168,14 +167,13 @@ constexpr int KEEP_last = row_named(KEEP_ROWS, "last"), KEEP_none = row_named(KE
     DECIMAL("g", OWN, temperature, 1.0, 0, MANY, "sampling temperature (0: always the likeliest token)") \
     WHOLE("g", OWN, top_k, 0, 0, 1<<24, "sample from the k likeliest tokens (0: all)", \
       READ_IF(f.temperature > 0, "--temperature above 0"))
-#define FLAGS(X) OTHER_FLAGS(X) DATA_FLAGS(X)
 
 #define X(cmds, group, type, name, preset, ...) \
     type name = preset;                         \
     bool given_##name = false;
 struct DataFlags { DATA_FLAGS(X) };
 struct Flags : DataFlags {
-    OTHER_FLAGS(X)
+    FLAGS(X)
     #undef X
     Arch arch; // the flags of ARCH, 0 where the preset or the data decide
     bool given_arch[ARCH_ROWS] = {};             // by row

@@ -14,17 +14,14 @@ functions are behind pointers, which are NULL then.
 #include <vector>
 
 #if __has_include("text/rows.h")
-#define HAS_TEXT 1
 #include "text/rows.h"
 #else
 #define HAS_TEXT 0
 #define TEXT_COMMANDS(X)
-#define TEXT_DATA_FLAGS(X)
 #define TEXT_FLAGS(X)
 #endif
 
 #if __has_include("open/rows.h")
-#define HAS_OPEN 1
 #include "open/rows.h"
 #else
 #define HAS_OPEN 0
@@ -41,7 +38,6 @@ functions are behind pointers, which are NULL then.
 #endif
 
 #if __has_include("after/rows.h")
-#define HAS_AFTER 1
 #include "after/rows.h"
 #else
 #define HAS_AFTER 0
@@ -50,7 +46,6 @@ functions are behind pointers, which are NULL then.
 #endif
 
 #if __has_include("cpu/rows.h")
-#define HAS_CPU 1
 #include "cpu/rows.h"
 #else
 #define HAS_CPU 0
@@ -61,6 +56,9 @@ functions are behind pointers, which are NULL then.
 #include "cuda/rows.h"
 #else
 #define CUDA_FLAGS(X)
+#endif
+#ifndef HAS_CUDA
+#define HAS_CUDA 0
 #endif
 
 // What to type where something of open/ is wanted.
@@ -96,13 +94,6 @@ static const char* const KEYS_OF_OPEN =
     " experts experts_used expert_shares expert_limit router_bias expert_layers shared_expert"
     " attn_layers rope_most mamba_width mamba_state mamba_conv mamba_rank"
     " delta_keys delta_values delta_key_size delta_value_size delta_conv ";
-
-// cuda/ is compiled by nvcc, or for its emulator
-#if __has_include("cuda/device.cuh") && (defined(__CUDACC__) || defined(EMU))
-#define HAS_CUDA 1
-#else
-#define HAS_CUDA 0
-#endif
 
 enum Reader : int;
 struct Arch;

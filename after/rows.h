@@ -4,6 +4,7 @@ Macros alone: this file includes nothing.
 */
 #ifndef AFTER_ROWS_H
 #define AFTER_ROWS_H
+#define HAS_AFTER 1
 
 #define AFTER_COMMANDS(X) \
     X(eval,     'e', ATTENTION, "CHECKPOINT", \

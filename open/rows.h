@@ -7,6 +7,7 @@ OPEN_ARCH, only a config.json.
 */
 #ifndef OPEN_ROWS_H
 #define OPEN_ROWS_H
+#define HAS_OPEN 1
 #include "../base/rows.h"
 
 // What is read beside models of ours, in the help of flags and commands.

@@ -63,6 +63,7 @@ std::vector<FlagRow> flag_rows(Flags* f) {
             { { FIELD_##type, #name, low, high, names, help, &f->name }, \
               cmds, GROUP_##group, #name, &f->given_##name, false, { __VA_ARGS__ } },
         FLAGS(X)
+        DATA_FLAGS(X)
         #undef X
     };
     static const std::vector<FlagRule> rules[] = {

@@ -417,6 +417,7 @@ static void test_flags() {
 static const struct { const char *cmds, *name; FlagGroup group; } FLAG_TABLE[] = {
     #define X(cmds, group, type, name, ...) { cmds, #name, GROUP_##group },
     FLAGS(X)
+    DATA_FLAGS(X)
     #undef X
 };
 static std::string spelled(const char* name) {
