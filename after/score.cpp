@@ -399,9 +399,10 @@ int command_score(Flags f) {
     const std::string& checkpoint = f.words[0];
     require(!m.arch.prefix, checkpoint + strf(": prefix %d", m.arch.prefix),
             "none: a continuation must not see itself");
-    if (f.tokenizer.empty()) { text_needed(checkpoint).no_tokenizer(checkpoint); }
+    const TextFolder& text = text_needed("score");
+    if (f.tokenizer.empty()) { text.no_tokenizer(checkpoint); }
     Tokenizer tok = tokenizer_of(f.tokenizer);
-    text_folder->vocabulary_check(tok, m.arch.V);
+    text.vocabulary_check(tok, m.arch.V);
     printf("%s", begin_texts(&tok, f, m.arch.V).c_str());
     const ScoreText how = score_how(f, m, tok);
     std::string bos = "none";

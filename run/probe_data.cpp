@@ -111,7 +111,7 @@ static bool begins_otherwise(const Flags& f, const Flags& was) {
     if (!f.given_bos || is_one_of(" none doc ", f.bos) || f.bos == was.bos) { return false; }
     if (f.bos != "default" || f.tokenizer.empty()) { return true; }
     const Tokenizer tok = tokenizer_of(f.tokenizer);
-    return first_token(f, tok) < 0 && text_model->bos(f, tok, 0) >= 0;
+    return text_model && first_token(f, tok) < 0 && text_model->bos(f, tok, 0) >= 0;
 }
 
 // Takes the run's edits out of positions that are typed: those of the other list, and of the first

@@ -82,6 +82,9 @@ works ./train_sink probe bytes_none/step_5
 works ./train_sink generate bytes_none/step_7 --prompt "1 2 3" -n 2
 works ../textless probe bytes_none/step_5 --dump maps --dump-heads 0:0
 works ../textless export run_1 --out exported
+said_missing "--bos default: needs the folder text/" ./train_sink probe bytes_none/step_5 --bos default
+echo '{"query": "a", "choices": ["b", "c"], "gold": 0}' > task.jsonl
+said_missing "score: needs the folder text/" ../textless score bytes_none/step_7 --task task.jsonl
 said_missing "raw bytes: needs the folder text/" ../textless export bytes_none/step_7 --out exported2
 WORLD_SIZE=2 ./train_sink probe run_1 > said.txt 2>&1
 grep -q "one of 2 processes, each with its own run$" said.txt; ok $? "a hint at dist/, which is not here: $(head -n 1 said.txt)"
