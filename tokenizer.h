@@ -1,7 +1,7 @@
 /*
-tokenizer.h -- what token ids stand for. Three kinds of tokenizers: bare ids without text; and, with
-text/, raw bytes and Hugging Face's tokenizer.json (or vocab.json and merges.txt, or a GGUF file)
-with the same ids as the `tokenizers` library. Text to ids: text/encode.h.
+tokenizer.h -- what token ids stand for. Three kinds of tokenizers: bare ids without text; raw
+bytes; and Hugging Face's tokenizer.json (or vocab.json and merges.txt, or a GGUF file), with the
+same ids as the `tokenizers` library. The text of the last two needs text/: text/encode.h.
 */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H

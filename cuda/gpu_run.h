@@ -10,10 +10,8 @@ flags, and says that it cannot follow them.
 #if HAS_CUDA
 #include "gpu_run.cuh"
 #else
-inline void gpu_check() {}
 inline void hopper_ask(const Flags&) {}
 inline std::string gpu_choose(Flags*, const Arch&, bool) { return ""; }
-inline long batch_that_fits(const Model*, long, long) { return 1; }
 #endif
 
 // Lets Hopper's kernels be checked, if the flags want them. Dies of flags that want a GPU where the

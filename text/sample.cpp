@@ -7,10 +7,11 @@ text/sample.cpp -- a text that a run's model writes at an evaluation.
 #include "bos.h"
 #include "encode.h"
 
+// Writes a text from the model as it is now, in the log and, unless it is noise, on the screen.
 static void run_sample(Run* r, long step) {
     const Flags& f = r->f;
     const Tokenizer& tok = r->data.tokenizer;
-    if (dist::rank() > 0 || !f.sample || tok.kind == TOKENIZER_IDS) { return; }
+    if (dist::rank() > 0 || !f.sample || !has_text(tok)) { return; }
     Rng rng = rng_stream(f.seed, mix64(SEED_SAMPLE, step));
     const long first = first_token(f, tok);
     std::vector<int> tokens = { first < 0 ? text_begin(tok, r->m.arch.V) : (int)first };
